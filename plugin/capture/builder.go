@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import "net/netip"
+
+// builder gathers chains while Rules reads top to bottom; rules go into the
+// chain opened last.
+type builder struct {
+	Intent
+	chains []Chain
+}
+
+// hook opens a built-in chain. Where IPv6 is not captured, it turns IPv6 away
+// at the door, so that no rule behind needs to look at the family.
+func (b *builder) hook(table Table, hook Hook) {
+	b.chains = append(b.chains, Chain{Table: table, Hook: hook, Name: string(hook)})
+	if !b.IPv6 {
+		last := &b.chains[len(b.chains)-1]
+		last.Rules = append(last.Rules, Rule{Match{Family: IPv6}, Action{Verdict: Return}, "IPv6 is not captured"})
+	}
+}
+
+func (b *builder) chain(table Table, name string) {
+	b.chains = append(b.chains, Chain{Table: table, Name: name})
+}
+
+// add appends a rule; one that only IPv6 packets could match is left out
+// where IPv6 is not captured.
+func (b *builder) add(m Match, do Action, why string) {
+	if m.family() == IPv6 && !b.Intent.IPv6 {
+		return
+	}
+	last := &b.chains[len(b.chains)-1]
+	last.Rules = append(last.Rules, Rule{m, do, why})
+}
+
+// exempt lets matching packets leave the chain; an empty list exempts nobody.
+func (b *builder) exempt(m Match, why string) {
+	if !m.empty() {
+		b.add(m, Action{Verdict: Return}, why)
+	}
+}
+
+// family is the one family whose packets can match, or any.
+func (m Match) family() Family {
+	for _, list := range []List[netip.Prefix]{m.Src, m.Dst} {
+		if len(list.Values) == 0 {
+			continue
+		}
+		if list.Values[0].Addr().Is4() {
+			return IPv4
+		}
+		return IPv6
+	}
+	return m.Family
+}
+
+// empty tells a match made of an empty list; it would hold for every packet.
+func (m Match) empty() bool {
+	return len(m.In.Values)+len(m.Out.Values)+len(m.Src.Values)+len(m.Dst.Values)+
+		len(m.DstPort.Values)+len(m.UID.Values)+len(m.GID.Values) == 0
+}
+
+// one is a list of a single value; it needs no set and so no name.
+func one[T any](value T) List[T] { return List[T]{Values: []T{value}} }
+
+func named[T any](name string, values []T) List[T] { return List[T]{Name: name, Values: values} }
+
+func tcpPorts(name string, ports ...uint16) Match {
+	return Match{Protocol: TCP, DstPort: named(name, ports)}
+}
+
+// ranges is the part of a list of ranges that is of one family; a kernel set
+// holds a single family.
+func ranges(name string, prefixes []netip.Prefix, family Family) List[netip.Prefix] {
+	return named(name+"_"+string(family), ofFamily(prefixes, family))
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package capture decides what a pod's traffic capture should be and spells it
+// out as data: Decide turns a pod into an Intent, Rules turns an Intent into a
+// Ruleset. It is pure: it reads no file, no kernel and no API.
+package capture
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Ports that Istio's proxy serves itself; they are never captured inbound.
+var proxyPorts = [...]uint16{15020, 15021, 15090}
+
+// defaultExcludedOutboundPort is exempt where a pod says nothing else.
+const defaultExcludedOutboundPort = 15020
+
+// Decide turns a pod that no Exclusion applies to into its Intent.
+// addresses are those of the pod's network namespace. The warnings are for
+// the operator; they change nothing. The error is BadInput, naming every
+// fault, or a Refusal.
+func Decide(pod *corev1.Pod, settings Settings, addresses []netip.Addr) (Intent, []string, error) {
+	proxy := findContainer(pod, containerProxy)
+	if proxy == nil {
+		return Intent{}, nil, Refusal("no container " + containerProxy)
+	}
+	d := decision{pod: pod, proxy: proxy, settings: settings}
+	intent := d.fromMesh()
+	d.fromAnnotations(&intent)
+	d.fromEnvironment(&intent)
+	d.proxyIdentity(&intent)
+	d.chooseFamilies(&intent, addresses)
+	d.refuseSandboxes()
+	d.warnUnknownAnnotations()
+	if len(d.faults) > 0 {
+		return Intent{}, d.warnings, d.faults
+	}
+	if len(d.refusals) > 0 {
+		return Intent{}, d.warnings, Refusal(strings.Join(d.refusals, "\n"))
+	}
+	return intent, d.warnings, nil
+}
+
+// decision gathers what one Decide finds on its way.
+type decision struct {
+	pod      *corev1.Pod
+	proxy    *corev1.Container
+	settings Settings
+
+	faults   BadInput
+	refusals []string
+	warnings []string
+}
+
+func (d *decision) refuse(format string, args ...any) {
+	d.refusals = append(d.refusals, fmt.Sprintf(format, args...))
+}
+
+func (d *decision) warn(format string, args ...any) {
+	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
+}
+
+func (d *decision) fromMesh() Intent {
+	mesh := d.settings.Mesh
+	return Intent{
+		OutboundPort:       mesh.OutboundPort,
+		InboundPort:        mesh.InboundPort,
+		TunnelPort:         mesh.TunnelPort,
+		LoopbackCIDR:       mesh.LoopbackCIDR,
+		OwnerGroups:        unique(mesh.OutboundOwnerGroups...),
+		ExcludeOwnerGroups: unique(mesh.OutboundOwnerGroupsExclude...),
+	}
+}
+
+func (d *decision) fromAnnotations(in *Intent) {
+	mesh := d.settings.Mesh
+	switch mode, ok := d.pod.Annotations[annotationInterceptionMode]; {
+	case !ok || mode == modeRedirect:
+	case mode == modeTProxy:
+		d.refuse("%s: TPROXY is not supported by this version of capture-cni; use REDIRECT", annotationInterceptionMode)
+	default:
+		d.faults = append(d.faults, Fault{annotationInterceptionMode, mode, "expected REDIRECT, TPROXY or NONE"})
+	}
+
+	in.InboundPorts = selectionOf(d, annotationIncludeInboundPorts, ParsePort)
+	in.InboundPorts.Only = unique(in.InboundPorts.Only...)
+	in.ExcludeInboundPorts = unique(slices.Concat(
+		proxyPorts[:], mesh.ExcludeInboundPorts, listOf(d, annotationExcludeInboundPorts, "", ParsePort))...)
+
+	in.IncludeOutboundPorts = unique(listOf(d, annotationIncludeOutboundPorts, "", ParsePort)...)
+	in.ExcludeOutboundPorts = unique(slices.Concat(
+		mesh.ExcludeOutboundPorts,
+		listOf(d, annotationExcludeOutboundPorts, strconv.Itoa(defaultExcludedOutboundPort), ParsePort))...)
+
+	in.OutboundRanges = selectionOf(d, annotationIncludeOutboundRanges, ParsePrefix)
+	in.OutboundRanges.Only = disjoint(in.OutboundRanges.Only)
+	in.ExcludeOutboundRanges = disjoint(slices.Concat(
+		mesh.ExcludeOutboundIPRanges, listOf(d, annotationExcludeOutboundRanges, "", ParsePrefix)))
+
+	in.ExcludeInterfaces = unique(listOf(d, annotationExcludeInterfaces, "", parseInterface)...)
+	reroute := annotationKubevirtInterfaces
+	if _, ok := d.pod.Annotations[annotationRerouteInterfaces]; ok {
+		reroute = annotationRerouteInterfaces
+	}
+	in.RerouteInterfaces = unique(listOf(d, reroute, "", parseInterface)...)
+}
+
+// selectionOf reads an annotation of the form "*" or a list; absent means "*".
+func selectionOf[T any](d *decision, key string, parse parser[T]) Selection[T] {
+	text, ok := d.pod.Annotations[key]
+	if !ok {
+		return Everything[T]()
+	}
+	selection, err := parseSelection(text, parse)
+	if err != nil {
+		d.faults = append(d.faults, Fault{key, text, err.Error()})
+	}
+	return selection
+}
+
+// listOf reads an annotation that must be a list.
+func listOf[T any](d *decision, key, absent string, parse parser[T]) []T {
+	text, ok := d.pod.Annotations[key]
+	if !ok {
+		text = absent
+	}
+	list, err := parseList(text, parse)
+	if err != nil {
+		d.faults = append(d.faults, Fault{key, text, err.Error()})
+	}
+	return list
+}
+
+func (d *decision) fromEnvironment(in *Intent) {
+	in.DropInvalid = d.switchOf(envDropInvalid)
+	if d.switchOf(envDNSCapture) {
+		d.refuse("%s: DNS capture is not supported by this version of capture-cni; set it to false", envDNSCapture)
+	}
+}
+
+// switchOf reads a boolean of the proxy's environment. Istio takes what is no
+// boolean for false; so do we, and say it.
+func (d *decision) switchOf(name string) bool {
+	text, ok := lookupEnv(d.proxy, name)
+	if !ok {
+		return false
+	}
+	value, err := strconv.ParseBool(text)
+	if err != nil {
+		d.warn("%s of container %s is %q, not a boolean: taken for false", name, containerProxy, text)
+	}
+	return value
+}
+
+// chooseFamilies decides on IPv6; see IPv6Policy.
+func (d *decision) chooseFamilies(in *Intent, addresses []netip.Addr) {
+	has4, has6 := usable(addresses)
+	dualStack := d.switchOf(envDualStack)
+	switch policy := d.settings.IPv6; {
+	case !has4 && !has6:
+		d.refuse("the pod has no usable address: capture-cni must stand after the interface plugin in the chain")
+	case policy == IPv6Never && !has4:
+		d.refuse(`the pod has IPv6 addresses only and the configuration says "ipv6": "never": it would run uncaptured`)
+	case policy == IPv6Always:
+		in.IPv6 = true
+	case policy == IPv6Mesh:
+		in.IPv6 = !has4 || dualStack && has6
+	}
+	if has6 && !in.IPv6 {
+		d.warn("IPv6 is left uncaptured: the pod has an IPv6 address, %s is not true and \"ipv6\" is %q",
+			envDualStack, d.settings.IPv6)
+	}
+}
+
+// usable tells the families in which others can reach the pod.
+func usable(addresses []netip.Addr) (has4, has6 bool) {
+	for _, a := range addresses {
+		switch a = a.Unmap(); {
+		case a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsUnspecified():
+		case a.Is4():
+			has4 = true
+		default:
+			has6 = true
+		}
+	}
+	return has4, has6
+}
+
+// refuseSandboxes refuses runtimes whose network stack is not this namespace's.
+func (d *decision) refuseSandboxes() {
+	class := d.pod.Spec.RuntimeClassName
+	if class != nil && slices.Contains(d.settings.SandboxedRuntimeClasses, *class) {
+		d.refuse("runtime class %q runs the pod on a network stack of its own, where these rules have no effect: it would run uncaptured", *class)
+	}
+}
+
+func (d *decision) warnUnknownAnnotations() {
+	for key := range d.pod.Annotations {
+		if strings.HasPrefix(key, annotationTraffic) && !isKnownAnnotation(key) {
+			d.warn("annotation %s is not known and has no effect", key)
+		}
+	}
+	slices.Sort(d.warnings)
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Selection is a wildcard or a list: "*" selects everything, an empty list nothing.
+type Selection[T any] struct {
+	All  bool
+	Only []T
+}
+
+// Everything is the selection written "*".
+func Everything[T any]() Selection[T] { return Selection[T]{All: true} }
+
+// A parser turns one element of a list into its typed value, or says what form it expected.
+type parser[T any] func(element string) (T, error)
+
+// parseList reads a comma-separated list. White space around elements is
+// ignored; an empty string is an empty list; all faulty elements are reported.
+func parseList[T any](text string, parse parser[T]) ([]T, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var values []T
+	var faults []error
+	for element := range strings.SplitSeq(text, ",") {
+		value, err := parse(strings.TrimSpace(element))
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		values = append(values, value)
+	}
+	return values, errors.Join(faults...)
+}
+
+func parseSelection[T any](text string, parse parser[T]) (Selection[T], error) {
+	if strings.TrimSpace(text) == "*" {
+		return Everything[T](), nil
+	}
+	only, err := parseList(text, parse)
+	return Selection[T]{Only: only}, err
+}
+
+// ParsePort reads a decimal port number, 0 to 65535. A leading zero is an
+// error: other readers of the same annotation take it for octal.
+func ParsePort(s string) (uint16, error) {
+	const want = "expected a decimal port number from 0 to 65535"
+	switch {
+	case s == "":
+		return 0, errors.New("empty element: " + want)
+	case s == "*":
+		return 0, errors.New(`"*" cannot be part of a list: ` + want)
+	case len(s) > 1 && s[0] == '0':
+		return 0, fmt.Errorf("%q has a leading zero: %s without one", s, want)
+	case strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' }):
+		return 0, fmt.Errorf("%q: %s", s, want)
+	}
+	port, err := strconv.ParseUint(s, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("%q: %s", s, want)
+	}
+	return uint16(port), nil
+}
+
+// ParsePrefix reads an IPv4 or IPv6 range in CIDR form; host bits are cleared.
+func ParsePrefix(s string) (netip.Prefix, error) {
+	const want = "expected a range such as 10.0.0.0/8 or 2001:db8::/32"
+	switch {
+	case s == "":
+		return netip.Prefix{}, errors.New("empty element: " + want)
+	case s == "*":
+		return netip.Prefix{}, errors.New(`"*" cannot be part of a list: ` + want)
+	}
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return netip.Prefix{}, fmt.Errorf("%q is an address: %s; for this one address write %s/%d", s, want, s, addr.BitLen())
+	}
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q: %s", s, want)
+	}
+	if prefix.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q is an IPv4-mapped range: write it as IPv4", s)
+	}
+	return prefix.Masked(), nil
+}
+
+// interfaceName is narrower than the kernel's rule, as Istio's is: it keeps
+// anything that a tool could take for an option or a wildcard out.
+var interfaceName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_.\-]{0,14}$`)
+
+func parseInterface(s string) (string, error) {
+	const want = "expected an interface name: a letter, then up to 14 letters, digits, dots, dashes or underscores"
+	if s == "" {
+		return "", errors.New("empty element: " + want)
+	}
+	if !interfaceName.MatchString(s) {
+		return "", fmt.Errorf("%q: %s", s, want)
+	}
+	return s, nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+// Istio's vocabulary: every annotation key, container name and environment
+// variable by which an Istio-injected pod says what it wants.
+// https://istio.io/latest/docs/reference/config/annotations/
+
+// Annotations.
+const (
+	annotationStatus           = "sidecar.istio.io/status"
+	annotationInject           = "sidecar.istio.io/inject" // also a label, and the label wins
+	annotationInterceptionMode = "sidecar.istio.io/interceptionMode"
+
+	annotationTraffic               = "traffic.sidecar.istio.io/"
+	annotationIncludeInboundPorts   = annotationTraffic + "includeInboundPorts"
+	annotationExcludeInboundPorts   = annotationTraffic + "excludeInboundPorts"
+	annotationIncludeOutboundPorts  = annotationTraffic + "includeOutboundPorts"
+	annotationExcludeOutboundPorts  = annotationTraffic + "excludeOutboundPorts"
+	annotationIncludeOutboundRanges = annotationTraffic + "includeOutboundIPRanges"
+	annotationExcludeOutboundRanges = annotationTraffic + "excludeOutboundIPRanges"
+	annotationExcludeInterfaces     = annotationTraffic + "excludeInterfaces"
+	annotationKubevirtInterfaces    = annotationTraffic + "kubevirtInterfaces"
+	annotationRerouteInterfaces     = "istio.io/reroute-virtual-interfaces" // its presence disables the kubevirt key
+)
+
+// Containers.
+const (
+	containerProxy      = "istio-proxy"
+	containerInit       = "istio-init"
+	containerValidation = "istio-validation" // runs with the proxy's uid on purpose
+)
+
+// Environment of the proxy container.
+const (
+	envDisableProxy = "DISABLE_ENVOY"
+	envDNSCapture   = "ISTIO_META_DNS_CAPTURE"
+	envDualStack    = "ISTIO_DUAL_STACK"
+	envDropInvalid  = "INVALID_DROP"
+)
+
+// Interception modes.
+const (
+	modeRedirect = "REDIRECT"
+	modeTProxy   = "TPROXY"
+	modeNone     = "NONE"
+)
+
+// Annotation documents one annotation that decides how a pod is captured.
+type Annotation struct{ Key, Form, Default, Meaning string }
+
+// Annotations lists what a pod can ask for, in the order of the README's table.
+func Annotations() []Annotation {
+	const (
+		ports      = "`*` or ports"
+		portList   = "ports"
+		ranges     = "`*` or CIDRs"
+		rangeList  = "CIDRs"
+		interfaces = "interface names"
+	)
+	return []Annotation{
+		{annotationStatus, "any", "absent", "written by the injector; without it a pod is not in the mesh and is left alone"},
+		{annotationInject, "boolean", "absent", "`false` (label or annotation, the label wins) leaves the pod alone"},
+		{annotationInterceptionMode, "`REDIRECT`, `NONE`", "`REDIRECT`", "`NONE` leaves the pod alone; `TPROXY` is refused by this version"},
+		{annotationIncludeInboundPorts, ports, "`*`", "inbound TCP ports that are captured; empty captures none; a list ignores every exclude"},
+		{annotationExcludeInboundPorts, portList, "empty", "inbound TCP ports left alone under `*`, besides 15020, 15021 and 15090"},
+		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports captured whatever the included ranges say"},
+		{annotationExcludeOutboundPorts, portList, "`15020`", "outbound ports left alone"},
+		{annotationIncludeOutboundRanges, ranges, "`*`", "outbound destinations that are captured; empty captures none"},
+		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations left alone, also when they are included"},
+		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is left alone in both directions"},
+		{annotationRerouteInterfaces, interfaces, "empty", "interfaces whose inbound traffic counts as outbound (virtual machines)"},
+		{annotationKubevirtInterfaces, interfaces, "empty", "the older name of `istio.io/reroute-virtual-interfaces`, read only without it"},
+	}
+}
+
+func isKnownAnnotation(key string) bool {
+	for _, a := range Annotations() {
+		if a.Key == key {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// RulesVersion grows with every release whose rules differ for the same Intent.
+const RulesVersion = 1
+
+// ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which
+// the proxy hands inbound traffic on to the application. The first belongs to
+// lo by itself; the second has to be put there.
+var (
+	ProxySourceIPv4 = netip.MustParsePrefix("127.0.0.6/32")
+	ProxySourceIPv6 = netip.MustParsePrefix("::6/128")
+)
+
+// Ruleset is what netfilter should hold in one pod's namespace.
+type Ruleset struct {
+	IPv6   bool // whether IPv6 is captured, and lo needs ProxySourceIPv6
+	Chains []Chain
+}
+
+// Table is the netfilter table a chain belongs to, in iptables' sense.
+type Table string
+
+const (
+	NAT    Table = "nat"
+	Mangle Table = "mangle"
+)
+
+// Hook is a built-in chain.
+type Hook string
+
+const (
+	Prerouting Hook = "PREROUTING"
+	Output     Hook = "OUTPUT"
+)
+
+// Chain is a list of rules. A chain with a Hook is entered by packets, any
+// other one by a jump.
+type Chain struct {
+	Table Table
+	Hook  Hook
+	Name  string
+	Rules []Rule
+}
+
+// Rule does something to the packets that match. Why is at most 127 bytes and
+// becomes the comment in the kernel.
+type Rule struct {
+	Match Match
+	Do    Action
+	Why   string
+}
+
+// Match holds where all of its set fields hold; a list holds where one of its
+// values does.
+type Match struct {
+	Family   Family
+	Protocol Protocol
+	In, Out  List[string]       // interfaces
+	Src, Dst List[netip.Prefix] // all of one family
+	DstPort  List[uint16]       // needs Protocol
+	UID, GID List[uint32]       // of the socket's owner
+	Invalid  bool               // conntrack can't place the packet
+}
+
+// List is a match's alternatives. The name is what a set of more than one
+// value is called; lists of one name in a Ruleset are equal.
+type List[T any] struct {
+	Name   string
+	Values []T
+}
+
+// Family is an address family; the zero value is any.
+type Family string
+
+const (
+	IPv4 Family = "ipv4"
+	IPv6 Family = "ipv6"
+)
+
+// Protocol is a transport protocol; the zero value is any.
+type Protocol string
+
+// TCP is the one protocol that REDIRECT captures.
+const TCP Protocol = "tcp"
+
+// Verdict is what becomes of a matching packet.
+type Verdict string
+
+const (
+	Return   Verdict = "return"   // to the calling chain
+	Jump     Verdict = "jump"     // to Chain, and back
+	Goto     Verdict = "goto"     // to Chain, and not back
+	Redirect Verdict = "redirect" // to Port of this host
+	Drop     Verdict = "drop"
+)
+
+// Action is a verdict with its target.
+type Action struct {
+	Verdict Verdict
+	Chain   string // of Jump and Goto, in the same table
+	Port    uint16 // of Redirect
+}
+
+// Stamp identifies the Ruleset in the kernel: the version of the rules, the
+// families captured and a hash of all rules.
+func (rs Ruleset) Stamp() string {
+	families := IPv4
+	if rs.IPv6 {
+		families += "," + IPv6
+	}
+	sum := sha256.Sum256(rs.body())
+	return fmt.Sprintf("capture-cni rules v%d %s %s", RulesVersion, families, hex.EncodeToString(sum[:16]))
+}
+
+// StampCovers tells whether the rules of a stamp capture a family.
+func StampCovers(stamp string, family Family) bool {
+	fields := strings.Fields(stamp)
+	return len(fields) > 3 && slices.Contains(strings.Split(fields[3], ","), string(family))
+}

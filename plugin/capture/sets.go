@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Set is a list of more than one value, as the kernel keeps it: looked up at
+// once, however long it is.
+type Set struct {
+	Name     string
+	Type     SetType
+	Elements []any // string, netip.Prefix, uint16 or uint32, by Type
+}
+
+// SetType is nft's name of the elements' type.
+type SetType string
+
+const (
+	InterfaceSet SetType = "ifname"       // string
+	IPv4Set      SetType = "ipv4_addr"    // netip.Prefix
+	IPv6Set      SetType = "ipv6_addr"    // netip.Prefix
+	PortSet      SetType = "inet_service" // uint16
+	UIDSet       SetType = "uid"          // uint32
+	GIDSet       SetType = "gid"          // uint32
+)
+
+// Interval tells whether the elements are ranges.
+func (t SetType) Interval() bool { return t == IPv4Set || t == IPv6Set }
+
+// Sets are the sets that the rules look up, each once, in the order of their
+// first use.
+func (rs Ruleset) Sets() []Set {
+	var sets []Set
+	seen := map[string]bool{}
+	add := func(set Set) {
+		if len(set.Elements) > 1 && !seen[set.Name] {
+			seen[set.Name] = true
+			sets = append(sets, set)
+		}
+	}
+	for _, chain := range rs.Chains {
+		for _, rule := range chain.Rules {
+			m := rule.Match
+			add(setOf(InterfaceSet, m.In))
+			add(setOf(InterfaceSet, m.Out))
+			add(setOf(addressType(m.Src), m.Src))
+			add(setOf(addressType(m.Dst), m.Dst))
+			add(setOf(PortSet, m.DstPort))
+			add(setOf(UIDSet, m.UID))
+			add(setOf(GIDSet, m.GID))
+		}
+	}
+	return sets
+}
+
+func setOf[T any](t SetType, list List[T]) Set {
+	elements := make([]any, len(list.Values))
+	for i, value := range list.Values {
+		elements[i] = value
+	}
+	return Set{Name: list.Name, Type: t, Elements: elements}
+}
+
+func addressType(list List[netip.Prefix]) SetType {
+	if len(list.Values) > 0 && list.Values[0].Addr().Is4() {
+		return IPv4Set
+	}
+	return IPv6Set
+}
+
+// spell writes one value as nft reads it.
+func spell(value any) string {
+	switch v := value.(type) {
+	case string:
+		return fmt.Sprintf("%q", v)
+	case netip.Prefix:
+		if v.IsSingleIP() {
+			return v.Addr().String()
+		}
+	}
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// TableName is the one nftables table that everything of ours lives in.
+const TableName = "capture-cni"
+
+// StampChain is an unreachable chain whose only rule carries the Stamp.
+const StampChain = "stamp"
+
+// NFTName is the name of a chain in nftables, where one table holds the
+// chains of all of iptables' tables.
+func (c Chain) NFTName() string { return NFTChain(c.Table, c.Name) }
+
+// NFTChain is the nftables name of a chain given by table and name.
+func NFTChain(table Table, name string) string { return string(table) + "_" + name }
+
+// Priority is where among the hook's chains of all tables this one stands.
+func (c Chain) Priority() int32 {
+	return map[Table]int32{Mangle: -150, NAT: -100}[c.Table]
+}
+
+// Type is the nftables type of a base chain.
+func (c Chain) Type() string {
+	if c.Table == NAT {
+		return "nat"
+	}
+	return "filter"
+}
+
+// String is the Ruleset as text for `nft -f`.
+func (rs Ruleset) String() string {
+	body := rs.body()
+	return fmt.Sprintf("table inet %s {\n\tchain %s {\n\t\treturn comment %q\n\t}\n%s}\n", TableName, StampChain, rs.Stamp(), body)
+}
+
+// body is the table's content but for the stamp, which is a hash of it.
+func (rs Ruleset) body() []byte {
+	var out bytes.Buffer
+	for _, set := range rs.Sets() {
+		out.WriteString(set.text())
+	}
+	for _, chain := range rs.Chains {
+		fmt.Fprintf(&out, "\n\tchain %s {\n", chain.NFTName())
+		if chain.Hook != "" {
+			fmt.Fprintf(&out, "\t\ttype %s hook %s priority %d; policy accept;\n",
+				chain.Type(), strings.ToLower(string(chain.Hook)), chain.Priority())
+		}
+		for _, rule := range chain.Rules {
+			fmt.Fprintf(&out, "\t\t%s\n", rule.text(chain.Table))
+		}
+		out.WriteString("\t}\n")
+	}
+	return out.Bytes()
+}
+
+func (r Rule) text(table Table) string {
+	words := append(r.Match.words(), "counter", string(r.Do.Verdict))
+	switch r.Do.Verdict {
+	case Jump, Goto:
+		words = append(words, NFTChain(table, r.Do.Chain))
+	case Redirect:
+		words = append(words, fmt.Sprintf("to :%d", r.Do.Port))
+	}
+	return strings.Join(append(words, fmt.Sprintf("comment %q", r.Why)), " ")
+}
+
+// words spells a match. The order is the one in which netfilter tests it.
+func (m Match) words() []string {
+	var words []string
+	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
+	if m.Family != "" {
+		add("meta nfproto %s", m.Family)
+	}
+	if len(m.In.Values) > 0 {
+		add("iifname %s", operand(m.In))
+	}
+	if len(m.Out.Values) > 0 {
+		add("oifname %s", operand(m.Out))
+	}
+	for _, address := range []struct {
+		field string
+		List[netip.Prefix]
+	}{{"saddr", m.Src}, {"daddr", m.Dst}} {
+		if len(address.Values) > 0 {
+			add("%s", addressWords(address.field, address.List))
+		}
+	}
+	if len(m.DstPort.Values) > 0 {
+		add("%s dport %s", m.Protocol, operand(m.DstPort))
+	} else if m.Protocol != "" {
+		add("meta l4proto %s", m.Protocol)
+	}
+	if len(m.UID.Values) > 0 {
+		add("meta skuid %s", operand(m.UID))
+	}
+	if len(m.GID.Values) > 0 {
+		add("meta skgid %s", operand(m.GID))
+	}
+	if m.Invalid {
+		add("ct state invalid")
+	}
+	return words
+}
+
+// addressWords spells a list of ranges. One that holds its whole family is a
+// match on the family: nft reads "ip daddr 0.0.0.0/0" as no match at all.
+func addressWords(field string, list List[netip.Prefix]) string {
+	first := list.Values[0]
+	protocol, family := "ip", IPv4
+	if !first.Addr().Is4() {
+		protocol, family = "ip6", IPv6
+	}
+	if first.Bits() == 0 {
+		return "meta nfproto " + string(family)
+	}
+	return fmt.Sprintf("%s %s %s", protocol, field, operand(list))
+}
+
+// operand is a single value, or the name of the set that holds the values.
+func operand[T any](list List[T]) string {
+	if len(list.Values) == 1 {
+		return spell(list.Values[0])
+	}
+	return "@" + list.Name
+}
+
+func (s Set) text() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "\n\tset %s {\n\t\ttype %s\n", s.Name, s.Type)
+	if s.Type.Interval() {
+		out.WriteString("\t\tflags interval\n")
+	}
+	elements := make([]string, len(s.Elements))
+	for i, element := range s.Elements {
+		elements[i] = spell(element)
+	}
+	fmt.Fprintf(&out, "\t\telements = { %s }\n\t}\n", strings.Join(elements, ", "))
+	return out.String()
+}
