@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Key documents one key of our entry. An object has Keys instead of a type.
+type Key struct {
+	Name, Type, Default, Meaning string
+	Keys                         []Key
+
+	set func(conf *NetConf, value json.RawMessage) error
+}
+
+// Keys are the keys of our entry in a conflist, in the order of the README's table.
+func Keys() []Key {
+	return []Key{
+		{
+			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig",
+			Meaning: "how to reach the API server; root's own file, with root's own folders above it",
+			set:     setter(func(c *NetConf) *string { return &c.Kubeconfig }, absolutePath),
+		},
+		{
+			Name: "lookupTimeout", Type: "duration", Default: "30s",
+			Meaning: "budget of a pod lookup, all attempts together; at most 2m",
+			set:     setter(func(c *NetConf) *time.Duration { return &c.LookupTimeout }, lookupTimeout),
+		},
+		{
+			Name: "excludeNamespaces", Type: "list of names", Default: "[]",
+			Meaning: "namespaces whose pods are left alone, whatever they ask for",
+			set:     setter(func(c *NetConf) *[]string { return &c.ExcludeNamespaces }, each(name)),
+		},
+		{
+			Name: "ipv6", Type: "`mesh`, `always`, `never`", Default: "mesh",
+			Meaning: "`mesh` captures IPv6 as Istio does: of IPv6-only pods, and with ISTIO_DUAL_STACK",
+			set: setter(func(c *NetConf) *capture.IPv6Policy { return &c.Capture.IPv6 },
+				oneOf(capture.IPv6Mesh, capture.IPv6Always, capture.IPv6Never)),
+		},
+		{
+			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn",
+			Meaning: "what becomes of a pod in which another container chose the proxy's uid",
+			set: setter(func(c *NetConf) *capture.SharedUIDPolicy { return &c.Capture.SharedProxyUID },
+				oneOf(capture.SharedUIDWarn, capture.SharedUIDRefuse)),
+		},
+		{
+			Name: "sandboxedRuntimeClasses", Type: "list of names", Default: "[]",
+			Meaning: "runtime classes with a network stack of their own (kata, gvisor): meshed pods are refused",
+			set:     setter(func(c *NetConf) *[]string { return &c.Capture.SandboxedRuntimeClasses }, each(name)),
+		},
+		{
+			Name: "status", Type: "`lenient`, `strict`", Default: "lenient",
+			Meaning: "`strict` lets CNI STATUS fail while meshed pods could not start",
+			set:     setter(func(c *NetConf) *StatusMode { return &c.Status }, oneOf(StatusLenient, StatusStrict)),
+		},
+		{
+			Name: "logLevel", Type: "`debug`, `info`, `warn`, `error`", Default: "info",
+			Meaning: "what goes to stderr, which the runtime keeps",
+			set:     setter(func(c *NetConf) *slog.Level { return &c.LogLevel }, logLevel),
+		},
+		{
+			Name: "mesh", Type: "object", Default: "{}",
+			Meaning: "what holds for every pod of the mesh", Keys: meshKeys(),
+		},
+	}
+}
+
+func meshKeys() []Key {
+	mesh := func(c *NetConf) *capture.Mesh { return &c.Capture.Mesh }
+	return []Key{
+		{
+			Name: "outboundPort", Type: "port", Default: "15001", Meaning: "where the proxy takes outbound traffic",
+			set: setter(func(c *NetConf) *uint16 { return &mesh(c).OutboundPort }, port),
+		},
+		{
+			Name: "inboundPort", Type: "port", Default: "15006", Meaning: "where the proxy takes inbound traffic",
+			set: setter(func(c *NetConf) *uint16 { return &mesh(c).InboundPort }, port),
+		},
+		{
+			Name: "tunnelPort", Type: "port", Default: "15008", Meaning: "the proxy's own tunnel, never captured",
+			set: setter(func(c *NetConf) *uint16 { return &mesh(c).TunnelPort }, port),
+		},
+		{
+			Name: "proxyUID", Type: "id", Default: "1337", Meaning: "the proxy's uid where the pod names none",
+			set: setter(func(c *NetConf) *uint32 { return &mesh(c).ProxyUID }, id),
+		},
+		{
+			Name: "proxyGID", Type: "id", Default: "1337", Meaning: "the proxy's gid where the pod names none",
+			set: setter(func(c *NetConf) *uint32 { return &mesh(c).ProxyGID }, id),
+		},
+		{
+			Name: "excludeOutboundIPRanges", Type: "list of CIDRs", Default: "[]", Meaning: "destinations that no pod's traffic is captured to",
+			set: setter(func(c *NetConf) *[]netip.Prefix { return &mesh(c).ExcludeOutboundIPRanges }, each(cidr)),
+		},
+		{
+			Name: "excludeOutboundPorts", Type: "list of ports", Default: "[]", Meaning: "outbound ports that no pod's traffic is captured to",
+			set: setter(func(c *NetConf) *[]uint16 { return &mesh(c).ExcludeOutboundPorts }, each(port)),
+		},
+		{
+			Name: "excludeInboundPorts", Type: "list of ports", Default: "[]", Meaning: "inbound ports left alone in every pod that captures `*`",
+			set: setter(func(c *NetConf) *[]uint16 { return &mesh(c).ExcludeInboundPorts }, each(port)),
+		},
+		{
+			Name: "outboundOwnerGroups", Type: "list of ids", Default: "[]", Meaning: "if not empty, the only groups whose outbound traffic is captured",
+			set: setter(func(c *NetConf) *[]uint32 { return &mesh(c).OutboundOwnerGroups }, each(groupID)),
+		},
+		{
+			Name: "outboundOwnerGroupsExclude", Type: "list of ids", Default: "[]", Meaning: "groups whose outbound traffic is left alone; read where outboundOwnerGroups is empty",
+			set: setter(func(c *NetConf) *[]uint32 { return &mesh(c).OutboundOwnerGroupsExclude }, each(groupID)),
+		},
+		{
+			Name: "loopbackCIDR", Type: "CIDR", Default: "127.0.0.1/32", Meaning: "the loopback range on which the proxy reaches the application",
+			set: setter(func(c *NetConf) *netip.Prefix { return &mesh(c).LoopbackCIDR }, loopback),
+		},
+	}
+}

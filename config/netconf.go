@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config is what a node's operator configures: the keys of our entry
+// in a conflist. It reads them leniently for pods that are not ours, and
+// strictly, every fault at once, for those that are. It is pure.
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// NetConf is our entry, complete and checked.
+type NetConf struct {
+	Kubeconfig        string        // absolute path
+	LookupTimeout     time.Duration // budget of one pod lookup, all attempts together
+	ExcludeNamespaces []string
+	Status            StatusMode
+	LogLevel          slog.Level
+	Capture           capture.Settings
+}
+
+// StatusMode says what CNI STATUS reports.
+type StatusMode string
+
+const (
+	// StatusLenient always reports success: a failing STATUS makes the whole
+	// node NotReady, for pods outside the mesh too.
+	StatusLenient StatusMode = "lenient"
+	// StatusStrict reports what a meshed pod would miss.
+	StatusStrict StatusMode = "strict"
+)
+
+// Default is the configuration of an entry without any key of ours.
+func Default() NetConf {
+	return NetConf{
+		Kubeconfig:    "/var/lib/capture-cni/kubeconfig",
+		LookupTimeout: 30 * time.Second,
+		Status:        StatusLenient,
+		LogLevel:      slog.LevelInfo,
+		Capture:       capture.DefaultSettings(),
+	}
+}
+
+// Faults are all that is wrong with a configuration.
+type Faults []string
+
+func (f Faults) Error() string { return strings.Join(f, "\n") }
+
+// NetConf reads our keys strictly. Unknown keys come back as warnings; the
+// error is Faults, naming key, value and expected form of each.
+func (in Input) NetConf() (NetConf, []string, error) {
+	conf := Default()
+	var faults Faults
+	unknown := decode(in.fields, Keys(), "", &conf, &faults)
+	var warnings []string
+	for _, key := range unknown {
+		if !isForeign(key) {
+			warnings = append(warnings, fmt.Sprintf("configuration key %q is not known and has no effect", key))
+		}
+	}
+	if len(faults) > 0 {
+		return NetConf{}, warnings, faults
+	}
+	return conf, warnings, nil
+}
+
+// decode sets the documented keys that are present and gives back the others.
+func decode(fields map[string]json.RawMessage, keys []Key, path string, conf *NetConf, faults *Faults) (unknown []string) {
+	rest := maps.Clone(fields)
+	for _, key := range keys {
+		value, ok := fields[key.Name]
+		if !ok {
+			continue
+		}
+		delete(rest, key.Name)
+		if key.Keys != nil {
+			unknown = append(unknown, decodeObject(value, key, path, conf, faults)...)
+			continue
+		}
+		if err := key.set(conf, value); err != nil {
+			*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: %v", path+key.Name, value, err))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(rest)) {
+		unknown = append(unknown, path+name)
+	}
+	return unknown
+}
+
+func decodeObject(value json.RawMessage, key Key, path string, conf *NetConf, faults *Faults) (unknown []string) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(value, &fields); err != nil {
+		*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: expected an object", path+key.Name, value))
+		return nil
+	}
+	return decode(fields, key.Keys, path+key.Name+".", conf, faults)
+}
+
+// isForeign tells the keys that CNI itself and its runtimes put into an entry.
+func isForeign(key string) bool {
+	switch key {
+	case "cniVersion", "cniVersions", "name", "type", "capabilities", "runtimeConfig", "prevResult", "args", "ipam", "dns":
+		return true
+	}
+	return strings.HasPrefix(key, "cni.dev/")
+}

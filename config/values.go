@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// The readers below turn a key's JSON value into its typed one; their errors
+// say what form was expected.
+
+// setter makes a key's set function from the field it fills and the reader of
+// its JSON value.
+func setter[T any](field func(*NetConf) *T, read func(json.RawMessage) (T, error)) func(*NetConf, json.RawMessage) error {
+	return func(conf *NetConf, raw json.RawMessage) error {
+		value, err := read(raw)
+		if err != nil {
+			return err
+		}
+		*field(conf) = value
+		return nil
+	}
+}
+
+// typed reads a JSON value of T; null is no value.
+func typed[T any](raw json.RawMessage, want string) (T, error) {
+	var value T
+	if bytes.Equal(raw, []byte("null")) || json.Unmarshal(raw, &value) != nil {
+		return value, errors.New("expected " + want)
+	}
+	return value, nil
+}
+
+func each[T any](read func(json.RawMessage) (T, error)) func(json.RawMessage) ([]T, error) {
+	return func(raw json.RawMessage) ([]T, error) {
+		elements, err := typed[[]json.RawMessage](raw, "a list")
+		if err != nil {
+			return nil, err
+		}
+		var values []T
+		var faults []error
+		for i, element := range elements {
+			value, err := read(element)
+			if err != nil {
+				faults = append(faults, fmt.Errorf("element %d: %w", i, err))
+			}
+			values = append(values, value)
+		}
+		return values, errors.Join(faults...)
+	}
+}
+
+func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
+	return func(raw json.RawMessage) (T, error) {
+		want := fmt.Sprintf("one of %q", allowed)
+		value, err := typed[T](raw, want)
+		if err == nil && !slices.Contains(allowed, value) {
+			err = errors.New("expected " + want)
+		}
+		return value, err
+	}
+}
+
+func absolutePath(raw json.RawMessage) (string, error) {
+	const want = "an absolute path"
+	path, err := typed[string](raw, want)
+	if err == nil && !filepath.IsAbs(path) {
+		err = errors.New("expected " + want)
+	}
+	return path, err
+}
+
+func lookupTimeout(raw json.RawMessage) (time.Duration, error) {
+	const want = `a duration from "1s" to "2m"`
+	text, err := typed[string](raw, want)
+	if err != nil {
+		return 0, err
+	}
+	duration, err := time.ParseDuration(text)
+	if err != nil || duration < time.Second || duration > 2*time.Minute {
+		return 0, errors.New("expected " + want)
+	}
+	return duration, nil
+}
+
+func name(raw json.RawMessage) (string, error) {
+	const want = "a name"
+	text, err := typed[string](raw, want)
+	if err == nil && (text == "" || strings.TrimSpace(text) != text) {
+		err = errors.New("expected " + want)
+	}
+	return text, err
+}
+
+func logLevel(raw json.RawMessage) (slog.Level, error) {
+	text, err := oneOf("debug", "info", "warn", "error")(raw)
+	if err != nil {
+		return 0, err
+	}
+	var level slog.Level
+	return level, level.UnmarshalText([]byte(text))
+}
+
+func port(raw json.RawMessage) (uint16, error) {
+	const want = "a port number from 1 to 65535"
+	value, err := typed[uint16](raw, want)
+	if err == nil && value == 0 {
+		err = errors.New("expected " + want)
+	}
+	return value, err
+}
+
+func groupID(raw json.RawMessage) (uint32, error) {
+	return typed[uint32](raw, "a numeric id from 0 to 4294967295")
+}
+
+// id reads the proxy's uid or gid. Root can't be it: everything that root
+// does in a pod would escape capture.
+func id(raw json.RawMessage) (uint32, error) {
+	const want = "a numeric id from 1 to 4294967295"
+	value, err := typed[uint32](raw, want)
+	if err == nil && value == 0 {
+		err = errors.New("expected " + want)
+	}
+	return value, err
+}
+
+func cidr(raw json.RawMessage) (netip.Prefix, error) {
+	text, err := typed[string](raw, "a range such as 10.0.0.0/8 or 2001:db8::/32")
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return capture.ParsePrefix(text)
+}
+
+func loopback(raw json.RawMessage) (netip.Prefix, error) {
+	prefix, err := cidr(raw)
+	if err != nil {
+		return prefix, err
+	}
+	if !prefix.Addr().Is4() || !prefix.Addr().IsLoopback() || prefix.Bits() < 8 {
+		return prefix, errors.New("expected a range within 127.0.0.0/8")
+	}
+	return prefix, nil
+}
