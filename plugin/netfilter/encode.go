@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"net/netip"
+
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// register is the only one a rule of ours needs: each match loads and compares.
+const register = 1
+
+// encodeRule spells a rule in the kernel's expressions, in the order in which
+// Ruleset.String spells it in words.
+func encodeRule(table capture.Table, rule capture.Rule, sets setsByName) []expr.Any {
+	e := encoder{sets: sets}
+	m := rule.Match
+	e.family(m.Family)
+	encodeList(&e, m.In, meta(expr.MetaKeyIIFNAME))
+	encodeList(&e, m.Out, meta(expr.MetaKeyOIFNAME))
+	e.addresses(m.Src, sourceAddress)
+	e.addresses(m.Dst, destinationAddress)
+	if m.Protocol != "" {
+		e.add(meta(expr.MetaKeyL4PROTO))
+		e.equals([]byte{protocolNumber[m.Protocol]})
+	}
+	encodeList(&e, m.DstPort, destinationPort)
+	encodeList(&e, m.UID, meta(expr.MetaKeySKUID))
+	encodeList(&e, m.GID, meta(expr.MetaKeySKGID))
+	if m.Invalid {
+		e.invalid()
+	}
+	e.add(&expr.Counter{})
+	e.verdict(table, rule.Do)
+	return e.exprs
+}
+
+type encoder struct {
+	sets  setsByName
+	exprs []expr.Any
+}
+
+func (e *encoder) add(exprs ...expr.Any) { e.exprs = append(e.exprs, exprs...) }
+
+func (e *encoder) equals(data []byte) {
+	e.add(&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: data})
+}
+
+var (
+	protocolNumber = map[capture.Protocol]byte{capture.TCP: unix.IPPROTO_TCP}
+	familyNumber   = map[capture.Family]byte{capture.IPv4: unix.NFPROTO_IPV4, capture.IPv6: unix.NFPROTO_IPV6}
+)
+
+func (e *encoder) family(family capture.Family) {
+	if family != "" {
+		e.add(meta(expr.MetaKeyNFPROTO))
+		e.equals([]byte{familyNumber[family]})
+	}
+}
+
+// encodeList loads a field and compares it with one value, or looks it up in the set.
+func encodeList[T any](e *encoder, list capture.List[T], load expr.Any) {
+	switch len(list.Values) {
+	case 0:
+	case 1:
+		e.add(load)
+		e.equals(key(list.Values[0]))
+	default:
+		set := e.sets[list.Name]
+		e.add(load, &expr.Lookup{SourceRegister: register, SetName: set.Name, SetID: set.ID})
+	}
+}
+
+// addressOffset is where an address stands in the network header.
+type addressOffset struct{ ipv4, ipv6 uint32 }
+
+var (
+	sourceAddress      = addressOffset{12, 8}
+	destinationAddress = addressOffset{16, 24}
+)
+
+func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
+	if len(list.Values) == 0 {
+		return
+	}
+	first := list.Values[0]
+	family, load := capture.IPv4, payload(expr.PayloadBaseNetworkHeader, at.ipv4, 4)
+	if !first.Addr().Is4() {
+		family, load = capture.IPv6, payload(expr.PayloadBaseNetworkHeader, at.ipv6, 16)
+	}
+	e.family(family)
+	if len(list.Values) > 1 || first.IsSingleIP() {
+		encodeList(e, list, load)
+		return
+	}
+	if first.Bits() == 0 {
+		return // the family alone says it
+	}
+	length := first.Addr().BitLen() / 8
+	e.add(load, &expr.Bitwise{
+		SourceRegister: register, DestRegister: register, Len: uint32(length),
+		Mask: mask(first), Xor: make([]byte, length),
+	})
+	e.equals(first.Addr().AsSlice())
+}
+
+func mask(p netip.Prefix) []byte {
+	bits := make([]byte, p.Addr().BitLen()/8)
+	for i := range p.Bits() {
+		bits[i/8] |= 0x80 >> (i % 8)
+	}
+	return bits
+}
+
+// invalid tests the conntrack state bit; its value is NF_CT_STATE_INVALID_BIT.
+func (e *encoder) invalid() {
+	e.add(
+		&expr.Ct{Key: expr.CtKeySTATE, Register: register},
+		&expr.Bitwise{
+			SourceRegister: register, DestRegister: register, Len: 4,
+			Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitINVALID), Xor: make([]byte, 4),
+		},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: make([]byte, 4)},
+	)
+}
+
+func (e *encoder) verdict(table capture.Table, do capture.Action) {
+	target := capture.NFTChain(table, do.Chain)
+	switch do.Verdict {
+	case capture.Return:
+		e.add(&expr.Verdict{Kind: expr.VerdictReturn})
+	case capture.Drop:
+		e.add(&expr.Verdict{Kind: expr.VerdictDrop})
+	case capture.Jump:
+		e.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: target})
+	case capture.Goto:
+		e.add(&expr.Verdict{Kind: expr.VerdictGoto, Chain: target})
+	case capture.Redirect:
+		e.add(
+			&expr.Immediate{Register: register, Data: key(do.Port)},
+			&expr.Redir{RegisterProtoMin: register},
+		)
+	}
+}
+
+func meta(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: register} }
+
+func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
+	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
+}
+
+// destinationPort stands at the same place in the headers of TCP and UDP.
+var destinationPort = payload(expr.PayloadBaseTransportHeader, 2, 2)
+
+// key is a value as the kernel holds it: names padded to IFNAMSIZ, addresses
+// and ports in network order, ids in the machine's.
+func key(value any) []byte {
+	switch v := value.(type) {
+	case string:
+		name := make([]byte, unix.IFNAMSIZ)
+		copy(name, v)
+		return name
+	case netip.Prefix:
+		return v.Addr().AsSlice()
+	case uint16:
+		return binaryutil.BigEndian.PutUint16(v)
+	case uint32:
+		return binaryutil.NativeEndian.PutUint32(v)
+	}
+	panic("netfilter: a value of a type that no match has")
+}
+
+func comment(text string) []byte {
+	return userdata.AppendString(nil, userdata.TypeComment, text)
+}

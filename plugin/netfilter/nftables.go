@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package netfilter puts a Ruleset into the network namespace of the calling
+// thread, compares the two and takes it out again. It only encodes: what is
+// captured is capture's decision. It talks netlink and executes nothing.
+package netfilter
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// socketBuffer holds the largest batch that a pod's annotations (256 KiB in
+// all) can make, and the answers to it.
+const socketBuffer = 8 << 20
+
+// Apply adds the Ruleset in one transaction: all of it or, with an error,
+// nothing. There must be no table of ours yet.
+func Apply(rs capture.Ruleset) error {
+	conn, err := nftables.New(nftables.WithSockOptions(growBuffers))
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	if err := write(conn, rs); err != nil {
+		return err
+	}
+	err = conn.Flush()
+	if errors.Is(err, syscall.ENOBUFS) {
+		// The answers did not fit; the transaction itself may well have been
+		// committed. The stamp tells, for it is part of the transaction.
+		if stamp, stampErr := Stamp(); stampErr == nil && stamp == rs.Stamp() {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("committing table inet %s: %w", capture.TableName, err)
+	}
+	return nil
+}
+
+func growBuffers(conn *netlink.Conn) error {
+	return errors.Join(conn.SetReadBuffer(socketBuffer), conn.SetWriteBuffer(socketBuffer))
+}
+
+// write queues the whole table. Chains come before rules, which may jump to
+// any of them.
+func write(conn *nftables.Conn, rs capture.Ruleset) error {
+	table := conn.CreateTable(ourTable())
+	stamp := conn.AddChain(&nftables.Chain{Table: table, Name: capture.StampChain})
+	conn.AddRule(&nftables.Rule{
+		Table: table, Chain: stamp, UserData: comment(rs.Stamp()),
+		Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}},
+	})
+	sets, err := addSets(conn, table, rs.Sets())
+	if err != nil {
+		return err
+	}
+	chains := make([]*nftables.Chain, len(rs.Chains))
+	for i, chain := range rs.Chains {
+		chains[i] = conn.AddChain(encodeChain(table, chain))
+	}
+	for i, chain := range rs.Chains {
+		for _, rule := range chain.Rules {
+			conn.AddRule(&nftables.Rule{
+				Table: table, Chain: chains[i], UserData: comment(rule.Why),
+				Exprs: encodeRule(chain.Table, rule, sets),
+			})
+		}
+	}
+	return nil
+}
+
+// Remove takes our table out. Where there is none, that is success.
+func Remove() error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	conn.DelTable(ourTable())
+	if err := conn.Flush(); err != nil && !errors.Is(err, syscall.ENOENT) {
+		return fmt.Errorf("deleting table inet %s: %w", capture.TableName, err)
+	}
+	return nil
+}
+
+func ourTable() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyINet, Name: capture.TableName}
+}
+
+func encodeChain(table *nftables.Table, chain capture.Chain) *nftables.Chain {
+	encoded := &nftables.Chain{Table: table, Name: chain.NFTName()}
+	if chain.Hook == "" {
+		return encoded
+	}
+	encoded.Type = nftables.ChainType(chain.Type())
+	encoded.Hooknum = map[capture.Hook]*nftables.ChainHook{
+		capture.Prerouting: nftables.ChainHookPrerouting,
+		capture.Output:     nftables.ChainHookOutput,
+	}[chain.Hook]
+	encoded.Priority = nftables.ChainPriorityRef(nftables.ChainPriority(chain.Priority()))
+	encoded.Policy = new(nftables.ChainPolicyAccept)
+	return encoded
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"net/netip"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Probe tells whether this kernel can hold the rules: it applies a set of them
+// that uses every expression to a scratch namespace.
+func Probe() error {
+	_, err := Reference(capture.Rules(everything()))
+	return err
+}
+
+// everything asks for all that an Intent can ask for.
+func everything() capture.Intent {
+	ids := []uint32{1, 2}
+	ports := []uint16{1, 2}
+	ranges := []netip.Prefix{
+		netip.MustParsePrefix("192.0.2.0/25"), netip.MustParsePrefix("198.51.100.0/25"),
+		netip.MustParsePrefix("2001:db8::/33"), netip.MustParsePrefix("2001:db9::/33"),
+	}
+	return capture.Intent{
+		IPv6: true, DropInvalid: true, ProxyUID: 1, ProxyGID: 1,
+		OutboundPort: 1, InboundPort: 2, TunnelPort: 3,
+		LoopbackCIDR:         netip.MustParsePrefix("127.0.0.0/8"),
+		InboundPorts:         capture.Everything[uint16](),
+		ExcludeInboundPorts:  ports,
+		IncludeOutboundPorts: ports, ExcludeOutboundPorts: ports,
+		OutboundRanges:        capture.Selection[netip.Prefix]{Only: ranges},
+		ExcludeOutboundRanges: ranges,
+		ExcludeInterfaces:     []string{"a", "b"}, RerouteInterfaces: []string{"c", "d"},
+		ExcludeOwnerGroups: ids,
+	}
+}

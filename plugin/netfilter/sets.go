@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// setChunk is how many elements go into one message: a netlink attribute, and
+// so the list of elements, holds at most 64 KiB, and more is cut off silently.
+const setChunk = 500
+
+type setsByName map[string]*nftables.Set
+
+func addSets(conn *nftables.Conn, table *nftables.Table, sets []capture.Set) (setsByName, error) {
+	added := setsByName{}
+	for _, set := range sets {
+		encoded := &nftables.Set{Table: table, Name: set.Name, Interval: set.Type.Interval()}
+		encoded.KeyType, encoded.KeyByteOrder = keyType(set.Type)
+		if err := conn.AddSet(encoded, nil); err != nil {
+			return nil, fmt.Errorf("encoding set %s: %w", set.Name, err)
+		}
+		for chunk := range slices.Chunk(elements(set), setChunk) {
+			if err := conn.SetAddElements(encoded, chunk); err != nil {
+				return nil, fmt.Errorf("encoding set %s: %w", set.Name, err)
+			}
+		}
+		added[set.Name] = encoded
+	}
+	return added, nil
+}
+
+// keyType gives a set's type and the order of its elements' bytes, which the
+// kernel ignores and nft's listing needs.
+func keyType(t capture.SetType) (nftables.SetDatatype, binaryutil.ByteOrder) {
+	switch t {
+	case capture.InterfaceSet:
+		return nftables.TypeIFName, binaryutil.NativeEndian
+	case capture.IPv4Set:
+		return nftables.TypeIPAddr, binaryutil.BigEndian
+	case capture.IPv6Set:
+		return nftables.TypeIP6Addr, binaryutil.BigEndian
+	case capture.PortSet:
+		return nftables.TypeInetService, binaryutil.BigEndian
+	case capture.UIDSet:
+		return nftables.TypeUID, binaryutil.NativeEndian
+	case capture.GIDSet:
+		return nftables.TypeGID, binaryutil.NativeEndian
+	}
+	panic("netfilter: a set of a type that no match has")
+}
+
+// elements spells a set's values. A range is two elements, its first address
+// and the one after its last, which is left out where there is none.
+func elements(set capture.Set) []nftables.SetElement {
+	encoded := make([]nftables.SetElement, 0, len(set.Elements))
+	for _, value := range set.Elements {
+		encoded = append(encoded, nftables.SetElement{Key: key(value)})
+		if prefix, ok := value.(netip.Prefix); ok {
+			if after := lastAddress(prefix).Next(); after.IsValid() {
+				encoded = append(encoded, nftables.SetElement{Key: after.AsSlice(), IntervalEnd: true})
+			}
+		}
+	}
+	return encoded
+}
+
+func lastAddress(p netip.Prefix) netip.Addr {
+	last := p.Addr().AsSlice()
+	for i, bits := range mask(p) {
+		last[i] |= ^bits
+	}
+	addr, _ := netip.AddrFromSlice(last)
+	return addr
+}
