@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	clientcmd "k8s.io/client-go/tools/clientcmd/api/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// endpoint is how to reach the API server, and as whom.
+type endpoint struct {
+	server      *url.URL
+	tls         *tls.Config
+	token       string
+	credentials string // what to look at when they are refused
+}
+
+// loadKubeconfig reads a kubeconfig and the files that it points at. It takes
+// nothing from the environment, executes nothing and skips no verification.
+// Errors: untrusted; fs.ErrNotExist.
+func loadKubeconfig(path string) (endpoint, error) {
+	data, err := readTrusted(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: is the node agent running on this node, and is kubeconfig its path?", err)
+		}
+		return endpoint{}, fmt.Errorf("kubeconfig: %w", err)
+	}
+	var config clientcmd.Config
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		return endpoint{}, distrust("kubeconfig %s: %v", path, err)
+	}
+	cluster, user, err := currentContext(config)
+	if err != nil {
+		return endpoint{}, distrust("kubeconfig %s: %v", path, err)
+	}
+	e := endpoint{credentials: path}
+	k := kubeconfig{dir: filepath.Dir(path)}
+	if err := errors.Join(k.connection(cluster, &e), k.login(user, &e)); err != nil {
+		return endpoint{}, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return e, nil
+}
+
+func currentContext(config clientcmd.Config) (cluster clientcmd.Cluster, user clientcmd.AuthInfo, err error) {
+	var names clientcmd.Context
+	found := false
+	for _, c := range config.Contexts {
+		if c.Name == config.CurrentContext {
+			names, found = c.Context, true
+		}
+	}
+	if !found {
+		return cluster, user, fmt.Errorf("current-context is %q: expected the name of one of its contexts", config.CurrentContext)
+	}
+	found = false
+	for _, c := range config.Clusters {
+		if c.Name == names.Cluster {
+			cluster, found = c.Cluster, true
+		}
+	}
+	if !found {
+		return cluster, user, fmt.Errorf("context %s names cluster %q: expected one of its clusters", config.CurrentContext, names.Cluster)
+	}
+	for _, u := range config.AuthInfos {
+		if u.Name == names.AuthInfo {
+			return cluster, u.AuthInfo, nil
+		}
+	}
+	return cluster, user, fmt.Errorf("context %s names user %q: expected one of its users", config.CurrentContext, names.AuthInfo)
+}
+
+// kubeconfig resolves paths, which are relative to the file's own folder.
+type kubeconfig struct{ dir string }
+
+// load gives inline data, or else the content of a file, which must be trusted.
+func (k kubeconfig) load(inline []byte, path string) ([]byte, error) {
+	if len(inline) > 0 || path == "" {
+		return inline, nil
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(k.dir, path)
+	}
+	return readTrusted(path)
+}
+
+func (k kubeconfig) connection(cluster clientcmd.Cluster, e *endpoint) error {
+	server, err := url.Parse(cluster.Server)
+	switch {
+	case err != nil || server.Scheme != "https" || server.Host == "":
+		return distrust("server is %q: expected https://HOST:PORT", cluster.Server)
+	case cluster.InsecureSkipTLSVerify:
+		return distrust("insecure-skip-tls-verify is set: give the server's CA instead")
+	case cluster.ProxyURL != "":
+		return distrust("proxy-url is set: the API server must be reached directly")
+	}
+	authorities, err := k.load(cluster.CertificateAuthorityData, cluster.CertificateAuthority)
+	if err != nil {
+		return fmt.Errorf("certificate-authority: %w", err)
+	}
+	e.server = server
+	e.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cluster.TLSServerName}
+	if len(authorities) > 0 {
+		e.tls.RootCAs = x509.NewCertPool()
+		if !e.tls.RootCAs.AppendCertsFromPEM(authorities) {
+			return distrust("certificate-authority holds no PEM certificate")
+		}
+	}
+	return nil
+}
+
+func (k kubeconfig) login(user clientcmd.AuthInfo, e *endpoint) error {
+	switch {
+	case user.Exec != nil:
+		return distrust("exec is set: the plugin executes nothing; give a token file")
+	case user.AuthProvider != nil:
+		return distrust("auth-provider is set: give a token file")
+	case user.Username != "" || user.Password != "":
+		return distrust("username and password are not supported: give a token file")
+	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups)+len(user.ImpersonateUserExtra) > 0:
+		return distrust("impersonation is not supported: give the plugin its own ServiceAccount")
+	}
+	certificate, certificateErr := k.load(user.ClientCertificateData, user.ClientCertificate)
+	key, keyErr := k.load(user.ClientKeyData, user.ClientKey)
+	if err := errors.Join(certificateErr, keyErr); err != nil {
+		return fmt.Errorf("client certificate: %w", err)
+	}
+	if len(certificate)+len(key) > 0 && e.tls != nil {
+		pair, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			return distrust("client certificate: %v", err)
+		}
+		e.tls.Certificates = []tls.Certificate{pair}
+	}
+	token, err := k.load([]byte(user.Token), user.TokenFile)
+	if err != nil {
+		return fmt.Errorf("token: %w", err)
+	}
+	if e.token = strings.TrimSpace(string(token)); user.Token == "" && user.TokenFile != "" {
+		e.credentials = user.TokenFile
+	}
+	if e.token == "" && len(certificate) == 0 {
+		return distrust("no credentials: expected a token, a tokenFile or a client certificate")
+	}
+	return nil
+}

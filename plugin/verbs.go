@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+// Deadlines of a whole call. ADD and CHECK outlast the longest lookup; the
+// runtime's own, minutes later, would say nothing about the cause.
+const (
+	addTimeout = 150 * time.Second
+	delTimeout = 2 * time.Second
+)
+
+// add captures the pod's traffic if it asks for it, and returns the result to print.
+func add(args *skel.CmdArgs, stderr io.Writer) ([]byte, error) {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), addTimeout)
+	defer cancel()
+	r, err := newRequest(args, stderr)
+	if err != nil {
+		return nil, err
+	}
+	ruleset, netns, err := r.wanted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if ruleset != nil {
+		if err := closing(netns, netns.Apply(*ruleset)); err != nil {
+			return nil, fmt.Errorf("capturing pod %s: %w", r.pod, err)
+		}
+		r.log.Info("captured", "ipv6", ruleset.IPv6, "took", time.Since(start).Round(time.Millisecond/10))
+	}
+	return result(r.input)
+}
+
+// result is prevResult as it came, or an empty result where no plugin came before.
+func result(in config.Input) ([]byte, error) {
+	if previous := in.PrevResult(); previous != nil {
+		return append(previous, '\n'), nil
+	}
+	empty, err := (&current.Result{CNIVersion: current.ImplementedSpecVersion}).GetAsVersion(in.CNIVersion())
+	if err != nil {
+		return nil, fmt.Errorf("making an empty result: %w", err)
+	}
+	var out buffer
+	err = empty.PrintTo(&out)
+	return out, err
+}
+
+// check compares the pod's namespace with what add would make of it.
+func check(args *skel.CmdArgs, stderr io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), addTimeout)
+	defer cancel()
+	r, err := newRequest(args, stderr)
+	if err != nil {
+		return err
+	}
+	ruleset, netns, err := r.wanted(ctx)
+	if ruleset == nil || err != nil {
+		return err
+	}
+	differences, err := netns.Check(*ruleset)
+	if err := closing(netns, err); err != nil {
+		return fmt.Errorf("checking pod %s: %w", r.pod, err)
+	}
+	if len(differences) > 0 {
+		return fmt.Errorf("the rules of pod %s are not what they should be:\n%s", r.pod, strings.Join(differences, "\n"))
+	}
+	return nil
+}
+
+// del takes our rules out where the namespace still exists. It has no way to
+// fail: a namespace that is gone took them along, and whatever else is wrong
+// must not keep a pod from ending.
+func del(netns string, log *slog.Logger) {
+	if netns == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), delTimeout)
+	defer cancel()
+	n, err := podnet.Open(ctx, netns)
+	if err == nil {
+		err = closing(n, n.Remove())
+	}
+	if err != nil && !errors.Is(err, podnet.ErrGone) {
+		log.Warn("the rules were left to go with the network namespace", "netns", netns, "error", err)
+	}
+}
+
+// status reports what a meshed pod would miss, if the operator asked for it.
+// It looks at this node only.
+func status(args *skel.CmdArgs) error {
+	in, err := config.Read(args.StdinData)
+	if err != nil {
+		return types.NewError(types.ErrDecodingFailure, err.Error(), "")
+	}
+	if !in.StrictStatus() {
+		return nil
+	}
+	conf, _, err := in.NetConf()
+	if err != nil {
+		return err
+	}
+	_, kubeconfigErr := loadKubeconfig(conf.Kubeconfig)
+	if err := errors.Join(kubeconfigErr, netfilter.Probe()); err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, "meshed pods can't start: "+err.Error(), "")
+	}
+	return nil
+}
+
+// closing closes and keeps both errors.
+func closing(c io.Closer, err error) error { return errors.Join(err, c.Close()) }
+
+// buffer gathers an answer.
+type buffer []byte
+
+func (b *buffer) Write(p []byte) (int, error) {
+	*b = append(*b, p...)
+	return len(p), nil
+}
+
