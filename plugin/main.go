@@ -102,4 +102,3 @@ func about() string {
 	}
 	return "CNI plugin capture-cni " + build
 }
-

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kubeapi is an API endpoint that serves pods and nothing else, over
+// TLS and against a bearer token, as the plugin meets it on a node. The demo,
+// the tests and the benchmarks run against it; it can be told to misbehave.
+package kubeapi
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/yaml"
+)
+
+// Server serves pods on a loopback port of its own.
+type Server struct {
+	URL  string
+	Cert Certificate
+
+	http     *http.Server
+	requests atomic.Int64
+
+	mu    sync.Mutex
+	token string
+	pods  map[string]*corev1.Pod
+	fault Fault
+}
+
+// Fault takes a request over: it answers itself and returns true, or returns
+// false to have the pod served.
+type Fault func(w http.ResponseWriter, r *http.Request) bool
+
+// Option changes how a Server starts.
+type Option func(*options)
+
+type options struct {
+	listener net.Listener
+	notAfter time.Time
+	start    time.Time
+}
+
+// WithListener serves on l, where it must be a particular address.
+func WithListener(l net.Listener) Option { return func(o *options) { o.listener = l } }
+
+// WithValidity gives the serving certificate's period.
+func WithValidity(from, until time.Time) Option {
+	return func(o *options) { o.start, o.notAfter = from, until }
+}
+
+// Start serves until Close.
+func Start(opts ...Option) (*Server, error) {
+	o := options{start: time.Now().Add(-time.Hour), notAfter: time.Now().Add(24 * time.Hour)}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.listener == nil {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("listening: %w", err)
+		}
+		o.listener = listener
+	}
+	cert, err := newCertificate(o.start, o.notAfter)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		URL:   "https://" + o.listener.Addr().String(),
+		Cert:  cert,
+		token: "token-of-the-demo",
+		pods:  map[string]*corev1.Pod{},
+	}
+	s.http = &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 10 * time.Second,
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert.pair}, MinVersion: tls.VersionTLS12},
+		ErrorLog:          silent(),
+	}
+	go s.http.ServeTLS(o.listener, "", "")
+	return s, nil
+}
+
+// Close stops serving at once.
+func (s *Server) Close() error { return s.http.Close() }
+
+// Requests is how many requests came in.
+func (s *Server) Requests() int { return int(s.requests.Load()) }
+
+// Put serves a pod from now on. Without a namespace it is in "default".
+func (s *Server) Put(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pod = pod.DeepCopy()
+	if pod.Namespace == "" {
+		pod.Namespace = metav1.NamespaceDefault
+	}
+	s.pods[pod.Namespace+"/"+pod.Name] = pod
+}
+
+// Delete serves a pod no longer.
+func (s *Server) Delete(namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pods, namespace+"/"+name)
+}
+
+// Misbehave puts a fault in front of every request; nil ends it.
+func (s *Server) Misbehave(f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = f
+}
+
+// Token is what the Server accepts.
+func (s *Server) Token() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.token
+}
+
+// SetToken makes the Server accept another token.
+func (s *Server) SetToken(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.token = token
+}
+
+// ServeHTTP answers GET /api/v1/namespaces/NAMESPACE/pods/NAME.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.requests.Add(1)
+	s.mu.Lock()
+	fault := s.fault
+	s.mu.Unlock()
+	if fault != nil && fault(w, r) {
+		return
+	}
+	if r.Header.Get("Authorization") != "Bearer "+s.Token() {
+		WriteStatus(w, r, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
+		return
+	}
+	part := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if r.Method != http.MethodGet || len(part) != 6 || part[0] != "api" || part[4] != "pods" {
+		WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "only pods can be read")
+		return
+	}
+	s.mu.Lock()
+	pod := s.pods[part[3]+"/"+part[5]]
+	s.mu.Unlock()
+	if pod == nil {
+		WriteStatus(w, r, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", part[5]))
+		return
+	}
+	write(w, r, http.StatusOK, pod)
+}
+
+// WriteStatus answers with an error as the API server spells it.
+func WriteStatus(w http.ResponseWriter, r *http.Request, code int, reason metav1.StatusReason, message string) {
+	write(w, r, code, &metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message})
+}
+
+// write encodes in the first form that the client accepts.
+func write(w http.ResponseWriter, r *http.Request, code int, object runtime.Object) {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	codecs := serializer.NewCodecFactory(scheme)
+	mediaType := runtime.ContentTypeJSON
+	if strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
+		mediaType = runtime.ContentTypeProtobuf
+	}
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType)
+	w.Header().Set("Content-Type", mediaType)
+	w.WriteHeader(code)
+	// A client that went away is its own business.
+	_ = codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(object, w)
+}
+
+// LoadFolder serves every pod manifest (*.yaml, *.json) in a folder.
+func (s *Server) LoadFolder(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("reading manifests: %w", err)
+	}
+	for _, entry := range entries {
+		switch filepath.Ext(entry.Name()) {
+		case ".yaml", ".yml", ".json":
+		default:
+			continue
+		}
+		pod, err := LoadPod(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return err
+		}
+		s.Put(pod)
+	}
+	return nil
+}
+
+// LoadPod reads one pod manifest.
+func LoadPod(path string) (*corev1.Pod, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a manifest: %w", err)
+	}
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(data, pod); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if pod.Kind != "Pod" || pod.Name == "" {
+		return nil, fmt.Errorf("reading %s: expected a Pod with a name, got kind %q", path, pod.Kind)
+	}
+	return pod, nil
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lab makes network namespaces, joins them and sends real packets
+// between them, as any user and group. All traffic stays inside what it made.
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/containernetworking/plugins/pkg/testutils"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Host is a network namespace of its own, bind-mounted so that it has a path.
+type Host struct{ NetNS ns.NetNS }
+
+// NewHost makes a namespace; lo is down, as the kernel leaves it.
+func NewHost() (*Host, error) {
+	netns, err := testutils.NewNS()
+	if err != nil {
+		return nil, fmt.Errorf("making a network namespace: %w", err)
+	}
+	return &Host{netns}, nil
+}
+
+// Path is what a runtime passes as CNI_NETNS.
+func (h *Host) Path() string { return h.NetNS.Path() }
+
+// Close removes the namespace with all that is in it.
+func (h *Host) Close() error {
+	return errors.Join(h.NetNS.Close(), testutils.UnmountNS(h.NetNS))
+}
+
+// Do runs f on a thread inside the namespace.
+func (h *Host) Do(f func() error) error {
+	return h.NetNS.Do(func(ns.NetNS) error { return f() })
+}
+
+// Interface is one end of a link.
+type Interface struct {
+	Host      *Host
+	Name      string
+	Addresses []string // with prefix length
+}
+
+// Link joins two hosts by a veth pair and brings both ends up.
+func Link(a, b Interface) error {
+	err := a.Host.Do(func() error {
+		return netlink.LinkAdd(&netlink.Veth{
+			LinkAttrs:     netlink.LinkAttrs{Name: a.Name},
+			PeerName:      b.Name,
+			PeerNamespace: netlink.NsFd(int(b.Host.NetNS.Fd())),
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("making a veth pair: %w", err)
+	}
+	return errors.Join(a.up(), b.up())
+}
+
+func (i Interface) up() error {
+	return i.Host.Do(func() error {
+		link, err := netlink.LinkByName(i.Name)
+		if err != nil {
+			return fmt.Errorf("finding %s: %w", i.Name, err)
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return fmt.Errorf("bringing %s up: %w", i.Name, err)
+		}
+		for _, address := range i.Addresses {
+			if err := addAddress(link, address); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// AddAddresses gives an interface more addresses and brings it up.
+func (h *Host) AddAddresses(name string, addresses ...string) error {
+	return Interface{h, name, addresses}.up()
+}
+
+// addAddress skips duplicate address detection, which would take a second.
+func addAddress(link netlink.Link, text string) error {
+	address, err := netlink.ParseAddr(text)
+	if err != nil {
+		return fmt.Errorf("parsing address %s: %w", text, err)
+	}
+	if address.IP.To4() == nil {
+		address.Flags |= unix.IFA_F_NODAD
+	}
+	if err := netlink.AddrAdd(link, address); err != nil {
+		return fmt.Errorf("adding address %s: %w", text, err)
+	}
+	return nil
+}
+
+// AddDefaultRoute sends everything without a better route to the gateway.
+func (h *Host) AddDefaultRoute(gateway string) error {
+	return h.Do(func() error {
+		ip := net.ParseIP(gateway)
+		zero := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
+		if ip.To4() == nil {
+			zero = &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+		}
+		if err := netlink.RouteAdd(&netlink.Route{Gw: ip, Dst: zero}); err != nil {
+			return fmt.Errorf("adding a default route via %s: %w", gateway, err)
+		}
+		return nil
+	})
+}

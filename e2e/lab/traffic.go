@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Owner is whose traffic it is. The kernel tells it from the credentials of
+// the thread that makes the socket.
+type Owner struct{ UID, GID int }
+
+// Answer is what a server says about the connection that reached it.
+type Answer struct {
+	Server      string         // the name given to Serve
+	OriginalDst netip.AddrPort // where the client wanted to go, as conntrack knows it
+	Client      netip.AddrPort
+}
+
+const patience = 3 * time.Second
+
+// Serve answers every TCP connection or UDP packet at address, inside the
+// namespace, until it is closed. An empty host in address means all addresses
+// of both families.
+func (h *Host) Serve(network, address, name string) (io.Closer, error) {
+	var closer io.Closer
+	err := h.Do(func() error {
+		if network == "udp" {
+			conn, err := net.ListenPacket(network, address)
+			if err != nil {
+				return err
+			}
+			closer = conn
+			go answerPackets(conn, name)
+			return nil
+		}
+		listener, err := net.Listen(network, address)
+		if err != nil {
+			return err
+		}
+		closer = listener
+		go answerConnections(listener, name)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("serving %s: %w", name, err)
+	}
+	return closer, nil
+}
+
+func answerConnections(listener net.Listener, name string) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			answer := Answer{Server: name, Client: conn.RemoteAddr().(*net.TCPAddr).AddrPort()}
+			answer.OriginalDst, _ = originalDst(conn.(*net.TCPConn)) // zero where nothing was redirected
+			_ = json.NewEncoder(conn).Encode(answer)
+		}()
+	}
+}
+
+func answerPackets(conn net.PacketConn, name string) {
+	buffer := make([]byte, 1)
+	for {
+		_, from, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		reply, _ := json.Marshal(Answer{Server: name, Client: from.(*net.UDPAddr).AddrPort()})
+		_, _ = conn.WriteTo(reply, from)
+	}
+}
+
+// originalDst asks conntrack for a redirected connection's first destination.
+func originalDst(conn *net.TCPConn) (netip.AddrPort, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	const soOriginalDst = 80 // the same for both families (SO_ORIGINAL_DST, IP6T_SO_ORIGINAL_DST)
+	level := unix.IPPROTO_IPV6
+	if conn.LocalAddr().(*net.TCPAddr).IP.To4() != nil {
+		level = unix.IPPROTO_IP
+	}
+	var address unix.RawSockaddrInet6 // large enough for both
+	size := uint32(unsafe.Sizeof(address))
+	var errno unix.Errno
+	controlErr := raw.Control(func(fd uintptr) {
+		_, _, errno = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, uintptr(level), soOriginalDst,
+			uintptr(unsafe.Pointer(&address)), uintptr(unsafe.Pointer(&size)), 0)
+	})
+	if controlErr != nil {
+		return netip.AddrPort{}, controlErr
+	}
+	if errno != 0 {
+		return netip.AddrPort{}, errno
+	}
+	port := address.Port>>8 | address.Port<<8
+	if level == unix.IPPROTO_IP {
+		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(&address))
+		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), port), nil
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16(address.Addr).Unmap(), port), nil
+}
+
+// Ask connects (or sends a packet) from inside the namespace and returns who
+// answered. from is the source address, "" for the kernel's choice.
+func (h *Host) Ask(owner Owner, network, from, to string) (Answer, error) {
+	var answer Answer
+	err := h.Do(func() error {
+		conn, err := dialAs(owner, network, from, to)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+		if network == "udp" {
+			if _, err := conn.Write([]byte{0}); err != nil {
+				return err
+			}
+		}
+		return json.NewDecoder(conn).Decode(&answer)
+	})
+	if err != nil {
+		return answer, fmt.Errorf("asking %s: %w", to, err)
+	}
+	return answer, nil
+}
+
+// dialAs makes the socket as owner. Do has locked the goroutine to a thread,
+// and file-system ids are a thread's own, so nobody else is affected.
+func dialAs(owner Owner, network, from, to string) (conn net.Conn, err error) {
+	dialer := net.Dialer{Timeout: patience}
+	if from != "" {
+		if network == "udp" {
+			dialer.LocalAddr = &net.UDPAddr{IP: net.ParseIP(from)}
+		} else {
+			dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
+		}
+	}
+	// The group first: a thread that is no longer root may not change it.
+	if err := errors.Join(unix.Setfsgid(owner.GID), unix.Setfsuid(owner.UID)); err != nil {
+		return nil, fmt.Errorf("becoming %v: %w", owner, err)
+	}
+	defer func() { err = errors.Join(err, unix.Setfsuid(0), unix.Setfsgid(0)) }()
+	return dialer.Dial(network, to)
+}
