@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+
+BIN      := bin
+GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
+PACKAGES := nftables iptables haproxy strace
+FUZZTIME := 20s
+
+.DEFAULT_GOAL := help
+.PHONY: help build plugins demo deps test test-unit fuzz golden bench lint verify fmt clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+
+build: ## Build the plugin into bin/
+	$(GOBUILD) -o $(BIN)/capture-cni ./plugin
+
+plugins: build ## Build also the reference plugins and cnitool
+	$(GOBUILD) -o $(BIN)/ github.com/containernetworking/plugins/plugins/main/bridge \
+		github.com/containernetworking/plugins/plugins/ipam/host-local github.com/containernetworking/cni/cnitool
+
+demo: plugins ## Show the plugin at work (root); POD=file.yaml for a pod of your own
+	@go run ./e2e/demo -bin $(BIN) $(if $(POD),-pod $(POD))
+
+deps: ## Install what the tests need (Debian, root)
+	@command -v nft haproxy iptables strace >/dev/null 2>&1 && nft --version >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES); }
+
+test: deps lint verify ## Everything: lint, verify, and all tests (root)
+	go test -count=1 -timeout 20m ./...
+
+test-unit: ## The quick tests, without root or packages
+	go test -count=1 -short ./config ./plugin/...
+
+fuzz: ## Fuzz every parser for FUZZTIME each
+	@for package in ./config ./plugin ./plugin/capture; do \
+		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
+			echo "== $$package $$target" && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+		done; done
+
+golden: ## Rewrite the golden files after a change of the rules
+	go test ./plugin/capture -run Golden -update
+	go test ./e2e/project -run Tables -update
+
+bench: deps ## Print what an ADD costs, and its ratio to the least it could (root)
+	go run ./e2e/bench
+
+lint: ## Formatting, vet, staticcheck, unchecked errors
+	@test -z "$$(go tool gofumpt -l .)" || { echo "not formatted (make fmt):"; go tool gofumpt -l .; exit 1; }
+	go vet ./...
+	go tool staticcheck -checks all ./...
+	go tool errcheck -ignoretests -exclude .errcheck ./...
+
+verify: ## go.mod is tidy, imports point one way, documents match the code
+	go mod tidy -diff
+	go test -count=1 ./e2e/project
+
+fmt: ## Format the code
+	go tool gofumpt -w .
+
+clean: ## Remove what was built
+	rm -rf $(BIN)

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+func heading(format string, args ...any) {
+	title := fmt.Sprintf(format, args...)
+	fmt.Printf("\n%s\n%s\n", title, strings.Repeat("-", len(title)))
+}
+
+func showAnnotations(pod *corev1.Pod) {
+	say("Its annotations:")
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
+		say("  %s: %q", key, pod.Annotations[key])
+	}
+}
+
+func showTimes(p *pod) {
+	for _, t := range p.times {
+		say("%-12s took %6.1f ms", t.plugin, float64(t.took)/float64(time.Millisecond))
+	}
+	fmt.Println()
+}
+
+// showRules prints what the namespace holds: the ruleset as text, once the
+// stamp in the kernel has proved that this is the one.
+func showRules(p *pod, manifest *corev1.Pod) error {
+	if reason := capture.Exclusion(manifest); reason != "" {
+		say("None: %s.", reason)
+		return nil
+	}
+	var addresses []netip.Addr
+	for _, text := range p.addresses() {
+		if address, err := netip.ParseAddr(text); err == nil {
+			addresses = append(addresses, address)
+		}
+	}
+	intent, _, err := capture.Decide(manifest, capture.DefaultSettings(), addresses)
+	if err != nil {
+		return err
+	}
+	ruleset := capture.Rules(intent)
+	err = p.Do(func() error {
+		stamp, err := netfilter.Stamp()
+		if err == nil && stamp != ruleset.Stamp() {
+			err = errors.New("the kernel holds other rules than expected")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Print(ruleset)
+	return nil
+}

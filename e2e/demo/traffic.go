@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+var (
+	application = lab.Owner{UID: 1000, GID: 1000}
+	proxy       = lab.Owner{UID: 1337, GID: 1337}
+)
+
+// Who answers a connection.
+const (
+	outboundProxy = "the proxy (outbound)"
+	inboundProxy  = "the proxy (inbound)"
+	theApp        = "the application"
+	theOutside    = "the outside"
+)
+
+const traffic = "traffic.sidecar.istio.io/"
+
+const appPort, webPort = 8080, 80
+
+// exclusions are what a manifest's annotations keep out of capture, one of each kind.
+type exclusions struct {
+	inboundPort, outboundPort int
+	addresses                 [2]string // IPv4, IPv6
+}
+
+// exclusionsOf reads a manifest; where it excludes nothing of a kind, the
+// connection goes to Istio's default or just to another address.
+func exclusionsOf(pod *corev1.Pod) exclusions {
+	x := exclusions{
+		inboundPort:  lastPort(pod, "excludeInboundPorts", 15021),
+		outboundPort: lastPort(pod, "excludeOutboundPorts", 15020),
+		addresses:    [2]string{"198.51.100.7", "2001:db8:51::7"},
+	}
+	for text := range strings.SplitSeq(pod.Annotations[traffic+"excludeOutboundIPRanges"], ",") {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			continue
+		}
+		address := prefix.Addr()
+		if !prefix.IsSingleIP() {
+			address = prefix.Masked().Addr().Next()
+		}
+		if address.Is4() {
+			x.addresses[0] = address.String()
+		} else {
+			x.addresses[1] = address.String()
+		}
+	}
+	return x
+}
+
+func lastPort(pod *corev1.Pod, key string, otherwise int) int {
+	list := strings.Split(pod.Annotations[traffic+key], ",")
+	if port, err := strconv.Atoi(strings.TrimSpace(list[len(list)-1])); err == nil {
+		return port
+	}
+	return otherwise
+}
+
+// serve starts stand-ins for the proxy's two ports, the application, and
+// servers outside. They say who they are to whoever connects.
+func serve(n *node, p *pod) error {
+	ports := map[*lab.Host]map[int]string{
+		p.Host:    {appPort: theApp, n.excluded.inboundPort: theApp, 15001: outboundProxy, 15006: inboundProxy},
+		n.outside: {webPort: theOutside, n.excluded.outboundPort: theOutside},
+	}
+	if n.serving {
+		delete(ports, n.outside)
+	}
+	for host, names := range ports {
+		for port, name := range names {
+			if _, err := host.Serve("tcp", fmt.Sprintf(":%d", port), name); err != nil {
+				return err
+			}
+		}
+	}
+	n.serving = true
+	return nil
+}
+
+// connection is one row of the demo's table.
+type connection struct {
+	what  string
+	host  *lab.Host
+	owner lab.Owner
+	to    [2]string // IPv4, IPv6
+	port  int
+}
+
+func showTraffic(n *node, p *pod) {
+	outside, excluded := [2]string{outsideIPv4, outsideIPv6}, n.excluded.addresses
+	own, localhost := p.addresses(), [2]string{"127.0.0.1", "::1"}
+	rows := []connection{
+		{"application -> outside", p.Host, application, outside, webPort},
+		{"application -> outside, excluded port", p.Host, application, outside, n.excluded.outboundPort},
+		{"application -> outside, excluded range", p.Host, application, excluded, webPort},
+		{"application -> localhost", p.Host, application, localhost, appPort},
+		{"application -> its pod's own address", p.Host, application, own, appPort},
+		{"proxy -> outside", p.Host, proxy, outside, webPort},
+		{"proxy -> localhost", p.Host, proxy, localhost, appPort},
+		{"proxy -> its pod's own address", p.Host, proxy, own, appPort},
+		{"outside -> pod", n.outside, application, own, appPort},
+		{"outside -> pod, excluded port", n.outside, application, own, n.excluded.inboundPort},
+	}
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "CONNECTION\tPORT\tOVER IPv4 IT MEETS\tOVER IPv6 IT MEETS")
+	for _, row := range rows {
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", row.what, row.port, row.meets(0), row.meets(1))
+	}
+	_ = table.Flush() // what is behind it is stdout
+}
+
+// meets connects and says who answered.
+func (c connection) meets(family int) string {
+	if c.to[family] == "" {
+		return "-"
+	}
+	to := netip.AddrPortFrom(netip.MustParseAddr(c.to[family]), uint16(c.port))
+	answer, err := c.host.Ask(c.owner, "tcp", "", to.String())
+	if err != nil {
+		return nobody(err)
+	}
+	return answer.Server
+}
+
+func nobody(err error) string {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "nobody (refused)"
+	}
+	return "nobody (no answer)"
+}
+
+// addresses are the pod's, one of each family.
+func (p *pod) addresses() (addresses [2]string) {
+	for _, ip := range p.result.IPs {
+		if ip.Address.IP.To4() != nil {
+			addresses[0] = ip.Address.IP.String()
+		} else {
+			addresses[1] = ip.Address.IP.String()
+		}
+	}
+	return addresses
+}

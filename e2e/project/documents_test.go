@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+var update = flag.Bool("update", false, "rewrite the tables of README.md from the code")
+
+const root = "../.."
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// TestTables compares the README's tables with the code that they describe.
+func TestTables(t *testing.T) {
+	readme := read(t, "README.md")
+	for name, table := range map[string]string{"annotations": annotationTable(), "netconf": keyTable()} {
+		begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
+		before, rest, found := strings.Cut(readme, begin)
+		got, after, closed := strings.Cut(rest, end)
+		if !found || !closed {
+			t.Fatalf("README.md has no table %s", name)
+		}
+		if got == table {
+			continue
+		}
+		if !*update {
+			t.Errorf("the README's table %s is not what the code says: run make golden", name)
+			continue
+		}
+		readme = before + begin + table + end + after
+		if err := os.WriteFile(filepath.Join(root, "README.md"), []byte(readme), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func annotationTable() string {
+	table := "| annotation | form | if absent | meaning |\n|---|---|---|---|\n"
+	for _, a := range capture.Annotations() {
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", a.Key, a.Form, a.Default, a.Meaning)
+	}
+	return table
+}
+
+func keyTable() string {
+	return "| key | type | default | meaning |\n|---|---|---|---|\n" + keyRows("", config.Keys())
+}
+
+func keyRows(prefix string, keys []config.Key) string {
+	var rows string
+	for _, key := range keys {
+		if key.Keys != nil {
+			rows += keyRows(prefix+key.Name+".", key.Keys)
+			continue
+		}
+		rows += fmt.Sprintf("| `%s` | %s | `%s` | %s |\n", prefix+key.Name, key.Type, key.Default, key.Meaning)
+	}
+	return rows
+}
+
+// TestMakeTargets finds documents that name a make target which is not there.
+func TestMakeTargets(t *testing.T) {
+	var targets []string
+	for _, match := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		targets = append(targets, match[1])
+	}
+	for _, document := range []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"} {
+		for _, match := range regexp.MustCompile("make ([a-z][a-z-]*)").FindAllStringSubmatch(codeOf(read(t, document)), -1) {
+			if !slices.Contains(targets, match[1]) {
+				t.Errorf("%s says %q, which the Makefile does not know", document, match[0])
+			}
+		}
+	}
+}
+
+// codeOf keeps what stands in code spans and blocks: prose may say "make sure".
+func codeOf(markdown string) string {
+	spans := regexp.MustCompile("(?s)```.*?```|`[^`\n]+`").FindAllString(markdown, -1)
+	return strings.Join(spans, "\n")
+}
+
+// TestDependenciesHaveReasons wants every direct dependency named in ARCHITECTURE.md.
+func TestDependenciesHaveReasons(t *testing.T) {
+	architecture := read(t, "ARCHITECTURE.md")
+	direct, _, _ := strings.Cut(read(t, "go.mod"), "// indirect")
+	for _, match := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(direct, -1) {
+		if !strings.Contains(architecture, "`"+match[1]+"`") {
+			t.Errorf("ARCHITECTURE.md gives no reason for %s", match[1])
+		}
+	}
+}
+
+// TestLicence wants one SPDX line at the head of every Go file.
+func TestLicence(t *testing.T) {
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(string(content), "// SPDX-License-Identifier: Apache-2.0\n") {
+			t.Errorf("%s does not begin with the SPDX line", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package project holds what must be true of the project itself: which way
+// imports point, and that its documents say what its code does.
+package project
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/capture-cni/capture-cni"
+
+// allowed says which of our packages may import which. Nothing imports e2e
+// but e2e itself and tests.
+var allowed = map[string][]string{
+	"config":           {"plugin/capture"},
+	"plugin/capture":   {},
+	"plugin/netfilter": {"plugin/capture"},
+	"plugin/podnet":    {"plugin/capture", "plugin/netfilter"},
+	"plugin":           {"config", "plugin/capture", "plugin/netfilter", "plugin/podnet"},
+}
+
+// impure is what packages that only decide must not reach, even indirectly.
+var impure = []string{"k8s.io/client-go", "github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/mdlayher/netlink"}
+
+type goPackage struct {
+	ImportPath    string
+	Imports, Deps []string
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", module+"/...")
+	out, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packages []goPackage
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	checked := 0
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if name == "e2e" || strings.HasPrefix(name, "e2e/") {
+			continue
+		}
+		checked++
+		may, ok := allowed[name]
+		if !ok {
+			t.Errorf("%s: a package that this test does not know", name)
+		}
+		for _, imported := range p.Imports {
+			if ours, ok := strings.CutPrefix(imported, module+"/"); ok && !slices.Contains(may, ours) {
+				t.Errorf("%s imports %s", name, ours)
+			}
+		}
+	}
+	if checked != len(allowed) {
+		t.Errorf("%d of %d packages are there", checked, len(allowed))
+	}
+}
+
+func TestDecidersArePure(t *testing.T) {
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if name != "config" && name != "plugin/capture" {
+			continue
+		}
+		for _, dependency := range p.Deps {
+			if slices.ContainsFunc(impure, func(i string) bool { return dependency == i || strings.HasPrefix(dependency, i+"/") }) {
+				t.Errorf("%s depends on %s", name, dependency)
+			}
+		}
+		for _, imported := range p.Imports {
+			if slices.Contains([]string{"os", "os/exec", "net", "net/http", "syscall"}, imported) {
+				t.Errorf("%s imports %s", name, imported)
+			}
+		}
+	}
+}
+
+func TestPluginExecutesNothing(t *testing.T) {
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if strings.HasPrefix(name+"/", "plugin/") && slices.Contains(p.Imports, "os/exec") {
+			t.Errorf("%s imports os/exec", name)
+		}
+	}
+}
+
+// TestTopLevel keeps the layout that users and tools know.
+func TestTopLevel(t *testing.T) {
+	for _, p := range listPackages(t) {
+		top, _, _ := strings.Cut(strings.TrimPrefix(p.ImportPath, module+"/"), "/")
+		if !slices.Contains([]string{"config", "plugin", "install", "deploy", "e2e"}, path.Clean(top)) {
+			t.Errorf("%s: Go code in another top-level folder", p.ImportPath)
+		}
+	}
+}
