@@ -16,7 +16,6 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -118,7 +117,7 @@ func status(args *skel.CmdArgs) error {
 		return err
 	}
 	_, kubeconfigErr := loadKubeconfig(conf.Kubeconfig)
-	if err := errors.Join(kubeconfigErr, netfilter.Probe()); err != nil {
+	if err := errors.Join(kubeconfigErr, podnet.Probe()); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, "meshed pods can't start: "+err.Error(), "")
 	}
 	return nil

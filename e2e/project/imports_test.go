@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 	"plugin/capture":   {},
 	"plugin/netfilter": {"plugin/capture"},
 	"plugin/podnet":    {"plugin/capture", "plugin/netfilter"},
-	"plugin":           {"config", "plugin/capture", "plugin/netfilter", "plugin/podnet"},
+	"plugin":           {"config", "plugin/capture", "plugin/podnet"},
 }
 
 // impure is what packages that only decide must not reach, even indirectly.

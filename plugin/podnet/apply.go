@@ -17,31 +17,33 @@ import (
 func (n *Namespace) Apply(rs capture.Ruleset) error {
 	return n.do(func() error {
 		state, err := netfilter.Inspect()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if state.Foreign != "" {
+		case state.Foreign != "":
 			return capture.Refusal(fmt.Sprintf("%s holds another plugin's capture rules: only one of the two may be in the chain", state.Foreign))
+		case state.Stamp == "":
+			return install(rs)
+		case state.Stamp == rs.Stamp():
+			return keep(rs)
 		}
-		if state.Stamp != "" && state.Stamp != rs.Stamp() {
-			return capture.Refusal(fmt.Sprintf("other rules of ours are in the namespace already (%s): DEL must come first", state.Stamp))
-		}
-		undo, err := prepareLoopback(rs.IPv6)
-		if err != nil {
-			return errors.Join(err, undo())
-		}
-		if state.Stamp != "" {
-			return unchanged(rs)
-		}
-		if err := netfilter.Apply(rs); err != nil {
-			return errors.Join(err, undo())
-		}
-		return nil
+		return capture.Refusal(fmt.Sprintf("other rules of ours are in the namespace already (%s): DEL must come first", state.Stamp))
 	})
 }
 
-// unchanged tells whether rules that bear the right stamp still are the right ones.
-func unchanged(rs capture.Ruleset) error {
+func install(rs capture.Ruleset) error {
+	undo, err := prepareLoopback(rs.IPv6)
+	if err == nil {
+		err = netfilter.Apply(rs)
+	}
+	if err != nil {
+		return errors.Join(err, undo())
+	}
+	return nil
+}
+
+// keep is for rules that bear the right stamp: they must still be the right ones.
+func keep(rs capture.Ruleset) error {
 	differences, err := compare(rs)
 	if err != nil {
 		return err
@@ -49,7 +51,8 @@ func unchanged(rs capture.Ruleset) error {
 	if len(differences) > 0 {
 		return capture.Refusal("the rules in the namespace were changed since ADD; DEL must come first:\n" + strings.Join(differences, "\n"))
 	}
-	return nil
+	_, err = prepareLoopback(rs.IPv6)
+	return err
 }
 
 func compare(rs capture.Ruleset) ([]string, error) {

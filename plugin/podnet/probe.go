@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package netfilter
+package podnet
 
 import (
 	"net/netip"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 // Probe tells whether this kernel can hold the rules: it applies a set of them
 // that uses every expression to a scratch namespace.
 func Probe() error {
-	_, err := Reference(capture.Rules(everything()))
+	_, err := netfilter.Reference(capture.Rules(everything()))
 	return err
 }
 
