@@ -3,9 +3,11 @@
 package podnet
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
@@ -28,45 +30,62 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 		if err := netlink.LinkSetUp(lo); err != nil {
 			return undo, fmt.Errorf("bringing lo up: %w", err)
 		}
-		undo = func() error { return netlink.LinkSetDown(lo) }
+		undo = func() error { return takeDown(lo) }
 	}
-	if !ipv6 {
+	if !ipv6 || ipv6Disabled() {
 		return undo, nil
 	}
-	switch err := netlink.AddrAdd(lo, proxySource()); {
+	switch err := netlink.AddrAdd(lo, address(capture.ProxySourceIPv6.String())); {
 	case errors.Is(err, unix.EEXIST):
-	case withoutIPv6(err):
 	case err != nil:
 		return undo, fmt.Errorf("adding %s to lo: %w", capture.ProxySourceIPv6, err)
 	default:
-		loDown := undo
-		undo = func() error { return errors.Join(removeProxySource(), loDown()) }
+		undoUp := undo
+		undo = func() error { return errors.Join(removeAddress(lo, capture.ProxySourceIPv6.String()), undoUp()) }
 	}
 	return undo, nil
 }
 
-// withoutIPv6 tells a kernel that runs without IPv6, where nothing is left to capture.
-func withoutIPv6(err error) bool {
-	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
+// takeDown also removes the address that the kernel gave lo on its way up and
+// leaves there on its way down.
+func takeDown(lo netlink.Link) error {
+	if err := netlink.LinkSetDown(lo); err != nil {
+		return fmt.Errorf("taking lo down: %w", err)
+	}
+	return removeAddress(lo, "127.0.0.1/8")
 }
 
-func proxySource() *netlink.Addr {
-	return &netlink.Addr{IPNet: &net.IPNet{
-		IP:   capture.ProxySourceIPv6.Addr().AsSlice(),
-		Mask: net.CIDRMask(capture.ProxySourceIPv6.Bits(), capture.ProxySourceIPv6.Addr().BitLen()),
-	}}
+// ipv6Disabled tells a namespace in which lo has no IPv6: by the kernel's
+// command line, or by sysctl. Nothing is left to capture there.
+func ipv6Disabled() bool {
+	value, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
+	return err != nil || bytes.HasPrefix(value, []byte("1"))
 }
 
-// removeProxySource takes the address from lo; not being there is no error.
+// address parses a constant.
+func address(prefix string) *netlink.Addr {
+	parsed, err := netlink.ParseIPNet(prefix)
+	if err != nil {
+		panic("podnet: " + err.Error())
+	}
+	return &netlink.Addr{IPNet: parsed}
+}
+
+// removeAddress takes an address from lo; not being there is no error.
+func removeAddress(lo netlink.Link, prefix string) error {
+	if err := netlink.AddrDel(lo, address(prefix)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return fmt.Errorf("removing %s from lo: %w", prefix, err)
+	}
+	return nil
+}
+
+// removeProxySource is the part of undo that outlives the process.
 func removeProxySource() error {
 	lo, err := netlinksafe.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("finding lo: %w", err)
 	}
-	if err := netlink.AddrDel(lo, proxySource()); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-		return fmt.Errorf("removing %s from lo: %w", capture.ProxySourceIPv6, err)
-	}
-	return nil
+	return removeAddress(lo, capture.ProxySourceIPv6.String())
 }
 
 // checkLoopback says what of prepareLoopback's work is missing.
@@ -79,17 +98,15 @@ func checkLoopback(ipv6 bool) ([]string, error) {
 	if lo.Attrs().Flags&net.FlagUp == 0 {
 		missing = append(missing, "down: interface lo")
 	}
-	if !ipv6 {
+	if !ipv6 || ipv6Disabled() {
 		return missing, nil
 	}
 	addresses, err := netlinksafe.AddrList(lo, unix.AF_INET6)
 	if err != nil {
-		if withoutIPv6(err) {
-			return missing, nil
-		}
 		return nil, fmt.Errorf("reading lo's addresses: %w", err)
 	}
-	if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return a.Equal(*proxySource()) }) {
+	want := address(capture.ProxySourceIPv6.String())
+	if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return a.Equal(*want) }) {
 		missing = append(missing, fmt.Sprintf("missing: address %s of lo", capture.ProxySourceIPv6))
 	}
 	return missing, nil

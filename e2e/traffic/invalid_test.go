@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// TestInvalidDrop sends a packet that belongs to no connection: an
+// acknowledgement of a SYN that nobody sent. It is answered with a reset,
+// unless INVALID_DROP is set.
+func TestInvalidDrop(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		t.Run("INVALID_DROP="+strconv.FormatBool(drop), func(t *testing.T) {
+			w := newWorld(t, []int{80, 8080}, 15001, 15006)
+			env := map[string]string{"INVALID_DROP": strconv.FormatBool(drop)}
+			check(t, open(t, w.pod).Apply(decide(t, injected(nil, env), capture.DefaultSettings())))
+			if answered := sendStraySYNACK(t, w.peer); answered == drop {
+				t.Errorf("the stray packet was answered with a reset: %v", answered)
+			}
+			w.probe(t, in(podIP, 8080, inbound), ipv4)
+		})
+	}
+}
+
+// TestEcho makes sure that ICMP passes: rules are for TCP.
+func TestEcho(t *testing.T) {
+	w := newWorld(t, []int{80}, 15001, 15006)
+	check(t, open(t, w.pod).Apply(decide(t, injected(nil, nil), dualStack())))
+	for _, direction := range []struct {
+		from *lab.Host
+		to   string
+	}{{w.pod, external[ipv4]}, {w.peer, podIP[ipv4]}} {
+		check(t, direction.from.Do(func() error { return echo(direction.to) }))
+	}
+}
+
+func echo(to string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request := []byte{8, 0, 0, 0, 0, 1, 0, 1} // echo request, id 1, sequence 1
+	binary.BigEndian.PutUint16(request[2:], checksum(request))
+	if err := unix.Sendto(fd, request, 0, sockaddr(to, 0)); err != nil {
+		return err
+	}
+	return receive(fd, func(packet []byte) bool { return packet[20] == 0 }) // echo reply
+}
+
+// sendStraySYNACK tells whether the pod answers with a reset.
+func sendStraySYNACK(t *testing.T, peer *lab.Host) (answered bool) {
+	t.Helper()
+	err := peer.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.Sendto(fd, straySYNACK(), 0, sockaddr(podIP[ipv4], 0)); err != nil {
+			return err
+		}
+		const reset = 0x04
+		err = receive(fd, func(packet []byte) bool {
+			return binary.BigEndian.Uint16(packet[20:]) == 8080 && packet[20+13]&reset != 0
+		})
+		if errors.Is(err, syscall.EAGAIN) {
+			return nil
+		}
+		answered = err == nil
+		return err
+	})
+	check(t, err)
+	return answered
+}
+
+func straySYNACK() []byte {
+	segment := make([]byte, 20)
+	binary.BigEndian.PutUint16(segment[0:], 40000)
+	binary.BigEndian.PutUint16(segment[2:], 8080)
+	binary.BigEndian.PutUint32(segment[8:], 12345) // acknowledges nothing that was sent
+	segment[12], segment[13] = 5<<4, 0x12          // header length, SYN and ACK
+	binary.BigEndian.PutUint16(segment[14:], 1024)
+	pseudo := append(net.ParseIP(external[ipv4]).To4(), net.ParseIP(podIP[ipv4]).To4()...)
+	pseudo = append(pseudo, 0, unix.IPPROTO_TCP, 0, byte(len(segment)))
+	binary.BigEndian.PutUint16(segment[16:], checksum(append(pseudo, segment...)))
+	return segment
+}
+
+// receive reads packets with their IPv4 header until one is wanted. EAGAIN: none came.
+func receive(fd int, wanted func(packet []byte) bool) error {
+	timeout := unix.NsecToTimeval(int64(500 * time.Millisecond))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		return err
+	}
+	buffer := make([]byte, 1500)
+	for range 20 {
+		n, _, err := unix.Recvfrom(fd, buffer, 0)
+		if err != nil {
+			return err
+		}
+		if n >= 28 && wanted(buffer[:n]) {
+			return nil
+		}
+	}
+	return errors.New("only other packets came")
+}
+
+func sockaddr(address string, port int) unix.Sockaddr {
+	return &unix.SockaddrInet4{Addr: [4]byte(net.ParseIP(address).To4()), Port: port}
+}
+
+// checksum is the Internet's (RFC 1071).
+func checksum(data []byte) uint16 {
+	var sum uint32
+	for i := 0; i+1 < len(data); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(data[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"errors"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+// loopback is what ip says of lo.
+func loopback(t *testing.T, host *lab.Host) string {
+	t.Helper()
+	var out []byte
+	check(t, host.Do(func() (err error) {
+		out, err = exec.CommandContext(t.Context(), "ip", "-brief", "address", "show", "lo").CombinedOutput()
+		return err
+	}))
+	return string(out)
+}
+
+// TestFailureLeavesNothing applies rules that the kernel refuses, after lo and
+// its address were prepared.
+func TestFailureLeavesNothing(t *testing.T) {
+	lab.RequireRoot(t)
+	pod := newHost(t)
+	rs := decide(t, injected(nil, nil), dualStack())
+	last := &rs.Chains[len(rs.Chains)-1]
+	last.Rules = append(last.Rules, capture.Rule{Do: capture.Action{Verdict: capture.Jump, Chain: "NOWHERE"}})
+	before := loopback(t, pod) + list(t, pod, "ruleset")
+	if err := open(t, pod).Apply(rs); err == nil {
+		t.Fatal("rules that jump nowhere were applied")
+	}
+	if after := loopback(t, pod) + list(t, pod, "ruleset"); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+func TestApplyTwice(t *testing.T) {
+	lab.RequireRoot(t)
+	pod := newHost(t)
+	rs := decide(t, injected(nil, nil), dualStack())
+	netns := open(t, pod)
+	check(t, netns.Apply(rs))
+	once := list(t, pod, "ruleset")
+	check(t, netns.Apply(rs))
+	if twice := list(t, pod, "ruleset"); twice != once {
+		t.Errorf("once:\n%s\ntwice:\n%s", once, twice)
+	}
+
+	weaker := decide(t, injected(spelled(map[string]string{"includeInboundPorts": ""}), nil), dualStack())
+	expectRefusal(t, netns.Apply(weaker), "DEL must come first")
+	if after := list(t, pod, "ruleset"); after != once {
+		t.Errorf("a refused ruleset changed the rules:\n%s", after)
+	}
+
+	check(t, netns.Remove())
+	check(t, netns.Remove())
+	if rest := list(t, pod, "ruleset"); rest != "" {
+		t.Errorf("after Remove:\n%s", rest)
+	}
+	if strings.Contains(loopback(t, pod), "::6/128") {
+		t.Error("::6 is still on lo after Remove")
+	}
+	check(t, netns.Apply(weaker))
+}
+
+func expectRefusal(t *testing.T, err error, text string) {
+	t.Helper()
+	var refusal capture.Refusal
+	if !errors.As(err, &refusal) || !strings.Contains(err.Error(), text) {
+		t.Errorf("got error %v, want a refusal with %q", err, text)
+	}
+}
+
+// TestTamperedRules are not taken for the right ones by their stamp.
+func TestTamperedRules(t *testing.T) {
+	lab.RequireRoot(t)
+	pod := newHost(t)
+	rs := decide(t, injected(nil, nil), dualStack())
+	netns := open(t, pod)
+	check(t, netns.Apply(rs))
+	nft(t, pod, "flush chain inet capture-cni nat_ISTIO_OUTPUT")
+	expectRefusal(t, netns.Apply(rs), "changed since ADD")
+}
+
+func TestHostIsRefused(t *testing.T) {
+	lab.RequireRoot(t)
+	_, err := podnet.Open(t.Context(), "/proc/self/ns/net")
+	expectRefusal(t, err, "the host's own network namespace")
+}
+
+func TestGone(t *testing.T) {
+	if _, err := podnet.Open(t.Context(), "/var/run/netns/there-is-none"); !errors.Is(err, podnet.ErrGone) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNoAddress(t *testing.T) {
+	for _, addresses := range [][]netip.Addr{nil, {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1")}} {
+		_, _, err := capture.Decide(injected(nil, nil), capture.DefaultSettings(), addresses)
+		expectRefusal(t, err, "no usable address")
+	}
+}
+
+// TestForeignRules survive all that we do, byte for byte.
+func TestForeignRules(t *testing.T) {
+	lab.RequireRoot(t)
+	const others = `table inet firewall {
+	set peers {
+		type ipv4_addr
+		flags interval
+		elements = { 10.0.0.0/8 }
+	}
+	chain input {
+		type filter hook input priority 0; policy drop;
+		ct state established,related accept
+		iifname "lo" accept
+		tcp dport 8080 accept
+	}
+}
+table ip nat {
+	chain PREROUTING {
+		type nat hook prerouting priority -100
+		tcp dport 1 redirect to :2
+	}
+	chain LINKERD {
+		return
+	}
+}`
+	pod := newHost(t)
+	nft(t, pod, others)
+	before := list(t, pod, "ruleset")
+	rs := decide(t, injected(nil, nil), dualStack())
+	netns := open(t, pod)
+	check(t, netns.Apply(rs))
+	if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
+		t.Errorf("a check finds %q (%v)", differences, err)
+	}
+	if during := list(t, pod, "ruleset"); !strings.HasPrefix(during, before) {
+		t.Errorf("before:\n%s\nwith ours:\n%s", before, during)
+	}
+	check(t, netns.Remove())
+	if after := list(t, pod, "ruleset"); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// TestOtherCapture refuses a namespace that istio-cni or istio-init captured.
+func TestOtherCapture(t *testing.T) {
+	lab.RequireRoot(t)
+	for _, script := range []string{
+		"table inet istio-proxy-nat {\n chain output { type nat hook output priority -100; }\n}",
+		"table ip nat {\n chain ISTIO_OUTPUT { return; }\n}",
+		"table ip6 nat {\n chain ISTIO_INBOUND { return; }\n}",
+	} {
+		pod := newHost(t)
+		nft(t, pod, script)
+		before := loopback(t, pod) + list(t, pod, "ruleset")
+		expectRefusal(t, open(t, pod).Apply(decide(t, injected(nil, nil), dualStack())), "another plugin's capture rules")
+		if after := loopback(t, pod) + list(t, pod, "ruleset"); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"bytes"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// onlyIPv4 leaves the other family of a probe out.
+func onlyIPv4(d dst) dst { return dst{d[ipv4], ""} }
+
+// spelled completes the keys of a scenario's annotations.
+func spelled(annotations map[string]string) map[string]string {
+	full := map[string]string{}
+	for key, value := range annotations {
+		if !strings.Contains(key, "/") {
+			key = "traffic.sidecar.istio.io/" + key
+		}
+		full[key] = value
+	}
+	return full
+}
+
+// probe connects and compares who answered; where that is the proxy, it must
+// still know the original destination.
+func (w world) probe(t *testing.T, p probe, f family) {
+	t.Helper()
+	if p.to[f] == "" {
+		return
+	}
+	host, network := w.pod, "tcp"
+	if p.remote {
+		host = w.peer
+	}
+	if p.udp {
+		network = "udp"
+	}
+	to := netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port))
+	answer, err := host.Ask(p.by, network, p.from[f], to.String())
+	got := answer.Server
+	if err != nil {
+		got = refused
+	}
+	if got != p.want {
+		t.Errorf("%s %s %+v from %q to %s (by the peer: %v): answered by %s, want %s (%v)", f, network, p.by, p.from[f], to, p.remote, got, p.want, err)
+		return
+	}
+	if want := w.seenAs(p, f, to); got == outbound || got == inbound {
+		if answer.OriginalDst != want {
+			t.Errorf("%s %+v to %s: the proxy sees %s as the original destination, want %s", f, p.by, to, answer.OriginalDst, want)
+		}
+	}
+}
+
+// seenAs is the destination that the pod's conntrack knows: a service that
+// was translated on the way back is the pod itself by then.
+func (w world) seenAs(p probe, f family, to netip.AddrPort) netip.AddrPort {
+	if p.to == serviceVIP && p.want == inbound {
+		return netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), to.Port())
+	}
+	return to
+}
+
+// translateService makes the peer lead a service address back to the pod, as
+// kube-proxy does on a node.
+func translateService(t *testing.T, peer *lab.Host) {
+	t.Helper()
+	nft(t, peer, `table inet service {
+	chain prerouting {
+		type nat hook prerouting priority -100
+		ip daddr `+serviceVIP[ipv4]+` dnat ip to `+podIP[ipv4]+`
+		ip6 daddr `+serviceVIP[ipv6]+` dnat ip6 to `+podIP[ipv6]+`
+	}
+	chain postrouting {
+		type nat hook postrouting priority 100
+		ct status dnat masquerade
+	}
+}`)
+	check(t, peer.Do(forward))
+}
+
+// nft loads text in a host's namespace.
+func nft(t *testing.T, host *lab.Host, script string) {
+	t.Helper()
+	err := host.Do(func() error {
+		command := exec.CommandContext(t.Context(), "nft", "-f", "-")
+		command.Stdin = strings.NewReader(script)
+		out, err := command.CombinedOutput()
+		t.Log(string(bytes.TrimSpace(out)))
+		return err
+	})
+	check(t, err)
+}
+
+// list is everything that nft knows of a host's namespace, without counters.
+func list(t *testing.T, host *lab.Host, what ...string) string {
+	t.Helper()
+	var out []byte
+	err := host.Do(func() (err error) {
+		out, err = exec.CommandContext(t.Context(), "nft", listing(what)...).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// forward makes the calling thread's namespace a router.
+func forward() error {
+	for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		if err := os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func listing(what []string) []string {
+	if what[0] == "-a" {
+		return append([]string{"-s", "-a", "list"}, what[1:]...)
+	}
+	return append([]string{"-s", "list"}, what...)
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package traffic proves the rules by real packets: it captures a pod's
+// namespace as its annotations ask for, connects from and to it as every kind
+// of process, and looks at who answers.
+package traffic
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+// family indexes addresses.
+type family int
+
+const (
+	ipv4 family = iota
+	ipv6
+)
+
+func (f family) String() string { return [...]string{"IPv4", "IPv6"}[f] }
+
+// dst is a destination in both families.
+type dst [2]string
+
+var (
+	external    = dst{"10.77.0.1", "fd77::1"}      // the peer, on the pod's own link
+	included    = dst{"9.9.9.9", "2001:db8:9::9"}  // behind the peer
+	excluded    = dst{"10.1.2.3", "2001:db8:1::3"} // behind the peer
+	podIP       = dst{"10.77.0.2", "fd77::2"}      // the pod's own
+	secondIP    = dst{"10.78.0.2", "fd78::2"}      // the pod's, on net1
+	secondPeer  = dst{"10.78.0.1", "fd78::1"}      // the peer, over net1
+	localhost   = dst{"127.0.0.1", "::1"}
+	otherLocal  = dst{"127.0.0.2", "::1"}     // IPv6 has no second one
+	serviceVIP  = dst{"10.99.0.1", "fd99::1"} // translated by the peer to the pod
+	probeTarget = dst{"127.0.0.6", "::6"}     // what Istio's validation connects to
+	proxySource = dst{"127.0.0.6", "::6"}     // what the proxy hands inbound traffic on from
+)
+
+// Whose traffic it is.
+var (
+	app      = lab.Owner{UID: 1000, GID: 1000}
+	proxy    = lab.Owner{UID: 1337, GID: 1337}
+	proxyUID = lab.Owner{UID: 1337, GID: 1000}
+	proxyGID = lab.Owner{UID: 1000, GID: 1337}
+	rootUser = lab.Owner{}
+)
+
+// Who answers.
+const (
+	outbound = "proxy, outbound"
+	inbound  = "proxy, inbound"
+	direct   = "direct" // the application, or the peer
+	refused  = "nobody"
+)
+
+// world is a pod and a peer with two links between them.
+type world struct{ pod, peer *lab.Host }
+
+// newWorld makes a world in which everything listens everywhere: what a
+// connection meets is for the rules alone to decide.
+func newWorld(t *testing.T, ports []int, outboundPort, inboundPort int) world {
+	t.Helper()
+	w := newLinks(t)
+	w.serve(t, w.pod, "tcp", outboundPort, outbound)
+	w.serve(t, w.pod, "tcp", inboundPort, inbound)
+	for _, port := range ports {
+		for _, host := range []*lab.Host{w.pod, w.peer} {
+			w.serve(t, host, "tcp", port, direct)
+			w.serve(t, host, "udp", port, direct)
+		}
+	}
+	return w
+}
+
+// newLinks makes the two hosts and all their addresses.
+func newLinks(t *testing.T) world {
+	t.Helper()
+	lab.RequireRoot(t)
+	w := world{newHost(t), newHost(t)}
+	check(t, w.pod.AddAddresses("lo"))
+	check(t, w.peer.AddAddresses("lo", included[ipv4]+"/32", included[ipv6]+"/128", excluded[ipv4]+"/32", excluded[ipv6]+"/128"))
+	check(t, lab.Link(
+		lab.Interface{Host: w.pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24", podIP[ipv6] + "/64"}},
+		lab.Interface{Host: w.peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24", external[ipv6] + "/64"}}))
+	check(t, lab.Link(
+		lab.Interface{Host: w.pod, Name: "net1", Addresses: []string{secondIP[ipv4] + "/24", secondIP[ipv6] + "/64"}},
+		lab.Interface{Host: w.peer, Name: "net1", Addresses: []string{secondPeer[ipv4] + "/24", secondPeer[ipv6] + "/64"}}))
+	check(t, w.pod.AddDefaultRoute(external[ipv4]))
+	check(t, w.pod.AddDefaultRoute(external[ipv6]))
+	translateService(t, w.peer)
+	return w
+}
+
+func (w world) serve(t *testing.T, host *lab.Host, network string, port int, name string) {
+	t.Helper()
+	server, err := host.Serve(network, fmt.Sprintf(":%d", port), name)
+	check(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+}
+
+func newHost(t *testing.T) *lab.Host {
+	t.Helper()
+	host, err := lab.NewHost()
+	check(t, err)
+	t.Cleanup(func() { check(t, host.Close()) })
+	return host
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// injected is a pod as the injector leaves it.
+func injected(annotations, env map[string]string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name = "shop", "web"
+	pod.Annotations = map[string]string{"sidecar.istio.io/status": "{}"}
+	for key, value := range annotations {
+		pod.Annotations[key] = value
+	}
+	sidecar := corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}
+	for name, value := range env {
+		sidecar.Env = append(sidecar.Env, corev1.EnvVar{Name: name, Value: value})
+	}
+	pod.Spec.Containers = []corev1.Container{{Name: "web"}, sidecar}
+	return pod
+}
+
+// decide is for a pod with an address of each family.
+func decide(t *testing.T, pod *corev1.Pod, settings capture.Settings) capture.Ruleset {
+	t.Helper()
+	if reason := capture.Exclusion(pod); reason != "" {
+		t.Fatalf("the pod is left alone: %s", reason)
+	}
+	addresses := []netip.Addr{netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr(podIP[ipv6])}
+	intent, _, err := capture.Decide(pod, settings, addresses)
+	check(t, err)
+	return capture.Rules(intent)
+}
+
+// apply is how a backend puts a Ruleset into a pod's namespace.
+type apply func(t *testing.T, pod *lab.Host, rs capture.Ruleset)
+
+// backends must all decide alike.
+var backends = map[string]apply{
+	"nftables": func(t *testing.T, pod *lab.Host, rs capture.Ruleset) {
+		t.Helper()
+		check(t, open(t, pod).Apply(rs))
+	},
+}
+
+// open takes a pod's namespace for the rest of the test.
+func open(t *testing.T, pod *lab.Host) *podnet.Namespace {
+	t.Helper()
+	netns, err := podnet.Open(t.Context(), pod.Path())
+	check(t, err)
+	t.Cleanup(func() { _ = netns.Close() })
+	return netns
+}
