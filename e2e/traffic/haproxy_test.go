@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// haproxyConfig is a sidecar: it asks the kernel for the destination that a
+// connection was meant for, and goes there; inbound from 127.0.0.6.
+const haproxyConfig = `
+defaults
+  mode tcp
+  timeout connect 3s
+  timeout client 5s
+  timeout server 5s
+frontend outbound
+  bind :15001
+  default_backend onwards
+frontend inbound
+  bind :15006
+  default_backend application
+frontend ready
+  bind :15021
+  tcp-request connection reject
+backend onwards
+  server original 0.0.0.0:0
+backend application
+  source 127.0.0.6
+  server original 0.0.0.0:0
+`
+
+// TestHAProxy runs a real transparent proxy as the sidecar. Both sides see
+// their connection through: the application's goes out by the proxy, and what
+// comes in is handed on from 127.0.0.6, which no rule may capture again.
+func TestHAProxy(t *testing.T) {
+	w := newLinks(t)
+	w.serve(t, w.peer, "tcp", 80, direct)
+	w.serve(t, w.pod, "tcp", 8080, direct)
+	check(t, open(t, w.pod).Apply(decide(t, injected(nil, nil), dualStack())))
+	startHAProxy(t, w.pod)
+
+	answer, err := w.pod.Ask(app, "tcp", "", external[ipv4]+":80")
+	check(t, err)
+	if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != podIP[ipv4] {
+		t.Errorf("outbound: %s answers, and sees %s as its client", answer.Server, got)
+	}
+	answer, err = w.peer.Ask(app, "tcp", "", podIP[ipv4]+":8080")
+	check(t, err)
+	if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != proxySource[ipv4] {
+		t.Errorf("inbound: %s answers, and sees %s as its client", answer.Server, got)
+	}
+	// Through a service that leads back to the pod it passes the proxy twice.
+	answer, err = w.pod.Ask(app, "tcp", "", serviceVIP[ipv4]+":8080")
+	check(t, err)
+	if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != proxySource[ipv4] {
+		t.Errorf("through the service: %s answers, and sees %s as its client", answer.Server, got)
+	}
+}
+
+// startHAProxy starts it in the pod with the proxy's ids, and waits until it listens.
+func startHAProxy(t *testing.T, pod *lab.Host) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "haproxy-")
+	check(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	check(t, os.Chmod(dir, 0o755))
+	path := filepath.Join(dir, "haproxy.cfg")
+	check(t, os.WriteFile(path, []byte(haproxyConfig), 0o644))
+	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, "haproxy", "-db", "-f", path)
+	command.Stdout, command.Stderr = &log, &log
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1337, Gid: 1337}}
+	check(t, pod.Do(command.Start))
+	t.Cleanup(func() {
+		cancel()
+		_ = command.Wait() // killed on purpose
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	for range 200 {
+		if pod.Do(dialReady) == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("haproxy does not listen")
+}
+
+func dialReady() error {
+	conn, err := net.Dial("tcp", "127.0.0.1:15021")
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
