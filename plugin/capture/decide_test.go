@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var (
+	only4     = []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("127.0.0.1")}
+	only6     = []netip.Addr{netip.MustParseAddr("2001:db8::3"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("::1")}
+	dualStack = append(slices.Clone(only4), only6...)
+)
+
+func intentOf(t *testing.T, settings Settings, addresses []netip.Addr, changes ...func(*corev1.Pod)) Intent {
+	t.Helper()
+	intent, _, err := Decide(meshedPod(changes...), settings, addresses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return intent
+}
+
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	settings := DefaultSettings()
+	settings.Mesh.ExcludeInboundPorts, settings.Mesh.ExcludeOutboundPorts = []uint16{9}, []uint16{7}
+	absent := intentOf(t, settings, only4)
+	if want := []uint16{9, 15020, 15021, 15090}; !slices.Equal(absent.ExcludeInboundPorts, want) {
+		t.Errorf("inbound, absent: %v", absent.ExcludeInboundPorts)
+	}
+	if want := []uint16{7, 15020}; !slices.Equal(absent.ExcludeOutboundPorts, want) {
+		t.Errorf("outbound, absent: %v", absent.ExcludeOutboundPorts)
+	}
+	if !absent.InboundPorts.All || !absent.OutboundRanges.All {
+		t.Error("absent includes are not everything")
+	}
+	set := intentOf(t, settings, only4,
+		annotated(annotationExcludeInboundPorts, "8, 8,9"), annotated(annotationExcludeOutboundPorts, ""),
+		annotated(annotationIncludeInboundPorts, ""), annotated(annotationIncludeOutboundRanges, ""))
+	if want := []uint16{8, 9, 15020, 15021, 15090}; !slices.Equal(set.ExcludeInboundPorts, want) {
+		t.Errorf("inbound, set: %v", set.ExcludeInboundPorts)
+	}
+	if want := []uint16{7}; !slices.Equal(set.ExcludeOutboundPorts, want) {
+		t.Errorf("outbound, empty: %v", set.ExcludeOutboundPorts)
+	}
+	if set.InboundPorts.All || set.OutboundRanges.All || len(set.InboundPorts.Only)+len(set.OutboundRanges.Only) > 0 {
+		t.Error("empty includes are not nothing")
+	}
+}
+
+func TestFamilies(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		policy    IPv6Policy
+		addresses []netip.Addr
+		dual      string
+		captured  bool
+		warning   bool
+		refused   string
+	}{
+		{policy: IPv6Mesh, addresses: only4},
+		{policy: IPv6Mesh, addresses: only6, captured: true},
+		{policy: IPv6Mesh, addresses: dualStack, warning: true},
+		{policy: IPv6Mesh, addresses: dualStack, dual: "true", captured: true},
+		{policy: IPv6Mesh, addresses: only4, dual: "true"},
+		{policy: IPv6Always, addresses: only4, captured: true},
+		{policy: IPv6Always, addresses: dualStack, captured: true},
+		{policy: IPv6Never, addresses: only4},
+		{policy: IPv6Never, addresses: dualStack, dual: "true", warning: true},
+		{policy: IPv6Never, addresses: only6, refused: "IPv6 addresses only"},
+		{policy: IPv6Always, addresses: nil, refused: "no usable address"},
+		{policy: IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("::1")}, refused: "no usable address"},
+		{policy: IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("::ffff:10.1.2.3")}},
+	} {
+		settings := DefaultSettings()
+		settings.IPv6 = test.policy
+		intent, warnings, err := Decide(meshedPod(withEnv(envDualStack, test.dual)), settings, test.addresses)
+		expect(t, string(test.policy), err, test.refused)
+		if err != nil {
+			if _, ok := errors.AsType[Refusal](err); !ok {
+				t.Errorf("%+v: %v is no Refusal", test, err)
+			}
+			continue
+		}
+		warned := slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "IPv6 is left uncaptured") })
+		if intent.IPv6 != test.captured || warned != test.warning {
+			t.Errorf("%+v: captured %v, warned %v", test, intent.IPv6, warned)
+		}
+	}
+}
+
+func TestProxyIdentity(t *testing.T) {
+	t.Parallel()
+	onPod := func(uid, gid int64) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &uid, RunAsGroup: &gid}
+		}
+	}
+	on := func(container int, uid, gid int64) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[container].SecurityContext = &corev1.SecurityContext{RunAsUser: &uid, RunAsGroup: &gid}
+		}
+	}
+	for _, test := range []struct {
+		name     string
+		changes  []func(*corev1.Pod)
+		policy   SharedUIDPolicy
+		uid, gid uint32
+		refused  string
+		warned   bool
+	}{
+		{name: "default", uid: 1337, gid: 1337},
+		{name: "container", changes: []func(*corev1.Pod){on(1, 5, 6)}, uid: 5, gid: 6},
+		{name: "container over pod", changes: []func(*corev1.Pod){onPod(7, 8), on(1, 5, 6)}, uid: 5, gid: 6},
+		{name: "pod", changes: []func(*corev1.Pod){onPod(7, 8), on(0, 9, 9)}, uid: 7, gid: 8},
+		{name: "root", changes: []func(*corev1.Pod){on(1, 0, 0)}, uid: 1337, gid: 1337},
+		{name: "large", changes: []func(*corev1.Pod){on(1, 4294967294, 2147483648)}, uid: 4294967294, gid: 2147483648},
+		{name: "shared through the pod", changes: []func(*corev1.Pod){onPod(7, 8)}, refused: "container app runs with the proxy's uid 7"},
+		{name: "shared by choice", changes: []func(*corev1.Pod){on(0, 1337, 1)}, uid: 1337, gid: 1337, warned: true},
+		{name: "shared by choice, refused", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){on(0, 1337, 1)}, refused: "would escape capture"},
+		{name: "an init container shares", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){withInit("setup", &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, refused: "container setup"},
+		{name: "validation may share", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, uid: 1337, gid: 1337},
+		{name: "native sidecar", changes: []func(*corev1.Pod){on(1, 5, 6), native}, uid: 5, gid: 6},
+	} {
+		settings := DefaultSettings()
+		if test.policy != "" {
+			settings.SharedProxyUID = test.policy
+		}
+		intent, warnings, err := Decide(meshedPod(test.changes...), settings, only4)
+		expect(t, test.name, err, test.refused)
+		if err == nil && (intent.ProxyUID != test.uid || intent.ProxyGID != test.gid || (len(warnings) > 0) != test.warned) {
+			t.Errorf("%s: got %d/%d, warnings %q", test.name, intent.ProxyUID, intent.ProxyGID, warnings)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	settings := DefaultSettings()
+	settings.SandboxedRuntimeClasses = []string{"kata", "gvisor"}
+	for want, change := range map[string]func(*corev1.Pod){
+		`runtime class "kata"`:    func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
+		"TPROXY is not supported": annotated(annotationInterceptionMode, "TPROXY"),
+		"DNS capture is not":      withEnv(envDNSCapture, "true"),
+		"":                        func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("runc") },
+	} {
+		_, _, err := Decide(meshedPod(change), settings, only4)
+		expect(t, want, err, want)
+		if _, ok := errors.AsType[Refusal](err); ok != (want != "") {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
+
+func TestEveryFaultIsNamed(t *testing.T) {
+	t.Parallel()
+	bad := map[string]string{
+		annotationInterceptionMode: "redirect", annotationIncludeInboundPorts: "80,*", annotationExcludeInboundPorts: "*",
+		annotationIncludeOutboundPorts: "0120", annotationExcludeOutboundPorts: "80,,81", annotationIncludeOutboundRanges: "10.0.0.1",
+		annotationExcludeOutboundRanges: "*", annotationExcludeInterfaces: "eth+", annotationRerouteInterfaces: "1eth",
+	}
+	pod := meshedPod()
+	for key, value := range bad {
+		pod.Annotations[key] = value
+	}
+	_, _, err := Decide(pod, DefaultSettings(), nil)
+	faults, ok := errors.AsType[BadInput](err)
+	if !ok || len(faults) != len(bad) {
+		t.Fatalf("got %d faults, want %d: %v", len(faults), len(bad), err)
+	}
+	for key, value := range bad {
+		if !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), value) {
+			t.Errorf("%s: %q is not named in: %v", key, value, err)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	_, warnings, err := Decide(meshedPod(
+		annotated(annotationTraffic+"excludeInboundPort", "80"), annotated("example.com/other", "x"),
+		annotated(annotationKubevirtInterfaces, "eth1"), withEnv(envDropInvalid, "ja")), DefaultSettings(), only4)
+	if err != nil || len(warnings) != 2 {
+		t.Fatalf("got %q, %v", warnings, err)
+	}
+	expect(t, "", errors.New(strings.Join(warnings, "\n")), `INVALID_DROP of container istio-proxy is "ja"`)
+	expect(t, "", errors.New(strings.Join(warnings, "\n")), "excludeInboundPort is not known")
+}

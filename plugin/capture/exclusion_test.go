@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// meshedPod is a pod as the injector leaves it, changed.
+func meshedPod(changes ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Annotations = map[string]string{annotationStatus: "{}"}
+	pod.Spec.Containers = []corev1.Container{{Name: "app"}, {Name: containerProxy, Args: []string{"proxy", "sidecar"}}}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+func annotated(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations[key] = value }
+}
+
+func labelled(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value} }
+}
+
+func withEnv(name, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		proxy := &p.Spec.Containers[1]
+		proxy.Env = append(proxy.Env, corev1.EnvVar{Name: name, Value: value})
+	}
+}
+
+func withArgs(args ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers[1].Args = args }
+}
+
+func withInit(name string, security *corev1.SecurityContext) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: name, SecurityContext: security})
+	}
+}
+
+func capabilities(names ...corev1.Capability) *corev1.SecurityContext {
+	return &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: names}}
+}
+
+// native moves the proxy among the init containers.
+func native(p *corev1.Pod) {
+	proxy := p.Spec.Containers[1]
+	proxy.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	p.Spec.InitContainers = append(p.Spec.InitContainers, proxy)
+	p.Spec.Containers = p.Spec.Containers[:1]
+}
+
+func TestExclusion(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		pod  *corev1.Pod
+		want string // a part of the reason, "" for a pod that is captured
+	}{
+		{"meshed", meshedPod(), ""},
+		{"native sidecar", meshedPod(native), ""},
+		{"no arguments", meshedPod(withArgs()), ""},
+		{"own command line", meshedPod(withArgs("sh", "-c", "proxy router")), ""},
+		{"router", meshedPod(withArgs("proxy", "router")), "proxy type is router"},
+		{"waypoint", meshedPod(withArgs("proxy", "waypoint", "--x")), "proxy type is waypoint"},
+		{"native router", meshedPod(withArgs("proxy", "router"), native), "proxy type is router"},
+		{"istio-init that can", meshedPod(withInit(containerInit, capabilities("NET_RAW", "NET_ADMIN"))), "istio-init sets up"},
+		{"istio-init, lower case", meshedPod(withInit(containerInit, capabilities("cap_net_admin"))), "istio-init sets up"},
+		{"istio-init with all", meshedPod(withInit(containerInit, capabilities("ALL"))), "istio-init sets up"},
+		{"istio-init, privileged", meshedPod(withInit(containerInit, &corev1.SecurityContext{Privileged: new(true)})), "istio-init sets up"},
+		{"istio-init, not privileged", meshedPod(withInit(containerInit, &corev1.SecurityContext{Privileged: new(false)})), ""},
+		{"istio-init by name only", meshedPod(withInit(containerInit, nil)), ""},
+		{"istio-init with another capability", meshedPod(withInit(containerInit, capabilities("NET_RAW"))), ""},
+		{"istio-validation", meshedPod(withInit(containerValidation, nil)), ""},
+		{"no proxy", meshedPod(func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), "no container istio-proxy"},
+		{"proxyless", meshedPod(withEnv(envDisableProxy, "true")), "DISABLE_ENVOY"},
+		{"proxyless, 1", meshedPod(withEnv(envDisableProxy, "1")), "DISABLE_ENVOY"},
+		{"not proxyless", meshedPod(withEnv(envDisableProxy, "false")), ""},
+		{"proxyless, no boolean", meshedPod(withEnv(envDisableProxy, "yes")), ""},
+		{"proxyless, last one wins", meshedPod(withEnv(envDisableProxy, "true"), withEnv(envDisableProxy, "false")), ""},
+		{"inject annotation false", meshedPod(annotated(annotationInject, "false")), "inject is false"},
+		{"inject annotation true", meshedPod(annotated(annotationInject, "true")), ""},
+		{"inject label false", meshedPod(labelled(annotationInject, "false")), "inject is false"},
+		{"label over annotation", meshedPod(labelled(annotationInject, "true"), annotated(annotationInject, "false")), ""},
+		{"label without meaning over annotation", meshedPod(labelled(annotationInject, "no"), annotated(annotationInject, "false")), ""},
+		{"inject: no", meshedPod(annotated(annotationInject, "no")), ""},
+		{"not injected", meshedPod(func(p *corev1.Pod) { delete(p.Annotations, annotationStatus) }), "not injected"},
+		{"empty status", meshedPod(annotated(annotationStatus, "")), ""},
+		{"mode NONE", meshedPod(annotated(annotationInterceptionMode, "NONE")), "is NONE"},
+		{"mode NONE with faults", meshedPod(annotated(annotationInterceptionMode, "NONE"), annotated(annotationIncludeInboundPorts, "x")), "is NONE"},
+		{"mode none", meshedPod(annotated(annotationInterceptionMode, "none")), ""},
+		{"nothing at all", &corev1.Pod{}, "no container istio-proxy"},
+	} {
+		got := Exclusion(test.pod)
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
+	}
+}

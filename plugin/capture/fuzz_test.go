@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func FuzzParsePort(f *testing.F) {
+	for _, seed := range []string{"", "0", "80", "65535", "65536", "0120", "-1", "*", " 80"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		port, err := ParsePort(text)
+		if err == nil && strconv.Itoa(int(port)) != text {
+			t.Errorf("%q was read as %d", text, port)
+		}
+	})
+}
+
+func FuzzParsePrefix(f *testing.F) {
+	for _, seed := range []string{"", "10.0.0.0/8", "10.1.2.3/8", "::/0", "::ffff:1.2.3.4/120", "fe80::1%lo/64", "1.2.3.4"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		prefix, err := ParsePrefix(text)
+		if err != nil {
+			return
+		}
+		again, err := ParsePrefix(prefix.String())
+		if err != nil || again != prefix {
+			t.Errorf("%q was read as %s, and that as %s (%v)", text, prefix, again, err)
+		}
+	})
+}
+
+// FuzzDecide takes any annotations: the answer is an error of a known kind, or
+// rules that the kernel can hold.
+func FuzzDecide(f *testing.F) {
+	f.Add("REDIRECT", "*", "15020", "", "*", "", "", "eth1", "true")
+	f.Add("NONE", "80, 81", "x", "0120", "10.0.0.0/8,::/0", "10.0.0.0/8,10.1.0.0/16,10.0.0.0/8", "eth0,eth0", "", "1")
+	f.Add("TPROXY", "", ",", "*", "127.0.0.0/8", "1.2.3.4", "eth+", "a b", "")
+	f.Fuzz(func(t *testing.T, mode, includeIn, exclude, includeOut, include, excludeRanges, excludeIf, reroute, invalid string) {
+		pod := meshedPod(
+			annotated(annotationInterceptionMode, mode),
+			annotated(annotationIncludeInboundPorts, includeIn), annotated(annotationExcludeInboundPorts, exclude),
+			annotated(annotationIncludeOutboundPorts, includeOut), annotated(annotationExcludeOutboundPorts, exclude),
+			annotated(annotationIncludeOutboundRanges, include), annotated(annotationExcludeOutboundRanges, excludeRanges),
+			annotated(annotationExcludeInterfaces, excludeIf), annotated(annotationRerouteInterfaces, reroute),
+			withEnv(envDropInvalid, invalid), withEnv(envDualStack, invalid))
+		intent, _, err := Decide(pod, DefaultSettings(), dualStack)
+		if err != nil {
+			_, bad := errors.AsType[BadInput](err)
+			if _, refused := errors.AsType[Refusal](err); !bad && !refused {
+				t.Fatalf("an error of no kind: %v", err)
+			}
+			return
+		}
+		holdable(t, Rules(intent))
+	})
+}
+
+// holdable checks what the kernel, or nft, would refuse.
+func holdable(t *testing.T, rs Ruleset) {
+	t.Helper()
+	chains := map[string]bool{}
+	for _, chain := range rs.Chains {
+		if chains[chain.NFTName()] || len(chain.Rules) == 0 && chain.Hook == "" {
+			t.Errorf("chain %s is there twice, or empty", chain.NFTName())
+		}
+		chains[chain.NFTName()] = true
+	}
+	for _, chain := range rs.Chains {
+		for _, rule := range chain.Rules {
+			if len(rule.Why) == 0 || len(rule.Why) > 127 {
+				t.Errorf("comment %q", rule.Why)
+			}
+			if rule.Do.Chain != "" && !chains[NFTChain(chain.Table, rule.Do.Chain)] {
+				t.Errorf("a jump to %s, which is not there", rule.Do.Chain)
+			}
+		}
+	}
+	for _, set := range rs.Sets() {
+		for i, element := range set.Elements {
+			if prefix, ok := element.(netip.Prefix); ok && i > 0 && prefix.Overlaps(set.Elements[i-1].(netip.Prefix)) {
+				t.Errorf("set %s: %v overlaps its neighbour", set.Name, prefix)
+			}
+			if slices.Index(set.Elements, element) != i {
+				t.Errorf("set %s holds %v twice", set.Name, element)
+			}
+		}
+	}
+	if strings.Contains(rs.String(), "{  }") {
+		t.Error("an empty set")
+	}
+}

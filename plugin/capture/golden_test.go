@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestGolden derives the rules of every case and compares them with the text
+// beside it, which nft can load. A case is a folder: pod.yaml; settings.json
+// with keys of our conflist entry and addresses, both optional; ruleset.nft.
+func TestGolden(t *testing.T) {
+	cases, err := filepath.Glob("testdata/*/pod.yaml")
+	if err != nil || len(cases) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, path := range cases {
+		dir := filepath.Dir(path)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			got := rulesOf(t, dir).String()
+			golden := filepath.Join(dir, "ruleset.nft")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(read(t, golden)), got); diff != "" {
+				t.Errorf("the rules changed (-golden +now); make golden if that is meant:\n%s", diff)
+			}
+		})
+	}
+}
+
+func rulesOf(t *testing.T, dir string) capture.Ruleset {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, "pod.yaml")), pod); err != nil {
+		t.Fatal(err)
+	}
+	if reason := capture.Exclusion(pod); reason != "" {
+		t.Fatalf("the pod is left alone: %s", reason)
+	}
+	intent, _, err := capture.Decide(pod, settingsOf(t, dir), addressesOf(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return capture.Rules(intent)
+}
+
+func settingsOf(t *testing.T, dir string) capture.Settings {
+	t.Helper()
+	entry := optional(t, filepath.Join(dir, "settings.json"), "{}")
+	input, err := config.Read([]byte(entry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, warnings, err := input.NetConf()
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(warnings, err)
+	}
+	return conf.Capture
+}
+
+func addressesOf(t *testing.T, dir string) []netip.Addr {
+	t.Helper()
+	var addresses []netip.Addr
+	for _, text := range strings.Fields(optional(t, filepath.Join(dir, "addresses"), "10.1.2.3")) {
+		addresses = append(addresses, netip.MustParseAddr(text))
+	}
+	return addresses
+}
+
+func optional(t *testing.T, path, otherwise string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return otherwise
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// TestStamp holds the stamp to what it is for: equal rules, equal stamps.
+func TestStamp(t *testing.T) {
+	seen := map[string]string{}
+	cases, _ := filepath.Glob("testdata/*/pod.yaml")
+	for _, path := range cases {
+		rs := rulesOf(t, filepath.Dir(path))
+		text, err := json.Marshal(rs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := seen[rs.Stamp()]; ok && other != string(text) {
+			t.Errorf("%s: other rules bear the same stamp", path)
+		}
+		seen[rs.Stamp()] = string(text)
+		if got := capture.StampCovers(rs.Stamp(), capture.IPv6); got != rs.IPv6 || !capture.StampCovers(rs.Stamp(), capture.IPv4) {
+			t.Errorf("%s: the stamp %q misreports the families", path, rs.Stamp())
+		}
+	}
+	if capture.StampCovers("", capture.IPv4) {
+		t.Error("no stamp covers IPv4")
+	}
+}

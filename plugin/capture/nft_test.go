@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+// TestTextIsWhatNetlinkSays loads every golden file by nft, applies the same
+// rules by netlink, and wants the kernel to list the same.
+func TestTextIsWhatNetlinkSays(t *testing.T) {
+	lab.RequireRoot(t)
+	cases, _ := filepath.Glob("testdata/*/pod.yaml")
+	for _, path := range cases {
+		dir := filepath.Dir(path)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			golden, err := filepath.Abs(filepath.Join(dir, "ruleset.nft"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := listing(t, func() error { return exec.CommandContext(t.Context(), "nft", "-f", golden).Run() })
+			netlink := listing(t, func() error { return netfilter.Apply(rulesOf(t, dir)) })
+			if diff := cmp.Diff(text, netlink); diff != "" {
+				t.Errorf("-nft +netlink:\n%s", diff)
+			}
+		})
+	}
+}
+
+// listing fills a fresh namespace and gives what nft then lists there.
+func listing(t *testing.T, fill func() error) string {
+	t.Helper()
+	host, err := lab.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = host.Close() })
+	var out []byte
+	err = host.Do(func() error {
+		if err := fill(); err != nil {
+			return err
+		}
+		out, err = exec.CommandContext(t.Context(), "nft", "-s", "list", "ruleset").CombinedOutput()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
