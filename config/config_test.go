@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func input(t *testing.T, text string) Input {
+	t.Helper()
+	in, err := Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "null", "[]", `"x"`, "{", `{"a":1}}`, "\x00"} {
+		if _, err := Read([]byte(text)); err == nil {
+			t.Errorf("%q was read", text)
+		}
+	}
+}
+
+// TestLenient reads values of the wrong form as absent.
+func TestLenient(t *testing.T) {
+	t.Parallel()
+	in := input(t, `{"cniVersion": 1, "runtimeConfig": "x", "excludeNamespaces": "shop", "logLevel": 5, "status": {}, "prevResult": null}`)
+	if v := in.CNIVersion(); v != "" {
+		t.Errorf("cniVersion %q", v)
+	}
+	if _, ok := in.PodAnnotations(); ok {
+		t.Error("annotations from a string")
+	}
+	if in.ExcludesNamespace("shop") || in.StrictStatus() || in.LogLevel() != slog.LevelInfo || in.PrevResult() != nil {
+		t.Error("a value of the wrong form has an effect")
+	}
+
+	in = input(t, `{"cniVersion": "1.0.0", "excludeNamespaces": ["shop"], "logLevel": "debug", "status": "strict",
+		"prevResult":  {"b": 1,  "a": 1e3}, "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"k": "v"}, "mac": 5}}`)
+	annotations, ok := in.PodAnnotations()
+	if !ok || annotations["k"] != "v" || in.CNIVersion() != "1.0.0" {
+		t.Errorf("annotations %v, %v", annotations, ok)
+	}
+	if !in.ExcludesNamespace("shop") || in.ExcludesNamespace("other") || !in.StrictStatus() || in.LogLevel() != slog.LevelDebug {
+		t.Error("a good value has no effect")
+	}
+	if got := string(in.PrevResult()); got != `{"b": 1,  "a": 1e3}` {
+		t.Errorf("prevResult became %s", got)
+	}
+	for _, annotations := range []string{"null", `{"k": 1}`, "[]"} {
+		in := input(t, fmt.Sprintf(`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": %s}}`, annotations))
+		if _, ok := in.PodAnnotations(); ok {
+			t.Errorf("annotations %s are taken for complete", annotations)
+		}
+	}
+}
+
+// TestKeys sets every key to good values and bad ones.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	const port, id = "a port number from 1 to 65535", "a numeric id from 1 to"
+	tests := map[string]struct {
+		good []string
+		bad  map[string]string // value → a part of the error
+	}{
+		"kubeconfig":                      {[]string{`"/a/b"`}, map[string]string{`"a"`: "an absolute path", `5`: "an absolute path", `null`: "an absolute path", `""`: "an absolute path"}},
+		"lookupTimeout":                   {[]string{`"1s"`, `"2m"`, `"1500ms"`}, map[string]string{`"999ms"`: `from "1s" to "2m"`, `"3m"`: "a duration", `30`: "a duration", `"x"`: "a duration"}},
+		"excludeNamespaces":               {[]string{`[]`, `["a","b"]`}, map[string]string{`"a"`: "a list", `["a",5," "]`: "element 2: expected a name", `null`: "a list"}},
+		"ipv6":                            {[]string{`"mesh"`, `"always"`, `"never"`}, map[string]string{`"Mesh"`: `one of ["mesh" "always" "never"]`, `true`: "one of"}},
+		"sharedProxyUID":                  {[]string{`"warn"`, `"refuse"`}, map[string]string{`"allow"`: `one of ["warn" "refuse"]`}},
+		"sandboxedRuntimeClasses":         {[]string{`["kata"]`}, map[string]string{`[""]`: "element 0: expected a name"}},
+		"status":                          {[]string{`"lenient"`, `"strict"`}, map[string]string{`"on"`: "one of"}},
+		"logLevel":                        {[]string{`"debug"`, `"error"`}, map[string]string{`"INFO"`: "one of", `"trace"`: "one of"}},
+		"mesh":                            {[]string{`{}`}, map[string]string{`[]`: "an object", `"x"`: "an object"}},
+		"mesh.outboundPort":               {[]string{`1`, `65535`}, map[string]string{`0`: port, `65536`: port, `"15001"`: port, `-1`: port, `1.5`: port}},
+		"mesh.inboundPort":                {[]string{`15006`}, map[string]string{`null`: port}},
+		"mesh.tunnelPort":                 {[]string{`15008`}, map[string]string{`[]`: port}},
+		"mesh.proxyUID":                   {[]string{`1337`, `4294967295`}, map[string]string{`0`: id, `4294967296`: id, `-1`: id}},
+		"mesh.proxyGID":                   {[]string{`1337`}, map[string]string{`0`: id}},
+		"mesh.excludeOutboundIPRanges":    {[]string{`["10.0.0.0/8","2001:db8::/32"]`}, map[string]string{`["10.0.0.1"]`: "write 10.0.0.1/32", `[5]`: "element 0: expected a range", `"10.0.0.0/8"`: "a list"}},
+		"mesh.excludeOutboundPorts":       {[]string{`[1,2]`}, map[string]string{`[0,"x"]`: "element 1: expected " + port}},
+		"mesh.excludeInboundPorts":        {[]string{`[]`}, map[string]string{`1`: "a list"}},
+		"mesh.outboundOwnerGroups":        {[]string{`[0, 5]`}, map[string]string{`["java"]`: "a numeric id"}},
+		"mesh.outboundOwnerGroupsExclude": {[]string{`[5]`}, map[string]string{`[-1]`: "a numeric id"}},
+		"mesh.loopbackCIDR":               {[]string{`"127.0.0.0/8"`, `"127.0.0.1/32"`}, map[string]string{`"10.0.0.0/8"`: "within 127.0.0.0/8", `"::1/128"`: "within 127.0.0.0/8", `"0.0.0.0/0"`: "within 127.0.0.0/8", `"126.0.0.0/7"`: "within 127.0.0.0/8"}},
+	}
+	var documented []string
+	for name := range defaults("", Keys()) {
+		documented = append(documented, name)
+	}
+	for name := range tests {
+		documented = slices.DeleteFunc(documented, func(d string) bool { return d == name })
+	}
+	if len(documented) > 0 {
+		t.Errorf("keys without a test: %q", documented)
+	}
+	for name, test := range tests {
+		for _, value := range test.good {
+			if _, warnings, err := input(t, entry(name, value)).NetConf(); err != nil || len(warnings) > 0 {
+				t.Errorf("%s = %s: %v %q", name, value, err, warnings)
+			}
+		}
+		for value, want := range test.bad {
+			_, _, err := input(t, entry(name, value)).NetConf()
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), fmt.Sprintf("%q is %s", name, value)) {
+				t.Errorf("%s = %s: got error %v, want one with %q", name, value, err, want)
+			}
+		}
+	}
+}
+
+// entry is a configuration with one key, which may lie in an object.
+func entry(name, value string) string {
+	if outer, inner, nested := strings.Cut(name, "."); nested {
+		return fmt.Sprintf(`{%q: {%q: %s}}`, outer, inner, value)
+	}
+	return fmt.Sprintf(`{%q: %s}`, name, value)
+}
+
+// defaults are the documented ones, by full name.
+func defaults(prefix string, keys []Key) map[string]string {
+	all := map[string]string{}
+	for _, key := range keys {
+		all[prefix+key.Name] = key.Default
+		maps.Copy(all, defaults(prefix+key.Name+".", key.Keys))
+	}
+	return all
+}
+
+// TestDefaults sets each key to its documented default: nothing may change.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	want := fmt.Sprintf("%+v", Default())
+	for name, value := range defaults("", Keys()) {
+		quoted := value
+		if name == "kubeconfig" || strings.Trim(value, "0123456789[]{}") != "" {
+			quoted = fmt.Sprintf("%q", value)
+		}
+		conf, _, err := input(t, entry(name, quoted)).NetConf()
+		if got := fmt.Sprintf("%+v", conf); err != nil || got != want {
+			t.Errorf("%s = %s: %v\ngot  %s\nwant %s", name, quoted, err, got, want)
+		}
+	}
+}
+
+func TestAllFaultsAndWarningsAtOnce(t *testing.T) {
+	t.Parallel()
+	conf, warnings, err := input(t, `{"cniVersion":"1.0.0","name":"n","type":"capture-cni","capabilities":{},"cni.dev/x":1,"ipam":{},
+		"lookupTimout":"5s","mesh":{"inboundport":1},"kubeconfig":"/k","lookupTimeout":"5s"}`).NetConf()
+	if err != nil || conf.LookupTimeout != 5*time.Second || conf.Kubeconfig != "/k" {
+		t.Errorf("got %+v, %v", conf, err)
+	}
+	if len(warnings) != 2 || !strings.Contains(warnings[0], `"lookupTimout"`) && !strings.Contains(warnings[1], `"lookupTimout"`) {
+		t.Errorf("warnings %q", warnings)
+	}
+	_, _, err = input(t, `{"kubeconfig":"x","ipv6":1,"mesh":{"inboundPort":0,"proxyUID":0}}`).NetConf()
+	faults, ok := err.(Faults)
+	if !ok || len(faults) != 4 {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzNetConf(f *testing.F) {
+	f.Add([]byte(`{"mesh":{"excludeOutboundIPRanges":["10.0.0.0/8"],"loopbackCIDR":"127.0.0.0/8"},"ipv6":"always"}`))
+	f.Add([]byte(`{"kubeconfig":5,"lookupTimeout":"1s","excludeNamespaces":[1,null],"mesh":[]}`))
+	f.Add([]byte(`{"runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"a":"b"}},"prevResult":{}}`))
+	f.Fuzz(func(t *testing.T, stdin []byte) {
+		in, err := Read(stdin)
+		if err != nil {
+			return
+		}
+		in.PodAnnotations()
+		in.ExcludesNamespace("shop")
+		conf, _, err := in.NetConf()
+		if err != nil {
+			if _, ok := err.(Faults); !ok {
+				t.Fatalf("an error of no kind: %v", err)
+			}
+			return
+		}
+		mesh := conf.Capture.Mesh
+		if mesh.OutboundPort == 0 || mesh.ProxyUID == 0 || mesh.ProxyGID == 0 || conf.LookupTimeout < time.Second || !mesh.LoopbackCIDR.Addr().IsLoopback() {
+			t.Errorf("accepted: %+v", conf)
+		}
+	})
+}
