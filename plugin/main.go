@@ -27,11 +27,15 @@ func main() {
 	os.Exit(run(os.Getenv("CNI_COMMAND"), stdout, os.Stderr))
 }
 
-// run answers one call and gives the exit status. Its answer is written once,
-// after everything else: stdout carries one JSON document, or none where the
-// protocol wants none.
+// run answers one call and gives the exit status.
 func run(command string, stdout, stderr io.Writer) int {
-	answer, err := call(command, stderr)
+	return respond(func() ([]byte, error) { return call(command, stderr) }, stdout, stderr)
+}
+
+// respond writes an answer once, after everything else: stdout carries one
+// JSON document, or none where the protocol wants none. A panic is an error.
+func respond(call func() ([]byte, error), stdout, stderr io.Writer) int {
+	answer, err := protect(call, stderr)
 	if err != nil {
 		if err := writeJSON(stdout, asCNIError(err)); err != nil {
 			fmt.Fprintln(stderr, "capture-cni:", err)
@@ -45,15 +49,19 @@ func run(command string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// call dispatches to the verbs. DEL does not go through skel, which would
-// refuse it for faults that must not keep a pod from ending.
-func call(command string, stderr io.Writer) (answer []byte, err error) {
+func protect(call func() ([]byte, error), stderr io.Writer) (answer []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(stderr, "%s\n", debug.Stack())
 			answer, err = nil, fmt.Errorf("panic: %v", p)
 		}
 	}()
+	return call()
+}
+
+// call dispatches to the verbs. DEL does not go through skel, which would
+// refuse it for faults that must not keep a pod from ending.
+func call(command string, stderr io.Writer) (answer []byte, err error) {
 	switch command {
 	case "DEL":
 		del(os.Getenv("CNI_NETNS"), slog.New(slog.NewTextHandler(stderr, nil)))
