@@ -44,6 +44,14 @@ func asCNIError(err error) *types.Error {
 	return types.NewError(code, err.Error(), "")
 }
 
+// coded gives an error its code before skel sees it, which would make it 999.
+func coded(err error) error {
+	if err == nil {
+		return nil
+	}
+	return asCNIError(err)
+}
+
 func isA[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok

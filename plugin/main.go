@@ -71,9 +71,9 @@ func call(command string, stderr io.Writer) (answer []byte, err error) {
 	}
 	// The typed nil that skel returns on success must not become a non-nil error.
 	if err := skel.PluginMainFuncsWithError(skel.CNIFuncs{
-		Add:    func(args *skel.CmdArgs) (err error) { answer, err = add(args, stderr); return err },
-		Check:  func(args *skel.CmdArgs) error { return check(args, stderr) },
-		Status: status,
+		Add:    func(args *skel.CmdArgs) error { answer, err = add(args, stderr); return coded(err) },
+		Check:  func(args *skel.CmdArgs) error { return coded(check(args, stderr)) },
+		Status: func(args *skel.CmdArgs) error { return coded(status(args)) },
 		GC:     func(*skel.CmdArgs) error { return nil }, // nothing of ours outlives a namespace
 	}, supported(), about()); err != nil {
 		return nil, err
