@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,8 +69,13 @@ type node struct {
 
 func newNode(t *testing.T) node {
 	t.Helper()
+	return serve(t)
+}
+
+func serve(t *testing.T, opts ...kubeapi.Option) node {
+	t.Helper()
 	lab.RequireRoot(t)
-	api, err := kubeapi.Start()
+	api, err := kubeapi.Start(opts...)
 	check(t, err)
 	t.Cleanup(func() { _ = api.Close() })
 	kubeconfig, err := api.WriteKubeconfig(t.TempDir())
@@ -236,4 +242,24 @@ func check(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// newNodeOn serves on the loopback of a host, for plugins that run there.
+func newNodeOn(t *testing.T, host *lab.Host) node {
+	t.Helper()
+	var listener net.Listener
+	check(t, host.Do(func() (err error) {
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+		return err
+	}))
+	return serve(t, kubeapi.WithListener(listener))
+}
+
+// cnitool runs the command in the calling thread's namespace.
+func cnitool(t *testing.T, dir, verb, netns string) outcome {
+	t.Helper()
+	command := exec.Command(filepath.Join(bin, "cnitool"), verb, "chain", netns)
+	command.Env = append(os.Environ(), "CNI_PATH="+bin, "NETCONFPATH="+dir,
+		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web")
+	return finish(t, command)
 }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// isolate makes a root file system of nothing but the plugin, /proc, the
+// namespaces and the credentials, read-only, and calls the plugin in it.
+const isolate = `
+set -e
+mount --make-rprivate /
+mount -t tmpfs none "$1"
+mkdir "$1/proc" "$1/netns" "$1/credentials"
+cp "$2" "$1/capture-cni"
+mount -t proc proc "$1/proc"
+mount --rbind /var/run/netns "$1/netns"
+mount --bind "$3" "$1/credentials"
+mount -o remount,ro "$1"
+exec chroot "$1" /capture-cni
+`
+
+// TestNothingButTheBinary: no shell, no iptables, no nft, nowhere to write.
+func TestNothingButTheBinary(t *testing.T) {
+	n := newNode(t)
+	for _, pod := range []string{"web", "batch"} {
+		host := sandbox(t)
+		c := call{
+			netns: filepath.Join("/netns", filepath.Base(host.Path())),
+			args:  "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + pod,
+			stdin: node{kubeconfig: "/credentials/kubeconfig"}.conf(""),
+		}
+		plugin := c.prepare()
+		command := exec.Command("unshare", "--mount", "--pid", "--fork", "sh", "-c", isolate, "sh",
+			t.TempDir(), plugin.Path, filepath.Dir(n.kubeconfig))
+		command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"))
+		command.Stdin = plugin.Stdin
+		finish(t, command).succeeds(t)
+		expectCaptured(t, host, pod == "web")
+	}
+}
+
+// TestOneDeadAddress gives the API server's name two addresses, one of which
+// swallows packets: the other one is found within an attempt.
+func TestOneDeadAddress(t *testing.T) {
+	machine := newHost(t)
+	check(t, machine.AddAddresses("lo"))
+	n := newNodeOn(t, machine)
+	_, port, _ := strings.Cut(strings.TrimPrefix(n.URL, "https://"), ":")
+	script(t, machine, "table ip deaf {\n chain output {\n type filter hook output priority 0\n ip daddr 127.0.0.99 drop\n }\n}\n")
+	n.URL = "https://api.test:" + port
+	kubeconfig, err := n.WriteKubeconfig(t.TempDir())
+	check(t, err)
+	for _, addresses := range [][2]string{{"127.0.0.99", "127.0.0.1"}, {"127.0.0.1", "127.0.0.99"}} {
+		hosts := filepath.Join(t.TempDir(), "hosts")
+		check(t, os.WriteFile(hosts, fmt.Appendf(nil, "%s api.test\n%s api.test\n", addresses[0], addresses[1]), 0o644))
+		host := sandbox(t)
+		stdin := strings.Replace(node{n.Server, kubeconfig}.conf(""), `"1s"`, `"10s"`, 1)
+		plugin := call{netns: host.Path(), stdin: stdin}.prepare()
+		command := exec.Command("unshare", "--mount", "sh", "-c",
+			`mount --bind "$1" /etc/hosts && exec "$2"`, "sh", hosts, plugin.Path)
+		command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"))
+		command.Stdin = plugin.Stdin
+		check(t, machine.Do(func() error { finish(t, command).succeeds(t); return nil }))
+		expectCaptured(t, host, true)
+	}
+}
