@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// bench has the programs, an API server in this process, and credentials for it.
+type bench struct {
+	ctx        context.Context
+	dir        string
+	api        *kubeapi.Server
+	kubeconfig string
+}
+
+func newBench(ctx context.Context) (b *bench, err error) {
+	b = &bench{ctx: ctx}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	if b.dir, err = os.MkdirTemp("", "bench-"); err != nil {
+		return b, fmt.Errorf("making a folder: %w", err)
+	}
+	for name, source := range map[string]string{"capture-cni": "./plugin", "floor": "./e2e/bench/floor", "empty": "./e2e/bench/empty"} {
+		progress("building %s", name)
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.program(name), source)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return b, fmt.Errorf("building %s: %w\n%s", name, err, out)
+		}
+	}
+	if b.api, err = kubeapi.Start(); err != nil {
+		return b, err
+	}
+	b.kubeconfig, err = b.api.WriteKubeconfig(b.dir)
+	b.api.Put(pod("web", map[string]string{"sidecar.istio.io/status": "{}"}))
+	b.api.Put(pod("batch", nil))
+	return b, err
+}
+
+func (b *bench) close() error {
+	if b.api != nil {
+		return errors.Join(b.api.Close(), os.RemoveAll(b.dir))
+	}
+	return os.RemoveAll(b.dir)
+}
+
+func (b *bench) program(name string) string { return filepath.Join(b.dir, name) }
+
+const uid = "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
+
+// pod has about what a real one has to say.
+func pod(name string, annotations map[string]string) *corev1.Pod {
+	p := &corev1.Pod{}
+	p.Namespace, p.Name, p.UID, p.Annotations = "shop", name, uid, annotations
+	p.Spec.Containers = []corev1.Container{{Name: "app", Image: "app"}}
+	if annotations != nil {
+		proxy := corev1.Container{Name: "istio-proxy", Image: "proxy", Args: []string{"proxy", "sidecar"}}
+		for i := range 30 {
+			proxy.Env = append(proxy.Env, corev1.EnvVar{Name: fmt.Sprint("VARIABLE_", i), Value: strings.Repeat("x", 40)})
+		}
+		p.Spec.Containers = append(p.Spec.Containers, proxy)
+	}
+	return p
+}
+
+// call prepares a call of the plugin for a pod. annotated hands the pod's
+// annotations over, as a runtime does that can.
+func (b *bench) call(verb, name, netns string, annotated bool) *exec.Cmd {
+	annotations := ""
+	if annotated {
+		annotations = `"runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"kubernetes.io/config.source":"api"}},`
+	}
+	command := exec.CommandContext(b.ctx, b.program("capture-cni"))
+	command.Env = []string{
+		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=bench", "CNI_NETNS=" + netns, "CNI_IFNAME=eth0", "CNI_PATH=" + b.dir,
+		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + name + ";K8S_POD_UID=" + uid,
+	}
+	command.Stdin = strings.NewReader(fmt.Sprintf(
+		`{%s"cniVersion":"1.0.0","name":"bench","type":"capture-cni","logLevel":"error","kubeconfig":%q,"prevResult":{"cniVersion":"1.0.0"}}`,
+		annotations, b.kubeconfig))
+	return command
+}
+
+// floor prepares the floor for the meshed pod.
+func (b *bench) floor(netns string) *exec.Cmd {
+	return exec.CommandContext(b.ctx, b.program("floor"), b.api.URL+"/api/v1/namespaces/shop/pods/web?resourceVersion=0",
+		filepath.Join(b.dir, "ca.crt"), filepath.Join(b.dir, "token"), netns)
+}
+
+// sandbox is a pod's namespace as the interface plugin leaves it.
+func sandbox() (*lab.Host, error) {
+	host, err := lab.NewHost()
+	if err != nil {
+		return nil, err
+	}
+	return host, host.AddAddresses("lo", "10.77.0.2/32")
+}
+
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
