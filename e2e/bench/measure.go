@@ -7,16 +7,13 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
 // sample is one run of a program, with all that it executed and waited for.
-type sample struct {
-	wall, cpu time.Duration
-	rss       int64 // KiB, of the largest process
-}
+type sample struct{ wall, cpu time.Duration }
 
 // measure runs a prepared command.
 func measure(command *exec.Cmd) (sample, error) {
@@ -29,8 +26,7 @@ func measure(command *exec.Cmd) (sample, error) {
 		return sample{}, fmt.Errorf("running %s: %w: %s", command.Path, err, out.String())
 	}
 	state := command.ProcessState
-	usage := state.SysUsage().(*syscall.Rusage)
-	return sample{wall, state.UserTime() + state.SystemTime(), usage.Maxrss}, nil
+	return sample{wall, state.UserTime() + state.SystemTime()}, nil
 }
 
 // executed counts the programs that a command executes, itself included, or
@@ -50,6 +46,21 @@ func executed(command *exec.Cmd) int {
 	return strings.Count(trace.String(), "execve(")
 }
 
+// peak measures a command's peak memory in MiB, by a launcher of its own.
+func (b *bench) peak(command *exec.Cmd) (float64, error) {
+	launched := exec.CommandContext(b.ctx, b.program("peak"), append([]string{command.Path}, command.Args[1:]...)...)
+	launched.Env, launched.Stdin = command.Env, command.Stdin
+	out, err := launched.Output()
+	if err != nil {
+		return 0, fmt.Errorf("measuring the memory of %s: %w", command.Path, err)
+	}
+	kib, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	if err != nil {
+		return 0, fmt.Errorf("measuring the memory of %s: %w", command.Path, err)
+	}
+	return float64(kib) / 1024, nil
+}
+
 type samples []sample
 
 func (s samples) walls() []time.Duration {
@@ -58,10 +69,6 @@ func (s samples) walls() []time.Duration {
 
 func (s samples) cpus() []time.Duration {
 	return each(s, func(s sample) time.Duration { return s.cpu })
-}
-
-func (s samples) rss() int64 {
-	return slices.Max(each(s, func(s sample) int64 { return s.rss }))
 }
 
 func each[S, T any](list []S, f func(S) T) []T {

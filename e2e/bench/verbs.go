@@ -20,6 +20,7 @@ type verb struct {
 	samples samples
 
 	requests, programs int
+	memory             float64 // MiB
 }
 
 // verbs measures each kind of call, in turn, so that all meet the same machine.
@@ -46,10 +47,16 @@ func (b *bench) verbs(runs int) error {
 		}
 	}
 	for _, row := range rows {
-		if err := b.withSandbox(row, func(netns string) error {
-			row.programs = executed(row.prepare(netns))
-			return nil
-		}); err != nil {
+		err := errors.Join(
+			b.withSandbox(row, func(netns string) error {
+				row.programs = executed(row.prepare(netns))
+				return nil
+			}),
+			b.withSandbox(row, func(netns string) (err error) {
+				row.memory, err = b.peak(row.prepare(netns))
+				return err
+			}))
+		if err != nil {
 			return err
 		}
 	}
@@ -93,7 +100,7 @@ func (b *bench) printVerbs(rows []*verb) {
 		p50 := percentile(walls, 50)
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.2f\t%.2f\n", row.name,
 			ms(p50), ms(percentile(walls, 90)), ms(percentile(walls, 99)), ms(percentile(row.samples.cpus(), 50)),
-			float64(row.samples.rss())/1024, row.programs, row.requests, float64(p50)/float64(floor), float64(p50)/float64(empty))
+			row.memory, row.programs, row.requests, float64(p50)/float64(floor), float64(p50)/float64(empty))
 	}
 	_ = table.Flush() // what is behind it is stdout
 	for _, name := range []string{"capture-cni", "floor", "empty"} {

@@ -27,8 +27,10 @@ const (
 	GIDSet       SetType = "gid"          // uint32
 )
 
-// Interval tells whether the elements are ranges.
-func (t SetType) Interval() bool { return t == IPv4Set || t == IPv6Set }
+// Interval tells whether the kernel keeps the elements as ranges. Ports are
+// single values, but the kernel's other set for keys of two bytes, a bitmap,
+// takes a time that grows with the square of the list to fill.
+func (t SetType) Interval() bool { return t == IPv4Set || t == IPv6Set || t == PortSet }
 
 // Sets are the sets that the rules look up, each once, in the order of their
 // first use.

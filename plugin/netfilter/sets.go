@@ -4,6 +4,7 @@ package netfilter
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -57,19 +58,35 @@ func keyType(t capture.SetType) (nftables.SetDatatype, binaryutil.ByteOrder) {
 	panic("netfilter: a set of a type that no match has")
 }
 
-// elements spells a set's values. A range is two elements, its first address
-// and the one after its last, which is left out where there is none.
+// elements spells a set's values. In an interval set each is two elements:
+// its first key and the one after its last, which is left out where there is none.
 func elements(set capture.Set) []nftables.SetElement {
-	encoded := make([]nftables.SetElement, 0, len(set.Elements))
+	encoded := make([]nftables.SetElement, 0, 2*len(set.Elements))
 	for _, value := range set.Elements {
 		encoded = append(encoded, nftables.SetElement{Key: key(value)})
-		if prefix, ok := value.(netip.Prefix); ok {
-			if after := lastAddress(prefix).Next(); after.IsValid() {
-				encoded = append(encoded, nftables.SetElement{Key: after.AsSlice(), IntervalEnd: true})
-			}
+		if !set.Type.Interval() {
+			continue
+		}
+		if end := after(value); end != nil {
+			encoded = append(encoded, nftables.SetElement{Key: end, IntervalEnd: true})
 		}
 	}
 	return encoded
+}
+
+// after is the key behind a range or a single port.
+func after(value any) []byte {
+	switch v := value.(type) {
+	case netip.Prefix:
+		if next := lastAddress(v).Next(); next.IsValid() {
+			return next.AsSlice()
+		}
+	case uint16:
+		if v < math.MaxUint16 {
+			return key(v + 1)
+		}
+	}
+	return nil
 }
 
 func lastAddress(p netip.Prefix) netip.Addr {
