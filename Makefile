@@ -2,7 +2,7 @@
 
 BIN      := bin
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
-PACKAGES := nftables iptables haproxy strace
+PACKAGES := nftables haproxy iproute2 strace
 FUZZTIME := 20s
 
 .DEFAULT_GOAL := help
@@ -22,8 +22,9 @@ demo: plugins ## Show the plugin at work (root); POD=file.yaml for a pod of your
 	@go run ./e2e/demo -bin $(BIN) $(if $(POD),-pod $(POD))
 
 deps: ## Install what the tests need (Debian, root)
-	@command -v nft haproxy iptables strace >/dev/null 2>&1 && nft --version >/dev/null || \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES); }
+	@for tool in nft haproxy ip strace; do command -v $$tool >/dev/null || missing=yes; done; \
+	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
 
 test: deps lint verify ## Everything: lint, verify, and all tests (root)
 	go test -count=1 -timeout 20m ./...

@@ -107,6 +107,15 @@ func TestFaults(t *testing.T) {
 			s.Misbehave(firstly(always, answer(429, metav1.StatusReasonTooManyRequests, "slow down")))
 		}, "slow down", 0},
 		{"no answer", func(_ *testing.T, s site) { s.Misbehave(firstly(always, hang)) }, "context deadline exceeded", 0},
+		{"slow", func(_ *testing.T, s site) {
+			s.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
+				select {
+				case <-r.Context().Done():
+				case <-time.After(5 * time.Second):
+				}
+				return false
+			})
+		}, "context deadline exceeded", 0},
 		{"down", func(_ *testing.T, s site) { _ = s.Close() }, "connection refused", 0},
 		{"401", func(_ *testing.T, s site) { s.SetToken("other") }, "renewing them?", 0},
 		{"401, until the token is renewed", func(t *testing.T, s site) {

@@ -6,9 +6,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestLongLists excludes 1 to 10,000 ranges of each family, and as many ports:
@@ -24,7 +27,8 @@ func TestLongLists(t *testing.T) {
 			rs := decide(t, injected(spelled(map[string]string{"excludeOutboundIPRanges": strings.Join(ranges, ",")}), nil), dualStack())
 			netns := open(t, w.pod)
 			check(t, netns.Apply(rs))
-			expectElements(t, w, n, "exclude_outbound_ranges_ipv4", "10.2.")
+			expectElements(t, w, n, "exclude_outbound_ranges_ipv4", `10\.2\.\d+\.\d+`)
+			expectElements(t, w, n, "exclude_outbound_ranges_ipv6", `fd02::[0-9a-f:]+`)
 			for _, i := range []int{0, n / 2, n - 1} {
 				for _, f := range []family{ipv4, ipv6} {
 					prefix := netip.MustParsePrefix(oddRange(i, f))
@@ -48,6 +52,7 @@ func TestLongLists(t *testing.T) {
 			rs := decide(t, injected(spelled(map[string]string{"excludeOutboundPorts": strings.Join(ports, ",")}), nil), dualStack())
 			netns := open(t, w.pod)
 			check(t, netns.Apply(rs))
+			expectElements(t, w, n, "exclude_outbound_ports", `[2-6]\d{4}`)
 			for _, f := range []family{ipv4, ipv6} {
 				w.probe(t, out(app, external, first, direct), f)
 				w.probe(t, out(app, external, last, direct), f)
@@ -85,13 +90,14 @@ func (w world) meets(t *testing.T, address netip.Addr, port int, want string) {
 	w.probe(t, out(app, to, port, want), f)
 }
 
-// expectElements counts a set's elements by their prefix in nft's listing.
-func expectElements(t *testing.T, w world, n int, set, prefix string) {
+// expectElements counts a set's elements in nft's listing.
+func expectElements(t *testing.T, w world, n int, set, element string) {
 	t.Helper()
 	if n == 1 {
 		return // a single value needs no set
 	}
-	if got := strings.Count(list(t, w.pod, "set", "inet", "capture-cni", set), prefix); got != n {
+	listed := list(t, w.pod, "set", "inet", capture.TableName, set)
+	if got := len(regexp.MustCompile(element).FindAllString(listed, -1)); got != n {
 		t.Errorf("set %s has %d elements, want %d", set, got, n)
 	}
 }
