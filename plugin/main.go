@@ -6,6 +6,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -64,7 +65,10 @@ func protect(call func() ([]byte, error), stderr io.Writer) (answer []byte, err 
 func call(command string, stderr io.Writer) (answer []byte, err error) {
 	switch command {
 	case "DEL":
-		del(os.Getenv("CNI_NETNS"), slog.New(slog.NewTextHandler(stderr, nil)))
+		_, _ = protect(func() ([]byte, error) { // a panic, too, must not keep a pod from ending
+			del(os.Getenv("CNI_NETNS"), slog.New(slog.NewTextHandler(stderr, nil)))
+			return nil, nil
+		}, stderr)
 		return nil, nil
 	case "VERSION":
 		return versions()
@@ -85,9 +89,9 @@ func call(command string, stderr io.Writer) (answer []byte, err error) {
 func supported() version.PluginInfo { return version.VersionsStartingFrom("0.3.0") }
 
 func versions() ([]byte, error) {
-	var out buffer
+	var out bytes.Buffer
 	err := supported().Encode(&out)
-	return out, err
+	return out.Bytes(), err
 }
 
 // claimStdout keeps the protocol's stdout for run alone: whatever else in this

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,9 +58,9 @@ func result(in config.Input) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making an empty result: %w", err)
 	}
-	var out buffer
+	var out bytes.Buffer
 	err = empty.PrintTo(&out)
-	return out, err
+	return out.Bytes(), err
 }
 
 // check compares the pod's namespace with what add would make of it.
@@ -125,11 +126,3 @@ func status(args *skel.CmdArgs) error {
 
 // closing closes and keeps both errors.
 func closing(c io.Closer, err error) error { return errors.Join(err, c.Close()) }
-
-// buffer gathers an answer.
-type buffer []byte
-
-func (b *buffer) Write(p []byte) (int, error) {
-	*b = append(*b, p...)
-	return len(p), nil
-}

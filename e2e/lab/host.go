@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/containernetworking/plugins/pkg/testutils"
@@ -59,7 +60,25 @@ func Link(a, b Interface) error {
 	if err != nil {
 		return fmt.Errorf("making a veth pair: %w", err)
 	}
-	return errors.Join(a.up(), b.up())
+	return errors.Join(a.up(), b.up(), a.waitForCarrier(), b.waitForCarrier())
+}
+
+// waitForCarrier waits until the kernel has noticed that the other end is up;
+// packets sent before are dropped.
+func (i Interface) waitForCarrier() error {
+	return i.Host.Do(func() error {
+		for range 500 {
+			link, err := netlink.LinkByName(i.Name)
+			if err != nil {
+				return fmt.Errorf("finding %s: %w", i.Name, err)
+			}
+			if link.Attrs().OperState == netlink.OperUp {
+				return nil
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		return fmt.Errorf("waiting for %s: it has no carrier", i.Name)
+	})
 }
 
 func (i Interface) up() error {

@@ -54,10 +54,16 @@ func echo(to string) error {
 	defer unix.Close(fd)
 	request := []byte{8, 0, 0, 0, 0, 1, 0, 1} // echo request, id 1, sequence 1
 	binary.BigEndian.PutUint16(request[2:], checksum(request))
-	if err := unix.Sendto(fd, request, 0, sockaddr(to, 0)); err != nil {
-		return err
+	for range 5 { // like ping, more than once: nothing promises that a packet arrives
+		if err := unix.Sendto(fd, request, 0, sockaddr(to)); err != nil {
+			return err
+		}
+		err = receive(fd, func(packet []byte) bool { return packet[20] == 0 }) // echo reply
+		if !errors.Is(err, syscall.EAGAIN) {
+			return err
+		}
 	}
-	return receive(fd, func(packet []byte) bool { return packet[20] == 0 }) // echo reply
+	return err
 }
 
 // sendStraySYNACK tells whether the pod answers with a reset.
@@ -69,7 +75,7 @@ func sendStraySYNACK(t *testing.T, peer *lab.Host) (answered bool) {
 			return err
 		}
 		defer unix.Close(fd)
-		if err := unix.Sendto(fd, straySYNACK(), 0, sockaddr(podIP[ipv4], 0)); err != nil {
+		if err := unix.Sendto(fd, straySYNACK(), 0, sockaddr(podIP[ipv4])); err != nil {
 			return err
 		}
 		const reset = 0x04
@@ -118,8 +124,8 @@ func receive(fd int, wanted func(packet []byte) bool) error {
 	return errors.New("only other packets came")
 }
 
-func sockaddr(address string, port int) unix.Sockaddr {
-	return &unix.SockaddrInet4{Addr: [4]byte(net.ParseIP(address).To4()), Port: port}
+func sockaddr(address string) unix.Sockaddr {
+	return &unix.SockaddrInet4{Addr: [4]byte(net.ParseIP(address).To4())}
 }
 
 // checksum is the Internet's (RFC 1071).

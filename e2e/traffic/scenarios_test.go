@@ -162,6 +162,24 @@ var scenarios = []scenario{
 		probes:      []probe{in(secondIP, 8080, direct), in(podIP, 8080, inbound)},
 	},
 	{
+		name:        "rerouted wins over excluded",
+		annotations: map[string]string{"istio.io/reroute-virtual-interfaces": "net1", "excludeInterfaces": "net1"},
+		probes:      []probe{in(secondIP, 8080, outbound), out(app, secondPeer, 80, direct), in(podIP, 8080, inbound)},
+	},
+	{
+		name:        "an IPv6 loopback range lifts the exemption of both families",
+		annotations: map[string]string{"includeOutboundIPRanges": "::1/128,10.77.0.0/24,fd77::/64"},
+		probes:      []probe{out(app, localhost, 8080, direct), out(app, podIP, 8080, outbound), out(proxyUID, podIP, 8080, inbound)},
+	},
+	{
+		name:        "the last ports there are",
+		annotations: map[string]string{"excludeInboundPorts": "65534,65535", "excludeOutboundPorts": "1,65535"},
+		probes: []probe{
+			in(podIP, 65534, direct), in(podIP, 65535, direct), in(podIP, 65533, inbound),
+			out(app, external, 65535, direct), out(app, external, 65534, outbound), out(app, external, 1, direct),
+		},
+	},
+	{
 		name: "the proxy's ids from its container",
 		pod: func(p *corev1.Pod) {
 			p.Spec.Containers[1].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(2000)), RunAsGroup: new(int64(2001))}
