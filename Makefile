@@ -2,7 +2,7 @@
 
 BIN      := bin
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
-PACKAGES := nftables haproxy iproute2 strace
+PACKAGES := nftables iptables haproxy iproute2 strace
 FUZZTIME := 20s
 
 .DEFAULT_GOAL := help
@@ -22,7 +22,7 @@ demo: plugins ## Show the plugin at work (root); POD=file.yaml for a pod of your
 	@go run ./e2e/demo -bin $(BIN) $(if $(POD),-pod $(POD))
 
 deps: ## Install what the tests need (Debian, root)
-	@for tool in nft haproxy ip strace; do command -v $$tool >/dev/null || missing=yes; done; \
+	@for tool in nft iptables-legacy haproxy ip strace; do command -v $$tool >/dev/null || missing=yes; done; \
 	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
 

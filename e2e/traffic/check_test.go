@@ -25,7 +25,7 @@ func TestCheck(t *testing.T) {
 		{"removed rule", func(t *testing.T, pod *lab.Host) {
 			nft(t, pod, "delete rule inet capture-cni nat_ISTIO_OUTPUT handle "+handleOf(t, pod, "nat_ISTIO_OUTPUT", "localhost"))
 		}, `missing: rule "localhost" of chain nat_ISTIO_OUTPUT`},
-		{"added rule", scripted("insert rule inet capture-cni nat_OUTPUT counter accept"), "unexpected: an element or a rule without comment of chain nat_OUTPUT"},
+		{"added rule", scripted("insert rule inet capture-cni nat_OUTPUT counter accept"), "unexpected: a rule without comment of chain nat_OUTPUT"},
 		{"added rule that bears a comment of ours", scripted(`insert rule inet capture-cni nat_OUTPUT accept comment "outbound TCP"`), `unexpected: rule "outbound TCP" of chain nat_OUTPUT`},
 		{"changed rule", func(t *testing.T, pod *lab.Host) {
 			handle := handleOf(t, pod, "nat_ISTIO_REDIRECT", "to the proxy's outbound port")
@@ -36,8 +36,8 @@ func TestCheck(t *testing.T) {
 			nft(t, pod, "delete rule inet capture-cni nat_ISTIO_PROXY handle "+handle+"\n"+
 				`insert rule inet capture-cni nat_ISTIO_PROXY tcp dport 15008 counter return comment "the proxy's tunnel port"`)
 		}, "reordered: rules of chain nat_ISTIO_PROXY"},
-		{"added element", scripted("add element inet capture-cni exclude_inbound_ports { 8080 }"), "unexpected: an element or a rule without comment of set exclude_inbound_ports"},
-		{"removed element", scripted("delete element inet capture-cni exclude_inbound_ports { 15090 }"), "missing: an element or a rule without comment of set exclude_inbound_ports"},
+		{"added element", scripted("add element inet capture-cni exclude_inbound_ports { 8080 }"), "unexpected: element 8080 of set exclude_inbound_ports\nunexpected: the end of a range before 8081"},
+		{"removed element", scripted("delete element inet capture-cni exclude_inbound_ports { 15090 }"), "missing: element 15090 of set exclude_inbound_ports"},
 		{"dormant table", scripted("add table inet capture-cni { flags dormant; }"), "changed: table capture-cni"},
 		{"policy", scripted("add chain inet capture-cni nat_OUTPUT { policy drop; }"), "changed: chain nat_OUTPUT"},
 		{"another chain", scripted("add chain inet capture-cni early { type filter hook output priority -200; }"), "unexpected: chain early"},

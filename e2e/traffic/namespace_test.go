@@ -4,7 +4,10 @@ package traffic
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -167,5 +170,37 @@ func TestOtherCapture(t *testing.T) {
 		if after := loopback(t, pod) + list(t, pod, "ruleset"); after != before {
 			t.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
+	}
+}
+
+// TestOtherLegacyCapture knows the chains of iptables' older variant, and
+// creates none of its tables to find out.
+func TestOtherLegacyCapture(t *testing.T) {
+	lab.RequireRoot(t)
+	for command, tables := range map[string]string{
+		"iptables-legacy": "/proc/thread-self/net/ip_tables_names", "ip6tables-legacy": "/proc/thread-self/net/ip6_tables_names",
+	} {
+		t.Run(command, func(t *testing.T) {
+			pod := newHost(t)
+			rs := decide(t, injected(nil, nil), dualStack())
+			netns := open(t, pod)
+			check(t, netns.Apply(rs))
+			check(t, netns.Remove())
+			check(t, pod.Do(func() error {
+				names, err := os.ReadFile(tables)
+				if err == nil && len(names) > 0 {
+					err = fmt.Errorf("Apply created legacy tables: %s", names)
+				}
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil
+				}
+				return err
+			}))
+			run(command, "-t", "nat", "-N", "SOMETHING")(t, pod)
+			check(t, netns.Apply(rs))
+			check(t, netns.Remove())
+			run(command, "-t", "nat", "-N", "ISTIO_OUTPUT")(t, pod)
+			expectRefusal(t, netns.Apply(rs), "nat/ISTIO_OUTPUT holds another plugin's capture rules")
+		})
 	}
 }

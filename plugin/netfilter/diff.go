@@ -71,10 +71,10 @@ func diffItems(want, found object) []string {
 	}
 	var lines []string
 	for _, m := range missing {
-		lines = append(lines, fmt.Sprintf("missing: %s of %s", m, want.name))
+		lines = append(lines, fmt.Sprintf("missing: %s of %s", m.label, want.name))
 	}
 	for _, u := range unexpected {
-		lines = append(lines, fmt.Sprintf("unexpected: %s of %s", u, want.name))
+		lines = append(lines, fmt.Sprintf("unexpected: %s of %s", u.label, want.name))
 	}
 	return lines
 }
@@ -92,11 +92,4 @@ func without(a, b []item) []item {
 		}
 	}
 	return rest
-}
-
-func (i item) String() string {
-	if i.label == "" {
-		return "an element or a rule without comment"
-	}
-	return fmt.Sprintf("rule %q", i.label)
 }

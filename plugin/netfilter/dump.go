@@ -55,7 +55,7 @@ func Dump() (Table, error) {
 	for _, message := range d.ours(unix.NFT_MSG_GETSET, unix.NFTA_SET_TABLE) {
 		d.object("set", message, unix.NFTA_SET_NAME,
 			unix.NFTA_SET_FLAGS, unix.NFTA_SET_KEY_TYPE, unix.NFTA_SET_KEY_LEN)
-		d.elements(message[unix.NFTA_SET_NAME])
+		d.elements(message)
 	}
 	return Table{d.objects}, d.err
 }
@@ -69,9 +69,6 @@ type dumper struct {
 	objects []object
 	err     error
 }
-
-// attributes are those of one netlink message, by type.
-type attributes map[uint16][]byte
 
 // ours dumps all objects of a kind and keeps those whose table attribute
 // names our table: not every kernel filters a dump by itself.
@@ -95,64 +92,6 @@ func (d *dumper) dump(request uint16, filter []netlink.Attribute) []attributes {
 	return messages
 }
 
-const dumpAttempts = 5
-
-var errInterrupted = errors.New("the rules kept changing while they were read")
-
-func dump(conn *netlink.Conn, family byte, request uint16, filter []netlink.Attribute) ([]attributes, error) {
-	payload, err := netlink.MarshalAttributes(filter)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a dump request: %w", err)
-	}
-	message := netlink.Message{
-		Header: netlink.Header{
-			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | request),
-			Flags: netlink.Request | netlink.Dump,
-		},
-		Data: append([]byte{family, unix.NFNETLINK_V0, 0, 0}, payload...),
-	}
-	for range dumpAttempts {
-		replies, err := conn.Execute(message)
-		if err != nil {
-			return nil, fmt.Errorf("reading nftables: %w", err)
-		}
-		if !slices.ContainsFunc(replies, interrupted) {
-			return parseMessages(replies)
-		}
-	}
-	return nil, errInterrupted
-}
-
-func interrupted(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }
-
-func parseMessages(replies []netlink.Message) ([]attributes, error) {
-	messages := make([]attributes, 0, len(replies))
-	for _, reply := range replies {
-		const headerLength = 4 // struct nfgenmsg
-		if len(reply.Data) < headerLength {
-			continue
-		}
-		parsed, err := parseAttributes(reply.Data[headerLength:])
-		if err != nil {
-			return nil, err
-		}
-		messages = append(messages, parsed)
-	}
-	return messages, nil
-}
-
-func parseAttributes(data []byte) (attributes, error) {
-	list, err := netlink.UnmarshalAttributes(data)
-	if err != nil {
-		return nil, fmt.Errorf("reading nftables: %w", err)
-	}
-	parsed := attributes{}
-	for _, a := range list {
-		parsed[a.Type&^netlink.Nested] = a.Data
-	}
-	return parsed, nil
-}
-
 // object appends a table, chain or set with the content of the given attributes.
 func (d *dumper) object(kind string, message attributes, nameAttribute uint16, content ...uint16) {
 	name := kind + " " + text(message[nameAttribute])
@@ -169,7 +108,7 @@ func (d *dumper) rule(message attributes) {
 	label, _ := userdata.GetString(message[unix.NFTA_RULE_USERDATA], userdata.TypeComment)
 	for i := range d.objects {
 		if d.objects[i].name == chain {
-			d.objects[i].items = append(d.objects[i].items, item{label: label, content: label + "\x00" + expressions})
+			d.objects[i].items = append(d.objects[i].items, item{label: ruleLabel(label), content: label + "\x00" + expressions})
 		}
 	}
 }
@@ -195,15 +134,15 @@ func parseExpressions(data []byte) (string, error) {
 	return strings.Join(spelled, ";"), nil
 }
 
-// elements reads the set that was appended last.
-func (d *dumper) elements(name []byte) {
+// elements reads those of the set that was appended last.
+func (d *dumper) elements(set attributes) {
 	messages := d.dump(unix.NFT_MSG_GETSETELEM, []netlink.Attribute{
 		{Type: unix.NFTA_SET_ELEM_LIST_TABLE, Data: []byte(capture.TableName + "\x00")},
-		{Type: unix.NFTA_SET_ELEM_LIST_SET, Data: name},
+		{Type: unix.NFTA_SET_ELEM_LIST_SET, Data: set[unix.NFTA_SET_NAME]},
 	})
-	set := &d.objects[len(d.objects)-1]
-	for _, message := range messages {
-		list, err := netlink.UnmarshalAttributes(message[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
+	last := &d.objects[len(d.objects)-1]
+	for _, chunk := range messages {
+		list, err := netlink.UnmarshalAttributes(chunk[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
 		if err != nil {
 			d.err = errors.Join(d.err, fmt.Errorf("reading nftables: %w", err))
 			return
@@ -215,10 +154,10 @@ func (d *dumper) elements(name []byte) {
 				return
 			}
 			content := pick(parsed, unix.NFTA_SET_ELEM_KEY, unix.NFTA_SET_ELEM_FLAGS)
-			set.items = append(set.items, item{content: content})
+			last.items = append(last.items, item{label: elementLabel(set, parsed), content: content})
 		}
 	}
-	slices.SortFunc(set.items, func(a, b item) int { return strings.Compare(a.content, b.content) })
+	slices.SortFunc(last.items, func(a, b item) int { return strings.Compare(a.content, b.content) })
 }
 
 func pick(message attributes, wanted ...uint16) string {
@@ -230,6 +169,3 @@ func pick(message attributes, wanted ...uint16) string {
 	}
 	return strings.Join(picked, " ")
 }
-
-// text is a NUL-terminated attribute.
-func text(data []byte) string { return strings.TrimRight(string(data), "\x00") }

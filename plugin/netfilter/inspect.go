@@ -4,6 +4,7 @@ package netfilter
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables/userdata"
@@ -42,13 +43,19 @@ func Inspect() (State, error) {
 			state.Foreign = table + "/" + name
 		}
 	}
-	return state, nil
+	if state.Foreign == "" {
+		state.Foreign, err = legacyCapture()
+	}
+	return state, err
 }
 
-// isCapture knows the chains of istio-init and istio-cni, by iptables on
-// nf_tables and by nft.
+// foreignChains are those by which istio-init and istio-cni capture with
+// iptables, of either variant.
+var foreignChains = []string{"ISTIO_OUTPUT", "ISTIO_INBOUND"}
+
+// isCapture knows another plugin's capture by iptables on nf_tables, or by nft.
 func isCapture(table, chain string) bool {
-	return strings.HasPrefix(table, "istio-proxy-") || chain == "ISTIO_OUTPUT" || chain == "ISTIO_INBOUND"
+	return strings.HasPrefix(table, "istio-proxy-") || slices.Contains(foreignChains, chain)
 }
 
 // Stamp is the stamp of the Ruleset in the calling thread's namespace, "" where there is none.

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// attributes are those of one netlink message, by type.
+type attributes map[uint16][]byte
+
+const dumpAttempts = 5
+
+var errInterrupted = errors.New("the rules kept changing while they were read")
+
+func dump(conn *netlink.Conn, family byte, request uint16, filter []netlink.Attribute) ([]attributes, error) {
+	payload, err := netlink.MarshalAttributes(filter)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a dump request: %w", err)
+	}
+	message := netlink.Message{
+		Header: netlink.Header{
+			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | request),
+			Flags: netlink.Request | netlink.Dump,
+		},
+		Data: append([]byte{family, unix.NFNETLINK_V0, 0, 0}, payload...),
+	}
+	for range dumpAttempts {
+		replies, err := conn.Execute(message)
+		if err != nil {
+			return nil, fmt.Errorf("reading nftables: %w", err)
+		}
+		if !slices.ContainsFunc(replies, interrupted) {
+			return parseMessages(replies)
+		}
+	}
+	return nil, errInterrupted
+}
+
+func interrupted(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }
+
+func parseMessages(replies []netlink.Message) ([]attributes, error) {
+	messages := make([]attributes, 0, len(replies))
+	for _, reply := range replies {
+		const headerLength = 4 // struct nfgenmsg
+		if len(reply.Data) < headerLength {
+			continue
+		}
+		parsed, err := parseAttributes(reply.Data[headerLength:])
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, parsed)
+	}
+	return messages, nil
+}
+
+func parseAttributes(data []byte) (attributes, error) {
+	list, err := netlink.UnmarshalAttributes(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading nftables: %w", err)
+	}
+	parsed := attributes{}
+	for _, a := range list {
+		parsed[a.Type&^netlink.Nested] = a.Data
+	}
+	return parsed, nil
+}
+
+// text is a NUL-terminated attribute.
+func text(data []byte) string { return strings.TrimRight(string(data), "\x00") }
