@@ -170,7 +170,7 @@ func (n *node) startPod(ctx context.Context, manifest *corev1.Pod, annotations m
 		ContainerID: "demo-" + manifest.Name, NetNS: sandbox.Path(), IfName: "eth0",
 		Args: [][2]string{
 			{"IgnoreUnknown", "1"},
-			{"K8S_POD_NAMESPACE", orDefault(manifest.Namespace, "default")},
+			{"K8S_POD_NAMESPACE", manifest.Namespace},
 			{"K8S_POD_NAME", manifest.Name},
 			{"K8S_POD_UID", string(manifest.UID)},
 		},

@@ -98,15 +98,11 @@ func (s *Server) Close() error { return s.http.Close() }
 // Requests is how many requests came in.
 func (s *Server) Requests() int { return int(s.requests.Load()) }
 
-// Put serves a pod from now on. Without a namespace it is in "default".
+// Put serves a pod from now on.
 func (s *Server) Put(pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pod = pod.DeepCopy()
-	if pod.Namespace == "" {
-		pod.Namespace = metav1.NamespaceDefault
-	}
-	s.pods[pod.Namespace+"/"+pod.Name] = pod
+	s.pods[pod.Namespace+"/"+pod.Name] = pod.DeepCopy()
 }
 
 // Delete serves a pod no longer.
@@ -208,7 +204,7 @@ func (s *Server) LoadFolder(dir string) error {
 	return nil
 }
 
-// LoadPod reads one pod manifest.
+// LoadPod reads one pod manifest. Without a namespace it is in "default".
 func LoadPod(path string) (*corev1.Pod, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -220,6 +216,9 @@ func LoadPod(path string) (*corev1.Pod, error) {
 	}
 	if pod.Kind != "Pod" || pod.Name == "" {
 		return nil, fmt.Errorf("reading %s: expected a Pod with a name, got kind %q", path, pod.Kind)
+	}
+	if pod.Namespace == "" {
+		pod.Namespace = metav1.NamespaceDefault
 	}
 	return pod, nil
 }
