@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -31,9 +32,12 @@ func NewHost() (*Host, error) {
 // Path is what a runtime passes as CNI_NETNS.
 func (h *Host) Path() string { return h.NetNS.Path() }
 
-// Close removes the namespace with all that is in it.
+// Close removes the namespace with all that is in it. The mount is detached
+// rather than taken away: a process that is being started right now holds
+// every open file until it executes its program.
 func (h *Host) Close() error {
-	return errors.Join(h.NetNS.Close(), testutils.UnmountNS(h.NetNS))
+	path := h.Path()
+	return errors.Join(h.NetNS.Close(), unix.Unmount(path, unix.MNT_DETACH), os.Remove(path))
 }
 
 // Do runs f on a thread inside the namespace.

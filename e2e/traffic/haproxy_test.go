@@ -90,7 +90,7 @@ func startHAProxy(t *testing.T, pod *lab.Host) {
 			t.Log(log.String())
 		}
 	})
-	for range 200 {
+	for range 1500 { // half a minute, on a machine that is busy
 		if pod.Do(dialReady) == nil {
 			return
 		}
