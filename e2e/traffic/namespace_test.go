@@ -91,6 +91,10 @@ func TestTamperedRules(t *testing.T) {
 	check(t, netns.Apply(rs))
 	nft(t, pod, "flush chain inet capture-cni nat_ISTIO_OUTPUT")
 	expectRefusal(t, netns.Apply(rs), "changed since ADD")
+	nft(t, pod, "flush chain inet capture-cni stamp")
+	expectRefusal(t, netns.Apply(rs), "without a stamp")
+	check(t, netns.Remove())
+	check(t, netns.Apply(rs))
 }
 
 func TestHostIsRefused(t *testing.T) {

@@ -16,9 +16,12 @@ import (
 
 // State is what a namespace holds of traffic capture.
 type State struct {
-	Stamp   string // of our Ruleset, "" where there is none
+	Stamp   string // of our Ruleset, "" where there is none, unstamped where somebody removed it
 	Foreign string // somebody else's capture, as "table/chain"
 }
+
+// unstamped is a table of our name that does not say which rules it holds.
+const unstamped = "without a stamp"
 
 // Inspect looks at the calling thread's namespace.
 func Inspect() (State, error) {
@@ -32,15 +35,19 @@ func Inspect() (State, error) {
 		return State{}, err
 	}
 	var state State
+	ours := false
 	for _, chain := range chains {
 		table, name := text(chain[unix.NFTA_CHAIN_TABLE]), text(chain[unix.NFTA_CHAIN_NAME])
 		switch {
-		case table == capture.TableName && name == capture.StampChain:
-			if state.Stamp, err = readStamp(conn); err != nil {
-				return State{}, err
-			}
-		case table != capture.TableName && isCapture(table, name):
+		case table == capture.TableName:
+			ours = true
+		case isCapture(table, name):
 			state.Foreign = table + "/" + name
+		}
+	}
+	if ours {
+		if state.Stamp, err = readStamp(conn); err != nil {
+			return State{}, err
 		}
 	}
 	if state.Foreign == "" {
@@ -77,5 +84,5 @@ func readStamp(conn *netlink.Conn) (string, error) {
 			return stamp, nil
 		}
 	}
-	return "", nil
+	return unstamped, nil
 }
