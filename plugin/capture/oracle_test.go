@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var oracleRanges = []string{
+	"*", "*", "", "10.0.0.0/8", "10.0.0.0/8,10.1.0.0/16,203.0.113.0/24", "0.0.0.0/0,::/0", "127.0.0.0/8",
+	"127.1.2.3/32,10.0.0.0/8", "::1/128", "2001:db8::/32,10.2.0.0/16",
+}
+
+func randomIstio(r *rand.Rand) istio {
+	interfaces := []string{"", "", "eth1", "eth1,eth2", "lo"}
+	return istio{
+		includeInbound: pick(r, []string{"*", "*", "", "80", "80,443,15008,15020"}), excludeInbound: pick(r, []string{"", "80", "80,8080,15020"}),
+		includeOutbound: pick(r, []string{"", "", "80,15020,15008"}), excludeOutbound: pick(r, []string{"", "15020", "443,3306,15008"}),
+		includeRanges: pick(r, oracleRanges), excludeRanges: pick(r, oracleRanges[2:]),
+		excludeInterfaces: pick(r, interfaces), reroute: pick(r, interfaces),
+		onlyGroups: pick(r, []string{"", "", "202", "0,202,1337"}), exceptGroups: pick(r, []string{"", "1", "1,202"}),
+		loopback: "127.0.0.1/32", dropInvalid: r.IntN(3) == 0, ipv6: r.IntN(2) == 0,
+	}
+}
+
+// rules are what this package makes of the same.
+func (i istio) rules(t *testing.T) Ruleset {
+	t.Helper()
+	settings := DefaultSettings()
+	settings.Mesh.LoopbackCIDR = netip.MustParsePrefix(i.loopback)
+	settings.Mesh.OutboundOwnerGroups, settings.Mesh.OutboundOwnerGroupsExclude = numbers(i.onlyGroups), numbers(i.exceptGroups)
+	asked := []func(*corev1.Pod){
+		annotated(annotationIncludeInboundPorts, i.includeInbound), annotated(annotationExcludeInboundPorts, i.excludeInbound),
+		annotated(annotationIncludeOutboundPorts, i.includeOutbound), annotated(annotationExcludeOutboundPorts, i.excludeOutbound),
+		annotated(annotationIncludeOutboundRanges, i.includeRanges), annotated(annotationExcludeOutboundRanges, i.excludeRanges),
+		annotated(annotationExcludeInterfaces, i.excludeInterfaces), annotated(annotationRerouteInterfaces, i.reroute),
+		withEnv(envDropInvalid, fmt.Sprint(i.dropInvalid)), withEnv(envDualStack, fmt.Sprint(i.ipv6)),
+	}
+	return Rules(intentOf(t, settings, dualStack, asked...))
+}
+
+func numbers(list string) (ids []uint32) {
+	for _, word := range split(list) {
+		id, _ := strconv.ParseUint(word, 10, 32)
+		ids = append(ids, uint32(id))
+	}
+	return ids
+}
+
+// TestIstioDecidesTheSame asks for random things and sends random packets.
+func TestIstioDecidesTheSame(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(15001, 15006))
+	fates := map[string]int{}
+	for range 2000 {
+		asked := randomIstio(r)
+		tables := map[bool]istioTables{true: asked.tables(true), false: asked.tables(false)}
+		rules := asked.rules(t)
+		for range 300 {
+			p := randomPacket(r)
+			want := asked.fate(p, tables)
+			fates[want]++
+			if got := rules.fate(p); got != want {
+				t.Fatalf("%s\nunder %+v:\ngot  %s\nwant %s, by\n%s", p, asked, got, want, rules)
+			}
+		}
+	}
+	if len(fates) != 4 {
+		t.Errorf("not every fate was met: %v", fates)
+	}
+}
