@@ -39,7 +39,7 @@ func Inspect() (State, error) {
 	for _, chain := range chains {
 		table, name := text(chain[unix.NFTA_CHAIN_TABLE]), text(chain[unix.NFTA_CHAIN_NAME])
 		switch {
-		case table == capture.TableName:
+		case table == capture.TableName && chain[familyOf][0] == unix.NFPROTO_INET:
 			ours = true
 		case isCapture(table, name):
 			state.Foreign = table + "/" + name

@@ -15,6 +15,10 @@ import (
 // attributes are those of one netlink message, by type.
 type attributes map[uint16][]byte
 
+// familyOf is where attributes keep the family that stands in the message's
+// header; no attribute has the type 0.
+const familyOf = 0
+
 const dumpAttempts = 5
 
 var errInterrupted = errors.New("the rules kept changing while they were read")
@@ -56,6 +60,7 @@ func parseMessages(replies []netlink.Message) ([]attributes, error) {
 		if err != nil {
 			return nil, err
 		}
+		parsed[familyOf] = reply.Data[:1]
 		messages = append(messages, parsed)
 	}
 	return messages, nil

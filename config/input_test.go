@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestLenientReaders gives each reader every form of value that JSON has: only
+// its own has an effect, and no other is an error.
+func TestLenientReaders(t *testing.T) {
+	t.Parallel()
+	forms := []string{"null", "true", "5", `""`, `"x"`, "[]", `["x"]`, `[5]`, `["x", 5]`, "{}", `{"x": "y"}`, `{"x": 5}`}
+	for _, reader := range []struct {
+		key, form, want string // the one form with an effect, and which
+		read            func(Input) string
+	}{
+		{"cniVersion", `"x"`, "x", Input.CNIVersion},
+		{"excludeNamespaces", `["x"]`, "yes", func(in Input) string { return yes(in.ExcludesNamespace("x")) }},
+		{"status", `"strict"`, "yes", func(in Input) string { return yes(in.StrictStatus()) }},
+		{"logLevel", `"warn"`, "yes", func(in Input) string { return yes(in.LogLevel() == slog.LevelWarn) }},
+		{"runtimeConfig", `{"io.kubernetes.cri.pod-annotations": {}}`, "yes", func(in Input) string { _, ok := in.PodAnnotations(); return yes(ok) }},
+	} {
+		if got := reader.read(input(t, entry(reader.key, reader.form))); got != reader.want {
+			t.Errorf("%s = %s: got %q, want %q", reader.key, reader.form, got, reader.want)
+		}
+		for _, form := range forms {
+			if got := reader.read(input(t, entry(reader.key, form))); got != "" && form != reader.form {
+				t.Errorf("%s = %s: has the effect %q", reader.key, form, got)
+			}
+		}
+	}
+	for _, form := range forms[1:] { // whatever a plugin before us returned is not ours to judge
+		if got := string(input(t, entry("prevResult", form)).PrevResult()); got != form {
+			t.Errorf("prevResult %s became %q", form, got)
+		}
+	}
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return ""
+}
+
+// TestPodAnnotations takes only a complete answer for one.
+func TestPodAnnotations(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{}`: "",
+		`{"runtimeConfig": {"ips": ["10.0.0.1"], "mac": 5}}`:                               "",
+		`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {}}}`:                     "map[]",
+		`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": "b"}, "ips": [5]}}`: "map[a:b]",
+		`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": "b", "c": 5}}}`:     "",
+		`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": "b", "c": {}}}}`:    "",
+		`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": "a"}}`:                    "",
+		`{"runtimeConfig": {"IO.Kubernetes.cri.pod-annotations": {"a": "b"}}}`:             "",
+		`{"runtimeconfig": {"io.kubernetes.cri.pod-annotations": {"a": "b"}}}`:             "",
+		`{"args": {"io.kubernetes.cri.pod-annotations": {"a": "b"}}}`:                      "",
+	} {
+		annotations, ok := input(t, text).PodAnnotations()
+		got := ""
+		if ok {
+			got = fmt.Sprint(annotations)
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestStandardKeys puts what CNI, its runtimes and cnitool write into an
+// entry: none of it is a mistake of the operator's.
+func TestStandardKeys(t *testing.T) {
+	t.Parallel()
+	_, warnings, err := input(t, `{"cniVersion": "1.1.0", "cniVersions": [], "name": "n", "type": "capture-cni",
+		"capabilities": {}, "runtimeConfig": {}, "prevResult": {}, "args": {"cni": {}}, "ipam": {}, "dns": {},
+		"cni.dev/valid-attachments": [], "cni.dev/attachments": []}`).NetConf()
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("got %q, %v", warnings, err)
+	}
+	_, warnings, _ = input(t, `{"Mesh": {}, "cni.device": 1, "mesh": {"unknown": 1, "cni.dev/x": 1, "name": "n", "InboundPort": 1}}`).NetConf()
+	for _, key := range []string{`"Mesh"`, `"cni.device"`, `"mesh.unknown"`, `"mesh.name"`, `"mesh.InboundPort"`} {
+		if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, key) }) {
+			t.Errorf("no warning of %s in %q", key, warnings)
+		}
+	}
+}
+
+// FuzzRead holds what was read to the reader of JSON that everybody has.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"cniVersion":"1.1.0","prevResult":{"ips":[]},"excludeNamespaces":["a"],"status":"strict","logLevel":"warn"}`))
+	f.Add([]byte(`{"prevResult": null, "runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"a":"b"}}}`))
+	f.Add([]byte(`{"prevResult":{"a":1e400},"PREVRESULT":{}}`))
+	f.Add([]byte(`null`))
+	f.Add([]byte("\xff{}"))
+	f.Fuzz(func(t *testing.T, stdin []byte) {
+		var object map[string]any
+		decoder := json.NewDecoder(bytes.NewReader(stdin))
+		decoder.UseNumber() // a number is not ours to judge either
+		decodes := decoder.Decode(&object) == nil && object != nil && !decoder.More()
+		in, err := Read(stdin)
+		if err != nil {
+			if decodes && json.Valid(stdin) {
+				t.Errorf("%q was refused: %v", stdin, err)
+			}
+			return
+		}
+		if !json.Valid(stdin) || object == nil {
+			t.Fatalf("%q was read", stdin)
+		}
+		if got, _ := object["cniVersion"].(string); got != in.CNIVersion() {
+			t.Errorf("cniVersion %q, want %q", in.CNIVersion(), got)
+		}
+		previous, ok := object["prevResult"]
+		if raw := in.PrevResult(); (raw != nil) != (ok && previous != nil) || raw != nil && !bytes.Contains(stdin, raw) {
+			t.Errorf("prevResult %q of %q", raw, stdin)
+		}
+		if annotations, ok := in.PodAnnotations(); ok && annotations == nil {
+			t.Error("annotations that are there and are not")
+		}
+	})
+}

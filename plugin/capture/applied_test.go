@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+// TestAppliedRules applies every golden case and takes it out again.
+func TestAppliedRules(t *testing.T) {
+	lab.RequireRoot(t)
+	requireNFT(t)
+	cases, err := filepath.Glob("testdata/*/pod.yaml")
+	if err != nil || len(cases) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, path := range cases {
+		dir := filepath.Dir(path)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			rs := rulesOf(t, dir)
+			host, err := lab.NewHost()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = host.Close() })
+			if err := host.Do(func() error { return netfilter.Apply(rs) }); err != nil {
+				t.Fatal(err)
+			}
+			listed := nft(t, host, "list", "table", "inet", capture.TableName)
+			expectComments(t, rs, listed)
+			expectLoadable(t, host, listed)
+			expectNoDifference(t, host, rs)
+
+			if err := host.Do(func() error { return netfilter.Apply(rs) }); err == nil {
+				t.Error("a second Apply succeeds")
+			}
+			if diff := cmp.Diff(listed, nft(t, host, "list", "table", "inet", capture.TableName)); diff != "" {
+				t.Errorf("a second Apply changed the rules:\n%s", diff)
+			}
+			for range 2 { // removing what is not there is success, too
+				if err := host.Do(netfilter.Remove); err != nil {
+					t.Error(err)
+				}
+			}
+			if left := nft(t, host, "list", "ruleset"); left != "" {
+				t.Errorf("Remove left:\n%s", left)
+			}
+		})
+	}
+}
+
+// requireNFT skips where nft is missing, but not in CI, where a skipped test
+// would look like a passed one.
+func requireNFT(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("nft"); err == nil {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("this test needs nft")
+	}
+	t.Skip("this test needs nft")
+}
+
+func nft(t *testing.T, host *lab.Host, args ...string) string {
+	t.Helper()
+	var out []byte
+	err := host.Do(func() (err error) {
+		out, err = exec.CommandContext(t.Context(), "nft", append([]string{"-s"}, args...)...).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("nft %q: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// expectComments wants every rule's reason, and the stamp, to be read by people.
+func expectComments(t *testing.T, rs capture.Ruleset, listed string) {
+	t.Helper()
+	want := map[string]int{rs.Stamp(): 1}
+	for _, chain := range rs.Chains {
+		for _, rule := range chain.Rules {
+			want[rule.Why]++
+		}
+	}
+	for why, n := range want {
+		if got := strings.Count(listed, `comment "`+why+`"`); got != n {
+			t.Errorf("comment %q is listed %d times, want %d", why, got, n)
+		}
+	}
+}
+
+// expectLoadable gives nft its own listing to read, in place of what is there,
+// as somebody would who saves and restores it.
+func expectLoadable(t *testing.T, host *lab.Host, listed string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "listed.nft")
+	if err := os.WriteFile(file, []byte("delete table inet "+capture.TableName+"\n"+listed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nft(t, host, "-c", "-f", file)
+}
+
+func expectNoDifference(t *testing.T, host *lab.Host, rs capture.Ruleset) {
+	t.Helper()
+	want, err := netfilter.Reference(rs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found netfilter.Table
+	err = host.Do(func() (err error) {
+		found, err = netfilter.Dump()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if differences := netfilter.Diff(want, found); len(differences) > 0 {
+		t.Errorf("what was applied differs from what the kernel makes of it: %q", differences)
+	}
+}

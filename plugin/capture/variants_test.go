@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestLists reads lists as pods write them, into what the rules work with.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	settings := DefaultSettings()
+	settings.Mesh.ExcludeOutboundIPRanges = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}
+	settings.Mesh.OutboundOwnerGroups = []uint32{7, 0, 7}
+	for _, test := range []struct {
+		key, value string
+		got        func(Intent) any
+		want       string
+	}{
+		{annotationIncludeInboundPorts, "443, 80,443", func(in Intent) any { return in.InboundPorts }, "{false [80 443]}"},
+		{annotationIncludeInboundPorts, " *", func(in Intent) any { return in.InboundPorts }, "{true []}"},
+		{annotationIncludeInboundPorts, " ", func(in Intent) any { return in.InboundPorts }, "{false []}"},
+		{annotationIncludeInboundPorts, "0", func(in Intent) any { return in.InboundPorts }, "{false [0]}"},
+		{annotationExcludeInboundPorts, "15090,1", func(in Intent) any { return in.ExcludeInboundPorts }, "[1 15020 15021 15090]"},
+		{annotationIncludeOutboundPorts, "5,4,5", func(in Intent) any { return in.IncludeOutboundPorts }, "[4 5]"},
+		{annotationExcludeOutboundPorts, "80", func(in Intent) any { return in.ExcludeOutboundPorts }, "[80]"},
+		{annotationIncludeOutboundRanges, "10.1.2.3/16,::1/128,10.0.0.0/8", func(in Intent) any { return in.OutboundRanges }, "{false [10.0.0.0/8 ::1/128]}"},
+		{annotationExcludeOutboundRanges, "10.0.0.0/8,fd00:1::/32", func(in Intent) any { return in.ExcludeOutboundRanges }, "[10.0.0.0/8 fd00::/8]"},
+		{annotationExcludeOutboundRanges, "", func(in Intent) any { return in.ExcludeOutboundRanges }, "[10.1.0.0/16 fd00::/8]"},
+		{annotationExcludeInterfaces, "eth1, eth0,eth1", func(in Intent) any { return in.ExcludeInterfaces }, "[eth0 eth1]"},
+		{annotationKubevirtInterfaces, "k6t", func(in Intent) any { return in.RerouteInterfaces }, "[k6t]"},
+		{"", "", func(in Intent) any { return in.OwnerGroups }, "[0 7]"},
+	} {
+		intent := intentOf(t, settings, only4, annotated(test.key, test.value))
+		if got := fmt.Sprint(test.got(intent)); got != test.want {
+			t.Errorf("%s %q: got %s, want %s", test.key, test.value, got, test.want)
+		}
+	}
+}
+
+// TestOlderName has the newer annotation win by its presence, even an empty
+// one; what the older then says does not matter, right or wrong.
+func TestOlderName(t *testing.T) {
+	t.Parallel()
+	for _, newer := range []string{"", "eth1"} {
+		intent := intentOf(t, DefaultSettings(), only4,
+			annotated(annotationRerouteInterfaces, newer), annotated(annotationKubevirtInterfaces, "not+a+name"))
+		if got := strings.Join(intent.RerouteInterfaces, ","); got != newer {
+			t.Errorf("%q: got %q", newer, got)
+		}
+	}
+	_, _, err := Decide(meshedPod(annotated(annotationKubevirtInterfaces, "not+a+name")), DefaultSettings(), only4)
+	expect(t, "alone", err, annotationKubevirtInterfaces)
+}
+
+// TestSwitches reads booleans of the environment as Istio does, and says where
+// it took something for false.
+func TestSwitches(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct{ on, warned bool }{
+		"true": {on: true}, "TRUE": {on: true}, "t": {on: true}, "1": {on: true},
+		"false": {}, "0": {}, "F": {}, "": {warned: true}, "yes": {warned: true}, "tRUE": {warned: true}, " true": {warned: true},
+	} {
+		intent, warnings, err := Decide(meshedPod(withEnv(envDropInvalid, text)), DefaultSettings(), only4)
+		if err != nil || intent.DropInvalid != want.on || (len(warnings) > 0) != want.warned {
+			t.Errorf("%s=%q: got %v, warnings %q, %v", envDropInvalid, text, intent.DropInvalid, warnings, err)
+		}
+		_, _, err = Decide(meshedPod(withEnv(envDNSCapture, text)), DefaultSettings(), only4)
+		if (err != nil) != want.on {
+			t.Errorf("%s=%q: got %v", envDNSCapture, text, err)
+		}
+	}
+	fromElsewhere := func(p *corev1.Pod) {
+		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: envDNSCapture, ValueFrom: &corev1.EnvVarSource{}}}
+	}
+	_, warnings, err := Decide(meshedPod(fromElsewhere), DefaultSettings(), only4)
+	if err != nil || len(warnings) != 1 {
+		t.Errorf("valueFrom: %q, %v", warnings, err)
+	}
+	onlyTheApp := func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: envDropInvalid, Value: "true"}} }
+	if intentOf(t, DefaultSettings(), only4, onlyTheApp).DropInvalid {
+		t.Error("another container's environment has a say")
+	}
+}
+
+// TestEverythingIsSaid has a pod with faults, reasons for refusal and
+// warnings: the faults come first, all reasons together, and warnings always.
+func TestEverythingIsSaid(t *testing.T) {
+	t.Parallel()
+	settings := DefaultSettings()
+	settings.SandboxedRuntimeClasses = []string{"kata"}
+	refused := []func(*corev1.Pod){
+		annotated(annotationInterceptionMode, modeTProxy), annotated(annotationTraffic+"z", ""), annotated(annotationTraffic+"a", ""),
+		withEnv(envDNSCapture, "true"), withEnv(envDropInvalid, "?"),
+		func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
+	}
+	_, warnings, err := Decide(meshedPod(refused...), settings, nil)
+	if _, ok := errors.AsType[Refusal](err); !ok || strings.Count(err.Error(), "\n") != 3 {
+		t.Errorf("not every reason is named: %v", err)
+	}
+	if len(warnings) != 3 || !slices.IsSorted(warnings) {
+		t.Errorf("warnings %q", warnings)
+	}
+	_, warnings, err = Decide(meshedPod(append(refused, annotated(annotationIncludeInboundPorts, "x,y"))...), settings, nil)
+	faults, ok := errors.AsType[BadInput](err)
+	if !ok || len(faults) != 1 || len(warnings) != 3 {
+		t.Fatalf("got %v, warnings %q", err, warnings)
+	}
+	if want := (Fault{annotationIncludeInboundPorts, "x,y", faults[0].Why}); faults[0] != want || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %+v, want one line for one annotation", faults[0])
+	}
+	_, _, err = Decide(&corev1.Pod{}, settings, only4)
+	expect(t, "no proxy", err, "no container istio-proxy")
+}
+
+func FuzzParseInterface(f *testing.F) {
+	for _, seed := range []string{"", "eth0", "k6t-eth0", "eth+", "abcdefghijklmnop", "0eth", "eth0\n", "ethé"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		name, err := parseInterface(text)
+		if err == nil && (name != text || len(name) > 15 || strings.ContainsAny(name, " \t\n\"'*+/$%{};#:@\\") || name[0] == '-') {
+			t.Errorf("%q was read as %q", text, name)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"bytes"
+	"encoding/hex"
+	"net/netip"
+	"testing"
+
+	"github.com/google/nftables"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// TestElements spells values as the kernel's interval sets want them: a first
+// key, and the key after the last where the space does not end there.
+func TestElements(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		kind  capture.SetType
+		value any
+		first string
+		end   string // "" where there is none
+	}{
+		{capture.IPv4Set, netip.MustParsePrefix("10.0.0.0/8"), "0a000000", "0b000000"},
+		{capture.IPv4Set, netip.MustParsePrefix("10.1.2.3/32"), "0a010203", "0a010204"},
+		{capture.IPv4Set, netip.MustParsePrefix("10.1.2.0/23"), "0a010200", "0a010400"},
+		{capture.IPv4Set, netip.MustParsePrefix("0.0.0.0/0"), "00000000", ""},
+		{capture.IPv4Set, netip.MustParsePrefix("128.0.0.0/1"), "80000000", ""},
+		{capture.IPv4Set, netip.MustParsePrefix("255.255.255.255/32"), "ffffffff", ""},
+		{capture.IPv4Set, netip.MustParsePrefix("127.255.255.255/32"), "7fffffff", "80000000"},
+		{capture.IPv6Set, netip.MustParsePrefix("2001:db8::/33"), "20010db8000000000000000000000000", "20010db8800000000000000000000000"},
+		{capture.IPv6Set, netip.MustParsePrefix("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128"), "ffffffffffffffffffffffffffffffff", ""},
+		{capture.IPv6Set, netip.MustParsePrefix("::1/128"), "00000000000000000000000000000001", "00000000000000000000000000000002"},
+		{capture.PortSet, uint16(0), "0000", "0001"},
+		{capture.PortSet, uint16(255), "00ff", "0100"},
+		{capture.PortSet, uint16(65535), "ffff", ""},
+		{capture.InterfaceSet, "abcdefghijklmno", "6162636465666768696a6b6c6d6e6f00", ""},
+		{capture.InterfaceSet, "lo", "6c6f0000000000000000000000000000", ""},
+	} {
+		got := elements(capture.Set{Name: "s", Type: test.kind, Elements: []any{test.value}})
+		var end []byte
+		if len(got) == 2 && got[1].IntervalEnd {
+			end = got[1].Key
+		}
+		if hex.EncodeToString(got[0].Key) != test.first || hex.EncodeToString(end) != test.end || len(got) > 1 && end == nil {
+			t.Errorf("%v: got %x and end %x, want %s and %q", test.value, got[0].Key, end, test.first, test.end)
+		}
+	}
+}
+
+func TestMask(t *testing.T) {
+	t.Parallel()
+	for prefix, want := range map[string]string{
+		"0.0.0.0/0": "00000000", "128.0.0.0/1": "80000000", "10.0.0.0/8": "ff000000", "10.0.0.0/9": "ff800000",
+		"10.1.2.2/31": "fffffffe", "10.1.2.3/32": "ffffffff", "2001:db8::/33": "ffffffff800000000000000000000000",
+	} {
+		if got := mask(netip.MustParsePrefix(prefix)); hex.EncodeToString(got) != want {
+			t.Errorf("%s: got %x, want %s", prefix, got, want)
+		}
+	}
+}
+
+// TestSetsAreChunked keeps each message below what a netlink attribute holds;
+// the kernel would cut the rest off without a word.
+func TestSetsAreChunked(t *testing.T) {
+	t.Parallel()
+	const largestElement = 4 + 4 + 4 + 16 + 8 // headers of the element, its key and the data, an address, the flags
+	if setChunk*largestElement >= 1<<16 {
+		t.Errorf("%d elements of an IPv6 set do not fit into one attribute", setChunk)
+	}
+}
+
+func TestElementLabels(t *testing.T) {
+	t.Parallel()
+	attribute := func(data ...byte) []byte { // NFTA_DATA_VALUE around the key
+		return append([]byte{byte(4 + len(data)), 0, 1, 0}, append(data, make([]byte, (4-len(data)%4)%4)...)...)
+	}
+	kind := func(d nftables.SetDatatype) []byte {
+		magic := d.GetNFTMagic()
+		return []byte{byte(magic >> 24), byte(magic >> 16), byte(magic >> 8), byte(magic)}
+	}
+	for _, test := range []struct {
+		setType, element, flags []byte
+		want                    string
+	}{
+		{kind(nftables.TypeInetService), attribute(0x3a, 0x98), nil, "element 15000"},
+		{kind(nftables.TypeInetService), attribute(0x3a, 0x99), []byte{0, 0, 0, 1}, "the end of a range before 15001"},
+		{kind(nftables.TypeIPAddr), attribute(10, 0, 0, 0), []byte{0, 0, 0, 0}, "element 10.0.0.0"},
+		{kind(nftables.TypeIP6Addr), attribute(bytes.Repeat([]byte{0xfd}, 16)...), nil, "element fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd"},
+		{kind(nftables.TypeIFName), attribute(append([]byte("eth0"), make([]byte, 12)...)...), nil, "element eth0"},
+		{kind(nftables.TypeGID), attribute(key(uint32(1337))...), nil, "element 1337"},
+		{kind(nftables.TypeUID), attribute(key(uint32(4294967295))...), nil, "element 4294967295"},
+		{nil, attribute(1, 2, 3, 4), nil, "element that can't be read"},
+		{kind(nftables.TypeIPAddr), nil, nil, "element that can't be read"},
+		{kind(nftables.TypeIPAddr), []byte{200, 0, 1}, nil, "element that can't be read"},
+	} {
+		set := attributes{4: test.setType} // NFTA_SET_KEY_TYPE
+		element := attributes{1: test.element}
+		if test.flags != nil {
+			element[3] = test.flags
+		}
+		if got := elementLabel(set, element); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter_test
+
+import (
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+func newHost(t *testing.T) *lab.Host {
+	t.Helper()
+	lab.RequireRoot(t)
+	host, err := lab.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = host.Close() })
+	return host
+}
+
+func within(t *testing.T, host *lab.Host, f func() error) {
+	t.Helper()
+	if err := host.Do(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func inspect(t *testing.T, host *lab.Host) (state netfilter.State) {
+	t.Helper()
+	within(t, host, func() (err error) {
+		state, err = netfilter.Inspect()
+		return err
+	})
+	return state
+}
+
+func dump(t *testing.T, host *lab.Host) (table netfilter.Table) {
+	t.Helper()
+	within(t, host, func() (err error) {
+		table, err = netfilter.Dump()
+		return err
+	})
+	return table
+}
+
+// load needs nft: a foreign ruleset is to be made by a foreign program.
+func load(t *testing.T, host *lab.Host, text string) {
+	t.Helper()
+	if _, err := exec.LookPath("nft"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("this test needs nft")
+		}
+		t.Skip("this test needs nft")
+	}
+	within(t, host, func() error {
+		command := exec.CommandContext(t.Context(), "nft", "-f", "-")
+		command.Stdin = strings.NewReader(text)
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s", out)
+		}
+		return err
+	})
+}
+
+func rules(changes ...func(*capture.Intent)) capture.Ruleset {
+	intent := capture.Intent{
+		IPv6: true, OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008, ProxyUID: 1337, ProxyGID: 1337,
+		LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"),
+		InboundPorts: capture.Everything[uint16](), OutboundRanges: capture.Everything[netip.Prefix](),
+	}
+	for _, change := range changes {
+		change(&intent)
+	}
+	return capture.Rules(intent)
+}
+
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, loaded, foreign string }{
+		{"nothing", "", ""},
+		{"somebody's firewall", "table inet filter { chain input { type filter hook input priority 0; }; }", ""},
+		{"istio-cni's iptables", "table ip nat { chain ISTIO_OUTPUT { }; }", "nat/ISTIO_OUTPUT"},
+		{"istio-cni's ip6tables", "table ip6 nat { chain ISTIO_INBOUND { }; }", "nat/ISTIO_INBOUND"},
+		{"istio-cni's nftables", "table inet istio-proxy-nat { chain output { }; }", "istio-proxy-nat/output"},
+		{"a table of our name, of another family", "table ip capture-cni { chain nat_OUTPUT { }; }", ""},
+		{"a chain that is named alike", "table ip nat { chain ISTIO_OUTPUT_OLD { }; }", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			host := newHost(t)
+			if test.loaded != "" {
+				load(t, host, test.loaded)
+			}
+			if got := inspect(t, host); got != (netfilter.State{Foreign: test.foreign}) {
+				t.Errorf("got %+v, want foreign %q", got, test.foreign)
+			}
+			within(t, host, func() error { return netfilter.Apply(rules()) })
+			if got := inspect(t, host); got != (netfilter.State{Stamp: rules().Stamp(), Foreign: test.foreign}) {
+				t.Errorf("with ours: got %+v", got)
+			}
+		})
+	}
+}
+
+// TestRefusedByTheKernel has the kernel refuse the last thing in a large
+// transaction: nothing of it may stay.
+func TestRefusedByTheKernel(t *testing.T) {
+	t.Parallel()
+	host := newHost(t)
+	overlapping := rules(func(in *capture.Intent) {
+		in.ExcludeOutboundRanges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")}
+	})
+	dangling := rules()
+	last := &dangling.Chains[len(dangling.Chains)-1]
+	last.Rules = append(last.Rules, capture.Rule{Do: capture.Action{Verdict: capture.Jump, Chain: "NOWHERE"}, Why: "a jump to nowhere"})
+	for name, refused := range map[string]capture.Ruleset{"overlapping ranges": overlapping, "dangling jump": dangling} {
+		err := host.Do(func() error { return netfilter.Apply(refused) })
+		if err == nil || !strings.Contains(err.Error(), "committing table inet capture-cni") {
+			t.Errorf("%s: got error %v", name, err)
+		}
+		if got := inspect(t, host); got != (netfilter.State{}) {
+			t.Errorf("%s: left %+v", name, got)
+		}
+		if left := netfilter.Diff(netfilter.Table{}, dump(t, host)); len(left) > 0 {
+			t.Errorf("%s: left %q", name, left)
+		}
+	}
+}
+
+// TestOthersAreLeftAlone looks at a table of somebody else's with chains and
+// sets of our names: it is neither read nor removed.
+func TestOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	host := newHost(t)
+	load(t, host, `
+		table ip capture-cni { chain nat_OUTPUT { counter accept; }; }
+		table inet other {
+			set owner_groups { type gid; elements = { 7 }; }
+			chain nat_OUTPUT { type nat hook output priority -100; meta skgid @owner_groups accept; }
+		}
+	`)
+	rs := rules(func(in *capture.Intent) { in.OwnerGroups = []uint32{1, 2} })
+	within(t, host, func() error { return netfilter.Apply(rs) })
+	want, err := netfilter.Reference(rs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if differences := netfilter.Diff(want, dump(t, host)); len(differences) > 0 {
+		t.Errorf("differences: %q", differences)
+	}
+	within(t, host, netfilter.Remove)
+	var listed []byte
+	within(t, host, func() (err error) {
+		listed, err = exec.CommandContext(t.Context(), "nft", "list", "tables").Output()
+		return err
+	})
+	if string(listed) != "table ip capture-cni\ntable inet other\n" {
+		t.Errorf("left: %s", listed)
+	}
+}
+
+// TestReferenceStaysOutside makes a Reference where there must be no trace of it.
+func TestReferenceStaysOutside(t *testing.T) {
+	t.Parallel()
+	host := newHost(t)
+	within(t, host, func() error {
+		_, err := netfilter.Reference(rules())
+		return err
+	})
+	if left := netfilter.Diff(netfilter.Table{}, dump(t, host)); len(left) > 0 {
+		t.Errorf("the namespace holds %q", left)
+	}
+}
