@@ -158,7 +158,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteStatus(w, r, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", part[5]))
 		return
 	}
-	write(w, r, http.StatusOK, pod)
+	write(w, r, http.StatusOK, pod.DeepCopy()) // encoding notes the kind in the object
 }
 
 // WriteStatus answers with an error as the API server spells it.

@@ -87,6 +87,7 @@ func TestInspect(t *testing.T) {
 	for _, test := range []struct{ name, loaded, foreign string }{
 		{"nothing", "", ""},
 		{"somebody's firewall", "table inet filter { chain input { type filter hook input priority 0; }; }", ""},
+		{"a table of our name in another family", `table ip capture-cni { chain stamp { return comment "x"; }; }`, ""},
 		{"istio-cni's iptables", "table ip nat { chain ISTIO_OUTPUT { }; }", "nat/ISTIO_OUTPUT"},
 		{"istio-cni's ip6tables", "table ip6 nat { chain ISTIO_INBOUND { }; }", "nat/ISTIO_INBOUND"},
 		{"istio-cni's nftables", "table inet istio-proxy-nat { chain output { }; }", "istio-proxy-nat/output"},

@@ -22,8 +22,10 @@ type setsByName map[string]*nftables.Set
 
 func addSets(conn *nftables.Conn, table *nftables.Table, sets []capture.Set) (setsByName, error) {
 	added := setsByName{}
-	for _, set := range sets {
-		encoded := &nftables.Set{Table: table, Name: set.Name, Interval: set.Type.Interval()}
+	for i, set := range sets {
+		// The id, which the rules of this transaction name the set by, is ours:
+		// the library would count in a variable that all transactions share.
+		encoded := &nftables.Set{Table: table, ID: uint32(i + 1), Name: set.Name, Interval: set.Type.Interval()}
 		encoded.KeyType, encoded.KeyByteOrder = keyType(set.Type)
 		if err := conn.AddSet(encoded, nil); err != nil {
 			return nil, fmt.Errorf("encoding set %s: %w", set.Name, err)
