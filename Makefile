@@ -33,7 +33,7 @@ test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/...
 
 fuzz: ## Fuzz every parser for FUZZTIME each
-	@for package in ./config ./plugin ./plugin/capture; do \
+	@for package in ./config ./plugin ./plugin/capture ./plugin/netfilter; do \
 		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			echo "== $$package $$target" && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 		done; done

@@ -80,7 +80,7 @@ func TestKeys(t *testing.T) {
 		"sandboxedRuntimeClasses":         {[]string{`["kata"]`}, map[string]string{`[""]`: "element 0: expected a name"}},
 		"status":                          {[]string{`"lenient"`, `"strict"`}, map[string]string{`"on"`: "one of"}},
 		"logLevel":                        {[]string{`"debug"`, `"error"`}, map[string]string{`"INFO"`: "one of", `"trace"`: "one of"}},
-		"mesh":                            {[]string{`{}`}, map[string]string{`[]`: "an object", `"x"`: "an object"}},
+		"mesh":                            {[]string{`{}`}, map[string]string{`null`: "an object", `[]`: "an object", `"x"`: "an object"}},
 		"mesh.outboundPort":               {[]string{`1`, `65535`}, map[string]string{`0`: port, `65536`: port, `"15001"`: port, `-1`: port, `1.5`: port}},
 		"mesh.inboundPort":                {[]string{`15006`}, map[string]string{`null`: port}},
 		"mesh.tunnelPort":                 {[]string{`15008`}, map[string]string{`[]`: port}},

@@ -45,7 +45,7 @@ func Keys() []Key {
 		},
 		{
 			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn",
-			Meaning: "what becomes of a pod in which another container chose the proxy's uid",
+			Meaning: "what becomes of a pod in which another container chose the proxy's uid or gid",
 			set: setter(func(c *NetConf) *capture.SharedUIDPolicy { return &c.Capture.SharedProxyUID },
 				oneOf(capture.SharedUIDWarn, capture.SharedUIDRefuse)),
 		},
@@ -115,7 +115,7 @@ func meshKeys() []Key {
 			set: setter(func(c *NetConf) *[]uint32 { return &mesh(c).OutboundOwnerGroupsExclude }, each(groupID)),
 		},
 		{
-			Name: "loopbackCIDR", Type: "CIDR", Default: "127.0.0.1/32", Meaning: "the loopback range on which the proxy reaches the application",
+			Name: "loopbackCIDR", Type: "CIDR", Default: "127.0.0.1/32", Meaning: "the IPv4 loopback that is never captured",
 			set: setter(func(c *NetConf) *netip.Prefix { return &mesh(c).LoopbackCIDR }, loopback),
 		},
 	}

@@ -97,7 +97,7 @@ func decode(fields map[string]json.RawMessage, keys []Key, path string, conf *Ne
 
 func decodeObject(value json.RawMessage, key Key, path string, conf *NetConf, faults *Faults) (unknown []string) {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(value, &fields); err != nil {
+	if err := json.Unmarshal(value, &fields); err != nil || fields == nil {
 		*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: expected an object", path+key.Name, value))
 		return nil
 	}

@@ -38,6 +38,7 @@ func lookup(ctx context.Context, conf config.NetConf, want podIdentity, log *slo
 	// find this very pod is repeated against etcd.
 	cached := want.UID != ""
 	backoff := firstBackoff
+	var cause error
 	for attempt := 1; ; attempt++ {
 		pod, err := attemptLookup(ctx, conf.Kubeconfig, want, attempt, cached)
 		if err == nil {
@@ -46,9 +47,13 @@ func lookup(ctx context.Context, conf config.NetConf, want podIdentity, log *slo
 		if isA[untrusted](err) {
 			return nil, err
 		}
+		// An attempt that the budget cut short says nothing about the cause.
+		if cause == nil || ctx.Err() == nil {
+			cause = err
+		}
 		log.Debug("pod lookup failed", "attempt", attempt, "error", err)
 		failed := func(reason string) error {
-			return lookupError{fmt.Errorf("looking up pod %s (attempt %d, %s): %w", want, attempt, reason, explain(err))}
+			return lookupError{fmt.Errorf("looking up pod %s (attempt %d, %s): %w", want, attempt, reason, explain(cause))}
 		}
 		if isFinal(err) {
 			return nil, failed("not worth repeating at once")

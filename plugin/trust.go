@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,12 +29,28 @@ func readTrusted(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(real)
+	// Not a device or a pipe of root's, which may do things when it is merely
+	// opened, or never end.
+	if info, err := os.Lstat(real); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(distrust("%s: expected a regular file", path), err)
+	}
+	file, err := os.Open(real)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if len(data) > maxFile {
+		return nil, distrust("%s: expected at most %d bytes", path, maxFile)
+	}
 	return data, nil
 }
+
+// maxFile is more than any kubeconfig, token or list of authorities.
+const maxFile = 1 << 20
 
 // maxLinks is the kernel's own limit (MAXSYMLINKS).
 const maxLinks = 40

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -49,6 +50,15 @@ func TestTrust(t *testing.T) {
 			pods := dir + "/kubelet/pods"
 			return dir + "/link/file", errors.Join(os.MkdirAll(pods, 0o755), os.Link(file, pods+"/file"), os.Symlink(pods, dir+"/link"))
 		}, "pods choose the content"},
+		{"a pipe", func(dir, _ string) (string, error) {
+			return dir + "/pipe", syscall.Mkfifo(dir+"/pipe", 0o600)
+		}, "expected a regular file"},
+		{"a device", func(_, _ string) (string, error) { return "/dev/null", nil }, "can be written by others"},
+		{"a device of root's", func(dir, _ string) (string, error) {
+			return dir + "/device", syscall.Mknod(dir+"/device", syscall.S_IFCHR|0o600, 1<<8|3)
+		}, "expected a regular file"},
+		{"a folder", func(dir, _ string) (string, error) { return dir, nil }, "expected a regular file"},
+		{"endless", func(_, file string) (string, error) { return file, os.Truncate(file, 1<<30) }, "at most 1048576 bytes"},
 		{"relative", func(_, _ string) (string, error) { return "file", nil }, "expected an absolute path"},
 		{"through ..", func(dir, _ string) (string, error) { return dir + "/../" + filepath.Base(dir) + "/file", nil }, ""},
 	} {

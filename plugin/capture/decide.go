@@ -99,6 +99,7 @@ func (d *decision) fromAnnotations(in *Intent) {
 		listOf(d, annotationExcludeOutboundPorts, strconv.Itoa(defaultExcludedOutboundPort), ParsePort))...)
 
 	in.OutboundRanges = selectionOf(d, annotationIncludeOutboundRanges, ParsePrefix)
+	in.CaptureLoopback = slices.ContainsFunc(in.OutboundRanges.Only, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })
 	in.OutboundRanges.Only = disjoint(in.OutboundRanges.Only)
 	in.ExcludeOutboundRanges = disjoint(slices.Concat(
 		mesh.ExcludeOutboundIPRanges, listOf(d, annotationExcludeOutboundRanges, "", ParsePrefix)))
@@ -152,7 +153,9 @@ func (d *decision) switchOf(name string) bool {
 		return false
 	}
 	value, err := strconv.ParseBool(text)
-	if err != nil {
+	if text == "" {
+		d.warn("%s of container %s is empty, or comes from elsewhere and is not known: taken for false", name, containerProxy)
+	} else if err != nil {
 		d.warn("%s of container %s is %q, not a boolean: taken for false", name, containerProxy, text)
 	}
 	return value

@@ -123,6 +123,12 @@ func TestProxyIdentity(t *testing.T) {
 		{name: "root", changes: []func(*corev1.Pod){on(1, 0, 0)}, uid: 1337, gid: 1337},
 		{name: "large", changes: []func(*corev1.Pod){on(1, 4294967294, 2147483648)}, uid: 4294967294, gid: 2147483648},
 		{name: "shared through the pod", changes: []func(*corev1.Pod){onPod(7, 8)}, refused: "container app runs with the proxy's uid 7"},
+		{name: "gid shared through the pod", changes: []func(*corev1.Pod){onPod(7, 8), on(1, 5, 8), func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(9))}
+		}}, refused: "proxy's gid 8"},
+		{name: "inherited by the application alone", changes: []func(*corev1.Pod){onPod(1337, 8), on(1, 1337, 9)}, refused: "proxy's uid 1337"},
+		{name: "root of the pod, and an application by choice", changes: []func(*corev1.Pod){onPod(0, 0), on(0, 1337, 1)}, uid: 1337, gid: 1337, warned: true},
+		{name: "gid shared by choice", changes: []func(*corev1.Pod){on(0, 1, 1337)}, uid: 1337, gid: 1337, warned: true},
 		{name: "shared by choice", changes: []func(*corev1.Pod){on(0, 1337, 1)}, uid: 1337, gid: 1337, warned: true},
 		{name: "shared by choice, refused", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){on(0, 1337, 1)}, refused: "would escape capture"},
 		{name: "an init container shares", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){withInit("setup", &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, refused: "container setup"},

@@ -4,38 +4,40 @@ package capture
 
 import corev1 "k8s.io/api/core/v1"
 
-// proxyIdentity finds the uid and gid whose traffic is the proxy's own: the
-// container's, else the pod's, else the mesh's. Root (0) is never exempt, as
-// in Istio: it falls back to the mesh's.
+// proxyIdentity finds the uid and gid whose traffic is the proxy's own, and
+// whoever else would pass for the proxy by them.
 func (d *decision) proxyIdentity(in *Intent) {
 	mesh := d.settings.Mesh
-	uid, fromPod := effectiveID(d.pod, d.proxy, runAsUser)
-	if uid == 0 {
-		uid = int64(mesh.ProxyUID)
-	}
-	gid, _ := effectiveID(d.pod, d.proxy, runAsGroup)
-	if gid == 0 {
-		gid = int64(mesh.ProxyGID)
-	}
-	in.ProxyUID, in.ProxyGID = uint32(uid), uint32(gid)
-	d.sharedUID(uid, fromPod)
+	in.ProxyUID = d.proxyID("uid", runAsUser, mesh.ProxyUID)
+	in.ProxyGID = d.proxyID("gid", runAsGroup, mesh.ProxyGID)
 }
 
-// sharedUID looks for others that run with the proxy's uid: their traffic
-// could not be told from the proxy's, and would not be captured.
-func (d *decision) sharedUID(proxyUID int64, fromPod bool) {
+// proxyID is the container's id, else the pod's, else the mesh's. Root (0) is
+// never exempt, as in Istio: it falls back to the mesh's.
+func (d *decision) proxyID(kind string, pick func(ids) *int64, otherwise uint32) uint32 {
+	id, fromPod := effectiveID(d.pod, d.proxy, pick)
+	if id == 0 {
+		id, fromPod = int64(otherwise), false
+	}
+	d.sharedID(kind, pick, id, fromPod)
+	return uint32(id)
+}
+
+// sharedID looks for others that run with the proxy's uid or gid: their
+// traffic could not be told from the proxy's, and would not be captured.
+func (d *decision) sharedID(kind string, pick func(ids) *int64, proxyID int64, proxyFromPod bool) {
 	for _, c := range podContainers(d.pod) {
 		if c.Name == containerProxy || c.Name == containerValidation {
 			continue
 		}
-		uid, _ := effectiveID(d.pod, &c, runAsUser)
-		if uid != proxyUID {
+		id, fromPod := effectiveID(d.pod, &c, pick)
+		if id != proxyID {
 			continue
 		}
-		if fromPod || d.settings.SharedProxyUID == SharedUIDRefuse {
-			d.refuse("container %s runs with the proxy's uid %d and would escape capture: give one of them another runAsUser", c.Name, uid)
+		if proxyFromPod || fromPod || d.settings.SharedProxyUID == SharedUIDRefuse {
+			d.refuse("container %s runs with the proxy's %s %d and would escape capture: give one of them another one in its security context", c.Name, kind, id)
 		} else {
-			d.warn("container %s runs with the proxy's uid %d and escapes capture", c.Name, uid)
+			d.warn("container %s runs with the proxy's %s %d and escapes capture", c.Name, kind, id)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type Intent struct {
 
 	ProxyUID, ProxyGID uint32
 
-	// LoopbackCIDR is the IPv4 loopback that the proxy reaches the application on.
+	// LoopbackCIDR is the IPv4 loopback that is never captured.
 	LoopbackCIDR netip.Prefix
 
 	InboundPorts        Selection[uint16]
@@ -29,6 +29,10 @@ type Intent struct {
 	OutboundRanges        Selection[netip.Prefix]
 	ExcludeOutboundRanges []netip.Prefix
 
+	// CaptureLoopback is set where a loopback range of either family is asked
+	// for by itself; then loopback traffic is not exempt for either.
+	CaptureLoopback bool
+
 	ExcludeInterfaces []string
 	RerouteInterfaces []string
 
@@ -38,15 +42,4 @@ type Intent struct {
 	ExcludeOwnerGroups []uint32
 
 	DropInvalid bool
-}
-
-// capturesLoopback tells whether a loopback range of either family is asked
-// for; then loopback traffic is not exempt for either.
-func (in Intent) capturesLoopback() bool {
-	for _, prefix := range in.OutboundRanges.Only {
-		if prefix.Addr().IsLoopback() {
-			return true
-		}
-	}
-	return false
 }

@@ -14,7 +14,7 @@ import (
 
 var oracleRanges = []string{
 	"*", "*", "", "10.0.0.0/8", "10.0.0.0/8,10.1.0.0/16,203.0.113.0/24", "0.0.0.0/0,::/0", "127.0.0.0/8",
-	"127.1.2.3/32,10.0.0.0/8", "::1/128", "2001:db8::/32,10.2.0.0/16",
+	"127.1.2.3/32,10.0.0.0/8", "::1/128", "2001:db8::/32,10.2.0.0/16", "0.0.0.0/0,127.0.0.0/8",
 }
 
 func randomIstio(r *rand.Rand) istio {
@@ -25,7 +25,7 @@ func randomIstio(r *rand.Rand) istio {
 		includeRanges: pick(r, oracleRanges), excludeRanges: pick(r, oracleRanges[2:]),
 		excludeInterfaces: pick(r, interfaces), reroute: pick(r, interfaces),
 		onlyGroups: pick(r, []string{"", "", "202", "0,202,1337"}), exceptGroups: pick(r, []string{"", "1", "1,202"}),
-		loopback: "127.0.0.1/32", dropInvalid: r.IntN(3) == 0, ipv6: r.IntN(2) == 0,
+		loopback: pick(r, []string{"127.0.0.1/32", "127.0.0.0/8"}), dropInvalid: r.IntN(3) == 0, ipv6: r.IntN(2) == 0,
 	}
 }
 

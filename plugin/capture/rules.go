@@ -107,7 +107,7 @@ func (b *builder) outbound() {
 	// proxy's group is like any other.
 	ownTraffic := Action{Verdict: Goto, Chain: chainProxy}
 	b.add(Match{UID: one(b.ProxyUID)}, ownTraffic, "sent by the proxy's user")
-	if !b.capturesLoopback() {
+	if !b.CaptureLoopback {
 		b.exempt(Match{Out: lo}, "loopback between the application's processes")
 	}
 	b.add(Match{GID: one(b.ProxyGID)}, ownTraffic, "sent by the proxy's group")
@@ -119,7 +119,7 @@ func (b *builder) outbound() {
 		b.exempt(Match{GID: named("exclude_owner_groups", b.ExcludeOwnerGroups)}, "excluded group")
 	}
 
-	b.exempt(Match{Dst: one(localhostIPv4)}, "localhost")
+	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{Dst: one(localhostIPv6)}, "localhost")
 	for _, family := range []Family{IPv4, IPv6} {
 		b.exempt(Match{Dst: ranges("exclude_outbound_ranges", b.ExcludeOutboundRanges, family)}, "excluded outbound range")
@@ -154,7 +154,4 @@ func (b *builder) proxyTraffic() {
 	b.add(Match{Out: one("lo"), Protocol: TCP}, Action{Verdict: Jump, Chain: chainInRedirect}, "the pod calls itself through a service")
 }
 
-var (
-	localhostIPv4 = netip.MustParsePrefix("127.0.0.1/32")
-	localhostIPv6 = netip.MustParsePrefix("::1/128")
-)
+var localhostIPv6 = netip.MustParsePrefix("::1/128")

@@ -15,12 +15,12 @@ const (
 )
 
 // SharedUIDPolicy says what becomes of a pod in which something besides the
-// proxy runs with the proxy's uid, and so escapes capture.
+// proxy runs with the proxy's uid or gid, and so escapes capture.
 type SharedUIDPolicy string
 
 const (
 	// SharedUIDWarn refuses only where the pod's own security context makes
-	// the uids equal, and warns where two containers each chose it.
+	// them equal, and warns where two containers each chose it.
 	SharedUIDWarn   SharedUIDPolicy = "warn"
 	SharedUIDRefuse SharedUIDPolicy = "refuse"
 )
