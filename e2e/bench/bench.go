@@ -17,7 +17,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// bench has the programs, an API server in this process, and credentials for it.
+// bench has the programs, an API server in this process, and credentials for
+// it. All programs ask that server, so what it takes is in every figure alike.
 type bench struct {
 	ctx        context.Context
 	dir        string
@@ -108,7 +109,10 @@ func sandbox() (*lab.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return host, host.AddAddresses("lo", "10.77.0.2/32")
+	if err := host.AddAddresses("lo", "10.77.0.2/32"); err != nil {
+		return nil, errors.Join(err, host.Close())
+	}
+	return host, nil
 }
 
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }

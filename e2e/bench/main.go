@@ -12,20 +12,42 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"syscall"
+)
+
+// effort is how often each thing is measured.
+type effort struct {
+	runs    int // of each kind of call
+	adds    int // of a pod with a list of one length
+	rounds  int // of connections, of each length in turn
+	batches int // of ADDs at the same moment
+}
+
+var (
+	thorough = effort{runs: 300, adds: 25, rounds: 25, batches: 10}
+	quick    = effort{runs: 25, adds: 5, rounds: 5, batches: 2}
 )
 
 func main() {
-	runs := flag.Int("n", 100, "runs of each case")
+	asked := thorough
+	n := flag.Int("n", 0, fmt.Sprintf("runs of each kind of call (default %d, or %d with -quick)", thorough.runs, quick.runs))
+	hurry := flag.Bool("quick", false, "seconds instead of minutes, and rougher figures")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if *hurry {
+		asked = quick
+	}
+	if *n > 0 {
+		asked.runs = *n
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *runs); err != nil {
+	if err := run(ctx, asked); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, runs int) (err error) {
+func run(ctx context.Context, asked effort) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces need root: run it with sudo")
 	}
@@ -35,9 +57,9 @@ func run(ctx context.Context, runs int) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	for _, part := range []func() error{
-		func() error { return b.verbs(runs) },
-		b.growth,
-		b.parallel,
+		func() error { return b.verbs(asked.runs) },
+		func() error { return b.growth(asked) },
+		func() error { return b.parallel(asked.batches) },
 	} {
 		if err := part(); err != nil {
 			return err

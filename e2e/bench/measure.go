@@ -31,26 +31,21 @@ func measure(command *exec.Cmd) (sample, error) {
 
 // executed counts the programs that a command executes, itself included, or
 // gives 0 where strace is not there.
-func executed(command *exec.Cmd) int {
+func (b *bench) executed(command *exec.Cmd) (int, error) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		return 0
+		return 0, nil
 	}
-	traced := exec.Command(strace, append([]string{"-f", "-qq", "-e", "trace=execve", "-e", "signal=none", command.Path}, command.Args[1:]...)...)
-	traced.Env, traced.Stdin = command.Env, command.Stdin
-	var trace bytes.Buffer
-	traced.Stderr = &trace
-	if traced.Run() != nil {
-		return 0
+	trace, err := b.launch(command, strace, "-f", "-qq", "-e", "trace=execve", "-e", "signal=none", "-o", "/dev/stdout").Output()
+	if err != nil {
+		return 0, fmt.Errorf("counting the programs of %s: %w", command.Path, err)
 	}
-	return strings.Count(trace.String(), "execve(")
+	return bytes.Count(trace, []byte("execve(")), nil
 }
 
 // peak measures a command's peak memory in MiB, by a launcher of its own.
 func (b *bench) peak(command *exec.Cmd) (float64, error) {
-	launched := exec.CommandContext(b.ctx, b.program("peak"), append([]string{command.Path}, command.Args[1:]...)...)
-	launched.Env, launched.Stdin = command.Env, command.Stdin
-	out, err := launched.Output()
+	out, err := b.launch(command, b.program("peak")).Output()
 	if err != nil {
 		return 0, fmt.Errorf("measuring the memory of %s: %w", command.Path, err)
 	}
@@ -59,6 +54,14 @@ func (b *bench) peak(command *exec.Cmd) (float64, error) {
 		return 0, fmt.Errorf("measuring the memory of %s: %w", command.Path, err)
 	}
 	return float64(kib) / 1024, nil
+}
+
+// launch has a command run by another program.
+func (b *bench) launch(command *exec.Cmd, launcher string, args ...string) *exec.Cmd {
+	args = append(append(args, command.Path), command.Args[1:]...)
+	launched := exec.CommandContext(b.ctx, launcher, args...)
+	launched.Env, launched.Stdin = command.Env, command.Stdin
+	return launched
 }
 
 type samples []sample
@@ -85,5 +88,17 @@ func percentile(list []time.Duration, p int) time.Duration {
 	return sorted[min(len(sorted)*p/100, len(sorted)-1)]
 }
 
-func ms(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond)) }
-func us(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Microsecond)) }
+// ratio is that of the medians.
+func ratio(a, b []time.Duration) float64 {
+	return float64(percentile(a, 50)) / float64(percentile(b, 50))
+}
+
+// pairedRatio is the median of the ratios of what was measured in one turn.
+func pairedRatio(a, b []time.Duration) float64 {
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = float64(a[i]) / float64(b[i])
+	}
+	slices.Sort(ratios)
+	return ratios[len(ratios)/2]
+}

@@ -4,7 +4,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
+	"os/exec"
 	"sync"
 	"time"
 
@@ -13,32 +13,52 @@ import (
 
 const atOnce = 16
 
+// batch is one kind of call, many at the same moment.
+type batch struct {
+	name    string
+	prepare func(netns string) *exec.Cmd
+	totals  []time.Duration // until the last one of a round was done
+	each    samples
+}
+
 // parallel starts many pods at the same moment, as a node does after a boot.
-func (b *bench) parallel() (err error) {
+func (b *bench) parallel(rounds int) error {
+	batches := []*batch{
+		{name: "floor", prepare: b.floor},
+		{name: "ADD, meshed", prepare: func(netns string) *exec.Cmd { return b.call("ADD", "web", netns, false) }},
+	}
 	progress("%d at once", atOnce)
-	hosts := make([]*lab.Host, atOnce)
-	for i := range hosts {
-		if hosts[i], err = sandbox(); err != nil {
+	for range rounds {
+		for _, batch := range batches {
+			if err := batch.round(); err != nil {
+				return err
+			}
+		}
+	}
+	return printParallel(batches)
+}
+
+func (b *batch) round() (err error) {
+	commands := make([]*exec.Cmd, atOnce)
+	for i := range commands {
+		var host *lab.Host
+		if host, err = sandbox(); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, hosts[i].Close()) }()
+		defer func() { err = errors.Join(err, host.Close()) }()
+		commands[i] = b.prepare(host.Path())
 	}
 	var (
 		wait   sync.WaitGroup
-		all    = make(samples, atOnce)
+		each   = make(samples, atOnce)
 		faults = make([]error, atOnce)
 	)
 	start := time.Now()
-	for i, host := range hosts {
-		command := b.call("ADD", "web", host.Path(), false)
-		wait.Go(func() { all[i], faults[i] = measure(command) })
+	for i, command := range commands {
+		wait.Go(func() { each[i], faults[i] = measure(command) })
 	}
 	wait.Wait()
-	total := time.Since(start)
-	if err := errors.Join(faults...); err != nil {
-		return err
-	}
-	fmt.Printf("%d ADDs at once: all after %s ms; each p50 %s ms, p99 %s ms, CPU p50 %s ms\n", atOnce, ms(total),
-		ms(percentile(all.walls(), 50)), ms(percentile(all.walls(), 99)), ms(percentile(all.cpus(), 50)))
-	return nil
+	b.totals = append(b.totals, time.Since(start))
+	b.each = append(b.each, each...)
+	return errors.Join(faults...)
 }

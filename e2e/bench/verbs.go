@@ -5,63 +5,81 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
+	"math/rand/v2"
 	"os/exec"
-	"text/tabwriter"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // verb is one row of the first table.
 type verb struct {
-	name    string
-	prepare func(netns string) *exec.Cmd // measured
-	before  func(netns string) *exec.Cmd // not measured, or nil
-	samples samples
+	name, target string
+	prepare      func(netns string) *exec.Cmd // measured
+	before       func(netns string) *exec.Cmd // not measured, or nil
+	samples      samples                      // one of each turn
 
 	requests, programs int
 	memory             float64 // MiB
 }
 
-// verbs measures each kind of call, in turn, so that all meet the same machine.
-func (b *bench) verbs(runs int) error {
+// Rows of the first table that the others are compared with.
+const (
+	emptyRow = iota
+	floorRow
+)
+
+func (b *bench) rows() []*verb {
 	meshed := func(netns string) *exec.Cmd { return b.call("ADD", "web", netns, false) }
-	rows := []*verb{
-		{name: "empty Go program", prepare: func(string) *exec.Cmd { return exec.CommandContext(b.ctx, b.program("empty")) }},
-		{name: "floor", prepare: b.floor},
-		{name: "ADD, meshed", prepare: meshed},
-		{name: "ADD, unmeshed, annotations given", prepare: func(netns string) *exec.Cmd { return b.call("ADD", "batch", netns, true) }},
-		{name: "ADD, unmeshed, looked up", prepare: func(netns string) *exec.Cmd { return b.call("ADD", "batch", netns, false) }},
-		{name: "CHECK, meshed", before: meshed, prepare: func(netns string) *exec.Cmd { return b.call("CHECK", "web", netns, false) }},
-		{name: "DEL, meshed", before: meshed, prepare: func(netns string) *exec.Cmd { return b.call("DEL", "web", netns, false) }},
+	return []*verb{
+		emptyRow: {
+			name:    "empty Go program",
+			prepare: func(string) *exec.Cmd { return exec.CommandContext(b.ctx, b.program("empty")) },
+		},
+		floorRow: {name: "floor", prepare: b.floor},
+		{
+			name: "ADD, meshed", target: "1.5x floor, 32 MiB, 1 program, 1 request",
+			prepare: meshed,
+		},
+		{
+			name: "ADD, unmeshed, annotations given", target: "5x empty, 0 requests",
+			prepare: func(netns string) *exec.Cmd { return b.call("ADD", "batch", netns, true) },
+		},
+		{
+			name: "ADD, unmeshed, looked up", target: "1 request",
+			prepare: func(netns string) *exec.Cmd { return b.call("ADD", "batch", netns, false) },
+		},
+		{
+			name: "CHECK, meshed", before: meshed,
+			prepare: func(netns string) *exec.Cmd { return b.call("CHECK", "web", netns, false) },
+		},
+		{
+			name: "DEL, meshed", before: meshed, target: "0 requests",
+			prepare: func(netns string) *exec.Cmd { return b.call("DEL", "web", netns, false) },
+		},
 	}
+}
+
+// verbs measures each kind of call once a turn, so that all meet the same
+// machine, and in any order, so that none always follows the same one.
+func (b *bench) verbs(runs int) error {
 	const warmUp = 3
-	for i := range warmUp + runs {
-		if i%20 == 0 {
-			progress("run %d of %d", i, warmUp+runs)
+	rows := b.rows()
+	for turn := range warmUp + runs {
+		if turn%50 == 0 {
+			progress("turn %d of %d", turn, warmUp+runs)
 		}
-		for _, row := range rows {
-			if err := b.sample(row, i >= warmUp); err != nil {
+		for _, i := range rand.Perm(len(rows)) {
+			if err := b.sample(rows[i], turn >= warmUp); err != nil {
 				return err
 			}
 		}
 	}
 	for _, row := range rows {
-		err := errors.Join(
-			b.withSandbox(row, func(netns string) error {
-				row.programs = executed(row.prepare(netns))
-				return nil
-			}),
-			b.withSandbox(row, func(netns string) (err error) {
-				row.memory, err = b.peak(row.prepare(netns))
-				return err
-			}))
-		if err != nil {
+		if err := b.inspect(row); err != nil {
 			return err
 		}
 	}
-	b.printVerbs(rows)
-	return nil
+	return b.printVerbs(rows)
 }
 
 func (b *bench) sample(row *verb, counts bool) error {
@@ -70,10 +88,23 @@ func (b *bench) sample(row *verb, counts bool) error {
 		s, err := measure(row.prepare(netns))
 		if err == nil && counts {
 			row.samples = append(row.samples, s)
-			row.requests = b.api.Requests() - requests
+			row.requests = max(row.requests, b.api.Requests()-requests)
 		}
 		return err
 	})
+}
+
+// inspect takes what would slow a measured call down.
+func (b *bench) inspect(row *verb) error {
+	return errors.Join(
+		b.withSandbox(row, func(netns string) (err error) {
+			row.programs, err = b.executed(row.prepare(netns))
+			return err
+		}),
+		b.withSandbox(row, func(netns string) (err error) {
+			row.memory, err = b.peak(row.prepare(netns))
+			return err
+		}))
 }
 
 // withSandbox makes a fresh namespace for f, with what has to be done before.
@@ -85,28 +116,8 @@ func (b *bench) withSandbox(row *verb, f func(netns string) error) (err error) {
 	defer func() { err = errors.Join(err, host.Close()) }()
 	if row.before != nil {
 		if _, err := measure(row.before(host.Path())); err != nil {
-			return err
+			return fmt.Errorf("preparing %s: %w", row.name, err)
 		}
 	}
 	return f(host.Path())
-}
-
-func (b *bench) printVerbs(rows []*verb) {
-	empty, floor := percentile(rows[0].samples.walls(), 50), percentile(rows[1].samples.walls(), 50)
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CALL\tp50 ms\tp90 ms\tp99 ms\tCPU ms\tRSS MiB\tPROGRAMS\tAPI REQUESTS\tx FLOOR\tx EMPTY")
-	for _, row := range rows {
-		walls := row.samples.walls()
-		p50 := percentile(walls, 50)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.2f\t%.2f\n", row.name,
-			ms(p50), ms(percentile(walls, 90)), ms(percentile(walls, 99)), ms(percentile(row.samples.cpus(), 50)),
-			row.memory, row.programs, row.requests, float64(p50)/float64(floor), float64(p50)/float64(empty))
-	}
-	_ = table.Flush() // what is behind it is stdout
-	for _, name := range []string{"capture-cni", "floor", "empty"} {
-		if info, err := os.Stat(b.program(name)); err == nil {
-			fmt.Printf("binary %-12s %.1f MiB\n", name, float64(info.Size())/(1<<20))
-		}
-	}
-	fmt.Print("to reach: meshed <= 1.5x floor, 1 program, 1 API request, RSS <= 32 MiB, binary <= 20 MiB; annotations given: <= 5x empty, 0 API requests\n\n")
 }

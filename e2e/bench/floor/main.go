@@ -2,7 +2,7 @@
 
 // Command floor is the least that an ADD of a meshed pod could cost: it reads
 // the pod once over TLS, enters the namespace, sends one netlink transaction
-// the size of a default ruleset, and decides nothing.
+// the size of the default ruleset, and decides nothing.
 package main
 
 import (
@@ -19,11 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a default ruleset has.
-const (
-	chains        = 8
-	rulesPerChain = 3
-)
+// rules is how many each chain of the default ruleset has. The first two
+// chains are those that packets enter.
+var rules = []int{2, 2, 1, 3, 7, 3, 1, 1}
 
 func main() {
 	url, ca, token, netns := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
@@ -70,8 +68,11 @@ func get(url, ca, token string) error {
 	if err != nil {
 		return fmt.Errorf("asking for the pod: %w", err)
 	}
-	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
-		return fmt.Errorf("reading the pod: %s: %w", response.Status, err)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("asking for the pod: %s", response.Status)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return fmt.Errorf("reading the pod: %w", err)
 	}
 	return nil
 }
@@ -82,9 +83,14 @@ func transact() error {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
 	table := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "floor"})
-	for i := range chains {
-		chain := conn.AddChain(&nftables.Chain{Table: table, Name: fmt.Sprint("chain", i)})
-		for range rulesPerChain {
+	hooks := []*nftables.ChainHook{nftables.ChainHookPrerouting, nftables.ChainHookOutput}
+	for i, n := range rules {
+		chain := &nftables.Chain{Table: table, Name: fmt.Sprint("chain", i)}
+		if i < len(hooks) {
+			chain.Type, chain.Hooknum, chain.Priority = nftables.ChainTypeNAT, hooks[i], nftables.ChainPriorityNATDest
+		}
+		conn.AddChain(chain)
+		for range n {
 			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
 				&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+)
+
+// printTable aligns columns that are separated by tabs.
+func printTable(lines ...string) error {
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintln(table, line)
+	}
+	fmt.Fprintln(table)
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("writing a table: %w", err)
+	}
+	return nil
+}
+
+// printVerbs compares with the floor twice: median with median, and each call
+// with the floor of its own turn.
+func (b *bench) printVerbs(rows []*verb) error {
+	lines := []string{"CALL\tp50 ms\tp90 ms\tp99 ms\tCPU ms\tPEAK MiB\tPROGRAMS\tREQUESTS\tx FLOOR\tIN PAIRS\tx EMPTY\tTO REACH"}
+	empty, floor := rows[emptyRow].samples.walls(), rows[floorRow].samples.walls()
+	for _, row := range rows {
+		walls := row.samples.walls()
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.2f\t%.2f\t%.2f\t%s", row.name,
+			ms(percentile(walls, 50)), ms(percentile(walls, 90)), ms(percentile(walls, 99)),
+			ms(percentile(row.samples.cpus(), 50)), row.memory, row.programs, row.requests,
+			ratio(walls, floor), pairedRatio(walls, floor), ratio(walls, empty), row.target))
+	}
+	if err := printTable(lines...); err != nil {
+		return err
+	}
+	return b.printBinaries()
+}
+
+func (b *bench) printBinaries() error {
+	lines := []string{"BINARY\tMiB\tTO REACH"}
+	for _, binary := range []struct{ name, target string }{{"empty", ""}, {"floor", ""}, {"capture-cni", "20 MiB"}} {
+		info, err := os.Stat(b.program(binary.name))
+		if err != nil {
+			return fmt.Errorf("looking at a binary: %w", err)
+		}
+		lines = append(lines, fmt.Sprintf("%s\t%.1f\t%s", binary.name, float64(info.Size())/(1<<20), binary.target))
+	}
+	return printTable(lines...)
+}
+
+// printGrowth compares each list's connections with those through the list of
+// ten of its kind.
+func printGrowth(lists []*list) error {
+	lines := []string{"LIST\tLENGTH\tADD p50 ms\tADD CPU ms\tCONNECT, CAPTURED us\tx 10\tCONNECT, EXCLUDED us\tx 10\tTO REACH"}
+	var ten *list
+	for _, l := range lists {
+		if l.n == 10 {
+			ten = l
+		}
+		captured, excluded := "-\t-", "-\t-"
+		if l.n > 0 {
+			captured = fmt.Sprintf("%s\t%.2f", us(percentile(l.captured, 50)), ratio(l.captured, ten.captured))
+			excluded = fmt.Sprintf("%s\t%.2f", us(percentile(l.excluded, 50)), ratio(l.excluded, ten.excluded))
+		} else {
+			captured = us(percentile(l.captured, 50)) + "\t-"
+		}
+		lines = append(lines, fmt.Sprintf("%s\t%d\t%s\t%s\t%s\t%s\t%s", l.kind, l.n,
+			ms(percentile(l.adds.walls(), 50)), ms(percentile(l.adds.cpus(), 50)), captured, excluded, l.target()))
+	}
+	return printTable(lines...)
+}
+
+// printParallel shows batches of calls that were started at the same moment.
+func printParallel(batches []*batch) error {
+	lines := []string{"AT ONCE\tALL DONE p50 ms\tEACH p50 ms\tEACH p99 ms\tCPU OF EACH ms\tx FLOOR"}
+	floor := batches[0]
+	for _, batch := range batches {
+		lines = append(lines, fmt.Sprintf("%d x %s\t%s\t%s\t%s\t%s\t%.2f", atOnce, batch.name,
+			ms(percentile(batch.totals, 50)), ms(percentile(batch.each.walls(), 50)), ms(percentile(batch.each.walls(), 99)),
+			ms(percentile(batch.each.cpus(), 50)), ratio(batch.totals, floor.totals)))
+	}
+	return printTable(lines...)
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond)) }
+func us(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Microsecond)) }
