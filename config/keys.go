@@ -87,6 +87,10 @@ func meshKeys() []Key {
 			set: setter(func(c *NetConf) *uint16 { return &mesh(c).TunnelPort }, port),
 		},
 		{
+			Name: "dnsPort", Type: "port", Default: "15053", Meaning: "where the proxy takes DNS queries, under DNS capture",
+			set: setter(func(c *NetConf) *uint16 { return &mesh(c).DNSPort }, port),
+		},
+		{
 			Name: "proxyUID", Type: "id", Default: "1337", Meaning: "the proxy's uid where the pod names none",
 			set: setter(func(c *NetConf) *uint32 { return &mesh(c).ProxyUID }, id),
 		},

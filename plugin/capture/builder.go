@@ -42,6 +42,29 @@ func (b *builder) exempt(m Match, why string) {
 	}
 }
 
+func (b *builder) excludedInterfaces() List[string] {
+	return named("exclude_interfaces", b.ExcludeInterfaces)
+}
+
+func (b *builder) reroutes() List[string] { return named("reroute_interfaces", b.RerouteInterfaces) }
+
+func (b *builder) ownerGroups() List[uint32] { return named("owner_groups", b.OwnerGroups) }
+
+// excludedOwnerGroups counts only where the captured ones are not listed.
+func (b *builder) excludedOwnerGroups() List[uint32] {
+	if len(b.OwnerGroups) > 0 {
+		return List[uint32]{}
+	}
+	return named("exclude_owner_groups", b.ExcludeOwnerGroups)
+}
+
+// lo is the loopback interface.
+var lo = one("lo")
+
+func (m Match) ofUser(uid uint32) Match { m.UID = one(uid); return m }
+
+func (m Match) ofGroups(groups List[uint32]) Match { m.GID = groups; return m }
+
 // family is the one family whose packets can match, or any.
 func (m Match) family() Family {
 	for _, list := range []List[netip.Prefix]{m.Src, m.Dst} {
@@ -59,7 +82,7 @@ func (m Match) family() Family {
 // empty tells a match made of an empty list; it would hold for every packet.
 func (m Match) empty() bool {
 	return len(m.In.Values)+len(m.Out.Values)+len(m.Src.Values)+len(m.Dst.Values)+
-		len(m.DstPort.Values)+len(m.UID.Values)+len(m.GID.Values) == 0
+		len(m.DstPort.Values)+len(m.UID.Values)+len(m.GID.Values) == 0 && m.Mark+m.ExceptMark == 0
 }
 
 // one is a list of a single value; it needs no set and so no name.

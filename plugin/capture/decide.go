@@ -72,6 +72,7 @@ func (d *decision) fromMesh() Intent {
 		OutboundPort:       mesh.OutboundPort,
 		InboundPort:        mesh.InboundPort,
 		TunnelPort:         mesh.TunnelPort,
+		DNSPort:            mesh.DNSPort,
 		LoopbackCIDR:       mesh.LoopbackCIDR,
 		OwnerGroups:        unique(mesh.OutboundOwnerGroups...),
 		ExcludeOwnerGroups: unique(mesh.OutboundOwnerGroupsExclude...),
@@ -83,7 +84,7 @@ func (d *decision) fromAnnotations(in *Intent) {
 	switch mode, ok := d.pod.Annotations[annotationInterceptionMode]; {
 	case !ok || mode == modeRedirect:
 	case mode == modeTProxy:
-		d.refuse("%s: TPROXY is not supported by this version of capture-cni; use REDIRECT", annotationInterceptionMode)
+		in.Transparent = true
 	default:
 		d.faults = append(d.faults, Fault{annotationInterceptionMode, mode, "expected REDIRECT, TPROXY or NONE"})
 	}
@@ -140,9 +141,7 @@ func listOf[T any](d *decision, key, absent string, parse parser[T]) []T {
 
 func (d *decision) fromEnvironment(in *Intent) {
 	in.DropInvalid = d.switchOf(envDropInvalid)
-	if d.switchOf(envDNSCapture) {
-		d.refuse("%s: DNS capture is not supported by this version of capture-cni; set it to false", envDNSCapture)
-	}
+	in.CaptureDNS = d.switchOf(envDNSCapture)
 }
 
 // switchOf reads a boolean of the proxy's environment. Istio takes what is no

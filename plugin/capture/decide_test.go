@@ -152,10 +152,8 @@ func TestRefusals(t *testing.T) {
 	settings := DefaultSettings()
 	settings.SandboxedRuntimeClasses = []string{"kata", "gvisor"}
 	for want, change := range map[string]func(*corev1.Pod){
-		`runtime class "kata"`:    func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
-		"TPROXY is not supported": annotated(annotationInterceptionMode, "TPROXY"),
-		"DNS capture is not":      withEnv(envDNSCapture, "true"),
-		"":                        func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("runc") },
+		`runtime class "kata"`: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
+		"":                     func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("runc") },
 	} {
 		_, _, err := Decide(meshedPod(change), settings, only4)
 		expect(t, want, err, want)

@@ -12,9 +12,17 @@ type Intent struct {
 	// IPv6 says whether IPv6 is captured; IPv4 always is.
 	IPv6 bool
 
+	// Transparent has inbound connections keep their addresses up to the
+	// proxy and, with its help, on to the application (TPROXY).
+	Transparent bool
+
+	// CaptureDNS hands queries to DNSPort, whatever resolver they are for.
+	CaptureDNS bool
+
 	OutboundPort uint16
 	InboundPort  uint16
 	TunnelPort   uint16 // the proxy's own mTLS tunnel, never captured
+	DNSPort      uint16
 
 	ProxyUID, ProxyGID uint32
 

@@ -61,7 +61,7 @@ func Annotations() []Annotation {
 	return []Annotation{
 		{annotationStatus, "any", "absent", "written by the injector; without it a pod is not in the mesh and is left alone"},
 		{annotationInject, "boolean", "absent", "`false` (label or annotation, the label wins) leaves the pod alone"},
-		{annotationInterceptionMode, "`REDIRECT`, `NONE`", "`REDIRECT`", "`NONE` leaves the pod alone; `TPROXY` is refused by this version"},
+		{annotationInterceptionMode, "`REDIRECT`, `TPROXY`, `NONE`", "`REDIRECT`", "`TPROXY` keeps the client's address on inbound connections; `NONE` leaves the pod alone"},
 		{annotationIncludeInboundPorts, ports, "`*`", "inbound TCP ports that are captured; empty captures none; a list ignores every exclude"},
 		{annotationExcludeInboundPorts, portList, "empty", "inbound TCP ports left alone under `*`, besides 15020, 15021 and 15090"},
 		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports captured whatever the included ranges say"},

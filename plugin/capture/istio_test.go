@@ -20,6 +20,7 @@ type istio struct {
 	onlyGroups, exceptGroups         string // "" for onlyGroups is every group
 	loopback                         string
 	dropInvalid, ipv6                bool
+	tproxy, dns                      bool
 }
 
 // condition is one match of an iptables rule; a rule has several.
@@ -53,6 +54,11 @@ func group(id string) condition {
 
 func isProtocol(name Protocol) condition { return func(p packet) bool { return p.protocol == name } }
 
+func sourcePort(number uint16) condition { return func(p packet) bool { return p.from == number } }
+func marked(mark uint32) condition       { return func(p packet) bool { return p.mark == mark } }
+func connMarked(mark uint32) condition   { return func(p packet) bool { return p.connMark == mark } }
+func established(p packet) bool          { return p.established }
+
 func split(list string) (words []string) {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
@@ -73,22 +79,44 @@ func (t istioTables) insert(chain, target string, conditions ...condition) {
 	t[chain] = slices.Insert(t[chain], 0, istioRule{target, conditions})
 }
 
-func (t istioTables) walk(chain string, p packet) string {
+// Targets after which the next rule goes on, and what they do.
+var istioEffects = map[string]func(*journey){
+	"MARK 1337":    func(j *journey) { j.mark = 1337 },
+	"MARK 1338":    func(j *journey) { j.mark = 1338 },
+	"save mark":    func(j *journey) { j.connMark = j.mark },
+	"restore mark": func(j *journey) { j.mark = j.connMark },
+	"CT zone 1":    func(j *journey) { j.setZone(1) },
+	"CT zone 2":    func(j *journey) { j.setZone(2) },
+}
+
+// walk tells whether the packet leaves the table before the end of the chain.
+func (t istioTables) walk(chain string, j *journey) bool {
 	for _, rule := range t[chain] {
-		if slices.ContainsFunc(rule.conditions, func(c condition) bool { return !c(p) }) {
+		if slices.ContainsFunc(rule.conditions, func(c condition) bool { return !c(j.packet) }) {
 			continue
 		}
-		if rule.target == "RETURN" {
-			return ""
-		}
-		if _, isChain := t[rule.target]; !isChain {
-			return rule.target
-		}
-		if fate := t.walk(rule.target, p); fate != "" {
-			return fate
+		effect, goesOn := istioEffects[rule.target]
+		_, isChain := t[rule.target]
+		switch {
+		case rule.target == "RETURN":
+			return false
+		case goesOn:
+			effect(j)
+		case isChain:
+			if t.walk(rule.target, j) {
+				return true
+			}
+		case rule.target == "ACCEPT":
+			return true
+		default:
+			j.end = rule.target
+			if rule.target == handedTo(15006) {
+				j.mark = 1337
+			}
+			return true
 		}
 	}
-	return ""
+	return false
 }
 
 // tables are the rules in the order in which istio-iptables appends and
@@ -100,11 +128,11 @@ func (i istio) tables(four bool) istioTables {
 	}
 	t := istioTables{}
 	for _, name := range split(i.excludeInterfaces) {
-		t.add("PREROUTING", "RETURN", from(name))
-		t.add("OUTPUT", "RETURN", to(name))
+		t.add("nat PREROUTING", "RETURN", from(name))
+		t.add("nat OUTPUT", "RETURN", to(name))
 	}
 	for _, name := range split(i.reroute) {
-		t.insert("PREROUTING", "RETURN", from(name))
+		t.insert("nat PREROUTING", "RETURN", from(name))
 	}
 	if i.dropInvalid {
 		t.add("mangle PREROUTING", dropped, invalid)
@@ -113,28 +141,135 @@ func (i istio) tables(four bool) istioTables {
 	t.add("ISTIO_REDIRECT", redirected(15001), tcp)
 	t.add("ISTIO_IN_REDIRECT", redirected(15006), tcp)
 	i.inbound(t)
-	t.add("OUTPUT", "ISTIO_OUTPUT")
+	t.add("nat OUTPUT", "ISTIO_OUTPUT")
 	for _, p := range split(i.excludeOutbound) {
 		t.add("ISTIO_OUTPUT", "RETURN", tcp, port(p))
-		t.add("ISTIO_OUTPUT", "RETURN", isProtocol(udp), port(p))
+		t.add("ISTIO_OUTPUT", "RETURN", isProtocol(UDP), port(p))
 	}
 	t.add("ISTIO_OUTPUT", "RETURN", to("lo"), source(proxySource))
-	for _, owner := range []condition{user("1337"), group("1337")} {
-		t.add("ISTIO_OUTPUT", "ISTIO_IN_REDIRECT", to("lo"), not(destination(loopback)), tcp, not(port("15008")), owner)
-		if !i.includesLoopback() {
-			t.add("ISTIO_OUTPUT", "RETURN", to("lo"), not(owner))
-		}
-		t.add("ISTIO_OUTPUT", "RETURN", owner)
+	if i.tproxies() {
+		t.add("ISTIO_OUTPUT", "RETURN", to("lo"), marked(1337)) // ours: without it, the proxy can loop
 	}
+	i.owners(t, loopback)
 	i.groups(t)
+	if i.capturesDNS() {
+		t.add("ISTIO_OUTPUT", "nat ISTIO_OUTPUT_DNS")
+		for _, protocol := range []Protocol{TCP, UDP} {
+			t.add("nat ISTIO_OUTPUT_DNS", redirected(15053), isProtocol(protocol), port("53"))
+		}
+		i.zones(t)
+	}
+	if i.tproxies() {
+		i.transparent(t, loopback, proxySource)
+	}
 	t.add("ISTIO_OUTPUT", "RETURN", destination(loopback))
 	i.outbound(t, four)
 	return t
 }
 
+// owners are the rules of the proxy's user and of its group, which differ
+// under DNS capture.
+func (i istio) owners(t istioTables, loopback string) {
+	for n, owner := range []condition{user("1337"), group("1337")} {
+		toSelf := []condition{to("lo"), not(destination(loopback)), tcp, not(port("15008")), owner}
+		others := []condition{to("lo"), not(owner)}
+		if i.dns && n == 0 {
+			toSelf = append(toSelf, not(port("53")))
+		}
+		if i.dns {
+			others = append(others, tcp, not(port("53")))
+		}
+		t.add("ISTIO_OUTPUT", "ISTIO_IN_REDIRECT", toSelf...)
+		if !i.includesLoopback() {
+			t.add("ISTIO_OUTPUT", "RETURN", others...)
+		}
+		t.add("ISTIO_OUTPUT", "RETURN", owner)
+	}
+}
+
+func (i istio) capturesDNS() bool { return i.dns && !slices.Contains(split(i.excludeOutbound), "53") }
+
+// zones are the raw table's. Ours is that excluded interfaces and groups are
+// left out, as they are in nat.
+func (i istio) zones(t istioTables) {
+	const queries, answers = "raw ISTIO_OUTPUT_DNS", "raw ISTIO_INBOUND"
+	for _, name := range split(i.excludeInterfaces) {
+		t.add(queries, "RETURN", to(name))
+		t.add(answers, "RETURN", from(name))
+	}
+	t.add("raw OUTPUT", queries)
+	for _, owner := range []condition{user("1337"), group("1337")} {
+		t.add(queries, "CT zone 1", isProtocol(UDP), port("53"), owner)
+		t.add(queries, "CT zone 2", isProtocol(UDP), sourcePort(15053), owner)
+	}
+	other := func(conditions ...condition) {
+		t.add(queries, "CT zone 1", append(conditions, isProtocol(UDP), port("53"))...)
+	}
+	if i.onlyGroups != "" {
+		other(noneOf(split(i.onlyGroups))...)
+	} else {
+		for _, id := range split(i.exceptGroups) {
+			other(group(id))
+		}
+	}
+	t.add(queries, "CT zone 2", isProtocol(UDP), port("53"))
+	t.add("raw PREROUTING", answers)
+	t.add(answers, "CT zone 1", isProtocol(UDP), sourcePort(53))
+}
+
+// tproxies tells whether there is anything for TPROXY to do.
+func (i istio) tproxies() bool { return i.tproxy && i.includeInbound != "" }
+
+// transparent are the mangle table's rules. Ours is that the tunnel port is
+// exempt, that rerouted interfaces are left to nat, that answers to the proxy
+// find it whatever interface leads to the client, and that what is for
+// localhost is not diverted: it is delivered here anyway.
+func (i istio) transparent(t istioTables, loopback, proxySource string) {
+	for _, name := range split(i.reroute) {
+		t.add("mangle PREROUTING", "ACCEPT", from(name))
+	}
+	t.add("mangle OUTPUT", "restore mark", tcp, connMarked(1337))
+	for _, name := range split(i.excludeInterfaces) {
+		t.add("mangle PREROUTING", "RETURN", from(name))
+		t.add("mangle OUTPUT", "RETURN", to(name))
+	}
+	t.add("mangle PREROUTING", "mangle ISTIO_INBOUND", tcp)
+	t.add("mangle PREROUTING", "save mark", tcp, marked(1337))
+	t.add("ISTIO_DIVERT", "MARK 1337")
+	t.add("ISTIO_DIVERT", "ACCEPT")
+	t.add("ISTIO_TPROXY", handedTo(15006), tcp, not(destination(loopback)))
+
+	const inbound = "mangle ISTIO_INBOUND"
+	t.add(inbound, "RETURN", tcp, from("lo"), not(marked(1338)), not(marked(1337)))
+	t.add(inbound, "RETURN", tcp, from("lo"), source(proxySource))
+	t.add(inbound, "RETURN", tcp, marked(1337))
+	t.add(inbound, "RETURN", tcp, port("15008"))
+	captured := func(conditions ...condition) {
+		t.add(inbound, "ISTIO_DIVERT", append(conditions, tcp, established, not(destination(loopback)))...)
+		t.add(inbound, "ISTIO_TPROXY", append(conditions, tcp)...)
+	}
+	if i.includeInbound == "*" {
+		for _, p := range append(split(i.excludeInbound), "15020", "15021", "15090") {
+			t.add(inbound, "RETURN", tcp, port(p))
+		}
+		captured()
+	} else {
+		for _, p := range split(i.includeInbound) {
+			captured(port(p))
+		}
+	}
+
+	t.add("mangle OUTPUT", "RETURN", tcp, to("lo"), marked(1337))
+	t.add("mangle OUTPUT", "MARK 1338", tcp, to("lo"), not(destination(loopback)), user("1337"))
+	t.add("mangle OUTPUT", "MARK 1338", tcp, to("lo"), not(destination(loopback)), group("1337"))
+}
+
 func (i istio) inbound(t istioTables) {
+	if i.tproxy {
+		return
+	}
 	if i.includeInbound != "" {
-		t.add("PREROUTING", "ISTIO_INBOUND", tcp)
+		t.add("nat PREROUTING", "ISTIO_INBOUND", tcp)
 	}
 	if i.includeInbound == "*" {
 		for _, p := range append(split(i.excludeInbound), "15020", "15021", "15090") {
@@ -155,17 +290,20 @@ func (i istio) includesLoopback() bool {
 }
 
 func (i istio) groups(t istioTables) {
-	var others []condition
-	for _, id := range split(i.onlyGroups) {
-		others = append(others, not(group(id)))
-	}
-	if len(others) > 0 {
-		t.add("ISTIO_OUTPUT", "RETURN", others...)
+	if i.onlyGroups != "" {
+		t.add("ISTIO_OUTPUT", "RETURN", noneOf(split(i.onlyGroups))...)
 		return
 	}
 	for _, id := range split(i.exceptGroups) {
 		t.add("ISTIO_OUTPUT", "RETURN", group(id))
 	}
+}
+
+func noneOf(groups []string) (others []condition) {
+	for _, id := range groups {
+		others = append(others, not(group(id)))
+	}
+	return others
 }
 
 func (i istio) outbound(t istioTables, four bool) {
@@ -180,7 +318,7 @@ func (i istio) outbound(t istioTables, four bool) {
 	if i.includeRanges == "*" {
 		t.add("ISTIO_OUTPUT", "ISTIO_REDIRECT")
 		for _, name := range split(i.reroute) {
-			t.insert("PREROUTING", "ISTIO_REDIRECT", from(name))
+			t.insert("nat PREROUTING", "ISTIO_REDIRECT", from(name))
 		}
 		return
 	}
@@ -189,25 +327,20 @@ func (i istio) outbound(t istioTables, four bool) {
 			continue
 		}
 		for _, name := range split(i.reroute) {
-			t.insert("PREROUTING", "ISTIO_REDIRECT", from(name), destination(r))
+			t.insert("nat PREROUTING", "ISTIO_REDIRECT", from(name), destination(r))
 		}
 		t.add("ISTIO_OUTPUT", "ISTIO_REDIRECT", destination(r))
 	}
 }
 
 func (i istio) fate(p packet, tables map[bool]istioTables) string {
-	if !p.dst.Is4() && !i.ipv6 {
-		return untouched
+	j := &journey{packet: p}
+	if p.dst.Is4() || i.ipv6 {
+		for _, table := range p.tables() {
+			if j.end == "" {
+				tables[p.dst.Is4()].walk(fmt.Sprintf("%s %s", table, p.hook), j)
+			}
+		}
 	}
-	t, fate := tables[p.dst.Is4()], ""
-	if p.hook == Prerouting {
-		fate = t.walk("mangle PREROUTING", p)
-	}
-	if fate == "" && !p.invalid {
-		fate = t.walk(string(p.hook), p)
-	}
-	if fate == "" {
-		return untouched
-	}
-	return fate
+	return j.fate()
 }

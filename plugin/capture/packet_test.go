@@ -9,30 +9,32 @@ import (
 	"slices"
 )
 
-// packet is the first one of a connection, as netfilter meets it.
+// packet is what netfilter meets: the first one of a connection, or a later
+// one where that is said.
 type packet struct {
 	hook     Hook
 	in, out  string
 	src, dst netip.Addr
 	protocol Protocol
-	port     uint16
+	from     uint16 // source port
+	port     uint16 // destination port
 	uid, gid uint32
 	socket   bool // without one, a packet has no owner
-	invalid  bool
+
+	mark, connMark       uint32
+	established, invalid bool
 }
 
-const udp Protocol = "udp"
-
 func (p packet) String() string {
-	return fmt.Sprintf("%s in %q out %q, %s to %s, %s port %d, socket %v of %d:%d, invalid %v",
-		p.hook, p.in, p.out, p.src, p.dst, p.protocol, p.port, p.socket, p.uid, p.gid, p.invalid)
+	return fmt.Sprintf("%s in %q out %q, %s to %s, %s port %d to %d, socket %v of %d:%d, mark %d, connection's mark %d, established %v, invalid %v",
+		p.hook, p.in, p.out, p.src, p.dst, p.protocol, p.from, p.port, p.socket, p.uid, p.gid, p.mark, p.connMark, p.established, p.invalid)
 }
 
 // Every value below decides something in one of the rules, or lies just
 // beside one that does.
 var (
 	packetInterfaces = []string{"lo", "eth0", "eth1", "eth2"}
-	packetPorts      = []uint16{0, 80, 443, 3306, 8080, 15001, 15006, 15008, 15020, 15021, 15090}
+	packetPorts      = []uint16{0, 53, 53, 80, 443, 3306, 8080, 15001, 15006, 15008, 15020, 15021, 15090}
 	packetOwners     = []uint32{0, 1, 202, 1000, 1337}
 	packetSources    = addresses("127.0.0.1", "127.0.0.6", "10.1.2.3", "::1", "::6", "2001:db8::3")
 	packetTargets    = addresses("127.0.0.1", "127.0.0.2", "127.1.2.3", "10.1.2.3", "10.2.0.1", "11.0.0.1", "203.0.113.9",
@@ -52,7 +54,7 @@ func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 func randomPacket(r *rand.Rand) packet {
 	p := packet{
 		hook: pick(r, []Hook{Prerouting, Output, Output}), src: pick(r, packetSources), dst: pick(r, packetTargets),
-		protocol: pick(r, []Protocol{TCP, TCP, TCP, udp}), port: pick(r, packetPorts),
+		protocol: pick(r, []Protocol{TCP, TCP, UDP}), from: pick(r, []uint16{53, 15053, 40000}), port: pick(r, packetPorts),
 	}
 	for p.src.Is4() != p.dst.Is4() {
 		p.src = pick(r, packetSources)
@@ -65,7 +67,45 @@ func randomPacket(r *rand.Rand) packet {
 	if p.socket {
 		p.uid, p.gid = pick(r, packetOwners), pick(r, packetOwners)
 	}
+	p.established = !p.invalid && p.protocol == TCP && r.IntN(3) == 0
+	if p.hook == Output {
+		p.connMark = pick(r, []uint32{0, 0, markProxy})
+	}
+	if p.hook == Output || p.in == "lo" {
+		p.mark = pick(r, []uint32{0, 0, markProxy, markOwnPod})
+	}
 	return p
+}
+
+// journey is a packet on its way, and what has been made of it.
+type journey struct {
+	packet
+	zone uint16
+	end  string // what became of it, "" for nothing yet
+}
+
+// setZone is what the kernel does: the first zone stays.
+func (j *journey) setZone(zone uint16) {
+	if j.zone == 0 {
+		j.zone = zone
+	}
+}
+
+// fate says all that decides about the packet after its journey.
+func (j *journey) fate() string {
+	if j.end == "" {
+		j.end = untouched
+	}
+	return fmt.Sprintf("%s, zone %d, mark %d, connection's mark %d", j.end, j.zone, j.mark, j.connMark)
+}
+
+// tables are those that a packet passes. Only the first packet of a connection
+// meets nat, and none that conntrack can't place.
+func (p packet) tables() []Table {
+	if p.invalid || p.established {
+		return []Table{Raw, Mangle}
+	}
+	return []Table{Raw, Mangle, NAT}
 }
 
 const (
@@ -75,43 +115,58 @@ const (
 
 func redirected(port uint16) string { return fmt.Sprintf("redirected to %d", port) }
 
+func handedTo(port uint16) string { return fmt.Sprintf("handed with its addresses to %d", port) }
+
 // fate is what becomes of a packet under the rules.
 func (rs Ruleset) fate(p packet) string {
-	for _, table := range []Table{Mangle, NAT} {
-		if table == NAT && p.invalid {
-			continue // conntrack keeps such packets out of nat
-		}
+	j := &journey{packet: p}
+	for _, table := range p.tables() {
 		for _, chain := range rs.Chains {
-			if chain.Table == table && chain.Hook == p.hook {
-				if fate := rs.walk(chain, p); fate != "" {
-					return fate
-				}
+			if j.end == "" && chain.Table == table && chain.Hook == p.hook {
+				rs.walk(chain, j)
 			}
 		}
 	}
-	return untouched
+	return j.fate()
 }
 
-// walk gives "" where the packet comes to the end of the chain, or leaves it.
-func (rs Ruleset) walk(chain Chain, p packet) string {
+// walk tells whether the packet leaves the table before the end of the chain.
+func (rs Ruleset) walk(chain Chain, j *journey) bool {
 	for _, rule := range chain.Rules {
-		if !rule.Match.holds(p) {
+		if !rule.Match.holds(j.packet) {
 			continue
 		}
-		switch rule.Do.Verdict {
+		switch do := rule.Do; do.Verdict {
 		case Return:
-			return ""
+			return false
 		case Drop:
-			return dropped
+			j.end = dropped
+			return true
 		case Redirect:
-			return redirected(rule.Do.Port)
-		}
-		target := slices.IndexFunc(rs.Chains, func(c Chain) bool { return c.Table == chain.Table && c.Name == rule.Do.Chain })
-		if fate := rs.walk(rs.Chains[target], p); fate != "" || rule.Do.Verdict == Goto {
-			return fate
+			j.end = redirected(do.Port)
+			return true
+		case TProxy:
+			j.mark, j.end = do.Mark, handedTo(do.Port)
+			return true
+		case SetMark:
+			j.mark = do.Mark
+		case SetConnMark:
+			j.connMark = do.Mark
+		case SetZone:
+			j.setZone(do.Zone)
+		case Jump, Goto:
+			target := slices.IndexFunc(rs.Chains, func(c Chain) bool { return c.Table == chain.Table && c.Name == do.Chain })
+			if rs.walk(rs.Chains[target], j) {
+				return true
+			}
+			if do.Verdict == Goto {
+				return false
+			}
+		default:
+			panic("a verdict without meaning: " + do.Verdict)
 		}
 	}
-	return ""
+	return false
 }
 
 func (m Match) holds(p packet) bool {
@@ -120,11 +175,13 @@ func (m Match) holds(p packet) bool {
 	}
 	return (m.Family == "" || (m.Family == IPv4) == p.dst.Is4()) &&
 		(m.Protocol == "" || m.Protocol == p.protocol) &&
-		holdsOne(m.In, p.in) && holdsOne(m.Out, p.out) && holdsOne(m.DstPort, p.port) &&
+		holdsOne(m.In, p.in) && holdsOne(m.Out, p.out) && holdsOne(m.SrcPort, p.from) && holdsOne(m.DstPort, p.port) &&
 		within(m.Src, p.src) && within(m.Dst, p.dst) &&
 		(len(m.UID.Values) == 0 || p.socket && holdsOne(m.UID, p.uid)) &&
 		(len(m.GID.Values) == 0 || p.socket && holdsOne(m.GID, p.gid)) &&
-		(!m.Invalid || p.invalid)
+		(m.Mark == 0 || m.Mark == p.mark) && (m.ExceptMark == 0 || m.ExceptMark != p.mark) &&
+		(m.ConnMark == 0 || m.ConnMark == p.connMark) &&
+		(!m.Established || p.established) && (!m.Invalid || p.invalid)
 }
 
 func holdsOne[T comparable](list List[T], value T) bool {

@@ -2,15 +2,23 @@
 
 package capture
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
-// Chains, as every Istio runbook expects them. The last two are ours: they
-// let exemptions stand first instead of in negated matches.
+// Chains, as every Istio runbook expects them. ISTIO_PROXY and
+// ISTIO_OWNER_GROUPS are ours: they let exemptions stand first instead of in
+// negated matches. A built-in chain holds jumps alone, so that an exemption
+// never keeps a packet from somebody else's rules.
 const (
 	chainInbound     = "ISTIO_INBOUND"
 	chainInRedirect  = "ISTIO_IN_REDIRECT"
 	chainOutput      = "ISTIO_OUTPUT"
 	chainRedirect    = "ISTIO_REDIRECT"
+	chainOutputDNS   = "ISTIO_OUTPUT_DNS"
+	chainTProxy      = "ISTIO_TPROXY"
+	chainDivert      = "ISTIO_DIVERT"
 	chainDrop        = "ISTIO_DROP"
 	chainProxy       = "ISTIO_PROXY"        // what the proxy itself sends
 	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // what the captured groups send
@@ -21,45 +29,84 @@ const (
 func Rules(in Intent) Ruleset {
 	b := builder{Intent: in}
 
-	b.invalidPackets()
+	b.dnsZones()
 
-	b.hook(NAT, Prerouting)
-	b.reroutedInterfaces()
-	b.exempt(Match{In: named("exclude_interfaces", in.ExcludeInterfaces)}, "excluded interface")
-	b.inboundJump()
+	if b.DropInvalid || b.transparent() {
+		b.hook(Mangle, Prerouting)
+		b.invalidPackets()
+		b.transparentJump()
+	}
+	b.dropChain()
+	b.transparentInbound()
 
-	b.hook(NAT, Output)
-	b.exempt(Match{Out: named("exclude_interfaces", in.ExcludeInterfaces)}, "excluded interface")
-	b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
-
+	b.inboundHook()
+	b.outboundHook()
 	b.inbound()
 	b.outbound()
 	b.proxyTraffic()
+	b.dnsQueries()
 
 	b.chain(NAT, chainInRedirect)
 	b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.InboundPort}, "to the proxy's inbound port")
 	b.chain(NAT, chainRedirect)
 	b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.OutboundPort}, "to the proxy's outbound port")
 
-	return Ruleset{IPv6: in.IPv6, Chains: b.chains}
+	return Ruleset{IPv6: in.IPv6, LocalMark: b.localMark(), Chains: b.chains}
 }
 
 // invalidPackets are dropped before anything else sees them, if asked for:
 // redirected connections would answer them with a reset.
 func (b *builder) invalidPackets() {
-	if !b.DropInvalid {
+	if b.DropInvalid {
+		b.add(Match{Invalid: true}, Action{Verdict: Jump, Chain: chainDrop}, "INVALID_DROP is set")
+	}
+}
+
+func (b *builder) dropChain() {
+	if b.DropInvalid {
+		b.chain(Mangle, chainDrop)
+		b.add(Match{}, Action{Verdict: Drop}, "out-of-window packet")
+	}
+}
+
+func (b *builder) inboundHook() {
+	if b.redirectsInbound() || len(b.RerouteInterfaces) > 0 {
+		b.hook(NAT, Prerouting)
+		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
+	}
+}
+
+func (b *builder) outboundHook() {
+	b.hook(NAT, Output)
+	b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
+	if b.capturesDNS() {
+		b.add(dns(UDP), Action{Verdict: Jump, Chain: chainOutput}, "outbound DNS")
+	}
+}
+
+func (b *builder) capturesInbound() bool {
+	return b.InboundPorts.All || len(b.InboundPorts.Only) > 0
+}
+
+func (b *builder) redirectsInbound() bool { return b.capturesInbound() && !b.Transparent }
+
+// inbound is what others send to the pod.
+func (b *builder) inbound() {
+	if !b.redirectsInbound() && len(b.RerouteInterfaces) == 0 {
 		return
 	}
-	b.hook(Mangle, Prerouting)
-	b.add(Match{Invalid: true}, Action{Verdict: Jump, Chain: chainDrop}, "INVALID_DROP is set")
-	b.chain(Mangle, chainDrop)
-	b.add(Match{}, Action{Verdict: Drop}, "out-of-window packet")
+	b.chain(NAT, chainInbound)
+	b.reroutedInterfaces()
+	if b.redirectsInbound() {
+		b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
+		b.inboundPorts(Action{Verdict: Jump, Chain: chainInRedirect})
+	}
 }
 
 // reroutedInterfaces carry a virtual machine's traffic: what comes in there is
 // on its way out.
 func (b *builder) reroutedInterfaces() {
-	interfaces := named("reroute_interfaces", b.RerouteInterfaces)
+	interfaces := b.reroutes()
 	if len(interfaces.Values) == 0 {
 		return
 	}
@@ -68,24 +115,10 @@ func (b *builder) reroutedInterfaces() {
 	b.exempt(Match{In: interfaces}, "rerouted interface, other range")
 }
 
-func (b *builder) inboundJump() {
-	if b.capturesInbound() {
-		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
-	}
-}
-
-func (b *builder) capturesInbound() bool {
-	return b.InboundPorts.All || len(b.InboundPorts.Only) > 0
-}
-
-// inbound is what others send to the pod. A list of ports ignores all excludes.
-func (b *builder) inbound() {
-	if !b.capturesInbound() {
-		return
-	}
-	b.chain(NAT, chainInbound)
+// inboundPorts acts on the ports whose capture is asked for. A list of them
+// ignores all excludes.
+func (b *builder) inboundPorts(toProxy Action) {
 	b.exempt(tcpPorts("", b.TunnelPort), "the proxy's tunnel port")
-	toProxy := Action{Verdict: Jump, Chain: chainInRedirect}
 	if !b.InboundPorts.All {
 		b.add(tcpPorts("include_inbound_ports", b.InboundPorts.Only...), toProxy, "included inbound port")
 		return
@@ -97,26 +130,33 @@ func (b *builder) inbound() {
 // outbound is what the pod's own processes send.
 func (b *builder) outbound() {
 	b.chain(NAT, chainOutput)
+	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
 	b.exempt(tcpPorts("exclude_outbound_ports", b.ExcludeOutboundPorts...), "excluded outbound port")
 
-	lo := one("lo")
 	b.exempt(Match{Out: lo, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{Out: lo, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
+	if b.transparent() {
+		b.exempt(Match{Out: lo, Mark: markProxy}, "inbound traffic that the proxy hands on")
+	}
 
 	// The uid decides before the group: on lo, a process that has only the
 	// proxy's group is like any other.
+	if b.capturesDNS() {
+		b.exempt(dns(TCP).ofUser(b.ProxyUID), "the proxy's own DNS query")
+	}
 	ownTraffic := Action{Verdict: Goto, Chain: chainProxy}
 	b.add(Match{UID: one(b.ProxyUID)}, ownTraffic, "sent by the proxy's user")
+	b.dnsJumps()
 	if !b.CaptureLoopback {
 		b.exempt(Match{Out: lo}, "loopback between the application's processes")
 	}
 	b.add(Match{GID: one(b.ProxyGID)}, ownTraffic, "sent by the proxy's group")
 
-	if groups := named("owner_groups", b.OwnerGroups); len(groups.Values) > 0 {
+	if groups := b.ownerGroups(); len(groups.Values) > 0 {
 		b.add(Match{GID: groups}, Action{Verdict: Goto, Chain: chainOwnerGroups}, "only these groups are captured")
 		b.chain(NAT, chainOwnerGroups)
 	} else {
-		b.exempt(Match{GID: named("exclude_owner_groups", b.ExcludeOwnerGroups)}, "excluded group")
+		b.exempt(Match{GID: b.excludedOwnerGroups()}, "excluded group")
 	}
 
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
@@ -151,7 +191,13 @@ func (b *builder) proxyTraffic() {
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "the proxy to the application")
 	b.exempt(Match{Dst: one(localhostIPv6)}, "the proxy to the application")
 	b.exempt(tcpPorts("", b.TunnelPort), "the proxy's tunnel port")
-	b.add(Match{Out: one("lo"), Protocol: TCP}, Action{Verdict: Jump, Chain: chainInRedirect}, "the pod calls itself through a service")
+	b.add(Match{Out: lo, Protocol: TCP}, Action{Verdict: Jump, Chain: chainInRedirect}, "the pod calls itself through a service")
 }
 
 var localhostIPv6 = netip.MustParsePrefix("::1/128")
+
+// capturesDNS tells whether queries go to the proxy. The port among the
+// excluded ones lifts the capture of both protocols.
+func (b *builder) capturesDNS() bool {
+	return b.CaptureDNS && !slices.Contains(b.ExcludeOutboundPorts, portDNS)
+}

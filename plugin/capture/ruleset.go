@@ -24,7 +24,12 @@ var (
 
 // Ruleset is what netfilter should hold in one pod's namespace.
 type Ruleset struct {
-	IPv6   bool // whether IPv6 is captured, and lo needs ProxySourceIPv6
+	IPv6 bool // whether IPv6 is captured, and lo needs ProxySourceIPv6
+
+	// LocalMark, where not 0, is a mark whose packets have to be routed to
+	// this host itself, wherever they are addressed to.
+	LocalMark uint32
+
 	Chains []Chain
 }
 
@@ -32,8 +37,9 @@ type Ruleset struct {
 type Table string
 
 const (
-	NAT    Table = "nat"
+	Raw    Table = "raw"
 	Mangle Table = "mangle"
+	NAT    Table = "nat"
 )
 
 // Hook is a built-in chain.
@@ -68,9 +74,14 @@ type Match struct {
 	Protocol Protocol
 	In, Out  List[string]       // interfaces
 	Src, Dst List[netip.Prefix] // all of one family
+	SrcPort  List[uint16]       // one at most; needs Protocol
 	DstPort  List[uint16]       // needs Protocol
 	UID, GID List[uint32]       // of the socket's owner
-	Invalid  bool               // conntrack can't place the packet
+
+	Mark, ExceptMark uint32 // the packet's mark is, or is not, this; 0 is any
+	ConnMark         uint32 // the connection's mark; 0 is any
+	Established      bool   // belongs to a connection and does not ask for a new one; needs TCP
+	Invalid          bool   // conntrack can't place the packet
 }
 
 // List is a match's alternatives. The name is what a set of more than one
@@ -91,8 +102,10 @@ const (
 // Protocol is a transport protocol; the zero value is any.
 type Protocol string
 
-// TCP is the one protocol that REDIRECT captures.
-const TCP Protocol = "tcp"
+const (
+	TCP Protocol = "tcp"
+	UDP Protocol = "udp"
+)
 
 // Verdict is what becomes of a matching packet.
 type Verdict string
@@ -103,13 +116,24 @@ const (
 	Goto     Verdict = "goto"     // to Chain, and not back
 	Redirect Verdict = "redirect" // to Port of this host
 	Drop     Verdict = "drop"
+
+	// TProxy hands the packet with its addresses to who listens at Port, sets
+	// Mark and leaves the table. Where nobody listens the next rule decides.
+	TProxy Verdict = "tproxy"
+
+	// These three let the next rule go on.
+	SetMark     Verdict = "mark"     // the packet's, to Mark
+	SetConnMark Verdict = "connmark" // the connection's, to Mark
+	SetZone     Verdict = "zone"     // conntrack's, to Zone; the first one set stays
 )
 
 // Action is a verdict with its target.
 type Action struct {
 	Verdict Verdict
 	Chain   string // of Jump and Goto, in the same table
-	Port    uint16 // of Redirect
+	Port    uint16 // of Redirect and TProxy
+	Mark    uint32 // of TProxy, SetMark and SetConnMark
+	Zone    uint16 // of SetZone
 }
 
 // Stamp identifies the Ruleset in the kernel: the version of the rules, the

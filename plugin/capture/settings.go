@@ -35,8 +35,8 @@ type Settings struct {
 
 // Mesh is what holds for every pod of the mesh.
 type Mesh struct {
-	OutboundPort, InboundPort, TunnelPort uint16
-	ProxyUID, ProxyGID                    uint32
+	OutboundPort, InboundPort, TunnelPort, DNSPort uint16
+	ProxyUID, ProxyGID                             uint32
 
 	// The excludes are united with each pod's own.
 	ExcludeOutboundIPRanges []netip.Prefix
@@ -57,6 +57,7 @@ func DefaultSettings() Settings {
 			OutboundPort: 15001,
 			InboundPort:  15006,
 			TunnelPort:   15008,
+			DNSPort:      15053,
 			ProxyUID:     1337,
 			ProxyGID:     1337,
 			LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"),

@@ -24,13 +24,17 @@ func NFTChain(table Table, name string) string { return string(table) + "_" + na
 
 // Priority is where among the hook's chains of all tables this one stands.
 func (c Chain) Priority() int32 {
-	return map[Table]int32{Mangle: -150, NAT: -100}[c.Table]
+	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -100}[c.Table]
 }
 
-// Type is the nftables type of a base chain.
+// Type is the nftables type of a base chain. One of type route has the packet
+// routed anew where a rule changed its mark.
 func (c Chain) Type() string {
-	if c.Table == NAT {
+	switch {
+	case c.Table == NAT:
 		return "nat"
+	case c.Table == Mangle && c.Hook == Output:
+		return "route"
 	}
 	return "filter"
 }
@@ -62,14 +66,26 @@ func (rs Ruleset) body() []byte {
 }
 
 func (r Rule) text(table Table) string {
-	words := append(r.Match.words(), "counter", string(r.Do.Verdict))
-	switch r.Do.Verdict {
+	words := append(r.Match.words(), "counter", r.Do.text(table), fmt.Sprintf("comment %q", r.Why))
+	return strings.Join(words, " ")
+}
+
+func (do Action) text(table Table) string {
+	switch do.Verdict {
 	case Jump, Goto:
-		words = append(words, NFTChain(table, r.Do.Chain))
+		return fmt.Sprintf("%s %s", do.Verdict, NFTChain(table, do.Chain))
 	case Redirect:
-		words = append(words, fmt.Sprintf("to :%d", r.Do.Port))
+		return fmt.Sprintf("redirect to :%d", do.Port)
+	case TProxy:
+		return fmt.Sprintf("tproxy to :%d meta mark set %d accept", do.Port, do.Mark)
+	case SetMark:
+		return fmt.Sprintf("meta mark set %d", do.Mark)
+	case SetConnMark:
+		return fmt.Sprintf("ct mark set %d", do.Mark)
+	case SetZone:
+		return fmt.Sprintf("ct zone set %d", do.Zone)
 	}
-	return strings.Join(append(words, fmt.Sprintf("comment %q", r.Why)), " ")
+	return string(do.Verdict)
 }
 
 // words spells a match. The order is the one in which netfilter tests it.
@@ -93,9 +109,12 @@ func (m Match) words() []string {
 			add("%s", addressWords(address.field, address.List))
 		}
 	}
-	if len(m.DstPort.Values) > 0 {
+	switch {
+	case len(m.SrcPort.Values) > 0:
+		add("%s sport %s", m.Protocol, operand(m.SrcPort))
+	case len(m.DstPort.Values) > 0:
 		add("%s dport %s", m.Protocol, operand(m.DstPort))
-	} else if m.Protocol != "" {
+	case m.Protocol != "":
 		add("meta l4proto %s", m.Protocol)
 	}
 	if len(m.UID.Values) > 0 {
@@ -103,6 +122,25 @@ func (m Match) words() []string {
 	}
 	if len(m.GID.Values) > 0 {
 		add("meta skgid %s", operand(m.GID))
+	}
+	return append(words, m.stateWords()...)
+}
+
+// stateWords spells what netfilter itself keeps of a packet.
+func (m Match) stateWords() []string {
+	var words []string
+	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
+	if m.Mark != 0 {
+		add("meta mark %d", m.Mark)
+	}
+	if m.ExceptMark != 0 {
+		add("meta mark != %d", m.ExceptMark)
+	}
+	if m.ConnMark != 0 {
+		add("ct mark %d", m.ConnMark)
+	}
+	if m.Established {
+		add("ct state established tcp flags & (fin | syn | rst | ack) != syn")
 	}
 	if m.Invalid {
 		add("ct state invalid")

@@ -72,9 +72,8 @@ func TestSwitches(t *testing.T) {
 		if err != nil || intent.DropInvalid != want.on || (len(warnings) > 0) != want.warned {
 			t.Errorf("%s=%q: got %v, warnings %q, %v", envDropInvalid, text, intent.DropInvalid, warnings, err)
 		}
-		_, _, err = Decide(meshedPod(withEnv(envDNSCapture, text)), DefaultSettings(), only4)
-		if (err != nil) != want.on {
-			t.Errorf("%s=%q: got %v", envDNSCapture, text, err)
+		if got := intentOf(t, DefaultSettings(), only4, withEnv(envDNSCapture, text)).CaptureDNS; got != want.on {
+			t.Errorf("%s=%q: got %v", envDNSCapture, text, got)
 		}
 	}
 	fromElsewhere := func(p *corev1.Pod) {
@@ -97,12 +96,12 @@ func TestEverythingIsSaid(t *testing.T) {
 	settings := DefaultSettings()
 	settings.SandboxedRuntimeClasses = []string{"kata"}
 	refused := []func(*corev1.Pod){
-		annotated(annotationInterceptionMode, modeTProxy), annotated(annotationTraffic+"z", ""), annotated(annotationTraffic+"a", ""),
-		withEnv(envDNSCapture, "true"), withEnv(envDropInvalid, "?"),
+		annotated(annotationTraffic+"z", ""), annotated(annotationTraffic+"a", ""),
+		withEnv(envDropInvalid, "?"),
 		func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
 	}
 	_, warnings, err := Decide(meshedPod(refused...), settings, nil)
-	if _, ok := errors.AsType[Refusal](err); !ok || strings.Count(err.Error(), "\n") != 3 {
+	if _, ok := errors.AsType[Refusal](err); !ok || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("not every reason is named: %v", err)
 	}
 	if len(warnings) != 3 || !slices.IsSorted(warnings) {

@@ -30,11 +30,19 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setsByName) []expr.
 		e.add(meta(expr.MetaKeyL4PROTO))
 		e.equals([]byte{protocolNumber[m.Protocol]})
 	}
+	encodeList(&e, m.SrcPort, sourcePort)
 	encodeList(&e, m.DstPort, destinationPort)
 	encodeList(&e, m.UID, meta(expr.MetaKeySKUID))
 	encodeList(&e, m.GID, meta(expr.MetaKeySKGID))
+	e.mark(meta(expr.MetaKeyMARK), expr.CmpOpEq, m.Mark)
+	e.mark(meta(expr.MetaKeyMARK), expr.CmpOpNeq, m.ExceptMark)
+	e.mark(&expr.Ct{Key: expr.CtKeyMARK, Register: register}, expr.CmpOpEq, m.ConnMark)
+	if m.Established {
+		e.state(expr.CtStateBitESTABLISHED)
+		e.notSYN()
+	}
 	if m.Invalid {
-		e.invalid()
+		e.state(expr.CtStateBitINVALID)
 	}
 	e.add(&expr.Counter{})
 	e.verdict(table, rule.Do)
@@ -53,7 +61,7 @@ func (e *encoder) equals(data []byte) {
 }
 
 var (
-	protocolNumber = map[capture.Protocol]byte{capture.TCP: unix.IPPROTO_TCP}
+	protocolNumber = map[capture.Protocol]byte{capture.TCP: unix.IPPROTO_TCP, capture.UDP: unix.IPPROTO_UDP}
 	familyNumber   = map[capture.Family]byte{capture.IPv4: unix.NFPROTO_IPV4, capture.IPv6: unix.NFPROTO_IPV6}
 )
 
@@ -102,11 +110,7 @@ func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
 	if first.Bits() == 0 {
 		return // the family alone says it
 	}
-	length := first.Addr().BitLen() / 8
-	e.add(load, &expr.Bitwise{
-		SourceRegister: register, DestRegister: register, Len: uint32(length),
-		Mask: mask(first), Xor: make([]byte, length),
-	})
+	e.add(load, and(mask(first)))
 	e.equals(first.Addr().AsSlice())
 }
 
@@ -118,16 +122,38 @@ func mask(p netip.Prefix) []byte {
 	return bits
 }
 
-// invalid tests the conntrack state bit; its value is NF_CT_STATE_INVALID_BIT.
-func (e *encoder) invalid() {
+// mark compares a mark, where there is one to compare with.
+func (e *encoder) mark(load expr.Any, op expr.CmpOp, mark uint32) {
+	if mark != 0 {
+		e.add(load, &expr.Cmp{Op: op, Register: register, Data: key(mark)})
+	}
+}
+
+// state tests a bit of the connection's state.
+func (e *encoder) state(bit uint32) {
 	e.add(
 		&expr.Ct{Key: expr.CtKeySTATE, Register: register},
-		&expr.Bitwise{
-			SourceRegister: register, DestRegister: register, Len: 4,
-			Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitINVALID), Xor: make([]byte, 4),
-		},
+		and(key(bit)),
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: make([]byte, 4)},
 	)
+}
+
+// notSYN tests the flags of a TCP header: of these four, not just SYN.
+func (e *encoder) notSYN() {
+	const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
+	e.add(
+		payload(expr.PayloadBaseTransportHeader, 13, 1),
+		and([]byte{fin | syn | rst | ack}),
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: []byte{syn}},
+	)
+}
+
+// and keeps the bits of the register that a mask has.
+func and(mask []byte) expr.Any {
+	return &expr.Bitwise{
+		SourceRegister: register, DestRegister: register, Len: uint32(len(mask)),
+		Mask: mask, Xor: make([]byte, len(mask)),
+	}
 }
 
 func (e *encoder) verdict(table capture.Table, do capture.Action) {
@@ -146,7 +172,23 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 			&expr.Immediate{Register: register, Data: key(do.Port)},
 			&expr.Redir{RegisterProtoMin: register},
 		)
+	case capture.TProxy:
+		e.add(&expr.Immediate{Register: register, Data: key(do.Port)}, &expr.TProxy{RegPort: register})
+		e.set(do.Mark, &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
+		e.add(&expr.Verdict{Kind: expr.VerdictAccept})
+	case capture.SetMark:
+		e.set(do.Mark, &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
+	case capture.SetConnMark:
+		e.set(do.Mark, &expr.Ct{Key: expr.CtKeyMARK, Register: register, SourceRegister: true})
+	case capture.SetZone:
+		e.add(&expr.Immediate{Register: register, Data: binaryutil.NativeEndian.PutUint16(do.Zone)},
+			&expr.Ct{Key: expr.CtKeyZONE, Register: register, SourceRegister: true})
 	}
+}
+
+// set writes a mark by an expression that takes it from the register.
+func (e *encoder) set(mark uint32, store expr.Any) {
+	e.add(&expr.Immediate{Register: register, Data: key(mark)}, store)
 }
 
 func meta(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: register} }
@@ -155,8 +197,11 @@ func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
 }
 
-// destinationPort stands at the same place in the headers of TCP and UDP.
-var destinationPort = payload(expr.PayloadBaseTransportHeader, 2, 2)
+// Ports stand at the same place in the headers of TCP and UDP.
+var (
+	sourcePort      = payload(expr.PayloadBaseTransportHeader, 0, 2)
+	destinationPort = payload(expr.PayloadBaseTransportHeader, 2, 2)
+)
 
 // key is a value as the kernel holds it: names padded to IFNAMSIZ, addresses
 // and ports in network order, ids in the machine's.

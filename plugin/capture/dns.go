@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+const portDNS = 53
+
+// Zones of conntrack. A query of the application and the one that the proxy
+// makes of it can have the same addresses and ports: they are kept apart.
+const (
+	zoneUpstream uint16 = 1 // between whoever is not captured and a resolver
+	zoneProxy    uint16 = 2 // between the application and the proxy
+)
+
+// dns matches queries.
+func dns(protocol Protocol) Match { return Match{Protocol: protocol, DstPort: one[uint16](portDNS)} }
+
+// dnsZones puts every packet of a query over UDP into its zone, before
+// conntrack looks at it. Of the rules that match, the first gives the zone.
+func (b *builder) dnsZones() {
+	if !b.capturesDNS() {
+		return
+	}
+	answers := Match{Protocol: UDP, SrcPort: one[uint16](portDNS)}
+	proxyAnswers := Match{Protocol: UDP, SrcPort: one(b.DNSPort)}
+	queries := dns(UDP)
+	b.hook(Raw, Prerouting)
+	b.add(answers, Action{Verdict: Jump, Chain: chainInbound}, "answers of resolvers")
+	b.hook(Raw, Output)
+	b.add(proxyAnswers, Action{Verdict: Jump, Chain: chainOutputDNS}, "answers of the proxy")
+	b.add(queries, Action{Verdict: Jump, Chain: chainOutputDNS}, "outbound DNS")
+
+	b.chain(Raw, chainInbound)
+	b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
+	upstream := Action{Verdict: SetZone, Zone: zoneUpstream}
+	b.add(answers, upstream, "answers of resolvers")
+
+	b.chain(Raw, chainOutputDNS)
+	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
+	proxy := Action{Verdict: SetZone, Zone: zoneProxy}
+	b.add(queries.ofUser(b.ProxyUID), upstream, "the proxy's own DNS query")
+	b.add(queries.ofGroups(one(b.ProxyGID)), upstream, "the proxy's own DNS query")
+	b.add(proxyAnswers.ofUser(b.ProxyUID), proxy, "answers of the proxy")
+	b.add(proxyAnswers.ofGroups(one(b.ProxyGID)), proxy, "answers of the proxy")
+	if groups := b.ownerGroups(); len(groups.Values) > 0 {
+		b.add(queries.ofGroups(groups), proxy, "only these groups are captured")
+		b.add(queries, upstream, "every other group")
+		return
+	}
+	if groups := b.excludedOwnerGroups(); len(groups.Values) > 0 {
+		b.add(queries.ofGroups(groups), upstream, "excluded group")
+	}
+	b.add(queries, proxy, "the application's query")
+}
+
+// dnsJumps leads queries away before loopback is let go: a resolver may well
+// listen there.
+func (b *builder) dnsJumps() {
+	if b.capturesDNS() {
+		b.add(dns(TCP), Action{Verdict: Goto, Chain: chainOutputDNS}, "DNS over TCP")
+		b.add(dns(UDP), Action{Verdict: Goto, Chain: chainOutputDNS}, "DNS over UDP")
+	}
+}
+
+// dnsQueries hands queries to the proxy, whatever resolver they are for.
+func (b *builder) dnsQueries() {
+	if !b.capturesDNS() {
+		return
+	}
+	b.chain(NAT, chainOutputDNS)
+	b.add(Match{GID: one(b.ProxyGID)}, Action{Verdict: Goto, Chain: chainProxy}, "sent by the proxy's group")
+	b.exempt(Match{GID: b.excludedOwnerGroups()}, "excluded group")
+	toProxy := Action{Verdict: Redirect, Port: b.DNSPort}
+	for _, protocol := range []Protocol{TCP, UDP} {
+		b.add(Match{Protocol: protocol, GID: b.ownerGroups()}, toProxy, "to the proxy's DNS port")
+	}
+}
