@@ -74,6 +74,7 @@ func TestKeys(t *testing.T) {
 	}{
 		"kubeconfig":                      {[]string{`"/a/b"`}, map[string]string{`"a"`: "an absolute path", `5`: "an absolute path", `null`: "an absolute path", `""`: "an absolute path"}},
 		"lookupTimeout":                   {[]string{`"1s"`, `"2m"`, `"1500ms"`}, map[string]string{`"999ms"`: `from "1s" to "2m"`, `"3m"`: "a duration", `30`: "a duration", `"x"`: "a duration"}},
+		"backend":                         {[]string{`"nftables"`, `"iptables"`, `"iptables-nft"`, `"iptables-legacy"`}, map[string]string{`"nft"`: `one of ["nftables" "iptables" "iptables-nft" "iptables-legacy"]`, `""`: "one of"}},
 		"excludeNamespaces":               {[]string{`[]`, `["a","b"]`}, map[string]string{`"a"`: "a list", `["a",5," "]`: "element 2: expected a name", `null`: "a list"}},
 		"ipv6":                            {[]string{`"mesh"`, `"always"`, `"never"`}, map[string]string{`"Mesh"`: `one of ["mesh" "always" "never"]`, `true`: "one of"}},
 		"sharedProxyUID":                  {[]string{`"warn"`, `"refuse"`}, map[string]string{`"allow"`: `one of ["warn" "refuse"]`}},
@@ -84,6 +85,7 @@ func TestKeys(t *testing.T) {
 		"mesh.outboundPort":               {[]string{`1`, `65535`}, map[string]string{`0`: port, `65536`: port, `"15001"`: port, `-1`: port, `1.5`: port}},
 		"mesh.inboundPort":                {[]string{`15006`}, map[string]string{`null`: port}},
 		"mesh.tunnelPort":                 {[]string{`15008`}, map[string]string{`[]`: port}},
+		"mesh.dnsPort":                    {[]string{`15053`}, map[string]string{`70000`: port}},
 		"mesh.proxyUID":                   {[]string{`1337`, `4294967295`}, map[string]string{`0`: id, `4294967296`: id, `-1`: id}},
 		"mesh.proxyGID":                   {[]string{`1337`}, map[string]string{`0`: id}},
 		"mesh.excludeOutboundIPRanges":    {[]string{`["10.0.0.0/8","2001:db8::/32"]`}, map[string]string{`["10.0.0.1"]`: "write 10.0.0.1/32", `[5]`: "element 0: expected a range", `"10.0.0.0/8"`: "a list"}},

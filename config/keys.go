@@ -33,6 +33,12 @@ func Keys() []Key {
 			set:     setter(func(c *NetConf) *time.Duration { return &c.LookupTimeout }, lookupTimeout),
 		},
 		{
+			Name: "backend", Type: "`nftables`, `iptables`, `iptables-nft`, `iptables-legacy`", Default: "nftables",
+			Meaning: "what puts the rules in place; `iptables` is whichever variant the host calls by this name",
+			set: setter(func(c *NetConf) *capture.Backend { return &c.Backend },
+				oneOf(capture.NFTables, capture.IPTables, capture.IPTablesNFT, capture.IPTablesLegacy)),
+		},
+		{
 			Name: "excludeNamespaces", Type: "list of names", Default: "[]",
 			Meaning: "namespaces whose pods are left alone, whatever they ask for",
 			set:     setter(func(c *NetConf) *[]string { return &c.ExcludeNamespaces }, each(name)),

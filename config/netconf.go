@@ -21,6 +21,7 @@ import (
 type NetConf struct {
 	Kubeconfig        string        // absolute path
 	LookupTimeout     time.Duration // budget of one pod lookup, all attempts together
+	Backend           capture.Backend
 	ExcludeNamespaces []string
 	Status            StatusMode
 	LogLevel          slog.Level
@@ -43,6 +44,7 @@ func Default() NetConf {
 	return NetConf{
 		Kubeconfig:    "/var/lib/capture-cni/kubeconfig",
 		LookupTimeout: 30 * time.Second,
+		Backend:       capture.NFTables,
 		Status:        StatusLenient,
 		LogLevel:      slog.LevelInfo,
 		Capture:       capture.DefaultSettings(),

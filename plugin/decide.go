@@ -68,21 +68,27 @@ func (r request) passed() string {
 	return ""
 }
 
-// wanted decides what the pod's namespace is to hold; nil means that the pod
-// is none of ours. The caller closes the namespace.
-func (r request) wanted(ctx context.Context) (*capture.Ruleset, *podnet.Namespace, error) {
+// plan is what a pod's namespace is to hold.
+type plan struct {
+	rules   capture.Ruleset
+	backend capture.Backend
+	netns   *podnet.Namespace // the caller closes it
+}
+
+// decide gives nil for a pod that is none of ours.
+func (r request) decide(ctx context.Context) (*plan, error) {
 	if reason := r.passed(); reason != "" {
 		r.log.Debug("left alone", "reason", reason)
-		return nil, nil, nil
+		return nil, nil
 	}
 	conf, warnings, err := r.input.NetConf()
 	r.warn(warnings)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	pod, err := lookup(ctx, conf, r.pod, r.log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if reason := capture.Exclusion(pod); reason != "" {
 		level := slog.LevelDebug
@@ -90,22 +96,22 @@ func (r request) wanted(ctx context.Context) (*capture.Ruleset, *podnet.Namespac
 			level = slog.LevelInfo
 		}
 		r.log.Log(ctx, level, "left alone", "reason", reason)
-		return nil, nil, nil
+		return nil, nil
 	}
 	netns, err := podnet.Open(ctx, r.netns)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	addresses, err := netns.Addresses()
 	if err != nil {
-		return nil, nil, closing(netns, err)
+		return nil, closing(netns, err)
 	}
 	intent, warnings, err := capture.Decide(pod, conf.Capture, addresses)
 	r.warn(warnings)
 	if err != nil {
-		return nil, nil, closing(netns, fmt.Errorf("pod %s: %w", r.pod, err))
+		return nil, closing(netns, fmt.Errorf("pod %s: %w", r.pod, err))
 	}
-	return new(capture.Rules(intent)), netns, nil
+	return &plan{capture.Rules(intent), conf.Backend, netns}, nil
 }
 
 func (r request) warn(warnings []string) {

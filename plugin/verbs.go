@@ -23,8 +23,9 @@ import (
 // Deadlines of a whole call. ADD and CHECK outlast the longest lookup; the
 // runtime's own, minutes later, would say nothing about the cause.
 const (
-	addTimeout = 150 * time.Second
-	delTimeout = 2 * time.Second
+	addTimeout    = 150 * time.Second
+	delTimeout    = 2 * time.Second
+	statusTimeout = 10 * time.Second
 )
 
 // add captures the pod's traffic if it asks for it, and returns the result to print.
@@ -36,15 +37,15 @@ func add(args *skel.CmdArgs, stderr io.Writer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ruleset, netns, err := r.wanted(ctx)
+	p, err := r.decide(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if ruleset != nil {
-		if err := closing(netns, netns.Apply(*ruleset)); err != nil {
+	if p != nil {
+		if err := closing(p.netns, p.netns.Apply(ctx, p.rules, p.backend)); err != nil {
 			return nil, fmt.Errorf("capturing pod %s: %w", r.pod, err)
 		}
-		r.log.Info("captured", "ipv6", ruleset.IPv6, "took", time.Since(start).Round(time.Millisecond/10))
+		r.log.Info("captured", "backend", p.backend, "ipv6", p.rules.IPv6, "took", time.Since(start).Round(time.Millisecond/10))
 	}
 	return result(r.input)
 }
@@ -71,12 +72,12 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ruleset, netns, err := r.wanted(ctx)
-	if ruleset == nil || err != nil {
+	p, err := r.decide(ctx)
+	if p == nil || err != nil {
 		return err
 	}
-	differences, err := netns.Check(*ruleset)
-	if err := closing(netns, err); err != nil {
+	differences, err := p.netns.Check(ctx, p.rules, p.backend)
+	if err := closing(p.netns, err); err != nil {
 		return fmt.Errorf("checking pod %s: %w", r.pod, err)
 	}
 	if len(differences) > 0 {
@@ -96,7 +97,7 @@ func del(netns string, log *slog.Logger) {
 	defer cancel()
 	n, err := podnet.Open(ctx, netns)
 	if err == nil {
-		err = closing(n, n.Remove())
+		err = closing(n, n.Remove(ctx))
 	}
 	if err != nil && !errors.Is(err, podnet.ErrGone) {
 		log.Warn("the rules were left to go with the network namespace", "netns", netns, "error", err)
@@ -117,8 +118,10 @@ func status(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
+	defer cancel()
 	_, kubeconfigErr := loadKubeconfig(conf.Kubeconfig)
-	if err := errors.Join(kubeconfigErr, podnet.Probe()); err != nil {
+	if err := errors.Join(kubeconfigErr, podnet.Probe(ctx, conf.Backend)); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, "meshed pods can't start: "+err.Error(), "")
 	}
 	return nil

@@ -57,8 +57,8 @@ func showRules(p *pod, manifest *corev1.Pod) error {
 	}
 	ruleset := capture.Rules(intent)
 	err = p.Do(func() error {
-		stamp, err := netfilter.Stamp()
-		if err == nil && stamp != ruleset.Stamp() {
+		state, err := netfilter.Inspect()
+		if err == nil && state.Stamp != ruleset.Stamp() {
 			err = errors.New("the kernel holds other rules than expected")
 		}
 		return err

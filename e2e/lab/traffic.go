@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,24 +33,36 @@ const patience = 3 * time.Second
 // namespace, until it is closed. An empty host in address means all addresses
 // of both families.
 func (h *Host) Serve(network, address, name string) (io.Closer, error) {
-	var closer io.Closer
-	err := h.Do(func() error {
-		if network == "udp" {
-			conn, err := net.ListenPacket(network, address)
+	return h.serve(Owner{}, network, address, name, nil)
+}
+
+// ServeProxy answers as a sidecar does: in its owner's name, and with a socket
+// that accepts what is addressed to others.
+func (h *Host) ServeProxy(owner Owner, network, address, name string) (io.Closer, error) {
+	return h.serve(owner, network, address, name, transparent)
+}
+
+func (h *Host) serve(owner Owner, network, address, name string, control control) (closer io.Closer, err error) {
+	config := net.ListenConfig{Control: control}
+	err = h.Do(func() error {
+		return as(owner, func() error {
+			if network == "udp" {
+				conn, err := config.ListenPacket(context.Background(), network, address)
+				if err != nil {
+					return err
+				}
+				closer = conn
+				go answerPackets(conn, name)
+				return nil
+			}
+			listener, err := config.Listen(context.Background(), network, address)
 			if err != nil {
 				return err
 			}
-			closer = conn
-			go answerPackets(conn, name)
+			closer = listener
+			go answerConnections(listener, name)
 			return nil
-		}
-		listener, err := net.Listen(network, address)
-		if err != nil {
-			return err
-		}
-		closer = listener
-		go answerConnections(listener, name)
-		return nil
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("serving %s: %w", name, err)
@@ -117,7 +130,8 @@ func originalDst(conn *net.TCPConn) (netip.AddrPort, error) {
 }
 
 // Ask connects (or sends a packet) from inside the namespace and returns who
-// answered. from is the source address, "" for the kernel's choice.
+// answered. from is the source address, with or without a port; what is left
+// out is the kernel's choice.
 func (h *Host) Ask(owner Owner, network, from, to string) (Answer, error) {
 	var answer Answer
 	err := h.Do(func() error {
@@ -142,23 +156,35 @@ func (h *Host) Ask(owner Owner, network, from, to string) (Answer, error) {
 	return answer, nil
 }
 
-// dialAs makes the socket as owner. Do has locked the goroutine to a thread,
-// and file-system ids are a thread's own, so nobody else is affected.
 func dialAs(owner Owner, network, from, to string) (conn net.Conn, err error) {
 	dialer := net.Dialer{Timeout: patience}
 	if from != "" {
+		source, err := netip.ParseAddrPort(from)
+		if err != nil {
+			source = netip.AddrPortFrom(netip.MustParseAddr(from), 0)
+		}
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(source)
 		if network == "udp" {
-			dialer.LocalAddr = &net.UDPAddr{IP: net.ParseIP(from)}
-		} else {
-			dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
+			dialer.LocalAddr = net.UDPAddrFromAddrPort(source)
 		}
 	}
+	err = as(owner, func() error {
+		conn, err = dialer.Dial(network, to)
+		return err
+	})
+	return conn, err
+}
+
+// as runs f, which makes a socket, in owner's name. Do has locked the
+// goroutine to a thread, and file-system ids are a thread's own, so nobody
+// else is affected.
+func as(owner Owner, f func() error) (err error) {
 	// The group first: a thread that is no longer root may not change it.
 	if err := errors.Join(unix.Setfsgid(owner.GID), unix.Setfsuid(owner.UID)); err != nil {
-		return nil, fmt.Errorf("becoming %v: %w", owner, err)
+		return fmt.Errorf("becoming %v: %w", owner, err)
 	}
 	defer func() { err = errors.Join(err, unix.Setfsuid(0), unix.Setfsgid(0)) }()
-	return dialer.Dial(network, to)
+	return f()
 }
 
 // TimeConnects makes TCP connections one after the other and gives how long

@@ -15,6 +15,7 @@ import (
 // TestCheck changes what Apply made, in every way that changes what packets
 // meet, and wants each change named.
 func TestCheck(t *testing.T) {
+	const backend = capture.NFTables
 	lab.RequireRoot(t)
 	for _, test := range []struct {
 		name   string
@@ -48,7 +49,7 @@ func TestCheck(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			pod := newHost(t)
 			rs := decide(t, injected(nil, nil), dualStack())
-			netns := open(t, pod)
+			netns := open(t, pod, backend)
 			check(t, netns.Apply(rs))
 			test.change(t, pod)
 			before := list(t, pod, "ruleset")

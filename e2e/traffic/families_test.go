@@ -14,87 +14,95 @@ import (
 
 // TestIPv6Policy captures a dual-stack pod under every policy.
 func TestIPv6Policy(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		policy capture.IPv6Policy
-		env    map[string]string
-		ipv6   string // who answers over IPv6
-	}{
-		{"mesh", capture.IPv6Mesh, nil, direct},
-		{"mesh, dual stack", capture.IPv6Mesh, map[string]string{"ISTIO_DUAL_STACK": "true"}, outbound},
-		{"always", capture.IPv6Always, nil, outbound},
-		{"never, dual stack", capture.IPv6Never, map[string]string{"ISTIO_DUAL_STACK": "true"}, direct},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			settings := capture.DefaultSettings()
-			settings.IPv6 = test.policy
-			w := newWorld(t, []int{80, 8080}, 15001, 15006)
-			rs := decide(t, injected(nil, test.env), settings)
-			check(t, open(t, w.pod).Apply(rs))
-			w.probe(t, out(app, external, 80, outbound), ipv4)
-			w.probe(t, out(app, external, 80, test.ipv6), ipv6)
-			w.probe(t, out(proxy, external, 80, direct), ipv6)
-			inboundIPv6 := map[string]string{direct: direct, outbound: inbound}[test.ipv6]
-			w.probe(t, in(podIP, 8080, inboundIPv6), ipv6)
-			if has := strings.Contains(loopback(t, w.pod), "::6/128"); has != rs.IPv6 {
-				t.Errorf("::6 is on lo: %v, IPv6 is captured: %v", has, rs.IPv6)
-			}
-		})
-	}
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		for _, test := range []struct {
+			name   string
+			policy capture.IPv6Policy
+			env    map[string]string
+			ipv6   string // who answers over IPv6
+		}{
+			{"mesh", capture.IPv6Mesh, nil, direct},
+			{"mesh, dual stack", capture.IPv6Mesh, map[string]string{"ISTIO_DUAL_STACK": "true"}, outbound},
+			{"always", capture.IPv6Always, nil, outbound},
+			{"never, dual stack", capture.IPv6Never, map[string]string{"ISTIO_DUAL_STACK": "true"}, direct},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				settings := capture.DefaultSettings()
+				settings.IPv6 = test.policy
+				w := newWorld(t, []int{80, 8080}, istioMesh)
+				rs := decide(t, injected(nil, test.env), settings)
+				check(t, open(t, w.pod, backend).Apply(rs))
+				w.probe(t, out(app, external, 80, outbound), ipv4)
+				w.probe(t, out(app, external, 80, test.ipv6), ipv6)
+				w.probe(t, out(proxy, external, 80, direct), ipv6)
+				inboundIPv6 := map[string]string{direct: direct, outbound: inbound}[test.ipv6]
+				w.probe(t, in(podIP, 8080, inboundIPv6), ipv6)
+				if has := strings.Contains(loopback(t, w.pod), "::6/128"); has != rs.IPv6 {
+					t.Errorf("::6 is on lo: %v, IPv6 is captured: %v", has, rs.IPv6)
+				}
+			})
+		}
+	})
 }
 
 func TestIPv6Only(t *testing.T) {
-	addresses := []netip.Addr{netip.MustParseAddr("fd77::2"), netip.MustParseAddr("fe80::1")}
-	intent, _, err := capture.Decide(injected(nil, nil), capture.DefaultSettings(), addresses)
-	check(t, err)
-	w := newWorld(t, []int{80, 8080}, 15001, 15006)
-	check(t, open(t, w.pod).Apply(capture.Rules(intent)))
-	w.probe(t, out(app, external, 80, outbound), ipv6)
-	w.probe(t, in(podIP, 8080, inbound), ipv6)
-	w.probe(t, probe{by: proxy, from: proxySource, to: podIP, port: 8080, want: direct}, ipv6)
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		addresses := []netip.Addr{netip.MustParseAddr("fd77::2"), netip.MustParseAddr("fe80::1")}
+		intent, _, err := capture.Decide(injected(nil, nil), capture.DefaultSettings(), addresses)
+		check(t, err)
+		w := newWorld(t, []int{80, 8080}, istioMesh)
+		check(t, open(t, w.pod, backend).Apply(capture.Rules(intent)))
+		w.probe(t, out(app, external, 80, outbound), ipv6)
+		w.probe(t, in(podIP, 8080, inbound), ipv6)
+		w.probe(t, probe{by: proxy, from: proxySource, to: podIP, port: 8080, want: direct}, ipv6)
+	})
 }
 
 // TestWithoutIPv6 captures a namespace in which IPv6 is switched off.
 func TestWithoutIPv6(t *testing.T) {
-	lab.RequireRoot(t)
-	pod, peer := newHost(t), newHost(t)
-	check(t, pod.Do(func() error {
-		for _, name := range []string{"all", "default", "lo"} {
-			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0); err != nil {
-				return err
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		lab.RequireRoot(t)
+		pod, peer := newHost(t), newHost(t)
+		check(t, pod.Do(func() error {
+			for _, name := range []string{"all", "default", "lo"} {
+				if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0); err != nil {
+					return err
+				}
 			}
+			return nil
+		}))
+		w := world{pod, peer}
+		check(t, lab.Link(lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24"}},
+			lab.Interface{Host: peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24"}}))
+		w.serve(t, pod, "tcp4", 15001, outbound)
+		w.serve(t, pod, "tcp4", 15006, inbound)
+		w.serve(t, peer, "tcp4", 80, direct)
+		settings := capture.DefaultSettings()
+		settings.IPv6 = capture.IPv6Always
+		rs := decide(t, injected(nil, nil), settings)
+		netns := open(t, pod, backend)
+		check(t, netns.Apply(rs)) // lo was down before, and is up now
+		w.probe(t, out(app, external, 80, outbound), ipv4)
+		w.probe(t, in(podIP, 8080, inbound), ipv4)
+		if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
+			t.Errorf("a check finds %q (%v)", differences, err)
 		}
-		return nil
-	}))
-	w := world{pod, peer}
-	check(t, lab.Link(lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24"}},
-		lab.Interface{Host: peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24"}}))
-	w.serve(t, pod, "tcp4", 15001, outbound)
-	w.serve(t, pod, "tcp4", 15006, inbound)
-	w.serve(t, peer, "tcp4", 80, direct)
-	settings := capture.DefaultSettings()
-	settings.IPv6 = capture.IPv6Always
-	rs := decide(t, injected(nil, nil), settings)
-	netns := open(t, pod)
-	check(t, netns.Apply(rs)) // lo was down before, and is up now
-	w.probe(t, out(app, external, 80, outbound), ipv4)
-	w.probe(t, in(podIP, 8080, inbound), ipv4)
-	if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
-		t.Errorf("a check finds %q (%v)", differences, err)
-	}
+	})
 }
 
 // TestNobodyListens makes sure that a proxy that is not up means no
 // connection, never an uncaptured one.
 func TestNobodyListens(t *testing.T) {
-	w := newWorld(t, []int{80, 8080}, 25001, 25006)
-	check(t, open(t, w.pod).Apply(decide(t, injected(nil, nil), dualStack())))
-	for _, f := range []family{ipv4, ipv6} {
-		w.probe(t, out(app, external, 80, refused), f)
-		w.probe(t, in(podIP, 8080, refused), f)
-		w.probe(t, out(proxy, podIP, 8080, refused), f)
-		w.probe(t, out(app, localhost, 8080, direct), f)
-	}
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		w := newWorld(t, []int{80, 8080}, capture.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
+		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
+		for _, f := range []family{ipv4, ipv6} {
+			w.probe(t, out(app, external, 80, refused), f)
+			w.probe(t, in(podIP, 8080, refused), f)
+			w.probe(t, out(proxy, podIP, 8080, refused), f)
+			w.probe(t, out(app, localhost, 8080, direct), f)
+		}
+	})
 }
 
 // dualStack captures both families.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // haproxyConfig is a sidecar: it asks the kernel for the destination that a
@@ -44,28 +45,30 @@ backend application
 // their connection through: the application's goes out by the proxy, and what
 // comes in is handed on from 127.0.0.6, which no rule may capture again.
 func TestHAProxy(t *testing.T) {
-	w := newLinks(t)
-	w.serve(t, w.peer, "tcp", 80, direct)
-	w.serve(t, w.pod, "tcp", 8080, direct)
-	check(t, open(t, w.pod).Apply(decide(t, injected(nil, nil), dualStack())))
-	startHAProxy(t, w.pod)
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		w := newLinks(t)
+		w.serve(t, w.peer, "tcp", 80, direct)
+		w.serve(t, w.pod, "tcp", 8080, direct)
+		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
+		startHAProxy(t, w.pod)
 
-	answer, err := w.pod.Ask(app, "tcp", "", external[ipv4]+":80")
-	check(t, err)
-	if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != podIP[ipv4] {
-		t.Errorf("outbound: %s answers, and sees %s as its client", answer.Server, got)
-	}
-	answer, err = w.peer.Ask(app, "tcp", "", podIP[ipv4]+":8080")
-	check(t, err)
-	if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != proxySource[ipv4] {
-		t.Errorf("inbound: %s answers, and sees %s as its client", answer.Server, got)
-	}
-	// Through a service that leads back to the pod it passes the proxy twice.
-	answer, err = w.pod.Ask(app, "tcp", "", serviceVIP[ipv4]+":8080")
-	check(t, err)
-	if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != proxySource[ipv4] {
-		t.Errorf("through the service: %s answers, and sees %s as its client", answer.Server, got)
-	}
+		answer, err := w.pod.Ask(app, "tcp", "", external[ipv4]+":80")
+		check(t, err)
+		if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != podIP[ipv4] {
+			t.Errorf("outbound: %s answers, and sees %s as its client", answer.Server, got)
+		}
+		answer, err = w.peer.Ask(app, "tcp", "", podIP[ipv4]+":8080")
+		check(t, err)
+		if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != proxySource[ipv4] {
+			t.Errorf("inbound: %s answers, and sees %s as its client", answer.Server, got)
+		}
+		// Through a service that leads back to the pod it passes the proxy twice.
+		answer, err = w.pod.Ask(app, "tcp", "", serviceVIP[ipv4]+":8080")
+		check(t, err)
+		if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != proxySource[ipv4] {
+			t.Errorf("through the service: %s answers, and sees %s as its client", answer.Server, got)
+		}
+	})
 }
 
 // startHAProxy starts it in the pod with the proxy's ids, and waits until it listens.

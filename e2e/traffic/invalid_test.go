@@ -21,29 +21,33 @@ import (
 // acknowledgement of a SYN that nobody sent. It is answered with a reset,
 // unless INVALID_DROP is set.
 func TestInvalidDrop(t *testing.T) {
-	for _, drop := range []bool{false, true} {
-		t.Run("INVALID_DROP="+strconv.FormatBool(drop), func(t *testing.T) {
-			w := newWorld(t, []int{80, 8080}, 15001, 15006)
-			env := map[string]string{"INVALID_DROP": strconv.FormatBool(drop)}
-			check(t, open(t, w.pod).Apply(decide(t, injected(nil, env), capture.DefaultSettings())))
-			if answered := sendStraySYNACK(t, w.peer); answered == drop {
-				t.Errorf("the stray packet was answered with a reset: %v", answered)
-			}
-			w.probe(t, in(podIP, 8080, inbound), ipv4)
-		})
-	}
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		for _, drop := range []bool{false, true} {
+			t.Run("INVALID_DROP="+strconv.FormatBool(drop), func(t *testing.T) {
+				w := newWorld(t, []int{80, 8080}, istioMesh)
+				env := map[string]string{"INVALID_DROP": strconv.FormatBool(drop)}
+				check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, env), capture.DefaultSettings())))
+				if answered := sendStraySYNACK(t, w.peer); answered == drop {
+					t.Errorf("the stray packet was answered with a reset: %v", answered)
+				}
+				w.probe(t, in(podIP, 8080, inbound), ipv4)
+			})
+		}
+	})
 }
 
 // TestEcho makes sure that ICMP passes: rules are for TCP.
 func TestEcho(t *testing.T) {
-	w := newWorld(t, []int{80}, 15001, 15006)
-	check(t, open(t, w.pod).Apply(decide(t, injected(nil, nil), dualStack())))
-	for _, direction := range []struct {
-		from *lab.Host
-		to   string
-	}{{w.pod, external[ipv4]}, {w.peer, podIP[ipv4]}} {
-		check(t, direction.from.Do(func() error { return echo(direction.to) }))
-	}
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		w := newWorld(t, []int{80}, istioMesh)
+		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
+		for _, direction := range []struct {
+			from *lab.Host
+			to   string
+		}{{w.pod, external[ipv4]}, {w.peer, podIP[ipv4]}} {
+			check(t, direction.from.Do(func() error { return echo(direction.to) }))
+		}
+	})
 }
 
 func echo(to string) error {

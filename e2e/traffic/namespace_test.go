@@ -31,47 +31,51 @@ func loopback(t *testing.T, host *lab.Host) string {
 // TestFailureLeavesNothing applies rules that the kernel refuses, after lo and
 // its address were prepared.
 func TestFailureLeavesNothing(t *testing.T) {
-	lab.RequireRoot(t)
-	pod := newHost(t)
-	rs := decide(t, injected(nil, nil), dualStack())
-	last := &rs.Chains[len(rs.Chains)-1]
-	last.Rules = append(last.Rules, capture.Rule{Do: capture.Action{Verdict: capture.Jump, Chain: "NOWHERE"}})
-	before := loopback(t, pod) + list(t, pod, "ruleset")
-	if err := open(t, pod).Apply(rs); err == nil {
-		t.Fatal("rules that jump nowhere were applied")
-	}
-	if after := loopback(t, pod) + list(t, pod, "ruleset"); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		lab.RequireRoot(t)
+		pod := newHost(t)
+		rs := decide(t, injected(nil, nil), dualStack())
+		last := &rs.Chains[len(rs.Chains)-1]
+		last.Rules = append(last.Rules, capture.Rule{Do: capture.Action{Verdict: capture.Jump, Chain: "NOWHERE"}})
+		before := loopback(t, pod) + list(t, pod, "ruleset")
+		if err := open(t, pod, backend).Apply(rs); err == nil {
+			t.Fatal("rules that jump nowhere were applied")
+		}
+		if after := loopback(t, pod) + list(t, pod, "ruleset"); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+	})
 }
 
 func TestApplyTwice(t *testing.T) {
-	lab.RequireRoot(t)
-	pod := newHost(t)
-	rs := decide(t, injected(nil, nil), dualStack())
-	netns := open(t, pod)
-	check(t, netns.Apply(rs))
-	once := list(t, pod, "ruleset")
-	check(t, netns.Apply(rs))
-	if twice := list(t, pod, "ruleset"); twice != once {
-		t.Errorf("once:\n%s\ntwice:\n%s", once, twice)
-	}
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		lab.RequireRoot(t)
+		pod := newHost(t)
+		rs := decide(t, injected(nil, nil), dualStack())
+		netns := open(t, pod, backend)
+		check(t, netns.Apply(rs))
+		once := list(t, pod, "ruleset")
+		check(t, netns.Apply(rs))
+		if twice := list(t, pod, "ruleset"); twice != once {
+			t.Errorf("once:\n%s\ntwice:\n%s", once, twice)
+		}
 
-	weaker := decide(t, injected(spelled(map[string]string{"includeInboundPorts": ""}), nil), dualStack())
-	expectRefusal(t, netns.Apply(weaker), "DEL must come first")
-	if after := list(t, pod, "ruleset"); after != once {
-		t.Errorf("a refused ruleset changed the rules:\n%s", after)
-	}
+		weaker := decide(t, injected(spelled(map[string]string{"includeInboundPorts": ""}), nil), dualStack())
+		expectRefusal(t, netns.Apply(weaker), "DEL must come first")
+		if after := list(t, pod, "ruleset"); after != once {
+			t.Errorf("a refused ruleset changed the rules:\n%s", after)
+		}
 
-	check(t, netns.Remove())
-	check(t, netns.Remove())
-	if rest := list(t, pod, "ruleset"); rest != "" {
-		t.Errorf("after Remove:\n%s", rest)
-	}
-	if strings.Contains(loopback(t, pod), "::6/128") {
-		t.Error("::6 is still on lo after Remove")
-	}
-	check(t, netns.Apply(weaker))
+		check(t, netns.Remove())
+		check(t, netns.Remove())
+		if rest := list(t, pod, "ruleset"); rest != "" {
+			t.Errorf("after Remove:\n%s", rest)
+		}
+		if strings.Contains(loopback(t, pod), "::6/128") {
+			t.Error("::6 is still on lo after Remove")
+		}
+		check(t, netns.Apply(weaker))
+	})
 }
 
 func expectRefusal(t *testing.T, err error, text string) {
@@ -84,10 +88,11 @@ func expectRefusal(t *testing.T, err error, text string) {
 
 // TestTamperedRules are not taken for the right ones by their stamp.
 func TestTamperedRules(t *testing.T) {
+	const backend = capture.NFTables
 	lab.RequireRoot(t)
 	pod := newHost(t)
 	rs := decide(t, injected(nil, nil), dualStack())
-	netns := open(t, pod)
+	netns := open(t, pod, backend)
 	check(t, netns.Apply(rs))
 	nft(t, pod, "flush chain inet capture-cni nat_ISTIO_OUTPUT")
 	expectRefusal(t, netns.Apply(rs), "changed since ADD")
@@ -116,70 +121,30 @@ func TestNoAddress(t *testing.T) {
 	}
 }
 
-// TestForeignRules survive all that we do, byte for byte.
-func TestForeignRules(t *testing.T) {
-	lab.RequireRoot(t)
-	const others = `table inet firewall {
-	set peers {
-		type ipv4_addr
-		flags interval
-		elements = { 10.0.0.0/8 }
-	}
-	chain input {
-		type filter hook input priority 0; policy drop;
-		ct state established,related accept
-		iifname "lo" accept
-		tcp dport 8080 accept
-	}
-}
-table ip nat {
-	chain PREROUTING {
-		type nat hook prerouting priority -100
-		tcp dport 1 redirect to :2
-	}
-	chain LINKERD {
-		return
-	}
-}`
-	pod := newHost(t)
-	nft(t, pod, others)
-	before := list(t, pod, "ruleset")
-	rs := decide(t, injected(nil, nil), dualStack())
-	netns := open(t, pod)
-	check(t, netns.Apply(rs))
-	if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
-		t.Errorf("a check finds %q (%v)", differences, err)
-	}
-	if during := list(t, pod, "ruleset"); !strings.HasPrefix(during, before) {
-		t.Errorf("before:\n%s\nwith ours:\n%s", before, during)
-	}
-	check(t, netns.Remove())
-	if after := list(t, pod, "ruleset"); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
-}
-
 // TestOtherCapture refuses a namespace that istio-cni or istio-init captured.
 func TestOtherCapture(t *testing.T) {
-	lab.RequireRoot(t)
-	for _, script := range []string{
-		"table inet istio-proxy-nat {\n chain output { type nat hook output priority -100; }\n}",
-		"table ip nat {\n chain ISTIO_OUTPUT { return; }\n}",
-		"table ip6 nat {\n chain ISTIO_INBOUND { return; }\n}",
-	} {
-		pod := newHost(t)
-		nft(t, pod, script)
-		before := loopback(t, pod) + list(t, pod, "ruleset")
-		expectRefusal(t, open(t, pod).Apply(decide(t, injected(nil, nil), dualStack())), "another plugin's capture rules")
-		if after := loopback(t, pod) + list(t, pod, "ruleset"); after != before {
-			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		lab.RequireRoot(t)
+		for _, script := range []string{
+			"table inet istio-proxy-nat {\n chain output { type nat hook output priority -100; }\n}",
+			"table ip nat {\n chain ISTIO_OUTPUT { return; }\n}",
+			"table ip6 nat {\n chain ISTIO_INBOUND { return; }\n}",
+		} {
+			pod := newHost(t)
+			nft(t, pod, script)
+			before := loopback(t, pod) + list(t, pod, "ruleset")
+			expectRefusal(t, open(t, pod, backend).Apply(decide(t, injected(nil, nil), dualStack())), "another plugin's capture rules")
+			if after := loopback(t, pod) + list(t, pod, "ruleset"); after != before {
+				t.Errorf("before:\n%s\nafter:\n%s", before, after)
+			}
 		}
-	}
+	})
 }
 
 // TestOtherLegacyCapture knows the chains of iptables' older variant, and
 // creates none of its tables to find out.
 func TestOtherLegacyCapture(t *testing.T) {
+	const backend = capture.NFTables
 	lab.RequireRoot(t)
 	for command, tables := range map[string]string{
 		"iptables-legacy": "/proc/thread-self/net/ip_tables_names", "ip6tables-legacy": "/proc/thread-self/net/ip6_tables_names",
@@ -187,7 +152,7 @@ func TestOtherLegacyCapture(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			pod := newHost(t)
 			rs := decide(t, injected(nil, nil), dualStack())
-			netns := open(t, pod)
+			netns := open(t, pod, backend)
 			check(t, netns.Apply(rs))
 			check(t, netns.Remove())
 			check(t, pod.Do(func() error {

@@ -45,9 +45,9 @@ func in(to dst, port int, want string) probe {
 
 func udp(p probe) probe { p.udp = true; return p }
 
-// defaults is Istio's truth table for a pod that asks for nothing in
-// particular; the numbers are its rows.
-var defaults = []probe{
+// common is Istio's truth table for a pod that asks for nothing in particular,
+// as far as it is the same in both modes; the numbers are its rows.
+var common = []probe{
 	in(podIP, 8080, inbound),                                                                               // 1
 	in(podIP, 15008, direct), in(podIP, 15020, direct), in(podIP, 15021, direct), in(podIP, 15090, direct), // 2
 	udp(in(podIP, 8080, direct)),                                            // 3
@@ -63,14 +63,15 @@ var defaults = []probe{
 	out(proxy, onlyIPv4(otherLocal), 8080, inbound),                           // 11
 	out(proxy, podIP, 15008, direct),                                          // 12
 	{by: proxy, from: proxySource, to: podIP, port: 8080, want: direct},       // 13
-	out(proxyGID, podIP, 8080, direct),                                        // 14
 	out(proxyGID, external, 80, direct),                                       // 15
 	{by: proxy, from: localhost, to: probeTarget, port: 15002, want: inbound}, // 19
 	out(app, serviceVIP, 80, outbound), out(proxy, serviceVIP, 80, inbound),   // back to the pod, through the peer
 	in(secondIP, 8080, inbound), out(app, secondPeer, 80, outbound), // two interfaces
 }
 
-var scenarios = []scenario{
+var defaults = append(slices.Clone(common), out(proxyGID, podIP, 8080, direct)) // 14
+
+var redirectScenarios = []scenario{
 	{name: "defaults", probes: defaults},
 	{
 		name:        "the same, spelled out",
@@ -218,10 +219,12 @@ var scenarios = []scenario{
 	},
 }
 
+var scenarios = slices.Concat(redirectScenarios, transparentScenarios, dnsScenarios)
+
 func TestScenarios(t *testing.T) {
-	for backend, apply := range backends {
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
 		for _, s := range scenarios {
-			t.Run(backend+"/"+s.name, func(t *testing.T) {
+			t.Run(s.name, func(t *testing.T) {
 				settings := capture.DefaultSettings()
 				settings.IPv6 = capture.IPv6Always
 				if s.settings != nil {
@@ -231,8 +234,8 @@ func TestScenarios(t *testing.T) {
 				if s.pod != nil {
 					s.pod(pod)
 				}
-				w := newWorld(t, ports(s.probes), int(settings.Mesh.OutboundPort), int(settings.Mesh.InboundPort))
-				apply(t, w.pod, decide(t, pod, settings))
+				w := newWorld(t, ports(s.probes), settings.Mesh)
+				check(t, open(t, w.pod, backend).Apply(decide(t, pod, settings)))
 				for _, p := range s.probes {
 					for _, f := range []family{ipv4, ipv6} {
 						w.probe(t, p, f)
@@ -240,7 +243,7 @@ func TestScenarios(t *testing.T) {
 				}
 			})
 		}
-	}
+	})
 }
 
 func ports(probes []probe) []int {

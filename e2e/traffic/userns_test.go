@@ -11,6 +11,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // firstID is the host's id of the user namespace's root.
@@ -37,6 +38,7 @@ func newUserHost(t *testing.T) *lab.Host {
 // TestUserNamespace captures a pod whose uids are the node's, shifted: the
 // proxy's uid counts as the pod sees it.
 func TestUserNamespace(t *testing.T) {
+	const backend = capture.NFTables
 	lab.RequireRoot(t)
 	w := world{newUserHost(t), newHost(t)}
 	check(t, lab.Link(
@@ -46,7 +48,7 @@ func TestUserNamespace(t *testing.T) {
 	w.serve(t, w.pod, "tcp", 15006, inbound)
 	w.serve(t, w.pod, "tcp", 8080, direct)
 	w.serve(t, w.peer, "tcp", 80, direct)
-	netns := open(t, w.pod)
+	netns := open(t, w.pod, backend)
 	rs := decide(t, injected(nil, nil), dualStack())
 	check(t, netns.Apply(rs))
 

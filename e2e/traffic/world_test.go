@@ -53,10 +53,14 @@ var (
 	rootUser = lab.Owner{}
 )
 
+// istioMesh are the ports of Istio's proxy.
+var istioMesh = capture.DefaultSettings().Mesh
+
 // Who answers.
 const (
 	outbound = "proxy, outbound"
 	inbound  = "proxy, inbound"
+	resolver = "proxy, DNS"
 	direct   = "direct" // the application, or the peer
 	refused  = "nobody"
 )
@@ -66,11 +70,10 @@ type world struct{ pod, peer *lab.Host }
 
 // newWorld makes a world in which everything listens everywhere: what a
 // connection meets is for the rules alone to decide.
-func newWorld(t *testing.T, ports []int, outboundPort, inboundPort int) world {
+func newWorld(t *testing.T, ports []int, mesh capture.Mesh) world {
 	t.Helper()
 	w := newLinks(t)
-	w.serve(t, w.pod, "tcp", outboundPort, outbound)
-	w.serve(t, w.pod, "tcp", inboundPort, inbound)
+	w.sidecar(t, proxy, mesh)
 	for _, port := range ports {
 		for _, host := range []*lab.Host{w.pod, w.peer} {
 			w.serve(t, host, "tcp", port, direct)
@@ -97,6 +100,28 @@ func newLinks(t *testing.T) world {
 	check(t, w.pod.AddDefaultRoute(external[ipv6]))
 	translateService(t, w.peer)
 	return w
+}
+
+// sidecar answers at all ports of the proxy. For DNS it listens on localhost
+// alone, as Istio's does: the answer comes from where the query went.
+func (w world) sidecar(t *testing.T, owner lab.Owner, mesh capture.Mesh) {
+	t.Helper()
+	for _, at := range []struct {
+		network, host string
+		port          uint16
+		name          string
+	}{
+		{"tcp", "", mesh.OutboundPort, outbound},
+		{"tcp", "", mesh.InboundPort, inbound},
+		{"tcp", "127.0.0.1", mesh.DNSPort, resolver},
+		{"tcp", "[::1]", mesh.DNSPort, resolver},
+		{"udp", "127.0.0.1", mesh.DNSPort, resolver},
+		{"udp", "[::1]", mesh.DNSPort, resolver},
+	} {
+		server, err := w.pod.ServeProxy(owner, at.network, fmt.Sprintf("%s:%d", at.host, at.port), at.name)
+		check(t, err)
+		t.Cleanup(func() { _ = server.Close() })
+	}
 }
 
 func (w world) serve(t *testing.T, host *lab.Host, network string, port int, name string) {
@@ -149,22 +174,39 @@ func decide(t *testing.T, pod *corev1.Pod, settings capture.Settings) capture.Ru
 	return capture.Rules(intent)
 }
 
-// apply is how a backend puts a Ruleset into a pod's namespace.
-type apply func(t *testing.T, pod *lab.Host, rs capture.Ruleset)
-
 // backends must all decide alike.
-var backends = map[string]apply{
-	"nftables": func(t *testing.T, pod *lab.Host, rs capture.Ruleset) {
-		t.Helper()
-		check(t, open(t, pod).Apply(rs))
-	},
+var backends = []capture.Backend{capture.NFTables, capture.IPTablesNFT, capture.IPTablesLegacy}
+
+// forEachBackend runs a test with every one of them.
+func forEachBackend(t *testing.T, test func(t *testing.T, backend capture.Backend)) {
+	t.Helper()
+	lab.RequireRoot(t)
+	for _, backend := range backends {
+		t.Run(string(backend), func(t *testing.T) { test(t, backend) })
+	}
 }
 
-// open takes a pod's namespace for the rest of the test.
-func open(t *testing.T, pod *lab.Host) *podnet.Namespace {
+// namespace is a pod's, taken for the rest of a test, with a backend.
+type namespace struct {
+	*podnet.Namespace
+	t       *testing.T
+	backend capture.Backend
+}
+
+func open(t *testing.T, pod *lab.Host, backend capture.Backend) namespace {
 	t.Helper()
 	netns, err := podnet.Open(t.Context(), pod.Path())
 	check(t, err)
 	t.Cleanup(func() { _ = netns.Close() })
-	return netns
+	return namespace{netns, t, backend}
 }
+
+func (n namespace) Apply(rs capture.Ruleset) error {
+	return n.Namespace.Apply(n.t.Context(), rs, n.backend)
+}
+
+func (n namespace) Check(rs capture.Ruleset) ([]string, error) {
+	return n.Namespace.Check(n.t.Context(), rs, n.backend)
+}
+
+func (n namespace) Remove() error { return n.Namespace.Remove(n.t.Context()) }

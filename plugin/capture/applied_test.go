@@ -34,7 +34,7 @@ func TestAppliedRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = host.Close() })
-			if err := host.Do(func() error { return netfilter.Apply(rs) }); err != nil {
+			if err := host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), rs) }); err != nil {
 				t.Fatal(err)
 			}
 			listed := nft(t, host, "list", "table", "inet", capture.TableName)
@@ -42,14 +42,14 @@ func TestAppliedRules(t *testing.T) {
 			expectLoadable(t, host, listed)
 			expectNoDifference(t, host, rs)
 
-			if err := host.Do(func() error { return netfilter.Apply(rs) }); err == nil {
+			if err := host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), rs) }); err == nil {
 				t.Error("a second Apply succeeds")
 			}
 			if diff := cmp.Diff(listed, nft(t, host, "list", "table", "inet", capture.TableName)); diff != "" {
 				t.Errorf("a second Apply changed the rules:\n%s", diff)
 			}
 			for range 2 { // removing what is not there is success, too
-				if err := host.Do(netfilter.Remove); err != nil {
+				if err := host.Do(func() error { return netfilter.Remove(t.Context()) }); err != nil {
 					t.Error(err)
 				}
 			}
@@ -115,13 +115,13 @@ func expectLoadable(t *testing.T, host *lab.Host, listed string) {
 
 func expectNoDifference(t *testing.T, host *lab.Host, rs capture.Ruleset) {
 	t.Helper()
-	want, err := netfilter.Reference(rs)
+	want, err := netfilter.Reference(t.Context(), netfilter.NFTables{}, rs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found netfilter.Table
 	err = host.Do(func() (err error) {
-		found, err = netfilter.Dump()
+		found, err = netfilter.NFTables{}.Dump(t.Context())
 		return err
 	})
 	if err != nil {

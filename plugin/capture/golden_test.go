@@ -23,9 +23,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestGolden derives the rules of every case and compares them with the text
-// beside it, which nft can load. A case is a folder: pod.yaml; settings.json
-// with keys of our conflist entry and addresses, both optional; ruleset.nft.
+// TestGolden derives the rules of every case and compares them with the texts
+// beside it, which nft, iptables-restore and ip6tables-restore can load. A case
+// is a folder: pod.yaml; settings.json with keys of our conflist entry and
+// addresses, both optional; ruleset.nft, iptables.txt, ip6tables.txt.
 func TestGolden(t *testing.T) {
 	cases, err := filepath.Glob("testdata/*/pod.yaml")
 	if err != nil || len(cases) == 0 {
@@ -35,17 +36,25 @@ func TestGolden(t *testing.T) {
 		dir := filepath.Dir(path)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
-			got := rulesOf(t, dir).String()
-			golden := filepath.Join(dir, "ruleset.nft")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(read(t, golden)), got); diff != "" {
-				t.Errorf("the rules changed (-golden +now); make golden if that is meant:\n%s", diff)
+			rs := rulesOf(t, dir)
+			expectGolden(t, filepath.Join(dir, "ruleset.nft"), rs.String())
+			expectGolden(t, filepath.Join(dir, "iptables.txt"), rs.IPTables(capture.IPv4, nil))
+			if rs.IPv6 {
+				expectGolden(t, filepath.Join(dir, "ip6tables.txt"), rs.IPTables(capture.IPv6, nil))
 			}
 		})
+	}
+}
+
+func expectGolden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(read(t, path)), got); diff != "" {
+		t.Errorf("the rules changed (-golden +now); make golden if that is meant:\n%s", diff)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestTextIsWhatNetlinkSays(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := listing(t, func() error { return exec.CommandContext(t.Context(), "nft", "-f", golden).Run() })
-			netlink := listing(t, func() error { return netfilter.Apply(rulesOf(t, dir)) })
+			netlink := listing(t, func() error { return netfilter.NFTables{}.Apply(t.Context(), rulesOf(t, dir)) })
 			if diff := cmp.Diff(text, netlink); diff != "" {
 				t.Errorf("-nft +netlink:\n%s", diff)
 			}

@@ -12,6 +12,9 @@ import (
 // negated matches. A built-in chain holds jumps alone, so that an exemption
 // never keeps a packet from somebody else's rules.
 const (
+	// ChainPrefix begins the names of all chains but the built-in ones.
+	ChainPrefix = "ISTIO_"
+
 	chainInbound     = "ISTIO_INBOUND"
 	chainInRedirect  = "ISTIO_IN_REDIRECT"
 	chainOutput      = "ISTIO_OUTPUT"

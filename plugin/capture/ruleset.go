@@ -136,6 +136,9 @@ type Action struct {
 	Zone    uint16 // of SetZone
 }
 
+// StampPrefix begins every Stamp, of any version.
+const StampPrefix = "capture-cni rules v"
+
 // Stamp identifies the Ruleset in the kernel: the version of the rules, the
 // families captured and a hash of all rules.
 func (rs Ruleset) Stamp() string {
@@ -144,7 +147,7 @@ func (rs Ruleset) Stamp() string {
 		families += "," + IPv6
 	}
 	sum := sha256.Sum256(rs.body())
-	return fmt.Sprintf("capture-cni rules v%d %s %s", RulesVersion, families, hex.EncodeToString(sum[:16]))
+	return fmt.Sprintf("%s%d %s %s", StampPrefix, RulesVersion, families, hex.EncodeToString(sum[:16]))
 }
 
 // StampCovers tells whether the rules of a stamp capture a family.

@@ -5,30 +5,23 @@ package netfilter
 import (
 	"fmt"
 	"slices"
-
-	"github.com/containernetworking/plugins/pkg/ns"
-
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Reference is what the kernel makes of a Ruleset: applied in a scratch
-// namespace and read back, so that comparing is independent of how this
-// kernel represents a rule.
-func Reference(rs capture.Ruleset) (table Table, err error) {
-	scratch, err := ns.TempNetNS()
-	if err != nil {
-		return Table{}, fmt.Errorf("creating a scratch namespace: %w", err)
-	}
-	defer scratch.Close()
-	err = scratch.Do(func(ns.NetNS) error {
-		if err := Apply(rs); err != nil {
-			return fmt.Errorf("applying the rules in a scratch namespace: %w", err)
-		}
-		table, err = Dump()
-		return err
-	})
-	return table, err
+// Table is what the kernel holds of ours, reduced to what decides about
+// packets: handles, positions and counters are left out.
+type Table struct {
+	objects []object
 }
+
+// object is a table, one of its chains or one of its sets.
+type object struct {
+	name    string // "chain nat_OUTPUT"
+	content string
+	items   []item // rules in their order, elements sorted
+}
+
+// item is a rule or an element.
+type item struct{ label, content string }
 
 // Diff says, one line each, how found differs from want.
 func Diff(want, found Table) []string {

@@ -3,6 +3,7 @@
 package netfilter
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,26 +17,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Table is what the kernel holds of our table, reduced to what decides about
-// packets: handles, positions and counters are left out.
-type Table struct {
-	objects []object
-}
-
-// object is the table itself, one of its chains or one of its sets.
-type object struct {
-	name    string // "chain nat_OUTPUT"
-	content string
-	items   []item // rules in their order, elements sorted
-}
-
-// item is a rule or an element.
-type item struct{ label, content string }
-
-// Dump reads our table from the calling thread's namespace. Attributes are
-// compared as raw bytes, from an allow-list, because no library reads every
-// expression back.
-func Dump() (Table, error) {
+// Dump reads our table. Attributes are compared as raw bytes, from an
+// allow-list, because no library reads every expression back.
+func (NFTables) Dump(context.Context) (Table, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return Table{}, fmt.Errorf("opening netlink: %w", err)

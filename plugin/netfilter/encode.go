@@ -221,6 +221,6 @@ func key(value any) []byte {
 	panic("netfilter: a value of a type that no match has")
 }
 
-func comment(text string) []byte {
+func userComment(text string) []byte {
 	return userdata.AppendString(nil, userdata.TypeComment, text)
 }

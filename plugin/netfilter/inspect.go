@@ -3,11 +3,11 @@
 package netfilter
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -16,15 +16,17 @@ import (
 
 // State is what a namespace holds of traffic capture.
 type State struct {
-	Stamp   string // of our Ruleset, "" where there is none, unstamped where somebody removed it
-	Foreign string // somebody else's capture, as "table/chain"
+	Backend capture.Backend // that our rules are in, "" where there are none
+	Stamp   string          // of our Ruleset, unstamped where it is not there (any more)
+	Foreign string          // somebody else's capture, as "table/chain"
 }
 
-// unstamped is a table of our name that does not say which rules it holds.
+// unstamped are rules of ours that do not say which ones they are.
 const unstamped = "without a stamp"
 
-// Inspect looks at the calling thread's namespace.
-func Inspect() (State, error) {
+// Inspect looks at the calling thread's namespace, for all backends, and
+// executes nothing.
+func Inspect() (state State, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return State{}, fmt.Errorf("opening netlink: %w", err)
@@ -34,25 +36,21 @@ func Inspect() (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	var state State
-	ours := false
+	legacy, err := legacyTables()
+	if err != nil {
+		return State{}, err
+	}
+	state.lookInto(capture.IPTablesLegacy, legacy)
+	state.lookInto(capture.IPTablesNFT, iptablesChains(chains))
 	for _, chain := range chains {
-		table, name := text(chain[unix.NFTA_CHAIN_TABLE]), text(chain[unix.NFTA_CHAIN_NAME])
-		switch {
+		switch table := text(chain[unix.NFTA_CHAIN_TABLE]); {
 		case table == capture.TableName && chain[familyOf][0] == unix.NFPROTO_INET:
-			ours = true
-		case isCapture(table, name):
-			state.Foreign = table + "/" + name
+			state.Backend = capture.NFTables
+		case strings.HasPrefix(table, "istio-proxy-"): // istio-cni's, by nft
+			state.Foreign = table + "/" + text(chain[unix.NFTA_CHAIN_NAME])
 		}
 	}
-	if ours {
-		if state.Stamp, err = readStamp(conn); err != nil {
-			return State{}, err
-		}
-	}
-	if state.Foreign == "" {
-		state.Foreign, err = legacyCapture()
-	}
+	state.Stamp, err = readStamp(conn, state.Backend)
 	return state, err
 }
 
@@ -60,29 +58,68 @@ func Inspect() (State, error) {
 // iptables, of either variant.
 var foreignChains = []string{"ISTIO_OUTPUT", "ISTIO_INBOUND"}
 
-// isCapture knows another plugin's capture by iptables on nf_tables, or by nft.
-func isCapture(table, chain string) bool {
-	return strings.HasPrefix(table, "istio-proxy-") || slices.Contains(foreignChains, chain)
+// lookInto tells our chains from others': beside ours, there is a marker.
+func (s *State) lookInto(variant capture.Backend, tables tableList) {
+	for table, chains := range tables {
+		if slices.Contains(chains, capture.MarkerChain) {
+			s.Backend = variant
+			continue
+		}
+		for _, chain := range foreignChains {
+			if slices.Contains(chains, chain) {
+				s.Foreign = table.name + "/" + chain
+			}
+		}
+	}
 }
 
-// Stamp is the stamp of the Ruleset in the calling thread's namespace, "" where there is none.
-func Stamp() (string, error) {
-	state, err := Inspect()
-	return state.Stamp, err
-}
-
-func readStamp(conn *netlink.Conn) (string, error) {
-	rules, err := dump(conn, unix.NFPROTO_INET, unix.NFT_MSG_GETRULE, []netlink.Attribute{
-		{Type: unix.NFTA_RULE_TABLE, Data: []byte(capture.TableName + "\x00")},
-		{Type: unix.NFTA_RULE_CHAIN, Data: []byte(capture.StampChain + "\x00")},
-	})
+func readStamp(conn *netlink.Conn, backend capture.Backend) (string, error) {
+	var content []byte
+	var err error
+	switch backend {
+	case capture.NFTables:
+		content, err = readRules(conn, unix.NFPROTO_INET, capture.TableName, capture.StampChain)
+	case capture.IPTablesNFT:
+		content, err = readRules(conn, unix.NFPROTO_IPV4, string(capture.NAT), capture.MarkerChain)
+	case capture.IPTablesLegacy:
+		content, err = legacyFamilies[capture.IPv4].entries(string(capture.NAT))
+	default:
+		return "", nil
+	}
 	if err != nil {
 		return "", err
 	}
-	for _, rule := range rules {
-		if stamp, ok := userdata.GetString(rule[unix.NFTA_RULE_USERDATA], userdata.TypeComment); ok {
-			return stamp, nil
-		}
+	if stamp := comment(content, capture.StampPrefix); stamp != "" {
+		return stamp, nil
 	}
 	return unstamped, nil
+}
+
+// comment finds the one that begins with a prefix among what the kernel holds.
+// However a backend keeps it, it stands there in full and ends with a NUL.
+func comment(content []byte, prefix string) string {
+	start := bytes.Index(content, []byte(prefix))
+	if start < 0 {
+		return ""
+	}
+	return cString(content[start:])
+}
+
+// readRules gives all that the kernel holds of the rules of a chain.
+func readRules(conn *netlink.Conn, family byte, table, chain string) ([]byte, error) {
+	rules, err := dump(conn, family, unix.NFT_MSG_GETRULE, []netlink.Attribute{
+		{Type: unix.NFTA_RULE_TABLE, Data: []byte(table + "\x00")},
+		{Type: unix.NFTA_RULE_CHAIN, Data: []byte(chain + "\x00")},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var content []byte
+	for _, rule := range rules {
+		// Not every kernel filters a dump by itself.
+		if text(rule[unix.NFTA_RULE_TABLE]) == table && text(rule[unix.NFTA_RULE_CHAIN]) == chain {
+			content = slices.Concat(content, rule[unix.NFTA_RULE_EXPRESSIONS], rule[unix.NFTA_RULE_USERDATA], []byte{0})
+		}
+	}
+	return content, nil
 }

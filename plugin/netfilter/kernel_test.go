@@ -44,7 +44,7 @@ func inspect(t *testing.T, host *lab.Host) (state netfilter.State) {
 func dump(t *testing.T, host *lab.Host) (table netfilter.Table) {
 	t.Helper()
 	within(t, host, func() (err error) {
-		table, err = netfilter.Dump()
+		table, err = netfilter.NFTables{}.Dump(t.Context())
 		return err
 	})
 	return table
@@ -101,8 +101,8 @@ func TestInspect(t *testing.T) {
 			if got := inspect(t, host); got != (netfilter.State{Foreign: test.foreign}) {
 				t.Errorf("got %+v, want foreign %q", got, test.foreign)
 			}
-			within(t, host, func() error { return netfilter.Apply(rules()) })
-			if got := inspect(t, host); got != (netfilter.State{Stamp: rules().Stamp(), Foreign: test.foreign}) {
+			within(t, host, func() error { return netfilter.NFTables{}.Apply(t.Context(), rules()) })
+			if got := inspect(t, host); got != (netfilter.State{Backend: capture.NFTables, Stamp: rules().Stamp(), Foreign: test.foreign}) {
 				t.Errorf("with ours: got %+v", got)
 			}
 		})
@@ -121,7 +121,7 @@ func TestRefusedByTheKernel(t *testing.T) {
 	last := &dangling.Chains[len(dangling.Chains)-1]
 	last.Rules = append(last.Rules, capture.Rule{Do: capture.Action{Verdict: capture.Jump, Chain: "NOWHERE"}, Why: "a jump to nowhere"})
 	for name, refused := range map[string]capture.Ruleset{"overlapping ranges": overlapping, "dangling jump": dangling} {
-		err := host.Do(func() error { return netfilter.Apply(refused) })
+		err := host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), refused) })
 		if err == nil || !strings.Contains(err.Error(), "committing table inet capture-cni") {
 			t.Errorf("%s: got error %v", name, err)
 		}
@@ -147,15 +147,15 @@ func TestOthersAreLeftAlone(t *testing.T) {
 		}
 	`)
 	rs := rules(func(in *capture.Intent) { in.OwnerGroups = []uint32{1, 2} })
-	within(t, host, func() error { return netfilter.Apply(rs) })
-	want, err := netfilter.Reference(rs)
+	within(t, host, func() error { return netfilter.NFTables{}.Apply(t.Context(), rs) })
+	want, err := netfilter.Reference(t.Context(), netfilter.NFTables{}, rs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if differences := netfilter.Diff(want, dump(t, host)); len(differences) > 0 {
 		t.Errorf("differences: %q", differences)
 	}
-	within(t, host, netfilter.Remove)
+	within(t, host, func() error { return netfilter.Remove(t.Context()) })
 	var listed []byte
 	within(t, host, func() (err error) {
 		listed, err = exec.CommandContext(t.Context(), "nft", "list", "tables").Output()
@@ -171,7 +171,7 @@ func TestReferenceStaysOutside(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
 	within(t, host, func() error {
-		_, err := netfilter.Reference(rules())
+		_, err := netfilter.Reference(t.Context(), netfilter.NFTables{}, rules())
 		return err
 	})
 	if left := netfilter.Diff(netfilter.Table{}, dump(t, host)); len(left) > 0 {

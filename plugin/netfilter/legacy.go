@@ -5,13 +5,11 @@ package netfilter
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
-	"os"
-	"slices"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // legacyFamily is where a family keeps the tables of iptables' older variant,
@@ -19,34 +17,12 @@ import (
 type legacyFamily struct {
 	tables        string // file that lists the tables that exist
 	domain, level int
+	address       int // length of the entry's first part, struct ipt_ip or ip6t_ip6
 }
 
-var legacyFamilies = []legacyFamily{
-	{"/proc/thread-self/net/ip_tables_names", unix.AF_INET, unix.IPPROTO_IP},
-	{"/proc/thread-self/net/ip6_tables_names", unix.AF_INET6, unix.IPPROTO_IPV6},
-}
-
-// legacyCapture looks for another plugin's chains in the legacy nat tables of
-// the calling thread's namespace and names the first one, or gives "". It asks
-// only for tables that are there: to ask for one would create it.
-func legacyCapture() (string, error) {
-	for _, family := range legacyFamilies {
-		names, err := os.ReadFile(family.tables)
-		if err != nil || !slices.Contains(strings.Fields(string(names)), "nat") {
-			continue // not there: this kernel, or this namespace, has none
-		}
-		entries, err := family.entries("nat")
-		if err != nil {
-			return "", fmt.Errorf("reading the legacy nat table: %w", err)
-		}
-		for _, chain := range foreignChains {
-			// A chain's name stands in the entry that it begins with, padded with NULs.
-			if bytes.Contains(entries, append([]byte(chain), 0)) {
-				return "nat/" + chain, nil
-			}
-		}
-	}
-	return "", nil
+var legacyFamilies = map[capture.Family]legacyFamily{
+	capture.IPv4: {"/proc/thread-self/net/ip_tables_names", unix.AF_INET, unix.IPPROTO_IP, 84},
+	capture.IPv6: {"/proc/thread-self/net/ip6_tables_names", unix.AF_INET6, unix.IPPROTO_IPV6, 136},
 }
 
 // Socket options of include/uapi/linux/netfilter_ipv4/ip_tables.h, the same for IPv6.
@@ -67,7 +43,8 @@ type tableInfo struct {
 // which are aligned to eight bytes.
 const entriesHeader = 40
 
-// entries reads a table's rules, as the kernel holds them.
+// entries reads a table's rules, as the kernel holds them. The table must
+// exist: to ask for one creates it.
 func (f legacyFamily) entries(table string) ([]byte, error) {
 	fd, err := unix.Socket(f.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
@@ -86,6 +63,44 @@ func (f legacyFamily) entries(table string) ([]byte, error) {
 		return nil, err
 	}
 	return buffer[entriesHeader:], nil
+}
+
+// Struct ipt_entry after its address: u32 nfcache, u16 target_offset, u16
+// next_offset. At target_offset, struct xt_error_target: u16 size, char[29]
+// name, u8 revision, and the chain's name.
+const (
+	targetOffset = 4
+	nextOffset   = 6
+	targetName   = 2
+	chainName    = 32
+	nameMax      = 30
+)
+
+// chains lists the chains that somebody made. The kernel keeps a chain's name
+// as an entry before its rules, with a target that is called ERROR; the table
+// ends with another such entry, which is no chain.
+func (f legacyFamily) chains(entries []byte) []string {
+	var names []string
+	for len(entries) > f.address+nextOffset+2 {
+		target := int(binary.NativeEndian.Uint16(entries[f.address+targetOffset:]))
+		next := int(binary.NativeEndian.Uint16(entries[f.address+nextOffset:]))
+		if next <= 0 || next > len(entries) {
+			break
+		}
+		if target+chainName+nameMax <= next && cString(entries[target+targetName:next]) == "ERROR" {
+			if name := cString(entries[target+chainName : next]); name != "ERROR" {
+				names = append(names, name)
+			}
+		}
+		entries = entries[next:]
+	}
+	return names
+}
+
+// cString is what stands before the first NUL.
+func cString(data []byte) string {
+	before, _, _ := bytes.Cut(data, []byte{0})
+	return string(before)
 }
 
 func getOption(fd, level, option int, value unsafe.Pointer, length uintptr) error {

@@ -2,10 +2,12 @@
 
 // Package netfilter puts a Ruleset into the network namespace of the calling
 // thread, compares the two and takes it out again. It only encodes: what is
-// captured is capture's decision. It talks netlink and executes nothing.
+// captured is capture's decision. With nftables it talks netlink and executes
+// nothing; iptables' own programs run only where the operator chose iptables.
 package netfilter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"syscall"
@@ -21,9 +23,14 @@ import (
 // all) can make, and the answers to it.
 const socketBuffer = 8 << 20
 
-// Apply adds the Ruleset in one transaction: all of it or, with an error,
-// nothing. There must be no table of ours yet.
-func Apply(rs capture.Ruleset) error {
+// NFTables is the Backend of one table in the inet family.
+type NFTables struct{}
+
+// Name is capture.NFTables.
+func (NFTables) Name() capture.Backend { return capture.NFTables }
+
+// Apply adds the Ruleset in one transaction.
+func (NFTables) Apply(_ context.Context, rs capture.Ruleset) error {
 	conn, err := nftables.New(nftables.WithSockOptions(growBuffers))
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
@@ -35,7 +42,7 @@ func Apply(rs capture.Ruleset) error {
 	if errors.Is(err, syscall.ENOBUFS) {
 		// The answers did not fit; the transaction itself may well have been
 		// committed. The stamp tells, for it is part of the transaction.
-		if stamp, stampErr := Stamp(); stampErr == nil && stamp == rs.Stamp() {
+		if state, stateErr := Inspect(); stateErr == nil && state.Stamp == rs.Stamp() {
 			return nil
 		}
 	}
@@ -55,7 +62,7 @@ func write(conn *nftables.Conn, rs capture.Ruleset) error {
 	table := conn.CreateTable(ourTable())
 	stamp := conn.AddChain(&nftables.Chain{Table: table, Name: capture.StampChain})
 	conn.AddRule(&nftables.Rule{
-		Table: table, Chain: stamp, UserData: comment(rs.Stamp()),
+		Table: table, Chain: stamp, UserData: userComment(rs.Stamp()),
 		Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}},
 	})
 	sets, err := addSets(conn, table, rs.Sets())
@@ -69,7 +76,7 @@ func write(conn *nftables.Conn, rs capture.Ruleset) error {
 	for i, chain := range rs.Chains {
 		for _, rule := range chain.Rules {
 			conn.AddRule(&nftables.Rule{
-				Table: table, Chain: chains[i], UserData: comment(rule.Why),
+				Table: table, Chain: chains[i], UserData: userComment(rule.Why),
 				Exprs: encodeRule(chain.Table, rule, sets),
 			})
 		}
@@ -77,8 +84,8 @@ func write(conn *nftables.Conn, rs capture.Ruleset) error {
 	return nil
 }
 
-// Remove takes our table out. Where there is none, that is success.
-func Remove() error {
+// remove takes our table out. Where there is none, that is success.
+func (NFTables) remove() error {
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)

@@ -3,6 +3,7 @@
 package netfilter
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,3 +81,26 @@ func parseAttributes(data []byte) (attributes, error) {
 
 // text is a NUL-terminated attribute.
 func text(data []byte) string { return strings.TrimRight(string(data), "\x00") }
+
+// nested follows a path of attributes, each within the one before.
+func nested(data []byte, path ...uint16) ([]byte, bool) {
+	for _, attribute := range path {
+		parsed, err := parseAttributes(data)
+		if err != nil {
+			return nil, false
+		}
+		var ok bool
+		if data, ok = parsed[attribute]; !ok {
+			return nil, false
+		}
+	}
+	return data, true
+}
+
+// bigEndian is a 64-bit attribute, 0 where it is none.
+func bigEndian(data []byte) uint64 {
+	if len(data) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(data)
+}

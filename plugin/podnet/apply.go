@@ -3,8 +3,10 @@
 package podnet
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -14,27 +16,36 @@ import (
 // Apply makes the namespace hold the Ruleset. The rules come last and are the
 // only commit point: with an error, the namespace is as it was. The same rules
 // there already are success; other ones, or another plugin's, a capture.Refusal.
-func (n *Namespace) Apply(rs capture.Ruleset) error {
+func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked capture.Backend) error {
+	if err := n.refuseUserNamespace(asked); err != nil {
+		return err
+	}
 	return n.do(func() error {
+		backend, err := netfilter.Find(ctx, asked)
+		if err != nil {
+			return err
+		}
 		state, err := netfilter.Inspect()
 		switch {
 		case err != nil:
 			return err
 		case state.Foreign != "":
 			return capture.Refusal(fmt.Sprintf("%s holds another plugin's capture rules: only one of the two may be in the chain", state.Foreign))
-		case state.Stamp == "":
-			return install(rs)
+		case state.Backend == "":
+			return install(ctx, rs, backend)
+		case state.Backend != backend.Name():
+			return capture.Refusal(fmt.Sprintf("rules of ours are in the namespace already, put there by %s and not by %s: DEL must come first", state.Backend, backend.Name()))
 		case state.Stamp == rs.Stamp():
-			return keep(rs)
+			return keep(ctx, rs, backend)
 		}
 		return capture.Refusal(fmt.Sprintf("other rules of ours are in the namespace already (%s): DEL must come first", state.Stamp))
 	})
 }
 
-func install(rs capture.Ruleset) error {
-	undo, err := prepareLoopback(rs.IPv6)
+func install(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
+	undo, err := prepare(rs)
 	if err == nil {
-		err = netfilter.Apply(rs)
+		err = backend.Apply(ctx, rs)
 	}
 	if err != nil {
 		return errors.Join(err, undo())
@@ -42,25 +53,35 @@ func install(rs capture.Ruleset) error {
 	return nil
 }
 
+// prepare does all that the rules count on. undo is never nil.
+func prepare(rs capture.Ruleset) (undo func() error, err error) {
+	undoLoopback, err := prepareLoopback(rs.IPv6)
+	if err != nil {
+		return undoLoopback, err
+	}
+	undoRoutes, err := prepareRoutes(rs)
+	return func() error { return errors.Join(undoRoutes(), undoLoopback()) }, err
+}
+
 // keep is for rules that bear the right stamp: they must still be the right ones.
-func keep(rs capture.Ruleset) error {
-	differences, err := compare(rs)
+func keep(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
+	differences, err := compare(ctx, rs, backend)
 	if err != nil {
 		return err
 	}
 	if len(differences) > 0 {
 		return capture.Refusal("the rules in the namespace were changed since ADD; DEL must come first:\n" + strings.Join(differences, "\n"))
 	}
-	_, err = prepareLoopback(rs.IPv6)
+	_, err = prepare(rs)
 	return err
 }
 
-func compare(rs capture.Ruleset) ([]string, error) {
-	want, err := netfilter.Reference(rs)
+func compare(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) ([]string, error) {
+	want, err := netfilter.Reference(ctx, backend, rs)
 	if err != nil {
 		return nil, err
 	}
-	found, err := netfilter.Dump()
+	found, err := backend.Dump(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,28 +90,36 @@ func compare(rs capture.Ruleset) ([]string, error) {
 
 // Check compares the namespace with the Ruleset and changes nothing. It
 // returns the differences, one line each.
-func (n *Namespace) Check(rs capture.Ruleset) ([]string, error) {
+func (n *Namespace) Check(ctx context.Context, rs capture.Ruleset, asked capture.Backend) ([]string, error) {
 	var differences []string
 	err := n.do(func() error {
-		var err error
-		if differences, err = compare(rs); err != nil {
+		backend, err := netfilter.Find(ctx, asked)
+		if err != nil {
+			return err
+		}
+		if differences, err = compare(ctx, rs, backend); err != nil {
 			return err
 		}
 		loopback, err := checkLoopback(rs.IPv6)
-		differences = append(differences, loopback...)
+		if err != nil {
+			return err
+		}
+		routes, err := checkRoutes(rs)
+		differences = append(differences, slices.Concat(loopback, routes)...)
 		return err
 	})
 	return differences, err
 }
 
-// Remove takes out what Apply put in; nothing there is success.
-func (n *Namespace) Remove() error {
+// Remove takes out what Apply put in, by whatever backend; nothing there is
+// success.
+func (n *Namespace) Remove(ctx context.Context) error {
 	return n.do(func() error {
 		state, err := netfilter.Inspect()
 		if err != nil {
 			return err
 		}
-		err = netfilter.Remove()
+		err = errors.Join(netfilter.Remove(ctx), removeRoutes())
 		if capture.StampCovers(state.Stamp, capture.IPv6) {
 			err = errors.Join(err, removeProxySource())
 		}

@@ -3,16 +3,21 @@
 package podnet
 
 import (
+	"context"
 	"net/netip"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// Probe tells whether this kernel can hold the rules: it applies a set of them
-// that uses every expression to a scratch namespace.
-func Probe() error {
-	_, err := netfilter.Reference(capture.Rules(everything()))
+// Probe tells whether this host's backend and kernel can hold the rules: a set
+// of them that uses every expression is applied to a scratch namespace.
+func Probe(ctx context.Context, asked capture.Backend) error {
+	backend, err := netfilter.Find(ctx, asked)
+	if err != nil {
+		return err
+	}
+	_, err = netfilter.Reference(ctx, backend, capture.Rules(everything()))
 	return err
 }
 
@@ -25,8 +30,8 @@ func everything() capture.Intent {
 		netip.MustParsePrefix("2001:db8::/33"), netip.MustParsePrefix("2001:db9::/33"),
 	}
 	return capture.Intent{
-		IPv6: true, DropInvalid: true, ProxyUID: 1, ProxyGID: 1,
-		OutboundPort: 1, InboundPort: 2, TunnelPort: 3,
+		IPv6: true, DropInvalid: true, Transparent: true, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
+		OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
 		LoopbackCIDR:         netip.MustParsePrefix("127.0.0.0/8"),
 		InboundPorts:         capture.Everything[uint16](),
 		ExcludeInboundPorts:  ports,

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Backend puts Rulesets into the namespace of the calling thread and reads
+// them back.
+type Backend interface {
+	// Name says which one it is; never capture.IPTables, which is but an alias.
+	Name() capture.Backend
+
+	// Apply adds the Ruleset: all of it or, with an error, nothing. There must
+	// be none of ours yet.
+	Apply(ctx context.Context, rs capture.Ruleset) error
+
+	// Dump reads back what is ours.
+	Dump(ctx context.Context) (Table, error)
+}
+
+// Find gives the backend that the operator asked for. Errors: a
+// capture.Refusal where the host lacks its programs.
+func Find(ctx context.Context, backend capture.Backend) (Backend, error) {
+	if backend == capture.NFTables {
+		return NFTables{}, nil
+	}
+	return findIPTables(ctx, backend)
+}
+
+// Reference is what the kernel makes of a Ruleset: applied in a scratch
+// namespace and read back, so that comparing is independent of how this
+// kernel, or this version of iptables, represents a rule.
+func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (table Table, err error) {
+	scratch, err := ns.TempNetNS()
+	if err != nil {
+		return Table{}, fmt.Errorf("creating a scratch namespace: %w", err)
+	}
+	defer scratch.Close()
+	err = scratch.Do(func(ns.NetNS) error {
+		if err := backend.Apply(ctx, rs); err != nil {
+			return fmt.Errorf("applying the rules in a scratch namespace: %w", err)
+		}
+		table, err = backend.Dump(ctx)
+		return err
+	})
+	return table, err
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	goiptables "github.com/coreos/go-iptables/iptables"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// lockWait is how many seconds each program may wait for the node's lock,
+// which the library has no way around.
+const lockWait = 1
+
+// removeLegacy takes out what iptables' older variant put in. The tables
+// themselves stay: the kernel has no way to take them away.
+func removeLegacy(ctx context.Context) error {
+	tables, err := legacyTables()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for table, chains := range tables {
+		if slices.Contains(chains, capture.MarkerChain) {
+			errs = append(errs, removeLegacyTable(ctx, table))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func removeLegacyTable(ctx context.Context, table tableOf) error {
+	host, err := findPrograms(ctx, table.family, capture.IPTablesLegacy)
+	if err != nil {
+		return err
+	}
+	protocol := goiptables.ProtocolIPv4
+	if table.family == capture.IPv6 {
+		protocol = goiptables.ProtocolIPv6
+	}
+	command, err := goiptables.New(goiptables.IPFamily(protocol), goiptables.Timeout(lockWait),
+		goiptables.Path(strings.TrimSuffix(host.save, "-save")))
+	if err != nil {
+		return fmt.Errorf("looking at %s: %w", host.save, err)
+	}
+	return takeOut(command, table.name)
+}
+
+// takeOut goes from what leads into our chains to the marker, so that whatever
+// is left by a failure is still known for ours.
+func takeOut(command *goiptables.IPTables, table string) error {
+	chains, err := command.ListChains(table)
+	if err != nil {
+		return fmt.Errorf("listing the chains of table %s: %w", table, err)
+	}
+	ours := slices.DeleteFunc(slices.Clone(chains), func(name string) bool { return !isOurs(name) })
+	for _, chain := range chains {
+		if isOurs(chain) {
+			continue
+		}
+		if err := deleteJumps(command, table, chain); err != nil {
+			return err
+		}
+	}
+	for _, chain := range ours {
+		if err := command.ClearChain(table, chain); err != nil {
+			return fmt.Errorf("emptying chain %s of table %s: %w", chain, table, err)
+		}
+	}
+	slices.SortFunc(ours, func(a, b string) int { return strings.Compare(b, a) }) // the marker comes last
+	for _, chain := range ours {
+		if err := command.DeleteChain(table, chain); err != nil {
+			return fmt.Errorf("deleting chain %s of table %s: %w", chain, table, err)
+		}
+	}
+	return nil
+}
+
+// deleteJumps deletes, from the last to the first, the rules of somebody else's
+// chain that lead into ours.
+func deleteJumps(command *goiptables.IPTables, table, chain string) error {
+	lines, err := command.List(table, chain)
+	if err != nil {
+		return fmt.Errorf("listing chain %s of table %s: %w", chain, table, err)
+	}
+	// The first line is the chain itself, so that a line's index is its rule's number.
+	for number, line := range slices.Backward(lines) {
+		if rule := (savedRule{chain, line}); number > 0 && rule.leadsToOurs() {
+			if err := command.DeleteById(table, chain, number); err != nil {
+				return fmt.Errorf("deleting rule %d of chain %s of table %s: %w", number, chain, table, err)
+			}
+		}
+	}
+	return nil
+}

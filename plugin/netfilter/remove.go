@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Remove takes everything of ours out of the calling thread's namespace,
+// whatever backend put it there. Nothing there is success.
+func Remove(ctx context.Context) error {
+	return errors.Join(NFTables{}.remove(), removeFromNFTables(), removeLegacy(ctx))
+}
+
+func (b iptables) remove(ctx context.Context) error {
+	if b.Name() == capture.IPTablesLegacy {
+		return removeLegacy(ctx)
+	}
+	return removeFromNFTables()
+}
+
+// removeFromNFTables takes out what iptables' newer variant put in. The kernel
+// keeps that as nftables, so one transaction does for both families, and
+// neither iptables nor an unharmed remainder of our rules is needed.
+func removeFromNFTables() error {
+	reader, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	defer reader.Close()
+	tables, err := nfTables(reader)
+	if err != nil {
+		return err
+	}
+	writer, err := nftables.New(nftables.WithSockOptions(growBuffers))
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	found := false
+	for name, chains := range tables {
+		if !slices.Contains(chains, capture.MarkerChain) {
+			continue
+		}
+		found = true
+		r := removal{writer: writer, name: name, chains: chains}
+		if err := r.read(reader); err != nil {
+			return err
+		}
+		r.queue()
+	}
+	if !found {
+		return nil
+	}
+	if err := writer.Flush(); err != nil {
+		return fmt.Errorf("taking iptables' rules out: %w", err)
+	}
+	return nil
+}
+
+// removal is what is to be done with one table.
+type removal struct {
+	writer *nftables.Conn
+	name   tableOf
+	chains []string
+
+	jumps []jump         // in others' chains, to ours
+	rules map[string]int // how many others' chains have besides
+	made  capture.Made
+}
+
+// jump is a rule that leads to one of our chains.
+type jump struct {
+	chain  string
+	handle uint64
+}
+
+func (r *removal) read(conn *netlink.Conn) error {
+	rules, err := dump(conn, protocolFamily[r.name.family], unix.NFT_MSG_GETRULE, nil)
+	if err != nil {
+		return err
+	}
+	r.rules = map[string]int{}
+	for _, rule := range rules {
+		chain := text(rule[unix.NFTA_RULE_CHAIN])
+		if text(rule[unix.NFTA_RULE_TABLE]) != r.name.name || isOurs(chain) {
+			continue
+		}
+		if leadsToOurs(rule[unix.NFTA_RULE_EXPRESSIONS]) {
+			r.jumps = append(r.jumps, jump{chain, bigEndian(rule[unix.NFTA_RULE_HANDLE])})
+		} else {
+			r.rules[chain]++
+		}
+	}
+	marker, err := readRules(conn, protocolFamily[r.name.family], r.name.name, capture.MarkerChain)
+	r.made, _ = capture.ParseMade(comment(marker, capture.MadePrefix))
+	return err
+}
+
+// queue adds the table's part to the transaction: what leads into our chains
+// goes first, then they do, then what was made for them and serves nobody else.
+func (r *removal) queue() {
+	family := nftables.TableFamily(protocolFamily[r.name.family])
+	table := &nftables.Table{Family: family, Name: r.name.name}
+	chain := func(name string) *nftables.Chain { return &nftables.Chain{Table: table, Name: name} }
+	for _, j := range r.jumps {
+		// The library never fails to queue a rule that has a handle.
+		_ = r.writer.DelRule(&nftables.Rule{Table: table, Chain: chain(j.chain), Handle: j.handle})
+	}
+	ours := slices.DeleteFunc(slices.Clone(r.chains), func(name string) bool { return !isOurs(name) })
+	for _, name := range ours {
+		r.writer.FlushChain(chain(name))
+	}
+	for _, name := range ours {
+		r.writer.DelChain(chain(name))
+	}
+	gone := len(ours)
+	for _, hook := range r.made.Chains {
+		if name := string(hook); slices.Contains(r.chains, name) && r.rules[name] == 0 {
+			r.writer.DelChain(chain(name))
+			gone++
+		}
+	}
+	if r.made.Table && gone == len(r.chains) {
+		r.writer.DelTable(table)
+	}
+}
+
+// leadsToOurs looks for a verdict that names one of our chains.
+func leadsToOurs(expressions []byte) bool {
+	list, err := netlink.UnmarshalAttributes(expressions)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(list, func(expression netlink.Attribute) bool {
+		chain, _ := nested(expression.Data, unix.NFTA_EXPR_DATA, unix.NFTA_IMMEDIATE_DATA, unix.NFTA_DATA_VERDICT, unix.NFTA_VERDICT_CHAIN)
+		return isOurs(text(chain))
+	})
+}

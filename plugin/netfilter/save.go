@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// dumpSaved reads what iptables-save prints of our chains, and of those rules
+// of the built-in ones that lead into ours.
+func (b iptables) dumpSaved(ctx context.Context) (Table, error) {
+	existing, err := legacyTables()
+	if err != nil {
+		return Table{}, err
+	}
+	var table Table
+	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
+		if !existing.has(family) {
+			continue
+		}
+		out, err := run(ctx, nil, b.programs[family].save)
+		if err != nil {
+			return Table{}, err
+		}
+		for _, saved := range parseSaved(string(out)) {
+			table.objects = append(table.objects, saved.ours(family)...)
+		}
+	}
+	return table, nil
+}
+
+// savedTable is one table as iptables-save prints it.
+type savedTable struct {
+	name   string
+	chains []string
+	rules  []savedRule
+}
+
+// savedRule is a rule of a chain, "-A" and the chain left out.
+type savedRule struct{ chain, text string }
+
+// parseSaved reads the format of iptables-save: "*nat", ":CHAIN policy
+// counters", "-A CHAIN rule", "COMMIT". Other lines mean nothing to it.
+func parseSaved(text string) []savedTable {
+	var tables []savedTable
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := strings.CutPrefix(line, "*"); ok {
+			tables = append(tables, savedTable{name: name})
+			continue
+		}
+		if len(tables) == 0 {
+			continue
+		}
+		last := &tables[len(tables)-1]
+		if chain, ok := strings.CutPrefix(line, ":"); ok {
+			name, _, _ := strings.Cut(chain, " ")
+			last.chains = append(last.chains, name)
+		}
+		if rule, ok := strings.CutPrefix(line, "-A "); ok {
+			chain, text, _ := strings.Cut(rule, " ")
+			last.rules = append(last.rules, savedRule{chain, text})
+		}
+	}
+	return tables
+}
+
+// isOurs tells the chains that are ours where the table has a marker chain.
+func isOurs(chain string) bool {
+	return chain == capture.MarkerChain || strings.HasPrefix(chain, capture.ChainPrefix)
+}
+
+// target finds the chain that a rule leads to, which stands at its end.
+var target = regexp.MustCompile(` -[jg] (\S+)$`)
+
+func (r savedRule) leadsToOurs() bool {
+	match := target.FindStringSubmatch(" " + r.text)
+	return match != nil && isOurs(match[1])
+}
+
+// ours gives the table's chains of ours as objects, with the chains of others
+// reduced to what leads into ours.
+func (t savedTable) ours(family capture.Family) []object {
+	if !slices.Contains(t.chains, capture.MarkerChain) {
+		return nil
+	}
+	var objects []object
+	for _, chain := range slices.Sorted(slices.Values(t.chains)) {
+		o := object{name: tableOf{family, t.name}.chain(chain)}
+		for _, rule := range t.rules {
+			if rule.chain != chain || !isOurs(chain) && !rule.leadsToOurs() {
+				continue
+			}
+			comment := commentOf(rule.text)
+			if _, isNote := capture.ParseMade(comment); !isNote { // it differs from namespace to namespace
+				o.items = append(o.items, item{label: ruleLabel(comment), content: rule.text})
+			}
+		}
+		if isOurs(chain) || len(o.items) > 0 {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+var commentForm = regexp.MustCompile(`--comment (?:"((?:[^"\\]|\\.)*)"|(\S+))`)
+
+func commentOf(rule string) string {
+	match := commentForm.FindStringSubmatch(rule)
+	if match == nil {
+		return ""
+	}
+	return match[1] + match[2]
+}

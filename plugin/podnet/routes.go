@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podnet
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Policy routing that delivers marked packets to this host itself. The table
+// is Istio's; priority and protocol (who put it there) are ours, so that a
+// rule is added once and nobody else's is removed.
+const (
+	localTable    = 133
+	localPriority = 133
+	localProtocol = 133
+)
+
+// localRoutes is what one family needs: packets with the mark look at a table
+// in which everything is local.
+type localRoutes struct {
+	family string
+	rule   *netlink.Rule
+	route  *netlink.Route
+}
+
+func newLocalRoutes(mark uint32, ipv6 bool, lo netlink.Link) localRoutes {
+	name, family, everywhere := "IPv4", unix.AF_INET, &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
+	if ipv6 {
+		name, family, everywhere = "IPv6", unix.AF_INET6, &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+	}
+	rule := netlink.NewRule()
+	rule.Family, rule.Priority, rule.Mark, rule.Table, rule.Protocol = family, localPriority, mark, localTable, localProtocol
+	return localRoutes{name, rule, &netlink.Route{
+		Family: family, Table: localTable, Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST,
+		Dst: everywhere, LinkIndex: lo.Attrs().Index, Protocol: localProtocol,
+	}}
+}
+
+// localRoutesOf lists the families that a Ruleset needs them in.
+func localRoutesOf(rs capture.Ruleset) ([]localRoutes, error) {
+	if rs.LocalMark == 0 {
+		return nil, nil
+	}
+	lo, err := netlinksafe.LinkByName("lo")
+	if err != nil {
+		return nil, fmt.Errorf("finding lo: %w", err)
+	}
+	families := []localRoutes{newLocalRoutes(rs.LocalMark, false, lo)}
+	if rs.IPv6 && !ipv6Disabled() {
+		families = append(families, newLocalRoutes(rs.LocalMark, true, lo))
+	}
+	return families, nil
+}
+
+// prepareRoutes adds what is missing. undo is never nil and takes back just
+// what was added. Routes of somebody else in the table are a capture.Refusal.
+func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
+	var added []func() error
+	undo = func() error {
+		var errs []error
+		for _, remove := range slices.Backward(added) {
+			errs = append(errs, remove())
+		}
+		return errors.Join(errs...)
+	}
+	families, err := localRoutesOf(rs)
+	if err != nil {
+		return undo, err
+	}
+	for _, l := range families {
+		hasRule, hasRoute, err := l.present()
+		if err != nil {
+			return undo, err
+		}
+		if !hasRoute {
+			if err := netlink.RouteAdd(l.route); err != nil {
+				return undo, fmt.Errorf("adding the %s: %w", l.routeName(), err)
+			}
+			added = append(added, l.removeRoute)
+		}
+		if !hasRule {
+			if err := netlink.RuleAdd(l.rule); err != nil {
+				return undo, fmt.Errorf("adding the %s: %w", l.ruleName(), err)
+			}
+			added = append(added, l.removeRule)
+		}
+	}
+	return undo, nil
+}
+
+// present looks at the namespace. Another route in the table is a Refusal: it
+// could lead packets elsewhere.
+func (l localRoutes) present() (rule, route bool, err error) {
+	routes, err := netlinksafe.RouteListFiltered(l.route.Family, &netlink.Route{Table: localTable}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return false, false, fmt.Errorf("reading routing table %d: %w", localTable, err)
+	}
+	for _, r := range routes {
+		if r.Type != l.route.Type || r.LinkIndex != l.route.LinkIndex || r.Dst.String() != l.route.Dst.String() {
+			return false, false, capture.Refusal(fmt.Sprintf("routing table %d holds another route (%s): TPROXY needs this table for itself", localTable, r))
+		}
+		route = true
+	}
+	rules, err := netlinksafe.RuleListFiltered(l.rule.Family, l.rule, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PRIORITY|netlink.RT_FILTER_MARK)
+	if err != nil {
+		return false, false, fmt.Errorf("reading the policy rules: %w", err)
+	}
+	return len(rules) > 0, route, nil
+}
+
+// checkRoutes says what of prepareRoutes' work is missing.
+func checkRoutes(rs capture.Ruleset) ([]string, error) {
+	families, err := localRoutesOf(rs)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, l := range families {
+		rule, route, err := l.present()
+		if refusal, ok := errors.AsType[capture.Refusal](err); ok {
+			missing = append(missing, "unexpected: "+refusal.Error())
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !route {
+			missing = append(missing, "missing: "+l.routeName())
+		}
+		if !rule {
+			missing = append(missing, "missing: "+l.ruleName())
+		}
+	}
+	return missing, nil
+}
+
+// removeRoutes takes out what bears our protocol, whatever the Ruleset was.
+func removeRoutes() error {
+	var errs []error
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		rules, err := netlinksafe.RuleListFiltered(family, &netlink.Rule{Table: localTable, Priority: localPriority},
+			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PRIORITY)
+		errs = append(errs, err)
+		for _, rule := range rules {
+			if rule.Protocol == localProtocol {
+				errs = append(errs, unlessAbsent(netlink.RuleDel(&rule)))
+			}
+		}
+		routes, err := netlinksafe.RouteListFiltered(family, &netlink.Route{Table: localTable, Protocol: localProtocol},
+			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+		errs = append(errs, err)
+		for _, route := range routes {
+			errs = append(errs, unlessAbsent(netlink.RouteDel(&route)))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("removing the policy routing: %w", err)
+	}
+	return nil
+}
+
+func (l localRoutes) removeRule() error  { return unlessAbsent(netlink.RuleDel(l.rule)) }
+func (l localRoutes) removeRoute() error { return unlessAbsent(netlink.RouteDel(l.route)) }
+
+func (l localRoutes) ruleName() string {
+	return fmt.Sprintf("%s policy rule %d: mark %d, table %d", l.family, localPriority, l.rule.Mark, localTable)
+}
+
+func (l localRoutes) routeName() string {
+	return fmt.Sprintf("%s route local default dev lo, table %d", l.family, localTable)
+}
+
+// unlessAbsent takes it for success that what was to be removed is not there.
+func unlessAbsent(err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podnet
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// refuseUserNamespace refuses iptables for a pod with a user namespace of its
+// own: the kernel takes iptables' owner matches from within that one only.
+// nftables has no such limit.
+func (n *Namespace) refuseUserNamespace(asked capture.Backend) error {
+	if asked == capture.NFTables {
+		return nil
+	}
+	own, err := n.ownUserNamespace()
+	if err != nil {
+		return fmt.Errorf("looking for the pod's user namespace: %w", err)
+	}
+	if own {
+		return capture.Refusal(fmt.Sprintf(`the pod has a user namespace of its own (hostUsers: false), which backend %q can't work for; use backend %q`, asked, capture.NFTables))
+	}
+	return nil
+}
+
+// ownUserNamespace tells whether the network namespace belongs to another user
+// namespace than this process is in. See ioctl_ns(2).
+func (n *Namespace) ownUserNamespace() (own bool, err error) {
+	fd, err := unix.IoctlRetInt(int(n.netns.Fd()), unix.NS_GET_USERNS)
+	if errors.Is(err, unix.EPERM) {
+		return true, nil // it is outside of this process's own, so at least not that one
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	var pod, host unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &pod), unix.Stat("/proc/self/ns/user", &host)); err != nil {
+		return false, err
+	}
+	return pod.Dev != host.Dev || pod.Ino != host.Ino, nil
+}
