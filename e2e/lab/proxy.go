@@ -48,17 +48,10 @@ func marked(network, address string, conn syscall.RawConn) error {
 // ProxyTransparently is a sidecar under TPROXY: it takes connections with
 // their addresses and makes them anew, from the client's address to where the
 // client wanted to go.
-func (h *Host) ProxyTransparently(owner Owner, address string) (io.Closer, error) {
-	var listener net.Listener
-	err := h.Do(func() error {
-		return as(owner, func() (err error) {
-			config := net.ListenConfig{Control: transparent}
-			listener, err = config.Listen(context.Background(), "tcp", address)
-			return err
-		})
-	})
+func (h *Host) ProxyTransparently(owner Owner, address string) (net.Listener, error) {
+	listener, err := h.ListenTransparently(owner, address)
 	if err != nil {
-		return nil, fmt.Errorf("listening as a proxy: %w", err)
+		return nil, err
 	}
 	go func() {
 		for {
@@ -72,6 +65,21 @@ func (h *Host) ProxyTransparently(owner Owner, address string) (io.Closer, error
 			}()
 		}
 	}()
+	return listener, nil
+}
+
+// ListenTransparently listens for connections that are addressed to others.
+func (h *Host) ListenTransparently(owner Owner, address string) (listener net.Listener, err error) {
+	err = h.Do(func() error {
+		return as(owner, func() (err error) {
+			config := net.ListenConfig{Control: transparent}
+			listener, err = config.Listen(context.Background(), "tcp", address)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listening as a proxy: %w", err)
+	}
 	return listener, nil
 }
 

@@ -182,7 +182,10 @@ func forEachBackend(t *testing.T, test func(t *testing.T, backend capture.Backen
 	t.Helper()
 	lab.RequireRoot(t)
 	for _, backend := range backends {
-		t.Run(string(backend), func(t *testing.T) { test(t, backend) })
+		t.Run(string(backend), func(t *testing.T) {
+			t.Parallel()
+			test(t, backend)
+		})
 	}
 }
 

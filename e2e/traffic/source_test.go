@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// TestSourceAddress runs a sidecar that hands connections on in the client's
+// name: the client's address reaches the proxy, and the application.
+func TestSourceAddress(t *testing.T) {
+	asked := map[string]map[string]string{
+		"defaults":           nil,
+		"an inbound list":    {"includeInboundPorts": "8080"},
+		"a loopback range":   {"includeOutboundIPRanges": "127.0.0.0/8,10.0.0.0/8,fd00::/8"},
+		"excluded interface": {"excludeInterfaces": "net1"}, // it leads to the client of the second probe
+	}
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		for name, annotations := range asked {
+			for _, owner := range []lab.Owner{sidecarRoot, proxy} {
+				t.Run(fmt.Sprintf("%s, %+v", name, owner), func(t *testing.T) {
+					w := newLinks(t)
+					w.serve(t, w.pod, "tcp", 8080, direct)
+					sidecar, err := w.pod.ProxyTransparently(owner, ":15006")
+					check(t, err)
+					t.Cleanup(func() { _ = sidecar.Close() })
+					env := map[string]string{"INVALID_DROP": "true"}
+					check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(tproxy(annotations)), env), dualStack())))
+					for _, f := range []family{ipv4, ipv6} {
+						w.expectClient(t, f, external)
+						w.expectClient(t, f, included)
+					}
+					if name == "defaults" {
+						expectHandedOn(t, w, sidecar)
+					}
+				})
+			}
+		}
+	})
+}
+
+// expectClient connects from one of the peer's addresses to the pod.
+func (w world) expectClient(t *testing.T, f family, client dst) {
+	t.Helper()
+	to := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), 8080)
+	answer, err := w.peer.Ask(app, "tcp", client[f], to.String())
+	if err != nil || answer.Server != direct || answer.Client.Addr().Unmap().String() != client[f] {
+		t.Errorf("%s: %q answers and sees client %s, want %s (%v)", f, answer.Server, answer.Client, client[f], err)
+	}
+}
+
+// expectHandedOn makes sure that it was the proxy through which the
+// application was reached: without it, it is not.
+func expectHandedOn(t *testing.T, w world, sidecar net.Listener) {
+	t.Helper()
+	check(t, sidecar.Close())
+	w.probe(t, in(podIP, 8080, refused), ipv4)
+}
+
+// TestNoProxyNoConnection keeps connections from the application while no
+// proxy listens, even one whose SYN conntrack takes for a part of a connection
+// that the proxy had.
+func TestNoProxyNoConnection(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		w := newLinks(t)
+		w.serve(t, w.pod, "tcp", 8080, direct)
+		check(t, open(t, w.pod, backend).Apply(decide(t, injected(tproxy(nil), nil), dualStack())))
+		for _, f := range []family{ipv4, ipv6} {
+			w.probe(t, in(podIP, 8080, refused), f)
+			w.probe(t, out(sidecarRoot, podIP, 8080, refused), f)
+			w.probe(t, out(app, podIP, 8080, direct), f)
+			w.probe(t, out(app, localhost, 8080, direct), f)
+		}
+		const client = "10.77.0.1:40080"
+		w.forgetConnection(t, client)
+		answer, err := w.peer.Ask(app, "tcp", client, podIP[ipv4]+":8080")
+		if err == nil {
+			t.Errorf("a SYN that conntrack knows reaches %q", answer.Server)
+		}
+	})
+}
+
+// forgetConnection has the proxy accept a connection, and both ends then
+// vanish without a word to each other, or to conntrack.
+func (w world) forgetConnection(t *testing.T, client string) {
+	t.Helper()
+	listener, err := w.pod.ListenTransparently(sidecarRoot, ":15006")
+	check(t, err)
+	var conn net.Conn
+	check(t, w.peer.Do(func() (err error) {
+		dialer := net.Dialer{Timeout: 3 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(client))}
+		conn, err = dialer.Dial("tcp", podIP[ipv4]+":8080")
+		return err
+	}))
+	accepted, err := listener.Accept()
+	check(t, err)
+	for _, end := range []net.Conn{conn, accepted} {
+		raw, err := end.(*net.TCPConn).SyscallConn()
+		check(t, err)
+		// A socket under repair sends nothing when it is closed.
+		check(t, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1) }))
+		check(t, err)
+		check(t, end.Close())
+	}
+	check(t, listener.Close())
+}
