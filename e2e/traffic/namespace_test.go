@@ -28,21 +28,31 @@ func loopback(t *testing.T, host *lab.Host) string {
 	return string(out)
 }
 
-// TestFailureLeavesNothing applies rules that the kernel refuses, after lo and
-// its address were prepared.
+// TestFailureLeavesNothing applies rules of which the kernel refuses the last,
+// after everything else was prepared, beside rules of others.
 func TestFailureLeavesNothing(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
-		lab.RequireRoot(t)
-		pod := newHost(t)
-		rs := decide(t, injected(nil, nil), dualStack())
-		last := &rs.Chains[len(rs.Chains)-1]
-		last.Rules = append(last.Rules, capture.Rule{Do: capture.Action{Verdict: capture.Jump, Chain: "NOWHERE"}})
-		before := loopback(t, pod) + list(t, pod, "ruleset")
-		if err := open(t, pod, backend).Apply(rs); err == nil {
-			t.Fatal("rules that jump nowhere were applied")
-		}
-		if after := loopback(t, pod) + list(t, pod, "ruleset"); after != before {
-			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		for name, leave := range map[string]func(*testing.T, *lab.Host){
+			"nothing": func(*testing.T, *lab.Host) {},
+			"nft":     scripted(byNFT), "iptables-nft": byIPTables("nft"), "iptables-legacy": byIPTables("legacy"),
+		} {
+			t.Run(name, func(t *testing.T) {
+				pod := newHost(t)
+				leave(t, pod)
+				rs := decide(t, injected(tproxy(nil), captureDNS), dualStack())
+				last := &rs.Chains[len(rs.Chains)-1]
+				last.Rules = append(last.Rules, capture.Rule{
+					Match: capture.Match{Dst: capture.List[netip.Prefix]{Values: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}}}, // all of IPv6 is fine
+					Do:    capture.Action{Verdict: capture.Jump, Chain: "NOWHERE"},
+				})
+				before := loopback(t, pod) + everything(t, pod)
+				if err := open(t, pod, backend).Apply(rs); err == nil {
+					t.Fatal("rules that jump nowhere were applied")
+				}
+				if after := loopback(t, pod) + everything(t, pod); after != before {
+					t.Errorf("before:\n%s\nafter:\n%s", before, after)
+				}
+			})
 		}
 	})
 }

@@ -39,25 +39,78 @@ func findIPTables(ctx context.Context, asked capture.Backend) (Backend, error) {
 func (b iptables) Name() capture.Backend { return b.programs[capture.IPv4].variant }
 
 // Apply adds one family after the other. iptables commits table by table, so
-// that what was saved before is what an error leads back to.
-func (b iptables) Apply(ctx context.Context, rs capture.Ruleset) (err error) {
+// that an error can leave some behind: undo is for them.
+func (b iptables) Apply(ctx context.Context, rs capture.Ruleset) error {
 	existing, err := listTables(b.Name())
 	if err != nil {
 		return err
 	}
-	saved := map[capture.Family][]byte{}
-	for _, family := range familiesOf(rs) {
-		if saved[family], err = b.save(ctx, family, existing); err != nil {
-			return err
-		}
+	saved, err := b.save(ctx, rs, existing)
+	if err != nil {
+		return err
 	}
-	for _, family := range familiesOf(rs) {
+	for i, family := range familiesOf(rs) {
 		made := existing.missing(rs, family, b.Name())
-		if err := b.restore(ctx, family, []byte(rs.IPTables(family, made)), "--noflush"); err != nil {
-			return errors.Join(err, b.undo(rs, saved))
+		if err := b.restore(ctx, family, rs.IPTables(family, made), "--noflush"); err != nil {
+			return errors.Join(err, b.undo(familiesOf(rs)[:i+1], saved))
 		}
 	}
 	return nil
+}
+
+func familiesOf(rs capture.Ruleset) []capture.Family {
+	return slices.DeleteFunc(slices.Clone(families), func(f capture.Family) bool { return f == capture.IPv6 && !rs.IPv6 })
+}
+
+// save gives, as text for restore, what each family has in the tables that the
+// rules are for. Only the older variant needs it: from the newer one's tables,
+// the kernel takes exactly our rules out again in one transaction.
+func (b iptables) save(ctx context.Context, rs capture.Ruleset, existing tableList) (map[capture.Family]string, error) {
+	saved := map[capture.Family]string{}
+	if b.Name() != capture.IPTablesLegacy {
+		return saved, nil
+	}
+	for _, family := range familiesOf(rs) {
+		var out []byte
+		if existing.has(family) { // else no program is needed to find nothing
+			var err error
+			if out, err = run(ctx, nil, b.programs[family].save, "--counters"); err != nil {
+				return nil, err
+			}
+		}
+		saved[family] = onlyTables(string(out), rs.Tables())
+	}
+	return saved, nil
+}
+
+// restoreWait is how long iptables' older variant may wait for its lock.
+const restoreWait = "--wait=10"
+
+func (b iptables) restore(ctx context.Context, family capture.Family, rules string, options ...string) error {
+	p := b.programs[family]
+	if p.wait {
+		options = append(options, restoreWait)
+	}
+	return runWithoutNameServices(ctx, []byte(rules), p.restore, options...)
+}
+
+// undoTimeout bounds what comes after a failure, be it that of a deadline.
+const undoTimeout = 10 * time.Second
+
+// undo takes back what was committed of those families that were tried.
+func (b iptables) undo(tried []capture.Family, saved map[capture.Family]string) error {
+	if b.Name() != capture.IPTablesLegacy {
+		return removeFromNFTables()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	var errs []error
+	for _, family := range tried {
+		if err := b.restore(ctx, family, saved[family], "--counters"); err != nil {
+			errs = append(errs, fmt.Errorf("putting the saved %s rules back: %w", family, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Dump reads our chains, and those rules of the built-in ones that lead into
@@ -68,49 +121,4 @@ func (b iptables) Dump(ctx context.Context) (Table, error) {
 		return b.dumpSaved(ctx)
 	}
 	return dumpFromNFTables()
-}
-
-func familiesOf(rs capture.Ruleset) []capture.Family {
-	return slices.DeleteFunc(slices.Clone(families), func(f capture.Family) bool { return f == capture.IPv6 && !rs.IPv6 })
-}
-
-// save gives a family's rules with their counters. Where it has no table, no
-// program is needed to find nothing.
-func (b iptables) save(ctx context.Context, family capture.Family, existing tableList) ([]byte, error) {
-	if !existing.has(family) {
-		return nil, nil
-	}
-	return run(ctx, nil, b.programs[family].save, "--counters")
-}
-
-// undoTimeout bounds what comes after a failure, be it that of a deadline.
-const undoTimeout = 10 * time.Second
-
-// restoreWait is how long iptables' legacy variant may wait for its lock.
-const restoreWait = "--wait=10"
-
-func (b iptables) restore(ctx context.Context, family capture.Family, rules []byte, options ...string) error {
-	p := b.programs[family]
-	if p.wait {
-		options = append(options, restoreWait)
-	}
-	return runWithoutNameServices(ctx, rules, p.restore, options...)
-}
-
-// undo takes back what was committed. Taking out what is ours leaves others'
-// rules alone; where even that fails, what was saved is put in place again.
-func (b iptables) undo(rs capture.Ruleset, saved map[capture.Family][]byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
-	defer cancel()
-	err := b.remove(ctx)
-	if err == nil {
-		return nil
-	}
-	errs := []error{fmt.Errorf("taking the rules out again: %w", err)}
-	for _, family := range familiesOf(rs) {
-		if len(saved[family]) > 0 {
-			errs = append(errs, b.restore(ctx, family, saved[family], "--counters"))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -21,13 +21,6 @@ func Remove(ctx context.Context) error {
 	return errors.Join(NFTables{}.remove(), removeFromNFTables(), removeLegacy(ctx))
 }
 
-func (b iptables) remove(ctx context.Context) error {
-	if b.Name() == capture.IPTablesLegacy {
-		return removeLegacy(ctx)
-	}
-	return removeFromNFTables()
-}
-
 // removeFromNFTables takes out what iptables' newer variant put in. The kernel
 // keeps that as nftables, so one transaction does for both families, and
 // neither iptables nor an unharmed remainder of our rules is needed.

@@ -4,6 +4,7 @@ package netfilter
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,6 +33,23 @@ func (b iptables) dumpSaved(ctx context.Context) (Table, error) {
 		}
 	}
 	return table, nil
+}
+
+// onlyTables keeps some of the tables that iptables-save printed. One that is
+// not there comes out without rules: so it is restored to.
+func onlyTables(text string, tables []capture.Table) string {
+	var kept strings.Builder
+	for _, table := range tables {
+		header := fmt.Sprintf("*%s\n", table)
+		_, after, found := strings.Cut("\n"+text, "\n"+header)
+		kept.WriteString(header)
+		if found {
+			rules, _, _ := strings.Cut(after, "COMMIT\n")
+			kept.WriteString(rules)
+		}
+		kept.WriteString("COMMIT\n")
+	}
+	return kept.String()
 }
 
 // savedTable is one table as iptables-save prints it.
@@ -108,12 +126,15 @@ func (t savedTable) ours(family capture.Family) []object {
 	return objects
 }
 
-var commentForm = regexp.MustCompile(`--comment (?:"((?:[^"\\]|\\.)*)"|(\S+))`)
+var (
+	commentForm = regexp.MustCompile(`--comment (?:"((?:[^"\\]|\\.)*)"|(\S+))`)
+	escaped     = regexp.MustCompile(`\\(.)`)
+)
 
 func commentOf(rule string) string {
 	match := commentForm.FindStringSubmatch(rule)
 	if match == nil {
 		return ""
 	}
-	return match[1] + match[2]
+	return escaped.ReplaceAllString(match[1]+match[2], "$1")
 }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// both variants of iptables.
+var iptablesBackends = backends[1:]
+
+// TestOtherBackend refuses a namespace that another backend of ours captured,
+// and takes its rules out for any.
+func TestOtherBackend(t *testing.T) {
+	lab.RequireRoot(t)
+	rs := decide(t, injected(nil, nil), dualStack())
+	for _, first := range backends {
+		for _, second := range backends {
+			if first == second {
+				continue
+			}
+			t.Run(string(first+", then "+second), func(t *testing.T) {
+				pod := newHost(t)
+				check(t, pod.AddAddresses("lo"))
+				before := everything(t, pod)
+				netns := open(t, pod, first)
+				check(t, netns.Apply(rs))
+				during := everything(t, pod)
+				again := namespace{netns.Namespace, t, second}
+				expectRefusal(t, again.Apply(rs), "put there by "+string(first)+" and not by "+string(second))
+				if after := everything(t, pod); after != during {
+					t.Errorf("before:\n%s\nafter:\n%s", during, after)
+				}
+				check(t, again.Remove())
+				if left := everything(t, pod); left != before {
+					t.Errorf("Remove left:\n%s", left)
+				}
+			})
+		}
+	}
+}
+
+// TestAlias applies by the name that the host gives to one of the variants,
+// and finds its own rules again under that variant's name.
+func TestAlias(t *testing.T) {
+	lab.RequireRoot(t)
+	pod := newHost(t)
+	rs := decide(t, injected(nil, nil), dualStack())
+	alias := open(t, pod, capture.IPTables)
+	check(t, alias.Apply(rs))
+	check(t, alias.Apply(rs))
+	var found []capture.Backend
+	for _, backend := range backends {
+		netns := namespace{alias.Namespace, t, backend}
+		if netns.Apply(rs) == nil {
+			found = append(found, backend)
+		}
+	}
+	if len(found) != 1 || found[0] == capture.NFTables {
+		t.Errorf("the alias is %q", found)
+	}
+	if differences, err := alias.Check(rs); err != nil || len(differences) > 0 {
+		t.Errorf("a check finds %q (%v)", differences, err)
+	}
+}
+
+// TestNoIPTables has the host lack what the operator asked for.
+func TestNoIPTables(t *testing.T) {
+	lab.RequireRoot(t)
+	pod := newHost(t)
+	before := everything(t, pod)
+	err := open(t, pod, "iptables-other").Apply(decide(t, injected(nil, nil), dualStack()))
+	expectRefusal(t, err, `backend "iptables-other": this host does not have it`)
+	if after := everything(t, pod); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// TestUserNamespaceByIPTables refuses a pod for which iptables can't match
+// owners, before anything is done to it.
+func TestUserNamespaceByIPTables(t *testing.T) {
+	lab.RequireRoot(t)
+	for _, backend := range append(iptablesBackends, capture.IPTables) {
+		pod := newUserHost(t)
+		before := everything(t, pod)
+		expectRefusal(t, open(t, pod, backend).Apply(decide(t, injected(nil, nil), dualStack())), "hostUsers: false")
+		if after := everything(t, pod); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+	}
+}
+
+// TestCheckByIPTables changes what Apply made, in every way that changes what
+// packets meet, and wants each change named.
+func TestCheckByIPTables(t *testing.T) {
+	lab.RequireRoot(t)
+	rs := decide(t, injected(tproxy(nil), captureDNS), dualStack())
+	for _, backend := range iptablesBackends {
+		four, six := string(backend), strings.Replace(string(backend), "ip", "ip6", 1)
+		for _, test := range []struct{ name, command, want string }{
+			{"removed rule", four + " -t nat -D ISTIO_REDIRECT 1", `missing: rule "to the proxy's outbound port" of chain ISTIO_REDIRECT of ipv4 table nat`},
+			{"removed jump", six + " -t mangle -D PREROUTING 1", `missing: chain PREROUTING of ipv6 table mangle`},
+			{"removed one of two jumps", four + " -t raw -D OUTPUT 1", `missing: rule "answers of the proxy" of chain OUTPUT of ipv4 table raw`},
+			{"added rule", six + " -t nat -I ISTIO_OUTPUT -j RETURN", "unexpected: a rule without comment of chain ISTIO_OUTPUT of ipv6 table nat"},
+			{"added jump", four + " -t nat -A INPUT -j CAPTURE_CNI", "unexpected: chain INPUT of ipv4 table nat"},
+			{"changed rule", four + " -t mangle -R ISTIO_DIVERT 1 -j MARK --set-mark 1338", "unexpected: a rule without comment of chain ISTIO_DIVERT"},
+			{"added chain", four + " -t nat -N ISTIO_OTHER", "unexpected: chain ISTIO_OTHER of ipv4 table nat"},
+			{"somebody else's rule", four + " -t nat -A OUTPUT -p udp -j RETURN", ""},
+			{"no rules", six + " -t raw -F", `missing: rule "answers of resolvers" of chain ISTIO_INBOUND of ipv6 table raw`},
+			{"no policy rule", "ip rule delete priority 133", "missing: IPv4 policy rule 133: mark 1337, table 133"},
+			{"no route", "ip -6 route flush table 133", "missing: IPv6 route local default dev lo, table 133"},
+			{"another route", "ip route add blackhole 192.0.2.0/24 table 133", "routing table 133 holds another route"},
+		} {
+			t.Run(string(backend)+"/"+test.name, func(t *testing.T) {
+				t.Parallel()
+				pod := newHost(t)
+				netns := open(t, pod, backend)
+				check(t, netns.Apply(rs))
+				words := strings.Fields(test.command)
+				run(words[0], words[1:]...)(t, pod)
+				differences, err := netns.Check(rs)
+				check(t, err)
+				got := strings.Join(differences, "\n")
+				if test.want == "" && got != "" || !strings.Contains(got, test.want) {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+			})
+		}
+	}
+}
