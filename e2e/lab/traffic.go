@@ -52,8 +52,9 @@ func (h *Host) serve(owner Owner, network, address, name string, control control
 					return err
 				}
 				closer = conn
-				go answerPackets(conn, name)
-				return nil
+				packets := conn.(*net.UDPConn)
+				go answerPackets(packets, name)
+				return tellDestination(packets)
 			}
 			listener, err := config.Listen(context.Background(), network, address)
 			if err != nil {
@@ -85,16 +86,33 @@ func answerConnections(listener net.Listener, name string) {
 	}
 }
 
-func answerPackets(conn net.PacketConn, name string) {
-	buffer := make([]byte, 1)
+// answerPackets answers from the address that a packet was sent to: left to
+// itself, the kernel would choose the one that leads back.
+func answerPackets(conn *net.UDPConn, name string) {
+	packet, control := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	for {
-		_, from, err := conn.ReadFrom(buffer)
+		_, length, _, from, err := conn.ReadMsgUDPAddrPort(packet, control)
 		if err != nil {
 			return
 		}
-		reply, _ := json.Marshal(Answer{Server: name, Client: from.(*net.UDPAddr).AddrPort()})
-		_, _ = conn.WriteTo(reply, from)
+		if length == len(control) {
+			clear(control[unix.CmsgLen(net.IPv6len):]) // by whatever interface leads there
+		}
+		reply, _ := json.Marshal(Answer{Server: name, Client: from})
+		_, _, _ = conn.WriteMsgUDPAddrPort(reply, control[:length], from)
 	}
+}
+
+// tellDestination has the kernel pass on where packets were sent to. A socket
+// of IPv4 alone has no such option; it listens at one address anyway.
+func tellDestination(conn *net.UDPConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, 1)
+	})
 }
 
 // originalDst asks conntrack for a redirected connection's first destination.

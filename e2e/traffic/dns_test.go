@@ -62,6 +62,10 @@ var dnsScenarios = []scenario{
 		probes: concat(queries(app, secondPeer, direct), queries(app, external, resolver), queries(proxy, secondPeer, direct)),
 	},
 	{
+		name: "DNS, lo excluded", env: captureDNS, annotations: map[string]string{"excludeInterfaces": "lo"},
+		probes: concat(queries(app, external, resolver), queries(app, localhost, direct), queries(proxy, external, direct)),
+	},
+	{
 		name: "DNS, only some groups", env: captureDNS,
 		settings: func(s *capture.Settings) { s.Mesh.OutboundOwnerGroups = []uint32{1000, 5} },
 		probes:   concat(queries(app, external, resolver), queries(rootUser, external, direct), queries(rootUser, localhost, direct), queries(proxy, external, direct)),

@@ -35,7 +35,13 @@ func (b *builder) dnsZones() {
 	b.add(answers, upstream, "answers of resolvers")
 
 	b.chain(Raw, chainOutputDNS)
-	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
+	if interfaces := b.excludedInterfaces(); len(interfaces.Values) > 0 {
+		// Only queries: what the proxy answers to one that left by another
+		// interface may well go out by this one.
+		excluded := queries
+		excluded.Out = interfaces
+		b.exempt(excluded, "excluded interface")
+	}
 	proxy := Action{Verdict: SetZone, Zone: zoneProxy}
 	b.add(queries.ofUser(b.ProxyUID), upstream, "the proxy's own DNS query")
 	b.add(queries.ofGroups(one(b.ProxyGID)), upstream, "the proxy's own DNS query")

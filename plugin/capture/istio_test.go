@@ -194,7 +194,7 @@ func (i istio) capturesDNS() bool { return i.dns && !slices.Contains(split(i.exc
 func (i istio) zones(t istioTables) {
 	const queries, answers = "raw ISTIO_OUTPUT_DNS", "raw ISTIO_INBOUND"
 	for _, name := range split(i.excludeInterfaces) {
-		t.add(queries, "RETURN", to(name))
+		t.add(queries, "RETURN", isProtocol(UDP), port("53"), to(name))
 		t.add(answers, "RETURN", from(name))
 	}
 	t.add("raw OUTPUT", queries)
