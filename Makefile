@@ -4,9 +4,10 @@ BIN      := bin
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 PACKAGES := nftables iptables haproxy iproute2 strace
 FUZZTIME := 20s
+SOAKTIME := 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help build plugins demo deps test test-unit fuzz golden bench lint verify fmt clean
+.PHONY: help build plugins demo deps test test-unit soak fuzz golden bench lint verify fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
@@ -32,6 +33,9 @@ test: deps lint verify ## Everything: lint, verify, and all tests (root)
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/...
 
+soak: deps ## Let all backends decide about random pods and packets for SOAKTIME (root)
+	go test -count=1 -timeout 0 -v -run '^TestParity$$' ./e2e/traffic -soak $(SOAKTIME) -seed $$(date +%s)
+
 fuzz: ## Fuzz every parser for FUZZTIME each
 	@for package in ./config ./plugin ./plugin/capture ./plugin/netfilter; do \
 		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
@@ -39,7 +43,7 @@ fuzz: ## Fuzz every parser for FUZZTIME each
 		done; done
 
 golden: ## Rewrite the golden files after a change of the rules
-	go test ./plugin/capture -run Golden -update
+	go test -count=1 ./plugin/capture -run Golden -update
 	go test ./e2e/project -run Tables -update
 
 bench: deps ## Print what an ADD costs, and its ratio to the least it could (root)

@@ -22,7 +22,7 @@ func TestSourceAddress(t *testing.T) {
 		"defaults":           nil,
 		"an inbound list":    {"includeInboundPorts": "8080"},
 		"a loopback range":   {"includeOutboundIPRanges": "127.0.0.0/8,10.0.0.0/8,fd00::/8"},
-		"excluded interface": {"excludeInterfaces": "net1"}, // it leads to the client of the second probe
+		"excluded interface": {"excludeInterfaces": "net1,lo"},
 	}
 	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
 		for name, annotations := range asked {

@@ -222,9 +222,10 @@ func (i istio) tproxies() bool { return i.tproxy && i.includeInbound != "" }
 
 // transparent are the mangle table's rules. Ours is that the tunnel port is
 // exempt, that rerouted interfaces are left to nat, that answers to the proxy
-// find it whatever interface leads to the client, and that what is for
+// find it whatever interface leads to the client or is excluded, and that what is for
 // localhost is not diverted: it is delivered here anyway.
 func (i istio) transparent(t istioTables, loopback, proxySource string) {
+	t.add("mangle PREROUTING", "save mark", tcp, marked(1337))
 	for _, name := range split(i.reroute) {
 		t.add("mangle PREROUTING", "ACCEPT", from(name))
 	}
@@ -234,7 +235,6 @@ func (i istio) transparent(t istioTables, loopback, proxySource string) {
 		t.add("mangle OUTPUT", "RETURN", to(name))
 	}
 	t.add("mangle PREROUTING", "mangle ISTIO_INBOUND", tcp)
-	t.add("mangle PREROUTING", "save mark", tcp, marked(1337))
 	t.add("ISTIO_DIVERT", "MARK 1337")
 	t.add("ISTIO_DIVERT", "ACCEPT")
 	t.add("ISTIO_TPROXY", handedTo(15006), tcp, not(destination(loopback)))

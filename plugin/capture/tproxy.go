@@ -40,10 +40,10 @@ func (b *builder) transparentInbound() {
 		return
 	}
 	b.chain(Mangle, chainInbound)
-	b.exempt(Match{In: b.reroutes()}, "rerouted interface, see nat")
-	b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
 	b.add(Match{Mark: markProxy}, Action{Verdict: SetConnMark, Mark: markProxy}, "remember what the proxy hands on")
 	b.exempt(Match{Mark: markProxy}, "inbound traffic that the proxy hands on")
+	b.exempt(Match{In: b.reroutes()}, "rerouted interface, see nat")
+	b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
 	b.exempt(Match{In: lo, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{In: lo, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{In: lo, ExceptMark: markOwnPod}, "loopback between the application's processes")
