@@ -48,52 +48,65 @@ func removeLegacyTable(ctx context.Context, table tableOf) error {
 	if err != nil {
 		return fmt.Errorf("looking at %s: %w", host.save, err)
 	}
-	return takeOut(command, table.name)
+	r := legacyRemoval{ctx, command, table.name}
+	return r.run()
 }
 
-// takeOut goes from what leads into our chains to the marker, so that whatever
-// is left by a failure is still known for ours.
-func takeOut(command *goiptables.IPTables, table string) error {
-	chains, err := command.ListChains(table)
+// legacyRemoval takes our chains out of one table, rule by rule. The library
+// knows no deadline, so that one is looked at before each of its programs.
+type legacyRemoval struct {
+	ctx     context.Context
+	command *goiptables.IPTables
+	table   string
+}
+
+// run goes from what leads into our chains to the marker, so that whatever is
+// left by a failure is still known for ours.
+func (r legacyRemoval) run() error {
+	chains, err := r.command.ListChains(r.table)
 	if err != nil {
-		return fmt.Errorf("listing the chains of table %s: %w", table, err)
+		return fmt.Errorf("listing the chains of table %s: %w", r.table, err)
 	}
-	ours := slices.DeleteFunc(slices.Clone(chains), func(name string) bool { return !isOurs(name) })
+	var ours []string
 	for _, chain := range chains {
 		if isOurs(chain) {
-			continue
-		}
-		if err := deleteJumps(command, table, chain); err != nil {
+			ours = append(ours, chain)
+		} else if err := r.deleteJumps(chain); err != nil {
 			return err
 		}
 	}
-	for _, chain := range ours {
-		if err := command.ClearChain(table, chain); err != nil {
-			return fmt.Errorf("emptying chain %s of table %s: %w", chain, table, err)
-		}
-	}
 	slices.SortFunc(ours, func(a, b string) int { return strings.Compare(b, a) }) // the marker comes last
-	for _, chain := range ours {
-		if err := command.DeleteChain(table, chain); err != nil {
-			return fmt.Errorf("deleting chain %s of table %s: %w", chain, table, err)
+	for _, step := range []func(table, chain string) error{r.command.ClearChain, r.command.DeleteChain} {
+		for _, chain := range ours {
+			if err := r.inTime(func() error { return step(r.table, chain) }); err != nil {
+				return fmt.Errorf("deleting chain %s of table %s: %w", chain, r.table, err)
+			}
 		}
 	}
 	return nil
 }
 
+func (r legacyRemoval) inTime(step func() error) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	return step()
+}
+
 // deleteJumps deletes, from the last to the first, the rules of somebody else's
 // chain that lead into ours.
-func deleteJumps(command *goiptables.IPTables, table, chain string) error {
-	lines, err := command.List(table, chain)
+func (r legacyRemoval) deleteJumps(chain string) error {
+	lines, err := r.command.List(r.table, chain)
 	if err != nil {
-		return fmt.Errorf("listing chain %s of table %s: %w", chain, table, err)
+		return fmt.Errorf("listing chain %s of table %s: %w", chain, r.table, err)
 	}
 	// The first line is the chain itself, so that a line's index is its rule's number.
 	for number, line := range slices.Backward(lines) {
-		if rule := (savedRule{chain, line}); number > 0 && rule.leadsToOurs() {
-			if err := command.DeleteById(table, chain, number); err != nil {
-				return fmt.Errorf("deleting rule %d of chain %s of table %s: %w", number, chain, table, err)
-			}
+		if rule := (savedRule{chain, line}); number == 0 || !rule.leadsToOurs() {
+			continue
+		}
+		if err := r.inTime(func() error { return r.command.DeleteById(r.table, chain, number) }); err != nil {
+			return fmt.Errorf("deleting rule %d of chain %s of table %s: %w", number, chain, r.table, err)
 		}
 	}
 	return nil

@@ -104,4 +104,3 @@ func FuzzParseSaved(f *testing.F) {
 		}
 	})
 }
-
