@@ -15,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // bench has the programs, an API server in this process, and credentials for
@@ -50,6 +51,10 @@ func newBench(ctx context.Context) (b *bench, err error) {
 	b.kubeconfig, err = b.api.WriteKubeconfig(b.dir)
 	b.api.Put(pod("web", map[string]string{"sidecar.istio.io/status": "{}"}))
 	b.api.Put(pod("batch", nil))
+	everything := pod("everything", map[string]string{"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": "TPROXY"})
+	proxy := &everything.Spec.Containers[1]
+	proxy.Env = append(proxy.Env, corev1.EnvVar{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"})
+	b.api.Put(everything)
 	return b, err
 }
 
@@ -79,21 +84,24 @@ func pod(name string, annotations map[string]string) *corev1.Pod {
 	return p
 }
 
-// call prepares a call of the plugin for a pod. annotated hands the pod's
-// annotations over, as a runtime does that can.
-func (b *bench) call(verb, name, netns string, annotated bool) *exec.Cmd {
-	annotations := ""
-	if annotated {
-		annotations = `"runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"kubernetes.io/config.source":"api"}},`
-	}
+// More keys of the plugin's entry.
+const (
+	// annotated hands the pod's annotations over, as a runtime does that can.
+	annotated = `"runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"kubernetes.io/config.source":"api"}}`
+	dualStack = `"ipv6":"always"`
+)
+
+func by(backend capture.Backend) string { return fmt.Sprintf(`"backend":%q`, backend) }
+
+// call prepares a call of the plugin for a pod.
+func (b *bench) call(verb, name, netns string, keys ...string) *exec.Cmd {
+	keys = append(keys, `"cniVersion":"1.0.0","name":"bench","type":"capture-cni","logLevel":"error","prevResult":{"cniVersion":"1.0.0"}`)
 	command := exec.CommandContext(b.ctx, b.program("capture-cni"))
 	command.Env = []string{
 		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=bench", "CNI_NETNS=" + netns, "CNI_IFNAME=eth0", "CNI_PATH=" + b.dir,
 		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + name + ";K8S_POD_UID=" + uid,
 	}
-	command.Stdin = strings.NewReader(fmt.Sprintf(
-		`{%s"cniVersion":"1.0.0","name":"bench","type":"capture-cni","logLevel":"error","kubeconfig":%q,"prevResult":{"cniVersion":"1.0.0"}}`,
-		annotations, b.kubeconfig))
+	command.Stdin = strings.NewReader(fmt.Sprintf(`{%s,"kubeconfig":%q}`, strings.Join(keys, ","), b.kubeconfig))
 	return command
 }
 

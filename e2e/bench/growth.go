@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // The kinds of list that are measured.
@@ -25,8 +26,12 @@ var (
 	excludedServer = netip.MustParseAddrPort("198.51.100.2:81")
 )
 
+// backends are compared; iptables knows no sets.
+var backends = []capture.Backend{capture.NFTables, capture.IPTablesNFT, capture.IPTablesLegacy}
+
 // list is a pod whose annotations exclude n values of a kind, with a peer.
 type list struct {
+	backend            capture.Backend
 	kind               string
 	n                  int
 	pod, peer          *lab.Host
@@ -42,12 +47,14 @@ func (b *bench) growth(asked effort) (err error) {
 			err = errors.Join(err, l.close())
 		}
 	}()
-	for _, kind := range []string{ranges, ports} {
-		for _, n := range []int{0, 10, 100, 1000, 10_000} {
-			l := &list{kind: kind, n: n}
-			lists = append(lists, l)
-			if err := l.connectHosts(); err != nil {
-				return err
+	for _, backend := range backends {
+		for _, kind := range []string{ranges, ports} {
+			for _, n := range []int{0, 10, 100, 1000, 10_000} {
+				l := &list{backend: backend, kind: kind, n: n}
+				lists = append(lists, l)
+				if err := l.connectHosts(); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -104,7 +111,7 @@ func (b *bench) addList(l *list, keep bool) error {
 		annotations["traffic.sidecar.istio.io/"+l.kind] = l.values()
 	}
 	b.api.Put(pod("listed", annotations))
-	s, err := measure(b.call("ADD", "listed", l.pod.Path(), false))
+	s, err := measure(b.call("ADD", "listed", l.pod.Path(), by(l.backend)))
 	if err != nil {
 		return err
 	}
@@ -112,7 +119,7 @@ func (b *bench) addList(l *list, keep bool) error {
 	if keep {
 		return nil
 	}
-	_, err = measure(b.call("DEL", "listed", l.pod.Path(), false))
+	_, err = measure(b.call("DEL", "listed", l.pod.Path(), by(l.backend)))
 	return err
 }
 
@@ -136,7 +143,7 @@ func (l *list) values() string {
 
 // target is what the list's connections should take.
 func (l *list) target() string {
-	if l.kind == ranges && l.n == 1000 {
+	if l.backend == capture.NFTables && l.kind == ranges && l.n == 1000 {
 		return "within 10% of 10"
 	}
 	return ""

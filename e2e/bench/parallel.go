@@ -25,7 +25,7 @@ type batch struct {
 func (b *bench) parallel(rounds int) error {
 	batches := []*batch{
 		{name: "floor", prepare: b.floor},
-		{name: "ADD, meshed", prepare: func(netns string) *exec.Cmd { return b.call("ADD", "web", netns, false) }},
+		{name: "ADD, meshed", prepare: func(netns string) *exec.Cmd { return b.call("ADD", "web", netns) }},
 	}
 	progress("%d at once", atOnce)
 	for range rounds {

@@ -55,7 +55,7 @@ func (b *bench) printBinaries() error {
 // printGrowth compares each list's connections with those through the list of
 // ten of its kind.
 func printGrowth(lists []*list) error {
-	lines := []string{"LIST\tLENGTH\tADD p50 ms\tADD CPU ms\tCONNECT, CAPTURED us\tx 10\tCONNECT, EXCLUDED us\tx 10\tTO REACH"}
+	lines := []string{"BACKEND\tLIST\tLENGTH\tADD p50 ms\tADD CPU ms\tCONNECT, CAPTURED us\tx 10\tCONNECT, EXCLUDED us\tx 10\tTO REACH"}
 	var ten *list
 	for _, l := range lists {
 		if l.n == 10 {
@@ -68,7 +68,7 @@ func printGrowth(lists []*list) error {
 		} else {
 			captured = us(percentile(l.captured, 50)) + "\t-"
 		}
-		lines = append(lines, fmt.Sprintf("%s\t%d\t%s\t%s\t%s\t%s\t%s", l.kind, l.n,
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s", l.backend, l.kind, l.n,
 			ms(percentile(l.adds.walls(), 50)), ms(percentile(l.adds.cpus(), 50)), captured, excluded, l.target()))
 	}
 	return printTable(lines...)

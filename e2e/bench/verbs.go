@@ -9,6 +9,7 @@ import (
 	"os/exec"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // verb is one row of the first table.
@@ -29,34 +30,42 @@ const (
 )
 
 func (b *bench) rows() []*verb {
-	meshed := func(netns string) *exec.Cmd { return b.call("ADD", "web", netns, false) }
-	return []*verb{
+	rows := []*verb{
 		emptyRow: {
 			name:    "empty Go program",
 			prepare: func(string) *exec.Cmd { return exec.CommandContext(b.ctx, b.program("empty")) },
 		},
 		floorRow: {name: "floor", prepare: b.floor},
-		{
-			name: "ADD, meshed", target: "1.5x floor, 32 MiB, 1 program, 1 request",
-			prepare: meshed,
-		},
-		{
-			name: "ADD, unmeshed, annotations given", target: "5x empty, 0 requests",
-			prepare: func(netns string) *exec.Cmd { return b.call("ADD", "batch", netns, true) },
-		},
-		{
-			name: "ADD, unmeshed, looked up", target: "1 request",
-			prepare: func(netns string) *exec.Cmd { return b.call("ADD", "batch", netns, false) },
-		},
-		{
-			name: "CHECK, meshed", before: meshed,
-			prepare: func(netns string) *exec.Cmd { return b.call("CHECK", "web", netns, false) },
-		},
-		{
-			name: "DEL, meshed", before: meshed, target: "0 requests",
-			prepare: func(netns string) *exec.Cmd { return b.call("DEL", "web", netns, false) },
-		},
+		b.row("ADD, unmeshed, annotations given", "5x empty, 0 requests", "ADD", "batch", annotated),
+		b.row("ADD, unmeshed, looked up", "1 request", "ADD", "batch"),
 	}
+	for _, backend := range backends {
+		add, del := "4x floor, 7 programs, 1 request", ""
+		if backend == capture.NFTables {
+			add, del = "1.5x floor, 32 MiB, 1 program, 1 request", "0 requests"
+		}
+		name := func(what string) string { return fmt.Sprintf("%s, %s", backend, what) }
+		rows = append(rows,
+			b.row(name("ADD"), add, "ADD", "web", by(backend)),
+			b.row(name("ADD, IPv4 and IPv6"), add, "ADD", "web", by(backend), dualStack),
+			b.row(name("ADD, also TPROXY and DNS"), "", "ADD", "everything", by(backend), dualStack),
+			b.row(name("CHECK"), "", "CHECK", "web", by(backend)),
+			b.row(name("DEL"), del, "DEL", "web", by(backend)),
+		)
+	}
+	return rows
+}
+
+// row calls the plugin; what is no ADD comes after one.
+func (b *bench) row(name, target, command, pod string, keys ...string) *verb {
+	row := &verb{
+		name: name, target: target,
+		prepare: func(netns string) *exec.Cmd { return b.call(command, pod, netns, keys...) },
+	}
+	if command != "ADD" {
+		row.before = func(netns string) *exec.Cmd { return b.call("ADD", pod, netns, keys...) }
+	}
+	return row
 }
 
 // verbs measures each kind of call once a turn, so that all meet the same
