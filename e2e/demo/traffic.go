@@ -78,7 +78,7 @@ func lastPort(pod *corev1.Pod, key string, otherwise int) int {
 // servers outside. They say who they are to whoever connects.
 func serve(n *node, p *pod) error {
 	ports := map[*lab.Host]map[int]string{
-		p.Host:    {appPort: theApp, n.excluded.inboundPort: theApp, 15001: outboundProxy, 15006: inboundProxy},
+		p.Host:    {appPort: theApp, n.excluded.inboundPort: theApp},
 		n.outside: {webPort: theOutside, n.excluded.outboundPort: theOutside},
 	}
 	if n.serving {
@@ -92,6 +92,11 @@ func serve(n *node, p *pod) error {
 		}
 	}
 	n.serving = true
+	for port, name := range map[int]string{15001: outboundProxy, 15006: inboundProxy} {
+		if _, err := p.ServeProxy(proxy, "tcp", fmt.Sprintf(":%d", port), name); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
