@@ -85,18 +85,15 @@ func (h *Host) ListenTransparently(owner Owner, address string) (listener net.Li
 
 // handOn connects a client with the application.
 func (h *Host) handOn(owner Owner, client *net.TCPConn) error {
-	var application *net.TCPConn
+	var application net.Conn
 	err := h.Do(func() error {
-		return as(owner, func() error {
+		return as(owner, func() (err error) {
 			dialer := net.Dialer{
 				Timeout:   patience,
 				Control:   marked,
 				LocalAddr: &net.TCPAddr{IP: client.RemoteAddr().(*net.TCPAddr).IP},
 			}
-			conn, err := dialer.Dial("tcp", client.LocalAddr().String())
-			if err == nil {
-				application = conn.(*net.TCPConn)
-			}
+			application, err = dialer.Dial("tcp", client.LocalAddr().String())
 			return err
 		})
 	})
@@ -106,7 +103,7 @@ func (h *Host) handOn(owner Owner, client *net.TCPConn) error {
 	defer application.Close()
 	go func() {
 		_, _ = io.Copy(application, client)
-		_ = application.CloseWrite()
+		_ = application.(*net.TCPConn).CloseWrite()
 	}()
 	_, err = io.Copy(client, application)
 	return err
