@@ -134,17 +134,22 @@ func TestNoAddress(t *testing.T) {
 // TestOtherCapture refuses a namespace that istio-cni or istio-init captured.
 func TestOtherCapture(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
-		lab.RequireRoot(t)
-		for _, script := range []string{
-			"table inet istio-proxy-nat {\n chain output { type nat hook output priority -100; }\n}",
-			"table ip nat {\n chain ISTIO_OUTPUT { return; }\n}",
-			"table ip6 nat {\n chain ISTIO_INBOUND { return; }\n}",
+		for _, leave := range []func(*testing.T, *lab.Host){
+			scripted("table inet istio-proxy-nat {\n chain output { type nat hook output priority -100; }\n}"),
+			scripted("table ip nat {\n chain ISTIO_OUTPUT { return; }\n}"),
+			scripted("table ip6 nat {\n chain ISTIO_INBOUND { return; }\n}"),
+			scripted("table ip mangle {\n chain ISTIO_INBOUND { return; }\n}"),
+			run("iptables-nft", "-t", "nat", "-N", "ISTIO_OUTPUT"),
+			run("iptables-legacy", "-t", "nat", "-N", "ISTIO_OUTPUT"),
+			run("ip6tables-legacy", "-t", "mangle", "-N", "ISTIO_INBOUND"),
 		} {
 			pod := newHost(t)
-			nft(t, pod, script)
-			before := loopback(t, pod) + list(t, pod, "ruleset")
-			expectRefusal(t, open(t, pod, backend).Apply(decide(t, injected(nil, nil), dualStack())), "another plugin's capture rules")
-			if after := loopback(t, pod) + list(t, pod, "ruleset"); after != before {
+			leave(t, pod)
+			before := loopback(t, pod) + everything(t, pod)
+			netns := open(t, pod, backend)
+			expectRefusal(t, netns.Apply(decide(t, injected(nil, nil), dualStack())), "another plugin's capture rules")
+			check(t, netns.Remove())
+			if after := loopback(t, pod) + everything(t, pod); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
 		}
