@@ -38,6 +38,7 @@ func (b *bench) rows() []*verb {
 		floorRow: {name: "floor", prepare: b.floor},
 		b.row("ADD, unmeshed, annotations given", "5x empty, 0 requests", "ADD", "batch", annotated),
 		b.row("ADD, unmeshed, looked up", "1 request", "ADD", "batch"),
+		b.row("DEL, unmeshed", "0 requests", "DEL", "batch"),
 	}
 	for _, backend := range backends {
 		add, del := "4x floor, 7 programs, 1 request", ""

@@ -84,19 +84,6 @@ func write(conn *nftables.Conn, rs capture.Ruleset) error {
 	return nil
 }
 
-// remove takes our table out. Where there is none, that is success.
-func (NFTables) remove() error {
-	conn, err := nftables.New()
-	if err != nil {
-		return fmt.Errorf("opening netlink: %w", err)
-	}
-	conn.DelTable(ourTable())
-	if err := conn.Flush(); err != nil && !errors.Is(err, syscall.ENOENT) {
-		return fmt.Errorf("deleting table inet %s: %w", capture.TableName, err)
-	}
-	return nil
-}
-
 func ourTable() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyINet, Name: capture.TableName}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/google/nftables"
@@ -18,45 +19,57 @@ import (
 // Remove takes everything of ours out of the calling thread's namespace,
 // whatever backend put it there. Nothing there is success.
 func Remove(ctx context.Context) error {
-	return errors.Join(NFTables{}.remove(), removeFromNFTables(), removeLegacy(ctx))
+	return errors.Join(removeFromNFTables(), removeLegacy(ctx))
 }
 
-// removeFromNFTables takes out what iptables' newer variant put in. The kernel
-// keeps that as nftables, so one transaction does for both families, and
-// neither iptables nor an unharmed remainder of our rules is needed.
+// removeFromNFTables takes out our own table and what iptables' newer variant
+// put in. The kernel keeps that as nftables, too, so one transaction does for
+// all, and neither iptables nor an unharmed remainder of our rules is needed.
+// Where there is nothing to do, none is begun: even an empty-handed one waits
+// for a grace period of the kernel's.
 func removeFromNFTables() error {
 	reader, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
 	defer reader.Close()
+	hasOurs, err := hasOurTable(reader)
+	if err != nil {
+		return err
+	}
 	tables, err := nfTables(reader)
 	if err != nil {
 		return err
+	}
+	maps.DeleteFunc(tables, func(_ tableOf, chains []string) bool { return !slices.Contains(chains, capture.MarkerChain) })
+	if !hasOurs && len(tables) == 0 {
+		return nil
 	}
 	writer, err := nftables.New(nftables.WithSockOptions(growBuffers))
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
-	found := false
+	if hasOurs {
+		writer.DelTable(ourTable())
+	}
 	for name, chains := range tables {
-		if !slices.Contains(chains, capture.MarkerChain) {
-			continue
-		}
-		found = true
 		r := removal{writer: writer, name: name, chains: chains}
 		if err := r.read(reader); err != nil {
 			return err
 		}
 		r.queue()
 	}
-	if !found {
-		return nil
-	}
 	if err := writer.Flush(); err != nil {
-		return fmt.Errorf("taking iptables' rules out: %w", err)
+		return fmt.Errorf("taking our rules out: %w", err)
 	}
 	return nil
+}
+
+func hasOurTable(conn *netlink.Conn) (bool, error) {
+	tables, err := dump(conn, unix.NFPROTO_INET, unix.NFT_MSG_GETTABLE, nil)
+	return slices.ContainsFunc(tables, func(table attributes) bool {
+		return text(table[unix.NFTA_TABLE_NAME]) == capture.TableName && table[familyOf][0] == unix.NFPROTO_INET
+	}), err
 }
 
 // removal is what is to be done with one table.
