@@ -78,14 +78,19 @@ func byIPTables(variant string) func(t *testing.T, pod *lab.Host) {
 	}
 }
 
+// others are who may have left rules in a pod's namespace.
+var others = map[string]func(*testing.T, *lab.Host){
+	"nobody":          func(*testing.T, *lab.Host) {},
+	"nft":             scripted(byNFT),
+	"iptables-nft":    byIPTables("nft"),
+	"iptables-legacy": byIPTables("legacy"),
+}
+
 // TestForeignRules survive all that we do, byte for byte.
 func TestForeignRules(t *testing.T) {
 	all := injected(tproxy(nil), map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "INVALID_DROP": "true"})
 	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
-		for name, leave := range map[string]func(*testing.T, *lab.Host){
-			"nothing": func(*testing.T, *lab.Host) {},
-			"nft":     scripted(byNFT), "iptables-nft": byIPTables("nft"), "iptables-legacy": byIPTables("legacy"),
-		} {
+		for name, leave := range others {
 			t.Run(name, func(t *testing.T) {
 				pod := newHost(t)
 				check(t, pod.AddAddresses("lo"))

@@ -32,10 +32,7 @@ func loopback(t *testing.T, host *lab.Host) string {
 // after everything else was prepared, beside rules of others.
 func TestFailureLeavesNothing(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
-		for name, leave := range map[string]func(*testing.T, *lab.Host){
-			"nothing": func(*testing.T, *lab.Host) {},
-			"nft":     scripted(byNFT), "iptables-nft": byIPTables("nft"), "iptables-legacy": byIPTables("legacy"),
-		} {
+		for name, leave := range others {
 			t.Run(name, func(t *testing.T) {
 				pod := newHost(t)
 				leave(t, pod)

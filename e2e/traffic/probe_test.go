@@ -35,21 +35,10 @@ func (w world) probe(t *testing.T, p probe, f family) {
 	if p.to[f] == "" {
 		return
 	}
-	host, network := w.pod, "tcp"
-	if p.remote {
-		host = w.peer
-	}
-	if p.udp {
-		network = "udp"
-	}
-	to := netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port))
-	answer, err := host.Ask(p.by, network, p.from[f], to.String())
+	answer, to, err := w.ask(p, f)
 	got := answer.Server
-	if err != nil {
-		got = refused
-	}
 	if got != p.want {
-		t.Errorf("%s %s %+v from %q to %s (by the peer: %v): answered by %s, want %s (%v)", f, network, p.by, p.from[f], to, p.remote, got, p.want, err)
+		t.Errorf("%s %+v: answered by %s (%v)", f, p, got, err)
 		return
 	}
 	if want := w.seenAs(p, f, to); got != direct && got != refused && !p.udp {
@@ -57,6 +46,22 @@ func (w world) probe(t *testing.T, p probe, f family) {
 			t.Errorf("%s %+v to %s: the proxy sees %s as the original destination, want %s", f, p.by, to, answer.OriginalDst, want)
 		}
 	}
+}
+
+// ask sends a probe. Where nobody answers, that is who does.
+func (w world) ask(p probe, f family) (answer lab.Answer, to netip.AddrPort, err error) {
+	host, network := w.pod, "tcp"
+	if p.remote {
+		host = w.peer
+	}
+	if p.udp {
+		network = "udp"
+	}
+	to = netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port))
+	if answer, err = host.Ask(p.by, network, p.from[f], to.String()); err != nil {
+		answer = lab.Answer{Server: refused}
+	}
+	return answer, to, err
 }
 
 // seenAs is the destination that the pod's conntrack knows: a service that
