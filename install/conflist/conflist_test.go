@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const entry = `{"type":"capture-cni","kubeconfig":"/var/lib/capture-cni/kubeconfig","capabilities":{"io.kubernetes.cri.pod-annotations":true}}`
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func parse(t *testing.T, text []byte) *List {
+	t.Helper()
+	list, err := Parse(text)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return list
+}
+
+func with(t *testing.T, text []byte) []byte {
+	t.Helper()
+	edited, err := parse(t, text).With([]byte(entry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return edited
+}
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(read(t, path)), string(got)); diff != "" {
+		t.Errorf("-golden +now:\n%s", diff)
+	}
+}
+
+// TestLists inserts our entry into lists of real plugins, and takes it out again.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.conflist")
+	if err != nil || len(files) < 9 {
+		t.Fatalf("lists: %q, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			original := read(t, file)
+			once := with(t, original)
+			golden(t, file+".golden", once)
+			if twice := with(t, once); !bytes.Equal(twice, once) {
+				t.Errorf("inserted twice:\n%s", twice)
+			}
+			if !parse(t, once).Has([]byte(entry)) || parse(t, original).Has([]byte(entry)) {
+				t.Error("Has does not say what is there")
+			}
+			back, err := parse(t, once).Without()
+			if err != nil || !bytes.Equal(back, original) {
+				t.Errorf("removed (%v):\n%s", err, cmp.Diff(string(original), string(back)))
+			}
+			expectOnlyOurs(t, original, once)
+		})
+	}
+}
+
+// expectOnlyOurs wants libcni to find the original's plugins, and ours behind.
+func expectOnlyOurs(t *testing.T, original, edited []byte) {
+	t.Helper()
+	var before, after map[string]any
+	if err := errors.Join(decode(original, &before), decode(edited, &after)); err != nil {
+		t.Fatal(err)
+	}
+	plugins := after["plugins"].([]any)
+	after["plugins"] = plugins[:len(plugins)-1]
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("more than our entry differs:\n%s", diff)
+	}
+	list, err := libcni.NetworkConfFromBytes(edited)
+	if err != nil || list.Plugins[len(list.Plugins)-1].Network.Type != PluginType {
+		t.Errorf("libcni does not find our entry at the end: %v", err)
+	}
+}
+
+// TestRepair has entries of ours where, or as, they should not be.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	const primary = `{"type":"bridge"}`
+	list := func(plugins ...string) []byte {
+		return []byte(`{"cniVersion":"1.0.0","name":"n","plugins":[` + strings.Join(plugins, ",") + `],"plugin":[{"type":"x"}]}`)
+	}
+	const old = `{"type":"capture-cni","kubeconfig":"/old"}`
+	for name, test := range map[string]struct{ have, want []byte }{
+		"in front":                {list(entry, primary), list(primary, entry)},
+		"twice":                   {list(primary, entry, entry), list(primary, entry)},
+		"twice, and in front":     {list(entry, primary, old), list(primary, entry)},
+		"three times, others too": {list(entry, primary, old, `{"type":"portmap"}`, old), list(primary, entry, `{"type":"portmap"}`)},
+		"old content":             {list(primary, old), list(primary, entry)},
+		"between others":          {list(primary, entry, `{"type":"portmap"}`), list(primary, entry, `{"type":"portmap"}`)},
+		"same content, other form": {
+			list(primary, `{ "capabilities" : {"io.kubernetes.cri.pod-annotations":true}, "kubeconfig":"/var/lib/capture-cni/kubeconfig", "type":"capture-cni"}`),
+			list(primary, `{ "capabilities" : {"io.kubernetes.cri.pod-annotations":true}, "kubeconfig":"/var/lib/capture-cni/kubeconfig", "type":"capture-cni"}`),
+		},
+	} {
+		if got := with(t, test.have); !bytes.Equal(got, test.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, test.want)
+		}
+		without, err := parse(t, test.have).Without()
+		if err != nil || parse(t, without).Ours() != 0 || bytes.Contains(without, []byte(PluginType)) {
+			t.Errorf("%s: without ours: %s (%v)", name, without, err)
+		}
+	}
+	for _, text := range []string{string(list(entry)), string(list(entry, old))} {
+		if _, err := parse(t, []byte(text)).With([]byte(entry)); !errors.Is(err, ErrNoInterfacePlugin) {
+			t.Errorf("%s: got %v", text, err)
+		}
+		if _, err := parse(t, []byte(text)).Without(); !errors.Is(err, ErrNoInterfacePlugin) {
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
+}
+
+// TestBroken are files that no runtime could load either, or not surely.
+func TestBroken(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"", "{", "null", "[]", `"x"`, "{}", `{"name":"n"`, `{"name":5,"plugins":[]}`, `{"name":"n","plugins":[]}`, `{"name":"n","plugins":{}}`,
+		`{"name":"n","plugins":[{"type":"a"}]} x`, `{"name":"n","plugins":[5]}`, `{"name":"n","plugins":[{}]}`,
+		`{"name":"n","plugins":[{"type":"a"}],"plugins":[{"type":"b"},{"type":"c"}]}`,
+	} {
+		if list, err := Parse([]byte(text)); err == nil && list.Others() > 0 {
+			t.Errorf("%s was read as %+v", text, list)
+		}
+	}
+}
+
+func TestFromConf(t *testing.T) {
+	t.Parallel()
+	list, err := FromConf(read(t, "testdata/plain.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/plain.conf.golden", with(t, list))
+	if got := parse(t, list); got.Name != "mynet" || got.CNIVersion != "0.3.1" || got.Others() != 1 {
+		t.Errorf("got %+v", got)
+	}
+	if _, err := FromConf([]byte("{")); err == nil {
+		t.Error("half a file was read")
+	}
+}
+
+// TestEmbed makes lists of our own that sort before the primary's.
+func TestEmbed(t *testing.T) {
+	t.Parallel()
+	text := []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[{"type":"calico"},{"type":"istio-cni"},{"type":"portmap"},{"type":"linkerd-cni"}]}`)
+	got, err := Embed(parse(t, text), []byte(entry), []string{"istio-cni", "linkerd-cni"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types []string
+	for _, plugin := range parse(t, got).Plugins {
+		types = append(types, plugin.Type)
+	}
+	if want := []string{"calico", "portmap", PluginType}; !slices.Equal(types, want) {
+		t.Errorf("got %q, want %q", types, want)
+	}
+}
+
+// FuzzEdit inserts into anything that libcni takes for a list, and removes again.
+func FuzzEdit(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.conflist*")
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Add([]byte(`{"plugins":[{"type":"a","plugins":[{"type":"capture-cni"}]}],"name":"\"plugins\":[{"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		list, err := Parse(text)
+		if err != nil {
+			return
+		}
+		edited, err := list.With([]byte(entry))
+		if err != nil {
+			return
+		}
+		if !json.Valid(edited) {
+			t.Fatalf("%q became %q", text, edited)
+		}
+		again := parse(t, edited)
+		if again.Ours() != 1 || !again.Has([]byte(entry)) || again.Others() != list.Others() || again.Name != list.Name {
+			t.Fatalf("%q became %q", text, edited)
+		}
+		back, err := again.Without()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list.Ours() == 0 && !bytes.Equal(back, text) {
+			t.Errorf("%q came back as %q", text, back)
+		}
+	})
+}

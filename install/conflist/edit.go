@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// ErrNoInterfacePlugin is the answer to a list in which nothing makes the
+// interface that is to be captured.
+var ErrNoInterfacePlugin = errors.New("the list has no interface plugin: capture-cni can't be the first one")
+
+// With gives the list's text with our entry in it: once, with this content, and
+// behind the interface plugin. Where that is so already, it is the text itself.
+// What surrounds the entry is left as it is.
+func (l *List) With(entry []byte) ([]byte, error) {
+	if l.Others() == 0 {
+		return nil, ErrNoInterfacePlugin
+	}
+	edited := l
+	for {
+		ours := edited.ourEntries()
+		switch {
+		case len(ours) == 0:
+			return edited.appended(entry), nil
+		case ours[0] == 0:
+			edited = edited.deleted(0)
+		case len(ours) > 1:
+			edited = edited.deleted(ours[len(ours)-1])
+		default:
+			return edited.replaced(ours[0], entry), nil
+		}
+	}
+}
+
+// Without gives the list's text without any entry of ours. It takes back to the
+// byte what With did, where nobody else has edited since.
+func (l *List) Without() ([]byte, error) {
+	if l.Others() == 0 {
+		return nil, ErrNoInterfacePlugin
+	}
+	edited := l
+	for {
+		ours := edited.ourEntries()
+		if len(ours) == 0 {
+			return edited.text, nil
+		}
+		edited = edited.deleted(ours[len(ours)-1])
+	}
+}
+
+// Has tells whether the list holds our entry as With would put it there.
+func (l *List) Has(entry []byte) bool {
+	text, err := l.With(entry)
+	return err == nil && bytes.Equal(text, l.text)
+}
+
+func (l *List) ourEntries() []int {
+	var ours []int
+	for i, plugin := range l.Plugins {
+		if plugin.Type == PluginType {
+			ours = append(ours, i)
+		}
+	}
+	return ours
+}
+
+// deleted takes out an element and the comma that it no longer needs.
+func (l *List) deleted(i int) *List {
+	from, to := l.Plugins[i].start, l.Plugins[i].end
+	if i > 0 {
+		from = l.Plugins[i-1].end
+	} else {
+		to = l.Plugins[1].start
+	}
+	edited := *l
+	edited.text = slices.Concat(l.text[:from], l.text[to:])
+	edited.Plugins = slices.Delete(slices.Clone(l.Plugins), i, i+1)
+	for j := i; j < len(edited.Plugins); j++ {
+		edited.Plugins[j].start -= to - from
+		edited.Plugins[j].end -= to - from
+	}
+	return &edited
+}
+
+// replaced gives an entry of ours another content, unless that is its own.
+func (l *List) replaced(i int, entry []byte) []byte {
+	current := l.text[l.Plugins[i].start:l.Plugins[i].end]
+	if sameContent(current, entry) {
+		return l.text
+	}
+	return slices.Concat(l.text[:l.Plugins[i].start], l.laidOut(entry), l.text[l.Plugins[i].end:])
+}
+
+func (l *List) appended(entry []byte) []byte {
+	end := l.Plugins[len(l.Plugins)-1].end
+	return slices.Concat(l.text[:end], []byte(","), []byte(l.gap()), l.laidOut(entry), l.text[end:])
+}
+
+// gap is the white space before the last element.
+func (l *List) gap() string {
+	before := string(l.text[:l.Plugins[len(l.Plugins)-1].start])
+	return before[len(strings.TrimRight(before, " \t\r\n")):]
+}
+
+// laidOut indents an entry as the list's author does: elements on lines of
+// their own get lines of their own.
+func (l *List) laidOut(entry []byte) []byte {
+	gap := l.gap()
+	newline := strings.LastIndexByte(gap, '\n')
+	var out bytes.Buffer
+	if newline < 0 {
+		if json.Compact(&out, entry) != nil {
+			return entry
+		}
+		return out.Bytes()
+	}
+	indent := gap[newline+1:]
+	unit := "  "
+	if strings.HasPrefix(indent, "\t") {
+		unit = "\t"
+	}
+	if json.Indent(&out, bytes.TrimSpace(entry), indent, unit) != nil {
+		return entry
+	}
+	return out.Bytes()
+}
+
+// sameContent compares two documents, whatever their spaces and order of keys.
+func sameContent(a, b []byte) bool {
+	var left, right any
+	return decode(a, &left) == nil && decode(b, &right) == nil && reflect.DeepEqual(left, right)
+}
+
+// decode keeps numbers as they are written.
+func decode(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode(into)
+}

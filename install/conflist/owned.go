@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// FromConf makes a list of a plain .conf, of which it is the only plugin, so
+// that an entry can follow it. The name and the version stay the conf's own:
+// leases of its address manager hang on the name.
+func FromConf(conf []byte) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(conf, &fields); err != nil {
+		return nil, fmt.Errorf("reading a configuration: %w", err)
+	}
+	list := struct {
+		CNIVersion json.RawMessage   `json:"cniVersion,omitempty"`
+		Name       json.RawMessage   `json:"name,omitempty"`
+		Plugins    []json.RawMessage `json:"plugins"`
+	}{fields["cniVersion"], fields["name"], []json.RawMessage{bytes.TrimSpace(conf)}}
+	return marshal(list)
+}
+
+// Embed makes a list of our own that does what the primary's does, with our
+// entry in it: its name, its version and all its keys are kept, and entries of
+// other meshes are left out.
+func Embed(primary *List, entry []byte, otherMeshes []string) ([]byte, error) {
+	edited := primary
+	for i := len(primary.Plugins) - 1; i >= 0; i-- {
+		if slices.Contains(otherMeshes, primary.Plugins[i].Type) && len(edited.Plugins) > 1 {
+			edited = edited.deleted(i)
+		}
+	}
+	return edited.With(entry)
+}
+
+// marshal writes a document as people read it, and leaves <, > and & alone.
+func marshal(value any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
+		return nil, fmt.Errorf("writing a configuration: %w", err)
+	}
+	return out.Bytes(), nil
+}
