@@ -74,15 +74,22 @@ func (d *Dir) Read(name string) ([]byte, error) {
 	return content, nil
 }
 
-// Names lists the regular files and links, sorted.
+// Names lists the files and links, sorted.
 func (d *Dir) Names() ([]string, error) {
+	return d.list(func(entry fs.DirEntry) bool { return !entry.IsDir() })
+}
+
+// Folders lists the folders, sorted.
+func (d *Dir) Folders() ([]string, error) { return d.list(fs.DirEntry.IsDir) }
+
+func (d *Dir) list(wanted func(fs.DirEntry) bool) ([]string, error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", d.path, err)
 	}
 	var names []string
 	for _, entry := range entries {
-		if !entry.IsDir() {
+		if wanted(entry) {
 			names = append(names, entry.Name())
 		}
 	}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	authentication "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// Files that the plugin reads a pod with.
+const (
+	kubeconfigName = "kubeconfig"
+	tokenName      = "token"
+	caName         = "ca.crt"
+)
+
+const requestTimeout = 10 * time.Second
+
+// credentials keeps the plugin's token young.
+type credentials struct {
+	settings Settings
+	api      kubernetes.Interface // with the agent's own rights
+}
+
+// secrets are where they ended up, and for how long they are good.
+type secrets struct {
+	kubeconfig string // as the plugin sees it
+	token      lifetime
+	fallback   bool // not on the disk that survives a boot
+}
+
+// ensure makes kubeconfig, token and CA be there and good. renew asks for a
+// new token though the old one has time left. With an error, what is there is
+// still good unless the secrets are zero.
+func (c credentials) ensure(ctx context.Context, renew bool) (secrets, error) {
+	ca, err := os.ReadFile(c.settings.Credentials.CAFile)
+	if err != nil {
+		return secrets{}, fmt.Errorf("reading the cluster's CA: %w", err)
+	}
+	token, requestErr := c.youngToken(ctx, renew)
+	if token == "" {
+		return secrets{}, requestErr
+	}
+	good, err := readLifetime(token)
+	if err != nil {
+		return secrets{}, errors.Join(requestErr, err)
+	}
+	for _, folder := range []string{c.settings.StateDir, c.settings.RunDir} {
+		err = c.write(folder, ca, token)
+		if err == nil {
+			return secrets{folder + "/" + kubeconfigName, good, folder != c.settings.StateDir}, requestErr
+		}
+		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EROFS) && !errors.Is(err, syscall.EDQUOT) {
+			break
+		}
+	}
+	return secrets{}, errors.Join(requestErr, err)
+}
+
+// youngToken is the one that is there, or a new one where that has lived half
+// its life. Where none can be had, the old one does until it ends.
+func (c credentials) youngToken(ctx context.Context, renew bool) (string, error) {
+	current, good := c.currentToken()
+	if current != "" && !renew && time.Now().Before(good.renewal()) {
+		return current, nil
+	}
+	token, err := c.requestToken(ctx)
+	if err == nil {
+		return token, nil
+	}
+	if current != "" && time.Now().Before(good.expires) {
+		return current, err
+	}
+	return "", err
+}
+
+func (c credentials) currentToken() (token string, good lifetime) {
+	for _, folder := range []string{c.settings.StateDir, c.settings.RunDir} {
+		content, err := os.ReadFile(c.settings.at(folder) + "/" + tokenName)
+		if err != nil {
+			continue
+		}
+		if l, err := readLifetime(string(content)); err == nil && l.expires.After(good.expires) {
+			token, good = string(content), l
+		}
+	}
+	return token, good
+}
+
+// requestToken asks for a token of the plugin's own account. It is bound to the
+// Node, with which it ends, where the API server can do that; never to the
+// agent's pod, with which every roll would end it.
+func (c credentials) requestToken(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	asked := c.settings.Credentials
+	seconds := int64(asked.TTL / time.Second)
+	request := &authentication.TokenRequest{Spec: authentication.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	if asked.Node != "" {
+		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: asked.Node}
+	}
+	accounts := c.api.CoreV1().ServiceAccounts(asked.Namespace)
+	answer, err := accounts.CreateToken(ctx, asked.ServiceAccount, request, metav1.CreateOptions{})
+	if request.Spec.BoundObjectRef != nil && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) {
+		request.Spec.BoundObjectRef = nil // an API server from before 1.31
+		answer, err = accounts.CreateToken(ctx, asked.ServiceAccount, request, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return "", fmt.Errorf("requesting a token for service account %s/%s: %w", asked.Namespace, asked.ServiceAccount, err)
+	}
+	return answer.Status.Token, nil
+}
+
+// write replaces what differs; the kubeconfig comes last, for it names the others.
+func (c credentials) write(folder string, ca []byte, token string) error {
+	dir, err := host.MakeDir(c.settings.at(folder))
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := c.kubeconfig(folder)
+	if err != nil {
+		return errors.Join(err, dir.Close())
+	}
+	for _, file := range []struct {
+		name    string
+		content []byte
+	}{{caName, ca}, {tokenName, []byte(token)}, {kubeconfigName, kubeconfig}} {
+		if current, err := dir.Read(file.name); err == nil && bytes.Equal(current, file.content) {
+			continue
+		}
+		if err := dir.Replace(file.name, file.content, host.As(0o600), nil); err != nil {
+			return errors.Join(err, dir.Close())
+		}
+	}
+	return dir.Close()
+}
+
+func (c credentials) kubeconfig(folder string) ([]byte, error) {
+	const name = "capture-cni"
+	content := clientcmdapi.NewConfig()
+	content.Clusters[name] = &clientcmdapi.Cluster{Server: c.settings.Credentials.Server, CertificateAuthority: folder + "/" + caName}
+	content.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: folder + "/" + tokenName}
+	content.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	content.CurrentContext = name
+	text, err := clientcmd.Write(*content)
+	if err != nil {
+		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	return text, nil
+}
+
+// rejected tells whether the API server takes the plugin's token for invalid,
+// as it does after its keys were changed. Any other answer, or none, is no reason
+// to ask for a new one.
+func (c credentials) rejected(ctx context.Context) bool {
+	token, _ := c.currentToken()
+	if token == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: c.settings.Credentials.Server, BearerToken: token,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: c.settings.Credentials.CAFile},
+	})
+	if err != nil {
+		return false
+	}
+	return apierrors.IsUnauthorized(client.Discovery().RESTClient().Get().AbsPath("/api").Do(ctx).Error())
+}
+
+// fault says why the plugin could not read a pod with what is there, and gives
+// the kubeconfig that it would use.
+func (c credentials) fault() (kubeconfig string, err error) {
+	kubeconfig = c.settings.StateDir + "/" + kubeconfigName
+	token, good := c.currentToken()
+	if token == "" {
+		return kubeconfig, fmt.Errorf("%s has no token", c.settings.StateDir)
+	}
+	if !time.Now().Before(good.expires) {
+		return kubeconfig, fmt.Errorf("the token ended at %s", good.expires.Format(time.RFC3339))
+	}
+	for _, folder := range []string{c.settings.StateDir, c.settings.RunDir} {
+		current, err := os.ReadFile(c.settings.at(folder) + "/" + tokenName)
+		if err != nil || string(current) != token {
+			continue
+		}
+		kubeconfig = folder + "/" + kubeconfigName
+		for _, name := range []string{kubeconfigName, caName} {
+			if _, err := os.Stat(c.settings.at(folder) + "/" + name); err != nil {
+				return kubeconfig, fmt.Errorf("looking at the credentials: %w", err)
+			}
+		}
+		break
+	}
+	return kubeconfig, nil
+}
+
+// clear deletes the credentials in both places.
+func (c credentials) clear() error {
+	var errs []error
+	for _, folder := range []string{c.settings.StateDir, c.settings.RunDir} {
+		dir, err := host.OpenDir(c.settings.at(folder))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, dir.ClearTemps(), dir.Remove(kubeconfigName), dir.Remove(tokenName), dir.Remove(caName), dir.Close())
+	}
+	return errors.Join(errs...)
+}

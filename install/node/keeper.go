@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Keeper keeps a node in a state: it looks, acts, watches, and looks again.
+type Keeper struct {
+	node    *Node
+	metrics *metrics
+
+	fight contention
+
+	mu     sync.Mutex
+	report Report // of the last pass
+	passed time.Time
+}
+
+// NewKeeper keeps a node, and shows how it is in a registry.
+func NewKeeper(node *Node, registry prometheus.Registerer) *Keeper {
+	k := &Keeper{node: node, metrics: newMetrics(registry)}
+	k.keep(Report{Mode: node.mode, Findings: []Finding{{PartOwner, "nothing was looked at yet", true}}})
+	return k
+}
+
+// resync is how often everything is looked at though nothing was heard.
+const resync = time.Minute
+
+// Present keeps the node installed until ctx ends, and then leaves it as it is:
+// the end of an agent is no reason for pods to start uncaptured.
+func (k *Keeper) Present(ctx context.Context) error {
+	lock, err := k.claim(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	changes := watch(ctx, k.folders(), func() { k.metrics.polling.Set(1) }, k.node.log)
+	k.pass(ctx)
+	tick := time.NewTicker(resync)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case folder := <-changes:
+			if filepath.Clean(folder) == filepath.Clean(k.node.settings.at(k.node.settings.NetDir)) || !slices.Contains(k.folders(), folder) {
+				k.repair(ctx)
+				continue
+			}
+			k.pass(ctx)
+		case <-tick.C:
+			k.pass(ctx)
+		case <-time.After(time.Until(k.renewal())):
+			k.pass(ctx)
+		}
+	}
+}
+
+// claim waits for an agent of the same release to end, and refuses another's node.
+func (k *Keeper) claim(ctx context.Context) (io.Closer, error) {
+	for {
+		lock, err := k.node.Claim()
+		if err == nil {
+			return lock, nil
+		}
+		report := Report{Mode: k.node.mode}
+		report.add(PartOwner, err)
+		k.keep(report)
+		if !isWaiting(err) {
+			k.node.log.Error("the node is not ours", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pollInterval / 2):
+		}
+	}
+}
+
+func (k *Keeper) folders() []string {
+	folders := []string{k.node.settings.at(k.node.settings.NetDir)}
+	for _, folder := range k.node.settings.BinDirs {
+		folders = append(folders, k.node.settings.at(folder))
+	}
+	return folders
+}
+
+// renewal is when the token is to be renewed, and never at once: a pass that
+// could not do it is not to be repeated without a pause.
+func (k *Keeper) renewal() time.Time {
+	soon := time.Now().Add(time.Second)
+	if at := k.node.current.token.renewal(); at.After(soon) {
+		return at
+	}
+	return soon
+}
+
+// pass looks at everything and puts it right.
+func (k *Keeper) pass(ctx context.Context) {
+	rejected := k.node.secrets.rejected(ctx)
+	if rejected {
+		k.metrics.tokensBad.Inc()
+	}
+	before := k.node.current.token
+	report := k.node.Install(ctx, rejected)
+	if after := k.node.current.token; after != before {
+		k.metrics.tokensRequested.Inc()
+		k.metrics.tokenIssued.Set(float64(after.issued.Unix()))
+		k.metrics.tokenExpires.Set(float64(after.expires.Unix()))
+	}
+	if report.Is(PartCredentials) {
+		k.metrics.credentialsChecked.SetToCurrentTime()
+	}
+	k.metrics.credentialsFallback.Set(boolean(k.node.current.fallback))
+	k.keep(report)
+}
+
+// repair puts back our entry, which somebody may just have taken away.
+func (k *Keeper) repair(ctx context.Context) {
+	if k.node.current.kubeconfig == "" {
+		k.pass(ctx)
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(k.fight.wait(time.Now())):
+	}
+	changed, err := k.node.PlaceEntry(ctx)
+	if changed {
+		k.metrics.repairs.Inc()
+		writer := k.node.writer()
+		fighting := k.fight.repaired(time.Now())
+		k.metrics.contended.WithLabelValues(writer).Set(boolean(fighting))
+		if fighting {
+			k.node.log.Warn("somebody keeps taking our entry away; its writer may have a setting for that (cilium: cni.exclusive=false), or use another mode",
+				"writer", writer, "next repair in", k.fight.backOff)
+		}
+	}
+	report := k.Report()
+	report.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f Finding) bool { return f.Part == PartEntry })
+	report.add(PartEntry, err)
+	k.keep(report)
+}
+
+func (k *Keeper) keep(report Report) {
+	k.mu.Lock()
+	last := k.report
+	k.report, k.passed = report, time.Now()
+	k.mu.Unlock()
+	k.metrics.observe(report)
+	if last.String() != report.String() {
+		k.node.log.Info("the node", "mode", report.Mode, "good", report.Good(), "findings", report.Findings)
+	}
+}
+
+// Report is how the node was at the last pass.
+func (k *Keeper) Report() Report {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.report
+}
+
+// writer names whose list our entry is in.
+func (n *Node) writer() string {
+	net, err := n.open(n.settings.NetDir)
+	if err != nil {
+		return "unknown"
+	}
+	defer net.Close()
+	p, err := findPrimary(net)
+	if err != nil {
+		return "unknown"
+	}
+	return p.owner()
+}
+
+// ErrPodsRun refuses to take the plugin away from pods that count on it.
+var ErrPodsRun = errors.New("pods that were captured still run on the node")

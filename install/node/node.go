@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// Node is one node, and what is known of it.
+type Node struct {
+	settings Settings
+	plugin   []byte // the binary
+	secrets  credentials
+	runtime  *Runtime // nil where there is none to ask
+	log      *slog.Logger
+
+	// Step is called before each change to the node's files. Tests stop there
+	// for good.
+	Step func(what string)
+
+	current secrets // as of the last pass
+	mode    Mode    // decided, where the settings say Auto
+}
+
+// New reads the plugin that the agent brings. api may be nil where nothing is
+// to be installed, and runtime where there is no socket.
+func New(settings Settings, api kubernetes.Interface, runtime *Runtime, log *slog.Logger) (*Node, error) {
+	n := &Node{settings: settings, secrets: credentials{settings, api}, runtime: runtime, log: log, mode: settings.Mode}
+	if settings.Binary == "" {
+		return n, nil
+	}
+	var err error
+	if n.plugin, err = os.ReadFile(settings.Binary); err != nil {
+		return nil, fmt.Errorf("reading the plugin: %w", err)
+	}
+	return n, nil
+}
+
+// Install brings the whole node into the desired state, as far as it can. The
+// entry, which has the runtime call the plugin, comes after all that the plugin
+// needs. renew asks for a new token whatever the old one's age.
+func (n *Node) Install(ctx context.Context, renew bool) Report {
+	var report Report
+	for _, folder := range n.settings.BinDirs {
+		report.add(PartBinary, n.installBinary(ctx, folder))
+	}
+	current, err := n.secrets.ensure(ctx, renew)
+	report.add(PartCredentials, err)
+	if current.kubeconfig != "" {
+		n.current = current
+	}
+	if report.Is(PartBinary) && n.current.kubeconfig != "" {
+		_, err := n.PlaceEntry(ctx)
+		report.add(PartEntry, err)
+	} else {
+		report.add(PartEntry, waiting("the entry is not written before the plugin and its credentials are in place"))
+	}
+	report.Mode = n.mode
+	return report
+}
+
+func (n *Node) installBinary(ctx context.Context, folder string) error {
+	bin, err := n.open(folder)
+	if err != nil {
+		return err
+	}
+	state, err := host.MakeDir(n.settings.at(n.settings.StateDir))
+	if err != nil {
+		return errors.Join(err, bin.Close())
+	}
+	state.Step = n.Step
+	changed, err := installBinary(ctx, bin, state, n.plugin)
+	if changed {
+		n.log.Info("installed the plugin", "folder", folder)
+	}
+	return errors.Join(err, bin.Close(), state.Close())
+}
+
+func (n *Node) open(folder string) (*host.Dir, error) {
+	dir, err := host.OpenDir(n.settings.at(folder))
+	if err != nil {
+		return nil, err
+	}
+	dir.Step = n.Step
+	return dir, nil
+}
+
+// PlaceEntry puts our entry where the runtime finds it, and takes away what
+// other modes left. It tells whether anything had to be done.
+func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
+	entry, err := Entry(n.current.kubeconfig, n.settings.NetConf, n.settings.Mode)
+	if err != nil {
+		return false, err
+	}
+	net, err := n.open(n.settings.NetDir)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, net.Close()) }()
+	if err := n.decide(ctx, net, entry); err != nil {
+		return false, err
+	}
+	if placements[n.mode].fault(net, entry) == nil {
+		return false, nil
+	}
+	if err := errors.Join(net.ClearTemps(), placements[n.mode].place(net, entry)); err != nil {
+		return false, err
+	}
+	n.log.Info("placed our entry", "mode", n.mode, "folder", n.settings.NetDir)
+	return true, n.removeOtherModes(net)
+}
+
+func (n *Node) removeOtherModes(net *host.Dir) error {
+	var errs []error
+	for mode, placement := range placements {
+		if mode != n.mode {
+			errs = append(errs, placement.remove(net))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// loadTime is how long a runtime may take to load a file that it watches.
+const loadTime = 5 * time.Second
+
+// decide settles what Auto means on this node: a drop-in if the runtime, asked
+// after one was placed, has loaded it.
+func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
+	if n.mode != Auto {
+		return nil
+	}
+	p, err := findPrimary(net)
+	if err != nil {
+		return err
+	}
+	n.mode = Insert
+	if n.runtime == nil || p.list.Ours() > 0 { // decided before
+		return nil
+	}
+	if err := (dropIn{}).place(net, entry); err != nil {
+		return nil // the list lets none be loaded
+	}
+	for deadline := time.Now().Add(loadTime); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		loaded, err := n.runtime.CNIConfig(ctx)
+		if err != nil || ctx.Err() != nil {
+			break
+		}
+		if loaded.HasPlugin() {
+			n.mode = DropIn
+			return nil
+		}
+	}
+	return dropIn{}.remove(net)
+}
+
+// Verify looks whether the node is as Install would have it, and changes nothing.
+func (n *Node) Verify(ctx context.Context) Report {
+	report := Report{Mode: n.mode}
+	for _, folder := range n.settings.BinDirs {
+		bin, err := n.open(folder)
+		if err == nil {
+			err = errors.Join(binaryFault(bin, n.plugin), bin.Close())
+		}
+		report.add(PartBinary, err)
+	}
+	kubeconfig, err := n.secrets.fault()
+	report.add(PartCredentials, err)
+	report.add(PartEntry, n.entryFault(kubeconfig))
+	report.add(PartRuntime, n.runtimeFault(ctx))
+	return report
+}
+
+func (n *Node) entryFault(kubeconfig string) error {
+	entry, err := Entry(kubeconfig, n.settings.NetConf, n.settings.Mode)
+	if err != nil {
+		return err
+	}
+	net, err := n.open(n.settings.NetDir)
+	if err != nil {
+		return err
+	}
+	defer net.Close()
+	if n.mode != Auto {
+		return placements[n.mode].fault(net, entry)
+	}
+	if (dropIn{}).fault(net, entry) == nil {
+		return nil
+	}
+	return inserted{}.fault(net, entry)
+}
+
+// runtimeFault compares with what the runtime says it would do. One that does
+// not tell, or is not asked, is taken at its file's word.
+func (n *Node) runtimeFault(ctx context.Context) error {
+	if n.runtime == nil || n.mode == Multus {
+		return nil
+	}
+	loaded, err := n.runtime.CNIConfig(ctx)
+	if errors.Is(err, errNotTold) {
+		return nil
+	}
+	if err == nil && !loaded.HasPlugin() {
+		err = errors.New("the runtime has not loaded our entry: new pods start without the plugin")
+	}
+	return err
+}

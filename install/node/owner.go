@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+const (
+	ownerName = "owner"
+	lockName  = "lock"
+)
+
+// Claim makes the node ours: one agent at a time, and of one release only. An
+// agent of the same release is waited for, another release's node is refused.
+func (n *Node) Claim() (io.Closer, error) {
+	state, err := host.MakeDir(n.settings.at(n.settings.StateDir))
+	if err != nil {
+		return nil, err
+	}
+	defer state.Close()
+	state.Step = n.Step
+	owner, err := state.Read(ownerName)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if other := strings.TrimSpace(string(owner)); other != "" && other != n.settings.Owner {
+		return nil, fmt.Errorf("the node belongs to release %q, and this agent to %q: uninstall that one first", other, n.settings.Owner)
+	}
+	lock, err := state.TryLock(lockName)
+	if errors.Is(err, host.ErrLocked) {
+		return nil, waiting("another agent of this release is still at work on the node")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(owner) == 0 {
+		if err := state.Replace(ownerName, []byte(n.settings.Owner+"\n"), host.As(0o600), nil); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+	}
+	return lock, nil
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// placement is one way to get our entry before the runtime. Its methods work in
+// the folder of lists.
+type placement interface {
+	// fault says why the entry is not where and what it should be, nil if it is.
+	fault(net *host.Dir, entry []byte) error
+
+	// place puts it there; a second time, it changes nothing.
+	place(net *host.Dir, entry []byte) error
+
+	// remove takes it away; nothing there is success.
+	remove(net *host.Dir) error
+}
+
+var placements = map[Mode]placement{DropIn: dropIn{}, Insert: inserted{}, Owned: owned{}, Multus: multus{}}
+
+// inserted edits the list of the primary.
+type inserted struct{}
+
+func (inserted) fault(net *host.Dir, entry []byte) error {
+	p, err := findPrimary(net)
+	if err != nil {
+		return err
+	}
+	if p.conf != nil || !p.list.Has(entry) {
+		return fmt.Errorf("%s, which the runtime loads, has not our entry as it should be", p.file)
+	}
+	return nil
+}
+
+func (inserted) place(net *host.Dir, entry []byte) error {
+	p, err := findPrimary(net)
+	if err != nil {
+		return err
+	}
+	if p.conf == nil && p.list.Has(entry) {
+		return nil
+	}
+	text, err := p.list.With(entry)
+	if err != nil {
+		return err
+	}
+	if p.conf == nil {
+		return net.Replace(p.file, text, host.Kept(0o600), nil)
+	}
+	// The list first: until the plain file is out of the way, it still counts.
+	if err := net.Replace(listName(p.file), text, host.As(0o600), nil); err != nil {
+		return err
+	}
+	return net.Rename(p.file, p.file+originalSuffix)
+}
+
+// remove looks into every list: the primary may have changed since.
+func (inserted) remove(net *host.Dir) error {
+	names, err := net.Names()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, removeFrom(net, name))
+	}
+	return errors.Join(errs...)
+}
+
+func removeFrom(net *host.Dir, name string) error {
+	if original, ok := cutSuffix(name, originalSuffix); ok {
+		return restoreOriginal(net, original)
+	}
+	text, err := net.Read(name)
+	if err != nil {
+		return nil // gone, or a link that leads elsewhere: not of our making
+	}
+	list, err := conflist.Parse(text)
+	if err != nil || list.Ours() == 0 || name == ownedName {
+		return nil
+	}
+	without, err := list.Without()
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return net.Replace(name, without, host.Kept(0o600), nil)
+}
+
+// restoreOriginal gives a plain configuration its place back. It counts before
+// the list that came in its place, which goes last.
+func restoreOriginal(net *host.Dir, conf string) error {
+	if _, err := net.Read(conf); errors.Is(err, fs.ErrNotExist) {
+		if err := net.Rename(conf+originalSuffix, conf); err != nil {
+			return err
+		}
+	} else if err := net.Remove(conf + originalSuffix); err != nil { // its owner wrote a new one
+		return err
+	}
+	text, err := net.Read(listName(conf))
+	if err != nil {
+		return nil
+	}
+	if list, err := conflist.Parse(text); err == nil && list.Ours() > 0 {
+		return net.Remove(listName(conf))
+	}
+	return nil
+}
+
+func cutSuffix(name, suffix string) (string, bool) {
+	before, ok := bytes.CutSuffix([]byte(name), []byte(suffix))
+	return string(before), ok
+}
+
+// owned keeps a list of our own that does what the primary's does.
+type owned struct{}
+
+// otherMeshes are never embedded: a pod is captured once.
+var otherMeshes = []string{"istio-cni", "linkerd-cni", "kuma-cni", "consul-cni"}
+
+func (owned) wanted(net *host.Dir, entry []byte) ([]byte, error) {
+	p, err := findPrimary(net)
+	if err != nil {
+		return nil, err
+	}
+	if p.file < ownedName {
+		return nil, fmt.Errorf("%s sorts before %s: a list of our own would not be loaded; use mode %q", p.file, ownedName, Insert)
+	}
+	return conflist.Embed(p.list, entry, otherMeshes)
+}
+
+func (o owned) fault(net *host.Dir, entry []byte) error {
+	want, err := o.wanted(net, entry)
+	current, readErr := net.Read(ownedName)
+	switch {
+	case readErr != nil:
+		return errors.Join(err, readErr)
+	case err != nil:
+		return fmt.Errorf("%s may be stale: %w", ownedName, err)
+	case !bytes.Equal(current, want):
+		return fmt.Errorf("%s is stale: the primary's list has changed", ownedName)
+	}
+	return nil
+}
+
+// place follows the primary. While that is missing, or half written, what was
+// embedded last stays.
+func (o owned) place(net *host.Dir, entry []byte) error {
+	want, err := o.wanted(net, entry)
+	if err != nil {
+		return err
+	}
+	if current, err := net.Read(ownedName); err == nil && bytes.Equal(current, want) {
+		return nil
+	}
+	return net.Replace(ownedName, want, host.As(0o600), nil)
+}
+
+func (owned) remove(net *host.Dir) error { return net.Remove(ownedName) }
