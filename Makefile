@@ -12,8 +12,9 @@ SOAKTIME := 10m
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
 
-build: ## Build the plugin into bin/
+build: ## Build the plugin and the node agent into bin/
 	$(GOBUILD) -o $(BIN)/capture-cni ./plugin
+	$(GOBUILD) -o $(BIN)/capture-cni-node ./install
 
 plugins: build ## Build also the reference plugins and cnitool
 	$(GOBUILD) -o $(BIN)/ github.com/containernetworking/plugins/plugins/main/bridge \

@@ -27,6 +27,10 @@ var allowed = map[string][]string{
 	"plugin/netfilter": {"plugin/capture"},
 	"plugin/podnet":    {"plugin/capture", "plugin/netfilter"},
 	"plugin":           {"config", "plugin/capture", "plugin/podnet"},
+	"install/conflist": {},
+	"install/host":     {},
+	"install/node":     {"config", "install/conflist", "install/host", "plugin/capture", "plugin/podnet"},
+	"install":          {"config", "install/node", "plugin/capture"},
 }
 
 // impure is what packages that only decide must not reach, even indirectly.

@@ -11,11 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	authentication "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -29,12 +24,10 @@ const (
 	caName         = "ca.crt"
 )
 
-const requestTimeout = 10 * time.Second
-
 // credentials keeps the plugin's token young.
 type credentials struct {
 	settings Settings
-	api      kubernetes.Interface // with the agent's own rights
+	api      *API
 }
 
 // secrets are where they ended up, and for how long they are good.
@@ -79,7 +72,7 @@ func (c credentials) youngToken(ctx context.Context, renew bool) (string, error)
 	if current != "" && !renew && time.Now().Before(good.renewal()) {
 		return current, nil
 	}
-	token, err := c.requestToken(ctx)
+	token, err := c.api.requestToken(ctx, c.settings.Credentials)
 	if err == nil {
 		return token, nil
 	}
@@ -100,30 +93,6 @@ func (c credentials) currentToken() (token string, good lifetime) {
 		}
 	}
 	return token, good
-}
-
-// requestToken asks for a token of the plugin's own account. It is bound to the
-// Node, with which it ends, where the API server can do that; never to the
-// agent's pod, with which every roll would end it.
-func (c credentials) requestToken(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	asked := c.settings.Credentials
-	seconds := int64(asked.TTL / time.Second)
-	request := &authentication.TokenRequest{Spec: authentication.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	if asked.Node != "" {
-		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: asked.Node}
-	}
-	accounts := c.api.CoreV1().ServiceAccounts(asked.Namespace)
-	answer, err := accounts.CreateToken(ctx, asked.ServiceAccount, request, metav1.CreateOptions{})
-	if request.Spec.BoundObjectRef != nil && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) {
-		request.Spec.BoundObjectRef = nil // an API server from before 1.31
-		answer, err = accounts.CreateToken(ctx, asked.ServiceAccount, request, metav1.CreateOptions{})
-	}
-	if err != nil {
-		return "", fmt.Errorf("requesting a token for service account %s/%s: %w", asked.Namespace, asked.ServiceAccount, err)
-	}
-	return answer.Status.Token, nil
 }
 
 // write replaces what differs; the kubeconfig comes last, for it names the others.
@@ -165,23 +134,13 @@ func (c credentials) kubeconfig(folder string) ([]byte, error) {
 }
 
 // rejected tells whether the API server takes the plugin's token for invalid,
-// as it does after its keys were changed. Any other answer, or none, is no reason
-// to ask for a new one.
+// as it does after its keys were changed.
 func (c credentials) rejected(ctx context.Context) bool {
 	token, _ := c.currentToken()
 	if token == "" {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: c.settings.Credentials.Server, BearerToken: token,
-		TLSClientConfig: rest.TLSClientConfig{CAFile: c.settings.Credentials.CAFile},
-	})
-	if err != nil {
-		return false
-	}
-	return apierrors.IsUnauthorized(client.Discovery().RESTClient().Get().AbsPath("/api").Do(ctx).Error())
+	return refuses(ctx, c.settings.Credentials, token)
 }
 
 // fault says why the plugin could not read a pod with what is there, and gives

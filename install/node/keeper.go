@@ -4,11 +4,11 @@ package node
 
 import (
 	"context"
-	"errors"
 	"io"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +19,8 @@ type Keeper struct {
 	node    *Node
 	metrics *metrics
 
-	fight contention
+	fight  contention
+	absent atomic.Bool // the node is to be clean
 
 	mu     sync.Mutex
 	report Report // of the last pass
@@ -184,6 +185,3 @@ func (n *Node) writer() string {
 	}
 	return p.owner()
 }
-
-// ErrPodsRun refuses to take the plugin away from pods that count on it.
-var ErrPodsRun = errors.New("pods that were captured still run on the node")

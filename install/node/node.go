@@ -10,8 +10,6 @@ import (
 	"os"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
@@ -33,7 +31,7 @@ type Node struct {
 
 // New reads the plugin that the agent brings. api may be nil where nothing is
 // to be installed, and runtime where there is no socket.
-func New(settings Settings, api kubernetes.Interface, runtime *Runtime, log *slog.Logger) (*Node, error) {
+func New(settings Settings, api *API, runtime *Runtime, log *slog.Logger) (*Node, error) {
 	n := &Node{settings: settings, secrets: credentials{settings, api}, runtime: runtime, log: log, mode: settings.Mode}
 	if settings.Binary == "" {
 		return n, nil

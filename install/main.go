@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command capture-cni-node is the node agent: it puts the plugin, its
+// credentials and its entry in the runtime's configuration on a node, keeps
+// them there, and takes them away again when it is told to, never when it ends.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := root().ExecuteContext(ctx); err != nil {
+		if !errors.Is(err, errNotGood) { // what is wrong was printed
+			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// errNotGood is the exit status of commands whose answer is no.
+var errNotGood = errors.New("not as it should be")
+
+func root() *cobra.Command {
+	command := &cobra.Command{
+		Use:           "capture-cni-node",
+		Short:         "Keeps the capture-cni plugin installed on a node",
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	o := &options{}
+	o.declare(command.PersistentFlags())
+	command.AddCommand(runCommand(o), uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o))
+	return command
+}
+
+func newLog() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }

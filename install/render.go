@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+func renderCommand(o *options) *cobra.Command {
+	var manifest string
+	var addresses []string
+	command := &cobra.Command{
+		Use:   "render",
+		Short: "Print the entry and, for a pod, what an ADD would do",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			settings, err := o.settings()
+			if err != nil {
+				return err
+			}
+			entry, err := node.Entry(settings.StateDir+"/kubeconfig", settings.NetConf, settings.Mode)
+			if err != nil {
+				return err
+			}
+			out := command.OutOrStdout()
+			if manifest == "" {
+				return printEntry(out, entry)
+			}
+			return renderPod(out, entry, manifest, addresses)
+		},
+	}
+	command.Flags().StringVar(&manifest, "pod", "", "manifest of a pod, as the injector leaves it")
+	command.Flags().StringSliceVar(&addresses, "address", []string{"192.0.2.1"}, "the pod's addresses")
+	return command
+}
+
+func printEntry(out io.Writer, entry []byte) error {
+	indented, err := json.MarshalIndent(json.RawMessage(entry), "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the entry: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "%s\n", indented)
+	return err
+}
+
+func renderPod(out io.Writer, entry []byte, manifest string, addresses []string) error {
+	pod, err := readPod(manifest)
+	if err != nil {
+		return err
+	}
+	if reason := capture.Exclusion(pod); reason != "" {
+		_, err := fmt.Fprintf(out, "left alone: %s\n", reason)
+		return err
+	}
+	input, err := config.Read(entry)
+	if err != nil {
+		return err
+	}
+	conf, _, err := input.NetConf() // Entry has let no warning pass
+	if err != nil {
+		return err
+	}
+	var parsed []netip.Addr
+	for _, text := range addresses {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return fmt.Errorf("--address is %q: expected an IP address", text)
+		}
+		parsed = append(parsed, address)
+	}
+	intent, warnings, err := capture.Decide(pod, conf.Capture, parsed)
+	if err != nil {
+		return err
+	}
+	return printRules(out, intent, warnings)
+}
+
+func printRules(out io.Writer, intent capture.Intent, warnings []string) error {
+	described, err := json.MarshalIndent(intent, "# ", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the intent: %w", err)
+	}
+	rules := capture.Rules(intent)
+	var text strings.Builder
+	for _, warning := range warnings {
+		fmt.Fprintf(&text, "# warning: %s\n", warning)
+	}
+	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, rules.IPTables(capture.IPv4, nil))
+	if rules.IPv6 {
+		fmt.Fprintf(&text, "\n# ip6tables-restore --noflush\n%s", rules.IPTables(capture.IPv6, nil))
+	}
+	_, err = io.WriteString(out, text.String())
+	return err
+}
+
+func readPod(manifest string) (*corev1.Pod, error) {
+	content, err := os.ReadFile(manifest)
+	if err != nil {
+		return nil, fmt.Errorf("reading the pod: %w", err)
+	}
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(content, pod); err != nil {
+		return nil, fmt.Errorf("reading the pod: %w", err)
+	}
+	if pod.Kind != "" && pod.Kind != "Pod" {
+		return nil, errors.New("reading the pod: the manifest is of a " + pod.Kind)
+	}
+	return pod, nil
+}

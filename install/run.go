@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/capture-cni/capture-cni/install/node"
+)
+
+func runCommand(o *options) *cobra.Command {
+	var address, state string
+	var force bool
+	command := &cobra.Command{
+		Use:   "run",
+		Short: "Bring the node into the desired state and keep it there",
+		Long: `Bring the node into the desired state and keep it there.
+
+With --state present: the plugin, its credentials and its entry. With --state
+absent: none of them; the agent then stays, and is ready once the node is clean.
+The end of the process changes nothing on the node.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if state != "present" && state != "absent" {
+				return fmt.Errorf("--state is %q: expected present or absent", state)
+			}
+			if err := listenAddress("listen", address); err != nil {
+				return err
+			}
+			return o.run(command.Context(), address, state == "absent", force)
+		},
+	}
+	command.Flags().StringVar(&state, "state", "present", "present or absent")
+	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "where /healthz, /readyz and /metrics are served")
+	command.Flags().BoolVar(&force, "force", false, "with --state absent: also while captured pods run on the node")
+	return command
+}
+
+func (o *options) run(ctx context.Context, address string, absent, force bool) error {
+	log := newLog()
+	settings, err := o.settings()
+	if err != nil {
+		return err
+	}
+	api, err := o.connect(&settings)
+	if err != nil && !absent { // cleaning needs no API server
+		return err
+	}
+	runtime := o.runtime(ctx, log)
+	n, err := node.New(settings, api, runtime, log)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	keeper := node.NewKeeper(n, registry)
+	server, err := serve(ctx, address, keeper, registry)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if absent {
+		return keeper.Absent(ctx, force)
+	}
+	return keeper.Present(ctx)
+}
+
+// serve answers probes and shows metrics.
+func serve(ctx context.Context, address string, keeper *node.Keeper, registry *prometheus.Registry) (*http.Server, error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		report := keeper.Look(r.Context())
+		if !report.Good() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		fmt.Fprintln(w, report)
+	})
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening at %s: %w", address, err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			newLog().Error("serving", "address", address, "error", err)
+		}
+	}()
+	return server, nil
+}
