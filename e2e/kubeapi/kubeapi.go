@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeapi is an API endpoint that serves pods and nothing else, over
-// TLS and against a bearer token, as the plugin meets it on a node. The demo,
+// Package kubeapi is an API endpoint that serves pods and tokens and nothing
+// else, over TLS and against a bearer token, as the plugin meets it on a node. The demo,
 // the tests and the benchmarks run against it; it can be told to misbehave.
 package kubeapi
 
@@ -36,6 +36,8 @@ type Server struct {
 	token string
 	pods  map[string]*corev1.Pod
 	fault Fault
+
+	issuer issuer
 }
 
 // Fault takes a request over: it answers itself and returns true, or returns
@@ -133,7 +135,8 @@ func (s *Server) SetToken(token string) {
 	s.token = token
 }
 
-// ServeHTTP answers GET /api/v1/namespaces/NAMESPACE/pods/NAME.
+// ServeHTTP answers GET /api/v1/namespaces/NAMESPACE/pods/NAME, requests for
+// tokens, and whether a token is good (GET /api).
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
 	s.mu.Lock()
@@ -142,11 +145,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fault != nil && fault(w, r) {
 		return
 	}
-	if r.Header.Get("Authorization") != "Bearer "+s.Token() {
+	if !s.accepts(r) {
 		WriteStatus(w, r, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
 		return
 	}
 	part := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case r.Method == http.MethodGet && r.URL.Path == "/api":
+		_, _ = w.Write([]byte(`{"kind":"APIVersions","versions":["v1"]}`))
+		return
+	case r.Method == http.MethodPost && len(part) == 7 && part[4] == "serviceaccounts" && part[6] == "token":
+		s.serveToken(w, r)
+		return
+	}
 	if r.Method != http.MethodGet || len(part) != 6 || part[0] != "api" || part[4] != "pods" {
 		WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "only pods can be read")
 		return

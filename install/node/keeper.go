@@ -34,8 +34,15 @@ func NewKeeper(node *Node, registry prometheus.Registerer) *Keeper {
 	return k
 }
 
-// resync is how often everything is looked at though nothing was heard.
-const resync = time.Minute
+const (
+	// resync is how often everything is looked at though nothing was heard.
+	resync = time.Minute
+
+	// tokenCheck is how often the API server is asked whether it still takes
+	// the token. Once it does not, meshed pods wait for a new one, for as long
+	// as a lookup may take.
+	tokenCheck = 10 * time.Second
+)
 
 // Present keeps the node installed until ctx ends, and then leaves it as it is:
 // the end of an agent is no reason for pods to start uncaptured.
@@ -46,9 +53,10 @@ func (k *Keeper) Present(ctx context.Context) error {
 	}
 	defer lock.Close()
 	changes := watch(ctx, k.folders(), func() { k.metrics.polling.Set(1) }, k.node.log)
-	k.pass(ctx)
-	tick := time.NewTicker(resync)
-	defer tick.Stop()
+	k.pass(ctx, false)
+	everything, token := time.NewTicker(resync), time.NewTicker(tokenCheck)
+	defer everything.Stop()
+	defer token.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,11 +66,16 @@ func (k *Keeper) Present(ctx context.Context) error {
 				k.repair(ctx)
 				continue
 			}
-			k.pass(ctx)
-		case <-tick.C:
-			k.pass(ctx)
+			k.pass(ctx, false)
+		case <-everything.C:
+			k.pass(ctx, false)
+		case <-token.C:
+			if k.node.secrets.rejected(ctx) {
+				k.metrics.tokensBad.Inc()
+				k.pass(ctx, true)
+			}
 		case <-time.After(time.Until(k.renewal())):
-			k.pass(ctx)
+			k.pass(ctx, false)
 		}
 	}
 }
@@ -106,14 +119,11 @@ func (k *Keeper) renewal() time.Time {
 	return soon
 }
 
-// pass looks at everything and puts it right.
-func (k *Keeper) pass(ctx context.Context) {
-	rejected := k.node.secrets.rejected(ctx)
-	if rejected {
-		k.metrics.tokensBad.Inc()
-	}
+// pass looks at everything and puts it right. renew asks for a new token
+// whatever the old one's age.
+func (k *Keeper) pass(ctx context.Context, renew bool) {
 	before := k.node.current.token
-	report := k.node.Install(ctx, rejected)
+	report := k.node.Install(ctx, renew)
 	if after := k.node.current.token; after != before {
 		k.metrics.tokensRequested.Inc()
 		k.metrics.tokenIssued.Set(float64(after.issued.Unix()))
@@ -129,7 +139,7 @@ func (k *Keeper) pass(ctx context.Context) {
 // repair puts back our entry, which somebody may just have taken away.
 func (k *Keeper) repair(ctx context.Context) {
 	if k.node.current.kubeconfig == "" {
-		k.pass(ctx)
+		k.pass(ctx, false)
 		return
 	}
 	select {

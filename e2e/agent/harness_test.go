@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent drives the built node agent on a node that is made of folders:
+// runtimes, primaries and API servers come and go, fail and fight.
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// bin is where TestMain builds the agent and the plugin.
+var bin string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	var err error
+	if bin, err = os.MkdirTemp("", "agent-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(bin)
+	for name, source := range map[string]string{"capture-cni": "plugin", "capture-cni-node": "install"} {
+		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(bin, name), "github.com/capture-cni/capture-cni/"+source)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building %s: %v\n%s", name, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// node is one node: its folders, and the API server of its cluster.
+type node struct {
+	dir, netDir, binDir, stateDir, runDir string
+	access                                string // the agent's own kubeconfig
+	api                                   *kubeapi.Server
+}
+
+const kindnet = `{
+	"cniVersion": "0.3.1",
+	"name": "kindnet",
+	"plugins": [
+	{
+		"type": "ptp",
+		"ipMasq": false,
+		"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]]}
+	},
+	{"type": "portmap", "capabilities": {"portMappings": true}}
+	]
+}
+`
+
+const primaryName = "10-kindnet.conflist"
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	lab.RequireRoot(t)
+	dir := t.TempDir()
+	n := &node{dir: dir, netDir: dir + "/net.d", binDir: dir + "/bin", stateDir: dir + "/state", runDir: dir + "/run"}
+	for _, folder := range []string{n.netDir, n.binDir} {
+		check(t, os.Mkdir(folder, 0o755))
+	}
+	var err error
+	n.api, err = kubeapi.Start()
+	check(t, err)
+	t.Cleanup(func() { _ = n.api.Close() })
+	access := t.TempDir()
+	n.access, err = n.api.WriteKubeconfig(access)
+	check(t, err)
+	n.write(t, primaryName, kindnet)
+	return n
+}
+
+func (n *node) write(t *testing.T, name, content string) {
+	t.Helper()
+	check(t, os.WriteFile(filepath.Join(n.netDir, name), []byte(content), 0o644))
+}
+
+func (n *node) flags(args ...string) []string {
+	return append([]string{
+		"--net-dir", n.netDir, "--bin-dir", n.binDir, "--state-dir", n.stateDir, "--run-dir", n.runDir,
+		"--plugin", filepath.Join(bin, "capture-cni"), "--kubeconfig", n.access, "--ca-file", filepath.Dir(n.access) + "/ca.crt",
+		"--namespace", "mesh", "--node-name", "node-1",
+	}, args...)
+}
+
+// agent is a process of the node's, and where it answers probes.
+type agent struct {
+	*exec.Cmd
+	url string
+	log *bytes.Buffer
+}
+
+// start runs the agent until the test ends.
+func (n *node) start(t *testing.T, args ...string) *agent {
+	t.Helper()
+	address := freeAddress(t)
+	a := &agent{url: "http://" + address, log: &bytes.Buffer{}}
+	a.Cmd = exec.Command(filepath.Join(bin, "capture-cni-node"), append([]string{"run", "--listen", address}, n.flags(args...)...)...)
+	a.Stdout, a.Stderr = a.log, a.log
+	check(t, a.Start())
+	t.Cleanup(func() { _ = a.Process.Kill(); _ = a.Wait() })
+	return a
+}
+
+// stop ends the agent as a runtime does.
+func (a *agent) stop(t *testing.T) {
+	t.Helper()
+	check(t, a.Process.Signal(syscall.SIGTERM))
+	if err := a.Wait(); err != nil {
+		t.Errorf("the agent ends with %v: %s", err, a.log)
+	}
+}
+
+func (a *agent) get(path string) (status int, body string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+path, nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return answer.StatusCode, string(content)
+}
+
+// ready waits until the agent is, or for another status.
+func (a *agent) ready(t *testing.T, want ...int) string {
+	t.Helper()
+	want = append(want, http.StatusOK)
+	return eventually(t, func() (string, error) {
+		status, body := a.get("/readyz")
+		if status != want[0] {
+			return body, fmt.Errorf("status %d, want %d: %s\n%s", status, want[0], body, a.log)
+		}
+		return body, nil
+	})
+}
+
+// eventually tries for some seconds.
+func eventually[T any](t *testing.T, try func() (T, error)) T {
+	t.Helper()
+	var value T
+	var err error
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if value, err = try(); err == nil {
+			return value
+		}
+	}
+	t.Fatal(err)
+	return value
+}
+
+// command runs one of the agent's other commands.
+func (n *node) command(name string, args ...string) (string, error) {
+	out, err := exec.Command(filepath.Join(bin, "capture-cni-node"), append([]string{name}, n.flags(args...)...)...).CombinedOutput()
+	return string(out), err
+}
+
+// loaded is what a runtime that uses libcni would call, as types.
+func (n *node) loaded() (string, error) {
+	files, err := libcni.ConfFiles(n.netDir, []string{".conf", ".conflist", ".json"})
+	if err != nil || len(files) == 0 {
+		return "", fmt.Errorf("no list: %w", err)
+	}
+	list, err := libcni.NetworkConfFromFile(files[0])
+	if filepath.Ext(files[0]) != ".conflist" {
+		conf, confErr := libcni.ConfFromFile(files[0])
+		if confErr != nil {
+			return "", confErr
+		}
+		list, err = libcni.ConfListFromConf(conf)
+	}
+	if err != nil {
+		return "", err
+	}
+	var types []string
+	for _, plugin := range list.Plugins {
+		types = append(types, plugin.Network.Type)
+	}
+	return strings.Join(types, " "), nil
+}
+
+// files are all files below a folder with their content.
+func files(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	content := map[string]string{}
+	check(t, filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		content[strings.TrimPrefix(path, folder)] = string(data)
+		return err
+	}))
+	return content
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+const plain = `{"cniVersion": "0.3.1", "name": "kindnet", "type": "ptp"}` + "\n"
+
+// TestModes installs in every mode on every kind of primary, sees what a
+// runtime would call, and takes it all away again to the byte.
+func TestModes(t *testing.T) {
+	for _, test := range []struct{ mode, primary, content, want string }{
+		{"insert", primaryName, kindnet, "ptp portmap capture-cni"},
+		{"insert", "10-kindnet.conf", plain, "ptp capture-cni"},
+		{"owned", primaryName, kindnet, "ptp portmap capture-cni"},
+		{"owned", "10-kindnet.conf", plain, "ptp capture-cni"},
+		{"dropin", primaryName, kindnet, "ptp portmap capture-cni"},
+		{"auto", primaryName, kindnet, "ptp portmap capture-cni"},
+	} {
+		t.Run(test.mode+" on "+test.primary, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
+			n.write(t, test.primary, test.content)
+			before := files(t, n.netDir)
+			a := n.start(t, "--mode", test.mode)
+			a.ready(t)
+			if got, err := n.loaded(); err != nil || got != test.want {
+				t.Errorf("a runtime would call %q, want %q (%v)", got, test.want, err)
+			}
+			if out, err := n.command("verify", "--mode", test.mode); err != nil {
+				t.Errorf("verify: %v: %s", err, out)
+			}
+			n.expectSecrets(t)
+			installed := files(t, n.dir)
+			a.stop(t)
+			if diff := cmp.Diff(installed, files(t, n.dir)); diff != "" {
+				t.Errorf("the end of the agent changed the node:\n%s", diff)
+			}
+			again := n.start(t, "--mode", test.mode)
+			again.ready(t)
+			if diff := cmp.Diff(installed, files(t, n.dir)); diff != "" {
+				t.Errorf("a second agent changed the node:\n%s", diff)
+			}
+			again.stop(t)
+			for range 2 {
+				if out, err := n.command("uninstall", "--purge"); err != nil {
+					t.Fatalf("uninstall: %v: %s", err, out)
+				}
+				if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
+					t.Errorf("uninstall left:\n%s", diff)
+				}
+			}
+			if left := files(t, n.binDir); len(left) > 0 {
+				t.Errorf("uninstall --purge left %q", left)
+			}
+			if out, err := n.command("verify", "--mode", test.mode); err == nil {
+				t.Errorf("verify is content with a clean node: %s", out)
+			}
+		})
+	}
+}
+
+// expectSecrets wants nothing of the credentials to be anybody's but root's.
+func (n *node) expectSecrets(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
+		info, err := os.Stat(filepath.Join(n.stateDir, name))
+		check(t, err)
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %o", name, info.Mode().Perm())
+		}
+	}
+}
+
+// TestMultus writes a configuration of our own, beside others', without the
+// capability that Multus knows nothing of.
+func TestMultus(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	a := n.start(t, "--mode", "multus")
+	a.ready(t)
+	content := files(t, n.netDir)["/capture-cni.conf"]
+	if !strings.Contains(content, `"name": "capture-cni"`) || strings.Contains(content, "capabilities") {
+		t.Errorf("got %s", content)
+	}
+	if files(t, n.netDir)["/"+primaryName] != kindnet {
+		t.Error("the primary's list was changed")
+	}
+	a.stop(t)
+	if out, err := n.command("uninstall"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if left := files(t, n.netDir); len(left) != 1 {
+		t.Errorf("left %q", left)
+	}
+}
+
+// TestWaiting starts before the primary: waiting is a state, with its reason.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
+	a := n.start(t, "--mode", "insert")
+	if body := a.ready(t, http.StatusServiceUnavailable); !strings.Contains(body, "entry") && !strings.Contains(body, "looked at") {
+		t.Errorf("got %s", body)
+	}
+	for _, half := range []string{"", `{"cniVersion": "0.3.1", "name": "kind`} {
+		n.write(t, primaryName, half)
+		eventually(t, func() (string, error) {
+			return "", contains(a, "is not complete")
+		})
+		if got := files(t, n.netDir)["/"+primaryName]; got != half {
+			t.Fatalf("a file that was half written was changed to %q", got)
+		}
+	}
+	n.write(t, primaryName, kindnet)
+	a.ready(t)
+}
+
+func contains(a *agent, text string) error {
+	_, body := a.get("/readyz")
+	if !strings.Contains(body, text) {
+		return &unexpected{text, body}
+	}
+	return nil
+}
+
+type unexpected struct{ want, got string }
+
+func (u *unexpected) Error() string { return "want " + u.want + ", got " + u.got }
+
+// TestUnfit refuses lists in which our entry would break every pod.
+func TestUnfit(t *testing.T) {
+	t.Parallel()
+	for version, text := range map[string]string{
+		"":                        "has no cniVersion",
+		`"cniVersion": "0.2.0",`:  "has cniVersion 0.2.0",
+		`"cniVersion": "99.0.0",`: "has cniVersion 99.0.0",
+	} {
+		n := newNode(t)
+		list := `{` + version + ` "name": "old", "plugins": [{"type": "bridge"}]}`
+		n.write(t, primaryName, list)
+		a := n.start(t, "--mode", "insert")
+		eventually(t, func() (string, error) { return "", contains(a, text) })
+		if got := files(t, n.netDir)["/"+primaryName]; got != list {
+			t.Errorf("the list was changed to %s", got)
+		}
+		if out, err := n.command("preflight", "--mode", "insert"); err == nil || !strings.Contains(out, text) {
+			t.Errorf("preflight: %v: %s", err, out)
+		}
+	}
+}
+
+// TestHandover has an agent of the same release wait for the other one, and
+// one of another release refuse.
+func TestHandover(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	first := n.start(t, "--mode", "insert")
+	first.ready(t)
+	second := n.start(t, "--mode", "insert")
+	eventually(t, func() (string, error) { return "", contains(second, "still at work") })
+	first.stop(t)
+	second.ready(t)
+	other := n.start(t, "--mode", "insert", "--owner", "another")
+	eventually(t, func() (string, error) { return "", contains(other, `belongs to release "capture-cni"`) })
+	second.stop(t)
+	if out, err := n.command("uninstall"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	other.ready(t)
+}
+
+// TestAbsent cleans the node and is ready then; it refuses where it can't know
+// whether captured pods run.
+func TestAbsent(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	before := files(t, n.netDir)
+	a := n.start(t, "--mode", "insert")
+	a.ready(t)
+	a.stop(t)
+	refusing := n.start(t, "--mode", "insert", "--state", "absent")
+	eventually(t, func() (string, error) { return "", contains(refusing, "no CRI socket to ask") })
+	if got, err := n.loaded(); err != nil || !strings.Contains(got, "capture-cni") {
+		t.Errorf("it cleaned all the same: %q (%v)", got, err)
+	}
+	refusing.stop(t)
+	forced := n.start(t, "--mode", "insert", "--state", "absent", "--force")
+	forced.ready(t)
+	if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
+		t.Errorf("left:\n%s", diff)
+	}
+	if _, err := os.Stat(filepath.Join(n.binDir, "capture-cni")); err != nil {
+		t.Errorf("the plugin is gone, though pods may have yet to end: %v", err)
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	authentication "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// issuer hands out tokens that the Server accepts until they end, or until its
+// keys are changed.
+type issuer struct {
+	ttl       time.Duration // of every token, whatever is asked for; 0 for what is asked for
+	unbound   bool          // knows no tokens that are bound to a Node
+	serial    int
+	until     map[string]time.Time
+	requested []authentication.TokenRequestSpec
+}
+
+// IssueTokens makes every token end after ttl, whatever is asked for.
+func (s *Server) IssueTokens(ttl time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.issuer.ttl = ttl
+}
+
+// RefuseNodeBinding makes the Server one from before Kubernetes 1.31.
+func (s *Server) RefuseNodeBinding() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.issuer.unbound = true
+}
+
+// ChangeKeys makes all tokens that were issued so far invalid.
+func (s *Server) ChangeKeys() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.issuer.until)
+}
+
+// TokenRequests are those that were answered.
+func (s *Server) TokenRequests() []authentication.TokenRequestSpec {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]authentication.TokenRequestSpec{}, s.issuer.requested...)
+}
+
+// accepts tells whether a request bears a token that is good now.
+func (s *Server) accepts(r *http.Request) bool {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return token == s.token || time.Now().Before(s.issuer.until[token])
+}
+
+// serveToken answers POST …/serviceaccounts/NAME/token.
+func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
+	var request authentication.TokenRequest
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		WriteStatus(w, r, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if request.Spec.BoundObjectRef != nil && s.issuer.unbound {
+		WriteStatus(w, r, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "cannot bind token for serviceaccount to object of type Node")
+		return
+	}
+	request.Status.Token = s.issuer.issue(request.Spec)
+	request.Kind, request.APIVersion = "TokenRequest", authentication.SchemeGroupVersion.String()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(request) // a client that went away is its own business
+}
+
+func (i *issuer) issue(spec authentication.TokenRequestSpec) string {
+	ttl := i.ttl
+	if ttl == 0 {
+		ttl = time.Duration(*spec.ExpirationSeconds) * time.Second
+	}
+	now := time.Now()
+	i.serial++
+	encode := base64.RawURLEncoding.EncodeToString
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"serial":%d}`, now.Unix(), now.Add(ttl).Unix(), i.serial)
+	token := strings.Join([]string{encode([]byte(`{"alg":"none"}`)), encode([]byte(claims)), encode([]byte("signature"))}, ".")
+	if i.until == nil {
+		i.until = map[string]time.Time{}
+	}
+	i.until[token] = now.Add(ttl)
+	i.requested = append(i.requested, spec)
+	return token
+}
