@@ -28,6 +28,7 @@ const (
 type credentials struct {
 	settings Settings
 	api      *API
+	step     func(what string) // see Node.Step
 }
 
 // secrets are where they ended up, and for how long they are good.
@@ -101,8 +102,12 @@ func (c credentials) write(folder string, ca []byte, token string) error {
 	if err != nil {
 		return err
 	}
+	dir.Step = c.step
 	kubeconfig, err := c.kubeconfig(folder)
 	if err != nil {
+		return errors.Join(err, dir.Close())
+	}
+	if err := dir.ClearTemps(); err != nil {
 		return errors.Join(err, dir.Close())
 	}
 	for _, file := range []struct {
@@ -182,6 +187,7 @@ func (c credentials) clear() error {
 			errs = append(errs, err)
 			continue
 		}
+		dir.Step = c.step
 		errs = append(errs, dir.ClearTemps(), dir.Remove(kubeconfigName), dir.Remove(tokenName), dir.Remove(caName), dir.Close())
 	}
 	return errors.Join(errs...)

@@ -30,7 +30,7 @@ func Entry(kubeconfig string, netConf json.RawMessage, mode Mode) ([]byte, error
 	if len(extra) > 0 {
 		var keys map[string]json.RawMessage
 		if err := json.Unmarshal(extra, &keys); err != nil || keys == nil {
-			return nil, fmt.Errorf("reading the plugin's configuration: expected a JSON object: %w", err)
+			return nil, errors.Join(errors.New("reading the plugin's configuration: expected a JSON object"), err)
 		}
 		for _, key := range []string{"type", "kubeconfig", "capabilities", "name", "cniVersion"} {
 			if _, ok := keys[key]; ok {

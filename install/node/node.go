@@ -32,7 +32,8 @@ type Node struct {
 // New reads the plugin that the agent brings. api may be nil where nothing is
 // to be installed, and runtime where there is no socket.
 func New(settings Settings, api *API, runtime *Runtime, log *slog.Logger) (*Node, error) {
-	n := &Node{settings: settings, secrets: credentials{settings, api}, runtime: runtime, log: log, mode: settings.Mode}
+	n := &Node{settings: settings, runtime: runtime, log: log, mode: settings.Mode}
+	n.secrets = credentials{settings: settings, api: api, step: n.step}
 	if settings.Binary == "" {
 		return n, nil
 	}
@@ -66,6 +67,12 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 	return report
 }
 
+func (n *Node) step(what string) {
+	if n.Step != nil {
+		n.Step(what)
+	}
+}
+
 func (n *Node) installBinary(ctx context.Context, folder string) error {
 	bin, err := n.open(folder)
 	if err != nil {
@@ -75,7 +82,7 @@ func (n *Node) installBinary(ctx context.Context, folder string) error {
 	if err != nil {
 		return errors.Join(err, bin.Close())
 	}
-	state.Step = n.Step
+	state.Step = n.step
 	changed, err := installBinary(ctx, bin, state, n.plugin)
 	if changed {
 		n.log.Info("installed the plugin", "folder", folder)
@@ -88,7 +95,7 @@ func (n *Node) open(folder string) (*host.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir.Step = n.Step
+	dir.Step = n.step
 	return dir, nil
 }
 

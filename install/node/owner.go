@@ -25,7 +25,7 @@ func (n *Node) Claim() (io.Closer, error) {
 		return nil, err
 	}
 	defer state.Close()
-	state.Step = n.Step
+	state.Step = n.step
 	owner, err := state.Read(ownerName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"strings"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
@@ -77,7 +79,7 @@ func (inserted) remove(net *host.Dir) error {
 }
 
 func removeFrom(net *host.Dir, name string) error {
-	if original, ok := cutSuffix(name, originalSuffix); ok {
+	if original, ok := strings.CutSuffix(name, originalSuffix); ok {
 		return restoreOriginal(net, original)
 	}
 	text, err := net.Read(name)
@@ -92,7 +94,25 @@ func removeFrom(net *host.Dir, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	if wasMade(net, name, without) {
+		return net.Remove(name)
+	}
 	return net.Replace(name, without, host.Kept(0o600), nil)
+}
+
+// wasMade tells a list that came in the place of a plain configuration, which
+// has its place back already: an earlier removal got no further.
+func wasMade(net *host.Dir, name string, list []byte) bool {
+	for _, extension := range []string{".conf", ".json"} {
+		conf, err := net.Read(strings.TrimSuffix(name, filepath.Ext(name)) + extension)
+		if err != nil {
+			continue
+		}
+		if made, err := conflist.FromConf(conf); err == nil && bytes.Equal(made, list) {
+			return true
+		}
+	}
+	return false
 }
 
 // restoreOriginal gives a plain configuration its place back. It counts before
@@ -113,11 +133,6 @@ func restoreOriginal(net *host.Dir, conf string) error {
 		return net.Remove(listName(conf))
 	}
 	return nil
-}
-
-func cutSuffix(name, suffix string) (string, bool) {
-	before, ok := bytes.CutSuffix([]byte(name), []byte(suffix))
-	return string(before), ok
 }
 
 // owned keeps a list of our own that does what the primary's does.

@@ -55,6 +55,9 @@ func (d dropIn) place(net *host.Dir, entry []byte) error {
 	if err != nil {
 		return err
 	}
+	if err := folder.ClearTemps(); err != nil {
+		return errors.Join(err, folder.Close())
+	}
 	if current, readErr := folder.Read(dropInName); readErr != nil || !bytes.Equal(current, lines(entry)) {
 		err = folder.Replace(dropInName, lines(entry), host.As(0o600), nil)
 	}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/clientcmd"
+
+	agentnode "github.com/capture-cni/capture-cni/install/node"
+)
+
+// A step of the agent's work is done by this program itself, run again, so that
+// it can be killed anywhere.
+const envStep = "AGENT_TEST_STEP"
+
+// work is what such a process does, and before which of its changes it dies.
+type work struct {
+	Settings agentnode.Settings
+	Access   string
+	Clean    bool
+	DieAt    int // 0: never
+}
+
+func init() {
+	if text := os.Getenv(envStep); text != "" {
+		os.Exit(doWork(text))
+	}
+}
+
+func doWork(text string) int {
+	var w work
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		return 2
+	}
+	access, err := clientcmd.BuildConfigFromFlags("", w.Access)
+	if err != nil {
+		return 2
+	}
+	api, err := agentnode.NewAPI(access)
+	if err != nil {
+		return 2
+	}
+	n, err := agentnode.New(w.Settings, api, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return 2
+	}
+	count := 0
+	n.Step = func(string) {
+		if count++; count == w.DieAt {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	if w.Clean {
+		err = n.Clean(true)
+	} else if report := n.Install(context.Background(), false); !report.Good() {
+		err = fmt.Errorf("%s", report)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func (n *node) settings(mode string) agentnode.Settings {
+	return agentnode.Settings{
+		Root: "/", Mode: agentnode.Mode(mode), NetDir: n.netDir, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
+		Binary: filepath.Join(bin, "capture-cni"), NetConf: json.RawMessage("{}"), Owner: "capture-cni",
+		Credentials: agentnode.CredentialSettings{
+			Namespace: "mesh", ServiceAccount: "capture-cni", TTL: 24 * time.Hour,
+			Server: n.api.URL, CAFile: filepath.Dir(n.access) + "/ca.crt",
+		},
+	}
+}
+
+// do works in a process of its own, and tells whether it lived to the end.
+func (n *node) do(t *testing.T, w work) (finished bool) {
+	t.Helper()
+	w.Access = n.access
+	text, err := json.Marshal(w)
+	check(t, err)
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), envStep+"="+string(text))
+	out, err := command.CombinedOutput()
+	if status, ok := command.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return false
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return true
+}
+
+// TestKilledAnywhere kills the agent before each change that it makes while it
+// installs, upgrades and uninstalls. What is left works, as the old state or
+// the new one, and the next agent heals it.
+func TestKilledAnywhere(t *testing.T) {
+	for _, mode := range []string{"insert", "owned", "dropin"} {
+		for _, primary := range []string{primaryName, "10-kindnet.conf"} {
+			if mode == "dropin" && primary != primaryName {
+				continue // no drop-in belongs to a plain configuration
+			}
+			for _, what := range []string{"install", "upgrade", "uninstall"} {
+				t.Run(mode+" on "+primary+", "+what, func(t *testing.T) {
+					t.Parallel()
+					for step := 1; ; step++ {
+						if killOnce(t, mode, primary, what, step) {
+							if step < 5 {
+								t.Errorf("only %d changes were made", step)
+							}
+							return
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// killOnce tells whether the work was done before the step came.
+func killOnce(t *testing.T, mode, primary, what string, step int) (finished bool) {
+	t.Helper()
+	n := newNode(t)
+	check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
+	n.write(t, primary, map[string]string{primaryName: kindnet, "10-kindnet.conf": plain}[primary])
+	before := files(t, n.netDir)
+	w := work{Settings: n.settings(mode)}
+	if what != "install" {
+		n.do(t, w)
+	}
+	if what == "upgrade" {
+		w.Settings.Binary = otherPlugin(t)
+		w.Settings.NetConf = json.RawMessage(`{"logLevel": "debug"}`)
+	}
+	w.Clean = what == "uninstall"
+	w.DieAt = step
+	finished = n.do(t, w)
+
+	n.expectWorking(t, step)
+	w.DieAt = 0
+	n.do(t, w)
+	if what == "uninstall" {
+		if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
+			t.Errorf("killed before step %d, cleaned again, left:\n%s", step, diff)
+		}
+		return finished
+	}
+	if got, err := n.loaded(); err != nil || !strings.HasSuffix(got, " capture-cni") || strings.Count(got, "capture-cni") != 1 {
+		t.Errorf("killed before step %d, healed: a runtime would call %q (%v)", step, got, err)
+	}
+	for _, folder := range []string{n.netDir, n.binDir, n.stateDir} {
+		for name := range files(t, folder) {
+			if strings.Contains(name, "-tmp-") {
+				t.Errorf("killed before step %d, healed: %s is left", step, name)
+			}
+		}
+	}
+	return finished
+}
+
+// expectWorking wants a runtime to find a list that it can load and, where that
+// names the plugin, all that the plugin needs.
+func (n *node) expectWorking(t *testing.T, step int) {
+	t.Helper()
+	got, err := n.loaded()
+	if err != nil || !strings.HasPrefix(got, "ptp") {
+		t.Errorf("killed before step %d: a runtime would call %q (%v)", step, got, err)
+	}
+	if !strings.Contains(got, "capture-cni") {
+		return
+	}
+	version := exec.Command(filepath.Join(n.binDir, "capture-cni"))
+	version.Env = []string{"CNI_COMMAND=VERSION"}
+	version.Stdin = strings.NewReader(`{"cniVersion":"1.0.0"}`)
+	if out, err := version.CombinedOutput(); err != nil {
+		t.Errorf("killed before step %d: the plugin that a runtime would call does not run: %v: %s", step, err, out)
+	}
+	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
+		if content, err := os.ReadFile(filepath.Join(n.stateDir, name)); err != nil || len(content) == 0 {
+			t.Errorf("killed before step %d: a runtime would call the plugin, which lacks %s (%v)", step, name, err)
+		}
+	}
+}
+
+// otherPlugin is one of another release: the same with something behind.
+func otherPlugin(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(bin, "capture-cni"))
+	check(t, err)
+	path := filepath.Join(t.TempDir(), "capture-cni")
+	check(t, os.WriteFile(path, append(content, strconv.Itoa(len(content))...), 0o755))
+	return path
+}
