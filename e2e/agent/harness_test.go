@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -107,14 +108,32 @@ func (n *node) flags(args ...string) []string {
 type agent struct {
 	*exec.Cmd
 	url string
-	log *bytes.Buffer
+	log *lockedBuffer
+}
+
+// lockedBuffer is written by the process and read by the test.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
 }
 
 // start runs the agent until the test ends.
 func (n *node) start(t *testing.T, args ...string) *agent {
 	t.Helper()
 	address := freeAddress(t)
-	a := &agent{url: "http://" + address, log: &bytes.Buffer{}}
+	a := &agent{url: "http://" + address, log: &lockedBuffer{}}
 	a.Cmd = exec.Command(filepath.Join(bin, "capture-cni-node"), append([]string{"run", "--listen", address}, n.flags(args...)...)...)
 	a.Stdout, a.Stderr = a.log, a.log
 	check(t, a.Start())

@@ -247,13 +247,13 @@ func TestNeverOutside(t *testing.T) {
 func TestLock(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	first, err := open(t, folder).TryLock("lock")
+	first, err := open(t, folder).TryLock()
 	check(t, err)
-	if _, err := open(t, folder).TryLock("lock"); !errors.Is(err, ErrLocked) {
+	if _, err := open(t, folder).TryLock(); !errors.Is(err, ErrLocked) {
 		t.Errorf("got %v", err)
 	}
 	check(t, first.Close())
-	second, err := open(t, folder).TryLock("lock")
+	second, err := open(t, folder).TryLock()
 	check(t, err)
 	check(t, second.Close())
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,18 +14,18 @@ import (
 var ErrLocked = errors.New("another process is at work in the folder")
 
 // TryLock takes the folder's lock, which ends with the process, or gives
-// ErrLocked at once.
-func (d *Dir) TryLock(name string) (io.Closer, error) {
-	file, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+// ErrLocked at once. It is on the folder itself: a full disk is no hindrance.
+func (d *Dir) TryLock() (io.Closer, error) {
+	folder, err := d.root.Open(".")
 	if err != nil {
-		return nil, fmt.Errorf("opening the lock in %s: %w", d.path, err)
+		return nil, fmt.Errorf("opening %s: %w", d.path, err)
 	}
-	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	err = unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = ErrLocked
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("locking %s: %w", d.path, err), file.Close())
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", d.path, err), folder.Close())
 	}
-	return file, nil
+	return folder, nil
 }

@@ -36,12 +36,12 @@ func installBinary(ctx context.Context, bin, state *host.Dir, plugin []byte) (ch
 		return false, err
 	}
 	if err == nil && bytes.Equal(current, plugin) {
-		return false, keepLastGood(state, plugin)
+		return false, nil
 	}
 	try := func(path string) error { return tryPlugin(ctx, path) }
 	err = bin.Replace(binaryName, plugin, host.As(0o755), try)
 	if err == nil {
-		return true, keepLastGood(state, plugin)
+		return true, nil
 	}
 	return false, errors.Join(err, putBack(ctx, bin, state, current))
 }
@@ -59,6 +59,7 @@ func putBack(ctx context.Context, bin, state *host.Dir, current []byte) error {
 	return bin.Replace(binaryName, good, host.As(0o755), func(path string) error { return tryPlugin(ctx, path) })
 }
 
+// keepLastGood remembers a plugin that runs.
 func keepLastGood(state *host.Dir, plugin []byte) error {
 	if kept, err := state.Read(lastGoodName); err == nil && bytes.Equal(kept, plugin) {
 		return nil

@@ -102,7 +102,7 @@ func (k *Keeper) claim(ctx context.Context) (io.Closer, error) {
 }
 
 func (k *Keeper) folders() []string {
-	folders := []string{k.node.settings.at(k.node.settings.NetDir)}
+	folders := []string{k.node.settings.at(k.node.settings.NetDir), filepath.Dir(k.node.settings.Credentials.CAFile)}
 	for _, folder := range k.node.settings.BinDirs {
 		folders = append(folders, k.node.settings.at(folder))
 	}

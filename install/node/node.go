@@ -87,6 +87,11 @@ func (n *Node) installBinary(ctx context.Context, folder string) error {
 	if changed {
 		n.log.Info("installed the plugin", "folder", folder)
 	}
+	if err == nil {
+		if err := keepLastGood(state, n.plugin); err != nil {
+			n.log.Warn("no copy of the plugin is kept for the day on which a new one does not run", "error", err)
+		}
+	}
 	return errors.Join(err, bin.Close(), state.Close())
 }
 

@@ -12,10 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-const (
-	ownerName = "owner"
-	lockName  = "lock"
-)
+// ownerName is the file that says which release the node belongs to.
+const ownerName = "owner"
 
 // Claim makes the node ours: one agent at a time, and of one release only. An
 // agent of the same release is waited for, another release's node is refused.
@@ -33,7 +31,7 @@ func (n *Node) Claim() (io.Closer, error) {
 	if other := strings.TrimSpace(string(owner)); other != "" && other != n.settings.Owner {
 		return nil, fmt.Errorf("the node belongs to release %q, and this agent to %q: uninstall that one first", other, n.settings.Owner)
 	}
-	lock, err := state.TryLock(lockName)
+	lock, err := state.TryLock()
 	if errors.Is(err, host.ErrLocked) {
 		return nil, waiting("another agent of this release is still at work on the node")
 	}
@@ -42,7 +40,7 @@ func (n *Node) Claim() (io.Closer, error) {
 	}
 	if len(owner) == 0 {
 		if err := state.Replace(ownerName, []byte(n.settings.Owner+"\n"), host.As(0o600), nil); err != nil {
-			return nil, errors.Join(err, lock.Close())
+			n.log.Warn("whose node this is could not be noted down", "error", err)
 		}
 	}
 	return lock, nil

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestBrokenPlugin brings a plugin that does not run: the old one stays, and
+// where that is damaged, too, the last that worked comes back.
+func TestBrokenPlugin(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	a := n.start(t, "--mode", "insert")
+	a.ready(t)
+	a.stop(t)
+	good := files(t, n.binDir)["/capture-cni"]
+	broken := filepath.Join(t.TempDir(), "broken")
+	check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	for _, installed := range []string{good, "damaged"} {
+		check(t, os.WriteFile(n.binDir+"/capture-cni", []byte(installed), 0o755))
+		b := n.start(t, "--mode", "insert", "--plugin", broken)
+		b.ready(t, http.StatusServiceUnavailable)
+		eventually(t, func() (string, error) {
+			if files(t, n.binDir)["/capture-cni"] != good {
+				return "", &unexpected{"the plugin that works", "another one"}
+			}
+			return "", nil
+		})
+		eventually(t, func() (string, error) {
+			if said := b.log.String(); !strings.Contains(said, "does not run") {
+				return "", &unexpected{"does not run", said}
+			}
+			return "", nil
+		})
+		n.expectWorking(t, 0)
+		b.stop(t)
+	}
+}
+
+func mount(t *testing.T, folder, options string) {
+	t.Helper()
+	check(t, os.MkdirAll(folder, 0o755))
+	check(t, unix.Mount("none", folder, "tmpfs", 0, options))
+	t.Cleanup(func() { _ = unix.Unmount(folder, unix.MNT_DETACH) })
+}
+
+// TestDiskFull has no room where credentials belong: a second place, which a
+// boot empties, does for the time being, and a metric says so.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	mount(t, n.stateDir, "size=4k,nr_inodes=3")
+	check(t, os.WriteFile(n.stateDir+"/filler", make([]byte, 4096), 0o600))
+	a := n.start(t, "--mode", "insert")
+	eventually(t, func() (string, error) { return "", metric(a, "capture_cni_credentials_fallback 1") })
+	if got, err := n.loaded(); err != nil || !strings.Contains(got, "capture-cni") {
+		t.Errorf("a runtime would call %q (%v)\n%s", got, err, a.log)
+	}
+	if list := files(t, n.netDir)["/"+primaryName]; !strings.Contains(list, n.runDir+"/kubeconfig") {
+		t.Errorf("the entry does not name the second place: %s", list)
+	}
+}
+
+func metric(a *agent, want string) error {
+	_, body := a.get("/metrics")
+	if !strings.Contains(body, "\n"+want+"\n") {
+		return &unexpected{want, body}
+	}
+	return nil
+}
+
+// TestReadOnly can't write where the runtime looks, says so, and goes on once it can.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	mount(t, n.netDir, "size=1m")
+	n.write(t, primaryName, kindnet)
+	check(t, unix.Mount("none", n.netDir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	a := n.start(t, "--mode", "insert")
+	eventually(t, func() (string, error) {
+		if !strings.Contains(a.log.String(), "read-only file system") {
+			return "", &unexpected{"read-only file system", a.log.String()}
+		}
+		return "", nil
+	})
+	a.ready(t, http.StatusServiceUnavailable)
+	if out, err := n.command("preflight", "--mode", "insert"); err == nil || !strings.Contains(out, "can't be written to") {
+		t.Errorf("preflight: %v: %s", err, out)
+	}
+	check(t, unix.Mount("none", n.netDir, "tmpfs", unix.MS_REMOUNT, ""))
+	n.write(t, "touched", "")
+	a.ready(t)
+}
+
+// limited starts the agent behind a command.
+func (n *node) limited(t *testing.T, prefix ...string) *agent {
+	t.Helper()
+	address := freeAddress(t)
+	a := &agent{url: "http://" + address, log: &lockedBuffer{}}
+	words := append(prefix, filepath.Join(bin, "capture-cni-node"), "run", "--listen", address)
+	words = append(words, n.flags("--mode", "insert")...)
+	a.Cmd = exec.Command(words[0], words[1:]...)
+	a.Stdout, a.Stderr = a.log, a.log
+	check(t, a.Start())
+	t.Cleanup(func() { _ = a.Process.Kill(); _ = a.Wait() })
+	return a
+}
+
+// TestNoWatches has no inotify instance left: folders are polled.
+func TestNoWatches(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	a := n.limited(t, "unshare", "--user", "--map-root-user", "sh", "-c", `echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"`, "sh")
+	a.ready(t)
+	check(t, metric(a, "capture_cni_watch_polling 1"))
+	n.write(t, primaryName, kindnet)
+	eventually(t, func() (string, error) {
+		got, err := n.loaded()
+		if err == nil && !strings.Contains(got, "capture-cni") {
+			err = &unexpected{"capture-cni", got}
+		}
+		return got, err
+	})
+}
+
+// TestFewFiles leaves the agent hardly a file to open. Whatever it gets done
+// works, and one without the limit heals the rest.
+func TestFewFiles(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []string{"6", "8", "10", "12", "15", "20"} {
+		n := newNode(t)
+		a := n.limited(t, "prlimit", "--nofile="+limit)
+		time.Sleep(500 * time.Millisecond)
+		n.expectWorking(t, 0)
+		_ = a.Process.Kill()
+		_ = a.Wait()
+		n.expectWorking(t, 0)
+		n.start(t, "--mode", "insert").ready(t)
+	}
+}

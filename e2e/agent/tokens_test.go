@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// pod is served by the API server; meshed, it asks for capture.
+func (n *node) pod(name string, meshed bool) {
+	p := &corev1.Pod{}
+	p.Namespace, p.Name, p.UID = "shop", name, "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
+	p.Spec.Containers = []corev1.Container{{Name: "app"}}
+	if meshed {
+		p.Annotations = map[string]string{"sidecar.istio.io/status": "{}"}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}})
+	}
+	n.api.Put(p)
+}
+
+// call has the installed plugin do what a runtime would with our entry.
+func (n *node) call(command, pod, netns, lookupTimeout string) (string, error) {
+	plugin := exec.Command(filepath.Join(n.binDir, "capture-cni"))
+	plugin.Env = []string{
+		"CNI_COMMAND=" + command, "CNI_CONTAINERID=c", "CNI_NETNS=" + netns, "CNI_IFNAME=eth0", "CNI_PATH=" + n.binDir,
+		"CNI_ARGS=K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + pod + ";K8S_POD_UID=6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01",
+	}
+	annotations := ""
+	if pod == "plain" {
+		annotations = `"runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"kubernetes.io/config.source":"api"}},`
+	}
+	plugin.Stdin = strings.NewReader(fmt.Sprintf(`{%s"cniVersion":"1.0.0","name":"n","type":"capture-cni","kubeconfig":%q,"lookupTimeout":%q,"prevResult":{"cniVersion":"1.0.0"}}`,
+		annotations, n.stateDir+"/kubeconfig", lookupTimeout))
+	out, err := plugin.CombinedOutput()
+	return string(out), err
+}
+
+func sandbox(t *testing.T) *lab.Host {
+	t.Helper()
+	host, err := lab.NewHost()
+	check(t, err)
+	t.Cleanup(func() { _ = host.Close() })
+	check(t, host.AddAddresses("lo", "10.77.0.2/32"))
+	return host
+}
+
+// TestTokens has tokens that live for seconds, and a change of keys, while pods
+// start all the time: none may fail.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.api.IssueTokens(6 * time.Second)
+	n.pod("web", true)
+	a := n.start(t, "--mode", "insert")
+	a.ready(t)
+	adds := 0
+	for start := time.Now(); time.Since(start) < 20*time.Second; time.Sleep(250 * time.Millisecond) {
+		host := sandbox(t)
+		if out, err := n.call("ADD", "web", host.Path(), "30s"); err != nil {
+			t.Fatalf("after %d ADDs: %v: %s\n%s", adds, err, out, a.log)
+		}
+		check(t, host.Close())
+		if adds++; adds == 20 {
+			n.api.ChangeKeys()
+		}
+	}
+	requests := n.api.TokenRequests()
+	if len(requests) < 4 || len(requests) > 20 {
+		t.Errorf("%d tokens were requested in 20 s", len(requests))
+	}
+	for _, request := range requests {
+		if bound := request.BoundObjectRef; bound == nil || bound.Kind != "Node" || bound.Name != "node-1" {
+			t.Errorf("a token is bound to %+v", bound)
+		}
+	}
+}
+
+// TestTokenWithoutBinding works with API servers that can't bind to a Node.
+func TestTokenWithoutBinding(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.api.RefuseNodeBinding()
+	n.start(t, "--mode", "insert").ready(t)
+	if got := n.api.TokenRequests(); len(got) != 1 || got[0].BoundObjectRef != nil || *got[0].ExpirationSeconds != 86400 {
+		t.Errorf("requested %+v", got)
+	}
+}
+
+// TestAgentGone leaves a node behind whose token ends: pods outside the mesh
+// start all the same, meshed ones fail with a text that says why.
+func TestAgentGone(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.api.IssueTokens(2 * time.Second)
+	n.pod("web", true)
+	n.pod("plain", false)
+	a := n.start(t, "--mode", "insert")
+	a.ready(t)
+	a.stop(t)
+	n.api.ChangeKeys()
+	if out, err := n.call("ADD", "plain", sandbox(t).Path(), "1s"); err != nil {
+		t.Errorf("a pod outside the mesh: %v: %s", err, out)
+	}
+	out, err := n.call("ADD", "web", sandbox(t).Path(), "1s")
+	if err == nil || !strings.Contains(out, n.stateDir+"/token") || !strings.Contains(out, "is the node agent running") {
+		t.Errorf("a meshed pod: %v: %s", err, out)
+	}
+	if out, err := n.call("DEL", "web", sandbox(t).Path(), "1s"); err != nil {
+		t.Errorf("DEL: %v: %s", err, out)
+	}
+}
+
+// TestNewCA follows the cluster's authority.
+func TestNewCA(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.start(t, "--mode", "insert").ready(t)
+	bundle := append(n.api.Cert.PEM, n.api.Cert.PEM...)
+	check(t, os.WriteFile(filepath.Dir(n.access)+"/ca.crt", bundle, 0o600))
+	eventually(t, func() (string, error) {
+		content, err := os.ReadFile(n.stateDir + "/ca.crt")
+		if err == nil && string(content) != string(bundle) {
+			err = &unexpected{"the new CA", "the old one"}
+		}
+		return "", err
+	})
+}
