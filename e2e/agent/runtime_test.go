@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// containerd is as much of a runtime as the agent asks: what it has loaded,
+// which pods run.
+type containerd struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	netDir  string
+	dropIns bool        // whether its libcni reads them
+	meshed  atomic.Bool // whether a captured pod runs
+}
+
+func (c *containerd) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "v2", RuntimeApiVersion: "v1"}, nil
+}
+
+// Status tells what is loaded as containerd does.
+func (c *containerd) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	type network struct {
+		Config struct {
+			Name    string
+			Plugins []map[string]any
+			Source  string
+		}
+	}
+	var loaded struct {
+		PluginDirs       []string
+		PluginConfDir    string
+		PluginMaxConfNum int
+		Networks         []network
+	}
+	loaded.PluginConfDir, loaded.PluginDirs, loaded.PluginMaxConfNum = c.netDir, []string{filepath.Dir(c.netDir) + "/bin"}, 1
+	files, err := libcni.ConfFiles(c.netDir, []string{".conflist"})
+	if err == nil && len(files) > 0 {
+		var n network
+		list, err := libcni.NetworkConfFromFile(files[0])
+		if !c.dropIns {
+			content, _ := os.ReadFile(files[0])
+			list, err = libcni.NetworkConfFromBytes(content)
+		}
+		if err == nil {
+			n.Config.Name = list.Name
+			for _, plugin := range list.Plugins {
+				n.Config.Plugins = append(n.Config.Plugins, map[string]any{"Network": map[string]string{"type": plugin.Network.Type}})
+			}
+			loaded.Networks = append(loaded.Networks, n)
+		}
+	}
+	text, err := json.Marshal(loaded)
+	ready := &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady", Status: true}, {Type: "NetworkReady", Status: true}}}
+	return &runtimeapi.StatusResponse{Status: ready, Info: map[string]string{"cniconfig": string(text)}}, err
+}
+
+func (c *containerd) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	answer := &runtimeapi.ListPodSandboxResponse{}
+	if c.meshed.Load() {
+		answer.Items = []*runtimeapi.PodSandbox{{
+			Metadata:    &runtimeapi.PodSandboxMetadata{Namespace: "shop", Name: "web"},
+			Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
+		}}
+	}
+	return answer, nil
+}
+
+// serve answers at a socket until the test ends.
+func (n *node) serveRuntime(t *testing.T, dropIns bool) (c *containerd, socket string) {
+	t.Helper()
+	c = &containerd{netDir: n.netDir, dropIns: dropIns}
+	socket = filepath.Join(t.TempDir(), "cri.sock")
+	listener, err := net.Listen("unix", socket)
+	check(t, err)
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, c)
+	go func() { _ = server.Serve(listener) }() // until Stop
+	t.Cleanup(server.Stop)
+	return c, socket
+}
+
+// TestAuto uses a drop-in where the runtime is seen to load it, and edits the
+// primary's list where it is not; an agent that comes later decides the same.
+func TestAuto(t *testing.T) {
+	t.Parallel()
+	for dropIns, untouched := range map[bool]bool{true: true, false: false} {
+		n := newNode(t)
+		_, socket := n.serveRuntime(t, dropIns)
+		for range 2 {
+			a := n.start(t, "--mode", "auto", "--cri-socket", socket)
+			a.ready(t)
+			if got := files(t, n.netDir)["/"+primaryName] == kindnet; got != untouched {
+				t.Errorf("drop-ins are loaded: %v; the primary's list is untouched: %v", dropIns, got)
+			}
+			if _, found := files(t, n.netDir)["/kindnet/capture-cni.conf"]; found != dropIns {
+				t.Errorf("drop-ins are loaded: %v; there is one: %v", dropIns, found)
+			}
+			a.stop(t)
+		}
+	}
+}
+
+// TestReadinessAsksTheRuntime finds the disk right and the runtime wrong.
+func TestReadinessAsksTheRuntime(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	_, socket := n.serveRuntime(t, false)
+	a := n.start(t, "--mode", "dropin", "--cri-socket", socket) // which this runtime does not read
+	a.ready(t, http.StatusServiceUnavailable)
+	eventually(t, func() (string, error) { return "", contains(a, "the runtime has not loaded our entry") })
+	out, err := n.command("verify", "--mode", "dropin", "--cri-socket", socket, "-o", "json")
+	if err == nil || !strings.Contains(out, `"part": "runtime"`) {
+		t.Errorf("verify: %v: %s", err, out)
+	}
+}
+
+// TestAbsentAsksTheRuntime leaves captured pods their plugin.
+func TestAbsentAsksTheRuntime(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	c, socket := n.serveRuntime(t, false)
+	c.meshed.Store(true)
+	a := n.start(t, "--mode", "insert", "--cri-socket", socket)
+	a.ready(t)
+	a.stop(t)
+	b := n.start(t, "--mode", "insert", "--cri-socket", socket, "--state", "absent")
+	eventually(t, func() (string, error) {
+		return "", contains(b, "1 captured pods still run on the node (shop/web)")
+	})
+	if got, _ := n.loaded(); !strings.Contains(got, "capture-cni") {
+		t.Errorf("it cleaned all the same: %q", got)
+	}
+	b.stop(t)
+	c.meshed.Store(false)
+	n.start(t, "--mode", "insert", "--cri-socket", socket, "--state", "absent").ready(t)
+	if got, _ := n.loaded(); strings.Contains(got, "capture-cni") {
+		t.Errorf("left: %q", got)
+	}
+}
