@@ -177,9 +177,13 @@ func TestFromConf(t *testing.T) {
 func TestEmbed(t *testing.T) {
 	t.Parallel()
 	text := []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[{"type":"calico"},{"type":"istio-cni"},{"type":"portmap"},{"type":"linkerd-cni"}]}`)
-	got, err := Embed(parse(t, text), []byte(entry), []string{"istio-cni", "linkerd-cni"})
+	source := Source("10-n.conflist", text)
+	got, err := Embed(parse(t, text), source, []byte(entry), []string{"istio-cni", "linkerd-cni"})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if said := SourceOf(got); said != source || !strings.HasPrefix(said, "10-n.conflist sha256:") || SourceOf(text) != "" {
+		t.Errorf("it says that it embeds %q", said)
 	}
 	var types []string
 	for _, plugin := range parse(t, got).Plugins {

@@ -4,6 +4,7 @@ package conflist
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -25,17 +26,45 @@ func FromConf(conf []byte) ([]byte, error) {
 	return marshal(list)
 }
 
+// sourceKey is where an embedding list says what it embeds. Runtimes pass over
+// keys that they don't know.
+const sourceKey = "capture-cni.io/source"
+
+// Source names what a list embeds: a file, and the hash of what it held.
+func Source(file string, text []byte) string {
+	return fmt.Sprintf("%s sha256:%x", file, sha256.Sum256(text))
+}
+
+// SourceOf reads what an embedding list says of itself, "" where it says nothing.
+func SourceOf(list []byte) string {
+	var fields map[string]json.RawMessage
+	var source string
+	if json.Unmarshal(list, &fields) != nil || json.Unmarshal(fields[sourceKey], &source) != nil {
+		return ""
+	}
+	return source
+}
+
 // Embed makes a list of our own that does what the primary's does, with our
 // entry in it: its name, its version and all its keys are kept, and entries of
-// other meshes are left out.
-func Embed(primary *List, entry []byte, otherMeshes []string) ([]byte, error) {
+// other meshes are left out. It says what it embeds.
+func Embed(primary *List, source string, entry []byte, otherMeshes []string) ([]byte, error) {
 	edited := primary
 	for i := len(primary.Plugins) - 1; i >= 0; i-- {
 		if slices.Contains(otherMeshes, primary.Plugins[i].Type) && len(edited.Plugins) > 1 {
 			edited = edited.deleted(i)
 		}
 	}
-	return edited.With(entry)
+	text, err := edited.With(entry)
+	if err != nil {
+		return nil, err
+	}
+	brace := bytes.IndexByte(text, '{') + 1
+	said, err := json.Marshal(source)
+	if err != nil {
+		return nil, fmt.Errorf("writing a configuration: %w", err)
+	}
+	return slices.Concat(text[:brace], fmt.Appendf(nil, "\n  %q: %s,", sourceKey, said), text[brace:]), nil
 }
 
 // marshal writes a document as people read it, and leaves <, > and & alone.

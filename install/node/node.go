@@ -116,7 +116,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, net.Close()) }()
-	if err := n.decide(ctx, net, entry); err != nil {
+	if err := errors.Join(n.decide(ctx, net, entry), n.refuseManyLists(ctx)); err != nil {
 		return false, err
 	}
 	if placements[n.mode].fault(net, entry) == nil {
@@ -170,6 +170,19 @@ func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
 		}
 	}
 	return dropIn{}.remove(net)
+}
+
+// refuseManyLists refuses a list of our own where the runtime would load the
+// primary's beside it.
+func (n *Node) refuseManyLists(ctx context.Context) error {
+	if n.mode != Owned {
+		return nil
+	}
+	looks, source := whereItLooks(ctx, n.settings, n.runtime)
+	if looks.maxConfNum != nil && *looks.maxConfNum != 1 {
+		return fmt.Errorf("%s says max_conf_num = %d: the primary's list would be loaded beside ours; set it to 1, or use another mode", source, *looks.maxConfNum)
+	}
+	return nil
 }
 
 // Verify looks whether the node is as Install would have it, and changes nothing.

@@ -37,7 +37,7 @@ func (inserted) fault(net *host.Dir, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	if p.conf != nil || !p.list.Has(entry) {
+	if p.conf || !p.list.Has(entry) {
 		return fmt.Errorf("%s, which the runtime loads, has not our entry as it should be", p.file)
 	}
 	return nil
@@ -48,14 +48,14 @@ func (inserted) place(net *host.Dir, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	if p.conf == nil && p.list.Has(entry) {
+	if !p.conf && p.list.Has(entry) {
 		return nil
 	}
 	text, err := p.list.With(entry)
 	if err != nil {
 		return err
 	}
-	if p.conf == nil {
+	if !p.conf {
 		return net.Replace(p.file, text, host.Kept(0o600), nil)
 	}
 	// The list first: until the plain file is out of the way, it still counts.
@@ -149,7 +149,7 @@ func (owned) wanted(net *host.Dir, entry []byte) ([]byte, error) {
 	if p.file < ownedName {
 		return nil, fmt.Errorf("%s sorts before %s: a list of our own would not be loaded; use mode %q", p.file, ownedName, Insert)
 	}
-	return conflist.Embed(p.list, entry, otherMeshes)
+	return conflist.Embed(p.list, conflist.Source(p.file, p.text), entry, otherMeshes)
 }
 
 func (o owned) fault(net *host.Dir, entry []byte) error {
@@ -159,7 +159,7 @@ func (o owned) fault(net *host.Dir, entry []byte) error {
 	case readErr != nil:
 		return errors.Join(err, readErr)
 	case err != nil:
-		return fmt.Errorf("%s may be stale: %w", ownedName, err)
+		return fmt.Errorf("%s may be stale, it embeds %s: %w", ownedName, conflist.SourceOf(current), err)
 	case !bytes.Equal(current, want):
 		return fmt.Errorf("%s is stale: the primary's list has changed", ownedName)
 	}

@@ -24,7 +24,7 @@ func (dropIn) network(net *host.Dir) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if p.conf != nil || p.list.LoadOnlyInlinedPlugins {
+	if p.conf || p.list.LoadOnlyInlinedPlugins {
 		return "", fmt.Errorf("%s lets no drop-in be loaded: use mode %q", p.file, Insert)
 	}
 	return p.list.Name, nil

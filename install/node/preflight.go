@@ -72,15 +72,7 @@ func (p *preflight) note(do, what string, args ...any) {
 
 // runtimeFolders compares our folders with where the runtime really looks.
 func (p *preflight) runtimeFolders(ctx context.Context, runtime *Runtime) {
-	looks, source := runtimeConfig{}, ""
-	if runtime != nil {
-		if loaded, err := runtime.CNIConfig(ctx); err == nil {
-			looks, source = runtimeConfig{loaded.PluginConfDir, loaded.PluginDirs, &loaded.PluginMaxConfNum}, "the runtime itself"
-		}
-	}
-	if source == "" {
-		looks, source = readRuntimeConfig(p.settings)
-	}
+	looks, source := whereItLooks(ctx, p.settings, runtime)
 	if source == "" {
 		p.note("make sure that --net-dir and --bin-dir are the runtime's", "no configuration of containerd or CRI-O was found, nor a CRI socket")
 		return

@@ -18,8 +18,9 @@ import (
 // primary is the list that the runtime would load if we were not there.
 type primary struct {
 	file string
+	text []byte
 	list *conflist.List
-	conf []byte // of a plain configuration, of which list was made
+	conf bool // a plain configuration, of which list was made
 }
 
 // waiting is a reason why nothing can be done yet. It passes by itself.
@@ -64,14 +65,14 @@ func findPrimary(net *host.Dir) (primary, error) {
 func readPrimary(name string, text []byte) (primary, error) {
 	if filepath.Ext(name) == ".conflist" {
 		list, err := conflist.Parse(text)
-		return primary{file: name, list: list}, err
+		return primary{file: name, text: text, list: list}, err
 	}
 	made, err := conflist.FromConf(text)
 	if err != nil {
 		return primary{}, err
 	}
 	list, err := conflist.Parse(made)
-	return primary{file: name, list: list, conf: text}, err
+	return primary{file: name, text: text, list: list, conf: true}, err
 }
 
 func (p primary) isLoopback() bool {

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 
@@ -14,6 +15,16 @@ type runtimeConfig struct {
 	confDir    string
 	binDirs    []string
 	maxConfNum *int // nil where nothing is said
+}
+
+// whereItLooks asks the runtime, else its files. source is "" where neither says.
+func whereItLooks(ctx context.Context, settings Settings, runtime *Runtime) (looks runtimeConfig, source string) {
+	if runtime != nil {
+		if loaded, err := runtime.CNIConfig(ctx); err == nil {
+			return runtimeConfig{loaded.PluginConfDir, loaded.PluginDirs, &loaded.PluginMaxConfNum}, "the runtime itself"
+		}
+	}
+	return readRuntimeConfig(settings)
 }
 
 // containerdCNI is the part of containerd's configuration that we read.
