@@ -157,7 +157,7 @@ func (p *preflight) kernel(ctx context.Context) {
 }
 
 func (p *preflight) selinux() {
-	if enforcing, err := os.ReadFile("/sys/fs/selinux/enforce"); err == nil && strings.TrimSpace(string(enforcing)) == "1" {
+	if enforcing, err := os.ReadFile(p.settings.at("/sys/fs/selinux/enforce")); err == nil && strings.TrimSpace(string(enforcing)) == "1" {
 		p.note("the agent needs a type that may write to the node's folders (spc_t); labels of files are kept", "SELinux is enforcing")
 	}
 }

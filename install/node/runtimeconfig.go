@@ -66,6 +66,14 @@ func readRuntimeConfig(settings Settings) (found runtimeConfig, source string) {
 	return readCRIO(settings)
 }
 
+func cleaned(paths []string) []string {
+	clean := make([]string, len(paths))
+	for i, path := range paths {
+		clean[i] = filepath.Clean(path)
+	}
+	return clean
+}
+
 // readCRIO reads the file and then the folder beside it, where the last one wins.
 func readCRIO(settings Settings) (found runtimeConfig, source string) {
 	files, _ := filepath.Glob(settings.at("/etc/crio/crio.conf.d/*"))
@@ -85,10 +93,10 @@ func readCRIO(settings Settings) (found runtimeConfig, source string) {
 		if network := file.Crio.Network; network.Dir != "" || len(network.PluginDirs) > 0 {
 			source = path
 			if network.Dir != "" {
-				found.confDir = network.Dir
+				found.confDir = filepath.Clean(network.Dir)
 			}
 			if len(network.PluginDirs) > 0 {
-				found.binDirs = network.PluginDirs
+				found.binDirs = cleaned(network.PluginDirs)
 			}
 		}
 	}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestFaultsOfFlags names flag, value and expected form, all at once.
+func TestFaultsOfFlags(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	netConf := filepath.Join(t.TempDir(), "netconf.json")
+	for content, want := range map[string]string{
+		`{"backend": "ebtables", "ipv6": 5}`: "expected one of",
+		`{"excludeNamespace": []}`:           `"excludeNamespace" is not known`,
+		`{"type": "x"}`:                      `the key "type", which the agent writes itself`,
+		`[]`:                                 "expected a JSON object",
+		`{`:                                  "expected a JSON object",
+	} {
+		check(t, os.WriteFile(netConf, []byte(content), 0o600))
+		for _, command := range []string{"run", "render", "verify", "preflight"} {
+			out, err := n.command(command, "--netconf", netConf, "--mode", "insrt", "--bin-dir", "bin", "--token-ttl", "5m")
+			if err == nil {
+				t.Errorf("%s accepts %s", command, content)
+			}
+			for _, want := range []string{want, `--mode is "insrt": expected`, `--bin-dir is "bin": expected an absolute path`, "--token-ttl is 5m0s"} {
+				if !strings.Contains(out, want) {
+					t.Errorf("%s of %s does not say %q: %s", command, content, want, out)
+				}
+			}
+		}
+	}
+	if out, err := n.command("run", "--listen", "nowhere"); err == nil || !strings.Contains(out, `--listen is "nowhere": expected host:port`) {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := n.command("run", "--state", "gone"); err == nil || !strings.Contains(out, "expected present or absent") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestRender prints the entry and what a pod's ADD would do.
+func TestRender(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	netConf := filepath.Join(t.TempDir(), "netconf.json")
+	check(t, os.WriteFile(netConf, []byte(`{"ipv6": "always", "mesh": {"outboundPort": 16001}}`), 0o600))
+	out, err := n.command("render", "--netconf", netConf)
+	check(t, err)
+	var entry map[string]any
+	check(t, json.Unmarshal([]byte(out), &entry))
+	if entry["type"] != "capture-cni" || entry["kubeconfig"] != n.stateDir+"/kubeconfig" || entry["ipv6"] != "always" {
+		t.Errorf("got %s", out)
+	}
+	out, err = n.command("render", "--netconf", netConf, "--pod", "../demo/pods/web.yaml")
+	check(t, err)
+	for _, want := range []string{"# intent:", "# nft -f\ntable inet capture-cni", "redirect to :16001", "# iptables-restore --noflush\n*nat", "# ip6tables-restore"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q: %s", want, out)
+		}
+	}
+	if out, err = n.command("render", "--pod", "../demo/pods/batch.yaml"); err != nil || !strings.HasPrefix(out, "left alone: ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err = n.command("render", "--pod", "../demo/pods/web.yaml", "--address", "x"); err == nil || !strings.Contains(out, "expected an IP address") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestUninstallOfNothing is done with anything missing, and with no API server.
+func TestUninstallOfNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	check(t, n.api.Close())
+	for _, gone := range []string{"", n.stateDir, n.binDir, n.netDir} {
+		if gone != "" {
+			check(t, os.RemoveAll(gone))
+		}
+		if out, err := n.command("uninstall", "--purge"); err != nil || !strings.Contains(out, "the node is clean") {
+			t.Errorf("without %q: %v: %s", gone, err, out)
+		}
+	}
+}
