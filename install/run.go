@@ -57,10 +57,7 @@ func (o *options) run(ctx context.Context, address string, absent, force bool) e
 		return err
 	}
 	runtime := o.runtime(ctx, log)
-	n, err := node.New(settings, api, runtime, log)
-	if err != nil {
-		return err
-	}
+	n := node.New(settings, api, runtime, log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	keeper := node.NewKeeper(n, registry)

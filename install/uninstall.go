@@ -24,11 +24,7 @@ Without --purge the plugin stays, so that pods that were started with it can end
 			if err != nil {
 				return err
 			}
-			settings.Binary = "" // nothing is installed
-			n, err := node.New(settings, nil, nil, newLog())
-			if err != nil {
-				return err
-			}
+			n := node.New(settings, nil, nil, newLog())
 			if err := n.Clean(purge); err != nil {
 				return err
 			}

@@ -23,10 +23,7 @@ func verifyCommand(o *options) *cobra.Command {
 				return err
 			}
 			log := newLog()
-			n, err := node.New(settings, nil, o.runtime(command.Context(), log), log)
-			if err != nil {
-				return err
-			}
+			n := node.New(settings, nil, o.runtime(command.Context(), log), log)
 			report := n.Verify(command.Context())
 			if err := answer(command, format, report, report.String()); err != nil {
 				return err

@@ -53,10 +53,7 @@ func doWork(text string) int {
 	if err != nil {
 		return 2
 	}
-	n, err := agentnode.New(w.Settings, api, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return 2
-	}
+	n := agentnode.New(w.Settings, api, nil, slog.New(slog.DiscardHandler))
 	count := 0
 	n.Step = func(string) {
 		if count++; count == w.DieAt {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // effort is how often each thing is measured.
@@ -21,11 +22,14 @@ type effort struct {
 	adds    int // of a pod with a list of one length
 	rounds  int // of connections, of each length in turn
 	batches int // of ADDs at the same moment
+
+	repairs     int           // of our entry, by the agent
+	pause, idle time.Duration // between two of them; with nothing to do
 }
 
 var (
-	thorough = effort{runs: 300, adds: 25, rounds: 25, batches: 10}
-	quick    = effort{runs: 25, adds: 5, rounds: 5, batches: 2}
+	thorough = effort{runs: 300, adds: 25, rounds: 25, batches: 10, repairs: 100, pause: 7 * time.Second, idle: 5 * time.Minute}
+	quick    = effort{runs: 25, adds: 5, rounds: 5, batches: 2, repairs: 4, pause: 7 * time.Second, idle: 20 * time.Second}
 )
 
 func main() {
@@ -60,6 +64,7 @@ func run(ctx context.Context, asked effort) (err error) {
 		func() error { return b.verbs(asked.runs) },
 		func() error { return b.growth(asked) },
 		func() error { return b.parallel(asked.batches) },
+		func() error { return b.agent(asked) },
 	} {
 		if err := part(); err != nil {
 			return err

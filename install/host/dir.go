@@ -74,6 +74,15 @@ func (d *Dir) Read(name string) ([]byte, error) {
 	return content, nil
 }
 
+// Open opens a file to be read.
+func (d *Dir) Open(name string) (*os.File, error) {
+	file, err := d.root.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading in %s: %w", d.path, err)
+	}
+	return file, nil
+}
+
 // Names lists the files and links, sorted.
 func (d *Dir) Names() ([]string, error) {
 	return d.list(func(entry fs.DirEntry) bool { return !entry.IsDir() })

@@ -3,8 +3,10 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -28,13 +30,18 @@ func Kept(perm fs.FileMode) Mode { return Mode{perm: perm, keep: true} }
 // same folder, written, tried where try is not nil, synced and renamed. try
 // gets the temporary file's path; its error leaves everything as it was.
 func (d *Dir) Replace(name string, content []byte, mode Mode, try func(path string) error) error {
+	return d.ReplaceFrom(name, bytes.NewReader(content), mode, try)
+}
+
+// ReplaceFrom is Replace for what is too large to be held in memory.
+func (d *Dir) ReplaceFrom(name string, content io.Reader, mode Mode, try func(path string) error) error {
 	if err := d.write(name, content, mode, try); err != nil {
 		return err
 	}
 	return d.sync()
 }
 
-func (d *Dir) write(name string, content []byte, mode Mode, try func(path string) error) (err error) {
+func (d *Dir) write(name string, content io.Reader, mode Mode, try func(path string) error) (err error) {
 	temp := tempName()
 	d.step("create " + temp)
 	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -47,7 +54,7 @@ func (d *Dir) write(name string, content []byte, mode Mode, try func(path string
 		}
 	}()
 	d.step("write " + temp)
-	_, writeErr := file.Write(content)
+	_, writeErr := io.Copy(file, content)
 	if err := errors.Join(writeErr, d.likeOld(file, name, mode), file.Sync(), file.Close()); err != nil {
 		return err
 	}

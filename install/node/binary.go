@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -24,48 +26,125 @@ const (
 	tryTimeout = 10 * time.Second
 )
 
-// installBinary makes a folder hold the plugin. It counts only once it has
-// answered a call from where it is; an old one stays until then, and where even
-// that one is broken, the last that worked takes its place.
-func installBinary(ctx context.Context, bin, state *host.Dir, plugin []byte) (changed bool, err error) {
+// binaries are the plugin that the agent brings and the folder in which it
+// keeps one that works. The file is large, and is never held in memory.
+type binaries struct {
+	plugin string // path
+	state  *host.Dir
+}
+
+// install makes a folder hold the plugin. It counts only once it has answered a
+// call from where it is; an old one stays until then, and where even that one
+// is broken, the last that worked takes its place.
+func (b binaries) install(ctx context.Context, bin *host.Dir) (changed bool, err error) {
 	if err := bin.ClearTemps(); err != nil {
 		return false, err
 	}
-	current, err := bin.Read(binaryName)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch err := b.fault(bin); {
+	case err == nil:
+		return false, nil
+	case !isDifferent(err):
 		return false, err
 	}
-	if err == nil && bytes.Equal(current, plugin) {
-		return false, nil
+	plugin, err := os.Open(b.plugin)
+	if err != nil {
+		return false, fmt.Errorf("reading the plugin: %w", err)
 	}
-	try := func(path string) error { return tryPlugin(ctx, path) }
-	err = bin.Replace(binaryName, plugin, host.As(0o755), try)
-	if err == nil {
-		return true, nil
+	defer plugin.Close()
+	err = bin.ReplaceFrom(binaryName, plugin, host.As(0o755), func(path string) error { return tryPlugin(ctx, path) })
+	if err != nil {
+		return false, errors.Join(err, b.putBack(ctx, bin))
 	}
-	return false, errors.Join(err, putBack(ctx, bin, state, current))
+	return true, nil
 }
 
 // putBack is for a new plugin that does not run beside an old one that does not
 // either.
-func putBack(ctx context.Context, bin, state *host.Dir, current []byte) error {
-	good, err := state.Read(lastGoodName)
-	if err != nil || bytes.Equal(good, current) {
-		return nil // there is none, or it is in place
-	}
-	if current != nil && tryPlugin(ctx, bin.Path()+"/"+binaryName) == nil {
+func (b binaries) putBack(ctx context.Context, bin *host.Dir) error {
+	if tryPlugin(ctx, bin.Path()+"/"+binaryName) == nil {
 		return nil
 	}
-	return bin.Replace(binaryName, good, host.As(0o755), func(path string) error { return tryPlugin(ctx, path) })
+	good, err := b.state.Open(lastGoodName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer good.Close()
+	return bin.ReplaceFrom(binaryName, good, host.As(0o755), func(path string) error { return tryPlugin(ctx, path) })
 }
 
 // keepLastGood remembers a plugin that runs.
-func keepLastGood(state *host.Dir, plugin []byte) error {
-	if kept, err := state.Read(lastGoodName); err == nil && bytes.Equal(kept, plugin) {
-		return nil
+func (b binaries) keepLastGood() error {
+	plugin, err := os.Open(b.plugin)
+	if err != nil {
+		return fmt.Errorf("reading the plugin: %w", err)
 	}
-	return state.Replace(lastGoodName, plugin, host.As(0o600), nil)
+	defer plugin.Close()
+	if kept, err := b.state.Open(lastGoodName); err == nil {
+		same, err := sameBytes(kept, plugin)
+		if err := errors.Join(err, kept.Close()); err == nil && same {
+			return nil
+		}
+		if _, err := plugin.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("reading the plugin: %w", err)
+		}
+	}
+	return b.state.ReplaceFrom(lastGoodName, plugin, host.As(0o600), nil)
 }
+
+// different is a plugin that is missing, or not the wanted one.
+type different string
+
+func (d different) Error() string { return string(d) }
+
+func isDifferent(err error) bool {
+	_, ok := errors.AsType[different](err)
+	return ok
+}
+
+// fault says why a folder's plugin is not the wanted one, nil if it is.
+func (b binaries) fault(bin *host.Dir) error {
+	plugin, err := os.Open(b.plugin)
+	if err != nil {
+		return fmt.Errorf("reading the plugin: %w", err)
+	}
+	defer plugin.Close()
+	current, err := bin.Open(binaryName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return different(fmt.Sprintf("%s has no %s", bin.Path(), binaryName))
+	}
+	if err != nil {
+		return err
+	}
+	defer current.Close()
+	same, err := sameBytes(current, plugin)
+	if err == nil && !same {
+		return different(fmt.Sprintf("%s in %s is another one than the agent brings", binaryName, bin.Path()))
+	}
+	return err
+}
+
+// sameBytes compares two files to their ends.
+func sameBytes(a, b io.Reader) (bool, error) {
+	left, right := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, errA := io.ReadFull(a, left)
+		m, errB := io.ReadFull(b, right)
+		if !bytes.Equal(left[:n], right[:m]) {
+			return false, nil
+		}
+		if isEnd(errA) && isEnd(errB) {
+			return true, nil
+		}
+		if err := errors.Join(errA, errB); err != nil {
+			return false, fmt.Errorf("comparing two plugins: %w", err)
+		}
+	}
+}
+
+func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // tryPlugin asks a plugin for its versions, as a runtime would.
 func tryPlugin(ctx context.Context, path string) error {
@@ -90,18 +169,4 @@ func tryPlugin(ctx context.Context, path string) error {
 		}
 		return nil
 	}
-}
-
-// binaryFault says why a folder's plugin is not the wanted one, nil if it is.
-func binaryFault(bin *host.Dir, plugin []byte) error {
-	current, err := bin.Read(binaryName)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s has no %s", bin.Path(), binaryName)
-	case err != nil:
-		return err
-	case !bytes.Equal(current, plugin):
-		return fmt.Errorf("%s in %s is another one than the agent brings", binaryName, bin.Path())
-	}
-	return nil
 }

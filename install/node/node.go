@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/host"
@@ -16,7 +15,6 @@ import (
 // Node is one node, and what is known of it.
 type Node struct {
 	settings Settings
-	plugin   []byte // the binary
 	secrets  credentials
 	runtime  *Runtime // nil where there is none to ask
 	log      *slog.Logger
@@ -29,19 +27,12 @@ type Node struct {
 	mode    Mode    // decided, where the settings say Auto
 }
 
-// New reads the plugin that the agent brings. api may be nil where nothing is
-// to be installed, and runtime where there is no socket.
-func New(settings Settings, api *API, runtime *Runtime, log *slog.Logger) (*Node, error) {
+// New looks at nothing yet. api may be nil where nothing is to be installed, and
+// runtime where there is no socket.
+func New(settings Settings, api *API, runtime *Runtime, log *slog.Logger) *Node {
 	n := &Node{settings: settings, runtime: runtime, log: log, mode: settings.Mode}
 	n.secrets = credentials{settings: settings, api: api, step: n.step}
-	if settings.Binary == "" {
-		return n, nil
-	}
-	var err error
-	if n.plugin, err = os.ReadFile(settings.Binary); err != nil {
-		return nil, fmt.Errorf("reading the plugin: %w", err)
-	}
-	return n, nil
+	return n
 }
 
 // Install brings the whole node into the desired state, as far as it can. The
@@ -83,12 +74,13 @@ func (n *Node) installBinary(ctx context.Context, folder string) error {
 		return errors.Join(err, bin.Close())
 	}
 	state.Step = n.step
-	changed, err := installBinary(ctx, bin, state, n.plugin)
+	b := binaries{n.settings.Binary, state}
+	changed, err := b.install(ctx, bin)
 	if changed {
 		n.log.Info("installed the plugin", "folder", folder)
 	}
 	if err == nil {
-		if err := keepLastGood(state, n.plugin); err != nil {
+		if err := b.keepLastGood(); err != nil {
 			n.log.Warn("no copy of the plugin is kept for the day on which a new one does not run", "error", err)
 		}
 	}
@@ -191,7 +183,7 @@ func (n *Node) Verify(ctx context.Context) Report {
 	for _, folder := range n.settings.BinDirs {
 		bin, err := n.open(folder)
 		if err == nil {
-			err = errors.Join(binaryFault(bin, n.plugin), bin.Close())
+			err = errors.Join(binaries{plugin: n.settings.Binary}.fault(bin), bin.Close())
 		}
 		report.add(PartBinary, err)
 	}

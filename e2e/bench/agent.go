@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// primaryList is somebody's, who writes it again and again.
+const primaryList = `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "ptp"}, {"type": "portmap"}]}`
+
+// agentNode is a node made of folders, with an agent.
+type agentNode struct {
+	dir     string
+	url     string
+	process *exec.Cmd
+}
+
+// agent measures how fast the node agent is there, and back after somebody
+// wrote the list, and what it takes while nothing happens.
+func (b *bench) agent(asked effort) (err error) {
+	n, ready, err := b.startAgent()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.stop()) }()
+	var repairs []time.Duration
+	for i := range asked.repairs {
+		if i%20 == 0 {
+			progress("repair %d of %d", i, asked.repairs)
+		}
+		took, err := n.repair(b.ctx)
+		if err != nil {
+			return err
+		}
+		repairs = append(repairs, took)
+		// Slow enough to be no fight.
+		if err := sleep(b.ctx, asked.pause); err != nil {
+			return err
+		}
+	}
+	progress("idle for %s", asked.idle)
+	busy, resident, err := n.idle(b.ctx, asked.idle)
+	if err != nil {
+		return err
+	}
+	return printTable("AGENT\tMEASURED\tTO REACH",
+		fmt.Sprintf("from start to ready, fresh node\t%s ms\t200 ms", ms(ready)),
+		fmt.Sprintf("our entry back after a rewrite, p50\t%s ms\t20 ms", ms(percentile(repairs, 50))),
+		fmt.Sprintf("our entry back after a rewrite, p99\t%s ms\t100 ms", ms(percentile(repairs, 99))),
+		fmt.Sprintf("idle, share of a core\t%.3f %%\t0.1 %%", 100*busy.Seconds()/asked.idle.Seconds()),
+		fmt.Sprintf("resident\t%.1f MiB\t32 MiB", resident))
+}
+
+// startAgent makes a fresh node and waits until its agent is ready.
+func (b *bench) startAgent() (n *agentNode, ready time.Duration, err error) {
+	n = &agentNode{dir: filepath.Join(b.dir, "node")}
+	for _, folder := range []string{"net.d", "bin"} {
+		if err := os.MkdirAll(filepath.Join(n.dir, folder), 0o755); err != nil {
+			return nil, 0, fmt.Errorf("making a node: %w", err)
+		}
+	}
+	if err := n.write(); err != nil {
+		return nil, 0, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, 0, err
+	}
+	n.url = "http://" + address + "/readyz"
+	n.process = exec.CommandContext(b.ctx, b.program("capture-cni-node"), "run", "--mode", "insert", "--listen", address,
+		"--net-dir", n.dir+"/net.d", "--bin-dir", n.dir+"/bin", "--state-dir", n.dir+"/state", "--run-dir", n.dir+"/run",
+		"--plugin", b.program("capture-cni"), "--kubeconfig", b.kubeconfig, "--ca-file", b.dir+"/ca.crt", "--namespace", "mesh")
+	start := time.Now()
+	if err := n.process.Start(); err != nil {
+		return nil, 0, fmt.Errorf("starting the agent: %w", err)
+	}
+	for !n.ready(b.ctx) {
+		if time.Since(start) > 10*time.Second {
+			return nil, 0, errors.Join(errors.New("the agent does not get ready"), n.stop())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return n, time.Since(start), nil
+}
+
+func (n *agentNode) ready(ctx context.Context) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url, nil)
+	if err != nil {
+		return false
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	_, _ = io.Copy(io.Discard, answer.Body) // for the connection to serve again
+	_ = answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+func (n *agentNode) list() string { return filepath.Join(n.dir, "net.d", "10-n.conflist") }
+
+// write replaces the list in one step, as installers do.
+func (n *agentNode) write() error {
+	temp := filepath.Join(n.dir, "rewritten")
+	if err := errors.Join(os.WriteFile(temp, []byte(primaryList), 0o644), os.Rename(temp, n.list())); err != nil {
+		return fmt.Errorf("writing the primary's list: %w", err)
+	}
+	return nil
+}
+
+// repair rewrites the list and waits for our entry.
+func (n *agentNode) repair(ctx context.Context) (time.Duration, error) {
+	if err := n.write(); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	for {
+		content, err := os.ReadFile(n.list())
+		if err == nil && strings.Contains(string(content), "capture-cni") {
+			return time.Since(start), nil
+		}
+		if time.Since(start) > time.Minute || ctx.Err() != nil {
+			return 0, errors.Join(errors.New("our entry does not come back"), ctx.Err())
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// idle lets the agent be, and gives the time that it took of a processor and
+// the memory that it holds, in MiB.
+func (n *agentNode) idle(ctx context.Context, total time.Duration) (busy time.Duration, resident float64, err error) {
+	before, err := n.used()
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := sleep(ctx, total); err != nil {
+		return 0, 0, err
+	}
+	after, err := n.used()
+	if err != nil {
+		return 0, 0, err
+	}
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.process.Process.Pid))
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading the agent's memory: %w", err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(statm))[1])
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading the agent's memory: %w", err)
+	}
+	return after - before, float64(pages*os.Getpagesize()) / (1 << 20), nil
+}
+
+// used is the processor time of the agent so far, from /proc/PID/schedstat.
+func (n *agentNode) used() (time.Duration, error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", n.process.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("looking at the agent's threads: %w", err)
+	}
+	var total time.Duration
+	for _, task := range tasks {
+		stat, err := os.ReadFile(task)
+		if err != nil {
+			continue // the thread has ended
+		}
+		nanoseconds, err := strconv.ParseInt(strings.Fields(string(stat))[0], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading a thread's time: %w", err)
+		}
+		total += time.Duration(nanoseconds)
+	}
+	return total, nil
+}
+
+func (n *agentNode) stop() error {
+	if err := n.process.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stopping the agent: %w", err)
+	}
+	return n.process.Wait()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("finding a port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
