@@ -208,14 +208,18 @@ func (n *node) loaded() (string, error) {
 	if err != nil || len(files) == 0 {
 		return "", fmt.Errorf("no list: %w", err)
 	}
-	list, err := libcni.NetworkConfFromFile(files[0])
 	if filepath.Ext(files[0]) != ".conflist" {
-		conf, confErr := libcni.ConfFromFile(files[0])
-		if confErr != nil {
-			return "", confErr
+		content, err := os.ReadFile(files[0])
+		if err != nil {
+			return "", err
 		}
-		list, err = libcni.ConfListFromConf(conf)
+		conf, err := libcni.NetworkPluginConfFromBytes(content)
+		if err != nil {
+			return "", err
+		}
+		return conf.Network.Type, nil
 	}
+	list, err := libcni.NetworkConfFromFile(files[0])
 	if err != nil {
 		return "", err
 	}

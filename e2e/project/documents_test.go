@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -32,7 +33,7 @@ func read(t *testing.T, name string) string {
 // TestTables compares the README's tables with the code that they describe.
 func TestTables(t *testing.T) {
 	readme := read(t, "README.md")
-	for name, table := range map[string]string{"annotations": annotationTable(), "netconf": keyTable()} {
+	for name, table := range map[string]string{"annotations": annotationTable(), "netconf": keyTable(), "metrics": metricTable()} {
 		begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
 		before, rest, found := strings.Cut(readme, begin)
 		got, after, closed := strings.Cut(rest, end)
@@ -57,6 +58,14 @@ func annotationTable() string {
 	table := "| annotation | form | if absent | meaning |\n|---|---|---|---|\n"
 	for _, a := range capture.Annotations() {
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", a.Key, a.Form, a.Default, a.Meaning)
+	}
+	return table
+}
+
+func metricTable() string {
+	table := "| metric | meaning |\n|---|---|\n"
+	for _, m := range node.Metrics() {
+		table += fmt.Sprintf("| `%s` | %s |\n", m.Name, m.Meaning)
 	}
 	return table
 }

@@ -23,7 +23,7 @@ type Runtime struct{ service internalapi.RuntimeService }
 
 // Connect connects to a CRI socket.
 func Connect(ctx context.Context, socket string) (*Runtime, error) {
-	service, err := cri.NewRemoteRuntimeService(ctx, "unix://"+socket, criTimeout, nil, false)
+	service, err := cri.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(criTimeout).Build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime at %s: %w", socket, err)
 	}
