@@ -32,13 +32,13 @@ test: deps lint verify ## Everything: lint, verify, and all tests (root)
 	go test -count=1 -timeout 20m ./...
 
 test-unit: ## The quick tests, without root or packages
-	go test -count=1 -short ./config ./plugin/...
+	go test -count=1 -short ./config ./plugin/... ./install/...
 
 soak: deps ## Let all backends decide about random pods and packets for SOAKTIME (root)
 	go test -count=1 -timeout 0 -v -run '^TestParity$$' ./e2e/traffic -soak $(SOAKTIME) -seed $$(date +%s)
 
 fuzz: ## Fuzz every parser for FUZZTIME each
-	@for package in ./config ./plugin ./plugin/capture ./plugin/netfilter; do \
+	@for package in ./config ./plugin ./plugin/capture ./plugin/netfilter ./install/conflist; do \
 		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			echo "== $$package $$target" && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 		done; done

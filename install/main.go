@@ -15,11 +15,13 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	klog.SetSlogLogger(newLog()) // what the runtime's client has to say
 	if err := root().ExecuteContext(ctx); err != nil {
 		if !errors.Is(err, errNotGood) { // what is wrong was printed
 			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)

@@ -132,6 +132,26 @@ func TestNoWatches(t *testing.T) {
 	})
 }
 
+// TestNoPermission has no right to write, as after a change of the agent's
+// security context, says so, and goes on once it has.
+func TestNoPermission(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	check(t, os.Chmod(n.netDir, 0o555))
+	a := n.limited(t, "setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+	eventually(t, func() (string, error) {
+		if said := a.log.String(); !strings.Contains(said, "permission denied") {
+			return "", &unexpected{"permission denied", said}
+		}
+		return "", nil
+	})
+	a.ready(t, http.StatusServiceUnavailable)
+	n.expectWorking(t, 0)
+	check(t, os.Chmod(n.netDir, 0o755))
+	n.write(t, "touched", "")
+	a.ready(t)
+}
+
 // TestFewFiles leaves the agent hardly a file to open. Whatever it gets done
 // works, and one without the limit heals the rest.
 func TestFewFiles(t *testing.T) {

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 // rewrite has somebody write the primary's list at every interval, as its
@@ -83,6 +86,49 @@ func TestOwnedIsNeverLost(t *testing.T) {
 	}
 }
 
+// TestDropInComesBack puts back what somebody deletes, of the file or of the
+// whole folder.
+func TestDropInComesBack(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	a := n.start(t, "--mode", "dropin")
+	a.ready(t)
+	folder := n.netDir + "/kindnet"
+	for i, remove := range []func() error{
+		func() error { return os.Remove(folder + "/capture-cni.conf") },
+		func() error { return os.Rename(folder, n.dir+"/gone") },
+		func() error { return os.Remove(folder + "/capture-cni.conf") },
+	} {
+		check(t, remove())
+		t.Logf("removal %d", i)
+		eventually(t, func() (string, error) { return "", exists(folder + "/capture-cni.conf") })
+	}
+}
+
+func exists(path string) error {
+	_, err := os.Stat(path)
+	return err
+}
+
+// TestNewerKeys goes back to a release that does not know all keys of the
+// entry: pods start with it as it is, and the agent writes its own.
+func TestNewerKeys(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.otherPlugins(t)
+	a := n.start(t, "--mode", "insert")
+	a.ready(t)
+	a.stop(t)
+	list := strings.Replace(files(t, n.netDir)["/"+primaryName], `"type": "capture-cni",`, `"type": "capture-cni", "ofTheFuture": {"x": [1]},`, 1)
+	n.write(t, primaryName, list)
+	check(t, n.add(t, "web"))
+	check(t, n.add(t, "plain"))
+	n.start(t, "--mode", "insert").ready(t)
+	if got := files(t, n.netDir)["/"+primaryName]; strings.Contains(got, "ofTheFuture") {
+		t.Errorf("the entry is still %s", got)
+	}
+}
+
 // fakePlugin is an interface plugin, or any other one, that makes nothing.
 const fakePlugin = `#!/bin/sh
 case "$CNI_COMMAND" in
@@ -90,39 +136,69 @@ ADD) echo '{"cniVersion": "0.3.1", "ips": [{"version": "4", "address": "10.77.0.
 esac
 `
 
-// add has libcni do what a runtime does with what it would load.
-func (n *node) add(t *testing.T, pod string) error {
+// started is a pod that a runtime has set up, with the list of that moment: it
+// will be ended by that list, too, whatever came since.
+type started struct {
+	host    *lab.Host
+	cni     *libcni.CNIConfig
+	list    *libcni.NetworkConfigList
+	runtime *libcni.RuntimeConf
+}
+
+// begin has libcni do what a runtime does with what it would load.
+func (n *node) begin(t *testing.T, pod string) (*started, error) {
 	t.Helper()
 	host := sandbox(t)
 	files, err := libcni.ConfFiles(n.netDir, []string{".conf", ".conflist"})
 	check(t, err)
 	list, err := libcni.NetworkConfFromFile(files[0])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	cni := libcni.NewCNIConfigWithCacheDir([]string{n.binDir}, n.dir+"/cache", nil)
-	runtime := &libcni.RuntimeConf{
+	s := &started{host: host, list: list, cni: libcni.NewCNIConfigWithCacheDir([]string{n.binDir}, n.dir+"/cache", nil)}
+	s.runtime = &libcni.RuntimeConf{
 		ContainerID: filepath.Base(host.Path()), NetNS: host.Path(), IfName: "eth0",
 		Args: [][2]string{{"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", pod}, {"K8S_POD_UID", "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"}},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
-	if _, err := cni.AddNetworkList(ctx, list, runtime); err != nil {
+	if _, err := s.cni.AddNetworkList(ctx, list, s.runtime); err != nil {
+		return nil, err
+	}
+	return s, s.expectCaptured(pod == "web")
+}
+
+func (s *started) expectCaptured(want bool) error {
+	return s.host.Do(func() error {
+		state, err := netfilter.Inspect()
+		if err == nil && (state.Stamp != "") != want {
+			err = fmt.Errorf("captured is not %v", want)
+		}
+		return err
+	})
+}
+
+func (s *started) end(t *testing.T) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	if err := s.cni.DelNetworkList(ctx, s.list, s.runtime); err != nil {
 		return err
 	}
-	captured := false
-	check(t, host.Do(func() error {
-		stamp, err := stampOf()
-		captured = stamp != ""
-		return err
-	}))
-	if captured != (pod == "web") {
-		return fmt.Errorf("pod %s is captured: %v", pod, captured)
-	}
-	if err := cni.DelNetworkList(ctx, list, runtime); err != nil {
+	if err := s.expectCaptured(false); err != nil {
 		return err
 	}
-	return host.Close()
+	return s.host.Close()
+}
+
+// add begins and ends a pod.
+func (n *node) add(t *testing.T, pod string) error {
+	t.Helper()
+	s, err := n.begin(t, pod)
+	if err != nil {
+		return err
+	}
+	return s.end(t)
 }
 
 // otherPlugins are what else the primary's list calls.
@@ -170,6 +246,8 @@ func TestUpgrade(t *testing.T) {
 	releases := [][]string{{"--mode", "insert"}, {"--mode", "insert", "--plugin", otherPlugin(t), "--netconf", netConf}}
 	a := n.start(t, releases[0]...)
 	a.ready(t)
+	old, err := n.begin(t, "web")
+	check(t, err)
 	stop, adds := make(chan struct{}), make(chan int)
 	for _, pod := range []string{"web", "plain"} {
 		go func() {
@@ -199,4 +277,5 @@ func TestUpgrade(t *testing.T) {
 	if total := <-adds + <-adds; total < 20 {
 		t.Errorf("only %d pods started meanwhile", total)
 	}
+	check(t, old.end(t))
 }

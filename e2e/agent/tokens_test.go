@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 // pod is served by the API server; meshed, it asks for capture.
@@ -135,10 +134,4 @@ func TestNewCA(t *testing.T) {
 		}
 		return "", err
 	})
-}
-
-// stampOf is what the calling thread's namespace holds of ours.
-func stampOf() (string, error) {
-	state, err := netfilter.Inspect()
-	return state.Stamp, err
 }

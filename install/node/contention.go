@@ -25,7 +25,7 @@ type contention struct {
 // repaired notes that our entry had to be put back, and tells whether that is
 // a fight by now.
 func (c *contention) repaired(now time.Time) (fight bool) {
-	if now.Sub(c.last) > peaceAfterQuiet {
+	if c.over(now) {
 		c.repairs, c.backOff = nil, 0
 	}
 	c.last = now
@@ -41,6 +41,9 @@ func (c *contention) repaired(now time.Time) (fight bool) {
 	}
 	return c.backOff > 0
 }
+
+// over tells that nobody has taken our entry away for a while.
+func (c *contention) over(now time.Time) bool { return now.Sub(c.last) > peaceAfterQuiet }
 
 // wait is how long the next repair should be put off.
 func (c *contention) wait(now time.Time) time.Duration {

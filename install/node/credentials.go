@@ -5,6 +5,8 @@ package node
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -35,6 +37,7 @@ type credentials struct {
 type secrets struct {
 	kubeconfig string // as the plugin sees it
 	token      lifetime
+	caExpires  time.Time
 	fallback   bool // not on the disk that survives a boot
 }
 
@@ -57,13 +60,25 @@ func (c credentials) ensure(ctx context.Context, renew bool) (secrets, error) {
 	for _, folder := range []string{c.settings.StateDir, c.settings.RunDir} {
 		err = c.write(folder, ca, token)
 		if err == nil {
-			return secrets{folder + "/" + kubeconfigName, good, folder != c.settings.StateDir}, requestErr
+			return secrets{folder + "/" + kubeconfigName, good, firstEnd(ca), folder != c.settings.StateDir}, requestErr
 		}
 		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EROFS) && !errors.Is(err, syscall.EDQUOT) {
 			break
 		}
 	}
 	return secrets{}, errors.Join(requestErr, err)
+}
+
+// firstEnd is when the first of a bundle's certificates ends, zero where there
+// is none that can be read.
+func firstEnd(bundle []byte) (first time.Time) {
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && (first.IsZero() || certificate.NotAfter.Before(first)) {
+			first = certificate.NotAfter
+		}
+	}
+	return first
 }
 
 // youngToken is the one that is there, or a new one where that has lived half

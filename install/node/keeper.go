@@ -131,6 +131,10 @@ func (k *Keeper) pass(ctx context.Context, renew bool) {
 	}
 	if report.Is(PartCredentials) {
 		k.metrics.credentialsChecked.SetToCurrentTime()
+		k.metrics.caExpires.Set(float64(k.node.current.caExpires.Unix()))
+	}
+	if k.fight.over(time.Now()) {
+		k.metrics.contended.Reset()
 	}
 	k.metrics.credentialsFallback.Set(boolean(k.node.current.fallback))
 	k.keep(report)

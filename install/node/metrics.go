@@ -15,6 +15,7 @@ type metrics struct {
 	repairs                    prometheus.Counter
 	contended                  *prometheus.GaugeVec
 	tokenIssued, tokenExpires  prometheus.Gauge
+	caExpires                  prometheus.Gauge
 	credentialsChecked         prometheus.Gauge
 	credentialsFallback        prometheus.Gauge
 	polling                    prometheus.Gauge
@@ -28,6 +29,7 @@ var documented = []Metric{
 	{"capture_cni_entry_contended", "1 while the writer in label `writer` keeps taking it away"},
 	{"capture_cni_token_issued_timestamp_seconds", "when the plugin's token was issued"},
 	{"capture_cni_token_expires_timestamp_seconds", "when it ends"},
+	{"capture_cni_ca_expires_timestamp_seconds", "when the first certificate of the cluster's CA ends"},
 	{"capture_cni_credentials_written_timestamp_seconds", "when token and CA were last found right, or put right"},
 	{"capture_cni_credentials_fallback", "1 while they are only where a boot loses them: the disk is full"},
 	{"capture_cni_watch_polling", "1 where the kernel had no watches to give, and folders are polled"},
@@ -70,6 +72,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m.contended = vec("writer")
 	m.tokenIssued = gauge()
 	m.tokenExpires = gauge()
+	m.caExpires = gauge()
 	m.credentialsChecked = gauge()
 	m.credentialsFallback = gauge()
 	m.polling = gauge()

@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,14 +17,16 @@ import (
 // watches to give.
 const pollInterval = time.Second
 
-// watch tells of changes in folders until ctx ends: a folder's path whenever
-// something in it was created, written, renamed or removed. Where nothing can
+// watch tells of changes in folders, and in the folders within them, until ctx
+// ends: a folder's path whenever something in it was created, written, renamed
+// or removed. Where nothing can
 // be watched it tells of a change at every interval, and polling is called.
 func watch(ctx context.Context, folders []string, polling func(), log *slog.Logger) <-chan string {
 	changes := make(chan string, 1)
 	watcher, err := fsnotify.NewWatcher()
 	for i := 0; err == nil && i < len(folders); i++ {
 		err = watcher.Add(folders[i])
+		addFolders(watcher, folders[i])
 	}
 	if err != nil {
 		log.Warn("changes on the node can't be watched and are polled for; raise fs.inotify.max_user_instances and max_user_watches", "error", err)
@@ -44,6 +47,9 @@ func watch(ctx context.Context, folders []string, polling func(), log *slog.Logg
 				if event.Op&^fsnotify.Chmod == 0 || strings.HasPrefix(filepath.Base(event.Name), ".capture-cni-tmp-") {
 					continue
 				}
+				if event.Has(fsnotify.Create) {
+					addFolders(watcher, filepath.Dir(event.Name))
+				}
 				tell(ctx, changes, filepath.Dir(event.Name))
 			case err := <-watcher.Errors:
 				// Events were lost: look at everything.
@@ -55,6 +61,20 @@ func watch(ctx context.Context, folders []string, polling func(), log *slog.Logg
 		}
 	}()
 	return changes
+}
+
+// addFolders watches the folders within one; drop-ins are in such. Where that
+// does not work, the next look at everything finds what was missed.
+func addFolders(watcher *fsnotify.Watcher, folder string) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			_ = watcher.Add(filepath.Join(folder, entry.Name()))
+		}
+	}
 }
 
 func poll(ctx context.Context, folders []string, changes chan<- string) {
