@@ -75,7 +75,12 @@ func (o *options) run(ctx context.Context, address string, absent, force bool) e
 // serve answers probes and shows metrics.
 func serve(ctx context.Context, address string, keeper *node.Keeper, registry *prometheus.Registry) (*http.Server, error) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if !keeper.Alive() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		fmt.Fprintln(w, "alive:", keeper.Alive())
+	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		report := keeper.Look(r.Context())
 		if !report.Good() {

@@ -107,6 +107,9 @@ func (d *Dir) list(wanted func(fs.DirEntry) bool) ([]string, error) {
 
 // Remove deletes a file; one that is not there is gone already.
 func (d *Dir) Remove(name string) error {
+	if _, err := d.root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	d.step("remove " + name)
 	if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing in %s: %w", d.path, err)

@@ -24,6 +24,11 @@ var errNobodyToAsk = errors.New("whether captured pods run on the node is not kn
 // Absent keeps the node clean until ctx ends: an agent that is there, and ready,
 // tells that its node is done.
 func (k *Keeper) Absent(ctx context.Context, force bool) error {
+	lock := k.claim(ctx)
+	if lock == nil {
+		return nil
+	}
+	defer lock.Close()
 	for {
 		report := Report{Mode: k.node.mode}
 		err := k.node.mayClean(ctx, force)
@@ -78,5 +83,5 @@ func (k *Keeper) Look(ctx context.Context) Report {
 	if k.absent.Load() || !last.Is(PartOwner) {
 		return last
 	}
-	return k.node.Verify(ctx)
+	return k.node.verify(ctx, last.Mode)
 }

@@ -47,12 +47,13 @@ const (
 // Present keeps the node installed until ctx ends, and then leaves it as it is:
 // the end of an agent is no reason for pods to start uncaptured.
 func (k *Keeper) Present(ctx context.Context) error {
-	lock, err := k.claim(ctx)
-	if err != nil {
-		return err
+	lock := k.claim(ctx)
+	if lock == nil {
+		return nil
 	}
 	defer lock.Close()
-	changes := watch(ctx, k.folders(), func() { k.metrics.polling.Set(1) }, k.node.log)
+	net, others := k.folders()
+	changes := watch(ctx, append(others, net), func() { k.metrics.polling.Set(1) }, k.node.log)
 	k.pass(ctx, false)
 	everything, token := time.NewTicker(resync), time.NewTicker(tokenCheck)
 	defer everything.Stop()
@@ -62,11 +63,11 @@ func (k *Keeper) Present(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case folder := <-changes:
-			if filepath.Clean(folder) == filepath.Clean(k.node.settings.at(k.node.settings.NetDir)) || !slices.Contains(k.folders(), folder) {
+			if slices.Contains(others, folder) {
+				k.pass(ctx, false)
+			} else { // the runtime's folder, or one within
 				k.repair(ctx)
-				continue
 			}
-			k.pass(ctx, false)
 		case <-everything.C:
 			k.pass(ctx, false)
 		case <-token.C:
@@ -80,33 +81,34 @@ func (k *Keeper) Present(ctx context.Context) error {
 	}
 }
 
-// claim waits for an agent of the same release to end, and refuses another's node.
-func (k *Keeper) claim(ctx context.Context) (io.Closer, error) {
+// claim waits until the node is ours: for an agent of the same release to end,
+// or for another release to be uninstalled. It gives nil where ctx ends first.
+func (k *Keeper) claim(ctx context.Context) io.Closer {
 	for {
 		lock, err := k.node.Claim()
 		if err == nil {
-			return lock, nil
+			return lock
 		}
 		report := Report{Mode: k.node.mode}
 		report.add(PartOwner, err)
 		k.keep(report)
-		if !isWaiting(err) {
-			k.node.log.Error("the node is not ours", "error", err)
-		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil
 		case <-time.After(pollInterval / 2):
 		}
 	}
 }
 
-func (k *Keeper) folders() []string {
-	folders := []string{k.node.settings.at(k.node.settings.NetDir), filepath.Dir(k.node.settings.Credentials.CAFile)}
-	for _, folder := range k.node.settings.BinDirs {
-		folders = append(folders, k.node.settings.at(folder))
+// folders are the runtime's, in which our entry is, and all others in which a
+// change concerns us.
+func (k *Keeper) folders() (net string, others []string) {
+	settings := k.node.settings
+	others = []string{filepath.Dir(settings.Credentials.CAFile)}
+	for _, folder := range settings.BinDirs {
+		others = append(others, settings.at(folder))
 	}
-	return folders
+	return settings.at(settings.NetDir), others
 }
 
 // renewal is when the token is to be renewed, and never at once: a pass that
@@ -177,6 +179,13 @@ func (k *Keeper) keep(report Report) {
 	if last.String() != report.String() {
 		k.node.log.Info("the node", "mode", report.Mode, "good", report.Good(), "findings", report.Findings)
 	}
+}
+
+// Alive tells whether passes are still being made.
+func (k *Keeper) Alive() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Since(k.passed) < 5*resync
 }
 
 // Report is how the node was at the last pass.

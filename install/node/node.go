@@ -48,7 +48,7 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 	if current.kubeconfig != "" {
 		n.current = current
 	}
-	if report.Is(PartBinary) && n.current.kubeconfig != "" {
+	if n.current.kubeconfig != "" && (report.Is(PartBinary) || n.pluginRuns(ctx)) {
 		_, err := n.PlaceEntry(ctx)
 		report.add(PartEntry, err)
 	} else {
@@ -56,6 +56,17 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 	}
 	report.Mode = n.mode
 	return report
+}
+
+// pluginRuns tells whether what is in place does for the time being, though it
+// is not what the agent brings.
+func (n *Node) pluginRuns(ctx context.Context) bool {
+	for _, folder := range n.settings.BinDirs {
+		if tryPlugin(ctx, n.settings.at(folder)+"/"+binaryName) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (n *Node) step(what string) {
@@ -111,14 +122,14 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	if err := errors.Join(n.decide(ctx, net, entry), n.refuseManyLists(ctx)); err != nil {
 		return false, err
 	}
-	if placements[n.mode].fault(net, entry) == nil {
-		return false, nil
+	if placements[n.mode].fault(net, entry) != nil {
+		if err := errors.Join(net.ClearTemps(), placements[n.mode].place(net, entry)); err != nil {
+			return false, err
+		}
+		changed = true
+		n.log.Info("placed our entry", "mode", n.mode, "folder", n.settings.NetDir)
 	}
-	if err := errors.Join(net.ClearTemps(), placements[n.mode].place(net, entry)); err != nil {
-		return false, err
-	}
-	n.log.Info("placed our entry", "mode", n.mode, "folder", n.settings.NetDir)
-	return true, n.removeOtherModes(net)
+	return changed, n.removeOtherModes(net)
 }
 
 func (n *Node) removeOtherModes(net *host.Dir) error {
@@ -178,8 +189,11 @@ func (n *Node) refuseManyLists(ctx context.Context) error {
 }
 
 // Verify looks whether the node is as Install would have it, and changes nothing.
-func (n *Node) Verify(ctx context.Context) Report {
-	report := Report{Mode: n.mode}
+func (n *Node) Verify(ctx context.Context) Report { return n.verify(ctx, n.mode) }
+
+// verify may run beside Install: all that it reads of the Node stays as it is.
+func (n *Node) verify(ctx context.Context, mode Mode) Report {
+	report := Report{Mode: mode}
 	for _, folder := range n.settings.BinDirs {
 		bin, err := n.open(folder)
 		if err == nil {
@@ -189,12 +203,12 @@ func (n *Node) Verify(ctx context.Context) Report {
 	}
 	kubeconfig, err := n.secrets.fault()
 	report.add(PartCredentials, err)
-	report.add(PartEntry, n.entryFault(kubeconfig))
-	report.add(PartRuntime, n.runtimeFault(ctx))
+	report.add(PartEntry, n.entryFault(kubeconfig, mode))
+	report.add(PartRuntime, n.runtimeFault(ctx, mode))
 	return report
 }
 
-func (n *Node) entryFault(kubeconfig string) error {
+func (n *Node) entryFault(kubeconfig string, mode Mode) error {
 	entry, err := Entry(kubeconfig, n.settings.NetConf, n.settings.Mode)
 	if err != nil {
 		return err
@@ -204,8 +218,8 @@ func (n *Node) entryFault(kubeconfig string) error {
 		return err
 	}
 	defer net.Close()
-	if n.mode != Auto {
-		return placements[n.mode].fault(net, entry)
+	if mode != Auto {
+		return placements[mode].fault(net, entry)
 	}
 	if (dropIn{}).fault(net, entry) == nil {
 		return nil
@@ -215,8 +229,8 @@ func (n *Node) entryFault(kubeconfig string) error {
 
 // runtimeFault compares with what the runtime says it would do. One that does
 // not tell, or is not asked, is taken at its file's word.
-func (n *Node) runtimeFault(ctx context.Context) error {
-	if n.runtime == nil || n.mode == Multus {
+func (n *Node) runtimeFault(ctx context.Context, mode Mode) error {
+	if n.runtime == nil || mode == Multus {
 		return nil
 	}
 	loaded, err := n.runtime.CNIConfig(ctx)
