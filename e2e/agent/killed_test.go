@@ -103,7 +103,7 @@ func (n *node) do(t *testing.T, w work) (finished bool) {
 }
 
 // TestKilledAnywhere kills the agent before each change that it makes while it
-// installs, upgrades and uninstalls. What is left works, as the old state or
+// installs, upgrades, switches modes and uninstalls. What is left works, as the old state or
 // the new one, and the next agent heals it.
 func TestKilledAnywhere(t *testing.T) {
 	for _, mode := range []string{"insert", "owned", "dropin"} {
@@ -111,12 +111,12 @@ func TestKilledAnywhere(t *testing.T) {
 			if mode == "dropin" && primary != primaryName {
 				continue // no drop-in belongs to a plain configuration
 			}
-			for _, what := range []string{"install", "upgrade", "uninstall"} {
+			for _, what := range []string{"install", "upgrade", "switch", "uninstall"} {
 				t.Run(mode+" on "+primary+", "+what, func(t *testing.T) {
 					t.Parallel()
 					for step := 1; ; step++ {
 						if killOnce(t, mode, primary, what, step) {
-							if step < 5 {
+							if step < 3 {
 								t.Errorf("only %d changes were made", step)
 							}
 							return
@@ -136,8 +136,12 @@ func killOnce(t *testing.T, mode, primary, what string, step int) (finished bool
 	n.write(t, primary, map[string]string{primaryName: kindnet, "10-kindnet.conf": plain}[primary])
 	before := files(t, n.netDir)
 	w := work{Settings: n.settings(mode)}
-	if what != "install" {
+	switch what {
+	case "upgrade", "uninstall":
 		n.do(t, w)
+	case "switch": // of modes
+		other := map[string]string{"insert": "owned", "owned": "insert", "dropin": "insert"}[mode]
+		n.do(t, work{Settings: n.settings(other)})
 	}
 	if what == "upgrade" {
 		w.Settings.Binary = otherPlugin(t)

@@ -122,8 +122,11 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	if err := errors.Join(n.decide(ctx, net, entry), n.refuseManyLists(ctx)); err != nil {
 		return false, err
 	}
+	if err := net.ClearTemps(); err != nil {
+		return false, err
+	}
 	if placements[n.mode].fault(net, entry) != nil {
-		if err := errors.Join(net.ClearTemps(), placements[n.mode].place(net, entry)); err != nil {
+		if err := placements[n.mode].place(net, entry); err != nil {
 			return false, err
 		}
 		changed = true
