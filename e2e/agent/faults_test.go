@@ -5,7 +5,6 @@ package agent
 import (
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,17 +101,9 @@ func TestReadOnly(t *testing.T) {
 }
 
 // limited starts the agent behind a command.
-func (n *node) limited(t *testing.T, prefix ...string) *agent {
+func (n *node) limited(t *testing.T, command ...string) *agent {
 	t.Helper()
-	address := freeAddress(t)
-	a := &agent{url: "http://" + address, log: &lockedBuffer{}}
-	words := append(prefix, filepath.Join(bin, "capture-cni-node"), "run", "--listen", address)
-	words = append(words, n.flags("--mode", "insert")...)
-	a.Cmd = exec.Command(words[0], words[1:]...)
-	a.Stdout, a.Stderr = a.log, a.log
-	check(t, a.Start())
-	t.Cleanup(func() { _ = a.Process.Kill(); _ = a.Wait() })
-	return a
+	return n.startBehind(t, command, "--mode", "insert")
 }
 
 // TestNoWatches has no inotify instance left: folders are polled.

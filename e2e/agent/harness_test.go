@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -132,9 +133,16 @@ func (b *lockedBuffer) String() string {
 // start runs the agent until the test ends.
 func (n *node) start(t *testing.T, args ...string) *agent {
 	t.Helper()
+	return n.startBehind(t, nil, args...)
+}
+
+// startBehind runs it by another command, which limits it.
+func (n *node) startBehind(t *testing.T, command []string, args ...string) *agent {
+	t.Helper()
 	address := freeAddress(t)
 	a := &agent{url: "http://" + address, log: &lockedBuffer{}}
-	a.Cmd = exec.Command(filepath.Join(bin, "capture-cni-node"), append([]string{"run", "--listen", address}, n.flags(args...)...)...)
+	words := slices.Concat(command, []string{filepath.Join(bin, "capture-cni-node"), "run", "--listen", address}, n.flags(args...))
+	a.Cmd = exec.Command(words[0], words[1:]...)
 	a.Stdout, a.Stderr = a.log, a.log
 	check(t, a.Start())
 	t.Cleanup(func() { _ = a.Process.Kill(); _ = a.Wait() })
