@@ -83,5 +83,7 @@ func (k *Keeper) Look(ctx context.Context) Report {
 	if k.absent.Load() || !last.Is(PartOwner) {
 		return last
 	}
-	return k.node.verify(ctx, last.Mode)
+	report := k.node.verify(ctx, last.Mode)
+	k.metrics.observe(report)
+	return report
 }

@@ -15,7 +15,7 @@ func (n *Node) Clean(purge bool) error {
 	if err := n.removeEntries(); err != nil {
 		return err
 	}
-	if err := n.secrets.clear(); err != nil {
+	if err := n.credentials.clear(); err != nil {
 		return err
 	}
 	var errs []error

@@ -71,7 +71,7 @@ func (k *Keeper) Present(ctx context.Context) error {
 		case <-everything.C:
 			k.pass(ctx, false)
 		case <-token.C:
-			if k.node.secrets.rejected(ctx) {
+			if k.node.credentials.rejected(ctx) {
 				k.metrics.tokensBad.Inc()
 				k.pass(ctx, true)
 			}

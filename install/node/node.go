@@ -14,10 +14,10 @@ import (
 
 // Node is one node, and what is known of it.
 type Node struct {
-	settings Settings
-	secrets  credentials
-	runtime  *Runtime // nil where there is none to ask
-	log      *slog.Logger
+	settings    Settings
+	credentials credentials
+	runtime     *Runtime // nil where there is none to ask
+	log         *slog.Logger
 
 	// Step is called before each change to the node's files. Tests stop there
 	// for good.
@@ -31,7 +31,7 @@ type Node struct {
 // runtime where there is no socket.
 func New(settings Settings, api *API, runtime *Runtime, log *slog.Logger) *Node {
 	n := &Node{settings: settings, runtime: runtime, log: log, mode: settings.Mode}
-	n.secrets = credentials{settings: settings, api: api, step: n.step}
+	n.credentials = credentials{settings: settings, api: api, step: n.step}
 	return n
 }
 
@@ -43,7 +43,7 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 	for _, folder := range n.settings.BinDirs {
 		report.add(PartBinary, n.installBinary(ctx, folder))
 	}
-	current, err := n.secrets.ensure(ctx, renew)
+	current, err := n.credentials.ensure(ctx, renew)
 	report.add(PartCredentials, err)
 	if current.kubeconfig != "" {
 		n.current = current
@@ -159,8 +159,9 @@ func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
 		return err
 	}
 	n.mode = Insert
-	if n.runtime == nil || p.list.Ours() > 0 { // decided before
-		return nil
+	_, ownedErr := net.Read(ownedName)
+	if n.runtime == nil || p.list.Ours() > 0 || ownedErr == nil {
+		return nil // nobody to ask, or what is loaded may come from elsewhere
 	}
 	if err := (dropIn{}).place(net, entry); err != nil {
 		return nil // the list lets none be loaded
@@ -204,7 +205,7 @@ func (n *Node) verify(ctx context.Context, mode Mode) Report {
 		}
 		report.add(PartBinary, err)
 	}
-	kubeconfig, err := n.secrets.fault()
+	kubeconfig, err := n.credentials.fault()
 	report.add(PartCredentials, err)
 	report.add(PartEntry, n.entryFault(kubeconfig, mode))
 	report.add(PartRuntime, n.runtimeFault(ctx, mode))
