@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 )
@@ -102,7 +101,7 @@ func locateElements(decoder *json.Decoder, text []byte) ([]Plugin, error) {
 	var elements []Plugin
 	for decoder.More() {
 		start := int(decoder.InputOffset())
-		start += strings.IndexByte(string(text[start:]), '{')
+		start += bytes.IndexByte(text[start:], '{')
 		var element json.RawMessage
 		if err := decoder.Decode(&element); err != nil {
 			return nil, err
