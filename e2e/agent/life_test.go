@@ -213,3 +213,22 @@ func TestAbsent(t *testing.T) {
 		t.Errorf("the plugin is gone, though pods may have yet to end: %v", err)
 	}
 }
+
+// TestTwoFolders puts the plugin into every folder that a runtime may look in,
+// and writes no entry before it is in all of them.
+func TestTwoFolders(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	second := filepath.Join(n.dir, "bin2")
+	a := n.start(t, "--mode", "insert", "--bin-dir", second)
+	eventually(t, func() (string, error) { return "", contains(a, second) })
+	if got := files(t, n.netDir)["/"+primaryName]; got != kindnet {
+		t.Errorf("the entry was written before the plugin was everywhere: %s", got)
+	}
+	a.stop(t)
+	check(t, os.Mkdir(second, 0o755))
+	n.start(t, "--mode", "insert", "--bin-dir", second).ready(t)
+	if first, other := files(t, n.binDir)["/capture-cni"], files(t, second)["/capture-cni"]; first == "" || first != other {
+		t.Error("the two folders hold other plugins")
+	}
+}
