@@ -232,3 +232,27 @@ func TestTwoFolders(t *testing.T) {
 		t.Error("the two folders hold other plugins")
 	}
 }
+
+// TestRoot sees the node's file system elsewhere, as from a container: what the
+// plugin and the runtime read names the node's own paths.
+func TestRoot(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	root := n.dir
+	n.netDir, n.binDir, n.stateDir, n.runDir = "/net.d", "/bin", "/state", "/run"
+	a := n.start(t, "--mode", "insert", "--root", root)
+	a.ready(t)
+	if list := files(t, root+"/net.d")["/"+primaryName]; !strings.Contains(list, `"kubeconfig": "/state/kubeconfig"`) {
+		t.Errorf("the entry is in %s", list)
+	}
+	if kubeconfig := files(t, root+"/state")["/kubeconfig"]; !strings.Contains(kubeconfig, "tokenFile: /state/token") || strings.Contains(kubeconfig, root) {
+		t.Errorf("the kubeconfig is %s", kubeconfig)
+	}
+	if out, err := n.command("verify", "--mode", "insert", "--root", root); err != nil {
+		t.Errorf("verify: %v: %s", err, out)
+	}
+	a.stop(t)
+	if out, err := n.command("uninstall", "--purge", "--root", root); err != nil || len(files(t, root+"/bin")) > 0 {
+		t.Errorf("uninstall: %v: %s", err, out)
+	}
+}
