@@ -60,7 +60,7 @@ func (o *options) settings() (node.Settings, error) {
 	s := node.Settings{
 		Root: o.root, Mode: node.Mode(o.mode),
 		NetDir: o.netDir, BinDirs: o.binDirs, StateDir: o.stateDir, RunDir: o.runDir,
-		Binary: o.binary, CRISocket: o.criSocket, Owner: o.owner,
+		Binary: o.binary, Owner: o.owner,
 		Credentials: node.CredentialSettings{
 			Namespace: o.namespace, ServiceAccount: o.serviceAccount, Node: o.nodeName,
 			TTL: o.tokenTTL, Server: o.apiServer, CAFile: o.caFile,

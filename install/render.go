@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -66,11 +65,7 @@ func renderPod(out io.Writer, entry []byte, manifest string, addresses []string)
 		_, err := fmt.Fprintf(out, "left alone: %s\n", reason)
 		return err
 	}
-	input, err := config.Read(entry)
-	if err != nil {
-		return err
-	}
-	conf, _, err := input.NetConf() // Entry has let no warning pass
+	conf, err := node.ReadEntry(entry)
 	if err != nil {
 		return err
 	}

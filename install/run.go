@@ -76,10 +76,11 @@ func (o *options) run(ctx context.Context, address string, absent, force bool) e
 func serve(ctx context.Context, address string, keeper *node.Keeper, registry *prometheus.Registry) (*http.Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if !keeper.Alive() {
+		alive := keeper.Alive()
+		if !alive {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
-		fmt.Fprintln(w, "alive:", keeper.Alive())
+		fmt.Fprintln(w, "alive:", alive)
 	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		report := keeper.Look(r.Context())

@@ -3,8 +3,7 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
+	"context"
 
 	"github.com/spf13/cobra"
 
@@ -12,46 +11,17 @@ import (
 )
 
 func verifyCommand(o *options) *cobra.Command {
-	var format string
-	command := &cobra.Command{
-		Use:   "verify",
-		Short: "Is the node as run would have it?",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			settings, err := o.settings()
-			if err != nil {
-				return err
-			}
-			log := newLog()
-			n := node.New(settings, nil, o.runtime(command.Context(), log), log)
-			report := n.Verify(command.Context())
-			if err := answer(command, format, report, report.String()); err != nil {
-				return err
-			}
-			if !report.Good() {
-				return errNotGood
-			}
-			return nil
-		},
-	}
-	declareOutput(command, &format)
-	return command
+	return o.question("verify", "Is the node as run would have it?",
+		func(ctx context.Context, settings node.Settings, runtime *node.Runtime) (any, bool) {
+			report := node.New(settings, nil, runtime, newLog()).Verify(ctx)
+			return report, report.Good()
+		})
 }
 
-func declareOutput(command *cobra.Command, format *string) {
-	command.Flags().StringVarP(format, "output", "o", "text", "text or json")
-}
-
-// answer writes a command's answer for people, or for programs.
-func answer(command *cobra.Command, format string, value any, text string) error {
-	switch format {
-	case "text":
-		_, err := fmt.Fprintln(command.OutOrStdout(), text)
-		return err
-	case "json":
-		encoder := json.NewEncoder(command.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(value)
-	}
-	return fmt.Errorf("--output is %q: expected text or json", format)
+func preflightCommand(o *options) *cobra.Command {
+	return o.question("preflight", "What would go wrong, before anything is written",
+		func(ctx context.Context, settings node.Settings, runtime *node.Runtime) (any, bool) {
+			problems := node.Preflight(ctx, settings, runtime)
+			return problems, !problems.Serious()
+		})
 }

@@ -13,15 +13,15 @@ import (
 
 // rewrite has somebody write the primary's list at every interval, as its
 // installer does, in one step.
-func (n *node) rewrite(t *testing.T, interval, total time.Duration) (times int) {
-	t.Helper()
-	for start := time.Now(); time.Since(start) < total; time.Sleep(interval) {
+func (n *node) rewrite(interval, total time.Duration) (times int, err error) {
+	for start := time.Now(); err == nil && time.Since(start) < total; time.Sleep(interval) {
 		temp := filepath.Join(n.dir, "rewritten")
-		check(t, os.WriteFile(temp, []byte(kindnet), 0o644))
-		check(t, os.Rename(temp, filepath.Join(n.netDir, primaryName)))
+		if err = os.WriteFile(temp, []byte(kindnet), 0o644); err == nil {
+			err = os.Rename(temp, filepath.Join(n.netDir, primaryName))
+		}
 		times++
 	}
-	return times
+	return times, err
 }
 
 // TestFight has a writer that never gives in: it is named and counted, and
@@ -31,7 +31,8 @@ func TestFight(t *testing.T) {
 	n := newNode(t)
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
-	times := n.rewrite(t, 200*time.Millisecond, 60*time.Second)
+	times, err := n.rewrite(200*time.Millisecond, 60*time.Second)
+	check(t, err)
 	var repairs int
 	_, body := a.get("/metrics")
 	for line := range strings.Lines(body) {
@@ -62,14 +63,15 @@ func TestOwnedIsNeverLost(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start(t, "--mode", "owned").ready(t)
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	go func() {
-		defer close(done)
-		n.rewrite(t, 50*time.Millisecond, 5*time.Second)
+		_, err := n.rewrite(50*time.Millisecond, 5*time.Second)
+		done <- err
 	}()
 	for looks := 0; ; looks++ {
 		select {
-		case <-done:
+		case err := <-done:
+			check(t, err)
 			t.Logf("looked %d times", looks)
 			return
 		default:

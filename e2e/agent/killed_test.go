@@ -45,15 +45,10 @@ func doWork(text string) int {
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
 		return 2
 	}
-	access, err := clientcmd.BuildConfigFromFlags("", w.Access)
+	n, err := worker(w.Settings, w.Access)
 	if err != nil {
 		return 2
 	}
-	api, err := agentnode.NewAPI(access)
-	if err != nil {
-		return 2
-	}
-	n := agentnode.New(w.Settings, api, nil, slog.New(slog.DiscardHandler))
 	count := 0
 	n.Step = func(string) {
 		if count++; count == w.DieAt {
@@ -71,6 +66,19 @@ func doWork(text string) int {
 		return 1
 	}
 	return 0
+}
+
+// worker is the agent's own code, without its process.
+func worker(settings agentnode.Settings, access string) (*agentnode.Node, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", access)
+	if err != nil {
+		return nil, err
+	}
+	api, err := agentnode.NewAPI(config)
+	if err != nil {
+		return nil, err
+	}
+	return agentnode.New(settings, api, nil, slog.New(slog.DiscardHandler)), nil
 }
 
 func (n *node) settings(mode string) agentnode.Settings {
@@ -193,6 +201,48 @@ func (n *node) expectWorking(t *testing.T, step int) {
 	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
 		if content, err := os.ReadFile(filepath.Join(n.stateDir, name)); err != nil || len(content) == 0 {
 			t.Errorf("killed before step %d: a runtime would call the plugin, which lacks %s (%v)", step, name, err)
+		}
+	}
+}
+
+// TestNothingIsLost has the primary's owner write its list at the worst moment:
+// after the agent has read it, and before its own is in place.
+func TestNothingIsLost(t *testing.T) {
+	t.Parallel()
+	const newer = `{"cniVersion": "0.3.1", "name": "kindnet", "plugins": [{"type": "ptp", "mtu": 9000}]}`
+	for _, clean := range []bool{false, true} {
+		n := newNode(t)
+		w, err := worker(n.settings("insert"), n.access)
+		check(t, err)
+		act := func() error {
+			if clean {
+				return w.Clean(false)
+			}
+			if report := w.Install(t.Context(), false); !report.Good() {
+				return fmt.Errorf("%s", report)
+			}
+			return nil
+		}
+		if clean {
+			n.do(t, work{Settings: n.settings("insert")})
+		}
+		written := false
+		w.Step = func(what string) {
+			temp, isTry := strings.CutPrefix(what, "try ")
+			if _, inNetDir := files(t, n.netDir)["/"+temp]; isTry && inNetDir && !written {
+				written = true
+				n.write(t, primaryName, newer)
+			}
+		}
+		if err := act(); !written || err == nil || !strings.Contains(err.Error(), "was written by its owner") {
+			t.Errorf("clean: %v; written %v; got %v", clean, written, err)
+		}
+		if got := files(t, n.netDir)["/"+primaryName]; got != newer {
+			t.Errorf("clean: %v; the owner's list was lost to %s", clean, got)
+		}
+		check(t, act())
+		if got, err := n.loaded(); err != nil || strings.Contains(got, "capture-cni") == clean {
+			t.Errorf("clean: %v; at the next look a runtime would call %q (%v)", clean, got, err)
 		}
 	}
 }

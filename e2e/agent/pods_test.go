@@ -32,12 +32,18 @@ type started struct {
 	runtime *libcni.RuntimeConf
 }
 
-// begin has libcni do what a runtime does with what it would load.
+// begin has libcni do what a runtime does with what it would load. It may be
+// called by any goroutine of a test's.
 func (n *node) begin(t *testing.T, pod string) (*started, error) {
 	t.Helper()
-	host := sandbox(t)
+	host, err := newSandbox(t)
+	if err != nil {
+		return nil, err
+	}
 	files, err := libcni.ConfFiles(n.netDir, []string{".conf", ".conflist"})
-	check(t, err)
+	if err != nil {
+		return nil, err
+	}
 	list, err := libcni.NetworkConfFromFile(files[0])
 	if err != nil {
 		return nil, err

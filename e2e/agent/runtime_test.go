@@ -128,26 +128,29 @@ func TestReadinessAsksTheRuntime(t *testing.T) {
 	}
 }
 
-// TestAbsentAsksTheRuntime leaves captured pods their plugin.
+// TestAbsentAsksTheRuntime leaves captured pods their plugin, in every mode.
 func TestAbsentAsksTheRuntime(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	c, socket := n.serveRuntime(t, false)
-	c.meshed.Store(true)
-	a := n.start(t, "--mode", "insert", "--cri-socket", socket)
-	a.ready(t)
-	a.stop(t)
-	b := n.start(t, "--mode", "insert", "--cri-socket", socket, "--state", "absent")
-	eventually(t, func() (string, error) {
-		return "", contains(b, "1 captured pods still run on the node (shop/web)")
-	})
-	if got, _ := n.loaded(); !strings.Contains(got, "capture-cni") {
-		t.Errorf("it cleaned all the same: %q", got)
-	}
-	b.stop(t)
-	c.meshed.Store(false)
-	n.start(t, "--mode", "insert", "--cri-socket", socket, "--state", "absent").ready(t)
-	if got, _ := n.loaded(); strings.Contains(got, "capture-cni") {
-		t.Errorf("left: %q", got)
+	for _, mode := range []string{"insert", "owned", "dropin"} {
+		n := newNode(t)
+		c, socket := n.serveRuntime(t, true)
+		c.meshed.Store(true)
+		a := n.start(t, "--mode", mode, "--cri-socket", socket)
+		a.ready(t)
+		a.stop(t)
+		b := n.start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent")
+		eventually(t, func() (string, error) {
+			return "", contains(b, "1 captured pods still run on the node (shop/web)")
+		})
+		if got, _ := n.loaded(); !strings.Contains(got, "capture-cni") {
+			t.Errorf("mode %s: it cleaned all the same: %q", mode, got)
+		}
+		n.expectSecrets(t)
+		b.stop(t)
+		c.meshed.Store(false)
+		n.start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent").ready(t)
+		if got, _ := n.loaded(); strings.Contains(got, "capture-cni") {
+			t.Errorf("mode %s: left: %q", mode, got)
+		}
 	}
 }

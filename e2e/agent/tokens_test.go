@@ -47,11 +47,20 @@ func (n *node) call(command, pod, netns, lookupTimeout string) (string, error) {
 
 func sandbox(t *testing.T) *lab.Host {
 	t.Helper()
-	host, err := lab.NewHost()
+	host, err := newSandbox(t)
 	check(t, err)
-	t.Cleanup(func() { _ = host.Close() })
-	check(t, host.AddAddresses("lo", "10.77.0.2/32"))
 	return host
+}
+
+// newSandbox may be called by any goroutine of a test's.
+func newSandbox(t *testing.T) (*lab.Host, error) {
+	t.Helper()
+	host, err := lab.NewHost()
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = host.Close() })
+	return host, host.AddAddresses("lo", "10.77.0.2/32")
 }
 
 // TestTokens has tokens that live for seconds, and a change of keys, while pods

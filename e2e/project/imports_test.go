@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"install/conflist": {},
 	"install/host":     {},
 	"install/node":     {"config", "install/conflist", "install/host", "plugin/capture", "plugin/podnet"},
-	"install":          {"config", "install/node", "plugin/capture"},
+	"install":          {"install/node", "plugin/capture"},
 }
 
 // impure is what packages that only decide must not reach, even indirectly.

@@ -3,6 +3,7 @@
 package protocol
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
@@ -118,3 +122,26 @@ func TestBackendsByProtocol(t *testing.T) {
 		})
 	}
 }
+
+// TestLockedNode has somebody hold the lock that iptables' programs of the whole
+// node queue up for: ADD does not, and DEL does not wait for long.
+func TestLockedNode(t *testing.T) {
+	n := newNode(t)
+	host := sandbox(t)
+	lock, err := os.OpenFile("/run/xtables.lock", os.O_RDWR|os.O_CREATE, 0o600)
+	check(t, err)
+	defer lock.Close()
+	check(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	stdin := n.conf(`"backend": "iptables-legacy", "ipv6": "always",`)
+	call{netns: host.Path(), stdin: stdin}.run(t).succeeds(t)
+	ctx, cancel := context.WithTimeout(t.Context(), delPatience)
+	defer cancel()
+	plugin := call{command: "DEL", netns: host.Path(), stdin: stdin}.prepare()
+	command := exec.CommandContext(ctx, plugin.Path)
+	command.Env, command.Stdin = plugin.Env, plugin.Stdin
+	finish(t, command).silent(t)
+}
+
+// delPatience is many times what DEL may take, and far less than what it would
+// take to wait for the lock with every program.
+const delPatience = 15 * time.Second

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // isolate makes a root file system of nothing but the plugin, /proc, the
@@ -26,23 +28,47 @@ mount -o remount,ro "$1"
 exec chroot "$1" /capture-cni
 `
 
+// isolated has the plugin called there for a pod in a namespace.
+func (n node) isolated(t *testing.T, host *lab.Host, verb, pod, keys string) outcome {
+	t.Helper()
+	plugin := call{
+		command: verb,
+		netns:   filepath.Join("/netns", filepath.Base(host.Path())),
+		args:    "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + pod,
+		stdin:   node{kubeconfig: "/credentials/kubeconfig"}.conf(keys),
+	}.prepare()
+	command := exec.Command("unshare", "--mount", "--pid", "--fork", "sh", "-c", isolate, "sh",
+		t.TempDir(), plugin.Path, filepath.Dir(n.kubeconfig))
+	command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"))
+	command.Stdin = plugin.Stdin
+	return finish(t, command)
+}
+
 // TestNothingButTheBinary: no shell, no iptables, no nft, nowhere to write.
 func TestNothingButTheBinary(t *testing.T) {
 	n := newNode(t)
 	for _, pod := range []string{"web", "batch"} {
 		host := sandbox(t)
-		c := call{
-			netns: filepath.Join("/netns", filepath.Base(host.Path())),
-			args:  "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + pod,
-			stdin: node{kubeconfig: "/credentials/kubeconfig"}.conf(""),
-		}
-		plugin := c.prepare()
-		command := exec.Command("unshare", "--mount", "--pid", "--fork", "sh", "-c", isolate, "sh",
-			t.TempDir(), plugin.Path, filepath.Dir(n.kubeconfig))
-		command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"))
-		command.Stdin = plugin.Stdin
-		finish(t, command).succeeds(t)
+		n.isolated(t, host, "ADD", pod, "").succeeds(t)
 		expectCaptured(t, host, pod == "web")
+	}
+}
+
+// TestBackendThatIsMissing has an operator ask for iptables where there is none:
+// meshed pods are refused, pods outside the mesh start, and any pod ends, even
+// one that iptables captured before it went.
+func TestBackendThatIsMissing(t *testing.T) {
+	n := newNode(t)
+	for _, backend := range []string{"iptables", "iptables-nft", "iptables-legacy"} {
+		keys := fmt.Sprintf(`"backend": %q,`, backend)
+		host := sandbox(t)
+		n.isolated(t, host, "ADD", "web", keys).fails(t, 101, "this host does not have it", `use backend "nftables"`)
+		expectNoRules(t, host)
+		n.isolated(t, host, "ADD", "batch", keys).succeeds(t)
+		n.isolated(t, host, "DEL", "batch", keys).silent(t)
+
+		call{netns: host.Path(), stdin: n.conf(keys)}.run(t).succeeds(t)
+		n.isolated(t, host, "DEL", "web", keys).silent(t)
 	}
 }
 

@@ -74,6 +74,18 @@ func (d *Dir) Read(name string) ([]byte, error) {
 	return content, nil
 }
 
+// Has tells whether a file is there.
+func (d *Dir) Has(name string) (bool, error) {
+	_, err := d.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking in %s: %w", d.path, err)
+	}
+	return true, nil
+}
+
 // Open opens a file to be read.
 func (d *Dir) Open(name string) (*os.File, error) {
 	file, err := d.root.Open(name)
@@ -107,8 +119,8 @@ func (d *Dir) list(wanted func(fs.DirEntry) bool) ([]string, error) {
 
 // Remove deletes a file; one that is not there is gone already.
 func (d *Dir) Remove(name string) error {
-	if _, err := d.root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if has, err := d.Has(name); err != nil || !has {
+		return err
 	}
 	d.step("remove " + name)
 	if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -165,6 +177,9 @@ const tempPrefix = ".capture-cni-tmp-"
 
 func tempName() string { return tempPrefix + rand.Text() }
 
+// IsTemp tells the names of such files.
+func IsTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
+
 // ClearTemps deletes what a process that was killed left unfinished.
 func (d *Dir) ClearTemps() error {
 	names, err := d.Names()
@@ -172,7 +187,7 @@ func (d *Dir) ClearTemps() error {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, tempPrefix) {
+		if IsTemp(name) {
 			if err := d.Remove(name); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 )
@@ -46,9 +47,15 @@ func (k *Keeper) Absent(ctx context.Context, force bool) error {
 	}
 }
 
+// mayClean gives the reason why the node may not be cleaned yet. Where nothing of
+// ours is in the runtime's way, nothing is lost by it.
 func (n *Node) mayClean(ctx context.Context, force bool) error {
-	if force || n.clean() {
+	if force {
 		return nil
+	}
+	found, err := n.hasEntry()
+	if err != nil || !found {
+		return err
 	}
 	if n.runtime == nil {
 		return errNobodyToAsk
@@ -60,20 +67,22 @@ func (n *Node) mayClean(ctx context.Context, force bool) error {
 	return err
 }
 
-// clean tells a node from which our entry is gone.
-func (n *Node) clean() bool {
+// hasEntry tells whether an entry of ours is there, by whatever mode.
+func (n *Node) hasEntry() (bool, error) {
 	net, err := n.open(n.settings.NetDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer net.Close()
-	for _, name := range []string{ownedName, dropInName} {
-		if _, err := net.Read(name); err == nil {
-			return false
+	for _, placement := range placements {
+		if found, err := placement.found(net); err != nil || found {
+			return found, err
 		}
 	}
-	p, err := findPrimary(net)
-	return err == nil && p.list.Ours() == 0 && (dropIn{}).fault(net, nil) != nil
+	return false, nil
 }
 
 // Look is what readiness goes by: the truth about the disk and the runtime at

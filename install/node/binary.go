@@ -82,15 +82,6 @@ func (b binaries) keepLastGood() error {
 		return fmt.Errorf("reading the plugin: %w", err)
 	}
 	defer plugin.Close()
-	if kept, err := b.state.Open(lastGoodName); err == nil {
-		same, err := sameBytes(kept, plugin)
-		if err := errors.Join(err, kept.Close()); err == nil && same {
-			return nil
-		}
-		if _, err := plugin.Seek(0, io.SeekStart); err != nil {
-			return fmt.Errorf("reading the plugin: %w", err)
-		}
-	}
 	return b.state.ReplaceFrom(lastGoodName, plugin, host.As(0o600), nil)
 }
 

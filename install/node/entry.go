@@ -44,21 +44,19 @@ func Entry(kubeconfig string, netConf json.RawMessage, mode Mode) ([]byte, error
 	}
 	out.WriteByte('}')
 	entry := out.Bytes()
-	return entry, checkEntry(entry)
+	_, err := ReadEntry(entry)
+	return entry, err
 }
 
-// checkEntry reads the entry as the plugin will, and strictly.
-func checkEntry(entry []byte) error {
+// ReadEntry reads an entry as the plugin will, and strictly.
+func ReadEntry(entry []byte) (config.NetConf, error) {
 	input, err := config.Read(entry)
 	if err != nil {
-		return err
+		return config.NetConf{}, err
 	}
-	_, warnings, err := input.NetConf()
-	if err != nil {
-		return err
+	conf, warnings, err := input.NetConf()
+	if err == nil && len(warnings) > 0 {
+		err = errors.New(strings.Join(warnings, "\n"))
 	}
-	if len(warnings) > 0 {
-		return errors.New(strings.Join(warnings, "\n"))
-	}
-	return nil
+	return conf, err
 }

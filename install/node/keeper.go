@@ -29,7 +29,7 @@ type Keeper struct {
 
 // NewKeeper keeps a node, and shows how it is in a registry.
 func NewKeeper(node *Node, registry prometheus.Registerer) *Keeper {
-	k := &Keeper{node: node, metrics: newMetrics(registry)}
+	k := &Keeper{node: node, metrics: newMetrics(&register{registry: registry})}
 	k.keep(Report{Mode: node.mode, Findings: []Finding{{PartOwner, "nothing was looked at yet", true}}})
 	return k
 }
@@ -85,7 +85,7 @@ func (k *Keeper) Present(ctx context.Context) error {
 // or for another release to be uninstalled. It gives nil where ctx ends first.
 func (k *Keeper) claim(ctx context.Context) io.Closer {
 	for {
-		lock, err := k.node.Claim()
+		lock, err := k.node.claim()
 		if err == nil {
 			return lock
 		}

@@ -2,83 +2,73 @@
 
 package node
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // Metric documents one metric of the agent.
 type Metric struct{ Name, Meaning string }
 
 // metrics are what an operator can see of a node from afar.
 type metrics struct {
-	good                       *prometheus.GaugeVec
-	repairs                    prometheus.Counter
-	contended                  *prometheus.GaugeVec
-	tokenIssued, tokenExpires  prometheus.Gauge
-	caExpires                  prometheus.Gauge
-	credentialsChecked         prometheus.Gauge
-	credentialsFallback        prometheus.Gauge
-	polling                    prometheus.Gauge
-	tokensRequested, tokensBad prometheus.Counter
+	good, contended                      *prometheus.GaugeVec
+	repairs, tokensRequested, tokensBad  prometheus.Counter
+	tokenIssued, tokenExpires, caExpires prometheus.Gauge
+	credentialsChecked                   prometheus.Gauge
+	credentialsFallback, polling         prometheus.Gauge
 }
 
-// names and meanings, in the order of the README's table.
-var documented = []Metric{
-	{"capture_cni_node_good", "1 where a part of the node (label `part`) is as it should be"},
-	{"capture_cni_entry_repairs_total", "how often our entry was put back after somebody took it away"},
-	{"capture_cni_entry_contended", "1 while the writer in label `writer` keeps taking it away"},
-	{"capture_cni_token_issued_timestamp_seconds", "when the plugin's token was issued"},
-	{"capture_cni_token_expires_timestamp_seconds", "when it ends"},
-	{"capture_cni_ca_expires_timestamp_seconds", "when the first certificate of the cluster's CA ends"},
-	{"capture_cni_credentials_written_timestamp_seconds", "when token and CA were last found right, or put right"},
-	{"capture_cni_credentials_fallback", "1 while they are only where a boot loses them: the disk is full"},
-	{"capture_cni_watch_polling", "1 where the kernel had no watches to give, and folders are polled"},
-	{"capture_cni_token_requests_total", "tokens that were asked for"},
-	{"capture_cni_token_rejected_total", "tokens that the API server took for invalid before their time"},
+// Metrics lists all metrics, in the order of the README's table.
+func Metrics() []Metric {
+	r := register{registry: prometheus.NewRegistry()}
+	newMetrics(&r)
+	return r.documented
 }
 
-// Metrics lists all metrics.
-func Metrics() []Metric { return documented }
+func newMetrics(r *register) *metrics {
+	return &metrics{
+		good:                r.gauges("node_good", "1 where a part of the node (label `part`) is as it should be", "part"),
+		repairs:             r.counter("entry_repairs_total", "how often our entry was put back after somebody took it away"),
+		contended:           r.gauges("entry_contended", "1 while the writer in label `writer` keeps taking it away", "writer"),
+		tokenIssued:         r.gauge("token_issued_timestamp_seconds", "when the plugin's token was issued"),
+		tokenExpires:        r.gauge("token_expires_timestamp_seconds", "when it ends"),
+		caExpires:           r.gauge("ca_expires_timestamp_seconds", "when the first certificate of the cluster's CA ends"),
+		credentialsChecked:  r.gauge("credentials_checked_timestamp_seconds", "when token and CA were last found right, or put right"),
+		credentialsFallback: r.gauge("credentials_fallback", "1 while they are only where a boot loses them: the disk is full"),
+		polling:             r.gauge("watch_polling", "1 where the kernel had no watches to give, and folders are polled"),
+		tokensRequested:     r.counter("token_requests_total", "tokens that were asked for"),
+		tokensBad:           r.counter("token_rejected_total", "tokens that the API server took for invalid before their time"),
+	}
+}
 
-func newMetrics(registry prometheus.Registerer) *metrics {
-	next := 0
-	options := func() (name, help string) {
-		m := documented[next]
-		next++
-		return m.Name, m.Meaning
-	}
-	vec := func(label string) *prometheus.GaugeVec {
-		name, help := options()
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
-		registry.MustRegister(v)
-		return v
-	}
-	gauge := func() prometheus.Gauge {
-		name, help := options()
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-		registry.MustRegister(g)
-		return g
-	}
-	counter := func() prometheus.Counter {
-		name, help := options()
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		registry.MustRegister(c)
-		return c
-	}
-	// In the order of the table above.
-	m := &metrics{}
-	m.good = vec("part")
-	m.repairs = counter()
-	m.contended = vec("writer")
-	m.tokenIssued = gauge()
-	m.tokenExpires = gauge()
-	m.caExpires = gauge()
-	m.credentialsChecked = gauge()
-	m.credentialsFallback = gauge()
-	m.polling = gauge()
-	m.tokensRequested = counter()
-	m.tokensBad = counter()
-	return m
+// register makes metrics and keeps what they mean.
+type register struct {
+	registry   prometheus.Registerer
+	documented []Metric
+}
+
+const metricPrefix = "capture_cni_"
+
+// document notes a metric down and gives its full name.
+func (r *register) document(name, meaning string) string {
+	r.documented = append(r.documented, Metric{metricPrefix + name, meaning})
+	return metricPrefix + name
+}
+
+func (r *register) gauge(name, meaning string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: r.document(name, meaning), Help: meaning})
+	r.registry.MustRegister(g)
+	return g
+}
+
+func (r *register) gauges(name, meaning, label string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: r.document(name, meaning), Help: meaning}, []string{label})
+	r.registry.MustRegister(g)
+	return g
+}
+
+func (r *register) counter(name, meaning string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: r.document(name, meaning), Help: meaning})
+	r.registry.MustRegister(c)
+	return c
 }
 
 // observe shows a report.

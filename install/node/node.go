@@ -5,7 +5,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -89,8 +88,6 @@ func (n *Node) installBinary(ctx context.Context, folder string) error {
 	changed, err := b.install(ctx, bin)
 	if changed {
 		n.log.Info("installed the plugin", "folder", folder)
-	}
-	if err == nil {
 		if err := b.keepLastGood(); err != nil {
 			n.log.Warn("no copy of the plugin is kept for the day on which a new one does not run", "error", err)
 		}
@@ -119,7 +116,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, net.Close()) }()
-	if err := errors.Join(n.decide(ctx, net, entry), n.refuseManyLists(ctx)); err != nil {
+	if err := n.decide(ctx, net, entry); err != nil {
 		return false, err
 	}
 	if err := net.ClearTemps(); err != nil {
@@ -148,9 +145,13 @@ func (n *Node) removeOtherModes(net *host.Dir) error {
 // loadTime is how long a runtime may take to load a file that it watches.
 const loadTime = 5 * time.Second
 
-// decide settles what Auto means on this node: a drop-in if the runtime, asked
-// after one was placed, has loaded it.
+// decide settles whether the mode fits this node and, for Auto, which one does:
+// a drop-in if the runtime, asked after one was placed, has loaded it.
 func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
+	if n.mode == Owned {
+		looks, source := whereItLooks(ctx, n.settings, n.runtime)
+		return looks.refuseBeside(Owned, source)
+	}
 	if n.mode != Auto {
 		return nil
 	}
@@ -179,25 +180,12 @@ func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
 	return dropIn{}.remove(net)
 }
 
-// refuseManyLists refuses a list of our own where the runtime would load the
-// primary's beside it.
-func (n *Node) refuseManyLists(ctx context.Context) error {
-	if n.mode != Owned {
-		return nil
-	}
-	looks, source := whereItLooks(ctx, n.settings, n.runtime)
-	if looks.maxConfNum != nil && *looks.maxConfNum != 1 {
-		return fmt.Errorf("%s says max_conf_num = %d: the primary's list would be loaded beside ours; set it to 1, or use another mode", source, *looks.maxConfNum)
-	}
-	return nil
-}
-
 // Verify looks whether the node is as Install would have it, and changes nothing.
 func (n *Node) Verify(ctx context.Context) Report { return n.verify(ctx, n.mode) }
 
 // verify may run beside Install: all that it reads of the Node stays as it is.
 func (n *Node) verify(ctx context.Context, mode Mode) Report {
-	report := Report{Mode: mode}
+	report := Report{Mode: mode, Findings: []Finding{}}
 	for _, folder := range n.settings.BinDirs {
 		bin, err := n.open(folder)
 		if err == nil {

@@ -15,9 +15,9 @@ import (
 // ownerName is the file that says which release the node belongs to.
 const ownerName = "owner"
 
-// Claim makes the node ours: one agent at a time, and of one release only. An
+// claim makes the node ours: one agent at a time, and of one release only. An
 // agent of the same release is waited for, another release's node is refused.
-func (n *Node) Claim() (io.Closer, error) {
+func (n *Node) claim() (io.Closer, error) {
 	state, err := host.MakeDir(n.settings.at(n.settings.StateDir))
 	if err != nil {
 		return nil, err

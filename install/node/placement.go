@@ -23,6 +23,9 @@ type placement interface {
 	// place puts it there; a second time, it changes nothing.
 	place(net *host.Dir, entry []byte) error
 
+	// found tells whether there is anything that remove would take away.
+	found(net *host.Dir) (bool, error)
+
 	// remove takes it away; nothing there is success.
 	remove(net *host.Dir) error
 }
@@ -56,13 +59,54 @@ func (inserted) place(net *host.Dir, entry []byte) error {
 		return err
 	}
 	if !p.conf {
-		return net.Replace(p.file, text, host.Kept(0o600), nil)
+		return net.Replace(p.file, text, host.Kept(0o600), unchanged(net, p.file, p.text))
 	}
 	// The list first: until the plain file is out of the way, it still counts.
 	if err := net.Replace(listName(p.file), text, host.As(0o600), nil); err != nil {
 		return err
 	}
 	return net.Rename(p.file, p.file+originalSuffix)
+}
+
+// unchanged looks at the last moment whether somebody has written the file that
+// was edited: what came meanwhile must not be lost. No lock is shared with its
+// writer, so that this narrows the window to what a rename takes.
+func unchanged(net *host.Dir, name string, edited []byte) func(string) error {
+	return func(string) error {
+		current, err := net.Read(name)
+		if err == nil && !bytes.Equal(current, edited) {
+			err = waiting(name + " was written by its owner at this moment")
+		}
+		return err
+	}
+}
+
+// found looks, as remove does, into every list.
+func (inserted) found(net *host.Dir) (bool, error) {
+	names, err := net.Names()
+	for _, name := range names {
+		if strings.HasSuffix(name, originalSuffix) {
+			return true, nil
+		}
+		if list, _ := readOurs(net, name); list != nil {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// readOurs reads a list with entries of ours, other than the one that is all
+// ours; nil for any other file, or one that can't be read.
+func readOurs(net *host.Dir, name string) (*conflist.List, []byte) {
+	text, err := net.Read(name)
+	if err != nil || name == ownedName {
+		return nil, nil // or a link that leads elsewhere, and so not of our making
+	}
+	list, err := conflist.Parse(text)
+	if err != nil || list.Ours() == 0 {
+		return nil, nil
+	}
+	return list, text
 }
 
 // remove looks into every list: the primary may have changed since.
@@ -82,12 +126,8 @@ func removeFrom(net *host.Dir, name string) error {
 	if original, ok := strings.CutSuffix(name, originalSuffix); ok {
 		return restoreOriginal(net, original)
 	}
-	text, err := net.Read(name)
-	if err != nil {
-		return nil // gone, or a link that leads elsewhere: not of our making
-	}
-	list, err := conflist.Parse(text)
-	if err != nil || list.Ours() == 0 || name == ownedName {
+	list, text := readOurs(net, name)
+	if list == nil {
 		return nil
 	}
 	without, err := list.Without()
@@ -97,7 +137,7 @@ func removeFrom(net *host.Dir, name string) error {
 	if wasMade(net, name, without) {
 		return net.Remove(name)
 	}
-	return net.Replace(name, without, host.Kept(0o600), nil)
+	return net.Replace(name, without, host.Kept(0o600), unchanged(net, name, text))
 }
 
 // wasMade tells a list that came in the place of a plain configuration, which
@@ -125,11 +165,7 @@ func restoreOriginal(net *host.Dir, conf string) error {
 	} else if err := net.Remove(conf + originalSuffix); err != nil { // its owner wrote a new one
 		return err
 	}
-	text, err := net.Read(listName(conf))
-	if err != nil {
-		return nil
-	}
-	if list, err := conflist.Parse(text); err == nil && list.Ours() > 0 {
+	if list, _ := readOurs(net, listName(conf)); list != nil {
 		return net.Remove(listName(conf))
 	}
 	return nil
@@ -178,5 +214,7 @@ func (o owned) place(net *host.Dir, entry []byte) error {
 	}
 	return net.Replace(ownedName, want, host.As(0o600), nil)
 }
+
+func (owned) found(net *host.Dir) (bool, error) { return net.Has(ownedName) }
 
 func (owned) remove(net *host.Dir) error { return net.Remove(ownedName) }

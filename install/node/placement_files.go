@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/capture-cni/capture-cni/install/host"
 )
@@ -64,23 +63,36 @@ func (d dropIn) place(net *host.Dir, entry []byte) error {
 	return errors.Join(err, folder.Close())
 }
 
-// remove looks into every folder: the network may have had another name.
-func (dropIn) remove(net *host.Dir) error {
-	names, err := net.Folders()
-	if err != nil {
+func (dropIn) found(net *host.Dir) (found bool, err error) {
+	err = eachFolder(net, func(_ string, folder *host.Dir) error {
+		has, err := folder.Has(dropInName)
+		found = found || has
 		return err
-	}
-	var errs []error
+	})
+	return found, err
+}
+
+func (dropIn) remove(net *host.Dir) error {
+	return eachFolder(net, func(name string, folder *host.Dir) error {
+		clearErr := folder.ClearTemps()
+		if has, err := folder.Has(dropInName); err != nil || !has {
+			return errors.Join(clearErr, err)
+		}
+		return errors.Join(clearErr, folder.Remove(dropInName), net.RemoveDir(name))
+	})
+}
+
+// eachFolder goes through all folders within one: the network may have had
+// another name.
+func eachFolder(net *host.Dir, do func(name string, folder *host.Dir) error) error {
+	names, err := net.Folders()
+	errs := []error{err}
 	for _, name := range names {
 		folder, err := net.Sub(name, false)
 		if err != nil {
 			continue // gone meanwhile, or a link
 		}
-		if _, err := folder.Read(dropInName); errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, folder.Close())
-			continue
-		}
-		errs = append(errs, folder.ClearTemps(), folder.Remove(dropInName), folder.Close(), net.RemoveDir(name))
+		errs = append(errs, do(name, folder), folder.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -107,6 +119,8 @@ func (m multus) place(net *host.Dir, entry []byte) error {
 	}
 	return net.Replace(dropInName, m.wanted(entry), host.As(0o600), nil)
 }
+
+func (multus) found(net *host.Dir) (bool, error) { return net.Has(dropInName) }
 
 func (multus) remove(net *host.Dir) error { return net.Remove(dropInName) }
 

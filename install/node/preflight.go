@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -36,6 +35,9 @@ func (p Problems) Serious() bool {
 
 // String is one problem a line.
 func (p Problems) String() string {
+	if len(p) == 0 {
+		return "nothing stands in the way"
+	}
 	lines := make([]string, len(p))
 	for i, problem := range p {
 		lines[i] = problem.What + ": " + problem.Do
@@ -48,7 +50,7 @@ func (p Problems) String() string {
 
 // Preflight looks for what would go wrong on a node, and writes nothing.
 func Preflight(ctx context.Context, settings Settings, runtime *Runtime) Problems {
-	p := &preflight{settings: settings}
+	p := &preflight{settings: settings, found: Problems{}}
 	p.runtimeFolders(ctx, runtime)
 	p.writable()
 	p.primary()
@@ -83,8 +85,8 @@ func (p *preflight) runtimeFolders(ctx context.Context, runtime *Runtime) {
 	if len(looks.binDirs) > 0 && !slices.ContainsFunc(p.settings.BinDirs, func(dir string) bool { return slices.Contains(looks.binDirs, dir) }) {
 		p.serious("use --bin-dir "+strings.Join(looks.binDirs, ","), "%s says that plugins are looked for in %q, not in %q", source, looks.binDirs, p.settings.BinDirs)
 	}
-	if p.settings.Mode == Owned && looks.maxConfNum != nil && *looks.maxConfNum != 1 {
-		p.serious("set it to 1, or use another mode", "%s says max_conf_num = %d: in mode owned, the primary's list would be loaded beside ours", source, *looks.maxConfNum)
+	if err := looks.refuseBeside(p.settings.Mode, source); err != nil {
+		p.serious("set it to 1, or use another mode", "%v", err)
 	}
 }
 
@@ -133,10 +135,8 @@ func (p *preflight) primary() {
 func (p *preflight) kernel(ctx context.Context) {
 	asked := capture.NFTables
 	if entry, err := Entry("/kubeconfig", p.settings.NetConf, p.settings.Mode); err == nil {
-		if input, err := config.Read(entry); err == nil {
-			if conf, _, err := input.NetConf(); err == nil {
-				asked = conf.Backend
-			}
+		if conf, err := ReadEntry(entry); err == nil {
+			asked = conf.Backend
 		}
 	}
 	if os.Geteuid() != 0 {

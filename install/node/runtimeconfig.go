@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -15,6 +16,15 @@ type runtimeConfig struct {
 	confDir    string
 	binDirs    []string
 	maxConfNum *int // nil where nothing is said
+}
+
+// refuseBeside refuses a list of our own where the runtime would load the
+// primary's beside it.
+func (c runtimeConfig) refuseBeside(mode Mode, source string) error {
+	if mode == Owned && c.maxConfNum != nil && *c.maxConfNum != 1 {
+		return fmt.Errorf("%s says max_conf_num = %d: in mode owned, the primary's list would be loaded beside ours", source, *c.maxConfNum)
+	}
+	return nil
 }
 
 // whereItLooks asks the runtime, else its files. source is "" where neither says.

@@ -37,9 +37,8 @@ type Settings struct {
 	StateDir string   // survives a boot: credentials, what we must remember
 	RunDir   string   // where credentials go if the disk is full
 
-	Binary    string // the plugin that the agent brings, in its own file system
-	NetConf   json.RawMessage
-	CRISocket string // "" where there is none to ask
+	Binary  string // the plugin that the agent brings, in its own file system
+	NetConf json.RawMessage
 
 	Credentials CredentialSettings
 	Owner       string // the release that this agent belongs to

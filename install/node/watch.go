@@ -7,10 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/capture-cni/capture-cni/install/host"
 )
 
 // pollInterval is how often folders are looked at where the kernel has no more
@@ -19,8 +20,8 @@ const pollInterval = time.Second
 
 // watch tells of changes in folders, and in the folders within them, until ctx
 // ends: a folder's path whenever something in it was created, written, renamed
-// or removed. Where nothing can
-// be watched it tells of a change at every interval, and polling is called.
+// or removed. Where nothing can be watched it tells of a change at every
+// interval, and polling is called.
 func watch(ctx context.Context, folders []string, polling func(), log *slog.Logger) <-chan string {
 	changes := make(chan string, 1)
 	watcher, err := fsnotify.NewWatcher()
@@ -44,7 +45,7 @@ func watch(ctx context.Context, folders []string, polling func(), log *slog.Logg
 			case <-ctx.Done():
 				return
 			case event := <-watcher.Events:
-				if event.Op&^fsnotify.Chmod == 0 || strings.HasPrefix(filepath.Base(event.Name), ".capture-cni-tmp-") {
+				if event.Op&^fsnotify.Chmod == 0 || host.IsTemp(filepath.Base(event.Name)) {
 					continue
 				}
 				if event.Has(fsnotify.Create) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -93,16 +92,20 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// interfaceName is narrower than the kernel's rule, as Istio's is: it keeps
+// isInterfaceName is narrower than the kernel's rule, as Istio's is: it keeps
 // anything that a tool could take for an option or a wildcard out.
-var interfaceName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_.\-]{0,14}$`)
+func isInterfaceName(s string) bool {
+	isLetter := func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }
+	isOther := func(r rune) bool { return !isLetter(r) && !strings.ContainsRune("0123456789_.-", r) }
+	return len(s) <= 15 && isLetter(rune(s[0])) && !strings.ContainsFunc(s, isOther)
+}
 
 func parseInterface(s string) (string, error) {
 	const want = "expected an interface name: a letter, then up to 14 letters, digits, dots, dashes or underscores"
 	if s == "" {
 		return "", errors.New("empty element: " + want)
 	}
-	if !interfaceName.MatchString(s) {
+	if !isInterfaceName(s) {
 		return "", fmt.Errorf("%q: %s", s, want)
 	}
 	return s, nil

@@ -63,7 +63,7 @@ type legacyRemoval struct {
 // run goes from what leads into our chains to the marker, so that whatever is
 // left by a failure is still known for ours.
 func (r legacyRemoval) run() error {
-	chains, err := r.command.ListChains(r.table)
+	chains, err := inTime(r.ctx, func() ([]string, error) { return r.command.ListChains(r.table) })
 	if err != nil {
 		return fmt.Errorf("listing the chains of table %s: %w", r.table, err)
 	}
@@ -78,7 +78,7 @@ func (r legacyRemoval) run() error {
 	slices.SortFunc(ours, func(a, b string) int { return strings.Compare(b, a) }) // the marker comes last
 	for _, step := range []func(table, chain string) error{r.command.ClearChain, r.command.DeleteChain} {
 		for _, chain := range ours {
-			if err := r.inTime(func() error { return step(r.table, chain) }); err != nil {
+			if err := r.change(func() error { return step(r.table, chain) }); err != nil {
 				return fmt.Errorf("deleting chain %s of table %s: %w", chain, r.table, err)
 			}
 		}
@@ -86,17 +86,10 @@ func (r legacyRemoval) run() error {
 	return nil
 }
 
-func (r legacyRemoval) inTime(step func() error) error {
-	if err := r.ctx.Err(); err != nil {
-		return err
-	}
-	return step()
-}
-
 // deleteJumps deletes, from the last to the first, the rules of somebody else's
 // chain that lead into ours.
 func (r legacyRemoval) deleteJumps(chain string) error {
-	lines, err := r.command.List(r.table, chain)
+	lines, err := inTime(r.ctx, func() ([]string, error) { return r.command.List(r.table, chain) })
 	if err != nil {
 		return fmt.Errorf("listing chain %s of table %s: %w", chain, r.table, err)
 	}
@@ -105,9 +98,23 @@ func (r legacyRemoval) deleteJumps(chain string) error {
 		if rule := (savedRule{chain, line}); number == 0 || !rule.leadsToOurs() {
 			continue
 		}
-		if err := r.inTime(func() error { return r.command.DeleteById(r.table, chain, number) }); err != nil {
+		if err := r.change(func() error { return r.command.DeleteById(r.table, chain, number) }); err != nil {
 			return fmt.Errorf("deleting rule %d of chain %s of table %s: %w", number, chain, r.table, err)
 		}
 	}
 	return nil
+}
+
+func (r legacyRemoval) change(step func() error) error {
+	_, err := inTime(r.ctx, func() (struct{}, error) { return struct{}{}, step() })
+	return err
+}
+
+// inTime does what still may be done.
+func inTime[T any](ctx context.Context, do func() (T, error)) (T, error) {
+	if err := ctx.Err(); err != nil {
+		var none T
+		return none, err
+	}
+	return do()
 }

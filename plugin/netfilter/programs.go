@@ -19,7 +19,6 @@ import (
 
 // programs are iptables' of one family and variant.
 type programs struct {
-	family        capture.Family
 	variant       capture.Backend // capture.IPTablesNFT or capture.IPTablesLegacy
 	save, restore string          // paths
 	wait          bool            // restore knows --wait
@@ -36,7 +35,7 @@ var commandPrefix = map[capture.Family]string{capture.IPv4: "iptables", capture.
 // version does.
 func findPrograms(ctx context.Context, family capture.Family, asked capture.Backend) (programs, error) {
 	plain := commandPrefix[family]
-	p := programs{family: family, variant: asked, wait: asked == capture.IPTablesLegacy}
+	p := programs{variant: asked, wait: asked == capture.IPTablesLegacy}
 	if asked != capture.IPTables {
 		suffix := strings.TrimPrefix(string(asked), "iptables") // "-nft"
 		if p.locate(plain+suffix) == nil {
@@ -89,12 +88,12 @@ func lookPath(name string) (string, error) {
 	return path, nil
 }
 
-var versionForm = regexp.MustCompile(`v(\d+)\.(\d+)\.(\d+)(?: \((\w+)\))?`)
-
 // parseVersion reads "iptables v1.8.9 (nf_tables)". Versions before 1.8 know
 // but one variant and name none. Since 1.6.2, restore can wait for the lock.
 func parseVersion(text string) (variant capture.Backend, wait bool, err error) {
-	match := versionForm.FindStringSubmatch(text)
+	// Compiled here, and not at every start of the plugin.
+	form := regexp.MustCompile(`v(\d+)\.(\d+)\.(\d+)(?: \((\w+)\))?`)
+	match := form.FindStringSubmatch(text)
 	if match == nil {
 		return "", false, fmt.Errorf("%q is no version", strings.TrimSpace(text))
 	}

@@ -5,7 +5,6 @@ package netfilter
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -93,12 +92,11 @@ func isOurs(chain string) bool {
 	return chain == capture.MarkerChain || strings.HasPrefix(chain, capture.ChainPrefix)
 }
 
-// target finds the chain that a rule leads to, which stands at its end.
-var target = regexp.MustCompile(` -[jg] (\S+)$`)
-
+// leadsToOurs looks at a rule's target, which stands at its end where it is a chain.
 func (r savedRule) leadsToOurs() bool {
-	match := target.FindStringSubmatch(" " + r.text)
-	return match != nil && isOurs(match[1])
+	words := strings.Fields(r.text)
+	last := len(words) - 1
+	return last > 0 && (words[last-1] == "-j" || words[last-1] == "-g") && isOurs(words[last])
 }
 
 // ours gives the table's chains of ours as objects, with the chains of others
@@ -126,15 +124,21 @@ func (t savedTable) ours(family capture.Family) []object {
 	return objects
 }
 
-var (
-	commentForm = regexp.MustCompile(`--comment (?:"((?:[^"\\]|\\.)*)"|(\S+))`)
-	escaped     = regexp.MustCompile(`\\(.)`)
-)
-
+// commentOf finds a rule's comment, which stands in quotes if it is more than
+// a word; within them, a backslash is before what has a meaning to a shell.
 func commentOf(rule string) string {
-	match := commentForm.FindStringSubmatch(rule)
-	if match == nil {
-		return ""
+	_, after, _ := strings.Cut(rule, "--comment ")
+	quoted, isQuoted := strings.CutPrefix(after, `"`)
+	if !isQuoted {
+		word, _, _ := strings.Cut(after, " ")
+		return word
 	}
-	return escaped.ReplaceAllString(match[1]+match[2], "$1")
+	var comment strings.Builder
+	for i := 0; i < len(quoted) && quoted[i] != '"'; i++ {
+		if quoted[i] == '\\' && i+1 < len(quoted) {
+			i++
+		}
+		comment.WriteByte(quoted[i])
+	}
+	return comment.String()
 }
