@@ -142,6 +142,6 @@ func TestLockedNode(t *testing.T) {
 	finish(t, command).silent(t)
 }
 
-// delPatience is many times what DEL may take, and far less than what it would
-// take to wait for the lock with every program.
+// delPatience is many times what DEL may take. One that waits for the lock itself
+// never ends here.
 const delPatience = 15 * time.Second
