@@ -10,21 +10,73 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // containerd is as much of a runtime as the agent asks: what it has loaded,
-// which pods run.
+// which pods run. As the real one it loads again when a file of the folder is
+// written, renamed or removed, and takes no notice of folders within.
 type containerd struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	netDir  string
 	dropIns bool        // whether its libcni reads them
 	meshed  atomic.Bool // whether a captured pod runs
+
+	mu     sync.Mutex
+	loaded cniConfig
+}
+
+// cniConfig is what containerd tells of it.
+type cniConfig struct {
+	PluginDirs       []string
+	PluginConfDir    string
+	PluginMaxConfNum int
+	Networks         []network
+}
+
+type network struct {
+	Config struct {
+		Name    string
+		Plugins []map[string]any
+		Source  string
+	}
+}
+
+func (c *containerd) load() {
+	loaded := cniConfig{PluginDirs: []string{filepath.Dir(c.netDir) + "/bin"}, PluginConfDir: c.netDir, PluginMaxConfNum: 1}
+	if files, err := libcni.ConfFiles(c.netDir, []string{".conflist"}); err == nil && len(files) > 0 {
+		list, err := libcni.NetworkConfFromFile(files[0])
+		if !c.dropIns {
+			content, _ := os.ReadFile(files[0])
+			list, err = libcni.NetworkConfFromBytes(content)
+		}
+		if err == nil {
+			var n network
+			n.Config.Name = list.Name
+			for _, plugin := range list.Plugins {
+				n.Config.Plugins = append(n.Config.Plugins, map[string]any{"Network": map[string]string{"type": plugin.Network.Type}})
+			}
+			loaded.Networks = append(loaded.Networks, n)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loaded = loaded
+}
+
+func (c *containerd) watch(watcher *fsnotify.Watcher) {
+	for event := range watcher.Events {
+		if event.Op&(fsnotify.Write|fsnotify.Rename|fsnotify.Remove) != 0 {
+			c.load()
+		}
+	}
 }
 
 func (c *containerd) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -33,37 +85,9 @@ func (c *containerd) Version(context.Context, *runtimeapi.VersionRequest) (*runt
 
 // Status tells what is loaded as containerd does.
 func (c *containerd) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	type network struct {
-		Config struct {
-			Name    string
-			Plugins []map[string]any
-			Source  string
-		}
-	}
-	var loaded struct {
-		PluginDirs       []string
-		PluginConfDir    string
-		PluginMaxConfNum int
-		Networks         []network
-	}
-	loaded.PluginConfDir, loaded.PluginDirs, loaded.PluginMaxConfNum = c.netDir, []string{filepath.Dir(c.netDir) + "/bin"}, 1
-	files, err := libcni.ConfFiles(c.netDir, []string{".conflist"})
-	if err == nil && len(files) > 0 {
-		var n network
-		list, err := libcni.NetworkConfFromFile(files[0])
-		if !c.dropIns {
-			content, _ := os.ReadFile(files[0])
-			list, err = libcni.NetworkConfFromBytes(content)
-		}
-		if err == nil {
-			n.Config.Name = list.Name
-			for _, plugin := range list.Plugins {
-				n.Config.Plugins = append(n.Config.Plugins, map[string]any{"Network": map[string]string{"type": plugin.Network.Type}})
-			}
-			loaded.Networks = append(loaded.Networks, n)
-		}
-	}
-	text, err := json.Marshal(loaded)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, err := json.Marshal(c.loaded)
 	ready := &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady", Status: true}, {Type: "NetworkReady", Status: true}}}
 	return &runtimeapi.StatusResponse{Status: ready, Info: map[string]string{"cniconfig": string(text)}}, err
 }
@@ -83,6 +107,12 @@ func (c *containerd) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxR
 func (n *node) serveRuntime(t *testing.T, dropIns bool) (c *containerd, socket string) {
 	t.Helper()
 	c = &containerd{netDir: n.netDir, dropIns: dropIns}
+	watcher, err := fsnotify.NewWatcher()
+	check(t, err)
+	check(t, watcher.Add(n.netDir))
+	t.Cleanup(func() { _ = watcher.Close() })
+	c.load()
+	go c.watch(watcher)
 	socket = filepath.Join(t.TempDir(), "cri.sock")
 	listener, err := net.Listen("unix", socket)
 	check(t, err)

@@ -142,6 +142,22 @@ func (d *Dir) RemoveDir(name string) error {
 	return d.sync()
 }
 
+// Stir has those who watch the folder look at it again, though nothing of it
+// has changed but a folder within: a temporary file comes and goes.
+func (d *Dir) Stir() error {
+	temp := tempName()
+	d.step("create " + temp)
+	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("stirring %s: %w", d.path, err)
+	}
+	d.step("remove " + temp)
+	if err := errors.Join(file.Close(), d.root.Remove(temp)); err != nil {
+		return fmt.Errorf("stirring %s: %w", d.path, err)
+	}
+	return nil
+}
+
 // Rename moves a file within the folder, over another one if it has to.
 func (d *Dir) Rename(from, to string) error {
 	d.step("rename " + from + " to " + to)

@@ -102,7 +102,8 @@ func copyLabel(from, to *os.File) error {
 	if err != nil {
 		return nil // the node has no SELinux, or the file no label
 	}
-	if err := unix.Fsetxattr(int(to.Fd()), selinux, label[:n], 0); err != nil && !errors.Is(err, unix.ENOTSUP) {
+	err = unix.Fsetxattr(int(to.Fd()), selinux, label[:n], 0)
+	if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) { // a label of earlier days means nothing while SELinux is off
 		return fmt.Errorf("setting the SELinux label: %w", err)
 	}
 	return nil

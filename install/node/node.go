@@ -122,12 +122,17 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	if err := net.ClearTemps(); err != nil {
 		return false, err
 	}
-	if placements[n.mode].fault(net, entry) != nil {
+	switch {
+	case placements[n.mode].fault(net, entry) != nil:
 		if err := placements[n.mode].place(net, entry); err != nil {
 			return false, err
 		}
 		changed = true
 		n.log.Info("placed our entry", "mode", n.mode, "folder", n.settings.NetDir)
+	case n.mode == DropIn && n.runtimeFault(ctx, DropIn) != nil: // an agent was killed before it could stir
+		if err := net.Stir(); err != nil {
+			return false, err
+		}
 	}
 	return changed, n.removeOtherModes(net)
 }

@@ -15,7 +15,8 @@ import (
 const dropInName = "capture-cni.conf"
 
 // dropIn puts our entry into the folder that libcni (1.3 and newer) reads the
-// rest of a list from, and which bears the network's name.
+// rest of a list from, and which bears the network's name. Runtimes read it with
+// the list but watch only the folder above, which therefore is stirred.
 type dropIn struct{}
 
 func (dropIn) network(net *host.Dir) (string, error) {
@@ -60,7 +61,7 @@ func (d dropIn) place(net *host.Dir, entry []byte) error {
 	if current, readErr := folder.Read(dropInName); readErr != nil || !bytes.Equal(current, lines(entry)) {
 		err = folder.Replace(dropInName, lines(entry), host.As(0o600), nil)
 	}
-	return errors.Join(err, folder.Close())
+	return errors.Join(err, folder.Close(), net.Stir())
 }
 
 func (dropIn) found(net *host.Dir) (found bool, err error) {
@@ -78,7 +79,7 @@ func (dropIn) remove(net *host.Dir) error {
 		if has, err := folder.Has(dropInName); err != nil || !has {
 			return errors.Join(clearErr, err)
 		}
-		return errors.Join(clearErr, folder.Remove(dropInName), net.RemoveDir(name))
+		return errors.Join(clearErr, folder.Remove(dropInName), net.RemoveDir(name), net.Stir())
 	})
 }
 
