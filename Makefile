@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 BIN      := bin
+PARTS    := $(BIN)/parts
+VERSION  := $(shell sed -n 's/^appVersion: *"\(.*\)"/\1/p' deploy/chart/Chart.yaml)
+IMAGE    := ghcr.io/capture-cni/capture-cni:$(VERSION)
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
-PACKAGES := nftables iptables haproxy iproute2 strace
+PACKAGES := nftables iptables haproxy iproute2 strace containerd runc
 FUZZTIME := 20s
 SOAKTIME := 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help build plugins demo deps test test-unit soak fuzz golden bench lint verify fmt clean
+.PHONY: help build image plugins demo parts cluster cluster-down deps test test-unit soak fuzz golden bench lint verify fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
@@ -16,6 +19,9 @@ build: ## Build the plugin and the node agent into bin/
 	$(GOBUILD) -o $(BIN)/capture-cni ./plugin
 	$(GOBUILD) -o $(BIN)/capture-cni-node ./install
 
+image: ## Write the container image, for amd64 and arm64, to bin/capture-cni-image.tar
+	go run ./deploy/image -out $(BIN)/capture-cni-image.tar -name $(IMAGE) /capture-cni-node=./install /opt/capture-cni/capture-cni=./plugin
+
 plugins: build ## Build also the reference plugins and cnitool
 	$(GOBUILD) -o $(BIN)/ github.com/containernetworking/plugins/plugins/main/bridge \
 		github.com/containernetworking/plugins/plugins/ipam/host-local github.com/containernetworking/cni/cnitool
@@ -23,8 +29,40 @@ plugins: build ## Build also the reference plugins and cnitool
 demo: plugins ## Show the plugin at work (root); POD=file.yaml for a pod of your own
 	@go run ./e2e/demo -bin $(BIN) $(if $(POD),-pod $(POD))
 
+cluster: deps parts ## Start a Kubernetes of two nodes on this machine and leave it running (root)
+	@go run ./e2e/cluster/ctl -parts $(PARTS) up
+
+cluster-down: ## Stop it, and clean up behind it
+	@go run ./e2e/cluster/ctl down
+
+parts: $(addprefix $(PARTS)/,kubernetes helm containerd multus ptp) ## Build what the test cluster consists of; some minutes, once
+
+# Unoptimised: half the time to build, and fast enough for tests.
+PARTBUILD = cd $(<D) && CGO_ENABLED=0 go build -trimpath -gcflags 'all=-N -l' -o $(CURDIR)/$(PARTS)/
+KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
+STAMP = k8s.io/component-base/version
+
+$(PARTS)/kubernetes: e2e/parts/kubernetes/go.mod e2e/parts/kubernetes/main.go
+	@echo "building $(@F): some minutes if Go's build cache is cold"
+	@$(PARTBUILD) -ldflags '-s -w -X $(STAMP).gitVersion=$(KUBEVERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 -X $(STAMP).gitTreeState=clean' .
+
+$(PARTS)/helm: e2e/parts/kubernetes/go.mod
+	@echo "building $(@F)"
+	@$(PARTBUILD) -ldflags '-s -w' helm.sh/helm/v3/cmd/helm
+
+$(PARTS)/containerd: e2e/parts/containerd/go.mod
+	@echo "building $(@F)"
+	@$(PARTBUILD) -ldflags '-s -w' -tags 'no_btrfs no_devmapper no_zfs no_tracing' $(addprefix github.com/containerd/containerd/v2/cmd/,containerd-shim-runc-v2 ctr containerd)
+
+$(PARTS)/multus: e2e/parts/multus/go.mod
+	@echo "building $(@F)"
+	@$(PARTBUILD) -ldflags '-s -w' gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus
+
+$(PARTS)/ptp: go.mod
+	@$(PARTBUILD) -ldflags '-s -w' $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local main/ptp)
+
 deps: ## Install what the tests need (Debian, root)
-	@for tool in nft iptables-legacy haproxy ip strace; do command -v $$tool >/dev/null || missing=yes; done; \
+	@for tool in nft iptables-legacy haproxy ip strace containerd runc; do command -v $$tool >/dev/null || missing=yes; done; \
 	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
 

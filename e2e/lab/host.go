@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is a network namespace of its own, bind-mounted so that it has a path.
+// Host is a network namespace of its own, bind-mounted so that it has a path;
+// without one, it is where the process is already, which needs no privilege.
 type Host struct{ NetNS ns.NetNS }
 
 // NewHost makes a namespace; lo is down, as the kernel leaves it.
@@ -42,6 +43,9 @@ func (h *Host) Close() error {
 
 // Do runs f on a thread inside the namespace.
 func (h *Host) Do(f func() error) error {
+	if h.NetNS == nil {
+		return f()
+	}
 	return h.NetNS.Do(func(ns.NetNS) error { return f() })
 }
 

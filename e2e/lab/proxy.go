@@ -20,8 +20,9 @@ const ProxyMark = 1337
 // control prepares a socket before it is bound.
 type control func(network, address string, conn syscall.RawConn) error
 
-// transparent lets a socket have addresses that are not the host's own.
-func transparent(network, _ string, conn syscall.RawConn) error {
+// Transparent, as a dialer's or listener's Control, lets a socket have addresses
+// that are not the host's own.
+func Transparent(network, _ string, conn syscall.RawConn) error {
 	var optionErr error
 	err := conn.Control(func(fd uintptr) {
 		level, option := unix.SOL_IP, unix.IP_TRANSPARENT
@@ -33,9 +34,9 @@ func transparent(network, _ string, conn syscall.RawConn) error {
 	return errors.Join(err, optionErr)
 }
 
-// marked makes a transparent socket whose packets bear the proxy's mark.
-func marked(network, address string, conn syscall.RawConn) error {
-	if err := transparent(network, address, conn); err != nil {
+// Marked makes a transparent socket whose packets bear the proxy's mark.
+func Marked(network, address string, conn syscall.RawConn) error {
+	if err := Transparent(network, address, conn); err != nil {
 		return err
 	}
 	var optionErr error
@@ -72,7 +73,7 @@ func (h *Host) ProxyTransparently(owner Owner, address string) (net.Listener, er
 func (h *Host) ListenTransparently(owner Owner, address string) (listener net.Listener, err error) {
 	err = h.Do(func() error {
 		return as(owner, func() (err error) {
-			config := net.ListenConfig{Control: transparent}
+			config := net.ListenConfig{Control: Transparent}
 			listener, err = config.Listen(context.Background(), "tcp", address)
 			return err
 		})
@@ -90,7 +91,7 @@ func (h *Host) handOn(owner Owner, client *net.TCPConn) error {
 		return as(owner, func() (err error) {
 			dialer := net.Dialer{
 				Timeout:   patience,
-				Control:   marked,
+				Control:   Marked,
 				LocalAddr: &net.TCPAddr{IP: client.RemoteAddr().(*net.TCPAddr).IP},
 			}
 			application, err = dialer.Dial("tcp", client.LocalAddr().String())

@@ -39,7 +39,7 @@ func (h *Host) Serve(network, address, name string) (io.Closer, error) {
 // ServeProxy answers as a sidecar does: in its owner's name, and with a socket
 // that accepts what is addressed to others.
 func (h *Host) ServeProxy(owner Owner, network, address, name string) (io.Closer, error) {
-	return h.serve(owner, network, address, name, transparent)
+	return h.serve(owner, network, address, name, Transparent)
 }
 
 func (h *Host) serve(owner Owner, network, address, name string, control control) (closer io.Closer, err error) {
@@ -80,7 +80,7 @@ func answerConnections(listener net.Listener, name string) {
 		go func() {
 			defer conn.Close()
 			answer := Answer{Server: name, Client: conn.RemoteAddr().(*net.TCPAddr).AddrPort()}
-			answer.OriginalDst, _ = originalDst(conn.(*net.TCPConn)) // zero where nothing was redirected
+			answer.OriginalDst, _ = OriginalDst(conn.(*net.TCPConn)) // zero where nothing was redirected
 			_ = json.NewEncoder(conn).Encode(answer)
 		}()
 	}
@@ -115,8 +115,8 @@ func tellDestination(conn *net.UDPConn) error {
 	})
 }
 
-// originalDst asks conntrack for a redirected connection's first destination.
-func originalDst(conn *net.TCPConn) (netip.AddrPort, error) {
+// OriginalDst asks conntrack for a redirected connection's first destination.
+func OriginalDst(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return netip.AddrPort{}, err

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command image builds Go programs and writes them as a container image, from
+// scratch and without Docker: an OCI tarball that runtimes import and
+// registries take. The same sources give the same digest.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+)
+
+const usage = `usage: image -out FILE -name NAME [-platforms LIST] PATH=PACKAGE…
+
+Each PATH in the image is the program built from PACKAGE; the first one is the
+image's entrypoint.
+`
+
+func main() {
+	out := flag.String("out", "", "the tarball to write")
+	name := flag.String("name", "", "the image's name and tag")
+	platforms := flag.String("platforms", "linux/amd64,linux/arm64", "what to build for")
+	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage); flag.PrintDefaults() }
+	flag.Parse()
+	programs, err := parse(flag.Args())
+	if err != nil || *out == "" || *name == "" {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := write(ctx, *out, *name, strings.Split(*platforms, ","), programs); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+// program is a Go program and where it stands in the image.
+type program struct{ path, source string }
+
+func parse(args []string) ([]program, error) {
+	var programs []program
+	for _, arg := range args {
+		path, source, ok := strings.Cut(arg, "=")
+		if !ok || !strings.HasPrefix(path, "/") {
+			return nil, fmt.Errorf("%q: expected /path=package", arg)
+		}
+		programs = append(programs, program{path, source})
+	}
+	if len(programs) == 0 {
+		return nil, fmt.Errorf("no program given")
+	}
+	return programs, nil
+}
+
+func write(ctx context.Context, out, name string, platforms []string, programs []program) error {
+	index := v1.ImageIndex(empty.Index)
+	for _, text := range platforms {
+		platform, err := v1.ParsePlatform(text)
+		if err != nil {
+			return fmt.Errorf("reading the platform %q: %w", text, err)
+		}
+		image, err := build(ctx, platform, programs)
+		if err != nil {
+			return fmt.Errorf("building for %s: %w", text, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return fmt.Errorf("computing the digest: %w", err)
+	}
+	if err := writeTarball(out, name, index); err != nil {
+		return fmt.Errorf("writing %s: %w", out, err)
+	}
+	fmt.Printf("%s@%s in %s\n", name, digest, out)
+	return nil
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+)
+
+// Names by which runtimes learn what to call an image that they import:
+// containerd goes by its own, others by OCI's.
+const (
+	annotationContainerd = "io.containerd.image.name"
+	annotationOCI        = "org.opencontainers.image.ref.name"
+)
+
+// writeTarball writes the index as an OCI layout in one file.
+func writeTarball(out, name string, index v1.ImageIndex) error {
+	dir, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return fmt.Errorf("making a temporary folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	named := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
+		Add:        index,
+		Descriptor: v1.Descriptor{Annotations: map[string]string{annotationContainerd: name, annotationOCI: name}},
+	})
+	if _, err := layout.Write(dir, named); err != nil {
+		return fmt.Errorf("laying the image out: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(out), ".image-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // no more there if all went well
+	if err := errors.Join(archive(file, dir), file.Chmod(0o644), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), out)
+}
+
+// archive writes a folder's files, in the order of their names and without
+// times and owners.
+func archive(out io.Writer, dir string) error {
+	w := tar.NewWriter(out)
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX}); err != nil {
+			return err
+		}
+		_, err = w.Write(content)
+		return err
+	})
+	return errors.Join(err, w.Close())
+}

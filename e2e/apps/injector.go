@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/inject"
+)
+
+// injector serves two webhooks: /inject, for meshes with a CNI plugin, and
+// /inject-init, which also gives pods istio-init.
+func injector(ctx context.Context, address, image, certificate, key string) error {
+	options := inject.Options{ProxyImage: image, InitImage: image, ProxyArgs: []string{"proxy"}}
+	withInit := options
+	withInit.Init = true
+	mux := http.NewServeMux()
+	mux.Handle("/inject", inject.Handler(options))
+	mux.Handle("/inject-init", inject.Handler(withInit))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	return server.ServeTLS(listener, certificate, key)
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// daemon starts a program that stays, in a box. Its output goes to a file of
+// its name; its environment is this process's, with path in front of PATH.
+func (b *Box) daemon(path, name string, args ...string) error {
+	log, err := os.OpenFile(b.log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := b.Command(context.Background(), filepath.Join(path, name), args...)
+	command.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"))
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	entered := command.Process.Pid
+	go func() { _ = command.Wait() }()
+	return os.WriteFile(b.pidFile(name), []byte(strconv.Itoa(entered)), 0o644)
+}
+
+func (b *Box) log(name string) string     { return filepath.Join(b.dir, name+".log") }
+func (b *Box) pidFile(name string) string { return filepath.Join(b.dir, name+".pid") }
+
+// end ends a daemon by a signal and waits for it.
+func (b *Box) end(name string, signal syscall.Signal) error {
+	pid, err := b.pid(name)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, signal); err != nil {
+		return fmt.Errorf("ending %s: %w", name, err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if _, err := startTime(pid); err != nil {
+			return os.Remove(b.pidFile(name))
+		}
+	}
+	return fmt.Errorf("ending %s: it does not", name)
+}
+
+// pid is a daemon's, as this machine counts: that of the child of the process
+// that entered the box.
+func (b *Box) pid(name string) (int, error) {
+	content, err := os.ReadFile(b.pidFile(name))
+	if err != nil {
+		return 0, fmt.Errorf("finding %s: %w", name, err)
+	}
+	entered := string(content)
+	children, err := os.ReadFile(filepath.Join("/proc", entered, "task", entered, "children"))
+	if err != nil {
+		return 0, fmt.Errorf("finding %s: %w", name, err)
+	}
+	fields := strings.Fields(string(children))
+	if len(fields) != 1 {
+		return 0, fmt.Errorf("finding %s: it has ended, see %s", name, b.log(name))
+	}
+	return strconv.Atoi(fields[0])
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Namespace is where the chart is installed, as a release of the same name.
+const Namespace = "capture-cni"
+
+// Bring builds the agent's image and gives it to all nodes.
+func (c *Cluster) Bring(ctx context.Context, tag string) error {
+	tarball, err := c.buildAgent(ctx, tag)
+	if err != nil {
+		return err
+	}
+	for _, node := range c.Nodes {
+		if err := node.Import(ctx, tarball); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Install installs or upgrades the chart, as an operator does, with settings
+// (key=value) besides those of before, and waits until every agent is ready.
+func (c *Cluster) Install(ctx context.Context, settings ...string) error {
+	chart, err := moduleDir(ctx)
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"upgrade", "--install", Namespace, filepath.Join(chart, "deploy", "chart"), "--namespace", Namespace, "--create-namespace",
+		"--reset-then-reuse-values", "--wait", "--timeout", "2m", "--set", "image.registry=test.local,image.pullPolicy=Never",
+	}
+	for _, setting := range settings {
+		args = append(args, "--set", setting)
+	}
+	if _, err = c.Helm(ctx, args...); err != nil {
+		return err
+	}
+	// Helm is content while no more agents are missing than an update may stop.
+	_, err = c.Kubectl(ctx, "", "--namespace", Namespace, "rollout", "status", "daemonset/capture-cni-node", "--timeout", "2m")
+	return err
+}
+
+// Uninstall removes the chart's release; what it left on nodes stays there.
+func (c *Cluster) Uninstall(ctx context.Context) error {
+	_, err := c.Helm(ctx, "uninstall", Namespace, "--namespace", Namespace, "--wait", "--timeout", "1m")
+	return err
+}
+
+func moduleDir(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the project: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

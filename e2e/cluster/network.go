@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// The cluster's addresses. Nodes are counted from 1.
+const (
+	controlIPv4, controlIPv6   = "192.168.77.100", "fd00:77::100"
+	outsideIPv4, outsideIPv6   = "198.51.100.10", "2001:db8:100::10" // behind the control box, for what leaves the cluster
+	servicesIPv4, servicesIPv6 = "10.96.0.0/16", "fd00:96::/108"
+	firstService               = "10.96.0.1" // the API server's own
+)
+
+func nodeIPv4(n int) string { return fmt.Sprintf("192.168.77.%d", n) }
+func nodeIPv6(n int) string { return fmt.Sprintf("fd00:77::%d", n) }
+func podsIPv4(n int) string { return fmt.Sprintf("10.88.%d.0/24", n) }
+func podsIPv6(n int) string { return fmt.Sprintf("fd00:88:%d::/64", n) }
+
+// startNetwork starts the box that the others are plugged into.
+func (c *Cluster) startNetwork() error {
+	var err error
+	if c.Switch, err = startBox("switch", c.Dir, nil, ""); err != nil {
+		return err
+	}
+	host, err := c.Switch.Host()
+	if err != nil {
+		return err
+	}
+	defer host.NetNS.Close()
+	return host.Do(func() error {
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "switch"}}); err != nil {
+			return fmt.Errorf("making a bridge: %w", err)
+		}
+		return host.AddAddresses("switch")
+	})
+}
+
+// plug connects a box with the others by its eth0.
+func (c *Cluster) plug(b *Box, addresses ...string) error {
+	host, err := b.Host()
+	if err != nil {
+		return err
+	}
+	defer host.NetNS.Close()
+	center, err := c.Switch.Host()
+	if err != nil {
+		return err
+	}
+	defer center.NetNS.Close()
+	if err := lab.Link(
+		lab.Interface{Host: host, Name: "eth0", Addresses: addresses},
+		lab.Interface{Host: center, Name: b.Name},
+	); err != nil {
+		return err
+	}
+	err = center.Do(func() error {
+		port, err := netlink.LinkByName(b.Name)
+		if err != nil {
+			return err
+		}
+		bridge, err := netlink.LinkByName("switch")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetMaster(port, bridge)
+	})
+	if err != nil {
+		return fmt.Errorf("plugging %s in: %w", b.Name, err)
+	}
+	return host.Do(func() error {
+		return errors.Join(
+			os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0),
+			os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0),
+		)
+	})
+}
+
+// route has a box reach the pods of other nodes.
+func route(b *Box, except, nodes int) error {
+	host, err := b.Host()
+	if err != nil {
+		return err
+	}
+	defer host.NetNS.Close()
+	return host.Do(func() error {
+		for n := 1; n <= nodes; n++ {
+			if n == except {
+				continue
+			}
+			for pods, node := range map[string]string{podsIPv4(n): nodeIPv4(n), podsIPv6(n): nodeIPv6(n)} {
+				destination, err := netlink.ParseIPNet(pods)
+				if err != nil {
+					return err
+				}
+				if err := netlink.RouteReplace(&netlink.Route{Dst: destination, Gw: net.ParseIP(node)}); err != nil {
+					return fmt.Errorf("routing %s by %s: %w", pods, node, err)
+				}
+			}
+		}
+		return nil
+	})
+}

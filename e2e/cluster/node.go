@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Node is a box with containerd, kubelet and kube-proxy. Its folders are where
+// every node has them: /etc/cni/net.d, /opt/cni/bin, /run/containerd.
+type Node struct {
+	*Box
+	Number  int
+	Runtime Runtime
+
+	cluster *Cluster
+}
+
+// start makes a node's disk and boots it.
+func (n *Node) start(ctx context.Context, keys *pki) error {
+	name := nodeName(n.Number)
+	if err := keys.issue(name, "system:node:"+name, []string{"system:nodes"}, []string{name, nodeIPv4(n.Number), nodeIPv6(n.Number)}); err != nil {
+		return err
+	}
+	if err := keys.kubeconfig(name, "https://"+controlIPv4+":6443"); err != nil {
+		return err
+	}
+	if err := n.configure(); err != nil {
+		return err
+	}
+	return n.boot(ctx)
+}
+
+// boot starts the box and all that runs in it. Files below /etc, /opt and
+// /var/lib are what they were before.
+func (n *Node) boot(ctx context.Context) error {
+	var err error
+	if n.Box, err = startBox(nodeName(n.Number), n.cluster.Dir, nil, ""); err != nil {
+		return err
+	}
+	if err := makeCgroups(n.cgroup()); err != nil {
+		return err
+	}
+	if err := n.connect(); err != nil {
+		return err
+	}
+	if err := n.StartRuntime(ctx); err != nil {
+		return err
+	}
+	return errors.Join(n.StartKubelet(), n.StartProxy())
+}
+
+// connect plugs the node in and has it and the control box know each other's
+// routes.
+func (n *Node) connect() error {
+	const nodes = 2 // routes to a node that is not there do no harm
+	if err := n.cluster.plug(n.Box, nodeIPv4(n.Number)+"/24", nodeIPv6(n.Number)+"/64"); err != nil {
+		return err
+	}
+	host, err := n.Host()
+	if err != nil {
+		return err
+	}
+	defer host.NetNS.Close()
+	return errors.Join(
+		host.AddDefaultRoute(controlIPv4), host.AddDefaultRoute(controlIPv6),
+		route(n.Box, n.Number, nodes), route(n.cluster.Control, 0, nodes),
+	)
+}
+
+// StartRuntime starts containerd, waits for it and gives it the sandbox image.
+func (n *Node) StartRuntime(ctx context.Context) error {
+	path := n.cluster.Parts
+	if n.Runtime == Debian1 {
+		path = "/usr/bin"
+	}
+	if err := n.daemon(path, "containerd", "--config", filepath.Join(n.dir, "containerd.toml")); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(ready); ; time.Sleep(20 * time.Millisecond) {
+		err := n.Command(ctx, filepath.Join(path, "ctr"), "version").Run()
+		if err == nil {
+			return n.Import(ctx, n.cluster.path("apps.tar"))
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waiting for containerd: %w, see %s", err, n.log("containerd"))
+		}
+	}
+}
+
+// Import gives the runtime the images of a tarball.
+func (n *Node) Import(ctx context.Context, tarball string) error {
+	ctr := filepath.Join(n.cluster.Parts, "ctr")
+	if n.Runtime == Debian1 {
+		ctr = "/usr/bin/ctr"
+	}
+	out, err := n.Command(ctx, ctr, "--namespace", "k8s.io", "images", "import", tarball).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("importing %s: %w: %s", tarball, err, out)
+	}
+	return nil
+}
+
+// StartKubelet starts it; the node is ready some time later.
+func (n *Node) StartKubelet() error {
+	return n.daemon(n.cluster.path("bin"), "kubelet",
+		"--config="+filepath.Join(n.dir, "kubelet.yaml"), "--kubeconfig="+n.cluster.path("pki", n.Name+".kubeconfig"),
+		"--hostname-override="+n.Name, "--node-ip="+nodeIPv4(n.Number)+","+nodeIPv6(n.Number))
+}
+
+// StartProxy starts kube-proxy.
+func (n *Node) StartProxy() error {
+	return n.daemon(n.cluster.path("bin"), "kube-proxy", "--config="+filepath.Join(n.dir, "proxy.yaml"))
+}
+
+// StopKubelet ends it; pods go on.
+func (n *Node) StopKubelet() error { return n.end("kubelet", syscall.SIGTERM) }
+
+// StopRuntime ends containerd; pods go on.
+func (n *Node) StopRuntime() error { return n.end("containerd", syscall.SIGTERM) }
+
+// Reboot ends everything on the node at once and starts it again: disks stay,
+// /run is empty.
+func (n *Node) Reboot(ctx context.Context) error {
+	if err := errors.Join(n.stop(), removeCgroups(n.cgroup())); err != nil {
+		return err
+	}
+	if err := n.boot(ctx); err != nil {
+		return err
+	}
+	return n.cluster.save()
+}
+
+func nodeName(number int) string { return fmt.Sprintf("node%d", number) }
+
+// cgroup is the root of the node's pods.
+func (n *Node) cgroup() string { return "capture-cni-" + n.cluster.ID + "-" + nodeName(n.Number) }

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// containerd's configuration, which version 2 reads as well. Where this machine
+// lacks CAP_SYS_RESOURCE, runc can't set what the kubelet wants of the OOM
+// killer.
+const containerdConf = `version = 2
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.aufs", "io.containerd.tracing.processor.v1.otlp"]
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "` + AppImage + `"
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+`
+
+const kubeletConf = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {anonymous: {enabled: false}, webhook: {enabled: false}, x509: {clientCAFile: %[1]q}}
+authorization: {mode: AlwaysAllow}
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+cgroupDriver: cgroupfs
+cgroupRoot: /%[2]s
+failSwapOn: false
+failCgroupV1: false
+makeIPTablesUtilChains: false
+tlsCertFile: %[3]q
+tlsPrivateKeyFile: %[4]q
+clusterDNS: [10.96.0.10]
+clusterDomain: cluster.local
+resolvConf: ""
+staticPodPath: /etc/kubernetes/manifests
+syncFrequency: 1s
+fileCheckFrequency: 1s
+nodeStatusUpdateFrequency: 2s
+nodeStatusReportFrequency: 10s
+maxPods: 150
+kubeAPIQPS: 200
+kubeAPIBurst: 400
+evictionHard: {imagefs.available: "0%%", nodefs.available: "0%%", memory.available: 10Mi}
+imageGCHighThresholdPercent: 100
+enforceNodeAllocatable: []
+`
+
+const proxyConf = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+clientConnection: {kubeconfig: %[1]q}
+mode: nftables
+hostnameOverride: %[2]s
+bindAddress: 0.0.0.0
+healthzBindAddress: 127.0.0.1:10256
+metricsBindAddress: 127.0.0.1:10249
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+`
+
+// networkConf is the primary's list, with both families.
+const networkConf = `{
+  "cniVersion": "1.0.0",
+  "name": "podnet",
+  "plugins": [
+    {
+      "type": "ptp",
+      "ipam": {
+        "type": "host-local",
+        "ranges": [[{"subnet": %q}], [{"subnet": %q}]],
+        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
+      }
+    }
+  ]
+}
+`
+
+// NetworkConf is the name of the primary's list on every node.
+const NetworkConf = "10-podnet.conflist"
+
+// configure writes a node's configuration, and puts on its disk what the
+// primary's installer would.
+func (n *Node) configure() error {
+	name := nodeName(n.Number)
+	pki := func(file string) string { return n.cluster.path("pki", file) }
+	dir := n.cluster.path(name)
+	files := map[string]string{
+		"containerd.toml": containerdConf,
+		"kubelet.yaml":    fmt.Sprintf(kubeletConf, pki("ca.crt"), n.cgroup(), pki(name+".crt"), pki(name+".key")),
+		"proxy.yaml":      fmt.Sprintf(proxyConf, pki("proxy.kubeconfig"), name),
+		filepath.Join("disk", "etc", "cni", "net.d", NetworkConf): fmt.Sprintf(networkConf, podsIPv4(n.Number), podsIPv6(n.Number)),
+	}
+	for file, content := range files {
+		path := filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "disk", "etc", "kubernetes", "manifests"), 0o755); err != nil {
+		return err
+	}
+	plugins := filepath.Join(dir, "disk", "opt", "cni", "bin")
+	if err := os.MkdirAll(plugins, 0o755); err != nil {
+		return err
+	}
+	for _, plugin := range []string{"loopback", "ptp", "host-local"} {
+		content, err := os.ReadFile(filepath.Join(n.cluster.Parts, plugin))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(plugins, plugin), content, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+// restricted is what a careful operator enforces in every namespace.
+const restricted = "pod-security.kubernetes.io/enforce=restricted"
+
+// space is a namespace of one test's.
+type space struct{ name string }
+
+// newSpace makes a namespace with labels; it goes with the test, which tells
+// what was in it if it failed.
+func newSpace(t *testing.T, labels ...string) space {
+	t.Helper()
+	requireCluster(t)
+	s := space{strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))}
+	out, err := c.Kubectl(t.Context(), "", "create", "namespace", s.name)
+	if err != nil {
+		t.Fatal(out, err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.tell(t)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := c.Kubectl(ctx, "", "delete", "namespace", s.name, "--timeout=60s"); err != nil {
+			t.Errorf("pods don't end: %v", err)
+			s.tell(t)
+		}
+	})
+	if len(labels) > 0 {
+		_, err = c.Kubectl(t.Context(), "", append([]string{"label", "namespace", s.name}, labels...)...)
+		check(t, err)
+	}
+	return s
+}
+
+// tell logs what an operator would look at.
+func (s space) tell(t *testing.T) {
+	for _, args := range [][]string{
+		{"--namespace", s.name, "get", "pods", "-o", "wide"},
+		{"--namespace", s.name, "get", "events", "--sort-by=.lastTimestamp"},
+		{"--namespace", cluster.Namespace, "get", "pods", "-o", "wide"},
+		{"--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--tail=30", "--prefix"},
+	} {
+		out, err := c.Kubectl(context.Background(), "", args...)
+		t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), out, err)
+	}
+}
+
+func (s space) kubectl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	out, err := c.Kubectl(t.Context(), stdin, append([]string{"--namespace", s.name}, args...)...)
+	check(t, err)
+	return out
+}
+
+// newPod is a pod as a restricted namespace wants it; args are what its
+// application does. An empty node leaves the choice to the scheduler.
+func newPod(name, node string, args ...string) *corev1.Pod {
+	grace, yes, no, uid := int64(1), true, false, int64(1000)
+	return &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}, Annotations: map[string]string{}},
+		Spec: corev1.PodSpec{
+			NodeName: node, TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &no,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: &yes, RunAsUser: &uid, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: "app", Image: cluster.AppImage, ImagePullPolicy: corev1.PullNever, Args: args,
+				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+			}},
+		},
+	}
+}
+
+// server serves TCP and is asked by others.
+func server(name, node string) *corev1.Pod { return newPod(name, node, "serve", "tcp", ":8080") }
+
+// create makes pods and waits for nothing.
+func (s space) create(t *testing.T, pods ...*corev1.Pod) {
+	t.Helper()
+	check(t, s.tryCreate(t.Context(), pods...))
+}
+
+func (s space) tryCreate(ctx context.Context, pods ...*corev1.Pod) error {
+	var manifests strings.Builder
+	for _, pod := range pods {
+		if err := json.NewEncoder(&manifests).Encode(pod); err != nil {
+			return err
+		}
+	}
+	_, err := c.Kubectl(ctx, manifests.String(), "--namespace", s.name, "create", "--filename=-")
+	return err
+}
+
+// ready waits until pods are.
+func (s space) ready(t *testing.T, pods ...*corev1.Pod) {
+	t.Helper()
+	args := []string{"wait", "--for=condition=Ready", "--timeout=60s"}
+	for _, pod := range pods {
+		args = append(args, "pod/"+pod.Name)
+	}
+	s.kubectl(t, "", args...)
+}
+
+// run creates pods and waits until they are ready.
+func (s space) run(t *testing.T, pods ...*corev1.Pod) {
+	t.Helper()
+	s.create(t, pods...)
+	s.ready(t, pods...)
+}
+
+// remove deletes pods and waits until they have gone.
+func (s space) remove(t *testing.T, pods ...*corev1.Pod) {
+	t.Helper()
+	args := []string{"delete", "pod", "--timeout=40s"}
+	for _, pod := range pods {
+		args = append(args, pod.Name)
+	}
+	s.kubectl(t, "", args...)
+}
+
+// get reads a pod as the API server has it.
+func (s space) get(t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	check(t, json.Unmarshal([]byte(s.kubectl(t, "", "get", "pod", name, "-o", "json")), pod))
+	return pod
+}
+
+// addresses are a pod's of IPv4 and IPv6.
+func (s space) addresses(t *testing.T, name string) (v4, v6 netip.Addr) {
+	t.Helper()
+	for _, ip := range s.get(t, name).Status.PodIPs {
+		if address := netip.MustParseAddr(ip.IP); address.Is4() {
+			v4 = address
+		} else {
+			v6 = address
+		}
+	}
+	return v4, v6
+}
+
+// ask has a pod's application connect, and gives everybody who was on the way.
+func (s space) ask(t *testing.T, pod, network string, to string, from ...string) []lab.Answer {
+	t.Helper()
+	args := append([]string{"exec", pod, "--container", "app", "--", "/apps", "ask", network, to}, from...)
+	var hops []lab.Answer
+	for _, line := range strings.Split(strings.TrimSpace(s.kubectl(t, "", args...)), "\n") {
+		var hop lab.Answer
+		if err := json.Unmarshal([]byte(line), &hop); err != nil {
+			t.Fatalf("%s asking %s: %q: %v", pod, to, line, err)
+		}
+		hops = append(hops, hop)
+	}
+	return hops
+}
+
+// names are those of hops, in their order.
+func names(hops []lab.Answer) string {
+	var all []string
+	for _, hop := range hops {
+		all = append(all, hop.Server)
+	}
+	return strings.Join(all, " ")
+}
+
+// sandbox finds a pod on its node.
+func (s space) sandbox(ctx context.Context, name string) (cluster.Sandbox, error) {
+	for _, node := range c.Nodes {
+		sandboxes, err := node.Sandboxes(ctx)
+		if err != nil {
+			return cluster.Sandbox{}, err
+		}
+		for _, found := range sandboxes {
+			if found.Namespace == s.name && found.Name == name && found.Ready {
+				return found, nil
+			}
+		}
+	}
+	return cluster.Sandbox{}, fmt.Errorf("no node runs %s/%s", s.name, name)
+}
+
+// rules tells what capture rules a pod's namespace holds: by which backend of
+// ours ("" for none), and whose else.
+func (s space) rules(t *testing.T, name string) netfilter.State {
+	t.Helper()
+	sandbox, err := s.sandbox(t.Context(), name)
+	check(t, err)
+	return rulesOf(t, sandbox)
+}
+
+func rulesOf(t *testing.T, sandbox cluster.Sandbox) (state netfilter.State) {
+	t.Helper()
+	host, err := sandbox.Host()
+	check(t, err)
+	defer host.NetNS.Close()
+	check(t, host.Do(func() (err error) {
+		state, err = netfilter.Inspect()
+		return err
+	}))
+	return state
+}

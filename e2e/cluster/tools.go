@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Kubeconfig is the file that leads to the cluster, as its administrator.
+func (c *Cluster) Kubeconfig() string { return c.path("pki", "admin.kubeconfig") }
+
+// Kubectl runs kubectl as the cluster's administrator and returns what it
+// prints; an error says what it complained about.
+func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	return c.tool(ctx, c.path("bin", "kubectl"), stdin, args)
+}
+
+// Helm runs helm likewise.
+func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
+	return c.tool(ctx, filepath.Join(c.Parts, "helm"), "", args)
+}
+
+func (c *Cluster) tool(ctx context.Context, program, stdin string, args []string) (string, error) {
+	command := exec.CommandContext(ctx, program, args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HELM_CACHE_HOME="+c.path("helm"), "HELM_CONFIG_HOME="+c.path("helm"), "HELM_DATA_HOME="+c.path("helm"))
+	command.Stdin = strings.NewReader(stdin)
+	var complaint strings.Builder
+	command.Stderr = &complaint
+	out, err := command.Output()
+	if err != nil {
+		return string(out), fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
+	}
+	return string(out), nil
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import corev1 "k8s.io/api/core/v1"
+
+// proxyID is the proxy's uid and gid.
+const proxyID = 1337
+
+// proxy is the sidecar. Under TPROXY it marks its connections, for which Istio
+// makes it root with NET_ADMIN and known by its group.
+func (o Options) proxy(pod *corev1.Pod) corev1.Container {
+	uid, capabilities := int64(proxyID), &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
+	if pod.Annotations[keyInterceptionMode] == modeTProxy {
+		uid, capabilities.Add = 0, []corev1.Capability{"NET_ADMIN"}
+	}
+	return corev1.Container{
+		Name:            containerProxy,
+		Image:           o.ProxyImage,
+		ImagePullPolicy: corev1.PullNever,
+		Args:            o.ProxyArgs,
+		ReadinessProbe:  o.ProxyProbe,
+		StartupProbe:    o.ProxyProbe,
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser:                ptr(uid),
+			RunAsGroup:               ptr(int64(proxyID)),
+			RunAsNonRoot:             ptr(uid != 0),
+			Privileged:               ptr(false),
+			AllowPrivilegeEscalation: ptr(false),
+			ReadOnlyRootFilesystem:   ptr(true),
+			Capabilities:             capabilities,
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+}
+
+// initContainer is what capture-cni replaces.
+func (o Options) initContainer(pod *corev1.Pod) corev1.Container {
+	return corev1.Container{
+		Name:            containerInit,
+		Image:           o.InitImage,
+		ImagePullPolicy: corev1.PullNever,
+		Args:            initArgs(pod.Annotations),
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser:                ptr(int64(0)),
+			RunAsGroup:               ptr(int64(0)),
+			RunAsNonRoot:             ptr(false),
+			Privileged:               ptr(false),
+			AllowPrivilegeEscalation: ptr(false),
+			ReadOnlyRootFilesystem:   ptr(false),
+			Capabilities: &corev1.Capabilities{
+				Add:  []corev1.Capability{"NET_ADMIN", "NET_RAW"},
+				Drop: []corev1.Capability{"ALL"},
+			},
+		},
+	}
+}
+
+// initArgs are istio-iptables' command line. The last four are there only
+// where the pod asks for them.
+func initArgs(annotations map[string]string) []string {
+	args := []string{
+		"istio-iptables",
+		"-p", "15001",
+		"-z", "15006",
+		"-u", "1337",
+		"-m", annotations[keyInterceptionMode],
+		"-i", annotations[keyIncludeOutboundRanges],
+		"-x", annotations[keyExcludeOutboundRanges],
+		"-b", annotations[keyIncludeInboundPorts],
+		"-d", "15090,15021," + annotations[keyExcludeInboundPorts],
+	}
+	for _, optional := range []struct{ flag, key string }{
+		{"-q", keyIncludeOutboundPorts},
+		{"-o", keyExcludeOutboundPorts},
+		{"-k", keyKubevirtInterfaces},
+		{"-c", keyExcludeInterfaces},
+	} {
+		if value, ok := annotations[optional.key]; ok {
+			args = append(args, optional.flag, value)
+		}
+	}
+	return args
+}
+
+func ptr[T any](value T) *T { return &value }
