@@ -1,0 +1,35 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+
+{{- /* What holds for a node: the operator's word, else the platform's. */ -}}
+{{- define "capture-cni.node" -}}
+{{- $platform := get (.Files.Get "platforms.yaml" | fromYaml) .Values.platform -}}
+{{- $mode := .Values.mode | default $platform.mode -}}
+{{- $netDir := $platform.netDir -}}
+{{- if eq $mode "multus" -}}
+{{- $netDir = "/etc/cni/multus/net.d" -}}
+{{- end -}}
+{{- $criSocket := .Values.paths.criSocket | default $platform.criSocket -}}
+{{- if eq $criSocket "none" -}}
+{{- $criSocket = "" -}}
+{{- end -}}
+{{- $seLinux := dict -}}
+{{- with $platform.seLinuxType -}}
+{{- $seLinux = dict "type" . -}}
+{{- end -}}
+{{- dict "mode" $mode
+  "netDir" (.Values.paths.netDir | default $netDir)
+  "binDirs" (.Values.paths.binDirs | default $platform.binDirs)
+  "criSocket" $criSocket
+  "seLinuxOptions" (.Values.seLinuxOptions | default $seLinux)
+  | toJson -}}
+{{- end }}
+
+{{- /* Where probes reach the agent: "" is the pod's, and so the node's, own address. */ -}}
+{{- define "capture-cni.probeHost" -}}
+{{- $host := regexReplaceAll ":[0-9]+$" .Values.metrics.listen "" | trimPrefix "[" | trimSuffix "]" -}}
+{{- if has $host (list "0.0.0.0" "::") -}}
+127.0.0.1
+{{- else if ne $host "$(HOST_IP)" -}}
+{{ $host }}
+{{- end -}}
+{{- end }}

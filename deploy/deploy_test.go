@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deploy holds what must be true of the chart, and of what was rendered
+// from it.
+package deploy
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "rewrite what is made of the chart")
+
+const (
+	chart     = "chart"
+	namespace = "capture-cni"
+)
+
+var platforms = []string{"plain", "gke", "k3s", "rke2", "microk8s", "minikube", "openshift"}
+
+// helm runs the Helm that `make parts` builds.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	path, err := filepath.Abs("../bin/parts/helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("there is no Helm: run make parts")
+		}
+		t.Skip("there is no Helm: run make parts")
+	}
+	out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
+	return string(out), err
+}
+
+// render gives the manifests for some values, each as Helm's --set reads it, or
+// --set-json where it is an object.
+func render(t *testing.T, values ...string) (string, error) {
+	t.Helper()
+	args := []string{"template", "capture-cni", chart, "--namespace", namespace, "--kube-version", "1.34.0"}
+	for _, value := range values {
+		if strings.Contains(value, `={"`) {
+			args = append(args, "--set-json", value)
+		} else {
+			args = append(args, "--set", value)
+		}
+	}
+	return helm(t, args...)
+}
+
+// object is one rendered object.
+type object struct {
+	kind, name string
+	text       []byte
+}
+
+// objects renders, and reads what comes out strictly.
+func objects(t *testing.T, values ...string) []object {
+	t.Helper()
+	out, err := render(t, values...)
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", values, err, out)
+	}
+	var all []object
+	for _, document := range strings.Split(out, "\n---\n") {
+		var head struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+			t.Fatalf("%q: %v\n%s", values, err, document)
+		}
+		o := object{head.Kind, head.Metadata.Name, []byte(strings.TrimPrefix(document, "---\n"))}
+		o.expectStrict(t)
+		all = append(all, o)
+	}
+	return all
+}
+
+// expectStrict wants no field that the API server does not know. The kinds of
+// others, whose types we do not have, are only parsed.
+func (o object) expectStrict(t *testing.T) {
+	t.Helper()
+	types := map[string]any{
+		"DaemonSet": &appsv1.DaemonSet{}, "ConfigMap": &corev1.ConfigMap{}, "Namespace": &corev1.Namespace{},
+		"ServiceAccount": &corev1.ServiceAccount{}, "ResourceQuota": &corev1.ResourceQuota{},
+		"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{},
+		"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
+		"SecurityContextConstraints": &map[string]any{}, "NetworkAttachmentDefinition": &map[string]any{}, "PodMonitor": &map[string]any{},
+	}
+	into, known := types[o.kind]
+	if !known {
+		t.Fatalf("kind %q is not expected", o.kind)
+	}
+	if err := yaml.UnmarshalStrict(o.text, into); err != nil {
+		t.Errorf("%s %s: %v", o.kind, o.name, err)
+	}
+}
+
+// find reads the object of a kind that has a name; false where there is none.
+func find[T any](t *testing.T, all []object, kind, name string) (found T, ok bool) {
+	t.Helper()
+	i := slices.IndexFunc(all, func(o object) bool { return o.kind == kind && o.name == name })
+	if i < 0 {
+		return found, false
+	}
+	if err := yaml.Unmarshal(all[i].text, &found); err != nil {
+		t.Fatal(err)
+	}
+	return found, true
+}
+
+func daemonSet(t *testing.T, values ...string) appsv1.DaemonSet {
+	t.Helper()
+	set, ok := find[appsv1.DaemonSet](t, objects(t, values...), "DaemonSet", "capture-cni-node")
+	if !ok || len(set.Spec.Template.Spec.Containers) == 0 {
+		t.Fatalf("%q: there is no DaemonSet", values)
+	}
+	return set
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// expectFresh compares a file with what it is made of, and rewrites it on request.
+func expectFresh(t *testing.T, name, want string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got := read(t, name); got != want {
+		t.Errorf("%s is stale: run go test ./deploy -update", name)
+	}
+}
+
+func TestLint(t *testing.T) {
+	for _, platform := range platforms {
+		if out, err := helm(t, "lint", "--strict", "--set", "platform="+platform, chart); err != nil {
+			t.Errorf("%s: %v\n%s", platform, err, out)
+		}
+	}
+}
+
+// TestManifest keeps what is rendered for kubectl apply up to date.
+func TestManifest(t *testing.T) {
+	out, err := render(t)
+	if err != nil {
+		t.Fatal(out)
+	}
+	manifest := `# SPDX-License-Identifier: Apache-2.0
+
+# The chart with its default values, for kubectl apply. Made by go test ./deploy -update.
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: ` + namespace + `
+  labels:
+    # The agent needs the host's network and folders.
+    pod-security.kubernetes.io/enforce: privileged
+`
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "# Source: ") {
+			manifest += line
+		}
+	}
+	expectFresh(t, "capture-cni.yaml", manifest)
+}
+
+// TestRefusals wants mistakes to be named before anything is installed.
+func TestRefusals(t *testing.T) {
+	for _, test := range []struct{ value, errContains string }{
+		{"platfrom=gke", "platfrom"},
+		{"platform=eks", "/platform"},
+		{"mode=chained", "/mode"},
+		{"state=gone", "/state"},
+		{"paths.netdir=/x", "netdir"},
+		{"paths.netDir=etc", "/paths/netDir"},
+		{"image.digest=sha256:12", "/image/digest"},
+		{"token.ttl=1d", "/token/ttl"},
+		{"netconf.backendd=iptables", "backendd"},
+		{"netconf.kubeconfig=/x", "kubeconfig"},
+		{"netconf.mesh.inboundport=1", "inboundport"},
+		{"netconf.ipv6=no", "/netconf/ipv6"},
+		{"netconf.mesh.proxyUID=0", "/netconf/mesh/proxyUID"},
+		{"addCapabilities={SYS_ADMIN}", "/addCapabilities/0"},
+		{"metrics.listen=15015", "/metrics/listen"},
+		{"metrics.podMonitor.enabled=true", "loopback"},
+	} {
+		out, err := render(t, test.value)
+		if err == nil || !strings.Contains(out, test.errContains) {
+			t.Errorf("%s: got %v, %s; want an error with %q", test.value, err, out, test.errContains)
+		}
+	}
+}
+
+func TestImage(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	for _, test := range []struct{ values, want string }{
+		{"", "ghcr.io/capture-cni/capture-cni:" + appVersion(t)},
+		{"image.tag=v9", "ghcr.io/capture-cni/capture-cni:v9"},
+		{"image.registry=mirror.example:5000,image.repository=a/b", "mirror.example:5000/a/b:" + appVersion(t)},
+		{"image.tag=v9,image.digest=" + digest, "ghcr.io/capture-cni/capture-cni@" + digest},
+	} {
+		if got := daemonSet(t, test.values).Spec.Template.Spec.Containers[0].Image; got != test.want {
+			t.Errorf("%s: image %s, want %s", test.values, got, test.want)
+		}
+	}
+}
+
+func appVersion(t *testing.T) string {
+	t.Helper()
+	var about struct{ AppVersion string }
+	if err := yaml.Unmarshal([]byte(read(t, chart+"/Chart.yaml")), &about); err != nil || about.AppVersion == "" {
+		t.Fatalf("Chart.yaml has no appVersion (%v)", err)
+	}
+	return about.AppVersion
+}

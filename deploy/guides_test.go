@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// guides are the documents for operators, by path.
+func guides(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("guides/*.md")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("there are no guides (%v)", err)
+	}
+	texts := map[string]string{}
+	for _, path := range paths {
+		texts[path] = read(t, path)
+	}
+	return texts
+}
+
+var (
+	codeBlock  = regexp.MustCompile("(?ms)^```.*?^```")
+	codeSpan   = regexp.MustCompile("`([^`\n]+)`")
+	linesAhead = regexp.MustCompile(`\\\n\s*`)
+)
+
+// commands are the lines of a guide's code, those that go on put together, and
+// its code spans.
+func commands(guide string) []string {
+	var found []string
+	for _, block := range codeBlock.FindAllString(guide, -1) {
+		found = append(found, strings.Split(linesAhead.ReplaceAllString(block, " "), "\n")...)
+	}
+	return append(found, spans(guide)...)
+}
+
+func spans(guide string) []string {
+	var found []string
+	for _, match := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(guide, ""), -1) {
+		found = append(found, match[1])
+	}
+	return found
+}
+
+// seen fails if a test found nothing to look at.
+func seen(t *testing.T, count int) {
+	t.Helper()
+	if count == 0 {
+		t.Error("the guides mention nothing of this kind: does the test still see it?")
+	}
+}
+
+var (
+	agentCommand = regexp.MustCompile(`(?:^|[\s=/])capture-cni-node (run|uninstall|verify|preflight|render)\b(.*)`)
+	flagName     = regexp.MustCompile(`--[a-z][a-z-]*`)
+)
+
+// TestGuidesKnowFlags compares each flag with the help of the agent's command. A
+// flag that stands alone in a code span is one of the agent's, by any command,
+// or is said to be another program's.
+func TestGuidesKnowFlags(t *testing.T) {
+	known := agentFlags(t)
+	count := 0
+	for path, guide := range guides(t) {
+		for _, command := range commands(guide) {
+			match := agentCommand.FindStringSubmatch(command)
+			if match == nil {
+				continue
+			}
+			for _, flag := range flagName.FindAllString(match[2], -1) {
+				count++
+				if !known[match[1]][flag] {
+					t.Errorf("%s: capture-cni-node %s has no flag %s", path, match[1], flag)
+				}
+			}
+		}
+		for _, span := range spans(guide) {
+			others := []string{"--set", "--register-with-taints"} // Helm's, the kubelet's
+			if flag := flagName.FindString(span); strings.HasPrefix(span, "--") && !slices.Contains(others, flag) {
+				count++
+				if !slices.ContainsFunc(slices.Collect(maps.Values(known)), func(flags map[string]bool) bool { return flags[flag] }) {
+					t.Errorf("%s: no command of capture-cni-node has the flag %s", path, flag)
+				}
+			}
+		}
+	}
+	seen(t, count)
+}
+
+// agentFlags are the flags of every command of the agent's.
+func agentFlags(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	agent := filepath.Join(t.TempDir(), "capture-cni-node")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	known := map[string]map[string]bool{}
+	for _, command := range []string{"run", "uninstall", "verify", "preflight", "render"} {
+		out, err := exec.CommandContext(t.Context(), agent, command, "--help").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		known[command] = map[string]bool{}
+		for _, flag := range flagName.FindAllString(string(out), -1) {
+			known[command][flag] = true
+		}
+	}
+	return known
+}
+
+var (
+	setting  = regexp.MustCompile(`--set(?:-json)? '?([A-Za-z][\w.-]*)=`)
+	helmLine = regexp.MustCompile(`\bhelm\b.*\bcapture-cni\b`)
+	dotted   = regexp.MustCompile(`^([A-Za-z]+)\.[A-Za-z][\w.-]*`)
+)
+
+// TestGuidesKnowValues looks up what helm sets for our release, what is said to
+// be set, and every code span that begins like a value of the chart.
+func TestGuidesKnowValues(t *testing.T) {
+	var values map[string]any
+	if err := yaml.UnmarshalStrict([]byte(read(t, chart+"/values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	expect := func(path, name string) {
+		count++
+		if !hasValue(values, name) {
+			t.Errorf("%s: the chart has no value %s", path, name)
+		}
+	}
+	for path, guide := range guides(t) {
+		for _, command := range commands(guide) {
+			if helmLine.MatchString(command) || strings.HasPrefix(command, "--set ") {
+				for _, match := range setting.FindAllStringSubmatch(command, -1) {
+					expect(path, match[1])
+				}
+			}
+		}
+		for _, span := range spans(guide) {
+			match := dotted.FindStringSubmatch(span)
+			if match == nil || span == "taint.namespace=capture-cni" { // istiod's
+				continue
+			}
+			if _, ours := values[match[1]].(map[string]any); ours {
+				expect(path, match[0])
+			}
+		}
+	}
+	seen(t, count)
+}
+
+// hasValue tells whether the chart reads a value: one of values.yaml, a key of
+// the plugin's entry, or any key where the operator chooses them.
+func hasValue(values map[string]any, name string) bool {
+	first, rest, _ := strings.Cut(name, ".")
+	value, ok := values[first]
+	switch inside, isMap := value.(map[string]any); {
+	case !ok:
+		return false
+	case first == "netconf":
+		return rest == "" || hasKey(config.Keys(), rest)
+	case rest == "" || slices.Contains([]string{"nodeSelector", "podLabels", "podAnnotations", "seLinuxOptions", "affinity"}, first):
+		return true
+	default:
+		return isMap && hasValue(inside, rest)
+	}
+}
+
+func hasKey(keys []config.Key, name string) bool {
+	first, rest, _ := strings.Cut(name, ".")
+	i := slices.IndexFunc(keys, func(key config.Key) bool { return key.Name == first })
+	return i >= 0 && (rest == "" || hasKey(keys[i].Keys, rest))
+}
+
+// TestGuidesKnowKeys reads every entry of ours as the plugin does, and wants
+// neither faults nor warnings.
+func TestGuidesKnowKeys(t *testing.T) {
+	count := 0
+	for path, guide := range guides(t) {
+		for rest := guide; ; {
+			at := strings.Index(rest, `"type": "capture-cni"`)
+			if at < 0 {
+				break
+			}
+			count++
+			var entry json.RawMessage
+			if err := json.NewDecoder(strings.NewReader(rest[strings.LastIndexByte(rest[:at], '{'):])).Decode(&entry); err != nil {
+				t.Errorf("%s: an entry is not JSON: %v", path, err)
+			} else if _, err := node.ReadEntry(entry); err != nil {
+				t.Errorf("%s: %s: %v", path, entry, err)
+			}
+			rest = rest[at+1:]
+		}
+	}
+	seen(t, count)
+}
+
+var annotationKey = regexp.MustCompile(`[\w.-]*istio\.io/[A-Za-z][\w-]*`)
+
+// TestGuidesKnowAnnotations looks up each key in the domains that the plugin
+// reads, in its own list and in that of the admission policies.
+func TestGuidesKnowAnnotations(t *testing.T) {
+	values := read(t, chart+"/values.yaml")
+	count := 0
+	for path, guide := range guides(t) {
+		for _, key := range annotationKey.FindAllString(guide, -1) {
+			domain, _, _ := strings.Cut(key, "/")
+			if !slices.Contains([]string{"istio.io", "sidecar.istio.io", "traffic.sidecar.istio.io"}, domain) {
+				continue
+			}
+			count++
+			known := slices.ContainsFunc(capture.Annotations(), func(a capture.Annotation) bool { return a.Key == key })
+			if !known && !strings.Contains(values, key+":") {
+				t.Errorf("%s: nobody reads %s", path, key)
+			}
+		}
+	}
+	seen(t, count)
+}
+
+var (
+	testName       = regexp.MustCompile(`\bTest[A-Z]\w*`)
+	testDefinition = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
+	metricName     = regexp.MustCompile(`\bcapture_cni_\w+`)
+)
+
+// TestGuidesKnowTests looks for each test that a guide gives as its reason.
+func TestGuidesKnowTests(t *testing.T) {
+	defined := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") || entry.IsDir() {
+			return err
+		}
+		for _, match := range testDefinition.FindAllStringSubmatch(read(t, path), -1) {
+			defined[match[1]] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for path, guide := range guides(t) {
+		for _, name := range testName.FindAllString(guide, -1) {
+			count++
+			if !defined[name] {
+				t.Errorf("%s: there is no %s", path, name)
+			}
+		}
+	}
+	seen(t, count)
+}
+
+func TestGuidesKnowMetrics(t *testing.T) {
+	count := 0
+	for path, guide := range guides(t) {
+		for _, name := range metricName.FindAllString(guide, -1) {
+			count++
+			if !slices.ContainsFunc(node.Metrics(), func(m node.Metric) bool { return m.Name == name }) {
+				t.Errorf("%s: there is no metric %s", path, name)
+			}
+		}
+	}
+	seen(t, count)
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// TestLinks follows the links of the guides and of the documents that lead here.
+func TestLinks(t *testing.T) {
+	documents := guides(t)
+	for _, path := range []string{"README.md", "../README.md"} {
+		documents[path] = read(t, path)
+	}
+	count := 0
+	for path, text := range documents {
+		for _, match := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(match[1], "://") {
+				continue
+			}
+			count++
+			file, _, _ := strings.Cut(match[1], "#")
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), file)); err != nil {
+				t.Errorf("%s: the link %s leads nowhere: %v", path, match[1], err)
+			}
+		}
+	}
+	seen(t, count)
+}

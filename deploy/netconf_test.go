@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/node"
+)
+
+// schema is the part of a JSON schema that the tests look at.
+type schema struct {
+	Properties           map[string]schema
+	AdditionalProperties any
+	Enum                 []string
+}
+
+func readSchema(t *testing.T) schema {
+	t.Helper()
+	var s schema
+	if err := json.Unmarshal([]byte(read(t, chart+"/values.schema.json")), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSchemaKnowsKeys compares the schema with the keys that the plugin reads.
+// The kubeconfig is the agent's to say.
+func TestSchemaKnowsKeys(t *testing.T) {
+	keys := slices.DeleteFunc(config.Keys(), func(k config.Key) bool { return k.Name == "kubeconfig" })
+	expectKeys(t, "netconf", readSchema(t).Properties["netconf"], keys)
+}
+
+func expectKeys(t *testing.T, path string, s schema, keys []config.Key) {
+	t.Helper()
+	if s.AdditionalProperties != false || len(s.Properties) != len(keys) {
+		t.Errorf("%s: %d keys, want %d; others are let through: %v", path, len(s.Properties), len(keys), s.AdditionalProperties)
+	}
+	for _, key := range keys {
+		at := path + "." + key.Name
+		known, ok := s.Properties[key.Name]
+		if !ok {
+			t.Errorf("%s is not in the schema", at)
+		}
+		if key.Keys != nil {
+			expectKeys(t, at, known, key.Keys)
+		}
+		if strings.HasPrefix(key.Type, "`") {
+			if want := strings.Split(strings.ReplaceAll(key.Type, "`", ""), ", "); !slices.Equal(known.Enum, want) {
+				t.Errorf("%s may be %q, want %q", at, known.Enum, want)
+			}
+		}
+	}
+}
+
+// sample is a value of a key's type.
+func sample(t *testing.T, kind string) any {
+	t.Helper()
+	samples := map[string]any{
+		"duration": "1m30s", "port": float64(15101), "id": float64(1000650000), "CIDR": "127.0.0.0/8",
+		"list of names": []any{"a", "b"}, "list of CIDRs": []any{"10.0.0.0/8", "2001:db8::/32"},
+		"list of ports": []any{float64(1), float64(65535)}, "list of ids": []any{float64(0), float64(4294967295)},
+	}
+	if first, _, ok := strings.Cut(strings.TrimPrefix(kind, "`"), "`"); ok {
+		return first
+	}
+	value, ok := samples[kind]
+	if !ok {
+		t.Fatalf("type %q is new: give a sample", kind)
+	}
+	return value
+}
+
+func samples(t *testing.T, keys []config.Key) map[string]any {
+	t.Helper()
+	values := map[string]any{}
+	for _, key := range keys {
+		if key.Keys != nil {
+			values[key.Name] = samples(t, key.Keys)
+		} else if key.Name != "kubeconfig" {
+			values[key.Name] = sample(t, key.Type)
+		}
+	}
+	return values
+}
+
+// TestEveryKeyArrives sets every key and finds it where the plugin reads it: in
+// what the agent makes its entry of, and in what Multus hands over.
+func TestEveryKeyArrives(t *testing.T) {
+	want := samples(t, config.Keys())
+	asked, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := objects(t, "mode=multus", "netconf="+string(asked))
+	text := netConf(t, all)
+	expectJSON(t, text, want)
+	if _, err := node.Entry("/var/lib/capture-cni/kubeconfig", []byte(text), node.Insert); err != nil {
+		t.Errorf("the agent refuses it: %v", err)
+	}
+	network, _ := find[struct{ Spec struct{ Config string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")
+	if _, err := node.ReadEntry([]byte(network.Spec.Config)); err != nil {
+		t.Errorf("the plugin would not read what Multus hands over: %v", err)
+	}
+	maps.Copy(want, map[string]any{
+		"cniVersion": "1.0.0", "name": "istio-cni", "type": "capture-cni", "kubeconfig": "/var/lib/capture-cni/kubeconfig",
+	})
+	expectJSON(t, network.Spec.Config, want)
+}
+
+// TestOnlyKeysThatAreSet leaves the rest to the plugin's defaults.
+func TestOnlyKeysThatAreSet(t *testing.T) {
+	for values, want := range map[string]string{"": "{}", "netconf.ipv6=always": `{"ipv6":"always"}`} {
+		if got := netConf(t, objects(t, values)); got != want {
+			t.Errorf("%q: %s, want %s", values, got, want)
+		}
+	}
+}
+
+// TestNetConfRolls restarts the agents, which read their configuration once.
+func TestNetConfRolls(t *testing.T) {
+	checksum := func(values string) string {
+		return daemonSet(t, values).Spec.Template.Annotations["checksum/netconf"]
+	}
+	before := checksum("image.tag=v1")
+	if before == "" || checksum("image.tag=v2") != before || checksum("netconf.ipv6=always") == before {
+		t.Error("the checksum does not follow the configuration")
+	}
+}
+
+func netConf(t *testing.T, all []object) string {
+	t.Helper()
+	configMap, ok := find[corev1.ConfigMap](t, all, "ConfigMap", "capture-cni-node")
+	if !ok {
+		t.Fatal("there is no ConfigMap")
+	}
+	return configMap.Data["netconf.json"]
+}
+
+func expectJSON(t *testing.T, text string, want any) {
+	t.Helper()
+	var got any
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

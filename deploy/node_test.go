@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// flagValues are what an agent's flag is given, once for each time.
+func flagValues(set appsv1.DaemonSet, flag string) (values []string) {
+	for _, arg := range set.Spec.Template.Spec.Containers[0].Args {
+		if value, ok := strings.CutPrefix(arg, "--"+flag+"="); ok {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// TestEveryNode renders each platform in each mode: the pod may do what it needs
+// to, sees the folders that it works in, and no others.
+func TestEveryNode(t *testing.T) {
+	for _, platform := range platforms {
+		for _, mode := range []string{"", "auto", "dropin", "insert", "owned", "multus"} {
+			t.Run(platform+"/"+mode, func(t *testing.T) {
+				t.Parallel()
+				set := daemonSet(t, "platform="+platform, "mode="+mode)
+				if got := flagValues(set, "mode"); mode != "" && !slices.Equal(got, []string{mode}) {
+					t.Errorf("--mode is %q", got)
+				}
+				expectRestricted(t, set.Spec.Template.Spec, platform)
+				expectFolders(t, set)
+			})
+		}
+	}
+}
+
+func expectRestricted(t *testing.T, pod corev1.PodSpec, platform string) {
+	t.Helper()
+	if !pod.HostNetwork || pod.HostPID || pod.HostIPC || pod.DNSPolicy != corev1.DNSDefault {
+		t.Errorf("host network %v, PIDs %v, IPC %v, DNS policy %s", pod.HostNetwork, pod.HostPID, pod.HostIPC, pod.DNSPolicy)
+	}
+	if seccomp := pod.SecurityContext.SeccompProfile; seccomp == nil || seccomp.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("seccomp profile %v", seccomp)
+	}
+	if linux := pod.SecurityContext.SELinuxOptions; (platform == "openshift") != (linux != nil && linux.Type == "spc_t") {
+		t.Errorf("SELinux options %v", linux)
+	}
+	if pod.PriorityClassName != "system-node-critical" || len(pod.Tolerations) != 1 || pod.Tolerations[0] != (corev1.Toleration{Operator: corev1.TolerationOpExists}) {
+		t.Errorf("priority %q, tolerations %v: an agent has to run on every node", pod.PriorityClassName, pod.Tolerations)
+	}
+	if len(pod.Containers) != 1 || len(pod.InitContainers) != 0 {
+		t.Fatalf("%d containers, %d init containers", len(pod.Containers), len(pod.InitContainers))
+	}
+	c := pod.Containers[0].SecurityContext
+	if *c.Privileged || *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || *c.RunAsUser != 0 {
+		t.Errorf("security context %v", c)
+	}
+	if !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.Capabilities.Add) != 0 {
+		t.Errorf("capabilities %v", c.Capabilities)
+	}
+}
+
+// expectFolders wants each folder that a flag names, and nothing else of the
+// node, to be where the agent looks for it.
+func expectFolders(t *testing.T, set appsv1.DaemonSet) {
+	t.Helper()
+	writable := map[string]bool{}
+	for _, flag := range []string{"net-dir", "bin-dir", "state-dir", "run-dir"} {
+		values := flagValues(set, flag)
+		if len(values) == 0 {
+			t.Errorf("--%s is missing", flag)
+		}
+		for _, folder := range values {
+			writable[folder] = true
+		}
+	}
+	for _, socket := range flagValues(set, "cri-socket") {
+		writable[path.Dir(strings.TrimPrefix(socket, "/host"))] = false
+	}
+	pod := set.Spec.Template.Spec
+	seen := 0
+	for _, volume := range pod.Volumes {
+		if volume.HostPath == nil {
+			continue
+		}
+		seen++
+		folder := volume.HostPath.Path
+		i := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume.Name })
+		want, known := writable[folder]
+		if !known || i < 0 || pod.Containers[0].VolumeMounts[i].MountPath != "/host"+folder || pod.Containers[0].VolumeMounts[i].ReadOnly == want {
+			t.Errorf("folder %s: no flag names it, or it is mounted elsewhere, or for more than it is needed", folder)
+		}
+		if *volume.HostPath.Type != corev1.HostPathDirectoryOrCreate {
+			t.Errorf("folder %s: type %s", folder, *volume.HostPath.Type)
+		}
+	}
+	if seen != len(writable) {
+		t.Errorf("%d folders are mounted, %d are named", seen, len(writable))
+	}
+}
+
+// TestPlatforms compares with the table of the project's README.
+func TestPlatforms(t *testing.T) {
+	rows := map[string]string{
+		"plain": "kubeadm", "gke": "GKE", "k3s": "k3s", "rke2": "RKE2",
+		"microk8s": "MicroK8s", "minikube": "minikube", "openshift": "OpenShift",
+	}
+	_, table, _ := strings.Cut(read(t, "../README.md"), "| platform |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, platform := range platforms {
+		set := daemonSet(t, "platform="+platform)
+		var row string
+		for line := range strings.Lines(table) {
+			if first, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " |"); ok && strings.Contains(first, rows[platform]) {
+				row = line
+			}
+		}
+		for _, folder := range slices.Concat(flagValues(set, "net-dir"), flagValues(set, "bin-dir")) {
+			if !strings.Contains(row, "`"+folder+"`") {
+				t.Errorf("%s uses %s; README.md says %q", platform, folder, row)
+			}
+		}
+	}
+}
+
+// TestPlatformsAreAllKnown holds data, schema and tests together.
+func TestPlatformsAreAllKnown(t *testing.T) {
+	var data map[string]any
+	if err := yaml.UnmarshalStrict([]byte(read(t, chart+"/platforms.yaml")), &data); err != nil {
+		t.Fatal(err)
+	}
+	schema := readSchema(t).Properties["platform"].Enum
+	for name := range data {
+		if !slices.Contains(platforms, name) || !slices.Contains(schema, name) {
+			t.Errorf("platform %s is not in the schema, or in the tests", name)
+		}
+	}
+	if len(data) != len(platforms) || len(schema) != len(platforms) {
+		t.Errorf("%d platforms have data, the schema knows %d, the tests %d", len(data), len(schema), len(platforms))
+	}
+}
+
+// TestOverrides has the operator's word win over the platform's.
+func TestOverrides(t *testing.T) {
+	for _, test := range []struct {
+		value, flag string
+		want        []string
+	}{
+		{"paths.netDir=/n", "net-dir", []string{"/n"}},
+		{"paths.binDirs={/a,/b}", "bin-dir", []string{"/a", "/b"}},
+		{"paths.criSocket=/run/x/y.sock", "cri-socket", []string{"/host/run/x/y.sock"}},
+		{"paths.criSocket=none", "cri-socket", nil},
+		{"paths.stateDir=/s", "state-dir", []string{"/s"}},
+		{"paths.runDir=/r", "run-dir", []string{"/r"}},
+		{"mode=insert", "mode", []string{"insert"}},
+		{"mode=multus", "net-dir", []string{"/etc/cni/multus/net.d"}},
+		{"token.ttl=1h", "token-ttl", []string{"1h"}},
+		{"apiServer=https://api.example:6443", "api-server", []string{"https://api.example:6443"}},
+	} {
+		set := daemonSet(t, "platform=k3s", test.value)
+		if got := flagValues(set, test.flag); !slices.Equal(got, test.want) {
+			t.Errorf("%s: --%s is %q, want %q", test.value, test.flag, got, test.want)
+		}
+		expectFolders(t, set)
+	}
+}
+
+// TestProbes has kubelet reach the agent wherever it listens.
+func TestProbes(t *testing.T) {
+	for _, test := range []struct {
+		listen, host string
+		port         int32
+	}{
+		{"127.0.0.1:15015", "127.0.0.1", 15015},
+		{"[::1]:15016", "::1", 15016},
+		{"0.0.0.0:15017", "127.0.0.1", 15017},
+		{"[::]:15018", "127.0.0.1", 15018},
+		{"$(HOST_IP):15019", "", 15019},
+		{"[$(HOST_IP)]:15020", "", 15020},
+		{"192.0.2.1:15021", "192.0.2.1", 15021},
+	} {
+		set := daemonSet(t, "metrics.listen="+test.listen)
+		c := set.Spec.Template.Spec.Containers[0]
+		if c.LivenessProbe.HTTPGet.Host != test.host || c.ReadinessProbe.HTTPGet.Host != test.host || c.Ports[0].ContainerPort != test.port {
+			t.Errorf("%s: probed at %q, port %d", test.listen, c.LivenessProbe.HTTPGet.Host, c.Ports[0].ContainerPort)
+		}
+		if c.LivenessProbe.HTTPGet.Path != "/healthz" || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
+			t.Errorf("probes of %s and %s", c.LivenessProbe.HTTPGet.Path, c.ReadinessProbe.HTTPGet.Path)
+		}
+		hasIP := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "HOST_IP" })
+		if hasIP != strings.Contains(test.listen, "HOST_IP") {
+			t.Errorf("%s: HOST_IP is set: %v", test.listen, hasIP)
+		}
+	}
+}
+
+// TestAbsent lets every node be cleaned, though another one can't be yet.
+func TestAbsent(t *testing.T) {
+	for _, test := range []struct {
+		values, maxUnavailable string
+		force                  bool
+	}{
+		{"state=present", "10%", false},
+		{"state=present,force=true", "10%", false},
+		{"state=absent", "100%", false},
+		{"state=absent,force=true", "100%", true},
+	} {
+		set := daemonSet(t, test.values)
+		rolling := set.Spec.UpdateStrategy.RollingUpdate
+		if got := rolling.MaxUnavailable.String(); got != test.maxUnavailable || rolling.MaxSurge.IntValue() != 0 {
+			t.Errorf("%s: %s agents may be missing, %s come beside old ones", test.values, got, rolling.MaxSurge)
+		}
+		if got := slices.Contains(set.Spec.Template.Spec.Containers[0].Args, "--force"); got != test.force {
+			t.Errorf("%s: --force is given: %v", test.values, got)
+		}
+	}
+}
+
+// TestQuota allows the priority in any namespace but the one that has it.
+func TestQuota(t *testing.T) {
+	for values, want := range map[string]bool{"": true, "resourceQuota.enabled=false": false, "priorityClassName=": false} {
+		if _, got := find[corev1.ResourceQuota](t, objects(t, values), "ResourceQuota", "capture-cni-node"); got != want {
+			t.Errorf("%q: there is a quota: %v", values, got)
+		}
+	}
+	out, err := helm(t, "template", "capture-cni", chart, "--namespace", "kube-system", "--kube-version", "1.34.0")
+	if err != nil || strings.Contains(out, "kind: ResourceQuota") {
+		t.Errorf("kube-system gets a quota (%v)", err)
+	}
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// constraints are what OpenShift admits a pod by.
+type constraints struct {
+	AllowHostDirVolumePlugin, AllowHostNetwork, AllowHostPorts bool
+	AllowHostIPC, AllowHostPID                                 bool
+	AllowPrivilegedContainer, AllowPrivilegeEscalation         bool
+	AllowedCapabilities, RequiredDropCapabilities              []corev1.Capability
+	RunAsUser                                                  struct {
+		Type string
+		UID  *int64
+	}
+	SeccompProfiles, Volumes, Users, Groups []string
+}
+
+// TestSCC admits the agent's pod, and allows nothing that it does not use.
+func TestSCC(t *testing.T) {
+	for _, values := range []string{"", "addCapabilities={CHOWN,FOWNER}"} {
+		all := objects(t, "platform=openshift", values)
+		scc, ok := find[constraints](t, all, "SecurityContextConstraints", "capture-cni-node")
+		if !ok {
+			t.Fatal("there is no SCC")
+		}
+		set := daemonSet(t, "platform=openshift", values)
+		pod := set.Spec.Template.Spec
+		container := pod.Containers[0]
+		if scc.AllowHostIPC || scc.AllowHostPID || scc.AllowPrivilegedContainer || scc.AllowPrivilegeEscalation || len(scc.Users)+len(scc.Groups) != 0 {
+			t.Errorf("it allows too much: %+v", scc)
+		}
+		if scc.AllowHostNetwork != pod.HostNetwork || scc.AllowHostPorts != (len(container.Ports) > 0) || !scc.AllowHostDirVolumePlugin {
+			t.Errorf("it does not fit the pod: %+v", scc)
+		}
+		if !slices.Equal(scc.AllowedCapabilities, container.SecurityContext.Capabilities.Add) ||
+			!slices.Equal(scc.RequiredDropCapabilities, container.SecurityContext.Capabilities.Drop) {
+			t.Errorf("capabilities: %+v, the pod's are %+v", scc, container.SecurityContext.Capabilities)
+		}
+		if scc.RunAsUser.Type != "MustRunAs" || *scc.RunAsUser.UID != *container.SecurityContext.RunAsUser {
+			t.Errorf("users: %+v", scc.RunAsUser)
+		}
+		if !slices.Equal(scc.SeccompProfiles, []string{"runtime/default"}) || !slices.Equal(scc.Volumes, []string{"configMap", "hostPath", "projected"}) {
+			t.Errorf("seccomp %q, volumes %q", scc.SeccompProfiles, scc.Volumes)
+		}
+	}
+}
+
+// TestNetworkAttachment is there for Multus, on any platform, and for nobody else.
+func TestNetworkAttachment(t *testing.T) {
+	for values, want := range map[string]bool{"": false, "platform=openshift": true, "mode=multus": true, "platform=openshift,mode=insert": false} {
+		all := objects(t, values)
+		network, got := find[struct{ Metadata struct{ Namespace string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")
+		if got != want || got && network.Metadata.Namespace != "default" {
+			t.Errorf("%q: there is a network attachment: %v, in %q", values, got, network.Metadata.Namespace)
+		}
+	}
+}

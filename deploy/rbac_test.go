@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// features are what adds permissions, and the values that ask for it.
+var features = []struct {
+	name   string
+	values []string
+}{
+	{"default", nil},
+	{"openshift", []string{"platform=openshift"}},
+}
+
+// grant is one role, and who has it.
+type grant struct {
+	Role  string              `json:"role"`
+	To    []string            `json:"to"`
+	Rules []rbacv1.PolicyRule `json:"rules"`
+}
+
+// TestPermissions shows in one file all that the chart can allow anybody: each
+// feature with what it adds.
+func TestPermissions(t *testing.T) {
+	text := "# SPDX-License-Identifier: Apache-2.0\n\n# All permissions that the chart gives, by feature. Made by go test ./deploy -update.\n"
+	var given []string
+	for _, feature := range features {
+		var added []grant
+		for _, g := range grants(t, objects(t, feature.values...)) {
+			key, err := yaml.Marshal(g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(given, string(key)) {
+				given = append(given, string(key))
+				added = append(added, g)
+			}
+		}
+		section, err := yaml.Marshal(map[string][]grant{feature.name: added})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += "\n" + string(section)
+	}
+	if strings.Contains(text, `'*'`) {
+		t.Error("a rule has a wildcard")
+	}
+	expectFresh(t, "rbac.golden.yaml", text)
+}
+
+// grants joins roles with their bindings; a role that nobody has, or a binding
+// to no role of ours, is a fault.
+func grants(t *testing.T, all []object) []grant {
+	t.Helper()
+	bindings := map[string][]string{}
+	for _, o := range all {
+		if kind, ok := strings.CutSuffix(o.kind, "Binding"); ok {
+			var binding rbacv1.RoleBinding // a ClusterRoleBinding looks the same
+			if err := yaml.Unmarshal(o.text, &binding); err != nil {
+				t.Fatal(err)
+			}
+			if binding.RoleRef.Kind != kind {
+				t.Errorf("%s %s binds a %s", o.kind, o.name, binding.RoleRef.Kind)
+			}
+			for _, subject := range binding.Subjects {
+				bindings[kind+" "+binding.RoleRef.Name] = append(bindings[kind+" "+binding.RoleRef.Name],
+					subject.Kind+" "+subject.Namespace+"/"+subject.Name)
+			}
+		}
+	}
+	var found []grant
+	for _, o := range all {
+		if o.kind != "Role" && o.kind != "ClusterRole" {
+			continue
+		}
+		var role rbacv1.Role
+		if err := yaml.Unmarshal(o.text, &role); err != nil {
+			t.Fatal(err)
+		}
+		key := o.kind + " " + o.name
+		if len(bindings[key]) == 0 {
+			t.Errorf("nobody has %s", key)
+		}
+		found = append(found, grant{key, bindings[key], role.Rules})
+		delete(bindings, key)
+	}
+	if len(bindings) != 0 {
+		t.Errorf("bound, but not here: %v", bindings)
+	}
+	return found
+}
+
+// TestTokensAreNotMounted keeps the accounts' tokens out of any pod that does not ask for one.
+func TestTokensAreNotMounted(t *testing.T) {
+	all := objects(t)
+	for _, name := range []string{"capture-cni", "capture-cni-node"} {
+		account, ok := find[struct{ AutomountServiceAccountToken *bool }](t, all, "ServiceAccount", name)
+		if !ok || account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken {
+			t.Errorf("service account %s is missing, or mounts its token", name)
+		}
+	}
+	pod := daemonSet(t).Spec.Template.Spec
+	if pod.ServiceAccountName != "capture-cni-node" || !*pod.AutomountServiceAccountToken {
+		t.Errorf("the agent runs as %s", pod.ServiceAccountName)
+	}
+}
