@@ -16,7 +16,7 @@ import (
 //	# create: allowed
 //	# update: refused by <policy>: <part of the message>
 //
-// The second step is one of update, status and ephemeral.
+// The second step is one of update, status, ephemeral and binding.
 type admissionCase struct {
 	name, file string
 	pod        string
@@ -64,7 +64,7 @@ func readAdmissionCase(file string) (admissionCase, error) {
 		switch step {
 		case "create":
 			c.create, err = parseVerdict(text)
-		case "update", "status", "ephemeral":
+		case "update", "status", "ephemeral", "binding":
 			c.second = step
 			c.then, err = parseVerdict(text)
 		case "istio-init":

@@ -90,8 +90,11 @@ func startBox(name, dir string, listener *os.File, forward string) (*Box, error)
 	return b, err
 }
 
-// Path is where this machine sees a file of the box.
-func (b *Box) Path(path string) string { return fmt.Sprintf("/proc/%d/root%s", b.PID, path) }
+// Path is where this machine sees a file of the box. /var/run, an absolute
+// link, would lead back to this machine.
+func (b *Box) Path(path string) string {
+	return fmt.Sprintf("/proc/%d/root%s", b.PID, strings.Replace(path, "/var/run/", "/run/", 1))
+}
 
 // Host is the box's network.
 func (b *Box) Host() (*lab.Host, error) {

@@ -28,7 +28,7 @@ func (c *Cluster) Bring(ctx context.Context, tag string) error {
 }
 
 // Install installs or upgrades the chart, as an operator does, with settings
-// (key=value) besides those of before, and waits until every agent is ready.
+// (key=value), and waits until every agent is ready.
 func (c *Cluster) Install(ctx context.Context, settings ...string) error {
 	chart, err := moduleDir(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *Cluster) Install(ctx context.Context, settings ...string) error {
 	}
 	args := []string{
 		"upgrade", "--install", Namespace, filepath.Join(chart, "deploy", "chart"), "--namespace", Namespace, "--create-namespace",
-		"--reset-then-reuse-values", "--wait", "--timeout", "2m", "--set", "image.registry=test.local,image.pullPolicy=Never",
+		"--reset-values", "--wait", "--timeout", "2m", "--set", "image.registry=test.local,image.pullPolicy=Never",
 	}
 	for _, setting := range settings {
 		args = append(args, "--set", setting)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,12 +83,18 @@ func startAndRun(m *testing.M) (code int, err error) {
 }
 
 // installed are the settings that the chart is installed with; nil while it is not.
-var installed []string
+var (
+	installing sync.Mutex
+	installed  []string
+)
 
-// install has the chart installed with these settings and no others.
+// install has the chart installed with these settings and no others. Tests
+// that run in parallel all want the defaults.
 func install(t *testing.T, settings ...string) {
 	t.Helper()
 	requireCluster(t)
+	installing.Lock()
+	defer installing.Unlock()
 	settings = append([]string{"image.tag=" + release}, settings...)
 	if slices.Equal(installed, settings) {
 		return

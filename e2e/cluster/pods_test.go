@@ -4,6 +4,7 @@ package cluster_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -30,7 +31,8 @@ type space struct{ name string }
 func newSpace(t *testing.T, labels ...string) space {
 	t.Helper()
 	requireCluster(t)
-	s := space{strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))}
+	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))
+	s := space{name + "-" + strings.ToLower(rand.Text()[:5])} // the last run's may not have gone yet
 	out, err := c.Kubectl(t.Context(), "", "create", "namespace", s.name)
 	if err != nil {
 		t.Fatal(out, err)
@@ -41,9 +43,13 @@ func newSpace(t *testing.T, labels ...string) space {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := c.Kubectl(ctx, "", "delete", "namespace", s.name, "--timeout=60s"); err != nil {
+		if _, err := c.Kubectl(ctx, "", "--namespace", s.name, "delete", "pods", "--all", "--timeout=50s"); err != nil {
 			t.Errorf("pods don't end: %v", err)
 			s.tell(t)
+		}
+		_, err := c.Kubectl(ctx, "", "delete", "namespace", s.name, "--wait=false") // which takes its time
+		if err != nil {
+			t.Error(err)
 		}
 	})
 	if len(labels) > 0 {
@@ -210,14 +216,22 @@ func (s space) rules(t *testing.T, name string) netfilter.State {
 	return rulesOf(t, sandbox)
 }
 
-func rulesOf(t *testing.T, sandbox cluster.Sandbox) (state netfilter.State) {
+func rulesOf(t *testing.T, sandbox cluster.Sandbox) netfilter.State {
 	t.Helper()
-	host, err := sandbox.Host()
+	state, err := inspect(sandbox)
 	check(t, err)
+	return state
+}
+
+func inspect(sandbox cluster.Sandbox) (state netfilter.State, err error) {
+	host, err := sandbox.Host()
+	if err != nil {
+		return state, err
+	}
 	defer host.NetNS.Close()
-	check(t, host.Do(func() (err error) {
+	err = host.Do(func() (err error) {
 		state, err = netfilter.Inspect()
 		return err
-	}))
-	return state
+	})
+	return state, err
 }

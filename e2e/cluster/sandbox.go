@@ -84,6 +84,19 @@ func netnsOf(info string) (string, error) {
 	return "", nil
 }
 
+// Stop ends a sandbox behind the kubelet's back.
+func (s Sandbox) Stop(ctx context.Context) error {
+	service, err := s.node.CRI(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = service.Close(context.WithoutCancel(ctx)) }()
+	if err := service.StopPodSandbox(ctx, s.ID); err != nil {
+		return fmt.Errorf("stopping the sandbox of %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	return nil
+}
+
 // Host is the pod's network.
 func (s Sandbox) Host() (*lab.Host, error) {
 	netns, err := ns.GetNS(s.node.Path(s.NetNS))

@@ -2,14 +2,25 @@
 
 package inject
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
 
 // proxyID is the proxy's uid and gid.
 const proxyID = 1337
 
 // proxy is the sidecar. Under TPROXY it marks its connections, for which Istio
 // makes it root with NET_ADMIN and known by its group.
-func (o Options) proxy(pod *corev1.Pod) corev1.Container {
+func (o Options) proxy(pod *corev1.Pod) (corev1.Container, error) {
+	environment, err := metadata(pod)
+	if err != nil {
+		return corev1.Container{}, err
+	}
 	uid, capabilities := int64(proxyID), &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
 	if pod.Annotations[keyInterceptionMode] == modeTProxy {
 		uid, capabilities.Add = 0, []corev1.Capability{"NET_ADMIN"}
@@ -19,6 +30,7 @@ func (o Options) proxy(pod *corev1.Pod) corev1.Container {
 		Image:           o.ProxyImage,
 		ImagePullPolicy: corev1.PullNever,
 		Args:            o.ProxyArgs,
+		Env:             environment,
 		ReadinessProbe:  o.ProxyProbe,
 		StartupProbe:    o.ProxyProbe,
 		SecurityContext: &corev1.SecurityContext{
@@ -31,7 +43,21 @@ func (o Options) proxy(pod *corev1.Pod) corev1.Container {
 			Capabilities:             capabilities,
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
+	}, nil
+}
+
+// metadata is what the pod wants its proxy to know; Istio puts it into the
+// proxy's environment.
+func metadata(pod *corev1.Pod) ([]corev1.EnvVar, error) {
+	var config struct{ ProxyMetadata map[string]string }
+	if err := yaml.Unmarshal([]byte(pod.Annotations[keyProxyConfig]), &config); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", keyProxyConfig, err)
 	}
+	var environment []corev1.EnvVar
+	for _, name := range slices.Sorted(maps.Keys(config.ProxyMetadata)) {
+		environment = append(environment, corev1.EnvVar{Name: name, Value: config.ProxyMetadata[name]})
+	}
+	return environment, nil
 }
 
 // initContainer is what capture-cni replaces.

@@ -19,6 +19,7 @@ const (
 	keyInject           = "sidecar.istio.io/inject"
 	keyStatus           = "sidecar.istio.io/status"
 	keyNativeSidecar    = "sidecar.istio.io/nativeSidecar"
+	keyProxyConfig      = "proxy.istio.io/config"
 	keyInterceptionMode = "sidecar.istio.io/interceptionMode"
 
 	keyTraffic               = "traffic.sidecar.istio.io/"
@@ -81,7 +82,10 @@ func (o Options) inject(pod *corev1.Pod) error {
 		initContainers = append(initContainers, o.initContainer(pod))
 		done.InitContainers = append(done.InitContainers, containerInit)
 	}
-	proxy := o.proxy(pod)
+	proxy, err := o.proxy(pod)
+	if err != nil {
+		return err
+	}
 	if native {
 		always := corev1.ContainerRestartPolicyAlways
 		proxy.RestartPolicy = &always

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+)
+
+const service = `
+apiVersion: v1
+kind: Service
+metadata: {name: %s}
+spec:
+  ipFamilyPolicy: RequireDualStack
+  selector: {app: %[1]s}
+  ports: [{port: 80, targetPort: 8080}]
+`
+
+func address(ip netip.Addr, port uint16) string { return netip.AddrPortFrom(ip, port).String() }
+
+// TestInjected runs injected pods without any capability, where Pod Security
+// allows none: what they send and get is captured on each node, across nodes
+// and through a service, in both families.
+func TestInjected(t *testing.T) {
+	t.Parallel()
+	install(t)
+	for sidecar, native := range map[string]string{"native": "true", "classic": "false"} {
+		t.Run(sidecar, func(t *testing.T) {
+			t.Parallel()
+			s := newSpace(t, restricted, cluster.Injected)
+			var pods []*corev1.Pod
+			for _, node := range c.Nodes {
+				pod := server("web-"+node.Name, node.Name)
+				pod.Annotations["sidecar.istio.io/nativeSidecar"] = native
+				pod.Annotations["proxy.istio.io/config"] = `proxyMetadata: {ISTIO_DUAL_STACK: "true"}`
+				pods = append(pods, pod)
+			}
+			s.run(t, pods...)
+			for _, pod := range pods {
+				s.kubectl(t, fmt.Sprintf(service, pod.Name), "apply", "--filename=-")
+				s.hasNoCapability(t, pod.Name)
+				if rules := s.rules(t, pod.Name); rules.Backend == "" || rules.Foreign != "" {
+					t.Errorf("%s holds %+v", pod.Name, rules)
+				}
+			}
+			for _, from := range pods {
+				for _, to := range pods {
+					s.expectCaptured(t, from.Name, to.Name)
+				}
+			}
+		})
+	}
+}
+
+// expectCaptured has one pod connect to another, directly and through its
+// service: the proxies of both stand between them and know where it was going.
+func (s space) expectCaptured(t *testing.T, from, to string) {
+	t.Helper()
+	v4, v6 := s.addresses(t, to)
+	targets := map[string]string{address(v4, 8080): address(v4, 8080), address(v6, 8080): address(v6, 8080)}
+	for _, ip := range strings.Fields(s.kubectl(t, "", "get", "service", to, "-o", "jsonpath={.spec.clusterIPs[0]} {.spec.clusterIPs[1]}")) {
+		pod := v4
+		if strings.Contains(ip, ":") {
+			pod = v6
+		}
+		targets[net.JoinHostPort(ip, "80")] = address(pod, 8080)
+	}
+	if from == to { // without a detour, what a proxy sends to its own pod is not captured a second time
+		delete(targets, address(v4, 8080))
+		delete(targets, address(v6, 8080))
+	}
+	for target, pod := range targets {
+		hops := s.ask(t, from, "tcp", target)
+		want := fmt.Sprintf("%s/outbound %s/inbound %s/app", from, to, to)
+		if got := names(hops); got != want {
+			t.Errorf("from %s to %s: on the way are %s, want %s", from, target, got, want)
+			continue
+		}
+		if got := hops[0].OriginalDst.String(); got != target {
+			t.Errorf("from %s to %s: the proxy took it for %s", from, target, got)
+		}
+		if got := hops[1].OriginalDst.String(); got != pod {
+			t.Errorf("from %s to %s: the server's proxy took it for %s, want %s", from, target, got, pod)
+		}
+	}
+}
+
+// hasNoCapability looks at the proxy and the application as the kernel does.
+func (s space) hasNoCapability(t *testing.T, pod string) {
+	t.Helper()
+	for container, uid := range map[string]string{"istio-proxy": "1337", "app": "1000"} {
+		status := s.kubectl(t, "", "exec", pod, "--container", container, "--", "/apps", "status")
+		for _, line := range strings.Split(status, "\n") {
+			key, value, _ := strings.Cut(line, ":")
+			value = strings.TrimSpace(value)
+			switch key {
+			case "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb":
+				if strings.Trim(value, "0") != "" {
+					t.Errorf("%s of %s: %s is %s", container, pod, key, value)
+				}
+			case "Uid":
+				if !strings.HasPrefix(value, uid+"\t") {
+					t.Errorf("%s of %s: uid %s, want %s", container, pod, value, uid)
+				}
+			}
+		}
+	}
+}
