@@ -90,7 +90,7 @@ func TestBadRequests(t *testing.T) {
 		{"null", "", types.ErrDecodingFailure},
 		{"{", "K8S_POD_NAME=web", types.ErrDecodingFailure},
 		{"{}", "K8S_POD_NAME=web", types.ErrInvalidEnvironmentVariables},
-		{"{}", "K8S_POD_UID=a;K8S_POD_UID=a", types.ErrInvalidEnvironmentVariables},
+		{"{}", "K8S_POD_UID=a;K8S_POD_UID=b", types.ErrInvalidEnvironmentVariables},
 	} {
 		_, err := newRequest(&skel.CmdArgs{StdinData: []byte(test.stdin), Args: test.args}, &strings.Builder{})
 		if err == nil || asCNIError(err).Code != test.code {

@@ -26,13 +26,14 @@ func parseIdentity(args string) (podIdentity, error) {
 		"K8S_POD_NAMESPACE": &pod.Namespace,
 		"K8S_POD_UID":       &pod.UID,
 	}
-	seen := map[string]bool{}
+	seen := map[string]string{}
 	for pair := range strings.SplitSeq(args, ";") {
 		key, value, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(key, "K8S_") && seen[key] {
-			return podIdentity{}, badArgs("%s stands in it more than once", key)
+		// Multus repeats each key, with the same value.
+		if other, ok := seen[key]; ok && other != value && strings.HasPrefix(key, "K8S_") {
+			return podIdentity{}, badArgs("%s stands in it as %q and as %q", key, other, value)
 		}
-		seen[key] = true
+		seen[key] = value
 		if field := wanted[key]; field != nil {
 			*field = value
 		}

@@ -25,8 +25,9 @@ func TestParseIdentity(t *testing.T) {
 		{args: "K8S_POD_UID=u", want: podIdentity{UID: "u"}},
 		{args: "K8S_POD_NAME=web", err: `got "web" and ""`},
 		{args: "K8S_POD_NAMESPACE=shop;IgnoreUnknown=1", err: `got "" and "shop"`},
-		{args: "K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=other", err: "K8S_POD_NAME stands in it more than once"},
-		{args: "K8S_OTHER=1;K8S_OTHER=1", err: "K8S_OTHER stands in it more than once"},
+		{args: "K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=other", err: `K8S_POD_NAME stands in it as "web" and as "other"`},
+		{args: "K8S_OTHER=1;K8S_OTHER=2", err: `K8S_OTHER stands in it as "1" and as "2"`},
+		{args: "K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop", want: podIdentity{"shop", "web", ""}},
 	} {
 		got, err := parseIdentity(test.args)
 		if got != test.want {

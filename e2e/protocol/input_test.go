@@ -29,7 +29,7 @@ func TestBadInput(t *testing.T) {
 		{"no name", call{stdin: `{"cniVersion":"1.0.0"}`}, 7, []string{"missing network name"}},
 		{"name only", call{stdin: n.conf(""), args: "K8S_POD_NAME=web"}, 4, []string{"CNI_ARGS", "K8S_POD_NAMESPACE"}},
 		{"namespace only", call{stdin: n.conf(""), args: "K8S_POD_NAMESPACE=shop"}, 4, []string{"K8S_POD_NAME"}},
-		{"repeated key", call{stdin: n.conf(""), args: web + ";K8S_POD_NAME=other"}, 4, []string{"K8S_POD_NAME stands in it more than once"}},
+		{"repeated key", call{stdin: n.conf(""), args: web + ";K8S_POD_NAME=other"}, 4, []string{`K8S_POD_NAME stands in it as "web" and as "other"`}},
 		{"no interface name", call{stdin: n.conf(""), env: []string{"CNI_IFNAME="}}, 4, []string{"CNI_IFNAME"}},
 		{"faulty configuration", call{stdin: n.conf(`"ipv6": "yes", "mesh": {"inboundPort": 0, "excludeOutboundIPRanges": ["10.0.0.1"]}, "excludeNamespaces": "shop",`)}, 7, []string{
 			`"ipv6" is "yes"`, `"mesh.inboundPort" is 0: expected a port number from 1 to 65535`, `write 10.0.0.1/32`, `"excludeNamespaces" is "shop": expected a list`,

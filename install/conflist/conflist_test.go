@@ -121,6 +121,11 @@ func TestRepair(t *testing.T) {
 		"three times, others too": {list(entry, primary, old, `{"type":"portmap"}`, old), list(primary, entry, `{"type":"portmap"}`)},
 		"old content":             {list(primary, old), list(primary, entry)},
 		"between others":          {list(primary, entry, `{"type":"portmap"}`), list(primary, entry, `{"type":"portmap"}`)},
+		"before another mesh": {
+			list(primary, entry, `{"type":"istio-cni"}`, `{"type":"portmap"}`),
+			list(primary, `{"type":"istio-cni"}`, `{"type":"portmap"}`, entry),
+		},
+		"behind another mesh": {list(primary, `{"type":"istio-cni"}`, entry), list(primary, `{"type":"istio-cni"}`, entry)},
 		"same content, other form": {
 			list(primary, `{ "capabilities" : {"io.kubernetes.cri.pod-annotations":true}, "kubeconfig":"/var/lib/capture-cni/kubeconfig", "type":"capture-cni"}`),
 			list(primary, `{ "capabilities" : {"io.kubernetes.cri.pod-annotations":true}, "kubeconfig":"/var/lib/capture-cni/kubeconfig", "type":"capture-cni"}`),
@@ -178,7 +183,7 @@ func TestEmbed(t *testing.T) {
 	t.Parallel()
 	text := []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[{"type":"calico"},{"type":"istio-cni"},{"type":"portmap"},{"type":"linkerd-cni"}]}`)
 	source := Source("10-n.conflist", text)
-	got, err := Embed(parse(t, text), source, []byte(entry), []string{"istio-cni", "linkerd-cni"})
+	got, err := Embed(parse(t, text), source, []byte(entry))
 	if err != nil {
 		t.Fatal(err)
 	}

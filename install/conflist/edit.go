@@ -32,6 +32,9 @@ func (l *List) With(entry []byte) ([]byte, error) {
 			edited = edited.deleted(0)
 		case len(ours) > 1:
 			edited = edited.deleted(ours[len(ours)-1])
+		case slices.ContainsFunc(edited.Plugins[ours[0]:], Plugin.OtherMesh):
+			// Behind it, ours sees that the pod is captured already.
+			edited = edited.deleted(ours[0])
 		default:
 			return edited.replaced(ours[0], entry), nil
 		}

@@ -34,6 +34,16 @@ type Plugin struct {
 	start, end int // of its object in the text
 }
 
+// OtherMesh tells whether it captures pods for somebody else; a pod is captured
+// once.
+func (p Plugin) OtherMesh() bool {
+	switch p.Type {
+	case "istio-cni", "linkerd-cni", "kuma-cni", "consul-cni":
+		return true
+	}
+	return false
+}
+
 // Parse reads a list as libcni does. The error says what a runtime would find
 // wrong with it.
 func Parse(text []byte) (*List, error) {

@@ -48,10 +48,10 @@ func SourceOf(list []byte) string {
 // Embed makes a list of our own that does what the primary's does, with our
 // entry in it: its name, its version and all its keys are kept, and entries of
 // other meshes are left out. It says what it embeds.
-func Embed(primary *List, source string, entry []byte, otherMeshes []string) ([]byte, error) {
+func Embed(primary *List, source string, entry []byte) ([]byte, error) {
 	edited := primary
 	for i := len(primary.Plugins) - 1; i >= 0; i-- {
-		if slices.Contains(otherMeshes, primary.Plugins[i].Type) && len(edited.Plugins) > 1 {
+		if primary.Plugins[i].OtherMesh() && len(edited.Plugins) > 1 {
 			edited = edited.deleted(i)
 		}
 	}

@@ -49,13 +49,18 @@ func (a *API) requestToken(ctx context.Context, asked CredentialSettings) (strin
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	token, err := a.tokenRequest(ctx, asked, asked.Node)
-	if asked.Node != "" && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) {
-		token, err = a.tokenRequest(ctx, asked, "") // an API server from before 1.31
+	if asked.Node != "" && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || isUnknownNode(err)) {
+		token, err = a.tokenRequest(ctx, asked, "") // an API server from before 1.31, or a node's first boot
 	}
 	if err != nil {
 		return "", fmt.Errorf("requesting a token for service account %s/%s: %w", asked.Namespace, asked.ServiceAccount, err)
 	}
 	return token, nil
+}
+
+func isUnknownNode(err error) bool {
+	status, ok := err.(apierrors.APIStatus)
+	return ok && apierrors.IsNotFound(err) && status.Status().Details != nil && status.Status().Details.Kind == "nodes"
 }
 
 func (a *API) tokenRequest(ctx context.Context, asked CredentialSettings, boundTo string) (string, error) {

@@ -174,9 +174,6 @@ func restoreOriginal(net *host.Dir, conf string) error {
 // owned keeps a list of our own that does what the primary's does.
 type owned struct{}
 
-// otherMeshes are never embedded: a pod is captured once.
-var otherMeshes = []string{"istio-cni", "linkerd-cni", "kuma-cni", "consul-cni"}
-
 func (owned) wanted(net *host.Dir, entry []byte) ([]byte, error) {
 	p, err := findPrimary(net)
 	if err != nil {
@@ -185,7 +182,7 @@ func (owned) wanted(net *host.Dir, entry []byte) ([]byte, error) {
 	if p.file < ownedName {
 		return nil, fmt.Errorf("%s sorts before %s: a list of our own would not be loaded; use mode %q", p.file, ownedName, Insert)
 	}
-	return conflist.Embed(p.list, conflist.Source(p.file, p.text), entry, otherMeshes)
+	return conflist.Embed(p.list, conflist.Source(p.file, p.text), entry)
 }
 
 func (o owned) fault(net *host.Dir, entry []byte) error {

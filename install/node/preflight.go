@@ -119,8 +119,11 @@ func (p *preflight) primary() {
 		return
 	}
 	for _, plugin := range found.list.Plugins {
-		if slices.Contains(otherMeshes, plugin.Type) {
-			p.serious("uninstall it first: a pod can be captured once", "%s has the entry of another mesh, %s", found.file, plugin.Type)
+		switch {
+		case plugin.OtherMesh() && p.settings.Mode == Owned:
+			p.note("uninstall it then: a list of our own leaves it out", "%s has the entry of another mesh, %s", found.file, plugin.Type)
+		case plugin.OtherMesh():
+			p.serious("uninstall it, or use --mode owned, which leaves it out: a pod can be captured once", "%s has the entry of another mesh, %s", found.file, plugin.Type)
 		}
 		if strings.HasPrefix(plugin.Type, "multus") && p.settings.Mode != Multus {
 			p.note("consider --mode multus; Multus hands no annotations over, so that every pod costs an API read", "%s is Multus'", found.file)
@@ -144,7 +147,11 @@ func (p *preflight) kernel(ctx context.Context) {
 		return
 	}
 	err := podnet.Probe(ctx, asked)
-	if err == nil {
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, unix.EPERM):
+		p.note("run it on the node, as root", "whether the kernel can hold the rules was not tried (%v)", err)
 		return
 	}
 	for _, other := range []capture.Backend{capture.NFTables, capture.IPTablesNFT, capture.IPTablesLegacy} {
