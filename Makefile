@@ -5,7 +5,7 @@ PARTS    := $(BIN)/parts
 VERSION  := $(shell sed -n 's/^appVersion: *"\(.*\)"/\1/p' deploy/chart/Chart.yaml)
 IMAGE    := ghcr.io/capture-cni/capture-cni:$(VERSION)
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
-PACKAGES := nftables iptables haproxy iproute2 strace containerd runc
+PACKAGES := nftables iptables haproxy iproute2 strace containerd runc gcc libc6-dev libseccomp-dev
 FUZZTIME := 20s
 SOAKTIME := 10m
 
@@ -13,7 +13,7 @@ SOAKTIME := 10m
 .PHONY: help build image plugins demo parts cluster cluster-down deps test test-unit soak fuzz golden bench lint verify fmt clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
 build: ## Build the plugin and the node agent into bin/
 	$(GOBUILD) -o $(BIN)/capture-cni ./plugin
@@ -35,7 +35,7 @@ cluster: deps parts ## Start a Kubernetes of two nodes on this machine and leave
 cluster-down: ## Stop it, and clean up behind it
 	@go run ./e2e/cluster/ctl down
 
-parts: $(addprefix $(PARTS)/,kubernetes helm containerd multus ptp) ## Build what the test cluster consists of; some minutes, once
+parts: $(addprefix $(PARTS)/,kubernetes helm containerd runc multus ptp) ## Build what the test cluster consists of; some minutes, once
 
 # Unoptimised: half the time to build, and fast enough for tests.
 PARTBUILD = cd $(<D) && CGO_ENABLED=0 go build -trimpath -gcflags 'all=-N -l' -o $(CURDIR)/$(PARTS)/
@@ -54,6 +54,10 @@ $(PARTS)/containerd: e2e/parts/containerd/go.mod
 	@echo "building $(@F)"
 	@$(PARTBUILD) -ldflags '-s -w' -tags 'no_btrfs no_devmapper no_zfs no_tracing' $(addprefix github.com/containerd/containerd/v2/cmd/,containerd-shim-runc-v2 ctr containerd)
 
+$(PARTS)/runc: e2e/parts/containerd/go.mod # newer than Debian's: it knows user namespaces
+	@echo "building $(@F)"
+	@cd $(<D) && CGO_ENABLED=1 go build -trimpath -tags seccomp -ldflags '-s -w' -o $(CURDIR)/$@ github.com/opencontainers/runc
+
 $(PARTS)/multus: e2e/parts/multus/go.mod
 	@echo "building $(@F)"
 	@$(PARTBUILD) -ldflags '-s -w' gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus
@@ -62,12 +66,13 @@ $(PARTS)/ptp: go.mod
 	@$(PARTBUILD) -ldflags '-s -w' $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local main/ptp)
 
 deps: ## Install what the tests need (Debian, root)
-	@for tool in nft iptables-legacy haproxy ip strace containerd runc; do command -v $$tool >/dev/null || missing=yes; done; \
+	@for tool in nft iptables-legacy haproxy ip strace containerd runc gcc; do command -v $$tool >/dev/null || missing=yes; done; \
+	[ -e /usr/include/seccomp.h ] || missing=yes; \
 	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
 
-test: deps lint verify ## Everything: lint, verify, and all tests (root)
-	go test -count=1 -timeout 20m ./...
+test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
+	go test -count=1 -timeout 40m ./...
 
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...
@@ -81,9 +86,10 @@ fuzz: ## Fuzz every parser for FUZZTIME each
 			echo "== $$package $$target" && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 		done; done
 
-golden: ## Rewrite the golden files after a change of the rules
+golden: parts ## Rewrite the golden files after a change of the rules, the chart or the documentation
 	go test -count=1 ./plugin/capture -run Golden -update
 	go test ./e2e/project -run Tables -update
+	go test ./deploy -update
 
 bench: deps ## Print what an ADD costs, and its ratio to the least it could (root)
 	go run ./e2e/bench

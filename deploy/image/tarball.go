@@ -29,7 +29,7 @@ func writeTarball(out, name string, index v1.ImageIndex) error {
 	if err != nil {
 		return fmt.Errorf("making a temporary folder: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	named := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
 		Add:        index,
 		Descriptor: v1.Descriptor{Annotations: map[string]string{annotationContainerd: name, annotationOCI: name}},
@@ -44,7 +44,7 @@ func writeTarball(out, name string, index v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name()) // no more there if all went well
+	defer func() { _ = os.Remove(file.Name()) }() // no more there if all went well
 	if err := errors.Join(archive(file, dir), file.Chmod(0o644), file.Close()); err != nil {
 		return err
 	}

@@ -22,10 +22,14 @@ const usage = `usage: apps COMMAND
   injector ADDRESS IMAGE CERTIFICATE KEY
                                be the webhook that injects sidecars
   status                       print what the kernel knows of this process
+  record                       be a CNI plugin that writes down its calls
 `
 
 func main() {
 	command := "pause" // runtimes start a sandbox's image as it is
+	if os.Getenv("CNI_COMMAND") != "" {
+		command = "record"
+	}
 	if len(os.Args) > 1 {
 		command = os.Args[1]
 	}
@@ -51,6 +55,8 @@ func run(ctx context.Context, command string, args []string) error {
 		return installCapture(ctx)
 	case command == "injector" && len(args) == 4:
 		return injector(ctx, args[0], args[1], args[2], args[3])
+	case command == "record":
+		return record()
 	case command == "status":
 		return status()
 	}
@@ -72,6 +78,10 @@ func status() error {
 	if err != nil {
 		return err
 	}
-	_, err = os.Stdout.Write(text)
+	root, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Printf("%sUidMap:%s", text, root)
 	return err
 }

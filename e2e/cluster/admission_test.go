@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
 )
 
 // kubectl runs kubectl against the cluster. Its error holds what went to stderr.
@@ -28,9 +31,18 @@ const (
 	namespaceFree      = "admission-free" // no policy
 )
 
-// testAdmission tries the chart's policies. All are on; identity.proxyImages
-// is [local.test/]; the injector is on in namespaces with istio-injection=enabled,
-// and injects istio-init.
+// TestAdmission tries the chart's policies, with an injector that gives pods
+// istio-init.
+func TestAdmission(t *testing.T) {
+	install(t,
+		"admission.istioInit.enabled=true", "admission.capabilities.enabled=true", "admission.identity.enabled=true",
+		"admission.settings.enabled=true", "admission.changes.enabled=true",
+		"admission.identity.proxyImages={local.test/,"+strings.Split(cluster.AppImage, "/")[0]+"/}")
+	testAdmission(t, func(t *testing.T, args ...string) (string, error) {
+		return c.Kubectl(context.WithoutCancel(t.Context()), "", args...)
+	})
+}
+
 func testAdmission(t *testing.T, run kubectl) {
 	run.addNamespace(t, namespaceEnforced, "enforce")
 	run.addNamespace(t, namespaceIstioInit, "istio-init")
@@ -55,7 +67,7 @@ func (run kubectl) addNamespace(t *testing.T, name, admission string) {
 	t.Helper()
 	run.must(t, "create", "namespace", name)
 	t.Cleanup(func() { run.must(t, "delete", "namespace", name, "--wait=false") })
-	run.must(t, "label", "namespace", name, "istio-injection=enabled", "capture-cni.io/admission="+admission)
+	run.must(t, "label", "namespace", name, cluster.InjectedWithInit, "capture-cni.io/admission="+admission)
 	run.must(t, "wait", "--for=create", "--timeout=60s", "-n", name, "serviceaccount/default")
 }
 

@@ -100,7 +100,7 @@ func install(t *testing.T, settings ...string) {
 		return
 	}
 	installed = nil
-	check(t, c.Install(t.Context(), settings...))
+	check(t, c.Install(context.WithoutCancel(t.Context()), settings...))
 	installed = settings
 }
 
@@ -111,9 +111,10 @@ func uninstall(t *testing.T) {
 	if installed == nil {
 		return
 	}
-	check(t, c.Install(t.Context(), append(installed, "state=absent", "force=true")...))
+	ctx := context.WithoutCancel(t.Context()) // also when the test is over
+	check(t, c.Install(ctx, append(installed, "state=absent", "force=true")...))
 	installed = nil
-	check(t, c.Uninstall(t.Context()))
+	check(t, c.Uninstall(ctx))
 }
 
 func requireCluster(t *testing.T) {

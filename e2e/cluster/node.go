@@ -124,17 +124,20 @@ func (n *Node) StopKubelet() error { return n.end("kubelet", syscall.SIGTERM) }
 // StopRuntime ends containerd; pods go on.
 func (n *Node) StopRuntime() error { return n.end("containerd", syscall.SIGTERM) }
 
-// Reboot ends everything on the node at once and starts it again: disks stay,
-// /run is empty.
-func (n *Node) Reboot(ctx context.Context) error {
-	if err := errors.Join(n.stop(), removeCgroups(n.cgroup())); err != nil {
-		return err
-	}
+// Halt ends everything on the node at once, as a power cut does.
+func (n *Node) Halt() error { return errors.Join(n.stop(), removeCgroups(n.cgroup())) }
+
+// Boot starts a node that was halted: its disk is as it was, its /run is empty.
+func (n *Node) Boot(ctx context.Context) error {
 	if err := n.boot(ctx); err != nil {
 		return err
 	}
 	return n.cluster.save()
 }
+
+// Disk is where this machine sees what the node has written to a file below
+// /etc, also while it is halted.
+func (n *Node) Disk(path string) string { return filepath.Join(n.dir, "disk", path) }
 
 func nodeName(number int) string { return fmt.Sprintf("node%d", number) }
 

@@ -85,6 +85,11 @@ const networkConf = `{
 // NetworkConf is the name of the primary's list on every node.
 const NetworkConf = "10-podnet.conflist"
 
+// PrimaryList is the primary's list, as its writer has it.
+func (n *Node) PrimaryList() string {
+	return fmt.Sprintf(networkConf, podsIPv4(n.Number), podsIPv6(n.Number))
+}
+
 // configure writes a node's configuration, and puts on its disk what the
 // primary's installer would.
 func (n *Node) configure() error {
@@ -95,7 +100,7 @@ func (n *Node) configure() error {
 		"containerd.toml": containerdConf,
 		"kubelet.yaml":    fmt.Sprintf(kubeletConf, pki("ca.crt"), n.cgroup(), pki(name+".crt"), pki(name+".key")),
 		"proxy.yaml":      fmt.Sprintf(proxyConf, pki("proxy.kubeconfig"), name),
-		filepath.Join("disk", "etc", "cni", "net.d", NetworkConf): fmt.Sprintf(networkConf, podsIPv4(n.Number), podsIPv6(n.Number)),
+		filepath.Join("disk", "etc", "cni", "net.d", NetworkConf): n.PrimaryList(),
 	}
 	for file, content := range files {
 		path := filepath.Join(dir, file)

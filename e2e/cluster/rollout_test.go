@@ -15,6 +15,7 @@ import (
 // TestRollout installs the chart. Each agent finds by itself how its runtime
 // takes the entry, and is ready only when the runtime has loaded it.
 func TestRollout(t *testing.T) {
+	uninstall(t)
 	install(t)
 	for _, node := range c.Nodes {
 		primary, err := os.ReadFile(node.Path("/etc/cni/net.d/" + cluster.NetworkConf))
@@ -41,7 +42,6 @@ func TestNotReady(t *testing.T) {
 	install(t)
 	node := c.Nodes[0]
 	broken := node.Path("/etc/cni/net.d/00-broken.conflist")
-	check(t, os.WriteFile(broken, []byte(`{"cniVersion": "1.0.0", "name": "broken", "plugins": [{"type": "ptp"}]}`), 0o600))
 	t.Cleanup(func() { _ = os.Remove(broken) })
 	ready := func(want string) func() error {
 		return func() error {
@@ -53,7 +53,7 @@ func TestNotReady(t *testing.T) {
 			return nil
 		}
 	}
-	check(t, os.WriteFile(broken, []byte(`{"cniVersion": "1.0.0", "name": "broken", "loadOnlyInlinedPlugins": 7, "plugins": []}`), 0o600))
+	check(t, os.WriteFile(broken, []byte(`{"cniVersion": "1.0.0", "name": "broken", "plugins": []}`), 0o600))
 	eventually(t, time.Minute, ready("False"))
 	check(t, os.Remove(broken))
 	eventually(t, time.Minute, ready("True"))

@@ -20,8 +20,8 @@ const ProxyMark = 1337
 // control prepares a socket before it is bound.
 type control func(network, address string, conn syscall.RawConn) error
 
-// Transparent, as a dialer's or listener's Control, lets a socket have addresses
-// that are not the host's own.
+// Transparent lets a socket have addresses that are not the host's own. It is a
+// dialer's or listener's Control.
 func Transparent(network, _ string, conn syscall.RawConn) error {
 	var optionErr error
 	err := conn.Control(func(fd uintptr) {

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+)
+
+const (
+	name  = "registry.test/capture-cni:1"
+	limit = 40 << 20 // bytes, both platforms
+)
+
+// TestImage builds what `make image` builds, twice.
+func TestImage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("this test compiles for two platforms")
+	}
+	const module = "github.com/capture-cni/capture-cni/"
+	programs, err := parse([]string{"/capture-cni-node=" + module + "install", "/opt/capture-cni/capture-cni=" + module + "plugin"})
+	check(t, err)
+	dir := t.TempDir()
+	var tarballs [2][]byte
+	for i := range tarballs {
+		out := filepath.Join(dir, "image.tar")
+		check(t, write(t.Context(), out, name, []string{"linux/amd64", "linux/arm64"}, programs))
+		tarballs[i], err = os.ReadFile(out)
+		check(t, err)
+	}
+	if !bytes.Equal(tarballs[0], tarballs[1]) {
+		t.Error("the same sources give another image")
+	}
+	if size := len(tarballs[0]); size > limit {
+		t.Errorf("the tarball has %d bytes, more than %d", size, limit)
+	}
+	index := unpack(t, tarballs[0])
+	manifest, err := index.IndexManifest()
+	check(t, err)
+	if got := manifest.Manifests[0].Annotations; got[annotationContainerd] != name || got[annotationOCI] != name {
+		t.Errorf("the image is not named: %v", got)
+	}
+	platforms, err := index.ImageIndex(manifest.Manifests[0].Digest)
+	check(t, err)
+	expectPlatforms(t, platforms)
+}
+
+// unpack reads a tarball as a registry's client does.
+func unpack(t *testing.T, tarball []byte) v1.ImageIndex {
+	t.Helper()
+	dir := t.TempDir()
+	for r := tar.NewReader(bytes.NewReader(tarball)); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		check(t, err)
+		path := filepath.Join(dir, header.Name)
+		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		content, err := io.ReadAll(r)
+		check(t, err)
+		check(t, os.WriteFile(path, content, 0o644))
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	check(t, err)
+	return index
+}
+
+func expectPlatforms(t *testing.T, index v1.ImageIndex) {
+	t.Helper()
+	manifest, err := index.IndexManifest()
+	check(t, err)
+	var built []string
+	for _, found := range manifest.Manifests {
+		image, err := index.Image(found.Digest)
+		check(t, err)
+		config, err := image.ConfigFile()
+		check(t, err)
+		built = append(built, found.Platform.String())
+		if config.Platform().String() != found.Platform.String() || !slices.Equal(config.Config.Entrypoint, []string{"/capture-cni-node"}) {
+			t.Errorf("%s: configuration %+v", found.Platform, config)
+		}
+		want := map[string]int64{"opt": 0o755, "opt/capture-cni": 0o755, "capture-cni-node": 0o755, "opt/capture-cni/capture-cni": 0o755}
+		for r := tar.NewReader(mutate.Extract(image)); ; {
+			header, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			check(t, err)
+			if mode, ok := want[header.Name]; !ok || mode != header.Mode || header.Uid != 0 {
+				t.Errorf("%s: %s is in the image, mode %o, uid %d", found.Platform, header.Name, header.Mode, header.Uid)
+			}
+			delete(want, header.Name)
+		}
+		if len(want) > 0 {
+			t.Errorf("%s: missing in the image: %v", found.Platform, want)
+		}
+	}
+	if !slices.Equal(built, []string{"linux/amd64", "linux/arm64"}) {
+		t.Errorf("built for %q", built)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, args := range [][]string{nil, {"capture-cni"}, {"capture-cni=./plugin"}} {
+		if programs, err := parse(args); err == nil {
+			t.Errorf("%q: got %v", args, programs)
+		}
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
