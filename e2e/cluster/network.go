@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 
@@ -57,6 +58,9 @@ func (c *Cluster) plug(b *Box, addresses ...string) error {
 		return err
 	}
 	defer center.NetNS.Close()
+	if err := center.Do(func() error { return unplug(b.Name) }); err != nil {
+		return fmt.Errorf("plugging %s in: %w", b.Name, err)
+	}
 	if err := lab.Link(
 		lab.Interface{Host: host, Name: "eth0", Addresses: addresses},
 		lab.Interface{Host: center, Name: b.Name},
@@ -83,6 +87,22 @@ func (c *Cluster) plug(b *Box, addresses ...string) error {
 			os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0),
 		)
 	})
+}
+
+// unplug removes a port of the switch that the kernel has not cleared away yet,
+// after the end of its box.
+func unplug(port string) error {
+	link, err := netlink.LinkByName(port)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, syscall.ENODEV) {
+		return err
+	}
+	return nil
 }
 
 // route has a box reach the pods of other nodes.
