@@ -50,4 +50,8 @@ type Intent struct {
 	ExcludeOwnerGroups []uint32
 
 	DropInvalid bool
+
+	// SpareOngoing lets connections live on that began before the rules: it is
+	// what a repair asks for, not a pod.
+	SpareOngoing bool
 }

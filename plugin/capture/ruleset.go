@@ -82,6 +82,7 @@ type Match struct {
 	ConnMark         uint32 // the connection's mark; 0 is any
 	Established      bool   // belongs to a connection and does not ask for a new one; needs TCP
 	Invalid          bool   // conntrack can't place the packet
+	Ongoing          bool   // does not ask for a new connection, whether or not conntrack knows of one; needs TCP
 }
 
 // List is a match's alternatives. The name is what a set of more than one
@@ -149,6 +150,9 @@ func (rs Ruleset) Stamp() string {
 	sum := sha256.Sum256(rs.body())
 	return fmt.Sprintf("%s%d %s %s", StampPrefix, RulesVersion, families, hex.EncodeToString(sum[:16]))
 }
+
+// IsStamp knows a Stamp, of any version.
+func IsStamp(text string) bool { return strings.HasPrefix(text, StampPrefix) }
 
 // StampCovers tells whether the rules of a stamp capture a family.
 func StampCovers(stamp string, family Family) bool {

@@ -145,6 +145,9 @@ func (m Match) stateWords() []string {
 	if m.Invalid {
 		add("ct state invalid")
 	}
+	if m.Ongoing {
+		add("tcp flags & (fin | syn | rst | ack) != syn")
+	}
 	return words
 }
 

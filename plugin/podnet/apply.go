@@ -65,7 +65,7 @@ func prepare(rs capture.Ruleset) (undo func() error, err error) {
 
 // keep is for rules that bear the right stamp: they must still be the right ones.
 func keep(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
-	differences, err := compare(ctx, rs, backend)
+	differences, err := compare(ctx, backend, rs, netfilter.Reference)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,11 @@ func keep(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) er
 	return err
 }
 
-func compare(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) ([]string, error) {
-	want, err := netfilter.Reference(ctx, backend, rs)
+// refer gives what the kernel makes of a Ruleset.
+type refer func(context.Context, netfilter.Backend, capture.Ruleset) (netfilter.Table, error)
+
+func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, refer refer) ([]string, error) {
+	want, err := refer(ctx, backend, rs)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +94,17 @@ func compare(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend)
 // Check compares the namespace with the Ruleset and changes nothing. It
 // returns the differences, one line each.
 func (n *Namespace) Check(ctx context.Context, rs capture.Ruleset, asked capture.Backend) ([]string, error) {
+	return n.check(ctx, asked, rs, netfilter.Reference)
+}
+
+func (n *Namespace) check(ctx context.Context, asked capture.Backend, rs capture.Ruleset, refer refer) ([]string, error) {
 	var differences []string
 	err := n.do(func() error {
 		backend, err := netfilter.Find(ctx, asked)
 		if err != nil {
 			return err
 		}
-		if differences, err = compare(ctx, rs, backend); err != nil {
+		if differences, err = compare(ctx, backend, rs, refer); err != nil {
 			return err
 		}
 		loopback, err := checkLoopback(rs.IPv6)
