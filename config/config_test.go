@@ -80,6 +80,7 @@ func TestKeys(t *testing.T) {
 		"sharedProxyUID":                  {[]string{`"warn"`, `"refuse"`}, map[string]string{`"allow"`: `one of ["warn" "refuse"]`}},
 		"sandboxedRuntimeClasses":         {[]string{`["kata"]`}, map[string]string{`[""]`: "element 0: expected a name"}},
 		"status":                          {[]string{`"lenient"`, `"strict"`}, map[string]string{`"on"`: "one of"}},
+		"agentSocket":                     {[]string{`"/a/b"`, `""`}, map[string]string{`"a"`: "an absolute path", `5`: "an absolute path", `null`: "an absolute path"}},
 		"logLevel":                        {[]string{`"debug"`, `"error"`}, map[string]string{`"INFO"`: "one of", `"trace"`: "one of"}},
 		"mesh":                            {[]string{`{}`}, map[string]string{`null`: "an object", `[]`: "an object", `"x"`: "an object"}},
 		"mesh.outboundPort":               {[]string{`1`, `65535`}, map[string]string{`0`: port, `65536`: port, `"15001"`: port, `-1`: port, `1.5`: port}},

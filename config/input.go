@@ -64,6 +64,14 @@ func (in Input) ExcludesNamespace(namespace string) bool {
 	return slices.Contains(excluded, namespace)
 }
 
+// AgentSocket is the configured socket, or the default.
+func (in Input) AgentSocket() string {
+	if socket, err := absolutePathOrEmpty(in.fields["agentSocket"]); err == nil {
+		return socket
+	}
+	return Default().AgentSocket
+}
+
 // LogLevel is the configured level, or the default.
 func (in Input) LogLevel() slog.Level {
 	if level, err := logLevel(in.fields["logLevel"]); err == nil {

@@ -24,6 +24,7 @@ func TestLenientReaders(t *testing.T) {
 		{"cniVersion", `"x"`, "x", Input.CNIVersion},
 		{"excludeNamespaces", `["x"]`, "yes", func(in Input) string { return yes(in.ExcludesNamespace("x")) }},
 		{"status", `"strict"`, "yes", func(in Input) string { return yes(in.StrictStatus()) }},
+		{"agentSocket", `""`, "yes", func(in Input) string { return yes(in.AgentSocket() == "") }},
 		{"logLevel", `"warn"`, "yes", func(in Input) string { return yes(in.LogLevel() == slog.LevelWarn) }},
 		{"runtimeConfig", `{"io.kubernetes.cri.pod-annotations": {}}`, "yes", func(in Input) string { _, ok := in.PodAnnotations(); return yes(ok) }},
 	} {

@@ -66,6 +66,11 @@ func Keys() []Key {
 			set:     setter(func(c *NetConf) *StatusMode { return &c.Status }, oneOf(StatusLenient, StatusStrict)),
 		},
 		{
+			Name: "agentSocket", Type: "absolute path, or empty", Default: "/run/capture-cni/agent.sock",
+			Meaning: "where the node agent hears what came of each ADD; nobody waits for it; empty switches it off",
+			set:     setter(func(c *NetConf) *string { return &c.AgentSocket }, absolutePathOrEmpty),
+		},
+		{
 			Name: "logLevel", Type: "`debug`, `info`, `warn`, `error`", Default: "info",
 			Meaning: "what goes to stderr, which the runtime keeps",
 			set:     setter(func(c *NetConf) *slog.Level { return &c.LogLevel }, logLevel),

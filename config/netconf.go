@@ -24,6 +24,7 @@ type NetConf struct {
 	Backend           capture.Backend
 	ExcludeNamespaces []string
 	Status            StatusMode
+	AgentSocket       string // absolute path, "" for none
 	LogLevel          slog.Level
 	Capture           capture.Settings
 }
@@ -46,6 +47,7 @@ func Default() NetConf {
 		LookupTimeout: 30 * time.Second,
 		Backend:       capture.NFTables,
 		Status:        StatusLenient,
+		AgentSocket:   "/run/capture-cni/agent.sock",
 		LogLevel:      slog.LevelInfo,
 		Capture:       capture.DefaultSettings(),
 	}

@@ -81,6 +81,13 @@ func absolutePath(raw json.RawMessage) (string, error) {
 	return path, err
 }
 
+func absolutePathOrEmpty(raw json.RawMessage) (string, error) {
+	if bytes.Equal(raw, []byte(`""`)) {
+		return "", nil
+	}
+	return absolutePath(raw)
+}
+
 func lookupTimeout(raw json.RawMessage) (time.Duration, error) {
 	const want = `a duration from "1s" to "2m"`
 	text, err := typed[string](raw, want)

@@ -24,7 +24,7 @@ func TestAgentKnowsItsFlags(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, values := range [][]string{{}, everything, append([]string{"platform=openshift"}, everything...)} {
+	for _, values := range [][]string{{}, {"taint.remove=true", "taint.tryKernel=true"}, everything, append([]string{"platform=openshift"}, everything...)} {
 		all := objects(t, values...)
 		set := daemonSet(t, values...)
 		container := set.Spec.Template.Spec.Containers[0]
@@ -40,7 +40,7 @@ func TestAgentKnowsItsFlags(t *testing.T) {
 		}
 		shared := slices.DeleteFunc(slices.Clone(container.Args), func(arg string) bool {
 			flag, _, _ := strings.Cut(arg, "=")
-			return slices.Contains([]string{"--state", "--force", "--listen", "--netconf"}, flag) // run's own, and the file
+			return slices.Contains([]string{"--state", "--force", "--listen", "--events", "--netconf", "--untaint", "--canary-kernel"}, flag) // run's own, and the file
 		})
 		if out, err := exec.CommandContext(t.Context(), agent, slices.Concat([]string{"render", "--netconf=" + file}, shared)...).CombinedOutput(); err != nil {
 			t.Errorf("%q: %v\n%s", values, err, out)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -98,6 +99,7 @@ func (o object) expectStrict(t *testing.T) {
 		"ServiceAccount": &corev1.ServiceAccount{}, "ResourceQuota": &corev1.ResourceQuota{},
 		"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{},
 		"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
+		"ValidatingAdmissionPolicy": &admissionv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
 		"SecurityContextConstraints": &map[string]any{}, "NetworkAttachmentDefinition": &map[string]any{}, "PodMonitor": &map[string]any{},
 	}
 	into, known := types[o.kind]
@@ -205,6 +207,7 @@ func TestRefusals(t *testing.T) {
 		{"netconf.mesh.proxyUID=0", "/netconf/mesh/proxyUID"},
 		{"addCapabilities={SYS_ADMIN}", "/addCapabilities/0"},
 		{"metrics.listen=15015", "/metrics/listen"},
+		{"taint.key=node.kubernetes.io/unschedulable", "/taint/key"},
 		{"metrics.podMonitor.enabled=true", "loopback"},
 	} {
 		out, err := render(t, test.value)

@@ -67,7 +67,7 @@ func seen(t *testing.T, count int) {
 }
 
 var (
-	agentCommand = regexp.MustCompile(`(?:^|[\s=/])capture-cni-node (run|uninstall|verify|preflight|render)\b(.*)`)
+	agentCommand = regexp.MustCompile(`(?:^|[\s=/])capture-cni-node (run|uninstall|verify|preflight|render|validate)\b(.*)`)
 	flagName     = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 
@@ -111,7 +111,7 @@ func agentFlags(t *testing.T) map[string]map[string]bool {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	known := map[string]map[string]bool{}
-	for _, command := range []string{"run", "uninstall", "verify", "preflight", "render"} {
+	for _, command := range []string{"run", "uninstall", "verify", "preflight", "render", "validate"} {
 		out, err := exec.CommandContext(t.Context(), agent, command, "--help").CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)

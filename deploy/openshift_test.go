@@ -24,7 +24,7 @@ type constraints struct {
 
 // TestSCC admits the agent's pod, and allows nothing that it does not use.
 func TestSCC(t *testing.T) {
-	for _, values := range []string{"", "addCapabilities={CHOWN,FOWNER}"} {
+	for _, values := range []string{"", "guard.enabled=false", "addCapabilities={CHOWN,FOWNER}"} {
 		all := objects(t, "platform=openshift", values)
 		scc, ok := find[constraints](t, all, "SecurityContextConstraints", "capture-cni-node")
 		if !ok {
@@ -33,13 +33,17 @@ func TestSCC(t *testing.T) {
 		set := daemonSet(t, "platform=openshift", values)
 		pod := set.Spec.Template.Spec
 		container := pod.Containers[0]
+		capabilities := slices.Clone(container.SecurityContext.Capabilities.Add)
+		for _, other := range pod.Containers[1:] {
+			capabilities = append(capabilities, other.SecurityContext.Capabilities.Add...)
+		}
 		if scc.AllowHostIPC || scc.AllowHostPID || scc.AllowPrivilegedContainer || scc.AllowPrivilegeEscalation || len(scc.Users)+len(scc.Groups) != 0 {
 			t.Errorf("it allows too much: %+v", scc)
 		}
 		if scc.AllowHostNetwork != pod.HostNetwork || scc.AllowHostPorts != (len(container.Ports) > 0) || !scc.AllowHostDirVolumePlugin {
 			t.Errorf("it does not fit the pod: %+v", scc)
 		}
-		if !slices.Equal(scc.AllowedCapabilities, container.SecurityContext.Capabilities.Add) ||
+		if !slices.Equal(scc.AllowedCapabilities, capabilities) ||
 			!slices.Equal(scc.RequiredDropCapabilities, container.SecurityContext.Capabilities.Drop) {
 			t.Errorf("capabilities: %+v, the pod's are %+v", scc, container.SecurityContext.Capabilities)
 		}

@@ -16,8 +16,10 @@ var features = []struct {
 	name   string
 	values []string
 }{
-	{"default", nil},
+	{"always", []string{"events.enabled=false"}},
+	{"events", nil},
 	{"openshift", []string{"platform=openshift"}},
+	{"taint.remove", []string{"taint.remove=true"}},
 }
 
 // grant is one role, and who has it.
@@ -62,7 +64,7 @@ func grants(t *testing.T, all []object) []grant {
 	t.Helper()
 	bindings := map[string][]string{}
 	for _, o := range all {
-		if kind, ok := strings.CutSuffix(o.kind, "Binding"); ok {
+		if kind, ok := strings.CutSuffix(o.kind, "Binding"); ok && strings.HasSuffix(kind, "Role") {
 			var binding rbacv1.RoleBinding // a ClusterRoleBinding looks the same
 			if err := yaml.Unmarshal(o.text, &binding); err != nil {
 				t.Fatal(err)

@@ -26,7 +26,7 @@ func main() {
 		if !errors.Is(err, errNotGood) { // what is wrong was printed
 			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)
 		}
-		os.Exit(1)
+		os.Exit(exitStatus(err))
 	}
 }
 
@@ -41,7 +41,7 @@ func root() *cobra.Command {
 	}
 	o := &options{}
 	o.declare(command.PersistentFlags())
-	command.AddCommand(runCommand(o), uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o))
+	command.AddCommand(runCommand(o), guardCommand(o), explainCommand(o), uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o), validateCommand())
 	return command
 }
 

@@ -41,7 +41,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.netDir, "net-dir", "/etc/cni/net.d", "where the runtime looks for network configurations, on the node")
 	flags.StringSliceVar(&o.binDirs, "bin-dir", []string{"/opt/cni/bin"}, "where the runtime looks for plugins, on the node; more than one is fine")
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/capture-cni", "where credentials are kept, on the node; has to survive a boot")
-	flags.StringVar(&o.runDir, "run-dir", "/run/capture-cni", "where credentials go while that disk is full, on the node")
+	flags.StringVar(&o.runDir, "run-dir", "/run/capture-cni", "where the agent hears the plugin, and credentials go while that disk is full; on the node")
 	flags.StringVar(&o.binary, "plugin", "/opt/capture-cni/capture-cni", "the plugin to install, in the agent's own file system")
 	flags.StringVar(&o.netConf, "netconf", "", "file with more keys for the plugin's entry (JSON object)")
 	flags.StringVar(&o.criSocket, "cri-socket", "", "the runtime's socket in the agent's own file system, to see what it has loaded")
@@ -87,6 +87,7 @@ func (o *options) settings() (node.Settings, error) {
 		faults = append(faults, err)
 		s.NetConf = content
 	}
+	s.NetConf = node.ReportTo(s.RunDir, s.NetConf)
 	if _, err := node.Entry(s.StateDir+"/kubeconfig", s.NetConf, s.Mode); err != nil {
 		faults = append(faults, err)
 	}

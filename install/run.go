@@ -21,6 +21,8 @@ import (
 func runCommand(o *options) *cobra.Command {
 	var address, state string
 	var force bool
+	var u untaint
+	var h hearing
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Bring the node into the desired state and keep it there",
@@ -37,16 +39,18 @@ The end of the process changes nothing on the node.`,
 			if err := listenAddress("listen", address); err != nil {
 				return err
 			}
-			return o.run(command.Context(), address, state == "absent", force)
+			return o.run(command.Context(), address, state == "absent", force, u, h)
 		},
 	}
 	command.Flags().StringVar(&state, "state", "present", "present or absent")
 	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "where /healthz, /readyz and /metrics are served")
 	command.Flags().BoolVar(&force, "force", false, "with --state absent: also while captured pods run on the node")
+	u.declare(command.Flags())
+	h.declare(command.Flags())
 	return command
 }
 
-func (o *options) run(ctx context.Context, address string, absent, force bool) error {
+func (o *options) run(ctx context.Context, address string, absent, force bool, u untaint, h hearing) error {
 	log := newLog()
 	settings, err := o.settings()
 	if err != nil {
@@ -69,6 +73,10 @@ func (o *options) run(ctx context.Context, address string, absent, force bool) e
 	if absent {
 		return keeper.Absent(ctx, force)
 	}
+	h.start(ctx, o, settings, registry, log)
+	if err := u.start(ctx, o, keeper, log); err != nil {
+		return err
+	}
 	return keeper.Present(ctx)
 }
 
@@ -90,11 +98,15 @@ func serve(ctx context.Context, address string, keeper *node.Keeper, registry *p
 		fmt.Fprintln(w, report)
 	})
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return serveAt(ctx, address, mux)
+}
+
+func serveAt(ctx context.Context, address string, handler http.Handler) (*http.Server, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening at %s: %w", address, err)
 	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			newLog().Error("serving", "address", address, "error", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
 // annotationConfigSource is written by the kubelet itself on every pod that it
@@ -26,26 +27,30 @@ type request struct {
 	pod   podIdentity
 	netns string
 	log   *slog.Logger
+	story *story
 }
 
+// newRequest gives what could be read, with an error too.
 func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
-	input, err := config.Read(args.StdinData)
-	if err != nil {
-		return request{}, types.NewError(types.ErrDecodingFailure, err.Error(), "")
+	r := request{netns: args.Netns, story: newStory(args.ContainerID)}
+	var err error
+	if r.input, err = config.Read(args.StdinData); err != nil {
+		return r, types.NewError(types.ErrDecodingFailure, err.Error(), "")
 	}
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: input.LogLevel()}))
-	pod, err := parseIdentity(args.Args)
-	if err != nil {
-		return request{}, err
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: r.input.LogLevel()}))
+	if r.pod, err = parseIdentity(args.Args); err != nil {
+		return r, err
 	}
-	return request{input, pod, args.Netns, log.With("pod", pod.String())}, nil
+	r.log = log.With("pod", r.pod.String())
+	r.story.isOf(r.pod)
+	return r, nil
 }
 
 // passed gives the reason why the pod is not ours, as far as that can be told
 // without API, credentials or a sane configuration; "" where it can't.
-func (r request) passed() string {
+func (r request) passed() report.Reason {
 	if r.pod.Name == "" {
-		return "not a Kubernetes pod"
+		return report.NotKubernetes
 	}
 	annotations, known := r.input.PodAnnotations()
 	source := annotations[annotationConfigSource]
@@ -53,17 +58,17 @@ func (r request) passed() string {
 	known = known && source != ""
 	if r.input.ExcludesNamespace(r.pod.Namespace) {
 		if known && capture.Meshed(annotations) {
-			r.log.Warn("the pod was injected but its namespace is excluded: it runs uncaptured")
+			r.warn("the pod was injected but its namespace is excluded: it runs uncaptured")
 		}
-		return "the namespace is excluded"
+		return report.NamespaceExcluded
 	}
 	switch {
 	case known && (source == "file" || source == "http"):
-		return "static pod"
+		return report.StaticPod
 	case known && !capture.Meshed(annotations):
-		return "not injected"
+		return report.NotInjected
 	case !known && isStaticUID(r.pod.UID):
-		return "static pod"
+		return report.StaticPod
 	}
 	return ""
 }
@@ -78,24 +83,31 @@ type plan struct {
 // decide gives nil for a pod that is none of ours.
 func (r request) decide(ctx context.Context) (*plan, error) {
 	if reason := r.passed(); reason != "" {
+		r.story.passed(reason, "")
 		r.log.Debug("left alone", "reason", reason)
 		return nil, nil
 	}
 	conf, warnings, err := r.input.NetConf()
-	r.warn(warnings)
+	for _, warning := range warnings { // not the pod's business
+		r.log.Warn(warning)
+	}
 	if err != nil {
 		return nil, err
 	}
+	r.story.lap(report.Deciding)
 	pod, err := lookup(ctx, conf, r.pod, r.log)
+	r.story.lap(report.LookingUp)
 	if err != nil {
 		return nil, err
 	}
-	if reason := capture.Exclusion(pod); reason != "" {
-		level := slog.LevelDebug
+	r.story.Pod.UID = string(pod.UID)
+	if exclusion := capture.Exclusion(pod); exclusion != "" {
+		reason, level := report.NotInjected, slog.LevelDebug
 		if capture.Meshed(pod.Annotations) {
-			level = slog.LevelInfo
+			reason, level = report.Exempt, slog.LevelInfo
 		}
-		r.log.Log(ctx, level, "left alone", "reason", reason)
+		r.story.passed(reason, exclusion)
+		r.log.Log(ctx, level, "left alone", "reason", exclusion)
 		return nil, nil
 	}
 	netns, err := podnet.Open(ctx, r.netns)
@@ -107,15 +119,17 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, closing(netns, err)
 	}
 	intent, warnings, err := capture.Decide(pod, conf.Capture, addresses)
-	r.warn(warnings)
+	r.warn(warnings...)
 	if err != nil {
 		return nil, closing(netns, fmt.Errorf("pod %s: %w", r.pod, err))
 	}
 	return &plan{capture.Rules(intent), conf.Backend, netns}, nil
 }
 
-func (r request) warn(warnings []string) {
+// warn is about the pod.
+func (r request) warn(warnings ...string) {
 	for _, w := range warnings {
 		r.log.Warn(w)
 	}
+	r.story.Warnings = append(r.story.Warnings, warnings...)
 }

@@ -69,7 +69,7 @@ func TestPassed(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", test.name, err)
 			}
-			if got := r.passed(); got != test.want {
+			if got := string(r.passed()); got != test.want {
 				t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 			}
 			if (log.String() == "") != (test.log == "") || !strings.Contains(log.String(), test.log) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
 // Deadlines of a whole call. ADD and CHECK outlast the longest lookup; the
@@ -28,24 +29,35 @@ const (
 	statusTimeout = 10 * time.Second
 )
 
-// add captures the pod's traffic if it asks for it, and returns the result to print.
+// add answers an ADD and tells the node agent what came of it.
 func add(args *skel.CmdArgs, stderr io.Writer) ([]byte, error) {
-	start := time.Now()
+	r, err := newRequest(args, stderr)
+	var answer []byte
+	if err == nil {
+		answer, err = protect(r.add, stderr)
+	}
+	r.story.tell(r.input.AgentSocket(), err)
+	return answer, err
+}
+
+// add captures the pod's traffic if it asks for it, and returns the result to print.
+func (r request) add() ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), addTimeout)
 	defer cancel()
-	r, err := newRequest(args, stderr)
-	if err != nil {
-		return nil, err
-	}
 	p, err := r.decide(ctx)
+	r.story.lap(report.Deciding)
 	if err != nil {
 		return nil, err
 	}
 	if p != nil {
-		if err := closing(p.netns, p.netns.Apply(ctx, p.rules, p.backend)); err != nil {
+		r.story.Backend = string(p.backend)
+		err := closing(p.netns, p.netns.Apply(ctx, p.rules, p.backend))
+		r.story.lap(report.Committing)
+		if err != nil {
 			return nil, fmt.Errorf("capturing pod %s: %w", r.pod, err)
 		}
-		r.log.Info("captured", "backend", p.backend, "ipv6", p.rules.IPv6, "took", time.Since(start).Round(time.Millisecond/10))
+		r.story.Verdict = report.Captured
+		r.log.Info("captured", "backend", p.backend, "ipv6", p.rules.IPv6, "took", time.Since(r.story.Time).Round(time.Millisecond/10))
 	}
 	return result(r.input)
 }

@@ -17,6 +17,8 @@ const usage = `usage: apps COMMAND
   pause                        keep a sandbox, and bury its orphans
   serve NETWORK ADDRESS…       answer at each address, which may be of any family
   ask NETWORK ADDRESS [FROM]   print who touched a connection, the application last
+  echo ADDRESS                 send back what comes
+  hold ADDRESS                 keep a connection to an echo, and say so
   proxy                        be the sidecar
   istio-iptables …             do what istio-init does, for a pod that asks for nothing
   injector ADDRESS IMAGE CERTIFICATE KEY
@@ -49,6 +51,10 @@ func run(ctx context.Context, command string, args []string) error {
 		return serve(ctx, args[0], args[1:])
 	case command == "ask" && len(args) > 1:
 		return ask(args[0], args[1], args[2:])
+	case command == "echo" && len(args) == 1:
+		return echo(ctx, args[0])
+	case command == "hold" && len(args) == 1:
+		return hold(ctx, args[0])
 	case command == "proxy":
 		return proxy(ctx)
 	case command == "istio-iptables":

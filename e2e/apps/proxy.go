@@ -92,6 +92,10 @@ func (w way) handOn(client *net.TCPConn) error {
 		return err
 	}
 	defer application.Close()
+	go func() {
+		_, _ = io.Copy(application, client)
+		_ = application.(*net.TCPConn).CloseWrite()
+	}()
 	_, err = io.Copy(client, application)
 	return err
 }

@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,4 +24,29 @@ func TestIstioInitReplaced(t *testing.T) {
 	s.ready(t, web)
 	s.hasNoCapability(t, "web")
 	s.isCaptured(t, "web")
+}
+
+// TestIstioInitValidates has the policy put validation in istio-init's place. A
+// pod is ready only after its init containers said yes.
+func TestIstioInitValidates(t *testing.T) {
+	install(t, "admission.istioInit.enabled=true", "admission.istioInit.replaceBy=validate", "admission.identity.enabled=true")
+	s := newSpace(t, restricted, cluster.InjectedWithInit)
+	s.kubectl(t, "", "label", "namespace", s.name, "capture-cni.io/admission=enforce")
+	web := server("web", c.Nodes[0].Name)
+	web.Spec.SecurityContext.RunAsGroup = web.Spec.SecurityContext.RunAsUser // for the policy identity
+	eventually(t, back, func() error { return s.tryCreate(t.Context(), web) })
+	s.ready(t, web)
+	s.isCaptured(t, "web")
+	var names []string
+	for _, container := range s.get(t, "web").Spec.InitContainers {
+		names = append(names, container.Name)
+	}
+	if want := []string{"capture-cni-validate", "istio-validation", "istio-proxy"}; !slices.Equal(names, want) {
+		t.Errorf("the init containers are %q, want %q", names, want)
+	}
+	for container, want := range map[string]string{"capture-cni-validate": "outbound IPv4: captured", "istio-validation": "inbound IPv4: captured"} {
+		if said := s.kubectl(t, "", "logs", "web", "--container", container); !strings.Contains(said, want) {
+			t.Errorf("%s says %q", container, said)
+		}
+	}
 }

@@ -51,6 +51,7 @@ func startAndRun(m *testing.M) (code int, err error) {
 		if c, err = cluster.Open(*running); err != nil {
 			return 1, err
 		}
+		installed = []string{"image.tag=" + release} // as make cluster does
 		return m.Run(), nil
 	}
 	if _, err := os.Stat(filepath.Join(parts, "kubernetes")); err != nil {

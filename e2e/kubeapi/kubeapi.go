@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeapi is an API endpoint that serves pods and tokens and nothing
-// else, over TLS and against a bearer token, as the plugin meets it on a node. The demo,
+// Package kubeapi is an API endpoint that serves pods, tokens and nodes and
+// nothing else, over TLS and against a bearer token, as the plugin meets it on a node. The demo,
 // the tests and the benchmarks run against it; it can be told to misbehave.
 package kubeapi
 
@@ -35,7 +35,10 @@ type Server struct {
 	mu    sync.Mutex
 	token string
 	pods  map[string]*corev1.Pod
+	nodes map[string]*corev1.Node
 	fault Fault
+
+	events []corev1.Event
 
 	issuer issuer
 }
@@ -83,6 +86,7 @@ func Start(opts ...Option) (*Server, error) {
 		Cert:  cert,
 		token: "token-of-the-demo",
 		pods:  map[string]*corev1.Pod{},
+		nodes: map[string]*corev1.Node{},
 	}
 	s.http = &http.Server{
 		Handler:           s,
@@ -136,7 +140,7 @@ func (s *Server) SetToken(token string) {
 }
 
 // ServeHTTP answers GET /api/v1/namespaces/NAMESPACE/pods/NAME, requests for
-// tokens, and whether a token is good (GET /api).
+// tokens, nodes and events, and whether a token is good (GET /api).
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
 	s.mu.Lock()
@@ -156,6 +160,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.Method == http.MethodPost && len(part) == 7 && part[4] == "serviceaccounts" && part[6] == "token":
 		s.serveToken(w, r)
+		return
+	case len(part) == 4 && part[2] == "nodes" && (r.Method == http.MethodGet || r.Method == http.MethodPatch):
+		s.serveNode(w, r, part[3])
+		return
+	case r.Method == http.MethodPost && len(part) == 5 && part[4] == "events":
+		s.serveEvent(w, r)
 		return
 	}
 	if r.Method != http.MethodGet || len(part) != 6 || part[0] != "api" || part[4] != "pods" {
@@ -180,7 +190,7 @@ func WriteStatus(w http.ResponseWriter, r *http.Request, code int, reason metav1
 // write encodes in the first form that the client accepts.
 func write(w http.ResponseWriter, r *http.Request, code int, object runtime.Object) {
 	scheme := runtime.NewScheme()
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.Node{}, &corev1.Event{})
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	codecs := serializer.NewCodecFactory(scheme)
 	mediaType := runtime.ContentTypeJSON

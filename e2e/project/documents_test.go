@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -64,7 +66,7 @@ func annotationTable() string {
 
 func metricTable() string {
 	table := "| metric | meaning |\n|---|---|\n"
-	for _, m := range node.Metrics() {
+	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics()) {
 		table += fmt.Sprintf("| `%s` | %s |\n", m.Name, m.Meaning)
 	}
 	return table

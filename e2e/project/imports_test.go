@@ -22,17 +22,22 @@ const module = "github.com/capture-cni/capture-cni"
 // allowed says which of our packages may import which. Nothing imports e2e
 // but e2e itself and tests.
 var allowed = map[string][]string{
-	"config":           {"plugin/capture"},
-	"plugin/capture":   {},
-	"plugin/netfilter": {"plugin/capture"},
-	"plugin/podnet":    {"plugin/capture", "plugin/netfilter"},
-	"plugin":           {"config", "plugin/capture", "plugin/podnet"},
-	"install/conflist": {},
-	"install/host":     {},
-	"install/node":     {"config", "install/conflist", "install/host", "plugin/capture", "plugin/podnet"},
-	"install":          {"install/node", "plugin/capture"},
-	"deploy":           {}, // tests alone
-	"deploy/image":     {},
+	"config":            {"plugin/capture"},
+	"plugin/capture":    {},
+	"plugin/netfilter":  {"plugin/capture"},
+	"plugin/podnet":     {"plugin/capture", "plugin/netfilter"},
+	"plugin/report":     {},
+	"plugin":            {"config", "plugin/capture", "plugin/podnet", "plugin/report"},
+	"install/conflist":  {},
+	"install/host":      {},
+	"install/validate":  {"plugin/capture"},
+	"install/node":      {"config", "install/conflist", "install/host", "plugin/capture", "plugin/podnet", "plugin/report"},
+	"install/telemetry": {"install/node", "plugin/report"},
+	"install/taint":     {},
+	"install/guard":     {"config", "install/node", "plugin/capture", "plugin/podnet"},
+	"install":           {"install/guard", "install/node", "install/taint", "install/telemetry", "install/validate", "plugin/capture"},
+	"deploy":            {}, // tests alone
+	"deploy/image":      {},
 }
 
 // impure is what packages that only decide must not reach, even indirectly.

@@ -159,7 +159,7 @@ func (o outcome) document(t *testing.T, into any) {
 
 // conf is a configuration of ours alone; extra holds more keys, each with a comma behind.
 func (n node) conf(extra string) string {
-	return fmt.Sprintf(`{%s "cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "lookupTimeout": "1s", "kubeconfig": %q}`, extra, n.kubeconfig)
+	return fmt.Sprintf(`{"agentSocket": "", %s "cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "lookupTimeout": "1s", "kubeconfig": %q}`, extra, n.kubeconfig)
 }
 
 // ruleset is what nft lists in a namespace.

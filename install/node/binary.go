@@ -5,15 +5,17 @@ package node
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
@@ -141,23 +143,34 @@ func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.
 func tryPlugin(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
+	out, err := callPlugin(ctx, path, []byte(`{"cniVersion":"1.0.0"}`), "CNI_COMMAND=VERSION")
+	if err != nil {
+		return fmt.Errorf("the plugin does not run: %w", err)
+	}
+	if !bytes.Contains(out, []byte("supportedVersions")) {
+		return fmt.Errorf("the plugin does not answer as one: %q", out)
+	}
+	return nil
+}
+
+// callPlugin calls a plugin as a runtime would. What it answers to a call that
+// fails is the error.
+func callPlugin(ctx context.Context, path string, conf []byte, environment ...string) (out []byte, err error) {
 	for {
 		command := exec.CommandContext(ctx, path)
-		command.Env = []string{"CNI_COMMAND=VERSION"}
-		command.Stdin = strings.NewReader(`{"cniVersion":"1.0.0"}`)
-		out, err := command.Output()
+		command.Env = environment
+		command.Stdin = bytes.NewReader(conf)
+		out, err = command.Output()
 		// Another process of ours that is being started at this moment holds
 		// the file open for writing for an instant.
 		if errors.Is(err, syscall.ETXTBSY) && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		if err != nil {
-			return fmt.Errorf("the plugin does not run: %w", err)
+		var answer types.Error
+		if err != nil && json.Unmarshal(out, &answer) == nil && answer.Msg != "" {
+			err = &answer
 		}
-		if !bytes.Contains(out, []byte("supportedVersions")) {
-			return fmt.Errorf("the plugin does not answer as one: %q", out)
-		}
-		return nil
+		return out, err
 	}
 }

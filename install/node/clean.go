@@ -18,7 +18,7 @@ func (n *Node) Clean(purge bool) error {
 	if err := n.credentials.clear(); err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{n.removeReports()}
 	if purge {
 		for _, folder := range n.settings.BinDirs {
 			errs = append(errs, n.removeFiles(folder, binaryName))

@@ -29,7 +29,7 @@ type Keeper struct {
 
 // NewKeeper keeps a node, and shows how it is in a registry.
 func NewKeeper(node *Node, registry prometheus.Registerer) *Keeper {
-	k := &Keeper{node: node, metrics: newMetrics(&register{registry: registry})}
+	k := &Keeper{node: node, metrics: newMetrics(NewRegister(registry))}
 	k.keep(Report{Mode: node.mode, Findings: []Finding{{PartOwner, "nothing was looked at yet", true}}})
 	return k
 }

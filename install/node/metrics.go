@@ -14,16 +14,17 @@ type metrics struct {
 	tokenIssued, tokenExpires, caExpires prometheus.Gauge
 	credentialsChecked                   prometheus.Gauge
 	credentialsFallback, polling         prometheus.Gauge
+	taint                                prometheus.Gauge
 }
 
 // Metrics lists all metrics, in the order of the README's table.
 func Metrics() []Metric {
-	r := register{registry: prometheus.NewRegistry()}
-	newMetrics(&r)
-	return r.documented
+	r := NewRegister(prometheus.NewRegistry())
+	newMetrics(r)
+	return r.Documented()
 }
 
-func newMetrics(r *register) *metrics {
+func newMetrics(r *Register) *metrics {
 	return &metrics{
 		good:                r.gauges("node_good", "1 where a part of the node (label `part`) is as it should be", "part"),
 		repairs:             r.counter("entry_repairs_total", "how often our entry was put back after somebody took it away"),
@@ -34,38 +35,25 @@ func newMetrics(r *register) *metrics {
 		credentialsChecked:  r.gauge("credentials_checked_timestamp_seconds", "when token and CA were last found right, or put right"),
 		credentialsFallback: r.gauge("credentials_fallback", "1 while they are only where a boot loses them: the disk is full"),
 		polling:             r.gauge("watch_polling", "1 where the kernel had no watches to give, and folders are polled"),
+		taint:               r.gauge("taint", "1 while the node has the taint that `--untaint` names"),
 		tokensRequested:     r.counter("token_requests_total", "tokens that were asked for"),
 		tokensBad:           r.counter("token_rejected_total", "tokens that the API server took for invalid before their time"),
 	}
 }
 
-// register makes metrics and keeps what they mean.
-type register struct {
-	registry   prometheus.Registerer
-	documented []Metric
-}
-
-const metricPrefix = "capture_cni_"
-
-// document notes a metric down and gives its full name.
-func (r *register) document(name, meaning string) string {
-	r.documented = append(r.documented, Metric{metricPrefix + name, meaning})
-	return metricPrefix + name
-}
-
-func (r *register) gauge(name, meaning string) prometheus.Gauge {
+func (r *Register) gauge(name, meaning string) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: r.document(name, meaning), Help: meaning})
 	r.registry.MustRegister(g)
 	return g
 }
 
-func (r *register) gauges(name, meaning, label string) *prometheus.GaugeVec {
+func (r *Register) gauges(name, meaning, label string) *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: r.document(name, meaning), Help: meaning}, []string{label})
 	r.registry.MustRegister(g)
 	return g
 }
 
-func (r *register) counter(name, meaning string) prometheus.Counter {
+func (r *Register) counter(name, meaning string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: r.document(name, meaning), Help: meaning})
 	r.registry.MustRegister(c)
 	return c

@@ -33,6 +33,9 @@ func Connect(ctx context.Context, socket string) (*Runtime, error) {
 // Close ends the connection.
 func (r *Runtime) Close() error { return r.service.Close(context.Background()) }
 
+// Service is the connection itself.
+func (r *Runtime) Service() internalapi.RuntimeService { return r.service }
+
 // CNIConfig is what the runtime has loaded, as containerd tells it.
 type CNIConfig struct {
 	PluginDirs       []string

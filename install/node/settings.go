@@ -35,7 +35,7 @@ type Settings struct {
 	NetDir   string   // where the runtime looks for lists
 	BinDirs  []string // where it looks for plugins
 	StateDir string   // survives a boot: credentials, what we must remember
-	RunDir   string   // where credentials go if the disk is full
+	RunDir   string   // where the agent hears the plugin, and credentials go if the disk is full
 
 	Binary  string // the plugin that the agent brings, in its own file system
 	NetConf json.RawMessage

@@ -37,6 +37,7 @@ func Decide(pod *corev1.Pod, settings Settings, addresses []netip.Addr) (Intent,
 	d.proxyIdentity(&intent)
 	d.chooseFamilies(&intent, addresses)
 	d.refuseSandboxes()
+	d.warnEarlyContainers(&intent)
 	d.warnUnknownAnnotations()
 	if len(d.faults) > 0 {
 		return Intent{}, d.warnings, d.faults

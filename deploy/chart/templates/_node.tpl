@@ -33,3 +33,8 @@
 {{ $host }}
 {{- end -}}
 {{- end }}
+
+{{- /* What trying the kernel takes: a scratch namespace, and rules in it. */ -}}
+{{- define "capture-cni.kernelCapabilities" -}}
+{{- and .Values.taint.remove .Values.taint.tryKernel (ne .Values.state "absent") | ternary (list "SYS_ADMIN" "NET_ADMIN") list | toJson -}}
+{{- end }}

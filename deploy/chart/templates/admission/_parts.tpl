@@ -39,3 +39,21 @@ ones that are added to a running pod. dyn, as the two kinds have no common type.
   expression: >-
     (dyn(object.spec.containers) + object.spec.?initContainers.orValue([])).filter(c, c.name == 'istio-proxy')
 {{- end -}}
+
+{{- /* An init container that proves one direction of capture, as a CEL object. */ -}}
+{{- define "admission.validate" -}}
+{{- $port := index (.root.Values.netconf.mesh | default dict) (print .direction "Port") -}}
+Object.spec.initContainers{
+  name: '{{ .name }}',
+  image: '{{ include "capture-cni.image" .root }}',
+  imagePullPolicy: '{{ .root.Values.image.pullPolicy }}',
+  args: ['validate', '{{ .direction }}'{{ with $port }}, '--{{ $.direction }}-port={{ int . }}'{{ end }}],
+  ?resources: object.spec.initContainers.filter(c, c.name == 'istio-init')[0].?resources,
+  securityContext: Object.spec.initContainers.securityContext{
+    runAsUser: {{ .uid }}, runAsGroup: {{ .gid }}, runAsNonRoot: true,
+    privileged: false, allowPrivilegeEscalation: false, readOnlyRootFilesystem: true,
+    capabilities: Object.spec.initContainers.securityContext.capabilities{drop: ['ALL']},
+    seccompProfile: Object.spec.initContainers.securityContext.seccompProfile{type: 'RuntimeDefault'}
+  }
+}
+{{- end -}}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/telemetry"
+)
+
+const (
+	alertRules = "alerts/capture-cni.rules.yaml"
+	alertTests = "alerts/capture-cni.test.yaml"
+	dashboard  = "dashboard.json"
+)
+
+// TestAlerts runs promtool, of Debian's package prometheus.
+func TestAlerts(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("there is no promtool: run make deps")
+		}
+		t.Skip("there is no promtool: run make deps")
+	}
+	for _, args := range [][]string{{"check", "rules", alertRules}, {"test", "rules", alertTests}} {
+		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %q: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// TestAlertsAreTested wants each alert to be seen firing, and silent.
+func TestAlertsAreTested(t *testing.T) {
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	var tests struct {
+		Tests []struct {
+			Cases []struct {
+				Alertname string
+				Expected  []any `json:"exp_alerts"`
+			} `json:"alert_rule_test"`
+		}
+	}
+	for name, into := range map[string]any{alertRules: &rules, alertTests: &tests} {
+		if err := yaml.Unmarshal([]byte(read(t, name)), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, test := range tests.Tests {
+		for _, c := range test.Cases {
+			fires[c.Alertname] = fires[c.Alertname] || len(c.Expected) > 0
+			silent[c.Alertname] = silent[c.Alertname] || len(c.Expected) == 0
+		}
+	}
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			if !fires[rule.Alert] || !silent[rule.Alert] {
+				t.Errorf("%s: seen firing %v, silent %v", rule.Alert, fires[rule.Alert], silent[rule.Alert])
+			}
+			expectMetrics(t, rule.Alert, rule.Expr)
+		}
+	}
+}
+
+// TestDashboard asks for no metric that the agent does not have.
+func TestDashboard(t *testing.T) {
+	var board struct {
+		Title  string
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, dashboard)), &board); err != nil {
+		t.Fatal(err)
+	}
+	if board.Title == "" || len(board.Panels) == 0 {
+		t.Fatal("the dashboard is empty")
+	}
+	for _, panel := range board.Panels {
+		if len(panel.Targets) == 0 {
+			t.Errorf("panel %q asks for nothing", panel.Title)
+		}
+		for _, target := range panel.Targets {
+			expectMetrics(t, panel.Title, target.Expr)
+		}
+	}
+}
+
+var (
+	ourMetric    = regexp.MustCompile(`capture_cni_[a-z_]+`)
+	ofAHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
+)
+
+// expectMetrics wants a query to be about metrics that the agent documents.
+func expectMetrics(t *testing.T, where, query string) {
+	t.Helper()
+	documented := map[string]bool{}
+	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics()) {
+		documented[m.Name] = true
+	}
+	names := ourMetric.FindAllString(query, -1)
+	if len(names) == 0 {
+		t.Errorf("%s: no metric of ours in %q", where, query)
+	}
+	for _, name := range names {
+		if !documented[name] && !documented[ofAHistogram.ReplaceAllString(name, "")] {
+			t.Errorf("%s: the agent has no metric %s", where, name)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+
+{{- /* Whether there is a guard: it needs a runtime to ask, and pods to look after. */ -}}
+{{- define "capture-cni.guarded" -}}
+{{- $node := include "capture-cni.node" . | fromJson -}}
+{{- and .Values.guard.enabled (not (empty $node.criSocket)) (ne .Values.state "absent") -}}
+{{- end -}}
+
+{{- /* The guard's container, of the agent's pod. */ -}}
+{{- define "capture-cni.guard" -}}
+{{- $node := include "capture-cni.node" . | fromJson -}}
+- name: guard
+  image: {{ include "capture-cni.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [/capture-cni-node, guard]
+  args:
+    - --policy={{ .Values.guard.policy }}
+    - --round={{ .Values.guard.round }}
+    - --refresh={{ .Values.guard.refresh }}
+    - --listen={{ .Values.guard.listen }}
+    - --mode={{ $node.mode }}
+    - --state-dir={{ .Values.paths.stateDir }}
+    - --cri-socket=/host{{ $node.criSocket }}
+    - --netconf=/etc/capture-cni/netconf.json
+  ports:
+    - name: guard
+      containerPort: {{ regexFind "[0-9]+$" .Values.guard.listen }}
+  livenessProbe:
+    httpGet:
+      path: /healthz
+      port: guard
+      host: {{ regexReplaceAll ":[0-9]+$" .Values.guard.listen "" | quote }}
+    periodSeconds: 10
+    timeoutSeconds: 5
+  resources: {{- toYaml .Values.guard.resources | nindent 4 }}
+  securityContext:
+    privileged: false
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    runAsUser: 0
+    runAsGroup: 0
+    capabilities:
+      drop: [ALL]
+      # SYS_ADMIN enters the pods' network namespaces, NET_ADMIN reads and writes rules there.
+      add: [SYS_ADMIN, NET_ADMIN]
+  volumeMounts:
+    - name: netconf
+      mountPath: /etc/capture-cni
+      readOnly: true
+    # The plugin's own access to the API server.
+    - name: state-dir
+      mountPath: {{ .Values.paths.stateDir }}
+      readOnly: true
+    - name: cri-socket
+      mountPath: /host{{ dir $node.criSocket }}
+      readOnly: true
+    # Namespaces that come later are to be seen, too.
+    - name: netns
+      mountPath: /var/run/netns
+      mountPropagation: HostToContainer
+      readOnly: true
+{{- end -}}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestGuard has its second container no more than it needs, on any platform,
+// and none where it could do nothing.
+func TestGuard(t *testing.T) {
+	for _, platform := range platforms {
+		set := daemonSet(t, "platform="+platform)
+		pod := set.Spec.Template.Spec
+		if len(pod.Containers) != 2 || pod.Containers[1].Name != "guard" {
+			t.Fatalf("%s: %d containers", platform, len(pod.Containers))
+		}
+		guard := pod.Containers[1]
+		c := guard.SecurityContext
+		if *c.Privileged || *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem ||
+			!slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || !slices.Equal(c.Capabilities.Add, []corev1.Capability{"SYS_ADMIN", "NET_ADMIN"}) {
+			t.Errorf("%s: security context %+v", platform, c)
+		}
+		for _, mount := range guard.VolumeMounts {
+			if !mount.ReadOnly {
+				t.Errorf("%s: the guard may write to %s", platform, mount.MountPath)
+			}
+			if sees := mount.MountPropagation != nil && *mount.MountPropagation == corev1.MountPropagationHostToContainer; sees != (mount.Name == "netns") {
+				t.Errorf("%s: what is mounted later below %s is seen: %v", platform, mount.MountPath, sees)
+			}
+		}
+	}
+	for _, values := range []string{"guard.enabled=false", "state=absent", "paths.criSocket=none"} {
+		if pod := daemonSet(t, values).Spec.Template.Spec; len(pod.Containers) != 1 || slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "netns" }) {
+			t.Errorf("%s: there is a guard", values)
+		}
+	}
+}

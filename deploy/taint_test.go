@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestTaintIsAskedFor renders nothing about taints, and gives no capability,
+// unless it is asked for.
+func TestTaintIsAskedFor(t *testing.T) {
+	kernel := []corev1.Capability{"SYS_ADMIN", "NET_ADMIN"}
+	for _, tt := range []struct {
+		values  []string
+		objects int
+		untaint []string
+		added   []corev1.Capability
+	}{
+		{nil, 0, nil, nil},
+		{[]string{"taint.tryKernel=true"}, 0, nil, nil},
+		{[]string{"taint.remove=true"}, 6, []string{"capture-cni.io/not-ready"}, nil},
+		{[]string{"taint.remove=true", "taint.tryKernel=true"}, 6, []string{"capture-cni.io/not-ready"}, kernel},
+		{[]string{"taint.remove=true", "taint.tryKernel=true", "state=absent"}, 6, nil, nil},
+		{
+			[]string{"taint.remove=true", "taint.key=startup-taint.cluster-autoscaler.kubernetes.io/capture-cni"},
+			6,
+			[]string{"startup-taint.cluster-autoscaler.kubernetes.io/capture-cni"},
+			nil,
+		},
+	} {
+		found := 0
+		for _, o := range objects(t, tt.values...) {
+			if strings.Contains(o.name, "taint") {
+				found++
+			}
+			if o.kind == "ValidatingAdmissionPolicy" && tt.untaint != nil && strings.Count(string(o.text), tt.untaint[0]) < 2 {
+				t.Errorf("%q: the policy does not know the taint:\n%s", tt.values, o.text)
+			}
+		}
+		if found != tt.objects {
+			t.Errorf("%q: %d objects, want %d", tt.values, found, tt.objects)
+		}
+		set := daemonSet(t, tt.values...)
+		installer := set.Spec.Template.Spec.Containers[0]
+		if got := flagValues(set, "untaint"); !slices.Equal(got, tt.untaint) {
+			t.Errorf("%q: --untaint is %q", tt.values, got)
+		}
+		if got := installer.SecurityContext.Capabilities; !slices.Equal(got.Add, tt.added) || !slices.Equal(got.Drop, []corev1.Capability{"ALL"}) {
+			t.Errorf("%q: capabilities %v", tt.values, got)
+		}
+		if got := slices.Contains(installer.Args, "--canary-kernel"); got != (tt.added != nil) {
+			t.Errorf("%q: the kernel is tried: %v", tt.values, got)
+		}
+		expectCredentials(t, installer, tt.untaint != nil)
+	}
+}
+
+// expectCredentials wants what the canary needs: the agent's own pod, and the
+// plugin's credentials where they are on the node, not to be written to.
+func expectCredentials(t *testing.T, installer corev1.Container, wanted bool) {
+	t.Helper()
+	for _, name := range []string{"POD_NAME", "POD_UID"} {
+		if slices.ContainsFunc(installer.Env, func(e corev1.EnvVar) bool { return e.Name == name }) != wanted {
+			t.Errorf("%s is there, or is missing", name)
+		}
+	}
+	for _, folder := range []string{"/var/lib/capture-cni", "/run/capture-cni"} {
+		there := slices.ContainsFunc(installer.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == folder && m.ReadOnly })
+		if there != wanted {
+			t.Errorf("%s is mounted: %v", folder, there)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// addMissing has the installed plugin called for a pod that is not there, as the
+// runtime would with our entry.
+func (n *node) addMissing(t *testing.T) {
+	t.Helper()
+	entry, err := n.command("render")
+	check(t, err)
+	command := exec.Command(filepath.Join(n.binDir, "capture-cni"))
+	command.Env = []string{
+		"CNI_COMMAND=ADD", "CNI_CONTAINERID=sandbox", "CNI_NETNS=/run/netns/none", "CNI_IFNAME=eth0", "CNI_PATH=" + n.binDir,
+		"CNI_ARGS=K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web",
+	}
+	command.Stdin = strings.NewReader(`{"cniVersion": "1.0.0", "name": "kindnet", "lookupTimeout": "1s",` + strings.TrimPrefix(entry, "{"))
+	if out, err := command.Output(); err == nil {
+		t.Fatalf("a pod that is not there starts: %s", out)
+	}
+}
+
+// TestReports has the plugin, as installed, tell the agent what came of an ADD;
+// what happens between two agents is told to the second.
+func TestReports(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	a := n.start(t, "--mode", "insert")
+	a.ready(t)
+	n.addMissing(t)
+	a.expectFailures(t, 1)
+	a.stop(t)
+	for range 2 {
+		n.addMissing(t)
+	}
+	a = n.start(t, "--mode", "insert")
+	a.expectFailures(t, 2)
+	if log := a.log.String(); strings.Count(log, "pod=shop/web") != 2 || !strings.Contains(log, "not found") {
+		t.Errorf("log %s", log)
+	}
+	a.stop(t)
+	n.addMissing(t)
+	if out, err := n.command("uninstall"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if left, err := os.ReadDir(n.runDir); err != nil || len(left) > 0 {
+		t.Errorf("left %v (%v)", left, err)
+	}
+}
+
+// TestNobodyIsToHear has an operator who wants no reports.
+func TestNobodyIsToHear(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	netConf := filepath.Join(t.TempDir(), "netconf.json")
+	check(t, os.WriteFile(netConf, []byte(`{"agentSocket": ""}`), 0o600))
+	n.start(t, "--mode", "insert", "--netconf", netConf).ready(t)
+	if left, err := os.ReadDir(n.runDir); err == nil {
+		t.Errorf("%s has %v", n.runDir, left)
+	}
+}
+
+func (a *agent) expectFailures(t *testing.T, want int) {
+	t.Helper()
+	line := fmt.Sprintf(`capture_cni_adds_total{reason="lookup",result="failed"} %d`, want)
+	eventually(t, func() (string, error) {
+		_, body := a.get("/metrics")
+		if !strings.Contains(body, line+"\n") {
+			return "", &unexpected{line, a.log.String()}
+		}
+		return body, nil
+	})
+}

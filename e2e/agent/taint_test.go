@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+)
+
+const startupTaint = "capture-cni.io/not-ready"
+
+// taintedNode is a node as it was registered, with its agent's pod.
+func taintedNode(t *testing.T) *node {
+	t.Helper()
+	n := newNode(t)
+	n.api.PutNode("node-1",
+		corev1.Taint{Key: startupTaint, Effect: corev1.TaintEffectNoSchedule},
+		corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoSchedule})
+	n.api.Put(agentPod())
+	return n
+}
+
+func agentPod() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: "agent", UID: "uid-of-the-agent"}}
+}
+
+// startUntainting runs the agent as its pod would, behind a command if there is one.
+func (n *node) startUntainting(t *testing.T, netConf string, behind []string, args ...string) *agent {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "netconf.json")
+	check(t, os.WriteFile(file, []byte(netConf), 0o600))
+	identity := []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent", "POD_UID=uid-of-the-agent"}
+	return n.startBehind(t, slices.Concat(identity, behind), append([]string{"--mode", "insert", "--netconf", file, "--untaint", startupTaint}, args...)...)
+}
+
+func (n *node) taints() (keys []string) {
+	for _, taint := range n.api.Taints("node-1") {
+		keys = append(keys, taint.Key)
+	}
+	return keys
+}
+
+func (n *node) expectUntainted(t *testing.T, a *agent) {
+	t.Helper()
+	eventually(t, func() (string, error) {
+		if got := n.taints(); !slices.Equal(got, []string{"other"}) {
+			return "", fmt.Errorf("the node has the taints %q\n%s", got, a.log)
+		}
+		return "", metric(a, "capture_cni_taint 0")
+	})
+}
+
+// TestUntaint takes the taint off a node that works, whatever the configuration.
+func TestUntaint(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		netConf string
+		args    []string
+	}{
+		"plain":                    {`{}`, nil},
+		"agent's namespace is out": {`{"excludeNamespaces": ["mesh"]}`, nil},
+		"kernel":                   {`{}`, []string{"--canary-kernel"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := taintedNode(t)
+			read := make(chan string, 1)
+			n.api.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
+				if strings.Contains(r.URL.Path, "/pods/") {
+					select {
+					case read <- r.URL.Path:
+					default:
+					}
+				}
+				return false
+			})
+			a := n.startUntainting(t, tt.netConf, nil, tt.args...)
+			n.expectUntainted(t, a)
+			select {
+			case path := <-read:
+				if path != "/api/v1/namespaces/mesh/pods/agent" {
+					t.Errorf("the plugin read %s", path)
+				}
+			default:
+				t.Error("no pod was read")
+			}
+			if events := n.api.Events(); len(events) != 0 {
+				t.Errorf("events %v", events)
+			}
+		})
+	}
+}
+
+// TestTaintStays has something wrong with the node: the taint stays and an event
+// says why. Where that can be mended, the taint goes then.
+func TestTaintStays(t *testing.T) {
+	t.Parallel()
+	forbidden := func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/pods/") {
+			kubeapi.WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "pods is forbidden")
+			return true
+		}
+		return false
+	}
+	broken := filepath.Join(t.TempDir(), "broken")
+	check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	for name, tt := range map[string]struct {
+		spoil  func(n *node)
+		behind []string
+		args   []string
+		why    string
+		mend   func(n *node)
+	}{
+		"plugin does not run": {args: []string{"--plugin", broken}, why: "binary: "},
+		"no permission": {
+			spoil: func(n *node) { n.api.Misbehave(forbidden) }, why: `needs the permission "get pods"`,
+			mend: func(n *node) { n.api.Misbehave(nil) },
+		},
+		"pod not found": {
+			spoil: func(n *node) { n.api.Delete("mesh", "agent") }, why: "lookupTimeout of 1s is used up",
+			mend: func(n *node) { n.api.Put(agentPod()) },
+		},
+		"no entry": {
+			spoil: func(n *node) { _ = os.Remove(n.netDir + "/" + primaryName) }, why: "entry: ",
+			mend: func(n *node) { _ = os.WriteFile(n.netDir+"/"+primaryName, []byte(kindnet), 0o644) },
+		},
+		"kernel can't be tried": {
+			behind: []string{"setpriv", "--bounding-set", "-sys_admin,-net_admin"}, args: []string{"--canary-kernel"}, why: "meshed pods can't start",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := taintedNode(t)
+			if tt.spoil != nil {
+				tt.spoil(n)
+			}
+			a := n.startUntainting(t, `{"lookupTimeout": "1s"}`, tt.behind, tt.args...)
+			event := eventually(t, func() (corev1.Event, error) {
+				events := n.api.Events()
+				if len(events) == 0 {
+					return corev1.Event{}, fmt.Errorf("no event\n%s", a.log)
+				}
+				return events[0], nil
+			})
+			if !strings.Contains(event.Message, tt.why) || event.InvolvedObject.Name != "node-1" {
+				t.Errorf("the event on %s is %q, want %q", event.InvolvedObject.Name, event.Message, tt.why)
+			}
+			if got := n.taints(); !slices.Equal(got, []string{startupTaint, "other"}) {
+				t.Errorf("the node has the taints %q", got)
+			}
+			check(t, metric(a, "capture_cni_taint 1"))
+			if tt.mend != nil {
+				tt.mend(n)
+				n.expectUntainted(t, a)
+			}
+		})
+	}
+}
+
+// TestTaintNotAsked leaves the node's taints to others unless it is told.
+func TestTaintNotAsked(t *testing.T) {
+	t.Parallel()
+	n := taintedNode(t)
+	n.api.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/nodes/") {
+			t.Errorf("%s %s", r.Method, r.URL.Path)
+		}
+		return false
+	})
+	n.start(t, "--mode", "insert").ready(t)
+	out, err := n.command("run", "--mode", "insert", "--listen", freeAddress(t), "--untaint", startupTaint)
+	if err == nil || !strings.Contains(out, "POD_NAME") {
+		t.Errorf("without a pod: %v: %s", err, out)
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+)
+
+// attentive has the guard look often.
+var attentive = []string{"guard.round=2s", "guard.refresh=2s"}
+
+// TestGuardFindsEarlyPods creates meshed pods before there is any agent: each
+// of them is found and put right soon after the guard has come.
+func TestGuardFindsEarlyPods(t *testing.T) {
+	uninstall(t)
+	s := newSpace(t, restricted, cluster.Injected)
+	var pods []*corev1.Pod
+	for i := range 20 {
+		pods = append(pods, server(fmt.Sprintf("web-%d", i), c.Nodes[i%len(c.Nodes)].Name))
+	}
+	s.run(t, pods...)
+	for _, pod := range pods {
+		if rules := s.rules(t, pod.Name); rules.Backend != "" {
+			t.Fatalf("%s holds %+v", pod.Name, rules)
+		}
+	}
+	install(t, attentive...)
+	ready := time.Now()
+	eventually(t, 10*time.Second, func() error {
+		for _, pod := range pods {
+			if rules := s.rules(t, pod.Name); rules.Backend == "" {
+				return fmt.Errorf("%s is not captured", pod.Name)
+			}
+		}
+		return nil
+	})
+	t.Logf("all repaired %s after the agents were ready", time.Since(ready).Round(100*time.Millisecond))
+}
+
+// TestGuardRepairs takes the rules out of a pod that runs. They come back, and
+// a connection that was there all the time lives on.
+func TestGuardRepairs(t *testing.T) {
+	install(t, attentive...)
+	s := newSpace(t, restricted, cluster.Injected)
+	web, client := server("web", c.Nodes[0].Name), newPod("client", c.Nodes[1].Name, "pause")
+	echo := web.Spec.Containers[0].DeepCopy()
+	echo.Name, echo.Args = "echo", []string{"echo", ":7000"}
+	web.Spec.Containers = append(web.Spec.Containers, *echo)
+	s.run(t, web, unmeshed(client))
+	alive := s.holdConnection(t, "client", "web")
+	for _, change := range [][]string{
+		{"delete", "table", "inet", "capture-cni"},
+		{"insert", "rule", "inet", "capture-cni", "nat_PREROUTING", "return"},
+	} {
+		s.nft(t, "web", change...)
+		eventually(t, 10*time.Second, func() error {
+			v4, _ := s.addresses(t, "web")
+			if got := names(s.ask(t, "client", "tcp", address(v4, 8080))); got != "web/inbound web/app" {
+				return fmt.Errorf("on the way are %s", got)
+			}
+			return nil
+		})
+		alive()
+	}
+}
+
+// TestGuardReports loosens a running pod's annotations: that is told, and the
+// pod is captured as before, even if its rules have to be put back.
+func TestGuardReports(t *testing.T) {
+	install(t, attentive...)
+	s := newSpace(t, restricted, cluster.Injected)
+	s.run(t, server("loosened", c.Nodes[0].Name))
+	before := s.rules(t, "loosened")
+	s.isExplained(t, "loosened", "state        captured")
+	s.kubectl(t, "", "annotate", "--overwrite", "pod", "loosened", "traffic.sidecar.istio.io/includeOutboundIPRanges=")
+	s.guardSays(t, "loosened", "state=changed")
+	s.isExplained(t, "loosened", `includeOutboundIPRanges: "*"; now ""`)
+	if after := s.rules(t, "loosened"); after != before {
+		t.Errorf("it held %+v and holds %+v", before, after)
+	}
+	s.nft(t, "loosened", "delete", "table", "inet", "capture-cni")
+	s.guardSays(t, "loosened", "found=uncaptured")
+	eventually(t, 10*time.Second, func() error {
+		if after := s.rules(t, "loosened"); after.Backend == "" {
+			return fmt.Errorf("it holds %+v", after)
+		}
+		return nil
+	})
+}
+
+// isExplained asks on the pod's node.
+func (s space) isExplained(t *testing.T, pod, want string) {
+	t.Helper()
+	agent := agents(t, "get", "pods", "--field-selector", "spec.nodeName="+c.Nodes[0].Name, "-o", "jsonpath={.items[0].metadata.name}")
+	out := agents(t, "exec", agent, "--container", "guard", "--", "/capture-cni-node", "explain",
+		"--cri-socket=/host/run/containerd/containerd.sock", s.name+"/"+pod)
+	if !strings.Contains(out, want) {
+		t.Errorf("the explanation does not say %s:\n%s", want, out)
+	}
+}
+
+// guardSays waits for a line of a guard's log about a pod.
+func (s space) guardSays(t *testing.T, pod, what string) {
+	t.Helper()
+	eventually(t, 20*time.Second, func() error {
+		logs, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--container=guard", "--tail=100")
+		if err != nil {
+			return err
+		}
+		for _, line := range strings.Split(logs, "\n") {
+			if strings.Contains(line, s.name+"/"+pod) && strings.Contains(line, what) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no guard says %q of %s:\n%s", what, pod, logs)
+	})
+}
+
+// nft changes what a pod's namespace holds, from outside.
+func (s space) nft(t *testing.T, pod string, args ...string) {
+	t.Helper()
+	sandbox, err := s.sandbox(t.Context(), pod)
+	check(t, err)
+	host, err := sandbox.Host()
+	check(t, err)
+	defer host.NetNS.Close()
+	check(t, host.Do(func() error {
+		out, err := exec.CommandContext(t.Context(), "nft", args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("nft %s: %w: %s", strings.Join(args, " "), err, out)
+		}
+		return nil
+	}))
+}
+
+// holdConnection connects a pod with another one's echo and keeps the
+// connection; what is given back fails unless it is alive.
+func (s space) holdConnection(t *testing.T, from, to string) (alive func()) {
+	t.Helper()
+	v4, _ := s.addresses(t, to)
+	ctx, cancel := context.WithCancel(t.Context())
+	command := exec.CommandContext(ctx, filepath.Join(c.Dir, "bin", "kubectl"), "--kubeconfig", c.Kubeconfig(), "--namespace", s.name,
+		"exec", from, "--container", "app", "--", "/apps", "hold", address(v4, 7000))
+	out, err := command.StdoutPipe()
+	check(t, err)
+	check(t, command.Start())
+	t.Cleanup(func() { cancel(); _ = command.Wait() })
+	lines := bufio.NewScanner(out)
+	return func() {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatal("the connection has ended")
+		}
+	}
+}

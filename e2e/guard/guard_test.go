@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"fmt"
+	"maps"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+// TestStates brings a pod into each state and wants it to be told, and with a
+// policy that repairs, only those put right that may be.
+func TestStates(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		happened func(t *testing.T, n *node, p *pod)
+		want     guard.State
+		repaired bool
+	}{
+		{"captured", func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) }, guard.Captured, false},
+		{"no rules", func(*testing.T, *node, *pod) {}, guard.Uncaptured, true},
+		{"rules deleted", func(t *testing.T, _ *node, p *pod) {
+			p.capture(t, nil)
+			p.nft(t, "delete", "table", "inet", "capture-cni")
+		}, guard.Uncaptured, true},
+		{"rules flushed", func(t *testing.T, _ *node, p *pod) {
+			p.capture(t, nil)
+			p.nft(t, "flush", "table", "inet", "capture-cni")
+		}, guard.Drifted, true},
+		{"a rule added", func(t *testing.T, _ *node, p *pod) {
+			p.capture(t, nil)
+			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
+		}, guard.Drifted, true},
+		{"another configuration", func(t *testing.T, _ *node, p *pod) {
+			p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
+		}, guard.Outdated, false},
+		{"annotations loosened", func(t *testing.T, n *node, p *pod) {
+			p.capture(t, nil)
+			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
+		}, guard.Changed, false},
+		{"no rules and annotations loosened", func(_ *testing.T, n *node, p *pod) {
+			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
+		}, guard.Uncaptured, true},
+		{"captured by istio-cni", func(t *testing.T, _ *node, p *pod) {
+			p.nft(t, "add", "table", "ip", "nat")
+			p.nft(t, "add", "chain", "ip", "nat", "ISTIO_OUTPUT")
+		}, guard.Foreign, false},
+		{"no API server", func(_ *testing.T, n *node, p *pod) { delete(n.pods, p.sandbox.ID) }, guard.Unknown, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode()
+			p := n.run(t, "web")
+			tt.happened(t, n, p)
+			before := p.list(t)
+
+			reporter, registry := n.keeper(t, guard.ReportOnly)
+			reporter.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{tt.want: 1})
+			if after := p.list(t); after != before {
+				t.Errorf("a report changed the rules:\n%s", after)
+			}
+
+			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			if !tt.repaired {
+				expect(t, registry, map[guard.State]float64{tt.want: 1})
+				if after := p.list(t); after != before {
+					t.Errorf("what is only to be reported was changed:\n%s", after)
+				}
+				return
+			}
+			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			if !strings.Contains(p.list(t), "redirect to :15001") {
+				t.Errorf("it is not captured:\n%s", p.list(t))
+			}
+			keeper.Round(t.Context()) // which finds its own work good
+			next := guard.Captured
+			if !maps.Equal(n.pods["web"].Annotations, p.sandbox.Annotations) {
+				next = guard.Changed
+			}
+			expect(t, registry, map[guard.State]float64{next: 1})
+		})
+	}
+}
+
+// TestConnectionsLiveOn repairs a pod to which somebody is connected: that
+// connection goes on, the next one is captured.
+func TestConnectionsLiveOn(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	p.echo(t)
+	ongoing := p.dial(t)
+	check(t, works(ongoing))
+
+	keeper, _ := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	for range 3 {
+		if err := works(ongoing); err != nil {
+			t.Fatalf("the connection of before ended: %v", err)
+		}
+	}
+	proxy, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", fmt.Sprintf(":%d", inboundPort), "proxy")
+	check(t, err)
+	defer proxy.Close()
+	answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", fmt.Sprintf("%s:%d", podAddress, appPort))
+	if err != nil || answer.Server != "proxy" {
+		t.Errorf("a new connection reaches %q, %v", answer.Server, err)
+	}
+}
+
+// TestNeverAnother has pods end while they are looked at, and namespaces
+// replaced by others: none but the pod's own is ever touched.
+func TestNeverAnother(t *testing.T) {
+	t.Run("the sandbox has ended", func(t *testing.T) {
+		n := newNode()
+		p := n.run(t, "web")
+		n.ended["web"] = true
+		keeper, registry := n.keeper(t, guard.InPlace)
+		keeper.Round(t.Context())
+		expect(t, registry, map[guard.State]float64{guard.Uncaptured: 1})
+		if state := p.rules(t); state != (netfilter.State{}) {
+			t.Errorf("it holds %+v", state)
+		}
+	})
+	t.Run("the namespace is gone", func(t *testing.T) {
+		n := newNode()
+		p := n.run(t, "web")
+		sandbox := p.sandbox
+		sandbox.NetNS += "-gone"
+		n.sandboxes["web"] = sandbox
+		keeper, registry := n.keeper(t, guard.InPlace)
+		keeper.Round(t.Context())
+		expect(t, registry, map[guard.State]float64{guard.Unknown: 1})
+	})
+	t.Run("another sandbox has its name", func(t *testing.T) {
+		n := newNode()
+		p := n.run(t, "web")
+		keeper, registry := n.keeper(t, guard.ReportOnly)
+		keeper.Round(t.Context())
+		delete(n.sandboxes, "web")
+		other := p.sandbox
+		other.ID, other.Annotations = "second", nil // it is not of the mesh
+		n.sandboxes["second"] = other
+		keeper.Round(t.Context())
+		expect(t, registry, nil)
+	})
+}
+
+// TestAtOnce has no more than so many pods repaired in one go.
+func TestAtOnce(t *testing.T) {
+	n := newNode()
+	for i := range 40 {
+		n.run(t, fmt.Sprintf("web-%d", i))
+	}
+	keeper, registry := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	families, err := registry.Gather()
+	check(t, err)
+	for _, family := range families {
+		if family.GetName() == "capture_cni_pod_repairs_total" {
+			if got := family.GetMetric()[0].GetCounter().GetValue(); got < 30 || got >= 40 {
+				t.Errorf("%v of 40 pods were repaired at once", got)
+			}
+		}
+	}
+}
+
+func (p *pod) nft(t *testing.T, args ...string) {
+	t.Helper()
+	check(t, p.host.Do(func() error {
+		out, err := exec.CommandContext(t.Context(), "nft", args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("nft %s: %w: %s", args, err, out)
+		}
+		return nil
+	}))
+}
+
+// list is all that nft sees, without counters.
+func (p *pod) list(t *testing.T) string {
+	t.Helper()
+	var out []byte
+	check(t, p.host.Do(func() (err error) {
+		out, err = exec.CommandContext(t.Context(), "nft", "--stateless", "list", "ruleset").Output()
+		return err
+	}))
+	return string(out)
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package guard has the guard look after pods in real network namespaces.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+// node is a runtime and an API server at once: what both know of pods.
+type node struct {
+	mu        sync.Mutex
+	sandboxes map[string]guard.Sandbox
+	pods      map[string]*corev1.Pod // by the sandbox's id
+	ended     map[string]bool        // sandboxes that end while they are looked at
+	reads     int
+}
+
+func newNode() *node {
+	return &node{sandboxes: map[string]guard.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}}
+}
+
+func (n *node) Sandboxes(context.Context) ([]guard.Sandbox, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Collect(maps.Values(n.sandboxes)), nil
+}
+
+func (n *node) Runs(_ context.Context, sandbox guard.Sandbox) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.ended[sandbox.ID], nil
+}
+
+func (n *node) Get(_ context.Context, sandbox guard.Sandbox) (*corev1.Pod, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reads++
+	if pod := n.pods[sandbox.ID]; pod != nil {
+		return pod.DeepCopy(), nil
+	}
+	return nil, errors.New("no such pod")
+}
+
+const (
+	podAddress, peerAddress = "192.0.2.2", "192.0.2.1"
+	appPort, inboundPort    = 8080, 15006
+)
+
+// pod is one that runs on the node, with somebody who connects to it.
+type pod struct {
+	host, peer *lab.Host
+	sandbox    guard.Sandbox
+}
+
+// run starts a meshed pod that nobody has captured.
+func (n *node) run(t *testing.T, name string) *pod {
+	t.Helper()
+	lab.RequireRoot(t)
+	p := &pod{host: newHost(t), peer: newHost(t)}
+	check(t, errors.Join(p.host.AddAddresses("lo"), lab.Link(
+		lab.Interface{Host: p.host, Name: "eth0", Addresses: []string{podAddress + "/24"}},
+		lab.Interface{Host: p.peer, Name: "eth0", Addresses: []string{peerAddress + "/24"}},
+	)))
+	p.sandbox = guard.Sandbox{
+		ID: name, Namespace: "shop", Name: name, UID: name, NetNS: p.host.Path(),
+		Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sandboxes[name], n.pods[name] = p.sandbox, meshed(p.sandbox)
+	return p
+}
+
+func meshed(s guard.Sandbox) *corev1.Pod {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}, {Name: "istio-proxy"}}}}
+	pod.Name, pod.Namespace, pod.Annotations = s.Name, s.Namespace, maps.Clone(s.Annotations)
+	return pod
+}
+
+func newHost(t *testing.T) *lab.Host {
+	t.Helper()
+	host, err := lab.NewHost()
+	check(t, err)
+	t.Cleanup(func() { _ = host.Close() })
+	return host
+}
+
+// capture applies rules as an ADD does, for a pod with these annotations.
+func (p *pod) capture(t *testing.T, annotations map[string]string) {
+	t.Helper()
+	pod := meshed(p.sandbox)
+	maps.Copy(pod.Annotations, annotations)
+	intent, _, err := capture.Decide(pod, capture.DefaultSettings(), []netip.Addr{netip.MustParseAddr(podAddress)})
+	check(t, err)
+	check(t, p.host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(intent)) }))
+}
+
+func (p *pod) rules(t *testing.T) (state netfilter.State) {
+	t.Helper()
+	check(t, p.host.Do(func() (err error) {
+		state, err = netfilter.Inspect()
+		return err
+	}))
+	return state
+}
+
+// keeper makes a guard of the node that reads pods again at every look.
+func (n *node) keeper(t *testing.T, policy guard.Policy) (*guard.Guard, *prometheus.Registry) {
+	t.Helper()
+	input, err := config.Read([]byte("{}"))
+	check(t, err)
+	conf, _, err := input.NetConf()
+	check(t, err)
+	registry := prometheus.NewRegistry()
+	log := slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	return guard.New(guard.Settings{Conf: conf, Policy: policy}, n, n, log, registry), registry
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(line []byte) (int, error) {
+	w.t.Logf("%s", line)
+	return len(line), nil
+}
+
+// expect wants this many pods in a state, and none in any other.
+func expect(t *testing.T, registry *prometheus.Registry, want map[guard.State]float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	check(t, err)
+	for _, family := range families {
+		if family.GetName() != "capture_cni_pods" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			state := guard.State(metric.GetLabel()[0].GetValue())
+			if got := metric.GetGauge().GetValue(); got != want[state] {
+				t.Errorf("%v pods are %s, want %v", got, state, want[state])
+			}
+		}
+	}
+}
+
+// echo answers each byte of a connection, as the pod's application.
+func (p *pod) echo(t *testing.T) {
+	t.Helper()
+	var listener net.Listener
+	check(t, p.host.Do(func() (err error) {
+		listener, err = net.Listen("tcp", fmt.Sprintf("%s:%d", podAddress, appPort))
+		return err
+	}))
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	}()
+}
+
+// dial connects to the application from outside.
+func (p *pod) dial(t *testing.T) net.Conn {
+	t.Helper()
+	var conn net.Conn
+	check(t, p.peer.Do(func() (err error) {
+		conn, err = net.DialTimeout("tcp", fmt.Sprintf("%s:%d", podAddress, appPort), 3*time.Second)
+		return err
+	}))
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// works sends a byte and wants it back.
+func works(conn net.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte{'.'}); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, make([]byte, 1))
+	return err
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// listen is a socket as the agent makes it, with the ring beside it.
+func listen(t *testing.T) (*net.UnixConn, string) {
+	t.Helper()
+	lab.RequireRoot(t)
+	socket := newRing(t)
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	check(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	check(t, os.Chmod(socket, 0o600))
+	return conn, socket
+}
+
+// newRing gives where a socket would be, with the ring beside it.
+func newRing(t *testing.T) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	check(t, os.Mkdir(report.Ring(socket), 0o700))
+	return socket
+}
+
+func reportTo(socket string) string { return fmt.Sprintf(`"agentSocket": %q,`, socket) }
+
+// receive reads one record; there has to be one.
+func receive(t *testing.T, conn *net.UnixConn) report.Record {
+	t.Helper()
+	check(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	buffer := make([]byte, report.MaxSize+1)
+	n, err := conn.Read(buffer)
+	check(t, err)
+	r, err := report.Read(buffer[:n])
+	check(t, err)
+	return r
+}
+
+// kept empties the ring.
+func kept(t *testing.T, socket string) (records []report.Record) {
+	t.Helper()
+	check(t, report.Replay(report.Ring(socket), func(document []byte) {
+		r, err := report.Read(document)
+		check(t, err)
+		records = append(records, r)
+	}))
+	return records
+}
+
+// TestReports has the agent hear what came of each ADD.
+func TestReports(t *testing.T) {
+	n := newNode(t)
+	conn, socket := listen(t)
+	n.Put(meshed(func(p *corev1.Pod) {
+		p.Name = "bad"
+		p.Annotations["traffic.sidecar.istio.io/includeInboundPorts"] = "http"
+	}))
+	n.Put(meshed(func(p *corev1.Pod) {
+		p.Name = "early"
+		p.Annotations["traffic.sidecar.istio.io/excludeInboundPort"] = "80"
+		p.Spec.InitContainers = []corev1.Container{{Name: "fetch"}}
+	}))
+	n.Put(meshed(func(p *corev1.Pod) { p.Name, p.Annotations["sidecar.istio.io/interceptionMode"] = "none", "NONE" }))
+	for _, test := range []struct {
+		pod, extra, netns string
+		want              report.Record
+		message           string
+		warnings          []string
+	}{
+		{pod: "web", want: report.Record{Verdict: report.Captured, Backend: "nftables"}},
+		{pod: "early", want: report.Record{Verdict: report.Captured, Backend: "nftables"}, warnings: []string{
+			"annotation traffic.sidecar.istio.io/excludeInboundPort is not known", "init container fetch has no network",
+		}},
+		{pod: "batch", want: report.Record{Verdict: report.Passed, Reason: report.NotInjected}, message: "no container istio-proxy"},
+		{pod: "none", want: report.Record{Verdict: report.Passed, Reason: report.Exempt}, message: "is NONE"},
+		{pod: "web", extra: `"excludeNamespaces": ["shop"],`, want: report.Record{Verdict: report.Passed, Reason: report.NamespaceExcluded}},
+		{
+			pod: "web", extra: `"excludeNamespaces": ["shop"], "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api", "sidecar.istio.io/status": ""}},`,
+			want: report.Record{Verdict: report.Passed, Reason: report.NamespaceExcluded}, warnings: []string{"runs uncaptured"},
+		},
+		{pod: "bad", want: report.Record{Verdict: report.Failed, Reason: report.Annotations, Code: 100}, message: "includeInboundPorts"},
+		{pod: "gone", want: report.Record{Verdict: report.Failed, Reason: report.Lookup, Code: 11}, message: "not found"},
+		{pod: "web", extra: `"mesh": 5,`, want: report.Record{Verdict: report.Failed, Reason: report.Configuration, Code: 7}, message: `"mesh"`},
+		{pod: "web", netns: "/run/netns/there-is-none", want: report.Record{Verdict: report.Failed, Reason: report.Gone, Code: 3}},
+		{pod: "web;K8S_POD_NAME=x", want: report.Record{Verdict: report.Failed, Reason: report.Input, Code: 4}, message: "CNI_ARGS"},
+	} {
+		netns := test.netns
+		if netns == "" {
+			netns = sandbox(t).Path()
+		}
+		before := time.Now()
+		call{netns: netns, args: "K8S_POD_NAMESPACE=shop;K8S_POD_UID=" + uid + ";K8S_POD_NAME=" + test.pod, stdin: n.conf(test.extra + reportTo(socket))}.run(t)
+		got := receive(t, conn)
+		if got.Verdict != test.want.Verdict || got.Reason != test.want.Reason || got.Backend != test.want.Backend || got.Code != test.want.Code ||
+			!strings.Contains(got.Message, test.message) || len(got.Warnings) != len(test.warnings) {
+			t.Errorf("%s %s: got %+v", test.pod, test.extra, got)
+		}
+		for i, want := range test.warnings {
+			if !strings.Contains(got.Warnings[min(i, len(got.Warnings)-1)], want) {
+				t.Errorf("%s: warnings %q, want %q", test.pod, got.Warnings, want)
+			}
+		}
+		if want := (report.Pod{Namespace: "shop", Name: test.pod, UID: uid}); !strings.Contains(test.pod, ";") && got.Pod != want {
+			t.Errorf("of pod %v, want %v", got.Pod, want)
+		}
+		if got.Sandbox != "sandbox" || got.Time.Before(before) || got.Time.After(time.Now()) {
+			t.Errorf("%s: sandbox %q at %s", test.pod, got.Sandbox, got.Time)
+		}
+		if _, applied := got.Stages[report.Committing]; applied != (got.Verdict == report.Captured) {
+			t.Errorf("%s: stages %v", test.pod, got.Stages)
+		}
+	}
+	if left := kept(t, socket); len(left) > 0 {
+		t.Errorf("kept, though the agent listens: %v", left)
+	}
+}
+
+// TestReportKnowsThePod gives the UID where the runtime did not.
+func TestReportKnowsThePod(t *testing.T) {
+	n := newNode(t)
+	conn, socket := listen(t)
+	call{netns: sandbox(t).Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web", stdin: n.conf(reportTo(socket))}.run(t).succeeds(t)
+	if got := receive(t, conn); got.Pod.UID != uid || len(got.Stages) != len(report.Stages()) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestNobodyHears lets each thing stand in the socket's place that may: the
+// answers are the same, and failures wait in the ring.
+func TestNobodyHears(t *testing.T) {
+	n := newNode(t)
+	for name, prepare := range map[string]func(t *testing.T) string{
+		"no agent":  newRing,
+		"no folder": func(t *testing.T) string { return filepath.Join(t.TempDir(), "none", "s") },
+		"a folder": func(t *testing.T) string {
+			socket := newRing(t)
+			check(t, os.Mkdir(socket, 0o700))
+			return socket
+		},
+		"an agent that ended": func(t *testing.T) string {
+			conn, socket := listen(t)
+			check(t, conn.Close())
+			return socket
+		},
+		"an agent that does not read": func(t *testing.T) string {
+			_, socket := listen(t)
+			for report.Send(socket, report.Record{Verdict: report.Captured}) {
+			}
+			return socket
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket := prepare(t)
+			host := sandbox(t)
+			stdin := n.conf(reportTo(socket))
+			call{netns: host.Path(), stdin: stdin}.run(t).succeeds(t)
+			expectCaptured(t, host, true)
+			call{netns: host.Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=batch", stdin: stdin}.run(t).succeeds(t)
+			call{netns: host.Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=gone", stdin: stdin}.run(t).fails(t, 11, "not found")
+			if name == "no folder" {
+				if _, err := os.Stat(filepath.Dir(socket)); err == nil {
+					t.Error("a folder was made where the configuration says")
+				}
+				return
+			}
+			reasons := []report.Reason{}
+			for _, r := range kept(t, socket) {
+				reasons = append(reasons, r.Reason)
+			}
+			if !slices.Equal(reasons, []report.Reason{report.Lookup}) {
+				t.Errorf("kept %q", reasons)
+			}
+		})
+	}
+}
+
+// TestReportsOfMany has 64 fail at once with no agent: each answer is right, and
+// the ring has room for all.
+func TestReportsOfMany(t *testing.T) {
+	n := serve(t)
+	n.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
+		kubeapi.WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "no")
+		return true
+	})
+	socket := newRing(t)
+	host := sandbox(t)
+	results := make(chan outcome)
+	const adds = 64
+	for range adds {
+		go func() { results <- call{netns: host.Path(), stdin: n.conf(reportTo(socket))}.run(t) }()
+	}
+	for range adds {
+		o := <-results
+		o.fails(t, 11, "get pods")
+	}
+	if got := len(kept(t, socket)); got != adds {
+		t.Errorf("%d kept, want %d", got, adds)
+	}
+}
+
+// BenchmarkReports prints what an unmeshed ADD takes with and without an agent.
+func BenchmarkReports(b *testing.B) {
+	socket := filepath.Join(b.TempDir(), "s")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	if err := os.Chmod(socket, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	full := socket + ".full"
+	unread, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: full, Net: "unixgram"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer unread.Close()
+	if err := os.Chmod(full, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	go func() {
+		for buffer := make([]byte, report.MaxSize); err == nil; {
+			_, err = conn.Read(buffer)
+		}
+	}()
+	const annotated = `"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api"}},`
+	for _, to := range []struct{ name, socket string }{{"off", ""}, {"absent", socket + ".none"}, {"read", socket}, {"full", full}} {
+		b.Run(to.name, func(b *testing.B) {
+			for b.Loop() {
+				command := call{netns: "/run/netns/none", stdin: node{}.conf(annotated + reportTo(to.socket))}.prepare()
+				if out, err := command.CombinedOutput(); err != nil {
+					b.Fatalf("%v: %s", err, out)
+				}
+			}
+		})
+	}
+}

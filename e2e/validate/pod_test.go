@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+// Addresses of the pod.
+const (
+	ipv4 = "10.77.0.2/24"
+	ipv6 = "fd77::2/64"
+)
+
+var (
+	transparent = map[string]string{"sidecar.istio.io/interceptionMode": "TPROXY"}
+	dualStack   = with(nil, "ISTIO_DUAL_STACK")
+)
+
+// with adds variables that are true.
+func with(env map[string]string, names ...string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, env)
+	for _, name := range names {
+		all[name] = "true"
+	}
+	return all
+}
+
+// pod is linked to a node, which is its router.
+type pod struct {
+	*lab.Host
+	node      *lab.Host
+	addresses []string
+}
+
+func newPod(t *testing.T, addresses ...string) pod {
+	t.Helper()
+	p := pod{newHost(t), newHost(t), addresses}
+	check(t, p.AddAddresses("lo"))
+	var gateways []string
+	for _, address := range addresses {
+		gateways = append(gateways, strings.Replace(address, "2/", "1/", 1))
+	}
+	check(t, lab.Link(lab.Interface{Host: p.Host, Name: "eth0", Addresses: addresses}, lab.Interface{Host: p.node, Name: "veth0", Addresses: gateways}))
+	for _, gateway := range gateways {
+		check(t, p.AddDefaultRoute(netip.MustParsePrefix(gateway).Addr().String()))
+	}
+	check(t, p.node.Do(func() error {
+		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+			if err := os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	return p
+}
+
+// rules are what the plugin makes of an injected pod.
+func (p pod) rules(t *testing.T, annotations, env map[string]string) capture.Ruleset {
+	t.Helper()
+	return p.rulesBy(t, capture.DefaultSettings(), annotations, env)
+}
+
+func (p pod) rulesBy(t *testing.T, settings capture.Settings, annotations, env map[string]string) capture.Ruleset {
+	t.Helper()
+	injected := &corev1.Pod{}
+	injected.Annotations = map[string]string{"sidecar.istio.io/status": "{}"}
+	maps.Copy(injected.Annotations, annotations)
+	sidecar := corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}
+	for name, value := range env {
+		sidecar.Env = append(sidecar.Env, corev1.EnvVar{Name: name, Value: value})
+	}
+	injected.Spec.Containers = []corev1.Container{sidecar}
+	var addresses []netip.Addr
+	for _, address := range p.addresses {
+		addresses = append(addresses, netip.MustParsePrefix(address).Addr())
+	}
+	intent, _, err := capture.Decide(injected, settings, addresses)
+	check(t, err)
+	return capture.Rules(intent)
+}
+
+// withoutInbound lacks what leads the pod's own calls to the inbound port.
+func withoutInbound(t *testing.T, p pod) capture.Ruleset {
+	rs := p.rules(t, nil, dualStack)
+	for i, chain := range rs.Chains {
+		if chain.Name == "ISTIO_PROXY" {
+			rs.Chains[i].Rules = chain.Rules[:len(chain.Rules)-1]
+			return rs
+		}
+	}
+	t.Fatal("there is no chain ISTIO_PROXY")
+	return rs
+}
+
+// otherPorts lead where nobody listens.
+func otherPorts(t *testing.T, p pod) capture.Ruleset {
+	settings := capture.DefaultSettings()
+	settings.Mesh.OutboundPort, settings.Mesh.InboundPort = 25001, 25006
+	return p.rulesBy(t, settings, nil, dualStack)
+}
+
+func (p pod) apply(t *testing.T, rs capture.Ruleset, backend capture.Backend) {
+	t.Helper()
+	netns, err := podnet.Open(t.Context(), p.Path())
+	check(t, err)
+	defer netns.Close()
+	check(t, netns.Apply(t.Context(), rs, backend))
+}
+
+func forEachBackend(t *testing.T, test func(t *testing.T, backend capture.Backend)) {
+	t.Helper()
+	lab.RequireRoot(t)
+	for _, backend := range []capture.Backend{capture.NFTables, capture.IPTablesNFT, capture.IPTablesLegacy} {
+		t.Run(string(backend), func(t *testing.T) { test(t, backend) })
+	}
+}
+
+func newHost(t *testing.T) *lab.Host {
+	t.Helper()
+	host, err := lab.NewHost()
+	check(t, err)
+	t.Cleanup(func() { check(t, host.Close()) })
+	return host
+}
+
+// nft runs nft in a host's namespace.
+func nft(t *testing.T, host *lab.Host, script string, args ...string) []byte {
+	t.Helper()
+	var out []byte
+	check(t, host.Do(func() (err error) {
+		command := exec.CommandContext(t.Context(), "nft", args...)
+		command.Stdin = strings.NewReader(script)
+		if out, err = command.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}))
+	return out
+}
+
+// packets is what a named counter of table seen counted.
+func packets(t *testing.T, host *lab.Host, counter string) int {
+	t.Helper()
+	var listed struct {
+		NFTables []struct{ Counter struct{ Packets int } }
+	}
+	check(t, json.Unmarshal(nft(t, host, "", "-j", "list", "counter", "inet", "seen", counter), &listed))
+	sum := 0
+	for _, object := range listed.NFTables {
+		sum += object.Counter.Packets
+	}
+	return sum
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/validate"
+)
+
+const (
+	codeOutbound  = validate.CodeOutbound
+	codeInbound   = validate.CodeInbound
+	codePortInUse = validate.CodePortInUse
+	codeNotTried  = validate.CodeNotTried
+)
+
+var (
+	app   = syscall.Credential{Uid: 1000, Gid: 1000}
+	proxy = syscall.Credential{Uid: 1337, Gid: 1337}
+	users = map[string]syscall.Credential{"outbound": app, "inbound": proxy}
+)
+
+// image is a folder with the agent and nothing else, which nobody but root
+// can write to.
+var image string
+
+func TestMain(m *testing.M) {
+	code, err := inImage(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+func inImage(m *testing.M) (code int, err error) {
+	if image, err = os.MkdirTemp("", "image-"); err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(image)
+	build := exec.Command("go", "build", "-o", image, "../../install")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("building the agent: %w\n%s", err, out)
+	}
+	if err := errors.Join(os.Rename(filepath.Join(image, "install"), filepath.Join(image, "capture-cni-node")), os.Chmod(image, 0o555)); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+// program is a validation that runs.
+type program struct {
+	command *exec.Cmd
+	lock    sync.Mutex
+	said    bytes.Buffer
+}
+
+func (p *program) Write(text []byte) (int, error) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return p.said.Write(text)
+}
+
+func (p *program) text() string {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return p.said.String()
+}
+
+// start runs the validation inside the pod: as a user, and so without
+// capabilities.
+func (p pod) start(t *testing.T, user syscall.Credential, args ...string) *program {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "/capture-cni-node", append([]string{"validate"}, args...)...)
+	command.Env = []string{} // not even PATH
+	command.Dir = "/"
+	command.SysProcAttr = &syscall.SysProcAttr{Chroot: image, Credential: &user}
+	running := &program{command: command}
+	command.Stderr = running
+	check(t, p.Do(command.Start))
+	return running
+}
+
+// expect waits for the end.
+func (p *program) expect(t *testing.T, code int, says ...string) {
+	t.Helper()
+	err := p.command.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if got := p.command.ProcessState.ExitCode(); got != code {
+		t.Errorf("%q: exit status %d, want %d:\n%s", p.command.Args[2:], got, code, p.text())
+	}
+	for _, text := range says {
+		if !strings.Contains(p.text(), text) {
+			t.Errorf("%q: no %q in:\n%s", p.command.Args[2:], text, p.text())
+		}
+	}
+}
+
+func (p *program) waitFor(t *testing.T, text string) {
+	t.Helper()
+	for !strings.Contains(p.text(), text) {
+		if t.Context().Err() != nil {
+			t.Fatal(t.Context().Err())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package validate runs the agent's validation as a pod does: without any
+// capability, in a file system that holds nothing else, as one user.
+package validate
+
+import (
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// TestCaptured passes under all rules, in both directions and families.
+func TestCaptured(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		addresses   []string
+		annotations map[string]string
+		env         map[string]string
+		says        []string
+	}{
+		{"IPv4", []string{ipv4}, nil, nil, []string{"IPv4: captured"}},
+		{"IPv6", []string{ipv6}, nil, nil, []string{"IPv6: captured"}},
+		{"both", []string{ipv4, ipv6}, nil, dualStack, []string{"IPv4: captured", "IPv6: captured"}},
+		{"IPv6 left alone on purpose", []string{ipv4, ipv6}, nil, nil, []string{"IPv4: captured"}},
+		{"TPROXY", []string{ipv4, ipv6}, transparent, dualStack, []string{"IPv4: captured", "IPv6: captured"}},
+		{"DNS", []string{ipv4, ipv6}, nil, with(dualStack, "ISTIO_META_DNS_CAPTURE"), []string{"IPv4: captured", "IPv6: captured"}},
+		{"TPROXY and DNS", []string{ipv4}, transparent, with(nil, "ISTIO_META_DNS_CAPTURE", "INVALID_DROP"), []string{"IPv4: captured"}},
+		{"listed ports", []string{ipv4}, map[string]string{"traffic.sidecar.istio.io/includeInboundPorts": "8080"}, nil, []string{"IPv4: captured"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+				p := newPod(t, test.addresses...)
+				p.apply(t, p.rules(t, test.annotations, test.env), backend)
+				for direction, user := range users {
+					p.start(t, user, direction, "--budget=10s").expect(t, 0, test.says...)
+				}
+			})
+		})
+	}
+}
+
+// TestNotCaptured tells what is missing by exit statuses.
+func TestNotCaptured(t *testing.T) {
+	noOutbound := map[string]string{"traffic.sidecar.istio.io/includeOutboundIPRanges": ""}
+	for _, test := range []struct {
+		name        string
+		rules       func(*testing.T, pod) capture.Ruleset
+		out, in     int
+		outSays     string
+		inboundSays string
+	}{
+		{"no rules", nil, codeOutbound, codeInbound, "IPv4: dial", "connection refused"},
+		{"inbound alone", func(t *testing.T, p pod) capture.Ruleset { return p.rules(t, noOutbound, dualStack) }, codeOutbound, 0, "IPv4: dial", "captured"},
+		{"outbound alone", withoutInbound, 0, codeInbound, "captured", "connection refused"},
+		{"another port", otherPorts, codeOutbound, codeInbound, "connection refused", "connection refused"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+				p := newPod(t, ipv4, ipv6)
+				if test.rules != nil {
+					p.apply(t, test.rules(t, p), backend)
+				}
+				p.start(t, app, "outbound", "--budget=1s", "--family=both").expect(t, test.out, test.outSays)
+				p.start(t, proxy, "inbound", "--budget=1s", "--family=both").expect(t, test.in, test.inboundSays)
+			})
+		})
+	}
+}
+
+// TestOneFamily finds that IPv6 alone is not captured, if it is asked to look.
+func TestOneFamily(t *testing.T) {
+	lab.RequireRoot(t)
+	p := newPod(t, ipv4, ipv6)
+	p.apply(t, p.rules(t, nil, nil), capture.NFTables)
+	for direction, user := range users {
+		code := map[string]int{"outbound": codeOutbound, "inbound": codeInbound}[direction]
+		p.start(t, user, direction, "--budget=0", "--family=both").expect(t, code, "IPv4: captured", "not captured (")
+		p.start(t, user, direction, "--budget=0", "--family=ipv6").expect(t, code, "IPv6: ")
+		p.start(t, user, direction, "--budget=0", "--family=ipv4").expect(t, 0)
+	}
+}
+
+// TestLate waits for rules that come while it tries, IPv6's among them though
+// nothing told of those before.
+func TestLate(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		for direction, user := range users {
+			p := newPod(t, ipv4, ipv6)
+			running := p.start(t, user, direction, "--budget=60s")
+			running.waitFor(t, "not captured yet")
+			p.apply(t, p.rules(t, nil, dualStack), backend)
+			running.expect(t, 0, "IPv4: captured", "IPv6: captured")
+		}
+	})
+}
+
+// TestWrongUser is not taken for a proof: neither user sees the other direction.
+func TestWrongUser(t *testing.T) {
+	lab.RequireRoot(t)
+	p := newPod(t, ipv4)
+	p.apply(t, p.rules(t, nil, nil), capture.NFTables)
+	p.start(t, proxy, "outbound", "--budget=0").expect(t, codeOutbound, "running with uid 1337 and gid 1337")
+	p.start(t, app, "inbound", "--budget=0").expect(t, codeInbound, "running with uid 1000 and gid 1000")
+}
+
+// TestPortInUse does not wait, and blames nobody's rules.
+func TestPortInUse(t *testing.T) {
+	lab.RequireRoot(t)
+	for _, address := range []string{"0.0.0.0", "[::]", "127.0.0.1"} {
+		p := newPod(t, ipv4)
+		for _, port := range []string{"15001", "15006"} {
+			server, err := p.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", address+":"+port, "proxy")
+			check(t, err)
+			t.Cleanup(func() { _ = server.Close() })
+		}
+		for direction, user := range users {
+			p.start(t, user, direction).expect(t, codePortInUse, "has the proxy been started already")
+		}
+	}
+}
+
+// TestNotTried says that nothing is known.
+func TestNotTried(t *testing.T) {
+	lab.RequireRoot(t)
+	p := newPod(t, ipv4)
+	p.start(t, app, "inbound", "--family=ipv6").expect(t, codeNotTried, "no address of the pod's own of IPv6")
+	p.start(t, app, "outbound", "--destination=2001:db8::1").expect(t, codeNotTried, "no destination of IPv4")
+	p.start(t, app, "outbound", "--budget=0", "--family=ipv6").expect(t, codeNotTried, "unreachable")
+	p = pod{Host: newHost(t)}
+	p.start(t, app, "outbound").expect(t, codeNotTried, "no address that others could reach")
+}
+
+// TestRanges proves a pod that captures some destinations alone by one of them.
+func TestRanges(t *testing.T) {
+	lab.RequireRoot(t)
+	p := newPod(t, ipv4)
+	ranges := map[string]string{"traffic.sidecar.istio.io/includeOutboundIPRanges": "10.96.0.0/12"}
+	p.apply(t, p.rules(t, ranges, nil), capture.NFTables)
+	p.start(t, app, "outbound", "--budget=0").expect(t, codeOutbound)
+	p.start(t, app, "outbound", "--budget=0", "--destination=10.96.0.1").expect(t, 0)
+}
+
+// TestUsage leaves the statuses of answers alone.
+func TestUsage(t *testing.T) {
+	lab.RequireRoot(t)
+	p := newPod(t, ipv4)
+	p.start(t, app, "sideways").expect(t, 1, "sideways")
+	p.start(t, app, "outbound", "--family=7").expect(t, 1, "expected auto, ipv4, ipv6 or both")
+}
+
+// TestStaysOnTheNode looks at what becomes of connections that are not captured:
+// the first router drops them.
+func TestStaysOnTheNode(t *testing.T) {
+	lab.RequireRoot(t)
+	p := newPod(t, ipv4, ipv6)
+	nft(t, p.node, `table inet seen {
+	counter arrived {}
+	counter forwarded {}
+	chain prerouting {
+		type filter hook prerouting priority 0
+		tcp dport 15002 counter name arrived
+	}
+	chain forward {
+		type filter hook forward priority 0
+		tcp dport 15002 counter name forwarded
+	}
+}`, "-f", "-")
+	p.start(t, app, "outbound", "--budget=0", "--family=both").expect(t, codeOutbound)
+	if n := packets(t, p.node, "arrived"); n < 2 {
+		t.Errorf("%d packets came to the router, want one of each family: does this test still see them?", n)
+	}
+	if n := packets(t, p.node, "forwarded"); n != 0 {
+		t.Errorf("%d packets went on", n)
+	}
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/node"
+)
+
+func guardCommand(o *options) *cobra.Command {
+	var policy, address string
+	var round, refresh time.Duration
+	command := &cobra.Command{
+		Use:   "guard",
+		Short: "Look after the pods of the mesh that run on the node",
+		Long: `Look after the pods of the mesh that run on the node.
+
+Finds out, through the runtime, whether each of them is captured as it was to be
+when it was made, and with --policy inPlace puts right those that are not:
+connections that began before live on. Needs --cri-socket, the pods' network
+namespaces where the runtime has them, and the capabilities SYS_ADMIN and
+NET_ADMIN; it reads pods by the plugin's own kubeconfig.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if p := guard.Policy(policy); p != guard.InPlace && p != guard.ReportOnly {
+				return fmt.Errorf("--policy is %q: expected inPlace or report", policy)
+			}
+			if err := listenAddress("listen", address); err != nil {
+				return err
+			}
+			return o.guard(command.Context(), address, guard.Settings{Policy: guard.Policy(policy), Round: round, Refresh: refresh})
+		},
+	}
+	command.Flags().StringVar(&policy, "policy", string(guard.InPlace), "what becomes of a pod that is not captured as it should be: inPlace or report")
+	command.Flags().StringVar(&address, "listen", "127.0.0.1:15016", "where /healthz and /metrics are served")
+	command.Flags().DurationVar(&round, "round", 30*time.Second, "how often each pod is looked at")
+	command.Flags().DurationVar(&refresh, "refresh", 5*time.Minute, "how often each pod is read again, to notice edited annotations")
+	return command
+}
+
+func (o *options) guard(ctx context.Context, address string, settings guard.Settings) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	g, err := o.newGuard(ctx, settings, registry)
+	if err != nil {
+		return err
+	}
+	server, err := serveGuard(ctx, address, registry)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	g.Run(ctx)
+	return nil
+}
+
+// newGuard makes a guard that knows the plugin's configuration as the agent
+// places it.
+func (o *options) newGuard(ctx context.Context, settings guard.Settings, registry prometheus.Registerer) (*guard.Guard, error) {
+	nodeSettings, err := o.settings()
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig := nodeSettings.StateDir + "/kubeconfig"
+	entry, err := node.Entry(kubeconfig, nodeSettings.NetConf, nodeSettings.Mode)
+	if err != nil {
+		return nil, err
+	}
+	if settings.Conf, err = node.ReadEntry(entry); err != nil {
+		return nil, err
+	}
+	runtime := o.runtime(ctx, newLog())
+	if runtime == nil {
+		return nil, errors.New("--cri-socket: the runtime is needed, to know which pods run")
+	}
+	return guard.New(settings, guard.NewCRI(runtime.Service()), guard.AsPlugin{Kubeconfig: kubeconfig}, newLog(), registry), nil
+}
+
+func serveGuard(ctx context.Context, address string, registry *prometheus.Registry) (*http.Server, error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return serveAt(ctx, address, mux)
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+// examineTimeout ends a look at one pod; an ADD may hold its lock.
+const examineTimeout = 10 * time.Second
+
+// examine looks at one pod and, where policy and rate allow it, puts it right.
+// The lock of its namespace, which every ADD takes, is held all the time.
+func (g *Guard) examine(ctx context.Context, w *watched) Finding {
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	netns, err := podnet.Open(ctx, w.sandbox.NetNS)
+	if err != nil {
+		return Finding{State: Unknown, Reason: err.Error()}
+	}
+	defer netns.Close()
+	if err := g.refresh(ctx, netns, w); err != nil {
+		return Finding{State: Unknown, Reason: err.Error()}
+	}
+	if w.wish.exclusion != "" {
+		return Finding{State: LeftAlone, Reason: w.wish.exclusion}
+	}
+	found := g.judge(ctx, netns, w)
+	if found.State != Uncaptured && found.State != Drifted || g.settings.Policy != InPlace {
+		return found
+	}
+	if !g.repairs.Allow() {
+		found.Reason += "; too many repairs at once, it has to wait"
+		return found
+	}
+	if err := g.repair(ctx, netns, w); err != nil {
+		g.metrics.repaired("failed")
+		found.Reason += "; repairing it: " + err.Error()
+		return found
+	}
+	g.metrics.repaired("done")
+	return Finding{Captured, found.Reason, found.State}
+}
+
+// refresh reads the pod if it is time.
+func (g *Guard) refresh(ctx context.Context, netns *podnet.Namespace, w *watched) error {
+	if !w.wish.read.IsZero() && time.Since(w.wish.read) < g.settings.Refresh {
+		return nil
+	}
+	addresses, err := netns.Addresses()
+	if err != nil {
+		return err
+	}
+	return w.wish.refresh(ctx, g.pods, w.sandbox, g.settings.Conf.Capture, addresses)
+}
+
+// judge tells how the pod stands. As long as nothing was committed to nf_tables
+// in its namespace, that is as before.
+func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
+	generation, err := netns.Generation()
+	if err != nil {
+		return Finding{State: Unknown, Reason: err.Error()}
+	}
+	now := look{generation, w.wish.stamp, w.wish.changed}
+	if w.sound == now && w.rounds%thorough != 0 {
+		w.rounds++
+		return w.finding
+	}
+	found := g.compare(ctx, netns, w.wish)
+	w.sound, w.rounds = look{}, 1
+	if found.State == Captured || found.State == Changed {
+		w.sound = now
+	}
+	return found
+}
+
+// compare compares what the namespace holds with what it is to hold.
+func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, wish wish) Finding {
+	state, err := netns.State()
+	if err != nil {
+		return Finding{State: Unknown, Reason: err.Error()}
+	}
+	switch {
+	case state.Foreign != "":
+		return Finding{State: Foreign, Reason: state.Foreign}
+	case state.Backend == "":
+		return Finding{State: Uncaptured, Reason: "nobody's rules are in its network namespace"}
+	case capture.IsStamp(state.Stamp) && state.Stamp != wish.stamp && state.Stamp != wish.late:
+		return Finding{State: Outdated, Reason: "its rules are those of another version or configuration: " + state.Stamp}
+	}
+	differences, err := netns.Compare(ctx, &g.references, wish.bearing(state.Stamp), state.Backend)
+	switch {
+	case err != nil:
+		return Finding{State: Unknown, Reason: err.Error()}
+	case len(differences) > 0:
+		return Finding{State: Drifted, Reason: strings.Join(differences, "; ")}
+	case wish.changed:
+		return Finding{State: Changed, Reason: "its annotations were edited after it was made; a restart applies them"}
+	}
+	return Finding{State: Captured}
+}
+
+// repair applies the rules for connections that begin from now on. The pod may
+// have ended meanwhile, and its namespace's path lead to another's.
+func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched) error {
+	runs, err := g.runtime.Runs(ctx, w.sandbox)
+	if err != nil {
+		return err
+	}
+	if !runs || !netns.Is(w.sandbox.NetNS) {
+		return errors.New("the pod has ended")
+	}
+	if err := netns.Replace(ctx, w.wish.lateRules(), g.settings.Conf.Backend); err != nil {
+		return fmt.Errorf("applying its rules: %w", err)
+	}
+	return nil
+}

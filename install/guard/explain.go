@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+// ErrNotHere means that the node does not run a pod.
+var ErrNotHere = errors.New("this node does not run the pod")
+
+// Explain writes all that is known of one pod: what it asked for when it was
+// made and what it asks for now, what the kernel holds, and what differs. It
+// changes nothing. Errors: ErrNotHere.
+func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writer) error {
+	sandboxes, err := g.runtime.Sandboxes(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(sandboxes, func(s Sandbox) bool { return s.Namespace == namespace && s.Name == name })
+	if i < 0 {
+		return fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)
+	}
+	sandbox := sandboxes[i]
+	fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      %s\nnamespace    %s\n", namespace, name, sandbox.UID, sandbox.ID, orNone(sandbox.NetNS, "the node's own"))
+	if !sandbox.concerns(g.settings.Conf) {
+		fmt.Fprintln(out, "in the mesh  no: it was not injected when it was made, or its namespace is excluded, or it has the node's network")
+		return nil
+	}
+	g.explainWish(ctx, sandbox, out)
+	w := &watched{sandbox: sandbox}
+	found := g.examine(ctx, w)
+	fmt.Fprintf(out, "state        %s\n", found.State)
+	if found.Reason != "" {
+		fmt.Fprintf(out, "because      %s\n", found.Reason)
+	}
+	return explainKernel(ctx, sandbox, w.wish, out)
+}
+
+// explainWish shows what decides on capture, and what was edited since.
+func (g *Guard) explainWish(ctx context.Context, sandbox Sandbox, out io.Writer) {
+	now := sandbox.Annotations
+	if pod, err := g.pods.Get(ctx, sandbox); err == nil {
+		now = pod.Annotations
+	} else {
+		fmt.Fprintf(out, "asks now     unknown: %v\n", err)
+	}
+	keys := slices.Sorted(maps.Keys(sandbox.Annotations))
+	for key := range now {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		if !strings.Contains(key, "istio.io/") {
+			continue
+		}
+		then, was := sandbox.Annotations[key]
+		today, is := now[key]
+		switch {
+		case was && is && then == today:
+			fmt.Fprintf(out, "asked for    %s: %q\n", key, then)
+		case !was:
+			fmt.Fprintf(out, "asked for    %s: nothing; now %q\n", key, today)
+		case !is:
+			fmt.Fprintf(out, "asked for    %s: %q; now nothing\n", key, then)
+		default:
+			fmt.Fprintf(out, "asked for    %s: %q; now %q\n", key, then, today)
+		}
+	}
+}
+
+func explainKernel(ctx context.Context, sandbox Sandbox, wish wish, out io.Writer) error {
+	netns, err := podnet.Open(ctx, sandbox.NetNS)
+	if err != nil {
+		return err
+	}
+	defer netns.Close()
+	state, err := netns.State()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "kernel       backend %s, %s\n", orNone(string(state.Backend), "none"), orNone(state.Stamp, "no stamp"))
+	if state.Foreign != "" {
+		fmt.Fprintf(out, "kernel       somebody else's rules: %s\n", state.Foreign)
+	}
+	if wish.stamp != "" {
+		fmt.Fprintf(out, "to be        %s, or of a repair %s\n", wish.stamp, wish.late)
+	}
+	return nil
+}
+
+func orNone(text, none string) string {
+	if text == "" {
+		return none
+	}
+	return text
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+// State is how a pod of the mesh stands.
+type State string
+
+const (
+	// Captured pods hold the rules that they were to get, unchanged.
+	Captured State = "captured"
+	// Uncaptured pods hold nobody's rules.
+	Uncaptured State = "uncaptured"
+	// Drifted pods hold rules of ours that somebody has changed.
+	Drifted State = "drifted"
+	// Outdated pods hold rules of ours that another version, or another
+	// configuration, made.
+	Outdated State = "outdated"
+	// Changed pods are captured as they were to be; their annotations say
+	// something else by now.
+	Changed State = "changed"
+	// Foreign pods are captured by somebody else.
+	Foreign State = "foreign"
+	// Unknown is a pod that could not be looked at.
+	Unknown State = "unknown"
+	// LeftAlone is a pod that is not to be captured.
+	LeftAlone State = "left alone"
+)
+
+// States are all that an operator may see of, in the order of the README.
+func States() []State {
+	return []State{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Unknown}
+}
+
+// Finding is what a look at a pod gave.
+type Finding struct {
+	State    State
+	Reason   string
+	Repaired State // what the pod was before this look put it right; empty where it did not
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package guard looks after the pods that run on a node: whether each one of
+// the mesh is captured, as it was to be when it was made. What a plugin can't
+// know, because it was not there yet or is there no more, shows here.
+package guard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+// Policy is what becomes of a pod that is not captured as it should be.
+type Policy string
+
+const (
+	// InPlace applies the rules; connections that began without them live on.
+	InPlace Policy = "inPlace"
+	// ReportOnly changes nothing.
+	ReportOnly Policy = "report"
+)
+
+// Settings are how a guard is to work.
+type Settings struct {
+	Conf    config.NetConf // of the plugin
+	Policy  Policy
+	Round   time.Duration // from one look at a pod to the next
+	Refresh time.Duration // from one read of a pod to the next, to notice changed annotations
+}
+
+// Pace of the guard.
+const (
+	tick         = time.Second     // between two looks for new sandboxes
+	soon         = 5 * time.Second // after a look that did not settle it
+	repairEvery  = time.Second
+	repairsAhead = 30
+)
+
+// Guard watches one node. It is used by one goroutine.
+type Guard struct {
+	settings   Settings
+	runtime    Runtime
+	pods       Pods
+	log        *slog.Logger
+	metrics    *metrics
+	references podnet.References
+	repairs    *rate.Limiter
+	watched    map[string]*watched // by the sandbox's id
+	complaint  string              // about the runtime, said once
+}
+
+// watched is a pod of the mesh, and what was last found.
+type watched struct {
+	sandbox Sandbox
+	wish    wish
+	finding Finding
+	next    time.Time
+
+	sound  look // at which it was last found in order; zero if it was not
+	rounds int  // since it was last looked at thoroughly
+}
+
+// look is all that a pod's state depends on, but for routes and addresses and
+// the tables of iptables-legacy: those are looked at in every tenth round.
+type look struct {
+	generation uint32
+	stamp      string
+	changed    bool
+}
+
+const thorough = 10
+
+// New makes a guard whose metrics go to registry.
+func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
+	return &Guard{
+		settings: settings, runtime: runtime, pods: pods, log: log, metrics: newMetrics(node.NewRegister(registry)),
+		repairs: rate.NewLimiter(rate.Every(repairEvery), repairsAhead), watched: map[string]*watched{},
+	}
+}
+
+// Run guards until ctx ends.
+func (g *Guard) Run(ctx context.Context) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		g.Round(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Round looks at every pod that is new or whose time has come.
+func (g *Guard) Round(ctx context.Context) {
+	sandboxes, err := g.runtime.Sandboxes(ctx)
+	if said := fmt.Sprint(err); err != nil && said != g.complaint {
+		g.log.Warn("the runtime does not tell all of its pods", "error", err)
+		g.complaint = said
+	} else if err == nil {
+		g.complaint = ""
+	}
+	g.follow(sandboxes)
+	for _, sandbox := range sandboxes {
+		w := g.watched[sandbox.ID]
+		if w == nil || time.Now().Before(w.next) || ctx.Err() != nil {
+			continue
+		}
+		before := w.finding
+		w.finding = g.examine(ctx, w)
+		w.next = time.Now().Add(g.pause(w.finding))
+		g.tell(w, before)
+	}
+	g.metrics.count(g.watched)
+}
+
+// follow begins to watch new pods of the mesh, and forgets those that have gone.
+func (g *Guard) follow(sandboxes []Sandbox) {
+	there := map[string]bool{}
+	for _, sandbox := range sandboxes {
+		there[sandbox.ID] = true
+		if g.watched[sandbox.ID] == nil && sandbox.concerns(g.settings.Conf) {
+			g.watched[sandbox.ID] = &watched{sandbox: sandbox}
+		}
+	}
+	var stamps []string
+	for id, w := range g.watched {
+		if !there[id] {
+			delete(g.watched, id)
+			continue
+		}
+		stamps = append(stamps, w.wish.stamp, w.wish.late)
+	}
+	slices.Sort(stamps)
+	g.references.Keep(slices.Compact(stamps))
+}
+
+func (g *Guard) pause(f Finding) time.Duration {
+	if f.State == Unknown || f.State == Uncaptured || f.State == Drifted {
+		return min(soon, g.settings.Round)
+	}
+	return g.settings.Round
+}
+
+// tell logs what is new.
+func (g *Guard) tell(w *watched, before Finding) {
+	if w.finding.State == before.State && w.finding.Repaired == before.Repaired {
+		return
+	}
+	log := g.log.With("pod", w.sandbox.Namespace+"/"+w.sandbox.Name, "state", w.finding.State)
+	switch {
+	case w.finding.Repaired != "":
+		log.Warn("the pod was not captured, and is now", "found", w.finding.Repaired, "reason", w.finding.Reason)
+	case w.finding.State == Captured || w.finding.State == LeftAlone:
+		log.Debug("looked at the pod", "reason", w.finding.Reason)
+	default:
+		log.Warn("the pod is not captured as it should be", "reason", w.finding.Reason)
+	}
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capture-cni/capture-cni/install/node"
+)
+
+type metrics struct {
+	pods    *prometheus.GaugeVec
+	repairs *prometheus.CounterVec
+}
+
+// Metrics lists all metrics, in the order of the README's table.
+func Metrics() []node.Metric {
+	r := node.NewRegister(prometheus.NewRegistry())
+	newMetrics(r)
+	return r.Documented()
+}
+
+func newMetrics(r *node.Register) *metrics {
+	return &metrics{
+		pods:    r.Gauges("pods", "pods of the mesh on this node, by how they stand (`state`: captured, uncaptured, drifted, outdated, changed, foreign, unknown); the guard's", "state"),
+		repairs: r.Counters("pod_repairs_total", "pods whose rules were put right while they ran, by `result`; the guard's", "result"),
+	}
+}
+
+func (m *metrics) repaired(result string) { m.repairs.WithLabelValues(result).Inc() }
+
+func (m *metrics) count(watched map[string]*watched) {
+	counts := map[State]int{}
+	for _, w := range watched {
+		counts[w.finding.State]++
+	}
+	for _, state := range States() {
+		m.pods.WithLabelValues(string(state)).Set(float64(counts[state]))
+	}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// wish is what a pod's namespace is to hold, by what the pod said when it was
+// made: what is edited later must not loosen the capture of a pod that runs.
+type wish struct {
+	read        time.Time // zero before the pod was read
+	exclusion   string    // why the pod is left alone, if it is
+	intent      capture.Intent
+	stamp, late string // of the rules as an ADD makes them, and as a repair does
+	changed     bool   // the pod now says something else
+}
+
+// refresh reads the pod and decides again.
+func (w *wish) refresh(ctx context.Context, pods Pods, sandbox Sandbox, settings capture.Settings, addresses []netip.Addr) error {
+	now, err := pods.Get(ctx, sandbox)
+	if err != nil {
+		if !w.read.IsZero() && !errors.Is(err, errGone) {
+			return nil // what it was to be is known
+		}
+		return err
+	}
+	then := now.DeepCopy()
+	then.Annotations, then.Labels = sandbox.Annotations, sandbox.Labels
+	fresh := wish{read: time.Now(), exclusion: capture.Exclusion(then)}
+	if fresh.exclusion == "" {
+		if fresh.intent, _, err = capture.Decide(then, settings, addresses); err != nil {
+			return err
+		}
+		fresh.stamp = fresh.rules().Stamp()
+		fresh.late = fresh.lateRules().Stamp()
+		fresh.changed = !fresh.isOf(now, settings, addresses)
+	}
+	*w = fresh
+	return nil
+}
+
+// isOf tells whether a pod asks for just this.
+func (w wish) isOf(pod *corev1.Pod, settings capture.Settings, addresses []netip.Addr) bool {
+	intent, _, err := capture.Decide(pod, settings, addresses)
+	return err == nil && capture.Exclusion(pod) == "" && reflect.DeepEqual(intent, w.intent)
+}
+
+func (w wish) rules() capture.Ruleset { return capture.Rules(w.intent) }
+
+func (w wish) lateRules() capture.Ruleset {
+	late := w.intent
+	late.SpareOngoing = true
+	return capture.Rules(late)
+}
+
+// bearing gives the rules that bear a stamp: those of a repair, or else those
+// of an ADD.
+func (w wish) bearing(stamp string) capture.Ruleset {
+	if stamp == w.late {
+		return w.lateRules()
+	}
+	return w.rules()
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// socketName is where the agent hears the plugin, in the run folder.
+const socketName = "agent.sock"
+
+// ReportTo adds to the operator's keys where the plugin reports to, unless it is
+// there that the plugin reports to by itself, or they say so.
+func ReportTo(runDir string, netConf json.RawMessage) json.RawMessage {
+	socket := filepath.Join(runDir, socketName)
+	extra := bytes.TrimSpace(netConf)
+	var keys map[string]json.RawMessage
+	if len(extra) > 0 && (json.Unmarshal(extra, &keys) != nil || keys == nil) {
+		return netConf // Entry says what is wrong with it
+	}
+	if _, said := keys["agentSocket"]; said || socket == config.Default().AgentSocket {
+		return netConf
+	}
+	key := fmt.Appendf(nil, `{"agentSocket":%q`, socket)
+	if len(keys) == 0 {
+		return append(key, '}')
+	}
+	return append(append(key, ','), extra[1:]...)
+}
+
+// AgentSocket is where the agent hears the plugin, as the agent sees it; "" where
+// the operator wants none.
+func (s Settings) AgentSocket() (string, error) {
+	entry, err := Entry(s.StateDir+"/"+kubeconfigName, s.NetConf, s.Mode)
+	if err != nil {
+		return "", err
+	}
+	conf, err := ReadEntry(entry)
+	if err != nil || conf.AgentSocket == "" {
+		return "", err
+	}
+	return s.at(conf.AgentSocket), nil
+}
+
+// Plugin is the binary that is in place, as the agent sees it.
+func (s Settings) Plugin() string { return s.at(s.BinDirs[0]) + "/" + binaryName }
+
+// removeReports takes away the socket, and what was kept for whoever listens there.
+func (n *Node) removeReports() error {
+	run, err := n.open(n.settings.RunDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(run.Remove(socketName), empty(run, filepath.Base(report.Ring(socketName))), run.Close())
+}
+
+// empty deletes a folder of files.
+func empty(dir *host.Dir, name string) error {
+	folder, err := dir.Sub(name, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	names, err := folder.Names()
+	errs := []error{err}
+	for _, file := range names {
+		errs = append(errs, folder.Remove(file))
+	}
+	return errors.Join(append(errs, folder.Close(), dir.RemoveDir(name))...)
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package taint
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+)
+
+const key = "capture-cni.io/not-ready"
+
+func list(keys ...string) (taints []corev1.Taint) {
+	for _, k := range keys {
+		taints = append(taints, corev1.Taint{Key: k, Effect: corev1.TaintEffectNoSchedule})
+	}
+	return taints
+}
+
+func keys(taints []corev1.Taint) (all []string) {
+	for _, taint := range taints {
+		all = append(all, taint.Key)
+	}
+	return all
+}
+
+// world is an API server with one node, and what is wrong with that.
+type world struct {
+	*Remover
+	server *kubeapi.Server
+	fault  error
+	looks  int
+	shown  []bool
+}
+
+func newWorld(t *testing.T, taints ...string) *world {
+	t.Helper()
+	server, err := kubeapi.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	server.PutNode("node-1", list(taints...)...)
+	w := &world{server: server}
+	access := &rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}}
+	look := func(context.Context) error { w.looks++; return w.fault }
+	show := func(tainted bool) { w.shown = append(w.shown, tainted) }
+	if w.Remover, err = NewRemover(access, "node-1", key, look, show, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) expect(t *testing.T, again bool, taints []string, shown ...bool) {
+	t.Helper()
+	w.shown = nil
+	if got := w.pass(t.Context()); got != again {
+		t.Errorf("again is %v", got)
+	}
+	if got := keys(w.server.Taints("node-1")); !slices.Equal(got, taints) {
+		t.Errorf("the node has the taints %q, want %q", got, taints)
+	}
+	if !slices.Equal(w.shown, shown) {
+		t.Errorf("the metric went %v, want %v", w.shown, shown)
+	}
+}
+
+func TestRemoval(t *testing.T) {
+	for name, tt := range map[string]struct{ before, after []string }{
+		"alone":           {[]string{key}, nil},
+		"among others":    {[]string{"a", key, "b"}, []string{"a", "b"}},
+		"more than once":  {[]string{key, "a", key}, []string{"a"}},
+		"a longer key":    {[]string{key + "-2", key}, []string{key + "-2"}},
+		"the last of all": {[]string{"a", "b", key}, []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tt.before...)
+			w.expect(t, false, tt.after, true, false)
+			w.expect(t, false, tt.after, false)
+			if len(w.server.Events()) != 0 || w.looks != 1 {
+				t.Errorf("%d looks, events %v", w.looks, w.server.Events())
+			}
+		})
+	}
+}
+
+// TestNoTaint has nothing to do, and does not even look at the node.
+func TestNoTaint(t *testing.T) {
+	for _, taints := range [][]string{nil, {"other", key + "-2"}} {
+		w := newWorld(t, taints...)
+		before := w.server.Requests()
+		w.expect(t, false, taints, false)
+		if w.looks != 0 || w.server.Requests() != before+1 {
+			t.Errorf("%d looks, %d requests", w.looks, w.server.Requests()-before)
+		}
+	}
+}
+
+// TestConflict has somebody change the list between reading and patching.
+func TestConflict(t *testing.T) {
+	for name, tt := range map[string]struct{ meanwhile, after []string }{
+		"one came before ours": {[]string{"new", key, "a"}, []string{"new", "a"}},
+		"one went":             {[]string{key}, nil},
+		"ours went":            {[]string{"a"}, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "a", key)
+			patches := 0
+			w.server.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodPatch {
+					if patches++; patches == 1 {
+						w.server.PutNode("node-1", list(tt.meanwhile...)...)
+					}
+				}
+				return false
+			})
+			w.expect(t, false, tt.after, true, false)
+		})
+	}
+}
+
+// TestEndlessConflict gives up for now where the list never stays the same.
+func TestEndlessConflict(t *testing.T) {
+	w := newWorld(t, key)
+	patches := 0
+	w.server.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch {
+			patches++
+			w.server.PutNode("node-1", append(slices.Repeat(list("new"), patches), list(key)...)...)
+		}
+		return false
+	})
+	w.pass(t.Context())
+	if patches != attempts {
+		t.Errorf("%d attempts", patches)
+	}
+	w.server.Misbehave(nil)
+	w.expect(t, false, slices.Repeat([]string{"new"}, attempts), true, false)
+}
+
+// TestRefused is told of a policy or a missing permission, and tries again later.
+func TestRefused(t *testing.T) {
+	w := newWorld(t, key)
+	patches := 0
+	w.server.Misbehave(func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch {
+			patches++
+			kubeapi.WriteStatus(rw, r, http.StatusForbidden, "Forbidden", "a policy")
+			return true
+		}
+		return false
+	})
+	w.expect(t, true, []string{key}, true)
+	if patches != 1 || !strings.Contains(w.last, "a policy") {
+		t.Errorf("%d attempts, said %q", patches, w.last)
+	}
+}
+
+// TestBadInstall keeps the taint and says why: at once in the log, after some
+// patience in an event, and not again and again.
+func TestBadInstall(t *testing.T) {
+	w := newWorld(t, key, "other")
+	w.fault = errors.New("the plugin does not run")
+	w.expect(t, true, []string{key, "other"}, true)
+	if events := w.server.Events(); len(events) != 0 {
+		t.Fatalf("events at once: %v", events)
+	}
+	w.complaint.since = time.Now().Add(-grace)
+	for range 3 {
+		w.expect(t, true, []string{key, "other"}, true)
+	}
+	events := w.server.Events()
+	if len(events) != 1 {
+		t.Fatalf("%d events: %v", len(events), events)
+	}
+	e := events[0]
+	if e.InvolvedObject.Kind != "Node" || e.InvolvedObject.Name != "node-1" || e.Type != corev1.EventTypeWarning ||
+		e.Namespace != "default" || !strings.Contains(e.Message, key) || !strings.Contains(e.Message, "the plugin does not run") {
+		t.Errorf("the event is %+v", e)
+	}
+	w.complaint.posted = time.Now().Add(-quiet)
+	w.expect(t, true, []string{key, "other"}, true)
+	if got := len(w.server.Events()); got != 2 {
+		t.Errorf("%d events after a while", got)
+	}
+	w.fault = nil
+	w.expect(t, false, []string{"other"}, true, false)
+}
+
+// TestEventLost posts an event that could not be posted with the next pass.
+func TestEventLost(t *testing.T) {
+	w := newWorld(t, key)
+	w.fault = errors.New("bad")
+	w.complaint.since = time.Now().Add(-grace)
+	w.server.Misbehave(func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost {
+			kubeapi.WriteStatus(rw, r, http.StatusForbidden, "Forbidden", "no events")
+			return true
+		}
+		return false
+	})
+	w.expect(t, true, []string{key}, true)
+	w.server.Misbehave(nil)
+	w.expect(t, true, []string{key}, true)
+	if got := len(w.server.Events()); got != 1 {
+		t.Errorf("%d events", got)
+	}
+}
+
+// TestNoNode goes on where there is no Node yet, or no API server.
+func TestNoNode(t *testing.T) {
+	w := newWorld(t)
+	w.server.DeleteNode("node-1")
+	if !w.pass(t.Context()) || len(w.shown) != 0 || !strings.Contains(w.last, "not found") {
+		t.Errorf("shown %v, said %q", w.shown, w.last)
+	}
+}
+
+// TestRegisteredAnew has a node come back with its taint, in one life of the agent.
+func TestRegisteredAnew(t *testing.T) {
+	w := newWorld(t, key)
+	w.expect(t, false, nil, true, false)
+	w.server.PutNode("node-1", list(key)...)
+	w.expect(t, false, nil, true, false)
+}

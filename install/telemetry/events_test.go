@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// server takes Events.
+type server struct {
+	mu      sync.Mutex
+	events  map[string]corev1.Event
+	patches int
+	refuse  bool
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	namespace, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/events")
+	name = strings.TrimPrefix(name, "/")
+	event, known := s.events[namespace+"/"+name]
+	switch {
+	case s.refuse:
+		w.WriteHeader(http.StatusForbidden)
+		return
+	case r.Method == http.MethodPost && name == "":
+	case r.Method == http.MethodPatch && known && r.Header.Get("Content-Type") == "application/merge-patch+json":
+		s.patches++
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
+		return
+	}
+	if err := json.NewDecoder(r.Body).Decode(&event); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	s.events[namespace+"/"+event.Name] = event
+	_ = json.NewEncoder(w).Encode(event) // a client that went away is its own business
+}
+
+func (s *server) all() (events []corev1.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		events = append(events, e)
+	}
+	return events
+}
+
+func newEvents(t *testing.T) (*Events, *server) {
+	t.Helper()
+	s := &server{events: map[string]corev1.Event{}}
+	listener := httptest.NewServer(s)
+	t.Cleanup(listener.Close)
+	e, err := NewEvents(&rest.Config{Host: listener.URL}, "node-1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, s
+}
+
+// flush tells all that waits.
+func flush(t *testing.T, e *Events) (errs []error) {
+	t.Helper()
+	for len(e.queue) > 0 {
+		if err := e.tell(t.Context(), <-e.queue); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// TestEvents posts one for a pod and a reason, and counts in it from then on.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	e, s := newEvents(t)
+	at := time.Now()
+	r := failed
+	for i := range 3 {
+		r.Time = at.Add(time.Duration(i) * time.Second)
+		r.Message = "attempt " + string(rune('1'+i))
+		e.Post(r)
+	}
+	e.Post(passed)
+	e.Post(report.Record{Verdict: report.Failed, Reason: report.Input, Message: "no pod"})
+	warned := captured
+	warned.Time = at
+	e.Post(warned)
+	if errs := flush(t, e); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	events := s.all()
+	if len(events) != 2 || s.patches != 2 {
+		t.Fatalf("%d Events, %d patches: %v", len(events), s.patches, events)
+	}
+	for _, event := range events {
+		pod := event.InvolvedObject
+		if event.Type != corev1.EventTypeWarning || pod.Kind != "Pod" || pod.Namespace != "shop" || event.Namespace != "shop" ||
+			event.Source.Component != component || event.Source.Host != "node-1" || !event.FirstTimestamp.Time.Equal(at.Truncate(time.Second)) {
+			t.Errorf("got %+v", event)
+		}
+		switch event.Reason {
+		case eventFailed:
+			if event.Count != 3 || event.Message != "attempt 3" || pod.Name != "bad" || pod.UID != "9d53" || !event.LastTimestamp.After(event.FirstTimestamp.Time) {
+				t.Errorf("got %+v", event)
+			}
+		case eventWarning:
+			if event.Count != 1 || event.Message != "IPv6 is left uncaptured" || pod.Name != "web" {
+				t.Errorf("got %+v", event)
+			}
+		default:
+			t.Errorf("got reason %s", event.Reason)
+		}
+	}
+}
+
+// TestEventEnds makes a new one where the API server has forgotten the old one.
+func TestEventEnds(t *testing.T) {
+	t.Parallel()
+	e, s := newEvents(t)
+	e.Post(failed)
+	flush(t, e)
+	s.mu.Lock()
+	clear(s.events)
+	s.mu.Unlock()
+	e.Post(failed)
+	if errs := flush(t, e); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if events := s.all(); len(events) != 1 || events[0].Count != 2 {
+		t.Errorf("got %v", events)
+	}
+}
+
+// TestNoPermission is an error for the log, and tried again with the next news.
+func TestNoPermission(t *testing.T) {
+	t.Parallel()
+	e, s := newEvents(t)
+	s.refuse = true
+	e.Post(failed)
+	if errs := flush(t, e); len(errs) != 1 {
+		t.Errorf("got %v", errs)
+	}
+	s.refuse = false
+	e.Post(failed)
+	if errs := flush(t, e); len(errs) > 0 || len(s.all()) != 1 {
+		t.Errorf("got %v, %v", errs, s.all())
+	}
+}
+
+// TestTooMany has no more posted than the limit lets through, none of which is
+// longer than the API server takes, and remembers no more than it has to.
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	e, s := newEvents(t)
+	r := failed
+	r.Message = strings.Repeat("ü", 2*maxMessage)
+	for range 3000 {
+		r.Pod.UID += "x"
+		r.Time = time.Now()
+		e.Post(r) // the queue is full after a while, and nobody waits
+		if len(e.queue) == queueLength {
+			flush(t, e)
+		}
+	}
+	events := s.all()
+	if len(events) < eventsAtOnce || len(events) > 10*eventsAtOnce {
+		t.Errorf("%d Events", len(events))
+	}
+	for _, event := range events {
+		if len(event.Message) > maxMessage || len(event.Message) < maxMessage-10 {
+			t.Errorf("a message of %d bytes", len(event.Message))
+		}
+	}
+	if len(e.told) > 4*queueLength+1 {
+		t.Errorf("%d are remembered", len(e.told))
+	}
+}

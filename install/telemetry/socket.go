@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// listen makes the socket and the ring beside it, root's alone from the first
+// moment on. A socket from before is replaced in one step.
+func listen(ctx context.Context, path string) (*net.UnixConn, error) {
+	if err := makeRing(report.Ring(path)); err != nil {
+		return nil, err
+	}
+	unfinished := path + ".new"
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listening to the plugin: %w", err)
+	}
+	conn, err := (&net.ListenConfig{Control: rootOnly}).ListenPacket(ctx, "unixgram", unfinished)
+	if err != nil {
+		return nil, fmt.Errorf("listening to the plugin: %w", err)
+	}
+	if err := os.Rename(unfinished, path); err != nil {
+		return nil, errors.Join(fmt.Errorf("listening to the plugin: %w", err), conn.Close(), os.Remove(unfinished))
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// rootOnly gives the socket the mode that its file will have.
+func rootOnly(_, _ string, raw syscall.RawConn) error {
+	var err error
+	if controlErr := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }); controlErr != nil {
+		return controlErr
+	}
+	return err
+}
+
+func makeRing(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return fmt.Errorf("making the ring: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("making the ring: %w", err)
+	}
+	return nil
+}
+
+// isAt tells whether a path still leads to the socket that was made there.
+func isAt(path string, made os.FileInfo) bool {
+	found, err := os.Lstat(path)
+	return err == nil && os.SameFile(made, found)
+}

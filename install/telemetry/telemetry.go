@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package telemetry hears from the plugin what came of each ADD, and makes
+// metrics, log lines and Events of it. Nothing on the node waits for it.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// Settings are what there is to hear and to tell.
+type Settings struct {
+	Socket  string // in the agent's own file system
+	Plugin  string // the binary that is in place
+	NetConf []byte // what was configured
+}
+
+// Listener hears the plugin.
+type Listener struct {
+	settings Settings
+	metrics  *metrics
+	events   *Events // nil for none
+	log      *slog.Logger
+}
+
+// New shows what it hears in a registry.
+func New(settings Settings, registry prometheus.Registerer, events *Events, log *slog.Logger) *Listener {
+	l := &Listener{settings: settings, metrics: newMetrics(node.NewRegister(registry)), events: events, log: log}
+	l.metrics.netConf.WithLabelValues(hash(settings.NetConf)).Set(1)
+	return l
+}
+
+const (
+	// round is how often it is looked whether the socket is still where the
+	// plugin finds it, and what the plugin kept meanwhile.
+	round = time.Minute
+	pause = 5 * time.Second
+)
+
+// Serve listens until ctx ends, and anew whenever the socket was lost.
+func (l *Listener) Serve(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := l.listen(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		l.log.Warn("the plugin was not heard", "socket", l.settings.Socket, "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+var errSocketLost = errors.New("the socket was taken away")
+
+// listen serves one socket, until it is lost. The file stays: who ends is about
+// to start again, and until then the plugin finds nobody there.
+func (l *Listener) listen(ctx context.Context) (err error) {
+	conn, err := listen(ctx, l.settings.Socket)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	made, err := os.Lstat(l.settings.Socket)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	for ctx.Err() == nil {
+		if !isAt(l.settings.Socket, made) {
+			return errSocketLost
+		}
+		l.metrics.showBuild(l.settings.Plugin)
+		if err := report.Replay(report.Ring(l.settings.Socket), l.take); err != nil {
+			l.log.Warn("what the plugin kept was not read", "error", err)
+		}
+		if err := l.read(ctx, conn, time.Now().Add(round)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read takes what comes in until a time.
+func (l *Listener) read(ctx context.Context, conn *net.UnixConn, until time.Time) error {
+	if err := conn.SetReadDeadline(until); err != nil {
+		return err
+	}
+	buffer := make([]byte, report.MaxSize+1)
+	for ctx.Err() == nil && time.Now().Before(until) {
+		n, _, err := conn.ReadFromUnix(buffer)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.take(buffer[:n])
+	}
+	return nil
+}
+
+// take makes of one record whatever it is good for.
+func (l *Listener) take(document []byte) {
+	r, err := report.Read(document)
+	switch {
+	case errors.Is(err, report.ErrVersion):
+		l.metrics.lost.WithLabelValues(causeVersion).Inc()
+		return
+	case err != nil:
+		l.metrics.lost.WithLabelValues(causeForm).Inc()
+		l.log.Warn("the plugin was not understood", "error", err)
+		return
+	}
+	l.metrics.observe(r)
+	l.write(r)
+	if l.events != nil {
+		l.events.Post(r)
+	}
+}
+
+// write logs one line for a pod that was captured, or should have been.
+func (l *Listener) write(r report.Record) {
+	log := l.log.With("pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.Pod.UID, "sandbox", r.Sandbox)
+	if len(r.Warnings) > 0 {
+		log = log.With("warnings", r.Warnings)
+	}
+	switch r.Verdict {
+	case report.Captured:
+		log.Info("captured", "backend", r.Backend, "seconds", r.Stages)
+	case report.Failed:
+		log.Warn("not captured, and not started", "reason", r.Reason, "code", r.Code, "message", r.Message, "seconds", r.Stages)
+	case report.Passed:
+		if len(r.Warnings) > 0 {
+			log.Warn("left alone", "reason", r.Reason)
+		}
+	}
+}

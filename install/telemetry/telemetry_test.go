@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// agent is a Listener at work.
+type agent struct {
+	socket   string
+	registry *prometheus.Registry
+	log      *lines
+}
+
+// lines are written by the Listener and read by the test.
+type lines struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.String()
+}
+
+// start listens beside a socket that is to be until the test ends.
+func start(t *testing.T, socket string) *agent {
+	t.Helper()
+	a := &agent{socket: socket, registry: prometheus.NewRegistry(), log: &lines{}}
+	l := New(Settings{Socket: socket, Plugin: os.Args[0], NetConf: []byte(`{"ipv6":"always"}`)}, a.registry, nil, slog.New(slog.NewTextHandler(a.log, nil)))
+	var wait sync.WaitGroup
+	wait.Go(func() { l.Serve(t.Context()) })
+	t.Cleanup(wait.Wait)
+	return a
+}
+
+func newSocket(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "run", "s")
+}
+
+// value is that of a metric with some labels, "name=value" each.
+func (a *agent) value(t *testing.T, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := a.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "capture_cni_"+name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			var have []string
+			for _, pair := range m.GetLabel() {
+				have = append(have, pair.GetName()+"="+pair.GetValue())
+			}
+			if slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(have, l) }) {
+				continue
+			}
+			switch {
+			case m.GetCounter() != nil:
+				return m.GetCounter().GetValue()
+			case m.GetHistogram() != nil:
+				return float64(m.GetHistogram().GetSampleCount())
+			}
+			return m.GetGauge().GetValue()
+		}
+	}
+	return -1
+}
+
+// expect waits for a metric's value.
+func (a *agent) expect(t *testing.T, want float64, name string, labels ...string) {
+	t.Helper()
+	var got float64
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if got = a.value(t, name, labels...); got == want {
+			return
+		}
+	}
+	t.Errorf("%s %q is %v, want %v", name, labels, got, want)
+}
+
+func (a *agent) expectHeard(t *testing.T, r report.Record) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if report.Send(a.socket, r) {
+			return
+		}
+	}
+	t.Fatalf("nobody listens: %s", a.log)
+}
+
+var (
+	captured = report.Record{
+		Pod: report.Pod{Namespace: "shop", Name: "web", UID: "6c1f"}, Verdict: report.Captured, Backend: "nftables",
+		Warnings: []string{"IPv6 is left uncaptured"}, Stages: map[report.Stage]float64{report.Deciding: .001, report.Committing: .004},
+	}
+	passed = report.Record{Pod: report.Pod{Namespace: "shop", Name: "batch"}, Verdict: report.Passed, Reason: report.NotInjected}
+	failed = report.Record{
+		Pod: report.Pod{Namespace: "shop", Name: "bad", UID: "9d53"}, Verdict: report.Failed, Reason: report.Annotations, Code: 100, Message: "not a port",
+	}
+)
+
+// TestHears makes metrics and lines of records.
+func TestHears(t *testing.T) {
+	t.Parallel()
+	a := start(t, newSocket(t))
+	for _, r := range []report.Record{captured, captured, passed, failed} {
+		a.expectHeard(t, r)
+	}
+	a.expect(t, 2, "adds_total", "result=captured", "reason=")
+	a.expect(t, 1, "adds_total", "result=passed", "reason=not injected")
+	a.expect(t, 1, "adds_total", "result=failed", "reason=annotations")
+	a.expect(t, 0, "adds_total", "result=failed", "reason=lookup")
+	a.expect(t, 2, "add_stage_seconds", "stage=apply")
+	a.expect(t, 1, "netconf_info", "hash="+hash([]byte(`{"ipv6":"always"}`)))
+	a.expect(t, 1, "build_info")
+	log := a.log.String()
+	if strings.Count(log, "msg=captured") != 2 || strings.Count(log, "level=INFO") != 2 || !strings.Contains(log, "pod=shop/web") || !strings.Contains(log, "IPv6 is left uncaptured") {
+		t.Errorf("log %s", log)
+	}
+	if !strings.Contains(log, "not a port") || strings.Contains(log, "batch") {
+		t.Errorf("log %s", log)
+	}
+}
+
+// TestUnreadable counts what it can't read, and goes on.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	a := start(t, newSocket(t))
+	a.expectHeard(t, captured)
+	for _, document := range []string{`{"version": 2, "verdict": "postponed"}`, "{", `{"version": 1, "verdict": "captured", "reason": "new"}`} {
+		send(t, a.socket, document)
+	}
+	a.expectHeard(t, captured)
+	a.expect(t, 2, "adds_total", "result=captured")
+	a.expect(t, 1, "records_lost_total", "cause=version")
+	a.expect(t, 2, "records_lost_total", "cause=form")
+}
+
+func send(t *testing.T, socket, document string) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Sendto(fd, []byte(document), 0, &unix.SockaddrUnix{Name: socket})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(fd)
+}
+
+// TestReplays what was kept while no agent was there.
+func TestReplays(t *testing.T) {
+	t.Parallel()
+	socket := newSocket(t)
+	if err := os.MkdirAll(report.Ring(socket), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		r := failed
+		r.Time = time.Unix(int64(i), 0)
+		report.Keep(report.Ring(socket), r)
+	}
+	a := start(t, socket)
+	a.expect(t, 3, "adds_total", "result=failed", "reason=annotations")
+	if entries, err := os.ReadDir(report.Ring(socket)); err != nil || len(entries) > 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+// TestSocket is root's alone, and takes the place of what an agent left.
+func TestSocket(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(path string) error{
+		"nothing":                        func(string) error { return nil },
+		"a socket":                       func(path string) error { return syscall.Mknod(path, syscall.S_IFSOCK|0o666, 0) },
+		"a socket that was not finished": func(path string) error { return syscall.Mknod(path+".new", syscall.S_IFSOCK|0o666, 0) },
+		"a file":                         func(path string) error { return os.WriteFile(path, nil, 0o666) },
+		"a link":                         func(path string) error { return os.Symlink("/etc/hostname", path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			socket := newSocket(t)
+			if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := prepare(socket); err != nil {
+				t.Fatal(err)
+			}
+			a := start(t, socket)
+			a.expectHeard(t, captured)
+			a.expect(t, 1, "adds_total", "result=captured")
+			for path, want := range map[string]os.FileMode{socket: os.ModeSocket | 0o600, report.Ring(socket): os.ModeDir | 0o700} {
+				if info, err := os.Lstat(path); err != nil || info.Mode() != want {
+					t.Errorf("%s: %v, %v, want %s", path, info.Mode(), err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestSocketIsAFolder is a reason to say so, and to try again.
+func TestSocketIsAFolder(t *testing.T) {
+	t.Parallel()
+	socket := newSocket(t)
+	if err := os.MkdirAll(socket, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a := start(t, socket)
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(a.log.String(), "not heard"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("log %q", a.log)
+		}
+	}
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	a.expectHeard(t, captured)
+}
+
+// TestEveryAgentHears gives the socket to the younger of two, and a thousand
+// records to one.
+func TestEveryAgentHears(t *testing.T) {
+	t.Parallel()
+	socket := newSocket(t)
+	first := start(t, socket)
+	first.expectHeard(t, captured)
+	second := start(t, socket)
+	for deadline := time.Now().Add(20 * time.Second); second.value(t, "adds_total", "result=captured") < 1; {
+		if time.Now().After(deadline) {
+			t.Fatal("the second agent hears nothing")
+		}
+		second.expectHeard(t, captured)
+	}
+	before := second.value(t, "adds_total", "result=failed", "reason=annotations")
+	for i := range 1000 {
+		r := failed
+		r.Message = fmt.Sprint(i)
+		second.expectHeard(t, r)
+	}
+	second.expect(t, before+1000, "adds_total", "result=failed", "reason=annotations")
+}

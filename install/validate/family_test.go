@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+func TestFamilies(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")
+	only4, only6, both := []netip.Addr{v4}, []netip.Addr{v6}, []netip.Addr{v6, v4}
+	for _, test := range []struct {
+		name  string
+		pod   surroundings
+		asked Families
+		want  []Family
+	}{
+		{"IPv4 alone", surroundings{addresses: only4}, Auto, []Family{IPv4}},
+		{"IPv6 alone", surroundings{addresses: only6}, Auto, []Family{IPv6}},
+		{"both, IPv6 left alone", surroundings{addresses: both}, Auto, []Family{IPv4}},
+		{"both, captured", surroundings{both, true}, Auto, []Family{IPv4, IPv6}},
+		{"IPv6 rules without IPv6", surroundings{only4, true}, Auto, []Family{IPv4}},
+		{"no address", surroundings{}, Auto, nil},
+		{"IPv4 asked for", surroundings{both, true}, OnlyIPv4, []Family{IPv4}},
+		{"IPv6 asked for", surroundings{addresses: only4}, OnlyIPv6, []Family{IPv6}},
+		{"both asked for", surroundings{addresses: both}, Both, []Family{IPv4, IPv6}},
+	} {
+		if got := test.pod.families(test.asked); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+func TestDestination(t *testing.T) {
+	pod := surroundings{addresses: []netip.Addr{netip.MustParseAddr("fd00::2"), netip.MustParseAddr("10.0.0.2")}}
+	for _, test := range []struct {
+		direction Direction
+		family    Family
+		want      string
+	}{
+		{Outbound, IPv4, "192.0.2.1"},
+		{Outbound, IPv6, "2001:db8::1"},
+		{Inbound, IPv4, "10.0.0.2"},
+		{Inbound, IPv6, "fd00::2"},
+	} {
+		s := Settings{Direction: test.direction, Destinations: DefaultDestinations}
+		if got, err := s.destination(pod, test.family); err != nil || got.String() != test.want {
+			t.Errorf("%s %s: got %s (%v), want %s", test.direction, test.family, got, err, test.want)
+		}
+	}
+	if got, err := (Settings{Direction: Outbound}).destination(pod, IPv4); err == nil {
+		t.Errorf("without destinations: got %s", got)
+	}
+}

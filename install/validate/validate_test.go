@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// newProbe goes to a listener, as if nothing were captured.
+func newProbe(t *testing.T, to net.Listener) *probe {
+	t.Helper()
+	s, err := newStandIn(t.Context(), IPv4, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return &probe{direction: Outbound, family: IPv4, to: to.Addr().(*net.TCPAddr).AddrPort(), standIn: s}
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}
+
+// TestSomebodyElse does not take just any answer for the stand-in's.
+func TestSomebodyElse(t *testing.T) {
+	listener := listen(t)
+	p := newProbe(t, listener)
+	for _, said := range []string{"", "hello", p.answer(netip.MustParseAddrPort("192.0.2.1:1")), p.answer(p.to) + "."} {
+		go func() {
+			if conn, err := listener.Accept(); err == nil {
+				_, _ = conn.Write([]byte(said))
+				_ = conn.Close()
+			}
+		}()
+		if err := p.try(t.Context()); err == nil {
+			t.Errorf("%q passed", said)
+		}
+	}
+}
+
+// TestDirect has the stand-in met without any redirection: it tells nothing.
+func TestDirect(t *testing.T) {
+	p := newProbe(t, listen(t))
+	p.to = p.Addr().(*net.TCPAddr).AddrPort()
+	if err := p.try(t.Context()); err == nil {
+		t.Error("a direct connection passed")
+	}
+}
+
+// TestProgress says a thing once, though ports differ from try to try.
+func TestProgress(t *testing.T) {
+	listener := listen(t)
+	p := newProbe(t, listener)
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var progress bytes.Buffer
+	for range 3 {
+		p.attempt(t.Context(), &progress)
+	}
+	if !errors.Is(p.err, unix.ECONNREFUSED) || strings.Count(progress.String(), "\n") != 1 {
+		t.Errorf("%v:\n%s", p.err, &progress)
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	_, err := newStandIn(t.Context(), IPv4, uint16(listen(t).Addr().(*net.TCPAddr).Port))
+	var failure *Failure
+	if !errors.As(err, &failure) || failure.ExitCode() != CodePortInUse {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFailure(t *testing.T) {
+	refused := &probe{family: IPv4, to: netip.MustParseAddrPort("127.0.0.1:1"), err: unix.ECONNREFUSED}
+	for direction, want := range map[Direction]int{Outbound: CodeOutbound, Inbound: CodeInbound} {
+		var failure *Failure
+		err := Settings{Direction: direction}.failure([]*probe{refused})
+		if !errors.As(err, &failure) || failure.ExitCode() != want {
+			t.Errorf("%s: got %v, want code %d", direction, err, want)
+		}
+	}
+}
+
+// TestStopped does not wait for its budget's end.
+func TestStopped(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	s := Settings{Direction: Outbound, Families: OnlyIPv4, Destinations: DefaultDestinations, Budget: time.Hour}
+	var failure *Failure
+	if err := Run(ctx, s, &bytes.Buffer{}); !errors.As(err, &failure) {
+		t.Errorf("got %v", err)
+	}
+}

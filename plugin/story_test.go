@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// TestReasons has one for every error that an ADD can end with.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err  error
+		want report.Reason
+	}{
+		{types.NewError(types.ErrDecodingFailure, "", ""), report.Input},
+		{badArgs("x"), report.Input},
+		{config.Faults{"x"}, report.Configuration},
+		{untrusted("x"), report.Configuration},
+		{lookupError{errors.New("x")}, report.Lookup},
+		{capture.BadInput{{}}, report.Annotations},
+		{capture.Refusal("x"), report.Refused},
+		{fmt.Errorf("x: %w", podnet.ErrGone), report.Gone},
+		{errors.New("x"), report.Kernel},
+	} {
+		s := newStory("sandbox")
+		s.failed(test.err)
+		if s.Reason != test.want || !slices.Contains(report.Reasons(s.Verdict), s.Reason) || s.Code != asCNIError(test.err).Code {
+			t.Errorf("%v: got %q, code %d, want %q", test.err, s.Reason, s.Code, test.want)
+		}
+	}
+}
+
+// TestTell keeps what nobody takes, and only failures.
+func TestTell(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	if err := os.Mkdir(report.Ring(socket), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kept := func() (count int) {
+		if err := report.Replay(report.Ring(socket), func([]byte) { count++ }); err != nil {
+			t.Error(err)
+		}
+		return count
+	}
+	newStory("a").tell("", errors.New("x")) // switched off
+	newStory("a").tell(socket, nil)
+	if got := kept(); got != 0 {
+		t.Errorf("%d kept", got)
+	}
+	newStory("a").tell(socket, errors.New("x"))
+	if got := kept(); got != 1 {
+		t.Errorf("%d kept of a failure", got)
+	}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := os.Chmod(socket, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newStory("a").tell(socket, errors.New("x"))
+	if got := kept(); got != 0 {
+		t.Errorf("%d kept though it was taken", got)
+	}
+}
