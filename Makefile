@@ -72,7 +72,8 @@ deps: ## Install what the tests need (Debian, root)
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
 
 test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
-	go test -count=1 -timeout 40m ./...
+	go test -count=1 -timeout 20m $$(go list ./... | grep -v e2e/cluster)
+	go test -count=1 -timeout 40m ./e2e/cluster/...
 
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...

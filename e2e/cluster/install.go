@@ -36,7 +36,7 @@ func (c *Cluster) Install(ctx context.Context, settings ...string) error {
 	}
 	args := []string{
 		"upgrade", "--install", Namespace, filepath.Join(chart, "deploy", "chart"), "--namespace", Namespace, "--create-namespace",
-		"--reset-values", "--wait", "--timeout", "2m", "--set", "image.registry=test.local,image.pullPolicy=Never",
+		"--reset-values", "--wait", "--timeout", "2m", "--set", "image.registry=test.local,image.pullPolicy=Never,maxUnavailable=100%",
 	}
 	for _, setting := range settings {
 		args = append(args, "--set", setting)

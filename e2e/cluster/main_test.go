@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -72,6 +73,7 @@ func startAndRun(m *testing.M) (code int, err error) {
 	fmt.Printf("two nodes, ready after %s\n", time.Since(started).Round(100*time.Millisecond))
 	if err == nil {
 		code = m.Run()
+		err = allEnded(ctx)
 	}
 	if stopErr := c.Stop(); stopErr != nil {
 		return 1, stopErr
@@ -81,6 +83,21 @@ func startAndRun(m *testing.M) (code int, err error) {
 		return code, err
 	}
 	return code, os.RemoveAll(dir)
+}
+
+// allEnded waits until every pod of a test has gone: DEL never fails.
+func allEnded(ctx context.Context) error {
+	var left string
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(time.Second) {
+		out, err := c.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--no-headers")
+		if err != nil {
+			return err
+		}
+		if left = strings.Join(slices.DeleteFunc(strings.Split(out, "\n"), func(pod string) bool { return !strings.HasPrefix(pod, "test") }), "\n"); left == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("pods don't end:\n%s", left)
 }
 
 // installed are the settings that the chart is installed with; nil while it is not.

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,14 +40,8 @@ func newSpace(t *testing.T, labels ...string) space {
 		if t.Failed() {
 			s.tell(t)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if _, err := c.Kubectl(ctx, "", "--namespace", s.name, "delete", "pods", "--all", "--timeout=50s"); err != nil {
-			t.Errorf("pods don't end: %v", err)
-			s.tell(t)
-		}
-		_, err := c.Kubectl(ctx, "", "delete", "namespace", s.name, "--wait=false") // which takes its time
-		if err != nil {
+		// allEnded wants to see its pods gone, when all tests are over.
+		if _, err := c.Kubectl(context.Background(), "", "delete", "namespace", s.name, "--wait=false"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -17,7 +17,7 @@ func TestUpgrade(t *testing.T) {
 	pods := startChurn(t, s)
 	pods.next(t)
 	t.Cleanup(func() { installed = nil })
-	for _, settings := range [][]string{{"image.tag=v2"}, {"image.tag=v2", "netconf.logLevel=debug"}} {
+	for _, settings := range [][]string{{"image.tag=v2", "maxUnavailable=1"}, {"image.tag=v2", "maxUnavailable=1", "netconf.logLevel=debug"}} {
 		check(t, c.Install(t.Context(), settings...))
 		for _, l := range pods.next(t) {
 			if !l.ours() {
