@@ -92,14 +92,22 @@ func TestStates(t *testing.T) {
 // TestConnectionsLiveOn repairs a pod to which somebody is connected: that
 // connection goes on, the next one is captured.
 func TestConnectionsLiveOn(t *testing.T) {
+	for _, mode := range []string{"REDIRECT", "TPROXY"} {
+		t.Run(mode, func(t *testing.T) { testConnectionsLiveOn(t, mode) })
+	}
+}
+
+func testConnectionsLiveOn(t *testing.T, mode string) {
 	n := newNode()
 	p := n.run(t, "web")
+	p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
 	p.echo(t)
 	ongoing := p.dial(t)
 	check(t, works(ongoing))
 
-	keeper, _ := n.keeper(t, guard.InPlace)
+	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
+	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
 	for range 3 {
 		if err := works(ongoing); err != nil {
 			t.Fatalf("the connection of before ended: %v", err)
@@ -112,6 +120,7 @@ func TestConnectionsLiveOn(t *testing.T) {
 	if err != nil || answer.Server != "proxy" {
 		t.Errorf("a new connection reaches %q, %v", answer.Server, err)
 	}
+	check(t, works(ongoing))
 }
 
 // TestNeverAnother has pods end while they are looked at, and namespaces

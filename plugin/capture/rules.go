@@ -90,8 +90,8 @@ func (b *builder) outboundHook() {
 }
 
 // spareOngoing turns away connections that conntrack has not seen the beginning
-// of. It takes their next packet for the first, nat would redirect it, and the
-// proxy would answer with a reset.
+// of. It takes their next packet for the first: nat would redirect it, and the
+// proxy answer with a reset; tproxy would find no socket for it, and it be dropped.
 func (b *builder) spareOngoing() {
 	if b.SpareOngoing {
 		b.add(Match{Protocol: TCP, Ongoing: true}, Action{Verdict: Return}, "began before the rules")
