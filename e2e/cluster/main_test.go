@@ -88,7 +88,7 @@ func startAndRun(m *testing.M) (code int, err error) {
 // allEnded waits until every pod of a test has gone: DEL never fails.
 func allEnded(ctx context.Context) error {
 	var left string
-	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
 		out, err := c.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--no-headers")
 		if err != nil {
 			return err
