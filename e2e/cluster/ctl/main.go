@@ -49,7 +49,8 @@ Pods of a namespace with the label istio-injection=enabled are given a sidecar, 
 
 kubectl create namespace shop && kubectl label namespace shop istio-injection=enabled
 kubectl -n shop run web --image=%s --image-pull-policy=Never -- serve tcp :8080
-kubectl -n shop exec web -c web -- /apps ask tcp 10.96.0.1:443
+kubectl -n shop expose pod web --port=80 --target-port=8080
+kubectl -n shop exec web -c web -- /apps ask tcp $(kubectl -n shop get service web -o jsonpath='{.spec.clusterIP}'):80
 
 make cluster-down ends it.
 `
