@@ -33,7 +33,16 @@ func TestGuard(t *testing.T) {
 			}
 		}
 	}
-	for _, values := range []string{"guard.enabled=false", "state=absent", "paths.criSocket=none"} {
+	const watched = "metrics.podMonitor.enabled=true,metrics.listen=$(HOST_IP):15015,guard.listen=$(HOST_IP):15016"
+	type monitor struct {
+		Spec struct{ PodMetricsEndpoints []struct{ Port string } }
+	}
+	for values, want := range map[string]int{watched: 2, watched + ",guard.enabled=false": 1} {
+		if found, _ := find[monitor](t, objects(t, values), "PodMonitor", "capture-cni-node"); len(found.Spec.PodMetricsEndpoints) != want {
+			t.Errorf("%s: Prometheus is shown %+v", values, found)
+		}
+	}
+	for _, values := range []string{"guard.enabled=false", "state=absent", "paths.criSocket=none", "netconf.backend=iptables-legacy"} {
 		if pod := daemonSet(t, values).Spec.Template.Spec; len(pod.Containers) != 1 || slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "netns" }) {
 			t.Errorf("%s: there is a guard", values)
 		}

@@ -15,6 +15,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 const (
@@ -24,9 +26,7 @@ const (
 
 // TestImage builds what `make image` builds, twice.
 func TestImage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("this test compiles for two platforms")
-	}
+	lab.RequireTime(t)
 	const module = "github.com/capture-cni/capture-cni/"
 	programs, err := parse([]string{"/capture-cni-node=" + module + "install", "/opt/capture-cni/capture-cni=" + module + "plugin"})
 	check(t, err)

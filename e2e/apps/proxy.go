@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 
@@ -92,12 +91,7 @@ func (w way) handOn(client *net.TCPConn) error {
 		return err
 	}
 	defer application.Close()
-	go func() {
-		_, _ = io.Copy(application, client)
-		_ = application.(*net.TCPConn).CloseWrite()
-	}()
-	_, err = io.Copy(client, application)
-	return err
+	return lab.Relay(client, application)
 }
 
 // dialer makes the connection behind the proxy: an inbound one comes from the

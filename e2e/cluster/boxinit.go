@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -126,11 +125,7 @@ func forward(listener net.Listener, to string) {
 				return
 			}
 			defer inside.Close()
-			go func() {
-				_, _ = io.Copy(inside, outside)
-				_ = inside.(*net.TCPConn).CloseWrite()
-			}()
-			_, _ = io.Copy(outside, inside)
+			_ = lab.Relay(outside, inside) // who connected sees the end of it
 		}()
 	}
 }

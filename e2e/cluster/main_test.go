@@ -138,9 +138,7 @@ func uninstall(t *testing.T) {
 func requireCluster(t *testing.T) {
 	t.Helper()
 	lab.RequireRoot(t)
-	if testing.Short() {
-		t.Skip("this test needs a cluster")
-	}
+	lab.RequireTime(t)
 }
 
 func check(t *testing.T, err error) {

@@ -192,7 +192,7 @@ func (s space) sandbox(ctx context.Context, name string) (cluster.Sandbox, error
 			return cluster.Sandbox{}, err
 		}
 		for _, found := range sandboxes {
-			if found.Namespace == s.name && found.Name == name && found.Ready {
+			if found.Namespace == s.name && found.Name == name {
 				return found, nil
 			}
 		}

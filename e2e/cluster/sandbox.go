@@ -4,24 +4,20 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	internalapi "k8s.io/cri-api/pkg/apis"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	cri "k8s.io/cri-client/pkg"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/guard"
 )
 
-// Sandbox is a pod as its node's runtime knows it.
+// Sandbox is a pod that runs, as its node's runtime knows it.
 type Sandbox struct {
-	ID, Namespace, Name, UID string
-	Ready                    bool
-	NetNS                    string // as the node sees it; empty for the node's own
-
+	guard.Sandbox
 	node *Node
 }
 
@@ -35,53 +31,22 @@ func (n *Node) CRI(ctx context.Context) (internalapi.RuntimeService, error) {
 	return service, nil
 }
 
-// Sandboxes lists the node's pods, those that have ended too.
+// Sandboxes lists the pods that run on the node.
 func (n *Node) Sandboxes(ctx context.Context) ([]Sandbox, error) {
 	service, err := n.CRI(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = service.Close(context.WithoutCancel(ctx)) }()
-	list, err := service.ListPodSandbox(ctx, nil)
+	list, err := guard.NewCRI(service).Sandboxes(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing the sandboxes of %s: %w", n.Name, err)
+		return nil, fmt.Errorf("asking the runtime of %s: %w", n.Name, err)
 	}
 	var sandboxes []Sandbox
-	for _, item := range list {
-		s := Sandbox{
-			ID: item.Id, Namespace: item.Metadata.Namespace, Name: item.Metadata.Name, UID: item.Metadata.Uid,
-			Ready: item.State == runtimeapi.PodSandboxState_SANDBOX_READY, node: n,
-		}
-		status, err := service.PodSandboxStatus(ctx, item.Id, true)
-		if err != nil {
-			continue // it went meanwhile
-		}
-		if s.NetNS, err = netnsOf(status.Info["info"]); err != nil {
-			return nil, err
-		}
-		sandboxes = append(sandboxes, s)
+	for _, found := range list {
+		sandboxes = append(sandboxes, Sandbox{found, n})
 	}
 	return sandboxes, nil
-}
-
-// netnsOf reads containerd's verbose information.
-func netnsOf(info string) (string, error) {
-	var verbose struct {
-		RuntimeSpec struct {
-			Linux struct {
-				Namespaces []struct{ Type, Path string }
-			}
-		}
-	}
-	if err := json.Unmarshal([]byte(info), &verbose); err != nil {
-		return "", fmt.Errorf("reading a sandbox's information: %w", err)
-	}
-	for _, namespace := range verbose.RuntimeSpec.Linux.Namespaces {
-		if namespace.Type == "network" {
-			return namespace.Path, nil
-		}
-	}
-	return "", nil
 }
 
 // Stop ends a sandbox behind the kubelet's back.

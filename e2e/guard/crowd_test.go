@@ -34,9 +34,7 @@ const crowd = 200
 // what it takes.
 func TestCost(t *testing.T) {
 	lab.RequireRoot(t)
-	if testing.Short() {
-		t.Skip("this test takes a minute")
-	}
+	lab.RequireTime(t)
 	dir := t.TempDir()
 	agent := filepath.Join(dir, "capture-cni-node")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "github.com/capture-cni/capture-cni/install")

@@ -3,15 +3,18 @@
 package guard
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // TestStates brings a pod into each state and wants it to be told, and with a
@@ -159,6 +162,59 @@ func TestNeverAnother(t *testing.T) {
 		keeper.Round(t.Context())
 		expect(t, registry, nil)
 	})
+}
+
+// TestLeftAlone never touches a pod that is not to be captured, and asks nobody
+// about one that is not of the mesh.
+func TestLeftAlone(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(s *guard.Sandbox)
+		reads  int
+	}{
+		"not injected":          {func(s *guard.Sandbox) { s.Annotations = nil }, 0},
+		"an excluded namespace": {func(s *guard.Sandbox) { s.Namespace = "excluded" }, 0},
+		"the node's network":    {func(s *guard.Sandbox) { s.NetNS = "" }, 0},
+		"interception NONE":     {func(s *guard.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" }, 1},
+		"opted out by label":    {func(s *guard.Sandbox) { s.Labels = map[string]string{"sidecar.istio.io/inject": "false"} }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			p := n.run(t, "web")
+			sandbox := p.sandbox
+			tt.change(&sandbox)
+			n.sandboxes["web"] = sandbox
+			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, nil)
+			if state := p.rules(t); state != (netfilter.State{}) || n.reads != tt.reads {
+				t.Errorf("it holds %+v after %d reads, want none after %d", state, n.reads, tt.reads)
+			}
+		})
+	}
+}
+
+// TestNobodyWaitsForTheAPI has a DEL come while the guard reads the pod: the
+// lock that it needs is free.
+func TestNobodyWaitsForTheAPI(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	n.reading = func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		netns, err := podnet.Open(ctx, p.sandbox.NetNS)
+		if err != nil {
+			t.Errorf("the namespace can't be had while the API server is asked: %v", err)
+			return
+		}
+		_ = netns.Close()
+	}
+	keeper, registry := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	if n.reads != 1 {
+		t.Errorf("%d reads, want 1", n.reads)
+	}
 }
 
 // TestAtOnce has no more than so many pods repaired in one go.

@@ -34,6 +34,7 @@ type node struct {
 	pods      map[string]*corev1.Pod // by the sandbox's id
 	ended     map[string]bool        // sandboxes that end while they are looked at
 	reads     int
+	reading   func() // called at each read
 }
 
 func newNode() *node {
@@ -56,6 +57,9 @@ func (n *node) Get(_ context.Context, sandbox guard.Sandbox) (*corev1.Pod, error
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.reads++
+	if n.reading != nil {
+		n.reading()
+	}
 	if pod := n.pods[sandbox.ID]; pod != nil {
 		return pod.DeepCopy(), nil
 	}
@@ -128,7 +132,7 @@ func (p *pod) rules(t *testing.T) (state netfilter.State) {
 // keeper makes a guard of the node that reads pods again at every look.
 func (n *node) keeper(t *testing.T, policy guard.Policy) (*guard.Guard, *prometheus.Registry) {
 	t.Helper()
-	input, err := config.Read([]byte("{}"))
+	input, err := config.Read([]byte(`{"excludeNamespaces": ["excluded"]}`))
 	check(t, err)
 	conf, _, err := input.NetConf()
 	check(t, err)

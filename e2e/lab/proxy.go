@@ -102,10 +102,16 @@ func (h *Host) handOn(owner Owner, client *net.TCPConn) error {
 		return err
 	}
 	defer application.Close()
+	return Relay(client, application)
+}
+
+// Relay hands on what either of two TCP connections sends, until the second
+// has nothing more to say.
+func Relay(client, server net.Conn) error {
 	go func() {
-		_, _ = io.Copy(application, client)
-		_ = application.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(server, client)
+		_ = server.(*net.TCPConn).CloseWrite()
 	}()
-	_, err = io.Copy(client, application)
+	_, err := io.Copy(client, server)
 	return err
 }

@@ -7,6 +7,19 @@ import (
 	"testing"
 )
 
+// RequireTime skips a test that takes long where only the quick ones are asked
+// for, and fails it in CI, like RequireRoot.
+func RequireTime(t testing.TB) {
+	t.Helper()
+	if !testing.Short() {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("this test needs time: run it without -short")
+	}
+	t.Skip("this test takes long")
+}
+
 // RequireRoot skips a test that needs root on somebody's laptop, and fails it
 // in CI, where a skipped test would look like a passed one.
 func RequireRoot(t testing.TB) {

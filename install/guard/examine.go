@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -17,17 +19,24 @@ import (
 const examineTimeout = 10 * time.Second
 
 // examine looks at one pod and, where policy and rate allow it, puts it right.
-// The lock of its namespace, which every ADD takes, is held all the time.
+// While it does, it holds the lock of the namespace, for which ADD and DEL
+// wait: so the API server is asked before.
 func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
+	pod, err := w.wish.refresh(ctx, g.pods, w.sandbox, g.settings.Refresh)
+	if err != nil {
+		return Finding{State: Unknown, Reason: err.Error()}
+	}
 	netns, err := podnet.Open(ctx, w.sandbox.NetNS)
 	if err != nil {
 		return Finding{State: Unknown, Reason: err.Error()}
 	}
 	defer netns.Close()
-	if err := g.refresh(ctx, netns, w); err != nil {
-		return Finding{State: Unknown, Reason: err.Error()}
+	if pod != nil {
+		if err := g.decide(netns, w, pod); err != nil {
+			return Finding{State: Unknown, Reason: err.Error()}
+		}
 	}
 	if w.wish.exclusion != "" {
 		return Finding{State: LeftAlone, Reason: w.wish.exclusion}
@@ -49,16 +58,12 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	return Finding{Captured, found.Reason, found.State}
 }
 
-// refresh reads the pod if it is time.
-func (g *Guard) refresh(ctx context.Context, netns *podnet.Namespace, w *watched) error {
-	if !w.wish.read.IsZero() && time.Since(w.wish.read) < g.settings.Refresh {
-		return nil
-	}
+func (g *Guard) decide(netns *podnet.Namespace, w *watched, pod *corev1.Pod) error {
 	addresses, err := netns.Addresses()
 	if err != nil {
 		return err
 	}
-	return w.wish.refresh(ctx, g.pods, w.sandbox, g.settings.Conf.Capture, addresses)
+	return w.wish.decide(pod, w.sandbox, g.settings.Conf.Capture, addresses)
 }
 
 // judge tells how the pod stands. As long as nothing was committed to nf_tables
@@ -114,7 +119,11 @@ func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched)
 	if err != nil {
 		return err
 	}
-	if !runs || !netns.Is(w.sandbox.NetNS) {
+	same, err := netns.Is(w.sandbox.NetNS)
+	if err != nil {
+		return err
+	}
+	if !runs || !same {
 		return errors.New("the pod has ended")
 	}
 	if err := netns.Replace(ctx, w.wish.lateRules(), g.settings.Conf.Backend); err != nil {

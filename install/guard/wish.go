@@ -24,15 +24,21 @@ type wish struct {
 	changed     bool   // the pod now says something else
 }
 
-// refresh reads the pod and decides again.
-func (w *wish) refresh(ctx context.Context, pods Pods, sandbox Sandbox, settings capture.Settings, addresses []netip.Addr) error {
-	now, err := pods.Get(ctx, sandbox)
-	if err != nil {
-		if !w.read.IsZero() && !errors.Is(err, errGone) {
-			return nil // what it was to be is known
-		}
-		return err
+// refresh reads the pod if it is time; nil is as before.
+func (w *wish) refresh(ctx context.Context, pods Pods, sandbox Sandbox, every time.Duration) (*corev1.Pod, error) {
+	known := !w.read.IsZero()
+	if known && time.Since(w.read) < every {
+		return nil, nil
 	}
+	pod, err := pods.Get(ctx, sandbox)
+	if err != nil && known && !errors.Is(err, errGone) {
+		return nil, nil // what it was to be is known
+	}
+	return pod, err
+}
+
+// decide spells out what a pod, as it is now, was to hold from the beginning.
+func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings capture.Settings, addresses []netip.Addr) (err error) {
 	then := now.DeepCopy()
 	then.Annotations, then.Labels = sandbox.Annotations, sandbox.Labels
 	fresh := wish{read: time.Now(), exclusion: capture.Exclusion(then)}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -37,12 +36,9 @@ func (n *Namespace) Generation() (generation uint32, err error) {
 	return generation, err
 }
 
-// References keeps what the kernel makes of each Ruleset, for those who look
-// at many namespaces often. Its zero value is ready.
-type References struct {
-	mu    sync.Mutex
-	known map[reference]netfilter.Table
-}
+// References keeps what the kernel makes of each Ruleset, for one goroutine
+// that looks at many namespaces often. Its zero value is ready.
+type References struct{ known map[reference]netfilter.Table }
 
 type reference struct {
 	backend capture.Backend
@@ -51,8 +47,6 @@ type reference struct {
 
 func (r *References) of(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset) (netfilter.Table, error) {
 	key := reference{backend.Name(), rs.Stamp()}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if table, ok := r.known[key]; ok {
 		return table, nil
 	}
@@ -69,8 +63,6 @@ func (r *References) of(ctx context.Context, backend netfilter.Backend, rs captu
 
 // Keep forgets all rulesets but those with these stamps.
 func (r *References) Keep(stamps []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	maps.DeleteFunc(r.known, func(key reference, _ netfilter.Table) bool { return !slices.Contains(stamps, key.stamp) })
 }
 
@@ -79,10 +71,14 @@ func (n *Namespace) Compare(ctx context.Context, references *References, rs capt
 	return n.check(ctx, asked, rs, references.of)
 }
 
-// Is tells whether the namespace is the one that a path leads to now.
-func (n *Namespace) Is(path string) bool {
+// Is tells whether the namespace is the one that a path leads to now; a path
+// that leads nowhere, or may not be followed, is of no namespace.
+func (n *Namespace) Is(path string) (bool, error) {
 	var own, there unix.Stat_t
-	return unix.Fstat(int(n.netns.Fd()), &own) == nil && unix.Stat(path, &there) == nil && own.Dev == there.Dev && own.Ino == there.Ino
+	if err := unix.Fstat(int(n.netns.Fd()), &own); err != nil {
+		return false, fmt.Errorf("looking at the network namespace: %w", err)
+	}
+	return unix.Stat(path, &there) == nil && own.Dev == there.Dev && own.Ino == there.Ino, nil
 }
 
 // Replace makes the namespace hold the Ruleset, whatever of ours it held

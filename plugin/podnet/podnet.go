@@ -51,12 +51,12 @@ func (n *Namespace) Close() error { return n.netns.Close() }
 // refuseHost compares with this process's own namespace and with that of the
 // first process, which need not be readable or in the same place.
 func (n *Namespace) refuseHost() error {
-	var pod, host unix.Stat_t
-	if err := unix.Fstat(int(n.netns.Fd()), &pod); err != nil {
-		return fmt.Errorf("looking at the network namespace: %w", err)
-	}
 	for _, path := range []string{"/proc/self/ns/net", "/proc/1/ns/net"} {
-		if unix.Stat(path, &host) == nil && host.Dev == pod.Dev && host.Ino == pod.Ino {
+		same, err := n.Is(path)
+		if err != nil {
+			return err
+		}
+		if same {
 			return capture.Refusal(fmt.Sprintf("%s is the host's own network namespace: capturing there would cut off the node", n.netns.Path()))
 		}
 	}

@@ -1,9 +1,9 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* Whether there is a guard: it needs a runtime to ask, and pods to look after. */ -}}
+{{- /* Whether there is a guard: it needs a runtime to ask, pods to look after, and no programs of the node's to read rules with. */ -}}
 {{- define "capture-cni.guarded" -}}
 {{- $node := include "capture-cni.node" . | fromJson -}}
-{{- and .Values.guard.enabled (not (empty $node.criSocket)) (ne .Values.state "absent") -}}
+{{- and .Values.guard.enabled (not (empty $node.criSocket)) (ne .Values.state "absent") (eq (.Values.netconf.backend | default "nftables") "nftables") -}}
 {{- end -}}
 
 {{- /* The guard's container, of the agent's pod. */ -}}
@@ -22,6 +22,11 @@
     - --state-dir={{ .Values.paths.stateDir }}
     - --cri-socket=/host{{ $node.criSocket }}
     - --netconf=/etc/capture-cni/netconf.json
+  {{- if contains "$(HOST_IP)" .Values.guard.listen }}
+  env:
+    - name: HOST_IP
+      valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+  {{- end }}
   ports:
     - name: guard
       containerPort: {{ regexFind "[0-9]+$" .Values.guard.listen }}
@@ -29,7 +34,9 @@
     httpGet:
       path: /healthz
       port: guard
-      host: {{ regexReplaceAll ":[0-9]+$" .Values.guard.listen "" | quote }}
+      {{- with include "capture-cni.probeHost" .Values.guard.listen }}
+      host: {{ . | quote }}
+      {{- end }}
     periodSeconds: 10
     timeoutSeconds: 5
   resources: {{- toYaml .Values.guard.resources | nindent 4 }}

@@ -24,9 +24,9 @@
   | toJson -}}
 {{- end }}
 
-{{- /* Where probes reach the agent: "" is the pod's, and so the node's, own address. */ -}}
+{{- /* Where probes reach who listens at an address: "" is the pod's, and so the node's, own one. */ -}}
 {{- define "capture-cni.probeHost" -}}
-{{- $host := regexReplaceAll ":[0-9]+$" .Values.metrics.listen "" | trimPrefix "[" | trimSuffix "]" -}}
+{{- $host := regexReplaceAll ":[0-9]+$" . "" | trimPrefix "[" | trimSuffix "]" -}}
 {{- if has $host (list "0.0.0.0" "::") -}}
 127.0.0.1
 {{- else if ne $host "$(HOST_IP)" -}}
