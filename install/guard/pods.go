@@ -10,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capture-cni/capture-cni/install/kube"
 )
 
 // errGone is a pod that the API server does not know (any more).
@@ -57,11 +57,6 @@ func (a AsPlugin) client() (rest.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the plugin's access: %w", err)
 	}
-	scheme := runtime.NewScheme() // of pods alone: the whole one takes megabytes
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	access.APIPath, access.GroupVersion = "/api", &corev1.SchemeGroupVersion
-	access.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	access.AcceptContentTypes, access.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
-	return rest.RESTClientFor(access)
+	return kube.Client(access, func(scheme *runtime.Scheme) { scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}) })
 }

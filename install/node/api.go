@@ -13,33 +13,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/install/kube"
 )
 
 const requestTimeout = 10 * time.Second
 
-// API is the API server, with the agent's own rights. It knows tokens and
-// nothing else: the whole clientset would take more memory than all the rest.
+// API is the API server, with the agent's own rights, for tokens.
 type API struct{ client rest.Interface }
 
 // NewAPI connects to nothing yet.
 func NewAPI(access *rest.Config) (*API, error) {
-	scheme := runtime.NewScheme()
-	if err := authentication.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("making an API client: %w", err)
-	}
-	core := schema.GroupVersion{Version: "v1"}
-	metav1.AddToGroupVersion(scheme, core)
-	config := rest.CopyConfig(access)
-	config.APIPath, config.GroupVersion = "/api", &core
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("making an API client: %w", err)
-	}
-	return &API{client}, nil
+	client, err := kube.Client(access, func(scheme *runtime.Scheme) {
+		scheme.AddKnownTypes(authentication.SchemeGroupVersion, &authentication.TokenRequest{})
+	})
+	return &API{client}, err
 }
 
 // requestToken asks for a token of the plugin's own account. It is bound to the

@@ -11,9 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/install/kube"
 )
 
 // api is the API server as the agent needs it here: one Node, and its events.
@@ -25,18 +26,12 @@ type api struct {
 const requestTimeout = 10 * time.Second
 
 func connect(access *rest.Config, node string) (api, error) {
-	scheme := runtime.NewScheme()
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.Event{})
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	config := rest.CopyConfig(access)
-	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.Timeout = requestTimeout
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		return api{}, fmt.Errorf("making an API client: %w", err)
-	}
-	return api{client, node}, nil
+	client, err := kube.Client(config, func(scheme *runtime.Scheme) {
+		scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.Event{})
+	})
+	return api{client, node}, err
 }
 
 // read gives the Node, from the API server's cache where a late answer will do.
