@@ -63,7 +63,11 @@ func (n *Node) removeReports() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(run.Remove(socketName), empty(run, filepath.Base(report.Ring(socketName))), run.Close())
+	err = run.Remove(socketName)
+	for _, folder := range []string{report.Ring(socketName), report.Memory(socketName)} {
+		err = errors.Join(err, empty(run, filepath.Base(folder)))
+	}
+	return errors.Join(err, run.Close())
 }
 
 // empty deletes a folder of files.

@@ -14,11 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
@@ -53,8 +53,10 @@ type subject struct {
 
 // Reasons of Events.
 const (
-	eventFailed  = "CaptureFailed"
-	eventWarning = "CaptureWarning"
+	eventFailed   = "CaptureFailed"
+	eventWarning  = "CaptureWarning"
+	eventRepaired = "CaptureRepaired"
+	eventMissing  = "CaptureMissing"
 )
 
 // Limits: a node on which every pod fails must not fill the API server.
@@ -69,16 +71,11 @@ const (
 
 // NewEvents connects to nothing yet.
 func NewEvents(access *rest.Config, node string, log *slog.Logger) (*Events, error) {
-	scheme := runtime.NewScheme()
-	version := corev1.SchemeGroupVersion
-	scheme.AddKnownTypes(version, &corev1.Event{})
-	metav1.AddToGroupVersion(scheme, version)
-	config := rest.CopyConfig(access)
-	config.APIPath, config.GroupVersion = "/api", &version
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(config)
+	client, err := kube.Client(access, func(scheme *runtime.Scheme) {
+		scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Event{})
+	})
 	if err != nil {
-		return nil, fmt.Errorf("making an API client: %w", err)
+		return nil, err
 	}
 	return &Events{
 		client: client, node: node, log: log,
@@ -93,12 +90,27 @@ func (e *Events) Post(r report.Record) {
 	if r.Pod.Name == "" {
 		return
 	}
-	if r.Verdict == report.Failed {
-		e.put(news{subject{r.Pod, eventFailed}, r.Message, r.Time})
+	if reason := eventOf(r); reason != "" {
+		e.put(news{subject{r.Pod, reason}, r.Message, r.Time})
 	}
 	if len(r.Warnings) > 0 {
 		e.put(news{subject{r.Pod, eventWarning}, strings.Join(r.Warnings, "\n"), r.Time})
 	}
+}
+
+// eventOf gives the reason of the Event that a record's message deserves.
+func eventOf(r report.Record) string {
+	switch {
+	case r.Verdict == report.Failed:
+		return eventFailed
+	case r.Verdict == report.Repaired:
+		return eventRepaired
+	case r.Verdict == report.Found && (r.Reason == report.Uncaptured || r.Reason == report.Drifted):
+		return eventMissing
+	case r.Verdict == report.Found:
+		return eventWarning
+	}
+	return ""
 }
 
 func (e *Events) put(n news) {

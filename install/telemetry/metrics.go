@@ -30,11 +30,11 @@ func newMetrics(r *node.Register) *metrics {
 	m := &metrics{
 		adds:    r.Counters("adds_total", "ADDs, by `result` (captured, passed, failed) and `reason`", "result", "reason"),
 		stages:  r.Histograms("add_stage_seconds", "how long each `stage` of an ADD took (decide, lookup, apply)", stageBuckets, "stage"),
-		lost:    r.Counters("records_lost_total", "records of ADDs that the agent could not read, by `cause` (version, form)", "cause"),
+		lost:    r.Counters("records_lost_total", "records that the agent could not read, by `cause` (version, form)", "cause"),
 		build:   r.Gauges("build_info", "always 1: the version of the agent, and of the plugin that is in place", "agent", "plugin"),
 		netConf: r.Gauges("netconf_info", "always 1: a hash of the operator's keys in our entry, in label `hash`", "hash"),
 	}
-	for _, verdict := range []report.Verdict{report.Captured, report.Passed, report.Failed} {
+	for _, verdict := range report.OfAdds() {
 		for _, reason := range report.Reasons(verdict) {
 			m.adds.WithLabelValues(string(verdict), string(reason)) // a rate needs a beginning
 		}

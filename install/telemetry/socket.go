@@ -16,11 +16,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
-// listen makes the socket and the ring beside it, root's alone from the first
+// listen makes the socket and the folders beside it, root's alone from the first
 // moment on. A socket from before is replaced in one step.
 func listen(ctx context.Context, path string) (*net.UnixConn, error) {
-	if err := makeRing(report.Ring(path)); err != nil {
-		return nil, err
+	for _, folder := range []string{report.Ring(path), report.Memory(path)} {
+		if err := makeFolder(folder); err != nil {
+			return nil, err
+		}
 	}
 	unfinished := path + ".new"
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -45,12 +47,13 @@ func rootOnly(_, _ string, raw syscall.RawConn) error {
 	return err
 }
 
-func makeRing(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return fmt.Errorf("making the ring: %w", err)
+func makeFolder(dir string) error {
+	err := os.MkdirAll(filepath.Dir(dir), 0o700)
+	if err == nil {
+		err = os.Mkdir(dir, 0o700)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("making the ring: %w", err)
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("making a folder of records: %w", err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,8 @@ type Settings struct {
 	Socket  string // in the agent's own file system
 	Plugin  string // the binary that is in place
 	NetConf []byte // what was configured
+
+	Evict func(report.Pod) // asks for it and does not wait; nil where nobody is evicted
 }
 
 // Listener hears the plugin.
@@ -123,10 +126,26 @@ func (l *Listener) take(document []byte) {
 		l.log.Warn("the plugin was not understood", "error", err)
 		return
 	}
-	l.metrics.observe(r)
+	if slices.Contains(report.OfAdds(), r.Verdict) {
+		l.metrics.observe(r)
+		l.remember(r)
+	}
+	if r.Verdict == report.Doomed && l.settings.Evict != nil {
+		l.settings.Evict(r.Pod)
+	}
 	l.write(r)
 	if l.events != nil {
 		l.events.Post(r)
+	}
+}
+
+// remember keeps what somebody may ask about.
+func (l *Listener) remember(r report.Record) {
+	if r.Verdict == report.Passed && len(r.Warnings) == 0 {
+		return
+	}
+	if err := report.Remember(report.Memory(l.settings.Socket), r); err != nil {
+		l.log.Warn("an ADD is not remembered", "error", err)
 	}
 }
 
@@ -145,5 +164,8 @@ func (l *Listener) write(r report.Record) {
 		if len(r.Warnings) > 0 {
 			log.Warn("left alone", "reason", r.Reason)
 		}
+	case report.Repaired:
+		log.Info("captured by the guard", "found", r.Reason, "message", r.Message)
+	case report.Found, report.Doomed: // the guard has said it
 	}
 }

@@ -2,7 +2,8 @@
 
 // Package report carries what came of an ADD from the plugin to the node agent:
 // a datagram that nobody waits for and, where no agent took it, a file. The
-// plugin never fails because of it.
+// plugin never fails because of it. The guard tells in the same way what it
+// found of pods that run.
 package report
 
 import (
@@ -18,7 +19,7 @@ import (
 // Version is that of Record's form.
 const Version = 1
 
-// Record is what came of one ADD.
+// Record is what came of one ADD, or of the guard's look at a pod.
 type Record struct {
 	Version  int               `json:"version"`
 	Time     time.Time         `json:"time"` // when it began
@@ -39,59 +40,6 @@ type Pod struct {
 	Name      string `json:"name,omitempty"`
 	UID       string `json:"uid,omitempty"`
 }
-
-// Verdict is what became of the pod.
-type Verdict string
-
-const (
-	Captured Verdict = "captured"
-	Passed   Verdict = "passed" // left alone
-	Failed   Verdict = "failed"
-)
-
-// Reason is why a pod was left alone, or what failed. There are few of them.
-type Reason string
-
-const (
-	NotKubernetes     Reason = "not a Kubernetes pod"
-	NamespaceExcluded Reason = "the namespace is excluded"
-	StaticPod         Reason = "static pod"
-	NotInjected       Reason = "not injected"
-	Exempt            Reason = "exempt" // by its own containers or annotations
-
-	Input         Reason = "input" // stdin or CNI_ARGS
-	Configuration Reason = "configuration"
-	Lookup        Reason = "lookup"
-	Annotations   Reason = "annotations"
-	Refused       Reason = "refused"
-	Gone          Reason = "gone" // the network namespace
-	Kernel        Reason = "kernel"
-)
-
-// Reasons are all of them, by verdict.
-func Reasons(verdict Verdict) []Reason {
-	switch verdict {
-	case Passed:
-		return []Reason{NotKubernetes, NamespaceExcluded, StaticPod, NotInjected, Exempt}
-	case Failed:
-		return []Reason{Input, Configuration, Lookup, Annotations, Refused, Gone, Kernel}
-	case Captured:
-		return []Reason{""}
-	}
-	return nil
-}
-
-// Stage is a part of an ADD.
-type Stage string
-
-const (
-	Deciding   Stage = "decide"
-	LookingUp  Stage = "lookup"
-	Committing Stage = "apply"
-)
-
-// Stages are all of them, in their order.
-func Stages() []Stage { return []Stage{Deciding, LookingUp, Committing} }
 
 // Took adds to the time that a stage took.
 func (r *Record) Took(stage Stage, d time.Duration) {

@@ -23,21 +23,18 @@ const ringSize = 64
 // Keep writes a record into a folder that is there already, and root's alone.
 // A record that can't be kept is lost.
 func Keep(dir string, r Record) {
-	document := encode(r)
 	root, err := openRing(dir)
-	if err != nil || document == nil {
+	if err != nil {
 		return
 	}
 	defer func() { _ = root.Close() }()
-	name := fmt.Sprintf("%020d-%s", r.Time.UnixNano(), rand.Text())
-	if err := write(root, name+unfinished, document); err != nil {
-		_ = root.Remove(name + unfinished)
-		return
-	}
-	if root.Rename(name+unfinished, name+finished) == nil {
-		prune(root)
+	if write(root, nameOf(r, rand.Text()), r) {
+		prune(root, ringSize)
 	}
 }
+
+// nameOf sorts by time.
+func nameOf(r Record, mark string) string { return fmt.Sprintf("%020d-%s", r.Time.UnixNano(), mark) }
 
 // Endings of the names. An unfinished file counts, so that one whose writer was
 // killed goes like any other.
@@ -66,19 +63,30 @@ func openRing(dir string) (*os.Root, error) {
 	return root, nil
 }
 
-func write(root *os.Root, name string, document []byte) error {
-	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// write leaves no file that is not whole.
+func write(root *os.Root, name string, r Record) bool {
+	document := encode(r)
+	if document == nil {
+		return false
+	}
+	file, err := root.OpenFile(name+unfinished, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return false
 	}
 	_, err = file.Write(document)
-	return errors.Join(err, file.Close())
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = root.Rename(name+unfinished, name+finished)
+	}
+	if err != nil {
+		_ = root.Remove(name + unfinished)
+	}
+	return err == nil
 }
 
 // prune deletes the oldest. Others may be doing the same.
-func prune(root *os.Root) {
+func prune(root *os.Root, size int) {
 	names := list(root)
-	for _, name := range names[:max(0, len(names)-ringSize)] {
+	for _, name := range names[:max(0, len(names)-size)] {
 		_ = root.Remove(name)
 	}
 }
