@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/telemetry"
@@ -110,7 +111,7 @@ var (
 func expectMetrics(t *testing.T, where, query string) {
 	t.Helper()
 	documented := map[string]bool{}
-	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics()) {
+	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
 		documented[m.Name] = true
 	}
 	names := ourMetric.FindAllString(query, -1)

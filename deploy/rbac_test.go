@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -18,6 +19,7 @@ var features = []struct {
 }{
 	{"always", []string{"events.enabled=false"}},
 	{"events", nil},
+	{"guard.policy=evict", []string{"guard.policy=evict"}},
 	{"openshift", []string{"platform=openshift"}},
 	{"taint.remove", []string{"taint.remove=true"}},
 }
@@ -100,7 +102,8 @@ func grants(t *testing.T, all []object) []grant {
 	return found
 }
 
-// TestTokensAreNotMounted keeps the accounts' tokens out of any pod that does not ask for one.
+// TestTokensAreNotMounted keeps the accounts' tokens out of any pod that does
+// not ask for one, and out of any container but the agent's.
 func TestTokensAreNotMounted(t *testing.T) {
 	all := objects(t)
 	for _, name := range []string{"capture-cni", "capture-cni-node"} {
@@ -109,8 +112,14 @@ func TestTokensAreNotMounted(t *testing.T) {
 			t.Errorf("service account %s is missing, or mounts its token", name)
 		}
 	}
-	pod := daemonSet(t).Spec.Template.Spec
-	if pod.ServiceAccountName != "capture-cni-node" || !*pod.AutomountServiceAccountToken {
-		t.Errorf("the agent runs as %s", pod.ServiceAccountName)
+	pod := daemonSet(t, "guard.policy=evict").Spec.Template.Spec
+	if pod.ServiceAccountName != "capture-cni-node" || *pod.AutomountServiceAccountToken {
+		t.Errorf("the agent runs as %s, with its token in each container: %v", pod.ServiceAccountName, *pod.AutomountServiceAccountToken)
+	}
+	for _, container := range pod.Containers {
+		mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "api-access" })
+		if mounted != (container.Name == "installer") {
+			t.Errorf("container %s has the agent's token: %v", container.Name, mounted)
+		}
 	}
 }

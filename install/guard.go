@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,13 +29,14 @@ func guardCommand(o *options) *cobra.Command {
 
 Finds out, through the runtime, whether each of them is captured as it was to be
 when it was made, and with --policy inPlace puts right those that are not:
-connections that began before live on. Needs --cri-socket, the pods' network
-namespaces where the runtime has them, and the capabilities SYS_ADMIN and
-NET_ADMIN; it reads pods by the plugin's own kubeconfig.`,
+connections that began before live on. With --policy evict it asks the agent, in
+--run-dir, to evict them. Needs --cri-socket, the pods' network namespaces where
+the runtime has them, and the capabilities SYS_ADMIN and NET_ADMIN; it reads
+pods by the plugin's own kubeconfig.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if p := guard.Policy(policy); p != guard.InPlace && p != guard.ReportOnly {
-				return fmt.Errorf("--policy is %q: expected inPlace or report", policy)
+			if !slices.Contains(guard.Policies(), guard.Policy(policy)) {
+				return fmt.Errorf("--policy is %q: expected inPlace, report or evict", policy)
 			}
 			if err := listenAddress("listen", address); err != nil {
 				return err
@@ -42,7 +44,7 @@ NET_ADMIN; it reads pods by the plugin's own kubeconfig.`,
 			return o.guard(command.Context(), address, guard.Settings{Policy: guard.Policy(policy), Round: round, Refresh: refresh})
 		},
 	}
-	command.Flags().StringVar(&policy, "policy", string(guard.InPlace), "what becomes of a pod that is not captured as it should be: inPlace or report")
+	command.Flags().StringVar(&policy, "policy", string(guard.InPlace), "what becomes of a pod that is not captured as it should be: inPlace, report or evict")
 	command.Flags().StringVar(&address, "listen", "127.0.0.1:15016", "where /healthz and /metrics are served")
 	command.Flags().DurationVar(&round, "round", 30*time.Second, "how often each pod is looked at")
 	command.Flags().DurationVar(&refresh, "refresh", 5*time.Minute, "how often each pod is read again, to notice edited annotations")
@@ -78,6 +80,9 @@ func (o *options) newGuard(ctx context.Context, settings guard.Settings, registr
 		return nil, err
 	}
 	if settings.Conf, err = node.ReadEntry(entry); err != nil {
+		return nil, err
+	}
+	if settings.Socket, err = nodeSettings.AgentSocket(); err != nil {
 		return nil, err
 	}
 	runtime := o.runtime(ctx, newLog())

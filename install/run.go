@@ -73,7 +73,9 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	if absent {
 		return keeper.Absent(ctx, force)
 	}
-	h.start(ctx, o, settings, registry, log)
+	if err := h.start(ctx, o, keeper, settings, registry, log); err != nil {
+		return err
+	}
 	if err := u.start(ctx, o, keeper, log); err != nil {
 		return err
 	}

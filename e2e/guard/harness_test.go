@@ -53,6 +53,8 @@ func (n *node) Runs(_ context.Context, sandbox guard.Sandbox) (bool, error) {
 	return !n.ended[sandbox.ID], nil
 }
 
+func (n *node) Listen(context.Context, func(), func()) error { return guard.ErrNoEvents }
+
 func (n *node) Get(_ context.Context, sandbox guard.Sandbox) (*corev1.Pod, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

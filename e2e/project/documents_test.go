@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/telemetry"
@@ -66,7 +67,7 @@ func annotationTable() string {
 
 func metricTable() string {
 	table := "| metric | meaning |\n|---|---|\n"
-	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics()) {
+	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
 		table += fmt.Sprintf("| `%s` | %s |\n", m.Name, m.Meaning)
 	}
 	return table

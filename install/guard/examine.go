@@ -42,7 +42,13 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 		return Finding{State: LeftAlone, Reason: w.wish.exclusion}
 	}
 	found := g.judge(ctx, netns, w)
-	if found.State != Uncaptured && found.State != Drifted || g.settings.Policy != InPlace {
+	if !found.isMissing() {
+		return found
+	}
+	if g.settings.Policy == Evict && !w.wish.owned {
+		found.Reason += "; nobody would make it anew, so it is not evicted"
+	}
+	if g.settings.Policy != InPlace {
 		return found
 	}
 	if !g.repairs.Allow() {

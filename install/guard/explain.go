@@ -7,19 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
 // ErrNotHere means that the node does not run a pod.
 var ErrNotHere = errors.New("this node does not run the pod")
 
 // Explain writes all that is known of one pod: what it asked for when it was
-// made and what it asks for now, what the kernel holds, and what differs. It
-// changes nothing. Errors: ErrNotHere.
+// made and what it asks for now, what the kernel holds, what differs, and what
+// came of its last ADD. It changes nothing. Errors: ErrNotHere.
 func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writer) error {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	if err != nil {
@@ -42,7 +45,21 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 	if found.Reason != "" {
 		fmt.Fprintf(out, "because      %s\n", found.Reason)
 	}
-	return explainKernel(ctx, sandbox, w.wish, out)
+	if err := explainKernel(ctx, sandbox, w.wish, out); err != nil || g.settings.Socket == "" {
+		return err
+	}
+	return explainAdd(g.settings.Socket, sandbox, out)
+}
+
+// Pods names the pods of the mesh that run, as namespace/name.
+func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
+	sandboxes, err := g.runtime.Sandboxes(ctx)
+	for _, sandbox := range sandboxes {
+		if sandbox.concerns(g.settings.Conf) {
+			pods = append(pods, sandbox.Namespace+"/"+sandbox.Name)
+		}
+	}
+	return pods, err
 }
 
 // explainWish shows what decides on capture, and what was edited since.
@@ -95,6 +112,37 @@ func explainKernel(ctx context.Context, sandbox Sandbox, wish wish, out io.Write
 	}
 	if wish.stamp != "" {
 		fmt.Fprintf(out, "to be        %s, or of a repair %s\n", wish.stamp, wish.late)
+	}
+	return nil
+}
+
+// explainAdd shows the last record of the pod that an agent has heard.
+func explainAdd(socket string, sandbox Sandbox, out io.Writer) error {
+	add, err := report.Recall(report.Memory(socket), sandbox.UID)
+	if errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintln(out, "last ADD     not known: no agent listened when the plugin was called for the pod, if it was")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "last ADD     %s: %s", add.Time.Format(time.RFC3339), add.Verdict)
+	for _, part := range []struct{ format, value string }{{" (%s)", string(add.Reason)}, {" by %s", add.Backend}, {": %s", add.Message}} {
+		if part.value != "" {
+			fmt.Fprintf(out, part.format, part.value)
+		}
+	}
+	if add.Sandbox != sandbox.ID {
+		fmt.Fprintf(out, "; for the pod's sandbox of then, %s", add.Sandbox)
+	}
+	fmt.Fprintln(out)
+	for _, stage := range report.Stages() {
+		if seconds, ok := add.Stages[stage]; ok {
+			fmt.Fprintf(out, "last ADD     %s took %.1f ms\n", stage, 1000*seconds)
+		}
+	}
+	for _, warning := range add.Warnings {
+		fmt.Fprintf(out, "last ADD     warned: %s\n", warning)
 	}
 	return nil
 }

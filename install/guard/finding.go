@@ -37,3 +37,6 @@ type Finding struct {
 	Reason   string
 	Repaired State // what the pod was before this look put it right; empty where it did not
 }
+
+// isMissing tells that the pod does not have the rules that it was to get.
+func (f Finding) isMissing() bool { return f.State == Uncaptured || f.State == Drifted }

@@ -28,7 +28,12 @@ const (
 	InPlace Policy = "inPlace"
 	// ReportOnly changes nothing.
 	ReportOnly Policy = "report"
+	// Evict has the agent evict the pod, if somebody makes another.
+	Evict Policy = "evict"
 )
+
+// Policies are all of them.
+func Policies() []Policy { return []Policy{InPlace, ReportOnly, Evict} }
 
 // Settings are how a guard is to work.
 type Settings struct {
@@ -36,12 +41,15 @@ type Settings struct {
 	Policy  Policy
 	Round   time.Duration // from one look at a pod to the next
 	Refresh time.Duration // from one read of a pod to the next, to notice changed annotations
+	Socket  string        // at which the agent hears what was found; empty for none
 }
 
 // Pace of the guard.
 const (
-	tick         = time.Second     // between two looks for new sandboxes
-	soon         = 5 * time.Second // after a look that did not settle it
+	tick         = time.Second           // between two looks for new sandboxes,
+	calm         = 5 * time.Second       // where the runtime tells of them, too
+	settle       = 50 * time.Millisecond // from a sandbox to the look at it: others come with it
+	soon         = 5 * time.Second       // after a look that did not settle it
 	repairEvery  = time.Second
 	repairsAhead = 30
 )
@@ -55,6 +63,7 @@ type Guard struct {
 	metrics    *metrics
 	references podnet.References
 	repairs    *rate.Limiter
+	news       news
 	watched    map[string]*watched // by the sandbox's id
 	complaint  string              // about the runtime, said once
 }
@@ -85,19 +94,25 @@ func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, regist
 	return &Guard{
 		settings: settings, runtime: runtime, pods: pods, log: log, metrics: newMetrics(node.NewRegister(registry)),
 		repairs: rate.NewLimiter(rate.Every(repairEvery), repairsAhead), watched: map[string]*watched{},
+		news: news{socket: settings.Socket},
 	}
 }
 
 // Run guards until ctx ends.
 func (g *Guard) Run(ctx context.Context) {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
+	ear := newEar()
+	go ear.listen(ctx, g.runtime)
+	for ctx.Err() == nil {
 		g.Round(ctx)
+		pause := tick
+		if ear.open.Load() {
+			pause = calm
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-ticker.C:
+		case <-ear.began:
+			time.Sleep(settle)
+		case <-time.After(pause):
 		}
 	}
 }
@@ -123,6 +138,7 @@ func (g *Guard) Round(ctx context.Context) {
 		g.tell(w, before)
 	}
 	g.metrics.count(g.watched)
+	g.news.send()
 }
 
 // follow begins to watch new pods of the mesh, and forgets those that have gone.
@@ -147,17 +163,21 @@ func (g *Guard) follow(sandboxes []Sandbox) {
 }
 
 func (g *Guard) pause(f Finding) time.Duration {
-	if f.State == Unknown || f.State == Uncaptured || f.State == Drifted {
+	if f.State == Unknown || f.isMissing() {
 		return min(soon, g.settings.Round)
 	}
 	return g.settings.Round
 }
 
-// tell logs what is new.
+// tell logs what is new, and has the agent know it.
 func (g *Guard) tell(w *watched, before Finding) {
+	if g.settings.Policy == Evict && w.wish.owned && w.finding.isMissing() {
+		g.news.doom(w)
+	}
 	if w.finding.State == before.State && w.finding.Repaired == before.Repaired {
 		return
 	}
+	g.news.add(w)
 	log := g.log.With("pod", w.sandbox.Namespace+"/"+w.sandbox.Name, "state", w.finding.State)
 	switch {
 	case w.finding.Repaired != "":

@@ -40,6 +40,10 @@ type Runtime interface {
 
 	// Runs tells whether a sandbox still runs, in the namespace that it had.
 	Runs(ctx context.Context, sandbox Sandbox) (bool, error)
+
+	// Listen calls began for each sandbox that begins, once it has called
+	// connected, until the stream or ctx ends. Errors: ErrNoEvents.
+	Listen(ctx context.Context, connected, began func()) error
 }
 
 const criTimeout = 5 * time.Second

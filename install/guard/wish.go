@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -22,6 +23,7 @@ type wish struct {
 	intent      capture.Intent
 	stamp, late string // of the rules as an ADD makes them, and as a repair does
 	changed     bool   // the pod now says something else
+	owned       bool   // somebody would make another pod in its place
 }
 
 // refresh reads the pod if it is time; nil is as before.
@@ -41,7 +43,7 @@ func (w *wish) refresh(ctx context.Context, pods Pods, sandbox Sandbox, every ti
 func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings capture.Settings, addresses []netip.Addr) (err error) {
 	then := now.DeepCopy()
 	then.Annotations, then.Labels = sandbox.Annotations, sandbox.Labels
-	fresh := wish{read: time.Now(), exclusion: capture.Exclusion(then)}
+	fresh := wish{read: time.Now(), exclusion: capture.Exclusion(then), owned: isOwned(now)}
 	if fresh.exclusion == "" {
 		if fresh.intent, _, err = capture.Decide(then, settings, addresses); err != nil {
 			return err
@@ -75,4 +77,11 @@ func (w wish) bearing(stamp string) capture.Ruleset {
 		return w.lateRules()
 	}
 	return w.rules()
+}
+
+// isOwned tells whether a controller looks after the pod. A static pod belongs
+// to its Node, which starts no other.
+func isOwned(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind != "Node"
 }

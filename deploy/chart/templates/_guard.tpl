@@ -6,6 +6,11 @@
 {{- and .Values.guard.enabled (not (empty $node.criSocket)) (ne .Values.state "absent") (eq (.Values.netconf.backend | default "nftables") "nftables") -}}
 {{- end -}}
 
+{{- /* Whether the agent may have to evict pods. */ -}}
+{{- define "capture-cni.evicts" -}}
+{{- and (eq (include "capture-cni.guarded" .) "true") (eq .Values.guard.policy "evict") -}}
+{{- end -}}
+
 {{- /* The guard's container, of the agent's pod. */ -}}
 {{- define "capture-cni.guard" -}}
 {{- $node := include "capture-cni.node" . | fromJson -}}
@@ -20,6 +25,7 @@
     - --listen={{ .Values.guard.listen }}
     - --mode={{ $node.mode }}
     - --state-dir={{ .Values.paths.stateDir }}
+    - --run-dir={{ .Values.paths.runDir }}
     - --cri-socket=/host{{ $node.criSocket }}
     - --netconf=/etc/capture-cni/netconf.json
   {{- if contains "$(HOST_IP)" .Values.guard.listen }}
@@ -57,6 +63,10 @@
     # The plugin's own access to the API server.
     - name: state-dir
       mountPath: {{ .Values.paths.stateDir }}
+      readOnly: true
+    # The agent's socket, at which it hears what was found.
+    - name: run-dir
+      mountPath: {{ .Values.paths.runDir }}
       readOnly: true
     - name: cri-socket
       mountPath: /host{{ dir $node.criSocket }}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package evict has pods made anew that the guard found without capture and
+// may not put right in place.
+package evict
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// Pace of one node's evictions.
+const (
+	every       = 10 * time.Second
+	again       = time.Minute // for one pod: it takes its time to end, or a PodDisruptionBudget keeps it
+	queueLength = 256
+)
+
+// Evictor evicts pods of this node, one at a time.
+type Evictor struct {
+	api     api
+	look    func(context.Context) error
+	log     *slog.Logger
+	results *prometheus.CounterVec
+	every   time.Duration
+	queue   chan report.Pod
+	asked   map[string]time.Time // by the pod's UID
+}
+
+// Results of an eviction, in its metric.
+const (
+	done    = "done"
+	refused = "refused" // by a PodDisruptionBudget
+	failed  = "failed"
+)
+
+// New evicts nobody while look says that something is wrong with the node's
+// install: the pod that comes instead would be no better.
+func New(access *rest.Config, look func(context.Context) error, registry prometheus.Registerer, log *slog.Logger) (*Evictor, error) {
+	api, err := connect(access)
+	if err != nil {
+		return nil, err
+	}
+	return &Evictor{
+		api: api, look: look, log: log, results: newMetric(node.NewRegister(registry)),
+		every: every, queue: make(chan report.Pod, queueLength), asked: map[string]time.Time{},
+	}, nil
+}
+
+// Metrics lists all metrics, in the order of the README's table.
+func Metrics() []node.Metric {
+	r := node.NewRegister(prometheus.NewRegistry())
+	newMetric(r)
+	return r.Documented()
+}
+
+func newMetric(r *node.Register) *prometheus.CounterVec {
+	results := r.Counters("evictions_total", "pods that were evicted because they were not captured, by `result` (done, refused by a PodDisruptionBudget, failed)", "result")
+	for _, result := range []string{done, refused, failed} {
+		results.WithLabelValues(result)
+	}
+	return results
+}
+
+// Ask has a pod evicted in its turn. Who asks too much is not heard, and may ask
+// again.
+func (e *Evictor) Ask(pod report.Pod) {
+	select {
+	case e.queue <- pod:
+	default:
+	}
+}
+
+// Serve evicts until ctx ends.
+func (e *Evictor) Serve(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case pod := <-e.queue:
+			if !e.isDue(pod) || !e.evict(ctx, pod) {
+				continue
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(e.every):
+		}
+	}
+}
+
+// isDue forgets whom it was long ago.
+func (e *Evictor) isDue(pod report.Pod) bool {
+	for uid, at := range e.asked {
+		if time.Since(at) > again {
+			delete(e.asked, uid)
+		}
+	}
+	_, asked := e.asked[pod.UID]
+	return !asked
+}
+
+// evict tells whether a pod was told to end.
+func (e *Evictor) evict(ctx context.Context, pod report.Pod) bool {
+	log := e.log.With("pod", pod.Namespace+"/"+pod.Name)
+	if fault := e.look(ctx); fault != nil {
+		log.Info("a pod is not evicted while the node is not as it should be", "error", fault)
+		return false
+	}
+	e.asked[pod.UID] = time.Now()
+	err := e.api.evict(ctx, pod)
+	switch {
+	case err == nil:
+		e.results.WithLabelValues(done).Inc()
+		log.Info("evicted the pod, which was not captured")
+		return true
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it has ended, or is another by now
+	case apierrors.IsTooManyRequests(err):
+		e.results.WithLabelValues(refused).Inc()
+		log.Info("the pod may not be evicted now", "error", err)
+	default:
+		e.results.WithLabelValues(failed).Inc()
+		log.Warn("the pod was not evicted", "error", err)
+	}
+	return false
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"time"
+
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// news is what the agent is to know, who makes Events of it. It waits for an
+// agent that does not listen yet, as on a node that has just started.
+type news struct {
+	socket  string
+	waiting []report.Record
+}
+
+// mostNews is more than a node has pods; the oldest goes first.
+const mostNews = 512
+
+// add tells what was found of a pod, if it is worth it.
+func (n *news) add(w *watched) {
+	verdict, state := report.Found, w.finding.State
+	if w.finding.Repaired != "" {
+		verdict, state = report.Repaired, w.finding.Repaired
+	}
+	if state == Captured || state == LeftAlone || state == Unknown || n.socket == "" {
+		return
+	}
+	n.waiting = append(n.waiting, recordOf(w, verdict, state))
+	n.waiting = n.waiting[max(0, len(n.waiting)-mostNews):]
+}
+
+// doom asks for a pod's eviction, of an agent that listens: it is asked again
+// after the next look.
+func (n *news) doom(w *watched) {
+	report.Send(n.socket, recordOf(w, report.Doomed, w.finding.State))
+}
+
+func recordOf(w *watched, verdict report.Verdict, state State) report.Record {
+	return report.Record{
+		Time: time.Now(), Pod: report.Pod{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, UID: w.sandbox.UID}, Sandbox: w.sandbox.ID,
+		Verdict: verdict, Reason: report.Reason(state), Message: message(verdict, state, w.finding.Reason),
+	}
+}
+
+// message is what a pod's owner reads.
+func message(verdict report.Verdict, state State, reason string) string {
+	switch {
+	case verdict == report.Repaired && state == Uncaptured:
+		return "the pod ran without capture and is captured now; connections that began before bypass the proxy until they end: " + reason
+	case verdict == report.Repaired:
+		return "the pod's rules had been changed and are as they were again: " + reason
+	case state == Uncaptured || state == Drifted:
+		return "the pod is not captured as it should be: " + reason
+	case state == Outdated:
+		return "the pod is captured by rules of another version or configuration; a restart renews them: " + reason
+	case state == Foreign:
+		return "the pod is captured by rules that are not ours: " + reason
+	}
+	return reason
+}
+
+// send hands over what waits, as far as it is taken.
+func (n *news) send() {
+	for len(n.waiting) > 0 && report.Send(n.socket, n.waiting[0]) {
+		n.waiting = n.waiting[1:]
+	}
+}
