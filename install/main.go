@@ -41,7 +41,7 @@ func root() *cobra.Command {
 	}
 	o := &options{}
 	o.declare(command.PersistentFlags())
-	command.AddCommand(runCommand(o), guardCommand(o), explainCommand(o), uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o), validateCommand())
+	command.AddCommand(runCommand(o), guardCommand(o), explainCommand(o), reportCommand(o), uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o), validateCommand())
 	return command
 }
 
