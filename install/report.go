@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -114,9 +115,13 @@ func about(_ context.Context, out io.Writer) error {
 	return err
 }
 
+// copyOf gives a file as it is; not every kernel has each of them.
 func copyOf(path string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
 		content, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

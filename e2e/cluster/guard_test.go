@@ -83,6 +83,12 @@ func TestGuardReports(t *testing.T) {
 	s.run(t, server("loosened", c.Nodes[0].Name))
 	before := s.rules(t, "loosened")
 	s.isExplained(t, "loosened", "state        captured")
+	eventually(t, 10*time.Second, func() error { // the agent hears of it beside the plugin's answer
+		if said := s.explain(t, "loosened"); !strings.Contains(said, ": captured by nftables") {
+			return fmt.Errorf("its last ADD is not explained:\n%s", said)
+		}
+		return nil
+	})
 	s.kubectl(t, "", "annotate", "--overwrite", "pod", "loosened", "traffic.sidecar.istio.io/includeOutboundIPRanges=")
 	s.guardSays(t, "loosened", "state=changed")
 	s.isExplained(t, "loosened", `includeOutboundIPRanges: "*"; now ""`)
@@ -91,6 +97,7 @@ func TestGuardReports(t *testing.T) {
 	}
 	s.nft(t, "loosened", "delete", "table", "inet", "capture-cni")
 	s.guardSays(t, "loosened", "found=uncaptured")
+	s.eventSays(t, "loosened", "CaptureRepaired", "is captured now")
 	eventually(t, 10*time.Second, func() error {
 		if after := s.rules(t, "loosened"); after.Backend == "" {
 			return fmt.Errorf("it holds %+v", after)
@@ -102,12 +109,20 @@ func TestGuardReports(t *testing.T) {
 // isExplained asks on the pod's node.
 func (s space) isExplained(t *testing.T, pod, want string) {
 	t.Helper()
-	agent := agents(t, "get", "pods", "--field-selector", "spec.nodeName="+c.Nodes[0].Name, "-o", "jsonpath={.items[0].metadata.name}")
-	out := agents(t, "exec", agent, "--container", "guard", "--", "/capture-cni-node", "explain",
-		"--cri-socket=/host/run/containerd/containerd.sock", s.name+"/"+pod)
-	if !strings.Contains(out, want) {
+	if out := s.explain(t, pod); !strings.Contains(out, want) {
 		t.Errorf("the explanation does not say %s:\n%s", want, out)
 	}
+}
+
+// explain is what the first node's guard says of a pod.
+func (s space) explain(t *testing.T, pod string) string {
+	t.Helper()
+	return agents(t, "exec", agentOn(t, c.Nodes[0]), "--container=guard", "--", "/capture-cni-node", "explain", s.name+"/"+pod)
+}
+
+func agentOn(t *testing.T, node *cluster.Node) string {
+	t.Helper()
+	return agents(t, "get", "pods", "--field-selector=spec.nodeName="+node.Name, "-o", "jsonpath={.items[0].metadata.name}")
 }
 
 // guardSays waits for a line of a guard's log about a pod.

@@ -66,6 +66,13 @@ func TestMigrationInOneList(t *testing.T) {
 // startWithIstioCNI is where migrations begin. All is put back after the test.
 func startWithIstioCNI(t *testing.T) *churn {
 	t.Helper()
+	withIstioCNI(t)
+	return startChurn(t, newSpace(t, restricted, cluster.Injected))
+}
+
+// withIstioCNI has istio-cni's stand-in on the nodes, and nothing of ours.
+func withIstioCNI(t *testing.T) {
+	t.Helper()
 	withoutChart(t)
 	for _, node := range c.Nodes {
 		list := node.Path("/etc/cni/net.d/" + cluster.NetworkConf)
@@ -86,7 +93,6 @@ func startWithIstioCNI(t *testing.T) *churn {
 	for _, node := range c.Nodes {
 		eventually(t, 20*time.Second, func() error { return lastPlugin(t, node, "istio-cni") })
 	}
-	return startChurn(t, newSpace(t, restricted, cluster.Injected))
 }
 
 // expect looks at the first pods of the mesh that come after a step.

@@ -21,12 +21,16 @@ const startupTaint = "capture-cni.io/not-ready"
 // untaint are the settings under test.
 var untaint = []string{impatient, "taint.remove=true"}
 
-// TestTaint has nodes that were registered with the taint. A pod that goes where
-// the scheduler says starts there once the agent is ready, and captured.
+// TestTaint has nodes that were registered with the taint. Of pods that go where
+// the scheduler says, none starts there before the agent is ready, and all start
+// after, captured by the plugin itself.
 func TestTaint(t *testing.T) {
-	for name, settings := range map[string][]string{
-		"as it is":   untaint,
-		"and kernel": append(slices.Clone(untaint), "taint.tryKernel=true"),
+	for name, test := range map[string]struct {
+		pods     int
+		settings []string
+	}{
+		"as it is":   {20, untaint},
+		"and kernel": {1, append(slices.Clone(untaint), "taint.tryKernel=true")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			install(t)
@@ -35,17 +39,27 @@ func TestTaint(t *testing.T) {
 			for _, node := range c.Nodes {
 				addTaint(t, node)
 			}
-			pod := server("early", "")
-			s.create(t, pod)
-			eventually(t, time.Minute, func() error { return s.isUnschedulable(t, pod.Name) })
-			install(t, settings...)
+			var pods []*corev1.Pod
+			for i := range test.pods {
+				pods = append(pods, server(fmt.Sprintf("early-%d", i), ""))
+			}
+			s.create(t, pods...)
+			for _, pod := range pods {
+				eventually(t, time.Minute, func() error { return s.isUnschedulable(t, pod.Name) })
+			}
+			install(t, test.settings...)
 			installedAt := time.Now()
 			for _, node := range c.Nodes {
 				expectUntainted(t, node)
 			}
 			t.Logf("untainted at most %s after the agents were ready", time.Since(installedAt).Round(100*time.Millisecond))
-			s.ready(t, pod)
-			s.isCaptured(t, pod.Name)
+			s.ready(t, pods...)
+			for _, pod := range pods {
+				s.isCaptured(t, pod.Name)
+			}
+			if told := s.kubectl(t, "", "get", "events", "--field-selector=reason=CaptureRepaired", "--no-headers", "--ignore-not-found"); told != "" {
+				t.Errorf("pods came too early:\n%s", told)
+			}
 		})
 	}
 }
