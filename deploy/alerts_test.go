@@ -107,11 +107,16 @@ var (
 	ofAHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
+// metrics are those of agent and guard.
+func metrics() []node.Metric {
+	return slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
+}
+
 // expectMetrics wants a query to be about metrics that the agent documents.
 func expectMetrics(t *testing.T, where, query string) {
 	t.Helper()
 	documented := map[string]bool{}
-	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
+	for _, m := range metrics() {
 		documented[m.Name] = true
 	}
 	names := ourMetric.FindAllString(query, -1)

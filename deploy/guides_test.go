@@ -272,7 +272,7 @@ func TestGuidesKnowMetrics(t *testing.T) {
 	for path, guide := range guides(t) {
 		for _, name := range metricName.FindAllString(guide, -1) {
 			count++
-			if !slices.ContainsFunc(node.Metrics(), func(m node.Metric) bool { return m.Name == name }) {
+			if !slices.ContainsFunc(metrics(), func(m node.Metric) bool { return m.Name == name }) {
 				t.Errorf("%s: there is no metric %s", path, name)
 			}
 		}
