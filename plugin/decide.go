@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
@@ -28,6 +29,8 @@ type request struct {
 	netns string
 	log   *slog.Logger
 	story *story
+
+	patience time.Duration // bounds the configured lookupTimeout; 0 for as long as that says
 }
 
 // newRequest gives what could be read, with an error too.
@@ -75,7 +78,7 @@ func (r request) passed() report.Reason {
 
 // plan is what a pod's namespace is to hold.
 type plan struct {
-	rules   capture.Ruleset
+	intent  capture.Intent
 	backend capture.Backend
 	netns   *podnet.Namespace // the caller closes it
 }
@@ -95,6 +98,9 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	r.story.lap(report.Deciding)
+	if r.patience > 0 {
+		conf.LookupTimeout = min(conf.LookupTimeout, r.patience)
+	}
 	pod, err := lookup(ctx, conf, r.pod, r.log)
 	r.story.lap(report.LookingUp)
 	if err != nil {
@@ -123,7 +129,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, closing(netns, fmt.Errorf("pod %s: %w", r.pod, err))
 	}
-	return &plan{capture.Rules(intent), conf.Backend, netns}, nil
+	return &plan{intent, conf.Backend, netns}, nil
 }
 
 // warn is about the pod.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -17,14 +16,16 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
-// Deadlines of a whole call. ADD and CHECK outlast the longest lookup; the
-// runtime's own, minutes later, would say nothing about the cause.
+// Deadlines of a whole call. ADD outlasts the longest lookup; the runtime's own,
+// minutes later, would say nothing about the cause.
 const (
 	addTimeout    = 150 * time.Second
+	checkTimeout  = 10 * time.Second
 	delTimeout    = 2 * time.Second
 	statusTimeout = 10 * time.Second
 )
@@ -51,13 +52,14 @@ func (r request) add() ([]byte, error) {
 	}
 	if p != nil {
 		r.story.Backend = string(p.backend)
-		err := closing(p.netns, p.netns.Apply(ctx, p.rules, p.backend))
+		rules := capture.Rules(p.intent)
+		err := closing(p.netns, p.netns.Apply(ctx, rules, p.backend))
 		r.story.lap(report.Committing)
 		if err != nil {
 			return nil, fmt.Errorf("capturing pod %s: %w", r.pod, err)
 		}
 		r.story.Verdict = report.Captured
-		r.log.Info("captured", "backend", p.backend, "ipv6", p.rules.IPv6, "took", time.Since(r.story.Time).Round(time.Millisecond/10))
+		r.log.Info("captured", "backend", p.backend, "ipv6", rules.IPv6, "took", time.Since(r.story.Time).Round(time.Millisecond/10))
 	}
 	return result(r.input)
 }
@@ -74,28 +76,6 @@ func result(in config.Input) ([]byte, error) {
 	var out bytes.Buffer
 	err = empty.PrintTo(&out)
 	return out.Bytes(), err
-}
-
-// check compares the pod's namespace with what add would make of it.
-func check(args *skel.CmdArgs, stderr io.Writer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), addTimeout)
-	defer cancel()
-	r, err := newRequest(args, stderr)
-	if err != nil {
-		return err
-	}
-	p, err := r.decide(ctx)
-	if p == nil || err != nil {
-		return err
-	}
-	differences, err := p.netns.Check(ctx, p.rules, p.backend)
-	if err := closing(p.netns, err); err != nil {
-		return fmt.Errorf("checking pod %s: %w", r.pod, err)
-	}
-	if len(differences) > 0 {
-		return fmt.Errorf("the rules of pod %s are not what they should be:\n%s", r.pod, strings.Join(differences, "\n"))
-	}
-	return nil
 }
 
 // del takes our rules out where the namespace still exists. It has no way to

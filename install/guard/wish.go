@@ -64,11 +64,7 @@ func (w wish) isOf(pod *corev1.Pod, settings capture.Settings, addresses []netip
 
 func (w wish) rules() capture.Ruleset { return capture.Rules(w.intent) }
 
-func (w wish) lateRules() capture.Ruleset {
-	late := w.intent
-	late.SpareOngoing = true
-	return capture.Rules(late)
-}
+func (w wish) lateRules() capture.Ruleset { return capture.Rules(w.intent.Late()) }
 
 // bearing gives the rules that bear a stamp: those of a repair, or else those
 // of an ADD.

@@ -71,8 +71,9 @@ func rulesOf(t *testing.T, dir string) capture.Ruleset {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = os.Stat(filepath.Join(dir, "repair"))
-	intent.SpareOngoing = err == nil
+	if _, err := os.Stat(filepath.Join(dir, "repair")); err == nil {
+		intent = intent.Late()
+	}
 	return capture.Rules(intent)
 }
 

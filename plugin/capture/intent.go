@@ -55,3 +55,9 @@ type Intent struct {
 	// what a repair asks for, not a pod.
 	SpareOngoing bool
 }
+
+// Late is for a pod that runs already: what it began before is spared.
+func (i Intent) Late() Intent {
+	i.SpareOngoing = true
+	return i
+}
