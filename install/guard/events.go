@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,7 +17,7 @@ import (
 )
 
 // ErrNoEvents is the answer of a runtime that can't be listened to.
-var ErrNoEvents = errors.New("the runtime tells nobody but the kubelet what happens")
+var ErrNoEvents = errors.New("the runtime does not tell what happens")
 
 // Listen implements Runtime.
 func (c *CRI) Listen(ctx context.Context, connected, began func()) error {
@@ -38,7 +39,11 @@ func (c *CRI) Listen(ctx context.Context, connected, began func()) error {
 	}()
 	defer close(events)
 	// The client would log the end of each stream as an error.
-	return c.service.GetContainerEvents(klog.NewContext(ctx, klog.Logger{}), events, func(runtimeapi.RuntimeService_GetContainerEventsClient) { connected() })
+	err = c.service.GetContainerEvents(klog.NewContext(ctx, klog.Logger{}), events, func(runtimeapi.RuntimeService_GetContainerEventsClient) { connected() })
+	if errors.Is(err, io.EOF) { // so CRI-O says that it was not told to tell
+		err = fmt.Errorf("%w: its events are switched off", ErrNoEvents)
+	}
+	return err
 }
 
 // tellsEverybody tells whether each listener hears of all events. Before these

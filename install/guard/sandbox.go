@@ -106,13 +106,16 @@ func (c *CRI) status(ctx context.Context, id string) (netns string, ready bool, 
 	if err != nil {
 		return "", false, fmt.Errorf("asking for sandbox %s: %w", id, err)
 	}
-	netns, err = netnsOf(answer.Info["info"])
+	netns, err = netnsOf(answer)
 	return netns, answer.Status.State == runtimeapi.PodSandboxState_SANDBOX_READY, err
 }
 
 // netnsOf reads what containerd and CRI-O alike tell of a sandbox: its OCI
-// specification.
-func netnsOf(info string) (string, error) {
+// specification. In CRI-O's, the node's own network has a path like any other.
+func netnsOf(answer *runtimeapi.PodSandboxStatusResponse) (string, error) {
+	if answer.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
+		return "", nil
+	}
 	var verbose struct {
 		RuntimeSpec struct {
 			Linux struct {
@@ -120,7 +123,7 @@ func netnsOf(info string) (string, error) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(info), &verbose); err != nil {
+	if err := json.Unmarshal([]byte(answer.GetInfo()["info"]), &verbose); err != nil {
 		return "", fmt.Errorf("reading a sandbox's information: %w", err)
 	}
 	for _, namespace := range verbose.RuntimeSpec.Linux.Namespaces {

@@ -2,24 +2,60 @@
 
 package guard
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
 
-// TestNetNS reads what runtimes tell of a sandbox with verbose set.
+	"google.golang.org/protobuf/encoding/protojson"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestNetNS reads what containerd tells of a sandbox with verbose set.
 func TestNetNS(t *testing.T) {
 	for name, test := range map[string]struct{ info, want string }{
-		"containerd": {`{"pid":4711,"processStatus":"running","netNamespaceClosed":false,"image":"registry.k8s.io/pause:3.10","snapshotter":"overlayfs","runtimeHandler":"",
+		"its own": {`{"pid":4711,"processStatus":"running","netNamespaceClosed":false,"image":"registry.k8s.io/pause:3.10","snapshotter":"overlayfs","runtimeHandler":"",
 			"config":{"metadata":{"name":"web","uid":"6c1f8c3e","namespace":"shop"}},
 			"runtimeSpec":{"ociVersion":"1.2.1","linux":{"namespaces":[{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"network","path":"/var/run/netns/cni-6c1f8c3e"}]}}}`, "/var/run/netns/cni-6c1f8c3e"},
-		"CRI-O": {`{"image":"registry.k8s.io/pause:3.10","pid":4711,
-			"runtimeSpec":{"ociVersion":"1.1.0","linux":{"namespaces":[{"type":"pid"},{"type":"network","path":"/var/run/netns/6c1f8c3e"},{"type":"ipc","path":"/var/run/ipcns/6c1f8c3e"}]}}}`, "/var/run/netns/6c1f8c3e"},
-		"the node's own network": {`{"runtimeSpec":{"linux":{"namespaces":[{"type":"pid"},{"type":"mount"}]}}}`, ""},
-		"nothing told":           {`{}`, ""},
+		"the node's":   {`{"runtimeSpec":{"linux":{"namespaces":[{"type":"pid"},{"type":"mount"}]}}}`, ""},
+		"nothing told": {`{}`, ""},
 	} {
-		if got, err := netnsOf(test.info); err != nil || got != test.want {
+		if got, err := netnsOf(answer(test.info)); err != nil || got != test.want {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, test.want)
 		}
 	}
-	if got, err := netnsOf(""); err == nil {
+	if got, err := netnsOf(answer("")); err == nil {
 		t.Errorf("no information: %q", got)
+	}
+}
+
+func answer(info string) *runtimeapi.PodSandboxStatusResponse {
+	return &runtimeapi.PodSandboxStatusResponse{Info: map[string]string{"info": info}}
+}
+
+// TestNetNSRecorded reads what CRI-O answered, with an infrastructure container
+// and without. It names a path for a pod in the node's network, too.
+func TestNetNSRecorded(t *testing.T) {
+	files, err := filepath.Glob("testdata/cri-o-*.json")
+	if err != nil || len(files) != 4 {
+		t.Fatalf("recordings: %q, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var recorded runtimeapi.PodSandboxStatusResponse
+		if err := protojson.Unmarshal(text, &recorded); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if !strings.Contains(recorded.Info["info"], `"type":"network","path":"/var/run/netns/`) {
+			t.Fatalf("%s: no path in %s", file, recorded.Info["info"])
+		}
+		got, err := netnsOf(&recorded)
+		if own := strings.HasSuffix(file, "own-network.json"); err != nil || strings.HasPrefix(got, "/var/run/netns/") != own || (got == "") == own {
+			t.Errorf("%s: %q, %v", file, got, err)
+		}
 	}
 }

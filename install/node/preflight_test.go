@@ -90,8 +90,8 @@ func TestRuntimeConfig(t *testing.T) {
 		},
 		"OpenShift": {
 			map[string]string{
-				"/etc/crio/crio.conf":              "[crio.network]\nnetwork_dir = \"/etc/cni/net.d\"\nplugin_dirs = [\"/opt/cni/bin\"]\n",
-				"/etc/crio/crio.conf.d/00-default": "[crio.network]\nnetwork_dir = \"/etc/kubernetes/cni/net.d/\"\nplugin_dirs = [\"/var/lib/cni/bin\", \"/usr/libexec/cni\"]\n",
+				"/etc/crio/crio.conf":                   "[crio.network]\nnetwork_dir = \"/etc/cni/net.d\"\nplugin_dirs = [\"/opt/cni/bin\"]\n",
+				"/etc/crio/crio.conf.d/more/00-default": "[crio.network]\nnetwork_dir = \"/etc/kubernetes/cni/net.d/\"\nplugin_dirs = [\"/var/lib/cni/bin\", \"/usr/libexec/cni\"]\n",
 			},
 			"/etc/kubernetes/cni/net.d",
 			[]string{"/var/lib/cni/bin", "/usr/libexec/cni"},

@@ -72,6 +72,14 @@ func (r *Runtime) CNIConfig(ctx context.Context) (CNIConfig, error) {
 	return loaded, nil
 }
 
+// isCRIO goes by the name that it gives itself.
+func (r *Runtime) isCRIO(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, criTimeout)
+	defer cancel()
+	version, err := r.service.Version(ctx, "")
+	return err == nil && version.RuntimeName == "cri-o"
+}
+
 // HasPlugin tells whether the runtime would call the plugin.
 func (c CNIConfig) HasPlugin() bool {
 	for _, network := range c.Networks {

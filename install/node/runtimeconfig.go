@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -32,6 +33,9 @@ func whereItLooks(ctx context.Context, settings Settings, runtime *Runtime) (loo
 	if runtime != nil {
 		if loaded, err := runtime.CNIConfig(ctx); err == nil {
 			return runtimeConfig{loaded.PluginConfDir, loaded.PluginDirs, &loaded.PluginMaxConfNum}, "the runtime itself"
+		}
+		if runtime.isCRIO(ctx) { // a node may have containerd's files all the same
+			return readCRIO(settings)
 		}
 	}
 	return readRuntimeConfig(settings)
@@ -84,10 +88,15 @@ func cleaned(paths []string) []string {
 	return clean
 }
 
-// readCRIO reads the file and then the folder beside it, where the last one wins.
+// readCRIO reads the file and then all in the folder beside it, where the last
+// one wins.
 func readCRIO(settings Settings) (found runtimeConfig, source string) {
-	files, _ := filepath.Glob(settings.at("/etc/crio/crio.conf.d/*"))
-	for _, path := range append([]string{settings.at("/etc/crio/crio.conf")}, files...) {
+	files := []string{settings.at("/etc/crio/crio.conf")}
+	_ = filepath.WalkDir(settings.at("/etc/crio/crio.conf.d"), func(path string, _ fs.DirEntry, _ error) error {
+		files = append(files, path)
+		return nil
+	})
+	for _, path := range files {
 		var file struct {
 			Crio struct {
 				Network struct {
