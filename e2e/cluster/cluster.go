@@ -28,7 +28,6 @@ type Cluster struct {
 	Switch  *Box   // what the others are connected to
 	Control *Box
 	Nodes   []*Node
-	Sysctls map[string]string // of this machine, before the kubelets set them
 }
 
 // Runtime is which containerd a node runs.
@@ -57,9 +56,6 @@ func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Clus
 		return nil, fmt.Errorf("%s holds a cluster already: stop it first", dir)
 	}
 	c = &Cluster{Dir: dir, Parts: parts, ID: strings.ToLower(rand.Text()[:8])}
-	if c.Sysctls, err = readSysctls(); err != nil {
-		return nil, err
-	}
 	defer func() { err = errors.Join(err, c.save()) }()
 	if err := c.link(); err != nil {
 		return c, err
@@ -72,6 +68,9 @@ func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Clus
 		return c, fmt.Errorf("making keys: %w", err)
 	}
 	if err := c.startNetwork(); err != nil {
+		return c, err
+	}
+	if err := c.borrowSysctls(); err != nil {
 		return c, err
 	}
 	if err := c.startControl(ctx, keys); err != nil {
@@ -152,8 +151,7 @@ func (c *Cluster) Stop() error {
 	for _, node := range c.Nodes {
 		errs = append(errs, removeCgroups(node.cgroup()))
 	}
-	errs = append(errs, writeSysctls(c.Sysctls))
-	return errors.Join(append(errs, os.Remove(c.path(stateFile)))...)
+	return errors.Join(append(errs, returnSysctls(), os.Remove(c.path(stateFile)))...)
 }
 
 // listen opens a port of this machine's for the API server.

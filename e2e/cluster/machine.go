@@ -8,33 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 )
-
-// kubeletSysctls are what kubelets set, for the whole machine.
-var kubeletSysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
-
-func readSysctls() (map[string]string, error) {
-	values := map[string]string{}
-	for _, key := range kubeletSysctls {
-		content, err := os.ReadFile("/proc/sys/" + key)
-		if err != nil {
-			return nil, fmt.Errorf("reading a sysctl: %w", err)
-		}
-		values[key] = strings.TrimSpace(string(content))
-	}
-	return values, nil
-}
-
-func writeSysctls(values map[string]string) error {
-	var errs []error
-	for key, value := range values {
-		errs = append(errs, os.WriteFile("/proc/sys/"+key, []byte(value), 0))
-	}
-	return errors.Join(errs...)
-}
 
 // cgroupFolders are the folders of a cgroup, one for each mounted hierarchy.
 func cgroupFolders(name string) ([]string, error) {

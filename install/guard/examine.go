@@ -56,11 +56,11 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 		return found
 	}
 	if err := g.repair(ctx, netns, w); err != nil {
-		g.metrics.repaired("failed")
+		g.metrics.repaired(failed)
 		found.Reason += "; repairing it: " + err.Error()
 		return found
 	}
-	g.metrics.repaired("done")
+	g.metrics.repaired(done)
 	return Finding{Captured, found.Reason, found.State}
 }
 

@@ -21,11 +21,21 @@ func Metrics() []node.Metric {
 }
 
 func newMetrics(r *node.Register) *metrics {
-	return &metrics{
+	m := &metrics{
 		pods:    r.Gauges("pods", "pods of the mesh on this node, by how they stand (`state`: captured, uncaptured, drifted, outdated, changed, foreign, unknown); the guard's", "state"),
 		repairs: r.Counters("pod_repairs_total", "pods whose rules were put right while they ran, by `result`; the guard's", "result"),
 	}
+	for _, result := range []string{done, failed} {
+		m.repairs.WithLabelValues(result) // a rate needs a beginning
+	}
+	return m
 }
+
+// Results of a repair.
+const (
+	done   = "done"
+	failed = "failed"
+)
 
 func (m *metrics) repaired(result string) { m.repairs.WithLabelValues(result).Inc() }
 
