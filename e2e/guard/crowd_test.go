@@ -139,7 +139,7 @@ func (c *criStub) PodSandboxStatus(_ context.Context, asked *runtimeapi.PodSandb
 	}, nil
 }
 
-func serveCRI(t *testing.T, dir string, stub *criStub) (socket string) {
+func serveCRI(t *testing.T, dir string, stub runtimeapi.RuntimeServiceServer) (socket string) {
 	t.Helper()
 	socket = filepath.Join(dir, "cri.sock")
 	listener, err := net.Listen("unix", socket)

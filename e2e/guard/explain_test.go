@@ -4,10 +4,13 @@ package guard
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
 // TestExplain tells of a pod what an operator has to know, and touches nothing.
@@ -31,7 +34,93 @@ func TestExplain(t *testing.T) {
 	if after := p.list(t); after != before {
 		t.Errorf("it changed the rules:\n%s", after)
 	}
+	if strings.Contains(out.String(), "last ADD") {
+		t.Errorf("it speaks of an ADD, of which nobody could have told it:\n%s", out.String())
+	}
 	if err := keeper.Explain(t.Context(), "shop", "none", &out); !errors.Is(err, guard.ErrNotHere) {
 		t.Errorf("a pod that is not there: %v", err)
 	}
+}
+
+// TestExplainsTheLastADD tells what an agent heard of the pod when it was made.
+func TestExplainsTheLastADD(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	web := report.Pod{Namespace: "shop", Name: "web", UID: "uid-of-web"}
+	captured := report.Record{
+		Time: at, Pod: web, Sandbox: "web", Verdict: report.Captured, Backend: "nftables", Warnings: []string{"IPv6 is left uncaptured"},
+		Stages: map[report.Stage]float64{report.Deciding: .0005, report.Committing: .0123},
+	}
+	older, others := captured, captured
+	older.Sandbox = "4ed1"
+	others.Pod.UID = "9d53"
+	for name, tt := range map[string]struct {
+		records      []report.Record
+		says, silent []string
+	}{
+		"captured": {
+			[]report.Record{captured},
+			[]string{
+				"last ADD     2026-01-02T03:04:05Z: captured by nftables\n", "last ADD     decide took 0.5 ms\n",
+				"last ADD     apply took 12.3 ms\n", "last ADD     warned: IPv6 is left uncaptured\n",
+			},
+			[]string{"of then", "lookup", "not known"},
+		},
+		"failed": {
+			[]report.Record{captured, {Time: at.Add(time.Minute), Pod: web, Sandbox: "web", Verdict: report.Failed, Reason: report.Lookup, Message: "no answer"}},
+			[]string{"last ADD     2026-01-02T03:05:05Z: failed (lookup): no answer\n"},
+			[]string{"nftables\n", "took", "warned", "of then"},
+		},
+		"of the sandbox before": {
+			[]report.Record{older}, []string{"captured by nftables; for the pod's sandbox of then, 4ed1\n"}, []string{"not known"},
+		},
+		"of another pod of that name": {[]report.Record{others}, []string{"last ADD     not known"}, []string{"nftables;", "took", "warned"}},
+		"nobody listened":             {nil, []string{"last ADD     not known"}, []string{"took", "warned"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			n.listen(t)
+			n.run(t, "web").capture(t, nil)
+			check(t, os.Mkdir(report.Memory(n.socket), 0o700))
+			for _, r := range tt.records {
+				check(t, report.Remember(report.Memory(n.socket), r))
+			}
+			explained := n.explain(t)
+			_, said, _ := strings.Cut(explained, "last ADD")
+			for _, want := range tt.says {
+				if !strings.Contains("last ADD"+said, want) {
+					t.Errorf("it does not say %q:\n%s", want, explained)
+				}
+			}
+			for _, unwanted := range tt.silent {
+				if strings.Contains(said, unwanted) {
+					t.Errorf("it says %q:\n%s", unwanted, explained)
+				}
+			}
+		})
+	}
+}
+
+// TestExplainsWithoutMemory where no agent has ever run, and does not believe
+// what others could have written.
+func TestExplainsWithoutMemory(t *testing.T) {
+	n := newNode()
+	n.listen(t)
+	n.run(t, "web").capture(t, nil)
+	if out := n.explain(t); !strings.Contains(out, "last ADD     not known") {
+		t.Errorf("it does not say that nothing is known:\n%s", out)
+	}
+	check(t, os.Mkdir(report.Memory(n.socket), 0o755))
+	keeper, _ := n.keeper(t, guard.ReportOnly)
+	var out strings.Builder
+	if err := keeper.Explain(t.Context(), "shop", "web", &out); err == nil || strings.Contains(out.String(), "last ADD") || !strings.Contains(out.String(), "state        captured") {
+		t.Errorf("a folder that others can read: %v\n%s", err, out.String())
+	}
+}
+
+func (n *node) explain(t *testing.T) string {
+	t.Helper()
+	keeper, _ := n.keeper(t, guard.ReportOnly)
+	var out strings.Builder
+	check(t, keeper.Explain(t.Context(), "shop", "web", &out))
+	return out.String()
 }

@@ -35,6 +35,7 @@ type node struct {
 	ended     map[string]bool        // sandboxes that end while they are looked at
 	reads     int
 	reading   func() // called at each read
+	socket    string // of the agent; empty for none
 }
 
 func newNode() *node {
@@ -89,7 +90,7 @@ func (n *node) run(t *testing.T, name string) *pod {
 		lab.Interface{Host: p.peer, Name: "eth0", Addresses: []string{peerAddress + "/24"}},
 	)))
 	p.sandbox = guard.Sandbox{
-		ID: name, Namespace: "shop", Name: name, UID: name, NetNS: p.host.Path(),
+		ID: name, Namespace: "shop", Name: name, UID: "uid-of-" + name, NetNS: p.host.Path(),
 		Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
 	}
 	n.mu.Lock()
@@ -134,13 +135,20 @@ func (p *pod) rules(t *testing.T) (state netfilter.State) {
 // keeper makes a guard of the node that reads pods again at every look.
 func (n *node) keeper(t *testing.T, policy guard.Policy) (*guard.Guard, *prometheus.Registry) {
 	t.Helper()
+	return n.keeperOf(t, n, guard.Settings{Policy: policy})
+}
+
+// keeperOf makes one that has the pods of the node from a runtime of its own.
+func (n *node) keeperOf(t *testing.T, runtime guard.Runtime, settings guard.Settings) (*guard.Guard, *prometheus.Registry) {
+	t.Helper()
 	input, err := config.Read([]byte(`{"excludeNamespaces": ["excluded"]}`))
 	check(t, err)
-	conf, _, err := input.NetConf()
+	settings.Conf, _, err = input.NetConf()
 	check(t, err)
+	settings.Socket = n.socket
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(testWriter{t}, nil))
-	return guard.New(guard.Settings{Conf: conf, Policy: policy}, n, n, log, registry), registry
+	return guard.New(settings, runtime, n, log, registry), registry
 }
 
 type testWriter struct{ t *testing.T }

@@ -63,13 +63,22 @@ func Write(ctx context.Context, out io.Writer, now time.Time, parts []Part) erro
 func collect(ctx context.Context, part Part) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
-	var buffer bytes.Buffer
-	err := part.Write(ctx, &buffer)
-	content := Scrub(buffer.Bytes())
-	if len(content) > maxPart {
-		content, err = content[:maxPart], fmt.Errorf("cut after %d bytes", maxPart)
+	var content limited
+	err := part.Write(ctx, &content)
+	return Scrub(content.taken), err
+}
+
+// limited takes no more than a part may be.
+type limited struct{ taken []byte }
+
+// Write implements io.Writer.
+func (l *limited) Write(p []byte) (int, error) {
+	n := min(len(p), maxPart-len(l.taken))
+	l.taken = append(l.taken, p[:n]...)
+	if n < len(p) {
+		return n, fmt.Errorf("cut after %d bytes", maxPart)
 	}
-	return content, err
+	return n, nil
 }
 
 func add(archive *tar.Writer, name string, now time.Time, content []byte) error {

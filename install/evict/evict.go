@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	policy "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
@@ -21,6 +22,7 @@ import (
 const (
 	every       = 10 * time.Second
 	again       = time.Minute // for one pod: it takes its time to end, or a PodDisruptionBudget keeps it
+	stale       = 10 * time.Second
 	queueLength = 256
 )
 
@@ -31,8 +33,14 @@ type Evictor struct {
 	log     *slog.Logger
 	results *prometheus.CounterVec
 	every   time.Duration
-	queue   chan report.Pod
+	queue   chan request
 	asked   map[string]time.Time // by the pod's UID
+}
+
+// request is a pod that somebody wanted evicted.
+type request struct {
+	pod report.Pod
+	at  time.Time
 }
 
 // Results of an eviction, in its metric.
@@ -51,7 +59,7 @@ func New(access *rest.Config, look func(context.Context) error, registry prometh
 	}
 	return &Evictor{
 		api: api, look: look, log: log, results: newMetric(node.NewRegister(registry)),
-		every: every, queue: make(chan report.Pod, queueLength), asked: map[string]time.Time{},
+		every: every, queue: make(chan request, queueLength), asked: map[string]time.Time{},
 	}, nil
 }
 
@@ -74,19 +82,19 @@ func newMetric(r *node.Register) *prometheus.CounterVec {
 // again.
 func (e *Evictor) Ask(pod report.Pod) {
 	select {
-	case e.queue <- pod:
+	case e.queue <- request{pod, time.Now()}:
 	default:
 	}
 }
 
 // Serve evicts until ctx ends.
 func (e *Evictor) Serve(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
-		case pod := <-e.queue:
-			if !e.isDue(pod) || !e.evict(ctx, pod) {
+		case r := <-e.queue:
+			if !e.isDue(r) || !e.evict(ctx, r.pod) {
 				continue
 			}
 		}
@@ -97,15 +105,16 @@ func (e *Evictor) Serve(ctx context.Context) {
 	}
 }
 
-// isDue forgets whom it was long ago.
-func (e *Evictor) isDue(pod report.Pod) bool {
+// isDue tells whether the pod is still to go: while that is so, the guard asks
+// again and again.
+func (e *Evictor) isDue(r request) bool {
 	for uid, at := range e.asked {
 		if time.Since(at) > again {
 			delete(e.asked, uid)
 		}
 	}
-	_, asked := e.asked[pod.UID]
-	return !asked
+	_, asked := e.asked[r.pod.UID]
+	return !asked && time.Since(r.at) <= stale
 }
 
 // evict tells whether a pod was told to end.
@@ -123,7 +132,7 @@ func (e *Evictor) evict(ctx context.Context, pod report.Pod) bool {
 		log.Info("evicted the pod, which was not captured")
 		return true
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it has ended, or is another by now
-	case apierrors.IsTooManyRequests(err):
+	case apierrors.HasStatusCause(err, policy.DisruptionBudgetCause):
 		e.results.WithLabelValues(refused).Inc()
 		log.Info("the pod may not be evicted now", "error", err)
 	default:

@@ -39,8 +39,9 @@ func (c *CRI) Listen(ctx context.Context, connected, began func()) error {
 	}()
 	defer close(events)
 	// The client would log the end of each stream as an error.
+	asked := time.Now()
 	err = c.service.GetContainerEvents(klog.NewContext(ctx, klog.Logger{}), events, func(runtimeapi.RuntimeService_GetContainerEventsClient) { connected() })
-	if errors.Is(err, io.EOF) { // so CRI-O says that it was not told to tell
+	if errors.Is(err, io.EOF) && time.Since(asked) < time.Second { // so CRI-O says that it was not told to tell
 		err = fmt.Errorf("%w: its events are switched off", ErrNoEvents)
 	}
 	return err
@@ -80,7 +81,10 @@ const listenAgain = 10 * time.Second
 // listen goes on until ctx ends, or nothing can be heard.
 func (e *ear) listen(ctx context.Context, runtime Runtime) {
 	for ctx.Err() == nil {
-		err := runtime.Listen(ctx, func() { e.open.Store(true) }, e.hear)
+		err := runtime.Listen(ctx, func() {
+			e.open.Store(true)
+			e.hear() // what began before
+		}, e.hear)
 		e.open.Store(false)
 		if errors.Is(err, ErrNoEvents) {
 			return

@@ -55,8 +55,13 @@ func (n *Node) lists() (names []string, err error) {
 	return names, errors.Join(err, dropInErr, net.Close())
 }
 
+// writeList takes a file only: a pipe would never end.
 func (n *Node) writeList(name string, out io.Writer) error {
-	content, err := os.ReadFile(n.settings.at(n.settings.NetDir) + "/" + name)
+	path := n.settings.at(n.settings.NetDir) + "/" + name
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(errors.New("it is no file"), err)
+	}
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("reading a list: %w", err)
 	}

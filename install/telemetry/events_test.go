@@ -191,3 +191,41 @@ func TestTooMany(t *testing.T) {
 		t.Errorf("%d are remembered", len(e.told))
 	}
 }
+
+// TestEventsOfTheGuard posts what was found of a pod that runs, under a reason
+// that says what became of it, and nothing of a pod that is to be evicted: the
+// same look has told that it was found.
+func TestEventsOfTheGuard(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		verdict report.Verdict
+		reason  report.Reason
+		want    string
+	}{
+		{report.Repaired, report.Uncaptured, "CaptureRepaired"},
+		{report.Repaired, report.Drifted, "CaptureRepaired"},
+		{report.Found, report.Uncaptured, "CaptureMissing"},
+		{report.Found, report.Drifted, "CaptureMissing"},
+		{report.Found, report.Outdated, "CaptureWarning"},
+		{report.Found, report.Changed, "CaptureWarning"},
+		{report.Found, report.Foreign, "CaptureWarning"},
+		{report.Doomed, report.Uncaptured, ""},
+		{report.Doomed, report.Drifted, ""},
+	} {
+		e, s := newEvents(t)
+		e.Post(report.Record{Time: time.Now(), Pod: captured.Pod, Verdict: tt.verdict, Reason: tt.reason, Message: "what was found"})
+		if errs := flush(t, e); len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		events := s.all()
+		if tt.want == "" {
+			if len(events) > 0 {
+				t.Errorf("%s, %s: got %v", tt.verdict, tt.reason, events)
+			}
+			continue
+		}
+		if len(events) != 1 || events[0].Reason != tt.want || events[0].Message != "what was found" || events[0].InvolvedObject.Name != "web" || events[0].Count != 1 {
+			t.Errorf("%s, %s: got %v", tt.verdict, tt.reason, events)
+		}
+	}
+}

@@ -47,10 +47,14 @@ func (l *lines) String() string {
 }
 
 // start listens beside a socket that is to be until the test ends.
-func start(t *testing.T, socket string) *agent {
+func start(t *testing.T, socket string, change ...func(*Settings)) *agent {
 	t.Helper()
 	a := &agent{socket: socket, registry: prometheus.NewRegistry(), log: &lines{}}
-	l := New(Settings{Socket: socket, Plugin: os.Args[0], NetConf: []byte(`{"ipv6":"always"}`)}, a.registry, nil, slog.New(slog.NewTextHandler(a.log, nil)))
+	settings := Settings{Socket: socket, Plugin: os.Args[0], NetConf: []byte(`{"ipv6":"always"}`)}
+	for _, c := range change {
+		c(&settings)
+	}
+	l := New(settings, a.registry, nil, slog.New(slog.NewTextHandler(a.log, nil)))
 	var wait sync.WaitGroup
 	wait.Go(func() { l.Serve(t.Context()) })
 	t.Cleanup(wait.Wait)
@@ -216,7 +220,9 @@ func TestSocket(t *testing.T) {
 			a := start(t, socket)
 			a.expectHeard(t, captured)
 			a.expect(t, 1, "adds_total", "result=captured")
-			for path, want := range map[string]os.FileMode{socket: os.ModeSocket | 0o600, report.Ring(socket): os.ModeDir | 0o700} {
+			for path, want := range map[string]os.FileMode{
+				socket: os.ModeSocket | 0o600, report.Ring(socket): os.ModeDir | 0o700, report.Memory(socket): os.ModeDir | 0o700,
+			} {
 				if info, err := os.Lstat(path); err != nil || info.Mode() != want {
 					t.Errorf("%s: %v, %v, want %s", path, info.Mode(), err, want)
 				}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -18,8 +19,8 @@ func Memory(socket string) string { return filepath.Join(filepath.Dir(socket), "
 const memorySize = 1024
 
 // Remember keeps a record in the place of an older one of the same pod, in a
-// folder that is root's alone.
-func Remember(dir string, r Record) error {
+// folder that is root's alone. One that comes after a younger one is dropped.
+func Remember(dir string, r Record) (err error) {
 	if r.Pod.UID == "" || strings.ContainsAny(r.Pod.UID, "/\x00") {
 		return nil
 	}
@@ -27,16 +28,20 @@ func Remember(dir string, r Record) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range list(root) {
-		if isOf(name, r.Pod.UID) {
-			_ = root.Remove(name)
-		}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	own := nameOf(r, r.Pod.UID)
+	older := slices.DeleteFunc(list(root), func(name string) bool { return !isOf(name, r.Pod.UID) })
+	if len(older) > 0 && older[len(older)-1] >= own+finished {
+		return nil
 	}
-	if !write(root, nameOf(r, r.Pod.UID), r) {
-		err = fmt.Errorf("remembering an ADD of pod %s/%s: it can't be written", r.Pod.Namespace, r.Pod.Name)
+	if !write(root, own, r) {
+		return fmt.Errorf("remembering an ADD of pod %s/%s: it can't be written", r.Pod.Namespace, r.Pod.Name)
+	}
+	for _, name := range older {
+		_ = root.Remove(name)
 	}
 	prune(root, memorySize)
-	return errors.Join(err, root.Close())
+	return nil
 }
 
 // isOf tells whether a file holds a pod's record: its name is nameOf's.

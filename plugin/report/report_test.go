@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -160,11 +161,38 @@ func TestReadIsStrict(t *testing.T) {
 		`{"version":1,"verdict":"failed","reason":"not injected"}`:    false,
 		`{"version":1,"verdict":"failed"}`:                            false,
 		`{"version":1,"verdict":"lost","reason":""}`:                  false,
+		`{"version":1,"verdict":"repaired"}`:                          false,
+		`{"version":1,"verdict":"repaired","reason":"foreign"}`:       false,
+		`{"version":1,"verdict":"repaired","reason":"lookup"}`:        false,
+		`{"version":1,"verdict":"found"}`:                             false,
+		`{"version":1,"verdict":"found","reason":"captured"}`:         false,
+		`{"version":1,"verdict":"found","reason":"not injected"}`:     false,
+		`{"version":1,"verdict":"doomed"}`:                            false,
+		`{"version":1,"verdict":"doomed","reason":"outdated"}`:        false,
+		`{"version":1,"verdict":"doomed","reason":"foreign"}`:         false,
 		`{"version":1,"verdict":"captured","stages":{"hesitate":1}}`:  false,
 		`{"version":1,"verdict":"captured","stages":{"decide":"1s"}}`: false,
 	} {
 		if r, err := Read([]byte(document)); err == nil || errors.Is(err, ErrVersion) != wantVersion {
 			t.Errorf("%s: read as %v, %v", document, r, err)
+		}
+	}
+}
+
+// TestReadVerdicts takes every verdict with its own reasons, and with no other.
+func TestReadVerdicts(t *testing.T) {
+	t.Parallel()
+	ofAdd := []Reason{NotKubernetes, NamespaceExcluded, StaticPod, NotInjected, Exempt, Input, Configuration, Lookup, Annotations, Refused, Gone, Kernel}
+	ofGuard := []Reason{Uncaptured, Drifted, Outdated, Changed, Foreign}
+	for verdict, own := range map[Verdict][]Reason{
+		Captured: {""}, Passed: ofAdd[:5], Failed: ofAdd[5:], Repaired: ofGuard[:2], Doomed: ofGuard[:2], Found: ofGuard, "": nil, "unheard of": nil,
+	} {
+		for _, reason := range slices.Concat([]Reason{"", "unheard of"}, ofAdd, ofGuard) {
+			document := fmt.Appendf(nil, `{"version":1,"verdict":%q,"reason":%q}`, verdict, reason)
+			r, err := Read(document)
+			if ok := err == nil && r.Verdict == verdict && r.Reason == reason; ok != slices.Contains(own, reason) {
+				t.Errorf("%s: read as %v, %v", document, r, err)
+			}
 		}
 	}
 }

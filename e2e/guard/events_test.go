@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/guard"
+	agent "github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+// talker is a runtime that tells of what happens, as containerd does.
+type talker struct {
+	criStub
+	version   string
+	connected chan struct{} // one for each stream
+	events    chan *runtimeapi.ContainerEventResponse
+
+	mu    sync.Mutex
+	lists int
+}
+
+func (r *talker) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: r.version, RuntimeApiVersion: "v1"}, nil
+}
+
+func (r *talker) ListPodSandbox(ctx context.Context, asked *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lists++
+	return r.criStub.ListPodSandbox(ctx, asked)
+}
+
+func (r *talker) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+	r.connected <- struct{}{}
+	for {
+		select {
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case event := <-r.events:
+			if err := stream.Send(event); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// begin has a sandbox there from now on.
+func (r *talker) begin(s guard.Sandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.items = append(r.items, &runtimeapi.PodSandbox{
+		Id: s.ID, State: runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: s.Annotations,
+		Metadata: &runtimeapi.PodSandboxMetadata{Namespace: s.Namespace, Name: s.Name, Uid: s.UID},
+	})
+}
+
+func (r *talker) listed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lists
+}
+
+// town is a node whose runtime talks, with a guard that runs, and pods that
+// nobody has captured and that have not begun.
+type town struct {
+	*node
+	runtime *talker
+	pods    []*pod
+	looked  chan struct{} // one for each look at a pod
+}
+
+func newTown(t *testing.T, version string, pods int) *town {
+	t.Helper()
+	d := &town{node: newNode(), looked: make(chan struct{}, pods)}
+	d.runtime = &talker{criStub: criStub{netns: map[string]string{}}, version: version, connected: make(chan struct{}, 16), events: make(chan *runtimeapi.ContainerEventResponse)}
+	for i := range pods {
+		p := d.run(t, fmt.Sprintf("web-%d", i))
+		d.runtime.netns[p.sandbox.ID] = p.sandbox.NetNS
+		d.pods = append(d.pods, p)
+	}
+	d.reading = func() {
+		select {
+		case d.looked <- struct{}{}:
+		default: // one is looked at again
+		}
+	}
+	connection, err := agent.Connect(t.Context(), serveCRI(t, t.TempDir(), d.runtime))
+	check(t, err)
+	keeper, _ := d.keeperOf(t, guard.NewCRI(connection.Service()), guard.Settings{Policy: guard.InPlace, Round: time.Hour, Refresh: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() { keeper.Run(ctx) })
+	t.Cleanup(func() { cancel(); wait.Wait(); _ = connection.Close() })
+	return d
+}
+
+// expectLook waits for the look at a pod that has begun, and for its rules.
+func (d *town) expectLook(t *testing.T, deadline <-chan time.Time, p *pod) {
+	t.Helper()
+	select {
+	case <-d.looked:
+	case <-deadline:
+		t.Fatalf("%s is not looked at; the runtime was asked %d times which pods it has", p.sandbox.ID, d.runtime.listed())
+	}
+	for p.rules(t) == (netfilter.State{}) {
+		select {
+		case <-deadline:
+			t.Fatalf("%s is not captured", p.sandbox.ID)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// TestSeesSandboxesBegin has a guard that is told of new sandboxes look at so
+// many of them, one after the other, that it would take twice its time if it
+// only looked now and then.
+func TestSeesSandboxesBegin(t *testing.T) {
+	const pods = 8
+	d := newTown(t, "2.1.0", pods)
+	deadline := time.After(pods * 5 * time.Second / 2)
+	select {
+	case <-d.runtime.connected:
+	case <-deadline:
+		t.Fatal("the guard does not listen")
+	}
+	for _, p := range d.pods {
+		d.runtime.begin(p.sandbox)
+		began := time.Now()
+		d.runtime.events <- &runtimeapi.ContainerEventResponse{
+			ContainerId: p.sandbox.ID, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
+			PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: p.sandbox.ID},
+		}
+		d.expectLook(t, deadline, p)
+		t.Logf("%s: captured %s after its event", p.sandbox.ID, time.Since(began).Round(time.Millisecond))
+	}
+	if streams := len(d.runtime.connected); streams > 0 {
+		t.Errorf("%d more streams", streams)
+	}
+}
+
+// TestTakesNobodysEvents looks for itself where the runtime would take what it
+// tells the guard from the kubelet.
+func TestTakesNobodysEvents(t *testing.T) {
+	lab.RequireTime(t)
+	const pods = 2
+	d := newTown(t, "1.7.2", pods)
+	deadline := time.After(30 * time.Second)
+	for _, p := range d.pods {
+		d.runtime.begin(p.sandbox)
+		d.expectLook(t, deadline, p)
+	}
+	if streams := len(d.runtime.connected); streams > 0 {
+		t.Errorf("%d streams", streams)
+	}
+}

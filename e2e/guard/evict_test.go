@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"errors"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// listen has the node's agent listen.
+func (n *node) listen(t *testing.T) *net.UnixConn {
+	t.Helper()
+	n.socket = filepath.Join(t.TempDir(), "s")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: n.socket, Net: "unixgram"})
+	check(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	check(t, os.Chmod(n.socket, 0o600))
+	return conn
+}
+
+// hear gives the records that were sent so far, by their pod, without waiting.
+func hear(t *testing.T, conn *net.UnixConn) map[string][]report.Record {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	check(t, err)
+	records := map[string][]report.Record{}
+	buffer := make([]byte, report.MaxSize)
+	for {
+		var size int
+		var readErr error
+		err := raw.Read(func(fd uintptr) bool {
+			size, _, readErr = unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
+			return true
+		})
+		if errors.Is(readErr, unix.EAGAIN) {
+			return records
+		}
+		check(t, errors.Join(err, readErr))
+		r, err := report.Read(buffer[:size])
+		check(t, err)
+		records[r.Pod.Name] = append(records[r.Pod.Name], r)
+	}
+}
+
+// own gives the pod a controller of some kind.
+func (n *node) own(name, kind string) {
+	controller := true
+	n.pods[name].OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "owner", Controller: &controller}}
+}
+
+// kinds are pods of all kinds, and what a guard that evicts is to say of each:
+// once what it found, and at each look that it is doomed, if it is.
+var kinds = map[string]struct {
+	owner    string
+	happened func(t *testing.T, n *node, p *pod)
+	found    report.Reason
+	doomed   bool
+}{
+	"uncaptured": {"ReplicaSet", func(*testing.T, *node, *pod) {}, report.Uncaptured, true},
+	"drifted": {"DaemonSet", func(t *testing.T, _ *node, p *pod) {
+		p.capture(t, nil)
+		p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
+	}, report.Drifted, true},
+	"loosened": {"ReplicaSet", func(_ *testing.T, n *node, p *pod) {
+		n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
+	}, report.Uncaptured, true},
+	"alone":    {"", func(*testing.T, *node, *pod) {}, report.Uncaptured, false},
+	"static":   {"Node", func(*testing.T, *node, *pod) {}, report.Uncaptured, false},
+	"captured": {"ReplicaSet", func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) }, "", false},
+	"outdated": {"ReplicaSet", func(t *testing.T, _ *node, p *pod) {
+		p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
+	}, report.Outdated, false},
+	"foreign": {"ReplicaSet", func(t *testing.T, _ *node, p *pod) {
+		p.nft(t, "add", "table", "ip", "nat")
+		p.nft(t, "add", "chain", "ip", "nat", "ISTIO_OUTPUT")
+	}, report.Foreign, false},
+	"unknown": {"ReplicaSet", func(_ *testing.T, n *node, p *pod) { delete(n.pods, p.sandbox.ID) }, "", false},
+	"exempt": {"ReplicaSet", func(_ *testing.T, n *node, p *pod) {
+		p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = "NONE"
+	}, "", false},
+}
+
+// TestEvict changes nothing in any namespace, and asks at each look for those
+// pods, and only for those, that are not captured and come back if they go.
+func TestEvict(t *testing.T) {
+	n := newNode()
+	conn := n.listen(t)
+	before := map[string]string{}
+	pods := map[string]*pod{}
+	for name, kind := range kinds {
+		pods[name] = n.run(t, name)
+		if kind.owner != "" {
+			n.own(name, kind.owner)
+		}
+		kind.happened(t, n, pods[name])
+		before[name] = pods[name].list(t)
+	}
+	keeper, registry := n.keeper(t, guard.Evict)
+	const looks = 3
+	heard := map[string][]report.Record{}
+	for look := range looks {
+		keeper.Round(t.Context())
+		for name, records := range hear(t, conn) {
+			if doomed := count(records, report.Doomed); doomed != (map[bool]int{true: 1})[kinds[name].doomed] {
+				t.Errorf("%s: asked for %d times at look %d", name, doomed, look)
+			}
+			heard[name] = append(heard[name], records...)
+		}
+	}
+	for name, kind := range kinds {
+		want := map[report.Verdict]int{}
+		if kind.found != "" {
+			want[report.Found] = 1
+		}
+		if kind.doomed {
+			want[report.Doomed] = looks
+		}
+		if diff := cmp.Diff(want, verdicts(heard[name])); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		for _, r := range heard[name] {
+			spared := strings.Contains(r.Message, "nobody would make it anew, so it is not evicted")
+			if r.Reason != kind.found || r.Pod.UID != "uid-of-"+name || r.Sandbox != name || spared != (kind.found == report.Uncaptured && !kind.doomed) {
+				t.Errorf("%s: told %+v", name, r)
+			}
+		}
+		if after := pods[name].list(t); after != before[name] {
+			t.Errorf("%s: its rules were changed:\n%s", name, after)
+		}
+	}
+	expect(t, registry, map[guard.State]float64{
+		guard.Uncaptured: 4, guard.Drifted: 1, guard.Captured: 1, guard.Outdated: 1, guard.Foreign: 1, guard.Unknown: 1,
+	})
+}
+
+func count(records []report.Record, verdict report.Verdict) int { return verdicts(records)[verdict] }
+
+func verdicts(records []report.Record) map[report.Verdict]int {
+	counts := map[report.Verdict]int{}
+	for _, r := range records {
+		counts[r.Verdict]++
+	}
+	return counts
+}
+
+// TestAsksNoMore for a pod that is captured by now, or has gone; and again,
+// without an agent in between that heard it, for one that still is not.
+func TestAsksNoMore(t *testing.T) {
+	n := newNode()
+	conn := n.listen(t)
+	healed := n.run(t, "healed")
+	for _, name := range []string{"gone", "stays"} {
+		n.run(t, name)
+	}
+	for name := range n.pods {
+		n.own(name, "ReplicaSet")
+	}
+	keeper, _ := n.keeper(t, guard.Evict)
+	keeper.Round(t.Context())
+	if got := slices.Sorted(maps.Keys(hear(t, conn))); !slices.Equal(got, []string{"gone", "healed", "stays"}) {
+		t.Fatalf("asked for %q", got)
+	}
+	healed.capture(t, nil)
+	delete(n.sandboxes, "gone")
+	check(t, os.Rename(n.socket, n.socket+".away"))
+	keeper.Round(t.Context()) // which nobody hears
+	check(t, os.Rename(n.socket+".away", n.socket))
+	keeper.Round(t.Context())
+	got := hear(t, conn)
+	if count(got["stays"], report.Doomed) != 1 || len(got) != 1 {
+		t.Errorf("told %v", got)
+	}
+}
+
+// TestOthersDoomNobody has the agent know what was found, and evict nobody by
+// a policy that says otherwise.
+func TestOthersDoomNobody(t *testing.T) {
+	for policy, want := range map[guard.Policy]report.Verdict{guard.InPlace: report.Repaired, guard.ReportOnly: report.Found} {
+		n := newNode()
+		conn := n.listen(t)
+		for _, name := range []string{"owned", "alone"} {
+			n.run(t, name)
+		}
+		n.own("owned", "ReplicaSet")
+		keeper, _ := n.keeper(t, policy)
+		for range 3 {
+			keeper.Round(t.Context())
+		}
+		heard := hear(t, conn)
+		for _, name := range []string{"owned", "alone"} {
+			got := heard[name]
+			if diff := cmp.Diff(map[report.Verdict]int{want: 1}, verdicts(got)); diff != "" || strings.Contains(got[0].Message, "evicted") {
+				t.Errorf("%s: %s: told %v\n%s", policy, name, got, diff)
+			}
+		}
+	}
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package evict
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	policy "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// world is an API server without a network in between, so that its time can be
+// a test's own, and what is wrong with the node.
+type world struct {
+	*Evictor
+	registry *prometheus.Registry
+	codes    map[string]int // the answer for each pod; 201 where there is none
+	asked    []string       // the pods, in their order
+	began    time.Time
+	at       []time.Duration
+	fault    error
+	looks    int
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{registry: prometheus.NewRegistry(), codes: map[string]int{}, began: time.Now()}
+	look := func(context.Context) error { w.looks++; return w.fault }
+	e, err := New(&rest.Config{Host: "http://api.test", Transport: w}, look, w.registry, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Evictor = e
+	return w
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
+	var eviction struct{ Metadata metav1.ObjectMeta }
+	if err := json.NewDecoder(r.Body).Decode(&eviction); err != nil {
+		return nil, err
+	}
+	name := eviction.Metadata.Name
+	w.asked, w.at = append(w.asked, name), append(w.at, time.Since(w.began))
+	recorder := httptest.NewRecorder()
+	answer(recorder, r, w.codes[name])
+	return recorder.Result(), nil
+}
+
+// answer is the API server's; 429 and 500 ask the client to come again.
+func answer(w http.ResponseWriter, r *http.Request, code int) {
+	reasons := map[int]metav1.StatusReason{
+		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusConflict: metav1.StatusReasonConflict,
+		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusInternalServerError: metav1.StatusReasonInternalError,
+	}
+	if code == 0 {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`)
+		return
+	}
+	if code == http.StatusTooManyRequests || code == http.StatusInternalServerError {
+		w.Header().Set("Retry-After", "3")
+	}
+	status := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reasons[code]}
+	if code == http.StatusTooManyRequests {
+		status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: policy.DisruptionBudgetCause}}}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+// serve evicts for some time of the test's own.
+func (w *world) serve(t *testing.T, long time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	w.Serve(ctx)
+}
+
+// expect wants these pods to have been asked for, and these results.
+func (w *world) expect(t *testing.T, asked []string, want map[string]float64) {
+	t.Helper()
+	if diff := cmp.Diff(asked, w.asked); diff != "" {
+		t.Errorf("asked for: %s", diff)
+	}
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range families[0].GetMetric() {
+		if result := m.GetLabel()[0].GetValue(); m.GetCounter().GetValue() != want[result] {
+			t.Errorf("%v are %s, want %v", m.GetCounter().GetValue(), result, want[result])
+		}
+	}
+	if len(families) != 1 || families[0].GetName() != "capture_cni_evictions_total" || len(families[0].GetMetric()) != 3 {
+		t.Errorf("the metrics are %v", families)
+	}
+}
+
+func pod(name string) report.Pod {
+	return report.Pod{Namespace: "shop", Name: name, UID: "uid-of-" + name}
+}
+
+// TestAnswers counts what the API server says. A pod that it does not know any
+// more, or only another of that name, is nobody's failure. None is asked for
+// twice, and none that stays keeps another waiting.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]map[string]float64{
+		http.StatusTooManyRequests:     {refused: 1, done: 1},
+		http.StatusNotFound:            {done: 1},
+		http.StatusConflict:            {done: 1},
+		http.StatusForbidden:           {failed: 1, done: 1},
+		http.StatusInternalServerError: {failed: 1, done: 1},
+	} {
+		t.Run(http.StatusText(code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.codes["kept"] = code
+				for _, name := range []string{"kept", "kept", "next", "kept"} {
+					w.Ask(pod(name))
+				}
+				w.serve(t, again)
+				w.expect(t, []string{"kept", "next"}, want)
+				if len(w.at) != 2 || w.at[1] >= every {
+					t.Errorf("asked after %s", w.at)
+				}
+			})
+		})
+	}
+}
+
+// TestAgain asks for a pod that stays, once it had its time.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.codes["kept"] = http.StatusTooManyRequests
+		for range 25 { // as the guard does, after each look
+			w.Ask(pod("kept"))
+			w.serve(t, 5*time.Second)
+		}
+		w.expect(t, []string{"kept", "kept"}, map[string]float64{refused: 2})
+		if len(w.at) != 2 || w.at[1]-w.at[0] <= again {
+			t.Errorf("asked after %s", w.at)
+		}
+	})
+}
+
+// TestPace lets one pod after the other go.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*every)
+		defer cancel()
+		go func() { // as the guard does, after each look
+			for ; ctx.Err() == nil; time.Sleep(every / 2) {
+				for _, name := range []string{"a", "b", "c"} {
+					w.Ask(pod(name))
+				}
+			}
+		}()
+		w.Serve(ctx)
+		w.expect(t, []string{"a", "b", "c"}, map[string]float64{done: 3})
+		if diff := cmp.Diff([]time.Duration{0, every, 2 * every}, w.at); diff != "" {
+			t.Errorf("asked after: %s", diff)
+		}
+	})
+}
+
+// TestBadNode evicts nobody, as the pod that comes instead would be no better;
+// and later, at the next request, at once.
+func TestBadNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.fault = errors.New("the plugin does not run")
+		for _, name := range []string{"a", "b", "a"} {
+			w.Ask(pod(name))
+		}
+		w.serve(t, time.Second)
+		w.expect(t, nil, nil)
+		if w.looks != 3 {
+			t.Errorf("%d looks, want 3", w.looks)
+		}
+		w.fault = nil
+		w.Ask(pod("a"))
+		w.serve(t, time.Second)
+		w.expect(t, []string{"a"}, map[string]float64{done: 1})
+	})
+}
+
+// TestAskNeverWaits though nobody serves; what is too much is not heard.
+func TestAskNeverWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for range 2 * queueLength { // a bubble in which all wait fails
+			w.Ask(pod("first"))
+		}
+		w.Ask(pod("late"))
+		w.serve(t, 2*every)
+		w.expect(t, []string{"first"}, map[string]float64{done: 1})
+		w.Ask(pod("late"))
+		w.serve(t, 2*every)
+		w.expect(t, []string{"first", "late"}, map[string]float64{done: 2})
+	})
+}
+
+// TestServeEnds with its context, whether it waits for somebody to ask or for
+// the next one's turn.
+func TestServeEnds(t *testing.T) {
+	t.Parallel()
+	for _, asked := range [][]string{nil, {"a"}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			for _, name := range asked {
+				w.Ask(pod(name))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := false
+			go func() { w.Serve(ctx); ended = true }()
+			synctest.Wait()
+			if ended {
+				t.Error("it ended by itself")
+			}
+			cancel()
+			synctest.Wait()
+			if !ended || !slices.Equal(w.asked, asked) {
+				t.Errorf("ended: %v, asked for %q", ended, w.asked)
+			}
+		})
+	}
+}
+
+// TestNobodyAfterTheEnd asks for nobody once its context has ended, though
+// somebody waits for his turn.
+func TestNobodyAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.Ask(pod("a"))
+			w.Ask(pod("b"))
+			w.serve(t, every/2)
+			w.expect(t, []string{"a"}, map[string]float64{done: 1})
+			if w.looks != 1 {
+				t.Errorf("%d looks", w.looks)
+			}
+		})
+	}
+}
+
+// TestOldRequests are not carried out: who is still to go was asked for again
+// meanwhile, and who is not has been put right.
+func TestOldRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for i := range 20 {
+			w.Ask(pod(string(rune('a' + i))))
+		}
+		w.serve(t, 20*every)
+		if last := w.at[len(w.at)-1]; last > again {
+			t.Errorf("a pod was evicted %s after somebody had asked for it", last)
+		}
+	})
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// agent listens at a path as the agent does.
+func agent(t *testing.T, socket string) *net.UnixConn {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := os.Chmod(socket, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// hear gives all that was sent so far, without waiting.
+func hear(t *testing.T, conn *net.UnixConn) (records []report.Record) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, report.MaxSize)
+	for {
+		var n int
+		var readErr error
+		err := raw.Read(func(fd uintptr) bool {
+			n, _, readErr = unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
+			return true
+		})
+		if errors.Is(readErr, unix.EAGAIN) {
+			return records
+		}
+		r, formErr := report.Read(buffer[:max(0, n)])
+		if err := errors.Join(err, readErr, formErr); err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+}
+
+// looked is a pod, and what a look at it gave.
+func looked(name string, f Finding) *watched {
+	return &watched{sandbox: Sandbox{ID: "sandbox-of-" + name, Namespace: "shop", Name: name, UID: "uid-of-" + name}, finding: f}
+}
+
+func names(records []report.Record) (names []string) {
+	for _, r := range records {
+		names = append(names, r.Pod.Name)
+	}
+	return names
+}
+
+// TestNewsWaits until somebody listens, and is told once, in its order.
+func TestNewsWaits(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	n := news{socket: socket}
+	n.send()
+	for _, name := range []string{"a", "b", "c"} {
+		n.add(looked(name, Finding{State: Uncaptured, Reason: "no rules"}))
+		n.send()
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, names(n.waiting)); diff != "" {
+		t.Fatalf("what waits: %s", diff)
+	}
+	conn := agent(t, socket)
+	n.send()
+	n.send()
+	if diff := cmp.Diff([]string{"a", "b", "c"}, names(hear(t, conn))); diff != "" || len(n.waiting) != 0 {
+		t.Errorf("%d wait still\n%s", len(n.waiting), diff)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.add(looked("d", Finding{State: Drifted}))
+	n.send()
+	if diff := cmp.Diff([]string{"d"}, names(n.waiting)); diff != "" {
+		t.Errorf("after the agent ended: %s", diff)
+	}
+}
+
+// TestNewsOfTheDeaf keeps what an agent that does not read could not take.
+func TestNewsOfTheDeaf(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	conn := agent(t, socket)
+	n := news{socket: socket}
+	var want []string
+	for i := range mostNews {
+		want = append(want, fmt.Sprint(i))
+		n.add(looked(want[i], Finding{State: Uncaptured, Reason: strings.Repeat("x", 1<<10)}))
+	}
+	n.send()
+	if len(n.waiting) == 0 || len(n.waiting) == mostNews {
+		t.Fatalf("%d of %d wait", len(n.waiting), mostNews)
+	}
+	got := names(hear(t, conn))
+	for len(n.waiting) > 0 && len(got) < mostNews {
+		n.send()
+		got = append(got, names(hear(t, conn))...)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestNewsIsBounded loses the oldest where nobody ever listens.
+func TestNewsIsBounded(t *testing.T) {
+	t.Parallel()
+	n := news{socket: filepath.Join(t.TempDir(), "s")}
+	const more = 10
+	for i := range mostNews + more {
+		n.add(looked(fmt.Sprint(i), Finding{State: Uncaptured}))
+	}
+	if first, last := n.waiting[0].Pod.Name, n.waiting[len(n.waiting)-1].Pod.Name; len(n.waiting) != mostNews || first != fmt.Sprint(more) || last != fmt.Sprint(mostNews+more-1) {
+		t.Errorf("%d wait, from %s to %s", len(n.waiting), first, last)
+	}
+}
+
+// TestNews tells what is worth it, in words that the agent reads.
+func TestNews(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		finding Finding
+		verdict report.Verdict
+		reason  report.Reason
+		says    string
+	}{
+		{Finding{State: Captured}, "", "", ""},
+		{Finding{State: LeftAlone, Reason: "static pod"}, "", "", ""},
+		{Finding{State: Unknown, Reason: "no API server"}, "", "", ""},
+		{Finding{Captured, "no rules", Uncaptured}, report.Repaired, report.Uncaptured, "connections that began before bypass the proxy"},
+		{Finding{Captured, "one rule more", Drifted}, report.Repaired, report.Drifted, "are as they were again"},
+		{Finding{State: Uncaptured, Reason: "no rules"}, report.Found, report.Uncaptured, "not captured"},
+		{Finding{State: Drifted, Reason: "one rule more"}, report.Found, report.Drifted, "not captured"},
+		{Finding{State: Outdated, Reason: "of v0"}, report.Found, report.Outdated, "a restart"},
+		{Finding{State: Changed, Reason: "edited"}, report.Found, report.Changed, "edited"},
+		{Finding{State: Foreign, Reason: "of istio-cni"}, report.Found, report.Foreign, "not ours"},
+	} {
+		socket := filepath.Join(t.TempDir(), "s")
+		conn := agent(t, socket)
+		n := news{socket: socket}
+		n.add(looked("web", tt.finding))
+		n.send()
+		got := hear(t, conn)
+		if tt.verdict == "" {
+			if len(got) > 0 || len(n.waiting) > 0 {
+				t.Errorf("%v: told %v", tt.finding, got)
+			}
+			continue
+		}
+		if len(got) != 1 {
+			t.Errorf("%v: told %v", tt.finding, got)
+			continue
+		}
+		r := got[0]
+		if r.Verdict != tt.verdict || r.Reason != tt.reason || !strings.Contains(r.Message, tt.says) || !strings.Contains(r.Message, tt.finding.Reason) ||
+			r.Pod != (report.Pod{Namespace: "shop", Name: "web", UID: "uid-of-web"}) || r.Sandbox != "sandbox-of-web" || r.Time.IsZero() {
+			t.Errorf("%v: told %+v", tt.finding, r)
+		}
+	}
+}
+
+// TestNobodyToTell keeps nothing where there is no agent at all.
+func TestNobodyToTell(t *testing.T) {
+	t.Parallel()
+	var n news
+	for _, state := range slices.Concat(States(), []State{LeftAlone}) {
+		n.add(looked("web", Finding{State: state}))
+		n.doom(looked("web", Finding{State: state}))
+	}
+	n.send()
+	if len(n.waiting) > 0 {
+		t.Errorf("waiting: %v", n.waiting)
+	}
+}
+
+// TestDoom asks an agent that listens, and does not keep what nobody heard: a
+// later look asks again, if it still is so.
+func TestDoom(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	n := news{socket: socket}
+	n.doom(looked("early", Finding{State: Uncaptured}))
+	conn := agent(t, socket)
+	n.send()
+	n.doom(looked("web", Finding{State: Drifted, Reason: "one rule more"}))
+	got := hear(t, conn)
+	if len(got) != 1 || got[0].Verdict != report.Doomed || got[0].Reason != report.Drifted || got[0].Pod.UID != "uid-of-web" {
+		t.Errorf("told %+v", got)
+	}
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// of gives a pod of its own to a record, named as its UID.
+func of(name string, r report.Record) report.Record {
+	r.Pod, r.Time = report.Pod{Namespace: "shop", Name: name, UID: name}, time.Now()
+	return r
+}
+
+// expectHeardAll returns when all that was sent before was taken: a Listener
+// takes one after the other.
+func (a *agent) expectHeardAll(t *testing.T) {
+	t.Helper()
+	marker := report.Record{Pod: report.Pod{Name: "marker"}, Verdict: report.Failed, Reason: report.Kernel}
+	a.expectHeard(t, marker)
+	a.expect(t, 1, "adds_total", "result=failed", "reason=kernel")
+}
+
+var (
+	repaired = report.Record{Verdict: report.Repaired, Reason: report.Uncaptured, Message: "it is captured now"}
+	found    = report.Record{Verdict: report.Found, Reason: report.Drifted, Message: "it is not captured"}
+	doomed   = report.Record{Verdict: report.Doomed, Reason: report.Uncaptured, Message: "it is to go"}
+)
+
+// TestRemembers the last ADD of a pod that was captured or should have been,
+// not what the guard saw since, and no pod that is none of ours.
+func TestRemembers(t *testing.T) {
+	t.Parallel()
+	a := start(t, newSocket(t))
+	warned := passed
+	warned.Warnings = []string{"an annotation is misspelt"}
+	heard := map[string][]report.Record{
+		"captured": {captured}, "failed": {failed}, "passed": {passed}, "warned": {warned},
+		"at last": {failed, captured}, "repaired": {repaired}, "found": {found}, "doomed": {doomed},
+		"found later": {captured, found, doomed, repaired}, "passed later": {captured, passed},
+	}
+	for name, records := range heard {
+		for _, r := range records {
+			a.expectHeard(t, of(name, r))
+		}
+	}
+	a.expectHeardAll(t)
+	want := map[string]report.Verdict{
+		"captured": report.Captured, "failed": report.Failed, "warned": report.Passed,
+		"at last": report.Captured, "found later": report.Captured, "passed later": report.Captured,
+	}
+	for name := range heard {
+		r, err := report.Recall(report.Memory(a.socket), name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || r.Verdict != want[name] {
+			t.Errorf("%s: remembered as %q, %v, want %q", name, r.Verdict, err, want[name])
+		}
+	}
+}
+
+// TestGuardIsNoADD counts nothing of what the guard tells among the ADDs, and
+// has a line only of what was not in the guard's own log.
+func TestGuardIsNoADD(t *testing.T) {
+	t.Parallel()
+	a := start(t, newSocket(t))
+	for _, r := range []report.Record{repaired, found, doomed} {
+		a.expectHeard(t, of("web", r))
+	}
+	a.expectHeardAll(t)
+	families, err := a.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series, total := 0, 0.0
+	for _, family := range families {
+		if family.GetName() != "capture_cni_adds_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			total += m.GetCounter().GetValue()
+			series++
+		}
+	}
+	if want := len(report.Reasons(report.Captured)) + len(report.Reasons(report.Passed)) + len(report.Reasons(report.Failed)); series != want || total != 1 {
+		t.Errorf("%v ADDs in %d series, want the marker in %d", total, series, want)
+	}
+	a.expect(t, 0, "records_lost_total", "cause=form")
+	log := a.log.String()
+	if !strings.Contains(log, repaired.Message) || strings.Contains(log, found.Message) || strings.Contains(log, doomed.Message) {
+		t.Errorf("log %s", log)
+	}
+}
+
+// TestEvictsTheDoomed and nobody else, though they are not captured either.
+func TestEvictsTheDoomed(t *testing.T) {
+	t.Parallel()
+	asked := make(chan report.Pod, 16)
+	a := start(t, newSocket(t), func(s *Settings) { s.Evict = func(pod report.Pod) { asked <- pod } })
+	drifted := doomed
+	drifted.Reason = report.Drifted
+	for _, r := range []report.Record{
+		of("captured", captured), of("passed", passed), of("failed", failed), of("found", found), of("repaired", repaired),
+		of("doomed", doomed), of("drifted", drifted), of("doomed", doomed),
+	} {
+		a.expectHeard(t, r)
+	}
+	send(t, a.socket, `{"version": 1, "verdict": "doomed", "reason": "foreign", "pod": {"namespace": "shop", "name": "foreign", "uid": "foreign"}}`)
+	a.expectHeardAll(t)
+	var got []report.Pod
+	for len(asked) > 0 {
+		got = append(got, <-asked)
+	}
+	pod := func(name string) report.Pod { return report.Pod{Namespace: "shop", Name: name, UID: name} }
+	if diff := cmp.Diff([]report.Pod{pod("doomed"), pod("drifted"), pod("doomed")}, got); diff != "" {
+		t.Error(diff)
+	}
+	a.expect(t, 1, "records_lost_total", "cause=form")
+}
+
+// TestNobodyEvicts hears the doomed like any other where nobody is to be evicted.
+func TestNobodyEvicts(t *testing.T) {
+	t.Parallel()
+	a := start(t, newSocket(t))
+	a.expectHeard(t, of("web", doomed))
+	a.expectHeardAll(t)
+	a.expect(t, 0, "records_lost_total", "cause=form")
+}
