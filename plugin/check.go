@@ -8,17 +8,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
-
-// checkPatience bounds a CHECK's lookup. CRI-O checks all of a node's pods one by
-// one when it starts, and answers nobody before it is through.
-const checkPatience = 2 * time.Second
 
 // check compares the pod's namespace with what it is to hold. A pod whose CHECK
 // fails at a start of CRI-O loses its address, and the kubelet ends it: so what
@@ -30,7 +25,7 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r.patience = checkPatience
+	r.hurried = true // CRI-O starts when all its pods were checked, one by one
 	p, err := r.decide(ctx)
 	if p == nil || err != nil {
 		return r.excuse(ctx, err)

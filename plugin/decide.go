@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
@@ -30,7 +29,7 @@ type request struct {
 	log   *slog.Logger
 	story *story
 
-	patience time.Duration // bounds the configured lookupTimeout; 0 for as long as that says
+	hurried bool // one attempt at a lookup has to do
 }
 
 // newRequest gives what could be read, with an error too.
@@ -98,10 +97,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	r.story.lap(report.Deciding)
-	if r.patience > 0 {
-		conf.LookupTimeout = min(conf.LookupTimeout, r.patience)
-	}
-	pod, err := lookup(ctx, conf, r.pod, r.log)
+	pod, err := lookup(ctx, conf, r.pod, r.hurried, r.log)
 	r.story.lap(report.LookingUp)
 	if err != nil {
 		return nil, err

@@ -27,11 +27,12 @@ const (
 	maxBackoff   = 2 * time.Second
 )
 
-// lookup reads the pod from the API server, within the configured budget.
+// lookup reads the pod from the API server, within the configured budget; or, if
+// it is hurried, by one attempt.
 // Every attempt reads kubeconfig, token and CA anew, so that a renewal helps
 // at once, and opens a connection of its own, so that a dead one harms no
 // other. Errors: untrusted; lookupError.
-func lookup(ctx context.Context, conf config.NetConf, want podIdentity, log *slog.Logger) (*corev1.Pod, error) {
+func lookup(ctx context.Context, conf config.NetConf, want podIdentity, hurried bool, log *slog.Logger) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, conf.LookupTimeout)
 	defer cancel()
 	// The first read may come from the API server's cache; one that did not
@@ -55,7 +56,7 @@ func lookup(ctx context.Context, conf config.NetConf, want podIdentity, log *slo
 		failed := func(reason string) error {
 			return lookupError{fmt.Errorf("looking up pod %s (attempt %d, %s): %w", want, attempt, reason, explain(cause))}
 		}
-		if isFinal(err) {
+		if isFinal(err) || hurried {
 			return nil, failed("not worth repeating at once")
 		}
 		cached = cached && !apierrors.IsNotFound(err) && !isA[namesake](err)

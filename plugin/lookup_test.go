@@ -58,7 +58,7 @@ func (s site) lookup(t *testing.T) (*corev1.Pod, error) {
 	conf := config.Default()
 	conf.Kubeconfig, conf.LookupTimeout = filepath.Join(s.dir, "kubeconfig"), 2*time.Second
 	start := time.Now()
-	pod, err := lookup(t.Context(), conf, wanted, slog.New(slog.DiscardHandler))
+	pod, err := lookup(t.Context(), conf, wanted, false, slog.New(slog.DiscardHandler))
 	// Not a measurement: a budget that is not held would be many times this.
 	if took := time.Since(start); took > 4*conf.LookupTimeout {
 		t.Errorf("the budget of %s was not held: %s", conf.LookupTimeout, took)

@@ -43,7 +43,7 @@ func TestReports(t *testing.T) {
 	}
 	a = n.start(t, "--mode", "insert")
 	a.expectFailures(t, 2)
-	if log := a.log.String(); strings.Count(log, "pod=shop/web") != 2 || !strings.Contains(log, "not found") {
+	if log := a.log.String(); strings.Count(log, `msg="not captured, and not started" pod=shop/web`) != 2 || !strings.Contains(log, "not found") {
 		t.Errorf("log %s", log)
 	}
 	a.stop(t)

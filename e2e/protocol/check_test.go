@@ -56,12 +56,15 @@ func TestCheckSparesPods(t *testing.T) {
 			for _, change := range tt.changes {
 				change(t, n, host)
 			}
-			before := ruleset(t, host)
+			before, asked := ruleset(t, host), n.Requests()
 			c.command = "CHECK"
 			if o := c.run(t); tt.code == 0 {
 				o.silent(t)
 			} else {
 				o.fails(t, tt.code, tt.text)
+			}
+			if n.Requests() != asked+1 {
+				t.Errorf("the API server was asked %d times", n.Requests()-asked)
 			}
 			if after := ruleset(t, host); after != before {
 				t.Errorf("CHECK changed the rules:\n%s", after)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,16 +170,17 @@ func TestPace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 4*every)
-		defer cancel()
-		go func() { // as the guard does, after each look
-			for ; ctx.Err() == nil; time.Sleep(every / 2) {
+		var guard sync.WaitGroup
+		guard.Go(func() { // after each look
+			for range 8 {
 				for _, name := range []string{"a", "b", "c"} {
 					w.Ask(pod(name))
 				}
+				time.Sleep(every / 2)
 			}
-		}()
-		w.Serve(ctx)
+		})
+		w.serve(t, 4*every)
+		guard.Wait()
 		w.expect(t, []string{"a", "b", "c"}, map[string]float64{done: 3})
 		if diff := cmp.Diff([]time.Duration{0, every, 2 * every}, w.at); diff != "" {
 			t.Errorf("asked after: %s", diff)
