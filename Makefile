@@ -76,7 +76,7 @@ test: deps parts lint verify ## Everything: lint, verify, and all tests, on a re
 	@$(MAKE) --no-print-directory -j2 test-agents test-pods
 
 # Tests of a cluster wait more than they compute: there are two at once, each with its half of them.
-OF_AGENTS := ^Test(APIGone|BrokenNode|Dashboard|Guard|Reboot|Report|Taint|Told)
+OF_AGENTS := ^Test(APIGone|BrokenNode|Dashboard|Guard|Reboot|Report|Taint|Told|Upgrade)
 
 test-agents:
 	go test -count=1 -timeout 40m -run '$(OF_AGENTS)' ./e2e/cluster

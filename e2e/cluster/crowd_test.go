@@ -60,7 +60,7 @@ func TestCrowd(t *testing.T) {
 // at all, with the plugin, and with an init container that applies the same rules.
 func TestTimeToReady(t *testing.T) {
 	install(t)
-	const lanes, each = 4, 3
+	const lanes, each = 4, 2
 	for _, way := range []struct {
 		name, label string
 		containers  int // of the pod's own: all have two in the end
