@@ -25,7 +25,7 @@ import (
 // minutes later, would say nothing about the cause.
 const (
 	addTimeout    = 150 * time.Second
-	checkTimeout  = 10 * time.Second
+	checkTimeout  = 30 * time.Second
 	delTimeout    = 2 * time.Second
 	statusTimeout = 10 * time.Second
 )

@@ -32,7 +32,6 @@ type Evictor struct {
 	look    func(context.Context) error
 	log     *slog.Logger
 	results *prometheus.CounterVec
-	every   time.Duration
 	queue   chan request
 	asked   map[string]time.Time // by the pod's UID
 }
@@ -59,7 +58,7 @@ func New(access *rest.Config, look func(context.Context) error, registry prometh
 	}
 	return &Evictor{
 		api: api, look: look, log: log, results: newMetric(node.NewRegister(registry)),
-		every: every, queue: make(chan request, queueLength), asked: map[string]time.Time{},
+		queue: make(chan request, queueLength), asked: map[string]time.Time{},
 	}, nil
 }
 
@@ -100,7 +99,7 @@ func (e *Evictor) Serve(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(e.every):
+		case <-time.After(every):
 		}
 	}
 }
