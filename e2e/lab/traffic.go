@@ -187,8 +187,14 @@ func dialAs(owner Owner, network, from, to string) (conn net.Conn, err error) {
 		}
 	}
 	err = as(owner, func() error {
-		conn, err = dialer.Dial(network, to)
-		return err
+		// A program that is being started elsewhere holds a copy of the socket
+		// that had this port last, from its fork until its exec.
+		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			conn, err = dialer.Dial(network, to)
+			if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
+				return err
+			}
+		}
 	})
 	return conn, err
 }

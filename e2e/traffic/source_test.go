@@ -80,7 +80,7 @@ func TestNoProxyNoConnection(t *testing.T) {
 			w.probe(t, out(app, podIP, 8080, direct), f)
 			w.probe(t, out(app, localhost, 8080, direct), f)
 		}
-		const client = "10.77.0.1:40080"
+		const client = "10.77.0.1:20080"
 		w.forgetConnection(t, client)
 		answer, err := w.peer.Ask(app, "tcp", client, podIP[ipv4]+":8080")
 		if err == nil {
