@@ -29,7 +29,7 @@ func Keys() []Key {
 		},
 		{
 			Name: "lookupTimeout", Type: "duration", Default: "30s",
-			Meaning: "budget of a pod lookup, all attempts together; at most 2m",
+			Meaning: "budget of a pod lookup, all attempts together; at most 2m. CHECK tries once",
 			set:     setter(func(c *NetConf) *time.Duration { return &c.LookupTimeout }, lookupTimeout),
 		},
 		{

@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/report"
@@ -67,14 +67,7 @@ func TestTell(t *testing.T) {
 	if got := kept(); got != 1 {
 		t.Errorf("%d kept of a failure", got)
 	}
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	if err := os.Chmod(socket, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	lab.AgentSocket(t, socket)
 	newStory("a").tell(socket, errors.New("x"))
 	if got := kept(); got != 0 {
 		t.Errorf("%d kept though it was taken", got)

@@ -5,7 +5,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -109,25 +107,7 @@ func (n *node) flags(args ...string) []string {
 type agent struct {
 	*exec.Cmd
 	url string
-	log *lockedBuffer
-}
-
-// lockedBuffer is written by the process and read by the test.
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
+	log *lab.Log
 }
 
 // start runs the agent until the test ends.
@@ -140,7 +120,7 @@ func (n *node) start(t *testing.T, args ...string) *agent {
 func (n *node) startBehind(t *testing.T, command []string, args ...string) *agent {
 	t.Helper()
 	address := freeAddress(t)
-	a := &agent{url: "http://" + address, log: &lockedBuffer{}}
+	a := &agent{url: "http://" + address, log: &lab.Log{}}
 	words := slices.Concat(command, []string{filepath.Join(bin, "capture-cni-node"), "run", "--listen", address}, n.flags(args...))
 	a.Cmd = exec.Command(words[0], words[1:]...)
 	a.Stdout, a.Stderr = a.log, a.log

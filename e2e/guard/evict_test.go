@@ -3,7 +3,6 @@
 package guard
 
 import (
-	"errors"
 	"maps"
 	"net"
 	"os"
@@ -13,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
@@ -24,35 +23,19 @@ import (
 func (n *node) listen(t *testing.T) *net.UnixConn {
 	t.Helper()
 	n.socket = filepath.Join(t.TempDir(), "s")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: n.socket, Net: "unixgram"})
-	check(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	check(t, os.Chmod(n.socket, 0o600))
-	return conn
+	return lab.AgentSocket(t, n.socket)
 }
 
 // hear gives the records that were sent so far, by their pod, without waiting.
 func hear(t *testing.T, conn *net.UnixConn) map[string][]report.Record {
 	t.Helper()
-	raw, err := conn.SyscallConn()
-	check(t, err)
 	records := map[string][]report.Record{}
-	buffer := make([]byte, report.MaxSize)
-	for {
-		var size int
-		var readErr error
-		err := raw.Read(func(fd uintptr) bool {
-			size, _, readErr = unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
-			return true
-		})
-		if errors.Is(readErr, unix.EAGAIN) {
-			return records
-		}
-		check(t, errors.Join(err, readErr))
-		r, err := report.Read(buffer[:size])
+	for _, document := range lab.Datagrams(t, conn) {
+		r, err := report.Read(document)
 		check(t, err)
 		records[r.Pod.Name] = append(records[r.Pod.Name], r)
 	}
+	return records
 }
 
 // own gives the pod a controller of some kind.

@@ -26,11 +26,7 @@ func listen(t *testing.T) (*net.UnixConn, string) {
 	t.Helper()
 	lab.RequireRoot(t)
 	socket := newRing(t)
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	check(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	check(t, os.Chmod(socket, 0o600))
-	return conn, socket
+	return lab.AgentSocket(t, socket), socket
 }
 
 // newRing gives where a socket would be, with the ring beside it.
@@ -220,25 +216,11 @@ func TestReportsOfMany(t *testing.T) {
 // BenchmarkReports prints what an unmeshed ADD takes with and without an agent.
 func BenchmarkReports(b *testing.B) {
 	socket := filepath.Join(b.TempDir(), "s")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close()
-	if err := os.Chmod(socket, 0o600); err != nil {
-		b.Fatal(err)
-	}
-	full := socket + ".full"
-	unread, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: full, Net: "unixgram"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer unread.Close()
-	if err := os.Chmod(full, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	conn, full := lab.AgentSocket(b, socket), socket+".full"
+	lab.AgentSocket(b, full) // nobody reads there
 	go func() {
-		for buffer := make([]byte, report.MaxSize); err == nil; {
+		buffer := make([]byte, report.MaxSize)
+		for _, err := conn.Read(buffer); err == nil; {
 			_, err = conn.Read(buffer)
 		}
 	}()

@@ -2,24 +2,27 @@
 
 package guard
 
-// State is how a pod of the mesh stands.
+import "github.com/capture-cni/capture-cni/plugin/report"
+
+// State is how a pod of the mesh stands. Those that the agent hears of are the
+// reasons of records.
 type State string
 
 const (
 	// Captured pods hold the rules that they were to get, unchanged.
 	Captured State = "captured"
 	// Uncaptured pods hold nobody's rules.
-	Uncaptured State = "uncaptured"
+	Uncaptured = State(report.Uncaptured)
 	// Drifted pods hold rules of ours that somebody has changed.
-	Drifted State = "drifted"
+	Drifted = State(report.Drifted)
 	// Outdated pods hold rules of ours that another version, or another
 	// configuration, made.
-	Outdated State = "outdated"
+	Outdated = State(report.Outdated)
 	// Changed pods are captured as they were to be; their annotations say
 	// something else by now.
-	Changed State = "changed"
+	Changed = State(report.Changed)
 	// Foreign pods are captured by somebody else.
-	Foreign State = "foreign"
+	Foreign = State(report.Foreign)
 	// Unknown is a pod that could not be looked at.
 	Unknown State = "unknown"
 	// LeftAlone is a pod that is not to be captured.

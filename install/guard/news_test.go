@@ -3,59 +3,30 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
-
-// agent listens at a path as the agent does.
-func agent(t *testing.T, socket string) *net.UnixConn {
-	t.Helper()
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	if err := os.Chmod(socket, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
 
 // hear gives all that was sent so far, without waiting.
 func hear(t *testing.T, conn *net.UnixConn) (records []report.Record) {
 	t.Helper()
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	buffer := make([]byte, report.MaxSize)
-	for {
-		var n int
-		var readErr error
-		err := raw.Read(func(fd uintptr) bool {
-			n, _, readErr = unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
-			return true
-		})
-		if errors.Is(readErr, unix.EAGAIN) {
-			return records
-		}
-		r, formErr := report.Read(buffer[:max(0, n)])
-		if err := errors.Join(err, readErr, formErr); err != nil {
+	for _, document := range lab.Datagrams(t, conn) {
+		r, err := report.Read(document)
+		if err != nil {
 			t.Fatal(err)
 		}
 		records = append(records, r)
 	}
+	return records
 }
 
 // looked is a pod, and what a look at it gave.
@@ -83,7 +54,7 @@ func TestNewsWaits(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names(n.waiting)); diff != "" {
 		t.Fatalf("what waits: %s", diff)
 	}
-	conn := agent(t, socket)
+	conn := lab.AgentSocket(t, socket)
 	n.send()
 	n.send()
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names(hear(t, conn))); diff != "" || len(n.waiting) != 0 {
@@ -103,7 +74,7 @@ func TestNewsWaits(t *testing.T) {
 func TestNewsOfTheDeaf(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
-	conn := agent(t, socket)
+	conn := lab.AgentSocket(t, socket)
 	n := news{socket: socket}
 	var want []string
 	for i := range mostNews {
@@ -158,7 +129,7 @@ func TestNews(t *testing.T) {
 		{Finding{State: Foreign, Reason: "of istio-cni"}, report.Found, report.Foreign, "not ours"},
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
-		conn := agent(t, socket)
+		conn := lab.AgentSocket(t, socket)
 		n := news{socket: socket}
 		n.add(looked("web", tt.finding))
 		n.send()
@@ -202,7 +173,7 @@ func TestDoom(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	n := news{socket: socket}
 	n.doom(looked("early", Finding{State: Uncaptured}))
-	conn := agent(t, socket)
+	conn := lab.AgentSocket(t, socket)
 	n.send()
 	n.doom(looked("web", Finding{State: Drifted, Reason: "one rule more"}))
 	got := hear(t, conn)

@@ -26,9 +26,9 @@ func Metrics() []Metric {
 
 func newMetrics(r *Register) *metrics {
 	return &metrics{
-		good:                r.gauges("node_good", "1 where a part of the node (label `part`) is as it should be", "part"),
+		good:                r.Gauges("node_good", "1 where a part of the node (label `part`) is as it should be", "part"),
 		repairs:             r.counter("entry_repairs_total", "how often our entry was put back after somebody took it away"),
-		contended:           r.gauges("entry_contended", "1 while the writer in label `writer` keeps taking it away", "writer"),
+		contended:           r.Gauges("entry_contended", "1 while the writer in label `writer` keeps taking it away", "writer"),
 		tokenIssued:         r.gauge("token_issued_timestamp_seconds", "when the plugin's token was issued"),
 		tokenExpires:        r.gauge("token_expires_timestamp_seconds", "when it ends"),
 		caExpires:           r.gauge("ca_expires_timestamp_seconds", "when the first certificate of the cluster's CA ends"),
@@ -43,12 +43,6 @@ func newMetrics(r *Register) *metrics {
 
 func (r *Register) gauge(name, meaning string) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: r.document(name, meaning), Help: meaning})
-	r.registry.MustRegister(g)
-	return g
-}
-
-func (r *Register) gauges(name, meaning, label string) *prometheus.GaugeVec {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: r.document(name, meaning), Help: meaning}, []string{label})
 	r.registry.MustRegister(g)
 	return g
 }

@@ -3,7 +3,6 @@
 package telemetry
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
@@ -25,31 +25,13 @@ import (
 type agent struct {
 	socket   string
 	registry *prometheus.Registry
-	log      *lines
-}
-
-// lines are written by the Listener and read by the test.
-type lines struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.String()
+	log      *lab.Log
 }
 
 // start listens beside a socket that is to be until the test ends.
 func start(t *testing.T, socket string, change ...func(*Settings)) *agent {
 	t.Helper()
-	a := &agent{socket: socket, registry: prometheus.NewRegistry(), log: &lines{}}
+	a := &agent{socket: socket, registry: prometheus.NewRegistry(), log: &lab.Log{}}
 	settings := Settings{Socket: socket, Plugin: os.Args[0], NetConf: []byte(`{"ipv6":"always"}`)}
 	for _, c := range change {
 		c(&settings)

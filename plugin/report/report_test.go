@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 func record(change ...func(*Record)) Record {
@@ -35,11 +37,7 @@ func record(change ...func(*Record)) Record {
 func reader(t *testing.T, mode os.FileMode) (*net.UnixConn, string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := lab.AgentSocket(t, socket)
 	if err := os.Chmod(socket, mode); err != nil {
 		t.Fatal(err)
 	}
@@ -331,16 +329,10 @@ func TestRingWithRubbish(t *testing.T) {
 
 func BenchmarkSend(b *testing.B) {
 	socket := filepath.Join(b.TempDir(), "s")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close()
-	if err := os.Chmod(socket, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	conn := lab.AgentSocket(b, socket)
 	go func() {
-		for buffer := make([]byte, MaxSize); err == nil; {
+		buffer := make([]byte, MaxSize)
+		for _, err := conn.Read(buffer); err == nil; {
 			_, err = conn.Read(buffer)
 		}
 	}()

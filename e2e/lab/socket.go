@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// AgentSocket listens at a path as the node agent does: for datagrams, and for
+// root's alone.
+func AgentSocket(t testing.TB, path string) *net.UnixConn {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// Datagrams are all that were sent so far, without waiting.
+func Datagrams(t testing.TB, conn *net.UnixConn) (sent [][]byte) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 128<<10)
+	for {
+		var size int
+		var readErr error
+		err := raw.Read(func(fd uintptr) bool {
+			size, _, readErr = unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
+			return true
+		})
+		if errors.Is(readErr, unix.EAGAIN) {
+			return sent
+		}
+		if err := errors.Join(err, readErr); err != nil {
+			t.Fatal(err)
+		}
+		sent = append(sent, slices.Clone(buffer[:size]))
+	}
+}
