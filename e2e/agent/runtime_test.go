@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -26,8 +27,10 @@ import (
 type containerd struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	netDir  string
-	dropIns bool        // whether its libcni reads them
-	meshed  atomic.Bool // whether a captured pod runs
+	dropIns bool         // whether its libcni reads them
+	meshed  atomic.Bool  // whether a captured pod runs
+	hangs   atomic.Bool  // whether it leaves those without an answer who ask what it has loaded
+	fails   atomic.Int32 // how many of them it fails first
 
 	mu     sync.Mutex
 	loaded cniConfig
@@ -84,7 +87,14 @@ func (c *containerd) Version(context.Context, *runtimeapi.VersionRequest) (*runt
 }
 
 // Status tells what is loaded as containerd does.
-func (c *containerd) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+func (c *containerd) Status(ctx context.Context, _ *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	if c.hangs.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if c.fails.Add(-1) >= 0 {
+		return nil, errors.New("too busy")
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text, err := json.Marshal(c.loaded)
@@ -142,6 +152,32 @@ func TestAuto(t *testing.T) {
 			a.stop(t)
 		}
 	}
+}
+
+// TestAutoInDoubt decides nothing on what is no answer: neither a runtime that is
+// too busy to give one nor an agent that ends before it has it is a reason to edit
+// a list that need not be edited.
+func TestAutoInDoubt(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	c, socket := n.serveRuntime(t, true)
+	expectUntouched := func(when string) {
+		t.Helper()
+		if got := files(t, n.netDir)["/"+primaryName]; got != kindnet {
+			t.Errorf("%s, the primary's list is %s", when, got)
+		}
+	}
+	c.hangs.Store(true)
+	a := n.start(t, "--mode", "auto", "--cri-socket", socket)
+	eventually(t, func() (os.FileInfo, error) { return os.Stat(n.netDir + "/kindnet/capture-cni.conf") })
+	a.stop(t)
+	expectUntouched("ended in doubt")
+	c.hangs.Store(false)
+	c.fails.Store(3)
+	a = n.start(t, "--mode", "auto", "--cri-socket", socket)
+	a.ready(t)
+	expectUntouched("after three failures")
+	a.stop(t)
 }
 
 // TestReadinessAsksTheRuntime finds the disk right and the runtime wrong.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/capture-cni/capture-cni/install/host"
 )
@@ -147,9 +146,6 @@ func (n *Node) removeOtherModes(net *host.Dir) error {
 	return errors.Join(errs...)
 }
 
-// loadTime is how long a runtime may take to load a file that it watches.
-const loadTime = 5 * time.Second
-
 // decide settles whether the mode fits this node and, for Auto, which one does:
 // a drop-in if the runtime, asked after one was placed, has loaded it.
 func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
@@ -164,24 +160,24 @@ func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	n.mode = Insert
 	_, ownedErr := net.Read(ownedName)
 	if n.runtime == nil || p.list.Ours() > 0 || ownedErr == nil {
-		return nil // nobody to ask, or what is loaded may come from elsewhere
+		n.mode = Insert // nobody to ask, or what is loaded may come from elsewhere
+		return nil
 	}
 	if err := (dropIn{}).place(net, entry); err != nil {
-		return nil // the list lets none be loaded
+		n.mode = Insert // the list lets none be loaded
+		return nil
 	}
-	for deadline := time.Now().Add(loadTime); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		loaded, err := n.runtime.CNIConfig(ctx)
-		if err != nil || ctx.Err() != nil {
-			break
-		}
-		if loaded.HasPlugin() {
-			n.mode = DropIn
-			return nil
-		}
+	loaded, err := n.runtime.loadsPlugin(ctx)
+	switch {
+	case err != nil:
+		return err
+	case loaded:
+		n.mode = DropIn
+		return nil
 	}
+	n.mode = Insert
 	return dropIn{}.remove(net)
 }
 

@@ -72,6 +72,29 @@ func (r *Runtime) CNIConfig(ctx context.Context) (CNIConfig, error) {
 	return loaded, nil
 }
 
+// loadTime is how long a runtime may take to load a file that it watches.
+const loadTime = 5 * time.Second
+
+// loadsPlugin waits for the runtime to have loaded the plugin, and gives up once
+// it must have, or if it never tells. An error is ctx's: nothing is known then.
+func (r *Runtime) loadsPlugin(ctx context.Context) (bool, error) {
+	for deadline := time.Now().Add(loadTime); time.Now().Before(deadline); {
+		loaded, err := r.CNIConfig(ctx) // fails now and then where a node is busy
+		switch {
+		case err == nil && loaded.HasPlugin():
+			return true, nil
+		case errors.Is(err, errNotTold):
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, fmt.Errorf("asking the runtime whether it loads a drop-in: %w", ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return false, nil
+}
+
 // isCRIO goes by the name that it gives itself.
 func (r *Runtime) isCRIO(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, criTimeout)
