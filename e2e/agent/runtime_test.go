@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/fsnotify/fsnotify"
@@ -31,6 +32,7 @@ type containerd struct {
 	meshed  atomic.Bool  // whether a captured pod runs
 	hangs   atomic.Bool  // whether it leaves those without an answer who ask what it has loaded
 	fails   atomic.Int32 // how many of them it fails first
+	late    atomic.Int64 // how long it thinks about who it is, in nanoseconds
 
 	mu     sync.Mutex
 	loaded cniConfig
@@ -83,6 +85,7 @@ func (c *containerd) watch(watcher *fsnotify.Watcher) {
 }
 
 func (c *containerd) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	time.Sleep(time.Duration(c.late.Load()))
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "v2", RuntimeApiVersion: "v1"}, nil
 }
 
@@ -174,9 +177,10 @@ func TestAutoInDoubt(t *testing.T) {
 	expectUntouched("ended in doubt")
 	c.hangs.Store(false)
 	c.fails.Store(3)
+	c.late.Store(int64(3 * time.Second))
 	a = n.start(t, "--mode", "auto", "--cri-socket", socket)
 	a.ready(t)
-	expectUntouched("after three failures")
+	expectUntouched("after three seconds and three failures")
 	a.stop(t)
 }
 

@@ -16,14 +16,20 @@ import (
 	"github.com/capture-cni/capture-cni/install/conflist"
 )
 
-const criTimeout = 2 * time.Second
+const (
+	criTimeout = 2 * time.Second
+
+	// connectTimeout lets a runtime be as busy as it is when a node starts all
+	// its pods: without one to ask, the agent would take a mode that needs none.
+	connectTimeout = 10 * time.Second
+)
 
 // Runtime is the node's container runtime, asked over its CRI socket.
 type Runtime struct{ service internalapi.RuntimeService }
 
 // Connect connects to a CRI socket.
 func Connect(ctx context.Context, socket string) (*Runtime, error) {
-	service, err := cri.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(criTimeout).Build(ctx)
+	service, err := cri.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(connectTimeout).Build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime at %s: %w", socket, err)
 	}
