@@ -34,12 +34,7 @@ func TestBrokenPlugin(t *testing.T) {
 			}
 			return "", nil
 		})
-		eventually(t, func() (string, error) {
-			if said := b.log.String(); !strings.Contains(said, "does not run") {
-				return "", &unexpected{"does not run", said}
-			}
-			return "", nil
-		})
+		b.says(t, "does not run")
 		n.expectWorking(t, 0)
 		b.stop(t)
 	}
@@ -85,12 +80,7 @@ func TestReadOnly(t *testing.T) {
 	n.write(t, primaryName, kindnet)
 	check(t, unix.Mount("none", n.netDir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	a := n.start(t, "--mode", "insert")
-	eventually(t, func() (string, error) {
-		if !strings.Contains(a.log.String(), "read-only file system") {
-			return "", &unexpected{"read-only file system", a.log.String()}
-		}
-		return "", nil
-	})
+	a.says(t, "read-only file system")
 	a.ready(t, http.StatusServiceUnavailable)
 	if out, err := n.command("preflight", "--mode", "insert"); err == nil || !strings.Contains(out, "can't be written to") {
 		t.Errorf("preflight: %v: %s", err, out)
@@ -130,12 +120,7 @@ func TestNoPermission(t *testing.T) {
 	n := newNode(t)
 	check(t, os.Chmod(n.netDir, 0o555))
 	a := n.limited(t, "setpriv", "--bounding-set", "-dac_override,-dac_read_search")
-	eventually(t, func() (string, error) {
-		if said := a.log.String(); !strings.Contains(said, "permission denied") {
-			return "", &unexpected{"permission denied", said}
-		}
-		return "", nil
-	})
+	a.says(t, "permission denied")
 	a.ready(t, http.StatusServiceUnavailable)
 	n.expectWorking(t, 0)
 	check(t, os.Chmod(n.netDir, 0o755))

@@ -43,9 +43,7 @@ func TestFight(t *testing.T) {
 		t.Errorf("%d rewrites were answered %d times, want 6 to 15", times, repairs)
 	}
 	check(t, metric(a, `capture_cni_entry_contended{writer="ptp"} 1`))
-	if !strings.Contains(a.log.String(), "writer=ptp") {
-		t.Errorf("the log does not name the writer: %s", a.log)
-	}
+	a.says(t, "writer=ptp")
 	for deadline := time.Now().Add(40 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		got, err := n.loaded()
 		if err == nil && strings.Contains(got, "capture-cni") {

@@ -138,6 +138,17 @@ func (a *agent) stop(t *testing.T) {
 	}
 }
 
+// says waits for the agent to log a text.
+func (a *agent) says(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, func() (string, error) {
+		if log := a.log.String(); !strings.Contains(log, text) {
+			return "", &unexpected{text, log}
+		}
+		return text, nil
+	})
+}
+
 func (a *agent) get(path string) (status int, body string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

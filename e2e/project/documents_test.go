@@ -121,17 +121,41 @@ func TestDependenciesHaveReasons(t *testing.T) {
 	}
 }
 
-// TestLicence wants one SPDX line at the head of every Go file.
+// commented are the kinds of files that can say under which licence they are,
+// plain those that can't. Nothing else belongs here.
+var (
+	commented = []string{".go", ".yaml", ".tpl", "Makefile", "Dockerfile", "run"}
+	plain     = []string{".md", ".json", ".txt", ".mod", ".sum", ".errcheck", ".gitignore", "LICENSE"}
+)
+
+// TestLicence wants one SPDX line at the head of every file that can have one.
 func TestLicence(t *testing.T) {
+	skipped := []string{".git", "bin", "testdata"}
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".go" {
+		switch {
+		case err != nil:
 			return err
+		case entry.IsDir() && slices.Contains(skipped, entry.Name()):
+			return filepath.SkipDir
+		case entry.IsDir():
+			return nil
+		}
+		kind := filepath.Ext(path)
+		if kind == "" {
+			kind = entry.Name()
+		}
+		if slices.Contains(plain, kind) {
+			return nil
+		}
+		if !slices.Contains(commented, kind) {
+			t.Errorf("%s is of no kind that belongs here", path)
+			return nil
 		}
 		content, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		if !strings.HasPrefix(string(content), "// SPDX-License-Identifier: Apache-2.0\n") {
+		if head := content[:min(len(content), 200)]; !strings.Contains(string(head), "SPDX-License-Identifier: Apache-2.0") {
 			t.Errorf("%s does not begin with the SPDX line", path)
 		}
 		return nil
