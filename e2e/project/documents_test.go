@@ -130,7 +130,7 @@ var (
 
 // TestLicence wants one SPDX line at the head of every file that can have one.
 func TestLicence(t *testing.T) {
-	skipped := []string{".git", "bin", "testdata"}
+	skipped := []string{".git", ".idea", ".vscode", "bin", "testdata"}
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
 		switch {
 		case err != nil:
