@@ -49,6 +49,8 @@ func newSpace(t *testing.T, labels ...string) space {
 		_, err = c.Kubectl(t.Context(), "", append([]string{"label", "namespace", s.name}, labels...)...)
 		check(t, err)
 	}
+	// No pod without it; the controllers may be slow to see that the API server is back.
+	s.kubectl(t, "", "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
 	return s
 }
 
