@@ -22,7 +22,9 @@ import (
 )
 
 // Deadlines of a whole call. ADD outlasts the longest lookup; the runtime's own,
-// minutes later, would say nothing about the cause.
+// minutes later, would say nothing about the cause. CHECK looks up once, in
+// seconds; the rest is for a node so busy that it compares slowly, because a
+// CHECK that runs out of time may cost the pod its address.
 const (
 	addTimeout    = 150 * time.Second
 	checkTimeout  = 30 * time.Second

@@ -3,18 +3,17 @@
 package validate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/validate"
 )
 
@@ -62,20 +61,7 @@ func inImage(m *testing.M) (code int, err error) {
 // program is a validation that runs.
 type program struct {
 	command *exec.Cmd
-	lock    sync.Mutex
-	said    bytes.Buffer
-}
-
-func (p *program) Write(text []byte) (int, error) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	return p.said.Write(text)
-}
-
-func (p *program) text() string {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	return p.said.String()
+	said    lab.Log
 }
 
 // start runs the validation inside the pod: as a user, and so without
@@ -87,7 +73,7 @@ func (p pod) start(t *testing.T, user syscall.Credential, args ...string) *progr
 	command.Dir = "/"
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: image, Credential: &user}
 	running := &program{command: command}
-	command.Stderr = running
+	command.Stderr = &running.said
 	check(t, p.Do(command.Start))
 	return running
 }
@@ -101,18 +87,18 @@ func (p *program) expect(t *testing.T, code int, says ...string) {
 		t.Fatal(err)
 	}
 	if got := p.command.ProcessState.ExitCode(); got != code {
-		t.Errorf("%q: exit status %d, want %d:\n%s", p.command.Args[2:], got, code, p.text())
+		t.Errorf("%q: exit status %d, want %d:\n%s", p.command.Args[2:], got, code, p.said.String())
 	}
 	for _, text := range says {
-		if !strings.Contains(p.text(), text) {
-			t.Errorf("%q: no %q in:\n%s", p.command.Args[2:], text, p.text())
+		if !strings.Contains(p.said.String(), text) {
+			t.Errorf("%q: no %q in:\n%s", p.command.Args[2:], text, p.said.String())
 		}
 	}
 }
 
 func (p *program) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for !strings.Contains(p.text(), text) {
+	for !strings.Contains(p.said.String(), text) {
 		if t.Context().Err() != nil {
 			t.Fatal(t.Context().Err())
 		}

@@ -146,39 +146,42 @@ func (n *Node) removeOtherModes(net *host.Dir) error {
 	return errors.Join(errs...)
 }
 
-// decide settles whether the mode fits this node and, for Auto, which one does:
-// a drop-in if the runtime, asked after one was placed, has loaded it.
+// decide settles whether the mode fits this node and, for Auto, which one does.
+// After an error that is still open.
 func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
-	if n.mode == Owned {
+	switch n.mode {
+	case Owned:
 		looks, source := whereItLooks(ctx, n.settings, n.runtime)
 		return looks.refuseBeside(Owned, source)
+	case Auto:
+		loaded, err := n.tryDropIn(ctx, net, entry)
+		if err != nil {
+			return err
+		}
+		n.mode = Insert
+		if loaded {
+			n.mode = DropIn
+		}
 	}
-	if n.mode != Auto {
-		return nil
-	}
+	return nil
+}
+
+// tryDropIn tells whether the runtime, asked after a drop-in was placed, has
+// loaded it. One in vain goes, as what other modes left, once the list holds our
+// entry.
+func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, entry []byte) (loaded bool, err error) {
 	p, err := findPrimary(net)
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, ownedErr := net.Read(ownedName)
 	if n.runtime == nil || p.list.Ours() > 0 || ownedErr == nil {
-		n.mode = Insert // nobody to ask, or what is loaded may come from elsewhere
-		return nil
+		return false, nil // nobody to ask, or what is loaded may come from elsewhere
 	}
 	if err := (dropIn{}).place(net, entry); err != nil {
-		n.mode = Insert // the list lets none be loaded
-		return nil
+		return false, nil // the list lets none be loaded, or none can be written
 	}
-	loaded, err := n.runtime.loadsPlugin(ctx)
-	switch {
-	case err != nil:
-		return err
-	case loaded:
-		n.mode = DropIn
-		return nil
-	}
-	n.mode = Insert
-	return dropIn{}.remove(net)
+	return n.runtime.loadsPlugin(ctx)
 }
 
 // Verify looks whether the node is as Install would have it, and changes nothing.

@@ -3,6 +3,7 @@
 package telemetry
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -82,23 +83,36 @@ func (a *agent) value(t *testing.T, name string, labels ...string) float64 {
 // expect waits for a metric's value.
 func (a *agent) expect(t *testing.T, want float64, name string, labels ...string) {
 	t.Helper()
-	var got float64
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if got = a.value(t, name, labels...); got == want {
+	eventually(t, func() error {
+		if got := a.value(t, name, labels...); got != want {
+			return fmt.Errorf("%s %q is %v, want %v", name, labels, got, want)
+		}
+		return nil
+	})
+}
+
+// eventually tries until it succeeds, or patience is over.
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err := try()
+		if err == nil {
 			return
 		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
-	t.Errorf("%s %q is %v, want %v", name, labels, got, want)
 }
 
 func (a *agent) expectHeard(t *testing.T, r report.Record) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if report.Send(a.socket, r) {
-			return
+	eventually(t, func() error {
+		if !report.Send(a.socket, r) {
+			return fmt.Errorf("nobody listens: %s", a.log)
 		}
-	}
-	t.Fatalf("nobody listens: %s", a.log)
+		return nil
+	})
 }
 
 var (
@@ -175,15 +189,13 @@ func TestReplays(t *testing.T) {
 	}
 	a := start(t, socket)
 	a.expect(t, 3, "adds_total", "result=failed", "reason=annotations")
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) { // a record goes once it was taken
+	eventually(t, func() error { // a record goes once it was taken
 		entries, err := os.ReadDir(report.Ring(socket))
-		if err == nil && len(entries) == 0 {
-			return
+		if err != nil || len(entries) > 0 {
+			return fmt.Errorf("left: %v, %v", entries, err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("left: %v, %v", entries, err)
-		}
-	}
+		return nil
+	})
 }
 
 // TestSocket is root's alone, and takes the place of what an agent left.
@@ -227,11 +239,12 @@ func TestSocketIsAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := start(t, socket)
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(a.log.String(), "not heard"); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("log %q", a.log)
+	eventually(t, func() error {
+		if log := a.log.String(); !strings.Contains(log, "not heard") {
+			return fmt.Errorf("log %q", log)
 		}
-	}
+		return nil
+	})
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
@@ -246,12 +259,13 @@ func TestEveryAgentHears(t *testing.T) {
 	first := start(t, socket)
 	first.expectHeard(t, captured)
 	second := start(t, socket)
-	for deadline := time.Now().Add(20 * time.Second); second.value(t, "adds_total", "result=captured") < 1; {
-		if time.Now().After(deadline) {
-			t.Fatal("the second agent hears nothing")
-		}
+	eventually(t, func() error {
 		second.expectHeard(t, captured)
-	}
+		if second.value(t, "adds_total", "result=captured") < 1 {
+			return errors.New("the second agent hears nothing")
+		}
+		return nil
+	})
 	before := second.value(t, "adds_total", "result=failed", "reason=annotations")
 	for i := range 1000 {
 		r := failed

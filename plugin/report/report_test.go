@@ -332,7 +332,7 @@ func BenchmarkSend(b *testing.B) {
 	conn := lab.AgentSocket(b, socket)
 	go func() {
 		buffer := make([]byte, MaxSize)
-		for _, err := conn.Read(buffer); err == nil; {
+		for err := error(nil); err == nil; {
 			_, err = conn.Read(buffer)
 		}
 	}()
