@@ -48,8 +48,10 @@ func TestGuardFindsEarlyPods(t *testing.T) {
 	t.Logf("all repaired %s after the agents were ready", time.Since(ready).Round(100*time.Millisecond))
 }
 
-// TestGuardRepairs takes the rules out of a pod that runs. They come back, and
-// a connection that was there all the time lives on.
+// TestGuardRepairs takes the rules out of a pod that runs, and changes them:
+// they come back, and connections live on. One through the proxy can't outlive
+// its rules: without them the kernel redirects nothing, and the pod answers
+// with a reset, before anybody could repair it.
 func TestGuardRepairs(t *testing.T) {
 	install(t, attentive...)
 	s := newSpace(t, restricted, cluster.Injected)
@@ -58,12 +60,23 @@ func TestGuardRepairs(t *testing.T) {
 	echo.Name, echo.Args = "echo", []string{"echo", ":7000"}
 	web.Spec.Containers = append(web.Spec.Containers, *echo)
 	s.run(t, web, unmeshed(client))
-	alive := s.holdConnection(t, "client", "web")
-	for _, change := range [][]string{
-		{"delete", "table", "inet", "capture-cni"},
-		{"insert", "rule", "inet", "capture-cni", "nat_PREROUTING", "return"},
+	for _, of := range []struct {
+		name    string
+		change  []string
+		connect func(change func()) (alive func())
+	}{
+		{"changed", []string{"insert", "rule", "inet", "capture-cni", "nat_PREROUTING", "return"}, func(change func()) func() {
+			alive := s.holdConnection(t, "client", "web")
+			change()
+			return alive
+		}},
+		{"deleted", []string{"delete", "table", "inet", "capture-cni"}, func(change func()) func() {
+			change()
+			return s.holdConnection(t, "client", "web")
+		}},
 	} {
-		s.nft(t, "web", change...)
+		alive := of.connect(func() { s.nft(t, "web", of.change...) })
+		began := time.Now()
 		eventually(t, 10*time.Second, func() error {
 			v4, _ := s.addresses(t, "web")
 			if got := names(s.ask(t, "client", "tcp", address(v4, 8080))); got != "web/inbound web/app" {
@@ -71,6 +84,7 @@ func TestGuardRepairs(t *testing.T) {
 			}
 			return nil
 		})
+		t.Logf("%s: repaired within %s", of.name, time.Since(began).Round(100*time.Millisecond))
 		alive()
 	}
 }
@@ -167,15 +181,30 @@ func (s space) holdConnection(t *testing.T, from, to string) (alive func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	command := exec.CommandContext(ctx, filepath.Join(c.Dir, "bin", "kubectl"), "--kubeconfig", c.Kubeconfig(), "--namespace", s.name,
 		"exec", from, "--container", "app", "--", "/apps", "hold", address(v4, 7000))
+	var said strings.Builder
+	command.Stderr = &said
 	out, err := command.StdoutPipe()
 	check(t, err)
 	check(t, command.Start())
 	t.Cleanup(func() { cancel(); _ = command.Wait() })
-	lines := bufio.NewScanner(out)
-	return func() {
+	beats := make(chan struct{}) // heard by who waits, so that each is of now
+	go func() {
+		defer close(beats)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			select {
+			case beats <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	alive = func() {
 		t.Helper()
-		if !lines.Scan() {
-			t.Fatal("the connection has ended")
+		for range 2 { // one may have been on its way
+			if _, goesOn := <-beats; !goesOn {
+				t.Fatalf("the connection has ended: %v: %s", command.Wait(), said.String())
+			}
 		}
 	}
+	alive()
+	return alive
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,16 +55,20 @@ func newSpace(t *testing.T, labels ...string) space {
 	return s
 }
 
-// tell logs what an operator would look at.
+// tell logs what an operator would look at. Of other tests' pods it says
+// nothing: what failed has to be in sight above it.
 func (s space) tell(t *testing.T) {
 	for _, args := range [][]string{
 		{"--namespace", s.name, "get", "pods", "-o", "wide"},
 		{"--namespace", s.name, "get", "events", "--sort-by=.lastTimestamp"},
 		{"--namespace", cluster.Namespace, "get", "pods", "-o", "wide"},
-		{"--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--tail=30", "--prefix"},
+		{"--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--all-containers", "--tail=50", "--prefix"},
 	} {
 		out, err := c.Kubectl(context.Background(), "", args...)
-		t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), out, err)
+		lines := slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool {
+			return strings.Contains(line, " pod=") && !strings.Contains(line, " pod="+s.name+"/")
+		})
+		t.Logf("kubectl %s\n%s\n%v", strings.Join(args, " "), strings.Join(lines, "\n"), err)
 	}
 }
 

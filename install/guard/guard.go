@@ -106,7 +106,7 @@ func (g *Guard) Run(ctx context.Context) {
 		g.Round(ctx)
 		pause := tick
 		if ear.open.Load() {
-			pause = calm
+			pause = max(tick, min(calm, g.settings.Round))
 		}
 		select {
 		case <-ctx.Done():
