@@ -41,6 +41,10 @@ func TestFaultsOfFlags(t *testing.T) {
 	if out, err := n.command("run", "--state", "gone"); err == nil || !strings.Contains(out, "expected present or absent") {
 		t.Errorf("%v: %s", err, out)
 	}
+	check(t, os.WriteFile(netConf, []byte(`{"backend": "iptables"}`), 0o600))
+	if out, err := n.command("guard", "--netconf", netConf); err == nil || !strings.Contains(out, `netconf says "iptables": use report or evict`) {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // TestRender prints the entry and what a pod's ADD would do.

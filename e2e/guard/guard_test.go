@@ -104,7 +104,7 @@ func testConnectionsLiveOn(t *testing.T, mode string) {
 	n := newNode()
 	p := n.run(t, "web")
 	p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
-	p.echo(t)
+	p.echo(t, appPort)
 	ongoing := p.dial(t)
 	check(t, works(ongoing))
 
@@ -124,6 +124,44 @@ func testConnectionsLiveOn(t *testing.T, mode string) {
 		t.Errorf("a new connection reaches %q, %v", answer.Server, err)
 	}
 	check(t, works(ongoing))
+}
+
+// TestProxiedConnectionsLiveOn has a connection through the proxy speak all the
+// time while rules are changed and put right, again and again.
+func TestProxiedConnectionsLiveOn(t *testing.T) {
+	for mode, chain := range map[string]string{"REDIRECT": "nat_PREROUTING", "TPROXY": "mangle_PREROUTING"} {
+		t.Run(mode, func(t *testing.T) {
+			n := newNode()
+			p := n.run(t, "web")
+			p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
+			p.echo(t, inboundPort)
+			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			ongoing := p.dial(t)
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			ended := make(chan error)
+			go func() {
+				var err error
+				for err == nil && ctx.Err() == nil {
+					err = works(ongoing)
+				}
+				ended <- err
+			}()
+			for range 20 {
+				p.nft(t, "insert", "rule", "inet", "capture-cni", chain, "return", "comment", `"stray"`)
+				keeper.Round(t.Context())
+				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				if rules := p.list(t); strings.Contains(rules, "stray") {
+					t.Fatalf("it is not repaired:\n%s", rules)
+				}
+			}
+			end()
+			if err := <-ended; err != nil {
+				t.Errorf("the connection ended: %v", err)
+			}
+		})
+	}
 }
 
 // TestNeverAnother has pods end while they are looked at, and namespaces

@@ -176,12 +176,13 @@ func expect(t *testing.T, registry *prometheus.Registry, want map[guard.State]fl
 	}
 }
 
-// echo answers each byte of a connection, as the pod's application.
-func (p *pod) echo(t *testing.T) {
+// echo answers each byte of a connection, as the pod's application or its proxy.
+func (p *pod) echo(t *testing.T, port uint16) {
 	t.Helper()
 	var listener net.Listener
 	check(t, p.host.Do(func() (err error) {
-		listener, err = net.Listen("tcp", fmt.Sprintf("%s:%d", podAddress, appPort))
+		config := net.ListenConfig{Control: lab.Transparent}
+		listener, err = config.Listen(t.Context(), "tcp", fmt.Sprintf(":%d", port))
 		return err
 	}))
 	t.Cleanup(func() { _ = listener.Close() })

@@ -132,7 +132,7 @@ func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched)
 	if !runs || !same {
 		return errors.New("the pod has ended")
 	}
-	if err := netns.Replace(ctx, w.wish.lateRules(), g.settings.Conf.Backend); err != nil {
+	if err := netns.Replace(ctx, w.wish.lateRules()); err != nil {
 		return fmt.Errorf("applying its rules: %w", err)
 	}
 	return nil

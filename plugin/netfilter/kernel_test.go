@@ -166,6 +166,41 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
+// TestReplace puts one Ruleset in another's place, which any backend may have
+// put there: nothing of that is left.
+func TestReplace(t *testing.T) {
+	for _, backend := range []capture.Backend{capture.NFTables, capture.IPTablesNFT, capture.IPTablesLegacy} {
+		t.Run(string(backend), func(t *testing.T) {
+			t.Parallel()
+			host := newHost(t)
+			load(t, host, "table inet other {\n chain input {\n type filter hook input priority 0\n }\n}")
+			within(t, host, func() error {
+				before, err := netfilter.Find(t.Context(), backend)
+				if err != nil {
+					return err
+				}
+				return before.Apply(t.Context(), rules())
+			})
+			next := rules(func(i *capture.Intent) { i.SpareOngoing = true })
+			within(t, host, func() error { return netfilter.NFTables{}.Replace(t.Context(), next) })
+			if got, want := inspect(t, host), (netfilter.State{Backend: capture.NFTables, Stamp: next.Stamp()}); got != want {
+				t.Errorf("it holds %+v, want %+v", got, want)
+			}
+			want, err := netfilter.Reference(t.Context(), netfilter.NFTables{}, next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if differences := netfilter.Diff(want, dump(t, host)); len(differences) > 0 {
+				t.Errorf("differences: %q", differences)
+			}
+			load(t, host, "delete table inet capture-cni; delete table inet other")
+			if left := inspect(t, host); left != (netfilter.State{}) {
+				t.Errorf("beside it are %+v", left)
+			}
+		})
+	}
+}
+
 // TestReferenceStaysOutside makes a Reference where there must be no trace of it.
 func TestReferenceStaysOutside(t *testing.T) {
 	t.Parallel()

@@ -31,14 +31,37 @@ func (NFTables) Name() capture.Backend { return capture.NFTables }
 
 // Apply adds the Ruleset in one transaction.
 func (NFTables) Apply(_ context.Context, rs capture.Ruleset) error {
-	conn, err := nftables.New(nftables.WithSockOptions(growBuffers))
+	conn, err := newWriter()
 	if err != nil {
-		return fmt.Errorf("opening netlink: %w", err)
+		return err
 	}
+	return commit(conn, rs)
+}
+
+// Replace is Apply where rules of ours may be, which it takes out, whatever
+// backend put them there. What nf_tables has of them goes in the transaction in
+// which the Ruleset comes: so no packet finds neither, and the kernel goes on
+// to translate the connections that were redirected.
+func (NFTables) Replace(ctx context.Context, rs capture.Ruleset) error {
+	if err := removeLegacy(ctx); err != nil {
+		return err
+	}
+	conn, err := newWriter()
+	if err != nil {
+		return err
+	}
+	if _, err := queueRemoval(conn); err != nil {
+		return err
+	}
+	return commit(conn, rs)
+}
+
+// commit adds the Ruleset to what is queued, and commits that.
+func commit(conn *nftables.Conn, rs capture.Ruleset) error {
 	if err := write(conn, rs); err != nil {
 		return err
 	}
-	err = conn.Flush()
+	err := conn.Flush()
 	if errors.Is(err, syscall.ENOBUFS) {
 		// The answers did not fit; the transaction itself may well have been
 		// committed. The stamp tells, for it is part of the transaction.
@@ -50,6 +73,14 @@ func (NFTables) Apply(_ context.Context, rs capture.Ruleset) error {
 		return fmt.Errorf("committing table inet %s: %w", capture.TableName, err)
 	}
 	return nil
+}
+
+func newWriter() (*nftables.Conn, error) {
+	conn, err := nftables.New(nftables.WithSockOptions(growBuffers))
+	if err != nil {
+		return nil, fmt.Errorf("opening netlink: %w", err)
+	}
+	return conn, nil
 }
 
 func growBuffers(conn *netlink.Conn) error {

@@ -23,46 +23,52 @@ func Remove(ctx context.Context) error {
 }
 
 // removeFromNFTables takes out our own table and what iptables' newer variant
-// put in. The kernel keeps that as nftables, too, so one transaction does for
-// all, and neither iptables nor an unharmed remainder of our rules is needed.
-// Where there is nothing to do, none is begun: even an empty-handed one waits
-// for a grace period of the kernel's.
+// put in. Where there is nothing to do, no transaction is begun: even an
+// empty-handed one waits for a grace period of the kernel's.
 func removeFromNFTables() error {
+	writer, err := newWriter()
+	if err != nil {
+		return err
+	}
+	if found, err := queueRemoval(writer); err != nil || !found {
+		return err
+	}
+	if err := writer.Flush(); err != nil {
+		return fmt.Errorf("taking our rules out: %w", err)
+	}
+	return nil
+}
+
+// queueRemoval queues all that takes our rules out of nf_tables, and tells
+// whether that is anything. The kernel keeps those of iptables' newer variant
+// there, too, so one transaction does for all, and neither iptables nor an
+// unharmed remainder of our rules is needed.
+func queueRemoval(writer *nftables.Conn) (found bool, err error) {
 	reader, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
-		return fmt.Errorf("opening netlink: %w", err)
+		return false, fmt.Errorf("opening netlink: %w", err)
 	}
 	defer reader.Close()
 	hasOurs, err := hasOurTable(reader)
 	if err != nil {
-		return err
+		return false, err
 	}
 	tables, err := nfTables(reader)
 	if err != nil {
-		return err
+		return false, err
 	}
 	maps.DeleteFunc(tables, func(_ tableOf, chains []string) bool { return !slices.Contains(chains, capture.MarkerChain) })
-	if !hasOurs && len(tables) == 0 {
-		return nil
-	}
-	writer, err := nftables.New(nftables.WithSockOptions(growBuffers))
-	if err != nil {
-		return fmt.Errorf("opening netlink: %w", err)
-	}
 	if hasOurs {
 		writer.DelTable(ourTable())
 	}
 	for name, chains := range tables {
 		r := removal{writer: writer, name: name, chains: chains}
 		if err := r.read(reader); err != nil {
-			return err
+			return false, err
 		}
 		r.queue()
 	}
-	if err := writer.Flush(); err != nil {
-		return fmt.Errorf("taking our rules out: %w", err)
-	}
-	return nil
+	return hasOurs || len(tables) > 0, nil
 }
 
 func hasOurTable(conn *netlink.Conn) (bool, error) {

@@ -32,7 +32,7 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked capture
 		case state.Foreign != "":
 			return capture.Refusal(fmt.Sprintf("%s holds another plugin's capture rules: only one of the two may be in the chain", state.Foreign))
 		case state.Backend == "":
-			return install(ctx, rs, backend)
+			return install(ctx, rs, backend.Apply)
 		case state.Backend != backend.Name():
 			return capture.Refusal(fmt.Sprintf("rules of ours are in the namespace already, put there by %s and not by %s: DEL must come first", state.Backend, backend.Name()))
 		case state.Stamp == rs.Stamp():
@@ -42,10 +42,10 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked capture
 	})
 }
 
-func install(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
+func install(ctx context.Context, rs capture.Ruleset, commit func(context.Context, capture.Ruleset) error) error {
 	undo, err := prepare(rs)
 	if err == nil {
-		err = backend.Apply(ctx, rs)
+		err = commit(ctx, rs)
 	}
 	if err != nil {
 		return errors.Join(err, undo())
