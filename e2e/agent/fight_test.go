@@ -44,7 +44,7 @@ func TestFight(t *testing.T) {
 	}
 	check(t, metric(a, `capture_cni_entry_contended{writer="ptp"} 1`))
 	a.says(t, "writer=ptp")
-	for deadline := time.Now().Add(40 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		got, err := n.loaded()
 		if err == nil && strings.Contains(got, "capture-cni") {
 			return

@@ -119,7 +119,8 @@ func (n *node) start(t *testing.T, args ...string) *agent {
 // startBehind runs it by another command, which limits it.
 func (n *node) startBehind(t *testing.T, command []string, args ...string) *agent {
 	t.Helper()
-	address := freeAddress(t)
+	address, err := lab.FreeAddress()
+	check(t, err)
 	a := &agent{url: "http://" + address, log: &lab.Log{}}
 	words := slices.Concat(command, []string{filepath.Join(bin, "capture-cni-node"), "run", "--listen", address}, n.flags(args...))
 	a.Cmd = exec.Command(words[0], words[1:]...)
@@ -150,7 +151,7 @@ func (a *agent) says(t *testing.T, text string) {
 }
 
 func (a *agent) get(path string) (status int, body string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+path, nil)
 	if err != nil {
@@ -181,12 +182,15 @@ func (a *agent) ready(t *testing.T, want ...int) string {
 	})
 }
 
-// eventually tries for some seconds.
+// patience is for a busy machine. Nothing hangs on it but how soon a failure is told.
+const patience = 2 * time.Minute
+
+// eventually tries until it succeeds, or patience is over.
 func eventually[T any](t *testing.T, try func() (T, error)) T {
 	t.Helper()
 	var value T
 	var err error
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if value, err = try(); err == nil {
 			return value
 		}

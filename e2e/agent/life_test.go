@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,14 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
-}
 
 const plain = `{"cniVersion": "0.3.1", "name": "kindnet", "type": "ptp"}` + "\n"
 

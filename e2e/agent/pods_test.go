@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 
@@ -53,7 +52,7 @@ func (n *node) begin(t *testing.T, pod string) (*started, error) {
 		ContainerID: filepath.Base(host.Path()), NetNS: host.Path(), IfName: "eth0",
 		Args: [][2]string{{"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", pod}, {"K8S_POD_UID", "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"}},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if _, err := s.cni.AddNetworkList(ctx, list, s.runtime); err != nil {
 		return nil, err
@@ -73,7 +72,7 @@ func (s *started) expectCaptured(want bool) error {
 
 func (s *started) end(t *testing.T) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := s.cni.DelNetworkList(ctx, s.list, s.runtime); err != nil {
 		return err

@@ -43,10 +43,14 @@ func TestReports(t *testing.T) {
 	}
 	a = n.start(t, "--mode", "insert")
 	a.expectFailures(t, 2)
-	a.stop(t) // after which its log is whole
-	if log := a.log.String(); strings.Count(log, `msg="not captured, and not started" pod=shop/web`) != 2 || !strings.Contains(log, "not found") {
-		t.Errorf("log %s", log)
-	}
+	eventually(t, func() (string, error) { // the log comes after the metrics
+		log := a.log.String()
+		if strings.Count(log, `msg="not captured, and not started" pod=shop/web`) != 2 || !strings.Contains(log, "not found") {
+			return "", fmt.Errorf("log %s", log)
+		}
+		return log, nil
+	})
+	a.stop(t)
 	n.addMissing(t)
 	if out, err := n.command("uninstall"); err != nil {
 		t.Fatalf("%v: %s", err, out)

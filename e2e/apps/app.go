@@ -5,15 +5,18 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-const patience = 3 * time.Second
+// patience is for a server on another node, on a machine that is busy.
+const patience = 10 * time.Second
 
 // here is the pod's own network.
 var here = &lab.Host{}
@@ -29,6 +32,17 @@ func serve(ctx context.Context, network string, addresses []string) error {
 	return pause(ctx)
 }
 
+// dial tries again where nobody listens: a container runs before its program
+// has come that far.
+func dial(dialer net.Dialer, network, to string) (net.Conn, error) {
+	for deadline := time.Now().Add(dialer.Timeout); ; time.Sleep(50 * time.Millisecond) {
+		conn, err := dialer.Dial(network, to)
+		if !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(deadline) {
+			return conn, err
+		}
+	}
+}
+
 // ask prints what everybody on the way says, one JSON object a line.
 func ask(network, to string, from []string) error {
 	dialer := net.Dialer{Timeout: patience}
@@ -39,7 +53,7 @@ func ask(network, to string, from []string) error {
 		}
 		dialer.LocalAddr = address
 	}
-	conn, err := dialer.Dial(network, to)
+	conn, err := dial(dialer, network, to)
 	if err != nil {
 		return err
 	}

@@ -39,10 +39,10 @@ func echo(ctx context.Context, address string) error {
 	return err
 }
 
-// hold keeps one connection to an echo and prints a line for each second in
-// which ten bytes came back.
+// hold keeps one connection to an echo, and prints what all on the way say and
+// then a line for each second in which ten bytes came back.
 func hold(ctx context.Context, address string) error {
-	conn, err := net.DialTimeout("tcp", address, patience)
+	conn, err := dial(net.Dialer{Timeout: patience}, "tcp", address)
 	if err != nil {
 		return err
 	}
@@ -52,6 +52,7 @@ func hold(ctx context.Context, address string) error {
 		if line, err = back.ReadString('\n'); err != nil {
 			return err
 		}
+		fmt.Print(line)
 	}
 	for n := 1; ctx.Err() == nil; n++ {
 		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {

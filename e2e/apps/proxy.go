@@ -86,7 +86,7 @@ func (w way) handOn(client *net.TCPConn) error {
 	if hop.OriginalDst == unmapped(client.LocalAddr()) && !w.transparent {
 		return nil // it was for the proxy itself
 	}
-	application, err := w.dialer(hop).Dial("tcp", hop.OriginalDst.String())
+	application, err := dial(w.dialer(hop), "tcp", hop.OriginalDst.String())
 	if err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func (w way) handOn(client *net.TCPConn) error {
 
 // dialer makes the connection behind the proxy: an inbound one comes from the
 // address that the rules let through, or from the client's own.
-func (w way) dialer(hop lab.Answer) *net.Dialer {
-	d := &net.Dialer{Timeout: patience}
+func (w way) dialer(hop lab.Answer) net.Dialer {
+	d := net.Dialer{Timeout: patience}
 	switch {
 	case w.transparent:
 		d.Control = lab.Marked

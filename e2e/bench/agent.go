@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // primaryList is somebody's, who writes it again and again.
@@ -75,7 +76,7 @@ func (b *bench) startAgent() (n *agentNode, ready time.Duration, err error) {
 	if err := n.write(); err != nil {
 		return nil, 0, err
 	}
-	address, err := freeAddress()
+	address, err := lab.FreeAddress()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -199,13 +200,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("finding a port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }

@@ -68,7 +68,7 @@ func (run kubectl) addNamespace(t *testing.T, name, admission string) {
 	run.must(t, "create", "namespace", name)
 	t.Cleanup(func() { run.must(t, "delete", "namespace", name, "--wait=false") })
 	run.must(t, "label", "namespace", name, cluster.InjectedWithInit, "capture-cni.io/admission="+admission)
-	run.must(t, "wait", "--for=create", "--timeout=60s", "-n", name, "serviceaccount/default")
+	run.must(t, "wait", "--for=create", patience, "-n", name, "serviceaccount/default")
 }
 
 // settle repeats a probe until it finds nothing: policies take effect some

@@ -120,7 +120,7 @@ func (b *Box) stop() error {
 	if err := syscall.Kill(b.PID, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("ending box %s: %w", b.Name, err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); b.alive(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(Patience); b.alive(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("ending box %s: process %d is still there", b.Name, b.PID)
 		}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 const service = `
@@ -43,9 +44,11 @@ func TestInjected(t *testing.T) {
 				pod.Annotations["proxy.istio.io/config"] = `proxyMetadata: {ISTIO_DUAL_STACK: "true"}`
 				pods = append(pods, pod)
 			}
-			s.run(t, pods...)
 			for _, pod := range pods {
 				s.kubectl(t, fmt.Sprintf(service, pod.Name), "apply", "--filename=-")
+			}
+			s.run(t, pods...)
+			for _, pod := range pods {
 				s.hasNoCapability(t, pod.Name)
 				if rules := s.rules(t, pod.Name); rules.Backend == "" || rules.Foreign != "" {
 					t.Errorf("%s holds %+v", pod.Name, rules)
@@ -78,12 +81,15 @@ func (s space) expectCaptured(t *testing.T, from, to string) {
 		delete(targets, address(v6, 8080))
 	}
 	for target, pod := range targets {
-		hops := s.ask(t, from, "tcp", target)
 		want := fmt.Sprintf("%s/outbound %s/inbound %s/app", from, to, to)
-		if got := names(hops); got != want {
-			t.Errorf("from %s to %s: on the way are %s, want %s", from, target, got, want)
-			continue
-		}
+		var hops []lab.Answer
+		eventually(t, func() (err error) { // kube-proxy hears of a service's pods a while after they are ready
+			hops, err = s.tryAsk(t.Context(), from, "tcp", target)
+			if got := names(hops); err == nil && got != want {
+				err = fmt.Errorf("from %s to %s: on the way are %s, want %s", from, target, got, want)
+			}
+			return err
+		})
 		if got := hops[0].OriginalDst.String(); got != target {
 			t.Errorf("from %s to %s: the proxy took it for %s", from, target, got)
 		}

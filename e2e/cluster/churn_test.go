@@ -63,7 +63,7 @@ func (ch *churn) round(ctx context.Context, node, name string) error {
 	if err := ch.tryCreate(ctx, plain, meshed); err != nil {
 		return err
 	}
-	rules, err := ch.whenReady(ctx, plain, 30*time.Second)
+	rules, err := ch.whenReady(ctx, plain)
 	if err == nil && (rules.Backend != "" || rules.Foreign != "") {
 		err = fmt.Errorf("%s, which is not in the mesh, holds %+v", plain.Name, rules)
 	}
@@ -71,7 +71,7 @@ func (ch *churn) round(ctx context.Context, node, name string) error {
 		return err
 	}
 	l := life{node: node, created: created}
-	if l.rules, err = ch.whenReady(ctx, meshed, time.Minute); err != nil {
+	if l.rules, err = ch.whenReady(ctx, meshed); err != nil {
 		return err
 	}
 	l.took = time.Since(created)
@@ -85,8 +85,8 @@ func (ch *churn) round(ctx context.Context, node, name string) error {
 	return errors.Join(err, deleteErr)
 }
 
-func (ch *churn) whenReady(ctx context.Context, pod *corev1.Pod, patience time.Duration) (netfilter.State, error) {
-	_, err := c.Kubectl(ctx, "", "--namespace", ch.name, "wait", "--for=condition=Ready", "--timeout="+patience.String(), "pod/"+pod.Name)
+func (ch *churn) whenReady(ctx context.Context, pod *corev1.Pod) (netfilter.State, error) {
+	_, err := c.Kubectl(ctx, "", "--namespace", ch.name, "wait", "--for=condition=Ready", patience, "pod/"+pod.Name)
 	var sandbox cluster.Sandbox
 	if err == nil {
 		sandbox, err = ch.sandbox(ctx, pod.Name)
@@ -110,7 +110,7 @@ func (ch *churn) next(t *testing.T) (first []life) {
 	t.Helper()
 	now := time.Now()
 	for _, node := range c.Nodes {
-		eventually(t, time.Minute, func() error {
+		eventually(t, func() error {
 			for _, l := range ch.lived() {
 				if l.node == node.Name && l.created.After(now) {
 					first = append(first, l)
@@ -128,7 +128,7 @@ func (ch *churn) end(t *testing.T) {
 	t.Helper()
 	ch.stop()
 	ch.workers.Wait()
-	ch.kubectl(t, "", "delete", "pod", "--all", "--timeout=40s")
+	ch.kubectl(t, "", "delete", "pod", "--all", patience)
 	ours, longest := 0, time.Duration(0)
 	for _, l := range ch.lives {
 		if l.ours() {

@@ -40,8 +40,9 @@ const (
 	Debian1 Runtime = "containerd 1.6"
 )
 
-// ready is how long a part may take to start.
-const ready = 2 * time.Minute
+// Patience is how long is waited for what takes seconds on a machine that has
+// nothing else to do. Nothing hangs on it but how soon a failure is told.
+const Patience = 3 * time.Minute
 
 // Start starts a cluster with one node for each runtime. dir must not hold one
 // already. Also in case of an error, what was started is to be stopped.

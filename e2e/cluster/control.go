@@ -83,7 +83,7 @@ func (c *Cluster) StartAPI(ctx context.Context) error {
 		"--shutdown-delay-duration=0s"); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, ready)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	for {
 		_, err := c.Kubectl(ctx, "", "get", "--raw", "/readyz")

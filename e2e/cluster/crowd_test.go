@@ -30,7 +30,7 @@ func TestCrowd(t *testing.T) {
 	}
 	started := time.Now()
 	s.create(t, pods...)
-	s.kubectl(t, "", "wait", "--for=condition=Ready", "--timeout=180s", "pod", "--all")
+	s.kubectl(t, "", "wait", "--for=condition=Ready", patience, "pod", "--all")
 	t.Logf("100 pods are ready after %s", time.Since(started).Round(100*time.Millisecond))
 
 	meshed := map[string]bool{}
@@ -54,6 +54,7 @@ func TestCrowd(t *testing.T) {
 	if seen != len(pods) {
 		t.Errorf("%d sandboxes, want %d", seen, len(pods))
 	}
+	s.kubectl(t, "", "delete", "pod", "--all", patience) // the next test measures
 }
 
 // TestTimeToReady prints what capture costs a pod that starts: with no capture
@@ -109,7 +110,7 @@ func (s space) timeToReady(ctx context.Context, containers int, name, node strin
 	if err := s.tryCreate(ctx, pod); err != nil {
 		return 0, err
 	}
-	_, err := c.Kubectl(ctx, "", "--namespace", s.name, "wait", "--for=condition=Ready", "--timeout=60s", "pod/"+name)
+	_, err := c.Kubectl(ctx, "", "--namespace", s.name, "wait", "--for=condition=Ready", patience, "pod/"+name)
 	took := time.Since(started)
 	if err != nil {
 		return 0, err

@@ -45,7 +45,7 @@ func (b *Box) end(name string, signal syscall.Signal) error {
 	if err := syscall.Kill(pid, signal); err != nil {
 		return fmt.Errorf("ending %s: %w", name, err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, err := startTime(pid); err != nil {
 			return os.Remove(b.pidFile(name))
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,9 +16,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestDashboardQueries has a Prometheus read what an agent and a guard show on a
@@ -30,10 +29,18 @@ func TestDashboardQueries(t *testing.T) {
 	s := newSpace(t, restricted, cluster.Injected)
 	s.run(t, server("web", c.Nodes[0].Name))
 	agent := agentOn(t, c.Nodes[0])
-	ask := startPrometheus(t, unpack(t, agent, "installer")["metrics.txt"], unpack(t, agent, "guard")["metrics.txt"])
+	var pages [2]string
+	eventually(t, func() error { // each has looked at the pod
+		pages = [2]string{unpack(t, agent, "installer")["metrics.txt"], unpack(t, agent, "guard")["metrics.txt"]}
+		if !strings.Contains(pages[0], "capture_cni_add_stage_seconds_bucket{") || !strings.Contains(pages[1], "capture_cni_pods{") {
+			return fmt.Errorf("the metrics are\n%s", pages)
+		}
+		return nil
+	})
+	ask := startPrometheus(t, pages[:]...)
 	for _, query := range dashboardQueries(t) {
 		tellsOfFault := strings.Contains(query, "== 0") || strings.Contains(query, "contended")
-		eventually(t, 20*time.Second, func() error { // a rate takes two samples
+		eventually(t, func() error { // a rate takes two samples
 			err := ask(strings.ReplaceAll(query, "$__rate_interval", "5s"))
 			if err != nil && !(tellsOfFault && errors.Is(err, errNoAnswer)) {
 				return fmt.Errorf("%s: %w", query, err)
@@ -82,10 +89,8 @@ func startPrometheus(t *testing.T, pages ...string) (ask func(query string) erro
 	dir := t.TempDir()
 	config := fmt.Sprintf(`{"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "capture-cni", "static_configs": [{"targets": %s}]}]}`, list)
 	check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := lab.FreeAddress()
 	check(t, err)
-	address := listener.Addr().String()
-	check(t, listener.Close())
 	command := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=warn")
 	command.Stderr = os.Stderr

@@ -4,6 +4,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,9 +15,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 )
-
-// back is how soon meshed pods have to start once a fault is mended.
-const back = 15 * time.Second
 
 // impatient has an ADD fail soon, so that there are events to be read.
 const impatient = "netconf.lookupTimeout=3s"
@@ -46,12 +44,12 @@ func TestAPIGone(t *testing.T) {
 	}
 	for i, node := range c.Nodes {
 		static := "static-" + node.Name
-		eventually(t, back, func() error { return s.runs(t, plain[i].Name) })
+		s.starts(t, plain[i].Name)
 		writeStatic(t, node, s.name, "static")
-		eventually(t, back, func() error { return s.runs(t, static) })
+		s.starts(t, static)
 		removeStatic(t, node)
-		eventually(t, back, func() error {
-			if s.runs(t, static) == nil {
+		eventually(t, func() error {
+			if s.runs(t, static) {
 				return fmt.Errorf("%s still runs", static)
 			}
 			return nil
@@ -59,24 +57,41 @@ func TestAPIGone(t *testing.T) {
 	}
 	time.Sleep(time.Until(stopped.Add(8 * time.Second))) // longer than the kubelets' first tries
 	for _, pod := range meshed {
-		if s.runs(t, pod.Name) == nil {
+		if s.runs(t, pod.Name) {
 			t.Errorf("%s has started", pod.Name)
 		}
 	}
 	check(t, c.StartAPI(t.Context()))
-	running = true
+	running, mended := true, time.Now()
 	for _, pod := range meshed {
-		eventually(t, back, func() error { return s.runs(t, pod.Name) })
+		s.starts(t, pod.Name)
 		s.isCaptured(t, pod.Name)
 		s.says(t, pod.Name, "lookupTimeout of 3s is used up")
 	}
+	t.Logf("the pods of the mesh run %s after the API server was back", time.Since(mended).Round(100*time.Millisecond))
+	// Controllers and kubelets are slow to notice: they are back once they
+	// have brought new agents, for the next test as well.
+	agents(t, "rollout", "restart", "daemonset/capture-cni-node")
+	agents(t, "rollout", "status", "daemonset/capture-cni-node", patience)
 }
 
 // runs tells whether a node runs a pod.
-func (s space) runs(t *testing.T, pod string) error {
+func (s space) runs(t *testing.T, pod string) bool {
 	t.Helper()
 	_, err := s.sandbox(t.Context(), pod)
-	return err
+	if !errors.Is(err, errNowhere) {
+		check(t, err)
+	}
+	return err == nil
+}
+
+// starts waits until a node runs a pod.
+func (s space) starts(t *testing.T, pod string) {
+	t.Helper()
+	eventually(t, func() error {
+		_, err := s.sandbox(t.Context(), pod)
+		return err
+	})
 }
 
 // TestBrokenNode breaks what meshed pods need on a node while its agent is
@@ -113,7 +128,7 @@ func TestBrokenNode(t *testing.T) {
 			}
 			mended := time.Now()
 			bringAgents(t)
-			s.kubectl(t, "", "wait", "--for=condition=Ready", "--timeout=60s", "pod/meshed")
+			s.kubectl(t, "", "wait", "--for=condition=Ready", patience, "pod/meshed")
 			t.Logf("ready %s after the agent was allowed back", time.Since(mended).Round(100*time.Millisecond))
 			s.isCaptured(t, "meshed")
 		})
@@ -127,7 +142,7 @@ const expiredToken = "eyJhbGciOiJFUzI1NiJ9.eyJleHAiOjF9.AAAA"
 func (s space) waits(t *testing.T, pod, why string) {
 	t.Helper()
 	s.says(t, pod, why)
-	if _, err := s.sandbox(t.Context(), pod); err == nil {
+	if s.runs(t, pod) {
 		t.Errorf("%s has started", pod)
 	}
 }
@@ -135,7 +150,7 @@ func (s space) waits(t *testing.T, pod, why string) {
 // says expects an event about a pod that could not start.
 func (s space) says(t *testing.T, pod, why string) {
 	t.Helper()
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		events := s.kubectl(t, "", "get", "events", "--field-selector", "reason=FailedCreatePodSandBox,involvedObject.name="+pod, "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(events, why) {
 			return fmt.Errorf("no event says %q: %s", why, events)
@@ -165,8 +180,9 @@ func removeAgents(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { bringAgents(t) })
 	agents(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"template": {"spec": {"nodeSelector": {"nowhere": "yes"}}}}}`)
+	agents(t, "wait", "--for=jsonpath={.status.desiredNumberScheduled}=0", patience, "daemonset/capture-cni-node") // else it would make new ones
 	agents(t, "delete", "pods", "--all", "--force", "--grace-period=0")
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		for _, node := range c.Nodes {
 			sandboxes, err := node.Sandboxes(t.Context())
 			if err != nil {
@@ -185,7 +201,7 @@ func removeAgents(t *testing.T) {
 func bringAgents(t *testing.T) {
 	t.Helper()
 	agents(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"template": {"spec": {"nodeSelector": {"nowhere": null}}}}}`)
-	agents(t, "rollout", "status", "daemonset/capture-cni-node", "--timeout=60s")
+	agents(t, "rollout", "status", "daemonset/capture-cni-node", patience)
 }
 
 // agents runs kubectl where they are; also when the test is over.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -29,11 +28,11 @@ func TestGuardEvicts(t *testing.T) {
 	s.kubectl(t, deployment(t, server("protected", node)), "apply", "--filename=-")
 	s.kubectl(t, "", "create", "poddisruptionbudget", "protected", "--selector=app=protected", "--min-available=1")
 	s.run(t, server("alone", node))
-	s.kubectl(t, "", "rollout", "status", "deployment/owned", "--timeout=60s")
-	s.kubectl(t, "", "rollout", "status", "deployment/protected", "--timeout=60s")
+	s.kubectl(t, "", "rollout", "status", "deployment/owned", patience)
+	s.kubectl(t, "", "rollout", "status", "deployment/protected", patience)
 	owned, protected := s.only(t, "owned"), s.only(t, "protected")
 	install(t, append(slices.Clone(attentive), "guard.policy=evict")...)
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		for _, pod := range s.of(t, "owned") {
 			if pod != owned {
 				if rules, err := s.sandbox(t.Context(), pod); err != nil || rulesOf(t, rules).Backend == "" {
@@ -90,7 +89,9 @@ func TestGuardLeavesOthers(t *testing.T) {
 func TestGuardBeforeJob(t *testing.T) {
 	settings := append(slices.Clone(attentive), "admission.istioInit.enabled=true", "admission.istioInit.replaceBy=validate")
 	install(t, settings...)
-	check(t, c.Install(t.Context(), append(slices.Clone(installed), "state=absent", "force=true")...)) // the policy stays
+	// The policy stays, and agents come as soon as they are wanted: validation does not wait for long.
+	check(t, c.Install(t.Context(), append(slices.Clone(installed), "state=absent", "force=true")...))
+	check(t, c.Install(t.Context(), append(slices.Clone(installed), "nodeSelector.nowhere=yes")...))
 	installed = nil
 	s := newSpace(t, restricted, cluster.InjectedWithInit)
 	s.kubectl(t, "", "label", "namespace", s.name, "capture-cni.io/admission=enforce")
@@ -98,21 +99,21 @@ func TestGuardBeforeJob(t *testing.T) {
 	v4, _ := s.addresses(t, "target")
 	pod := newPod("once", c.Nodes[0].Name, "ask", "tcp", address(v4, 8080))
 	pod.Annotations["sidecar.istio.io/nativeSidecar"] = "true"
-	eventually(t, back, func() error { return s.tryCreate(t.Context(), server("probe", c.Nodes[0].Name)) }) // the policy holds
+	eventually(t, func() error { return s.tryCreate(t.Context(), server("probe", c.Nodes[0].Name)) }) // the policy holds
 	s.kubectl(t, job(t, pod), "apply", "--filename=-")
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		status := s.kubectl(t, "", "get", "pods", "--selector=job-name=once", "-o", "jsonpath={.items[*].status.initContainerStatuses[0].state.running}")
 		if status == "" {
 			return fmt.Errorf("validation does not run")
 		}
 		return nil
 	})
-	install(t, settings...)
-	s.kubectl(t, "", "wait", "--for=condition=complete", "job/once", "--timeout=60s")
+	bringAgents(t)
+	s.kubectl(t, "", "wait", "--for=condition=complete", "job/once", patience)
 	if said := s.kubectl(t, "", "logs", "job/once", "--container=app"); !strings.Contains(said, "/outbound") || strings.Count(said, "\n") != 2 {
 		t.Errorf("on the way of its only connection were\n%s", said)
 	}
-	s.eventSays(t, "", "CaptureRepaired", "is captured now")
+	s.eventSays(t, s.kubectl(t, "", "get", "pods", "--selector=job-name=once", "-o", "jsonpath={.items[*].metadata.name}"), "CaptureRepaired", "is captured now")
 }
 
 func template(pod *corev1.Pod) corev1.PodTemplateSpec {
@@ -168,7 +169,7 @@ func (s space) eventSays(t *testing.T, pod, reason, what string) {
 	if pod != "" {
 		selector += ",involvedObject.name=" + pod
 	}
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, func() error {
 		messages := s.kubectl(t, "", "get", "events", "--field-selector", selector, "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(messages, what) {
 			return fmt.Errorf("no Event %s of %s says %q: %q", reason, pod, what, messages)

@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -37,15 +38,36 @@ func TestGuardFindsEarlyPods(t *testing.T) {
 	}
 	install(t, attentive...)
 	ready := time.Now()
-	eventually(t, 10*time.Second, func() error {
-		for _, pod := range pods {
-			if rules := s.rules(t, pod.Name); rules.Backend == "" {
-				return fmt.Errorf("%s is not captured", pod.Name)
+	eventually(t, func() error {
+		for _, node := range c.Nodes {
+			if err := s.areCaptured(t.Context(), node); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
 	t.Logf("all repaired %s after the agents were ready", time.Since(ready).Round(100*time.Millisecond))
+}
+
+// areCaptured looks at all pods of a node.
+func (s space) areCaptured(ctx context.Context, node *cluster.Node) error {
+	sandboxes, err := node.Sandboxes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, found := range sandboxes {
+		if found.Namespace != s.name {
+			continue
+		}
+		rules, err := inspect(found)
+		if err == nil && rules.Backend == "" {
+			err = fmt.Errorf("%s is not captured", found.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // TestGuardRepairs takes the rules out of a pod that runs, and changes them:
@@ -60,33 +82,39 @@ func TestGuardRepairs(t *testing.T) {
 	echo.Name, echo.Args = "echo", []string{"echo", ":7000"}
 	web.Spec.Containers = append(web.Spec.Containers, *echo)
 	s.run(t, web, unmeshed(client))
-	for _, of := range []struct {
-		name    string
-		change  []string
-		connect func(change func()) (alive func())
-	}{
-		{"changed", []string{"insert", "rule", "inet", "capture-cni", "nat_PREROUTING", "return"}, func(change func()) func() {
-			alive := s.holdConnection(t, "client", "web")
-			change()
-			return alive
-		}},
-		{"deleted", []string{"delete", "table", "inet", "capture-cni"}, func(change func()) func() {
-			change()
-			return s.holdConnection(t, "client", "web")
-		}},
-	} {
-		alive := of.connect(func() { s.nft(t, "web", of.change...) })
-		began := time.Now()
-		eventually(t, 10*time.Second, func() error {
-			v4, _ := s.addresses(t, "web")
-			if got := names(s.ask(t, "client", "tcp", address(v4, 8080))); got != "web/inbound web/app" {
-				return fmt.Errorf("on the way are %s", got)
-			}
-			return nil
-		})
-		t.Logf("%s: repaired within %s", of.name, time.Since(began).Round(100*time.Millisecond))
-		alive()
+
+	proxied, alive := s.holdConnection(t, "client", "web")
+	if proxied != "web/inbound" {
+		t.Fatalf("on the way are %q", proxied)
 	}
+	s.nft(t, "web", "insert", "rule", "inet", "capture-cni", "nat_PREROUTING", "return")
+	s.isRepaired(t, "client", "web")
+	alive()
+
+	eventually(t, func() error {
+		s.nft(t, "web", "delete", "table", "inet", "capture-cni")
+		if proxied, alive = s.holdConnection(t, "client", "web"); proxied != "" {
+			return errors.New("the guard was faster each time")
+		}
+		return nil
+	})
+	s.isRepaired(t, "client", "web")
+	alive()
+}
+
+// isRepaired waits until connections between two pods are captured again.
+func (s space) isRepaired(t *testing.T, from, to string) {
+	t.Helper()
+	v4, _ := s.addresses(t, to)
+	began := time.Now()
+	eventually(t, func() error {
+		hops, err := s.tryAsk(t.Context(), from, "tcp", address(v4, 8080))
+		if got := names(hops); err == nil && got != to+"/inbound "+to+"/app" {
+			err = fmt.Errorf("on the way are %s", got)
+		}
+		return err
+	})
+	t.Logf("repaired within %s", time.Since(began).Round(100*time.Millisecond))
 }
 
 // TestGuardReports loosens a running pod's annotations: that is told, and the
@@ -97,7 +125,7 @@ func TestGuardReports(t *testing.T) {
 	s.run(t, server("loosened", c.Nodes[0].Name))
 	before := s.rules(t, "loosened")
 	s.isExplained(t, "loosened", "state        captured")
-	eventually(t, 10*time.Second, func() error { // the agent hears of it beside the plugin's answer
+	eventually(t, func() error { // the agent hears of it beside the plugin's answer
 		if said := s.explain(t, "loosened"); !strings.Contains(said, ": captured by nftables") {
 			return fmt.Errorf("its last ADD is not explained:\n%s", said)
 		}
@@ -112,7 +140,7 @@ func TestGuardReports(t *testing.T) {
 	s.nft(t, "loosened", "delete", "table", "inet", "capture-cni")
 	s.guardSays(t, "loosened", "found=uncaptured")
 	s.eventSays(t, "loosened", "CaptureRepaired", "is captured now")
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, func() error {
 		if after := s.rules(t, "loosened"); after.Backend == "" {
 			return fmt.Errorf("it holds %+v", after)
 		}
@@ -142,7 +170,7 @@ func agentOn(t *testing.T, node *cluster.Node) string {
 // guardSays waits for a line of a guard's log about a pod.
 func (s space) guardSays(t *testing.T, pod, what string) {
 	t.Helper()
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		logs, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--container=guard", "--tail=100")
 		if err != nil {
 			return err
@@ -174,37 +202,42 @@ func (s space) nft(t *testing.T, pod string, args ...string) {
 }
 
 // holdConnection connects a pod with another one's echo and keeps the
-// connection; what is given back fails unless it is alive.
-func (s space) holdConnection(t *testing.T, from, to string) (alive func()) {
+// connection. It names the proxies on the way; alive fails unless it is.
+func (s space) holdConnection(t *testing.T, from, to string) (proxies string, alive func()) {
 	t.Helper()
 	v4, _ := s.addresses(t, to)
 	ctx, cancel := context.WithCancel(t.Context())
 	command := exec.CommandContext(ctx, filepath.Join(c.Dir, "bin", "kubectl"), "--kubeconfig", c.Kubeconfig(), "--namespace", s.name,
 		"exec", from, "--container", "app", "--", "/apps", "hold", address(v4, 7000))
-	var said strings.Builder
-	command.Stderr = &said
+	var complaint strings.Builder
+	command.Stderr = &complaint
 	out, err := command.StdoutPipe()
 	check(t, err)
 	check(t, command.Start())
 	t.Cleanup(func() { cancel(); _ = command.Wait() })
+	lines := bufio.NewScanner(out)
+	var said strings.Builder
+	for lines.Scan() && lines.Text() != "echo" {
+		said.WriteString(lines.Text() + "\n")
+	}
+	hops, err := parseHops(said.String())
+	check(t, err)
 	beats := make(chan struct{}) // heard by who waits, so that each is of now
 	go func() {
 		defer close(beats)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
+		for lines.Scan() {
 			select {
 			case beats <- struct{}{}:
 			default:
 			}
 		}
 	}()
-	alive = func() {
+	return names(hops), func() {
 		t.Helper()
 		for range 2 { // one may have been on its way
 			if _, goesOn := <-beats; !goesOn {
-				t.Fatalf("the connection has ended: %v: %s", command.Wait(), said.String())
+				t.Fatalf("the connection has ended: %v: %s", command.Wait(), complaint.String())
 			}
 		}
 	}
-	alive()
-	return alive
 }

@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func TestIstioInitReplaced(t *testing.T) {
 		t.Fatalf("a pod with istio-init: %v", err)
 	}
 	s.kubectl(t, "", "label", "namespace", s.name, "capture-cni.io/admission=enforce")
-	eventually(t, back, func() error { return s.tryCreate(t.Context(), web) })
+	eventually(t, func() error { return s.tryCreate(t.Context(), web) })
 	s.ready(t, web)
 	s.hasNoCapability(t, "web")
 	s.isCaptured(t, "web")
@@ -34,7 +35,14 @@ func TestIstioInitValidates(t *testing.T) {
 	s.kubectl(t, "", "label", "namespace", s.name, "capture-cni.io/admission=enforce")
 	web := server("web", c.Nodes[0].Name)
 	web.Spec.SecurityContext.RunAsGroup = web.Spec.SecurityContext.RunAsUser // for the policy identity
-	eventually(t, back, func() error { return s.tryCreate(t.Context(), web) })
+	eventually(t, func() error {                                             // the API server may still go by the last test's policy
+		out, err := c.Kubectl(t.Context(), encoded(t, web), "--namespace", s.name, "create", "--dry-run=server", "--filename=-", "-o", "json")
+		if err == nil && !strings.Contains(out, "capture-cni-validate") {
+			err = fmt.Errorf("validation is not put in: %s", out)
+		}
+		return err
+	})
+	s.create(t, web)
 	s.ready(t, web)
 	s.isCaptured(t, "web")
 	var names []string

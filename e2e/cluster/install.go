@@ -36,7 +36,7 @@ func (c *Cluster) Install(ctx context.Context, settings ...string) error {
 	}
 	args := []string{
 		"upgrade", "--install", Namespace, filepath.Join(chart, "deploy", "chart"), "--namespace", Namespace, "--create-namespace",
-		"--reset-values", "--wait", "--timeout", "2m", "--set", "image.registry=test.local,image.pullPolicy=Never,maxUnavailable=100%",
+		"--reset-values", "--wait", "--timeout", Patience.String(), "--set", "image.registry=test.local,image.pullPolicy=Never,maxUnavailable=100%",
 	}
 	for _, setting := range settings {
 		args = append(args, "--set", setting)
@@ -45,13 +45,13 @@ func (c *Cluster) Install(ctx context.Context, settings ...string) error {
 		return err
 	}
 	// Helm is content while no more agents are missing than an update may stop.
-	_, err = c.Kubectl(ctx, "", "--namespace", Namespace, "rollout", "status", "daemonset/capture-cni-node", "--timeout", "2m")
+	_, err = c.Kubectl(ctx, "", "--namespace", Namespace, "rollout", "status", "daemonset/capture-cni-node", "--timeout", Patience.String())
 	return err
 }
 
 // Uninstall removes the chart's release; what it left on nodes stays there.
 func (c *Cluster) Uninstall(ctx context.Context) error {
-	_, err := c.Helm(ctx, "uninstall", Namespace, "--namespace", Namespace, "--wait", "--timeout", "1m")
+	_, err := c.Helm(ctx, "uninstall", Namespace, "--namespace", Namespace, "--wait", "--timeout", Patience.String())
 	return err
 }
 

@@ -63,7 +63,7 @@ func removeCgroups(name string) error {
 	}
 	var errs []error
 	for _, folder := range folders {
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(Patience); ; time.Sleep(20 * time.Millisecond) {
 			err = removeTree(folder)
 			if !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
 				break

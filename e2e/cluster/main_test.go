@@ -88,7 +88,7 @@ func startAndRun(m *testing.M) (code int, err error) {
 // allEnded waits until every pod of a test has gone: DEL never fails.
 func allEnded(ctx context.Context) error {
 	var left string
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(cluster.Patience); time.Now().Before(deadline); time.Sleep(time.Second) {
 		out, err := c.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--no-headers")
 		if err != nil {
 			return err
@@ -148,14 +148,17 @@ func check(t *testing.T, err error) {
 	}
 }
 
+// patience is for kubectl.
+var patience = "--timeout=" + cluster.Patience.String()
+
 // eventually tries until it succeeds, or patience is over.
-func eventually(t *testing.T, patience time.Duration, try func() error) {
+func eventually(t *testing.T, try func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(cluster.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err = try(); err == nil {
 			return
 		}
 	}
-	t.Fatalf("not within %s: %v", patience, err)
+	t.Fatalf("not within %s: %v", cluster.Patience, err)
 }

@@ -57,7 +57,7 @@ func TestMigrationInOneList(t *testing.T) {
 	ch.expect(t, "capture-cni alone", life.ours)
 	check(t, c.StartIstioCNI(t.Context()))
 	for _, node := range c.Nodes { // this plugin goes behind istio-cni, which does not look for others
-		eventually(t, 20*time.Second, func() error { return lastPlugin(t, node, "capture-cni") })
+		eventually(t, func() error { return lastPlugin(t, node, "capture-cni") })
 	}
 	ch.expectWaiting(t, "back", func() { uninstall(t) })
 	ch.expect(t, "istio-cni alone again", life.theirs)
@@ -91,7 +91,7 @@ func withIstioCNI(t *testing.T) {
 	})
 	check(t, c.StartIstioCNI(t.Context()))
 	for _, node := range c.Nodes {
-		eventually(t, 20*time.Second, func() error { return lastPlugin(t, node, "istio-cni") })
+		eventually(t, func() error { return lastPlugin(t, node, "istio-cni") })
 	}
 }
 
@@ -115,7 +115,7 @@ func (ch *churn) expectWaiting(t *testing.T, name string, step func()) {
 	}
 	ch.create(t, waiting...)
 	for _, pod := range waiting {
-		eventually(t, 30*time.Second, func() error {
+		eventually(t, func() error {
 			return ch.expectRefused(t, pod.Name, refused)
 		})
 	}

@@ -88,7 +88,7 @@ func (c *Cluster) StartMultus(ctx context.Context) error {
 	if _, err := c.Kubectl(ctx, multusManifests, "apply", "--filename=-"); err != nil {
 		return err
 	}
-	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=30s", "crd/network-attachment-definitions.k8s.cni.cncf.io"); err != nil {
+	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout="+Patience.String(), "crd/network-attachment-definitions.k8s.cni.cncf.io"); err != nil {
 		return err
 	}
 	token, err := c.Kubectl(ctx, "", "create", "token", "multus", "--namespace=kube-system", "--duration=1h")
@@ -124,7 +124,7 @@ func (c *Cluster) StopMultus(ctx context.Context) error {
 			errs = append(errs, os.RemoveAll(node.Path(path)))
 		}
 	}
-	_, err := c.Kubectl(ctx, multusManifests, "delete", "--filename=-", "--ignore-not-found", "--timeout=30s")
+	_, err := c.Kubectl(ctx, multusManifests, "delete", "--filename=-", "--ignore-not-found", "--timeout="+Patience.String())
 	return errors.Join(append(errs, err)...)
 }
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -54,7 +53,7 @@ func withoutChart(t *testing.T) {
 func expectNetwork(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	for _, node := range c.Nodes {
-		eventually(t, 20*time.Second, func() error {
+		eventually(t, func() error {
 			network, err := loadedNetwork(ctx, node)
 			if err == nil && network.name != name {
 				err = fmt.Errorf("%s has loaded the network %s, want %s", node.Name, network.name, name)
@@ -230,13 +229,13 @@ func testSecondAttachment(t *testing.T) {
 		for order, second := range map[string]string{"first": "istio-cni", "second": a.name} {
 			name := a.name + "-" + order
 			if a.refusal == "" {
-				s.kubectl(t, "", "wait", "--for=condition=Ready", "--timeout=60s", "pod/"+name)
+				s.kubectl(t, "", "wait", "--for=condition=Ready", patience, "pod/"+name)
 				if got := s.rules(t, name); got != want {
 					t.Errorf("%s holds %+v, want %+v", name, got, want)
 				}
 				continue
 			}
-			eventually(t, 40*time.Second, func() error {
+			eventually(t, func() error {
 				return s.expectRefused(t, name, fmt.Sprintf("network %q", second), a.refusal)
 			})
 			if phase := s.get(t, name).Status.Phase; phase != corev1.PodPending {

@@ -82,7 +82,7 @@ func (n *Node) StartRuntime(ctx context.Context) error {
 	if err := n.daemon(path, "containerd", "--config", filepath.Join(n.dir, "containerd.toml")); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(ready); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(Patience); ; time.Sleep(20 * time.Millisecond) {
 		err := n.Command(ctx, filepath.Join(path, "ctr"), "version").Run()
 		if err == nil {
 			return n.Import(ctx, n.cluster.path("apps.tar"))

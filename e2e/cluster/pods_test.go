@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -33,10 +34,13 @@ func newSpace(t *testing.T, labels ...string) space {
 	requireCluster(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))
 	s := space{name + "-" + strings.ToLower(rand.Text()[:5])} // the last run's may not have gone yet
-	out, err := c.Kubectl(t.Context(), "", "create", "namespace", s.name)
-	if err != nil {
-		t.Fatal(out, err)
+	manifest := corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: s.name, Labels: map[string]string{}}}
+	for _, label := range labels {
+		key, value, _ := strings.Cut(label, "=")
+		manifest.Labels[key] = value
 	}
+	_, err := c.Kubectl(t.Context(), encoded(t, manifest), "create", "--filename=-")
+	check(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.tell(t)
@@ -46,12 +50,8 @@ func newSpace(t *testing.T, labels ...string) space {
 			t.Error(err)
 		}
 	})
-	if len(labels) > 0 {
-		_, err = c.Kubectl(t.Context(), "", append([]string{"label", "namespace", s.name}, labels...)...)
-		check(t, err)
-	}
 	// No pod without it; the controllers may be slow to see that the API server is back.
-	s.kubectl(t, "", "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
+	s.kubectl(t, "", "wait", "--for=create", patience, "serviceaccount/default")
 	return s
 }
 
@@ -122,7 +122,7 @@ func (s space) tryCreate(ctx context.Context, pods ...*corev1.Pod) error {
 // ready waits until pods are.
 func (s space) ready(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
-	args := []string{"wait", "--for=condition=Ready", "--timeout=60s"}
+	args := []string{"wait", "--for=condition=Ready", patience}
 	for _, pod := range pods {
 		args = append(args, "pod/"+pod.Name)
 	}
@@ -139,7 +139,7 @@ func (s space) run(t *testing.T, pods ...*corev1.Pod) {
 // remove deletes pods and waits until they have gone.
 func (s space) remove(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
-	args := []string{"delete", "pod", "--timeout=40s"}
+	args := []string{"delete", "pod", patience}
 	for _, pod := range pods {
 		args = append(args, pod.Name)
 	}
@@ -170,16 +170,34 @@ func (s space) addresses(t *testing.T, name string) (v4, v6 netip.Addr) {
 // ask has a pod's application connect, and gives everybody who was on the way.
 func (s space) ask(t *testing.T, pod, network string, to string, from ...string) []lab.Answer {
 	t.Helper()
-	args := append([]string{"exec", pod, "--container", "app", "--", "/apps", "ask", network, to}, from...)
-	var hops []lab.Answer
-	for _, line := range strings.Split(strings.TrimSpace(s.kubectl(t, "", args...)), "\n") {
+	hops, err := s.tryAsk(t.Context(), pod, network, to, from...)
+	check(t, err)
+	return hops
+}
+
+func (s space) tryAsk(ctx context.Context, pod, network string, to string, from ...string) ([]lab.Answer, error) {
+	args := append([]string{"--namespace", s.name, "exec", pod, "--container", "app", "--", "/apps", "ask", network, to}, from...)
+	out, err := c.Kubectl(ctx, "", args...)
+	if err != nil {
+		return nil, err
+	}
+	hops, err := parseHops(out)
+	if err != nil {
+		return nil, fmt.Errorf("%s asking %s: %w", pod, to, err)
+	}
+	return hops, nil
+}
+
+// parseHops reads what those on the way say, each in a line.
+func parseHops(said string) (hops []lab.Answer, err error) {
+	for line := range strings.Lines(said) {
 		var hop lab.Answer
 		if err := json.Unmarshal([]byte(line), &hop); err != nil {
-			t.Fatalf("%s asking %s: %q: %v", pod, to, line, err)
+			return nil, fmt.Errorf("%q: %w", line, err)
 		}
 		hops = append(hops, hop)
 	}
-	return hops
+	return hops, nil
 }
 
 // names are those of hops, in their order.
@@ -191,7 +209,10 @@ func names(hops []lab.Answer) string {
 	return strings.Join(all, " ")
 }
 
-// sandbox finds a pod on its node.
+// errNowhere is a pod that no node runs.
+var errNowhere = errors.New("no node runs it")
+
+// sandbox finds a pod on its node. Errors: errNowhere.
 func (s space) sandbox(ctx context.Context, name string) (cluster.Sandbox, error) {
 	for _, node := range c.Nodes {
 		sandboxes, err := node.Sandboxes(ctx)
@@ -204,7 +225,7 @@ func (s space) sandbox(ctx context.Context, name string) (cluster.Sandbox, error
 			}
 		}
 	}
-	return cluster.Sandbox{}, fmt.Errorf("no node runs %s/%s", s.name, name)
+	return cluster.Sandbox{}, fmt.Errorf("%w: %s/%s", errNowhere, s.name, name)
 }
 
 // rules tells what capture rules a pod's namespace holds: by which backend of

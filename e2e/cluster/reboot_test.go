@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -56,7 +55,7 @@ func TestReboot(t *testing.T) {
 				check(t, node.Boot(t.Context()))
 			}
 			for i, node := range c.Nodes {
-				eventually(t, time.Minute, func() error {
+				eventually(t, func() error {
 					sandbox, err := s.sandbox(t.Context(), pods[i].Name)
 					if err == nil && sandbox.ID == before[node.Name] {
 						err = fmt.Errorf("%s runs the pod of before", node.Name)

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +45,7 @@ func TestRecorded(t *testing.T) {
 	}
 	s.run(t, pods...)
 	for _, node := range c.Nodes {
-		eventually(t, back, func() error { return s.runs(t, "static-"+node.Name) })
+		s.starts(t, "static-"+node.Name)
 		removeStatic(t, node)
 	}
 	s.remove(t, pods...)
@@ -62,7 +61,7 @@ func TestRecorded(t *testing.T) {
 			{"meshed.late.del", "web-", "DEL", true}, // when the sandbox is removed
 		} {
 			var found recording
-			eventually(t, time.Minute, func() (err error) {
+			eventually(t, func() (err error) {
 				found, err = findCall(node, s.name, call.pod+node.Name, call.command, call.late)
 				return err
 			})
@@ -98,6 +97,13 @@ func record(t *testing.T, node *cluster.Node) {
 		check(t, os.WriteFile(list, slices.Concat(before[:end], []byte(","+entry), before[end:]), 0o600))
 	}
 	check(t, stir(node))
+	eventually(t, func() error {
+		network, err := loadedNetwork(t.Context(), node)
+		if err == nil && !slices.Contains(network.plugins, "recorder") {
+			err = fmt.Errorf("%s does not call the recorder: %s", node.Name, network.plugins)
+		}
+		return err
+	})
 	t.Cleanup(func() {
 		if node.Runtime == cluster.Containerd2 {
 			check(t, os.Remove(dropIn))

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strings"
+	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -74,12 +73,13 @@ func TestAbsentRefuses(t *testing.T) {
 	s := newSpace(t, restricted, cluster.Injected)
 	pod := server("web", c.Nodes[0].Name)
 	s.run(t, pod)
+	settings := append(slices.Clone(installed), "state=absent")
 	installed = nil
 	_, err := c.Helm(t.Context(), "upgrade", cluster.Namespace, "../../deploy/chart", "--namespace", cluster.Namespace, "--reuse-values", "--set", "state=absent")
 	check(t, err)
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		logs, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--tail=50")
-		if err == nil && !strings.Contains(logs, s.name+"/web") {
+		if err == nil && lineWith(logs, "captured pods still run on the node", s.name+"/web") == "" {
 			err = errors.New("no agent names the pod that keeps it: " + logs)
 		}
 		return err
@@ -88,4 +88,5 @@ func TestAbsentRefuses(t *testing.T) {
 	another := server("another", c.Nodes[0].Name)
 	s.run(t, another)
 	s.isCaptured(t, "another")
+	installed = settings
 }

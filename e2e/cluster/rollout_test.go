@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 )
@@ -46,7 +45,7 @@ func TestNotReady(t *testing.T) {
 	ready := func(want string) func() error {
 		return func() error {
 			out, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "get", "pods", "--field-selector", "spec.nodeName="+node.Name,
-				"-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
+				"-o", `jsonpath={.items[*].status.containerStatuses[?(@.name=="installer")].ready}`)
 			if err != nil || out != want {
 				return fmt.Errorf("ready: %s, want %s: %w", out, want, err)
 			}
@@ -54,9 +53,9 @@ func TestNotReady(t *testing.T) {
 		}
 	}
 	check(t, os.WriteFile(broken, []byte(`{"cniVersion": "1.0.0", "name": "broken", "plugins": []}`), 0o600))
-	eventually(t, time.Minute, ready("False"))
+	eventually(t, ready("false"))
 	check(t, os.Remove(broken))
-	eventually(t, time.Minute, ready("True"))
+	eventually(t, ready("true"))
 }
 
 // loaded asks a node's runtime whether it would call the plugin.

@@ -24,25 +24,30 @@ type Sandbox struct {
 // CRI connects to the node's runtime.
 func (n *Node) CRI(ctx context.Context) (internalapi.RuntimeService, error) {
 	socket := n.Path("/run/containerd/containerd.sock")
-	service, err := cri.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(10 * time.Second).Build(ctx)
+	service, err := cri.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(Patience).Build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime of %s: %w", n.Name, err)
 	}
 	return service, nil
 }
 
-// Sandboxes lists the pods that run on the node.
-func (n *Node) Sandboxes(ctx context.Context) ([]Sandbox, error) {
+// Sandboxes lists the pods that run on the node. It can fail by one that ends
+// meanwhile, and is tried again then.
+func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
 	service, err := n.CRI(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = service.Close(context.WithoutCancel(ctx)) }()
-	list, err := guard.NewCRI(service).Sandboxes(ctx)
+	runtime := guard.NewCRI(service)
+	list, err := runtime.Sandboxes(ctx)
+	for deadline := time.Now().Add(Patience); err != nil && ctx.Err() == nil && time.Now().Before(deadline); {
+		time.Sleep(100 * time.Millisecond)
+		list, err = runtime.Sandboxes(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("asking the runtime of %s: %w", n.Name, err)
 	}
-	var sandboxes []Sandbox
 	for _, found := range list {
 		sandboxes = append(sandboxes, Sandbox{found, n})
 	}

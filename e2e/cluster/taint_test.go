@@ -45,7 +45,7 @@ func TestTaint(t *testing.T) {
 			}
 			s.create(t, pods...)
 			for _, pod := range pods {
-				eventually(t, time.Minute, func() error { return s.isUnschedulable(t, pod.Name) })
+				eventually(t, func() error { return s.isUnschedulable(t, pod.Name) })
 			}
 			install(t, test.settings...)
 			installedAt := time.Now()
@@ -76,7 +76,7 @@ func TestTaintStays(t *testing.T) {
 	t.Cleanup(func() { _, _ = c.Kubectl(context.Background(), binding, "apply", "--filename=-") }) // does no harm twice
 	addTaint(t, node)
 	agents(t, "delete", "pods", "--field-selector=spec.nodeName="+node.Name) // a new one looks at once
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		said := admin(t, "get", "events", "--field-selector=reason=CaptureNotReady,involvedObject.name="+node.Name, "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(said, `needs the permission "get pods"`) {
 			return fmt.Errorf("the events say %q", said)
@@ -195,7 +195,7 @@ func taints(t *testing.T, node *cluster.Node) (keys []string) {
 
 func expectUntainted(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if got := taints(t, node); slices.Contains(got, startupTaint) {
 			return fmt.Errorf("%s has the taints %q", node.Name, got)
 		}

@@ -11,11 +11,11 @@ import (
 // waitForNodes waits until pods can be created: the nodes are ready, and the
 // default namespace has its service account.
 func (c *Cluster) waitForNodes(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, ready)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	for _, condition := range [][]string{
-		{"wait", "--for=create", "--timeout=60s", "serviceaccount/default"},
-		{"wait", "--for=condition=Ready", "--timeout=60s", "node", "--all"},
+		{"wait", "--for=create", "--timeout=" + Patience.String(), "serviceaccount/default"},
+		{"wait", "--for=condition=Ready", "--timeout=" + Patience.String(), "node", "--all"},
 	} {
 		if err := c.until(ctx, condition); err != nil {
 			return err

@@ -153,7 +153,7 @@ func TestTakesNobodysEvents(t *testing.T) {
 	lab.RequireTime(t)
 	const pods = 2
 	d := newTown(t, "1.7.2", pods)
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for _, p := range d.pods {
 		d.runtime.begin(p.sandbox)
 		d.expectLook(t, deadline, p)

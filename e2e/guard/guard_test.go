@@ -238,7 +238,7 @@ func TestNobodyWaitsForTheAPI(t *testing.T) {
 	p := n.run(t, "web")
 	p.capture(t, nil)
 	n.reading = func() {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		netns, err := podnet.Open(ctx, p.sandbox.NetNS)
 		if err != nil {
@@ -262,12 +262,14 @@ func TestAtOnce(t *testing.T) {
 		n.run(t, fmt.Sprintf("web-%d", i))
 	}
 	keeper, registry := n.keeper(t, guard.InPlace)
+	began := time.Now()
 	keeper.Round(t.Context())
+	most := 30 + time.Since(began).Seconds() + 1
 	families, err := registry.Gather()
 	check(t, err)
 	for _, family := range families {
 		if family.GetName() == "capture_cni_pod_repairs_total" {
-			if got := family.GetMetric()[0].GetCounter().GetValue(); got < 30 || got >= 40 {
+			if got := family.GetMetric()[0].GetCounter().GetValue(); got < 30 || got > most {
 				t.Errorf("%v of 40 pods were repaired at once", got)
 			}
 		}

@@ -205,7 +205,7 @@ func (p *pod) dial(t *testing.T) net.Conn {
 	t.Helper()
 	var conn net.Conn
 	check(t, p.peer.Do(func() (err error) {
-		conn, err = net.DialTimeout("tcp", fmt.Sprintf("%s:%d", podAddress, appPort), 3*time.Second)
+		conn, err = net.DialTimeout("tcp", fmt.Sprintf("%s:%d", podAddress, appPort), 10*time.Second)
 		return err
 	}))
 	t.Cleanup(func() { _ = conn.Close() })
@@ -214,7 +214,7 @@ func (p *pod) dial(t *testing.T) net.Conn {
 
 // works sends a byte and wants it back.
 func works(conn net.Conn) error {
-	if err := conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
 	}
 	if _, err := conn.Write([]byte{'.'}); err != nil {

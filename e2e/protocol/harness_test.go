@@ -159,7 +159,12 @@ func (o outcome) document(t *testing.T, into any) {
 
 // conf is a configuration of ours alone; extra holds more keys, each with a comma behind.
 func (n node) conf(extra string) string {
-	return fmt.Sprintf(`{"agentSocket": "", %s "cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "lookupTimeout": "1s", "kubeconfig": %q}`, extra, n.kubeconfig)
+	return fmt.Sprintf(`{"agentSocket": "", %s "cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "lookupTimeout": "20s", "kubeconfig": %q}`, extra, n.kubeconfig)
+}
+
+// hasty is one that soon gives up to look for a pod.
+func (n node) hasty(extra string) string {
+	return strings.Replace(n.conf(extra), `"20s"`, `"1s"`, 1)
 }
 
 // ruleset is what nft lists in a namespace.

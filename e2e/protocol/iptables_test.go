@@ -54,7 +54,9 @@ func TestProgramsExecuted(t *testing.T) {
 			host := sandbox(t)
 			script(t, host, "table ip nat {\n chain OTHER {\n }\n}\n")
 			for _, command := range []string{"iptables-legacy", "ip6tables-legacy"} { // so that there is something to save
-				check(t, host.Do(func() error { return exec.CommandContext(t.Context(), command, "-t", "nat", "-N", "OTHER").Run() }))
+				check(t, host.Do(func() error {
+					return exec.CommandContext(t.Context(), command, "--wait", "-t", "nat", "-N", "OTHER").Run()
+				}))
 			}
 			stdin := n.conf(fmt.Sprintf(`"backend": %q, "ipv6": "always",`, test.backend))
 			added := executed(t, call{netns: host.Path(), stdin: stdin})

@@ -87,7 +87,7 @@ func TestOneDeadAddress(t *testing.T) {
 		hosts := filepath.Join(t.TempDir(), "hosts")
 		check(t, os.WriteFile(hosts, fmt.Appendf(nil, "%s api.test\n%s api.test\n", addresses[0], addresses[1]), 0o644))
 		host := sandbox(t)
-		stdin := strings.Replace(node{n.Server, kubeconfig}.conf(""), `"1s"`, `"10s"`, 1)
+		stdin := node{n.Server, kubeconfig}.conf("")
 		plugin := call{netns: host.Path(), stdin: stdin}.prepare()
 		command := exec.Command("unshare", "--mount", "sh", "-c",
 			`mount --bind "$1" /etc/hosts && exec "$2"`, "sh", hosts, plugin.Path)

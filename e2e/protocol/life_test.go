@@ -142,7 +142,7 @@ func TestParallel(t *testing.T) {
 		host := sandbox(t)
 		hosts = append(hosts, host)
 		for _, netns := range []string{host.Path(), shared.Path()} {
-			wait.Go(func() { results <- call{netns: netns, stdin: strings.Replace(n.conf(""), `"1s"`, `"20s"`, 1)}.run(t) })
+			wait.Go(func() { results <- call{netns: netns, stdin: n.conf("")}.run(t) })
 		}
 	}
 	wait.Wait()
@@ -174,7 +174,7 @@ func TestOthersStartInEveryFault(t *testing.T) {
 			if n.Requests() != 0 {
 				t.Errorf("%d API requests", n.Requests())
 			}
-			call{netns: host.Path(), stdin: n.conf("")}.run(t).fails(t, 11, "looking up pod shop/web")
+			call{netns: host.Path(), stdin: n.hasty("")}.run(t).fails(t, 11, "looking up pod shop/web")
 			if rules := ruleset(t, host); rules != "" {
 				t.Errorf("rules were left:\n%s", rules)
 			}

@@ -103,8 +103,12 @@ func TestReports(t *testing.T) {
 		if netns == "" {
 			netns = sandbox(t).Path()
 		}
+		conf := n.conf
+		if test.pod == "gone" {
+			conf = n.hasty
+		}
 		before := time.Now()
-		call{netns: netns, args: "K8S_POD_NAMESPACE=shop;K8S_POD_UID=" + uid + ";K8S_POD_NAME=" + test.pod, stdin: n.conf(test.extra + reportTo(socket))}.run(t)
+		call{netns: netns, args: "K8S_POD_NAMESPACE=shop;K8S_POD_UID=" + uid + ";K8S_POD_NAME=" + test.pod, stdin: conf(test.extra + reportTo(socket))}.run(t)
 		got := receive(t, conn)
 		if got.Verdict != test.want.Verdict || got.Reason != test.want.Reason || got.Backend != test.want.Backend || got.Code != test.want.Code ||
 			!strings.Contains(got.Message, test.message) || len(got.Warnings) != len(test.warnings) {
@@ -171,7 +175,7 @@ func TestNobodyHears(t *testing.T) {
 			call{netns: host.Path(), stdin: stdin}.run(t).succeeds(t)
 			expectCaptured(t, host, true)
 			call{netns: host.Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=batch", stdin: stdin}.run(t).succeeds(t)
-			call{netns: host.Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=gone", stdin: stdin}.run(t).fails(t, 11, "not found")
+			call{netns: host.Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=gone", stdin: n.hasty(reportTo(socket))}.run(t).fails(t, 11, "not found")
 			if name == "no folder" {
 				if _, err := os.Stat(filepath.Dir(socket)); err == nil {
 					t.Error("a folder was made where the configuration says")

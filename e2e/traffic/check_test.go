@@ -74,6 +74,9 @@ func scripted(script string) func(*testing.T, *lab.Host) {
 }
 
 func run(name string, args ...string) func(*testing.T, *lab.Host) {
+	if strings.HasSuffix(name, "-legacy") {
+		args = append([]string{"--wait"}, args...) // its lock is the whole machine's
+	}
 	return func(t *testing.T, pod *lab.Host) {
 		t.Helper()
 		check(t, pod.Do(func() error { return exec.CommandContext(t.Context(), name, args...).Run() }))

@@ -244,8 +244,9 @@ func TestNeverOutside(t *testing.T) {
 	}
 }
 
+// TestLock runs alone: a process that is started beside it holds its files, and
+// with them the lock, for a moment.
 func TestLock(t *testing.T) {
-	t.Parallel()
 	folder := t.TempDir()
 	first, err := open(t, folder).TryLock()
 	check(t, err)

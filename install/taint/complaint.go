@@ -6,23 +6,31 @@ import "time"
 
 const (
 	// grace is what a node's first agent may take before anybody is told.
-	grace = 5 * time.Second
+	grace = 10 * time.Second
 
-	// quiet is between two events.
+	// quiet is between two events that say the same, and brief between others.
 	quiet = 5 * time.Minute
+	brief = 30 * time.Second
 )
 
 // complaint is about a node that keeps its taint.
-type complaint struct{ since, posted time.Time }
+type complaint struct {
+	since, posted time.Time
+	said          string
+}
 
 // due tells whether it is time for an event, which then counts as posted.
-func (c *complaint) due(now time.Time) bool {
+func (c *complaint) due(now time.Time, message string) bool {
 	if c.since.IsZero() {
 		c.since = now
 	}
-	if now.Sub(c.since) < grace || now.Sub(c.posted) < quiet {
+	pause := quiet
+	if message != c.said {
+		pause = brief
+	}
+	if now.Sub(c.since) < grace || now.Sub(c.posted) < pause {
 		return false
 	}
-	c.posted = now
+	c.posted, c.said = now, message
 	return true
 }

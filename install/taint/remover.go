@@ -93,7 +93,7 @@ func (r *Remover) pass(ctx context.Context) (again bool) {
 func (r *Remover) complain(ctx context.Context, node *corev1.Node, fault error) {
 	message := "the taint " + r.key + " stays: " + fault.Error()
 	r.say(message)
-	if !r.complaint.due(time.Now()) {
+	if !r.complaint.due(time.Now(), message) {
 		return
 	}
 	if err := r.api.warn(ctx, node, message); err != nil {

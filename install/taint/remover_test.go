@@ -193,6 +193,16 @@ func TestBadInstall(t *testing.T) {
 	if got := len(w.server.Events()); got != 2 {
 		t.Errorf("%d events after a while", got)
 	}
+	w.fault = errors.New("something else")
+	w.expect(t, true, []string{key, "other"}, true)
+	if got := len(w.server.Events()); got != 2 {
+		t.Errorf("%d events for two reasons at once", got)
+	}
+	w.complaint.posted = time.Now().Add(-brief)
+	w.expect(t, true, []string{key, "other"}, true)
+	if got := len(w.server.Events()); got != 3 {
+		t.Errorf("%d events of another reason", got)
+	}
 	w.fault = nil
 	w.expect(t, false, []string{"other"}, true, false)
 }

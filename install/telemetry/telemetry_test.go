@@ -94,7 +94,7 @@ func (a *agent) expect(t *testing.T, want float64, name string, labels ...string
 // eventually tries until it succeeds, or patience is over.
 func eventually(t *testing.T, try func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		err := try()
 		if err == nil {
 			return
@@ -140,6 +140,7 @@ func TestHears(t *testing.T) {
 	a.expect(t, 2, "add_stage_seconds", "stage=apply")
 	a.expect(t, 1, "netconf_info", "hash="+hash([]byte(`{"ipv6":"always"}`)))
 	a.expect(t, 1, "build_info")
+	a.expectHeardAll(t) // the log comes after the metrics
 	log := a.log.String()
 	if strings.Count(log, "msg=captured") != 2 || strings.Count(log, "level=INFO") != 2 || !strings.Contains(log, "pod=shop/web") || !strings.Contains(log, "IPv6 is left uncaptured") {
 		t.Errorf("log %s", log)
