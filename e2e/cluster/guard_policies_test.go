@@ -90,9 +90,10 @@ func TestGuardBeforeJob(t *testing.T) {
 	settings := append(slices.Clone(attentive), "admission.istioInit.enabled=true", "admission.istioInit.replaceBy=validate")
 	install(t, settings...)
 	// The policy stays, and agents come as soon as they are wanted: validation does not wait for long.
-	check(t, c.Install(t.Context(), append(slices.Clone(installed), "state=absent", "force=true")...))
-	check(t, c.Install(t.Context(), append(slices.Clone(installed), "nodeSelector.nowhere=yes")...))
+	wanted := installed
 	installed = nil
+	check(t, c.Install(t.Context(), append(slices.Clone(wanted), "state=absent", "force=true")...))
+	check(t, c.Install(t.Context(), append(slices.Clone(wanted), "nodeSelector.nowhere=yes")...))
 	s := newSpace(t, restricted, cluster.InjectedWithInit)
 	s.kubectl(t, "", "label", "namespace", s.name, "capture-cni.io/admission=enforce")
 	s.run(t, unmeshed(server("target", c.Nodes[1].Name)))
@@ -109,6 +110,7 @@ func TestGuardBeforeJob(t *testing.T) {
 		return nil
 	})
 	bringAgents(t)
+	installed = wanted
 	s.kubectl(t, "", "wait", "--for=condition=complete", "job/once", patience)
 	if said := s.kubectl(t, "", "logs", "job/once", "--container=app"); !strings.Contains(said, "/outbound") || strings.Count(said, "\n") != 2 {
 		t.Errorf("on the way of its only connection were\n%s", said)
