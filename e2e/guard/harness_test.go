@@ -200,16 +200,31 @@ func (p *pod) echo(t *testing.T, port uint16) {
 	}()
 }
 
-// dial connects to the application from outside.
+// dial connects to the application from outside, until the test ends.
 func (p *pod) dial(t *testing.T) net.Conn {
 	t.Helper()
-	var conn net.Conn
-	check(t, p.peer.Do(func() (err error) {
-		conn, err = net.DialTimeout("tcp", fmt.Sprintf("%s:%d", podAddress, appPort), 10*time.Second)
-		return err
-	}))
+	conn, err := p.connect()
+	check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
+}
+
+func (p *pod) connect() (conn net.Conn, err error) {
+	err = p.peer.Do(func() (err error) {
+		conn, err = net.DialTimeout("tcp", fmt.Sprintf("%s:%d", podAddress, appPort), 10*time.Second)
+		return err
+	})
+	return conn, err
+}
+
+// reach connects to the application for one byte.
+func (p *pod) reach() error {
+	conn, err := p.connect()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return works(conn)
 }
 
 // works sends a byte and wants it back.

@@ -40,7 +40,9 @@ func (b *builder) transparentInbound() {
 		return
 	}
 	b.chain(Mangle, chainInbound)
-	b.add(Match{Mark: markProxy}, Action{Verdict: SetConnMark, Mark: markProxy}, "remember what the proxy hands on")
+	// On lo alone: while rules are replaced, a packet may meet the old ones, which
+	// mark it, and then the new ones.
+	b.add(Match{In: lo, Mark: markProxy}, Action{Verdict: SetConnMark, Mark: markProxy}, "remember what the proxy hands on")
 	b.exempt(Match{Mark: markProxy}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{In: b.reroutes()}, "rerouted interface, see nat")
 	b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
