@@ -44,15 +44,13 @@ func TestFight(t *testing.T) {
 	}
 	check(t, metric(a, `capture_cni_entry_contended{writer="ptp"} 1`))
 	a.says(t, "writer=ptp")
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	eventually(t, func() (string, error) {
 		got, err := n.loaded()
-		if err == nil && strings.Contains(got, "capture-cni") {
-			return
+		if err == nil && !strings.Contains(got, "capture-cni") {
+			err = fmt.Errorf("after the fight a runtime would call %q", got)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after the fight a runtime would call %q (%v)", got, err)
-		}
-	}
+		return got, err
+	})
 }
 
 // TestOwnedIsNeverLost looks at what a runtime would call all through a fight:

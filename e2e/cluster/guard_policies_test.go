@@ -115,7 +115,7 @@ func TestGuardBeforeJob(t *testing.T) {
 	if said := s.kubectl(t, "", "logs", "job/once", "--container=app"); !strings.Contains(said, "/outbound") || strings.Count(said, "\n") != 2 {
 		t.Errorf("on the way of its only connection were\n%s", said)
 	}
-	s.eventSays(t, s.kubectl(t, "", "get", "pods", "--selector=job-name=once", "-o", "jsonpath={.items[*].metadata.name}"), "CaptureRepaired", "is captured now")
+	s.eventSays(t, s.only(t, "once"), "CaptureRepaired", "is captured now")
 }
 
 func template(pod *corev1.Pod) corev1.PodTemplateSpec {
@@ -164,13 +164,10 @@ func (s space) only(t *testing.T, app string) string {
 	return pods[0]
 }
 
-// eventSays waits for an Event on a pod, or on any where none is named.
+// eventSays waits for an Event on a pod.
 func (s space) eventSays(t *testing.T, pod, reason, what string) {
 	t.Helper()
-	selector := "reason=" + reason
-	if pod != "" {
-		selector += ",involvedObject.name=" + pod
-	}
+	selector := "reason=" + reason + ",involvedObject.name=" + pod
 	eventually(t, func() error {
 		messages := s.kubectl(t, "", "get", "events", "--field-selector", selector, "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(messages, what) {

@@ -35,7 +35,8 @@ func TestIstioInitValidates(t *testing.T) {
 	s.kubectl(t, "", "label", "namespace", s.name, "capture-cni.io/admission=enforce")
 	web := server("web", c.Nodes[0].Name)
 	web.Spec.SecurityContext.RunAsGroup = web.Spec.SecurityContext.RunAsUser // for the policy identity
-	eventually(t, func() error {                                             // the API server may still go by the last test's policy
+	// The API server may still go by the last test's policy.
+	eventually(t, func() error {
 		out, err := c.Kubectl(t.Context(), encoded(t, web), "--namespace", s.name, "create", "--dry-run=server", "--filename=-", "-o", "json")
 		if err == nil && !strings.Contains(out, "capture-cni-validate") {
 			err = fmt.Errorf("validation is not put in: %s", out)

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -135,6 +137,57 @@ type teller struct {
 func (r *teller) Listen(ctx context.Context, connected, began func()) error {
 	r.calls.Add(1)
 	return r.stream(ctx, connected, began)
+}
+
+// quietNode is a Runtime with no pods, which counts how often it is asked.
+type quietNode struct {
+	*teller
+	asked atomic.Int32
+}
+
+func (n *quietNode) Sandboxes(context.Context) ([]Sandbox, error) {
+	n.asked.Add(1)
+	return nil, nil
+}
+
+// TestPace looks each second for new pods or, where the runtime tells of them,
+// less often: but in each round.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	silent := func(context.Context, func(), func()) error { return ErrNoEvents }
+	telling := func(ctx context.Context, connected, _ func()) error {
+		connected()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for _, tt := range []struct {
+		name   string
+		stream func(ctx context.Context, connected, began func()) error
+		round  time.Duration
+		want   int32 // looks in a minute
+	}{
+		{"no events", silent, 30 * time.Second, 60},
+		{"events", telling, 30 * time.Second, 12},
+		{"a short round", telling, 2 * time.Second, 30},
+		{"no round at all", telling, 0, 60},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := &quietNode{teller: &teller{stream: tt.stream}}
+				g := New(Settings{Round: tt.round}, n, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go g.Run(ctx)
+				time.Sleep(10*time.Second + 500*time.Millisecond)
+				before := n.asked.Load()
+				time.Sleep(time.Minute)
+				if got := n.asked.Load() - before; got != tt.want {
+					t.Errorf("%d looks in a minute, want %d", got, tt.want)
+				}
+			})
+		})
+	}
 }
 
 // TestHear keeps one event for who listens later, and waits for nobody.

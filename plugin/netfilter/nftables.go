@@ -35,7 +35,15 @@ func (NFTables) Apply(_ context.Context, rs capture.Ruleset) error {
 	if err != nil {
 		return err
 	}
-	return commit(conn, rs)
+	err = commit(conn, rs)
+	if errors.Is(err, syscall.ENOBUFS) {
+		// The answers did not fit; the transaction itself may well have been
+		// committed. The stamp tells, for it is part of the transaction.
+		if state, stateErr := Inspect(); stateErr == nil && state.Stamp == rs.Stamp() {
+			return nil
+		}
+	}
+	return err
 }
 
 // Replace is Apply where rules of ours may be, which it takes out, whatever
@@ -61,15 +69,7 @@ func commit(conn *nftables.Conn, rs capture.Ruleset) error {
 	if err := write(conn, rs); err != nil {
 		return err
 	}
-	err := conn.Flush()
-	if errors.Is(err, syscall.ENOBUFS) {
-		// The answers did not fit; the transaction itself may well have been
-		// committed. The stamp tells, for it is part of the transaction.
-		if state, stateErr := Inspect(); stateErr == nil && state.Stamp == rs.Stamp() {
-			return nil
-		}
-	}
-	if err != nil {
+	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("committing table inet %s: %w", capture.TableName, err)
 	}
 	return nil
