@@ -72,7 +72,7 @@ func TestKeys(t *testing.T) {
 		good []string
 		bad  map[string]string // value → a part of the error
 	}{
-		"kubeconfig":                      {[]string{`"/a/b"`}, map[string]string{`"a"`: "an absolute path", `5`: "an absolute path", `null`: "an absolute path", `""`: "an absolute path"}},
+		"kubeconfig":                      {[]string{`"/a/kubeconfig"`}, map[string]string{`"a"`: "an absolute path", `"/a/b"`: "ends in /kubeconfig", `"/a/../kubeconfig"`: "ends in /kubeconfig", `5`: "an absolute path", `null`: "an absolute path", `""`: "an absolute path"}},
 		"lookupTimeout":                   {[]string{`"1s"`, `"2m"`, `"1500ms"`}, map[string]string{`"999ms"`: `from "1s" to "2m"`, `"3m"`: "a duration", `30`: "a duration", `"x"`: "a duration"}},
 		"backend":                         {[]string{`"nftables"`, `"iptables"`, `"iptables-nft"`, `"iptables-legacy"`}, map[string]string{`"nft"`: `one of ["nftables" "iptables" "iptables-nft" "iptables-legacy"]`, `""`: "one of"}},
 		"excludeNamespaces":               {[]string{`[]`, `["a","b"]`}, map[string]string{`"a"`: "a list", `["a",5," "]`: "element 2: expected a name", `null`: "a list"}},
@@ -80,7 +80,7 @@ func TestKeys(t *testing.T) {
 		"sharedProxyUID":                  {[]string{`"warn"`, `"refuse"`}, map[string]string{`"allow"`: `one of ["warn" "refuse"]`}},
 		"sandboxedRuntimeClasses":         {[]string{`["kata"]`}, map[string]string{`[""]`: "element 0: expected a name"}},
 		"status":                          {[]string{`"lenient"`, `"strict"`}, map[string]string{`"on"`: "one of"}},
-		"agentSocket":                     {[]string{`"/a/b"`, `""`}, map[string]string{`"a"`: "an absolute path", `5`: "an absolute path", `null`: "an absolute path"}},
+		"agentSocket":                     {[]string{`"/a/agent.sock"`, `""`}, map[string]string{`"a"`: "an absolute path", `"/a/b"`: "ends in /agent.sock", `5`: "an absolute path", `null`: "an absolute path"}},
 		"logLevel":                        {[]string{`"debug"`, `"error"`}, map[string]string{`"INFO"`: "one of", `"trace"`: "one of"}},
 		"mesh":                            {[]string{`{}`}, map[string]string{`null`: "an object", `[]`: "an object", `"x"`: "an object"}},
 		"mesh.outboundPort":               {[]string{`1`, `65535`}, map[string]string{`0`: port, `65536`: port, `"15001"`: port, `-1`: port, `1.5`: port}},
@@ -158,8 +158,8 @@ func TestDefaults(t *testing.T) {
 func TestAllFaultsAndWarningsAtOnce(t *testing.T) {
 	t.Parallel()
 	conf, warnings, err := input(t, `{"cniVersion":"1.0.0","name":"n","type":"capture-cni","capabilities":{},"cni.dev/x":1,"ipam":{},
-		"lookupTimout":"5s","mesh":{"inboundport":1},"kubeconfig":"/k","lookupTimeout":"5s"}`).NetConf()
-	if err != nil || conf.LookupTimeout != 5*time.Second || conf.Kubeconfig != "/k" {
+		"lookupTimout":"5s","mesh":{"inboundport":1},"kubeconfig":"/k/kubeconfig","lookupTimeout":"5s"}`).NetConf()
+	if err != nil || conf.LookupTimeout != 5*time.Second || conf.Kubeconfig != "/k/kubeconfig" {
 		t.Errorf("got %+v, %v", conf, err)
 	}
 	if len(warnings) != 2 || !strings.Contains(warnings[0], `"lookupTimout"`) && !strings.Contains(warnings[1], `"lookupTimout"`) {

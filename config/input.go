@@ -66,7 +66,7 @@ func (in Input) ExcludesNamespace(namespace string) bool {
 
 // AgentSocket is the configured socket, or the default.
 func (in Input) AgentSocket() string {
-	if socket, err := absolutePathOrEmpty(in.fields["agentSocket"]); err == nil {
+	if socket, err := agentSocket(in.fields["agentSocket"]); err == nil {
 		return socket
 	}
 	return Default().AgentSocket

@@ -24,8 +24,8 @@ func Keys() []Key {
 	return []Key{
 		{
 			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig",
-			Meaning: "how to reach the API server; root's own file, with root's own folders above it",
-			set:     setter(func(c *NetConf) *string { return &c.Kubeconfig }, absolutePath),
+			Meaning: "how to reach the API server: `kubeconfig` in an allowed directory",
+			set:     setter(func(c *NetConf) *string { return &c.Kubeconfig }, fileNamed(KubeconfigName)),
 		},
 		{
 			Name: "lookupTimeout", Type: "duration", Default: "30s",
@@ -67,8 +67,8 @@ func Keys() []Key {
 		},
 		{
 			Name: "agentSocket", Type: "absolute path, or empty", Default: "/run/capture-cni/agent.sock",
-			Meaning: "where the node agent hears what came of each ADD; nobody waits for it; empty switches it off",
-			set:     setter(func(c *NetConf) *string { return &c.AgentSocket }, absolutePathOrEmpty),
+			Meaning: "agent socket that receives ADD results: `agent.sock` in an allowed directory. Best effort: the plugin never blocks on it. Empty: disabled",
+			set:     setter(func(c *NetConf) *string { return &c.AgentSocket }, agentSocket),
 		},
 		{
 			Name: "logLevel", Type: "`debug`, `info`, `warn`, `error`", Default: "info",

@@ -43,11 +43,11 @@ const (
 // Default is the configuration of an entry without any key of ours.
 func Default() NetConf {
 	return NetConf{
-		Kubeconfig:    "/var/lib/capture-cni/kubeconfig",
+		Kubeconfig:    StateDirectory + "/" + KubeconfigName,
 		LookupTimeout: 30 * time.Second,
 		Backend:       capture.NFTables,
 		Status:        StatusLenient,
-		AgentSocket:   "/run/capture-cni/agent.sock",
+		AgentSocket:   RunDirectory + "/" + AgentSocketName,
 		LogLevel:      slog.LevelInfo,
 		Capture:       capture.DefaultSettings(),
 	}

@@ -72,20 +72,24 @@ func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
 	}
 }
 
-func absolutePath(raw json.RawMessage) (string, error) {
-	const want = "an absolute path"
-	path, err := typed[string](raw, want)
-	if err == nil && !filepath.IsAbs(path) {
-		err = errors.New("expected " + want)
+// fileNamed reads the path of a file whose name is fixed; its directory is for
+// the plugin to judge, see Directories.
+func fileNamed(name string) func(raw json.RawMessage) (string, error) {
+	want := "an absolute path that ends in /" + name
+	return func(raw json.RawMessage) (string, error) {
+		path, err := typed[string](raw, want)
+		if err == nil && (!filepath.IsAbs(path) || filepath.Clean(path) != path || filepath.Base(path) != name) {
+			err = errors.New("expected " + want)
+		}
+		return path, err
 	}
-	return path, err
 }
 
-func absolutePathOrEmpty(raw json.RawMessage) (string, error) {
+func agentSocket(raw json.RawMessage) (string, error) {
 	if bytes.Equal(raw, []byte(`""`)) {
 		return "", nil
 	}
-	return absolutePath(raw)
+	return fileNamed(AgentSocketName)(raw)
 }
 
 func lookupTimeout(raw json.RawMessage) (time.Duration, error) {

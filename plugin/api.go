@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/plugin/httplimit"
 )
 
 // dialTimeout bounds the connection to one address of the API server.
@@ -60,11 +62,13 @@ func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 			ContentType:          runtime.ContentTypeProtobuf,
 		},
 	}
-	client, err := rest.RESTClientForConfigAndClient(config, &http.Client{Transport: &http.Transport{
-		DialContext:       dialer{attempt}.dial,
-		TLSClientConfig:   e.tls,
-		DisableKeepAlives: true, // and no Proxy: the environment is the runtime's, not ours
-	}})
+	transport := httplimit.Transport(&http.Transport{
+		DialContext:            dialer{attempt}.dial,
+		TLSClientConfig:        e.tls,
+		DisableKeepAlives:      true, // and no Proxy: the environment is the runtime's, not ours
+		MaxResponseHeaderBytes: httplimit.MaxHeader,
+	})
+	client, err := rest.RESTClientForConfigAndClient(config, &http.Client{Transport: transport})
 	if err != nil {
 		return nil, fmt.Errorf("making an API client: %w", err)
 	}

@@ -96,6 +96,9 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := trustPaths(conf); err != nil {
+		return nil, err
+	}
 	r.story.lap(report.Deciding)
 	pod, err := lookup(ctx, conf, r.pod, r.hurried, r.log)
 	r.story.lap(report.LookingUp)

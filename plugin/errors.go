@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -41,7 +43,18 @@ func asCNIError(err error) *types.Error {
 	case errors.Is(err, podnet.ErrGone):
 		code = types.ErrUnknownContainer
 	}
-	return types.NewError(code, err.Error(), "")
+	return types.NewError(code, cut(err.Error()), "")
+}
+
+// maxMessage bounds what a runtime logs and a kubelet makes an Event of: a
+// server's answer can be part of it.
+const maxMessage = 16 << 10
+
+func cut(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "… (cut at " + strconv.Itoa(maxMessage) + " bytes)"
 }
 
 // coded gives an error its code before skel sees it, which would make it 999.

@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 
 	clientcmd "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // endpoint is how to reach the API server, and as whom.
@@ -24,73 +27,113 @@ type endpoint struct {
 	credentials string // what to look at when they are refused
 }
 
-// loadKubeconfig reads a kubeconfig and the files that it points at. It takes
-// nothing from the environment, executes nothing and skips no verification.
-// Errors: untrusted; fs.ErrNotExist.
-func loadKubeconfig(path string) (endpoint, error) {
-	data, err := readTrusted(path)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: is the node agent running on this node, and is kubeconfig its path?", err)
+// loadKubeconfig reads the kubeconfig of a directory and the files that it
+// names there. It takes nothing from the environment, executes nothing and skips
+// no verification. Errors: untrusted; fs.ErrNotExist.
+func loadKubeconfig(directory string) (endpoint, error) {
+	path := filepath.Join(directory, config.KubeconfigName)
+	root, err := openTrusted(directory)
+	if err == nil {
+		defer root.Close()
+		var data []byte
+		if data, err = readTrusted(root, config.KubeconfigName); err == nil {
+			return parseKubeconfig(root, data)
 		}
-		return endpoint{}, fmt.Errorf("kubeconfig: %w", err)
 	}
-	var config clientcmd.Config
-	if err := yaml.Unmarshal(data, &config); err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: is the node agent running on this node, and is %s its directory?", err, directory)
+	}
+	return endpoint{}, fmt.Errorf("kubeconfig %s: %w", path, err)
+}
+
+func parseKubeconfig(root *os.Root, data []byte) (endpoint, error) {
+	path := filepath.Join(root.Name(), config.KubeconfigName)
+	var content clientcmd.Config
+	if err := yaml.Unmarshal(data, &content); err != nil {
 		return endpoint{}, distrust("kubeconfig %s: %v", path, err)
 	}
-	cluster, user, err := currentContext(config)
+	cluster, user, err := currentContext(content)
 	if err != nil {
 		return endpoint{}, distrust("kubeconfig %s: %v", path, err)
 	}
 	e := endpoint{credentials: path}
-	k := kubeconfig{dir: filepath.Dir(path)}
+	k := kubeconfig{root}
+	if err := k.trustNames(cluster, user); err != nil {
+		return endpoint{}, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
 	if err := errors.Join(k.connection(cluster, &e), k.login(user, &e)); err != nil {
 		return endpoint{}, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	return e, nil
 }
 
-func currentContext(config clientcmd.Config) (cluster clientcmd.Cluster, user clientcmd.AuthInfo, err error) {
+func currentContext(content clientcmd.Config) (cluster clientcmd.Cluster, user clientcmd.AuthInfo, err error) {
 	var names clientcmd.Context
 	found := false
-	for _, c := range config.Contexts {
-		if c.Name == config.CurrentContext {
+	for _, c := range content.Contexts {
+		if c.Name == content.CurrentContext {
 			names, found = c.Context, true
 		}
 	}
 	if !found {
-		return cluster, user, fmt.Errorf("current-context is %q: expected the name of one of its contexts", config.CurrentContext)
+		return cluster, user, fmt.Errorf("current-context is %q: expected the name of one of its contexts", content.CurrentContext)
 	}
 	found = false
-	for _, c := range config.Clusters {
+	for _, c := range content.Clusters {
 		if c.Name == names.Cluster {
 			cluster, found = c.Cluster, true
 		}
 	}
 	if !found {
-		return cluster, user, fmt.Errorf("context %s names cluster %q: expected one of its clusters", config.CurrentContext, names.Cluster)
+		return cluster, user, fmt.Errorf("context %s names cluster %q: expected one of its clusters", content.CurrentContext, names.Cluster)
 	}
-	for _, u := range config.AuthInfos {
+	for _, u := range content.AuthInfos {
 		if u.Name == names.AuthInfo {
 			return cluster, u.AuthInfo, nil
 		}
 	}
-	return cluster, user, fmt.Errorf("context %s names user %q: expected one of its users", config.CurrentContext, names.AuthInfo)
+	return cluster, user, fmt.Errorf("context %s names user %q: expected one of its users", content.CurrentContext, names.AuthInfo)
 }
 
-// kubeconfig resolves paths, which are relative to the file's own folder.
-type kubeconfig struct{ dir string }
+// kubeconfig reads the files that a kubeconfig names from its own directory.
+type kubeconfig struct{ root *os.Root }
 
-// load gives inline data, or else the content of a file, which must be trusted.
+// trustNames refuses a file elsewhere before any file is opened: what the
+// kubeconfig's server gets to see must belong with the kubeconfig.
+func (k kubeconfig) trustNames(cluster clientcmd.Cluster, user clientcmd.AuthInfo) error {
+	var errs []error
+	for _, file := range []struct{ key, path string }{
+		{"certificate-authority", cluster.CertificateAuthority},
+		{"client-certificate", user.ClientCertificate},
+		{"client-key", user.ClientKey},
+		{"tokenFile", user.TokenFile},
+	} {
+		if file.path != "" && !filepath.IsLocal(k.relative(file.path)) {
+			errs = append(errs, distrust("%s is %q: expected a file in %s", file.key, file.path, k.root.Name()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// relative is a path as seen from the directory, with .. in front where it
+// leads out.
+func (k kubeconfig) relative(path string) string {
+	if !filepath.IsAbs(path) {
+		return path
+	}
+	within, err := filepath.Rel(k.root.Name(), path)
+	if err != nil {
+		return path
+	}
+	return within
+}
+
+// load returns inline data, or else the content of a file.
 func (k kubeconfig) load(inline []byte, path string) ([]byte, error) {
 	if len(inline) > 0 || path == "" {
 		return inline, nil
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(k.dir, path)
-	}
-	return readTrusted(path)
+	return readTrusted(k.root, k.relative(path))
 }
 
 func (k kubeconfig) connection(cluster clientcmd.Cluster, e *endpoint) error {

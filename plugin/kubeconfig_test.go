@@ -53,7 +53,15 @@ func TestLoadKubeconfig(t *testing.T) {
 		{"no credentials", kubeconfigText(good, "{}"), "no credentials"},
 		{"empty token file", kubeconfigText(good, "{tokenFile: empty}"), "no credentials"},
 		{"bad client certificate", kubeconfigText(good, "{client-certificate-data: YQ==, client-key-data: YQ==}"), "client certificate"},
-		{"open token file", kubeconfigText(good, "{tokenFile: open}"), "can be written by others"},
+		{"token file by its full path", kubeconfigText(good, "{tokenFile: DIR/token}"), ""},
+		{"token file elsewhere", kubeconfigText(good, "{tokenFile: /var/lib/capture-cni/token}"), `tokenFile is "/var/lib/capture-cni/token": expected a file in DIR`},
+		{"token file above", kubeconfigText(good, "{tokenFile: ../token}"), "tokenFile is"},
+		{"token file above, by a full path", kubeconfigText(good, "{tokenFile: DIR/../token}"), "tokenFile is"},
+		{"CA file elsewhere", kubeconfigText("{server: 'https://a', certificate-authority: /etc/ssl/cert.pem}", token), "certificate-authority is"},
+		{"client certificate elsewhere", kubeconfigText(good, "{client-certificate: /a, client-key: /b}"), "client-certificate is"},
+		{"client key elsewhere", kubeconfigText(good, "{client-certificate: ca.crt, client-key: /b}"), "client-key is"},
+		{"token that is a link out", kubeconfigText(good, "{tokenFile: out}"), "escapes"},
+		{"open token file", kubeconfigText(good, "{tokenFile: open}"), "can be written by other users"},
 		{"no context", "clusters: []", `current-context is ""`},
 		{"no such context", "current-context: x", `current-context is "x"`},
 		{"no such cluster", "current-context: c\ncontexts: [{name: c, context: {cluster: x}}]", `cluster "x"`},
@@ -64,8 +72,9 @@ func TestLoadKubeconfig(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := kubeconfigDir(t)
 			path := filepath.Join(dir, "kubeconfig")
-			writeFile(t, path, test.text)
-			e, err := loadKubeconfig(path)
+			writeFile(t, path, strings.ReplaceAll(test.text, "DIR", dir))
+			e, err := loadKubeconfig(dir)
+			test.want = strings.ReplaceAll(test.want, "DIR", dir)
 			switch {
 			case test.want == "" && (err != nil || e.token != "t" || e.server.Scheme != "https"):
 				t.Errorf("got %+v, %v", e, err)
@@ -92,6 +101,9 @@ func kubeconfigDir(t *testing.T) string {
 	writeFile(t, dir+"/token", "t\n")
 	writeFile(t, dir+"/empty", "\n")
 	writeFile(t, dir+"/open", "t")
+	if err := os.Symlink("/etc/hostname", dir+"/out"); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Chmod(dir+"/open", 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +112,7 @@ func kubeconfigDir(t *testing.T) string {
 
 func TestMissingKubeconfig(t *testing.T) {
 	lab.RequireRoot(t)
-	_, err := loadKubeconfig(filepath.Join(t.TempDir(), "kubeconfig"))
+	_, err := loadKubeconfig(t.TempDir())
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "is the node agent running") {
 		t.Errorf("got %v", err)
 	}
@@ -111,10 +123,10 @@ func FuzzKubeconfig(f *testing.F) {
 	f.Add([]byte("current-context: c\ncontexts: [{name: c}]\nclusters: [{name: ''}]\nusers: [{name: ''}]"))
 	f.Add([]byte("{\"users\": null"))
 	lab.RequireRoot(f) // only root's files are read
-	path := filepath.Join(f.TempDir(), "kubeconfig")
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte) {
-		writeFile(t, path, string(text))
-		e, err := loadKubeconfig(path)
+		writeFile(t, dir+"/kubeconfig", string(text))
+		e, err := loadKubeconfig(dir)
 		if err == nil && (e.server == nil || e.server.Scheme != "https" || e.tls == nil || e.tls.InsecureSkipVerify) {
 			t.Errorf("accepted: %+v", e)
 		}

@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/httplimit"
 )
 
 // lookupError is a pod that could not be read; trying again later may help.
@@ -41,7 +43,7 @@ func lookup(ctx context.Context, conf config.NetConf, want podIdentity, hurried 
 	backoff := firstBackoff
 	var cause error
 	for attempt := 1; ; attempt++ {
-		pod, err := attemptLookup(ctx, conf.Kubeconfig, want, attempt, cached)
+		pod, err := attemptLookup(ctx, filepath.Dir(conf.Kubeconfig), want, attempt, cached)
 		if err == nil {
 			return pod, nil
 		}
@@ -72,10 +74,10 @@ func lookup(ctx context.Context, conf config.NetConf, want podIdentity, hurried 
 // attemptTimeout bounds one attempt, dialling included.
 const attemptTimeout = 3 * time.Second
 
-func attemptLookup(ctx context.Context, kubeconfig string, want podIdentity, attempt int, cached bool) (*corev1.Pod, error) {
+func attemptLookup(ctx context.Context, directory string, want podIdentity, attempt int, cached bool) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	e, err := loadKubeconfig(kubeconfig)
+	e, err := loadKubeconfig(directory)
 	if err != nil {
 		return nil, err
 	}
@@ -122,5 +124,5 @@ func isFinal(err error) bool {
 			return code >= 400 && code < 500
 		}
 	}
-	return isCertificateError(err) || !isA[apiError](err) && !isA[namesake](err)
+	return isCertificateError(err) || isA[httplimit.TooLarge](err) || !isA[apiError](err) && !isA[namesake](err)
 }

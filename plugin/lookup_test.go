@@ -134,6 +134,19 @@ func TestFaults(t *testing.T) {
 			time.AfterFunc(300*time.Millisecond, func() { s.Put(podWithUID(wanted.UID)) })
 		}, "", 0},
 		{"a namesake", func(_ *testing.T, s site) { s.Put(podWithUID("old")) }, "with UID old, the runtime wants " + wanted.UID, 0},
+		{"an answer without an end", func(_ *testing.T, s site) { s.Misbehave(firstly(always, endless)) }, "is larger than 4 MiB", 1},
+		{"an error without an end", func(_ *testing.T, s site) {
+			s.Misbehave(firstly(always, func(w http.ResponseWriter, r *http.Request) bool {
+				w.WriteHeader(http.StatusInternalServerError)
+				return endless(w, r)
+			}))
+		}, "is larger than 4 MiB", 1},
+		{"a header without a sane size", func(_ *testing.T, s site) {
+			s.Misbehave(firstly(always, func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Warning", strings.Repeat("x", 1<<20))
+				return false
+			}))
+		}, "exceeded 65536 bytes", 0},
 		{"wrong CA", func(t *testing.T, s site) { writeFile(t, s.dir+"/ca.crt", string(newSite(t).Cert.PEM)) }, "is the certificate authority in the kubeconfig that of", 0},
 		{"no kubeconfig", func(t *testing.T, s site) { remove(t, s.dir+"/kubeconfig") }, "is the node agent running", 0},
 		{"no token file", func(t *testing.T, s site) { remove(t, s.dir+"/token") }, "token: reading", 0},
@@ -153,6 +166,17 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// endless answers until the client gives up.
+func endless(w http.ResponseWriter, r *http.Request) bool {
+	chunk := make([]byte, 1<<20)
+	for r.Context().Err() == nil {
+		if _, err := w.Write(chunk); err != nil {
+			break
+		}
+	}
+	return true
 }
 
 func expectFault(t *testing.T, err error, want string) {

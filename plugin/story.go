@@ -63,17 +63,18 @@ func failedBy(code uint) report.Reason {
 	return report.Kernel
 }
 
-// tell hands the record to the agent, and keeps a failure that nobody takes for
-// the day on which one comes.
+// tell sends the record to the agent, and keeps that of a failure for an agent
+// that does not listen yet. A socket outside of the allowed directories gets
+// nothing: root must not write where a pod's author pointed it to.
 func (s *story) tell(socket string, err error) {
 	if err != nil {
 		s.failed(err)
 	}
-	if socket == "" || report.Send(socket, s.Record) || err == nil {
+	if socket == "" || trustPath("agentSocket", socket) != nil || report.Send(socket, s.Record) || err == nil {
 		return
 	}
 	ring := report.Ring(socket)
-	if socket == config.Default().AgentSocket { // of any other path the agent makes it: the path may be anybody's word
+	if socket == config.Default().AgentSocket { // elsewhere the agent makes the directory
 		_ = os.MkdirAll(ring, 0o700)
 	}
 	report.Keep(ring, s.Record)

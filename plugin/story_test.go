@@ -44,11 +44,12 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestTell keeps what nobody takes, and only failures.
+// TestTell keeps what no agent takes, and only failures; it never writes to a
+// directory that is not allowed.
 func TestTell(t *testing.T) {
-	t.Parallel()
+	lab.RequireRoot(t)
 	dir := t.TempDir()
-	socket := filepath.Join(dir, "s")
+	socket := filepath.Join(dir, config.AgentSocketName)
 	if err := os.Mkdir(report.Ring(socket), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +59,11 @@ func TestTell(t *testing.T) {
 		}
 		return count
 	}
+	newStory("a").tell(socket, errors.New("x"))
+	if got := kept(); got != 0 {
+		t.Errorf("%d kept in a directory that is not allowed", got)
+	}
+	t.Setenv(config.DirectoryVariable, dir)
 	newStory("a").tell("", errors.New("x")) // switched off
 	newStory("a").tell(socket, nil)
 	if got := kept(); got != 0 {

@@ -9,36 +9,115 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
-// untrusted is a file whose content somebody other than root may have chosen.
-// With Multus, the configuration on stdin can come from a namespace's user;
-// what it points at must not.
+// untrusted is a configuration that points outside of the allowed directories,
+// or a file there that another user than root could have written.
 type untrusted string
 
 func (u untrusted) Error() string { return string(u) }
 
 func distrust(format string, args ...any) error { return untrusted(fmt.Sprintf(format, args...)) }
 
-// readTrusted reads a file that is root's, in folders that are root's, along
-// the whole path and every symbolic link on it.
-func readTrusted(path string) ([]byte, error) {
-	real, err := resolveTrusted(path)
+// trustPaths judges the paths of a configuration before any of them is opened.
+// Errors: untrusted.
+func trustPaths(conf config.NetConf) error {
+	err := trustPath("kubeconfig", conf.Kubeconfig)
+	if conf.AgentSocket != "" {
+		err = errors.Join(err, trustPath("agentSocket", conf.AgentSocket))
+	}
+	return err
+}
+
+// trustPath reports an error where a configured file is not in an allowed
+// directory; see config.Directories.
+func trustPath(key, path string) error {
+	directory := filepath.Dir(path)
+	if slices.Contains(config.Directories(), directory) || directory == os.Getenv(config.DirectoryVariable) {
+		return nil
+	}
+	list, listed, err := listedDirectories()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	// Not a device or a pipe of root's, which may do things when it is merely
-	// opened, or never end.
-	if info, err := os.Lstat(real); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(distrust("%s: expected a regular file", path), err)
+	if !slices.Contains(listed, directory) {
+		return distrust("configuration key %q is %q: expected %s in %s, in a directory that %s lists, or in the one that the environment's %s names",
+			key, path, filepath.Base(path), strings.Join(config.Directories(), " or "), list, config.DirectoryVariable)
 	}
-	file, err := os.Open(real)
+	return nil
+}
+
+// listedDirectories reads the list next to this executable; no list is an empty one.
+func listedDirectories() (list string, directories []string, err error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return "", nil, fmt.Errorf("finding the plugin's own executable: %w", err)
+	}
+	list = filepath.Join(filepath.Dir(executable), config.DirectoriesFile)
+	root, err := os.OpenRoot(filepath.Dir(executable))
+	if err != nil {
+		return list, nil, fmt.Errorf("opening the plugin's own directory: %w", err)
+	}
+	defer root.Close()
+	content, err := readTrusted(root, config.DirectoriesFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return list, nil, nil
+	}
+	if err != nil {
+		return list, nil, err
+	}
+	if directories, err = config.ParseDirectories(content); err != nil {
+		return list, nil, distrust("%s: %v", list, err)
+	}
+	return list, directories, nil
+}
+
+// openTrusted opens a directory that is root's own.
+func openTrusted(directory string) (*os.Root, error) {
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", directory, err)
+	}
+	info, err := root.Stat(".")
+	if err == nil {
+		err = judge(directory, info)
+	}
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// maxFile is more than any kubeconfig, token or list of authorities.
+const maxFile = 1 << 20
+
+// readTrusted reads a regular file of root's that lies in root, links included.
+func readTrusted(root *os.Root, name string) ([]byte, error) {
+	path := filepath.Join(root.Name(), name)
+	// O_NONBLOCK: a pipe, which is refused below, must not hold up the open.
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if err != nil {
+		return nil, distrust("reading %s: %v", path, err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	info, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	if !info.Mode().IsRegular() {
+		return nil, distrust("%s is of mode %s: expected a regular file", path, info.Mode())
+	}
+	if err := judge(path, info); err != nil {
+		return nil, err
+	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
@@ -49,66 +128,10 @@ func readTrusted(path string) ([]byte, error) {
 	return data, nil
 }
 
-// maxFile is more than any kubeconfig, token or list of authorities.
-const maxFile = 1 << 20
+const writableByOthers fs.FileMode = 0o022
 
-// maxLinks is the kernel's own limit (MAXSYMLINKS).
-const maxLinks = 40
-
-// resolveTrusted walks the path from the root, judging every component, and
-// gives the path without symbolic links.
-func resolveTrusted(path string) (string, error) {
-	if !filepath.IsAbs(path) {
-		return "", distrust("%s: expected an absolute path", path)
-	}
-	rest := components(path)
-	at := "/"
-	if err := judge(at); err != nil {
-		return "", err
-	}
-	for links := 0; len(rest) > 0; {
-		next := filepath.Join(at, rest[0])
-		rest = rest[1:]
-		info, err := os.Lstat(next)
-		if err != nil {
-			return "", fmt.Errorf("reading %s: %w", path, err)
-		}
-		if info.Mode()&fs.ModeSymlink == 0 {
-			if err := judge(next); err != nil {
-				return "", err
-			}
-			at = next
-			continue
-		}
-		if links++; links > maxLinks {
-			return "", distrust("%s: more than %d symbolic links", path, maxLinks)
-		}
-		target, err := os.Readlink(next)
-		if err != nil {
-			return "", fmt.Errorf("reading %s: %w", path, err)
-		}
-		if filepath.IsAbs(target) {
-			at = "/"
-		}
-		rest = append(components(target), rest...)
-	}
-	if strings.Contains(at+"/", "/kubelet/pods/") {
-		return "", distrust("%s lies in the kubelet's pod folders, where pods choose the content", at)
-	}
-	return at, nil
-}
-
-func components(path string) []string {
-	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
-}
-
-// judge refuses what is not root's or what others can write to. In a sticky
-// folder of root's they can't replace what is not theirs.
-func judge(path string) error {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
-	}
+// judge refuses what is not root's or what other users can write to.
+func judge(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return errors.New("reading the owner of " + path)
@@ -116,10 +139,8 @@ func judge(path string) error {
 	if stat.Uid != 0 {
 		return distrust("%s belongs to uid %d: expected root", path, stat.Uid)
 	}
-	const othersWrite = 0o022
-	sticky := info.IsDir() && info.Mode()&fs.ModeSticky != 0
-	if info.Mode().Perm()&othersWrite != 0 && !sticky {
-		return distrust("%s can be written by others than root (mode %s): expected no write permission for group and others", path, info.Mode())
+	if info.Mode().Perm()&writableByOthers != 0 {
+		return distrust("%s can be written by other users than root (mode %s): expected no write permission for group and others", path, info.Mode())
 	}
 	return nil
 }

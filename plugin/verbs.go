@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -114,7 +115,10 @@ func status(args *skel.CmdArgs) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
 	defer cancel()
-	_, kubeconfigErr := loadKubeconfig(conf.Kubeconfig)
+	if err := trustPaths(conf); err != nil {
+		return err
+	}
+	_, kubeconfigErr := loadKubeconfig(filepath.Dir(conf.Kubeconfig))
 	if err := errors.Join(kubeconfigErr, podnet.Probe(ctx, conf.Backend)); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, "meshed pods can't start: "+err.Error(), "")
 	}

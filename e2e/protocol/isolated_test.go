@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
@@ -39,7 +40,7 @@ func (n node) isolated(t *testing.T, host *lab.Host, verb, pod, keys string) out
 	}.prepare()
 	command := exec.Command("unshare", "--mount", "--pid", "--fork", "sh", "-c", isolate, "sh",
 		t.TempDir(), plugin.Path, filepath.Dir(n.kubeconfig))
-	command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"))
+	command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"), config.DirectoryVariable+"=/credentials")
 	command.Stdin = plugin.Stdin
 	return finish(t, command)
 }
@@ -83,6 +84,7 @@ func TestOneDeadAddress(t *testing.T) {
 	n.URL = "https://api.test:" + port
 	kubeconfig, err := n.WriteKubeconfig(t.TempDir())
 	check(t, err)
+	allow(t, filepath.Dir(kubeconfig))
 	for _, addresses := range [][2]string{{"127.0.0.99", "127.0.0.1"}, {"127.0.0.1", "127.0.0.99"}} {
 		hosts := filepath.Join(t.TempDir(), "hosts")
 		check(t, os.WriteFile(hosts, fmt.Appendf(nil, "%s api.test\n%s api.test\n", addresses[0], addresses[1]), 0o644))

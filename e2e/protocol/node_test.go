@@ -38,6 +38,7 @@ func serve(t *testing.T, opts ...kubeapi.Option) node {
 	t.Cleanup(func() { _ = api.Close() })
 	kubeconfig, err := api.WriteKubeconfig(t.TempDir())
 	check(t, err)
+	allow(t, filepath.Dir(kubeconfig))
 	api.Put(meshed())
 	batch := &corev1.Pod{}
 	batch.Namespace, batch.Name, batch.UID = "shop", "batch", uid

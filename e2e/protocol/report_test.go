@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/report"
@@ -32,7 +33,9 @@ func listen(t *testing.T) (*net.UnixConn, string) {
 // newRing gives where a socket would be, with the ring beside it.
 func newRing(t *testing.T) string {
 	t.Helper()
-	socket := filepath.Join(t.TempDir(), "s")
+	directory := t.TempDir()
+	allow(t, directory)
+	socket := filepath.Join(directory, config.AgentSocketName)
 	check(t, os.Mkdir(report.Ring(socket), 0o700))
 	return socket
 }
@@ -149,8 +152,12 @@ func TestReportKnowsThePod(t *testing.T) {
 func TestNobodyHears(t *testing.T) {
 	n := newNode(t)
 	for name, prepare := range map[string]func(t *testing.T) string{
-		"no agent":  newRing,
-		"no folder": func(t *testing.T) string { return filepath.Join(t.TempDir(), "none", "s") },
+		"no agent": newRing,
+		"no directory": func(t *testing.T) string {
+			directory := filepath.Join(t.TempDir(), "none")
+			allow(t, directory)
+			return filepath.Join(directory, config.AgentSocketName)
+		},
 		"a folder": func(t *testing.T) string {
 			socket := newRing(t)
 			check(t, os.Mkdir(socket, 0o700))
@@ -176,9 +183,9 @@ func TestNobodyHears(t *testing.T) {
 			expectCaptured(t, host, true)
 			call{netns: host.Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=batch", stdin: stdin}.run(t).succeeds(t)
 			call{netns: host.Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=gone", stdin: n.hasty(reportTo(socket))}.run(t).fails(t, 11, "not found")
-			if name == "no folder" {
+			if name == "no directory" {
 				if _, err := os.Stat(filepath.Dir(socket)); err == nil {
-					t.Error("a folder was made where the configuration says")
+					t.Error("a directory was made where the configuration says")
 				}
 				return
 			}
@@ -219,9 +226,14 @@ func TestReportsOfMany(t *testing.T) {
 
 // BenchmarkReports prints what an unmeshed ADD takes with and without an agent.
 func BenchmarkReports(b *testing.B) {
-	socket := filepath.Join(b.TempDir(), "s")
-	conn, full := lab.AgentSocket(b, socket), socket+".full"
-	lab.AgentSocket(b, full) // nobody reads there
+	socket := func() string {
+		directory := b.TempDir()
+		allow(b, directory)
+		return filepath.Join(directory, config.AgentSocketName)
+	}
+	read, full := socket(), socket()
+	conn := lab.AgentSocket(b, read)
+	lab.AgentSocket(b, full) // no agent reads there
 	go func() {
 		buffer := make([]byte, report.MaxSize)
 		for err := error(nil); err == nil; {
@@ -229,7 +241,7 @@ func BenchmarkReports(b *testing.B) {
 		}
 	}()
 	const annotated = `"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api"}},`
-	for _, to := range []struct{ name, socket string }{{"off", ""}, {"absent", socket + ".none"}, {"read", socket}, {"full", full}} {
+	for _, to := range []struct{ name, socket string }{{"off", ""}, {"absent", socket()}, {"read", read}, {"full", full}} {
 		b.Run(to.name, func(b *testing.B) {
 			for b.Loop() {
 				command := call{netns: "/run/netns/none", stdin: node{}.conf(annotated + reportTo(to.socket))}.prepare()

@@ -117,12 +117,13 @@ func TestStatus(t *testing.T) {
 	status := func(conf string) outcome {
 		return call{command: "STATUS", stdin: strings.Replace(conf, "1.0.0", "1.1.0", 1)}.run(t)
 	}
-	broken := node{kubeconfig: "/nonexistent/kubeconfig"}
+	broken := node{kubeconfig: absent(t) + "/kubeconfig"}
 	status(n.conf(`"status": "strict",`)).silent(t)
 	status(broken.conf("")).silent(t)
 	status(broken.conf(`"mesh": 5,`)).silent(t)
-	status(broken.conf(`"status": "strict",`)).fails(t, 50, "/nonexistent")
+	status(broken.conf(`"status": "strict",`)).fails(t, 50, "/none/kubeconfig")
 	status(broken.conf(`"status": "strict", "mesh": 5,`)).fails(t, 7, `"mesh"`)
+	status(node{kubeconfig: "/srv/elsewhere/kubeconfig"}.conf(`"status": "strict",`)).fails(t, 7, "/srv/elsewhere")
 	if n.Requests() != 0 {
 		t.Error("STATUS asked the API server")
 	}

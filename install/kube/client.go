@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/plugin/httplimit"
 )
 
 // Client speaks of the core group's resources, in the kinds that know adds to
@@ -23,6 +25,7 @@ func Client(access *rest.Config, know func(*runtime.Scheme)) (rest.Interface, er
 	metav1.AddToGroupVersion(scheme, core)
 	config := rest.CopyConfig(access)
 	config.APIPath, config.GroupVersion = "/api", &core
+	config.Wrap(httplimit.Transport)
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(config)
 	if err != nil {

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// attacker is the author of a NetworkAttachmentDefinition: a server of their own
+// and files of root's in a container's root file system, which the image brought.
+type attacker struct {
+	*kubeapi.Server
+	rootfs string
+}
+
+func newAttacker(t *testing.T) attacker {
+	t.Helper()
+	lab.RequireRoot(t)
+	server, err := kubeapi.Start()
+	check(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	rootfs := t.TempDir()
+	_, err = server.WriteKubeconfig(rootfs)
+	check(t, err)
+	server.Put(meshed(func(p *corev1.Pod) { p.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" }))
+	return attacker{server, rootfs}
+}
+
+// TestStdinChoosesNoCredentials sends what a namespace's user can write into a
+// NetworkAttachmentDefinition: the node's token goes nowhere, the attacker's
+// server is not asked, and no file that was named is opened.
+func TestStdinChoosesNoCredentials(t *testing.T) {
+	n, thief := newNode(t), newAttacker(t)
+	theft := fmt.Sprintf(`
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: %q, certificate-authority: %q}}]
+users: [{name: u, user: {tokenFile: %q}}]
+`, thief.URL, thief.rootfs+"/ca.crt", filepath.Dir(n.kubeconfig)+"/token")
+	check(t, os.WriteFile(thief.rootfs+"/kubeconfig", []byte(theft), 0o600))
+	check(t, os.Symlink(n.kubeconfig, filepath.Dir(n.kubeconfig)+"/link"))
+	directory := filepath.Dir(n.kubeconfig)
+	for name, path := range map[string]string{
+		"a container's root file system":     thief.rootfs + "/kubeconfig",
+		"another name":                       directory + "/link",
+		"below an allowed directory":         directory + "/sub/kubeconfig",
+		"through an allowed directory":       directory + "/../" + filepath.Base(thief.rootfs) + "/kubeconfig",
+		"through a process":                  "/proc/self/root" + n.kubeconfig,
+		"the kernel's log, which never ends": "/proc/kmsg",
+		"a relative path":                    "kubeconfig",
+	} {
+		t.Run(name, func(t *testing.T) {
+			host := sandbox(t)
+			for verb, code := range map[string]int{"ADD": 7, "CHECK": 7} {
+				stdin := strings.Replace(n.conf(everyKey), n.kubeconfig, path, 1)
+				call{command: verb, netns: host.Path(), stdin: stdin}.run(t).fails(t, code, `"kubeconfig" is`, path)
+			}
+			expectNoRules(t, host)
+		})
+	}
+	if n.Requests()+thief.Requests() != 0 {
+		t.Errorf("%d requests to the API server and %d to the attacker's", n.Requests(), thief.Requests())
+	}
+}
+
+// everyKey is what else may stand in a configuration, each with a value that an
+// attacker would like.
+const everyKey = `"args": {"cni": {"kubeconfig": "/x"}}, "dns": {}, "ipam": {}, "logLevel": "debug", "mesh": {"proxyUID": 1000},
+	"CAPTURE_CNI_DIR": "/x", "environment": {"CAPTURE_CNI_DIR": "/x"}, "delegates": [], "runDir": "/x", "stateDir": "/x",`
+
+// TestStdinChoosesNoSocket names a socket of the attacker's: the plugin writes
+// nothing there, for no pod, and makes no directory.
+func TestStdinChoosesNoSocket(t *testing.T) {
+	n := newNode(t)
+	elsewhere := t.TempDir()
+	socket := elsewhere + "/agent.sock"
+	conn := lab.AgentSocket(t, socket)
+	check(t, os.Mkdir(elsewhere+"/failures", 0o700))
+	stdin := strings.Replace(n.conf(""), `"agentSocket": ""`, fmt.Sprintf(`"agentSocket": %q`, socket), 1)
+	host := sandbox(t)
+	call{netns: host.Path(), stdin: stdin}.run(t).fails(t, 7, `"agentSocket" is`, socket)
+	expectNoRules(t, host)
+	unmeshed := `{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api"}},` + stdin[1:]
+	call{netns: host.Path(), stdin: unmeshed}.run(t).succeeds(t)
+	entries, err := os.ReadDir(elsewhere + "/failures")
+	check(t, err)
+	if sent := lab.Datagrams(t, conn); len(sent)+len(entries) > 0 {
+		t.Errorf("%d records sent and %d kept where stdin said", len(sent), len(entries))
+	}
+}
+
+// TestKubeconfigChoosesNoFiles has a kubeconfig in an allowed directory name
+// files of another one: neither is opened, and no server is asked.
+func TestKubeconfigChoosesNoFiles(t *testing.T) {
+	n := newNode(t)
+	token := t.TempDir() + "/token"
+	check(t, os.WriteFile(token, []byte(n.Token()), 0o600))
+	content, err := os.ReadFile(n.kubeconfig)
+	check(t, err)
+	for key, name := range map[string]string{"tokenFile": "token", "certificate-authority": "ca.crt"} {
+		there := fmt.Sprintf("%s: %s}", key, name)
+		if !strings.Contains(string(content), there) {
+			t.Fatalf("no %q in the kubeconfig:\n%s", there, content)
+		}
+		elsewhere := strings.Replace(string(content), there, fmt.Sprintf("%s: %s}", key, token), 1)
+		check(t, os.WriteFile(n.kubeconfig, []byte(elsewhere), 0o600))
+		host := sandbox(t)
+		call{netns: host.Path(), stdin: n.conf("")}.run(t).fails(t, 7, key+` is "`+token, "expected a file in")
+		expectNoRules(t, host)
+	}
+	if n.Requests() != 0 {
+		t.Errorf("%d requests", n.Requests())
+	}
+}
+
+// TestPipeForCredentials has a pipe that no process writes to in place of each
+// file: the plugin does not wait for it.
+func TestPipeForCredentials(t *testing.T) {
+	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
+		n := newNode(t)
+		path := filepath.Join(filepath.Dir(n.kubeconfig), name)
+		check(t, os.Remove(path))
+		check(t, syscall.Mkfifo(path, 0o600))
+		call{netns: sandbox(t).Path(), stdin: n.conf("")}.run(t).fails(t, 7, path, "expected a regular file")
+	}
+}
