@@ -90,7 +90,9 @@ func del(netns string, log *slog.Logger) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), delTimeout)
 	defer cancel()
-	n, err := podnet.Open(ctx, netns)
+	waiting, stop := context.WithTimeout(ctx, delTimeout/2)
+	defer stop()
+	n, err := podnet.OpenForRemoval(waiting, netns)
 	if err == nil {
 		err = closing(n, n.Remove(ctx))
 	}

@@ -15,22 +15,29 @@ import (
 )
 
 // isolate makes a root file system of nothing but the plugin, /proc, the
-// namespaces and the credentials, read-only, and calls the plugin in it.
+// namespaces and the credentials, read-only but for /run, and calls the plugin in it.
 const isolate = `
 set -e
 mount --make-rprivate /
 mount -t tmpfs none "$1"
-mkdir "$1/proc" "$1/netns" "$1/credentials"
+mkdir "$1/proc" "$1/netns" "$1/credentials" "$1/run"
 cp "$2" "$1/capture-cni"
 mount -t proc proc "$1/proc"
 mount --rbind /var/run/netns "$1/netns"
 mount --bind "$3" "$1/credentials"
 mount -o remount,ro "$1"
+[ -n "$4" ] || mount -t tmpfs none "$1/run"
 exec chroot "$1" /capture-cni
 `
 
 // isolated has the plugin called there for a pod in a namespace.
 func (n node) isolated(t *testing.T, host *lab.Host, verb, pod, keys string) outcome {
+	t.Helper()
+	return n.isolatedWith(t, host, verb, pod, keys, "")
+}
+
+// isolatedWith leaves out /run, for a noRun that is not empty.
+func (n node) isolatedWith(t *testing.T, host *lab.Host, verb, pod, keys, noRun string) outcome {
 	t.Helper()
 	plugin := call{
 		command: verb,
@@ -39,7 +46,7 @@ func (n node) isolated(t *testing.T, host *lab.Host, verb, pod, keys string) out
 		stdin:   node{kubeconfig: "/credentials/kubeconfig"}.conf(keys),
 	}.prepare()
 	command := exec.Command("unshare", "--mount", "--pid", "--fork", "sh", "-c", isolate, "sh",
-		t.TempDir(), plugin.Path, filepath.Dir(n.kubeconfig))
+		t.TempDir(), plugin.Path, filepath.Dir(n.kubeconfig), noRun)
 	command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"), config.DirectoryVariable+"=/credentials")
 	command.Stdin = plugin.Stdin
 	return finish(t, command)

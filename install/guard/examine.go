@@ -28,7 +28,10 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	if err != nil {
 		return Finding{State: Unknown, Reason: err.Error()}
 	}
-	netns, err := podnet.Open(ctx, w.sandbox.NetNS)
+	netns, err := podnet.TryOpen(w.sandbox.NetNS)
+	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" {
+		return w.finding // an ADD or a DEL is at work; the next round sees what came of it
+	}
 	if err != nil {
 		return Finding{State: Unknown, Reason: err.Error()}
 	}

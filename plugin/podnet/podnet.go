@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
-	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
@@ -25,11 +24,33 @@ import (
 var ErrGone = errors.New("the network namespace does not exist")
 
 // Namespace is a pod's network namespace, open and locked.
-type Namespace struct{ netns ns.NetNS }
+type Namespace struct {
+	netns ns.NetNS
+	lock  *os.File // nil only after OpenForRemoval
+}
 
 // Open opens the namespace at path and takes its lock, waiting as long as ctx
-// allows. Errors: ErrGone; a capture.Refusal for the host's own namespace.
+// allows. Errors: ErrGone; ErrBusy; a capture.Refusal for the host's own namespace.
 func Open(ctx context.Context, path string) (*Namespace, error) {
+	return open(path, func(inode uint64) (*os.File, error) { return takeLock(ctx, inode) })
+}
+
+// TryOpen is Open for those who come back later: it does not wait.
+func TryOpen(path string) (*Namespace, error) { return open(path, tryLock) }
+
+// OpenForRemoval is Open for DEL, which never fails for want of a lock: where
+// none can be had in ctx's time, it goes on without one.
+func OpenForRemoval(ctx context.Context, path string) (*Namespace, error) {
+	return open(path, func(inode uint64) (*os.File, error) {
+		lock, err := takeLock(ctx, inode)
+		if err != nil {
+			return nil, nil
+		}
+		return lock, nil
+	})
+}
+
+func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, error) {
 	netns, err := ns.GetNS(path)
 	if err != nil {
 		var gone ns.NSPathNotExistErr
@@ -38,15 +59,25 @@ func Open(ctx context.Context, path string) (*Namespace, error) {
 		}
 		return nil, fmt.Errorf("opening the network namespace: %w", err)
 	}
-	n := &Namespace{netns}
-	if err := errors.Join(n.refuseHost(), n.lock(ctx)); err != nil {
+	n := &Namespace{netns: netns}
+	var own unix.Stat_t
+	if err := errors.Join(n.refuseHost(), unix.Fstat(int(netns.Fd()), &own)); err != nil {
+		return nil, errors.Join(err, netns.Close())
+	}
+	if n.lock, err = lock(own.Ino); err != nil {
 		return nil, errors.Join(err, netns.Close())
 	}
 	return n, nil
 }
 
 // Close gives the lock back.
-func (n *Namespace) Close() error { return n.netns.Close() }
+func (n *Namespace) Close() error {
+	err := n.netns.Close()
+	if n.lock != nil {
+		err = errors.Join(err, n.lock.Close())
+	}
+	return err
+}
 
 // refuseHost compares with this process's own namespace and with that of the
 // first process, which need not be readable or in the same place.
@@ -61,27 +92,6 @@ func (n *Namespace) refuseHost() error {
 		}
 	}
 	return nil
-}
-
-const lockPoll = 5 * time.Millisecond
-
-// lock takes an advisory lock on the namespace's own file, so that it needs no
-// place on disk and goes with the process.
-func (n *Namespace) lock(ctx context.Context) error {
-	for {
-		err := unix.Flock(int(n.netns.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("locking the network namespace: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for another call in the same network namespace: %w", ctx.Err())
-		case <-time.After(lockPoll):
-		}
-	}
 }
 
 // do runs f on a thread inside the namespace. That is a goroutine of its own,

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// TestPodHoldsNoLock has a process of the pod, of an ordinary user without
+// capabilities, lock all that it can open of its own namespace in every way:
+// ADD, CHECK and DEL go on.
+func TestPodHoldsNoLock(t *testing.T) {
+	n, host := newNode(t), sandbox(t)
+	const hold = "exec 9</proc/self/ns/net && flock -x 9 && ! cat /run/capture-cni/lock/netns && echo locked && exec sleep 30"
+	holder := exec.Command("setpriv", "--reuid=2000", "--regid=2000", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "sh", "-c", hold)
+	out, err := holder.StdoutPipe()
+	check(t, err)
+	check(t, host.Do(holder.Start))
+	t.Cleanup(func() { _ = holder.Process.Kill(); _ = holder.Wait() })
+	released := make(chan struct{})
+	if said, err := bufio.NewReader(out).ReadString('\n'); said != "locked\n" {
+		t.Fatalf("the process in the pod says %q, %v", said, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out); close(released) }()
+	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
+	expectCaptured(t, host, true)
+	call{command: "CHECK", netns: host.Path(), stdin: n.conf("")}.run(t).silent(t)
+	call{command: "DEL", netns: host.Path(), stdin: n.conf("")}.run(t).silent(t)
+	expectNoRules(t, host)
+	select {
+	case <-released:
+		t.Error("the plugin waited until the process in the pod had ended")
+	default:
+	}
+}
+
+// TestNoLock has no /run to make the lock in: ADD fails and leaves no rule, a pod
+// outside the mesh starts, and DEL takes out the rules.
+func TestNoLock(t *testing.T) {
+	n, host := newNode(t), sandbox(t)
+	n.isolatedWith(t, host, "ADD", "web", "", "no /run").fails(t, 999, "the lock of network namespaces", "/run")
+	expectNoRules(t, host)
+	n.isolatedWith(t, host, "ADD", "batch", "", "no /run").succeeds(t)
+	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
+	n.isolatedWith(t, host, "DEL", "web", "", "no /run").silent(t)
+	expectNoRules(t, host)
+}
+
+// TestForeignLock has another user own the lock, or be able to open it.
+func TestForeignLock(t *testing.T) {
+	n := newNode(t)
+	for name, spoil := range map[string]string{
+		"file that all may read":        "mkdir -m 700 $L && install -m 644 /dev/null $L/netns",
+		"file of another user":          "mkdir -m 700 $L && install -m 600 -o 2000 /dev/null $L/netns",
+		"directory of another user":     "mkdir -m 700 $L && chown 2000 $L",
+		"directory all may write to":    "mkdir -m 700 $L && chmod 777 $L",
+		"link to a file elsewhere":      "mkdir -m 700 $L && ln -s /tmp/elsewhere $L/netns",
+		"directory in the file's place": "mkdir -m 700 $L && mkdir $L/netns",
+	} {
+		t.Run(name, func(t *testing.T) {
+			host := sandbox(t)
+			plugin := call{netns: host.Path(), stdin: n.conf("")}.prepare()
+			script := "set -e; mkdir -p /run/capture-cni; mount -t tmpfs none /run/capture-cni; L=/run/capture-cni/lock; " + spoil + `; exec "$1"`
+			command := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", plugin.Path)
+			command.Env, command.Stdin = append(plugin.Env, "PATH="+os.Getenv("PATH")), plugin.Stdin
+			finish(t, command).fails(t, 999, "the lock of network namespaces")
+			expectNoRules(t, host)
+		})
+	}
+}
+
+// TestLockOfANamespace holds the lock of one namespace: a call there waits, one
+// for another namespace does not, DEL goes on, and with its holder the lock is gone.
+func TestLockOfANamespace(t *testing.T) {
+	lab.RequireRoot(t)
+	n, host, other := newNode(t), sandbox(t), sandbox(t)
+	lock, err := os.OpenFile("/run/capture-cni/lock/netns", os.O_RDWR|os.O_CREATE, 0o600)
+	check(t, err)
+	defer lock.Close()
+	info, err := os.Stat(host.Path())
+	check(t, err)
+	inode := info.Sys().(*syscall.Stat_t).Ino
+	check(t, unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(inode), Len: 1}))
+	call{netns: other.Path(), stdin: n.conf("")}.run(t).succeeds(t)
+	waiting := call{netns: host.Path(), stdin: n.conf("")}.prepare()
+	check(t, waiting.Start())
+	for n.Requests() < 2 { // the lock comes after the lookup
+		time.Sleep(time.Millisecond)
+	}
+	call{command: "DEL", netns: host.Path(), stdin: n.conf("")}.run(t).silent(t) // goes on without it
+	check(t, waiting.Process.Kill())
+	_ = waiting.Wait()
+	expectNoRules(t, host)
+	check(t, lock.Close())
+	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
+	expectCaptured(t, host, true)
+}

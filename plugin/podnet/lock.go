@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The lock of all namespaces is one file of root's. A namespace's own file would
+// not do: any process of the pod can open and lock it, as /proc/self/ns/net. The
+// path is compiled in, so that plugin and guard can't be given different ones.
+const (
+	lockDirectory = "/run/capture-cni/lock"
+	lockName      = "netns"
+)
+
+// ErrBusy means that another process works in the namespace.
+var ErrBusy = errors.New("another process of capture-cni works in the network namespace")
+
+const lockPoll = 5 * time.Millisecond
+
+// takeLock waits as long as ctx allows. Closing the file gives the lock back.
+func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
+	for {
+		file, err := tryLock(inode)
+		if !errors.Is(err, ErrBusy) {
+			return file, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", err, ctx.Err())
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// tryLock locks the byte at the namespace's inode. The inode is that of no other
+// namespace while this one is open, and nothing has to be cleaned up after it.
+// The lock belongs to the open file (F_OFD_SETLK, fcntl(2)), not to the process.
+func tryLock(inode uint64) (*os.File, error) {
+	file, err := openLock()
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock of network namespaces: %w", err)
+	}
+	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(inode), Len: 1})
+	switch {
+	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES):
+		err = ErrBusy
+	case err != nil:
+		err = fmt.Errorf("locking %s: %w", file.Name(), err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// openLock makes the file where it is missing. It refuses a file that another
+// user than root could open: whoever can read it can lock it.
+func openLock() (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(lockDirectory), 0o755); err != nil {
+		return nil, fmt.Errorf("%w: /run has to be writable for root", err)
+	}
+	if err := os.Mkdir(lockDirectory, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("%w: %s has to be writable for root", err, filepath.Dir(lockDirectory))
+	}
+	root, err := os.OpenRoot(lockDirectory)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	directory, err := root.Stat(".")
+	if err != nil {
+		return nil, err
+	}
+	file, err := root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		err = errors.Join(refuseOthers(lockDirectory, directory, 0o022), refuseOthers(file.Name(), info, 0o077))
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// refuseOthers wants a file of root's that gives other users no permission of
+// the mask.
+func refuseOthers(path string, info fs.FileInfo, mask fs.FileMode) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || stat.Uid != 0 || info.Mode().Perm()&mask != 0 {
+		return fmt.Errorf("%s is of mode %s: expected root's own, with no permission of %04o for group and others", path, info.Mode(), mask)
+	}
+	return nil
+}
