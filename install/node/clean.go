@@ -5,6 +5,8 @@ package node
 import (
 	"errors"
 	"io/fs"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // Clean takes everything away, in the order in which nothing breaks: first the
@@ -21,7 +23,7 @@ func (n *Node) Clean(purge bool) error {
 	errs := []error{n.removeReports()}
 	if purge {
 		for _, folder := range n.settings.BinDirs {
-			errs = append(errs, n.removeFiles(folder, binaryName))
+			errs = append(errs, n.removeFiles(folder, binaryName, config.DirectoriesFile))
 		}
 	}
 	return errors.Join(append(errs, n.removeFiles(n.settings.StateDir, lastGoodName, ownerName))...)

@@ -84,6 +84,7 @@ func (n *Node) installBinary(ctx context.Context, folder string) error {
 	}
 	state.Step = n.step
 	b := binaries{n.settings.Binary, state}
+	listErr := n.settings.listDirectories(bin)
 	changed, err := b.install(ctx, bin)
 	if changed {
 		n.log.Info("installed the plugin", "folder", folder)
@@ -91,7 +92,7 @@ func (n *Node) installBinary(ctx context.Context, folder string) error {
 			n.log.Warn("no copy of the plugin is kept for the day on which a new one does not run", "error", err)
 		}
 	}
-	return errors.Join(err, bin.Close(), state.Close())
+	return errors.Join(listErr, err, bin.Close(), state.Close())
 }
 
 func (n *Node) open(folder string) (*host.Dir, error) {
@@ -193,7 +194,7 @@ func (n *Node) verify(ctx context.Context, mode Mode) Report {
 	for _, folder := range n.settings.BinDirs {
 		bin, err := n.open(folder)
 		if err == nil {
-			err = errors.Join(binaries{plugin: n.settings.Binary}.fault(bin), bin.Close())
+			err = errors.Join(binaries{plugin: n.settings.Binary}.fault(bin), n.settings.directoriesFault(bin), bin.Close())
 		}
 		report.add(PartBinary, err)
 	}

@@ -68,6 +68,9 @@
     - name: run-dir
       mountPath: {{ .Values.paths.runDir }}
       readOnly: true
+    # The lock of the pods' network namespaces, which the plugin takes, too; both have its path compiled in.
+    - name: lock
+      mountPath: /run/capture-cni/lock
     - name: cri-socket
       mountPath: /host{{ dir $node.criSocket }}
       readOnly: true
