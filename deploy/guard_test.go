@@ -25,8 +25,8 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: security context %+v", platform, c)
 		}
 		for _, mount := range guard.VolumeMounts {
-			if !mount.ReadOnly {
-				t.Errorf("%s: the guard may write to %s", platform, mount.MountPath)
+			if !mount.ReadOnly != (mount.Name == "lock") {
+				t.Errorf("%s: the guard may write to %s: %v", platform, mount.MountPath, !mount.ReadOnly)
 			}
 			if sees := mount.MountPropagation != nil && *mount.MountPropagation == corev1.MountPropagationHostToContainer; sees != (mount.Name == "netns") {
 				t.Errorf("%s: what is mounted later below %s is seen: %v", platform, mount.MountPath, sees)

@@ -99,8 +99,7 @@ const maxFile = 1 << 20
 // readTrusted reads a regular file of root's that lies in root, links included.
 func readTrusted(root *os.Root, name string) ([]byte, error) {
 	path := filepath.Join(root.Name(), name)
-	// O_NONBLOCK: a pipe, which is refused below, must not hold up the open.
-	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := openWithin(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
@@ -129,6 +128,26 @@ func readTrusted(root *os.Root, name string) ([]byte, error) {
 }
 
 const writableByOthers fs.FileMode = 0o022
+
+// openWithin follows links as long as they stay in root. os.Root takes no
+// absolute ones; the kubelet's link to its current certificate is one.
+func openWithin(root *os.Root, name string) (*os.File, error) {
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK // a pipe must not hold up the open
+	file, err := root.OpenFile(name, flags, 0)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return file, err
+	}
+	directory, dirErr := filepath.EvalSymlinks(root.Name())
+	target, targetErr := filepath.EvalSymlinks(filepath.Join(root.Name(), name))
+	if errors.Join(dirErr, targetErr) != nil {
+		return nil, err
+	}
+	within, relErr := filepath.Rel(directory, target)
+	if relErr != nil || !filepath.IsLocal(within) {
+		return nil, err
+	}
+	return root.OpenFile(within, flags, 0)
+}
 
 // judge refuses what is not root's or what other users can write to.
 func judge(path string, info fs.FileInfo) error {

@@ -36,6 +36,9 @@ func TestReadTrusted(t *testing.T) {
 		{"link within, as a kubelet's volume has it", func(dir, file string) error {
 			return errors.Join(os.Mkdir(dir+"/..data", 0o755), os.Rename(file, dir+"/..data/file"), os.Symlink("..data/file", file))
 		}, ""},
+		{"absolute link within, as the kubelet's certificate has it", func(dir, file string) error {
+			return errors.Join(os.Rename(file, dir+"/file-2026"), os.Symlink(dir+"/file-2026", file))
+		}, ""},
 		{"link to a file elsewhere", func(_, file string) error {
 			return errors.Join(os.Remove(file), os.Symlink("/etc/passwd", file))
 		}, "escapes"},

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -100,6 +101,7 @@ func (b *bench) call(verb, name, netns string, keys ...string) *exec.Cmd {
 	command.Env = []string{
 		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=bench", "CNI_NETNS=" + netns, "CNI_IFNAME=eth0", "CNI_PATH=" + b.dir,
 		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + name + ";K8S_POD_UID=" + uid,
+		config.DirectoryVariable + "=" + b.dir,
 	}
 	command.Stdin = strings.NewReader(fmt.Sprintf(`{%s,"kubeconfig":%q}`, strings.Join(keys, ","), b.kubeconfig))
 	return command

@@ -201,15 +201,22 @@ spec:
 func testSecondAttachment(t *testing.T) {
 	s := newSpace(t, restricted, cluster.Injected)
 	const other = "other rules of ours are in the namespace already"
-	attachments := []struct{ name, settings, refusal string }{
+	attachments := []struct {
+		name, settings, refusal string
+		itself                  bool // it is refused, whether or not it comes first
+	}{
 		{name: "harmless", settings: `"logLevel": "debug"`},
 		{name: "default-uid", settings: `"mesh": {"proxyUID": 1000}`}, // the pod's own counts
 		{name: "excluded", settings: `"excludeNamespaces": ["` + s.name + `"]`},
-		{"exclude-port", `"mesh": {"excludeOutboundPorts": [8080]}`, other},
-		{"exclude-range", `"mesh": {"excludeOutboundIPRanges": ["0.0.0.0/0"]}`, other},
-		{"owner-group", `"mesh": {"outboundOwnerGroupsExclude": [1000]}`, other},
-		{"other-port", `"mesh": {"outboundPort": 15002}`, other},
-		{"backend", `"backend": "iptables-nft"`, "rules of ours are in the namespace already, put there by"},
+		{"exclude-port", `"mesh": {"excludeOutboundPorts": [8080]}`, other, false},
+		{"exclude-range", `"mesh": {"excludeOutboundIPRanges": ["0.0.0.0/0"]}`, other, false},
+		{"owner-group", `"mesh": {"outboundOwnerGroupsExclude": [1000]}`, other, false},
+		{"other-port", `"mesh": {"outboundPort": 15002}`, other, false},
+		{"backend", `"backend": "iptables-nft"`, "rules of ours are in the namespace already, put there by", false},
+		// Later keys win: these are instead of the operator's.
+		{"credentials", `"kubeconfig": "/run/containerd/io.containerd.runtime.v2.task/k8s.io/x/rootfs/kubeconfig", "CAPTURE_CNI_DIR": "/x"`, "expected kubeconfig in", true},
+		{"kernel-log", `"kubeconfig": "/proc/kmsg"`, "expected an absolute path that ends in /kubeconfig", true},
+		{"socket", `"agentSocket": "/tmp/agent.sock"`, "expected agent.sock in", true},
 	}
 	var manifests strings.Builder
 	var pods []*corev1.Pod
@@ -228,6 +235,9 @@ func testSecondAttachment(t *testing.T) {
 	for _, a := range attachments {
 		for order, second := range map[string]string{"first": "istio-cni", "second": a.name} {
 			name := a.name + "-" + order
+			if a.itself {
+				second = a.name
+			}
 			if a.refusal == "" {
 				s.kubectl(t, "", "wait", "--for=condition=Ready", patience, "pod/"+name)
 				if got := s.rules(t, name); got != want {

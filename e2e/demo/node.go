@@ -16,6 +16,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
@@ -82,6 +83,9 @@ func newNode(bin string, meshed *corev1.Pod) (n *node, err error) {
 	}
 	if bin, err = filepath.Abs(bin); err != nil {
 		return n, fmt.Errorf("finding the plugins: %w", err)
+	}
+	if err := os.Setenv(config.DirectoryVariable, n.dir); err != nil {
+		return n, fmt.Errorf("allowing the directory of the credentials: %w", err)
 	}
 	n.clock = &stopwatch{DefaultExec: invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: os.Stderr}}}
 	n.runtime = libcni.NewCNIConfigWithCacheDir([]string{bin}, filepath.Join(n.dir, "cache"), n.clock)

@@ -134,3 +134,15 @@ func TestPipeForCredentials(t *testing.T) {
 		call{netns: sandbox(t).Path(), stdin: n.conf("")}.run(t).fails(t, 7, path, "expected a regular file")
 	}
 }
+
+// TestNodeImage has credentials in a listed directory, and a link to the current
+// one by its full path, as the kubelet keeps its certificate.
+func TestNodeImage(t *testing.T) {
+	n := newNode(t)
+	token := filepath.Join(filepath.Dir(n.kubeconfig), "token")
+	check(t, os.Rename(token, token+"-2026-11-22"))
+	check(t, os.Symlink(token+"-2026-11-22", token))
+	host := sandbox(t)
+	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
+	expectCaptured(t, host, true)
+}
