@@ -72,7 +72,7 @@ func TestExclusion(t *testing.T) {
 		{"waypoint", meshedPod(withArgs("proxy", "waypoint", "--x")), "proxy type is waypoint"},
 		{"native router", meshedPod(withArgs("proxy", "router"), native), "proxy type is router"},
 		{"istio-init that can", meshedPod(withInit(containerInit, capabilities("NET_RAW", "NET_ADMIN"))), "istio-init sets up"},
-		{"istio-init, lower case", meshedPod(withInit(containerInit, capabilities("cap_net_admin"))), "istio-init sets up"},
+		{"istio-init, with the kernel's prefix", meshedPod(withInit(containerInit, capabilities("CAP_NET_ADMIN"))), "istio-init sets up"},
 		{"istio-init with all", meshedPod(withInit(containerInit, capabilities("ALL"))), "istio-init sets up"},
 		{"istio-init, privileged", meshedPod(withInit(containerInit, &corev1.SecurityContext{Privileged: new(true)})), "istio-init sets up"},
 		{"istio-init, not privileged", meshedPod(withInit(containerInit, &corev1.SecurityContext{Privileged: new(false)})), ""},
@@ -101,6 +101,24 @@ func TestExclusion(t *testing.T) {
 		got := Exclusion(test.pod)
 		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestCapabilitySpellings exempts a pod for the documented spellings alone. The
+// others name NET_ADMIN for a runtime that upper-cases by Unicode or by ASCII,
+// and not for a policy that compares bytes.
+func TestCapabilitySpellings(t *testing.T) {
+	t.Parallel()
+	for _, name := range []corev1.Capability{
+		"NET_ADM\u0131N", "CAP_NET_ADM\u0131N", // dotless i: its upper case is I
+		"NET_ADM\u0130N", "NET_ADM\uff29N", "\uff2eET_ADMIN", // a dotted I, full-width letters
+		"\u0391LL", "A\u217cL", "AL\u029f", // Greek alpha, the numeral l, a small capital l
+		"net_admin", "Net_Admin", "cap_net_admin", "CAP_net_admin", "all", "All",
+		"NET_ADMIN ", " NET_ADMIN", "NET_ADMIN\x00", "NET-ADMIN", "CAP_CAP_NET_ADMIN", "CAP_ALL", "",
+	} {
+		if got := Exclusion(meshedPod(withInit(containerInit, capabilities(name)))); got != "" {
+			t.Errorf("%q (% x) exempts the pod: %s", name, string(name), got)
 		}
 	}
 }

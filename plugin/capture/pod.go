@@ -5,7 +5,6 @@ package capture
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -60,8 +59,13 @@ func findContainer(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// canProgramRules tells whether a container may change the pod's network: a
-// container that merely bears istio-init's name exempts nobody.
+// canProgramRules reports whether a container may change the pod's network: a
+// container that is only named istio-init exempts no pod.
+//
+// Capabilities match byte by byte, in the spelling that Kubernetes documents.
+// Runtimes upper-case by Unicode (containerd) or take lower case (CRI-O), so that
+// other spellings may grant the capability, too; but a policy that compares
+// strings does not see those, and what no policy sees must not end capture.
 func canProgramRules(c *corev1.Container) bool {
 	sc := c.SecurityContext
 	if sc == nil {
@@ -74,11 +78,7 @@ func canProgramRules(c *corev1.Container) bool {
 		return false
 	}
 	return slices.ContainsFunc(sc.Capabilities.Add, func(name corev1.Capability) bool {
-		switch strings.ToUpper(string(name)) {
-		case "NET_ADMIN", "CAP_NET_ADMIN", "ALL":
-			return true
-		}
-		return false
+		return name == "NET_ADMIN" || name == "CAP_NET_ADMIN" || name == "ALL"
 	})
 }
 
