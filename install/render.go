@@ -61,8 +61,8 @@ func renderPod(out io.Writer, entry []byte, manifest string, addresses []string)
 	if err != nil {
 		return err
 	}
-	if reason := capture.Exclusion(pod); reason != "" {
-		_, err := fmt.Fprintf(out, "left alone: %s\n", reason)
+	if exemption := capture.Exclusion(pod); exemption.Cause != "" {
+		_, err := fmt.Fprintf(out, "left alone: %s\n", exemption.Message)
 		return err
 	}
 	conf, err := node.ReadEntry(entry)

@@ -61,6 +61,7 @@ func (r request) passed() report.Reason {
 	if r.input.ExcludesNamespace(r.pod.Namespace) {
 		if known && capture.Meshed(annotations) {
 			r.warn("the pod was injected but its namespace is excluded: it runs uncaptured")
+			return report.Exempt(capture.NamespaceExcluded)
 		}
 		return report.NamespaceExcluded
 	}
@@ -106,13 +107,8 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	r.story.Pod.UID = string(pod.UID)
-	if exclusion := capture.Exclusion(pod); exclusion != "" {
-		reason, level := report.NotInjected, slog.LevelDebug
-		if capture.Meshed(pod.Annotations) {
-			reason, level = report.Exempt, slog.LevelInfo
-		}
-		r.story.passed(reason, exclusion)
-		r.log.Log(ctx, level, "left alone", "reason", exclusion)
+	if exemption := capture.Exclusion(pod); exemption.Cause != "" {
+		r.leave(exemption)
 		return nil, nil
 	}
 	netns, err := podnet.Open(ctx, r.netns)
@@ -129,6 +125,18 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, closing(netns, fmt.Errorf("pod %s: %w", r.pod, err))
 	}
 	return &plan{intent, conf.Backend, netns}, nil
+}
+
+// leave records a pod that was looked up and is not captured. In the mesh, that
+// is the operator's concern.
+func (r request) leave(exemption capture.Exemption) {
+	if exemption.Cause == capture.NotInjected {
+		r.story.passed(report.NotInjected, exemption.Message)
+		r.log.Debug("left alone", "reason", exemption.Message)
+		return
+	}
+	r.story.passed(report.Exempt(exemption.Cause), exemption.Message)
+	r.log.Info("in the mesh, and exempt from capture", "cause", exemption.Cause, "reason", exemption.Message)
 }
 
 // warn is about the pod.

@@ -53,7 +53,7 @@ func TestPassed(t *testing.T) {
 		{name: "values of another form", uid: apiUID, annotations: map[string]any{source: "api", "a": 1}},
 		{name: "excluded", namespace: "kube-system", uid: apiUID, want: "the namespace is excluded"},
 		{name: "excluded, not injected", namespace: "kube-system", annotations: map[string]string{source: "api"}, want: "the namespace is excluded"},
-		{name: "excluded, injected", namespace: "kube-system", annotations: map[string]string{source: "api", status: ""}, want: "the namespace is excluded", log: "runs uncaptured"},
+		{name: "excluded, injected", namespace: "kube-system", annotations: map[string]string{source: "api", status: ""}, want: "exempt_namespace_excluded", log: "runs uncaptured"},
 		{name: "almost excluded", namespace: "kube-system-2", uid: apiUID},
 	} {
 		for _, fault := range []string{"", `"kubeconfig": 5, "mesh": [], "status": {}, "logLevel": 0,`} {

@@ -41,8 +41,8 @@ func showTimes(p *pod) {
 // showRules prints what the namespace holds: the ruleset as text, once the
 // stamp in the kernel has proved that this is the one.
 func showRules(p *pod, manifest *corev1.Pod) error {
-	if reason := capture.Exclusion(manifest); reason != "" {
-		say("None: %s.", reason)
+	if exemption := capture.Exclusion(manifest); exemption.Cause != "" {
+		say("None: %s.", exemption.Message)
 		return nil
 	}
 	var addresses []netip.Addr

@@ -125,7 +125,7 @@ func TestEvict(t *testing.T) {
 		}
 	}
 	expect(t, registry, map[guard.State]float64{
-		guard.Uncaptured: 4, guard.Drifted: 1, guard.Captured: 1, guard.Outdated: 1, guard.Foreign: 1, guard.Unknown: 1,
+		guard.Uncaptured: 4, guard.Drifted: 1, guard.Captured: 1, guard.Outdated: 1, guard.Foreign: 1, guard.Unknown: 1, guard.Exempt: 1,
 	})
 }
 

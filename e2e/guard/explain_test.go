@@ -5,6 +5,7 @@ package guard
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,30 @@ func TestExplain(t *testing.T) {
 	}
 	if err := keeper.Explain(t.Context(), "shop", "none", &out); !errors.Is(err, guard.ErrNotHere) {
 		t.Errorf("a pod that is not there: %v", err)
+	}
+}
+
+// TestExplainsExempt lists a pod of the mesh that is not captured, and says why.
+func TestExplainsExempt(t *testing.T) {
+	for want, change := range map[string]func(s *guard.Sandbox){
+		"namespace excluded is in excludeNamespaces": func(s *guard.Sandbox) { s.Namespace = "excluded" },
+		"interceptionMode is NONE":                   func(s *guard.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" },
+	} {
+		n := newNode()
+		p := n.run(t, "web")
+		sandbox := p.sandbox
+		change(&sandbox)
+		n.sandboxes["web"] = sandbox
+		keeper, _ := n.keeper(t, guard.ReportOnly)
+		pods, err := keeper.Pods(t.Context())
+		if err != nil || !slices.Equal(pods, []string{sandbox.Namespace + "/web"}) {
+			t.Errorf("%s: the node's pods are %q, %v", want, pods, err)
+		}
+		var out strings.Builder
+		check(t, keeper.Explain(t.Context(), sandbox.Namespace, "web", &out))
+		if said := out.String(); !strings.Contains(said, "state        exempt\nbecause      ") || !strings.Contains(said, want) {
+			t.Errorf("%s is not said:\n%s", want, said)
+		}
 	}
 }
 

@@ -12,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -205,18 +208,19 @@ func TestNeverAnother(t *testing.T) {
 	})
 }
 
-// TestLeftAlone never touches a pod that is not to be captured, and asks nobody
-// about one that is not of the mesh.
-func TestLeftAlone(t *testing.T) {
+// TestExempt never touches a pod that is not captured on purpose, counts one of
+// the mesh by its cause, and reads no pod whose sandbox says enough.
+func TestExempt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(s *guard.Sandbox)
+		cause  capture.ExemptionCause // "" outside the mesh
 		reads  int
 	}{
-		"not injected":          {func(s *guard.Sandbox) { s.Annotations = nil }, 0},
-		"an excluded namespace": {func(s *guard.Sandbox) { s.Namespace = "excluded" }, 0},
-		"the node's network":    {func(s *guard.Sandbox) { s.NetNS = "" }, 0},
-		"interception NONE":     {func(s *guard.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" }, 1},
-		"opted out by label":    {func(s *guard.Sandbox) { s.Labels = map[string]string{"sidecar.istio.io/inject": "false"} }, 1},
+		"not injected":          {func(s *guard.Sandbox) { s.Annotations = nil }, "", 0},
+		"the node's network":    {func(s *guard.Sandbox) { s.NetNS = "" }, "", 0},
+		"an excluded namespace": {func(s *guard.Sandbox) { s.Namespace = "excluded" }, capture.NamespaceExcluded, 0},
+		"interception NONE":     {func(s *guard.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" }, capture.InterceptionNone, 1},
+		"opted out by label":    {func(s *guard.Sandbox) { s.Labels = map[string]string{"sidecar.istio.io/inject": "false"} }, capture.InjectFalse, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
@@ -226,11 +230,39 @@ func TestLeftAlone(t *testing.T) {
 			n.sandboxes["web"] = sandbox
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, nil)
+			want := map[guard.State]float64{}
+			if tt.cause != "" {
+				want[guard.Exempt] = 1
+			}
+			expect(t, registry, want)
+			expectExempt(t, registry, tt.cause)
 			if state := p.rules(t); state != (netfilter.State{}) || n.reads != tt.reads {
 				t.Errorf("it holds %+v after %d reads, want none after %d", state, n.reads, tt.reads)
 			}
 		})
+	}
+}
+
+// expectExempt wants one exempt pod, of this cause, or none.
+func expectExempt(t *testing.T, registry *prometheus.Registry, cause capture.ExemptionCause) {
+	t.Helper()
+	families, err := registry.Gather()
+	check(t, err)
+	counted := 0
+	for _, family := range families {
+		if family.GetName() != "capture_cni_exempt_pods" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			counted++
+			is := capture.ExemptionCause(metric.GetLabel()[0].GetValue())
+			if got := metric.GetGauge().GetValue() == 1; got != (is == cause) {
+				t.Errorf("a pod is exempt for %s: %v", is, got)
+			}
+		}
+	}
+	if want := len(capture.MeshedExemptions()); counted != want {
+		t.Errorf("%d causes are counted, want %d", counted, want)
 	}
 }
 

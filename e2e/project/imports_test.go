@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"plugin/capture":    {},
 	"plugin/netfilter":  {"plugin/capture"},
 	"plugin/podnet":     {"plugin/capture", "plugin/netfilter"},
-	"plugin/report":     {},
+	"plugin/report":     {"plugin/capture"},
 	"plugin/httplimit":  {},
 	"plugin":            {"config", "plugin/capture", "plugin/httplimit", "plugin/podnet", "plugin/report"},
 	"install/conflist":  {},

@@ -19,6 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
@@ -79,6 +80,10 @@ func TestReports(t *testing.T) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "fetch"}}
 	}))
 	n.Put(meshed(func(p *corev1.Pod) { p.Name, p.Annotations["sidecar.istio.io/interceptionMode"] = "none", "NONE" }))
+	n.Put(meshed(func(p *corev1.Pod) {
+		p.Name = "init"
+		p.Spec.InitContainers = []corev1.Container{{Name: "istio-init", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}}
+	}))
 	for _, test := range []struct {
 		pod, extra, netns string
 		want              report.Record
@@ -89,12 +94,13 @@ func TestReports(t *testing.T) {
 		{pod: "early", want: report.Record{Verdict: report.Captured, Backend: "nftables"}, warnings: []string{
 			"annotation traffic.sidecar.istio.io/excludeInboundPort is not known", "init container fetch has no network",
 		}},
-		{pod: "batch", want: report.Record{Verdict: report.Passed, Reason: report.NotInjected}, message: "no container istio-proxy"},
-		{pod: "none", want: report.Record{Verdict: report.Passed, Reason: report.Exempt}, message: "is NONE"},
+		{pod: "batch", want: report.Record{Verdict: report.Passed, Reason: report.NotInjected}, message: "not injected"},
+		{pod: "none", want: report.Record{Verdict: report.Passed, Reason: report.Exempt(capture.InterceptionNone)}, message: "is NONE"},
+		{pod: "init", want: report.Record{Verdict: report.Passed, Reason: report.Exempt(capture.InitContainer)}, message: "istio-init"},
 		{pod: "web", extra: `"excludeNamespaces": ["shop"],`, want: report.Record{Verdict: report.Passed, Reason: report.NamespaceExcluded}},
 		{
 			pod: "web", extra: `"excludeNamespaces": ["shop"], "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api", "sidecar.istio.io/status": ""}},`,
-			want: report.Record{Verdict: report.Passed, Reason: report.NamespaceExcluded}, warnings: []string{"runs uncaptured"},
+			want: report.Record{Verdict: report.Passed, Reason: report.Exempt(capture.NamespaceExcluded)}, warnings: []string{"runs uncaptured"},
 		},
 		{pod: "bad", want: report.Record{Verdict: report.Failed, Reason: report.Annotations, Code: 100}, message: "includeInboundPorts"},
 		{pod: "gone", want: report.Record{Verdict: report.Failed, Reason: report.Lookup, Code: 11}, message: "not found"},

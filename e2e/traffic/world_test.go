@@ -165,8 +165,8 @@ func injected(annotations, env map[string]string) *corev1.Pod {
 // decide is for a pod with an address of each family.
 func decide(t *testing.T, pod *corev1.Pod, settings capture.Settings) capture.Ruleset {
 	t.Helper()
-	if reason := capture.Exclusion(pod); reason != "" {
-		t.Fatalf("the pod is left alone: %s", reason)
+	if exemption := capture.Exclusion(pod); exemption.Cause != "" {
+		t.Fatalf("the pod is not captured: %s", exemption.Message)
 	}
 	addresses := []netip.Addr{netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr(podIP[ipv6])}
 	intent, _, err := capture.Decide(pod, settings, addresses)

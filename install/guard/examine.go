@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,10 @@ const examineTimeout = 10 * time.Second
 func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
+	if slices.Contains(g.settings.Conf.ExcludeNamespaces, w.sandbox.Namespace) {
+		w.wish.exemption = capture.ExcludedNamespace(w.sandbox.Namespace)
+		return Finding{State: Exempt, Reason: w.wish.exemption.Message}
+	}
 	pod, err := w.wish.refresh(ctx, g.pods, w.sandbox, g.settings.Refresh)
 	if err != nil {
 		return Finding{State: Unknown, Reason: err.Error()}
@@ -41,8 +46,8 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 			return Finding{State: Unknown, Reason: err.Error()}
 		}
 	}
-	if w.wish.exclusion != "" {
-		return Finding{State: LeftAlone, Reason: w.wish.exclusion}
+	if w.wish.exemption.Cause != "" {
+		return Finding{State: Exempt, Reason: w.wish.exemption.Message}
 	}
 	found := g.judge(ctx, netns, w)
 	if !found.isMissing() {

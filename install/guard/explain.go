@@ -34,8 +34,8 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 	}
 	sandbox := sandboxes[i]
 	fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      %s\nnamespace    %s\n", namespace, name, sandbox.UID, sandbox.ID, orNone(sandbox.NetNS, "the node's own"))
-	if !sandbox.concerns(g.settings.Conf) {
-		fmt.Fprintln(out, "in the mesh  no: it was not injected when it was made, or its namespace is excluded, or it has the node's network")
+	if !sandbox.concerns() {
+		fmt.Fprintln(out, "in the mesh  no: it was not injected when it was made, or it has the node's network")
 		return nil
 	}
 	g.explainWish(ctx, sandbox, out)
@@ -55,7 +55,7 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	for _, sandbox := range sandboxes {
-		if sandbox.concerns(g.settings.Conf) {
+		if sandbox.concerns() {
 			pods = append(pods, sandbox.Namespace+"/"+sandbox.Name)
 		}
 	}

@@ -25,13 +25,14 @@ const (
 	Foreign = State(report.Foreign)
 	// Unknown is a pod that could not be looked at.
 	Unknown State = "unknown"
-	// LeftAlone is a pod that is not to be captured.
-	LeftAlone State = "left alone"
+	// Exempt pods are in the mesh and not captured: their own containers or
+	// annotations, or the operator's excludeNamespaces, say so.
+	Exempt State = "exempt"
 )
 
 // States are all that an operator may see of, in the order of the README.
 func States() []State {
-	return []State{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Unknown}
+	return []State{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Unknown, Exempt}
 }
 
 // Finding is what a look at a pod gave.

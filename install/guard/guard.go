@@ -146,7 +146,7 @@ func (g *Guard) follow(sandboxes []Sandbox) {
 	there := map[string]bool{}
 	for _, sandbox := range sandboxes {
 		there[sandbox.ID] = true
-		if g.watched[sandbox.ID] == nil && sandbox.concerns(g.settings.Conf) {
+		if g.watched[sandbox.ID] == nil && sandbox.concerns() {
 			g.watched[sandbox.ID] = &watched{sandbox: sandbox}
 		}
 	}
@@ -182,8 +182,10 @@ func (g *Guard) tell(w *watched, before Finding) {
 	switch {
 	case w.finding.Repaired != "":
 		log.Warn("the pod was not captured, and is now", "found", w.finding.Repaired, "reason", w.finding.Reason)
-	case w.finding.State == Captured || w.finding.State == LeftAlone:
+	case w.finding.State == Captured:
 		log.Debug("looked at the pod", "reason", w.finding.Reason)
+	case w.finding.State == Exempt:
+		log.Info("the pod is in the mesh and exempt from capture", "cause", w.wish.exemption.Cause, "reason", w.finding.Reason)
 	default:
 		log.Warn("the pod is not captured as it should be", "reason", w.finding.Reason)
 	}

@@ -6,11 +6,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 type metrics struct {
-	pods    *prometheus.GaugeVec
-	repairs *prometheus.CounterVec
+	pods, exempt *prometheus.GaugeVec
+	repairs      *prometheus.CounterVec
 }
 
 // Metrics lists all metrics, in the order of the README's table.
@@ -22,7 +23,8 @@ func Metrics() []node.Metric {
 
 func newMetrics(r *node.Register) *metrics {
 	m := &metrics{
-		pods:    r.Gauges("pods", "pods of the mesh on this node, by how they stand (`state`: captured, uncaptured, drifted, outdated, changed, foreign, unknown); the guard's", "state"),
+		pods:    r.Gauges("pods", "pods of the mesh on this node, by how they stand (`state`: captured, uncaptured, drifted, outdated, changed, foreign, unknown, exempt); the guard's", "state"),
+		exempt:  r.Gauges("exempt_pods", "pods of the mesh on this node that are not captured on purpose, by `cause` (init_container, no_proxy, disable_envoy, proxy_type, inject_false, interception_none, namespace_excluded); the guard's", "cause"),
 		repairs: r.Counters("pod_repairs_total", "pods whose rules were put right while they ran, by `result`; the guard's", "result"),
 	}
 	for _, result := range []string{done, failed} {
@@ -41,10 +43,17 @@ func (m *metrics) repaired(result string) { m.repairs.WithLabelValues(result).In
 
 func (m *metrics) count(watched map[string]*watched) {
 	counts := map[State]int{}
+	causes := map[capture.ExemptionCause]int{}
 	for _, w := range watched {
 		counts[w.finding.State]++
+		if w.finding.State == Exempt {
+			causes[w.wish.exemption.Cause]++
+		}
 	}
 	for _, state := range States() {
 		m.pods.WithLabelValues(string(state)).Set(float64(counts[state]))
+	}
+	for _, cause := range capture.MeshedExemptions() {
+		m.exempt.WithLabelValues(string(cause)).Set(float64(causes[cause]))
 	}
 }

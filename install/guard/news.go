@@ -24,7 +24,7 @@ func (n *news) add(w *watched) {
 	if w.finding.Repaired != "" {
 		verdict, state = report.Repaired, w.finding.Repaired
 	}
-	if state == Captured || state == LeftAlone || state == Unknown || n.socket == "" {
+	if state == Captured || state == Exempt || state == Unknown || n.socket == "" {
 		return
 	}
 	n.waiting = append(n.waiting, recordOf(w, verdict, state))

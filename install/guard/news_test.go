@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -118,7 +117,7 @@ func TestNews(t *testing.T) {
 		says    string
 	}{
 		{Finding{State: Captured}, "", "", ""},
-		{Finding{State: LeftAlone, Reason: "static pod"}, "", "", ""},
+		{Finding{State: Exempt, Reason: "interception NONE"}, "", "", ""},
 		{Finding{State: Unknown, Reason: "no API server"}, "", "", ""},
 		{Finding{Captured, "no rules", Uncaptured}, report.Repaired, report.Uncaptured, "connections that began before bypass the proxy"},
 		{Finding{Captured, "one rule more", Drifted}, report.Repaired, report.Drifted, "are as they were again"},
@@ -156,7 +155,7 @@ func TestNews(t *testing.T) {
 func TestNobodyToTell(t *testing.T) {
 	t.Parallel()
 	var n news
-	for _, state := range slices.Concat(States(), []State{LeftAlone}) {
+	for _, state := range States() {
 		n.add(looked("web", Finding{State: state}))
 		n.doom(looked("web", Finding{State: state}))
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,7 +14,6 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -27,10 +25,8 @@ type Sandbox struct {
 	NetNS                    string // empty for the node's own
 }
 
-// concerns tells whether the pod is of the mesh, as far as the sandbox says it.
-func (s Sandbox) concerns(conf config.NetConf) bool {
-	return s.NetNS != "" && capture.Meshed(s.Annotations) && !slices.Contains(conf.ExcludeNamespaces, s.Namespace)
-}
+// concerns reports whether the pod is in the mesh, as far as the sandbox says it.
+func (s Sandbox) concerns() bool { return s.NetNS != "" && capture.Meshed(s.Annotations) }
 
 // Runtime is what the guard needs of the node's runtime.
 type Runtime interface {

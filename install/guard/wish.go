@@ -19,7 +19,7 @@ import (
 // made: what is edited later must not loosen the capture of a pod that runs.
 type wish struct {
 	read        time.Time // zero before the pod was read
-	exclusion   string    // why the pod is left alone, if it is
+	exemption   capture.Exemption
 	intent      capture.Intent
 	stamp, late string // of the rules as an ADD makes them, and as a repair does
 	changed     bool   // the pod now says something else
@@ -43,8 +43,8 @@ func (w *wish) refresh(ctx context.Context, pods Pods, sandbox Sandbox, every ti
 func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings capture.Settings, addresses []netip.Addr) (err error) {
 	then := now.DeepCopy()
 	then.Annotations, then.Labels = sandbox.Annotations, sandbox.Labels
-	fresh := wish{read: time.Now(), exclusion: capture.Exclusion(then), owned: isOwned(now)}
-	if fresh.exclusion == "" {
+	fresh := wish{read: time.Now(), exemption: capture.Exclusion(then), owned: isOwned(now)}
+	if fresh.exemption.Cause == "" {
 		if fresh.intent, _, err = capture.Decide(then, settings, addresses); err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings capture.Setting
 // isOf tells whether a pod asks for just this.
 func (w wish) isOf(pod *corev1.Pod, settings capture.Settings, addresses []netip.Addr) bool {
 	intent, _, err := capture.Decide(pod, settings, addresses)
-	return err == nil && capture.Exclusion(pod) == "" && reflect.DeepEqual(intent, w.intent)
+	return err == nil && capture.Exclusion(pod).Cause == "" && reflect.DeepEqual(intent, w.intent)
 }
 
 func (w wish) rules() capture.Ruleset { return capture.Rules(w.intent) }

@@ -28,7 +28,7 @@ var stageBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 
 
 func newMetrics(r *node.Register) *metrics {
 	m := &metrics{
-		adds:    r.Counters("adds_total", "ADDs, by `result` (captured, passed, failed) and `reason`", "result", "reason"),
+		adds:    r.Counters("adds_total", "ADDs, by `result` (captured, passed, failed) and `reason`; `exempt_` and a cause: in the mesh and not captured", "result", "reason"),
 		stages:  r.Histograms("add_stage_seconds", "how long each `stage` of an ADD took (decide, lookup, apply)", stageBuckets, "stage"),
 		lost:    r.Counters("records_lost_total", "records that the agent could not read, by `cause` (version, form)", "cause"),
 		build:   r.Gauges("build_info", "always 1: the version of the agent, and of the plugin that is in place", "agent", "plugin"),

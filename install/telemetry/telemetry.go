@@ -141,7 +141,7 @@ func (l *Listener) take(document []byte) {
 
 // remember keeps what somebody may ask about.
 func (l *Listener) remember(r report.Record) {
-	if r.Verdict == report.Passed && len(r.Warnings) == 0 {
+	if r.Verdict == report.Passed && !r.Reason.IsExempt() && len(r.Warnings) == 0 {
 		return
 	}
 	if err := report.Remember(report.Memory(l.settings.Socket), r); err != nil {
@@ -161,8 +161,11 @@ func (l *Listener) write(r report.Record) {
 	case report.Failed:
 		log.Warn("not captured, and not started", "reason", r.Reason, "code", r.Code, "message", r.Message, "seconds", r.Stages)
 	case report.Passed:
-		if len(r.Warnings) > 0 {
+		switch {
+		case len(r.Warnings) > 0:
 			log.Warn("left alone", "reason", r.Reason)
+		case r.Reason.IsExempt():
+			log.Info("in the mesh, and exempt from capture", "reason", r.Reason, "message", r.Message)
 		}
 	case report.Repaired:
 		log.Info("captured by the guard", "found", r.Reason, "message", r.Message)

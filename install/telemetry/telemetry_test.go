@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
@@ -147,6 +148,29 @@ func TestHears(t *testing.T) {
 	}
 	if !strings.Contains(log, "not a port") || strings.Contains(log, "batch") {
 		t.Errorf("log %s", log)
+	}
+}
+
+// TestExempt counts a pod of the mesh that is not captured by its cause, logs it
+// and keeps it for explain; of one outside the mesh it does none of the last two.
+func TestExempt(t *testing.T) {
+	t.Parallel()
+	a := start(t, newSocket(t))
+	exempt := report.Record{
+		Time: time.Now(), Pod: report.Pod{Namespace: "shop", Name: "own-init", UID: "77aa"},
+		Verdict: report.Passed, Reason: report.Exempt(capture.InitContainer), Message: "container istio-init sets up the capture itself",
+	}
+	a.expectHeard(t, exempt)
+	a.expectHeard(t, passed)
+	a.expect(t, 1, "adds_total", "result=passed", "reason=exempt_init_container")
+	a.expect(t, 0, "adds_total", "result=passed", "reason=exempt_disable_envoy")
+	a.expect(t, 1, "adds_total", "result=passed", "reason=not injected")
+	a.expectHeardAll(t)
+	if log := a.log.String(); strings.Count(log, "exempt from capture") != 1 || !strings.Contains(log, "pod=shop/own-init") || !strings.Contains(log, "sets up the capture itself") {
+		t.Errorf("log %s", log)
+	}
+	if got, err := report.Recall(report.Memory(a.socket), "77aa"); err != nil || got.Reason != exempt.Reason {
+		t.Errorf("of the last ADD is kept: %+v, %v", got, err)
 	}
 }
 

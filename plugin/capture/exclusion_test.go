@@ -60,47 +60,52 @@ func native(p *corev1.Pod) {
 func TestExclusion(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name string
-		pod  *corev1.Pod
-		want string // a part of the reason, "" for a pod that is captured
+		name  string
+		pod   *corev1.Pod
+		cause ExemptionCause // "" for a pod that is captured
+		says  string         // a part of the message
 	}{
-		{"meshed", meshedPod(), ""},
-		{"native sidecar", meshedPod(native), ""},
-		{"no arguments", meshedPod(withArgs()), ""},
-		{"own command line", meshedPod(withArgs("sh", "-c", "proxy router")), ""},
-		{"router", meshedPod(withArgs("proxy", "router")), "proxy type is router"},
-		{"waypoint", meshedPod(withArgs("proxy", "waypoint", "--x")), "proxy type is waypoint"},
-		{"native router", meshedPod(withArgs("proxy", "router"), native), "proxy type is router"},
-		{"istio-init that can", meshedPod(withInit(containerInit, capabilities("NET_RAW", "NET_ADMIN"))), "istio-init sets up"},
-		{"istio-init, with the kernel's prefix", meshedPod(withInit(containerInit, capabilities("CAP_NET_ADMIN"))), "istio-init sets up"},
-		{"istio-init with all", meshedPod(withInit(containerInit, capabilities("ALL"))), "istio-init sets up"},
-		{"istio-init, privileged", meshedPod(withInit(containerInit, &corev1.SecurityContext{Privileged: new(true)})), "istio-init sets up"},
-		{"istio-init, not privileged", meshedPod(withInit(containerInit, &corev1.SecurityContext{Privileged: new(false)})), ""},
-		{"istio-init by name only", meshedPod(withInit(containerInit, nil)), ""},
-		{"istio-init with another capability", meshedPod(withInit(containerInit, capabilities("NET_RAW"))), ""},
-		{"istio-validation", meshedPod(withInit(containerValidation, nil)), ""},
-		{"no proxy", meshedPod(func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), "no container istio-proxy"},
-		{"proxyless", meshedPod(withEnv(envDisableProxy, "true")), "DISABLE_ENVOY"},
-		{"proxyless, 1", meshedPod(withEnv(envDisableProxy, "1")), "DISABLE_ENVOY"},
-		{"not proxyless", meshedPod(withEnv(envDisableProxy, "false")), ""},
-		{"proxyless, no boolean", meshedPod(withEnv(envDisableProxy, "yes")), ""},
-		{"proxyless, last one wins", meshedPod(withEnv(envDisableProxy, "true"), withEnv(envDisableProxy, "false")), ""},
-		{"inject annotation false", meshedPod(annotated(annotationInject, "false")), "inject is false"},
-		{"inject annotation true", meshedPod(annotated(annotationInject, "true")), ""},
-		{"inject label false", meshedPod(labelled(annotationInject, "false")), "inject is false"},
-		{"label over annotation", meshedPod(labelled(annotationInject, "true"), annotated(annotationInject, "false")), ""},
-		{"label without meaning over annotation", meshedPod(labelled(annotationInject, "no"), annotated(annotationInject, "false")), ""},
-		{"inject: no", meshedPod(annotated(annotationInject, "no")), ""},
-		{"not injected", meshedPod(func(p *corev1.Pod) { delete(p.Annotations, annotationStatus) }), "not injected"},
-		{"empty status", meshedPod(annotated(annotationStatus, "")), ""},
-		{"mode NONE", meshedPod(annotated(annotationInterceptionMode, "NONE")), "is NONE"},
-		{"mode NONE with faults", meshedPod(annotated(annotationInterceptionMode, "NONE"), annotated(annotationIncludeInboundPorts, "x")), "is NONE"},
-		{"mode none", meshedPod(annotated(annotationInterceptionMode, "none")), ""},
-		{"nothing at all", &corev1.Pod{}, "no container istio-proxy"},
+		{"meshed", meshedPod(), "", ""},
+		{"native sidecar", meshedPod(native), "", ""},
+		{"no arguments", meshedPod(withArgs()), "", ""},
+		{"own command line", meshedPod(withArgs("sh", "-c", "proxy router")), "", ""},
+		{"router", meshedPod(withArgs("proxy", "router")), OtherProxyType, "proxy type is router"},
+		{"waypoint", meshedPod(withArgs("proxy", "waypoint", "--x")), OtherProxyType, "proxy type is waypoint"},
+		{"native router", meshedPod(withArgs("proxy", "router"), native), OtherProxyType, "proxy type is router"},
+		{"istio-init that can", meshedPod(withInit(containerInit, capabilities("NET_RAW", "NET_ADMIN"))), InitContainer, "istio-init sets up"},
+		{"istio-init, with the kernel's prefix", meshedPod(withInit(containerInit, capabilities("CAP_NET_ADMIN"))), InitContainer, "istio-init sets up"},
+		{"istio-init with all", meshedPod(withInit(containerInit, capabilities("ALL"))), InitContainer, "istio-init sets up"},
+		{"istio-init, privileged", meshedPod(withInit(containerInit, &corev1.SecurityContext{Privileged: new(true)})), InitContainer, "istio-init sets up"},
+		{"istio-init, not privileged", meshedPod(withInit(containerInit, &corev1.SecurityContext{Privileged: new(false)})), "", ""},
+		{"istio-init by name only", meshedPod(withInit(containerInit, nil)), "", ""},
+		{"istio-init with another capability", meshedPod(withInit(containerInit, capabilities("NET_RAW"))), "", ""},
+		{"istio-validation", meshedPod(withInit(containerValidation, nil)), "", ""},
+		{"no proxy", meshedPod(func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), NoProxy, "no container istio-proxy"},
+		{"proxyless", meshedPod(withEnv(envDisableProxy, "true")), ProxyDisabled, "DISABLE_ENVOY"},
+		{"proxyless, 1", meshedPod(withEnv(envDisableProxy, "1")), ProxyDisabled, "DISABLE_ENVOY"},
+		{"not proxyless", meshedPod(withEnv(envDisableProxy, "false")), "", ""},
+		{"proxyless, no boolean", meshedPod(withEnv(envDisableProxy, "yes")), "", ""},
+		{"proxyless, last one wins", meshedPod(withEnv(envDisableProxy, "true"), withEnv(envDisableProxy, "false")), "", ""},
+		{"inject annotation false", meshedPod(annotated(annotationInject, "false")), InjectFalse, "inject is false"},
+		{"inject annotation true", meshedPod(annotated(annotationInject, "true")), "", ""},
+		{"inject label false", meshedPod(labelled(annotationInject, "false")), InjectFalse, "inject is false"},
+		{"label over annotation", meshedPod(labelled(annotationInject, "true"), annotated(annotationInject, "false")), "", ""},
+		{"label without meaning over annotation", meshedPod(labelled(annotationInject, "no"), annotated(annotationInject, "false")), "", ""},
+		{"inject: no", meshedPod(annotated(annotationInject, "no")), "", ""},
+		{"not injected", meshedPod(func(p *corev1.Pod) { delete(p.Annotations, annotationStatus) }), NotInjected, "not injected"},
+		{"empty status", meshedPod(annotated(annotationStatus, "")), "", ""},
+		{"mode NONE", meshedPod(annotated(annotationInterceptionMode, "NONE")), InterceptionNone, "is NONE"},
+		{"mode NONE with faults", meshedPod(annotated(annotationInterceptionMode, "NONE"), annotated(annotationIncludeInboundPorts, "x")), InterceptionNone, "is NONE"},
+		{"mode none", meshedPod(annotated(annotationInterceptionMode, "none")), "", ""},
+		{"not injected, with everything else", meshedPod(
+			func(p *corev1.Pod) { delete(p.Annotations, annotationStatus) },
+			withInit(containerInit, capabilities("NET_ADMIN")), withEnv(envDisableProxy, "true"),
+		), NotInjected, "not injected"},
+		{"nothing at all", &corev1.Pod{}, NotInjected, "not injected"},
 	} {
 		got := Exclusion(test.pod)
-		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
-			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		if got.Cause != test.cause || (got.Message == "") != (test.says == "") || !strings.Contains(got.Message, test.says) {
+			t.Errorf("%s: got %+v, want %s: %s", test.name, got, test.cause, test.says)
 		}
 	}
 }
@@ -117,8 +122,8 @@ func TestCapabilitySpellings(t *testing.T) {
 		"net_admin", "Net_Admin", "cap_net_admin", "CAP_net_admin", "all", "All",
 		"NET_ADMIN ", " NET_ADMIN", "NET_ADMIN\x00", "NET-ADMIN", "CAP_CAP_NET_ADMIN", "CAP_ALL", "",
 	} {
-		if got := Exclusion(meshedPod(withInit(containerInit, capabilities(name)))); got != "" {
-			t.Errorf("%q (% x) exempts the pod: %s", name, string(name), got)
+		if got := Exclusion(meshedPod(withInit(containerInit, capabilities(name)))); got != (Exemption{}) {
+			t.Errorf("%q (% x) exempts the pod: %s", name, string(name), got.Message)
 		}
 	}
 }

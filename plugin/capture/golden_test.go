@@ -64,8 +64,8 @@ func rulesOf(t *testing.T, dir string) capture.Ruleset {
 	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, "pod.yaml")), pod); err != nil {
 		t.Fatal(err)
 	}
-	if reason := capture.Exclusion(pod); reason != "" {
-		t.Fatalf("the pod is left alone: %s", reason)
+	if exemption := capture.Exclusion(pod); exemption.Cause != "" {
+		t.Fatalf("the pod is not captured: %s", exemption.Message)
 	}
 	intent, _, err := capture.Decide(pod, settingsOf(t, dir), addressesOf(t, dir))
 	if err != nil {

@@ -15,32 +15,31 @@ func Meshed(annotations map[string]string) bool {
 	return injected
 }
 
-// Exclusion gives the reason why a pod is left alone, or "" where it is to be
-// captured.
-func Exclusion(pod *corev1.Pod) string {
+// Exclusion returns why a pod is not captured, as far as the pod itself says it.
+func Exclusion(pod *corev1.Pod) Exemption {
+	if !Meshed(pod.Annotations) {
+		return Exemption{NotInjected, "annotation " + annotationStatus + " is absent: not injected"}
+	}
 	if c := findContainer(pod, containerInit); c != nil && canProgramRules(c) {
-		return "container istio-init sets up the capture itself"
+		return Exemption{InitContainer, "container istio-init sets up the capture itself"}
 	}
 	proxy := findContainer(pod, containerProxy)
 	if proxy == nil {
-		return "no container istio-proxy"
+		return Exemption{NoProxy, "no container istio-proxy"}
 	}
 	if value, _ := lookupEnv(proxy, envDisableProxy); isTrue(value) {
-		return envDisableProxy + " is set: the application speaks to the mesh itself"
+		return Exemption{ProxyDisabled, envDisableProxy + " is set: the application speaks to the mesh itself"}
 	}
 	if kind := proxyType(proxy); kind != "" && kind != "sidecar" {
-		return "proxy type is " + kind + ", not sidecar"
+		return Exemption{OtherProxyType, "proxy type is " + kind + ", not sidecar"}
 	}
 	if inject, ok := injectSwitch(pod); ok && !inject {
-		return annotationInject + " is false"
-	}
-	if !Meshed(pod.Annotations) {
-		return "annotation " + annotationStatus + " is absent: not injected"
+		return Exemption{InjectFalse, annotationInject + " is false"}
 	}
 	if pod.Annotations[annotationInterceptionMode] == modeNone {
-		return annotationInterceptionMode + " is NONE"
+		return Exemption{InterceptionNone, annotationInterceptionMode + " is NONE"}
 	}
-	return ""
+	return Exemption{}
 }
 
 // podContainers yields a pod's containers as they start: init containers, a

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 func record(change ...func(*Record)) Record {
@@ -180,10 +181,10 @@ func TestReadIsStrict(t *testing.T) {
 // TestReadVerdicts takes every verdict with its own reasons, and with no other.
 func TestReadVerdicts(t *testing.T) {
 	t.Parallel()
-	ofAdd := []Reason{NotKubernetes, NamespaceExcluded, StaticPod, NotInjected, Exempt, Input, Configuration, Lookup, Annotations, Refused, Gone, Kernel}
+	ofAdd := []Reason{NotKubernetes, NamespaceExcluded, StaticPod, NotInjected, Exempt(capture.InitContainer), Exempt(capture.NamespaceExcluded), Input, Configuration, Lookup, Annotations, Refused, Gone, Kernel}
 	ofGuard := []Reason{Uncaptured, Drifted, Outdated, Changed, Foreign}
 	for verdict, own := range map[Verdict][]Reason{
-		Captured: {""}, Passed: ofAdd[:5], Failed: ofAdd[5:], Repaired: ofGuard[:2], Doomed: ofGuard[:2], Found: ofGuard, "": nil, "unheard of": nil,
+		Captured: {""}, Passed: ofAdd[:6], Failed: ofAdd[6:], Repaired: ofGuard[:2], Doomed: ofGuard[:2], Found: ofGuard, "": nil, "unheard of": nil,
 	} {
 		for _, reason := range slices.Concat([]Reason{"", "unheard of"}, ofAdd, ofGuard) {
 			document := fmt.Appendf(nil, `{"version":1,"verdict":%q,"reason":%q}`, verdict, reason)

@@ -2,6 +2,12 @@
 
 package report
 
+import (
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
 // Verdict is what became of the pod.
 type Verdict string
 
@@ -29,7 +35,6 @@ const (
 	NamespaceExcluded Reason = "the namespace is excluded"
 	StaticPod         Reason = "static pod"
 	NotInjected       Reason = "not injected"
-	Exempt            Reason = "exempt" // by its own containers or annotations
 
 	Input         Reason = "input" // stdin or CNI_ARGS
 	Configuration Reason = "configuration"
@@ -46,11 +51,23 @@ const (
 	Foreign    Reason = "foreign"
 )
 
+const exemptPrefix = "exempt_"
+
+// Exempt returns the reason of a pod in the mesh that is not captured.
+func Exempt(cause capture.ExemptionCause) Reason { return exemptPrefix + Reason(cause) }
+
+// IsExempt reports whether the pod is in the mesh and not captured.
+func (r Reason) IsExempt() bool { return strings.HasPrefix(string(r), exemptPrefix) }
+
 // Reasons are all of them, by verdict.
 func Reasons(verdict Verdict) []Reason {
 	switch verdict {
 	case Passed:
-		return []Reason{NotKubernetes, NamespaceExcluded, StaticPod, NotInjected, Exempt}
+		reasons := []Reason{NotKubernetes, NamespaceExcluded, StaticPod, NotInjected}
+		for _, cause := range capture.MeshedExemptions() {
+			reasons = append(reasons, Exempt(cause))
+		}
+		return reasons
 	case Failed:
 		return []Reason{Input, Configuration, Lookup, Annotations, Refused, Gone, Kernel}
 	case Captured:
