@@ -133,6 +133,21 @@ func TestProxyIdentity(t *testing.T) {
 		{name: "shared by choice, refused", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){on(0, 1337, 1)}, refused: "would escape capture"},
 		{name: "an init container shares", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){withInit("setup", &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, refused: "container setup"},
 		{name: "validation may share", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, uid: 1337, gid: 1337},
+		{name: "validation among the containers", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){on(0, 1337, 1), func(p *corev1.Pod) {
+			p.Spec.Containers[0].Name = containerValidation
+		}}, refused: "container istio-validation"},
+		{name: "validation that keeps running", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){
+			withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))}),
+			func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways) },
+		}, refused: "container istio-validation"},
+		{name: "validation that keeps running, warned", changes: []func(*corev1.Pod){
+			withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))}),
+			func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways) },
+		}, uid: 1337, gid: 1337, warned: true},
+		{name: "validation that runs once", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){
+			withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))}),
+			func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyNever) },
+		}, uid: 1337, gid: 1337},
 		{name: "native sidecar", changes: []func(*corev1.Pod){on(1, 5, 6), native}, uid: 5, gid: 6},
 	} {
 		settings := DefaultSettings()

@@ -26,8 +26,9 @@ func (d *decision) proxyID(kind string, pick func(ids) *int64, otherwise uint32)
 // sharedID looks for others that run with the proxy's uid or gid: their
 // traffic could not be told from the proxy's, and would not be captured.
 func (d *decision) sharedID(kind string, pick func(ids) *int64, proxyID int64, proxyFromPod bool) {
-	for _, c := range podContainers(d.pod) {
-		if c.Name == containerProxy || c.Name == containerValidation {
+	for i, c := range podContainers(d.pod) {
+		isInit := i < len(d.pod.Spec.InitContainers)
+		if c.Name == containerProxy || isInit && isValidation(&c) {
 			continue
 		}
 		id, fromPod := effectiveID(d.pod, &c, pick)
@@ -40,6 +41,14 @@ func (d *decision) sharedID(kind string, pick func(ids) *int64, proxyID int64, p
 			d.warn("container %s runs with the proxy's %s %d and escapes capture", c.Name, kind, id)
 		}
 	}
+}
+
+// isValidation reports whether an init container is Istio's validation, which has
+// the proxy's uid on purpose and ends before the application starts. One that
+// keeps running only bears the name.
+func isValidation(c *corev1.Container) bool {
+	keepsRunning := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	return c.Name == containerValidation && !keepsRunning
 }
 
 // ids are the numbers that a pod's and a container's security context share.
