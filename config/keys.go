@@ -57,8 +57,13 @@ func Keys() []Key {
 		},
 		{
 			Name: "sandboxedRuntimeClasses", Type: "list of names", Default: "[]",
-			Meaning: "runtime classes with a network stack of their own (kata, gvisor): meshed pods are refused",
-			set:     setter(func(c *NetConf) *[]string { return &c.Capture.SandboxedRuntimeClasses }, each(name)),
+			Meaning: "more runtime classes with a network stack of their own: meshed pods are refused, as with kata*, gvisor*, firecracker* and their like; `*` may end a name",
+			set:     setter(func(c *NetConf) *[]string { return &c.Capture.SandboxedRuntimeClasses }, each(className)),
+		},
+		{
+			Name: "sharedKernelRuntimeClasses", Type: "list of names", Default: "[]",
+			Meaning: "more runtime classes that share the node's kernel, as runc, crun, youki, nvidia* and performance-* do; `*` may end a name; wins over the built-in names of sandboxes. Any other class is captured with a warning",
+			set:     setter(func(c *NetConf) *[]string { return &c.Capture.SharedKernelRuntimeClasses }, each(className)),
 		},
 		{
 			Name: "status", Type: "`lenient`, `strict`", Default: "lenient",

@@ -114,6 +114,16 @@ func name(raw json.RawMessage) (string, error) {
 	return text, err
 }
 
+// className reads the name of a runtime class, which may end with *.
+func className(raw json.RawMessage) (string, error) {
+	const want = "a name, with * at its end if at all"
+	text, err := typed[string](raw, want)
+	if err == nil && (text == "" || strings.TrimSpace(text) != text || strings.Contains(strings.TrimSuffix(text, "*"), "*")) {
+		err = errors.New("expected " + want)
+	}
+	return text, err
+}
+
 func logLevel(raw json.RawMessage) (slog.Level, error) {
 	text, err := oneOf("debug", "info", "warn", "error")(raw)
 	if err != nil {

@@ -89,6 +89,7 @@ func TestBadPods(t *testing.T) {
 			"sidecar.istio.io/interceptionMode", "redirect"), "", 100, []string{
 			`annotation traffic.sidecar.istio.io/includeInboundPorts: "0120"`, "leading zero", "10.0.0.1/32", `"x": expected a range`, "expected REDIRECT, TPROXY or NONE",
 		}},
+		{"a sandbox by its name", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata-qemu") }, "", 101, []string{`runtime class "kata-qemu"`, "sharedKernelRuntimeClasses"}},
 		{"sandboxed", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") }, `"sandboxedRuntimeClasses": ["kata"],`, 101, []string{`runtime class "kata"`}},
 		{"shared uid", func(p *corev1.Pod) { p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(7))} }, "", 101, []string{"container web runs with the proxy's uid 7"}},
 		{"no such backend", func(*corev1.Pod) {}, `"backend": "ebtables",`, 7, []string{`"backend" is "ebtables"`, "expected one of"}},

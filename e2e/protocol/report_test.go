@@ -84,6 +84,7 @@ func TestReports(t *testing.T) {
 		p.Name = "init"
 		p.Spec.InitContainers = []corev1.Container{{Name: "istio-init", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}}
 	}))
+	n.Put(meshed(func(p *corev1.Pod) { p.Name, p.Spec.RuntimeClassName = "classy", new("wasmtime") }))
 	for _, test := range []struct {
 		pod, extra, netns string
 		want              report.Record
@@ -94,6 +95,7 @@ func TestReports(t *testing.T) {
 		{pod: "early", want: report.Record{Verdict: report.Captured, Backend: "nftables"}, warnings: []string{
 			"annotation traffic.sidecar.istio.io/excludeInboundPort is not known", "init container fetch has no network",
 		}},
+		{pod: "classy", want: report.Record{Verdict: report.Captured, Backend: "nftables"}, warnings: []string{`runtime class "wasmtime" is not known`}},
 		{pod: "batch", want: report.Record{Verdict: report.Passed, Reason: report.NotInjected}, message: "not injected"},
 		{pod: "none", want: report.Record{Verdict: report.Passed, Reason: report.Exempt(capture.InterceptionNone)}, message: "is NONE"},
 		{pod: "init", want: report.Record{Verdict: report.Passed, Reason: report.Exempt(capture.InitContainer)}, message: "istio-init"},

@@ -36,7 +36,7 @@ func Decide(pod *corev1.Pod, settings Settings, addresses []netip.Addr) (Intent,
 	d.fromEnvironment(&intent)
 	d.proxyIdentity(&intent)
 	d.chooseFamilies(&intent, addresses)
-	d.refuseSandboxes()
+	d.judgeRuntimeClass()
 	d.warnEarlyContainers(&intent)
 	d.warnUnknownAnnotations()
 	if len(d.faults) > 0 {
@@ -193,14 +193,6 @@ func usable(addresses []netip.Addr) (has4, has6 bool) {
 		}
 	}
 	return has4, has6
-}
-
-// refuseSandboxes refuses runtimes whose network stack is not this namespace's.
-func (d *decision) refuseSandboxes() {
-	class := d.pod.Spec.RuntimeClassName
-	if class != nil && slices.Contains(d.settings.SandboxedRuntimeClasses, *class) {
-		d.refuse("runtime class %q runs the pod on a network stack of its own, where these rules have no effect: it would run uncaptured", *class)
-	}
 }
 
 func (d *decision) warnUnknownAnnotations() {

@@ -27,10 +27,11 @@ const (
 
 // Settings are the node operator's part in a decision.
 type Settings struct {
-	Mesh                    Mesh
-	IPv6                    IPv6Policy
-	SharedProxyUID          SharedUIDPolicy
-	SandboxedRuntimeClasses []string
+	Mesh           Mesh
+	IPv6           IPv6Policy
+	SharedProxyUID SharedUIDPolicy
+	// The operator's names of runtime classes, before the built-in ones.
+	SandboxedRuntimeClasses, SharedKernelRuntimeClasses []string
 }
 
 // Mesh is what holds for every pod of the mesh.
