@@ -45,7 +45,7 @@ func Keys() []Key {
 		},
 		{
 			Name: "ipv6", Type: "`mesh`, `always`, `never`", Default: "mesh",
-			Meaning: "`mesh` captures IPv6 as Istio does: of IPv6-only pods, and with ISTIO_DUAL_STACK",
+			Meaning: "`mesh` captures IPv6 of IPv6-only pods, and of each pod with ISTIO_DUAL_STACK, whatever addresses it starts with",
 			set: setter(func(c *NetConf) *capture.IPv6Policy { return &c.Capture.IPv6 },
 				oneOf(capture.IPv6Mesh, capture.IPv6Always, capture.IPv6Never)),
 		},

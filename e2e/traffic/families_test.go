@@ -58,6 +58,44 @@ func TestIPv6Only(t *testing.T) {
 	})
 }
 
+// TestIPv6Later gives a pod its IPv6 address after its ADD. With ISTIO_DUAL_STACK
+// it is captured like one that was there before.
+func TestIPv6Later(t *testing.T) {
+	for _, annotations := range []map[string]string{nil, tproxy(nil)} {
+		forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+			intent, warnings, err := capture.Decide(injected(annotations, map[string]string{"ISTIO_DUAL_STACK": "true"}), capture.DefaultSettings(),
+				[]netip.Addr{netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1")})
+			check(t, err)
+			if len(warnings) > 0 {
+				t.Errorf("warnings %q", warnings)
+			}
+			pod, peer := newHost(t), newHost(t)
+			check(t, lab.Link(lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24"}},
+				lab.Interface{Host: peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24"}}))
+			check(t, pod.AddAddresses("lo"))
+			rs := capture.Rules(intent)
+			netns := open(t, pod, backend)
+			check(t, netns.Apply(rs))
+			w := world{pod, peer}
+			w.sidecar(t, proxy, istioMesh)
+			for _, host := range []*lab.Host{pod, peer} {
+				w.serve(t, host, "tcp", 80, direct)
+				w.serve(t, host, "tcp", 8080, direct)
+			}
+			check(t, pod.AddAddresses("eth0", podIP[ipv6]+"/64"))
+			check(t, peer.AddAddresses("eth0", external[ipv6]+"/64"))
+			for _, f := range []family{ipv4, ipv6} {
+				w.probe(t, in(podIP, 8080, inbound), f)
+				w.probe(t, out(app, external, 80, outbound), f)
+				w.probe(t, out(proxy, external, 80, direct), f)
+			}
+			if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
+				t.Errorf("a check finds %q (%v)", differences, err)
+			}
+		})
+	}
+}
+
 // TestWithoutIPv6 captures a namespace in which IPv6 is switched off.
 func TestWithoutIPv6(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend capture.Backend) {

@@ -173,7 +173,7 @@ func (d *decision) chooseFamilies(in *Intent, addresses []netip.Addr) {
 	case policy == IPv6Always:
 		in.IPv6 = true
 	case policy == IPv6Mesh:
-		in.IPv6 = !has4 || dualStack && has6
+		in.IPv6 = !has4 || dualStack // whether or not there is an IPv6 address yet: one may come later
 	}
 	if has6 && !in.IPv6 {
 		d.warn("IPv6 is left uncaptured: the pod has an IPv6 address, %s is not true and \"ipv6\" is %q",

@@ -8,7 +8,7 @@ import "net/netip"
 type IPv6Policy string
 
 const (
-	// IPv6Mesh follows Istio: only for an IPv6-only pod, or with ISTIO_DUAL_STACK.
+	// IPv6Mesh captures it for an IPv6-only pod, and whenever ISTIO_DUAL_STACK is true.
 	IPv6Mesh   IPv6Policy = "mesh"
 	IPv6Always IPv6Policy = "always"
 	IPv6Never  IPv6Policy = "never"
