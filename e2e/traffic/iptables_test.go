@@ -111,7 +111,7 @@ func TestCheckByIPTables(t *testing.T) {
 			{"added chain", four + " -t nat -N ISTIO_OTHER", "unexpected: chain ISTIO_OTHER of ipv4 table nat"},
 			{"somebody else's rule", four + " -t nat -A OUTPUT -p udp -j RETURN", ""},
 			{"no rules", six + " -t raw -F", `missing: rule "answers of resolvers" of chain ISTIO_INBOUND of ipv6 table raw`},
-			{"no policy rule", "ip rule delete priority 133", "missing: IPv4 policy rule 133: mark 1337, table 133"},
+			{"no policy rule", "ip rule delete priority 1", "missing: IPv4 policy rule 1: mark 1337, table 133"},
 			{"no route", "ip -6 route flush table 133", "missing: IPv6 route local default dev lo, table 133"},
 			{"another route", "ip route add blackhole 192.0.2.0/24 table 133", "routing table 133 holds another route"},
 		} {

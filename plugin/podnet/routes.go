@@ -16,11 +16,13 @@ import (
 )
 
 // Policy routing that delivers marked packets to this host itself. The table
-// is Istio's; priority and protocol (who put it there) are ours, so that a
-// rule is added once and nobody else's is removed.
+// is Istio's. The protocol (which program added it) marks what is ours, so that
+// no other program's rule is removed. The priority is before all but the kernel's
+// rule for table local: a rule in front that matches the mark by a mask would
+// take the packets. Older versions had priority 133.
 const (
 	localTable    = 133
-	localPriority = 133
+	localPriority = 1
 	localProtocol = 133
 )
 
@@ -61,14 +63,15 @@ func localRoutesOf(rs capture.Ruleset) ([]localRoutes, error) {
 	return families, nil
 }
 
-// prepareRoutes adds what is missing. undo is never nil and takes back just
-// what was added. Routes of somebody else in the table are a capture.Refusal.
+// prepareRoutes adds what is missing, and removes our policy rules of another
+// priority. undo is never nil and takes back just what was done. Another program's
+// routes in the table are a capture.Refusal.
 func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
-	var added []func() error
+	var done []func() error
 	undo = func() error {
 		var errs []error
-		for _, remove := range slices.Backward(added) {
-			errs = append(errs, remove())
+		for _, takeBack := range slices.Backward(done) {
+			errs = append(errs, takeBack())
 		}
 		return errors.Join(errs...)
 	}
@@ -85,13 +88,23 @@ func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 			if err := netlink.RouteAdd(l.route); err != nil {
 				return undo, fmt.Errorf("adding the %s: %w", l.routeName(), err)
 			}
-			added = append(added, l.removeRoute)
+			done = append(done, l.removeRoute)
 		}
 		if !hasRule {
 			if err := netlink.RuleAdd(l.rule); err != nil {
 				return undo, fmt.Errorf("adding the %s: %w", l.ruleName(), err)
 			}
-			added = append(added, l.removeRule)
+			done = append(done, l.removeRule)
+		}
+		rules, err := ownRules(l.rule.Family)
+		if err != nil {
+			return undo, err
+		}
+		for _, older := range slices.DeleteFunc(rules, func(r netlink.Rule) bool { return r.Priority == localPriority }) {
+			if err := unlessAbsent(netlink.RuleDel(&older)); err != nil {
+				return undo, fmt.Errorf("removing the %s policy rule %d of an older version: %w", l.family, older.Priority, err)
+			}
+			done = append(done, func() error { return netlink.RuleAdd(&older) })
 		}
 	}
 	return undo, nil
@@ -115,6 +128,15 @@ func (l localRoutes) present() (rule, route bool, err error) {
 		return false, false, fmt.Errorf("reading the policy rules: %w", err)
 	}
 	return len(rules) > 0, route, nil
+}
+
+// ownRules are the policy rules that bear our protocol, whatever their priority.
+func ownRules(family int) ([]netlink.Rule, error) {
+	rules, err := netlinksafe.RuleListFiltered(family, &netlink.Rule{Table: localTable}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, fmt.Errorf("reading the policy rules: %w", err)
+	}
+	return slices.DeleteFunc(rules, func(r netlink.Rule) bool { return r.Protocol != localProtocol }), nil
 }
 
 // checkRoutes says what of prepareRoutes' work is missing.
@@ -147,13 +169,10 @@ func checkRoutes(rs capture.Ruleset) ([]string, error) {
 func removeRoutes() error {
 	var errs []error
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		rules, err := netlinksafe.RuleListFiltered(family, &netlink.Rule{Table: localTable, Priority: localPriority},
-			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PRIORITY)
+		rules, err := ownRules(family)
 		errs = append(errs, err)
 		for _, rule := range rules {
-			if rule.Protocol == localProtocol {
-				errs = append(errs, unlessAbsent(netlink.RuleDel(&rule)))
-			}
+			errs = append(errs, unlessAbsent(netlink.RuleDel(&rule)))
 		}
 		routes, err := netlinksafe.RouteListFiltered(family, &netlink.Route{Table: localTable, Protocol: localProtocol},
 			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
