@@ -27,9 +27,33 @@ func TestInvalidDrop(t *testing.T) {
 				w := newWorld(t, []int{80, 8080}, istioMesh)
 				env := map[string]string{"INVALID_DROP": strconv.FormatBool(drop)}
 				check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, env), capture.DefaultSettings())))
-				if answered := sendStraySYNACK(t, w.peer); answered == drop {
+				if answered := sendStraySYNACK(t, w.peer, external, podIP); answered == drop {
 					t.Errorf("the stray packet was answered with a reset: %v", answered)
 				}
+				w.probe(t, in(podIP, 8080, inbound), ipv4)
+			})
+		}
+	})
+}
+
+// TestInvalidDropOnExcludedInterface sends the same packet over an interface that
+// is excluded, and so left alone in this, too.
+func TestInvalidDropOnExcludedInterface(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+		for _, mode := range []string{"REDIRECT", "TPROXY"} {
+			t.Run(mode, func(t *testing.T) {
+				w := newWorld(t, []int{80, 8080}, istioMesh)
+				pod := injected(map[string]string{
+					"sidecar.istio.io/interceptionMode": mode, "traffic.sidecar.istio.io/excludeInterfaces": "net1",
+				}, map[string]string{"INVALID_DROP": "true"})
+				check(t, open(t, w.pod, backend).Apply(decide(t, pod, capture.DefaultSettings())))
+				if !sendStraySYNACK(t, w.peer, secondPeer, secondIP) {
+					t.Error("the stray packet is dropped on the excluded interface")
+				}
+				if sendStraySYNACK(t, w.peer, external, podIP) {
+					t.Error("the stray packet is answered with a reset on another interface")
+				}
+				w.probe(t, in(secondIP, 8080, direct), ipv4)
 				w.probe(t, in(podIP, 8080, inbound), ipv4)
 			})
 		}
@@ -71,7 +95,7 @@ func echo(to string) error {
 }
 
 // sendStraySYNACK tells whether the pod answers with a reset.
-func sendStraySYNACK(t *testing.T, peer *lab.Host) (answered bool) {
+func sendStraySYNACK(t *testing.T, peer *lab.Host, from, to dst) (answered bool) {
 	t.Helper()
 	err := peer.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP)
@@ -79,7 +103,7 @@ func sendStraySYNACK(t *testing.T, peer *lab.Host) (answered bool) {
 			return err
 		}
 		defer unix.Close(fd)
-		if err := unix.Sendto(fd, straySYNACK(), 0, sockaddr(podIP[ipv4])); err != nil {
+		if err := unix.Sendto(fd, straySYNACK(from, to), 0, sockaddr(to[ipv4])); err != nil {
 			return err
 		}
 		const reset = 0x04
@@ -96,14 +120,14 @@ func sendStraySYNACK(t *testing.T, peer *lab.Host) (answered bool) {
 	return answered
 }
 
-func straySYNACK() []byte {
+func straySYNACK(from, to dst) []byte {
 	segment := make([]byte, 20)
 	binary.BigEndian.PutUint16(segment[0:], 40000)
 	binary.BigEndian.PutUint16(segment[2:], 8080)
 	binary.BigEndian.PutUint32(segment[8:], 12345) // acknowledges nothing that was sent
 	segment[12], segment[13] = 5<<4, 0x12          // header length, SYN and ACK
 	binary.BigEndian.PutUint16(segment[14:], 1024)
-	pseudo := append(net.ParseIP(external[ipv4]).To4(), net.ParseIP(podIP[ipv4]).To4()...)
+	pseudo := append(net.ParseIP(from[ipv4]).To4(), net.ParseIP(to[ipv4]).To4()...)
 	pseudo = append(pseudo, 0, unix.IPPROTO_TCP, 0, byte(len(segment)))
 	binary.BigEndian.PutUint16(segment[16:], checksum(append(pseudo, segment...)))
 	return segment

@@ -135,7 +135,11 @@ func (i istio) tables(four bool) istioTables {
 		t.insert("nat PREROUTING", "RETURN", from(name))
 	}
 	if i.dropInvalid {
-		t.add("mangle PREROUTING", dropped, invalid)
+		conditions := []condition{invalid}
+		for _, name := range split(i.excludeInterfaces) { // ours under REDIRECT, where Istio has these in nat alone
+			conditions = append(conditions, not(from(name)))
+		}
+		t.add("mangle PREROUTING", dropped, conditions...)
 	}
 	t.add("ISTIO_INBOUND", "RETURN", tcp, port("15008"))
 	t.add("ISTIO_REDIRECT", redirected(15001), tcp)

@@ -68,6 +68,7 @@ func (b *builder) invalidPackets() {
 func (b *builder) dropChain() {
 	if b.DropInvalid {
 		b.chain(Mangle, chainDrop)
+		b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
 		b.add(Match{}, Action{Verdict: Drop}, "out-of-window packet")
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // RulesVersion grows with every release whose rules differ for the same Intent.
-const RulesVersion = 1
+const RulesVersion = 2
 
 // ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which
 // the proxy hands inbound traffic on to the application. The first belongs to
