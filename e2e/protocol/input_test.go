@@ -89,6 +89,9 @@ func TestBadPods(t *testing.T) {
 			"sidecar.istio.io/interceptionMode", "redirect"), "", 100, []string{
 			`annotation traffic.sidecar.istio.io/includeInboundPorts: "0120"`, "leading zero", "10.0.0.1/32", `"x": expected a range`, "expected REDIRECT, TPROXY or NONE",
 		}},
+		{"too many elements", func(p *corev1.Pod) {
+			p.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = strings.Repeat("1,", 20_000) + "1"
+		}, "", 100, []string{"excludeInboundPorts", "at most 20000 elements"}},
 		{"a sandbox by its name", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata-qemu") }, "", 101, []string{`runtime class "kata-qemu"`, "sharedKernelRuntimeClasses"}},
 		{"sandboxed", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") }, `"sandboxedRuntimeClasses": ["kata"],`, 101, []string{`runtime class "kata"`}},
 		{"shared uid", func(p *corev1.Pod) { p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(7))} }, "", 101, []string{"container web runs with the proxy's uid 7"}},

@@ -93,7 +93,7 @@ func TestReports(t *testing.T) {
 	}{
 		{pod: "web", want: report.Record{Verdict: report.Captured, Backend: "nftables"}},
 		{pod: "early", want: report.Record{Verdict: report.Captured, Backend: "nftables"}, warnings: []string{
-			"annotation traffic.sidecar.istio.io/excludeInboundPort is not known", "init container fetch has no network",
+			"init container fetch has no network", "annotation traffic.sidecar.istio.io/excludeInboundPort is not known",
 		}},
 		{pod: "classy", want: report.Record{Verdict: report.Captured, Backend: "nftables"}, warnings: []string{`runtime class "wasmtime" is not known`}},
 		{pod: "batch", want: report.Record{Verdict: report.Passed, Reason: report.NotInjected}, message: "not injected"},

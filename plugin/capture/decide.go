@@ -23,7 +23,7 @@ const defaultExcludedOutboundPort = 15020
 
 // Decide turns a pod that no Exclusion applies to into its Intent.
 // addresses are those of the pod's network namespace. The warnings are for
-// the operator; they change nothing. The error is BadInput, naming every
+// the operator, those that matter most first; they change nothing. The error is BadInput, naming every
 // fault, or a Refusal.
 func Decide(pod *corev1.Pod, settings Settings, addresses []netip.Addr) (Intent, []string, error) {
 	proxy := findContainer(pod, containerProxy)
@@ -57,6 +57,7 @@ type decision struct {
 	faults   BadInput
 	refusals []string
 	warnings []string
+	elements int // of the lists that were read so far
 }
 
 func (d *decision) refuse(format string, args ...any) {
@@ -120,6 +121,9 @@ func selectionOf[T any](d *decision, key string, parse parser[T]) Selection[T] {
 	if !ok {
 		return Everything[T]()
 	}
+	if !d.withinLimits(key, text) {
+		return Selection[T]{}
+	}
 	selection, err := parseSelection(text, parse)
 	if err != nil {
 		d.faults = append(d.faults, Fault{key, text, err.Error()})
@@ -132,6 +136,8 @@ func listOf[T any](d *decision, key, absent string, parse parser[T]) []T {
 	text, ok := d.pod.Annotations[key]
 	if !ok {
 		text = absent
+	} else if !d.withinLimits(key, text) {
+		return nil
 	}
 	list, err := parseList(text, parse)
 	if err != nil {
@@ -156,7 +162,7 @@ func (d *decision) switchOf(name string) bool {
 	if text == "" {
 		d.warn("%s of container %s is empty, or comes from elsewhere and is not known: taken for false", name, containerProxy)
 	} else if err != nil {
-		d.warn("%s of container %s is %q, not a boolean: taken for false", name, containerProxy, text)
+		d.warn("%s of container %s is %s, not a boolean: taken for false", name, containerProxy, quoted(text))
 	}
 	return value
 }
@@ -196,10 +202,12 @@ func usable(addresses []netip.Addr) (has4, has6 bool) {
 }
 
 func (d *decision) warnUnknownAnnotations() {
+	var unknown []string
 	for key := range d.pod.Annotations {
 		if strings.HasPrefix(key, annotationTraffic) && !isKnownAnnotation(key) {
-			d.warn("annotation %s is not known and has no effect", key)
+			unknown = append(unknown, fmt.Sprintf("annotation %s is not known and has no effect", key))
 		}
 	}
-	slices.Sort(d.warnings)
+	slices.Sort(unknown)
+	d.warnings = append(d.warnings, few(unknown, "annotations are not known and have no effect")...)
 }

@@ -21,7 +21,7 @@ func (faults BadInput) Error() string {
 	lines := make([]string, len(faults))
 	for i, f := range faults {
 		why := strings.ReplaceAll(f.Why, "\n", "; ")
-		lines[i] = fmt.Sprintf("annotation %s: %q: %s", f.Key, f.Value, why)
+		lines[i] = fmt.Sprintf("annotation %s: %s: %s", f.Key, quoted(f.Value), why)
 	}
 	return strings.Join(lines, "\n")
 }

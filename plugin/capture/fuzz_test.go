@@ -59,6 +59,9 @@ func FuzzDecide(f *testing.F) {
 			if _, refused := errors.AsType[Refusal](err); !bad && !refused {
 				t.Fatalf("an error of no kind: %v", err)
 			}
+			if len(err.Error()) > 32<<10 {
+				t.Fatalf("an error of %d bytes", len(err.Error()))
+			}
 			return
 		}
 		holdable(t, Rules(intent))

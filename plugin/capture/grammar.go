@@ -23,22 +23,25 @@ func Everything[T any]() Selection[T] { return Selection[T]{All: true} }
 type parser[T any] func(element string) (T, error)
 
 // parseList reads a comma-separated list. White space around elements is
-// ignored; an empty string is an empty list; all faulty elements are reported.
+// ignored; an empty string is an empty list; the first faulty elements are named.
 func parseList[T any](text string, parse parser[T]) ([]T, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
 	var values []T
-	var faults []error
+	var faults []string
 	for element := range strings.SplitSeq(text, ",") {
 		value, err := parse(strings.TrimSpace(element))
 		if err != nil {
-			faults = append(faults, err)
+			faults = append(faults, err.Error())
 			continue
 		}
 		values = append(values, value)
 	}
-	return values, errors.Join(faults...)
+	if len(faults) > 0 {
+		return values, errors.New(strings.Join(few(faults, "elements are faulty"), "\n"))
+	}
+	return values, nil
 }
 
 func parseSelection[T any](text string, parse parser[T]) (Selection[T], error) {
@@ -59,13 +62,13 @@ func ParsePort(s string) (uint16, error) {
 	case s == "*":
 		return 0, errors.New(`"*" cannot be part of a list: ` + want)
 	case len(s) > 1 && s[0] == '0':
-		return 0, fmt.Errorf("%q has a leading zero: %s without one", s, want)
+		return 0, fmt.Errorf("%s has a leading zero: %s without one", quoted(s), want)
 	case strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' }):
-		return 0, fmt.Errorf("%q: %s", s, want)
+		return 0, fmt.Errorf("%s: %s", quoted(s), want)
 	}
 	port, err := strconv.ParseUint(s, 10, 16)
 	if err != nil {
-		return 0, fmt.Errorf("%q: %s", s, want)
+		return 0, fmt.Errorf("%s: %s", quoted(s), want)
 	}
 	return uint16(port), nil
 }
@@ -80,14 +83,14 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, errors.New(`"*" cannot be part of a list: ` + want)
 	}
 	if addr, err := netip.ParseAddr(s); err == nil {
-		return netip.Prefix{}, fmt.Errorf("%q is an address: %s; for this one address write %s/%d", s, want, s, addr.BitLen())
+		return netip.Prefix{}, fmt.Errorf("%s is an address: %s; for this one address write %s/%d", quoted(s), want, addr.WithZone(""), addr.BitLen())
 	}
 	prefix, err := netip.ParsePrefix(s)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q: %s", s, want)
+		return netip.Prefix{}, fmt.Errorf("%s: %s", quoted(s), want)
 	}
 	if prefix.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%q is an IPv4-mapped range: write it as IPv4", s)
+		return netip.Prefix{}, fmt.Errorf("%s is an IPv4-mapped range: write it as IPv4", quoted(s))
 	}
 	return prefix.Masked(), nil
 }
@@ -106,7 +109,7 @@ func parseInterface(s string) (string, error) {
 		return "", errors.New("empty element: " + want)
 	}
 	if !isInterfaceName(s) {
-		return "", fmt.Errorf("%q: %s", s, want)
+		return "", fmt.Errorf("%s: %s", quoted(s), want)
 	}
 	return s, nil
 }

@@ -2,7 +2,11 @@
 
 package capture
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // proxyIdentity finds the uid and gid whose traffic is the proxy's own, and
 // whoever else would pass for the proxy by them.
@@ -26,6 +30,7 @@ func (d *decision) proxyID(kind string, pick func(ids) *int64, otherwise uint32)
 // sharedID looks for others that run with the proxy's uid or gid: their
 // traffic could not be told from the proxy's, and would not be captured.
 func (d *decision) sharedID(kind string, pick func(ids) *int64, proxyID int64, proxyFromPod bool) {
+	var refused, warned []string
 	for i, c := range podContainers(d.pod) {
 		isInit := i < len(d.pod.Spec.InitContainers)
 		if c.Name == containerProxy || isInit && isValidation(&c) {
@@ -36,11 +41,13 @@ func (d *decision) sharedID(kind string, pick func(ids) *int64, proxyID int64, p
 			continue
 		}
 		if proxyFromPod || fromPod || d.settings.SharedProxyUID == SharedUIDRefuse {
-			d.refuse("container %s runs with the proxy's %s %d and would escape capture: give one of them another one in its security context", c.Name, kind, id)
+			refused = append(refused, fmt.Sprintf("container %s runs with the proxy's %s %d and would escape capture: give one of them another one in its security context", c.Name, kind, id))
 		} else {
-			d.warn("container %s runs with the proxy's %s %d and escapes capture", c.Name, kind, id)
+			warned = append(warned, fmt.Sprintf("container %s runs with the proxy's %s %d and escapes capture", c.Name, kind, id))
 		}
 	}
+	d.refusals = append(d.refusals, few(refused, "containers run with the proxy's "+kind+" and would escape capture")...)
+	d.warnings = append(d.warnings, few(warned, "containers run with the proxy's "+kind+" and escape capture")...)
 }
 
 // isValidation reports whether an init container is Istio's validation, which has

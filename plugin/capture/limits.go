@@ -2,15 +2,57 @@
 
 package capture
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
-// maxQuoted is how much of a value a message repeats, in bytes.
-const maxQuoted = 64
+// Limits on what a pod's author writes. Rules, dumps of them and messages grow
+// with it, in the plugin and in the guard.
+const (
+	// maxAnnotation is what Kubernetes allows for all annotations of a pod together.
+	maxAnnotation = 256 << 10
 
-// quoted is for a message: a value that a pod's author chose, in quotes and cut.
-func quoted(value string) string {
-	if len(value) > maxQuoted {
-		return strconv.Quote(value[:maxQuoted]) + "…"
+	// maxElements is for all lists of a pod together.
+	maxElements = 20_000
+
+	// maxNamed is how many of one kind of fault or warning are named; the rest is counted.
+	maxNamed = 5
+
+	// maxQuoted is how much of a value a message repeats, in bytes.
+	maxQuoted = 64
+)
+
+// withinLimits looks at a list's length before the list is read. A list beyond
+// the limits is a fault.
+func (d *decision) withinLimits(key, text string) bool {
+	if len(text) > maxAnnotation {
+		d.faults = append(d.faults, Fault{key, text, fmt.Sprintf("%d bytes: expected at most %d", len(text), maxAnnotation)})
+		return false
 	}
-	return strconv.Quote(value)
+	d.elements += strings.Count(text, ",") + 1
+	if d.elements > maxElements {
+		d.faults = append(d.faults, Fault{key, text, fmt.Sprintf("expected at most %d elements in all lists of a pod together, and these make %d", maxElements, d.elements)})
+		return false
+	}
+	return true
+}
+
+// shortened is for a message: a value that a pod's author chose, cut.
+func shortened(value string) string {
+	if len(value) <= maxQuoted {
+		return value
+	}
+	return strings.ToValidUTF8(value[:maxQuoted], "") + "…"
+}
+
+func quoted(value string) string { return strconv.Quote(shortened(value)) }
+
+// few names the first lines of one kind and counts the rest, which is more of what.
+func few(lines []string, what string) []string {
+	if len(lines) <= maxNamed {
+		return lines
+	}
+	return append(lines[:maxNamed:maxNamed], fmt.Sprintf("%d more %s", len(lines)-maxNamed, what))
 }

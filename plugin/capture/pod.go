@@ -31,7 +31,7 @@ func Exclusion(pod *corev1.Pod) Exemption {
 		return Exemption{ProxyDisabled, envDisableProxy + " is set: the application speaks to the mesh itself"}
 	}
 	if kind := proxyType(proxy); kind != "" && kind != "sidecar" {
-		return Exemption{OtherProxyType, "proxy type is " + kind + ", not sidecar"}
+		return Exemption{OtherProxyType, "proxy type is " + shortened(kind) + ", not sidecar"}
 	}
 	if inject, ok := injectSwitch(pod); ok && !inject {
 		return Exemption{InjectFalse, annotationInject + " is false"}

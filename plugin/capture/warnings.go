@@ -2,21 +2,37 @@
 
 package capture
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // warnEarlyContainers names the init containers that start before the proxy: the
-// rules are there already, and what they send goes to where nobody listens yet.
+// rules are there already, and what they send goes to where no proxy listens yet.
 func (d *decision) warnEarlyContainers(in *Intent) {
-	for i := range d.pod.Spec.InitContainers {
-		c := &d.pod.Spec.InitContainers[i]
-		if c.Name == containerProxy { // a native sidecar: what follows finds it
-			return
-		}
-		if c.Name != containerValidation && c.Name != containerInit && !d.passesForProxy(c, in) && capturesOutbound(in) {
-			d.warn("init container %s has no network for what is captured: it starts before %s; a native sidecar or the proxy's uid %d would give it one",
-				c.Name, containerProxy, in.ProxyUID)
+	if !capturesOutbound(in) {
+		return
+	}
+	var lines []string
+	for _, c := range d.earlyContainers() {
+		if c.Name != containerValidation && c.Name != containerInit && !d.passesForProxy(&c, in) {
+			lines = append(lines, fmt.Sprintf("init container %s has no network for what is captured: it starts before %s; a native sidecar or the proxy's uid %d would give it one",
+				c.Name, containerProxy, in.ProxyUID))
 		}
 	}
+	d.warnings = append(d.warnings, few(lines, "init containers have no network for what is captured")...)
+}
+
+// earlyContainers are the init containers, up to a proxy that is a native sidecar:
+// what follows finds it.
+func (d *decision) earlyContainers() []corev1.Container {
+	containers := d.pod.Spec.InitContainers
+	if i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == containerProxy }); i >= 0 {
+		return containers[:i]
+	}
+	return containers
 }
 
 // passesForProxy tells whether what a container sends is taken for the proxy's.

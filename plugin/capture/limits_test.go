@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// listed is a list of n elements, each made from its number.
+func listed(n int, element func(i int) string) string {
+	elements := make([]string, n)
+	for i := range elements {
+		elements[i] = element(i)
+	}
+	return strings.Join(elements, ",")
+}
+
+func portNumber(i int) string    { return fmt.Sprint(1 + i%65535) }
+func address(i int) string       { return fmt.Sprintf("10.%d.%d.0/24", i/256%256, i%256) }
+func interfaceName(i int) string { return fmt.Sprintf("eth%d", i) }
+
+// longMessage is more than any message may be: what a runtime, the kubelet and the
+// agent take of it is less.
+const longMessage = 8 << 10
+
+// TestLimits takes long lists and refuses longer ones, with the limit in the fault.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		pod   *corev1.Pod
+		fault string // "" for none
+	}{
+		{"10,000 ports", meshedPod(annotated(annotationExcludeInboundPorts, listed(10_000, portNumber))), ""},
+		{"10,000 ranges", meshedPod(annotated(annotationExcludeOutboundRanges, listed(10_000, address))), ""},
+		{"10,000 interfaces", meshedPod(annotated(annotationExcludeInterfaces, listed(10_000, interfaceName))), ""},
+		{"20,000 in two lists", meshedPod(
+			annotated(annotationExcludeInboundPorts, listed(10_000, portNumber)), annotated(annotationExcludeOutboundRanges, listed(10_000, address)),
+		), ""},
+		{"20,001 in two lists", meshedPod(
+			annotated(annotationExcludeInboundPorts, listed(10_000, portNumber)), annotated(annotationExcludeOutboundRanges, listed(10_001, address)),
+		), "annotation " + annotationExcludeOutboundRanges + ": \"10.0.0.0/24"},
+		{"20,001 in one list", meshedPod(annotated(annotationIncludeOutboundPorts, listed(20_001, portNumber))), "at most 20000 elements in all lists of a pod together, and these make 20001"},
+		{"commas", meshedPod(annotated(annotationIncludeInboundPorts, strings.Repeat(",", 200_000))), "at most 20000"},
+		{"a long annotation", meshedPod(annotated(annotationExcludeInterfaces, "eth0"+strings.Repeat(" ", 256<<10))), "262148 bytes: expected at most 262144"},
+		{"a long mode", meshedPod(annotated(annotationInterceptionMode, strings.Repeat("x", 300_000))), "annotation " + annotationInterceptionMode},
+		{"blanks", meshedPod(annotated(annotationExcludeInterfaces, strings.Repeat(" ", 256<<10))), ""},
+	} {
+		_, _, err := Decide(test.pod, DefaultSettings(), only4)
+		expect(t, test.name, err, test.fault)
+		if err == nil {
+			continue
+		}
+		if faults, ok := errors.AsType[BadInput](err); !ok || len(faults) != 1 || len(err.Error()) > longMessage {
+			t.Errorf("%s: got %d faults in %d bytes, want one", test.name, len(faults), len(err.Error()))
+		}
+	}
+}
+
+// TestFaultsAreBounded names the first faults of a list, counts the others, and
+// repeats no long value.
+func TestFaultsAreBounded(t *testing.T) {
+	t.Parallel()
+	lists := []string{
+		annotationIncludeInboundPorts, annotationExcludeInboundPorts, annotationIncludeOutboundPorts, annotationExcludeOutboundPorts,
+		annotationIncludeOutboundRanges, annotationExcludeOutboundRanges, annotationExcludeInterfaces, annotationRerouteInterfaces,
+	}
+	for name, value := range map[string]string{
+		"many":            listed(2_000, func(i int) string { return fmt.Sprintf("?%d", i) }),
+		"empty":           strings.Repeat(",", 2_000),
+		"long":            strings.Repeat("?", 200_000),
+		"long zone":       "fe80::1%" + strings.Repeat("z", 200_000),
+		"long zone range": "fe80::1%" + strings.Repeat("z", 200_000) + "/64",
+		"long number":     strings.Repeat("9", 200_000),
+		"long zero":       strings.Repeat("0", 200_000),
+		"not printable":   strings.Repeat("\x00", 200_000),
+		"lines":           strings.Repeat("\n?", 100_000),
+	} {
+		pod := meshedPod()
+		for _, key := range lists {
+			pod.Annotations[key] = value
+		}
+		_, _, err := Decide(pod, DefaultSettings(), only4)
+		faults, ok := errors.AsType[BadInput](err)
+		if !ok || len(faults) != len(lists) || len(err.Error()) > len(lists)*2<<10 || strings.Count(err.Error(), "\n") != len(lists)-1 {
+			t.Errorf("%s: %d faults in %d bytes, %d lines", name, len(faults), len(fmt.Sprint(err)), strings.Count(fmt.Sprint(err), "\n"))
+		}
+		if name == "many" && (!strings.Contains(err.Error(), `"?0"`) || !strings.Contains(err.Error(), "1995 more elements")) {
+			t.Errorf("the faults are not named and counted: %v", err)
+		}
+	}
+}
+
+// TestWarningsAreBounded names the first of each kind, so that no kind hides
+// another, and repeats no long value.
+func TestWarningsAreBounded(t *testing.T) {
+	t.Parallel()
+	pod := meshedPod(withEnv(envDropInvalid, strings.Repeat("x", 1<<20)), func(p *corev1.Pod) {
+		p.Spec.RuntimeClassName = new(strings.Repeat("r", 1<<20))
+		for i := range 1000 {
+			p.Annotations[fmt.Sprintf("%sunknown-%04d", annotationTraffic, i)] = ""
+			shared := corev1.Container{Name: fmt.Sprintf("shared-%d", i), SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1337))}}
+			p.Spec.Containers = append(p.Spec.Containers, shared)
+			p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: fmt.Sprintf("early-%d", i)})
+		}
+	})
+	_, warnings, err := Decide(pod, DefaultSettings(), dualStack)
+	said := strings.Join(warnings, "\n")
+	if err != nil || len(said) > longMessage || len(warnings) > 25 {
+		t.Fatalf("%d warnings, %d bytes, %v", len(warnings), len(said), err)
+	}
+	for _, want := range []string{"INVALID_DROP", "runtime class", "IPv6 is left", "unknown-0000 is not known", "shared-0 runs with", "init container early-0", "995 more"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not said:\n%s", want, said)
+		}
+	}
+	if last := slices.IndexFunc(warnings, func(w string) bool { return strings.Contains(w, "is not known and has no effect") }); last < len(warnings)-6 {
+		t.Errorf("unknown annotations come before what matters more:\n%s", said)
+	}
+	settings := DefaultSettings()
+	settings.SharedProxyUID = SharedUIDRefuse
+	if _, _, err := Decide(pod, settings, dualStack); err == nil || len(err.Error()) > longMessage || !strings.Contains(err.Error(), "shared-0") || !strings.Contains(err.Error(), "995 more") {
+		t.Errorf("refused with %d bytes: %.200v", len(fmt.Sprint(err)), err)
+	}
+	exempt := Exclusion(meshedPod(withArgs("proxy", strings.Repeat("r", 1<<20))))
+	if exempt.Cause != OtherProxyType || len(exempt.Message) > longMessage {
+		t.Errorf("exempt for %s in %d bytes", exempt.Cause, len(exempt.Message))
+	}
+}
