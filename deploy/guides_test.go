@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -32,6 +33,23 @@ func guides(t *testing.T) map[string]string {
 		texts[path] = read(t, path)
 	}
 	return texts
+}
+
+// TestGuardGuide has a row for each state of a pod, and for each cause of exempt.
+func TestGuardGuide(t *testing.T) {
+	guide := read(t, "guides/guard.md")
+	var words []string
+	for _, state := range guard.States() {
+		words = append(words, string(state))
+	}
+	for _, cause := range capture.MeshedExemptions() {
+		words = append(words, string(cause))
+	}
+	for _, word := range words {
+		if !strings.Contains(guide, "\n| `"+word+"` |") {
+			t.Errorf("guides/guard.md has no row for %s", word)
+		}
+	}
 }
 
 var (

@@ -3,6 +3,8 @@
 package guard
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/install/node"
@@ -24,13 +26,21 @@ func Metrics() []node.Metric {
 func newMetrics(r *node.Register) *metrics {
 	m := &metrics{
 		pods:    r.Gauges("pods", "pods of the mesh on this node, by how they stand (`state`: captured, uncaptured, drifted, outdated, changed, foreign, unknown, exempt); the guard's", "state"),
-		exempt:  r.Gauges("exempt_pods", "pods of the mesh on this node that are not captured on purpose, by `cause` (init_container, no_proxy, disable_envoy, proxy_type, inject_false, interception_none, namespace_excluded); the guard's", "cause"),
+		exempt:  r.Gauges("exempt_pods", "pods of the mesh on this node that are not captured on purpose, by `cause` ("+causes()+"); the guard's", "cause"),
 		repairs: r.Counters("pod_repairs_total", "pods whose rules were put right while they ran, by `result`; the guard's", "result"),
 	}
 	for _, result := range []string{done, failed} {
 		m.repairs.WithLabelValues(result) // a rate needs a beginning
 	}
 	return m
+}
+
+func causes() string {
+	var names []string
+	for _, cause := range capture.MeshedExemptions() {
+		names = append(names, string(cause))
+	}
+	return strings.Join(names, ", ")
 }
 
 // Results of a repair.
@@ -43,17 +53,17 @@ func (m *metrics) repaired(result string) { m.repairs.WithLabelValues(result).In
 
 func (m *metrics) count(watched map[string]*watched) {
 	counts := map[State]int{}
-	causes := map[capture.ExemptionCause]int{}
+	exempt := map[capture.ExemptionCause]int{}
 	for _, w := range watched {
 		counts[w.finding.State]++
 		if w.finding.State == Exempt {
-			causes[w.wish.exemption.Cause]++
+			exempt[w.wish.exemption.Cause]++
 		}
 	}
 	for _, state := range States() {
 		m.pods.WithLabelValues(string(state)).Set(float64(counts[state]))
 	}
 	for _, cause := range capture.MeshedExemptions() {
-		m.exempt.WithLabelValues(string(cause)).Set(float64(causes[cause]))
+		m.exempt.WithLabelValues(string(cause)).Set(float64(exempt[cause]))
 	}
 }
