@@ -19,6 +19,11 @@ type Key struct {
 	set func(conf *NetConf, value json.RawMessage) error
 }
 
+// Accepts reports whether a value has the key's documented form.
+func (k Key) Accepts(value json.RawMessage) bool {
+	return k.set != nil && k.set(new(NetConf), value) == nil
+}
+
 // Keys are the keys of our entry in a conflist, in the order of the README's table.
 func Keys() []Key {
 	return []Key{

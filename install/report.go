@@ -5,13 +5,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
-	"net/http"
-	"os"
-	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +25,10 @@ func reportCommand(o *options) *cobra.Command {
 		Use:   "report",
 		Short: "Pack what is known of the node and its pods, for a support case",
 		Long: `Pack what is known of the node and its pods, for a support case: a gzipped tar
-archive on stdout, without secrets. In the agent's container it is about the
-node, in the guard's about the pods; the flags are those of the process there:
+archive on stdout. It holds known fields only: no file of the node is copied, and
+of CNI lists, pods and metrics only what has a fixed form is packed. In the
+agent's container it is about the node, in the guard's about the pods; the flags
+are those of the process there:
 
   kubectl exec --namespace capture-cni AGENT --container installer -- /capture-cni-node report > node.tar.gz
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node report > pods.tar.gz`,
@@ -45,6 +42,7 @@ node, in the guard's about the pods; the flags are those of the process there:
 			if err != nil {
 				return err
 			}
+			parts = append([]bundle.Part{{Name: "about.txt", Write: aboutOf(command, where)}}, parts...)
 			return bundle.Write(command.Context(), command.OutOrStdout(), time.Now(), parts)
 		},
 	}
@@ -59,9 +57,8 @@ func (o *options) parts(ctx context.Context, where, address string) ([]bundle.Pa
 		return nil, err
 	}
 	parts := []bundle.Part{
-		{Name: "about.txt", Write: about},
-		{Name: "kernel/version.txt", Write: copyOf("/proc/version")},
-		{Name: "kernel/modules.txt", Write: copyOf("/proc/modules")},
+		{Name: "kernel/version.txt", Write: kernelVersion},
+		{Name: "kernel/modules.txt", Write: kernelModules},
 		{Name: "metrics.txt", Write: metricsAt(address)},
 	}
 	if socket, err := settings.AgentSocket(); err == nil && socket != "" {
@@ -104,57 +101,28 @@ func (o *options) podParts(ctx context.Context) []bundle.Part {
 	return parts
 }
 
-func about(_ context.Context, out io.Writer) error {
-	version := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version + ", " + info.GoVersion
-	}
-	fmt.Fprintf(out, "time     %s\nversion  %s\ncommand  %s\n", time.Now().UTC().Format(time.RFC3339), version, strings.Join(os.Args, " "))
-	line, err := os.ReadFile("/proc/1/cmdline")
-	fmt.Fprintf(out, "process  %s\n", strings.ReplaceAll(strings.TrimSuffix(string(line), "\x00"), "\x00", " "))
-	return err
-}
-
-// copyOf gives a file as it is; not every kernel has each of them.
-func copyOf(path string) func(context.Context, io.Writer) error {
-	return func(_ context.Context, out io.Writer) error {
-		content, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		_, err = out.Write(content)
-		return err
-	}
-}
-
-func metricsAt(address string) func(context.Context, io.Writer) error {
-	return func(ctx context.Context, out io.Writer) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
-		if err != nil {
-			return err
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(out, answer.Body)
-		return errors.Join(err, answer.Body.Close())
-	}
-}
-
+// recordsIn writes one record a line, the newest first: where the part is cut,
+// the oldest are missing.
 func recordsIn(folder string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
 		records, err := report.RecallAll(folder)
 		if err != nil {
 			return err
 		}
-		return json.NewEncoder(out).Encode(records)
+		encoder := json.NewEncoder(out)
+		for _, record := range slices.Backward(records) {
+			if err := encoder.Encode(record); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 
 func asJSON(ask func(context.Context) any) func(context.Context, io.Writer) error {
-	return func(ctx context.Context, out io.Writer) error { return json.NewEncoder(out).Encode(ask(ctx)) }
+	return func(ctx context.Context, out io.Writer) error {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(ask(ctx))
+	}
 }

@@ -78,9 +78,9 @@ func TestReport(t *testing.T) {
 	for container, wanted := range map[string]map[string]string{
 		"installer": {
 			"node/verify.json": `"findings": []`, "node/plugin.txt": "runs: yes", "node/credentials.txt": "token       issued ", "node/preflight.json": "[",
-			"node/runtime.json": `"Name": "containerd"`, "lists/" + cluster.NetworkConf: `"type": "ptp"`, "about.txt": "capture-cni-node run --root=/host",
+			"node/runtime.json": `"name": "containerd"`, "node/lists.jsonl": `"type":"ptp"`, "about.txt": "process  run ",
 		},
-		"guard": {"pods/" + s.name + "_web.txt": "state        captured", "metrics.txt": "capture_cni_pods{", "about.txt": "capture-cni-node guard"},
+		"guard": {"pods/" + s.name + "_web.txt": "state        captured", "metrics.txt": "capture_cni_pods{", "about.txt": "process  guard "},
 	} {
 		files := unpack(t, agent, container)
 		for name, want := range wanted {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bundle packs what is known of a node into one archive, for whoever
-// has to find out from afar what is wrong there. Secrets stay on the node.
+// Package bundle packs parts of a support case into one archive. It packs what
+// it is given: each part is made of known fields, so that no secret gets in.
 package bundle
 
 import (
@@ -9,8 +9,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"path"
+	"strings"
 	"time"
 )
 
@@ -22,31 +25,39 @@ type Part struct {
 
 // Limits: a bundle can be sent, and one part that hangs does not keep the rest.
 const (
-	maxPart     = 8 << 20
+	maxPart     = 1 << 20
+	maxParts    = 1024
+	maxTotal    = 32 << 20
+	maxFault    = 1 << 10
 	partTimeout = 20 * time.Second
 )
 
 // faultsName is the file that says what is missing.
 const faultsName = "missing.txt"
 
-// Write writes a gzipped tar archive, in which every part's secrets are
-// scrubbed. A part that can't be had, or is had in part, is named in
-// missing.txt; it is no error.
+// Write writes a gzipped tar archive. A part that can't be had, or is had in
+// part, is named in missing.txt; it is no error.
 func Write(ctx context.Context, out io.Writer, now time.Time, parts []Part) error {
 	zipped := gzip.NewWriter(out)
 	archive := tar.NewWriter(zipped)
 	var faults bytes.Buffer
-	for _, part := range parts {
+	total := 0
+	for i, part := range parts {
+		if i == maxParts || total >= maxTotal {
+			fmt.Fprintf(&faults, "%d parts are left out: a bundle has at most %d parts and %d bytes\n", len(parts)-i, maxParts, maxTotal)
+			break
+		}
 		content, err := collect(ctx, part)
 		if err != nil {
-			fmt.Fprintf(&faults, "%s: %s\n", part.Name, Scrub([]byte(err.Error())))
+			fmt.Fprintf(&faults, "%s: %s\n", Plain(part.Name), oneLine(err))
 		}
-		if len(content) == 0 {
+		if len(content) == 0 || !isName(part.Name) {
 			continue
 		}
 		if err := add(archive, part.Name, now, content); err != nil {
 			return err
 		}
+		total += len(content)
 	}
 	if err := add(archive, faultsName, now, faults.Bytes()); err != nil {
 		return err
@@ -61,11 +72,28 @@ func Write(ctx context.Context, out io.Writer, now time.Time, parts []Part) erro
 }
 
 func collect(ctx context.Context, part Part) ([]byte, error) {
+	if !isName(part.Name) {
+		return nil, errors.New("its name is no path within an archive")
+	}
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
 	var content limited
 	err := part.Write(ctx, &content)
-	return Scrub(content.taken), err
+	return content.taken, err
+}
+
+// isName reports whether a part can have this name: parts are named after pods,
+// too, and a runtime takes any name for one.
+func isName(name string) bool {
+	return Plain(name) == name && name == path.Clean(name) && !path.IsAbs(name) && !strings.HasPrefix(name, "..")
+}
+
+func oneLine(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if len(text) > maxFault {
+		return fmt.Sprintf("%s… (cut after %d bytes)", strings.ToValidUTF8(text[:maxFault], ""), maxFault)
+	}
+	return text
 }
 
 // limited takes no more than a part may be.

@@ -8,9 +8,8 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -75,7 +74,7 @@ func TestBundle(t *testing.T) {
 	t.Parallel()
 	files, order := bundled(t, says("about.txt", "version 1\n", nil), says("lists/05-cilium.conflist", `{"name":"cilium"}`, nil), says("pods/a.txt", "captured\n", nil))
 	if diff := cmp.Diff(map[string]string{
-		"about.txt": "version 1\n", "lists/05-cilium.conflist": "{\n  \"name\": \"cilium\"\n}\n", "pods/a.txt": "captured\n", "missing.txt": "",
+		"about.txt": "version 1\n", "lists/05-cilium.conflist": `{"name":"cilium"}`, "pods/a.txt": "captured\n", "missing.txt": "",
 	}, files); diff != "" {
 		t.Error(diff)
 	}
@@ -119,23 +118,66 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestSecretsStay scrubs contents and errors alike, and before they are cut:
-// half a token is not known for one.
-func TestSecretsStay(t *testing.T) {
+// TestNames leaves out a part whose name leads out of the archive, and quotes no
+// name that has not a name's form.
+func TestNames(t *testing.T) {
 	t.Parallel()
-	token := "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJub2JvZHkifQ." + strings.Repeat("c2VjcmV0", 20)
-	files, _ := bundled(
-		t, says("conf.json", `{"type":"x","password":"hunter2"}`, nil), says("log.txt", "sent "+token+"\n", nil),
-		says("broken.txt", "", errors.New("GET https://me:hunter2@registry.test: Bearer "+token)),
-		says("large.txt", strings.Repeat("x", maxPart-60)+" "+token, nil),
-	)
-	for name, content := range files {
-		if strings.Contains(content, "hunter2") || strings.Contains(content, token[:20]) {
-			t.Errorf("%s tells %q", name, content[max(0, len(content)-200):])
+	for _, name := range []string{"", "/etc/passwd", "../up", "pods/../../up", "pods//two", "a\x00b", "password=hunter2", strings.Repeat("x", maxPlain+1)} {
+		files, order := bundled(t, says(name, "there", nil), says("after.txt", "there", nil))
+		if diff := cmp.Diff([]string{"after.txt", "missing.txt"}, order); diff != "" {
+			t.Errorf("%q: %s", name, diff)
+		}
+		if got := files["missing.txt"]; !strings.HasSuffix(got, ": its name is no path within an archive\n") || strings.Contains(got, "hunter2") {
+			t.Errorf("%q: missing is %q", name, got)
 		}
 	}
-	if got := slices.Sorted(maps.Keys(files)); len(got) != 4 || !strings.Contains(files["missing.txt"], "https://me:") {
-		t.Errorf("the archive has %q, missing is %q", got, files["missing.txt"])
+}
+
+// TestTooMany leaves out parts beyond the limits, and says which limits.
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	var many, large []Part
+	for i := range maxParts + 3 {
+		many = append(many, says(fmt.Sprintf("pods/%d.txt", i), "there", nil))
+	}
+	for i := range maxTotal/maxPart + 2 {
+		large = append(large, says(fmt.Sprintf("pods/%d.txt", i), strings.Repeat("x", maxPart), nil))
+	}
+	for _, tt := range []struct {
+		parts []Part
+		kept  int
+		says  string
+	}{
+		{many, maxParts, "3 parts are left out: a bundle has at most 1024 parts and 33554432 bytes\n"},
+		{large, maxTotal / maxPart, "2 parts are left out: a bundle has at most 1024 parts and 33554432 bytes\n"},
+	} {
+		files, order := bundled(t, tt.parts...)
+		if len(order) != tt.kept+1 || files["missing.txt"] != tt.says {
+			t.Errorf("%d files, missing is %q", len(order), files["missing.txt"])
+		}
+	}
+}
+
+// TestLongFault cuts an error, to one line, and names the limit.
+func TestLongFault(t *testing.T) {
+	t.Parallel()
+	files, _ := bundled(t, says("a.txt", "", errors.New("one\n"+strings.Repeat("x", 2*maxFault))))
+	if got := files["missing.txt"]; strings.Count(got, "\n") != 1 || len(got) > maxFault+100 || !strings.HasSuffix(got, "… (cut after 1024 bytes)\n") {
+		t.Errorf("missing is %q", got)
+	}
+}
+
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "containerd", "1.6.20~ds1", "v2.0.0-rc.1+build", "/opt/cni/bin", "127.0.0.1:15015", "[/a,/b]", "go1.26"} {
+		if Plain(text) != text {
+			t.Errorf("%q is not shown", text)
+		}
+	}
+	for _, text := range []string{`password = "x"`, "a=b", "a\nb", "ü", "\x00", "{}", strings.Repeat("a", maxPlain+1)} {
+		if Plain(text) == text {
+			t.Errorf("%q is shown", text)
+		}
 	}
 }
 

@@ -45,11 +45,11 @@ func (p Plugin) OtherMesh() bool {
 }
 
 // Parse reads a list as libcni does. The error says what a runtime would find
-// wrong with it.
+// wrong with it and quotes nothing of it.
 func Parse(text []byte) (*List, error) {
 	conf, err := libcni.NetworkConfFromBytes(text)
 	if err != nil {
-		return nil, fmt.Errorf("reading a configuration list: %w", err)
+		return nil, fmt.Errorf("reading a configuration list: %w", withoutContent(err))
 	}
 	list := &List{
 		Name: conf.Name, CNIVersion: conf.CNIVersion, LoadOnlyInlinedPlugins: conf.LoadOnlyInlinedPlugins,
@@ -57,7 +57,7 @@ func Parse(text []byte) (*List, error) {
 	}
 	list.Plugins, err = locate(text)
 	if err != nil {
-		return nil, fmt.Errorf("reading a configuration list: %w", err)
+		return nil, fmt.Errorf("reading a configuration list: %w", withoutContent(err))
 	}
 	if len(list.Plugins) != len(conf.Plugins) {
 		return nil, errors.New("reading a configuration list: plugins are given twice")

@@ -16,7 +16,7 @@ import (
 func FromConf(conf []byte) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(conf, &fields); err != nil {
-		return nil, fmt.Errorf("reading a configuration: %w", err)
+		return nil, fmt.Errorf("reading a configuration: %w", withoutContent(err))
 	}
 	list := struct {
 		CNIVersion json.RawMessage   `json:"cniVersion,omitempty"`

@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
@@ -70,30 +69,36 @@ func (g *Guard) explainWish(ctx context.Context, sandbox Sandbox, out io.Writer)
 	} else {
 		fmt.Fprintf(out, "asks now     unknown: %v\n", err)
 	}
-	keys := slices.Sorted(maps.Keys(sandbox.Annotations))
-	for key := range now {
-		if !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		if !strings.Contains(key, "istio.io/") {
-			continue
-		}
-		then, was := sandbox.Annotations[key]
-		today, is := now[key]
+	for _, annotation := range capture.Annotations() { // the value of any other may be a secret
+		then, was := sandbox.Annotations[annotation.Key]
+		today, is := now[annotation.Key]
 		switch {
+		case !was && !is:
 		case was && is && then == today:
-			fmt.Fprintf(out, "asked for    %s: %q\n", key, then)
+			fmt.Fprintf(out, "asked for    %s: %s\n", annotation.Key, valueOf(annotation, then))
 		case !was:
-			fmt.Fprintf(out, "asked for    %s: nothing; now %q\n", key, today)
+			fmt.Fprintf(out, "asked for    %s: nothing; now %s\n", annotation.Key, valueOf(annotation, today))
 		case !is:
-			fmt.Fprintf(out, "asked for    %s: %q; now nothing\n", key, then)
+			fmt.Fprintf(out, "asked for    %s: %s; now nothing\n", annotation.Key, valueOf(annotation, then))
 		default:
-			fmt.Fprintf(out, "asked for    %s: %q; now %q\n", key, then, today)
+			fmt.Fprintf(out, "asked for    %s: %s; now %s\n", annotation.Key, valueOf(annotation, then), valueOf(annotation, today))
 		}
 	}
+}
+
+// maxValue bounds an annotation's value in an explanation.
+const maxValue = 1 << 10
+
+// valueOf quotes a value that has a form; of one that may be anything it says
+// how long it is.
+func valueOf(annotation capture.Annotation, value string) string {
+	switch {
+	case annotation.Form == "any":
+		return fmt.Sprintf("present, %d bytes", len(value))
+	case len(value) > maxValue:
+		return fmt.Sprintf("%q… (%d bytes, cut after %d)", value[:maxValue], len(value), maxValue)
+	}
+	return fmt.Sprintf("%q", value)
 }
 
 func explainKernel(ctx context.Context, sandbox Sandbox, wish wish, out io.Writer) error {

@@ -10,63 +10,27 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
+	"google.golang.org/grpc/status"
+
 	"github.com/capture-cni/capture-cni/install/bundle"
+	"github.com/capture-cni/capture-cni/install/conflist"
 )
 
 // Evidence is what a bundle has of the node, besides the judgement on it: the
-// lists as they are, the plugin in place, what is known of its credentials, what
-// the runtime has loaded. It has no secret of ours: tokens are not even read out.
+// lists in outline, the plugin in place, until when its credentials are good,
+// what the runtime has loaded. Each part is made of known fields; no file is
+// copied.
 func (n *Node) Evidence() []bundle.Part {
-	parts := []bundle.Part{
+	return []bundle.Part{
 		{Name: "node/plugin.txt", Write: n.writePlugins},
 		{Name: "node/credentials.txt", Write: n.writeCredentials},
 		{Name: "node/runtime.json", Write: n.writeLoaded},
+		{Name: "node/lists.jsonl", Write: n.writeLists},
 	}
-	lists, err := n.lists()
-	if err != nil {
-		return append(parts, bundle.Part{Name: "lists", Write: func(context.Context, io.Writer) error { return err }})
-	}
-	for _, name := range lists {
-		parts = append(parts, bundle.Part{Name: "lists/" + name, Write: func(_ context.Context, out io.Writer) error { return n.writeList(name, out) }})
-	}
-	return parts
-}
-
-// lists names the runtime's lists, and those that somebody has put out of use.
-func (n *Node) lists() (names []string, err error) {
-	net, err := n.open(n.settings.NetDir)
-	if err != nil {
-		return nil, err
-	}
-	all, err := net.Names()
-	for _, name := range all {
-		if strings.Contains(name, ".conf") || strings.HasSuffix(name, ".json") {
-			names = append(names, name)
-		}
-	}
-	dropIns, dropInErr := filepath.Glob(n.settings.at(n.settings.NetDir) + "/*/*.conf*")
-	for _, path := range dropIns {
-		names = append(names, filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path))
-	}
-	return names, errors.Join(err, dropInErr, net.Close())
-}
-
-// writeList takes a file only: a pipe would never end.
-func (n *Node) writeList(name string, out io.Writer) error {
-	path := n.settings.at(n.settings.NetDir) + "/" + name
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(errors.New("it is no file"), err)
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("reading a list: %w", err)
-	}
-	_, err = out.Write(content)
-	return err
 }
 
 func (n *Node) writePlugins(ctx context.Context, out io.Writer) error {
@@ -80,12 +44,26 @@ func (n *Node) writePlugins(ctx context.Context, out io.Writer) error {
 		}
 		version := "unknown"
 		if build, err := buildinfo.ReadFile(path); err == nil {
-			version = build.Main.Version + ", " + build.GoVersion
+			version = bundle.Plain(build.Main.Version) + ", " + bundle.Plain(build.GoVersion)
 		}
 		fmt.Fprintf(out, "%s/%s: %s, %d bytes, %s, version %s, runs: %s\n", folder, binaryName, info.Mode(), info.Size(),
-			info.ModTime().UTC().Format(time.RFC3339), version, yesOr(tryPlugin(ctx, path)))
+			info.ModTime().UTC().Format(time.RFC3339), version, yesOr(outcome(tryPlugin(ctx, path))))
 	}
 	return errors.Join(errs...)
+}
+
+// outcome is why a program did not run as a plugin, without what it printed.
+func outcome(err error) error {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return errors.New(exit.ProcessState.String())
+	}
+	if failed, ok := errors.AsType[*os.PathError](err); ok {
+		return failed
+	}
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("it does not answer as a plugin")
+	}
+	return err
 }
 
 func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
@@ -108,18 +86,40 @@ func yesOr(err error) string {
 	return "yes"
 }
 
+// loadedEvidence is what the runtime says of itself and of the lists that it has
+// loaded.
+type loadedEvidence struct {
+	Name       string             `json:"name"`
+	Version    string             `json:"version"`
+	ConfDir    string             `json:"confDir"`
+	BinDirs    []string           `json:"binDirs"`
+	MaxConfNum int                `json:"maxConfNum"`
+	Networks   []conflist.Outline `json:"networks"`
+}
+
 func (n *Node) writeLoaded(ctx context.Context, out io.Writer) error {
 	if n.runtime == nil {
-		return errors.New("there is no runtime to ask")
+		return errors.New("no CRI socket: set --cri-socket")
 	}
 	version, err := n.runtime.service.Version(ctx, "")
 	if err != nil {
-		return fmt.Errorf("asking the runtime for its version: %w", err)
+		return fmt.Errorf("asking the runtime for its version: %s", status.Code(err))
 	}
+	e := loadedEvidence{Name: bundle.Plain(version.RuntimeName), Version: bundle.Plain(version.RuntimeVersion), BinDirs: []string{}, Networks: []conflist.Outline{}}
 	loaded, err := n.runtime.CNIConfig(ctx)
-	told := struct {
-		Name, Version string
-		CNIConfig     CNIConfig
-	}{version.RuntimeName, version.RuntimeVersion, loaded}
-	return errors.Join(err, json.NewEncoder(out).Encode(told))
+	if err != nil && !errors.Is(err, errNotTold) {
+		err = errors.New("asking the runtime for its status: no answer that can be read")
+	}
+	e.ConfDir, e.MaxConfNum = bundle.Plain(loaded.PluginConfDir), loaded.PluginMaxConfNum
+	for _, dir := range loaded.PluginDirs {
+		e.BinDirs = append(e.BinDirs, bundle.Plain(dir))
+	}
+	for _, network := range loaded.Networks {
+		outline, outlineErr := conflist.OutlineOf([]byte(network.Config.Source))
+		err = errors.Join(err, outlineErr)
+		e.Networks = append(e.Networks, outline)
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return errors.Join(err, encoder.Encode(e))
 }

@@ -86,7 +86,7 @@ func (p primary) fit() error {
 		return fmt.Errorf("%s has no cniVersion, which means 0.1.0: plugins can't be chained there; its owner has to set one from 0.3.0 on", p.file)
 	}
 	if !slices.Contains(version.VersionsStartingFrom("0.3.0").SupportedVersions(), p.list.CNIVersion) {
-		return fmt.Errorf("%s has cniVersion %s, which the plugin does not know: it knows 0.3.0 to 1.1.0", p.file, p.list.CNIVersion)
+		return fmt.Errorf("%s has cniVersion %s, which the plugin does not know: it knows 0.3.0 to 1.1.0", p.file, conflist.Shown(p.list.CNIVersion))
 	}
 	if p.list.Others() == 0 {
 		return conflist.ErrNoInterfacePlugin
@@ -98,7 +98,7 @@ func (p primary) fit() error {
 func (p primary) owner() string {
 	for _, plugin := range p.list.Plugins {
 		if plugin.Type != conflist.PluginType {
-			return plugin.Type
+			return conflist.Shown(plugin.Type)
 		}
 	}
 	return "unknown"

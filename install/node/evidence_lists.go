@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/bundle"
+	"github.com/capture-cni/capture-cni/install/conflist"
+)
+
+// Limits of what is read of the runtime's directory.
+const (
+	maxListFiles = 256
+	maxListSize  = 1 << 20
+)
+
+// listEvidence is a file of the runtime's directory.
+type listEvidence struct {
+	File     string     `json:"file"`
+	Size     int64      `json:"size"`
+	Mode     string     `json:"mode"`
+	Modified time.Time  `json:"modified"`
+	Owner    string     `json:"owner"` // uid:gid
+	Unread   string     `json:"unread,omitempty"`
+	List     any        `json:"list,omitempty"`
+	Own      []ownEntry `json:"own,omitempty"`
+}
+
+// ownEntry is an entry of ours, in a list or alone.
+type ownEntry struct {
+	Keys    map[string]any `json:"keys,omitempty"`    // all documented ones
+	Unknown int            `json:"unknown,omitempty"` // keys that are not documented
+	Faulty  []string       `json:"faulty,omitempty"`  // documented keys whose values have not the documented form
+}
+
+// writeLists writes one line for each file, in the runtime's order.
+func (n *Node) writeLists(_ context.Context, out io.Writer) error {
+	names, err := n.lists()
+	if len(names) > maxListFiles {
+		err = errors.Join(err, fmt.Errorf("%s has %d files: %d are listed", n.settings.NetDir, len(names), maxListFiles))
+		names = names[:maxListFiles]
+	}
+	encoder := json.NewEncoder(out)
+	for _, name := range names {
+		if err := encoder.Encode(n.listEvidence(name)); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// lists names the runtime's lists, those that another program put out of use,
+// and entries that are chained from a directory of their own.
+func (n *Node) lists() (names []string, err error) {
+	net, err := n.open(n.settings.NetDir)
+	if err != nil {
+		return nil, err
+	}
+	all, err := net.Names()
+	for _, name := range all {
+		if strings.Contains(name, ".conf") || strings.HasSuffix(name, ".json") {
+			names = append(names, name)
+		}
+	}
+	dropIns, dropInErr := filepath.Glob(n.settings.at(n.settings.NetDir) + "/*/*.conf*")
+	for _, path := range dropIns {
+		names = append(names, filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path))
+	}
+	return names, errors.Join(err, dropInErr, net.Close())
+}
+
+func (n *Node) listEvidence(name string) listEvidence {
+	e := listEvidence{File: bundle.Plain(name)}
+	path := n.settings.at(n.settings.NetDir) + "/" + name
+	info, err := os.Lstat(path)
+	if err != nil {
+		e.Unread = err.Error()
+		return e
+	}
+	e.Size, e.Mode, e.Modified = info.Size(), info.Mode().String(), info.ModTime().UTC()
+	if at, ok := info.Sys().(*syscall.Stat_t); ok {
+		e.Owner = fmt.Sprintf("%d:%d", at.Uid, at.Gid)
+	}
+	text, err := readList(path)
+	var outline conflist.Outline
+	if err == nil {
+		outline, err = conflist.OutlineOf(text)
+	}
+	if err != nil {
+		e.Unread = err.Error()
+		return e
+	}
+	e.List = outline
+	for _, plugin := range outline.Plugins {
+		if plugin.Own != nil {
+			e.Own = append(e.Own, ownEntryOf(plugin.Own))
+		}
+	}
+	return e
+}
+
+// readList opens without waiting: a pipe's writer may never come.
+func readList(path string) (text []byte, err error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("not a regular file")
+	case info.Size() > maxListSize:
+		return nil, fmt.Errorf("larger than %d bytes", maxListSize)
+	}
+	return io.ReadAll(io.LimitReader(file, maxListSize))
+}
+
+// ownEntryOf keeps the documented keys, which hold no secret, where each has a
+// value of its documented form.
+func ownEntryOf(entry json.RawMessage) (own ownEntry) {
+	var fields map[string]json.RawMessage
+	input, err := config.Read(entry)
+	if err != nil || json.Unmarshal(entry, &fields) != nil {
+		return own
+	}
+	own.Keys = own.documented(fields, config.Keys(), "")
+	_, unknown, _ := input.NetConf() // its error quotes values
+	own.Unknown = len(unknown)
+	return own
+}
+
+func (own *ownEntry) documented(fields map[string]json.RawMessage, keys []config.Key, path string) map[string]any {
+	kept := map[string]any{}
+	for _, key := range keys {
+		value, ok := fields[key.Name]
+		if !ok {
+			continue
+		}
+		var inner map[string]json.RawMessage
+		switch {
+		case key.Keys != nil && json.Unmarshal(value, &inner) == nil:
+			kept[key.Name] = own.documented(inner, key.Keys, path+key.Name+".")
+		case key.Accepts(value):
+			kept[key.Name] = value
+		default:
+			own.Faulty = append(own.Faulty, path+key.Name)
+		}
+	}
+	return kept
+}

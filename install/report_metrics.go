@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/install/bundle"
+	"github.com/capture-cni/capture-cni/install/evict"
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/telemetry"
+)
+
+// maxMetrics is more than agent and guard have together.
+const maxMetrics = 1 << 20
+
+// metricsAt writes the samples of known metrics that are served at an address.
+// Another process may listen there.
+func metricsAt(address string) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, out io.Writer) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+		if err != nil {
+			return err
+		}
+		direct := &http.Client{
+			Transport:     &http.Transport{DisableKeepAlives: true}, // no proxy
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+		answer, err := direct.Do(request)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("reading metrics at %s: status %d", address, answer.StatusCode)
+		}
+		return copyMetrics(answer.Body, out)
+	}
+}
+
+func copyMetrics(in io.Reader, out io.Writer) error {
+	body := &io.LimitedReader{R: in, N: maxMetrics}
+	lines := bufio.NewScanner(body)
+	leftOut := 0
+	for lines.Scan() {
+		switch line := lines.Text(); {
+		case strings.HasPrefix(line, "#") || line == "":
+		case isKnownSample(line):
+			fmt.Fprintln(out, line)
+		default:
+			leftOut++
+		}
+	}
+	err := lines.Err()
+	if body.N == 0 {
+		err = errors.Join(err, fmt.Errorf("cut after %d bytes", maxMetrics))
+	}
+	if leftOut > 0 {
+		err = errors.Join(err, fmt.Errorf("%d lines are not of metrics that are known, and left out", leftOut))
+	}
+	return err
+}
+
+// A line of Prometheus' text format, and one label of it.
+var (
+	sample = regexp.MustCompile(`^([a-z_]+)(?:\{((?:[a-z]+="[^"\\]*",?)*)\})? (\S+)$`)
+	label  = regexp.MustCompile(`([a-z]+)="([^"\\]*)"`)
+)
+
+// isKnownSample reports whether a line is a sample of a metric of ours, with
+// values of their forms.
+func isKnownSample(line string) bool {
+	parts := sample.FindStringSubmatch(line)
+	if parts == nil || !isKnownMetric(parts[1]) {
+		return false
+	}
+	if _, err := strconv.ParseFloat(parts[3], 64); err != nil {
+		return false
+	}
+	for _, pair := range label.FindAllStringSubmatch(parts[2], -1) {
+		if !isKnownLabel(pair[1]) || bundle.Plain(pair[2]) != pair[2] {
+			return false
+		}
+	}
+	return true
+}
+
+func isKnownLabel(name string) bool {
+	switch name {
+	case "agent", "cause", "hash", "le", "part", "plugin", "quantile", "reason", "result", "stage", "state", "version", "writer":
+		return true
+	}
+	return false
+}
+
+func isKnownMetric(name string) bool {
+	if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
+		return true
+	}
+	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
+		for _, ending := range []string{"", "_bucket", "_sum", "_count"} { // the last three of a histogram
+			if name == m.Name+ending {
+				return true
+			}
+		}
+	}
+	return false
+}

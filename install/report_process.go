@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/install/bundle"
+)
+
+// aboutOf writes when and by which version the report was made, and the flags
+// that are in force: those of the command, and those of the container's process.
+func aboutOf(command *cobra.Command, where string) func(context.Context, io.Writer) error {
+	return func(_ context.Context, out io.Writer) error {
+		version := "unknown"
+		if info, ok := debug.ReadBuildInfo(); ok {
+			version = info.Main.Version + ", " + info.GoVersion
+		}
+		fmt.Fprintf(out, "time     %s\nversion  %s\n", time.Now().UTC().Format(time.RFC3339), version)
+		fmt.Fprintf(out, "command  report %s\n", flagsOf(command.Flags()))
+		if where == "" {
+			return nil
+		}
+		line, err := os.ReadFile("/proc/1/cmdline")
+		if err != nil {
+			return fmt.Errorf("reading the flags of the container's process: %w", err)
+		}
+		process, rest, err := root().Find(strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")[1:])
+		if err != nil || process.ParseFlags(rest) != nil {
+			return errors.New("the flags of the container's process are not those of one of our commands")
+		}
+		fmt.Fprintf(out, "process  %s %s\n", process.Name(), flagsOf(process.Flags()))
+		return nil
+	}
+}
+
+// flagsOf spells the flags that were set; all are ours, and none is a secret.
+func flagsOf(flags *pflag.FlagSet) string {
+	var words []string
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if !flag.Changed {
+			return
+		}
+		value := flag.Value.String()
+		if at, err := url.Parse(value); err == nil && at.User != nil {
+			value = at.Scheme + "://" + at.Host // a URL may hold a password
+		}
+		words = append(words, "--"+flag.Name+"="+bundle.Plain(value))
+	})
+	return strings.Join(words, " ")
+}
+
+// kernelVersion writes uname's names of the kernel.
+func kernelVersion(_ context.Context, out io.Writer) error {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return fmt.Errorf("reading the kernel's version: %w", err)
+	}
+	_, err := fmt.Fprintln(out, unix.ByteSliceToString(name.Sysname[:]), unix.ByteSliceToString(name.Release[:]),
+		unix.ByteSliceToString(name.Version[:]), unix.ByteSliceToString(name.Machine[:]))
+	return err
+}
+
+// kernelModules writes each module's name and size, and leaves out where it is
+// loaded. A kernel without modules has no such file.
+func kernelModules(_ context.Context, out io.Writer) error {
+	file, err := os.Open("/proc/modules")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) > 1 {
+			fmt.Fprintln(out, bundle.Plain(fields[0]), bundle.Plain(fields[1]))
+		}
+	}
+	return lines.Err()
+}
