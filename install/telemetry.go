@@ -21,7 +21,7 @@ type hearing struct{ events, evict bool }
 
 func (h *hearing) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&h.events, "events", true, "post Events on pods that fail or deserve a warning; needs the permission to create and patch them")
-	flags.BoolVar(&h.evict, "evict", false, "evict pods for which a guard with --policy evict asks; needs the permission to create evictions")
+	flags.BoolVar(&h.evict, "evict", false, "evict pods of this node for which a guard with --policy evict asks; needs --node-name and the permission to get pods and create evictions")
 }
 
 // start listens until ctx ends. Nothing else depends on it.
@@ -59,7 +59,7 @@ func (o *options) evict(ctx context.Context, keeper *node.Keeper, registry prome
 		}
 		return nil
 	}
-	evictor, err := evict.New(access, look, registry, log)
+	evictor, err := evict.New(access, o.nodeName, look, registry, log)
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,9 @@ func TestFaultsOfFlags(t *testing.T) {
 	if out, err := n.command("run", "--state", "gone"); err == nil || !strings.Contains(out, "expected present or absent") {
 		t.Errorf("%v: %s", err, out)
 	}
+	if out, err := n.command("run", "--evict", "--node-name", "", "--listen", "127.0.0.1:0"); err == nil || !strings.Contains(out, "set --node-name") {
+		t.Errorf("%v: %s", err, out)
+	}
 	check(t, os.WriteFile(netConf, []byte(`{"backend": "iptables"}`), 0o600))
 	if out, err := n.command("guard", "--netconf", netConf); err == nil || !strings.Contains(out, `netconf says "iptables": use report or evict`) {
 		t.Errorf("%v: %s", err, out)

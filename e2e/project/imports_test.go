@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"install/node":      {"config", "install/bundle", "install/conflist", "install/host", "install/kube", "plugin/capture", "plugin/podnet", "plugin/report"},
 	"install/telemetry": {"install/kube", "install/node", "plugin/report"},
 	"install/taint":     {"install/kube"},
-	"install/evict":     {"install/kube", "install/node", "plugin/report"},
+	"install/evict":     {"install/kube", "install/node", "plugin/capture", "plugin/report"},
 	"install/guard":     {"config", "install/kube", "install/node", "plugin/capture", "plugin/podnet", "plugin/report"},
 	"install":           {"install/bundle", "install/evict", "install/guard", "install/node", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/report"},
 	"deploy":            {}, // tests alone

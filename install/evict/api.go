@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,8 +26,20 @@ type api struct{ client rest.Interface }
 func connect(access *rest.Config) (api, error) {
 	client, err := kube.Client(access, func(scheme *runtime.Scheme) {
 		scheme.AddKnownTypes(policy.SchemeGroupVersion, &policy.Eviction{})
+		scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
 	})
 	return api{client}, err
+}
+
+// read returns the pod that has this name now.
+func (a api) read(ctx context.Context, pod report.Pod) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	found := &corev1.Pod{}
+	if err := a.client.Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).MaxRetries(0).Do(ctx).Into(found); err != nil {
+		return nil, fmt.Errorf("reading pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return found, nil
 }
 
 // evict ends one pod, and never another of its name. Errors: as the API server

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"sync"
 	"testing"
@@ -18,8 +19,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/plugin/report"
@@ -30,19 +33,23 @@ import (
 type world struct {
 	*Evictor
 	registry *prometheus.Registry
-	codes    map[string]int // the answer for each pod; 201 where there is none
-	asked    []string       // the pods, in their order
+	pods     map[string]*corev1.Pod // as the API server has them; fit for eviction where there is none
+	codes    map[string]int         // the answer to each pod's eviction; 201 where there is none
+	reads    []string               // the pods that were read, in their order
+	asked    []string               // the pods, in their order
 	began    time.Time
 	at       []time.Duration
 	fault    error
 	looks    int
+
+	unreadable bool // pods can't be read
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{registry: prometheus.NewRegistry(), codes: map[string]int{}, began: time.Now()}
+	w := &world{registry: prometheus.NewRegistry(), pods: map[string]*corev1.Pod{}, codes: map[string]int{}, began: time.Now()}
 	look := func(context.Context) error { w.looks++; return w.fault }
-	e, err := New(&rest.Config{Host: "http://api.test", Transport: w}, look, w.registry, slog.New(slog.DiscardHandler))
+	e, err := New(&rest.Config{Host: "http://api.test", Transport: w}, ownNode, look, w.registry, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +59,9 @@ func newWorld(t *testing.T) *world {
 
 // RoundTrip implements http.RoundTripper.
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet {
+		return w.read(path.Base(r.URL.Path))
+	}
 	var eviction struct{ Metadata metav1.ObjectMeta }
 	if err := json.NewDecoder(r.Body).Decode(&eviction); err != nil {
 		return nil, err
@@ -61,6 +71,42 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	recorder := httptest.NewRecorder()
 	answer(recorder, r, w.codes[name])
 	return recorder.Result(), nil
+}
+
+// read answers with a pod.
+func (w *world) read(name string) (*http.Response, error) {
+	w.reads = append(w.reads, name)
+	pod := w.pods[name]
+	if pod == nil {
+		pod = fit(name)
+	}
+	recorder := httptest.NewRecorder()
+	if w.unreadable {
+		answer(recorder, nil, http.StatusForbidden)
+		return recorder.Result(), nil
+	}
+	recorder.Header().Set("Content-Type", "application/json")
+	err := json.NewEncoder(recorder).Encode(pod)
+	return recorder.Result(), err
+}
+
+const ownNode = "node-1"
+
+// fit is a pod that the agent of its node may evict.
+func fit(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	controller := true
+	pod := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: types.UID("uid-of-" + name), Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "owner", Controller: &controller}},
+		},
+		Spec: corev1.PodSpec{NodeName: ownNode},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
 }
 
 // answer is the API server's; 429 and 500 ask the client to come again.
@@ -110,7 +156,7 @@ func (w *world) expect(t *testing.T, asked []string, want map[string]float64) {
 			t.Errorf("%v are %s, want %v", m.GetCounter().GetValue(), result, want[result])
 		}
 	}
-	if len(families) != 1 || families[0].GetName() != "capture_cni_evictions_total" || len(families[0].GetMetric()) != 3 {
+	if len(families) != 1 || families[0].GetName() != "capture_cni_evictions_total" || len(families[0].GetMetric()) != 4 {
 		t.Errorf("the metrics are %v", families)
 	}
 }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package evict
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// TestDenied evicts no pod that is not this node's, meshed and owned, whatever a
+// record says, and says why (S15).
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	for reason, change := range map[string]func(*corev1.Pod){
+		`it is on node "node-2"`:           func(p *corev1.Pod) { p.Spec.NodeName = "node-2" },
+		`it is on node ""`:                 func(p *corev1.Pod) { p.Spec.NodeName = "" },
+		"another pod of that name":         func(p *corev1.Pod) { p.UID = "uid-of-its-successor" },
+		"sidecar.istio.io/status":          func(p *corev1.Pod) { p.Annotations = map[string]string{"sidecar.istio.io/inject": "true"} },
+		"no controller":                    func(p *corev1.Pod) { p.OwnerReferences = nil },
+		"no controller that makes another": func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" },
+		"no controller that":               func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var log strings.Builder
+				w.log = slog.New(slog.NewTextHandler(&log, nil))
+				w.pods["kept"] = fit("kept", change)
+				for _, name := range []string{"kept", "kept", "next"} {
+					w.Ask(pod(name))
+				}
+				w.serve(t, every)
+				w.expect(t, []string{"next"}, map[string]float64{denied: 1, done: 1})
+				if want := []string{"kept", "next"}; !slices.Equal(w.reads, want) {
+					t.Errorf("read %q, want %q", w.reads, want)
+				}
+				if line := strings.ReplaceAll(log.String(), `\"`, `"`); !strings.Contains(line, reason) || !strings.Contains(line, "pod=shop/kept") {
+					t.Errorf("the log says %s", line)
+				}
+			})
+		})
+	}
+}
+
+// TestNoUID evicts no pod that a record does not identify.
+func TestNoUID(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.pods["web"] = fit("web", func(p *corev1.Pod) { p.UID = "" })
+		w.Ask(report.Pod{Namespace: "shop", Name: "web"})
+		w.serve(t, every)
+		w.expect(t, nil, map[string]float64{denied: 1})
+	})
+}
+
+// TestUnreadable evicts nothing that it can't judge.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.unreadable = true
+		w.Ask(pod("web"))
+		w.serve(t, every)
+		w.expect(t, nil, map[string]float64{failed: 1})
+	})
+}
+
+// TestReadsAreSlow lets a flood of records about pods of other nodes have one
+// read a second, and evicts what is due in between.
+func TestReadsAreSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for i := range queueLength {
+			name := fmt.Sprint("other-", i)
+			w.pods[name] = fit(name, func(p *corev1.Pod) { p.Spec.NodeName = "node-2" })
+			w.Ask(pod(name))
+		}
+		w.serve(t, stale)
+		if len(w.reads) > int(stale/readEvery)+1 || len(w.asked) > 0 {
+			t.Errorf("%d reads in %s, evicted %q", len(w.reads), stale, w.asked)
+		}
+		if len(w.Evictor.asked) > int(again/readEvery)+1 {
+			t.Errorf("%d pods are remembered", len(w.Evictor.asked))
+		}
+	})
+}
+
+// TestNodeUnknown refuses to evict where the agent can't tell which pods are its
+// own node's.
+func TestNodeUnknown(t *testing.T) {
+	t.Parallel()
+	look := func(context.Context) error { return nil }
+	_, err := New(&rest.Config{Host: "http://api.test", Transport: http.DefaultTransport}, "", look, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "--node-name") {
+		t.Errorf("got %v", err)
+	}
+}
