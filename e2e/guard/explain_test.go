@@ -107,7 +107,7 @@ func TestExplainsTheLastADD(t *testing.T) {
 			n.run(t, "web").capture(t, nil)
 			check(t, os.Mkdir(report.Memory(n.socket), 0o700))
 			for _, r := range tt.records {
-				check(t, report.Remember(report.Memory(n.socket), r))
+				check(t, remember(n.socket, r))
 			}
 			explained := n.explain(t)
 			_, said, _ := strings.Cut(explained, "last ADD")
@@ -148,4 +148,13 @@ func (n *node) explain(t *testing.T) string {
 	var out strings.Builder
 	check(t, keeper.Explain(t.Context(), "shop", "web", &out))
 	return out.String()
+}
+
+// remember keeps a record as the agent does.
+func remember(socket string, r report.Record) error {
+	history, err := report.OpenHistory(report.Memory(socket))
+	if err != nil {
+		return err
+	}
+	return history.Record(r)
 }

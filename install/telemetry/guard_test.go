@@ -44,8 +44,8 @@ func TestRemembers(t *testing.T) {
 	warned.Warnings = []string{"an annotation is misspelt"}
 	heard := map[string][]report.Record{
 		"captured": {captured}, "failed": {failed}, "passed": {passed}, "warned": {warned},
-		"at last": {failed, captured}, "repaired": {repaired}, "found": {found}, "doomed": {doomed},
-		"found later": {captured, found, doomed, repaired}, "passed later": {captured, passed},
+		"at-last": {failed, captured}, "repaired": {repaired}, "found": {found}, "doomed": {doomed},
+		"found-later": {captured, found, doomed, repaired}, "passed-later": {captured, passed},
 	}
 	for name, records := range heard {
 		for _, r := range records {
@@ -55,7 +55,7 @@ func TestRemembers(t *testing.T) {
 	a.expectHeardAll(t)
 	want := map[string]report.Verdict{
 		"captured": report.Captured, "failed": report.Failed, "warned": report.Passed,
-		"at last": report.Captured, "found later": report.Captured, "passed later": report.Captured,
+		"at-last": report.Captured, "found-later": report.Captured, "passed-later": report.Captured,
 	}
 	for name := range heard {
 		r, err := report.Recall(report.Memory(a.socket), name)

@@ -3,6 +3,8 @@
 package telemetry
 
 import (
+	"fmt"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/install/node"
@@ -12,6 +14,7 @@ import (
 // metrics are what an operator can see of the ADDs on a node from afar.
 type metrics struct {
 	adds, lost     *prometheus.CounterVec
+	dropped        *prometheus.CounterVec
 	stages         *prometheus.HistogramVec
 	build, netConf *prometheus.GaugeVec
 }
@@ -30,7 +33,8 @@ func newMetrics(r *node.Register) *metrics {
 	m := &metrics{
 		adds:    r.Counters("adds_total", "ADDs, by `result` (captured, passed, failed) and `reason`; `exempt_` and a cause: in the mesh and not captured", "result", "reason"),
 		stages:  r.Histograms("add_stage_seconds", "how long each `stage` of an ADD took (decide, lookup, apply)", stageBuckets, "stage"),
-		lost:    r.Counters("records_lost_total", "records that the agent could not read, by `cause` (version, form)", "cause"),
+		lost:    r.Counters("records_lost_total", "records that the agent did not take, by `cause` (version, form, sender: another user than the agent's own)", "cause"),
+		dropped: r.Counters("log_lines_dropped_total", fmt.Sprintf("lines about records that were not logged: more than %d a second", logPerSecond)),
 		build:   r.Gauges("build_info", "always 1: the version of the agent, and of the plugin that is in place", "agent", "plugin"),
 		netConf: r.Gauges("netconf_info", "always 1: a hash of the operator's keys in our entry, in label `hash`", "hash"),
 	}
@@ -39,7 +43,7 @@ func newMetrics(r *node.Register) *metrics {
 			m.adds.WithLabelValues(string(verdict), string(reason)) // a rate needs a beginning
 		}
 	}
-	for _, cause := range []string{causeVersion, causeForm} {
+	for _, cause := range []string{causeVersion, causeForm, causeSender} {
 		m.lost.WithLabelValues(cause)
 	}
 	return m
@@ -49,6 +53,7 @@ func newMetrics(r *node.Register) *metrics {
 const (
 	causeVersion = "version"
 	causeForm    = "form"
+	causeSender  = "sender"
 )
 
 func (m *metrics) observe(r report.Record) {

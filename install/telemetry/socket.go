@@ -24,6 +24,9 @@ func listen(ctx context.Context, path string) (*net.UnixConn, error) {
 			return nil, err
 		}
 	}
+	if err := checkFolder(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
 	unfinished := path + ".new"
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listening to the plugin: %w", err)
@@ -38,13 +41,41 @@ func listen(ctx context.Context, path string) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// rootOnly gives the socket the mode that its file will have.
+// rootOnly gives the socket the mode that its file will have, and has the kernel
+// say of each record who sent it.
 func rootOnly(_, _ string, raw syscall.RawConn) error {
 	var err error
-	if controlErr := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }); controlErr != nil {
+	if controlErr := raw.Control(func(fd uintptr) {
+		err = errors.Join(unix.Fchmod(int(fd), 0o600), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
+	}); controlErr != nil {
 		return controlErr
 	}
 	return err
+}
+
+// isOurs reports whether a record's sender is of the agent's own user: plugin and
+// guard are root, as the agent is.
+func isOurs(control []byte) bool {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil || len(messages) != 1 {
+		return false
+	}
+	sender, err := unix.ParseUnixCredentials(&messages[0])
+	return err == nil && int(sender.Uid) == os.Geteuid()
+}
+
+// checkFolder refuses a directory in which another user could put a socket in the
+// place of ours.
+func checkFolder(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("listening to the plugin: %w", err)
+	}
+	at, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(at.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("listening to the plugin: %s has mode %s: expected a directory of user %d, writable by its owner alone, such as 0755", dir, info.Mode(), os.Geteuid())
+	}
+	return nil
 }
 
 func makeFolder(dir string) error {

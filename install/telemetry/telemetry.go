@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/report"
@@ -34,11 +35,14 @@ type Listener struct {
 	metrics  *metrics
 	events   *Events // nil for none
 	log      *slog.Logger
+	records  *slog.Logger    // paced, for lines about records
+	history  *report.History // nil where its directory can't be used
 }
 
 // New shows what it hears in a registry.
 func New(settings Settings, registry prometheus.Registerer, events *Events, log *slog.Logger) *Listener {
 	l := &Listener{settings: settings, metrics: newMetrics(node.NewRegister(registry)), events: events, log: log}
+	l.records = paced(log, l.metrics.dropped.WithLabelValues())
 	l.metrics.netConf.WithLabelValues(hash(settings.NetConf)).Set(1)
 	return l
 }
@@ -85,6 +89,7 @@ func (l *Listener) listen(ctx context.Context) (err error) {
 			return errSocketLost
 		}
 		l.metrics.showBuild(l.settings.Plugin)
+		l.openHistory()
 		if err := report.Replay(report.Ring(l.settings.Socket), l.take); err != nil {
 			l.log.Warn("what the plugin kept was not read", "error", err)
 		}
@@ -100,14 +105,18 @@ func (l *Listener) read(ctx context.Context, conn *net.UnixConn, until time.Time
 	if err := conn.SetReadDeadline(until); err != nil {
 		return err
 	}
-	buffer := make([]byte, report.MaxSize+1)
+	buffer, control := make([]byte, report.MaxSize+1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	for ctx.Err() == nil && time.Now().Before(until) {
-		n, _, err := conn.ReadFromUnix(buffer)
+		n, controlled, _, _, err := conn.ReadMsgUnix(buffer, control)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}
 		if err != nil {
 			return err
+		}
+		if !isOurs(control[:controlled]) {
+			l.metrics.lost.WithLabelValues(causeSender).Inc()
+			continue
 		}
 		l.take(buffer[:n])
 	}
@@ -123,7 +132,7 @@ func (l *Listener) take(document []byte) {
 		return
 	case err != nil:
 		l.metrics.lost.WithLabelValues(causeForm).Inc()
-		l.log.Warn("the plugin was not understood", "error", err)
+		l.records.Warn("Discarding a malformed record.", "error", err)
 		return
 	}
 	if slices.Contains(report.OfAdds(), r.Verdict) {
@@ -139,19 +148,27 @@ func (l *Listener) take(document []byte) {
 	}
 }
 
+// openHistory reads what is there, as another agent may have left it.
+func (l *Listener) openHistory() {
+	var err error
+	if l.history, err = report.OpenHistory(report.Memory(l.settings.Socket)); err != nil {
+		l.log.Warn("the last ADDs are not kept", "error", err)
+	}
+}
+
 // remember keeps what somebody may ask about.
 func (l *Listener) remember(r report.Record) {
-	if r.Verdict == report.Passed && !r.Reason.IsExempt() && len(r.Warnings) == 0 {
+	if l.history == nil || r.Verdict == report.Passed && !r.Reason.IsExempt() && len(r.Warnings) == 0 {
 		return
 	}
-	if err := report.Remember(report.Memory(l.settings.Socket), r); err != nil {
-		l.log.Warn("an ADD is not remembered", "error", err)
+	if err := l.history.Record(r); err != nil {
+		l.records.Warn("an ADD is not remembered", "error", err)
 	}
 }
 
 // write logs one line for a pod that was captured, or should have been.
 func (l *Listener) write(r report.Record) {
-	log := l.log.With("pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.Pod.UID, "sandbox", r.Sandbox)
+	log := l.records.With("pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.Pod.UID, "sandbox", r.Sandbox)
 	if len(r.Warnings) > 0 {
 		log = log.With("warnings", r.Warnings)
 	}

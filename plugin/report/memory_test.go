@@ -20,11 +20,20 @@ func memory(t *testing.T, records ...Record) string {
 	t.Helper()
 	dir := ring(t)
 	for _, r := range records {
-		if err := Remember(dir, r); err != nil {
+		if err := remember(dir, r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return dir
+}
+
+// remember has a history of its own, as a new agent has.
+func remember(dir string, r Record) error {
+	h, err := OpenHistory(dir)
+	if err != nil {
+		return err
+	}
+	return h.Record(r)
 }
 
 // add is a record of a pod's ADD that began at a second.
@@ -110,13 +119,13 @@ func TestMemoryIsBounded(t *testing.T) {
 	dir := memory(t)
 	const more = 10
 	var want []string
-	for i := range memorySize + more {
+	for i := range historySize + more {
 		r := add(fmt.Sprint("uid", i), i, fmt.Sprint(i))
 		var err error
-		if i < memorySize-1 { // in a short time
+		if i < historySize-1 { // in a short time
 			err = os.WriteFile(filepath.Join(dir, nameOf(r, r.Pod.UID)+finished), encode(r), 0o600)
 		} else {
-			err = Remember(dir, r)
+			err = remember(dir, r)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -139,7 +148,7 @@ func TestNoNameForAFile(t *testing.T) {
 	dir := memory(t, add("6c1f", 1, "kept"))
 	beside := files(t, filepath.Dir(dir))
 	for _, uid := range []string{"", "/", "../6c1f", "6c1f/", "/../6c1f", "a/b", "6c1f\x00"} {
-		if err := Remember(dir, add(uid, 2, "written")); err != nil {
+		if err := remember(dir, add(uid, 2, "written")); (err == nil) != (uid == "") {
 			t.Errorf("%q: %v", uid, err)
 		}
 	}
@@ -149,7 +158,7 @@ func TestNoNameForAFile(t *testing.T) {
 	if diff := cmp.Diff(beside, files(t, filepath.Dir(dir))); diff != "" {
 		t.Errorf("beside the folder: %s", diff)
 	}
-	if err := Remember(dir, add(strings.Repeat("x", 300), 2, "written")); err == nil {
+	if err := remember(dir, add(strings.Repeat("x", 300), 2, "written")); err == nil {
 		t.Error("a name too long for a file is no error")
 	}
 	if diff := cmp.Diff([]string{"kept"}, recallAll(t, dir)); diff != "" {
@@ -172,7 +181,7 @@ func TestMemoryIsRootsOwn(t *testing.T) {
 		dir     string
 		missing bool
 	}{"others can read it": {open, false}, "a link": {link, false}, "a device": {"/dev/null", false}, "not there": {none, true}} {
-		err := Remember(tt.dir, add("9d53", 2, "written"))
+		err := remember(tt.dir, add("9d53", 2, "written"))
 		r, recallErr := Recall(tt.dir, "6c1f")
 		all, allErr := RecallAll(tt.dir)
 		for _, err := range []error{err, recallErr, allErr} {
@@ -223,7 +232,7 @@ func TestMemoryWithRubbish(t *testing.T) {
 			t.Errorf("%s is recalled as %v, %v", uid, r, err)
 		}
 	}
-	if err := Remember(dir, add("half", 6, "whole again")); err != nil {
+	if err := remember(dir, add("half", 6, "whole again")); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"good", "whole again"}, recallAll(t, dir)); diff != "" {

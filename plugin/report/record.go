@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -49,61 +48,47 @@ func (r *Record) Took(stage Stage, d time.Duration) {
 	r.Stages[stage] += d.Seconds()
 }
 
-// Limits keep a record well below what a datagram may hold.
-const (
-	MaxSize     = 64 << 10
-	maxMessage  = 2 << 10
-	maxWarning  = 512
-	maxWarnings = 8
-)
-
-// encode gives nil for a record that is too large though its texts were cut.
+// encode returns nil for a record that is too large though its texts were cut.
 func encode(r Record) []byte {
 	r.Version = Version
-	r.Message = cut(r.Message, maxMessage)
-	r.Warnings = slices.Clone(r.Warnings[:min(len(r.Warnings), maxWarnings)])
-	for i, warning := range r.Warnings {
-		r.Warnings[i] = cut(warning, maxWarning)
-	}
-	document, err := json.Marshal(r)
+	document, err := json.Marshal(r.fit())
 	if err != nil || len(document) > MaxSize {
 		return nil
 	}
 	return document
 }
 
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
 // ErrVersion is a record of a plugin that is newer or older than its reader.
 var ErrVersion = errors.New("a record of another version")
 
-// Read decodes a record strictly: what it says becomes labels of metrics.
+// Read decodes a record strictly: what it says becomes labels of metrics, names
+// of files and lines of a log.
 func Read(document []byte) (Record, error) {
-	var head struct{ Version int }
-	if err := json.Unmarshal(document, &head); err != nil {
+	r, err := read(document)
+	if err != nil {
 		return Record{}, fmt.Errorf("reading a record: %w", err)
 	}
-	if head.Version != Version {
-		return Record{}, fmt.Errorf("reading a record: %w: %d", ErrVersion, head.Version)
+	return r, nil
+}
+
+func read(document []byte) (r Record, err error) {
+	if len(document) > MaxSize {
+		return r, fmt.Errorf("a record of %d bytes: expected at most %d", len(document), MaxSize)
 	}
-	var r Record
+	var head struct{ Version int }
+	if err := json.Unmarshal(document, &head); err != nil {
+		return r, errors.New(cut(err.Error(), maxFault))
+	}
+	if head.Version != Version {
+		return r, fmt.Errorf("%w: %d", ErrVersion, head.Version)
+	}
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&r); err != nil {
-		return Record{}, fmt.Errorf("reading a record: %w", err)
+		return r, errors.New(cut(err.Error(), maxFault))
 	}
 	if !slices.Contains(Reasons(r.Verdict), r.Reason) {
-		return Record{}, fmt.Errorf("reading a record: verdict %q with reason %q", r.Verdict, r.Reason)
+		return r, fmt.Errorf("verdict %q with reason %q", cut(string(r.Verdict), maxFault/4), cut(string(r.Reason), maxFault/4))
 	}
-	for stage := range r.Stages {
-		if !slices.Contains(Stages(), stage) {
-			return Record{}, fmt.Errorf("reading a record: stage %q", stage)
-		}
-	}
-	return r, nil
+	return r, r.fault()
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -17,8 +18,11 @@ import (
 // Ring is the folder of what nobody took, beside the socket.
 func Ring(socket string) string { return filepath.Join(filepath.Dir(socket), "failures") }
 
-// ringSize is how many records are kept at most; the oldest goes first.
-const ringSize = 64
+// Limits of the ring, in records and in bytes; the oldest goes first.
+const (
+	ringSize  = 64
+	ringBytes = 1 << 20
+)
 
 // Keep writes a record into a folder that is there already, and root's alone.
 // A record that can't be kept is lost.
@@ -28,13 +32,15 @@ func Keep(dir string, r Record) {
 		return
 	}
 	defer func() { _ = root.Close() }()
-	if write(root, nameOf(r, rand.Text()), r) {
-		prune(root, ringSize)
+	if write(root, nameOf(r, rand.Text()), r) > 0 {
+		prune(root)
 	}
 }
 
-// nameOf sorts by time.
-func nameOf(r Record, mark string) string { return fmt.Sprintf("%020d-%s", r.Time.UnixNano(), mark) }
+// nameOf sorts by time; a record without one is the oldest.
+func nameOf(r Record, mark string) string {
+	return fmt.Sprintf("%020d-%s", max(0, r.Time.UnixNano()), mark)
+}
 
 // Endings of the names. An unfinished file counts, so that one whose writer was
 // killed goes like any other.
@@ -63,15 +69,16 @@ func openRing(dir string) (*os.Root, error) {
 	return root, nil
 }
 
-// write leaves no file that is not whole.
-func write(root *os.Root, name string, r Record) bool {
+// write leaves no file that is not whole. It returns the file's size, 0 where
+// none could be written.
+func write(root *os.Root, name string, r Record) (size int64) {
 	document := encode(r)
 	if document == nil {
-		return false
+		return 0
 	}
 	file, err := root.OpenFile(name+unfinished, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return false
+		return 0
 	}
 	_, err = file.Write(document)
 	if err = errors.Join(err, file.Close()); err == nil {
@@ -79,30 +86,41 @@ func write(root *os.Root, name string, r Record) bool {
 	}
 	if err != nil {
 		_ = root.Remove(name + unfinished)
+		return 0
 	}
-	return err == nil
+	return int64(len(document))
 }
 
-// prune deletes the oldest. Others may be doing the same.
-func prune(root *os.Root, size int) {
-	names := list(root)
-	for _, name := range names[:max(0, len(names)-size)] {
-		_ = root.Remove(name)
+// prune deletes the oldest beyond the ring's limits. Others may be doing the same.
+func prune(root *os.Root) {
+	files := list(root)
+	var bytes int64
+	for i, file := range slices.Backward(files) {
+		bytes += file.size
+		if i < len(files)-ringSize || bytes > ringBytes && i < len(files)-1 {
+			_ = root.Remove(file.name)
+		}
 	}
 }
 
-// list gives the names from the oldest to the youngest.
-func list(root *os.Root) (names []string) {
+// file is one of a ring or a history.
+type file struct {
+	name string
+	size int64
+}
+
+// list returns the files from the oldest to the youngest.
+func list(root *os.Root) (files []file) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil
 	}
 	for _, entry := range entries {
-		if entry.Type().IsRegular() {
-			names = append(names, entry.Name())
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			files = append(files, file{entry.Name(), info.Size()})
 		}
 	}
-	return names
+	return files
 }
 
 // Replay hands each document that was kept to take, the oldest first, and
@@ -115,14 +133,15 @@ func Replay(dir string, take func(document []byte)) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range list(root) {
-		if !strings.HasSuffix(name, finished) {
+	prune(root)
+	for _, file := range list(root) {
+		if !strings.HasSuffix(file.name, finished) {
 			continue
 		}
-		if document, err := readSome(root, name); err == nil {
+		if document, err := readSome(root, file.name); err == nil {
 			take(document)
 		}
-		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := root.Remove(file.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return errors.Join(fmt.Errorf("emptying the ring: %w", err), root.Close())
 		}
 	}
