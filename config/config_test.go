@@ -122,6 +122,26 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestFaultsAreBounded repeats no long value, and counts what it does not name:
+// with Multus, a namespace's user may write the entry.
+func TestFaultsAreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 200_000)
+	var keys strings.Builder
+	for i := range 2_000 {
+		fmt.Fprintf(&keys, `, "unknown%04d%s": 1`, i, strings.Repeat("x", 100))
+	}
+	entry := fmt.Sprintf(`{"ipv6": %q, "excludeNamespaces": [%s 1], "mesh": %q, "backend": [%s 1], "kubeconfig": "%s", "sandboxedRuntimeClasses": [%q, 5]%s, %q: 1}`,
+		long, strings.Repeat("5,", 5_000), long, strings.Repeat("5,", 5_000), long, long, keys.String(), long)
+	_, warnings, err := input(t, entry).NetConf()
+	if err == nil || len(err.Error()) > 4<<10 || !strings.Contains(err.Error(), "element 0: expected a name") || !strings.Contains(err.Error(), "4991 more") {
+		t.Errorf("an error of %d bytes: %.500v", len(fmt.Sprint(err)), err)
+	}
+	if said := strings.Join(warnings, "\n"); len(said) > 4<<10 || !strings.Contains(said, "unknown0000") || !strings.Contains(said, "1991 more") {
+		t.Errorf("%d warnings of %d bytes: %.500s", len(warnings), len(said), said)
+	}
+}
+
 // entry is a configuration with one key, which may lie in an object.
 func entry(name, value string) string {
 	if outer, inner, nested := strings.Cut(name, "."); nested {

@@ -67,9 +67,10 @@ func (in Input) NetConf() (NetConf, []string, error) {
 	var warnings []string
 	for _, key := range unknown {
 		if !isForeign(key) {
-			warnings = append(warnings, fmt.Sprintf("configuration key %q is not known and has no effect", key))
+			warnings = append(warnings, fmt.Sprintf("configuration key %q is not known and has no effect", shortened(key)))
 		}
 	}
+	warnings = few(warnings, "configuration keys are not known and have no effect")
 	if len(faults) > 0 {
 		return NetConf{}, warnings, faults
 	}
@@ -90,7 +91,7 @@ func decode(fields map[string]json.RawMessage, keys []Key, path string, conf *Ne
 			continue
 		}
 		if err := key.set(conf, value); err != nil {
-			*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: %v", path+key.Name, value, err))
+			*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: %v", path+key.Name, shortened(string(value)), err))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
@@ -102,7 +103,7 @@ func decode(fields map[string]json.RawMessage, keys []Key, path string, conf *Ne
 func decodeObject(value json.RawMessage, key Key, path string, conf *NetConf, faults *Faults) (unknown []string) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(value, &fields); err != nil || fields == nil {
-		*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: expected an object", path+key.Name, value))
+		*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: expected an object", path+key.Name, shortened(string(value))))
 		return nil
 	}
 	return decode(fields, key.Keys, path+key.Name+".", conf, faults)

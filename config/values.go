@@ -49,15 +49,18 @@ func each[T any](read func(json.RawMessage) (T, error)) func(json.RawMessage) ([
 			return nil, err
 		}
 		var values []T
-		var faults []error
+		var faults []string
 		for i, element := range elements {
 			value, err := read(element)
 			if err != nil {
-				faults = append(faults, fmt.Errorf("element %d: %w", i, err))
+				faults = append(faults, fmt.Sprintf("element %d: %v", i, err))
 			}
 			values = append(values, value)
 		}
-		return values, errors.Join(faults...)
+		if len(faults) > 0 {
+			return values, errors.New(strings.Join(few(faults, "elements are faulty"), "\n"))
+		}
+		return values, nil
 	}
 }
 
