@@ -91,7 +91,7 @@ soak: deps ## Let all backends decide about random pods and packets for SOAKTIME
 	go test -count=1 -timeout 0 -v -run '^TestParity$$' ./e2e/traffic -soak $(SOAKTIME) -seed $$(date +%s)
 
 fuzz: ## Fuzz every parser for FUZZTIME each
-	@for package in ./config ./plugin ./plugin/capture ./plugin/netfilter ./install/conflist ./plugin/report; do \
+	@for package in ./config ./plugin ./plugin/capture ./plugin/conntrack ./plugin/netfilter ./install/conflist ./plugin/report; do \
 		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			echo "== $$package $$target" && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 		done; done

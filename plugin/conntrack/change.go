@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// batch is how many messages are sent at once: so few that all answers to them
+// fit into a socket's buffer.
+const batch = 64
+
+// Enter creates entries for connections that conntrack does not know. Those that
+// it knows keep what it has; that of an open connection gets an open one's
+// time-out, for conntrack may have seen no more of it than a segment.
+func Enter(ctx context.Context, connections []Connection) error {
+	const flags = unix.NLM_F_REQUEST | unix.NLM_F_CREATE | unix.NLM_F_EXCL
+	var known []Connection
+	err := change(ctx, messageNew, flags, connections, encodeNew, func(c Connection, err error) error {
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		if c.Stage == Open {
+			known = append(known, c)
+		}
+		return nil
+	})
+	// Where the answers of a translated connection are those of this one, no
+	// entry has its addresses.
+	err = errors.Join(err, change(ctx, messageNew, unix.NLM_F_REQUEST, known, encodeUpdate, exceptMissing[Connection]))
+	if err != nil {
+		return fmt.Errorf("creating conntrack's entries: %w", err)
+	}
+	return nil
+}
+
+// Delete deletes entries, so that the next packet of each begins a connection.
+func Delete(ctx context.Context, entries []Entry) error {
+	if err := change(ctx, messageDelete, unix.NLM_F_REQUEST, entries, encodeDelete, exceptMissing[Entry]); err != nil {
+		return fmt.Errorf("deleting conntrack's entries: %w", err)
+	}
+	return nil
+}
+
+// Flush deletes all entries of the namespace.
+func Flush(ctx context.Context) error {
+	all := func(family byte) ([]byte, error) { return header(family), nil }
+	err := change(ctx, messageDelete, unix.NLM_F_REQUEST, []byte{unix.AF_UNSPEC}, all, func(_ byte, err error) error { return err })
+	if err != nil {
+		return fmt.Errorf("deleting all of conntrack's entries: %w", err)
+	}
+	return nil
+}
+
+func exceptMissing[T any](_ T, err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+// change sends a message for each item. refused decides whether the kernel's
+// error for one is a failure; the other items are changed all the same.
+func change[T any](ctx context.Context, kind, flags uint16, items []T, encode func(T) ([]byte, error), refused func(T, error) error) error {
+	s, err := dial(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var failed failures
+	for begin := 0; begin < len(items); begin += batch {
+		some := items[begin:min(begin+batch, len(items))]
+		var messages []byte
+		for i, item := range some {
+			body, err := encode(item)
+			if err != nil {
+				return err
+			}
+			with := flags
+			if i == len(some)-1 {
+				with |= unix.NLM_F_ACK // errors come anyway; this says that there are no more
+			}
+			messages = encodeMessage(messages, kind, with, uint32(i), body)
+		}
+		if err := s.send(messages); err != nil {
+			return err
+		}
+		err := s.receive(ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
+			i := int(m.Header.Seq)
+			if m.Header.Type != unix.NLMSG_ERROR || i >= len(some) {
+				return true, nil
+			}
+			if err := errorOf(m.Data); err != nil {
+				failed.add(refused(some[i], err))
+			}
+			return i < len(some)-1, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return failed.of(len(items))
+}
+
+// failures are what the kernel refused.
+type failures struct {
+	count int
+	first error
+}
+
+func (f *failures) add(err error) {
+	if err == nil {
+		return
+	}
+	if f.count++; f.first == nil {
+		f.first = err
+	}
+}
+
+func (f *failures) of(all int) error {
+	if f.count == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d: %w", f.count, all, f.first)
+}

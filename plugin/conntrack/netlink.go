@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conntrack
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket is a netlink socket of the calling thread's namespace. Unlike
+// mdlayher's, it hands over a dump message by message, so that a dump without
+// end takes no memory, and reads every acknowledgement of a batch.
+type socket struct{ fd int }
+
+// receiveBuffer holds the largest part of a dump that the kernel sends at once.
+const receiveBuffer = 64 << 10
+
+func dial(protocol int) (socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return socket{}, fmt.Errorf("opening netlink: %w", err)
+	}
+	s := socket{fd}
+	// The kernel has the answers ready at once: the time-out ends only a wait
+	// for one that never comes. Acknowledgements come without the request.
+	err = errors.Join(
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}),
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1))
+	if err != nil {
+		s.close()
+		return socket{}, fmt.Errorf("preparing netlink: %w", err)
+	}
+	return s, nil
+}
+
+func (s socket) close() { _ = unix.Close(s.fd) }
+
+func (s socket) send(messages []byte) error {
+	if err := unix.Sendto(s.fd, messages, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("sending to netlink: %w", err)
+	}
+	return nil
+}
+
+// receive calls each for every message that comes until each returns false.
+func (s socket) receive(ctx context.Context, each func(m syscall.NetlinkMessage) (more bool, err error)) error {
+	buffer := make([]byte, receiveBuffer)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, _, err := unix.Recvfrom(s.fd, buffer, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("receiving from netlink: %w", err)
+		}
+		messages, err := syscall.ParseNetlinkMessage(buffer[:n])
+		if err != nil {
+			return fmt.Errorf("parsing netlink messages: %w", err)
+		}
+		for _, m := range messages {
+			if more, err := each(m); err != nil || !more {
+				return err
+			}
+		}
+	}
+}
+
+// dump calls each with the body of every message of a dump until it returns
+// false. The socket is of no use after that.
+func (s socket) dump(ctx context.Context, kind uint16, body []byte, each func(body []byte) (more bool)) error {
+	if err := s.send(encodeMessage(nil, kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 0, body)); err != nil {
+		return err
+	}
+	return s.receive(ctx, func(m syscall.NetlinkMessage) (bool, error) {
+		if m.Header.Type == unix.NLMSG_DONE || m.Header.Type == unix.NLMSG_ERROR {
+			return false, errorOf(m.Data)
+		}
+		return each(m.Data), nil
+	})
+}
+
+// encodeMessage appends a message to a batch.
+func encodeMessage(batch []byte, kind, flags uint16, sequence uint32, body []byte) []byte {
+	order := binary.NativeEndian
+	batch = order.AppendUint32(batch, uint32(unix.NLMSG_HDRLEN+len(body)))
+	batch = order.AppendUint16(batch, kind)
+	batch = order.AppendUint16(batch, flags)
+	batch = order.AppendUint32(batch, sequence)
+	batch = order.AppendUint32(batch, 0)
+	batch = append(batch, body...)
+	return append(batch, make([]byte, -len(body)&(unix.NLMSG_ALIGNTO-1))...)
+}
+
+// errorOf is what a message of the type NLMSG_ERROR or NLMSG_DONE reports.
+func errorOf(body []byte) error {
+	if len(body) < 4 {
+		return nil
+	}
+	if code := int32(binary.NativeEndian.Uint32(body)); code < 0 {
+		return unix.Errno(-code)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conntrack
+
+import (
+	"net/netip"
+	"testing"
+)
+
+// FuzzParseEntry reads whatever a kernel may send.
+func FuzzParseEntry(f *testing.F) {
+	for _, c := range []Connection{
+		{netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("192.0.2.2:80"), Open},
+		{netip.MustParseAddrPort("[2001:db8::1]:2"), netip.MustParseAddrPort("[2001:db8::2]:80"), Ended},
+	} {
+		body, err := encodeNew(c)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+		entry, ok := parseEntry(body)
+		if !ok || entry.Client != c.Client || entry.Server != c.Server || entry.Timeout != stages[c.Stage].timeout || !entry.Assured {
+			f.Errorf("%+v is read as %+v, %v", c, entry, ok)
+		}
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		entry, ok := parseEntry(body)
+		if ok && (!entry.Client.IsValid() || !entry.Server.IsValid()) {
+			t.Errorf("an entry without addresses: %+v", entry)
+		}
+	})
+}
+
+// FuzzParseSocket reads whatever a kernel may send.
+func FuzzParseSocket(f *testing.F) {
+	f.Add(make([]byte, 72))
+	f.Add(append([]byte{2, 10}, make([]byte, 80)...))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		socket, ok := parseSocket(body)
+		if ok && (!socket.Local.IsValid() || !socket.Remote.IsValid() || socket.Local.Addr().Is4In6()) {
+			t.Errorf("a socket without addresses: %+v", socket)
+		}
+	})
+}
