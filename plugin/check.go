@@ -58,7 +58,7 @@ func (r request) excuse(ctx context.Context, err error) error {
 	return nil
 }
 
-// differences are from what ADD installs, or a repair. Rules of ours that
+// differences are from what ADD installs. Rules of ours that
 // another version made, or for annotations that were edited since, can't be
 // compared: the pod has what it was to get when it was made.
 func (p plan) differences(ctx context.Context) ([]string, error) {
@@ -66,11 +66,8 @@ func (p plan) differences(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, late := capture.Rules(p.intent), capture.Rules(p.intent.Late())
-	switch {
-	case state.Stamp == late.Stamp():
-		rules = late
-	case capture.IsStamp(state.Stamp) && state.Stamp != rules.Stamp():
+	rules := capture.Rules(p.intent)
+	if capture.IsStamp(state.Stamp) && state.Stamp != rules.Stamp() {
 		return nil, nil
 	}
 	return p.netns.Check(ctx, rules, p.backend)

@@ -87,6 +87,6 @@ func repaired(t *testing.T, _ node, host *lab.Host) {
 		if err := netfilter.Remove(t.Context()); err != nil {
 			return err
 		}
-		return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(intent.Late()))
+		return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(intent))
 	}))
 }

@@ -63,13 +63,14 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 		found.Reason += "; too many repairs at once, it has to wait"
 		return found
 	}
-	if err := g.repair(ctx, netns, w); err != nil {
+	connections, err := g.repair(ctx, netns, w)
+	if err != nil {
 		g.metrics.repaired(failed)
 		found.Reason += "; repairing it: " + err.Error()
 		return found
 	}
 	g.metrics.repaired(done)
-	return Finding{Captured, found.Reason, found.State}
+	return Finding{Captured, connections + "; found: " + found.Reason, found.State}
 }
 
 func (g *Guard) decide(netns *podnet.Namespace, w *watched, pod *corev1.Pod) error {
@@ -111,10 +112,10 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, wish wish)
 		return Finding{State: Foreign, Reason: state.Foreign}
 	case state.Backend == "":
 		return Finding{State: Uncaptured, Reason: "nobody's rules are in its network namespace"}
-	case capture.IsStamp(state.Stamp) && state.Stamp != wish.stamp && state.Stamp != wish.late:
+	case capture.IsStamp(state.Stamp) && state.Stamp != wish.stamp:
 		return Finding{State: Outdated, Reason: "its rules are those of another version or configuration: " + state.Stamp}
 	}
-	differences, err := netns.Compare(ctx, &g.references, wish.bearing(state.Stamp), state.Backend)
+	differences, err := netns.Compare(ctx, &g.references, wish.rules(), state.Backend)
 	switch {
 	case err != nil:
 		return Finding{State: Unknown, Reason: err.Error()}
@@ -126,22 +127,27 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, wish wish)
 	return Finding{State: Captured}
 }
 
-// repair applies the rules for connections that begin from now on. The pod may
-// have ended meanwhile, and its namespace's path lead to another's.
-func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched) error {
+// repair applies the rules for connections that begin from now on, and says what
+// became of the others. The pod may have ended meanwhile, and its namespace's
+// path lead to another's.
+func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched) (connections string, err error) {
 	runs, err := g.runtime.Runs(ctx, w.sandbox)
 	if err != nil {
-		return err
+		return "", err
 	}
 	same, err := netns.Is(w.sandbox.NetNS)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !runs || !same {
-		return errors.New("the pod has ended")
+		return "", errors.New("the pod has ended")
 	}
-	if err := netns.Replace(ctx, w.wish.lateRules()); err != nil {
-		return fmt.Errorf("applying its rules: %w", err)
+	lost, err := netns.Replace(ctx, w.wish.rules())
+	if err != nil {
+		return "", fmt.Errorf("applying its rules: %w", err)
 	}
-	return nil
+	if lost != nil {
+		return "not all connections that began before live on: " + lost.Error(), nil
+	}
+	return "connections that began before stay as they are until they end", nil
 }

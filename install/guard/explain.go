@@ -116,7 +116,7 @@ func explainKernel(ctx context.Context, sandbox Sandbox, wish wish, out io.Write
 		fmt.Fprintf(out, "kernel       somebody else's rules: %s\n", state.Foreign)
 	}
 	if wish.stamp != "" {
-		fmt.Fprintf(out, "to be        %s, or of a repair %s\n", wish.stamp, wish.late)
+		fmt.Fprintf(out, "to be        %s\n", wish.stamp)
 	}
 	return nil
 }

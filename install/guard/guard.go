@@ -156,7 +156,7 @@ func (g *Guard) follow(sandboxes []Sandbox) {
 			delete(g.watched, id)
 			continue
 		}
-		stamps = append(stamps, w.wish.stamp, w.wish.late)
+		stamps = append(stamps, w.wish.stamp)
 	}
 	slices.Sort(stamps)
 	g.references.Keep(slices.Compact(stamps))

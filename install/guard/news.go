@@ -48,7 +48,7 @@ func recordOf(w *watched, verdict report.Verdict, state State) report.Record {
 func message(verdict report.Verdict, state State, reason string) string {
 	switch {
 	case verdict == report.Repaired && state == Uncaptured:
-		return "the pod ran without capture and is captured now; connections that began before bypass the proxy until they end: " + reason
+		return "the pod ran without capture and is captured now: " + reason
 	case verdict == report.Repaired:
 		return "the pod's rules had been changed and are as they were again: " + reason
 	case state == Uncaptured || state == Drifted:

@@ -119,7 +119,7 @@ func TestNews(t *testing.T) {
 		{Finding{State: Captured}, "", "", ""},
 		{Finding{State: Exempt, Reason: "interception NONE"}, "", "", ""},
 		{Finding{State: Unknown, Reason: "no API server"}, "", "", ""},
-		{Finding{Captured, "no rules", Uncaptured}, report.Repaired, report.Uncaptured, "connections that began before bypass the proxy"},
+		{Finding{Captured, "no rules", Uncaptured}, report.Repaired, report.Uncaptured, "is captured now"},
 		{Finding{Captured, "one rule more", Drifted}, report.Repaired, report.Drifted, "are as they were again"},
 		{Finding{State: Uncaptured, Reason: "no rules"}, report.Found, report.Uncaptured, "not captured"},
 		{Finding{State: Drifted, Reason: "one rule more"}, report.Found, report.Drifted, "not captured"},

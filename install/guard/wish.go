@@ -18,12 +18,12 @@ import (
 // wish is what a pod's namespace is to hold, by what the pod said when it was
 // made: what is edited later must not loosen the capture of a pod that runs.
 type wish struct {
-	read        time.Time // zero before the pod was read
-	exemption   capture.Exemption
-	intent      capture.Intent
-	stamp, late string // of the rules as an ADD makes them, and as a repair does
-	changed     bool   // the pod now says something else
-	owned       bool   // somebody would make another pod in its place
+	read      time.Time // zero before the pod was read
+	exemption capture.Exemption
+	intent    capture.Intent
+	stamp     string // of the rules
+	changed   bool   // the pod now says something else
+	owned     bool   // a controller would make another pod in its place
 }
 
 // refresh reads the pod if it is time; nil is as before.
@@ -49,7 +49,6 @@ func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings capture.Setting
 			return err
 		}
 		fresh.stamp = fresh.rules().Stamp()
-		fresh.late = fresh.lateRules().Stamp()
 		fresh.changed = !fresh.isOf(now, settings, addresses)
 	}
 	*w = fresh
@@ -63,17 +62,6 @@ func (w wish) isOf(pod *corev1.Pod, settings capture.Settings, addresses []netip
 }
 
 func (w wish) rules() capture.Ruleset { return capture.Rules(w.intent) }
-
-func (w wish) lateRules() capture.Ruleset { return capture.Rules(w.intent.Late()) }
-
-// bearing gives the rules that bear a stamp: those of a repair, or else those
-// of an ADD.
-func (w wish) bearing(stamp string) capture.Ruleset {
-	if stamp == w.late {
-		return w.lateRules()
-	}
-	return w.rules()
-}
 
 // isOwned tells whether a controller looks after the pod. A static pod belongs
 // to its Node, which starts no other.

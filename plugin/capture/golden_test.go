@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // TestGolden derives the rules of every case and compares them with the texts
 // beside it, which nft, iptables-restore and ip6tables-restore can load. A case
 // is a folder: pod.yaml; settings.json with keys of our conflist entry and
-// addresses, both optional; repair, for rules that come late; ruleset.nft, iptables.txt, ip6tables.txt.
+// addresses, both optional; ruleset.nft, iptables.txt, ip6tables.txt.
 func TestGolden(t *testing.T) {
 	cases, err := filepath.Glob("testdata/*/pod.yaml")
 	if err != nil || len(cases) == 0 {
@@ -70,9 +70,6 @@ func rulesOf(t *testing.T, dir string) capture.Ruleset {
 	intent, _, err := capture.Decide(pod, settingsOf(t, dir), addressesOf(t, dir))
 	if err != nil {
 		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "repair")); err == nil {
-		intent = intent.Late()
 	}
 	return capture.Rules(intent)
 }

@@ -50,14 +50,4 @@ type Intent struct {
 	ExcludeOwnerGroups []uint32
 
 	DropInvalid bool
-
-	// SpareOngoing lets connections live on that began before the rules: it is
-	// what a repair asks for, not a pod.
-	SpareOngoing bool
-}
-
-// Late is for a pod that runs already: what it began before is spared.
-func (i Intent) Late() Intent {
-	i.SpareOngoing = true
-	return i
 }

@@ -157,9 +157,6 @@ func (m Match) iptablesState() string {
 	if m.Invalid {
 		words.WriteString(" -m conntrack --ctstate INVALID")
 	}
-	if m.Ongoing {
-		words.WriteString(" -m tcp ! --syn")
-	}
 	return words.String()
 }
 

@@ -181,7 +181,7 @@ func (m Match) holds(p packet) bool {
 		(len(m.GID.Values) == 0 || p.socket && holdsOne(m.GID, p.gid)) &&
 		(m.Mark == 0 || m.Mark == p.mark) && (m.ExceptMark == 0 || m.ExceptMark != p.mark) &&
 		(m.ConnMark == 0 || m.ConnMark == p.connMark) &&
-		(!m.Established || p.established) && (!m.Invalid || p.invalid) && !m.Ongoing // all packets here begin a connection
+		(!m.Established || p.established) && (!m.Invalid || p.invalid)
 }
 
 func holdsOne[T comparable](list List[T], value T) bool {

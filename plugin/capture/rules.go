@@ -76,26 +76,15 @@ func (b *builder) dropChain() {
 func (b *builder) inboundHook() {
 	if b.redirectsInbound() || len(b.RerouteInterfaces) > 0 {
 		b.hook(NAT, Prerouting)
-		b.spareOngoing()
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
 	}
 }
 
 func (b *builder) outboundHook() {
 	b.hook(NAT, Output)
-	b.spareOngoing()
 	b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
 	if b.capturesDNS() {
 		b.add(dns(UDP), Action{Verdict: Jump, Chain: chainOutput}, "outbound DNS")
-	}
-}
-
-// spareOngoing turns away connections that conntrack has not seen the beginning
-// of. It takes their next packet for the first: nat would redirect it, and the
-// proxy answer with a reset; tproxy would find no socket for it, and it be dropped.
-func (b *builder) spareOngoing() {
-	if b.SpareOngoing {
-		b.add(Match{Protocol: TCP, Ongoing: true}, Action{Verdict: Return}, "began before the rules")
 	}
 }
 

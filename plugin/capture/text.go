@@ -145,9 +145,6 @@ func (m Match) stateWords() []string {
 	if m.Invalid {
 		add("ct state invalid")
 	}
-	if m.Ongoing {
-		add("tcp flags & (fin | syn | rst | ack) != syn")
-	}
 	return words
 }
 

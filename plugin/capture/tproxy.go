@@ -58,7 +58,6 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{Dst: one(localhostIPv6)}, "localhost")
 	b.add(Match{Protocol: TCP, Established: true}, Action{Verdict: Goto, Chain: chainDivert}, "a connection that the proxy has")
-	b.spareOngoing()
 	b.add(Match{Protocol: TCP}, Action{Verdict: TProxy, Port: b.InboundPort, Mark: markProxy}, "to the proxy's inbound port")
 	b.add(Match{Protocol: TCP}, Action{Verdict: Drop}, "the proxy does not listen")
 

@@ -44,9 +44,6 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setsByName) []expr.
 	if m.Invalid {
 		e.state(expr.CtStateBitINVALID)
 	}
-	if m.Ongoing {
-		e.notSYN()
-	}
 	e.add(&expr.Counter{})
 	e.verdict(table, rule.Do)
 	return e.exprs

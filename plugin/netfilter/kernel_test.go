@@ -181,7 +181,7 @@ func TestReplace(t *testing.T) {
 				}
 				return before.Apply(t.Context(), rules())
 			})
-			next := rules(func(i *capture.Intent) { i.SpareOngoing = true })
+			next := rules(func(i *capture.Intent) { i.DropInvalid = true })
 			within(t, host, func() error { return netfilter.NFTables{}.Replace(t.Context(), next) })
 			if got, want := inspect(t, host), (netfilter.State{Backend: capture.NFTables, Stamp: next.Stamp()}); got != want {
 				t.Errorf("it holds %+v, want %+v", got, want)
@@ -198,6 +198,39 @@ func TestReplace(t *testing.T) {
 				t.Errorf("beside it are %+v", left)
 			}
 		})
+	}
+}
+
+// TestTrack leaves nothing that looks like capture, wherever a repair stops: the
+// next one takes it away, and so does a DEL.
+func TestTrack(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func() error{
+		"repaired":   func() error { return netfilter.NFTables{}.Replace(t.Context(), rules()) },
+		"deleted":    func() error { return netfilter.Remove(t.Context()) },
+		"taken back": netfilter.Untrack,
+	} {
+		host := newHost(t)
+		within(t, host, netfilter.Untrack) // nothing is there yet
+		for range 2 {
+			within(t, host, netfilter.Track)
+			if got := inspect(t, host); got != (netfilter.State{}) {
+				t.Errorf("it looks like %+v", got)
+			}
+			if left := netfilter.Diff(netfilter.Table{}, dump(t, host)); len(left) > 0 {
+				t.Errorf("it looks like %q", left)
+			}
+		}
+		within(t, host, end)
+		var listed []byte
+		within(t, host, func() (err error) {
+			listed, err = exec.CommandContext(t.Context(), "nft", "list", "tables").Output()
+			return err
+		})
+		want := map[string]string{"repaired": "table inet capture-cni\n"}[name]
+		if string(listed) != want {
+			t.Errorf("%s: left %q", name, listed)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func Remove(ctx context.Context) error {
 	return errors.Join(removeFromNFTables(), removeLegacy(ctx))
 }
 
-// removeFromNFTables takes out our own table and what iptables' newer variant
+// removeFromNFTables takes out our own tables and what iptables' newer variant
 // put in. Where there is nothing to do, no transaction is begun: even an
 // empty-handed one waits for a grace period of the kernel's.
 func removeFromNFTables() error {
@@ -49,7 +49,7 @@ func queueRemoval(writer *nftables.Conn) (found bool, err error) {
 		return false, fmt.Errorf("opening netlink: %w", err)
 	}
 	defer reader.Close()
-	hasOurs, err := hasOurTable(reader)
+	own, err := ownTables(reader)
 	if err != nil {
 		return false, err
 	}
@@ -58,8 +58,8 @@ func queueRemoval(writer *nftables.Conn) (found bool, err error) {
 		return false, err
 	}
 	maps.DeleteFunc(tables, func(_ tableOf, chains []string) bool { return !slices.Contains(chains, capture.MarkerChain) })
-	if hasOurs {
-		writer.DelTable(ourTable())
+	for _, name := range own {
+		writer.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
 	}
 	for name, chains := range tables {
 		r := removal{writer: writer, name: name, chains: chains}
@@ -68,14 +68,20 @@ func queueRemoval(writer *nftables.Conn) (found bool, err error) {
 		}
 		r.queue()
 	}
-	return hasOurs || len(tables) > 0, nil
+	return len(own)+len(tables) > 0, nil
 }
 
-func hasOurTable(conn *netlink.Conn) (bool, error) {
+// ownTables are those that are ours altogether; that of a repair is left where
+// the repair did not come to its end.
+func ownTables(conn *netlink.Conn) (names []string, err error) {
 	tables, err := dump(conn, unix.NFPROTO_INET, unix.NFT_MSG_GETTABLE, nil)
-	return slices.ContainsFunc(tables, func(table attributes) bool {
-		return text(table[unix.NFTA_TABLE_NAME]) == capture.TableName && table[familyOf][0] == unix.NFPROTO_INET
-	}), err
+	for _, table := range tables {
+		name := text(table[unix.NFTA_TABLE_NAME])
+		if table[familyOf][0] == unix.NFPROTO_INET && (name == capture.TableName || name == trackingTable) {
+			names = append(names, name)
+		}
+	}
+	return names, err
 }
 
 // removal is what is to be done with one table.

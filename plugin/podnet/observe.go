@@ -80,18 +80,3 @@ func (n *Namespace) Is(path string) (bool, error) {
 	}
 	return unix.Stat(path, &there) == nil && own.Dev == there.Dev && own.Ino == there.Ino, nil
 }
-
-// Replace makes the namespace hold the Ruleset, by nftables, whatever of ours
-// it held before. Somebody else's capture is a capture.Refusal.
-func (n *Namespace) Replace(ctx context.Context, rs capture.Ruleset) error {
-	return n.do(func() error {
-		state, err := netfilter.Inspect()
-		if err != nil {
-			return err
-		}
-		if state.Foreign != "" {
-			return capture.Refusal(state.Foreign + " holds another plugin's capture rules")
-		}
-		return install(ctx, rs, netfilter.NFTables{}.Replace)
-	})
-}
