@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/conntrack"
+)
+
+// TestHalfOpenConnectionsLiveOn repairs a pod between a SYN and its answer, and
+// between that and its acknowledgement.
+func TestHalfOpenConnectionsLiveOn(t *testing.T) {
+	forEachMode(t, func(t *testing.T, p *pod) func(*testing.T) {
+		// The peer keeps the answer to a SYN from going out, and from coming in.
+		nftIn(t, p.peer, `table inet silent { chain output { type filter hook output priority 0; tcp sport 9000 tcp flags syn,ack / syn,ack drop; }; `+
+			`chain input { type filter hook input priority 0; tcp sport 9000 tcp flags syn,ack / syn,ack drop; }; }`)
+		type dialed struct {
+			name string
+			conn net.Conn
+			err  error
+		}
+		done := make(chan dialed)
+		addresses := []struct {
+			name string
+			from *lab.Host
+			to   string
+		}{
+			{"outbound", p.host, peerAddress},
+			{"outbound, IPv6", p.host, peerAddress6},
+			{"inbound", p.peer, podAddress},
+			{"inbound, IPv6", p.peer, podAddress6},
+		}
+		for _, a := range addresses {
+			go func() {
+				d := dialed{name: a.name}
+				d.err = a.from.Do(func() (err error) {
+					d.conn, err = net.DialTimeout("tcp", net.JoinHostPort(a.to, fmt.Sprint(echoPort)), 20*time.Second)
+					return err
+				})
+				done <- d
+			}()
+		}
+		got := map[conntrack.SocketState]int{}
+		for deadline := time.Now().Add(10 * time.Second); got[conntrack.SynSent] != 2 || got[conntrack.SynReceived] != 2; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("sockets by state: %v", got)
+			}
+			clear(got)
+			for _, s := range p.sockets(t) {
+				got[s.State]++
+			}
+		}
+		return func(t *testing.T) {
+			nftIn(t, p.peer, "delete table inet silent")
+			for range addresses {
+				d := <-done
+				if d.err != nil {
+					t.Errorf("%s: %v", d.name, d.err)
+					continue
+				}
+				if err := errors.Join(works(d.conn), works(d.conn), d.conn.Close()); err != nil {
+					t.Errorf("%s: it ended: %v", d.name, err)
+				}
+			}
+		}
+	})
+}
+
+func (p *pod) sockets(t *testing.T) (sockets []conntrack.Socket) {
+	t.Helper()
+	check(t, p.host.Do(func() (err error) {
+		sockets, _, err = conntrack.Sockets(t.Context(), 1000)
+		return err
+	}))
+	return sockets
+}
+
+// TestHalfClosedConnectionsLiveOn: the end that has not closed goes on to send.
+func TestHalfClosedConnectionsLiveOn(t *testing.T) {
+	forEachMode(t, func(t *testing.T, p *pod) func(*testing.T) {
+		p.hurry(t)
+		const port = 9001
+		var listener net.Listener
+		check(t, p.host.Do(func() (err error) {
+			listener, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
+			return err
+		}))
+		t.Cleanup(func() { _ = listener.Close() })
+		pairs := map[string][2]net.Conn{} // who has closed, and who sends
+		for _, closer := range []string{"client", "server"} {
+			for _, address := range []string{podAddress, podAddress6} {
+				client := dialFrom(t, p.peer, net.JoinHostPort(address, fmt.Sprint(port)))
+				server, err := listener.Accept()
+				check(t, err)
+				t.Cleanup(func() { _ = server.Close() })
+				ends := [2]net.Conn{client, server}
+				if closer == "server" {
+					ends = [2]net.Conn{server, client}
+				}
+				check(t, ends[0].(*net.TCPConn).CloseWrite())
+				pairs[closer+", "+address] = ends
+			}
+		}
+		return func(t *testing.T) {
+			time.Sleep(2500 * time.Millisecond)
+			for name, ends := range pairs {
+				_, err := ends[1].Write([]byte("the rest"))
+				err = errors.Join(err, ends[1].Close(), ends[0].SetReadDeadline(time.Now().Add(10*time.Second)))
+				rest, readErr := io.ReadAll(ends[0])
+				if err := errors.Join(err, readErr); err != nil || string(rest) != "the rest" {
+					t.Errorf("%s has closed its half, and gets %q, %v", name, rest, err)
+				}
+			}
+		}
+	})
+}
+
+func nftIn(t *testing.T, host *lab.Host, script string) {
+	t.Helper()
+	(&pod{host: host}).nft(t, script)
+}
