@@ -41,9 +41,10 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 }
 
 // excuse forgives what a captured pod is not to blame for: an API server that
-// does not answer, and annotations that nobody understands since they were edited.
+// does not answer, annotations that were edited, and a refusal that is newer than
+// the pod, of its runtime class for example.
 func (r request) excuse(ctx context.Context, err error) error {
-	if !isA[lookupError](err) && !isA[capture.BadInput](err) {
+	if !isA[lookupError](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
 		return err
 	}
 	netns, openErr := podnet.Open(ctx, r.netns)

@@ -40,6 +40,8 @@ func TestCheckSparesPods(t *testing.T) {
 		"its annotations were edited":                {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "9000")}, 0, ""},
 		"and can't be understood":                    {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "http")}, 0, ""},
 		"nor are there rules":                        {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "http"), empty}, 100, "excludeInboundPorts"},
+		"its runtime class is refused by now":        {[]change{sandboxed}, 0, ""},
+		"and there are no rules":                     {[]change{sandboxed, empty}, 101, "kata"},
 		"no API server":                              {[]change{func(_ *testing.T, n node, _ *lab.Host) { n.Misbehave(down) }}, 0, ""},
 		"no API server and no rules":                 {[]change{func(_ *testing.T, n node, _ *lab.Host) { n.Misbehave(down) }, empty}, 11, "looking up pod shop/web"},
 		"the guard has repaired it":                  {[]change{repaired}, 0, ""},
@@ -71,6 +73,11 @@ func TestCheckSparesPods(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sandboxed gives the pod a runtime class that an ADD refuses.
+func sandboxed(_ *testing.T, n node, _ *lab.Host) {
+	n.Put(meshed(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") }))
 }
 
 func unauthorized(w http.ResponseWriter, r *http.Request) bool {

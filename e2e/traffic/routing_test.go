@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"errors"
 	"os/exec"
 	"strings"
 	"testing"
@@ -56,9 +57,12 @@ func TestPolicyRuleComesFirst(t *testing.T) {
 func TestOlderPolicyRule(t *testing.T) {
 	rs := decide(t, injected(tproxy(nil), nil), dualStack())
 	for name, act := range map[string]func(namespace) error{
-		"DEL":    func(n namespace) error { return n.Remove() },
-		"repair": func(n namespace) error { return n.Replace(t.Context(), rs) },
-		"ADD":    func(n namespace) error { return n.Apply(rs) },
+		"DEL": func(n namespace) error { return n.Remove() },
+		"repair": func(n namespace) error {
+			lost, err := n.Replace(t.Context(), rs)
+			return errors.Join(lost, err)
+		},
+		"ADD": func(n namespace) error { return n.Apply(rs) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newLinks(t)
