@@ -16,3 +16,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{ $image.registry }}/{{ $image.repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
+
+{{- /* A policy's condition: the request is an agent's. */ -}}
+{{- define "capture-cni.byAnAgent" -}}
+- name: by-an-agent
+  expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:capture-cni-node'
+{{- end }}
+
+{{- /* A policy's variable: the node of the agent whose request it is, in a list. */ -}}
+{{- define "capture-cni.agentsNode" -}}
+- name: node
+  expression: request.userInfo.?extra[?'authentication.kubernetes.io/node-name'].orValue([])
+{{- end }}
