@@ -15,7 +15,7 @@ import (
 // injector serves two webhooks: /inject, for meshes with a CNI plugin, and
 // /inject-init, which also gives pods istio-init.
 func injector(ctx context.Context, address, image, certificate, key string) error {
-	options := inject.Options{ProxyImage: image, InitImage: image, ProxyArgs: []string{"proxy"}}
+	options := inject.Options{ProxyImage: image, InitImage: image, ProxyArgs: []string{"proxy", "sidecar"}}
 	withInit := options
 	withInit.Init = true
 	mux := http.NewServeMux()

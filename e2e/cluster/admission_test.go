@@ -5,9 +5,9 @@ package cluster_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -37,7 +37,7 @@ func TestAdmission(t *testing.T) {
 	install(t,
 		"admission.istioInit.enabled=true", "admission.capabilities.enabled=true", "admission.identity.enabled=true",
 		"admission.settings.enabled=true", "admission.changes.enabled=true",
-		"admission.identity.proxyImages={local.test/,"+strings.Split(cluster.AppImage, "/")[0]+"/}")
+		"admission.identity.proxyImages={local.test/proxy,"+strings.Split(cluster.AppImage, ":")[0]+"}")
 	testAdmission(t, func(t *testing.T, args ...string) (string, error) {
 		return c.Kubectl(context.WithoutCancel(t.Context()), "", args...)
 	})
@@ -52,6 +52,11 @@ func testAdmission(t *testing.T, run kubectl) {
 
 	t.Run("istio-init", func(t *testing.T) { testIstioInit(t, run) })
 	t.Run("policies", func(t *testing.T) { testPolicies(t, run) })
+	separatePolicies(t, run)
+	t.Run("proxy", func(t *testing.T) { testAttempts(t, run, proxyAttempts) })
+	t.Run("letters", func(t *testing.T) { testAttempts(t, run, letterAttempts) })
+	t.Run("images", func(t *testing.T) { testImages(t, run) })
+	t.Run("subresources", func(t *testing.T) { testSubresources(t, run) })
 }
 
 func (run kubectl) must(t *testing.T, args ...string) string {
@@ -65,9 +70,16 @@ func (run kubectl) must(t *testing.T, args ...string) string {
 
 func (run kubectl) addNamespace(t *testing.T, name, admission string) {
 	t.Helper()
+	run.newNamespace(t, name, cluster.InjectedWithInit, "capture-cni.io/admission="+admission)
+}
+
+func (run kubectl) newNamespace(t *testing.T, name string, labels ...string) {
+	t.Helper()
 	run.must(t, "create", "namespace", name)
 	t.Cleanup(func() { run.must(t, "delete", "namespace", name, "--wait=false") })
-	run.must(t, "label", "namespace", name, cluster.InjectedWithInit, "capture-cni.io/admission="+admission)
+	if len(labels) > 0 {
+		run.must(t, append([]string{"label", "namespace", name}, labels...)...)
+	}
 	run.must(t, "wait", "--for=create", patience, "-n", name, "serviceaccount/default")
 }
 
@@ -219,11 +231,13 @@ func hasIstioInit(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.InitContainers, isIstioInit)
 }
 
+// write returns the name of a file without a comma, which kubectl would split.
 func write(t *testing.T, content string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), strings.ReplaceAll(t.Name(), "/", "-"))
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	file, err := os.CreateTemp("", "admission-*")
+	check(t, err)
+	t.Cleanup(func() { _ = os.Remove(file.Name()) })
+	_, err = file.WriteString(content)
+	check(t, errors.Join(err, file.Close()))
+	return file.Name()
 }

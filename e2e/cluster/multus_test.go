@@ -29,8 +29,13 @@ func TestMultus(t *testing.T) {
 	})
 	check(t, c.StartMultus(t.Context()))
 	defer uninstall(t)
-	install(t, "mode=multus", "paths.netDir="+cluster.MultusNetDir)
+	install(t, "mode=multus", "paths.netDir="+cluster.MultusNetDir, "admission.settings.enabled=true")
 	expectNetwork(t.Context(), t, "multus-cni-network")
+	t.Run("admission", func(t *testing.T) {
+		testNetworksPolicy(t, func(t *testing.T, args ...string) (string, error) {
+			return c.Kubectl(context.WithoutCancel(t.Context()), "", args...)
+		})
+	})
 	t.Run("attachment", testAttachment)
 	t.Run("second attachment", testSecondAttachment)
 }

@@ -33,6 +33,16 @@ ones that are added to a running pod. dyn, as the two kinds have no common type.
     : dyn(object.spec.containers) + object.spec.?initContainers.orValue([])
 {{- end -}}
 
+{{- /* Containers that add a capability by another name than the kernel's. Runtimes
+upper-case names as Unicode does, CEL as ASCII does: of U+0131 only the former
+makes an I. So the policies know exact names and refuse all others. */ -}}
+{{- define "admission.misnamed" -}}
+- name: misnamed
+  expression: >-
+    variables.containers.filter(c, c.?securityContext.?capabilities.?add.orValue([]).exists(added,
+      !added.matches('^[A-Z_]+$'))).map(c, c.name)
+{{- end -}}
+
 {{- /* The proxy: an ordinary container, or a native sidecar among the init containers. */ -}}
 {{- define "admission.proxies" -}}
 - name: proxies
@@ -40,14 +50,63 @@ ones that are added to a running pod. dyn, as the two kinds have no common type.
     (dyn(object.spec.containers) + object.spec.?initContainers.orValue([])).filter(c, c.name == 'istio-proxy')
 {{- end -}}
 
+{{- /* istio-validation tries the rules with the proxy's uid, before anything else runs. */ -}}
+{{- define "admission.validation" -}}
+- name: validation
+  expression: >-
+    object.spec.?initContainers.orValue([]).filter(c, c.name == 'istio-validation' && !has(c.restartPolicy))
+{{- end -}}
+
+{{- /* Those of the named containers whose image an update changes. */ -}}
+{{- define "admission.exchanged" -}}
+- name: exchanged
+  expression: >-
+    object.kind == 'Binding' ? [] : (dyn(object.spec.containers) + object.spec.?initContainers.orValue([])).filter(c,
+      c.name in {{ toJson . | replace "\"" "'" }}
+      && !(dyn(oldObject.spec.containers) + oldObject.spec.?initContainers.orValue([])).exists(old, old.name == c.name && old.image == c.image)
+      ).map(c, c.name)
+{{- end -}}
+
+{{- /* The images that may be the proxy, and a test of container c that is true where
+they are named and c has another one. After a name, only a tag and a digest may
+follow: no bare prefix decides. */ -}}
+{{- define "admission.proxyImages" -}}
+- name: proxyImages
+  expression: {{ toJson .proxyImages | quote }}
+{{- end -}}
+{{- define "admission.strange" -}}
+size(variables.proxyImages) > 0 && !variables.proxyImages.exists(name, c.image.startsWith(name)
+  && c.image.substring(size(name)).matches('^(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$'))
+{{- end -}}
+
+{{- /* Flags, as a regular expression over arguments that are joined by line breaks.
+One that ends in = takes a value, in the same argument or in the next. A kubelet
+expands $(NAME) after admission, and pilot-agent ignores flags that it does not
+know: the next argument must not become a flag by either. */ -}}
+{{- define "admission.flags" -}}
+{{- $valued := list -}}{{- $switches := list -}}
+{{- range . -}}
+{{- if hasSuffix "=" . -}}
+{{- $valued = trimSuffix "=" . | append $valued -}}
+{{- else -}}
+{{- $switches = append $switches . -}}
+{{- end -}}
+{{- end -}}
+({{ join "|" $valued }})(=[^\n]*|\n(\$\(POD_NAMESPACE\))?([^\n$-][^\n$]*)?){{ range $switches }}|{{ . }}{{ end }}
+{{- end -}}
+
+{{- define "admission.validateArgs" -}}
+{{- $port := index (.root.Values.netconf.mesh | default dict) (print .direction "Port") -}}
+['validate', '{{ .direction }}'{{ with $port }}, '--{{ $.direction }}-port={{ int . }}'{{ end }}]
+{{- end -}}
+
 {{- /* An init container that proves one direction of capture, as a CEL object. */ -}}
 {{- define "admission.validate" -}}
-{{- $port := index (.root.Values.netconf.mesh | default dict) (print .direction "Port") -}}
 Object.spec.initContainers{
   name: '{{ .name }}',
   image: '{{ include "capture-cni.image" .root }}',
   imagePullPolicy: '{{ .root.Values.image.pullPolicy }}',
-  args: ['validate', '{{ .direction }}'{{ with $port }}, '--{{ $.direction }}-port={{ int . }}'{{ end }}],
+  args: {{ include "admission.validateArgs" . }},
   ?resources: object.spec.initContainers.filter(c, c.name == 'istio-init')[0].?resources,
   securityContext: Object.spec.initContainers.securityContext{
     runAsUser: {{ .uid }}, runAsGroup: {{ .gid }}, runAsNonRoot: true,
