@@ -43,9 +43,16 @@ const (
 	natted    = 1<<4 | 1<<5 // a source or a destination is translated
 )
 
-// liberal has conntrack accept segments outside of the window that it computes:
-// it has not seen which scale the ends agreed on.
-const liberal = 0x08
+// Flags of either end, see linux/netfilter/nf_conntrack_tcp.h. One has conntrack
+// accept segments outside of the window that it computes: it has not seen which
+// scale the ends agreed on. The other has it take a SYN for a new connection once
+// this one is closed, whichever end closed or reset it: without, the SYN would
+// pass as a part of this one.
+const (
+	closeInit = 0x04
+	liberal   = 0x08
+	tcpFlags  = closeInit | liberal
+)
 
 // tracked is what conntrack makes of a connection at some stage.
 type tracked struct {
@@ -74,8 +81,8 @@ func encodeNew(c Connection) ([]byte, error) {
 		e.Nested(attributeProtocol, func(e *netlink.AttributeEncoder) error {
 			e.Nested(protocolTCP, func(e *netlink.AttributeEncoder) error {
 				e.Uint8(tcpState, as.state)
-				e.Bytes(tcpFlagsOriginal, []byte{liberal, liberal}) // flags, mask
-				e.Bytes(tcpFlagsReply, []byte{liberal, liberal})
+				e.Bytes(tcpFlagsOriginal, []byte{tcpFlags, tcpFlags}) // flags, mask
+				e.Bytes(tcpFlagsReply, []byte{tcpFlags, tcpFlags})
 				return nil
 			})
 			return nil

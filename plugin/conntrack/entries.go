@@ -96,11 +96,11 @@ func parseTuple(data []byte) (source, destination netip.AddrPort, ok bool) {
 	return source, destination, isTCP && from.IsValid() && to.IsValid()
 }
 
-// isOver reports whether the kernel would take a SYN for a new connection.
+// isOver reports whether the connection was closed by both ends: the kernel takes
+// a SYN for a new one.
 func isOver(protocol []byte) bool {
-	const timeWait, closed = 7, 8
-	state := find(find(protocol, protocolTCP), tcpState)
-	return bytes.Equal(state, []byte{timeWait}) || bytes.Equal(state, []byte{closed})
+	const timeWait = 7
+	return bytes.Equal(find(find(protocol, protocolTCP), tcpState), []byte{timeWait})
 }
 
 // attributes are those of a message, up to the first that is malformed. A table
