@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	argumentsOf = "arguments that the injector does not write have istio-proxy"
+	argumentsOf = "arguments that the injector does not write are in istio-proxy"
 	stranger    = "not an image of the proxy, and so not exempt from capture: "
 	digest      = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )
@@ -33,9 +33,9 @@ var proxyAttempts = []attempt{
 	{name: "a registry's port", policy: "proxy", change: image("local.test:5000/proxy:1"), refused: stranger + "istio-proxy;"},
 	{name: "the image of istio-validation", policy: "proxy", change: func(p *corev1.Pod) { validation(p).Image = "local.test/proxy-evil:1" }, refused: stranger + "istio-validation;"},
 
-	{name: "a command", policy: "proxy", change: func(p *corev1.Pod) { proxy(p).Command = []string{"/bin/sh"} }, refused: "a command or working directory"},
-	{name: "a command of istio-validation", policy: "proxy", change: func(p *corev1.Pod) { validation(p).Command = []string{"/bin/sh"} }, refused: "a command or working directory"},
-	{name: "a working directory", policy: "proxy", change: func(p *corev1.Pod) { proxy(p).WorkingDir = "/tmp" }, refused: "a command or working directory"},
+	{name: "a command", policy: "proxy", change: func(p *corev1.Pod) { proxy(p).Command = []string{"/bin/sh"} }, refused: "command or workingDir is set in "},
+	{name: "a command of istio-validation", policy: "proxy", change: func(p *corev1.Pod) { validation(p).Command = []string{"/bin/sh"} }, refused: "command or workingDir is set in "},
+	{name: "a working directory", policy: "proxy", change: func(p *corev1.Pod) { proxy(p).WorkingDir = "/tmp" }, refused: "command or workingDir is set in "},
 
 	{name: "another program of the image", policy: "proxy", change: func(p *corev1.Pod) { proxy(p).Args = []string{"request", "GET", "/"} }, refused: argumentsOf},
 	{name: "no arguments", policy: "proxy", change: func(p *corev1.Pod) { proxy(p).Args = nil }, refused: argumentsOf},
@@ -50,9 +50,9 @@ var proxyAttempts = []attempt{
 	{name: "the same as a value", policy: "proxy", change: proxyArgs("--concurrency", "$(ISTIO_META_X)"), refused: argumentsOf},
 	{name: "a flag for a value", policy: "proxy", change: proxyArgs("--domain", "--domain", "$(ISTIO_META_X)"), refused: argumentsOf},
 	{name: "two flags in one argument", policy: "proxy", change: proxyArgs("--log_as_json\n--domain", "x"), refused: argumentsOf},
-	{name: "no validation", policy: "proxy", change: func(p *corev1.Pod) { validation(p).Args = validation(p).Args[:1] }, refused: "arguments that the injector does not write have istio-validation"},
-	{name: "rules instead of validation", policy: "proxy", change: func(p *corev1.Pod) { validation(p).Args = append(validation(p).Args, "--cleanup-only") }, refused: "arguments that the injector does not write have istio-validation"},
-	{name: "the proxy as istio-validation", policy: "proxy", change: func(p *corev1.Pod) { validation(p).Args = proxy(p).Args }, refused: "arguments that the injector does not write have istio-validation"},
+	{name: "no validation", policy: "proxy", change: func(p *corev1.Pod) { validation(p).Args = validation(p).Args[:1] }, refused: "arguments that the injector does not write are in istio-validation"},
+	{name: "rules instead of validation", policy: "proxy", change: func(p *corev1.Pod) { validation(p).Args = append(validation(p).Args, "--cleanup-only") }, refused: "arguments that the injector does not write are in istio-validation"},
+	{name: "the proxy as istio-validation", policy: "proxy", change: func(p *corev1.Pod) { validation(p).Args = proxy(p).Args }, refused: "arguments that the injector does not write are in istio-validation"},
 	{name: "an init container that ends", policy: "proxy", change: func(p *corev1.Pod) {
 		proxy(p).RestartPolicy, proxy(p).Lifecycle, proxy(p).StartupProbe, proxy(p).ReadinessProbe = nil, nil, nil, nil
 	}, refused: "istio-proxy is an init container that ends"},
