@@ -26,7 +26,7 @@ func TestReportTo(t *testing.T) {
 func TestAgentSocket(t *testing.T) {
 	t.Parallel()
 	for netConf, want := range map[string]string{
-		"": "/host/run/capture-cni/agent.sock", `{"agentSocket": ""}`: "", `{"agentSocket": "/a/b"}`: "/host/a/b",
+		"": "/host/run/capture-cni/agent.sock", `{"agentSocket": ""}`: "", `{"agentSocket": "/a/agent.sock"}`: "/host/a/agent.sock",
 	} {
 		got, err := Settings{Root: "/host", StateDir: "/state", NetConf: []byte(netConf)}.AgentSocket()
 		if err != nil || got != want {
