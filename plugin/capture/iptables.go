@@ -154,6 +154,9 @@ func (m Match) iptablesState() string {
 	if m.Established {
 		words.WriteString(" -m tcp ! --syn -m conntrack --ctstate ESTABLISHED")
 	}
+	if m.Begins {
+		words.WriteString(" -m tcp --syn")
+	}
 	if m.Invalid {
 		words.WriteString(" -m conntrack --ctstate INVALID")
 	}

@@ -23,11 +23,12 @@ type packet struct {
 
 	mark, connMark       uint32
 	established, invalid bool
+	begins               bool // a SYN
 }
 
 func (p packet) String() string {
-	return fmt.Sprintf("%s in %q out %q, %s to %s, %s port %d to %d, socket %v of %d:%d, mark %d, connection's mark %d, established %v, invalid %v",
-		p.hook, p.in, p.out, p.src, p.dst, p.protocol, p.from, p.port, p.socket, p.uid, p.gid, p.mark, p.connMark, p.established, p.invalid)
+	return fmt.Sprintf("%s in %q out %q, %s to %s, %s port %d to %d, socket %v of %d:%d, mark %d, connection's mark %d, established %v, invalid %v, begins %v",
+		p.hook, p.in, p.out, p.src, p.dst, p.protocol, p.from, p.port, p.socket, p.uid, p.gid, p.mark, p.connMark, p.established, p.invalid, p.begins)
 }
 
 // Every value below decides something in one of the rules, or lies just
@@ -68,6 +69,7 @@ func randomPacket(r *rand.Rand) packet {
 		p.uid, p.gid = pick(r, packetOwners), pick(r, packetOwners)
 	}
 	p.established = !p.invalid && p.protocol == TCP && r.IntN(3) == 0
+	p.begins = !p.established && p.protocol == TCP && r.IntN(2) == 0
 	if p.hook == Output {
 		p.connMark = pick(r, []uint32{0, 0, markProxy})
 	}
@@ -181,7 +183,7 @@ func (m Match) holds(p packet) bool {
 		(len(m.GID.Values) == 0 || p.socket && holdsOne(m.GID, p.gid)) &&
 		(m.Mark == 0 || m.Mark == p.mark) && (m.ExceptMark == 0 || m.ExceptMark != p.mark) &&
 		(m.ConnMark == 0 || m.ConnMark == p.connMark) &&
-		(!m.Established || p.established) && (!m.Invalid || p.invalid)
+		(!m.Established || p.established) && (!m.Begins || p.begins) && (!m.Invalid || p.invalid)
 }
 
 func holdsOne[T comparable](list List[T], value T) bool {

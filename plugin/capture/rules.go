@@ -23,6 +23,7 @@ const (
 	chainTProxy      = "ISTIO_TPROXY"
 	chainDivert      = "ISTIO_DIVERT"
 	chainDrop        = "ISTIO_DROP"
+	chainStray       = "ISTIO_STRAY_SYN"    // what nat would not see
 	chainProxy       = "ISTIO_PROXY"        // what the proxy itself sends
 	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // what the captured groups send
 )
@@ -39,7 +40,11 @@ func Rules(in Intent) Ruleset {
 		b.invalidPackets()
 		b.transparentJump()
 	}
+	b.hook(Mangle, Output)
+	b.strayJump()
+	b.transparentReturn()
 	b.dropChain()
+	b.strayChain()
 	b.transparentInbound()
 
 	b.inboundHook()
@@ -71,6 +76,22 @@ func (b *builder) dropChain() {
 		b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
 		b.add(Match{}, Action{Verdict: Drop}, "out-of-window packet")
 	}
+}
+
+// strayJump turns to a pod's own SYN that conntrack takes for part of another
+// connection: nat would never see it. A server outside can have it so, by a
+// segment to a port that is not captured, which the pod drops silently.
+func (b *builder) strayJump() {
+	b.add(Match{Protocol: TCP, Begins: true, Invalid: true}, Action{Verdict: Jump, Chain: chainStray}, "begins a connection that nat would not see")
+}
+
+// strayChain leaves out what is not captured anyway.
+func (b *builder) strayChain() {
+	b.chain(Mangle, chainStray)
+	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
+	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
+	b.exempt(Match{GID: one(b.ProxyGID)}, "sent by the proxy's group")
+	b.add(Match{}, Action{Verdict: Drop}, "conntrack takes it for part of another connection")
 }
 
 func (b *builder) inboundHook() {

@@ -82,6 +82,7 @@ type Match struct {
 	ConnMark         uint32 // the connection's mark; 0 is any
 	Established      bool   // belongs to a connection and does not ask for a new one; needs TCP
 	Invalid          bool   // conntrack can't place the packet
+	Begins           bool   // asks for a new connection: a SYN; needs TCP
 }
 
 // List is a match's alternatives. The name is what a set of more than one

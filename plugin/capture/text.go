@@ -142,6 +142,9 @@ func (m Match) stateWords() []string {
 	if m.Established {
 		add("ct state established tcp flags & (fin | syn | rst | ack) != syn")
 	}
+	if m.Begins {
+		add("tcp flags & (fin | syn | rst | ack) == syn")
+	}
 	if m.Invalid {
 		add("ct state invalid")
 	}

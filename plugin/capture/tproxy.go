@@ -28,7 +28,11 @@ func (b *builder) localMark() uint32 {
 func (b *builder) transparentJump() {
 	if b.transparent() {
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
-		b.hook(Mangle, Output)
+	}
+}
+
+func (b *builder) transparentReturn() {
+	if b.transparent() {
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
 	}
 }

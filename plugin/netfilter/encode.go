@@ -39,7 +39,10 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setsByName) []expr.
 	e.mark(&expr.Ct{Key: expr.CtKeyMARK, Register: register}, expr.CmpOpEq, m.ConnMark)
 	if m.Established {
 		e.state(expr.CtStateBitESTABLISHED)
-		e.notSYN()
+		e.flags(expr.CmpOpNeq)
+	}
+	if m.Begins {
+		e.flags(expr.CmpOpEq)
 	}
 	if m.Invalid {
 		e.state(expr.CtStateBitINVALID)
@@ -138,13 +141,13 @@ func (e *encoder) state(bit uint32) {
 	)
 }
 
-// notSYN tests the flags of a TCP header: of these four, not just SYN.
-func (e *encoder) notSYN() {
+// flags tests those of a TCP header: whether of these four SYN alone is set.
+func (e *encoder) flags(op expr.CmpOp) {
 	const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
 	e.add(
 		payload(expr.PayloadBaseTransportHeader, 13, 1),
 		and([]byte{fin | syn | rst | ack}),
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: []byte{syn}},
+		&expr.Cmp{Op: op, Register: register, Data: []byte{syn}},
 	)
 }
 
