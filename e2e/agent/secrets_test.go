@@ -98,7 +98,7 @@ func TestReportHasNoSecret(t *testing.T) {
 		"node/preflight.json":  {"["},
 		"adds.json":            {`"name":"web"`},
 		"failures.json":        {`"name":"early"`},
-		"node/lists.jsonl":     {`"file":"10-kindnet.conflist"`, `"type":"ptp"`, `"type":"portmap"`, `"capabilities":["portMappings"]`, `"kubeconfig":"` + n.stateDir + `/kubeconfig"`, `"mode":"-rw-r--r--"`, `"owner":"0:0"`, `"backend":"nftables"`, `"excludeNamespaces":["kube-system"]`, "not JSON at byte ", `"file":"net/10-chained.conf"`, `"type":"tuning"`, "38-large.conflist", "larger than ", "not a regular file"},
+		"node/lists.jsonl":     {`"file":"10-kindnet.conflist"`, `"type":"ptp"`, `"type":"portmap"`, `"capabilities":["portMappings"]`, `"kubeconfig":"` + n.stateDir + `/kubeconfig"`, `"mode":"-rw-r--r--"`, `"owner":"0:0"`, `"backend":"nftables"`, `"excludeNamespaces":["kube-system"]`, "not JSON at byte ", `"file":"net/10-chained.conf"`, `"type":"tuning"`, "38-large.conflist", "larger than ", "not a regular file", `"unread":"no such file or directory"`},
 	} {
 		for _, fact := range facts {
 			if !strings.Contains(files[name], fact) {
@@ -117,6 +117,7 @@ func (n *node) writeHostile(t *testing.T) {
 	}
 	check(t, syscall.Mkfifo(filepath.Join(n.netDir, "90-pipe.conf"), 0o600))
 	check(t, os.Symlink("/etc/shadow", filepath.Join(n.netDir, "91-link.conf")))
+	check(t, os.Symlink("/none", filepath.Join(n.netDir, "92-password="+secret+".conf")))
 	keep(t, report.Ring(n.runDir+"/agent.sock"), "early")
 	keep(t, report.Memory(n.runDir+"/agent.sock"), "web")
 }

@@ -87,7 +87,7 @@ func (n *Node) listEvidence(name string) listEvidence {
 	path := n.settings.at(n.settings.NetDir) + "/" + name
 	info, err := os.Lstat(path)
 	if err != nil {
-		e.Unread = err.Error()
+		e.Unread = withoutPath(err).Error()
 		return e
 	}
 	e.Size, e.Mode, e.Modified = info.Size(), info.Mode().String(), info.ModTime().UTC()
@@ -100,7 +100,7 @@ func (n *Node) listEvidence(name string) listEvidence {
 		outline, err = conflist.OutlineOf(text)
 	}
 	if err != nil {
-		e.Unread = err.Error()
+		e.Unread = withoutPath(err).Error()
 		return e
 	}
 	e.List = outline
@@ -110,6 +110,14 @@ func (n *Node) listEvidence(name string) listEvidence {
 		}
 	}
 	return e
+}
+
+// withoutPath returns what a system call says: the evidence names the file.
+func withoutPath(err error) error {
+	if failed, ok := errors.AsType[*os.PathError](err); ok {
+		return failed.Err
+	}
+	return err
 }
 
 // readList opens without waiting: a pipe's writer may never come.
