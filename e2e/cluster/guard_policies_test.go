@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
 // TestGuardEvicts has early pods evicted instead of repaired: one that somebody
@@ -52,6 +53,35 @@ func TestGuardEvicts(t *testing.T) {
 	s.eventSays(t, "alone", "CaptureMissing", "nobody would make it anew")
 	if now := s.only(t, "protected"); now != protected {
 		t.Errorf("%s has gone, in spite of the PodDisruptionBudget", protected)
+	}
+	s.deniesOtherNodes(t)
+}
+
+// deniesOtherNodes has a record ask the first node's agent for a pod of the
+// second one, which the API server would let it evict.
+func (s space) deniesOtherNodes(t *testing.T) {
+	t.Helper()
+	s.kubectl(t, deployment(t, server("elsewhere", c.Nodes[1].Name)), "apply", "--filename=-")
+	s.kubectl(t, "", "rollout", "status", "deployment/elsewhere", patience)
+	name := s.only(t, "elsewhere")
+	asked := report.Record{Verdict: report.Doomed, Reason: report.Uncaptured, Pod: report.Pod{
+		Namespace: s.name, Name: name, UID: s.kubectl(t, "", "get", "pod", name, "-o", "jsonpath={.metadata.uid}"),
+	}}
+	agent := agentOn(t, c.Nodes[0])
+	eventually(t, func() error {
+		if !report.Send(c.Nodes[0].Path("/run/capture-cni/agent.sock"), asked) {
+			return fmt.Errorf("the agent does not listen")
+		}
+		if log := agents(t, "logs", agent, "--container=installer"); lineWith(log, "the agent does not evict the pod", "pod="+s.name+"/"+name) == "" {
+			return fmt.Errorf("the agent does not deny it: %s", log)
+		}
+		return nil
+	})
+	if now := s.only(t, "elsewhere"); now != name {
+		t.Errorf("%s was evicted by the agent of another node", name)
+	}
+	if metrics := unpack(t, agent, "installer")["metrics.txt"]; lineWith(metrics, `capture_cni_evictions_total{result="denied"}`) == "" {
+		t.Errorf("the metrics are\n%s", metrics)
 	}
 }
 
