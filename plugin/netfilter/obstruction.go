@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Obstruction describes the first rule of another table that could keep packets
+// from our rules in table inet capture-cni; "" where there is none. It reads the
+// calling thread's namespace and executes nothing.
+//
+// An accept in front of ours hides nothing: the hook's next chain gets the
+// packet all the same. What does is a rule that changes the packet, its
+// connection or its way, so every statement that is not known to leave them
+// alone counts. Which chains such a rule is reached from is not followed: a
+// table counts if one of its base chains is in front of ours.
+func Obstruction() (string, error) {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return "", fmt.Errorf("opening netlink: %w", err)
+	}
+	defer conn.Close()
+	chains, err := dump(conn, unix.NFPROTO_UNSPEC, unix.NFT_MSG_GETCHAIN, nil)
+	if err != nil {
+		return "", err
+	}
+	for _, table := range tablesInFront(chains) {
+		obstruction, err := table.obstruction(conn)
+		if obstruction != "" || err != nil {
+			return obstruction, err
+		}
+	}
+	return legacyObstruction()
+}
+
+// frontTable is another table that gets packets before ours, or at the same
+// priority, where the order is that of registration.
+type frontTable struct {
+	family byte
+	name   string
+	place  string          // its first base chain in front, for people
+	later  map[string]bool // its base chains that are not in front
+}
+
+func tablesInFront(chains []attributes) []*frontTable {
+	var tables []*frontTable
+	for _, chain := range chains {
+		family, name := chain[familyOf][0], text(chain[unix.NFTA_CHAIN_TABLE])
+		if family == unix.NFPROTO_INET && name == capture.TableName {
+			continue
+		}
+		hook, isBase := hookOf(chain)
+		if !isBase {
+			continue
+		}
+		i := slices.IndexFunc(tables, func(t *frontTable) bool { return t.family == family && t.name == name })
+		if i < 0 {
+			tables = append(tables, &frontTable{family: family, name: name, later: map[string]bool{}})
+			i = len(tables) - 1
+		}
+		switch {
+		case !hook.isInFront(family):
+			tables[i].later[text(chain[unix.NFTA_CHAIN_NAME])] = true
+		case tables[i].place == "":
+			tables[i].place = hook.text(family)
+		}
+	}
+	return slices.DeleteFunc(tables, func(t *frontTable) bool { return t.place == "" })
+}
+
+// obstruction describes the table's first rule that could hide a packet.
+func (t *frontTable) obstruction(conn *netlink.Conn) (string, error) {
+	rules, err := dump(conn, t.family, unix.NFT_MSG_GETRULE, []netlink.Attribute{
+		{Type: unix.NFTA_RULE_TABLE, Data: []byte(t.name + "\x00")},
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, rule := range rules {
+		chain := text(rule[unix.NFTA_RULE_CHAIN])
+		// Not every kernel filters a dump by itself.
+		if text(rule[unix.NFTA_RULE_TABLE]) != t.name || t.later[chain] {
+			continue
+		}
+		if statement := obstructive(rule[unix.NFTA_RULE_EXPRESSIONS]); statement != "" {
+			return fmt.Sprintf("%s in chain %q of %s table %q, which is at %s, in front of our rules",
+				statement, chain, familyNames[t.family], t.name, t.place), nil
+		}
+	}
+	return "", nil
+}
+
+var familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev"}
+
+// baseHook is where packets enter a base chain.
+type baseHook struct {
+	number   uint32
+	priority int32
+}
+
+func hookOf(chain attributes) (baseHook, bool) {
+	hook, isBase := chain[unix.NFTA_CHAIN_HOOK]
+	if !isBase {
+		return baseHook{}, false
+	}
+	parsed, err := parseAttributes(hook)
+	number, priority := parsed[unix.NFTA_HOOK_HOOKNUM], parsed[unix.NFTA_HOOK_PRIORITY]
+	if err != nil || len(number) != 4 || len(priority) != 4 {
+		return baseHook{}, false
+	}
+	return baseHook{binary.BigEndian.Uint32(number), int32(binary.BigEndian.Uint32(priority))}, true
+}
+
+// inetIngress is NF_INET_INGRESS, which golang.org/x/sys lacks.
+const inetIngress = 5
+
+// isInFront reports whether a packet can meet the chain before the last of ours.
+func (h baseHook) isInFront(family byte) bool {
+	switch family {
+	case unix.NFPROTO_NETDEV:
+		return h.number == unix.NF_NETDEV_INGRESS
+	case unix.NFPROTO_INET, unix.NFPROTO_IPV4, unix.NFPROTO_IPV6:
+		last := capture.Chain{Table: capture.NAT}.Priority()
+		isOurs := h.number == unix.NF_INET_PRE_ROUTING || h.number == unix.NF_INET_LOCAL_OUT
+		return isOurs && h.priority <= last || family == unix.NFPROTO_INET && h.number == inetIngress
+	}
+	return false
+}
+
+func (h baseHook) text(family byte) string {
+	name := "ingress"
+	switch {
+	case family == unix.NFPROTO_NETDEV:
+	case h.number == unix.NF_INET_PRE_ROUTING:
+		name = "prerouting"
+	case h.number == unix.NF_INET_LOCAL_OUT:
+		name = "output"
+	}
+	return fmt.Sprintf("hook %s with priority %d", name, h.priority)
+}
+
+// harmless statements match, count or end a packet. Of those with a number, an
+// attribute of that number makes them change it.
+var harmless = map[string]uint16{
+	"bitwise": 0, "byteorder": 0, "cmp": 0, "connlimit": 0, "counter": 0, "dynset": 0, "fib": 0, "hash": 0, "last": 0, "limit": 0, "log": 0,
+	"match": 0, "numgen": 0, "osf": 0, "quota": 0, "range": 0, "reject": 0, "rt": 0, "socket": 0, "tunnel": 0, "xfrm": 0,
+	"ct": unix.NFTA_CT_SREG, "exthdr": unix.NFTA_EXTHDR_SREG, "meta": unix.NFTA_META_SREG, "payload": unix.NFTA_PAYLOAD_SREG,
+}
+
+// obstructive names a rule's first statement that could hide a packet; "" where
+// there is none.
+func obstructive(expressions []byte) string {
+	list, err := netlink.UnmarshalAttributes(expressions)
+	if err != nil {
+		return "a rule that can't be read"
+	}
+	for _, element := range list {
+		expression, err := parseAttributes(element.Data)
+		if err != nil {
+			return "a rule that can't be read"
+		}
+		name := text(expression[unix.NFTA_EXPR_NAME])
+		data, err := parseAttributes(expression[unix.NFTA_EXPR_DATA])
+		if err != nil || !isHarmless(name, data) {
+			return describe(name, data)
+		}
+	}
+	return ""
+}
+
+// queueVerdict hands a packet to a program, which may have it skip all later
+// chains. NF_QUEUE and NF_VERDICT_MASK of include/uapi/linux/netfilter.h.
+const (
+	queueVerdict = 3
+	verdictMask  = 0xff
+)
+
+func isHarmless(name string, data attributes) bool {
+	switch name {
+	case "immediate":
+		code, isVerdict := nested(data[unix.NFTA_IMMEDIATE_DATA], unix.NFTA_DATA_VERDICT, unix.NFTA_VERDICT_CODE)
+		return !isVerdict || len(code) == 4 && binary.BigEndian.Uint32(code)&verdictMask != queueVerdict
+	case "lookup":
+		_, hasResult := data[unix.NFTA_LOOKUP_DREG]
+		return !hasResult || !slices.Equal(data[unix.NFTA_LOOKUP_DREG], []byte{0, 0, 0, unix.NFT_REG_VERDICT})
+	case "target":
+		return isHarmlessTarget(text(data[unix.NFTA_TARGET_NAME]))
+	}
+	changes, known := harmless[name]
+	_, isChange := data[changes]
+	return known && (changes == 0 || !isChange)
+}
+
+func describe(name string, data attributes) string {
+	switch name {
+	case "target":
+		return fmt.Sprintf("target %q", text(data[unix.NFTA_TARGET_NAME]))
+	case "lookup":
+		return "a map of verdicts"
+	}
+	if harmless[name] != 0 {
+		return fmt.Sprintf("a change by statement %q", name)
+	}
+	return fmt.Sprintf("statement %q", name)
+}

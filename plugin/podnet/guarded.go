@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podnet
+
+import (
+	"context"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+// Digest identifies the rules of ours that the namespace holds.
+func (n *Namespace) Digest(ctx context.Context, backend capture.Backend) (digest string, err error) {
+	err = n.do(func() error {
+		backend, err := netfilter.Find(ctx, backend)
+		if err != nil {
+			return err
+		}
+		table, err := backend.Dump(ctx)
+		digest = table.Digest()
+		return err
+	})
+	return digest, err
+}
+
+// Obstruction describes a rule of another table that could keep packets from
+// ours, which nftables holds; "" where there is none.
+func (n *Namespace) Obstruction() (obstruction string, err error) {
+	err = n.do(func() error {
+		obstruction, err = netfilter.Obstruction()
+		return err
+	})
+	return obstruction, err
+}
