@@ -33,6 +33,9 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	if err != nil {
 		return Finding{State: Unknown, Reason: err.Error()}
 	}
+	if w.sandbox.Isolated != "" {
+		return w.judgeIsolated(pod)
+	}
 	netns, err := podnet.TryOpen(w.sandbox.NetNS)
 	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" {
 		return w.finding // an ADD or a DEL is at work; the next round sees what came of it

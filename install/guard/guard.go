@@ -134,7 +134,7 @@ func (g *Guard) Round(ctx context.Context) {
 		}
 		before := w.finding
 		w.finding = g.examine(ctx, w)
-		w.next = time.Now().Add(g.pause(w.finding))
+		w.next = time.Now().Add(g.pause(w))
 		g.tell(w, before)
 	}
 	g.metrics.count(g.watched)
@@ -162,8 +162,8 @@ func (g *Guard) follow(sandboxes []Sandbox) {
 	g.references.Keep(slices.Compact(stamps))
 }
 
-func (g *Guard) pause(f Finding) time.Duration {
-	if f.State == Unknown || f.isMissing() {
+func (g *Guard) pause(w *watched) time.Duration {
+	if w.finding.State == Unknown || w.isMissing() {
 		return min(soon, g.settings.Round)
 	}
 	return g.settings.Round
@@ -171,7 +171,7 @@ func (g *Guard) pause(f Finding) time.Duration {
 
 // tell logs what is new, and has the agent know it.
 func (g *Guard) tell(w *watched, before Finding) {
-	if g.settings.Policy == Evict && w.wish.owned && w.finding.isMissing() {
+	if g.settings.Policy == Evict && w.wish.owned && w.isMissing() {
 		g.news.doom(w)
 	}
 	if w.finding.State == before.State && w.finding.Repaired == before.Repaired {

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -23,10 +24,20 @@ type Sandbox struct {
 	ID, Namespace, Name, UID string
 	Labels, Annotations      map[string]string
 	NetNS                    string // empty for the node's own
+	Isolated                 string // its runtime, where that keeps a network stack of its own
+}
+
+// asMade is a pod as it was when its sandbox was made.
+func (s Sandbox) asMade(now *corev1.Pod) *corev1.Pod {
+	then := now.DeepCopy()
+	then.Annotations, then.Labels = s.Annotations, s.Labels
+	return then
 }
 
 // concerns reports whether the pod is in the mesh, as far as the sandbox says it.
-func (s Sandbox) concerns() bool { return s.NetNS != "" && capture.Meshed(s.Annotations) }
+func (s Sandbox) concerns() bool {
+	return (s.NetNS != "" || s.Isolated != "") && capture.Meshed(s.Annotations)
+}
 
 // Runtime is what the guard needs of the node's runtime.
 type Runtime interface {
@@ -47,16 +58,18 @@ const criTimeout = 5 * time.Second
 // CRI is a Runtime behind a CRI socket.
 type CRI struct {
 	service internalapi.RuntimeService
-	netns   map[string]string // by sandbox id; they don't change
+	places  map[string]place // by sandbox id; they don't change
 }
+
+// place is where a sandbox's traffic is.
+type place struct{ netns, isolated string }
 
 // NewCRI makes a Runtime of a connection.
 func NewCRI(service internalapi.RuntimeService) *CRI {
-	return &CRI{service, map[string]string{}}
+	return &CRI{service, map[string]place{}}
 }
 
-// Sandboxes implements Runtime. Where a pod's namespace is costs a question
-// each, asked once.
+// Sandboxes implements Runtime. A pod's place costs a status request, made once.
 func (c *CRI) Sandboxes(ctx context.Context) ([]Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, criTimeout)
 	defer cancel()
@@ -66,12 +79,12 @@ func (c *CRI) Sandboxes(ctx context.Context) ([]Sandbox, error) {
 		return nil, fmt.Errorf("listing sandboxes: %w", err)
 	}
 	var errs []error
-	netns := map[string]string{}
+	places := map[string]place{}
 	sandboxes := make([]Sandbox, 0, len(items))
 	for _, item := range items {
-		path, known := c.netns[item.Id]
+		at, known := c.places[item.Id]
 		if !known {
-			if path, _, err = c.status(ctx, item.Id); status.Code(errors.Unwrap(err)) == codes.NotFound {
+			if at, _, err = c.status(ctx, item.Id); status.Code(errors.Unwrap(err)) == codes.NotFound {
 				continue // it ended meanwhile
 			}
 			if err != nil {
@@ -79,13 +92,13 @@ func (c *CRI) Sandboxes(ctx context.Context) ([]Sandbox, error) {
 				continue
 			}
 		}
-		netns[item.Id] = path
+		places[item.Id] = at
 		sandboxes = append(sandboxes, Sandbox{
 			ID: item.Id, Namespace: item.Metadata.Namespace, Name: item.Metadata.Name, UID: item.Metadata.Uid,
-			Labels: item.Labels, Annotations: item.Annotations, NetNS: path,
+			Labels: item.Labels, Annotations: item.Annotations, NetNS: at.netns, Isolated: at.isolated,
 		})
 	}
-	c.netns = netns
+	c.places = places
 	return sandboxes, errors.Join(errs...)
 }
 
@@ -93,39 +106,47 @@ func (c *CRI) Sandboxes(ctx context.Context) ([]Sandbox, error) {
 func (c *CRI) Runs(ctx context.Context, sandbox Sandbox) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, criTimeout)
 	defer cancel()
-	path, ready, err := c.status(ctx, sandbox.ID)
-	return ready && path == sandbox.NetNS, err
+	at, ready, err := c.status(ctx, sandbox.ID)
+	return ready && at.netns == sandbox.NetNS, err
 }
 
-func (c *CRI) status(ctx context.Context, id string) (netns string, ready bool, err error) {
+func (c *CRI) status(ctx context.Context, id string) (at place, ready bool, err error) {
 	answer, err := c.service.PodSandboxStatus(ctx, id, true)
 	if err != nil {
-		return "", false, fmt.Errorf("asking for sandbox %s: %w", id, err)
+		return place{}, false, fmt.Errorf("asking for sandbox %s: %w", id, err)
 	}
-	netns, err = netnsOf(answer)
-	return netns, answer.Status.State == runtimeapi.PodSandboxState_SANDBOX_READY, err
+	at, err = placeOf(answer)
+	return at, answer.Status.State == runtimeapi.PodSandboxState_SANDBOX_READY, err
 }
 
-// netnsOf reads what containerd and CRI-O alike tell of a sandbox: its OCI
-// specification. In CRI-O's, the node's own network has a path like any other.
-func netnsOf(answer *runtimeapi.PodSandboxStatusResponse) (string, error) {
+// placeOf reads what containerd and CRI-O report of a sandbox: its OCI
+// specification, and containerd the type of its shim. In CRI-O's answer the
+// node's own network has a path like any other.
+func placeOf(answer *runtimeapi.PodSandboxStatusResponse) (place, error) {
 	if answer.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
-		return "", nil
+		return place{}, nil
 	}
 	var verbose struct {
-		RuntimeSpec struct {
+		RuntimeType    string
+		RuntimeOptions json.RawMessage // of the shim's own form
+		RuntimeSpec    struct {
 			Linux struct {
 				Namespaces []struct{ Type, Path string }
 			}
 		}
 	}
 	if err := json.Unmarshal([]byte(answer.GetInfo()["info"]), &verbose); err != nil {
-		return "", fmt.Errorf("reading a sandbox's information: %w", err)
+		return place{}, fmt.Errorf("reading a sandbox's information: %w", err)
 	}
+	var options struct {
+		Program string `json:"binary_name"`
+	}
+	_ = json.Unmarshal(verbose.RuntimeOptions, &options) // of another form, they name no program
+	at := place{isolated: isolatedBy(answer.GetStatus().GetRuntimeHandler(), verbose.RuntimeType, options.Program)}
 	for _, namespace := range verbose.RuntimeSpec.Linux.Namespaces {
 		if namespace.Type == "network" {
-			return namespace.Path, nil
+			at.netns = namespace.Path
 		}
 	}
-	return "", nil
+	return at, nil
 }

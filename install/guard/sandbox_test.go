@@ -21,11 +21,11 @@ func TestNetNS(t *testing.T) {
 		"the node's":   {`{"runtimeSpec":{"linux":{"namespaces":[{"type":"pid"},{"type":"mount"}]}}}`, ""},
 		"nothing told": {`{}`, ""},
 	} {
-		if got, err := netnsOf(answer(test.info)); err != nil || got != test.want {
+		if got, err := placeOf(answer(test.info)); err != nil || got != (place{netns: test.want}) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, test.want)
 		}
 	}
-	if got, err := netnsOf(answer("")); err == nil {
+	if got, err := placeOf(answer("")); err == nil {
 		t.Errorf("no information: %q", got)
 	}
 }
@@ -53,7 +53,8 @@ func TestNetNSRecorded(t *testing.T) {
 		if !strings.Contains(recorded.Info["info"], `"type":"network","path":"/var/run/netns/`) {
 			t.Fatalf("%s: no path in %s", file, recorded.Info["info"])
 		}
-		got, err := netnsOf(&recorded)
+		at, err := placeOf(&recorded)
+		got := at.netns
 		if own := strings.HasSuffix(file, "own-network.json"); err != nil || strings.HasPrefix(got, "/var/run/netns/") != own || (got == "") == own {
 			t.Errorf("%s: %q, %v", file, got, err)
 		}

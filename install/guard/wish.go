@@ -41,8 +41,7 @@ func (w *wish) refresh(ctx context.Context, pods Pods, sandbox Sandbox, every ti
 
 // decide spells out what a pod, as it is now, was to hold from the beginning.
 func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings capture.Settings, addresses []netip.Addr) (err error) {
-	then := now.DeepCopy()
-	then.Annotations, then.Labels = sandbox.Annotations, sandbox.Labels
+	then := sandbox.asMade(now)
 	fresh := wish{read: time.Now(), exemption: capture.Exclusion(then), owned: isOwned(now)}
 	if fresh.exemption.Cause == "" {
 		if fresh.intent, _, err = capture.Decide(then, settings, addresses); err != nil {

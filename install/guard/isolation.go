@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// isolating are the first parts of names of runtimes that give a pod a kernel or
+// a network stack of its own. Rules in the node's kernel see none of the
+// traffic inside.
+var isolating = []string{"kata", "runsc", "gvisor", "firecracker", "cloud-hypervisor", "clh", "urunc", "quark"}
+
+// isolatedBy returns what a sandbox's runtime is called if it keeps a network
+// stack of its own, else "". containerd tells the type of the shim, like
+// io.containerd.kata.v2, and for a shim that runs programs like runc, the
+// program. CRI-O tells the handler's name alone, which is the operator's choice.
+func isolatedBy(handler, runtimeType, program string) string {
+	if runtimeType == "" {
+		return isolatingName(handler)
+	}
+	if name := isolatingName(path.Base(program)); name != "" {
+		return name
+	}
+	return isolatingName(runtimeType)
+}
+
+// isolatingName returns the name if one of its parts begins like a name above.
+func isolatingName(name string) string {
+	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '_' || r == '/' })
+	for _, part := range parts {
+		if slices.ContainsFunc(isolating, func(start string) bool { return strings.HasPrefix(part, start) }) {
+			return name
+		}
+	}
+	return ""
+}
+
+// judgeIsolated is for a sandbox whose traffic no rule of the node's kernel
+// sees. Neither a repair nor another pod in its place would change that.
+func (w *watched) judgeIsolated(now *corev1.Pod) Finding {
+	if now != nil {
+		w.wish = wish{read: time.Now(), exemption: capture.Exclusion(w.sandbox.asMade(now))}
+	}
+	if w.wish.exemption.Cause != "" {
+		return Finding{State: Exempt, Reason: w.wish.exemption.Message}
+	}
+	return Finding{State: Uncaptured, Reason: "its runtime " + w.sandbox.Isolated + " keeps a network stack of its own, which the node's rules don't reach: use another runtime class, or take the pod out of the mesh"}
+}
+
+// isMissing reports whether the pod lacks its rules, and a repair or an eviction
+// would change that.
+func (w *watched) isMissing() bool { return w.sandbox.Isolated == "" && w.finding.isMissing() }
