@@ -16,7 +16,13 @@ import (
 // isolating are the first parts of names of runtimes that give a pod a kernel or
 // a network stack of its own. Rules in the node's kernel see none of the
 // traffic inside.
-var isolating = []string{"kata", "runsc", "gvisor", "firecracker", "cloud-hypervisor", "clh", "urunc", "quark"}
+var isolating = []string{
+	"kata", "peerpods", "contrast", "runsc", "gvisor", "firecracker", "cloud-hypervisor", "clh", "microvm", "krun", "edera",
+	"kuasar", "vmm", "quark", "urunc",
+}
+
+// shimPrefix begins the names of containerd's shims, where a type is a path.
+const shimPrefix = "containerd-shim-"
 
 // isolatedBy returns what a sandbox's runtime is called if it keeps a network
 // stack of its own, else "". containerd tells the type of the shim, like
@@ -36,6 +42,7 @@ func isolatedBy(handler, runtimeType, program string) string {
 func isolatingName(name string) string {
 	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '_' || r == '/' })
 	for _, part := range parts {
+		part = strings.TrimPrefix(part, shimPrefix)
 		if slices.ContainsFunc(isolating, func(start string) bool { return strings.HasPrefix(part, start) }) {
 			return name
 		}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import "testing"
+
+// TestIsolatedBy goes by the type of the shim and runc's program where the
+// runtime tells them, and by the handler's name only where it does not.
+func TestIsolatedBy(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ handler, runtimeType, program, want string }{
+		{"", "", "", ""},
+		{"runc", "io.containerd.runc.v2", "", ""},
+		{"kata", "io.containerd.runc.v2", "/usr/bin/runc", ""},
+		{"", "io.containerd.runc.v2", "/opt/kata/bin/crun", ""},
+		{"", "io.containerd.kata.v2", "", "io.containerd.kata.v2"},
+		{"", "io.containerd.kata-qemu.v2", "", "io.containerd.kata-qemu.v2"},
+		{"", "io.containerd.runsc.v1", "", "io.containerd.runsc.v1"},
+		{"", "aws.firecracker", "", "aws.firecracker"},
+		{"", "/usr/bin/containerd-shim-kata-v2", "", "/usr/bin/containerd-shim-kata-v2"},
+		{"", "/usr/bin/containerd-shim-runc-v2", "", ""},
+		{"", "io.containerd.runc.v2", "/usr/local/bin/runsc", "runsc"},
+		{"", "io.containerd.runc.v2", "/usr/bin/kata-runtime", "kata-runtime"},
+		{"kata-clh", "", "", "kata-clh"},
+		{"gVisor", "", "", "gVisor"},
+		{"crun", "", "", ""},
+		{"nvidia", "", "", ""},
+		{"performance-katalog", "", "", ""},
+	} {
+		if got := isolatedBy(tt.handler, tt.runtimeType, tt.program); got != tt.want {
+			t.Errorf("%+v: %q", tt, got)
+		}
+	}
+}
