@@ -25,7 +25,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: security context %+v", platform, c)
 		}
 		for _, mount := range guard.VolumeMounts {
-			if !mount.ReadOnly != (mount.Name == "lock") {
+			if !mount.ReadOnly != slices.Contains([]string{"lock", "guard-dir"}, mount.Name) {
 				t.Errorf("%s: the guard may write to %s: %v", platform, mount.MountPath, !mount.ReadOnly)
 			}
 			if sees := mount.MountPropagation != nil && *mount.MountPropagation == corev1.MountPropagationHostToContainer; sees != (mount.Name == "netns") {

@@ -30,10 +30,12 @@ func guardCommand(o *options) *cobra.Command {
 
 Finds out, through the runtime, whether each of them is captured as it was to be
 when it was made, and with --policy inPlace puts right those that are not:
-connections that began before live on where the kernel allows it. With --policy
-evict it asks the agent, in --run-dir, to evict them. Needs --cri-socket, the
-pods' network namespaces where the runtime has them, and the capabilities
-SYS_ADMIN and NET_ADMIN; it reads pods by the plugin's own kubeconfig.`,
+connections that began before live on where the kernel allows it. What ADD or a
+repair left in each pod is kept in --run-dir, so that later changes are told from
+it after a restart. With --policy evict it asks the agent, in --run-dir, to evict
+them. Needs --cri-socket, the pods' network namespaces where the runtime has them,
+and the capabilities SYS_ADMIN and NET_ADMIN; it reads pods by the plugin's own
+kubeconfig.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if !slices.Contains(guard.Policies(), guard.Policy(policy)) {
@@ -89,6 +91,7 @@ func (o *options) newGuard(ctx context.Context, settings guard.Settings, registr
 	if settings.Socket, err = nodeSettings.AgentSocket(); err != nil {
 		return nil, err
 	}
+	settings.Memory = nodeSettings.GuardMemory()
 	runtime := o.runtime(ctx, newLog())
 	if runtime == nil {
 		return nil, errors.New("--cri-socket: the runtime is needed, to know which pods run")

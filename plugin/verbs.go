@@ -61,7 +61,7 @@ func (r request) add() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("capturing pod %s: %w", r.pod, err)
 		}
-		r.story.Verdict = report.Captured
+		r.story.Verdict, r.story.Stamp = report.Captured, rules.Stamp()
 		r.log.Info("captured", "backend", p.backend, "ipv6", rules.IPv6, "took", time.Since(r.story.Time).Round(time.Millisecond/10))
 	}
 	return result(r.input)

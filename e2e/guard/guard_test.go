@@ -141,7 +141,7 @@ func TestProxiedConnectionsLiveOn(t *testing.T) {
 			p := n.run(t, "web")
 			p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
 			p.echo(t, inboundPort)
-			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper, _ := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			ongoing := p.dial(t)
 			ctx, end := context.WithCancel(t.Context())
@@ -156,6 +156,7 @@ func TestProxiedConnectionsLiveOn(t *testing.T) {
 			}()
 			for range 20 {
 				p.nft(t, "add", "rule", "inet", "capture-cni", chain, "counter", "comment", `"stray"`)
+				keeper, registry := n.keeper(t, guard.InPlace) // one that has repaired the pod before would wait
 				keeper.Round(t.Context())
 				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
 				if rules := p.list(t); strings.Contains(rules, "stray") {

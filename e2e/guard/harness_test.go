@@ -36,10 +36,12 @@ type node struct {
 	reads     int
 	reading   func() // called at each read
 	socket    string // of the agent; empty for none
+	memory    string // of guards, over a restart; empty for none
+	netConf   string // of the plugin
 }
 
 func newNode() *node {
-	return &node{sandboxes: map[string]guard.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}}
+	return &node{sandboxes: map[string]guard.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}, netConf: `{"excludeNamespaces": ["excluded"]}`}
 }
 
 func (n *node) Sandboxes(context.Context) ([]guard.Sandbox, error) {
@@ -141,11 +143,11 @@ func (n *node) keeper(t *testing.T, policy guard.Policy) (*guard.Guard, *prometh
 // keeperOf makes one that has the pods of the node from a runtime of its own.
 func (n *node) keeperOf(t *testing.T, runtime guard.Runtime, settings guard.Settings) (*guard.Guard, *prometheus.Registry) {
 	t.Helper()
-	input, err := config.Read([]byte(`{"excludeNamespaces": ["excluded"]}`))
+	input, err := config.Read([]byte(n.netConf))
 	check(t, err)
 	settings.Conf, _, err = input.NetConf()
 	check(t, err)
-	settings.Socket = n.socket
+	settings.Socket, settings.Memory = n.socket, n.memory
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(testWriter{t}, nil))
 	return guard.New(settings, runtime, n, log, registry), registry

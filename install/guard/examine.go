@@ -38,7 +38,9 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	}
 	netns, err := podnet.TryOpen(w.sandbox.NetNS)
 	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" {
-		return w.finding // an ADD or a DEL is at work; the next round sees what came of it
+		last := w.finding // an ADD or a DEL is at work; the next round sees what came of it
+		last.Repaired = ""
+		return last
 	}
 	if err != nil {
 		return Finding{State: Unknown, Reason: err.Error()}
@@ -62,9 +64,13 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	if g.settings.Policy != InPlace {
 		return found
 	}
-	if !g.repairs.Allow() {
-		found.Reason += "; too many repairs at once, it has to wait"
+	if refusal := g.pace.refusal(&w.repairs, time.Now()); refusal != "" {
+		found.Reason += "; " + refusal
 		return found
+	}
+	if w.repairs.attempted(time.Now()) {
+		g.metrics.repeated.Inc()
+		found.Reason += fmt.Sprintf("; attempt %d in a row to repair it", w.repairs.count)
 	}
 	connections, err := g.repair(ctx, netns, w)
 	if err != nil {
@@ -96,27 +102,34 @@ func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) 
 		w.rounds++
 		return w.finding
 	}
-	found := g.compare(ctx, netns, w.wish)
+	found := obstructed(netns, g.compare(ctx, netns, w))
 	w.sound, w.rounds = look{}, 1
-	if found.State == Captured || found.State == Changed {
+	switch found.State {
+	case Captured, Changed, Outdated, Obstructed:
 		w.sound = now
 	}
 	return found
 }
 
-// compare compares what the namespace holds with what it is to hold.
-func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, wish wish) Finding {
+// compare compares what the namespace holds with what it is to hold, and with
+// what ADD or a repair left there: a name that another process of the pod can
+// give to its own chains or rules does not decide.
+func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
 	state, err := netns.State()
 	if err != nil {
 		return Finding{State: Unknown, Reason: err.Error()}
 	}
+	w.baseline.confirm(g.settings.Socket, w.sandbox)
+	wish, left := w.wish, w.baseline
 	switch {
-	case state.Foreign != "":
+	case state.Backend == "" && state.Foreign != "" && !left.isKnown():
 		return Finding{State: Foreign, Reason: state.Foreign}
 	case state.Backend == "":
-		return Finding{State: Uncaptured, Reason: "nobody's rules are in its network namespace"}
+		return Finding{State: Uncaptured, Reason: "no rules of the plugin are in its network namespace"}
+	case left.isKnown() && state.Backend != left.Backend:
+		return Finding{State: Drifted, Reason: fmt.Sprintf("its rules are in backend %s, and it was captured by %s", state.Backend, left.Backend)}
 	case capture.IsStamp(state.Stamp) && state.Stamp != wish.stamp:
-		return Finding{State: Outdated, Reason: "its rules are those of another version or configuration: " + state.Stamp}
+		return w.baseline.judgeOutdated(ctx, netns, state)
 	}
 	differences, err := netns.Compare(ctx, &g.references, wish.rules(), state.Backend)
 	switch {
@@ -124,7 +137,13 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, wish wish)
 		return Finding{State: Unknown, Reason: err.Error()}
 	case len(differences) > 0:
 		return Finding{State: Drifted, Reason: strings.Join(differences, "; ")}
-	case wish.changed:
+	}
+	if !left.holds(state) {
+		if err := w.baseline.adopt(ctx, netns, state); err != nil {
+			return Finding{State: Unknown, Reason: err.Error()}
+		}
+	}
+	if wish.changed {
 		return Finding{State: Changed, Reason: "its annotations were edited after it was made; a restart applies them"}
 	}
 	return Finding{State: Captured}
@@ -145,10 +164,12 @@ func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched)
 	if !runs || !same {
 		return "", errors.New("the pod has ended")
 	}
-	lost, err := netns.Replace(ctx, w.wish.rules())
+	rules := w.wish.rules()
+	lost, err := netns.Replace(ctx, rules)
 	if err != nil {
 		return "", fmt.Errorf("applying its rules: %w", err)
 	}
+	w.baseline = baseline{Stamp: rules.Stamp(), Backend: capture.NFTables}
 	if lost != nil {
 		return "not all connections that began before live on: " + lost.Error(), nil
 	}

@@ -32,20 +32,25 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 		return fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)
 	}
 	sandbox := sandboxes[i]
-	fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      %s\nnamespace    %s\n", namespace, name, sandbox.UID, sandbox.ID, orNone(sandbox.NetNS, "the node's own"))
+	fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      %s\nnamespace    %s\n", namespace, name, sandbox.UID, sandbox.ID, orNone(sandbox.NetNS, "the node's own, or its runtime's"))
 	if !sandbox.concerns() {
 		fmt.Fprintln(out, "in the mesh  no: it was not injected when it was made, or it has the node's network")
 		return nil
 	}
 	g.explainWish(ctx, sandbox, out)
-	w := &watched{sandbox: sandbox}
+	w := &watched{sandbox: sandbox, baseline: g.memory.load(sandbox.ID)}
 	found := g.examine(ctx, w)
 	fmt.Fprintf(out, "state        %s\n", found.State)
 	if found.Reason != "" {
 		fmt.Fprintf(out, "because      %s\n", found.Reason)
 	}
-	if err := explainKernel(ctx, sandbox, w.wish, out); err != nil || g.settings.Socket == "" {
-		return err
+	if sandbox.NetNS != "" {
+		if err := explainKernel(ctx, sandbox, w.wish, out); err != nil {
+			return err
+		}
+	}
+	if g.settings.Socket == "" {
+		return nil
 	}
 	return explainAdd(g.settings.Socket, sandbox, out)
 }

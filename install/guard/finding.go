@@ -23,6 +23,9 @@ const (
 	Changed = State(report.Changed)
 	// Foreign pods are captured by somebody else.
 	Foreign = State(report.Foreign)
+	// Obstructed pods hold rules of ours, and another table that could keep
+	// packets from them.
+	Obstructed = State(report.Obstructed)
 	// Unknown is a pod that could not be looked at.
 	Unknown State = "unknown"
 	// Exempt pods are in the mesh and not captured: their own containers or
@@ -32,7 +35,7 @@ const (
 
 // States are all that an operator may see of, in the order of the README.
 func States() []State {
-	return []State{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Unknown, Exempt}
+	return []State{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, Unknown, Exempt}
 }
 
 // Finding is what a look at a pod gave.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/node"
@@ -42,16 +41,15 @@ type Settings struct {
 	Round   time.Duration // from one look at a pod to the next
 	Refresh time.Duration // from one read of a pod to the next, to notice changed annotations
 	Socket  string        // at which the agent hears what was found; empty for none
+	Memory  string        // directory of what ADDs and repairs left, over a restart; empty for none
 }
 
 // Pace of the guard.
 const (
-	tick         = time.Second           // between two looks for new sandboxes,
-	calm         = 5 * time.Second       // where the runtime tells of them, too
-	settle       = 50 * time.Millisecond // from a sandbox to the look at it: others come with it
-	soon         = 5 * time.Second       // after a look that did not settle it
-	repairEvery  = time.Second
-	repairsAhead = 30
+	tick   = time.Second           // between two looks for new sandboxes,
+	calm   = 5 * time.Second       // where the runtime tells of them, too
+	settle = 50 * time.Millisecond // from a sandbox to the look at it: others come with it
+	soon   = 5 * time.Second       // after a look that did not settle it
 )
 
 // Guard watches one node. It is used by one goroutine.
@@ -62,10 +60,13 @@ type Guard struct {
 	log        *slog.Logger
 	metrics    *metrics
 	references podnet.References
-	repairs    *rate.Limiter
+	pace       pace
+	memory     memory
 	news       news
 	watched    map[string]*watched // by the sandbox's id
 	complaint  string              // about the runtime, said once
+	forgetful  string              // why the memory fails, said once
+	tidy       bool                // the memory is of no pods that have gone
 }
 
 // watched is a pod of the mesh, and what was last found.
@@ -74,6 +75,9 @@ type watched struct {
 	wish    wish
 	finding Finding
 	next    time.Time
+
+	baseline baseline // that ADD or a repair left
+	repairs  repairs  // that followed one another
 
 	sound  look // at which it was last found in order; zero if it was not
 	rounds int  // since it was last looked at thoroughly
@@ -93,7 +97,7 @@ const thorough = 10
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
 	return &Guard{
 		settings: settings, runtime: runtime, pods: pods, log: log, metrics: newMetrics(node.NewRegister(registry)),
-		repairs: rate.NewLimiter(rate.Every(repairEvery), repairsAhead), watched: map[string]*watched{},
+		pace: newPace(), memory: memory{dir: settings.Memory}, watched: map[string]*watched{},
 		news: news{socket: settings.Socket},
 	}
 }
@@ -126,14 +130,21 @@ func (g *Guard) Round(ctx context.Context) {
 	} else if err == nil {
 		g.complaint = ""
 	}
-	g.follow(sandboxes)
+	there := g.follow(sandboxes)
+	if err == nil && !g.tidy {
+		g.remember(g.memory.keep(there))
+		g.tidy = true
+	}
 	for _, sandbox := range sandboxes {
 		w := g.watched[sandbox.ID]
 		if w == nil || time.Now().Before(w.next) || ctx.Err() != nil {
 			continue
 		}
-		before := w.finding
+		before, left := w.finding, w.baseline
 		w.finding = g.examine(ctx, w)
+		if w.baseline != left {
+			g.remember(g.memory.save(sandbox.ID, w.baseline))
+		}
 		w.next = time.Now().Add(g.pause(w))
 		g.tell(w, before)
 	}
@@ -141,25 +152,36 @@ func (g *Guard) Round(ctx context.Context) {
 	g.news.send()
 }
 
+// remember logs why baselines are not kept, once for each reason.
+func (g *Guard) remember(err error) {
+	if said := fmt.Sprint(err); err != nil && said != g.forgetful {
+		g.log.Warn("what pods hold is not kept over a restart", "error", err)
+		g.forgetful = said
+	}
+}
+
 // follow begins to watch new pods of the mesh, and forgets those that have gone.
-func (g *Guard) follow(sandboxes []Sandbox) {
-	there := map[string]bool{}
+// It returns the ids of those that are there.
+func (g *Guard) follow(sandboxes []Sandbox) (there map[string]bool) {
+	there = map[string]bool{}
 	for _, sandbox := range sandboxes {
 		there[sandbox.ID] = true
 		if g.watched[sandbox.ID] == nil && sandbox.concerns() {
-			g.watched[sandbox.ID] = &watched{sandbox: sandbox}
+			g.watched[sandbox.ID] = &watched{sandbox: sandbox, baseline: g.memory.load(sandbox.ID)}
 		}
 	}
 	var stamps []string
 	for id, w := range g.watched {
 		if !there[id] {
 			delete(g.watched, id)
+			g.tidy = false
 			continue
 		}
 		stamps = append(stamps, w.wish.stamp)
 	}
 	slices.Sort(stamps)
 	g.references.Keep(slices.Compact(stamps))
+	return there
 }
 
 func (g *Guard) pause(w *watched) time.Duration {
@@ -174,7 +196,7 @@ func (g *Guard) tell(w *watched, before Finding) {
 	if g.settings.Policy == Evict && w.wish.owned && w.isMissing() {
 		g.news.doom(w)
 	}
-	if w.finding.State == before.State && w.finding.Repaired == before.Repaired {
+	if w.finding.State == before.State && w.finding.Repaired == "" {
 		return
 	}
 	g.news.add(w)

@@ -14,6 +14,7 @@ import (
 type metrics struct {
 	pods, exempt *prometheus.GaugeVec
 	repairs      *prometheus.CounterVec
+	repeated     prometheus.Counter
 }
 
 // Metrics lists all metrics, in the order of the README's table.
@@ -25,9 +26,10 @@ func Metrics() []node.Metric {
 
 func newMetrics(r *node.Register) *metrics {
 	m := &metrics{
-		pods:    r.Gauges("pods", "pods of the mesh on this node, by how they stand (`state`: captured, uncaptured, drifted, outdated, changed, foreign, unknown, exempt); the guard's", "state"),
-		exempt:  r.Gauges("exempt_pods", "pods of the mesh on this node that are not captured on purpose, by `cause` ("+causes()+"); the guard's", "cause"),
-		repairs: r.Counters("pod_repairs_total", "pods whose rules were put right while they ran, by `result`; the guard's", "result"),
+		pods:     r.Gauges("pods", "pods of the mesh on this node, by how they stand (`state`: captured, uncaptured, drifted, outdated, changed, foreign, obstructed, unknown, exempt); the guard's", "state"),
+		exempt:   r.Gauges("exempt_pods", "pods of the mesh on this node that are not captured on purpose, by `cause` ("+causes()+"); the guard's", "cause"),
+		repairs:  r.Counters("pod_repairs_total", "pods whose rules were put right while they ran, by `result`; the guard's", "result"),
+		repeated: r.Counters("pod_repairs_repeated_total", "attempts to repair a pod within ten minutes of the attempt before; the guard's").WithLabelValues(),
 	}
 	for _, result := range []string{done, failed} {
 		m.repairs.WithLabelValues(result) // a rate needs a beginning

@@ -55,6 +55,8 @@ func message(verdict report.Verdict, state State, reason string) string {
 		return "the pod is not captured as it should be: " + reason
 	case state == Outdated:
 		return "the pod is captured by rules of another version or configuration; a restart renews them: " + reason
+	case state == Obstructed:
+		return "another table in the pod's network namespace could keep packets from the capture rules: " + reason
 	case state == Foreign:
 		return "the pod is captured by rules that are not ours: " + reason
 	}

@@ -51,10 +51,17 @@ func (s Settings) AgentSocket() (string, error) {
 	return s.at(conf.AgentSocket), nil
 }
 
+// guardName is the guard's directory in the run folder.
+const guardName = "guard"
+
+// GuardMemory is where the guard keeps what sandboxes hold, as the agent sees it.
+func (s Settings) GuardMemory() string { return s.at(s.RunDir) + "/" + guardName }
+
 // Plugin is the binary that is in place, as the agent sees it.
 func (s Settings) Plugin() string { return s.at(s.BinDirs[0]) + "/" + binaryName }
 
-// removeReports takes away the socket, and what was kept for whoever listens there.
+// removeReports takes away the socket, what was kept for whoever listens there,
+// and what the guard kept.
 func (n *Node) removeReports() error {
 	run, err := n.open(n.settings.RunDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +71,7 @@ func (n *Node) removeReports() error {
 		return err
 	}
 	err = run.Remove(socketName)
-	for _, folder := range []string{report.Ring(socketName), report.Memory(socketName)} {
+	for _, folder := range []string{report.Ring(socketName), report.Memory(socketName), guardName} {
 		err = errors.Join(err, empty(run, filepath.Base(folder)))
 	}
 	return errors.Join(err, run.Close())

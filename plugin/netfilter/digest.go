@@ -21,7 +21,7 @@ func (t Table) Digest() string {
 	for _, o := range objects {
 		fmt.Fprintf(sum, "%q %q %d\n", o.name, o.content, len(o.items))
 		for _, i := range o.items {
-			fmt.Fprintf(sum, "%q %q\n", i.label, i.content)
+			fmt.Fprintf(sum, "%q\n", i.content)
 		}
 	}
 	return digestVersion + hex.EncodeToString(sum.Sum(nil))

@@ -27,18 +27,11 @@ const (
 )
 
 // Replace makes the namespace hold the Ruleset, by nftables, whatever of ours
-// it held before. Another plugin's capture is a capture.Refusal. Connections that
-// began before live on; lost says why some don't: capture comes first.
+// it held before. Rules that are not ours stay. Connections that began before live
+// on; lost says why some don't: capture comes first.
 func (n *Namespace) Replace(ctx context.Context, rs capture.Ruleset) (lost, err error) {
 	own, addressErr := n.Addresses()
 	err = n.do(func() error {
-		state, err := netfilter.Inspect()
-		if err != nil {
-			return err
-		}
-		if state.Foreign != "" {
-			return capture.Refusal(state.Foreign + " holds another plugin's capture rules")
-		}
 		lost = adopt(ctx)
 		if err := install(ctx, rs, netfilter.NFTables{}.Replace); err != nil {
 			return errors.Join(err, netfilter.Untrack())

@@ -23,6 +23,9 @@ func (n *Namespace) Digest(ctx context.Context, backend capture.Backend) (digest
 	return digest, err
 }
 
+// Comparable reports whether a digest is one that this program could have made.
+func Comparable(digest string) bool { return netfilter.Comparable(digest) }
+
 // Obstruction describes a rule of another table that could keep packets from
 // ours, which nftables holds; "" where there is none.
 func (n *Namespace) Obstruction() (obstruction string, err error) {

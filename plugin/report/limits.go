@@ -21,6 +21,7 @@ const (
 	maxUID       = 128
 	maxSandbox   = 128
 	maxBackend   = 32
+	maxStamp     = 128 // a comment of a rule in the kernel has 127 bytes at most
 	maxStage     = time.Hour
 	maxFault     = 256 // of a text that an error quotes
 )
@@ -63,6 +64,8 @@ func (r Record) fault() error {
 		return notName("sandbox", r.Sandbox, maxSandbox)
 	case !isName(r.Backend, maxBackend):
 		return notName("backend", r.Backend, maxBackend)
+	case len(r.Stamp) > maxStamp:
+		return fmt.Errorf("a stamp of %d bytes: expected at most %d", len(r.Stamp), maxStamp)
 	case len(r.Message) > maxMessage+len(ellipsis):
 		return fmt.Errorf("a message of %d bytes: expected at most %d", len(r.Message), maxMessage)
 	case len(r.Warnings) > maxWarnings:

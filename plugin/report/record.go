@@ -27,7 +27,8 @@ type Record struct {
 	Verdict  Verdict           `json:"verdict"`
 	Reason   Reason            `json:"reason,omitempty"`
 	Backend  string            `json:"backend,omitempty"`
-	Code     uint              `json:"code,omitempty"` // of CNI, where the ADD failed
+	Stamp    string            `json:"stamp,omitempty"` // of the rules that an ADD applied
+	Code     uint              `json:"code,omitempty"`  // of CNI, where the ADD failed
 	Message  string            `json:"message,omitempty"`
 	Warnings []string          `json:"warnings,omitempty"`
 	Stages   map[Stage]float64 `json:"stages,omitempty"` // seconds

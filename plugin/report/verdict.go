@@ -49,6 +49,7 @@ const (
 	Outdated   Reason = "outdated"
 	Changed    Reason = "changed"
 	Foreign    Reason = "foreign"
+	Obstructed Reason = "obstructed"
 )
 
 const exemptPrefix = "exempt_"
@@ -75,7 +76,7 @@ func Reasons(verdict Verdict) []Reason {
 	case Repaired, Doomed:
 		return []Reason{Uncaptured, Drifted}
 	case Found:
-		return []Reason{Uncaptured, Drifted, Outdated, Changed, Foreign}
+		return []Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed}
 	}
 	return nil
 }

@@ -71,6 +71,9 @@
     # The lock of the pods' network namespaces, which the plugin takes, too; both have its path compiled in.
     - name: lock
       mountPath: /run/capture-cni/lock
+    # What ADD or a repair left in each pod, over a restart of the guard.
+    - name: guard-dir
+      mountPath: {{ .Values.paths.runDir }}/guard
     - name: cri-socket
       mountPath: /host{{ dir $node.criSocket }}
       readOnly: true

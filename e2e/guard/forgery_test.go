@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// forgedStamp has the form of a stamp, and is of no rules at all.
+const forgedStamp = "capture-cni rules v1 ipv4 00112233445566778899aabbccddeeff"
+
+// forgeStamp replaces the pod's rules by a stamp alone.
+func forgeStamp(t *testing.T, p *pod, stamp string) {
+	t.Helper()
+	p.nft(t, "delete", "table", "inet", "capture-cni")
+	p.nft(t, "add", "table", "inet", "capture-cni")
+	p.nft(t, "add", "chain", "inet", "capture-cni", "stamp")
+	p.nft(t, "add", "rule", "inet", "capture-cni", "stamp", "return", "comment", `"`+stamp+`"`)
+}
+
+// addChain adds a chain of a name that another plugin gives its own.
+func addChain(t *testing.T, p *pod, chain string) {
+	t.Helper()
+	p.nft(t, "add", "table", "ip", "nat")
+	p.nft(t, "add", "chain", "ip", "nat", chain)
+}
+
+// forgeries are what a process of a captured pod with NET_ADMIN does to hide
+// from the guard that the rules are gone.
+var forgeries = map[string]struct {
+	forge func(t *testing.T, p *pod)
+	found report.Reason
+}{
+	"a stamp alone":     {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, report.Drifted},
+	"the stamp of ours": {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, report.Drifted},
+	"no stamp":          {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, report.Drifted},
+	"another plugin's chain in their place": {func(t *testing.T, p *pod) {
+		p.nft(t, "delete", "table", "inet", "capture-cni")
+		addChain(t, p, "ISTIO_OUTPUT")
+	}, report.Uncaptured},
+	"another plugin's table in their place": {func(t *testing.T, p *pod) {
+		p.nft(t, "delete", "table", "inet", "capture-cni")
+		p.nft(t, "add", "table", "inet", "istio-proxy-nat")
+		p.nft(t, "add", "chain", "inet", "istio-proxy-nat", "output")
+	}, report.Uncaptured},
+	"another plugin's chain next to changed rules": {func(t *testing.T, p *pod) {
+		addChain(t, p, "ISTIO_OUTPUT")
+		p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
+	}, report.Drifted},
+	"the marker of another backend": {func(t *testing.T, p *pod) {
+		stamp := p.rules(t).Stamp
+		p.nft(t, "delete", "table", "inet", "capture-cni")
+		addChain(t, p, "CAPTURE_CNI")
+		p.nft(t, "add", "rule", "ip", "nat", "CAPTURE_CNI", "return", "comment", `"`+stamp+`"`)
+	}, report.Drifted},
+}
+
+// TestForgeries has the guard repair and report a captured pod whatever stands
+// in the place of its rules, also if the guard was restarted meanwhile.
+func TestForgeries(t *testing.T) {
+	for name, tt := range forgeries {
+		for _, restarts := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: ", over a restart"}[restarts], func(t *testing.T) {
+				n := newNode()
+				n.memory = t.TempDir()
+				conn := n.listen(t)
+				p := n.run(t, "web")
+				p.capture(t, nil)
+				keeper, registry := n.keeper(t, guard.InPlace)
+				keeper.Round(t.Context())
+				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				tt.forge(t, p)
+				if restarts {
+					keeper, registry = n.keeper(t, guard.InPlace)
+				}
+				keeper.Round(t.Context())
+				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				expectRepair(t, hear(t, conn)["web"], tt.found)
+				if !strings.Contains(p.list(t), "redirect to :15001") {
+					t.Errorf("it is not captured:\n%s", p.list(t))
+				}
+				keeper.Round(t.Context())
+				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			})
+		}
+	}
+}
+
+func expectRepair(t *testing.T, records []report.Record, found report.Reason) {
+	t.Helper()
+	if len(records) != 1 || records[0].Verdict != report.Repaired || records[0].Reason != found {
+		t.Errorf("reported %+v, want one repair of what is %s", records, found)
+	}
+}
+
+// TestForgedBeforeTheFirstLook has the guard believe the plugin's record of its
+// ADD where it did not see the pod before it was changed, also if the agent
+// writes that record after the guard's first look.
+func TestForgedBeforeTheFirstLook(t *testing.T) {
+	for name, tt := range map[string]struct {
+		forge func(t *testing.T, p *pod)
+		first guard.State // without a record
+		found report.Reason
+	}{
+		"a stamp alone":          {forgeries["a stamp alone"].forge, guard.Outdated, report.Drifted},
+		"another plugin's chain": {forgeries["another plugin's chain in their place"].forge, guard.Foreign, report.Uncaptured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			n.memory = t.TempDir()
+			conn := n.listen(t)
+			p := n.run(t, "web")
+			p.capture(t, nil)
+			add := report.Record{
+				Time: time.Now(), Pod: report.Pod{Namespace: "shop", Name: "web", UID: p.sandbox.UID}, Sandbox: p.sandbox.ID,
+				Verdict: report.Captured, Backend: "nftables", Stamp: p.rules(t).Stamp,
+			}
+			tt.forge(t, p)
+			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{tt.first: 1})
+			hear(t, conn)
+			check(t, os.Mkdir(report.Memory(n.socket), 0o700))
+			other := add
+			other.Sandbox = "another"
+			check(t, remember(n.socket, other))
+			keeper, registry = n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{tt.first: 1})
+			hear(t, conn)
+			add.Time = add.Time.Add(time.Second)
+			check(t, remember(n.socket, add))
+			keeper, registry = n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expectRepair(t, hear(t, conn)["web"], tt.found)
+		})
+	}
+}
+
+// TestConfigurationChanges has rules that a repair or an ADD made become
+// outdated, and not drifted, when the guard starts with another configuration.
+func TestConfigurationChanges(t *testing.T) {
+	for name, made := range map[string]func(t *testing.T, p *pod){
+		"captured by ADD":       func(t *testing.T, p *pod) { p.capture(t, nil) },
+		"captured by the guard": func(*testing.T, *pod) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			n.memory = t.TempDir()
+			p := n.run(t, "web")
+			made(t, p)
+			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			before := p.list(t)
+			n.netConf = `{"mesh": {"excludeOutboundPorts": [5432]}}`
+			for range 2 {
+				keeper, registry = n.keeper(t, guard.InPlace)
+				keeper.Round(t.Context())
+				expect(t, registry, map[guard.State]float64{guard.Outdated: 1})
+			}
+			if after := p.list(t); after != before {
+				t.Errorf("what is outdated was changed:\n%s", after)
+			}
+			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+		})
+	}
+}
+
+// TestForeignNextToOurs judges a captured pod by our rules, whatever other
+// chains it has, and leaves those alone.
+func TestForeignNextToOurs(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	addChain(t, p, "ISTIO_OUTPUT")
+	before := p.list(t)
+	keeper, registry := n.keeper(t, guard.InPlace)
+	for range 2 {
+		keeper.Round(t.Context())
+		expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	}
+	p.nft(t, "delete", "table", "inet", "capture-cni")
+	keeper.Round(t.Context())
+	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	if after := p.list(t); after == before || !strings.Contains(after, "ISTIO_OUTPUT") {
+		t.Errorf("another plugin's chain went with a repair:\n%s", after)
+	}
+}
+
+// TestOutdatedRulesChange has rules of another version repaired once a process
+// of the pod has changed them, and left alone until then.
+func TestOutdatedRulesChange(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, p *pod){
+		"a rule":    func(t *testing.T, p *pod) { p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return") },
+		"the stamp": func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) },
+	} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: ", over a restart"}[restarts], func(t *testing.T) {
+				n := newNode()
+				n.memory = t.TempDir()
+				conn := n.listen(t)
+				p := n.run(t, "web")
+				p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
+				before := p.list(t)
+				keeper, registry := n.keeper(t, guard.InPlace)
+				for range 2 {
+					keeper.Round(t.Context())
+					expect(t, registry, map[guard.State]float64{guard.Outdated: 1})
+				}
+				if after := p.list(t); after != before {
+					t.Errorf("what is outdated was changed:\n%s", after)
+				}
+				hear(t, conn)
+				change(t, p)
+				if restarts {
+					keeper, registry = n.keeper(t, guard.InPlace)
+				}
+				keeper.Round(t.Context())
+				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				expectRepair(t, hear(t, conn)["web"], report.Drifted)
+			})
+		}
+	}
+}

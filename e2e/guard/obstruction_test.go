@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/report"
+)
+
+// TestObstructed reports another table of a captured pod whose rules could keep
+// packets from ours, and touches nothing.
+func TestObstructed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		nft   string // its commands
+		names []string
+	}{
+		"notrack": {
+			"table inet hide { chain out { type filter hook output priority -301; meta l4proto tcp notrack; } }",
+			[]string{`inet table "hide"`, "output", "-301", "notrack"},
+		},
+		"notrack in a chain of its own": {
+			"table ip hide { chain more { notrack; }\nchain in { type filter hook prerouting priority raw; tcp dport 80 jump more; } }",
+			[]string{`ip table "hide"`, "prerouting", "-300", "notrack"},
+		},
+		"redirect in front": {
+			"table ip nat { chain OUTPUT { type nat hook output priority -101; tcp dport 80 redirect to :9999; } }",
+			[]string{`ip table "nat"`, "output", "-101", "redir"},
+		},
+		"dnat at our own priority": {
+			"table ip6 nat { chain P { type nat hook prerouting priority dstnat; tcp dport 80 dnat to [2001:db8::1]:80; } }",
+			[]string{`ip6 table "nat"`, "prerouting", "-100", "nat"},
+		},
+		"a mark": {
+			"table inet marks { chain out { type route hook output priority mangle; meta skuid 2000 meta mark set 1337; } }",
+			[]string{`inet table "marks"`, "output", "-150", "meta"},
+		},
+		"another destination": {
+			"table ip rewrite { chain out { type route hook output priority -200; ip daddr set 192.0.2.1; } }",
+			[]string{`ip table "rewrite"`, "output", "-200", "payload"},
+		},
+		"a device's ingress": {
+			`table netdev early { chain in { type filter hook ingress device "eth0" priority 0; fwd to "lo"; } }`,
+			[]string{`netdev table "early"`, "ingress", "fwd"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			conn := n.listen(t)
+			p := n.run(t, "web")
+			p.capture(t, nil)
+			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			p.load(t, tt.nft)
+			before := p.list(t)
+			for range 2 {
+				keeper.Round(t.Context())
+				expect(t, registry, map[guard.State]float64{"obstructed": 1})
+			}
+			records := hear(t, conn)["web"]
+			if len(records) != 1 || records[0].Verdict != report.Found || records[0].Reason != "obstructed" {
+				t.Fatalf("reported %+v", records)
+			}
+			for _, want := range tt.names {
+				if !strings.Contains(records[0].Message, want) {
+					t.Errorf("the report does not name %q: %s", want, records[0].Message)
+				}
+			}
+			if after := p.list(t); after != before {
+				t.Errorf("another table was changed:\n%s", after)
+			}
+		})
+	}
+}
+
+// TestObstructedAndRepaired repairs our rules and leaves what is in front of
+// them where it is, and reports both.
+func TestObstructedAndRepaired(t *testing.T) {
+	n := newNode()
+	conn := n.listen(t)
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	keeper, registry := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	p.nft(t, "delete", "table", "inet", "capture-cni")
+	p.load(t, "table inet hide { chain out { type filter hook output priority -301; notrack; } }")
+	keeper.Round(t.Context())
+	keeper.Round(t.Context())
+	expect(t, registry, map[guard.State]float64{"obstructed": 1})
+	if rules := p.list(t); !strings.Contains(rules, "redirect to :15001") || !strings.Contains(rules, "notrack") {
+		t.Errorf("it holds\n%s", rules)
+	}
+	if diff := verdicts(hear(t, conn)["web"]); diff[report.Repaired] != 1 || diff[report.Found] != 1 {
+		t.Errorf("reported %v", diff)
+	}
+}
+
+// TestUnobstructed is content with another table that hides nothing.
+func TestUnobstructed(t *testing.T) {
+	for name, nft := range map[string]string{
+		"a firewall":            `table inet filter { chain in { type filter hook input priority filter; ct state established accept; tcp dport 22 drop; }` + "\n" + `chain out { type filter hook output priority -310; counter accept; ip daddr 192.0.2.9 log drop; } }`,
+		"masquerading":          "table ip nat { chain POSTROUTING { type nat hook postrouting priority srcnat; oifname eth0 masquerade; } }",
+		"nat that comes after":  "table ip nat { chain OUTPUT { type nat hook output priority -99; tcp dport 80 redirect to :9999; } }",
+		"an empty table of nat": "table ip nat { chain PREROUTING { type nat hook prerouting priority dstnat; }\nchain ISTIO_OUTPUT { } }",
+		"another set of rules":  "table inet unused { chain nowhere { notrack; } }",
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			p := n.run(t, "web")
+			p.capture(t, nil)
+			p.load(t, nft)
+			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+		})
+	}
+}
+
+// TestObstructedByLegacyTables finds what iptables' older variant keeps apart
+// from nf_tables.
+func TestObstructedByLegacyTables(t *testing.T) {
+	const program = "iptables-legacy"
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skip(err)
+	}
+	for name, tt := range map[string]struct {
+		args string
+		want guard.State
+	}{
+		"notrack":      {"-t raw -A OUTPUT -p tcp -j NOTRACK", "obstructed"},
+		"redirect":     {"-t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 9999", "obstructed"},
+		"a mark":       {"-t mangle -A PREROUTING -j MARK --set-mark 1337", "obstructed"},
+		"masquerading": {"-t nat -A POSTROUTING -j MASQUERADE", guard.Captured},
+		"a firewall":   {"-t filter -A INPUT -p tcp --dport 22 -j DROP", guard.Captured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			p := n.run(t, "web")
+			p.capture(t, nil)
+			check(t, p.host.Do(func() error {
+				out, err := exec.CommandContext(t.Context(), program, strings.Fields(tt.args)...).CombinedOutput()
+				if err != nil {
+					t.Skipf("this kernel has no legacy tables: %s", out)
+				}
+				return nil
+			}))
+			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{tt.want: 1})
+		})
+	}
+}
+
+// load adds tables by their text, in the lines that nft wants.
+func (p *pod) load(t *testing.T, text string) {
+	t.Helper()
+	p.nft(t, strings.NewReplacer("{ ", "{\n", "; ", ";\n", " }", "\n}\n").Replace(text))
+}

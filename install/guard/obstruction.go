@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import "github.com/capture-cni/capture-cni/plugin/podnet"
+
+// obstructed is what was found of a pod, or that another table could keep
+// packets from its rules. That is reported and never repaired: the table belongs
+// to the pod.
+func obstructed(netns *podnet.Namespace, found Finding) Finding {
+	switch found.State {
+	case Captured, Changed, Outdated:
+	default:
+		return found
+	}
+	obstruction, err := netns.Obstruction()
+	switch {
+	case err != nil:
+		return Finding{State: Unknown, Reason: err.Error()}
+	case obstruction == "":
+		return found
+	case found.Reason != "":
+		obstruction += "; besides, " + found.Reason
+	}
+	return Finding{State: Obstructed, Reason: obstruction}
+}
