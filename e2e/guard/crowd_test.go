@@ -51,7 +51,7 @@ func TestCost(t *testing.T) {
 
 	address, err := lab.FreeAddress()
 	check(t, err)
-	command := exec.Command(agent, "guard", "--cri-socket", socket, "--state-dir", dir, "--listen", address)
+	command := exec.Command(agent, "guard", "--cri-socket", socket, "--state-dir", dir, "--run-dir", dir, "--listen", address)
 	command.Stderr = os.Stderr
 	check(t, command.Start())
 	t.Cleanup(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })

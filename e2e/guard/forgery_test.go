@@ -3,6 +3,8 @@
 package guard
 
 import (
+	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -142,6 +144,37 @@ func TestForgedBeforeTheFirstLook(t *testing.T) {
 			expectRepair(t, hear(t, conn)["web"], tt.found)
 		})
 	}
+}
+
+// busyRuntime is one that can't list its sandboxes now.
+type busyRuntime struct{ *node }
+
+func (busyRuntime) Sandboxes(context.Context) ([]guard.Sandbox, error) {
+	return nil, errors.New("the runtime is busy")
+}
+
+// TestMemoryOutlivesABusyRuntime forgets a pod when it has gone, and not when
+// the runtime can't say which pods it has.
+func TestMemoryOutlivesABusyRuntime(t *testing.T) {
+	n := newNode()
+	n.memory = t.TempDir()
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	keeper, _ := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	expectKept := func(want int) {
+		t.Helper()
+		kept, err := os.ReadDir(n.memory)
+		if err != nil || len(kept) != want {
+			t.Errorf("baselines %v, %v, want %d", kept, err, want)
+		}
+	}
+	busy, _ := n.keeperOf(t, busyRuntime{n}, guard.Settings{Policy: guard.InPlace})
+	busy.Round(t.Context())
+	expectKept(1)
+	delete(n.sandboxes, "web")
+	keeper.Round(t.Context())
+	expectKept(0)
 }
 
 // TestConfigurationChanges has rules that a repair or an ADD made become

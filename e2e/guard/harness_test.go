@@ -118,11 +118,16 @@ func newHost(t *testing.T) *lab.Host {
 // capture applies rules as an ADD does, for a pod with these annotations.
 func (p *pod) capture(t *testing.T, annotations map[string]string) {
 	t.Helper()
+	p.captureBy(t, netfilter.NFTables{}, annotations)
+}
+
+func (p *pod) captureBy(t *testing.T, backend netfilter.Backend, annotations map[string]string) {
+	t.Helper()
 	pod := meshed(p.sandbox)
 	maps.Copy(pod.Annotations, annotations)
 	intent, _, err := capture.Decide(pod, capture.DefaultSettings(), []netip.Addr{netip.MustParseAddr(podAddress)})
 	check(t, err)
-	check(t, p.host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(intent)) }))
+	check(t, p.host.Do(func() error { return backend.Apply(t.Context(), capture.Rules(intent)) }))
 }
 
 func (p *pod) rules(t *testing.T) (state netfilter.State) {

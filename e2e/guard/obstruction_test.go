@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
 
@@ -116,6 +118,25 @@ func TestUnobstructed(t *testing.T) {
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+		})
+	}
+}
+
+// TestIPTablesObstructsNothing takes rules of ours for none of another plugin,
+// whatever backend holds them.
+func TestIPTablesObstructsNothing(t *testing.T) {
+	for _, name := range []capture.Backend{capture.IPTablesNFT, capture.IPTablesLegacy} {
+		t.Run(string(name), func(t *testing.T) {
+			n := newNode()
+			p := n.run(t, "web")
+			backend, err := netfilter.Find(t.Context(), name)
+			check(t, err)
+			p.captureBy(t, backend, nil)
+			keeper, registry := n.keeper(t, guard.ReportOnly)
+			for range 2 {
+				keeper.Round(t.Context())
+				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			}
 		})
 	}
 }

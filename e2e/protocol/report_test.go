@@ -139,6 +139,9 @@ func TestReports(t *testing.T) {
 		if _, applied := got.Stages[report.Committing]; applied != (got.Verdict == report.Captured) {
 			t.Errorf("%s: stages %v", test.pod, got.Stages)
 		}
+		if applied := got.Verdict == report.Captured; capture.IsStamp(got.Stamp) != applied {
+			t.Errorf("%s: stamp %q", test.pod, got.Stamp)
+		}
 	}
 	if left := kept(t, socket); len(left) > 0 {
 		t.Errorf("kept, though the agent listens: %v", left)

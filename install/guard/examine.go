@@ -102,7 +102,8 @@ func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) 
 		w.rounds++
 		return w.finding
 	}
-	found := obstructed(netns, g.compare(ctx, netns, w))
+	found := g.compare(ctx, netns, w)
+	found = obstructed(netns, w.baseline.Backend, found)
 	w.sound, w.rounds = look{}, 1
 	switch found.State {
 	case Captured, Changed, Outdated, Obstructed:

@@ -125,6 +125,7 @@ func TestNews(t *testing.T) {
 		{Finding{State: Drifted, Reason: "one rule more"}, report.Found, report.Drifted, "not captured"},
 		{Finding{State: Outdated, Reason: "of v0"}, report.Found, report.Outdated, "a restart"},
 		{Finding{State: Changed, Reason: "edited"}, report.Found, report.Changed, "edited"},
+		{Finding{State: Obstructed, Reason: "notrack in front"}, report.Found, report.Obstructed, "another table"},
 		{Finding{State: Foreign, Reason: "of istio-cni"}, report.Found, report.Foreign, "not ours"},
 	} {
 		socket := filepath.Join(t.TempDir(), "s")

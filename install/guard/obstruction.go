@@ -2,15 +2,21 @@
 
 package guard
 
-import "github.com/capture-cni/capture-cni/plugin/podnet"
+import (
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
 
 // obstructed is what was found of a pod, or that another table could keep
 // packets from its rules. That is reported and never repaired: the table belongs
-// to the pod.
-func obstructed(netns *podnet.Namespace, found Finding) Finding {
+// to the pod. Rules of iptables are in tables that they share with others.
+func obstructed(netns *podnet.Namespace, backend capture.Backend, found Finding) Finding {
 	switch found.State {
 	case Captured, Changed, Outdated:
 	default:
+		return found
+	}
+	if backend != capture.NFTables {
 		return found
 	}
 	obstruction, err := netns.Obstruction()

@@ -2,7 +2,11 @@
 
 package node
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 // TestReportTo names the socket only where the plugin would not find it by itself.
 func TestReportTo(t *testing.T) {
@@ -35,5 +39,25 @@ func TestAgentSocket(t *testing.T) {
 	}
 	if _, err := (Settings{StateDir: "/state", NetConf: []byte(`{"agentSocket": 5}`)}).AgentSocket(); err == nil {
 		t.Error("a bad configuration is no error")
+	}
+}
+
+// TestRemoveReports leaves nothing of what plugin, agent and guard kept.
+func TestRemoveReports(t *testing.T) {
+	t.Parallel()
+	settings := Settings{Root: t.TempDir(), RunDir: "/run/capture-cni"}
+	for _, path := range []string{settings.GuardMemory() + "/web", settings.at("/run/capture-cni/adds/1.json")} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := (&Node{settings: settings}).removeReports(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(settings.at("/run/capture-cni")); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
 	}
 }

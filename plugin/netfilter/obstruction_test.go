@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// expression is a statement of a rule as the kernel lists it.
+func expression(t testing.TB, name string, data ...netlink.Attribute) netlink.Attribute {
+	t.Helper()
+	inner := marshal(t, data...)
+	return netlink.Attribute{Type: unix.NFTA_LIST_ELEM, Data: marshal(t,
+		netlink.Attribute{Type: unix.NFTA_EXPR_NAME, Data: []byte(name + "\x00")}, netlink.Attribute{Type: unix.NFTA_EXPR_DATA, Data: inner})}
+}
+
+func marshal(t testing.TB, list ...netlink.Attribute) []byte {
+	t.Helper()
+	data, err := netlink.MarshalAttributes(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func number(kind uint16, value uint32) netlink.Attribute {
+	return netlink.Attribute{Type: kind, Data: binary.BigEndian.AppendUint32(nil, value)}
+}
+
+// TestObstructive knows the statements that nft does not write, too.
+func TestObstructive(t *testing.T) {
+	t.Parallel()
+	verdict := func(code uint32) netlink.Attribute {
+		return netlink.Attribute{Type: unix.NFTA_IMMEDIATE_DATA, Data: marshal(t,
+			netlink.Attribute{Type: unix.NFTA_DATA_VERDICT, Data: marshal(t, number(unix.NFTA_VERDICT_CODE, code))})}
+	}
+	target := func(name string) netlink.Attribute {
+		return netlink.Attribute{Type: unix.NFTA_TARGET_NAME, Data: []byte(name + "\x00")}
+	}
+	for name, tt := range map[string]struct {
+		statement netlink.Attribute
+		want      string
+	}{
+		"accept":           {expression(t, "immediate", verdict(1)), ""},
+		"jump":             {expression(t, "immediate", verdict(0xfffffffd)), ""},
+		"queue as verdict": {expression(t, "immediate", verdict(0x00010003)), `statement "immediate"`},
+		"queue":            {expression(t, "queue"), `statement "queue"`},
+		"a value":          {expression(t, "immediate", number(unix.NFTA_IMMEDIATE_DREG, 8)), ""},
+		"a set":            {expression(t, "lookup", number(unix.NFTA_LOOKUP_SREG, 8)), ""},
+		"a map of values":  {expression(t, "lookup", number(unix.NFTA_LOOKUP_DREG, 8)), ""},
+		"a map of verdicts": {
+			expression(t, "lookup", number(unix.NFTA_LOOKUP_DREG, unix.NFT_REG_VERDICT)), "a map of verdicts",
+		},
+		"reads a mark":   {expression(t, "meta", number(unix.NFTA_META_DREG, 8)), ""},
+		"sets a mark":    {expression(t, "meta", number(unix.NFTA_META_SREG, 8)), `a change by statement "meta"`},
+		"sets a zone":    {expression(t, "ct", number(unix.NFTA_CT_SREG, 8)), `a change by statement "ct"`},
+		"logs":           {expression(t, "target", target("LOG")), ""},
+		"CT of iptables": {expression(t, "target", target("CT")), `target "CT"`},
+		"not known":      {expression(t, "of tomorrow"), `statement "of tomorrow"`},
+	} {
+		if got := obstructive(marshal(t, expression(t, "counter"), tt.statement)); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	if got := obstructive([]byte{1}); got == "" {
+		t.Error("a rule that can't be read is harmless")
+	}
+}
+
+// FuzzObstructive reads rules and tables that the kernel would never list.
+func FuzzObstructive(f *testing.F) {
+	f.Add(marshal(f, expression(f, "immediate", number(unix.NFTA_IMMEDIATE_DREG, 0))))
+	f.Add(slices.Concat(legacyEntry("", ""), legacyEntry("NOTRACK", ""), legacyEntry("ERROR", "ERROR")))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		obstructive(data)
+		for _, target := range legacyFamilies[capture.IPv6].targets(data) {
+			if len(target) > len(data) {
+				t.Errorf("target %q", target)
+			}
+		}
+		if parsed, err := parseAttributes(data); err == nil {
+			parsed[familyOf] = []byte{unix.NFPROTO_INET}
+			tablesInFront([]attributes{parsed})
+		}
+	})
+}
