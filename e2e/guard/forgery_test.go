@@ -94,10 +94,28 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
+// TestForgedBackend repairs rules that claim to be another backend's without
+// reading them by programs, which the guard's image lacks.
+func TestForgedBackend(t *testing.T) {
+	n := newNode()
+	conn := n.listen(t)
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	keeper, _ := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	forgeries["the marker of another backend"].forge(t, p)
+	keeper.Round(t.Context())
+	records := hear(t, conn)["web"]
+	expectRepair(t, records, report.Drifted)
+	if want := "in backend iptables-nft, and it was captured by nftables"; !strings.Contains(records[0].Message, want) {
+		t.Errorf("the report does not say %q: %s", want, records[0].Message)
+	}
+}
+
 func expectRepair(t *testing.T, records []report.Record, found report.Reason) {
 	t.Helper()
 	if len(records) != 1 || records[0].Verdict != report.Repaired || records[0].Reason != found {
-		t.Errorf("reported %+v, want one repair of what is %s", records, found)
+		t.Fatalf("reported %+v, want one repair of what is %s", records, found)
 	}
 }
 
@@ -180,17 +198,22 @@ func TestMemoryOutlivesABusyRuntime(t *testing.T) {
 // TestConfigurationChanges has rules that a repair or an ADD made become
 // outdated, and not drifted, when the guard starts with another configuration.
 func TestConfigurationChanges(t *testing.T) {
-	for name, made := range map[string]func(t *testing.T, p *pod){
-		"captured by ADD":       func(t *testing.T, p *pod) { p.capture(t, nil) },
-		"captured by the guard": func(*testing.T, *pod) {},
+	for name, made := range map[string]func(t *testing.T, n *node, p *pod){
+		"captured by ADD":       func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) },
+		"captured by the guard": func(*testing.T, *node, *pod) {},
+		"outdated, changed and repaired": func(t *testing.T, n *node, p *pod) {
+			p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
+			keeper, _ := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
 			n.memory = t.TempDir()
 			p := n.run(t, "web")
-			made(t, p)
+			made(t, n, p)
 			keeper, registry := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
 			keeper.Round(t.Context())
 			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
 			before := p.list(t)

@@ -104,11 +104,12 @@ func TestObstructedAndRepaired(t *testing.T) {
 // TestUnobstructed is content with another table that hides nothing.
 func TestUnobstructed(t *testing.T) {
 	for name, nft := range map[string]string{
-		"a firewall":            `table inet filter { chain in { type filter hook input priority filter; ct state established accept; tcp dport 22 drop; }` + "\n" + `chain out { type filter hook output priority -310; counter accept; ip daddr 192.0.2.9 log drop; } }`,
-		"masquerading":          "table ip nat { chain POSTROUTING { type nat hook postrouting priority srcnat; oifname eth0 masquerade; } }",
-		"nat that comes after":  "table ip nat { chain OUTPUT { type nat hook output priority -99; tcp dport 80 redirect to :9999; } }",
-		"an empty table of nat": "table ip nat { chain PREROUTING { type nat hook prerouting priority dstnat; }\nchain ISTIO_OUTPUT { } }",
-		"another set of rules":  "table inet unused { chain nowhere { notrack; } }",
+		"a firewall":                          `table inet filter { chain in { type filter hook input priority filter; ct state established accept; tcp dport 22 drop; }` + "\n" + `chain out { type filter hook output priority -310; counter accept; ip daddr 192.0.2.9 log drop; } }`,
+		"masquerading":                        "table ip nat { chain POSTROUTING { type nat hook postrouting priority srcnat; oifname eth0 masquerade; } }",
+		"masquerading, as iptables writes it": "table ip nat { chain POSTROUTING { type nat hook postrouting priority srcnat; oifname eth0 masquerade; }" + "\n" + `chain OUTPUT { type nat hook output priority -100; tcp dport 22 counter return; } }`,
+		"nat that comes after":                "table ip nat { chain OUTPUT { type nat hook output priority -99; tcp dport 80 redirect to :9999; } }",
+		"an empty table of nat":               "table ip nat { chain PREROUTING { type nat hook prerouting priority dstnat; }\nchain ISTIO_OUTPUT { } }",
+		"another set of rules":                "table inet unused { chain nowhere { notrack; } }",
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()

@@ -54,7 +54,7 @@ func isolatingName(name string) string {
 // sees. Neither a repair nor another pod in its place would change that.
 func (w *watched) judgeIsolated(now *corev1.Pod) Finding {
 	if now != nil {
-		w.wish = wish{read: time.Now(), exemption: capture.Exclusion(w.sandbox.asMade(now))}
+		w.wish = wish{read: time.Now(), exemption: capture.Exclusion(w.sandbox.asMade(now)), owned: isOwned(now)}
 	}
 	if w.wish.exemption.Cause != "" {
 		return Finding{State: Exempt, Reason: w.wish.exemption.Message}
