@@ -51,7 +51,7 @@ func (r request) excuse(ctx context.Context, err error) error {
 	if openErr != nil {
 		return errors.Join(err, openErr)
 	}
-	state, stateErr := netns.State()
+	state, stateErr := netns.State(ctx)
 	if stateErr = closing(netns, stateErr); stateErr != nil || !capture.IsStamp(state.Stamp) {
 		return errors.Join(err, stateErr)
 	}
@@ -63,7 +63,7 @@ func (r request) excuse(ctx context.Context, err error) error {
 // another version made, or for annotations that were edited since, can't be
 // compared: the pod has what it was to get when it was made.
 func (p plan) differences(ctx context.Context) ([]string, error) {
-	state, err := p.netns.State()
+	state, err := p.netns.State(ctx)
 	if err != nil {
 		return nil, err
 	}

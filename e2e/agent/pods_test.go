@@ -62,7 +62,7 @@ func (n *node) begin(t *testing.T, pod string) (*started, error) {
 
 func (s *started) expectCaptured(want bool) error {
 	return s.host.Do(func() error {
-		state, err := netfilter.Inspect()
+		state, err := netfilter.Inspect(context.Background())
 		if err == nil && (state.Stamp != "") != want {
 			err = fmt.Errorf("captured is not %v", want)
 		}

@@ -251,7 +251,7 @@ func inspect(sandbox cluster.Sandbox) (state netfilter.State, err error) {
 	}
 	defer host.NetNS.Close()
 	err = host.Do(func() (err error) {
-		state, err = netfilter.Inspect()
+		state, err = netfilter.Inspect(context.Background())
 		return err
 	})
 	return state, err

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -57,7 +58,7 @@ func showRules(p *pod, manifest *corev1.Pod) error {
 	}
 	ruleset := capture.Rules(intent)
 	err = p.Do(func() error {
-		state, err := netfilter.Inspect()
+		state, err := netfilter.Inspect(context.Background())
 		if err == nil && state.Stamp != ruleset.Stamp() {
 			err = errors.New("the kernel holds other rules than expected")
 		}

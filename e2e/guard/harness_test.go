@@ -133,7 +133,7 @@ func (p *pod) captureBy(t *testing.T, backend netfilter.Backend, annotations map
 func (p *pod) rules(t *testing.T) (state netfilter.State) {
 	t.Helper()
 	check(t, p.host.Do(func() (err error) {
-		state, err = netfilter.Inspect()
+		state, err = netfilter.Inspect(t.Context())
 		return err
 	}))
 	return state

@@ -64,7 +64,7 @@ func (b *baseline) judgeOutdated(ctx context.Context, netns *podnet.Namespace, s
 	}
 	now := *b
 	if err := now.adopt(ctx, netns, state); err != nil {
-		return Finding{State: Unknown, Reason: err.Error()}
+		return unreadable(err)
 	}
 	if podnet.Comparable(b.Digest) && b.Digest != now.Digest {
 		return Finding{State: Drifted, Reason: "its rules are those of another version or configuration and were changed: " + state.Stamp}

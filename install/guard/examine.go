@@ -17,7 +17,7 @@ import (
 )
 
 // examineTimeout ends a look at one pod; an ADD may hold its lock.
-const examineTimeout = 10 * time.Second
+const examineTimeout = 4 * time.Second
 
 // examine looks at one pod and, where policy and rate allow it, puts it right.
 // While it does, it holds the lock of the namespace, for which ADD and DEL
@@ -93,7 +93,7 @@ func (g *Guard) decide(netns *podnet.Namespace, w *watched, pod *corev1.Pod) err
 // judge tells how the pod stands. As long as nothing was committed to nf_tables
 // in its namespace, that is as before.
 func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
-	generation, err := netns.Generation()
+	generation, err := netns.Generation(ctx)
 	if err != nil {
 		return Finding{State: Unknown, Reason: err.Error()}
 	}
@@ -103,7 +103,7 @@ func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) 
 		return w.finding
 	}
 	found := g.compare(ctx, netns, w)
-	found = obstructed(netns, w.baseline.Backend, found)
+	found = obstructed(ctx, netns, w.baseline.Backend, found)
 	w.sound, w.rounds = look{}, 1
 	switch found.State {
 	case Captured, Changed, Outdated, Obstructed:
@@ -116,9 +116,9 @@ func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) 
 // what ADD or a repair left there: a name that another process of the pod can
 // give to its own chains or rules does not decide.
 func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
-	state, err := netns.State()
+	state, err := netns.State(ctx)
 	if err != nil {
-		return Finding{State: Unknown, Reason: err.Error()}
+		return unreadable(err)
 	}
 	w.baseline.confirm(g.settings.Socket, w.sandbox)
 	wish, left := w.wish, w.baseline
@@ -135,19 +135,30 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 	differences, err := netns.Compare(ctx, &g.references, wish.rules(), state.Backend)
 	switch {
 	case err != nil:
-		return Finding{State: Unknown, Reason: err.Error()}
+		return unreadable(err)
 	case len(differences) > 0:
 		return Finding{State: Drifted, Reason: strings.Join(differences, "; ")}
 	}
 	if !left.holds(state) {
 		if err := w.baseline.adopt(ctx, netns, state); err != nil {
-			return Finding{State: Unknown, Reason: err.Error()}
+			return unreadable(err)
 		}
 	}
 	if wish.changed {
 		return Finding{State: Changed, Reason: "its annotations were edited after it was made; a restart applies them"}
 	}
 	return Finding{State: Captured}
+}
+
+// unreadable tells a namespace whose rules can't be read for what a process of
+// the pod did there, and which so are not ADD's, from one that could not be
+// looked at.
+func unreadable(err error) Finding {
+	_, tooLarge := errors.AsType[podnet.TooLarge](err)
+	if tooLarge || errors.Is(err, podnet.ErrChanging) {
+		return Finding{State: Drifted, Reason: err.Error()}
+	}
+	return Finding{State: Unknown, Reason: err.Error()}
 }
 
 // repair applies the rules for connections that begin from now on, and says what

@@ -112,7 +112,7 @@ func explainKernel(ctx context.Context, sandbox Sandbox, wish wish, out io.Write
 		return err
 	}
 	defer netns.Close()
-	state, err := netns.State()
+	state, err := netns.State(ctx)
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ type Settings struct {
 const (
 	tick   = time.Second           // between two looks for new sandboxes,
 	calm   = 5 * time.Second       // where the runtime tells of them, too
+	slice  = time.Second           // of looks, before new sandboxes are looked for again
 	settle = 50 * time.Millisecond // from a sandbox to the look at it: others come with it
 	soon   = 5 * time.Second       // after a look that did not settle it
 )
@@ -67,11 +68,12 @@ type Guard struct {
 	complaint  string              // about the runtime, said once
 	forgetful  string              // why the memory fails, said once
 	tidy       bool                // the memory is of no pods that have gone
+	behind     bool                // the last round had no time for all whose time had come
 }
 
 // watched is a pod of the mesh, and what was last found.
 type watched struct {
-	sandbox Sandbox
+	sandbox Sandbox // with labels and annotations only while it is looked at
 	wish    wish
 	finding Finding
 	next    time.Time
@@ -109,7 +111,10 @@ func (g *Guard) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		g.Round(ctx)
 		pause := tick
-		if ear.open.Load() {
+		switch {
+		case g.behind:
+			pause = 0
+		case ear.open.Load():
 			pause = max(tick, min(calm, g.settings.Round))
 		}
 		select {
@@ -121,7 +126,8 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// Round looks at every pod that is new or whose time has come.
+// Round looks at every pod that is new or whose time has come, as far as one
+// slice of time goes.
 func (g *Guard) Round(ctx context.Context) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	if said := fmt.Sprint(err); err != nil && said != g.complaint {
@@ -135,15 +141,23 @@ func (g *Guard) Round(ctx context.Context) {
 		g.remember(g.memory.keep(there))
 		g.tidy = true
 	}
-	for _, sandbox := range sandboxes {
-		w := g.watched[sandbox.ID]
+	g.behind = false
+	slices.SortStableFunc(sandboxes, func(a, b Sandbox) int { return g.due(a).Compare(g.due(b)) })
+	for began := time.Now(); len(sandboxes) > 0; sandboxes = sandboxes[1:] {
+		w := g.watched[sandboxes[0].ID]
 		if w == nil || time.Now().Before(w.next) || ctx.Err() != nil {
 			continue
 		}
+		if time.Since(began) > slice {
+			g.behind = true // what has waited longest comes first in the next round
+			break
+		}
 		before, left := w.finding, w.baseline
+		w.sandbox = sandboxes[0]
 		w.finding = g.examine(ctx, w)
+		w.sandbox = w.sandbox.reference()
 		if w.baseline != left {
-			g.remember(g.memory.save(sandbox.ID, w.baseline))
+			g.remember(g.memory.save(w.sandbox.ID, w.baseline))
 		}
 		w.next = time.Now().Add(g.pause(w))
 		g.tell(w, before)
@@ -160,6 +174,14 @@ func (g *Guard) remember(err error) {
 	}
 }
 
+// due is when a pod is to be looked at next.
+func (g *Guard) due(sandbox Sandbox) time.Time {
+	if w := g.watched[sandbox.ID]; w != nil {
+		return w.next
+	}
+	return time.Time{}
+}
+
 // follow begins to watch new pods of the mesh, and forgets those that have gone.
 // It returns the ids of those that are there.
 func (g *Guard) follow(sandboxes []Sandbox) (there map[string]bool) {
@@ -167,20 +189,15 @@ func (g *Guard) follow(sandboxes []Sandbox) (there map[string]bool) {
 	for _, sandbox := range sandboxes {
 		there[sandbox.ID] = true
 		if g.watched[sandbox.ID] == nil && sandbox.concerns() {
-			g.watched[sandbox.ID] = &watched{sandbox: sandbox, baseline: g.memory.load(sandbox.ID)}
+			g.watched[sandbox.ID] = &watched{sandbox: sandbox.reference(), baseline: g.memory.load(sandbox.ID)}
 		}
 	}
-	var stamps []string
-	for id, w := range g.watched {
+	for id := range g.watched {
 		if !there[id] {
 			delete(g.watched, id)
 			g.tidy = false
-			continue
 		}
-		stamps = append(stamps, w.wish.stamp)
 	}
-	slices.Sort(stamps)
-	g.references.Keep(slices.Compact(stamps))
 	return there
 }
 

@@ -3,6 +3,9 @@
 package guard
 
 import (
+	"context"
+	"errors"
+
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -10,7 +13,7 @@ import (
 // obstructed is what was found of a pod, or that another table could keep
 // packets from its rules. That is reported and never repaired: the table belongs
 // to the pod. Rules of iptables are in tables that they share with others.
-func obstructed(netns *podnet.Namespace, backend capture.Backend, found Finding) Finding {
+func obstructed(ctx context.Context, netns *podnet.Namespace, backend capture.Backend, found Finding) Finding {
 	switch found.State {
 	case Captured, Changed, Outdated:
 	default:
@@ -19,7 +22,10 @@ func obstructed(netns *podnet.Namespace, backend capture.Backend, found Finding)
 	if backend != capture.NFTables {
 		return found
 	}
-	obstruction, err := netns.Obstruction()
+	obstruction, err := netns.Obstruction(ctx)
+	if _, tooLarge := errors.AsType[podnet.TooLarge](err); tooLarge {
+		obstruction, err = err.Error()+" in tables in front of our rules: they are not read", nil
+	}
 	switch {
 	case err != nil:
 		return Finding{State: Unknown, Reason: err.Error()}

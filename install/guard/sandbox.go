@@ -39,6 +39,13 @@ func (s Sandbox) concerns() bool {
 	return (s.NetNS != "" || s.Isolated != "") && capture.Meshed(s.Annotations)
 }
 
+// reference leaves out what each listing brings anew; a pod may have 256 KiB of
+// annotations.
+func (s Sandbox) reference() Sandbox {
+	s.Labels, s.Annotations = nil, nil
+	return s
+}
+
 // Runtime is what the guard needs of the node's runtime.
 type Runtime interface {
 	// Sandboxes lists the pods that run; also with an error, all that it could

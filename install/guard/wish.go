@@ -20,7 +20,7 @@ import (
 type wish struct {
 	read      time.Time // zero before the pod was read
 	exemption capture.Exemption
-	intent    capture.Intent
+	intent    packed
 	stamp     string // of the rules
 	changed   bool   // the pod now says something else
 	owned     bool   // a controller would make another pod in its place
@@ -40,27 +40,31 @@ func (w *wish) refresh(ctx context.Context, pods Pods, sandbox Sandbox, every ti
 }
 
 // decide spells out what a pod, as it is now, was to hold from the beginning.
-func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings capture.Settings, addresses []netip.Addr) (err error) {
+func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings capture.Settings, addresses []netip.Addr) error {
 	then := sandbox.asMade(now)
 	fresh := wish{read: time.Now(), exemption: capture.Exclusion(then), owned: isOwned(now)}
 	if fresh.exemption.Cause == "" {
-		if fresh.intent, _, err = capture.Decide(then, settings, addresses); err != nil {
+		intent, _, err := capture.Decide(then, settings, addresses)
+		if err != nil {
 			return err
 		}
-		fresh.stamp = fresh.rules().Stamp()
-		fresh.changed = !fresh.isOf(now, settings, addresses)
+		fresh.stamp = capture.Rules(intent).Stamp()
+		fresh.changed = !asksFor(now, settings, addresses, intent)
+		if fresh.intent, err = pack(intent); err != nil {
+			return err
+		}
 	}
 	*w = fresh
 	return nil
 }
 
-// isOf tells whether a pod asks for just this.
-func (w wish) isOf(pod *corev1.Pod, settings capture.Settings, addresses []netip.Addr) bool {
+// asksFor reports whether a pod asks for just this.
+func asksFor(pod *corev1.Pod, settings capture.Settings, addresses []netip.Addr, wanted capture.Intent) bool {
 	intent, _, err := capture.Decide(pod, settings, addresses)
-	return err == nil && capture.Exclusion(pod).Cause == "" && reflect.DeepEqual(intent, w.intent)
+	return err == nil && capture.Exclusion(pod).Cause == "" && reflect.DeepEqual(intent, wanted)
 }
 
-func (w wish) rules() capture.Ruleset { return capture.Rules(w.intent) }
+func (w wish) rules() capture.Ruleset { return capture.Rules(w.intent.unpack()) }
 
 // isOwned tells whether a controller looks after the pod. A static pod belongs
 // to its Node, which starts no other.

@@ -17,64 +17,106 @@ type Table struct {
 type object struct {
 	name    string // "chain nat_OUTPUT"
 	content string
+	keyType string // of a set's elements
 	items   []item // rules in their order, elements sorted
 }
 
 // item is a rule or an element.
-type item struct{ label, content string }
+type item struct {
+	label   string // of a rule, by its comment; an element's is spelled where it is needed
+	content string
+}
 
-// Diff says, one line each, how found differs from want.
+// maxDifferences is how many lines a Diff has at most, before it counts.
+const maxDifferences = 20
+
+// Diff says, one line each, how found differs from want. After the first
+// twenty differences it says how many more there are.
 func Diff(want, found Table) []string {
-	var lines []string
-	for _, w := range want.objects {
-		f, ok := found.object(w.name)
-		switch {
-		case !ok:
-			lines = append(lines, "missing: "+w.name)
+	var d differences
+	there, wanted := found.byName(), want.byName()
+	for i := range want.objects {
+		w := &want.objects[i]
+		f := there[w.name]
+		if f == nil {
+			d.add("missing: ", "", w.name)
 			continue
-		case w.content != f.content:
-			lines = append(lines, "changed: "+w.name)
 		}
-		lines = append(lines, diffItems(w, f)...)
+		if w.content != f.content {
+			d.add("changed: ", "", w.name)
+		}
+		d.compareItems(w, f)
 	}
 	for _, f := range found.objects {
-		if _, ok := want.object(f.name); !ok {
-			lines = append(lines, "unexpected: "+f.name)
+		if wanted[f.name] == nil {
+			d.add("unexpected: ", "", f.name)
 		}
 	}
-	return lines
-}
-
-func (t Table) object(name string) (object, bool) {
-	i := slices.IndexFunc(t.objects, func(o object) bool { return o.name == name })
-	if i < 0 {
-		return object{}, false
+	if d.more > 0 {
+		d.lines = append(d.lines, fmt.Sprintf("... and %d more", d.more))
 	}
-	return t.objects[i], true
+	return d.lines
 }
 
-// diffItems compares the rules of a chain or the elements of a set.
-func diffItems(want, found object) []string {
+func (t Table) byName() map[string]*object {
+	objects := make(map[string]*object, len(t.objects))
+	for i := range t.objects {
+		objects[t.objects[i].name] = &t.objects[i]
+	}
+	return objects
+}
+
+// differences are lines for people to read: the first ones, and a count.
+type differences struct {
+	lines []string
+	more  int
+}
+
+func (d *differences) full() bool { return len(d.lines) >= maxDifferences }
+
+func (d *differences) add(what, part, of string) {
+	if d.full() {
+		d.more++
+		return
+	}
+	if part != "" {
+		part += " of "
+	}
+	d.lines = append(d.lines, what+part+of)
+}
+
+// compareItems compares the rules of a chain or the elements of a set.
+func (d *differences) compareItems(want, found *object) {
+	if slices.Equal(want.items, found.items) {
+		return
+	}
 	missing, unexpected := without(want.items, found.items), without(found.items, want.items)
 	if len(missing)+len(unexpected) == 0 {
-		if !slices.Equal(want.items, found.items) {
-			return []string{"reordered: rules of " + want.name}
-		}
-		return nil
+		d.add("reordered: ", "rules", want.name)
 	}
-	var lines []string
 	for _, m := range missing {
-		lines = append(lines, fmt.Sprintf("missing: %s of %s", m.label, want.name))
+		d.addItem("missing: ", want, m)
 	}
 	for _, u := range unexpected {
-		lines = append(lines, fmt.Sprintf("unexpected: %s of %s", u.label, want.name))
+		d.addItem("unexpected: ", found, u)
 	}
-	return lines
+}
+
+func (d *differences) addItem(what string, of *object, i item) {
+	if d.full() {
+		d.more++ // its label would be spelled for nothing
+		return
+	}
+	label := i.label
+	if of.keyType != "" {
+		label = elementLabel(of.keyType, i.content)
+	}
+	d.add(what, label, of.name)
 }
 
 // without gives the items of a that b has fewer of.
 func without(a, b []item) []item {
-	count := map[item]int{}
+	count := make(map[item]int, len(b))
 	for _, i := range b {
 		count[i]++
 	}

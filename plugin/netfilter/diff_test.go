@@ -4,6 +4,7 @@ package netfilter
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -48,19 +49,84 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// TestDiffIsBounded counts what it does not list.
+func TestDiffIsBounded(t *testing.T) {
+	t.Parallel()
+	var rules []string
+	for i := range 50_000 {
+		rules = append(rules, strconv.Itoa(i))
+	}
+	got := Diff(Table{[]object{chainOf("a", rules...)}}, Table{[]object{chainOf("a", rules[:100]...)}})
+	if len(got) != maxDifferences+1 || got[0] != "missing: 100 of chain a" || got[maxDifferences] != "... and 49880 more" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestDigest is the same for two Tables where there is no Diff, and else not.
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	set := func(elements ...string) object {
+		o := object{name: "set s", keyType: "type"}
+		for _, element := range elements {
+			o.items = append(o.items, item{content: element})
+		}
+		return o
+	}
+	base := Table{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y")}}
+	for name, tt := range map[string]struct {
+		other           Table
+		shape, elements bool // are the same
+	}{
+		"the same":               {Table{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y")}}, true, true},
+		"objects in other order": {Table{[]object{set("x", "y"), chainOf("b", "3"), chainOf("a", "1", "2")}}, true, true},
+		"a rule fewer":           {Table{[]object{chainOf("a", "1"), chainOf("b", "3"), set("x", "y")}}, false, true},
+		"rules in other order":   {Table{[]object{chainOf("a", "2", "1"), chainOf("b", "3"), set("x", "y")}}, false, true},
+		"a rule elsewhere":       {Table{[]object{chainOf("a", "1"), chainOf("b", "2", "3"), set("x", "y")}}, false, true},
+		"a rule joined":          {Table{[]object{chainOf("a", "12"), chainOf("b", "3"), set("x", "y")}}, false, true},
+		"no chain":               {Table{[]object{chainOf("a", "1", "2"), set("x", "y")}}, false, true},
+		"an element more":        {Table{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y", "z")}}, true, false},
+		"another element":        {Table{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "z")}}, true, false},
+		"no set":                 {Table{[]object{chainOf("a", "1", "2"), chainOf("b", "3")}}, false, false},
+	} {
+		got := tt.other.Digest()
+		if (got.Shape == base.Digest().Shape) != tt.shape || (got.Elements == base.Digest().Elements) != tt.elements {
+			t.Errorf("%s: same shape %t, same elements %t", name, !tt.shape, !tt.elements)
+		}
+		if differs := len(Diff(base, tt.other)) > 0; differs != (got != base.Digest()) {
+			t.Errorf("%s: Diff and Digest do not agree: %q", name, Diff(base, tt.other))
+		}
+	}
+}
+
 // FuzzParse takes what no kernel would send for what a newer one might.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{12, 0, 1, 0, 8, 0, 1, 0, 'l', 'o', 0, 0})
 	f.Add([]byte{200, 0, 1, 0})
 	f.Add([]byte{4, 0, 1, 0x80, 0})
+	f.Add([]byte{0, 0, 1, 0, 4, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		spelled, err := parseExpressions(data)
-		if err != nil && spelled != "" {
-			t.Errorf("both %q and %v", spelled, err)
+		seen := 0
+		err := eachAttribute(data, func(_ uint16, content []byte) error {
+			seen += 4 + len(content)
+			return nil
+		})
+		if seen > len(data) || err == nil && seen+3 < len(data) && seen == 0 {
+			t.Errorf("%d of %d bytes were read: %v", seen, len(data), err)
 		}
-		label := elementLabel(attributes{4: data}, attributes{1: data, 3: data})
-		if !strings.HasPrefix(label, "element ") && !strings.HasPrefix(label, "the end of a range before ") {
-			t.Errorf("label %q", label)
+		if _, err := (labels{}).item("", data); err == nil && len(data) > 0 && seen == 0 {
+			t.Error("expressions that no attribute holds")
 		}
+		items, err := parseElements(data)
+		for _, i := range items {
+			label := elementLabel(string(data), i.content)
+			if !strings.HasPrefix(label, "element ") && !strings.HasPrefix(label, "the end of a range before ") {
+				t.Errorf("label %q, %v", label, err)
+			}
+		}
+		if message, err := parseMessage(data); err == nil && len(message[familyOf]) != 1 {
+			t.Error("a message without a family")
+		}
+		ruleComment(attributes{4: data, 7: data})
+		leadsToOurs(data)
 	})
 }

@@ -4,13 +4,11 @@ package netfilter
 
 import (
 	"context"
-	"encoding/hex"
-	"errors"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -19,129 +17,185 @@ import (
 
 // Dump reads our table. Attributes are compared as raw bytes, from an
 // allow-list, because no library reads every expression back.
-func (NFTables) Dump(context.Context) (Table, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+func (NFTables) Dump(ctx context.Context) (Table, error) {
+	r, err := newReader(ctx)
 	if err != nil {
-		return Table{}, fmt.Errorf("opening netlink: %w", err)
+		return Table{}, err
 	}
-	defer conn.Close()
-	d := dumper{conn: conn}
-	for _, message := range d.ours(unix.NFT_MSG_GETTABLE, unix.NFTA_TABLE_NAME) {
-		d.object("table", message, unix.NFTA_TABLE_NAME, unix.NFTA_TABLE_FLAGS)
+	defer r.close()
+	d := dumper{reader: r}
+	d.ours(listing{request: unix.NFT_MSG_GETTABLE, what: "tables", most: maxTables}, unix.NFTA_TABLE_NAME, func(m attributes) object {
+		return object{name: "table " + text(m[unix.NFTA_TABLE_NAME]), content: pick(m, unix.NFTA_TABLE_FLAGS)}
+	})
+	d.ours(listing{request: unix.NFT_MSG_GETCHAIN, what: "chains", most: maxChains}, unix.NFTA_CHAIN_TABLE, func(m attributes) object {
+		content := pick(m, unix.NFTA_CHAIN_HOOK, unix.NFTA_CHAIN_POLICY, unix.NFTA_CHAIN_TYPE, chainFlags)
+		return object{name: "chain " + text(m[unix.NFTA_CHAIN_NAME]), content: content}
+	})
+	d.rules()
+	first := len(d.dumped)
+	d.ours(listing{request: unix.NFT_MSG_GETSET, what: "sets" + inOurTable, most: maxSets, filter: named(unix.NFTA_SET_TABLE, capture.TableName)}, unix.NFTA_SET_TABLE, func(m attributes) object {
+		content := pick(m, unix.NFTA_SET_FLAGS, unix.NFTA_SET_KEY_TYPE, unix.NFTA_SET_KEY_LEN)
+		return object{name: "set " + text(m[unix.NFTA_SET_NAME]), content: content, keyType: string(m[unix.NFTA_SET_KEY_TYPE])}
+	})
+	for i := first; i < len(d.dumped); i++ {
+		d.elements(&d.dumped[i])
 	}
-	for _, message := range d.ours(unix.NFT_MSG_GETCHAIN, unix.NFTA_CHAIN_TABLE) {
-		d.object("chain", message, unix.NFTA_CHAIN_NAME,
-			unix.NFTA_CHAIN_HOOK, unix.NFTA_CHAIN_POLICY, unix.NFTA_CHAIN_TYPE, chainFlags)
-	}
-	for _, message := range d.ours(unix.NFT_MSG_GETRULE, unix.NFTA_RULE_TABLE) {
-		d.rule(message)
-	}
-	for _, message := range d.ours(unix.NFT_MSG_GETSET, unix.NFTA_SET_TABLE) {
-		d.object("set", message, unix.NFTA_SET_NAME,
-			unix.NFTA_SET_FLAGS, unix.NFTA_SET_KEY_TYPE, unix.NFTA_SET_KEY_LEN)
-		d.elements(message)
-	}
-	return Table{d.objects}, d.err
+	return Table{d.dumped}, d.err
 }
 
 // chainFlags is NFTA_CHAIN_FLAGS, which golang.org/x/sys lacks.
 const chainFlags = 10
 
+const inOurTable = " in table inet " + capture.TableName
+
 // dumper gathers objects and stops at the first error.
 type dumper struct {
-	conn    *netlink.Conn
-	objects []object
-	err     error
+	reader *reader
+	dumped []object
+	held   int // elements of all sets
+	err    error
 }
 
-// ours dumps all objects of a kind and keeps those whose table attribute
-// names our table: not every kernel filters a dump by itself.
-func (d *dumper) ours(request uint16, tableAttribute uint16) []attributes {
-	var kept []attributes
-	for _, message := range d.dump(request, nil) {
-		if text(message[tableAttribute]) == capture.TableName {
-			kept = append(kept, message)
-		}
-	}
-	return kept
+// named is a filter, or a part of one: an attribute that holds a name. Not
+// every kernel filters a list by itself.
+func named(attribute uint16, name string) []netlink.Attribute {
+	return []netlink.Attribute{{Type: attribute, Data: []byte(name + "\x00")}}
 }
 
-// dump asks for a list and retries where it changed while it was read.
-func (d *dumper) dump(request uint16, filter []netlink.Attribute) []attributes {
+// ours appends the objects of a list that an attribute says to be our table's.
+func (d *dumper) ours(l listing, table uint16, read func(attributes) object) {
 	if d.err != nil {
-		return nil
-	}
-	var messages []attributes
-	messages, d.err = dump(d.conn, unix.NFPROTO_INET, request, filter)
-	return messages
-}
-
-// object appends a table, chain or set with the content of the given attributes.
-func (d *dumper) object(kind string, message attributes, nameAttribute uint16, content ...uint16) {
-	name := kind + " " + text(message[nameAttribute])
-	d.objects = append(d.objects, object{name: name, content: pick(message, content...)})
-}
-
-func (d *dumper) rule(message attributes) {
-	expressions, err := parseExpressions(message[unix.NFTA_RULE_EXPRESSIONS])
-	if err != nil {
-		d.err = errors.Join(d.err, err)
 		return
 	}
-	chain := "chain " + text(message[unix.NFTA_RULE_CHAIN])
-	label, _ := userdata.GetString(message[unix.NFTA_RULE_USERDATA], userdata.TypeComment)
-	for i := range d.objects {
-		if d.objects[i].name == chain {
-			d.objects[i].items = append(d.objects[i].items, item{label: ruleLabel(label), content: label + "\x00" + expressions})
+	l.family = unix.NFPROTO_INET
+	var found []object
+	found, d.err = list(d.reader, l, func(message attributes) ([]object, error) {
+		if text(message[table]) != capture.TableName {
+			return nil, nil
 		}
-	}
-}
-
-// parseExpressions spells a rule's expressions; of a counter only that it is there.
-func parseExpressions(data []byte) (string, error) {
-	list, err := netlink.UnmarshalAttributes(data)
-	if err != nil {
-		return "", fmt.Errorf("reading nftables: %w", err)
-	}
-	var spelled []string
-	for _, element := range list {
-		expression, err := parseAttributes(element.Data)
-		if err != nil {
-			return "", err
-		}
-		name := text(expression[unix.NFTA_EXPR_NAME])
-		if name != "counter" {
-			name += " " + hex.EncodeToString(expression[unix.NFTA_EXPR_DATA])
-		}
-		spelled = append(spelled, name)
-	}
-	return strings.Join(spelled, ";"), nil
-}
-
-// elements reads those of the set that was appended last.
-func (d *dumper) elements(set attributes) {
-	messages := d.dump(unix.NFT_MSG_GETSETELEM, []netlink.Attribute{
-		{Type: unix.NFTA_SET_ELEM_LIST_TABLE, Data: []byte(capture.TableName + "\x00")},
-		{Type: unix.NFTA_SET_ELEM_LIST_SET, Data: set[unix.NFTA_SET_NAME]},
+		return []object{read(message)}, nil
 	})
-	last := &d.objects[len(d.objects)-1]
-	for _, chunk := range messages {
-		list, err := netlink.UnmarshalAttributes(chunk[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
-		if err != nil {
-			d.err = errors.Join(d.err, fmt.Errorf("reading nftables: %w", err))
-			return
+	d.dumped = append(d.dumped, found...)
+}
+
+// ruleOf is a rule and the chain that it is in.
+type ruleOf struct {
+	chain string
+	item  item
+}
+
+// rules appends them to their chains.
+func (d *dumper) rules() {
+	if d.err != nil {
+		return
+	}
+	l := listing{family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETRULE, what: "rules" + inOurTable, most: maxOurRules, bytes: maxOurBytes, filter: named(unix.NFTA_RULE_TABLE, capture.TableName)}
+	labels := labels{}
+	var rules []ruleOf
+	rules, d.err = list(d.reader, l, func(message attributes) ([]ruleOf, error) {
+		if text(message[unix.NFTA_RULE_TABLE]) != capture.TableName {
+			return nil, nil
 		}
-		for _, element := range list {
-			parsed, err := parseAttributes(element.Data)
-			if err != nil {
-				d.err = errors.Join(d.err, err)
-				return
-			}
-			content := pick(parsed, unix.NFTA_SET_ELEM_KEY, unix.NFTA_SET_ELEM_FLAGS)
-			last.items = append(last.items, item{label: elementLabel(set, parsed), content: content})
+		comment, _ := userComment(message[unix.NFTA_RULE_USERDATA])
+		parsed, err := labels.item(comment, message[unix.NFTA_RULE_EXPRESSIONS])
+		return []ruleOf{{"chain " + text(message[unix.NFTA_RULE_CHAIN]), parsed}}, err
+	})
+	chains := map[string]*object{}
+	for i := range d.dumped {
+		chains[d.dumped[i].name] = &d.dumped[i]
+	}
+	for _, rule := range rules {
+		if chain := chains[rule.chain]; chain != nil {
+			chain.items = append(chain.items, rule.item)
 		}
 	}
-	slices.SortFunc(last.items, func(a, b item) int { return strings.Compare(a.content, b.content) })
+}
+
+// labels are those of rules; rules of one comment share theirs.
+type labels map[string]string
+
+// item reduces a rule to a label with its comment, and a sum of its expressions.
+func (l labels) item(comment string, expressions []byte) (item, error) {
+	var all sum
+	err := eachAttribute(expressions, func(_ uint16, element []byte) error {
+		expression, err := parseAttributes(element)
+		if err != nil {
+			return err
+		}
+		name, data := text(expression[unix.NFTA_EXPR_NAME]), expression[unix.NFTA_EXPR_DATA]
+		if name == "counter" { // what it has counted is left out
+			data = nil
+		}
+		all.add(name, string(data))
+		return nil
+	})
+	label, known := l[comment]
+	if !known {
+		label = ruleLabel(comment)
+		l[comment] = label
+	}
+	content := all.sum()
+	return item{label: label, content: string(content[:])}, err
+}
+
+// elements reads those of a set.
+func (d *dumper) elements(set *object) {
+	if d.err != nil {
+		return
+	}
+	name := strings.TrimPrefix(set.name, "set ")
+	l := listing{
+		family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETSETELEM, what: "elements of sets" + inOurTable, most: maxElements,
+		filter: slices.Concat(named(unix.NFTA_SET_ELEM_LIST_TABLE, capture.TableName), named(unix.NFTA_SET_ELEM_LIST_SET, name)),
+	}
+	set.items, d.err = list(d.reader, l, func(part attributes) ([]item, error) { return parseElements(part[unix.NFTA_SET_ELEM_LIST_ELEMENTS]) })
+	if d.held += len(set.items); d.err == nil && d.held > maxElements {
+		d.err = TooLarge{l.what, maxElements}
+	}
+	sortItems(set.items)
+}
+
+func parseElements(data []byte) ([]item, error) {
+	var items []item
+	err := eachAttribute(data, func(_ uint16, element []byte) error {
+		var key, flags []byte
+		err := eachAttribute(element, func(kind uint16, content []byte) error {
+			switch kind {
+			case unix.NFTA_SET_ELEM_KEY:
+				key, _ = nested(content, unix.NFTA_DATA_VALUE)
+			case unix.NFTA_SET_ELEM_FLAGS:
+				flags = content
+			}
+			return nil
+		})
+		items = append(items, item{content: elementContent(key, flags)})
+		return err
+	})
+	return items, err
+}
+
+// elementContent is a key with the flags behind it, which say of some that
+// they end a range.
+func elementContent(key, flags []byte) string {
+	content := make([]byte, len(key)+flagsLength)
+	copy(content, key)
+	copy(content[len(key):], flags)
+	return string(content)
+}
+
+// elementFlags spells the flags as the kernel does, which leaves them out where there are none.
+func elementFlags(isEnd bool) []byte {
+	if !isEnd {
+		return nil
+	}
+	return binary.BigEndian.AppendUint32(nil, unix.NFT_SET_ELEM_INTERVAL_END)
+}
+
+// flagsLength is that of NFTA_SET_ELEM_FLAGS.
+const flagsLength = 4
+
+func sortItems(items []item) {
+	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.content, b.content) })
 }
 
 func pick(message attributes, wanted ...uint16) string {

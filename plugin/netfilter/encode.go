@@ -224,6 +224,6 @@ func key(value any) []byte {
 	panic("netfilter: a value of a type that no match has")
 }
 
-func userComment(text string) []byte {
+func encodeComment(text string) []byte {
 	return userdata.AppendString(nil, userdata.TypeComment, text)
 }

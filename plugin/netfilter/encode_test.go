@@ -74,34 +74,26 @@ func TestSetsAreChunked(t *testing.T) {
 
 func TestElementLabels(t *testing.T) {
 	t.Parallel()
-	attribute := func(data ...byte) []byte { // NFTA_DATA_VALUE around the key
-		return append([]byte{byte(4 + len(data)), 0, 1, 0}, append(data, make([]byte, (4-len(data)%4)%4)...)...)
-	}
 	kind := func(d nftables.SetDatatype) []byte {
 		magic := d.GetNFTMagic()
 		return []byte{byte(magic >> 24), byte(magic >> 16), byte(magic >> 8), byte(magic)}
 	}
 	for _, test := range []struct {
-		setType, element, flags []byte
-		want                    string
+		setType, key, flags []byte
+		want                string
 	}{
-		{kind(nftables.TypeInetService), attribute(0x3a, 0x98), nil, "element 15000"},
-		{kind(nftables.TypeInetService), attribute(0x3a, 0x99), []byte{0, 0, 0, 1}, "the end of a range before 15001"},
-		{kind(nftables.TypeIPAddr), attribute(10, 0, 0, 0), []byte{0, 0, 0, 0}, "element 10.0.0.0"},
-		{kind(nftables.TypeIP6Addr), attribute(bytes.Repeat([]byte{0xfd}, 16)...), nil, "element fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd"},
-		{kind(nftables.TypeIFName), attribute(append([]byte("eth0"), make([]byte, 12)...)...), nil, "element eth0"},
-		{kind(nftables.TypeGID), attribute(key(uint32(1337))...), nil, "element 1337"},
-		{kind(nftables.TypeUID), attribute(key(uint32(4294967295))...), nil, "element 4294967295"},
-		{nil, attribute(1, 2, 3, 4), nil, "element that can't be read"},
+		{kind(nftables.TypeInetService), []byte{0x3a, 0x98}, nil, "element 15000"},
+		{kind(nftables.TypeInetService), []byte{0x3a, 0x99}, []byte{0, 0, 0, 1}, "the end of a range before 15001"},
+		{kind(nftables.TypeIPAddr), []byte{10, 0, 0, 0}, []byte{0, 0, 0, 0}, "element 10.0.0.0"},
+		{kind(nftables.TypeIP6Addr), bytes.Repeat([]byte{0xfd}, 16), nil, "element fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd"},
+		{kind(nftables.TypeIFName), append([]byte("eth0"), make([]byte, 12)...), nil, "element eth0"},
+		{kind(nftables.TypeGID), key(uint32(1337)), nil, "element 1337"},
+		{kind(nftables.TypeUID), key(uint32(4294967295)), nil, "element 4294967295"},
+		{nil, []byte{1, 2, 3, 4}, nil, "element that can't be read"},
 		{kind(nftables.TypeIPAddr), nil, nil, "element that can't be read"},
 		{kind(nftables.TypeIPAddr), []byte{200, 0, 1}, nil, "element that can't be read"},
 	} {
-		set := attributes{4: test.setType} // NFTA_SET_KEY_TYPE
-		element := attributes{1: test.element}
-		if test.flags != nil {
-			element[3] = test.flags
-		}
-		if got := elementLabel(set, element); got != test.want {
+		if got := elementLabel(string(test.setType), elementContent(test.key, test.flags)); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}

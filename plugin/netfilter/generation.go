@@ -3,37 +3,33 @@
 package netfilter
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
 // Generation counts what was committed to nf_tables in the calling thread's
 // namespace, by whomever: as long as it is the same, so is every rule.
-func Generation() (uint32, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return 0, fmt.Errorf("opening netlink: %w", err)
-	}
-	defer conn.Close()
-	replies, err := conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
-		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
-	})
-	if err != nil {
-		return 0, fmt.Errorf("asking for the generation of the rules: %w", err)
-	}
-	messages, err := parseMessages(replies)
+func Generation(ctx context.Context) (uint32, error) {
+	r, err := newReader(ctx)
 	if err != nil {
 		return 0, err
 	}
-	for _, message := range messages {
-		if id := message[unix.NFTA_GEN_ID]; len(id) == 4 {
-			return binary.BigEndian.Uint32(id), nil
+	defer r.close()
+	found, err := list(r, listing{request: unix.NFT_MSG_GETGEN, single: true, what: "generations", most: 1}, func(m attributes) ([]uint32, error) {
+		if id := m[unix.NFTA_GEN_ID]; len(id) == 4 {
+			return []uint32{binary.BigEndian.Uint32(id)}, nil
 		}
+		return nil, nil
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("asking for the generation of the rules: %w", err)
+	case len(found) == 0:
+		return 0, errors.New("the kernel does not tell the generation of the rules")
 	}
-	return 0, errors.New("the kernel does not tell the generation of the rules")
+	return found[0], nil
 }

@@ -4,11 +4,10 @@ package netfilter
 
 import (
 	"bytes"
-	"fmt"
+	"context"
 	"slices"
 	"strings"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -25,14 +24,14 @@ type State struct {
 const unstamped = "without a stamp"
 
 // Inspect looks at the calling thread's namespace, for all backends, and
-// executes nothing.
-func Inspect() (state State, err error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+// executes nothing. Errors: TooLarge.
+func Inspect(ctx context.Context) (state State, err error) {
+	r, err := newReader(ctx)
 	if err != nil {
-		return State{}, fmt.Errorf("opening netlink: %w", err)
+		return State{}, err
 	}
-	defer conn.Close()
-	chains, err := dump(conn, unix.NFPROTO_UNSPEC, unix.NFT_MSG_GETCHAIN, nil)
+	defer r.close()
+	chains, err := listChains(r)
 	if err != nil {
 		return State{}, err
 	}
@@ -43,14 +42,14 @@ func Inspect() (state State, err error) {
 	state.lookInto(capture.IPTablesLegacy, legacy)
 	state.lookInto(capture.IPTablesNFT, iptablesChains(chains))
 	for _, chain := range chains {
-		switch table := text(chain[unix.NFTA_CHAIN_TABLE]); {
-		case table == capture.TableName && chain[familyOf][0] == unix.NFPROTO_INET:
+		switch {
+		case chain.table == capture.TableName && chain.family == unix.NFPROTO_INET:
 			state.Backend = capture.NFTables
-		case strings.HasPrefix(table, "istio-proxy-"): // istio-cni's, by nft
-			state.Foreign = table + "/" + text(chain[unix.NFTA_CHAIN_NAME])
+		case strings.HasPrefix(chain.table, "istio-proxy-"): // istio-cni's, by nft
+			state.Foreign = chain.table + "/" + chain.name
 		}
 	}
-	state.Stamp, err = readStamp(conn, state.Backend)
+	state.Stamp, err = readStamp(r, state.Backend)
 	return state, err
 }
 
@@ -73,26 +72,23 @@ func (s *State) lookInto(variant capture.Backend, tables tableList) {
 	}
 }
 
-func readStamp(conn *netlink.Conn, backend capture.Backend) (string, error) {
-	var content []byte
-	var err error
+func readStamp(r *reader, backend capture.Backend) (stamp string, err error) {
 	switch backend {
 	case capture.NFTables:
-		content, err = readRules(conn, unix.NFPROTO_INET, capture.TableName, capture.StampChain)
+		stamp, err = findComment(r, unix.NFPROTO_INET, capture.TableName, capture.StampChain, capture.StampPrefix)
 	case capture.IPTablesNFT:
-		content, err = readRules(conn, unix.NFPROTO_IPV4, string(capture.NAT), capture.MarkerChain)
+		stamp, err = findComment(r, unix.NFPROTO_IPV4, string(capture.NAT), capture.MarkerChain, capture.StampPrefix)
 	case capture.IPTablesLegacy:
-		content, err = legacyFamilies[capture.IPv4].entries(string(capture.NAT))
+		var entries []byte
+		entries, err = legacyFamilies[capture.IPv4].entries(string(capture.NAT))
+		stamp = comment(entries, capture.StampPrefix)
 	default:
 		return "", nil
 	}
-	if err != nil {
-		return "", err
+	if err == nil && stamp == "" {
+		stamp = unstamped
 	}
-	if stamp := comment(content, capture.StampPrefix); stamp != "" {
-		return stamp, nil
-	}
-	return unstamped, nil
+	return stamp, err
 }
 
 // comment finds the one that begins with a prefix among what the kernel holds.
@@ -105,21 +101,27 @@ func comment(content []byte, prefix string) string {
 	return cString(content[start:])
 }
 
-// readRules gives all that the kernel holds of the rules of a chain.
-func readRules(conn *netlink.Conn, family byte, table, chain string) ([]byte, error) {
-	rules, err := dump(conn, family, unix.NFT_MSG_GETRULE, []netlink.Attribute{
-		{Type: unix.NFTA_RULE_TABLE, Data: []byte(table + "\x00")},
-		{Type: unix.NFTA_RULE_CHAIN, Data: []byte(chain + "\x00")},
-	})
-	if err != nil {
-		return nil, err
+// findComment finds the first one that begins with a prefix among the rules of
+// a chain; empty where there is none.
+func findComment(r *reader, family byte, table, chain, prefix string) (string, error) {
+	l := listing{
+		family: family, request: unix.NFT_MSG_GETRULE, what: "rules in chain " + chain, most: maxOurRules, bytes: maxOurBytes,
+		filter: slices.Concat(named(unix.NFTA_RULE_TABLE, table), named(unix.NFTA_RULE_CHAIN, chain)),
 	}
-	var content []byte
-	for _, rule := range rules {
-		// Not every kernel filters a dump by itself.
-		if text(rule[unix.NFTA_RULE_TABLE]) == table && text(rule[unix.NFTA_RULE_CHAIN]) == chain {
-			content = slices.Concat(content, rule[unix.NFTA_RULE_EXPRESSIONS], rule[unix.NFTA_RULE_USERDATA], []byte{0})
+	found, err := list(r, l, func(rule attributes) ([]string, error) {
+		// Not every kernel filters a list by itself.
+		if text(rule[unix.NFTA_RULE_TABLE]) != table || text(rule[unix.NFTA_RULE_CHAIN]) != chain {
+			return nil, nil
 		}
+		for _, content := range [][]byte{rule[unix.NFTA_RULE_EXPRESSIONS], rule[unix.NFTA_RULE_USERDATA]} {
+			if text := comment(content, prefix); text != "" {
+				return []string{text}, nil
+			}
+		}
+		return nil, nil
+	})
+	if err != nil || len(found) == 0 {
+		return "", err
 	}
-	return content, nil
+	return found[0], nil
 }

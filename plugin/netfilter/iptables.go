@@ -41,7 +41,7 @@ func (b iptables) Name() capture.Backend { return b.programs[capture.IPv4].varia
 // Apply adds one family after the other. iptables commits table by table, so
 // that an error can leave some behind: undo is for them.
 func (b iptables) Apply(ctx context.Context, rs capture.Ruleset) error {
-	existing, err := listTables(b.Name())
+	existing, err := listTables(ctx, b.Name())
 	if err != nil {
 		return err
 	}
@@ -99,11 +99,11 @@ const undoTimeout = 10 * time.Second
 
 // undo takes back what was committed of those families that were tried.
 func (b iptables) undo(tried []capture.Family, saved map[capture.Family]string) error {
-	if b.Name() != capture.IPTablesLegacy {
-		return removeFromNFTables()
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
+	if b.Name() != capture.IPTablesLegacy {
+		return removeFromNFTables(ctx)
+	}
 	var errs []error
 	for _, family := range tried {
 		if err := b.restore(ctx, family, saved[family], "--counters"); err != nil {
@@ -120,5 +120,5 @@ func (b iptables) Dump(ctx context.Context) (Table, error) {
 	if b.Name() == capture.IPTablesLegacy {
 		return b.dumpSaved(ctx)
 	}
-	return dumpFromNFTables()
+	return dumpFromNFTables(ctx)
 }

@@ -4,12 +4,11 @@ package netfilter
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/google/nftables/userdata"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -17,13 +16,13 @@ import (
 
 // dumpFromNFTables reads what iptables' newer variant put into the kernel, as
 // NFTables.Dump does: raw attributes, reduced to what decides about packets.
-func dumpFromNFTables() (Table, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+func dumpFromNFTables(ctx context.Context) (Table, error) {
+	r, err := newReader(ctx)
 	if err != nil {
-		return Table{}, fmt.Errorf("opening netlink: %w", err)
+		return Table{}, err
 	}
-	defer conn.Close()
-	tables, err := nfTables(conn)
+	defer r.close()
+	tables, err := nfTables(r)
 	if err != nil {
 		return Table{}, err
 	}
@@ -32,7 +31,7 @@ func dumpFromNFTables() (Table, error) {
 		if !slices.Contains(tables[name], capture.MarkerChain) {
 			continue
 		}
-		objects, err := dumpChains(conn, name, tables[name])
+		objects, err := dumpChains(r, name, tables[name])
 		if err != nil {
 			return Table{}, err
 		}
@@ -47,25 +46,26 @@ func compareTables(a, b tableOf) int {
 
 // dumpChains gives our chains of a table, and of others' those that have a rule
 // that leads into ours, reduced to such rules.
-func dumpChains(conn *netlink.Conn, table tableOf, chains []string) ([]object, error) {
-	rules, err := dump(conn, protocolFamily[table.family], unix.NFT_MSG_GETRULE, nil)
+func dumpChains(r *reader, table tableOf, chains []string) ([]object, error) {
+	labels := labels{}
+	rules, err := list(r, rulesOf(table), func(rule attributes) ([]ruleOf, error) {
+		chain, expressions := text(rule[unix.NFTA_RULE_CHAIN]), rule[unix.NFTA_RULE_EXPRESSIONS]
+		if text(rule[unix.NFTA_RULE_TABLE]) != table.name || !isOurs(chain) && !leadsToOurs(expressions) {
+			return nil, nil
+		}
+		why := ruleComment(rule)
+		if _, isNote := capture.ParseMade(why); isNote { // it differs from namespace to namespace
+			return nil, nil
+		}
+		parsed, err := labels.item(why, expressions)
+		return []ruleOf{{chain, parsed}}, err
+	})
 	if err != nil {
 		return nil, err
 	}
 	items := map[string][]item{}
 	for _, rule := range rules {
-		chain, expressions := text(rule[unix.NFTA_RULE_CHAIN]), rule[unix.NFTA_RULE_EXPRESSIONS]
-		if text(rule[unix.NFTA_RULE_TABLE]) != table.name || !isOurs(chain) && !leadsToOurs(expressions) {
-			continue
-		}
-		spelled, err := parseExpressions(expressions)
-		if err != nil {
-			return nil, err
-		}
-		why := ruleComment(rule)
-		if _, isNote := capture.ParseMade(why); !isNote { // it differs from namespace to namespace
-			items[chain] = append(items[chain], item{label: ruleLabel(why), content: why + "\x00" + spelled})
-		}
+		items[rule.chain] = append(items[rule.chain], rule.item)
 	}
 	var objects []object
 	for _, chain := range slices.Sorted(slices.Values(chains)) {
@@ -76,6 +76,14 @@ func dumpChains(conn *netlink.Conn, table tableOf, chains []string) ([]object, e
 	return objects, nil
 }
 
+// rulesOf lists a table's rules.
+func rulesOf(table tableOf) listing {
+	return listing{
+		family: protocolFamily[table.family], request: unix.NFT_MSG_GETRULE, what: "rules in table " + table.name, most: maxRules,
+		filter: named(unix.NFTA_RULE_TABLE, table.name),
+	}
+}
+
 // chain names a chain to people.
 func (t tableOf) chain(name string) string {
 	return fmt.Sprintf("chain %s of %s table %s", name, t.family, t.name)
@@ -84,18 +92,16 @@ func (t tableOf) chain(name string) string {
 // ruleComment finds the comment where one version of iptables or the other
 // keeps it: beside the rule, or as a match that always holds.
 func ruleComment(rule attributes) string {
-	if comment, ok := userdata.GetString(rule[unix.NFTA_RULE_USERDATA], userdata.TypeComment); ok {
+	if comment, ok := userComment(rule[unix.NFTA_RULE_USERDATA]); ok {
 		return comment
 	}
-	list, err := netlink.UnmarshalAttributes(rule[unix.NFTA_RULE_EXPRESSIONS])
-	if err != nil {
-		return ""
-	}
-	for _, expression := range list {
-		name, _ := nested(expression.Data, unix.NFTA_EXPR_DATA, unix.NFTA_MATCH_NAME)
-		if info, ok := nested(expression.Data, unix.NFTA_EXPR_DATA, unix.NFTA_MATCH_INFO); ok && text(name) == "comment" {
-			return cString(info)
+	comment := ""
+	_ = eachAttribute(rule[unix.NFTA_RULE_EXPRESSIONS], func(_ uint16, expression []byte) error {
+		name, _ := nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_MATCH_NAME)
+		if info, ok := nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_MATCH_INFO); ok && text(name) == "comment" && comment == "" {
+			comment = cString(info)
 		}
-	}
-	return ""
+		return nil // labels.item finds what is malformed
+	})
+	return comment
 }

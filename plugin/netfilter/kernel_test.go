@@ -35,7 +35,7 @@ func within(t *testing.T, host *lab.Host, f func() error) {
 func inspect(t *testing.T, host *lab.Host) (state netfilter.State) {
 	t.Helper()
 	within(t, host, func() (err error) {
-		state, err = netfilter.Inspect()
+		state, err = netfilter.Inspect(t.Context())
 		return err
 	})
 	return state

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 
 	"github.com/google/nftables"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,31 +19,38 @@ func ruleLabel(comment string) string {
 	return fmt.Sprintf("rule %q", comment)
 }
 
-// elementLabel names a set's element. The kernel keeps a range as two: its
-// first key, and the one after its last, marked as an end.
-func elementLabel(set, element attributes) string {
+// elementLabel names an element by its set's type and its content. The kernel
+// keeps a range as two: its first key, and the one after its last, marked as an end.
+func elementLabel(keyType, content string) string {
+	if len(content) < flagsLength {
+		return "element that can't be read"
+	}
+	key, flags := []byte(content[:len(content)-flagsLength]), []byte(content[len(content)-flagsLength:])
 	label := "element "
-	if flags := element[unix.NFTA_SET_ELEM_FLAGS]; len(flags) == 4 && binary.BigEndian.Uint32(flags)&unix.NFT_SET_ELEM_INTERVAL_END != 0 {
+	if binary.BigEndian.Uint32(flags)&unix.NFT_SET_ELEM_INTERVAL_END != 0 {
 		label = "the end of a range before "
 	}
-	return label + keyText(set[unix.NFTA_SET_KEY_TYPE], element[unix.NFTA_SET_ELEM_KEY])
+	return label + keyText([]byte(keyType), key)
 }
 
 // keyText spells a key as its set's type does.
-func keyText(setType, attribute []byte) string {
-	list, err := netlink.UnmarshalAttributes(attribute)
-	if err != nil || len(list) == 0 || len(setType) != 4 {
-		return "that can't be read"
+func keyText(keyType, key []byte) string {
+	const unreadable = "that can't be read"
+	if len(keyType) != 4 {
+		return unreadable
 	}
-	key := list[0].Data
-	switch binary.BigEndian.Uint32(setType) {
-	case nftables.TypeIFName.GetNFTMagic():
+	length := len(key)
+	switch magic := binary.BigEndian.Uint32(keyType); {
+	case magic == nftables.TypeIFName.GetNFTMagic():
 		return text(key)
-	case nftables.TypeInetService.GetNFTMagic():
+	case magic == nftables.TypeInetService.GetNFTMagic() && length >= 2:
 		return fmt.Sprint(binary.BigEndian.Uint16(key))
-	case nftables.TypeUID.GetNFTMagic(), nftables.TypeGID.GetNFTMagic():
+	case (magic == nftables.TypeUID.GetNFTMagic() || magic == nftables.TypeGID.GetNFTMagic()) && length >= 4:
 		return fmt.Sprint(binary.NativeEndian.Uint32(key))
 	}
-	address, _ := netip.AddrFromSlice(key)
+	address, ok := netip.AddrFromSlice(key)
+	if !ok {
+		return unreadable
+	}
 	return address.String()
 }

@@ -44,7 +44,7 @@ type tableInfo struct {
 const entriesHeader = 40
 
 // entries reads a table's rules, as the kernel holds them. The table must
-// exist: to ask for one creates it.
+// exist: to ask for one creates it. Errors: TooLarge.
 func (f legacyFamily) entries(table string) ([]byte, error) {
 	fd, err := unix.Socket(f.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
@@ -55,6 +55,9 @@ func (f legacyFamily) entries(table string) ([]byte, error) {
 	copy(info.name[:], table)
 	if err := getOption(fd, f.level, getInfo, unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
 		return nil, err
+	}
+	if info.entrySize > maxLegacy {
+		return nil, TooLarge{"bytes of legacy rules in table " + table, maxLegacy}
 	}
 	buffer := make([]byte, entriesHeader+info.entrySize)
 	copy(buffer, table)

@@ -30,7 +30,7 @@ type NFTables struct{}
 func (NFTables) Name() capture.Backend { return capture.NFTables }
 
 // Apply adds the Ruleset in one transaction.
-func (NFTables) Apply(_ context.Context, rs capture.Ruleset) error {
+func (NFTables) Apply(ctx context.Context, rs capture.Ruleset) error {
 	conn, err := newWriter()
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (NFTables) Apply(_ context.Context, rs capture.Ruleset) error {
 	if errors.Is(err, syscall.ENOBUFS) {
 		// The answers did not fit; the transaction itself may well have been
 		// committed. The stamp tells, for it is part of the transaction.
-		if state, stateErr := Inspect(); stateErr == nil && state.Stamp == rs.Stamp() {
+		if state, stateErr := Inspect(ctx); stateErr == nil && state.Stamp == rs.Stamp() {
 			return nil
 		}
 	}
@@ -58,7 +58,7 @@ func (NFTables) Replace(ctx context.Context, rs capture.Ruleset) error {
 	if err != nil {
 		return err
 	}
-	if _, err := queueRemoval(conn); err != nil {
+	if _, err := queueRemoval(ctx, conn); err != nil {
 		return err
 	}
 	return commit(conn, rs)
@@ -93,7 +93,7 @@ func write(conn *nftables.Conn, rs capture.Ruleset) error {
 	table := conn.CreateTable(ourTable())
 	stamp := conn.AddChain(&nftables.Chain{Table: table, Name: capture.StampChain})
 	conn.AddRule(&nftables.Rule{
-		Table: table, Chain: stamp, UserData: userComment(rs.Stamp()),
+		Table: table, Chain: stamp, UserData: encodeComment(rs.Stamp()),
 		Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}},
 	})
 	sets, err := addSets(conn, table, rs.Sets())
@@ -107,7 +107,7 @@ func write(conn *nftables.Conn, rs capture.Ruleset) error {
 	for i, chain := range rs.Chains {
 		for _, rule := range chain.Rules {
 			conn.AddRule(&nftables.Rule{
-				Table: table, Chain: chains[i], UserData: userComment(rule.Why),
+				Table: table, Chain: chains[i], UserData: encodeComment(rule.Why),
 				Exprs: encodeRule(chain.Table, rule, sets),
 			})
 		}

@@ -3,9 +3,11 @@
 package netfilter
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -22,23 +24,40 @@ import (
 // connection or its way, so every statement that is not known to leave them
 // alone counts. Which chains such a rule is reached from is not followed: a
 // table counts if one of its base chains is in front of ours.
-func Obstruction() (string, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+// Errors: TooLarge, ErrChanging.
+func Obstruction(ctx context.Context) (string, error) {
+	r, err := newReader(ctx)
 	if err != nil {
-		return "", fmt.Errorf("opening netlink: %w", err)
+		return "", err
 	}
-	defer conn.Close()
-	chains, err := dump(conn, unix.NFPROTO_UNSPEC, unix.NFT_MSG_GETCHAIN, nil)
+	defer r.close()
+	chains, err := list(r, listing{request: unix.NFT_MSG_GETCHAIN, what: "chains", most: maxChains}, parseBaseChain)
 	if err != nil {
 		return "", err
 	}
 	for _, table := range tablesInFront(chains) {
-		obstruction, err := table.obstruction(conn)
+		obstruction, err := table.obstruction(r)
 		if obstruction != "" || err != nil {
 			return obstruction, err
 		}
 	}
 	return legacyObstruction()
+}
+
+// baseChain is a chain of another table into which packets come by themselves.
+type baseChain struct {
+	objectName
+	hook baseHook
+}
+
+// parseBaseChain leaves out our own chains, and those that are reached by a jump.
+func parseBaseChain(chain attributes) ([]baseChain, error) {
+	hook, isBase := hookOf(chain)
+	name := objectName{chain[familyOf][0], text(chain[unix.NFTA_CHAIN_TABLE]), text(chain[unix.NFTA_CHAIN_NAME])}
+	if !isBase || name.family == unix.NFPROTO_INET && name.table == capture.TableName {
+		return nil, nil
+	}
+	return []baseChain{{name, hook}}, nil
 }
 
 // frontTable is another table that gets packets before ours, or at the same
@@ -50,52 +69,49 @@ type frontTable struct {
 	later  map[string]bool // its base chains that are not in front
 }
 
-func tablesInFront(chains []attributes) []*frontTable {
+func tablesInFront(chains []baseChain) []*frontTable {
 	var tables []*frontTable
+	known := map[objectName]*frontTable{}
 	for _, chain := range chains {
-		family, name := chain[familyOf][0], text(chain[unix.NFTA_CHAIN_TABLE])
-		if family == unix.NFPROTO_INET && name == capture.TableName {
-			continue
-		}
-		hook, isBase := hookOf(chain)
-		if !isBase {
-			continue
-		}
-		i := slices.IndexFunc(tables, func(t *frontTable) bool { return t.family == family && t.name == name })
-		if i < 0 {
-			tables = append(tables, &frontTable{family: family, name: name, later: map[string]bool{}})
-			i = len(tables) - 1
+		key := objectName{family: chain.family, table: chain.table}
+		table := known[key]
+		if table == nil {
+			table = &frontTable{family: chain.family, name: chain.table, later: map[string]bool{}}
+			tables, known[key] = append(tables, table), table
 		}
 		switch {
-		case !hook.isInFront(family):
-			tables[i].later[text(chain[unix.NFTA_CHAIN_NAME])] = true
-		case tables[i].place == "":
-			tables[i].place = hook.text(family)
+		case !chain.hook.isInFront(chain.family):
+			table.later[chain.name] = true
+		case table.place == "":
+			table.place = chain.hook.text(chain.family)
 		}
 	}
 	return slices.DeleteFunc(tables, func(t *frontTable) bool { return t.place == "" })
 }
 
 // obstruction describes the table's first rule that could hide a packet.
-func (t *frontTable) obstruction(conn *netlink.Conn) (string, error) {
-	rules, err := dump(conn, t.family, unix.NFT_MSG_GETRULE, []netlink.Attribute{
-		{Type: unix.NFTA_RULE_TABLE, Data: []byte(t.name + "\x00")},
-	})
-	if err != nil {
-		return "", err
+func (t *frontTable) obstruction(r *reader) (string, error) {
+	rules := listing{
+		family: t.family, request: unix.NFT_MSG_GETRULE, what: "rules of " + familyNames[t.family] + " table " + strconv.Quote(t.name), most: maxRules,
+		filter: named(unix.NFTA_RULE_TABLE, t.name),
 	}
-	for _, rule := range rules {
+	found, err := list(r, rules, func(rule attributes) ([]string, error) {
 		chain := text(rule[unix.NFTA_RULE_CHAIN])
 		// Not every kernel filters a dump by itself.
 		if text(rule[unix.NFTA_RULE_TABLE]) != t.name || t.later[chain] {
-			continue
+			return nil, nil
 		}
-		if statement := obstructive(rule[unix.NFTA_RULE_EXPRESSIONS]); statement != "" {
-			return fmt.Sprintf("%s in chain %q of %s table %q, which is at %s, in front of our rules",
-				statement, chain, familyNames[t.family], t.name, t.place), nil
+		statement := obstructive(rule[unix.NFTA_RULE_EXPRESSIONS])
+		if statement == "" {
+			return nil, nil
 		}
+		return []string{fmt.Sprintf("%s in chain %q of %s table %q, which is at %s, in front of our rules",
+			statement, chain, familyNames[t.family], t.name, t.place)}, nil
+	})
+	if err != nil || len(found) == 0 {
+		return "", err
 	}
-	return "", nil
+	return found[0], nil
 }
 
 var familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev"}

@@ -87,7 +87,9 @@ func FuzzObstructive(f *testing.F) {
 		}
 		if parsed, err := parseAttributes(data); err == nil {
 			parsed[familyOf] = []byte{unix.NFPROTO_INET}
-			tablesInFront([]attributes{parsed})
+			if chains, err := parseBaseChain(parsed); err == nil {
+				tablesInFront(chains)
+			}
 		}
 	})
 }

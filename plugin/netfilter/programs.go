@@ -125,7 +125,7 @@ func run(ctx context.Context, stdin []byte, path string, args ...string) ([]byte
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = []string{"PATH=" + strings.Join(folders, string(os.PathListSeparator)), "LC_ALL=C", privateLock}
 	command.Stdin = bytes.NewReader(stdin)
-	var stdout, stderr bytes.Buffer
+	stdout, stderr := bounded{most: maxSaved, what: "bytes of rules, as " + filepath.Base(path) + " prints them"}, bounded{most: maxSaid, what: "bytes of errors"}
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err := command.Run()
 	if ctx.Err() != nil {
@@ -136,4 +136,19 @@ func run(ctx context.Context, stdin []byte, path string, args ...string) ([]byte
 		return nil, fmt.Errorf("running %s: %w: %s", strings.Join(command.Args, " "), err, said)
 	}
 	return stdout.Bytes(), nil
+}
+
+// bounded keeps what a program prints.
+type bounded struct {
+	bytes.Buffer
+	what string
+	most int
+}
+
+// Write ends the program's output at the limit, and with it the program.
+func (b *bounded) Write(data []byte) (int, error) {
+	if b.Len()+len(data) > b.most {
+		return 0, TooLarge{b.what, b.most}
+	}
+	return b.Buffer.Write(data)
 }

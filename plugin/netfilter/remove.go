@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -19,69 +18,78 @@ import (
 // Remove takes everything of ours out of the calling thread's namespace,
 // whatever backend put it there. Nothing there is success.
 func Remove(ctx context.Context) error {
-	return errors.Join(removeFromNFTables(), removeLegacy(ctx))
+	return errors.Join(removeFromNFTables(ctx), removeLegacy(ctx))
 }
 
 // removeFromNFTables takes out our own tables and what iptables' newer variant
 // put in. Where there is nothing to do, no transaction is begun: even an
-// empty-handed one waits for a grace period of the kernel's.
-func removeFromNFTables() error {
+// empty-handed one waits for a grace period of the kernel's. What can't be read
+// keeps nothing else from being taken out.
+func removeFromNFTables(ctx context.Context) error {
 	writer, err := newWriter()
 	if err != nil {
 		return err
 	}
-	if found, err := queueRemoval(writer); err != nil || !found {
+	found, err := queueRemoval(ctx, writer)
+	if !found {
 		return err
 	}
-	if err := writer.Flush(); err != nil {
-		return fmt.Errorf("taking our rules out: %w", err)
+	if flushErr := writer.Flush(); flushErr != nil {
+		err = errors.Join(err, fmt.Errorf("taking our rules out: %w", flushErr))
 	}
-	return nil
+	return err
 }
 
 // queueRemoval queues all that takes our rules out of nf_tables, and tells
-// whether that is anything. The kernel keeps those of iptables' newer variant
-// there, too, so one transaction does for all, and neither iptables nor an
-// unharmed remainder of our rules is needed.
-func queueRemoval(writer *nftables.Conn) (found bool, err error) {
-	reader, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return false, fmt.Errorf("opening netlink: %w", err)
+// whether that is anything; also with an error, all that it could find. The
+// kernel keeps those of iptables' newer variant there, too, so one transaction
+// does for all, and neither iptables nor an unharmed remainder of our rules is
+// needed.
+func queueRemoval(ctx context.Context, writer *nftables.Conn) (found bool, err error) {
+	// That of a repair is left where the repair did not come to its end.
+	for _, name := range []string{capture.TableName, trackingTable} {
+		isThere, err := hasTable(ctx, name)
+		if err != nil {
+			return found, err
+		}
+		if isThere {
+			writer.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
+			found = true
+		}
 	}
-	defer reader.Close()
-	own, err := ownTables(reader)
+	r, err := newReader(ctx)
 	if err != nil {
-		return false, err
+		return found, err
 	}
-	tables, err := nfTables(reader)
+	defer r.close()
+	tables, err := nfTables(r)
 	if err != nil {
-		return false, err
+		return found, err
 	}
 	maps.DeleteFunc(tables, func(_ tableOf, chains []string) bool { return !slices.Contains(chains, capture.MarkerChain) })
-	for _, name := range own {
-		writer.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
-	}
 	for name, chains := range tables {
-		r := removal{writer: writer, name: name, chains: chains}
-		if err := r.read(reader); err != nil {
-			return false, err
+		removal := removal{writer: writer, name: name, chains: chains}
+		if err := removal.read(r); err != nil {
+			return found, err
 		}
-		r.queue()
+		removal.queue()
+		found = true
 	}
-	return len(own)+len(tables) > 0, nil
+	return found, nil
 }
 
-// ownTables are those that are ours altogether; that of a repair is left where
-// the repair did not come to its end.
-func ownTables(conn *netlink.Conn) (names []string, err error) {
-	tables, err := dump(conn, unix.NFPROTO_INET, unix.NFT_MSG_GETTABLE, nil)
-	for _, table := range tables {
-		name := text(table[unix.NFTA_TABLE_NAME])
-		if table[familyOf][0] == unix.NFPROTO_INET && (name == capture.TableName || name == trackingTable) {
-			names = append(names, name)
-		}
+// hasTable asks for a table by its name, however many others there are.
+func hasTable(ctx context.Context, name string) (bool, error) {
+	r, err := newReader(ctx)
+	if err != nil {
+		return false, err
 	}
-	return names, err
+	defer r.close()
+	found, err := list(r, listing{
+		family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETTABLE, single: true, what: "tables", most: 1,
+		filter: named(unix.NFTA_TABLE_NAME, name),
+	}, func(m attributes) ([]attributes, error) { return []attributes{m}, nil })
+	return len(found) > 0, err
 }
 
 // removal is what is to be done with one table.
@@ -90,36 +98,39 @@ type removal struct {
 	name   tableOf
 	chains []string
 
-	jumps []jump         // in others' chains, to ours
+	jumps []otherRule    // that lead to our chains
 	rules map[string]int // how many others' chains have besides
 	made  capture.Made
 }
 
-// jump is a rule that leads to one of our chains.
-type jump struct {
+// otherRule is a rule of a chain that is not ours.
+type otherRule struct {
 	chain  string
 	handle uint64
+	jumps  bool // to one of our chains
 }
 
-func (r *removal) read(conn *netlink.Conn) error {
-	rules, err := dump(conn, protocolFamily[r.name.family], unix.NFT_MSG_GETRULE, nil)
+func (r *removal) read(from *reader) error {
+	rules, err := list(from, rulesOf(r.name), func(rule attributes) ([]otherRule, error) {
+		chain := text(rule[unix.NFTA_RULE_CHAIN])
+		if text(rule[unix.NFTA_RULE_TABLE]) != r.name.name || isOurs(chain) {
+			return nil, nil
+		}
+		return []otherRule{{chain, bigEndian(rule[unix.NFTA_RULE_HANDLE]), leadsToOurs(rule[unix.NFTA_RULE_EXPRESSIONS])}}, nil
+	})
 	if err != nil {
 		return err
 	}
 	r.rules = map[string]int{}
 	for _, rule := range rules {
-		chain := text(rule[unix.NFTA_RULE_CHAIN])
-		if text(rule[unix.NFTA_RULE_TABLE]) != r.name.name || isOurs(chain) {
-			continue
-		}
-		if leadsToOurs(rule[unix.NFTA_RULE_EXPRESSIONS]) {
-			r.jumps = append(r.jumps, jump{chain, bigEndian(rule[unix.NFTA_RULE_HANDLE])})
+		if rule.jumps {
+			r.jumps = append(r.jumps, rule)
 		} else {
-			r.rules[chain]++
+			r.rules[rule.chain]++
 		}
 	}
-	marker, err := readRules(conn, protocolFamily[r.name.family], r.name.name, capture.MarkerChain)
-	r.made, _ = capture.ParseMade(comment(marker, capture.MadePrefix))
+	made, err := findComment(from, protocolFamily[r.name.family], r.name.name, capture.MarkerChain, capture.MadePrefix)
+	r.made, _ = capture.ParseMade(made)
 	return err
 }
 
@@ -154,12 +165,11 @@ func (r *removal) queue() {
 
 // leadsToOurs looks for a verdict that names one of our chains.
 func leadsToOurs(expressions []byte) bool {
-	list, err := netlink.UnmarshalAttributes(expressions)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(list, func(expression netlink.Attribute) bool {
-		chain, _ := nested(expression.Data, unix.NFTA_EXPR_DATA, unix.NFTA_IMMEDIATE_DATA, unix.NFTA_DATA_VERDICT, unix.NFTA_VERDICT_CHAIN)
-		return isOurs(text(chain))
+	leads := false
+	_ = eachAttribute(expressions, func(_ uint16, expression []byte) error {
+		chain, _ := nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_IMMEDIATE_DATA, unix.NFTA_DATA_VERDICT, unix.NFTA_VERDICT_CHAIN)
+		leads = leads || isOurs(text(chain))
+		return nil // what is malformed leads nowhere
 	})
+	return leads
 }

@@ -3,104 +3,135 @@
 package netfilter
 
 import (
-	"encoding/binary"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// attributes are those of one netlink message, by type.
-type attributes map[uint16][]byte
+// ErrChanging means that a list could not be read in one state.
+var ErrChanging = errors.New("the rules kept changing while they were read")
 
-// familyOf is where attributes keep the family that stands in the message's
-// header; no attribute has the type 0.
-const familyOf = 0
-
-const dumpAttempts = 5
-
-var errInterrupted = errors.New("the rules kept changing while they were read")
-
-func dump(conn *netlink.Conn, family byte, request uint16, filter []netlink.Attribute) ([]attributes, error) {
-	payload, err := netlink.MarshalAttributes(filter)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a dump request: %w", err)
-	}
-	message := netlink.Message{
-		Header: netlink.Header{
-			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | request),
-			Flags: netlink.Request | netlink.Dump,
-		},
-		Data: append([]byte{family, unix.NFNETLINK_V0, 0, 0}, payload...),
-	}
-	for range dumpAttempts {
-		replies, err := conn.Execute(message)
-		if err != nil {
-			return nil, fmt.Errorf("reading nftables: %w", err)
-		}
-		if !slices.ContainsFunc(replies, interrupted) {
-			return parseMessages(replies)
-		}
-	}
-	return nil, errInterrupted
+// reader reads what nf_tables holds in the calling thread's namespace, up to
+// the limits and the end of its context.
+type reader struct {
+	ctx  context.Context
+	conn *netlink.Conn
 }
 
-func interrupted(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }
+// messageBuffer holds the largest part of a list: the kernel makes none of more
+// than 32 KiB, and where a socket reads less at once, smaller ones.
+const messageBuffer = 32 << 10
 
-func parseMessages(replies []netlink.Message) ([]attributes, error) {
-	messages := make([]attributes, 0, len(replies))
-	for _, reply := range replies {
-		const headerLength = 4 // struct nfgenmsg
-		if len(reply.Data) < headerLength {
-			continue
+func newReader(ctx context.Context) (*reader, error) {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{MessageBufferSize: messageBuffer})
+	if err != nil {
+		return nil, fmt.Errorf("opening netlink: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, errors.Join(fmt.Errorf("setting a deadline: %w", err), conn.Close())
 		}
-		parsed, err := parseAttributes(reply.Data[headerLength:])
+	}
+	return &reader{ctx, conn}, nil
+}
+
+func (r *reader) close() { _ = r.conn.Close() } // it is only read from
+
+// listing is one of the kernel's lists.
+type listing struct {
+	family  byte // 0 is all
+	request uint16
+	filter  []netlink.Attribute
+	single  bool   // one object, which the filter names
+	what    string // is listed, in the plural
+	most    int    // objects are read; reading also ends once more is kept of them
+	bytes   int    // are read; 0 is maxBytes
+}
+
+func (l listing) message() (netlink.Message, error) {
+	filter, err := netlink.MarshalAttributes(l.filter)
+	if err != nil {
+		return netlink.Message{}, fmt.Errorf("encoding a dump request: %w", err)
+	}
+	flags := netlink.Request
+	if !l.single {
+		flags |= netlink.Dump
+	}
+	return netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | l.request), Flags: flags},
+		Data:   append([]byte{l.family, unix.NFNETLINK_V0, 0, 0}, filter...),
+	}, nil
+}
+
+const listAttempts = 5
+
+// list reads a list and returns what keep keeps of its objects. It reads the
+// list again where that changed meanwhile. After an error, the reader is of no
+// more use. Errors: TooLarge, ErrChanging.
+func list[T any](r *reader, l listing, keep func(object attributes) ([]T, error)) ([]T, error) {
+	for range listAttempts {
+		kept, whole, err := listOnce(r, l, keep)
 		if err != nil {
 			return nil, err
 		}
-		parsed[familyOf] = reply.Data[:1]
-		messages = append(messages, parsed)
+		if whole {
+			return kept, nil
+		}
 	}
-	return messages, nil
+	return nil, ErrChanging
 }
 
-func parseAttributes(data []byte) (attributes, error) {
-	list, err := netlink.UnmarshalAttributes(data)
+func listOnce[T any](r *reader, l listing, keep func(object attributes) ([]T, error)) (kept []T, whole bool, err error) {
+	request, err := l.message()
 	if err != nil {
-		return nil, fmt.Errorf("reading nftables: %w", err)
+		return nil, false, err
 	}
-	parsed := attributes{}
-	for _, a := range list {
-		parsed[a.Type&^netlink.Nested] = a.Data
+	if _, err := r.conn.Send(request); err != nil {
+		return nil, false, r.failed(err)
 	}
-	return parsed, nil
-}
-
-// text is a NUL-terminated attribute.
-func text(data []byte) string { return strings.TrimRight(string(data), "\x00") }
-
-// nested follows a path of attributes, each within the one before.
-func nested(data []byte, path ...uint16) ([]byte, bool) {
-	for _, attribute := range path {
-		parsed, err := parseAttributes(data)
+	whole = true
+	objects, size, mostBytes := 0, 0, cmp.Or(l.bytes, maxBytes)
+	for message, receiveErr := range r.conn.ReceiveIter() {
+		objects, size = objects+1, size+len(message.Data)
+		switch {
+		case errors.Is(receiveErr, unix.ENOENT):
+			return nil, true, nil // what the list is asked of is not there
+		case receiveErr != nil:
+			return nil, false, r.failed(receiveErr)
+		case r.ctx.Err() != nil:
+			err = r.failed(r.ctx.Err())
+		case objects > l.most || len(kept) > l.most:
+			err = TooLarge{l.what, l.most}
+		case size > mostBytes:
+			err = TooLarge{"bytes of " + l.what, mostBytes}
+		case message.Header.Flags&netlink.DumpInterrupted != 0:
+			whole = false
+		}
+		var object attributes
+		var some []T
+		if err == nil {
+			object, err = parseMessage(message.Data)
+		}
+		if err == nil {
+			some, err = keep(object)
+		}
 		if err != nil {
-			return nil, false
+			r.close() // or the library would read the rest of the list
+			return nil, false, err
 		}
-		var ok bool
-		if data, ok = parsed[attribute]; !ok {
-			return nil, false
-		}
+		kept = append(kept, some...)
 	}
-	return data, true
+	return kept, whole, nil
 }
 
-// bigEndian is a 64-bit attribute, 0 where it is none.
-func bigEndian(data []byte) uint64 {
-	if len(data) != 8 {
-		return 0
+// failed says whether it was for the context's end that a request failed.
+func (r *reader) failed(err error) error {
+	if ctxErr := r.ctx.Err(); ctxErr != nil {
+		err = ctxErr
 	}
-	return binary.BigEndian.Uint64(data)
+	return fmt.Errorf("reading nftables: %w", err)
 }

@@ -105,20 +105,20 @@ func (t savedTable) ours(family capture.Family) []object {
 	if !slices.Contains(t.chains, capture.MarkerChain) {
 		return nil
 	}
+	items := map[string][]item{}
+	for _, rule := range t.rules {
+		if !isOurs(rule.chain) && !rule.leadsToOurs() {
+			continue
+		}
+		comment := commentOf(rule.text)
+		if _, isNote := capture.ParseMade(comment); !isNote { // it differs from namespace to namespace
+			items[rule.chain] = append(items[rule.chain], item{label: ruleLabel(comment), content: rule.text})
+		}
+	}
 	var objects []object
 	for _, chain := range slices.Sorted(slices.Values(t.chains)) {
-		o := object{name: tableOf{family, t.name}.chain(chain)}
-		for _, rule := range t.rules {
-			if rule.chain != chain || !isOurs(chain) && !rule.leadsToOurs() {
-				continue
-			}
-			comment := commentOf(rule.text)
-			if _, isNote := capture.ParseMade(comment); !isNote { // it differs from namespace to namespace
-				o.items = append(o.items, item{label: ruleLabel(comment), content: rule.text})
-			}
-		}
-		if isOurs(chain) || len(o.items) > 0 {
-			objects = append(objects, o)
+		if isOurs(chain) || len(items[chain]) > 0 {
+			objects = append(objects, object{name: tableOf{family, t.name}.chain(chain), items: items[chain]})
 		}
 	}
 	return objects

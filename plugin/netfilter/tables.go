@@ -3,12 +3,12 @@
 package netfilter
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -54,32 +54,50 @@ func (l tableList) missing(rs capture.Ruleset, family capture.Family, variant ca
 	return made
 }
 
-func listTables(variant capture.Backend) (tableList, error) {
+func listTables(ctx context.Context, variant capture.Backend) (tableList, error) {
 	if variant == capture.IPTablesLegacy {
 		return legacyTables()
 	}
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	r, err := newReader(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("opening netlink: %w", err)
+		return nil, err
 	}
-	defer conn.Close()
-	return nfTables(conn)
+	defer r.close()
+	return nfTables(r)
 }
 
 // protocolFamily is the family of nf_tables in which iptables keeps its tables.
 var protocolFamily = map[capture.Family]byte{capture.IPv4: unix.NFPROTO_IPV4, capture.IPv6: unix.NFPROTO_IPV6}
 
-func nfTables(conn *netlink.Conn) (tableList, error) {
-	chains, err := dump(conn, unix.NFPROTO_UNSPEC, unix.NFT_MSG_GETCHAIN, nil)
+// objectName is what the kernel calls a table or one of its chains.
+type objectName struct {
+	family      byte
+	table, name string
+}
+
+// listNames lists the tables or chains of all families, by the attributes that
+// hold their names.
+func listNames(r *reader, l listing, table, name uint16) ([]objectName, error) {
+	return list(r, l, func(m attributes) ([]objectName, error) {
+		return []objectName{{m[familyOf][0], text(m[table]), text(m[name])}}, nil
+	})
+}
+
+func listChains(r *reader) ([]objectName, error) {
+	return listNames(r, listing{request: unix.NFT_MSG_GETCHAIN, what: "chains", most: maxChains}, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
+}
+
+func nfTables(r *reader) (tableList, error) {
+	chains, err := listChains(r)
 	if err != nil {
 		return nil, err
 	}
 	list := iptablesChains(chains)
-	tables, err := dump(conn, unix.NFPROTO_UNSPEC, unix.NFT_MSG_GETTABLE, nil)
-	for _, message := range tables {
+	tables, err := listNames(r, listing{request: unix.NFT_MSG_GETTABLE, what: "tables", most: maxTables}, unix.NFTA_TABLE_NAME, unix.NFTA_TABLE_NAME)
+	for _, found := range tables {
 		for family, number := range protocolFamily {
-			table := tableOf{family, text(message[unix.NFTA_TABLE_NAME])}
-			if _, ok := list[table]; !ok && message[familyOf][0] == number {
+			table := tableOf{family, found.table}
+			if _, ok := list[table]; !ok && found.family == number {
 				list[table] = nil // a table without chains
 			}
 		}
@@ -88,13 +106,13 @@ func nfTables(conn *netlink.Conn) (tableList, error) {
 }
 
 // iptablesChains picks the chains of those families that iptables uses.
-func iptablesChains(chains []attributes) tableList {
+func iptablesChains(chains []objectName) tableList {
 	list := tableList{}
-	for _, message := range chains {
+	for _, chain := range chains {
 		for family, number := range protocolFamily {
-			if message[familyOf][0] == number {
-				table := tableOf{family, text(message[unix.NFTA_CHAIN_TABLE])}
-				list[table] = append(list[table], text(message[unix.NFTA_CHAIN_NAME]))
+			if chain.family == number {
+				table := tableOf{family, chain.table}
+				list[table] = append(list[table], chain.name)
 			}
 		}
 	}

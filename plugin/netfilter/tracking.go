@@ -28,7 +28,7 @@ func Track() error {
 	table := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: trackingTable})
 	chain := conn.AddChain(&nftables.Chain{Table: table, Name: "unreachable"})
 	conn.AddRule(&nftables.Rule{
-		Table: table, Chain: chain, UserData: userComment("switches conntrack on for a repair"),
+		Table: table, Chain: chain, UserData: encodeComment("switches conntrack on for a repair"),
 		Exprs: []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register}},
 	})
 	if err := conn.Flush(); err != nil {

@@ -23,7 +23,7 @@ const (
 	mostEntries = 1 << 16
 
 	// adoptTimeout leaves most of a caller's time to the rules.
-	adoptTimeout = 2 * time.Second
+	adoptTimeout = time.Second
 )
 
 // Replace makes the namespace hold the Ruleset, by nftables, whatever of ours

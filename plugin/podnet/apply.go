@@ -25,7 +25,7 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked capture
 		if err != nil {
 			return err
 		}
-		state, err := netfilter.Inspect()
+		state, err := netfilter.Inspect(ctx)
 		switch {
 		case err != nil:
 			return err
@@ -65,7 +65,7 @@ func prepare(rs capture.Ruleset) (undo func() error, err error) {
 
 // keep is for rules that bear the right stamp: they must still be the right ones.
 func keep(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
-	differences, err := compare(ctx, backend, rs, netfilter.Reference)
+	differences, err := compare(ctx, backend, rs)
 	if err != nil {
 		return err
 	}
@@ -76,15 +76,21 @@ func keep(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) er
 	return err
 }
 
-// refer gives what the kernel makes of a Ruleset.
-type refer func(context.Context, netfilter.Backend, capture.Ruleset) (netfilter.Table, error)
+func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset) ([]string, error) {
+	found, err := backend.Dump(ctx)
+	return compareDumps(ctx, backend, rs, found, err)
+}
 
-func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, refer refer) ([]string, error) {
-	want, err := refer(ctx, backend, rs)
+// compareDumps compares what was read with what the kernel makes of the
+// Ruleset. Too much to be read is a difference: no Ruleset comes near it.
+func compareDumps(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found netfilter.Table, err error) ([]string, error) {
+	if tooLarge, ok := errors.AsType[TooLarge](err); ok {
+		return []string{"unexpected: " + tooLarge.Error()}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	found, err := backend.Dump(ctx)
+	want, err := netfilter.Reference(ctx, backend, rs)
 	if err != nil {
 		return nil, err
 	}
@@ -94,17 +100,18 @@ func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset,
 // Check compares the namespace with the Ruleset and changes nothing. It
 // returns the differences, one line each.
 func (n *Namespace) Check(ctx context.Context, rs capture.Ruleset, asked capture.Backend) ([]string, error) {
-	return n.check(ctx, asked, rs, netfilter.Reference)
+	return n.check(ctx, rs, asked, func(backend netfilter.Backend) ([]string, error) { return compare(ctx, backend, rs) })
 }
 
-func (n *Namespace) check(ctx context.Context, asked capture.Backend, rs capture.Ruleset, refer refer) ([]string, error) {
+// check has the rules compared, and compares what they count on.
+func (n *Namespace) check(ctx context.Context, rs capture.Ruleset, asked capture.Backend, compareRules func(netfilter.Backend) ([]string, error)) ([]string, error) {
 	var differences []string
 	err := n.do(func() error {
 		backend, err := netfilter.Find(ctx, asked)
 		if err != nil {
 			return err
 		}
-		if differences, err = compare(ctx, backend, rs, refer); err != nil {
+		if differences, err = compareRules(backend); err != nil {
 			return err
 		}
 		loopback, err := checkLoopback(rs.IPv6)
@@ -119,15 +126,13 @@ func (n *Namespace) check(ctx context.Context, asked capture.Backend, rs capture
 }
 
 // Remove takes out what Apply put in, by whatever backend; nothing there is
-// success.
+// success. What can't be read keeps nothing else from being removed.
 func (n *Namespace) Remove(ctx context.Context) error {
 	return n.do(func() error {
-		state, err := netfilter.Inspect()
-		if err != nil {
-			return err
-		}
-		err = errors.Join(netfilter.Remove(ctx), removeRoutes())
-		if capture.StampCovers(state.Stamp, capture.IPv6) {
+		state, err := netfilter.Inspect(ctx)
+		unread := err != nil
+		err = errors.Join(err, netfilter.Remove(ctx), removeRoutes())
+		if unread || capture.StampCovers(state.Stamp, capture.IPv6) {
 			err = errors.Join(err, removeProxySource())
 		}
 		return err

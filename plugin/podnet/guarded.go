@@ -17,7 +17,7 @@ func (n *Namespace) Digest(ctx context.Context, backend capture.Backend) (digest
 			return err
 		}
 		table, err := backend.Dump(ctx)
-		digest = table.Digest()
+		digest = table.Digest().String()
 		return err
 	})
 	return digest, err
@@ -28,9 +28,9 @@ func Comparable(digest string) bool { return netfilter.Comparable(digest) }
 
 // Obstruction describes a rule of another table that could keep packets from
 // ours, which nftables holds; "" where there is none.
-func (n *Namespace) Obstruction() (obstruction string, err error) {
+func (n *Namespace) Obstruction(ctx context.Context) (obstruction string, err error) {
 	err = n.do(func() error {
-		obstruction, err = netfilter.Obstruction()
+		obstruction, err = netfilter.Obstruction(ctx)
 		return err
 	})
 	return obstruction, err

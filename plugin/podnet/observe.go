@@ -4,9 +4,8 @@ package podnet
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
-	"maps"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -17,10 +16,16 @@ import (
 // State is what a namespace holds of traffic capture.
 type State = netfilter.State
 
-// State looks, changes nothing and executes nothing.
-func (n *Namespace) State() (state State, err error) {
+// TooLarge is what a namespace holds too much of to be read.
+type TooLarge = netfilter.TooLarge
+
+// ErrChanging means that the rules changed faster than they could be read.
+var ErrChanging = netfilter.ErrChanging
+
+// State looks, changes nothing and executes nothing. Errors: TooLarge, ErrChanging.
+func (n *Namespace) State(ctx context.Context) (state State, err error) {
 	err = n.do(func() error {
-		state, err = netfilter.Inspect()
+		state, err = netfilter.Inspect(ctx)
 		return err
 	})
 	return state, err
@@ -28,47 +33,57 @@ func (n *Namespace) State() (state State, err error) {
 
 // Generation changes with every change of a rule in the namespace, but for
 // those of iptables-legacy.
-func (n *Namespace) Generation() (generation uint32, err error) {
+func (n *Namespace) Generation(ctx context.Context) (generation uint32, err error) {
 	err = n.do(func() error {
-		generation, err = netfilter.Generation()
+		generation, err = netfilter.Generation(ctx)
 		return err
 	})
 	return generation, err
 }
 
-// References keeps what the kernel makes of each Ruleset, for one goroutine
-// that looks at many namespaces often. Its zero value is ready.
-type References struct{ known map[reference]netfilter.Table }
+// References keeps what the kernel makes of Rulesets, for one goroutine that
+// looks at many namespaces often: a digest for each shape, which Rulesets share
+// whose sets alone differ. Its zero value is ready.
+type References struct{ shapes map[string][sha256.Size]byte } // by the shape's stamp
 
-type reference struct {
-	backend capture.Backend
-	stamp   string
+// maxShapes bounds the references to some 100 KiB; a node has far fewer.
+const maxShapes = 1024
+
+// of returns what the namespace sums up to that holds the Ruleset.
+func (r *References) of(ctx context.Context, rs capture.Ruleset) (netfilter.Digest, error) {
+	shape := rs.Shape()
+	sum, known := r.shapes[shape.Stamp()]
+	if !known {
+		table, err := netfilter.Reference(ctx, netfilter.NFTables{}, shape)
+		if err != nil {
+			return netfilter.Digest{}, err
+		}
+		if r.shapes == nil || len(r.shapes) >= maxShapes {
+			r.shapes = map[string][sha256.Size]byte{}
+		}
+		sum = table.Digest().Shape
+		r.shapes[shape.Stamp()] = sum
+	}
+	return netfilter.DigestOf(sum, rs), nil
 }
 
-func (r *References) of(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset) (netfilter.Table, error) {
-	key := reference{backend.Name(), rs.Stamp()}
-	if table, ok := r.known[key]; ok {
-		return table, nil
-	}
-	table, err := netfilter.Reference(ctx, backend, rs)
-	if err != nil {
-		return table, err
-	}
-	if r.known == nil {
-		r.known = map[reference]netfilter.Table{}
-	}
-	r.known[key] = table
-	return table, nil
-}
-
-// Keep forgets all rulesets but those with these stamps.
-func (r *References) Keep(stamps []string) {
-	maps.DeleteFunc(r.known, func(key reference, _ netfilter.Table) bool { return !slices.Contains(stamps, key.stamp) })
-}
-
-// Compare is Check by what is known already.
+// Compare is Check that first looks at digests. Only where they differ are the
+// two compared in full; for iptables, which has no sets, always.
 func (n *Namespace) Compare(ctx context.Context, references *References, rs capture.Ruleset, asked capture.Backend) ([]string, error) {
-	return n.check(ctx, asked, rs, references.of)
+	if asked != capture.NFTables {
+		return n.Check(ctx, rs, asked)
+	}
+	return n.check(ctx, rs, asked, func(backend netfilter.Backend) ([]string, error) {
+		want, err := references.of(ctx, rs)
+		if err != nil {
+			return nil, err
+		}
+		found, err := backend.Dump(ctx)
+		if err == nil && found.Digest() == want {
+			return nil, nil
+		}
+		return compareDumps(ctx, backend, rs, found, err)
+	})
 }
 
 // Is tells whether the namespace is the one that a path leads to now; a path

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/nftables/userdata"
+	"github.com/mdlayher/netlink"
+)
+
+// attributes are those of one netlink message, by type. Their bytes are the
+// message's own: what is kept of them for longer has to be copied.
+type attributes map[uint16][]byte
+
+// familyOf is where attributes keep the family that stands in the message's
+// header; no attribute has the type 0.
+const familyOf = 0
+
+var errMalformed = errors.New("reading nftables: an attribute's length does not fit")
+
+// eachAttribute visits the attributes that data consists of, without a copy:
+// a pod's sets can have tens of thousands. See struct nlattr in netlink(7).
+func eachAttribute(data []byte, visit func(kind uint16, content []byte) error) error {
+	const header, alignment = 4, 4
+	for len(data) > 0 {
+		if len(data) < header {
+			return errMalformed
+		}
+		length := int(binary.NativeEndian.Uint16(data))
+		if length < header || length > len(data) {
+			return errMalformed
+		}
+		kind := binary.NativeEndian.Uint16(data[2:]) &^ netlink.Nested
+		if err := visit(kind, data[header:length]); err != nil {
+			return err
+		}
+		aligned := (length + alignment - 1) &^ (alignment - 1)
+		data = data[min(aligned, len(data)):]
+	}
+	return nil
+}
+
+func parseAttributes(data []byte) (attributes, error) {
+	parsed := attributes{}
+	err := eachAttribute(data, func(kind uint16, content []byte) error {
+		parsed[kind] = content
+		return nil
+	})
+	return parsed, err
+}
+
+// parseMessage parses one object of a list.
+func parseMessage(data []byte) (attributes, error) {
+	const header = 4 // struct nfgenmsg
+	if len(data) < header {
+		return nil, fmt.Errorf("reading nftables: a message of %d bytes", len(data))
+	}
+	parsed, err := parseAttributes(data[header:])
+	if err != nil {
+		return nil, err
+	}
+	parsed[familyOf] = data[:1]
+	return parsed, nil
+}
+
+// text is a NUL-terminated attribute.
+func text(data []byte) string { return strings.TrimRight(string(data), "\x00") }
+
+// nested follows a path of attributes, each within the one before.
+func nested(data []byte, path ...uint16) (content []byte, found bool) {
+	for _, wanted := range path {
+		found = false
+		err := eachAttribute(data, func(kind uint16, inner []byte) error {
+			if kind == wanted {
+				content, found = inner, true
+			}
+			return nil
+		})
+		if err != nil || !found {
+			return nil, false
+		}
+		data = content
+	}
+	return content, found
+}
+
+// userComment is the comment in a rule's user data. The kernel checks no user
+// data, and github.com/google/nftables/userdata panics on what is malformed:
+// who holds NET_ADMIN in a pod could end each look at it.
+func userComment(data []byte) (comment string, found bool) {
+	const header = 2 // a type and a length, of a byte each
+	for len(data) >= header {
+		end := header + int(data[1])
+		if end > len(data) {
+			return "", false
+		}
+		if userdata.Type(data[0]) == userdata.TypeComment {
+			return cString(data[header:end]), true
+		}
+		data = data[end:]
+	}
+	return "", false
+}
+
+// bigEndian is a 64-bit attribute, 0 where it is none.
+func bigEndian(data []byte) uint64 {
+	if len(data) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(data)
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+// atMost is how long the guard may be busy with one pod.
+const atMost = 5 * time.Second
+
+// repeated is a script of n lines.
+func repeated(n int, line func(i int) string) string {
+	var script strings.Builder
+	for i := range n {
+		script.WriteString(line(i) + "\n")
+	}
+	return script.String()
+}
+
+// TestLimits fills a namespace that holds our rules, as a process of the pod
+// with NET_ADMIN can. What is too large to be read is named, soon; Remove
+// leaves nothing of ours nevertheless.
+func TestLimits(t *testing.T) {
+	look := func(ctx context.Context) error {
+		_, err := netfilter.Inspect(ctx)
+		return err
+	}
+	dumped := func(ctx context.Context) error {
+		_, err := netfilter.NFTables{}.Dump(ctx)
+		return err
+	}
+	large := "comment \"" + strings.Repeat("x", 120) + "\""
+	for _, test := range []struct {
+		name   string
+		read   func(context.Context) error
+		script string
+		want   string
+	}{
+		{
+			"another's chains", look,
+			"add table ip other\n" + repeated(50_001, func(i int) string { return fmt.Sprintf("add chain ip other c%d", i) }),
+			"more than 50000 chains",
+		},
+		{
+			"the stamp's rules", look,
+			repeated(5001, func(int) string { return "add rule inet capture-cni stamp counter" }),
+			"more than 5000 rules in chain stamp",
+		},
+		{
+			"rules", dumped,
+			repeated(5001, func(int) string { return "add rule inet capture-cni nat_OUTPUT counter" }),
+			"more than 5000 rules in table inet capture-cni",
+		},
+		{
+			"bytes of rules in table inet capture-cni", dumped,
+			repeated(4000, func(int) string {
+				return "add rule inet capture-cni nat_OUTPUT " + strings.Repeat("ip6 saddr 2001:db8::/33 ", 6) + large
+			}),
+			"more than 4194304 bytes of rules in table inet capture-cni",
+		},
+		{
+			"tables", dumped,
+			repeated(1001, func(i int) string { return fmt.Sprintf("add table inet t%d", i) }),
+			"more than 1000 tables",
+		},
+		{
+			"sets", dumped,
+			repeated(1001, func(i int) string { return fmt.Sprintf("add set inet capture-cni s%d { type mark; }", i) }),
+			"more than 1000 sets in table inet capture-cni",
+		},
+		{
+			"elements of a set", dumped,
+			"add set inet capture-cni more { type mark; }\n" + repeated(150_001, func(i int) string { return fmt.Sprintf("add element inet capture-cni more { %d }", i) }),
+			"more than 150000 elements of sets in table inet capture-cni",
+		},
+		{
+			"elements of many sets", dumped,
+			repeated(5, func(i int) string { return fmt.Sprintf("add set inet capture-cni s%d { type mark; }", i) }) +
+				repeated(150_001, func(i int) string { return fmt.Sprintf("add element inet capture-cni s%d { %d }", i%5, i) }),
+			"more than 150000 elements of sets in table inet capture-cni",
+		},
+		{
+			"legacy rules", look,
+			repeated(90_000, func(i int) string { return fmt.Sprintf(`-A PREROUTING -m comment --comment "%d" -j RETURN`, i) }),
+			"more than 33554432 bytes of legacy rules in table nat",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			host := newHost(t)
+			within(t, host, func() error { return netfilter.NFTables{}.Apply(t.Context(), rules()) })
+			within(t, host, func() error { return test.read(t.Context()) }) // before it is filled
+			if strings.HasPrefix(test.script, "-A") {
+				restoreLegacy(t, host, "*nat\n"+test.script+"COMMIT\n")
+			} else {
+				load(t, host, test.script)
+			}
+			began := time.Now()
+			err := host.Do(func() error { return test.read(t.Context()) })
+			took := time.Since(began)
+			if _, ok := errors.AsType[netfilter.TooLarge](err); !ok || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			if t.Logf("it took %s", took); took > atMost {
+				t.Errorf("it took %s, want %s at most", took, atMost)
+			}
+			began = time.Now()
+			_ = host.Do(func() error { return netfilter.Remove(t.Context()) })
+			if took := time.Since(began); took > atMost {
+				t.Errorf("removing our rules took %s, want %s at most", took, atMost)
+			}
+			if err := host.Do(func() error {
+				return exec.CommandContext(t.Context(), "nft", "list", "table", "inet", "capture-cni").Run()
+			}); err == nil {
+				t.Error("our table is still there")
+			}
+		})
+	}
+}
+
+func restoreLegacy(t *testing.T, host *lab.Host, text string) {
+	t.Helper()
+	within(t, host, func() error {
+		command := exec.CommandContext(t.Context(), "iptables-legacy-restore", "--wait", "--noflush")
+		command.Stdin = strings.NewReader(text)
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s", out)
+		}
+		return err
+	})
+}
+
+// TestDeadline: nothing is read past the end of a context.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	host := newHost(t)
+	within(t, host, func() error { return netfilter.NFTables{}.Apply(t.Context(), rules()) })
+	ended, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	canceled, cancelNow := context.WithCancel(t.Context())
+	cancelNow()
+	for _, ctx := range []context.Context{ended, canceled} {
+		for name, read := range map[string]func() error{
+			"Inspect":    func() error { _, err := netfilter.Inspect(ctx); return err },
+			"Dump":       func() error { _, err := netfilter.NFTables{}.Dump(ctx); return err },
+			"Generation": func() error { _, err := netfilter.Generation(ctx); return err },
+		} {
+			if err := host.Do(read); !errors.Is(err, ctx.Err()) {
+				t.Errorf("%s: got %v, want %v", name, err, ctx.Err())
+			}
+		}
+	}
+}
+
+// TestForgedUserData has rules whose user data no program would write: they are
+// read like any other.
+func TestForgedUserData(t *testing.T) {
+	t.Parallel()
+	host := newHost(t)
+	within(t, host, func() error { return netfilter.NFTables{}.Apply(t.Context(), rules()) })
+	before := dump(t, host)
+	addRule(t, host, []byte{0, 200, 'x'}) // says to be longer than it is
+	if got := netfilter.Diff(before, dump(t, host)); len(got) != 1 || !strings.HasPrefix(got[0], "unexpected: a rule without comment of chain nat_OUTPUT") {
+		t.Errorf("got %q", got)
+	}
+	inspect(t, host)
+}
+
+// TestLongLists fills sets of 10,000 elements and more, of every type: they are
+// read back whole, and one element more or less shows.
+func TestLongLists(t *testing.T) {
+	t.Parallel()
+	host := newHost(t)
+	rs := rules(func(in *capture.Intent) {
+		in.ExcludeInterfaces = nil
+		for i := range 10_000 {
+			in.ExcludeInboundPorts = append(in.ExcludeInboundPorts, uint16(3*i))
+			in.IncludeOutboundPorts = append(in.IncludeOutboundPorts, uint16(2*i+1))
+			in.ExcludeOutboundPorts = append(in.ExcludeOutboundPorts, uint16(i))
+			in.ExcludeInterfaces = append(in.ExcludeInterfaces, fmt.Sprintf("eth%d", i))
+			in.ExcludeOwnerGroups = append(in.ExcludeOwnerGroups, uint32(i))
+			address := [16]byte{0x20, 1, 0xd, 0xb8, byte(i >> 8), byte(i)}
+			in.ExcludeOutboundRanges = append(in.ExcludeOutboundRanges,
+				netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), netip.PrefixFrom(netip.AddrFrom16(address), 64))
+		}
+		in.ExcludeOutboundRanges = append(in.ExcludeOutboundRanges, netip.MustParsePrefix("255.255.255.255/32"), netip.MustParsePrefix("0.0.0.0/32"))
+	})
+	within(t, host, func() error { return netfilter.NFTables{}.Apply(t.Context(), rs) })
+	want, err := netfilter.Reference(t.Context(), netfilter.NFTables{}, rs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape, err := netfilter.Reference(t.Context(), netfilter.NFTables{}, rs.Shape())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := dump(t, host)
+	if differences := netfilter.Diff(want, found); len(differences) > 0 {
+		t.Errorf("differences: %q", differences)
+	}
+	digest := netfilter.DigestOf(shape.Digest().Shape, rs)
+	if found.Digest() != digest {
+		t.Error("the digest of a shape and of elements is another one than that of all")
+	}
+	load(t, host, "delete element inet capture-cni exclude_interfaces { eth7 }")
+	if found = dump(t, host); found.Digest() == digest {
+		t.Error("a missing element does not show")
+	}
+	if differences := netfilter.Diff(want, found); len(differences) != 1 || differences[0] != "missing: element eth7 of set exclude_interfaces" {
+		t.Errorf("differences: %q", differences)
+	}
+}
+
+// addRule adds a rule with this user data to a chain of ours.
+func addRule(t *testing.T, host *lab.Host, userData []byte) {
+	t.Helper()
+	within(t, host, func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		table := &nftables.Table{Family: nftables.TableFamilyINet, Name: capture.TableName}
+		conn.AddRule(&nftables.Rule{
+			Table: table, Chain: &nftables.Chain{Table: table, Name: "nat_OUTPUT"}, UserData: userData,
+			Exprs: []expr.Any{&expr.Counter{}},
+		})
+		return conn.Flush()
+	})
+}
