@@ -21,6 +21,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	limitMemory()
 	klog.SetSlogLogger(newLog()) // what the runtime's client has to say
 	if err := root().ExecuteContext(ctx); err != nil {
 		if !errors.Is(err, errNotGood) { // what is wrong was printed

@@ -19,22 +19,94 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
-
-const crowd = 200
 
 // TestCost runs the built guard on a node with 200 captured pods, and prints
 // what it takes.
 func TestCost(t *testing.T) {
 	lab.RequireRoot(t)
 	lab.RequireTime(t)
+	crowd := captureCrowd(t, 200, func(i int) map[string]string {
+		return map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": strconv.Itoa(9000 + i%5)}
+	})
+	crowd.watch(t, 30*time.Second)
+}
+
+// TestLargestLists has a node whose pods have the longest lists that a runtime
+// can list together: its answer ends at 16 MiB. The built guard has the memory
+// of the chart's container.
+func TestLargestLists(t *testing.T) {
+	lab.RequireRoot(t)
+	lab.RequireTime(t)
+	const (
+		annotations = 140 << 10 // bytes of each pod's
+		container   = 128 << 20
+		mostMemory  = 96 << 20
+		mostTime    = time.Minute
+		mostAtOnce  = 5 * time.Second
+	)
+	crowd := captureCrowd(t, 110, func(i int) map[string]string {
+		return map[string]string{"traffic.sidecar.istio.io/excludeOutboundIPRanges": addresses(i, annotations)}
+	})
+	t.Setenv("GOMEMLIMIT", strconv.Itoa(container/2)) // as it sets itself in a container
+	first, resident := crowd.watch(t, 10*time.Second)
+	if first > mostTime {
+		t.Errorf("the guard had looked at all pods after %s, want %s at most", first, mostTime)
+	}
+	if resident > mostMemory {
+		t.Errorf("the guard held %d MiB, want %d at most", resident>>20, mostMemory>>20)
+	}
+
+	keeper, registry := crowd.node.keeperOf(t, crowd.node, guard.Settings{Policy: guard.ReportOnly, Refresh: time.Hour})
+	for slices := 1; ; slices++ {
+		began := time.Now()
+		keeper.Round(t.Context())
+		if took := time.Since(began); took > mostAtOnce {
+			t.Errorf("slice %d took %s, want %s at most", slices, took, mostAtOnce)
+		}
+		if crowd.node.reads == len(crowd.node.pods) { // then all have been looked at
+			break
+		}
+	}
+	expect(t, registry, map[guard.State]float64{guard.Captured: float64(len(crowd.node.pods))})
+	began := time.Now()
+	keeper.Round(t.Context())
+	if took := time.Since(began); took > mostAtOnce {
+		t.Errorf("a steady round took %s, want %s at most", took, mostAtOnce)
+	}
+}
+
+// addresses lists addresses of a pod's own, as many as fit, none of which
+// borders on another.
+func addresses(pod, size int) string {
+	var list []byte
+	for i := 0; len(list) < size-len("255.255.255.255/32,"); i++ {
+		list = fmt.Appendf(list, "%d.%d.%d.%d/32,", 101+pod, 100+i/10_000, 100+i/100%100, 50+2*(i%100))
+	}
+	return string(list[:len(list)-1])
+}
+
+// crowd are many captured pods, of a runtime that answers on a socket and an
+// API server, and as the other tests have them.
+type crowd struct {
+	stub *criStub
+	api  *kubeapi.Server
+	node *node
+}
+
+// watch runs the built guard for the crowd. It returns how long the guard took
+// to look at all pods, and the most memory that it held until then and for
+// rounds after.
+func (c crowd) watch(t *testing.T, round time.Duration) (first time.Duration, resident int) {
+	t.Helper()
 	dir := t.TempDir()
 	agent := filepath.Join(dir, "capture-cni-node")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "github.com/capture-cni/capture-cni/install")
@@ -42,31 +114,30 @@ func TestCost(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	api, err := kubeapi.Start()
+	_, err := c.api.WriteKubeconfig(dir)
 	check(t, err)
-	t.Cleanup(func() { _ = api.Close() })
-	_, err = api.WriteKubeconfig(dir)
-	check(t, err)
-	socket := serveCRI(t, dir, captureCrowd(t, api))
-
+	socket := serveCRI(t, dir, c.stub)
 	address, err := lab.FreeAddress()
 	check(t, err)
-	command := exec.Command(agent, "guard", "--cri-socket", socket, "--state-dir", dir, "--run-dir", dir, "--listen", address)
+	command := exec.Command(agent, "guard", "--cri-socket", socket, "--state-dir", dir, "--run-dir", dir, "--listen", address, "--round", round.String())
 	command.Stderr = os.Stderr
 	check(t, command.Start())
-	t.Cleanup(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })
-	first := time.Now()
-	for want := fmt.Sprintf("capture_cni_pods{state=\"captured\"} %d\n", crowd); !strings.Contains(metrics(t, address), want); time.Sleep(50 * time.Millisecond) {
-		if time.Since(first) > 2*time.Minute {
+	defer func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() }()
+	pods := len(c.stub.items)
+	began := time.Now()
+	for want := fmt.Sprintf("capture_cni_pods{state=\"captured\"} %d\n", pods); !strings.Contains(metrics(t, address), want); time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > 2*time.Minute {
 			t.Fatalf("not all pods are captured:\n%s", metrics(t, address))
 		}
 	}
-	t.Logf("the first round took %s", time.Since(first).Round(10*time.Millisecond))
-	before, _ := usage(t, command.Process.Pid)
-	const watched = 40 * time.Second
-	time.Sleep(watched)
-	after, resident := usage(t, command.Process.Pid)
-	t.Logf("%d pods: %.2f %% of a core, %.0f MiB resident", crowd, 100*(after-before).Seconds()/watched.Seconds(), float64(resident)/(1<<20))
+	first = time.Since(began)
+	looked, _ := usage(t, command.Process.Pid)
+	after := 3 * round / 2
+	time.Sleep(after)
+	used, resident := usage(t, command.Process.Pid)
+	t.Logf("%d pods: looked at in %s, with %s of a core; then %.2f %% of a core; %d MiB resident at most", pods,
+		first.Round(10*time.Millisecond), looked, 100*(used-looked).Seconds()/after.Seconds(), resident>>20)
+	return first, resident
 }
 
 // metrics are what the guard shows, once it does.
@@ -84,28 +155,36 @@ func metrics(t *testing.T, address string) string {
 	return string(text)
 }
 
-// captureCrowd makes the namespaces of as many captured pods.
-func captureCrowd(t *testing.T, api *kubeapi.Server) *criStub {
+// captureCrowd captures as many pods with these annotations.
+func captureCrowd(t *testing.T, pods int, annotations func(i int) map[string]string) crowd {
 	t.Helper()
-	stub := &criStub{netns: map[string]string{}}
-	for i := range crowd {
+	api, err := kubeapi.Start()
+	check(t, err)
+	t.Cleanup(func() { _ = api.Close() })
+	c := crowd{&criStub{netns: map[string]string{}}, api, newNode()}
+	for i := range pods {
 		name := fmt.Sprintf("web-%d", i)
 		host := newHost(t)
-		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}, {Name: "istio-proxy"}}}}
-		pod.Namespace, pod.Name, pod.UID = "shop", name, "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
-		pod.Annotations = map[string]string{"sidecar.istio.io/status": "{}", "traffic.sidecar.istio.io/excludeInboundPorts": strconv.Itoa(9000 + i%5)}
-		api.Put(pod)
+		sandbox := guard.Sandbox{
+			ID: name, Namespace: "shop", Name: name, UID: "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01", NetNS: host.Path(),
+			Labels: map[string]string{"app": "web"}, Annotations: annotations(i),
+		}
+		sandbox.Annotations["sidecar.istio.io/status"] = "{}"
+		pod := meshed(sandbox)
+		pod.UID = types.UID(sandbox.UID)
+		c.api.Put(pod)
+		c.node.sandboxes[name], c.node.pods[name] = sandbox, pod
 		check(t, host.AddAddresses("lo", "192.0.2.2/32"))
 		intent, _, err := capture.Decide(pod, capture.DefaultSettings(), []netip.Addr{netip.MustParseAddr("192.0.2.2")})
 		check(t, err)
 		check(t, host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(intent)) }))
-		stub.netns[name] = host.Path()
-		stub.items = append(stub.items, &runtimeapi.PodSandbox{
-			Id: name, State: runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: pod.Annotations, Labels: map[string]string{"app": "web"},
+		c.stub.netns[name] = host.Path()
+		c.stub.items = append(c.stub.items, &runtimeapi.PodSandbox{
+			Id: name, State: runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: pod.Annotations, Labels: sandbox.Labels,
 			Metadata: &runtimeapi.PodSandboxMetadata{Namespace: "shop", Name: name, Uid: string(pod.UID)},
 		})
 	}
-	return stub
+	return c
 }
 
 // criStub is as much of a runtime as the guard asks.
@@ -149,17 +228,21 @@ func serveCRI(t *testing.T, dir string, stub runtimeapi.RuntimeServiceServer) (s
 	return socket
 }
 
-// usage is a process' time on the processors, and its resident memory in bytes.
-// See proc_pid_stat(5); a tick is a hundredth of a second.
+// usage is a process' time on the processors, and the most memory that was
+// resident of it so far, in bytes. See proc_pid_stat(5), proc_pid_status(5); a
+// tick is a hundredth of a second.
 func usage(t *testing.T, pid int) (used time.Duration, resident int) {
 	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	check(t, err)
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	number := func(i int) int {
-		n, err := strconv.Atoi(fields[i])
+	number := func(text string) int {
+		n, err := strconv.Atoi(text)
 		check(t, err)
 		return n
 	}
-	return time.Duration(number(11)+number(12)) * 10 * time.Millisecond, number(21) * os.Getpagesize()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	check(t, err)
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	check(t, err)
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	return time.Duration(number(fields[11])+number(fields[12])) * 10 * time.Millisecond, number(strings.Fields(after)[0]) << 10
 }

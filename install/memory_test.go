@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestContainerMemory(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		file, content string
+		want          int64
+	}{
+		"version 2":              {"memory.max", "134217728\n", 128 << 20},
+		"version 2, no limit":    {"memory.max", "max\n", math.MaxInt64},
+		"version 1":              {"memory/memory.limit_in_bytes", "134217728\n", 128 << 20},
+		"version 1, no limit":    {"memory/memory.limit_in_bytes", "9223372036854771712\n", 9223372036854771712},
+		"neither":                {"cpu.max", "max 100000\n", math.MaxInt64},
+		"what is not understood": {"memory.max", "128Mi\n", math.MaxInt64},
+	} {
+		root := t.TempDir()
+		path := filepath.Join(root, tt.file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(tt.content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := containerMemory(root); got != tt.want {
+			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		}
+	}
+}
