@@ -42,6 +42,7 @@ func TestCheck(t *testing.T) {
 		{"dormant table", scripted("add table inet capture-cni { flags dormant; }"), "changed: table capture-cni"},
 		{"policy", scripted("add chain inet capture-cni nat_OUTPUT { policy drop; }"), "changed: chain nat_OUTPUT"},
 		{"another chain", scripted("add chain inet capture-cni early { type filter hook output priority -200; }"), "unexpected: chain early"},
+		{"more rules than are read", scripted(strings.Repeat("add rule inet capture-cni nat_OUTPUT counter\n", 5001)), "unexpected: the network namespace holds more than 5000 rules in table inet capture-cni"},
 		{"no table", scripted("delete table inet capture-cni"), "missing: table capture-cni"},
 		{"no ::6", run("ip", "address", "delete", "::6/128", "dev", "lo"), "missing: address ::6/128 of lo"},
 		{"lo down", run("ip", "link", "set", "lo", "down"), "down: interface lo"},

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// TestPacked wants the same rules of an Intent that was packed, in little memory.
+func TestPacked(t *testing.T) {
+	t.Parallel()
+	long := capture.Intent{
+		IPv6: true, Transparent: true, CaptureDNS: true, DropInvalid: true, OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
+		ProxyUID: 5, ProxyGID: 6, LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"), CaptureLoopback: true,
+		InboundPorts: capture.Selection[uint16]{Only: []uint16{80, 81}}, ExcludeInboundPorts: []uint16{1, 2},
+		IncludeOutboundPorts: []uint16{7, 8}, ExcludeOutboundPorts: []uint16{9},
+		OutboundRanges:    capture.Selection[netip.Prefix]{Only: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
+		ExcludeInterfaces: []string{"eth1"}, RerouteInterfaces: []string{"net1", "net2"}, OwnerGroups: []uint32{1000, 1001},
+	}
+	for i := range 10_000 {
+		long.ExcludeOutboundRanges = append(long.ExcludeOutboundRanges, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24))
+	}
+	all := capture.Intent{InboundPorts: capture.Everything[uint16](), OutboundRanges: capture.Everything[netip.Prefix]()}
+	for _, intent := range []capture.Intent{{}, all, long} {
+		packed, err := pack(intent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := capture.Rules(packed.unpack()).Stamp(), capture.Rules(intent).Stamp(); got != want {
+			t.Errorf("got the rules %s, want %s", got, want)
+		}
+		if most := 10 * len(intent.ExcludeOutboundRanges); len(packed) > most+1000 {
+			t.Errorf("%d bytes for %d ranges", len(packed), len(intent.ExcludeOutboundRanges))
+		}
+	}
+}
