@@ -34,7 +34,7 @@ func loadKubeconfig(directory string) (endpoint, error) {
 	path := filepath.Join(directory, config.KubeconfigName)
 	root, err := openTrusted(directory)
 	if err == nil {
-		defer root.Close()
+		defer func() { _ = root.Close() }() // it was only read from
 		var data []byte
 		if data, err = readTrusted(root, config.KubeconfigName); err == nil {
 			return parseKubeconfig(root, data)

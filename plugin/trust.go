@@ -63,7 +63,7 @@ func listedDirectories() (list string, directories []string, err error) {
 	if err != nil {
 		return list, nil, fmt.Errorf("opening the plugin's own directory: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // it was only read from
 	content, err := readTrusted(root, config.DirectoriesFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return list, nil, nil

@@ -77,7 +77,7 @@ func openLock() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // the file stays open
 	directory, err := root.Stat(".")
 	if err != nil {
 		return nil, err
