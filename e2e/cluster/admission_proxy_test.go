@@ -81,7 +81,7 @@ var proxyAttempts = []attempt{
 	{name: "a binary in escapes", policy: "proxy", change: env("PROXY_CONFIG", `{"binary\u0050ath": "/x"}`), refused: `must not contain \u`},
 	{name: "a binary in parts", policy: "proxy", change: env("PROXY_CONFIG", `{"binary$(ISTIO_META_X)": "/x"}`), refused: "must not contain $("},
 	{name: "a binary in base64", policy: "proxy", change: annotate("proxy.istio.io/config", `!!binary YmluYXJ5UGF0aA==: /x`), refused: "must not contain !!"},
-	{name: "a binary on two lines", policy: "proxy", change: annotate("proxy.istio.io/config", "\"binary\\\n  Path\": /x"), refused: "must not contain \\\n"},
+	{name: "a binary on two lines", policy: "proxy", change: annotate("proxy.istio.io/config", "\"binary\\\n  Path\": /x"), refused: `must not contain \`},
 	{name: "a configuration from elsewhere", policy: "proxy", change: func(p *corev1.Pod) {
 		proxy(p).Env = append(proxy(p).Env, corev1.EnvVar{Name: "PROXY_CONFIG", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['x']"}}})
 	}, refused: "does not write: PROXY_CONFIG;"},
