@@ -40,6 +40,7 @@ var proxyAttempts = []attempt{
 	{name: "another program of the image", policy: "proxy", change: func(p *corev1.Pod) { proxy(p).Args = []string{"request", "GET", "/"} }, refused: argumentsOf},
 	{name: "no arguments", policy: "proxy", change: func(p *corev1.Pod) { proxy(p).Args = nil }, refused: argumentsOf},
 	{name: "another type", policy: "proxy", change: func(p *corev1.Pod) { proxy(p).Args[1] = "router" }, refused: argumentsOf},
+	{name: "another type", policy: "settings", change: func(p *corev1.Pod) { proxy(p).Args[1] = "router" }, refused: "istio-proxy is no sidecar"},
 	{name: "another flag", policy: "proxy", change: proxyArgs("--templateFile=/x"), refused: argumentsOf},
 	{name: "another flag and its value", policy: "proxy", change: proxyArgs("--templateFile", "/x"), refused: argumentsOf},
 	{name: "a short flag", policy: "proxy", change: proxyArgs("-c", "/x"), refused: argumentsOf},
