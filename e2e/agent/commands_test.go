@@ -65,7 +65,7 @@ func TestRender(t *testing.T) {
 	}
 	out, err = n.command("render", "--netconf", netConf, "--pod", "../demo/pods/web.yaml")
 	check(t, err)
-	for _, want := range []string{"# intent:", "# nft -f\ntable inet capture-cni", "redirect to :16001", "# iptables-restore --noflush\n*nat", "# ip6tables-restore"} {
+	for _, want := range []string{"# intent:", "# nft -f\ntable inet capture-cni", "redirect to :16001", "# iptables-restore --noflush\n*mangle", "# ip6tables-restore"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q: %s", want, out)
 		}

@@ -14,11 +14,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// TestLongLists excludes 1 to 10,000 ranges of each family, and as many ports:
-// each element is in the kernel and has its effect.
+// TestLongLists excludes up to 8,000 ranges of each family, which is about all
+// that an annotation can hold, and up to 10,000 ports: each element is in the
+// kernel and has its effect.
 func TestLongLists(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
-		for _, n := range []int{1, 10, 1000, 10_000} {
+		for _, n := range []int{1, 10, 1000, 8_000} {
 			t.Run(fmt.Sprintf("%d ranges", n), func(t *testing.T) {
 				var ranges []string
 				for i := range n {
@@ -41,6 +42,8 @@ func TestLongLists(t *testing.T) {
 					t.Errorf("a check finds %q (%v)", differences, err)
 				}
 			})
+		}
+		for _, n := range []int{1, 10, 1000, 10_000} {
 			t.Run(fmt.Sprintf("%d ports", n), func(t *testing.T) {
 				var ports []string
 				for i := range n {
