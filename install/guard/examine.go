@@ -150,9 +150,8 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 	return Finding{State: Captured}
 }
 
-// unreadable tells a namespace whose rules can't be read for what a process of
-// the pod did there, and which so are not ADD's, from one that could not be
-// looked at.
+// unreadable is the finding for rules that could not be read: drifted where they
+// exceed a limit or keep changing, which ADD's rules never do, else unknown.
 func unreadable(err error) Finding {
 	_, tooLarge := errors.AsType[podnet.TooLarge](err)
 	if tooLarge || errors.Is(err, podnet.ErrChanging) {

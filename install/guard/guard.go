@@ -174,7 +174,7 @@ func (g *Guard) remember(err error) {
 	}
 }
 
-// due is when a pod is to be looked at next.
+// due returns when the guard examines a pod next.
 func (g *Guard) due(sandbox Sandbox) time.Time {
 	if w := g.watched[sandbox.ID]; w != nil {
 		return w.next

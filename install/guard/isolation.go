@@ -13,14 +13,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// isolating are the first parts of names of runtimes that give a pod a kernel or
-// a network stack of its own. Rules in the node's kernel see none of the
-// traffic inside.
-var isolating = []string{
-	"kata", "peerpods", "contrast", "runsc", "gvisor", "firecracker", "cloud-hypervisor", "clh", "microvm", "krun", "edera",
-	"kuasar", "vmm", "quark", "urunc",
-}
-
 // shimPrefix begins the names of containerd's shims, where a type is a path.
 const shimPrefix = "containerd-shim-"
 
@@ -38,12 +30,12 @@ func isolatedBy(handler, runtimeType, program string) string {
 	return isolatingName(runtimeType)
 }
 
-// isolatingName returns the name if one of its parts begins like a name above.
+// isolatingName returns the name if one of its parts begins like a sandbox's.
 func isolatingName(name string) string {
 	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '_' || r == '/' })
 	for _, part := range parts {
 		part = strings.TrimPrefix(part, shimPrefix)
-		if slices.ContainsFunc(isolating, func(start string) bool { return strings.HasPrefix(part, start) }) {
+		if slices.ContainsFunc(capture.Sandboxes(), func(start string) bool { return strings.HasPrefix(part, start) }) {
 			return name
 		}
 	}

@@ -51,7 +51,7 @@ func (s Settings) AgentSocket() (string, error) {
 	return s.at(conf.AgentSocket), nil
 }
 
-// guardName is the guard's directory in the run folder.
+// guardName is the guard's directory in the run directory.
 const guardName = "guard"
 
 // GuardMemory is where the guard keeps what sandboxes hold, as the agent sees it.

@@ -11,16 +11,16 @@ import (
 // that does to the network, are the node's business. A name ends with * where
 // every name with that beginning is meant.
 
-// sandboxedClasses are customary names of runtimes that run a pod on a network
-// stack of its own, in a virtual machine or in a kernel in user space: rules in
-// the network namespace have no effect on it there.
-func sandboxedClasses() []string {
+// Sandboxes are the beginnings of customary names of runtimes that run a pod on a
+// network stack of its own, in a virtual machine or in a kernel in user space:
+// rules in the network namespace have no effect on it there.
+func Sandboxes() []string {
 	return []string{
-		"kata*", "peerpods*", "contrast*", "enclave-cc*", // Kata Containers, and what is built on it
-		"gvisor*", "runsc*",
-		"firecracker*", "cloud-hypervisor*", "microvm*", "krun*", "crun-vm*", "edera*",
-		"kuasar*", "vmm*", "quark*", // sandboxers of Kuasar
-		"urunc*", "nabla*", "runnc*", // unikernels
+		"kata", "peerpods", "contrast", "enclave-cc", // Kata Containers, and what is built on it
+		"gvisor", "runsc",
+		"firecracker", "cloud-hypervisor", "clh", "microvm", "krun", "crun-vm", "edera",
+		"kuasar", "vmm", "quark", // sandboxers of Kuasar
+		"urunc", "nabla", "runnc", // unikernels
 	}
 }
 
@@ -46,7 +46,7 @@ func (d *decision) judgeRuntimeClass() {
 	case matches(class, d.settings.SandboxedRuntimeClasses):
 		d.refuse("runtime class %s is in sandboxedRuntimeClasses: such a pod has a network stack of its own and would run uncaptured", quoted(class))
 	case matches(class, d.settings.SharedKernelRuntimeClasses):
-	case matches(class, sandboxedClasses()):
+	case slices.ContainsFunc(Sandboxes(), func(name string) bool { return strings.HasPrefix(class, name) }):
 		d.refuse("runtime class %s has the name of a sandbox with a network stack of its own: the pod would run uncaptured; if its pods share the node's kernel, add the name to sharedKernelRuntimeClasses", quoted(class))
 	case !matches(class, sharedKernelClasses()):
 		d.warn("runtime class %s is not known: if its pods have a network stack of their own, this pod runs uncaptured; add the name to sharedKernelRuntimeClasses or to sandboxedRuntimeClasses", quoted(class))
