@@ -67,13 +67,10 @@ func tryLock(inode uint64) (*os.File, error) {
 // openLock makes the file where it is missing. It refuses a file that another
 // user than root could open: whoever can read it can lock it.
 func openLock() (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(lockDirectory), 0o755); err != nil {
-		return nil, fmt.Errorf("%w: /run has to be writable for root", err)
-	}
-	if err := os.Mkdir(lockDirectory, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("%w: %s has to be writable for root", err, filepath.Dir(lockDirectory))
-	}
 	root, err := os.OpenRoot(lockDirectory)
+	if errors.Is(err, fs.ErrNotExist) {
+		root, err = makeLockDirectory()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +91,16 @@ func openLock() (*os.File, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
+}
+
+func makeLockDirectory() (*os.Root, error) {
+	if err := os.MkdirAll(filepath.Dir(lockDirectory), 0o755); err != nil {
+		return nil, fmt.Errorf("%w: /run has to be writable for root", err)
+	}
+	if err := os.Mkdir(lockDirectory, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("%w: %s has to be writable for root", err, filepath.Dir(lockDirectory))
+	}
+	return os.OpenRoot(lockDirectory)
 }
 
 // refuseOthers wants a file of root's that gives other users no permission of
