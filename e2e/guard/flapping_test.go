@@ -59,7 +59,7 @@ func TestFlappingPodsDelayNoOther(t *testing.T) {
 	other := n.run(t, "other")
 	other.capture(t, nil)
 	keeper, _ := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
+	wholeRound(t, keeper)
 	flap := func() {
 		for _, p := range flapping {
 			if p.rules(t).Backend != "" {
@@ -69,12 +69,12 @@ func TestFlappingPodsDelayNoOther(t *testing.T) {
 	}
 	for range 4 {
 		flap()
-		keeper.Round(t.Context())
+		wholeRound(t, keeper)
 	}
 	time.Sleep(1100 * time.Millisecond) // one more repair is allowed
 	flap()
 	other.nft(t, "delete", "table", "inet", "capture-cni")
-	keeper.Round(t.Context())
+	wholeRound(t, keeper)
 	if other.rules(t).Backend == "" {
 		t.Error("a pod that lost its rules once waits for those that lose them again and again")
 	}

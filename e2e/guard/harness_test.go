@@ -183,6 +183,15 @@ func expect(t *testing.T, registry *prometheus.Registry, want map[guard.State]fl
 	}
 }
 
+// wholeRound has the guard examine all pods that are due, in as many slices of
+// time as that takes.
+func wholeRound(t *testing.T, keeper *guard.Guard) {
+	t.Helper()
+	for !keeper.Round(t.Context()) {
+		check(t, t.Context().Err())
+	}
+}
+
 // echo answers each byte of a connection, as the pod's application or its proxy.
 func (p *pod) echo(t *testing.T, port uint16) {
 	t.Helper()

@@ -68,7 +68,6 @@ type Guard struct {
 	complaint  string              // about the runtime, said once
 	forgetful  string              // why the memory fails, said once
 	tidy       bool                // the memory is of no pods that have gone
-	behind     bool                // the last round had no time for all whose time had come
 }
 
 // watched is a pod of the mesh, and what was last found.
@@ -109,10 +108,10 @@ func (g *Guard) Run(ctx context.Context) {
 	ear := newEar()
 	go ear.listen(ctx, g.runtime)
 	for ctx.Err() == nil {
-		g.Round(ctx)
+		complete := g.Round(ctx)
 		pause := tick
 		switch {
-		case g.behind:
+		case !complete:
 			pause = 0
 		case ear.open.Load():
 			pause = max(tick, min(calm, g.settings.Round))
@@ -126,9 +125,10 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// Round looks at every pod that is new or whose time has come, as far as one
-// slice of time goes.
-func (g *Guard) Round(ctx context.Context) {
+// Round examines every pod that is new or due, for one slice of time at most. It
+// reports whether that was enough; if not, the pods that have waited longest come
+// first in the next round.
+func (g *Guard) Round(ctx context.Context) (complete bool) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	if said := fmt.Sprint(err); err != nil && said != g.complaint {
 		g.log.Warn("the runtime does not tell all of its pods", "error", err)
@@ -141,7 +141,7 @@ func (g *Guard) Round(ctx context.Context) {
 		g.remember(g.memory.keep(there))
 		g.tidy = true
 	}
-	g.behind = false
+	complete = true
 	slices.SortStableFunc(sandboxes, func(a, b Sandbox) int { return g.due(a).Compare(g.due(b)) })
 	for began := time.Now(); len(sandboxes) > 0; sandboxes = sandboxes[1:] {
 		w := g.watched[sandboxes[0].ID]
@@ -149,7 +149,7 @@ func (g *Guard) Round(ctx context.Context) {
 			continue
 		}
 		if time.Since(began) > slice {
-			g.behind = true // what has waited longest comes first in the next round
+			complete = false
 			break
 		}
 		before, left := w.finding, w.baseline
@@ -164,6 +164,7 @@ func (g *Guard) Round(ctx context.Context) {
 	}
 	g.metrics.count(g.watched)
 	g.news.send()
+	return complete
 }
 
 // remember logs why baselines are not kept, once for each reason.
