@@ -91,7 +91,7 @@ func testEventsPolicy(t *testing.T, run kubectl) {
 			}
 			waited.Do(func() { settle(t, create) })
 			check(t, create())
-			// The policy is about agents and nobody else.
+			// The policy is about agents alone.
 			run.must(t, "create", "--dry-run=server", "-f", file)
 		})
 	}

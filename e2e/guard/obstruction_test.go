@@ -3,10 +3,12 @@
 package guard
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
@@ -145,10 +147,7 @@ func TestIPTablesObstructsNothing(t *testing.T) {
 // TestObstructedByLegacyTables finds what iptables' older variant keeps apart
 // from nf_tables.
 func TestObstructedByLegacyTables(t *testing.T) {
-	const program = "iptables-legacy"
-	if _, err := exec.LookPath(program); err != nil {
-		t.Skip(err)
-	}
+	lab.RequireRoot(t)
 	for name, tt := range map[string]struct {
 		args string
 		want guard.State
@@ -164,11 +163,11 @@ func TestObstructedByLegacyTables(t *testing.T) {
 			p := n.run(t, "web")
 			p.capture(t, nil)
 			check(t, p.host.Do(func() error {
-				out, err := exec.CommandContext(t.Context(), program, strings.Fields(tt.args)...).CombinedOutput()
+				out, err := exec.CommandContext(t.Context(), "iptables-legacy", strings.Fields(tt.args)...).CombinedOutput()
 				if err != nil {
-					t.Skipf("this kernel has no legacy tables: %s", out)
+					err = fmt.Errorf("iptables-legacy %s: %w: %s", tt.args, err, out)
 				}
-				return nil
+				return err
 			}))
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
