@@ -5,7 +5,6 @@ package guard
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -30,18 +29,7 @@ func listenEcho(t *testing.T, host *lab.Host, port int) {
 		return err
 	}))
 	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				_, _ = io.Copy(conn, conn)
-			}()
-		}
-	}()
+	go echoAll(listener)
 }
 
 func dialFrom(t *testing.T, host *lab.Host, to string) *net.TCPConn {

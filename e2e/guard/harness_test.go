@@ -202,18 +202,21 @@ func (p *pod) echo(t *testing.T, port uint16) {
 		return err
 	}))
 	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				_, _ = io.Copy(conn, conn)
-			}()
+	go echoAll(listener)
+}
+
+// echoAll answers each byte of all connections until the listener is closed.
+func echoAll(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
 		}
-	}()
+		go func() {
+			defer conn.Close()
+			_, _ = io.Copy(conn, conn)
+		}()
+	}
 }
 
 // dial connects to the application from outside, until the test ends.
