@@ -163,7 +163,7 @@ func TestObstructedByLegacyTables(t *testing.T) {
 			p := n.run(t, "web")
 			p.capture(t, nil)
 			check(t, p.host.Do(func() error {
-				out, err := exec.CommandContext(t.Context(), "iptables-legacy", strings.Fields(tt.args)...).CombinedOutput()
+				out, err := exec.CommandContext(t.Context(), "iptables-legacy", strings.Fields("--wait "+tt.args)...).CombinedOutput()
 				if err != nil {
 					err = fmt.Errorf("iptables-legacy %s: %w: %s", tt.args, err, out)
 				}

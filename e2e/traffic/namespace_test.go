@@ -137,8 +137,8 @@ func TestOtherCapture(t *testing.T) {
 			scripted("table ip6 nat {\n chain ISTIO_INBOUND { return; }\n}"),
 			scripted("table ip mangle {\n chain ISTIO_INBOUND { return; }\n}"),
 			run("iptables-nft", "-t", "nat", "-N", "ISTIO_OUTPUT"),
-			run("iptables-legacy", "-t", "nat", "-N", "ISTIO_OUTPUT"),
-			run("ip6tables-legacy", "-t", "mangle", "-N", "ISTIO_INBOUND"),
+			run("iptables-legacy", "--wait", "-t", "nat", "-N", "ISTIO_OUTPUT"),
+			run("ip6tables-legacy", "--wait", "-t", "mangle", "-N", "ISTIO_INBOUND"),
 		} {
 			pod := newHost(t)
 			leave(t, pod)

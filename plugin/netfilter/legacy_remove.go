@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// lockWait is how many seconds each program may wait for the node's lock,
-// which the library has no way around.
+// lockWait is how many seconds each program may wait for its lock. Programs
+// before iptables 1.8.6 know no other lock than the node's.
 const lockWait = 1
 
 // removeLegacy takes out what iptables' older variant put in. The tables
@@ -24,6 +25,10 @@ func removeLegacy(ctx context.Context) error {
 	tables, err := legacyTables()
 	if err != nil {
 		return err
+	}
+	// The library's programs have this process's environment and no other.
+	if err := os.Setenv(lockVariable, privateLock); err != nil {
+		return fmt.Errorf("setting %s: %w", lockVariable, err)
 	}
 	var errs []error
 	for table, chains := range tables {

@@ -114,16 +114,20 @@ func parseVersion(text string) (variant capture.Backend, wait bool, err error) {
 	return "", false, fmt.Errorf("%q names a variant that is not known", strings.TrimSpace(text))
 }
 
-// privateLock is what iptables' legacy variant locks in place of the file that
-// all programs of the node queue up for. The namespace's own lock is held
-// already, so that this one need not keep anybody out: it is the process's own.
-const privateLock = "XTABLES_LOCKFILE=/proc/self/comm"
+// lockVariable names the file that iptables' legacy variant locks, in place of
+// the one that all programs of the node queue up for. The namespace's own lock
+// is held already, so that privateLock, a file of the process's own, need not
+// keep anybody out.
+const (
+	lockVariable = "XTABLES_LOCKFILE"
+	privateLock  = "/proc/self/comm"
+)
 
 // run executes a program on the calling thread, and so in its namespace, with
 // nothing in its environment that could change what it does.
 func run(ctx context.Context, stdin []byte, path string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, path, args...)
-	command.Env = []string{"PATH=" + strings.Join(folders, string(os.PathListSeparator)), "LC_ALL=C", privateLock}
+	command.Env = []string{"PATH=" + strings.Join(folders, string(os.PathListSeparator)), "LC_ALL=C", lockVariable + "=" + privateLock}
 	command.Stdin = bytes.NewReader(stdin)
 	stdout, stderr := bounded{most: maxSaved, what: "bytes of rules, as " + filepath.Base(path) + " prints them"}, bounded{most: maxSaid, what: "bytes of errors"}
 	command.Stdout, command.Stderr = &stdout, &stderr
