@@ -47,7 +47,7 @@ func TestProgramsExecuted(t *testing.T) {
 	for _, test := range []struct {
 		backend  string
 		add, del int // at most, with the plugin itself
-	}{{"nftables", 1, 1}, {"iptables", programsMax, 100}, {"iptables-nft", 3, 1}, {"iptables-legacy", 5, 100}} {
+	}{{"nftables", 1, 1}, {"iptables", programsMax, 100}, {"iptables-nft", 3, 1}, {"iptables-legacy", 5, 40}} {
 		t.Run(test.backend, func(t *testing.T) {
 			host := sandbox(t)
 			script(t, host, "table ip nat {\n chain OTHER {\n }\n}\n")

@@ -53,73 +53,59 @@ func removeLegacyTable(ctx context.Context, table tableOf) error {
 	if err != nil {
 		return fmt.Errorf("looking at %s: %w", host.save, err)
 	}
-	r := legacyRemoval{ctx, command, table.name}
-	return r.run()
+	statements, err := legacyRemoval{ctx, command, table.name}.statements()
+	if err != nil {
+		return err
+	}
+	b := iptables{map[capture.Family]programs{table.family: host}}
+	return b.restore(ctx, table.family, statements, "--noflush")
 }
 
-// legacyRemoval takes our chains out of one table, rule by rule. The library
-// knows no deadline, so that one is looked at before each of its programs.
+// legacyRemoval takes our chains out of one table. The library knows no deadline, so
+// that the context is looked at before each of its programs.
 type legacyRemoval struct {
 	ctx     context.Context
 	command *goiptables.IPTables
 	table   string
 }
 
-// run goes from what leads into our chains to the marker, so that whatever is
-// left by a failure is still known for ours.
-func (r legacyRemoval) run() error {
-	chains, err := inTime(r.ctx, func() ([]string, error) { return r.command.ListChains(r.table) })
-	if err != nil {
-		return fmt.Errorf("listing the chains of table %s: %w", r.table, err)
+// statements are what iptables-restore commits at once: the rules that lead into
+// our chains go first, then the chains.
+func (r legacyRemoval) statements() (string, error) {
+	if err := r.ctx.Err(); err != nil {
+		return "", err
 	}
-	var ours []string
+	chains, err := r.command.ListChains(r.table)
+	if err != nil {
+		return "", fmt.Errorf("listing the chains of table %s: %w", r.table, err)
+	}
+	var jumps, flushes, deletions strings.Builder
 	for _, chain := range chains {
 		if isOurs(chain) {
-			ours = append(ours, chain)
-		} else if err := r.deleteJumps(chain); err != nil {
-			return err
+			fmt.Fprintf(&flushes, "-F %s\n", chain)
+			fmt.Fprintf(&deletions, "-X %s\n", chain)
+		} else if err := r.deleteJumps(&jumps, chain); err != nil {
+			return "", err
 		}
 	}
-	slices.SortFunc(ours, func(a, b string) int { return strings.Compare(b, a) }) // the marker comes last
-	for _, step := range []func(table, chain string) error{r.command.ClearChain, r.command.DeleteChain} {
-		for _, chain := range ours {
-			if err := r.change(func() error { return step(r.table, chain) }); err != nil {
-				return fmt.Errorf("deleting chain %s of table %s: %w", chain, r.table, err)
-			}
-		}
-	}
-	return nil
+	return fmt.Sprintf("*%s\n%s%s%sCOMMIT\n", r.table, &jumps, &flushes, &deletions), nil
 }
 
-// deleteJumps deletes, from the last to the first, the rules of somebody else's
-// chain that lead into ours.
-func (r legacyRemoval) deleteJumps(chain string) error {
-	lines, err := inTime(r.ctx, func() ([]string, error) { return r.command.List(r.table, chain) })
+// deleteJumps writes the deletion, from the last to the first, of those rules of
+// another plugin's or a built-in chain that lead into ours.
+func (r legacyRemoval) deleteJumps(to *strings.Builder, chain string) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	lines, err := r.command.List(r.table, chain)
 	if err != nil {
 		return fmt.Errorf("listing chain %s of table %s: %w", chain, r.table, err)
 	}
 	// The first line is the chain itself, so that a line's index is its rule's number.
 	for number, line := range slices.Backward(lines) {
-		if rule := (savedRule{chain, line}); number == 0 || !rule.leadsToOurs() {
-			continue
-		}
-		if err := r.change(func() error { return r.command.DeleteById(r.table, chain, number) }); err != nil {
-			return fmt.Errorf("deleting rule %d of chain %s of table %s: %w", number, chain, r.table, err)
+		if rule := (savedRule{chain, line}); number > 0 && rule.leadsToOurs() {
+			fmt.Fprintf(to, "-D %s %d\n", chain, number)
 		}
 	}
 	return nil
-}
-
-func (r legacyRemoval) change(step func() error) error {
-	_, err := inTime(r.ctx, func() (struct{}, error) { return struct{}{}, step() })
-	return err
-}
-
-// inTime does what still may be done.
-func inTime[T any](ctx context.Context, do func() (T, error)) (T, error) {
-	if err := ctx.Err(); err != nil {
-		var none T
-		return none, err
-	}
-	return do()
 }
