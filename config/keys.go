@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
-
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Key documents one key of our entry. An object has Keys instead of a type.
@@ -40,8 +38,8 @@ func Keys() []Key {
 		{
 			Name: "backend", Type: "`nftables`, `iptables`, `iptables-nft`, `iptables-legacy`", Default: "nftables",
 			Meaning: "what puts the rules in place; `iptables` is whichever variant the host calls by this name",
-			set: setter(func(c *NetConf) *capture.Backend { return &c.Backend },
-				oneOf(capture.NFTables, capture.IPTables, capture.IPTablesNFT, capture.IPTablesLegacy)),
+			set: setter(func(c *NetConf) *Backend { return &c.Backend },
+				oneOf(NFTables, IPTables, IPTablesNFT, IPTablesLegacy)),
 		},
 		{
 			Name: "excludeNamespaces", Type: "list of names", Default: "[]",
@@ -51,14 +49,14 @@ func Keys() []Key {
 		{
 			Name: "ipv6", Type: "`mesh`, `always`, `never`", Default: "mesh",
 			Meaning: "`mesh` captures IPv6 of IPv6-only pods, and of each pod with ISTIO_DUAL_STACK, whatever addresses it starts with",
-			set: setter(func(c *NetConf) *capture.IPv6Policy { return &c.Capture.IPv6 },
-				oneOf(capture.IPv6Mesh, capture.IPv6Always, capture.IPv6Never)),
+			set: setter(func(c *NetConf) *IPv6Policy { return &c.Capture.IPv6 },
+				oneOf(IPv6Mesh, IPv6Always, IPv6Never)),
 		},
 		{
 			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn",
 			Meaning: "what becomes of a pod in which another container chose the proxy's uid or gid",
-			set: setter(func(c *NetConf) *capture.SharedUIDPolicy { return &c.Capture.SharedProxyUID },
-				oneOf(capture.SharedUIDWarn, capture.SharedUIDRefuse)),
+			set: setter(func(c *NetConf) *SharedUIDPolicy { return &c.Capture.SharedProxyUID },
+				oneOf(SharedUIDWarn, SharedUIDRefuse)),
 		},
 		{
 			Name: "sandboxedRuntimeClasses", Type: "list of names", Default: "[]",
@@ -93,7 +91,7 @@ func Keys() []Key {
 }
 
 func meshKeys() []Key {
-	mesh := func(c *NetConf) *capture.Mesh { return &c.Capture.Mesh }
+	mesh := func(c *NetConf) *Mesh { return &c.Capture.Mesh }
 	return []Key{
 		{
 			Name: "outboundPort", Type: "port", Default: "15001", Meaning: "where the proxy takes outbound traffic",

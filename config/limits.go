@@ -4,25 +4,30 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
-// Limits on what messages repeat: with Multus, a namespace's user may write the
-// entry.
+// Limits on what messages repeat of a value that a pod's author or, with Multus,
+// a namespace's user chose.
 const (
-	maxNamed = 10  // of one kind of fault or warning; the rest is counted
-	maxShown = 128 // bytes of a value
+	maxNamed = 10 // faults or warnings of one kind; the rest is counted
+	maxShown = 64 // bytes of a value
 )
 
-func shortened(value string) string {
+// Shortened returns a value as a message shows it.
+func Shortened(value string) string {
 	if len(value) <= maxShown {
 		return value
 	}
 	return strings.ToValidUTF8(value[:maxShown], "") + "…"
 }
 
-// few names the first lines of one kind and counts the rest, which is more of what.
-func few(lines []string, what string) []string {
+// Quoted returns a value as a message shows it, in Go's quotes.
+func Quoted(value string) string { return strconv.Quote(Shortened(value)) }
+
+// Few returns the first lines of one kind and counts the rest, which is more of what.
+func Few(lines []string, what string) []string {
 	if len(lines) <= maxNamed {
 		return lines
 	}

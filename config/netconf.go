@@ -13,20 +13,18 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // NetConf is our entry, complete and checked.
 type NetConf struct {
 	Kubeconfig        string        // absolute path
 	LookupTimeout     time.Duration // budget of one pod lookup, all attempts together
-	Backend           capture.Backend
+	Backend           Backend
 	ExcludeNamespaces []string
 	Status            StatusMode
 	AgentSocket       string // absolute path, "" for none
 	LogLevel          slog.Level
-	Capture           capture.Settings
+	Capture           Settings
 }
 
 // StatusMode says what CNI STATUS reports.
@@ -45,11 +43,11 @@ func Default() NetConf {
 	return NetConf{
 		Kubeconfig:    StateDirectory + "/" + KubeconfigName,
 		LookupTimeout: 30 * time.Second,
-		Backend:       capture.NFTables,
+		Backend:       NFTables,
 		Status:        StatusLenient,
 		AgentSocket:   RunDirectory + "/" + AgentSocketName,
 		LogLevel:      slog.LevelInfo,
-		Capture:       capture.DefaultSettings(),
+		Capture:       DefaultSettings(),
 	}
 }
 
@@ -67,10 +65,10 @@ func (in Input) NetConf() (NetConf, []string, error) {
 	var warnings []string
 	for _, key := range unknown {
 		if !isForeign(key) {
-			warnings = append(warnings, fmt.Sprintf("configuration key %q is not known and has no effect", shortened(key)))
+			warnings = append(warnings, fmt.Sprintf("configuration key %q is not known and has no effect", Shortened(key)))
 		}
 	}
-	warnings = few(warnings, "configuration keys are not known and have no effect")
+	warnings = Few(warnings, "configuration keys are not known and have no effect")
 	if len(faults) > 0 {
 		return NetConf{}, warnings, faults
 	}
@@ -91,7 +89,7 @@ func decode(fields map[string]json.RawMessage, keys []Key, path string, conf *Ne
 			continue
 		}
 		if err := key.set(conf, value); err != nil {
-			*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: %v", path+key.Name, shortened(string(value)), err))
+			*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: %v", path+key.Name, Shortened(string(value)), err))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
@@ -103,7 +101,7 @@ func decode(fields map[string]json.RawMessage, keys []Key, path string, conf *Ne
 func decodeObject(value json.RawMessage, key Key, path string, conf *NetConf, faults *Faults) (unknown []string) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(value, &fields); err != nil || fields == nil {
-		*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: expected an object", path+key.Name, shortened(string(value))))
+		*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: expected an object", path+key.Name, Shortened(string(value))))
 		return nil
 	}
 	return decode(fields, key.Keys, path+key.Name+".", conf, faults)

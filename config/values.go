@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // The readers below turn a key's JSON value into its typed one; their errors
@@ -58,7 +56,7 @@ func each[T any](read func(json.RawMessage) (T, error)) func(json.RawMessage) ([
 			values = append(values, value)
 		}
 		if len(faults) > 0 {
-			return values, errors.New(strings.Join(few(faults, "elements are faulty"), "\n"))
+			return values, errors.New(strings.Join(Few(faults, "elements are faulty"), "\n"))
 		}
 		return values, nil
 	}
@@ -165,7 +163,7 @@ func cidr(raw json.RawMessage) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	return capture.ParsePrefix(text)
+	return ParsePrefix(text)
 }
 
 func loopback(raw json.RawMessage) (netip.Prefix, error) {

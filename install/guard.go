@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/node"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 func guardCommand(o *options) *cobra.Command {
@@ -85,8 +85,8 @@ func (o *options) newGuard(ctx context.Context, settings guard.Settings, registr
 	if settings.Conf, err = node.ReadEntry(entry); err != nil {
 		return nil, err
 	}
-	if settings.Policy == guard.InPlace && settings.Conf.Backend != capture.NFTables {
-		return nil, fmt.Errorf("--policy is %q, which takes backend %q, and netconf says %q: use report or evict, or no guard", settings.Policy, capture.NFTables, settings.Conf.Backend)
+	if settings.Policy == guard.InPlace && settings.Conf.Backend != config.NFTables {
+		return nil, fmt.Errorf("--policy is %q, which takes backend %q, and netconf says %q: use report or evict, or no guard", settings.Policy, config.NFTables, settings.Conf.Backend)
 	}
 	if settings.Socket, err = nodeSettings.AgentSocket(); err != nil {
 		return nil, err

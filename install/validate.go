@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/validate"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 func validateCommand() *cobra.Command {
-	mesh := capture.DefaultSettings().Mesh
+	mesh := config.DefaultSettings().Mesh
 	s := validate.Settings{}
 	var destinations []net.IP
 	for _, a := range validate.DefaultDestinations {

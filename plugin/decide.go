@@ -79,7 +79,7 @@ func (r request) passed() report.Reason {
 // plan is what a pod's namespace is to hold.
 type plan struct {
 	intent  capture.Intent
-	backend capture.Backend
+	backend config.Backend
 	netns   *podnet.Namespace // the caller closes it
 }
 

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
@@ -22,7 +23,7 @@ func installCapture(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	intent, _, err := capture.Decide(pod, capture.DefaultSettings(), addresses)
+	intent, _, err := capture.Decide(pod, config.DefaultSettings(), addresses)
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // way is one of a sidecar's two: for what its pod sends, or gets.
@@ -23,7 +23,7 @@ type way struct {
 // proxy is a sidecar as the rules expect it: it hands every connection on to
 // where it was going, and tells the client that it did.
 func proxy(ctx context.Context) error {
-	mesh := capture.DefaultSettings().Mesh
+	mesh := config.DefaultSettings().Mesh
 	outbound, err := new(net.ListenConfig).Listen(ctx, "tcp", port(mesh.OutboundPort))
 	if err != nil {
 		return err

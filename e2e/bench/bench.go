@@ -16,7 +16,6 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // bench has the programs, an API server in this process, and credentials for
@@ -92,7 +91,7 @@ const (
 	dualStack = `"ipv6":"always"`
 )
 
-func by(backend capture.Backend) string { return fmt.Sprintf(`"backend":%q`, backend) }
+func by(backend config.Backend) string { return fmt.Sprintf(`"backend":%q`, backend) }
 
 // call prepares a call of the plugin for a pod.
 func (b *bench) call(verb, name, netns string, keys ...string) *exec.Cmd {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // The kinds of list that are measured.
@@ -27,11 +27,11 @@ var (
 )
 
 // backends are compared; iptables knows no sets.
-var backends = []capture.Backend{capture.NFTables, capture.IPTablesNFT, capture.IPTablesLegacy}
+var backends = []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy}
 
 // list is a pod whose annotations exclude n values of a kind, with a peer.
 type list struct {
-	backend            capture.Backend
+	backend            config.Backend
 	kind               string
 	n                  int
 	pod, peer          *lab.Host
@@ -143,7 +143,7 @@ func (l *list) values() string {
 
 // target is what the list's connections should take.
 func (l *list) target() string {
-	if l.backend == capture.NFTables && l.kind == ranges && l.n == 1000 {
+	if l.backend == config.NFTables && l.kind == ranges && l.n == 1000 {
 		return "within 10% of 10"
 	}
 	return ""

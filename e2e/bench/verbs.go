@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"os/exec"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // verb is one row of the first table.
@@ -42,7 +42,7 @@ func (b *bench) rows() []*verb {
 	}
 	for _, backend := range backends {
 		add, del := "4x floor, 7 programs, 1 request", ""
-		if backend == capture.NFTables {
+		if backend == config.NFTables {
 			add, del = "1.5x floor, 32 MiB, 1 program, 1 request", "0 requests"
 		}
 		name := func(what string) string { return fmt.Sprintf("%s, %s", backend, what) }

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
@@ -52,7 +53,7 @@ func showRules(p *pod, manifest *corev1.Pod) error {
 			addresses = append(addresses, address)
 		}
 	}
-	intent, _, err := capture.Decide(manifest, capture.DefaultSettings(), addresses)
+	intent, _, err := capture.Decide(manifest, config.DefaultSettings(), addresses)
 	if err != nil {
 		return err
 	}

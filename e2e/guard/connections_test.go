@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -83,13 +84,13 @@ func (p *pod) holdsWhatADDInstalls(t *testing.T, n *node) {
 	defer netns.Close()
 	addresses, err := netns.Addresses()
 	check(t, err)
-	intent, _, err := capture.Decide(n.pods[p.sandbox.ID], capture.DefaultSettings(), addresses)
+	intent, _, err := capture.Decide(n.pods[p.sandbox.ID], config.DefaultSettings(), addresses)
 	check(t, err)
 	rules := capture.Rules(intent)
-	if differences, err := netns.Check(t.Context(), rules, capture.NFTables); err != nil || len(differences) > 0 {
+	if differences, err := netns.Check(t.Context(), rules, config.NFTables); err != nil || len(differences) > 0 {
 		t.Errorf("it differs from what an ADD installs: %q (%v)", differences, err)
 	}
-	if got, want := p.rules(t), (netfilter.State{Backend: capture.NFTables, Stamp: rules.Stamp()}); got != want {
+	if got, want := p.rules(t), (netfilter.State{Backend: config.NFTables, Stamp: rules.Stamp()}); got != want {
 		t.Errorf("it holds %+v, want %+v", got, want)
 	}
 	if left := p.list(t); strings.Count(left, "table ") != 1 {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
@@ -175,7 +176,7 @@ func captureCrowd(t *testing.T, pods int, annotations func(i int) map[string]str
 		c.api.Put(pod)
 		c.node.sandboxes[name], c.node.pods[name] = sandbox, pod
 		check(t, host.AddAddresses("lo", "192.0.2.2/32"))
-		intent, _, err := capture.Decide(pod, capture.DefaultSettings(), []netip.Addr{netip.MustParseAddr("192.0.2.2")})
+		intent, _, err := capture.Decide(pod, config.DefaultSettings(), []netip.Addr{netip.MustParseAddr("192.0.2.2")})
 		check(t, err)
 		check(t, host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(intent)) }))
 		c.stub.netns[name] = host.Path()

@@ -125,7 +125,7 @@ func (p *pod) captureBy(t *testing.T, backend netfilter.Backend, annotations map
 	t.Helper()
 	pod := meshed(p.sandbox)
 	maps.Copy(pod.Annotations, annotations)
-	intent, _, err := capture.Decide(pod, capture.DefaultSettings(), []netip.Addr{netip.MustParseAddr(podAddress)})
+	intent, _, err := capture.Decide(pod, config.DefaultSettings(), []netip.Addr{netip.MustParseAddr(podAddress)})
 	check(t, err)
 	check(t, p.host.Do(func() error { return backend.Apply(t.Context(), capture.Rules(intent)) }))
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/report"
 )
@@ -128,7 +128,7 @@ func TestUnobstructed(t *testing.T) {
 // TestIPTablesObstructsNothing takes rules of ours for none of another plugin,
 // whatever backend holds them.
 func TestIPTablesObstructsNothing(t *testing.T) {
-	for _, name := range []capture.Backend{capture.IPTablesNFT, capture.IPTablesLegacy} {
+	for _, name := range []config.Backend{config.IPTablesNFT, config.IPTablesLegacy} {
 		t.Run(string(name), func(t *testing.T) {
 			n := newNode()
 			p := n.run(t, "web")

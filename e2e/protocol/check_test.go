@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -88,7 +89,7 @@ func unauthorized(w http.ResponseWriter, r *http.Request) bool {
 // repaired replaces a pod's rules as the guard does.
 func repaired(t *testing.T, _ node, host *lab.Host) {
 	t.Helper()
-	intent, _, err := capture.Decide(meshed(), capture.DefaultSettings(), []netip.Addr{netip.MustParseAddr("192.0.2.1")})
+	intent, _, err := capture.Decide(meshed(), config.DefaultSettings(), []netip.Addr{netip.MustParseAddr("192.0.2.1")})
 	check(t, err)
 	check(t, host.Do(func() error {
 		if err := netfilter.Remove(t.Context()); err != nil {

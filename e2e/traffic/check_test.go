@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -15,7 +16,7 @@ import (
 // TestCheck changes what Apply made, in every way that changes what packets
 // meet, and wants each change named.
 func TestCheck(t *testing.T) {
-	const backend = capture.NFTables
+	const backend = config.NFTables
 	lab.RequireRoot(t)
 	for _, test := range []struct {
 		name   string

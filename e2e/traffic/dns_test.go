@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 var captureDNS = map[string]string{"ISTIO_META_DNS_CAPTURE": "true"}
@@ -67,17 +67,17 @@ var dnsScenarios = []scenario{
 	},
 	{
 		name: "DNS, only some groups", env: captureDNS,
-		settings: func(s *capture.Settings) { s.Mesh.OutboundOwnerGroups = []uint32{1000, 5} },
+		settings: func(s *config.Settings) { s.Mesh.OutboundOwnerGroups = []uint32{1000, 5} },
 		probes:   concat(queries(app, external, resolver), queries(rootUser, external, direct), queries(rootUser, localhost, direct), queries(proxy, external, direct)),
 	},
 	{
 		name: "DNS, all but some groups", env: captureDNS,
-		settings: func(s *capture.Settings) { s.Mesh.OutboundOwnerGroupsExclude = []uint32{0, 5} },
+		settings: func(s *config.Settings) { s.Mesh.OutboundOwnerGroupsExclude = []uint32{0, 5} },
 		probes:   concat(queries(app, external, resolver), queries(rootUser, external, direct), queries(rootUser, localhost, direct), queries(proxy, external, direct)),
 	},
 	{
 		name: "DNS, the mesh's port", env: captureDNS,
-		settings: func(s *capture.Settings) { s.Mesh.DNSPort = 16053 },
+		settings: func(s *config.Settings) { s.Mesh.DNSPort = 16053 },
 		probes:   concat(queries(app, external, resolver), queries(proxy, external, direct)),
 	},
 }
@@ -85,7 +85,7 @@ var dnsScenarios = []scenario{
 // TestZones has the proxy send its query from the very port that the
 // application sent the same query from: conntrack must not take the two for one.
 func TestZones(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{53}, istioMesh)
 		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, captureDNS), dualStack())))
 		for f, from := range map[family]string{ipv4: "10.77.0.2:20053", ipv6: "[fd77::2]:20053"} {

@@ -8,26 +8,27 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestIPv6Policy captures a dual-stack pod under every policy.
 func TestIPv6Policy(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, test := range []struct {
 			name   string
-			policy capture.IPv6Policy
+			policy config.IPv6Policy
 			env    map[string]string
 			ipv6   string // who answers over IPv6
 		}{
-			{"mesh", capture.IPv6Mesh, nil, direct},
-			{"mesh, dual stack", capture.IPv6Mesh, map[string]string{"ISTIO_DUAL_STACK": "true"}, outbound},
-			{"always", capture.IPv6Always, nil, outbound},
-			{"never, dual stack", capture.IPv6Never, map[string]string{"ISTIO_DUAL_STACK": "true"}, direct},
+			{"mesh", config.IPv6Mesh, nil, direct},
+			{"mesh, dual stack", config.IPv6Mesh, map[string]string{"ISTIO_DUAL_STACK": "true"}, outbound},
+			{"always", config.IPv6Always, nil, outbound},
+			{"never, dual stack", config.IPv6Never, map[string]string{"ISTIO_DUAL_STACK": "true"}, direct},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				settings := capture.DefaultSettings()
+				settings := config.DefaultSettings()
 				settings.IPv6 = test.policy
 				w := newWorld(t, []int{80, 8080}, istioMesh)
 				rs := decide(t, injected(nil, test.env), settings)
@@ -46,9 +47,9 @@ func TestIPv6Policy(t *testing.T) {
 }
 
 func TestIPv6Only(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		addresses := []netip.Addr{netip.MustParseAddr("fd77::2"), netip.MustParseAddr("fe80::1")}
-		intent, _, err := capture.Decide(injected(nil, nil), capture.DefaultSettings(), addresses)
+		intent, _, err := capture.Decide(injected(nil, nil), config.DefaultSettings(), addresses)
 		check(t, err)
 		w := newWorld(t, []int{80, 8080}, istioMesh)
 		check(t, open(t, w.pod, backend).Apply(capture.Rules(intent)))
@@ -62,8 +63,8 @@ func TestIPv6Only(t *testing.T) {
 // it is captured like one that was there before.
 func TestIPv6Later(t *testing.T) {
 	for _, annotations := range []map[string]string{nil, tproxy(nil)} {
-		forEachBackend(t, func(t *testing.T, backend capture.Backend) {
-			intent, warnings, err := capture.Decide(injected(annotations, map[string]string{"ISTIO_DUAL_STACK": "true"}), capture.DefaultSettings(),
+		forEachBackend(t, func(t *testing.T, backend config.Backend) {
+			intent, warnings, err := capture.Decide(injected(annotations, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings(),
 				[]netip.Addr{netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1")})
 			check(t, err)
 			if len(warnings) > 0 {
@@ -98,7 +99,7 @@ func TestIPv6Later(t *testing.T) {
 
 // TestWithoutIPv6 captures a namespace in which IPv6 is switched off.
 func TestWithoutIPv6(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		lab.RequireRoot(t)
 		pod, peer := newHost(t), newHost(t)
 		check(t, pod.Do(func() error {
@@ -115,8 +116,8 @@ func TestWithoutIPv6(t *testing.T) {
 		w.serve(t, pod, "tcp4", 15001, outbound)
 		w.serve(t, pod, "tcp4", 15006, inbound)
 		w.serve(t, peer, "tcp4", 80, direct)
-		settings := capture.DefaultSettings()
-		settings.IPv6 = capture.IPv6Always
+		settings := config.DefaultSettings()
+		settings.IPv6 = config.IPv6Always
 		rs := decide(t, injected(nil, nil), settings)
 		netns := open(t, pod, backend)
 		check(t, netns.Apply(rs)) // lo was down before, and is up now
@@ -131,8 +132,8 @@ func TestWithoutIPv6(t *testing.T) {
 // TestNobodyListens makes sure that a proxy that is not up means no
 // connection, never an uncaptured one.
 func TestNobodyListens(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
-		w := newWorld(t, []int{80, 8080}, capture.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := newWorld(t, []int{80, 8080}, config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
 		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
 		for _, f := range []family{ipv4, ipv6} {
 			w.probe(t, out(app, external, 80, refused), f)
@@ -144,8 +145,8 @@ func TestNobodyListens(t *testing.T) {
 }
 
 // dualStack captures both families.
-func dualStack() capture.Settings {
-	settings := capture.DefaultSettings()
-	settings.IPv6 = capture.IPv6Always
+func dualStack() config.Settings {
+	settings := config.DefaultSettings()
+	settings.IPv6 = config.IPv6Always
 	return settings
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/coreos/go-iptables/iptables"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // byNFT is what a firewall and a mesh leave, written by nft: sets, a policy
@@ -89,7 +89,7 @@ var others = map[string]func(*testing.T, *lab.Host){
 // TestForeignRules survive all that we do, byte for byte.
 func TestForeignRules(t *testing.T) {
 	all := injected(tproxy(nil), map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "INVALID_DROP": "true"})
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, leave := range others {
 			t.Run(name, func(t *testing.T) {
 				pod := newHost(t)
@@ -178,7 +178,7 @@ func expectWithin(t *testing.T, before, during string) {
 // TestStatefulFirewall has a pod drop whatever is no answer: answers to the
 // proxy's queries must be known for answers in conntrack's zones.
 func TestStatefulFirewall(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{53, 80, 8080}, istioMesh)
 		for _, variant := range []string{"nft", "legacy"} {
 			byIPTables(variant)(t, w.pod)

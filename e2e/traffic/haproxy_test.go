@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // haproxyConfig is a sidecar: it asks the kernel for the destination that a
@@ -45,7 +45,7 @@ backend application
 // their connection through: the application's goes out by the proxy, and what
 // comes in is handed on from 127.0.0.6, which no rule may capture again.
 func TestHAProxy(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newLinks(t)
 		w.serve(t, w.peer, "tcp", 80, direct)
 		w.serve(t, w.pod, "tcp", 8080, direct)

@@ -13,20 +13,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestInvalidDrop sends a packet that belongs to no connection: an
 // acknowledgement of a SYN that nobody sent. It is answered with a reset,
 // unless INVALID_DROP is set.
 func TestInvalidDrop(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, drop := range []bool{false, true} {
 			t.Run("INVALID_DROP="+strconv.FormatBool(drop), func(t *testing.T) {
 				w := newWorld(t, []int{80, 8080}, istioMesh)
 				env := map[string]string{"INVALID_DROP": strconv.FormatBool(drop)}
-				check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, env), capture.DefaultSettings())))
+				check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, env), config.DefaultSettings())))
 				if answered := sendStraySYNACK(t, w.peer, external, podIP); answered == drop {
 					t.Errorf("the stray packet was answered with a reset: %v", answered)
 				}
@@ -39,14 +39,14 @@ func TestInvalidDrop(t *testing.T) {
 // TestInvalidDropOnExcludedInterface sends the same packet over an interface that
 // is excluded, and so left alone in this, too.
 func TestInvalidDropOnExcludedInterface(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range []string{"REDIRECT", "TPROXY"} {
 			t.Run(mode, func(t *testing.T) {
 				w := newWorld(t, []int{80, 8080}, istioMesh)
 				pod := injected(map[string]string{
 					"sidecar.istio.io/interceptionMode": mode, "traffic.sidecar.istio.io/excludeInterfaces": "net1",
 				}, map[string]string{"INVALID_DROP": "true"})
-				check(t, open(t, w.pod, backend).Apply(decide(t, pod, capture.DefaultSettings())))
+				check(t, open(t, w.pod, backend).Apply(decide(t, pod, config.DefaultSettings())))
 				if !sendStraySYNACK(t, w.peer, secondPeer, secondIP) {
 					t.Error("the stray packet is dropped on the excluded interface")
 				}
@@ -62,7 +62,7 @@ func TestInvalidDropOnExcludedInterface(t *testing.T) {
 
 // TestEcho makes sure that ICMP passes: rules are for TCP.
 func TestEcho(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{80}, istioMesh)
 		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
 		for _, direction := range []struct {

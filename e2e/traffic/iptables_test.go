@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // both variants of iptables.
@@ -50,17 +50,17 @@ func TestAlias(t *testing.T) {
 	lab.RequireRoot(t)
 	pod := newHost(t)
 	rs := decide(t, injected(nil, nil), dualStack())
-	alias := open(t, pod, capture.IPTables)
+	alias := open(t, pod, config.IPTables)
 	check(t, alias.Apply(rs))
 	check(t, alias.Apply(rs))
-	var found []capture.Backend
+	var found []config.Backend
 	for _, backend := range backends {
 		netns := namespace{alias.Namespace, t, backend}
 		if netns.Apply(rs) == nil {
 			found = append(found, backend)
 		}
 	}
-	if len(found) != 1 || found[0] == capture.NFTables {
+	if len(found) != 1 || found[0] == config.NFTables {
 		t.Errorf("the alias is %q", found)
 	}
 	if differences, err := alias.Check(rs); err != nil || len(differences) > 0 {
@@ -84,7 +84,7 @@ func TestNoIPTables(t *testing.T) {
 // owners, before anything is done to it.
 func TestUserNamespaceByIPTables(t *testing.T) {
 	lab.RequireRoot(t)
-	for _, backend := range append(iptablesBackends, capture.IPTables) {
+	for _, backend := range append(iptablesBackends, config.IPTables) {
 		pod := newUserHost(t)
 		before := everything(t, pod)
 		expectRefusal(t, open(t, pod, backend).Apply(decide(t, injected(nil, nil), dualStack())), "hostUsers: false")

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -18,7 +19,7 @@ import (
 // that an annotation can hold, and up to 10,000 ports: each element is in the
 // kernel and has its effect.
 func TestLongLists(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, n := range []int{1, 10, 1000, 8_000} {
 			t.Run(fmt.Sprintf("%d ranges", n), func(t *testing.T) {
 				var ranges []string
@@ -96,9 +97,9 @@ func (w world) meets(t *testing.T, address netip.Addr, port int, want string) {
 }
 
 // expectElements counts a set's elements in nft's listing.
-func expectElements(t *testing.T, w world, backend capture.Backend, n int, set, element string) {
+func expectElements(t *testing.T, w world, backend config.Backend, n int, set, element string) {
 	t.Helper()
-	if n == 1 || backend != capture.NFTables {
+	if n == 1 || backend != config.NFTables {
 		return // a single value needs no set, and iptables knows none
 	}
 	listed := list(t, w.pod, "set", "inet", capture.TableName, set)
@@ -110,7 +111,7 @@ func expectElements(t *testing.T, w world, backend capture.Backend, n int, set, 
 // TestEdges lists ranges at the ends of the address space, adjacent,
 // overlapping and repeated ones.
 func TestEdges(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, test := range []struct {
 			ranges        string
 			in, notWithin []string

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -31,7 +32,7 @@ func loopback(t *testing.T, host *lab.Host) string {
 // TestFailureLeavesNothing applies rules of which the kernel refuses the last,
 // after everything else was prepared, beside rules of others.
 func TestFailureLeavesNothing(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, leave := range others {
 			t.Run(name, func(t *testing.T) {
 				pod := newHost(t)
@@ -55,7 +56,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 }
 
 func TestApplyTwice(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		lab.RequireRoot(t)
 		pod := newHost(t)
 		rs := decide(t, injected(nil, nil), dualStack())
@@ -95,7 +96,7 @@ func expectRefusal(t *testing.T, err error, text string) {
 
 // TestTamperedRules are not taken for the right ones by their stamp.
 func TestTamperedRules(t *testing.T) {
-	const backend = capture.NFTables
+	const backend = config.NFTables
 	lab.RequireRoot(t)
 	pod := newHost(t)
 	rs := decide(t, injected(nil, nil), dualStack())
@@ -123,14 +124,14 @@ func TestGone(t *testing.T) {
 
 func TestNoAddress(t *testing.T) {
 	for _, addresses := range [][]netip.Addr{nil, {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1")}} {
-		_, _, err := capture.Decide(injected(nil, nil), capture.DefaultSettings(), addresses)
+		_, _, err := capture.Decide(injected(nil, nil), config.DefaultSettings(), addresses)
 		expectRefusal(t, err, "no usable address")
 	}
 }
 
 // TestOtherCapture refuses a namespace that istio-cni or istio-init captured.
 func TestOtherCapture(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, leave := range []func(*testing.T, *lab.Host){
 			scripted("table inet istio-proxy-nat {\n chain output { type nat hook output priority -100; }\n}"),
 			scripted("table ip nat {\n chain ISTIO_OUTPUT { return; }\n}"),
@@ -156,7 +157,7 @@ func TestOtherCapture(t *testing.T) {
 // TestOtherLegacyCapture knows the chains of iptables' older variant, and
 // creates none of its tables to find out.
 func TestOtherLegacyCapture(t *testing.T) {
-	const backend = capture.NFTables
+	const backend = config.NFTables
 	lab.RequireRoot(t)
 	for command, tables := range map[string]string{
 		"iptables-legacy": "/proc/thread-self/net/ip_tables_names", "ip6tables-legacy": "/proc/thread-self/net/ip6_tables_names",

@@ -13,8 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 var (
@@ -36,7 +36,7 @@ var parityPorts = []int{53, 80, 443, 8080, 9000, 15008, 15020, 15021, 15090}
 // backends to decide alike about each.
 func TestParity(t *testing.T) {
 	lab.RequireRoot(t)
-	worlds := map[capture.Backend]world{}
+	worlds := map[config.Backend]world{}
 	for _, backend := range backends {
 		worlds[backend] = newWorld(t, parityPorts, istioMesh)
 	}
@@ -57,7 +57,7 @@ func TestParity(t *testing.T) {
 		for range parityPackets {
 			p := randomProbe(r)
 			f := family(r.IntN(2))
-			want := worlds[capture.NFTables].meet(p, f)
+			want := worlds[config.NFTables].meet(p, f)
 			who, _, _ := strings.Cut(want, ", for ")
 			answers[who]++
 			for _, backend := range iptablesBackends {
@@ -101,7 +101,7 @@ func some(r *rand.Rand, from ...string) string {
 	return strings.Join(from[:r.IntN(len(from)+1)], pick(r, ",", ", "))
 }
 
-func randomPod(r *rand.Rand) (*corev1.Pod, capture.Settings) {
+func randomPod(r *rand.Rand) (*corev1.Pod, config.Settings) {
 	ports := func() string {
 		list := []string{"53", "80", "443", "8080", "9000", "15008", "15020", "15021", "15090"}
 		for range r.IntN(3) * 20 { // more than iptables takes into one rule
@@ -137,7 +137,7 @@ func randomPod(r *rand.Rand) (*corev1.Pod, capture.Settings) {
 	for _, name := range []string{"ISTIO_META_DNS_CAPTURE", "INVALID_DROP", "ISTIO_DUAL_STACK"} {
 		env[name] = pick(r, "true", "true", "false")
 	}
-	settings := capture.DefaultSettings()
+	settings := config.DefaultSettings()
 	settings.Mesh.LoopbackCIDR = pick(r, settings.Mesh.LoopbackCIDR, netip.MustParsePrefix("127.0.0.0/8"))
 	settings.Mesh.OutboundOwnerGroups = pick(r, nil, nil, []uint32{1000}, []uint32{1000, 1337, 5})
 	settings.Mesh.OutboundOwnerGroupsExclude = pick(r, nil, []uint32{0}, []uint32{0, 5})

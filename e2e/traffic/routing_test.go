@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // maskedRule is another program's policy routing, which takes mark 1337, too, and
@@ -22,7 +22,7 @@ var maskedRule = []string{
 // name while another program's rule matches the mark, too, whichever of the two
 // was there first.
 func TestPolicyRuleComesFirst(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, before := range map[string]bool{"before ADD": true, "after ADD": false} {
 			t.Run(name, func(t *testing.T) {
 				w := newLinks(t)
@@ -69,7 +69,7 @@ func TestOlderPolicyRule(t *testing.T) {
 			w.commands(t,
 				"ip rule add fwmark 1337 priority 133 protocol 133 lookup 133", "ip -6 rule add fwmark 1337 priority 133 protocol 133 lookup 133",
 				"ip rule add fwmark 1337 priority 133 protocol 4 lookup 133", "ip rule add fwmark 1337 priority 132 protocol 133 lookup 134")
-			netns := open(t, w.pod, capture.NFTables)
+			netns := open(t, w.pod, config.NFTables)
 			check(t, act(netns))
 			rules := w.policyRules(t)
 			ours := 2 // one for each family

@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // probe is one connection and who must answer it.
@@ -31,7 +31,7 @@ type scenario struct {
 	annotations map[string]string // under traffic.sidecar.istio.io/, unless they say otherwise
 	env         map[string]string
 	pod         func(*corev1.Pod)
-	settings    func(*capture.Settings)
+	settings    func(*config.Settings)
 	probes      []probe
 }
 
@@ -192,7 +192,7 @@ var redirectScenarios = []scenario{
 	},
 	{
 		name: "the mesh's settings",
-		settings: func(s *capture.Settings) {
+		settings: func(s *config.Settings) {
 			s.Mesh.OutboundPort, s.Mesh.InboundPort, s.Mesh.TunnelPort = 16001, 16006, 16008
 			s.Mesh.ProxyUID, s.Mesh.ProxyGID = 3000, 3001
 			s.Mesh.ExcludeInboundPorts, s.Mesh.ExcludeOutboundPorts = []uint16{9000}, []uint16{9001}
@@ -209,12 +209,12 @@ var redirectScenarios = []scenario{
 	},
 	{
 		name:     "only some groups",
-		settings: func(s *capture.Settings) { s.Mesh.OutboundOwnerGroups = []uint32{1000, 5} },
+		settings: func(s *config.Settings) { s.Mesh.OutboundOwnerGroups = []uint32{1000, 5} },
 		probes:   []probe{out(app, external, 80, outbound), out(lab.Owner{UID: 1, GID: 6}, external, 80, direct), out(lab.Owner{UID: 1, GID: 5}, external, 80, outbound), out(rootUser, external, 80, direct), out(proxy, podIP, 8080, inbound)},
 	},
 	{
 		name:     "all but some groups",
-		settings: func(s *capture.Settings) { s.Mesh.OutboundOwnerGroupsExclude = []uint32{0, 5} },
+		settings: func(s *config.Settings) { s.Mesh.OutboundOwnerGroupsExclude = []uint32{0, 5} },
 		probes:   []probe{out(app, external, 80, outbound), out(lab.Owner{UID: 1, GID: 5}, external, 80, direct), out(rootUser, external, 80, direct)},
 	},
 }
@@ -222,11 +222,11 @@ var redirectScenarios = []scenario{
 var scenarios = slices.Concat(redirectScenarios, transparentScenarios, dnsScenarios)
 
 func TestScenarios(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, s := range scenarios {
 			t.Run(s.name, func(t *testing.T) {
-				settings := capture.DefaultSettings()
-				settings.IPv6 = capture.IPv6Always
+				settings := config.DefaultSettings()
+				settings.IPv6 = config.IPv6Always
 				if s.settings != nil {
 					s.settings(&settings)
 				}

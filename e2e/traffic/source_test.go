@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestSourceAddress runs a sidecar that hands connections on in the client's
@@ -24,7 +24,7 @@ func TestSourceAddress(t *testing.T) {
 		"a loopback range":   {"includeOutboundIPRanges": "127.0.0.0/8,10.0.0.0/8,fd00::/8"},
 		"excluded interface": {"excludeInterfaces": "net1,lo"},
 	}
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, annotations := range asked {
 			for _, owner := range []lab.Owner{sidecarRoot, proxy} {
 				t.Run(fmt.Sprintf("%s, %+v", name, owner), func(t *testing.T) {
@@ -70,7 +70,7 @@ func expectHandedOn(t *testing.T, w world, sidecar net.Listener) {
 // proxy listens, even one whose SYN conntrack takes for a part of a connection
 // that the proxy had.
 func TestNoProxyNoConnection(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newLinks(t)
 		w.serve(t, w.pod, "tcp", 8080, direct)
 		check(t, open(t, w.pod, backend).Apply(decide(t, injected(tproxy(nil), nil), dualStack())))

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestSegmentOpensNoWayOut has a server outside send a segment, which the pod
@@ -18,7 +18,7 @@ import (
 // proxy's own connection does.
 func TestSegmentOpensNoWayOut(t *testing.T) {
 	const port = 8080
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range []string{"REDIRECT", "TPROXY"} {
 			t.Run(mode, func(t *testing.T) {
 				w := newWorld(t, []int{80}, istioMesh)

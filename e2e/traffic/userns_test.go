@@ -10,8 +10,8 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // firstID is the host's id of the user namespace's root.
@@ -38,7 +38,7 @@ func newUserHost(t *testing.T) *lab.Host {
 // TestUserNamespace captures a pod whose uids are the node's, shifted: the
 // proxy's uid counts as the pod sees it.
 func TestUserNamespace(t *testing.T) {
-	const backend = capture.NFTables
+	const backend = config.NFTables
 	lab.RequireRoot(t)
 	w := world{newUserHost(t), newHost(t)}
 	check(t, lab.Link(

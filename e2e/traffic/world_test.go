@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -54,7 +55,7 @@ var (
 )
 
 // istioMesh are the ports of Istio's proxy.
-var istioMesh = capture.DefaultSettings().Mesh
+var istioMesh = config.DefaultSettings().Mesh
 
 // Who answers.
 const (
@@ -70,7 +71,7 @@ type world struct{ pod, peer *lab.Host }
 
 // newWorld makes a world in which everything listens everywhere: what a
 // connection meets is for the rules alone to decide.
-func newWorld(t *testing.T, ports []int, mesh capture.Mesh) world {
+func newWorld(t *testing.T, ports []int, mesh config.Mesh) world {
 	t.Helper()
 	w := newLinks(t)
 	w.sidecar(t, proxy, mesh)
@@ -104,7 +105,7 @@ func newLinks(t *testing.T) world {
 
 // sidecar answers at all ports of the proxy. For DNS it listens on localhost
 // alone, as Istio's does: the answer comes from where the query went.
-func (w world) sidecar(t *testing.T, owner lab.Owner, mesh capture.Mesh) {
+func (w world) sidecar(t *testing.T, owner lab.Owner, mesh config.Mesh) {
 	t.Helper()
 	for _, at := range []struct {
 		network, host string
@@ -163,7 +164,7 @@ func injected(annotations, env map[string]string) *corev1.Pod {
 }
 
 // decide is for a pod with an address of each family.
-func decide(t *testing.T, pod *corev1.Pod, settings capture.Settings) capture.Ruleset {
+func decide(t *testing.T, pod *corev1.Pod, settings config.Settings) capture.Ruleset {
 	t.Helper()
 	if exemption := capture.Exclusion(pod); exemption.Cause != "" {
 		t.Fatalf("the pod is not captured: %s", exemption.Message)
@@ -175,10 +176,10 @@ func decide(t *testing.T, pod *corev1.Pod, settings capture.Settings) capture.Ru
 }
 
 // backends must all decide alike.
-var backends = []capture.Backend{capture.NFTables, capture.IPTablesNFT, capture.IPTablesLegacy}
+var backends = []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy}
 
 // forEachBackend runs a test with every one of them.
-func forEachBackend(t *testing.T, test func(t *testing.T, backend capture.Backend)) {
+func forEachBackend(t *testing.T, test func(t *testing.T, backend config.Backend)) {
 	t.Helper()
 	lab.RequireRoot(t)
 	for _, backend := range backends {
@@ -193,10 +194,10 @@ func forEachBackend(t *testing.T, test func(t *testing.T, backend capture.Backen
 type namespace struct {
 	*podnet.Namespace
 	t       *testing.T
-	backend capture.Backend
+	backend config.Backend
 }
 
-func open(t *testing.T, pod *lab.Host, backend capture.Backend) namespace {
+func open(t *testing.T, pod *lab.Host, backend config.Backend) namespace {
 	t.Helper()
 	netns, err := podnet.Open(t.Context(), pod.Path())
 	check(t, err)

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestIstioValidation does what istio-validation does, with the proxy's uid: it
@@ -28,7 +28,7 @@ func TestIstioValidation(t *testing.T) {
 		{"DNS", []string{ipv4}, nil, with(nil, "ISTIO_META_DNS_CAPTURE"), "127.0.0.1:15006", "127.0.0.1", "127.0.0.6:15002"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+			forEachBackend(t, func(t *testing.T, backend config.Backend) {
 				p := newPod(t, test.addresses...)
 				p.apply(t, p.rules(t, test.annotations, test.env), backend)
 				server, err := p.ServeProxy(istio, "tcp", test.local, "validation")

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -73,10 +74,10 @@ func newPod(t *testing.T, addresses ...string) pod {
 // rules are what the plugin makes of an injected pod.
 func (p pod) rules(t *testing.T, annotations, env map[string]string) capture.Ruleset {
 	t.Helper()
-	return p.rulesBy(t, capture.DefaultSettings(), annotations, env)
+	return p.rulesBy(t, config.DefaultSettings(), annotations, env)
 }
 
-func (p pod) rulesBy(t *testing.T, settings capture.Settings, annotations, env map[string]string) capture.Ruleset {
+func (p pod) rulesBy(t *testing.T, settings config.Settings, annotations, env map[string]string) capture.Ruleset {
 	t.Helper()
 	injected := &corev1.Pod{}
 	injected.Annotations = map[string]string{"sidecar.istio.io/status": "{}"}
@@ -110,12 +111,12 @@ func withoutInbound(t *testing.T, p pod) capture.Ruleset {
 
 // otherPorts lead where nobody listens.
 func otherPorts(t *testing.T, p pod) capture.Ruleset {
-	settings := capture.DefaultSettings()
+	settings := config.DefaultSettings()
 	settings.Mesh.OutboundPort, settings.Mesh.InboundPort = 25001, 25006
 	return p.rulesBy(t, settings, nil, dualStack)
 }
 
-func (p pod) apply(t *testing.T, rs capture.Ruleset, backend capture.Backend) {
+func (p pod) apply(t *testing.T, rs capture.Ruleset, backend config.Backend) {
 	t.Helper()
 	netns, err := podnet.Open(t.Context(), p.Path())
 	check(t, err)
@@ -123,10 +124,10 @@ func (p pod) apply(t *testing.T, rs capture.Ruleset, backend capture.Backend) {
 	check(t, netns.Apply(t.Context(), rs, backend))
 }
 
-func forEachBackend(t *testing.T, test func(t *testing.T, backend capture.Backend)) {
+func forEachBackend(t *testing.T, test func(t *testing.T, backend config.Backend)) {
 	t.Helper()
 	lab.RequireRoot(t)
-	for _, backend := range []capture.Backend{capture.NFTables, capture.IPTablesNFT, capture.IPTablesLegacy} {
+	for _, backend := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
 		t.Run(string(backend), func(t *testing.T) { test(t, backend) })
 	}
 }

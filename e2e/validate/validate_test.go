@@ -7,6 +7,7 @@ package validate
 import (
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -30,7 +31,7 @@ func TestCaptured(t *testing.T) {
 		{"listed ports", []string{ipv4}, map[string]string{"traffic.sidecar.istio.io/includeInboundPorts": "8080"}, nil, []string{"IPv4: captured"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+			forEachBackend(t, func(t *testing.T, backend config.Backend) {
 				p := newPod(t, test.addresses...)
 				p.apply(t, p.rules(t, test.annotations, test.env), backend)
 				for direction, user := range users {
@@ -57,7 +58,7 @@ func TestNotCaptured(t *testing.T) {
 		{"another port", otherPorts, codeOutbound, codeInbound, "connection refused", "connection refused"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+			forEachBackend(t, func(t *testing.T, backend config.Backend) {
 				p := newPod(t, ipv4, ipv6)
 				if test.rules != nil {
 					p.apply(t, test.rules(t, p), backend)
@@ -81,7 +82,7 @@ func budget(code int) string {
 func TestOneFamily(t *testing.T) {
 	lab.RequireRoot(t)
 	p := newPod(t, ipv4, ipv6)
-	p.apply(t, p.rules(t, nil, nil), capture.NFTables)
+	p.apply(t, p.rules(t, nil, nil), config.NFTables)
 	for direction, user := range users {
 		code := map[string]int{"outbound": codeOutbound, "inbound": codeInbound}[direction]
 		p.start(t, user, direction, "--budget=5s", "--family=both").expect(t, code, "IPv4: captured", "not captured (")
@@ -93,7 +94,7 @@ func TestOneFamily(t *testing.T) {
 // TestLate waits for rules that come while it tries, IPv6's among them though
 // nothing told of those before.
 func TestLate(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend capture.Backend) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for direction, user := range users {
 			p := newPod(t, ipv4, ipv6)
 			running := p.start(t, user, direction, "--budget=60s")
@@ -108,7 +109,7 @@ func TestLate(t *testing.T) {
 func TestWrongUser(t *testing.T) {
 	lab.RequireRoot(t)
 	p := newPod(t, ipv4)
-	p.apply(t, p.rules(t, nil, nil), capture.NFTables)
+	p.apply(t, p.rules(t, nil, nil), config.NFTables)
 	p.start(t, proxy, "outbound", "--budget=0").expect(t, codeOutbound, "running with uid 1337 and gid 1337")
 	p.start(t, app, "inbound", "--budget=0").expect(t, codeInbound, "running with uid 1000 and gid 1000")
 }
@@ -145,7 +146,7 @@ func TestRanges(t *testing.T) {
 	lab.RequireRoot(t)
 	p := newPod(t, ipv4)
 	ranges := map[string]string{"traffic.sidecar.istio.io/includeOutboundIPRanges": "10.96.0.0/12"}
-	p.apply(t, p.rules(t, ranges, nil), capture.NFTables)
+	p.apply(t, p.rules(t, ranges, nil), config.NFTables)
 	p.start(t, app, "outbound", "--budget=0").expect(t, codeOutbound)
 	p.start(t, app, "outbound", budget(0), "--destination=10.96.0.1").expect(t, 0)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/report"
@@ -14,9 +15,9 @@ import (
 // baseline is what ADD or a repair left in a sandbox's network namespace. Rules
 // that differ from it were changed by neither.
 type baseline struct {
-	Stamp   string          `json:"stamp"` // empty for an unknown baseline
-	Backend capture.Backend `json:"backend"`
-	Digest  string          `json:"digest,omitempty"` // of the rules; empty until they were read
+	Stamp   string         `json:"stamp"` // empty for an unknown baseline
+	Backend config.Backend `json:"backend"`
+	Digest  string         `json:"digest,omitempty"` // of the rules; empty until they were read
 	// Unconfirmed is a baseline that was there at the first look, of another
 	// version or configuration, and of which no record of an ADD speaks.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
@@ -36,7 +37,7 @@ func (b *baseline) confirm(socket string, sandbox Sandbox) {
 		return
 	}
 	if b.Stamp != add.Stamp {
-		*b = baseline{Stamp: add.Stamp, Backend: capture.Backend(add.Backend)}
+		*b = baseline{Stamp: add.Stamp, Backend: config.Backend(add.Backend)}
 	}
 	b.Unconfirmed = false
 }

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -180,7 +181,7 @@ func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched)
 	if err != nil {
 		return "", fmt.Errorf("applying its rules: %w", err)
 	}
-	w.baseline = baseline{Stamp: rules.Stamp(), Backend: capture.NFTables}
+	w.baseline = baseline{Stamp: rules.Stamp(), Backend: config.NFTables}
 	if lost != nil {
 		return "not all connections that began before live on: " + lost.Error(), nil
 	}

@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/config"
 )
 
-var left = baseline{Stamp: "capture-cni rules v1 ipv4 00", Backend: capture.NFTables, Digest: "1:00", Unconfirmed: true}
+var left = baseline{Stamp: "capture-cni rules v1 ipv4 00", Backend: config.NFTables, Digest: "1:00", Unconfirmed: true}
 
 // TestMemory keeps a baseline of each sandbox, until the sandbox has gone.
 func TestMemory(t *testing.T) {

@@ -6,20 +6,20 @@ import (
 	"context"
 	"errors"
 
-	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // obstructed is what was found of a pod, or that another table could keep
 // packets from its rules. That is reported and never repaired: the table belongs
 // to the pod. Rules of iptables are in tables that they share with others.
-func obstructed(ctx context.Context, netns *podnet.Namespace, backend capture.Backend, found Finding) Finding {
+func obstructed(ctx context.Context, netns *podnet.Namespace, backend config.Backend, found Finding) Finding {
 	switch found.State {
 	case Captured, Changed, Outdated:
 	default:
 		return found
 	}
-	if backend != capture.NFTables {
+	if backend != config.NFTables {
 		return found
 	}
 	obstruction, err := netns.Obstruction(ctx)

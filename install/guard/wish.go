@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -40,7 +41,7 @@ func (w *wish) refresh(ctx context.Context, pods Pods, sandbox Sandbox, every ti
 }
 
 // decide spells out what a pod, as it is now, was to hold from the beginning.
-func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings capture.Settings, addresses []netip.Addr) error {
+func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings config.Settings, addresses []netip.Addr) error {
 	then := sandbox.asMade(now)
 	fresh := wish{read: time.Now(), exemption: capture.Exclusion(then), owned: isOwned(now)}
 	if fresh.exemption.Cause == "" {
@@ -59,7 +60,7 @@ func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings capture.Setting
 }
 
 // asksFor reports whether a pod asks for just this.
-func asksFor(pod *corev1.Pod, settings capture.Settings, addresses []netip.Addr, wanted capture.Intent) bool {
+func asksFor(pod *corev1.Pod, settings config.Settings, addresses []netip.Addr, wanted capture.Intent) bool {
 	intent, _, err := capture.Decide(pod, settings, addresses)
 	return err == nil && capture.Exclusion(pod).Cause == "" && reflect.DeepEqual(intent, wanted)
 }

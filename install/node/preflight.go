@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/host"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -136,7 +136,7 @@ func (p *preflight) primary() {
 
 // kernel applies every kind of rule in a namespace of its own.
 func (p *preflight) kernel(ctx context.Context) {
-	asked := capture.NFTables
+	asked := config.NFTables
 	if entry, err := Entry("/kubeconfig", p.settings.NetConf, p.settings.Mode); err == nil {
 		if conf, err := ReadEntry(entry); err == nil {
 			asked = conf.Backend
@@ -154,7 +154,7 @@ func (p *preflight) kernel(ctx context.Context) {
 		p.note("run it on the node, as root", "whether the kernel can hold the rules was not tried (%v)", err)
 		return
 	}
-	for _, other := range []capture.Backend{capture.NFTables, capture.IPTablesNFT, capture.IPTablesLegacy} {
+	for _, other := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
 		if other != asked && podnet.Probe(ctx, other) == nil {
 			p.serious(fmt.Sprintf(`put {"backend": %q} into --netconf`, other), "backend %s does not work here (%v)", asked, err)
 			return

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // Ports that Istio's proxy serves itself; they are never captured inbound.
@@ -25,7 +27,7 @@ const defaultExcludedOutboundPort = 15020
 // addresses are those of the pod's network namespace. The warnings are for
 // the operator, those that matter most first; they change nothing. The error is BadInput, naming every
 // fault, or a Refusal.
-func Decide(pod *corev1.Pod, settings Settings, addresses []netip.Addr) (Intent, []string, error) {
+func Decide(pod *corev1.Pod, settings config.Settings, addresses []netip.Addr) (Intent, []string, error) {
 	proxy := findContainer(pod, containerProxy)
 	if proxy == nil {
 		return Intent{}, nil, Refusal("no container " + containerProxy)
@@ -52,7 +54,7 @@ func Decide(pod *corev1.Pod, settings Settings, addresses []netip.Addr) (Intent,
 type decision struct {
 	pod      *corev1.Pod
 	proxy    *corev1.Container
-	settings Settings
+	settings config.Settings
 
 	faults   BadInput
 	refusals []string
@@ -91,28 +93,28 @@ func (d *decision) fromAnnotations(in *Intent) {
 		d.faults = append(d.faults, Fault{annotationInterceptionMode, mode, "expected REDIRECT, TPROXY or NONE"})
 	}
 
-	in.InboundPorts = selectionOf(d, annotationIncludeInboundPorts, ParsePort)
+	in.InboundPorts = selectionOf(d, annotationIncludeInboundPorts, config.ParsePort)
 	in.InboundPorts.Only = unique(in.InboundPorts.Only...)
 	in.ExcludeInboundPorts = unique(slices.Concat(
-		proxyPorts[:], mesh.ExcludeInboundPorts, listOf(d, annotationExcludeInboundPorts, "", ParsePort))...)
+		proxyPorts[:], mesh.ExcludeInboundPorts, listOf(d, annotationExcludeInboundPorts, "", config.ParsePort))...)
 
-	in.IncludeOutboundPorts = unique(listOf(d, annotationIncludeOutboundPorts, "", ParsePort)...)
+	in.IncludeOutboundPorts = unique(listOf(d, annotationIncludeOutboundPorts, "", config.ParsePort)...)
 	in.ExcludeOutboundPorts = unique(slices.Concat(
 		mesh.ExcludeOutboundPorts,
-		listOf(d, annotationExcludeOutboundPorts, strconv.Itoa(defaultExcludedOutboundPort), ParsePort))...)
+		listOf(d, annotationExcludeOutboundPorts, strconv.Itoa(defaultExcludedOutboundPort), config.ParsePort))...)
 
-	in.OutboundRanges = selectionOf(d, annotationIncludeOutboundRanges, ParsePrefix)
+	in.OutboundRanges = selectionOf(d, annotationIncludeOutboundRanges, config.ParsePrefix)
 	in.CaptureLoopback = slices.ContainsFunc(in.OutboundRanges.Only, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })
 	in.OutboundRanges.Only = disjoint(in.OutboundRanges.Only)
 	in.ExcludeOutboundRanges = disjoint(slices.Concat(
-		mesh.ExcludeOutboundIPRanges, listOf(d, annotationExcludeOutboundRanges, "", ParsePrefix)))
+		mesh.ExcludeOutboundIPRanges, listOf(d, annotationExcludeOutboundRanges, "", config.ParsePrefix)))
 
-	in.ExcludeInterfaces = unique(listOf(d, annotationExcludeInterfaces, "", parseInterface)...)
+	in.ExcludeInterfaces = unique(listOf(d, annotationExcludeInterfaces, "", config.ParseInterface)...)
 	reroute := annotationKubevirtInterfaces
 	if _, ok := d.pod.Annotations[annotationRerouteInterfaces]; ok {
 		reroute = annotationRerouteInterfaces
 	}
-	in.RerouteInterfaces = unique(listOf(d, reroute, "", parseInterface)...)
+	in.RerouteInterfaces = unique(listOf(d, reroute, "", config.ParseInterface)...)
 }
 
 // selectionOf reads an annotation of the form "*" or a list; absent means "*".
@@ -162,23 +164,23 @@ func (d *decision) switchOf(name string) bool {
 	if text == "" {
 		d.warn("%s of container %s is empty, or comes from elsewhere and is not known: taken for false", name, containerProxy)
 	} else if err != nil {
-		d.warn("%s of container %s is %s, not a boolean: taken for false", name, containerProxy, quoted(text))
+		d.warn("%s of container %s is %s, not a boolean: taken for false", name, containerProxy, config.Quoted(text))
 	}
 	return value
 }
 
-// chooseFamilies decides on IPv6; see IPv6Policy.
+// chooseFamilies decides on IPv6; see config.IPv6Policy.
 func (d *decision) chooseFamilies(in *Intent, addresses []netip.Addr) {
 	has4, has6 := usable(addresses)
 	dualStack := d.switchOf(envDualStack)
 	switch policy := d.settings.IPv6; {
 	case !has4 && !has6:
 		d.refuse("the pod has no usable address: capture-cni must stand after the interface plugin in the chain")
-	case policy == IPv6Never && !has4:
+	case policy == config.IPv6Never && !has4:
 		d.refuse(`the pod has IPv6 addresses only and the configuration says "ipv6": "never": it would run uncaptured`)
-	case policy == IPv6Always:
+	case policy == config.IPv6Always:
 		in.IPv6 = true
-	case policy == IPv6Mesh:
+	case policy == config.IPv6Mesh:
 		in.IPv6 = !has4 || dualStack // whether or not there is an IPv6 address yet: one may come later
 	}
 	if has6 && !in.IPv6 {
@@ -209,5 +211,5 @@ func (d *decision) warnUnknownAnnotations() {
 		}
 	}
 	slices.Sort(unknown)
-	d.warnings = append(d.warnings, few(unknown, "annotations are not known and have no effect")...)
+	d.warnings = append(d.warnings, config.Few(unknown, "annotations are not known and have no effect")...)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 var (
@@ -18,7 +20,7 @@ var (
 	dualStack = append(slices.Clone(only4), only6...)
 )
 
-func intentOf(t *testing.T, settings Settings, addresses []netip.Addr, changes ...func(*corev1.Pod)) Intent {
+func intentOf(t *testing.T, settings config.Settings, addresses []netip.Addr, changes ...func(*corev1.Pod)) Intent {
 	t.Helper()
 	intent, _, err := Decide(meshedPod(changes...), settings, addresses)
 	if err != nil {
@@ -29,7 +31,7 @@ func intentOf(t *testing.T, settings Settings, addresses []netip.Addr, changes .
 
 func TestPorts(t *testing.T) {
 	t.Parallel()
-	settings := DefaultSettings()
+	settings := config.DefaultSettings()
 	settings.Mesh.ExcludeInboundPorts, settings.Mesh.ExcludeOutboundPorts = []uint16{9}, []uint16{7}
 	absent := intentOf(t, settings, only4)
 	if want := []uint16{9, 15020, 15021, 15090}; !slices.Equal(absent.ExcludeInboundPorts, want) {
@@ -58,29 +60,29 @@ func TestPorts(t *testing.T) {
 func TestFamilies(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		policy    IPv6Policy
+		policy    config.IPv6Policy
 		addresses []netip.Addr
 		dual      string
 		captured  bool
 		warning   bool
 		refused   string
 	}{
-		{policy: IPv6Mesh, addresses: only4},
-		{policy: IPv6Mesh, addresses: only6, captured: true},
-		{policy: IPv6Mesh, addresses: dualStack, warning: true},
-		{policy: IPv6Mesh, addresses: dualStack, dual: "true", captured: true},
-		{policy: IPv6Mesh, addresses: only4, dual: "true", captured: true},
-		{policy: IPv6Never, addresses: only4, dual: "true"},
-		{policy: IPv6Always, addresses: only4, captured: true},
-		{policy: IPv6Always, addresses: dualStack, captured: true},
-		{policy: IPv6Never, addresses: only4},
-		{policy: IPv6Never, addresses: dualStack, dual: "true", warning: true},
-		{policy: IPv6Never, addresses: only6, refused: "IPv6 addresses only"},
-		{policy: IPv6Always, addresses: nil, refused: "no usable address"},
-		{policy: IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("::1")}, refused: "no usable address"},
-		{policy: IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("::ffff:10.1.2.3")}},
+		{policy: config.IPv6Mesh, addresses: only4},
+		{policy: config.IPv6Mesh, addresses: only6, captured: true},
+		{policy: config.IPv6Mesh, addresses: dualStack, warning: true},
+		{policy: config.IPv6Mesh, addresses: dualStack, dual: "true", captured: true},
+		{policy: config.IPv6Mesh, addresses: only4, dual: "true", captured: true},
+		{policy: config.IPv6Never, addresses: only4, dual: "true"},
+		{policy: config.IPv6Always, addresses: only4, captured: true},
+		{policy: config.IPv6Always, addresses: dualStack, captured: true},
+		{policy: config.IPv6Never, addresses: only4},
+		{policy: config.IPv6Never, addresses: dualStack, dual: "true", warning: true},
+		{policy: config.IPv6Never, addresses: only6, refused: "IPv6 addresses only"},
+		{policy: config.IPv6Always, addresses: nil, refused: "no usable address"},
+		{policy: config.IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("::1")}, refused: "no usable address"},
+		{policy: config.IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("::ffff:10.1.2.3")}},
 	} {
-		settings := DefaultSettings()
+		settings := config.DefaultSettings()
 		settings.IPv6 = test.policy
 		intent, warnings, err := Decide(meshedPod(withEnv(envDualStack, test.dual)), settings, test.addresses)
 		expect(t, string(test.policy), err, test.refused)
@@ -112,7 +114,7 @@ func TestProxyIdentity(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		changes  []func(*corev1.Pod)
-		policy   SharedUIDPolicy
+		policy   config.SharedUIDPolicy
 		uid, gid uint32
 		refused  string
 		warned   bool
@@ -131,13 +133,13 @@ func TestProxyIdentity(t *testing.T) {
 		{name: "root of the pod, and an application by choice", changes: []func(*corev1.Pod){onPod(0, 0), on(0, 1337, 1)}, uid: 1337, gid: 1337, warned: true},
 		{name: "gid shared by choice", changes: []func(*corev1.Pod){on(0, 1, 1337)}, uid: 1337, gid: 1337, warned: true},
 		{name: "shared by choice", changes: []func(*corev1.Pod){on(0, 1337, 1)}, uid: 1337, gid: 1337, warned: true},
-		{name: "shared by choice, refused", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){on(0, 1337, 1)}, refused: "would escape capture"},
-		{name: "an init container shares", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){withInit("setup", &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, refused: "container setup"},
-		{name: "validation may share", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, uid: 1337, gid: 1337},
-		{name: "validation among the containers", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){on(0, 1337, 1), func(p *corev1.Pod) {
+		{name: "shared by choice, refused", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){on(0, 1337, 1)}, refused: "would escape capture"},
+		{name: "an init container shares", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){withInit("setup", &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, refused: "container setup"},
+		{name: "validation may share", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, uid: 1337, gid: 1337},
+		{name: "validation among the containers", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){on(0, 1337, 1), func(p *corev1.Pod) {
 			p.Spec.Containers[0].Name = containerValidation
 		}}, refused: "container istio-validation"},
-		{name: "validation that keeps running", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){
+		{name: "validation that keeps running", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){
 			withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))}),
 			func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways) },
 		}, refused: "container istio-validation"},
@@ -145,13 +147,13 @@ func TestProxyIdentity(t *testing.T) {
 			withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))}),
 			func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways) },
 		}, uid: 1337, gid: 1337, warned: true},
-		{name: "validation that runs once", policy: SharedUIDRefuse, changes: []func(*corev1.Pod){
+		{name: "validation that runs once", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){
 			withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))}),
 			func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyNever) },
 		}, uid: 1337, gid: 1337},
 		{name: "native sidecar", changes: []func(*corev1.Pod){on(1, 5, 6), native}, uid: 5, gid: 6},
 	} {
-		settings := DefaultSettings()
+		settings := config.DefaultSettings()
 		if test.policy != "" {
 			settings.SharedProxyUID = test.policy
 		}
@@ -165,7 +167,7 @@ func TestProxyIdentity(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	settings := DefaultSettings()
+	settings := config.DefaultSettings()
 	settings.SandboxedRuntimeClasses = []string{"kata", "gvisor"}
 	for want, change := range map[string]func(*corev1.Pod){
 		`runtime class "kata"`: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
@@ -190,7 +192,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 	for key, value := range bad {
 		pod.Annotations[key] = value
 	}
-	_, _, err := Decide(pod, DefaultSettings(), nil)
+	_, _, err := Decide(pod, config.DefaultSettings(), nil)
 	faults, ok := errors.AsType[BadInput](err)
 	if !ok || len(faults) != len(bad) {
 		t.Fatalf("got %d faults, want %d: %v", len(faults), len(bad), err)
@@ -206,7 +208,7 @@ func TestWarnings(t *testing.T) {
 	t.Parallel()
 	_, warnings, err := Decide(meshedPod(
 		annotated(annotationTraffic+"excludeInboundPort", "80"), annotated("example.com/other", "x"),
-		annotated(annotationKubevirtInterfaces, "eth1"), withEnv(envDropInvalid, "ja")), DefaultSettings(), only4)
+		annotated(annotationKubevirtInterfaces, "eth1"), withEnv(envDropInvalid, "ja")), config.DefaultSettings(), only4)
 	if err != nil || len(warnings) != 2 {
 		t.Fatalf("got %q, %v", warnings, err)
 	}

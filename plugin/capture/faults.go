@@ -5,6 +5,8 @@ package capture
 import (
 	"fmt"
 	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // Fault is one value that a pod got wrong.
@@ -21,7 +23,7 @@ func (faults BadInput) Error() string {
 	lines := make([]string, len(faults))
 	for i, f := range faults {
 		why := strings.ReplaceAll(f.Why, "\n", "; ")
-		lines[i] = fmt.Sprintf("annotation %s: %s: %s", f.Key, quoted(f.Value), why)
+		lines[i] = fmt.Sprintf("annotation %s: %s: %s", f.Key, config.Quoted(f.Value), why)
 	}
 	return strings.Join(lines, "\n")
 }

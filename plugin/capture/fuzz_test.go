@@ -6,38 +6,11 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
 )
-
-func FuzzParsePort(f *testing.F) {
-	for _, seed := range []string{"", "0", "80", "65535", "65536", "0120", "-1", "*", " 80"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		port, err := ParsePort(text)
-		if err == nil && strconv.Itoa(int(port)) != text {
-			t.Errorf("%q was read as %d", text, port)
-		}
-	})
-}
-
-func FuzzParsePrefix(f *testing.F) {
-	for _, seed := range []string{"", "10.0.0.0/8", "10.1.2.3/8", "::/0", "::ffff:1.2.3.4/120", "fe80::1%lo/64", "1.2.3.4"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		prefix, err := ParsePrefix(text)
-		if err != nil {
-			return
-		}
-		again, err := ParsePrefix(prefix.String())
-		if err != nil || again != prefix {
-			t.Errorf("%q was read as %s, and that as %s (%v)", text, prefix, again, err)
-		}
-	})
-}
 
 // FuzzDecide takes any annotations: the answer is an error of a known kind, or
 // rules that the kernel can hold.
@@ -53,7 +26,7 @@ func FuzzDecide(f *testing.F) {
 			annotated(annotationIncludeOutboundRanges, include), annotated(annotationExcludeOutboundRanges, excludeRanges),
 			annotated(annotationExcludeInterfaces, excludeIf), annotated(annotationRerouteInterfaces, reroute),
 			withEnv(envDropInvalid, invalid), withEnv(envDualStack, invalid))
-		intent, _, err := Decide(pod, DefaultSettings(), dualStack)
+		intent, _, err := Decide(pod, config.DefaultSettings(), dualStack)
 		if err != nil {
 			_, bad := errors.AsType[BadInput](err)
 			if _, refused := errors.AsType[Refusal](err); !bad && !refused {

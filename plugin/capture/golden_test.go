@@ -74,7 +74,7 @@ func rulesOf(t *testing.T, dir string) capture.Ruleset {
 	return capture.Rules(intent)
 }
 
-func settingsOf(t *testing.T, dir string) capture.Settings {
+func settingsOf(t *testing.T, dir string) config.Settings {
 	t.Helper()
 	entry := optional(t, filepath.Join(dir, "settings.json"), "{}")
 	input, err := config.Read([]byte(entry))

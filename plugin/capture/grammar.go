@@ -4,10 +4,9 @@ package capture
 
 import (
 	"errors"
-	"fmt"
-	"net/netip"
-	"strconv"
 	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // Selection is a wildcard or a list: "*" selects everything, an empty list nothing.
@@ -39,7 +38,7 @@ func parseList[T any](text string, parse parser[T]) ([]T, error) {
 		values = append(values, value)
 	}
 	if len(faults) > 0 {
-		return values, errors.New(strings.Join(few(faults, "elements are faulty"), "\n"))
+		return values, errors.New(strings.Join(config.Few(faults, "elements are faulty"), "\n"))
 	}
 	return values, nil
 }
@@ -50,66 +49,4 @@ func parseSelection[T any](text string, parse parser[T]) (Selection[T], error) {
 	}
 	only, err := parseList(text, parse)
 	return Selection[T]{Only: only}, err
-}
-
-// ParsePort reads a decimal port number, 0 to 65535. A leading zero is an
-// error: other readers of the same annotation take it for octal.
-func ParsePort(s string) (uint16, error) {
-	const want = "expected a decimal port number from 0 to 65535"
-	switch {
-	case s == "":
-		return 0, errors.New("empty element: " + want)
-	case s == "*":
-		return 0, errors.New(`"*" cannot be part of a list: ` + want)
-	case len(s) > 1 && s[0] == '0':
-		return 0, fmt.Errorf("%s has a leading zero: %s without one", quoted(s), want)
-	case strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' }):
-		return 0, fmt.Errorf("%s: %s", quoted(s), want)
-	}
-	port, err := strconv.ParseUint(s, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %s", quoted(s), want)
-	}
-	return uint16(port), nil
-}
-
-// ParsePrefix reads an IPv4 or IPv6 range in CIDR form; host bits are cleared.
-func ParsePrefix(s string) (netip.Prefix, error) {
-	const want = "expected a range such as 10.0.0.0/8 or 2001:db8::/32"
-	switch {
-	case s == "":
-		return netip.Prefix{}, errors.New("empty element: " + want)
-	case s == "*":
-		return netip.Prefix{}, errors.New(`"*" cannot be part of a list: ` + want)
-	}
-	if addr, err := netip.ParseAddr(s); err == nil {
-		return netip.Prefix{}, fmt.Errorf("%s is an address: %s; for this one address write %s/%d", quoted(s), want, addr.WithZone(""), addr.BitLen())
-	}
-	prefix, err := netip.ParsePrefix(s)
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%s: %s", quoted(s), want)
-	}
-	if prefix.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%s is an IPv4-mapped range: write it as IPv4", quoted(s))
-	}
-	return prefix.Masked(), nil
-}
-
-// isInterfaceName is narrower than the kernel's rule, as Istio's is: it keeps
-// anything that a tool could take for an option or a wildcard out.
-func isInterfaceName(s string) bool {
-	isLetter := func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }
-	isOther := func(r rune) bool { return !isLetter(r) && !strings.ContainsRune("0123456789_.-", r) }
-	return len(s) <= 15 && isLetter(rune(s[0])) && !strings.ContainsFunc(s, isOther)
-}
-
-func parseInterface(s string) (string, error) {
-	const want = "expected an interface name: a letter, then up to 14 letters, digits, dots, dashes or underscores"
-	if s == "" {
-		return "", errors.New("empty element: " + want)
-	}
-	if !isInterfaceName(s) {
-		return "", fmt.Errorf("%s: %s", quoted(s), want)
-	}
-	return s, nil
 }

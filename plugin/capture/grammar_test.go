@@ -8,97 +8,29 @@ import (
 	"strings"
 	"testing"
 	"testing/quick"
+
+	"github.com/capture-cni/capture-cni/config"
 )
-
-func TestParsePort(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		text, err string
-		want      uint16
-	}{
-		{text: "0"},
-		{text: "80", want: 80},
-		{text: "65535", want: 65535},
-		{text: "65536", err: "from 0 to 65535"},
-		{text: "0120", err: "leading zero"},
-		{text: "00", err: "leading zero"},
-		{text: "-1", err: `"-1": expected a decimal port`},
-		{text: "+80", err: `"+80": expected a decimal port`},
-		{text: "8_0", err: "expected a decimal port"},
-		{text: "٣", err: "expected a decimal port"},
-		{text: "0x50", err: "leading zero"},
-		{text: "80-90", err: "expected a decimal port"},
-		{text: "http", err: "expected a decimal port"},
-		{text: "", err: "empty element"},
-		{text: "*", err: "cannot be part of a list"},
-		{text: "99999999999999999999", err: "from 0 to 65535"},
-	} {
-		got, err := ParsePort(test.text)
-		expect(t, test.text, err, test.err)
-		if got != test.want {
-			t.Errorf("%q: got %d, want %d", test.text, got, test.want)
-		}
-	}
-}
-
-func TestParsePrefix(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct{ text, want, err string }{
-		{text: "10.1.2.3/8", want: "10.0.0.0/8"},
-		{text: "0.0.0.0/0", want: "0.0.0.0/0"},
-		{text: "2001:DB8::1/32", want: "2001:db8::/32"},
-		{text: "::1/128", want: "::1/128"},
-		{text: "10.1.2.3", err: "write 10.1.2.3/32"},
-		{text: "2001:db8::1", err: "write 2001:db8::1/128"},
-		{text: "10.0.0.0/33", err: "expected a range"},
-		{text: "10.0.0.0/08", err: "expected a range"},
-		{text: "10.0.0/8", err: "expected a range"},
-		{text: "::ffff:10.0.0.0/104", err: "write it as IPv4"},
-		{text: "fe80::%eth0/64", err: "expected a range"},
-		{text: "", err: "empty element"},
-		{text: "*", err: "cannot be part of a list"},
-		{text: "10.0.0.0/8 # office", err: "expected a range"},
-	} {
-		got, err := ParsePrefix(test.text)
-		expect(t, test.text, err, test.err)
-		if err == nil && got.String() != test.want {
-			t.Errorf("%q: got %s, want %s", test.text, got, test.want)
-		}
-	}
-}
-
-func TestParseInterface(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"eth0": "", "k6t-eth0": "", "a": "", "bond0.100": "", "abcdefghijklmno": "",
-		"": "empty element", "abcdefghijklmnop": "expected an interface name", "0eth": "expected an interface name",
-		"eth+": "expected an interface name", "*": "expected an interface name", "-j": "expected an interface name",
-		"eth 0": "expected an interface name", `eth"0`: "expected an interface name", "eth0\n": "expected an interface name",
-	} {
-		_, err := parseInterface(text)
-		expect(t, text, err, want)
-	}
-}
 
 func TestParseList(t *testing.T) {
 	t.Parallel()
-	got, err := parseList(" 80, 443 ,8080", ParsePort)
+	got, err := parseList(" 80, 443 ,8080", config.ParsePort)
 	if err != nil || !slices.Equal(got, []uint16{80, 443, 8080}) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for _, empty := range []string{"", "  "} {
-		if got, err := parseList(empty, ParsePort); err != nil || got != nil {
+		if got, err := parseList(empty, config.ParsePort); err != nil || got != nil {
 			t.Errorf("%q: got %v, %v", empty, got, err)
 		}
 	}
-	_, err = parseList("80,,x,443,", ParsePort)
+	_, err = parseList("80,,x,443,", config.ParsePort)
 	if err == nil || strings.Count(err.Error(), "empty element") != 2 || !strings.Contains(err.Error(), `"x"`) {
 		t.Errorf("not every fault is named: %v", err)
 	}
-	if all, err := parseSelection(" * ", ParsePort); err != nil || !all.All {
+	if all, err := parseSelection(" * ", config.ParsePort); err != nil || !all.All {
 		t.Errorf("got %v, %v", all, err)
 	}
-	_, err = parseSelection("*,80", ParsePort)
+	_, err = parseSelection("*,80", config.ParsePort)
 	expect(t, "*,80", err, "cannot be part of a list")
 }
 

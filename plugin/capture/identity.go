@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // proxyIdentity finds the uid and gid whose traffic is the proxy's own, and
@@ -40,14 +42,14 @@ func (d *decision) sharedID(kind string, pick func(ids) *int64, proxyID int64, p
 		if id != proxyID {
 			continue
 		}
-		if proxyFromPod || fromPod || d.settings.SharedProxyUID == SharedUIDRefuse {
+		if proxyFromPod || fromPod || d.settings.SharedProxyUID == config.SharedUIDRefuse {
 			refused = append(refused, fmt.Sprintf("container %s runs with the proxy's %s %d and would escape capture: give one of them another one in its security context", c.Name, kind, id))
 		} else {
 			warned = append(warned, fmt.Sprintf("container %s runs with the proxy's %s %d and escapes capture", c.Name, kind, id))
 		}
 	}
-	d.refusals = append(d.refusals, few(refused, "containers run with the proxy's "+kind+" and would escape capture")...)
-	d.warnings = append(d.warnings, few(warned, "containers run with the proxy's "+kind+" and escape capture")...)
+	d.refusals = append(d.refusals, config.Few(refused, "containers run with the proxy's "+kind+" and would escape capture")...)
+	d.warnings = append(d.warnings, config.Few(warned, "containers run with the proxy's "+kind+" and escape capture")...)
 }
 
 // isValidation reports whether an init container is Istio's validation, which has

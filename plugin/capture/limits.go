@@ -4,7 +4,6 @@ package capture
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -16,12 +15,6 @@ const (
 
 	// maxElements is for all lists of a pod together.
 	maxElements = 20_000
-
-	// maxNamed is how many of one kind of fault or warning are named; the rest is counted.
-	maxNamed = 5
-
-	// maxQuoted is how much of a value a message repeats, in bytes.
-	maxQuoted = 64
 )
 
 // withinLimits looks at a list's length before the list is read. A list beyond
@@ -37,22 +30,4 @@ func (d *decision) withinLimits(key, text string) bool {
 		return false
 	}
 	return true
-}
-
-// shortened is for a message: a value that a pod's author chose, cut.
-func shortened(value string) string {
-	if len(value) <= maxQuoted {
-		return value
-	}
-	return strings.ToValidUTF8(value[:maxQuoted], "") + "…"
-}
-
-func quoted(value string) string { return strconv.Quote(shortened(value)) }
-
-// few names the first lines of one kind and counts the rest, which is more of what.
-func few(lines []string, what string) []string {
-	if len(lines) <= maxNamed {
-		return lines
-	}
-	return append(lines[:maxNamed:maxNamed], fmt.Sprintf("%d more %s", len(lines)-maxNamed, what))
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // listed is a list of n elements, each made from its number.
@@ -52,7 +54,7 @@ func TestLimits(t *testing.T) {
 		{"a long mode", meshedPod(annotated(annotationInterceptionMode, strings.Repeat("x", 300_000))), "annotation " + annotationInterceptionMode},
 		{"blanks", meshedPod(annotated(annotationExcludeInterfaces, strings.Repeat(" ", 256<<10))), ""},
 	} {
-		_, _, err := Decide(test.pod, DefaultSettings(), only4)
+		_, _, err := Decide(test.pod, config.DefaultSettings(), only4)
 		expect(t, test.name, err, test.fault)
 		if err == nil {
 			continue
@@ -86,12 +88,12 @@ func TestFaultsAreBounded(t *testing.T) {
 		for _, key := range lists {
 			pod.Annotations[key] = value
 		}
-		_, _, err := Decide(pod, DefaultSettings(), only4)
+		_, _, err := Decide(pod, config.DefaultSettings(), only4)
 		faults, ok := errors.AsType[BadInput](err)
 		if !ok || len(faults) != len(lists) || len(err.Error()) > len(lists)*2<<10 || strings.Count(err.Error(), "\n") != len(lists)-1 {
 			t.Errorf("%s: %d faults in %d bytes, %d lines", name, len(faults), len(fmt.Sprint(err)), strings.Count(fmt.Sprint(err), "\n"))
 		}
-		if name == "many" && (!strings.Contains(err.Error(), `"?0"`) || !strings.Contains(err.Error(), "1995 more elements")) {
+		if name == "many" && (!strings.Contains(err.Error(), `"?0"`) || !strings.Contains(err.Error(), "1990 more elements")) {
 			t.Errorf("the faults are not named and counted: %v", err)
 		}
 	}
@@ -110,22 +112,22 @@ func TestWarningsAreBounded(t *testing.T) {
 			p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: fmt.Sprintf("early-%d", i)})
 		}
 	})
-	_, warnings, err := Decide(pod, DefaultSettings(), dualStack)
+	_, warnings, err := Decide(pod, config.DefaultSettings(), dualStack)
 	said := strings.Join(warnings, "\n")
-	if err != nil || len(said) > longMessage || len(warnings) > 25 {
+	if err != nil || len(said) > longMessage || len(warnings) > 40 {
 		t.Fatalf("%d warnings, %d bytes, %v", len(warnings), len(said), err)
 	}
-	for _, want := range []string{"INVALID_DROP", "runtime class", "IPv6 is left", "unknown-0000 is not known", "shared-0 runs with", "init container early-0", "995 more"} {
+	for _, want := range []string{"INVALID_DROP", "runtime class", "IPv6 is left", "unknown-0000 is not known", "shared-0 runs with", "init container early-0", "990 more"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is not said:\n%s", want, said)
 		}
 	}
-	if last := slices.IndexFunc(warnings, func(w string) bool { return strings.Contains(w, "is not known and has no effect") }); last < len(warnings)-6 {
+	if last := slices.IndexFunc(warnings, func(w string) bool { return strings.Contains(w, "is not known and has no effect") }); last < len(warnings)-11 {
 		t.Errorf("unknown annotations come before what matters more:\n%s", said)
 	}
-	settings := DefaultSettings()
-	settings.SharedProxyUID = SharedUIDRefuse
-	if _, _, err := Decide(pod, settings, dualStack); err == nil || len(err.Error()) > longMessage || !strings.Contains(err.Error(), "shared-0") || !strings.Contains(err.Error(), "995 more") {
+	settings := config.DefaultSettings()
+	settings.SharedProxyUID = config.SharedUIDRefuse
+	if _, _, err := Decide(pod, settings, dualStack); err == nil || len(err.Error()) > longMessage || !strings.Contains(err.Error(), "shared-0") || !strings.Contains(err.Error(), "990 more") {
 		t.Errorf("refused with %d bytes: %.200v", len(fmt.Sprint(err)), err)
 	}
 	exempt := Exclusion(meshedPod(withArgs("proxy", strings.Repeat("r", 1<<20))))

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 var oracleRanges = []string{
@@ -34,7 +36,7 @@ func randomIstio(r *rand.Rand) istio {
 // rules are what this package makes of the same.
 func (i istio) rules(t *testing.T) Ruleset {
 	t.Helper()
-	settings := DefaultSettings()
+	settings := config.DefaultSettings()
 	settings.Mesh.LoopbackCIDR = netip.MustParsePrefix(i.loopback)
 	settings.Mesh.OutboundOwnerGroups, settings.Mesh.OutboundOwnerGroupsExclude = numbers(i.onlyGroups), numbers(i.exceptGroups)
 	asked := []func(*corev1.Pod){

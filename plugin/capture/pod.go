@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // Meshed tells from annotations alone whether a pod was injected.
@@ -31,7 +33,7 @@ func Exclusion(pod *corev1.Pod) Exemption {
 		return Exemption{ProxyDisabled, envDisableProxy + " is set: the application speaks to the mesh itself"}
 	}
 	if kind := proxyType(proxy); kind != "" && kind != "sidecar" {
-		return Exemption{OtherProxyType, "proxy type is " + shortened(kind) + ", not sidecar"}
+		return Exemption{OtherProxyType, "proxy type is " + config.Shortened(kind) + ", not sidecar"}
 	}
 	if inject, ok := injectSwitch(pod); ok && !inject {
 		return Exemption{InjectFalse, annotationInject + " is false"}

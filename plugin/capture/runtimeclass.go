@@ -5,6 +5,8 @@ package capture
 import (
 	"slices"
 	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // A runtime class is known by its name alone: the handler behind it, and what
@@ -44,12 +46,12 @@ func (d *decision) judgeRuntimeClass() {
 	class := *d.pod.Spec.RuntimeClassName
 	switch {
 	case matches(class, d.settings.SandboxedRuntimeClasses):
-		d.refuse("runtime class %s is in sandboxedRuntimeClasses: such a pod has a network stack of its own and would run uncaptured", quoted(class))
+		d.refuse("runtime class %s is in sandboxedRuntimeClasses: such a pod has a network stack of its own and would run uncaptured", config.Quoted(class))
 	case matches(class, d.settings.SharedKernelRuntimeClasses):
 	case slices.ContainsFunc(Sandboxes(), func(name string) bool { return strings.HasPrefix(class, name) }):
-		d.refuse("runtime class %s has the name of a sandbox with a network stack of its own: the pod would run uncaptured; if its pods share the node's kernel, add the name to sharedKernelRuntimeClasses", quoted(class))
+		d.refuse("runtime class %s has the name of a sandbox with a network stack of its own: the pod would run uncaptured; if its pods share the node's kernel, add the name to sharedKernelRuntimeClasses", config.Quoted(class))
 	case !matches(class, sharedKernelClasses()):
-		d.warn("runtime class %s is not known: if its pods have a network stack of their own, this pod runs uncaptured; add the name to sharedKernelRuntimeClasses or to sandboxedRuntimeClasses", quoted(class))
+		d.warn("runtime class %s is not known: if its pods have a network stack of their own, this pod runs uncaptured; add the name to sharedKernelRuntimeClasses or to sandboxedRuntimeClasses", config.Quoted(class))
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // TestRuntimeClasses judges a class by its name: sandboxes are refused, names of
@@ -62,7 +64,7 @@ func TestRuntimeClasses(t *testing.T) {
 		{class: "anything", shared: []string{"*"}, want: passed},
 		{class: "both", sandboxed: []string{"both"}, shared: []string{"both"}, want: refused, names: "sandboxedRuntimeClasses"},
 	} {
-		settings := DefaultSettings()
+		settings := config.DefaultSettings()
 		settings.SandboxedRuntimeClasses, settings.SharedKernelRuntimeClasses = test.sandboxed, test.shared
 		_, warnings, err := Decide(meshedPod(func(p *corev1.Pod) { p.Spec.RuntimeClassName = &test.class }), settings, only4)
 		got, said := passed, strings.Join(warnings, "\n")
@@ -75,7 +77,7 @@ func TestRuntimeClasses(t *testing.T) {
 			t.Errorf("class %q, sandboxed %q, shared %q: %s, want %s: %s", test.class, test.sandboxed, test.shared, got, test.want, said)
 		}
 	}
-	if _, warnings, err := Decide(meshedPod(), DefaultSettings(), only4); err != nil || len(warnings) > 0 {
+	if _, warnings, err := Decide(meshedPod(), config.DefaultSettings(), only4); err != nil || len(warnings) > 0 {
 		t.Errorf("no class: %q, %v", warnings, err)
 	}
 }

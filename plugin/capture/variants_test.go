@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // TestLists reads lists as pods write them, into what the rules work with.
 func TestLists(t *testing.T) {
 	t.Parallel()
-	settings := DefaultSettings()
+	settings := config.DefaultSettings()
 	settings.Mesh.ExcludeOutboundIPRanges = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}
 	settings.Mesh.OutboundOwnerGroups = []uint32{7, 0, 7}
 	for _, test := range []struct {
@@ -50,13 +52,13 @@ func TestLists(t *testing.T) {
 func TestOlderName(t *testing.T) {
 	t.Parallel()
 	for _, newer := range []string{"", "eth1"} {
-		intent := intentOf(t, DefaultSettings(), only4,
+		intent := intentOf(t, config.DefaultSettings(), only4,
 			annotated(annotationRerouteInterfaces, newer), annotated(annotationKubevirtInterfaces, "not+a+name"))
 		if got := strings.Join(intent.RerouteInterfaces, ","); got != newer {
 			t.Errorf("%q: got %q", newer, got)
 		}
 	}
-	_, _, err := Decide(meshedPod(annotated(annotationKubevirtInterfaces, "not+a+name")), DefaultSettings(), only4)
+	_, _, err := Decide(meshedPod(annotated(annotationKubevirtInterfaces, "not+a+name")), config.DefaultSettings(), only4)
 	expect(t, "alone", err, annotationKubevirtInterfaces)
 }
 
@@ -68,23 +70,23 @@ func TestSwitches(t *testing.T) {
 		"true": {on: true}, "TRUE": {on: true}, "t": {on: true}, "1": {on: true},
 		"false": {}, "0": {}, "F": {}, "": {warned: true}, "yes": {warned: true}, "tRUE": {warned: true}, " true": {warned: true},
 	} {
-		intent, warnings, err := Decide(meshedPod(withEnv(envDropInvalid, text)), DefaultSettings(), only4)
+		intent, warnings, err := Decide(meshedPod(withEnv(envDropInvalid, text)), config.DefaultSettings(), only4)
 		if err != nil || intent.DropInvalid != want.on || (len(warnings) > 0) != want.warned {
 			t.Errorf("%s=%q: got %v, warnings %q, %v", envDropInvalid, text, intent.DropInvalid, warnings, err)
 		}
-		if got := intentOf(t, DefaultSettings(), only4, withEnv(envDNSCapture, text)).CaptureDNS; got != want.on {
+		if got := intentOf(t, config.DefaultSettings(), only4, withEnv(envDNSCapture, text)).CaptureDNS; got != want.on {
 			t.Errorf("%s=%q: got %v", envDNSCapture, text, got)
 		}
 	}
 	fromElsewhere := func(p *corev1.Pod) {
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: envDNSCapture, ValueFrom: &corev1.EnvVarSource{}}}
 	}
-	_, warnings, err := Decide(meshedPod(fromElsewhere), DefaultSettings(), only4)
+	_, warnings, err := Decide(meshedPod(fromElsewhere), config.DefaultSettings(), only4)
 	if err != nil || len(warnings) != 1 {
 		t.Errorf("valueFrom: %q, %v", warnings, err)
 	}
 	onlyTheApp := func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: envDropInvalid, Value: "true"}} }
-	if intentOf(t, DefaultSettings(), only4, onlyTheApp).DropInvalid {
+	if intentOf(t, config.DefaultSettings(), only4, onlyTheApp).DropInvalid {
 		t.Error("another container's environment has a say")
 	}
 }
@@ -93,7 +95,7 @@ func TestSwitches(t *testing.T) {
 // warnings: the faults come first, all reasons together, and warnings always.
 func TestEverythingIsSaid(t *testing.T) {
 	t.Parallel()
-	settings := DefaultSettings()
+	settings := config.DefaultSettings()
 	settings.SandboxedRuntimeClasses = []string{"kata"}
 	refused := []func(*corev1.Pod){
 		annotated(annotationTraffic+"z", ""), annotated(annotationTraffic+"a", ""),
@@ -117,16 +119,4 @@ func TestEverythingIsSaid(t *testing.T) {
 	}
 	_, _, err = Decide(&corev1.Pod{}, settings, only4)
 	expect(t, "no proxy", err, "no container istio-proxy")
-}
-
-func FuzzParseInterface(f *testing.F) {
-	for _, seed := range []string{"", "eth0", "k6t-eth0", "eth+", "abcdefghijklmnop", "0eth", "eth0\n", "ethé"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		name, err := parseInterface(text)
-		if err == nil && (name != text || len(name) > 15 || strings.ContainsAny(name, " \t\n\"'*+/$%{};#:@\\") || name[0] == '-') {
-			t.Errorf("%q was read as %q", text, name)
-		}
-	})
 }

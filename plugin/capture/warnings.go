@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // warnEarlyContainers names the init containers that start before the proxy: the
@@ -22,7 +24,7 @@ func (d *decision) warnEarlyContainers(in *Intent) {
 				c.Name, containerProxy, in.ProxyUID))
 		}
 	}
-	d.warnings = append(d.warnings, few(lines, "init containers have no network for what is captured")...)
+	d.warnings = append(d.warnings, config.Few(lines, "init containers have no network for what is captured")...)
 }
 
 // earlyContainers are the init containers, up to a proxy that is a native sidecar:

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // TestEarlyContainers warns of init containers that come before the proxy and
@@ -46,7 +48,7 @@ func TestEarlyContainers(t *testing.T) {
 			first("fetch"), annotated(annotationIncludeOutboundRanges, ""), annotated(annotationIncludeOutboundPorts, "80"),
 		}, []string{"fetch"}},
 	} {
-		_, warnings, err := Decide(meshedPod(test.changes...), DefaultSettings(), only4)
+		_, warnings, err := Decide(meshedPod(test.changes...), config.DefaultSettings(), only4)
 		if err != nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}

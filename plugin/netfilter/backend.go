@@ -8,14 +8,15 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Backend puts Rulesets into the namespace of the calling thread and reads
 // them back.
 type Backend interface {
-	// Name says which one it is; never capture.IPTables, which is but an alias.
-	Name() capture.Backend
+	// Name says which one it is; never config.IPTables, which is but an alias.
+	Name() config.Backend
 
 	// Apply adds the Ruleset: all of it or, with an error, nothing. There must
 	// be none of ours yet.
@@ -27,8 +28,8 @@ type Backend interface {
 
 // Find gives the backend that the operator asked for. Errors: a
 // capture.Refusal where the host lacks its programs.
-func Find(ctx context.Context, backend capture.Backend) (Backend, error) {
-	if backend == capture.NFTables {
+func Find(ctx context.Context, backend config.Backend) (Backend, error) {
+	if backend == config.NFTables {
 		return NFTables{}, nil
 	}
 	return findIPTables(ctx, backend)

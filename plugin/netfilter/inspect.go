@@ -10,14 +10,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // State is what a namespace holds of traffic capture.
 type State struct {
-	Backend capture.Backend // that our rules are in, "" where there are none
-	Stamp   string          // of our Ruleset, unstamped where it is not there (any more)
-	Foreign string          // somebody else's capture, as "table/chain"
+	Backend config.Backend // that our rules are in, "" where there are none
+	Stamp   string         // of our Ruleset, unstamped where it is not there (any more)
+	Foreign string         // somebody else's capture, as "table/chain"
 }
 
 // unstamped are rules of ours that do not say which ones they are.
@@ -39,12 +40,12 @@ func Inspect(ctx context.Context) (state State, err error) {
 	if err != nil {
 		return State{}, err
 	}
-	state.lookInto(capture.IPTablesLegacy, legacy)
-	state.lookInto(capture.IPTablesNFT, iptablesChains(chains))
+	state.lookInto(config.IPTablesLegacy, legacy)
+	state.lookInto(config.IPTablesNFT, iptablesChains(chains))
 	for _, chain := range chains {
 		switch {
 		case chain.table == capture.TableName && chain.family == unix.NFPROTO_INET:
-			state.Backend = capture.NFTables
+			state.Backend = config.NFTables
 		case strings.HasPrefix(chain.table, "istio-proxy-"): // istio-cni's, by nft
 			state.Foreign = chain.table + "/" + chain.name
 		}
@@ -58,7 +59,7 @@ func Inspect(ctx context.Context) (state State, err error) {
 var foreignChains = []string{"ISTIO_OUTPUT", "ISTIO_INBOUND"}
 
 // lookInto tells our chains from others': beside ours, there is a marker.
-func (s *State) lookInto(variant capture.Backend, tables tableList) {
+func (s *State) lookInto(variant config.Backend, tables tableList) {
 	for table, chains := range tables {
 		if slices.Contains(chains, capture.MarkerChain) {
 			s.Backend = variant
@@ -72,13 +73,13 @@ func (s *State) lookInto(variant capture.Backend, tables tableList) {
 	}
 }
 
-func readStamp(r *reader, backend capture.Backend) (stamp string, err error) {
+func readStamp(r *reader, backend config.Backend) (stamp string, err error) {
 	switch backend {
-	case capture.NFTables:
+	case config.NFTables:
 		stamp, err = findComment(r, unix.NFPROTO_INET, capture.TableName, capture.StampChain, capture.StampPrefix)
-	case capture.IPTablesNFT:
+	case config.IPTablesNFT:
 		stamp, err = findComment(r, unix.NFPROTO_IPV4, string(capture.NAT), capture.MarkerChain, capture.StampPrefix)
-	case capture.IPTablesLegacy:
+	case config.IPTablesLegacy:
 		var entries []byte
 		entries, err = legacyFamilies[capture.IPv4].entries(string(capture.NAT))
 		stamp = comment(entries, capture.StampPrefix)

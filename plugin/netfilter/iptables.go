@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -20,7 +21,7 @@ type iptables struct{ programs map[capture.Family]programs }
 // last, tells by its stamp that everything is there.
 var families = []capture.Family{capture.IPv6, capture.IPv4}
 
-func findIPTables(ctx context.Context, asked capture.Backend) (Backend, error) {
+func findIPTables(ctx context.Context, asked config.Backend) (Backend, error) {
 	b := iptables{map[capture.Family]programs{}}
 	for _, family := range families {
 		p, err := findPrograms(ctx, family, asked)
@@ -35,8 +36,8 @@ func findIPTables(ctx context.Context, asked capture.Backend) (Backend, error) {
 	return b, nil
 }
 
-// Name is capture.IPTablesNFT or capture.IPTablesLegacy.
-func (b iptables) Name() capture.Backend { return b.programs[capture.IPv4].variant }
+// Name is config.IPTablesNFT or config.IPTablesLegacy.
+func (b iptables) Name() config.Backend { return b.programs[capture.IPv4].variant }
 
 // Apply adds one family after the other. iptables commits table by table, so
 // that an error can leave some behind: undo is for them.
@@ -67,7 +68,7 @@ func familiesOf(rs capture.Ruleset) []capture.Family {
 // the kernel takes exactly our rules out again in one transaction.
 func (b iptables) save(ctx context.Context, rs capture.Ruleset, existing tableList) (map[capture.Family]string, error) {
 	saved := map[capture.Family]string{}
-	if b.Name() != capture.IPTablesLegacy {
+	if b.Name() != config.IPTablesLegacy {
 		return saved, nil
 	}
 	for _, family := range familiesOf(rs) {
@@ -101,7 +102,7 @@ const undoTimeout = 10 * time.Second
 func (b iptables) undo(tried []capture.Family, saved map[capture.Family]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
-	if b.Name() != capture.IPTablesLegacy {
+	if b.Name() != config.IPTablesLegacy {
 		return removeFromNFTables(ctx)
 	}
 	var errs []error
@@ -117,7 +118,7 @@ func (b iptables) undo(tried []capture.Family, saved map[capture.Family]string) 
 // ours. The newer variant's are read from the kernel: beside rules that nft
 // wrote, its programs would not list them.
 func (b iptables) Dump(ctx context.Context) (Table, error) {
-	if b.Name() == capture.IPTablesLegacy {
+	if b.Name() == config.IPTablesLegacy {
 		return b.dumpSaved(ctx)
 	}
 	return dumpFromNFTables(ctx)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
@@ -102,7 +103,7 @@ func TestInspect(t *testing.T) {
 				t.Errorf("got %+v, want foreign %q", got, test.foreign)
 			}
 			within(t, host, func() error { return netfilter.NFTables{}.Apply(t.Context(), rules()) })
-			if got := inspect(t, host); got != (netfilter.State{Backend: capture.NFTables, Stamp: rules().Stamp(), Foreign: test.foreign}) {
+			if got := inspect(t, host); got != (netfilter.State{Backend: config.NFTables, Stamp: rules().Stamp(), Foreign: test.foreign}) {
 				t.Errorf("with ours: got %+v", got)
 			}
 		})
@@ -169,7 +170,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 // TestReplace puts one Ruleset in another's place, which any backend may have
 // put there: nothing of that is left.
 func TestReplace(t *testing.T) {
-	for _, backend := range []capture.Backend{capture.NFTables, capture.IPTablesNFT, capture.IPTablesLegacy} {
+	for _, backend := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
 		t.Run(string(backend), func(t *testing.T) {
 			t.Parallel()
 			host := newHost(t)
@@ -183,7 +184,7 @@ func TestReplace(t *testing.T) {
 			})
 			next := rules(func(i *capture.Intent) { i.DropInvalid = true })
 			within(t, host, func() error { return netfilter.NFTables{}.Replace(t.Context(), next) })
-			if got, want := inspect(t, host), (netfilter.State{Backend: capture.NFTables, Stamp: next.Stamp()}); got != want {
+			if got, want := inspect(t, host), (netfilter.State{Backend: config.NFTables, Stamp: next.Stamp()}); got != want {
 				t.Errorf("it holds %+v, want %+v", got, want)
 			}
 			want, err := netfilter.Reference(t.Context(), netfilter.NFTables{}, next)

@@ -12,6 +12,7 @@ import (
 
 	goiptables "github.com/coreos/go-iptables/iptables"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -40,7 +41,7 @@ func removeLegacy(ctx context.Context) error {
 }
 
 func removeLegacyTable(ctx context.Context, table tableOf) error {
-	host, err := findPrograms(ctx, table.family, capture.IPTablesLegacy)
+	host, err := findPrograms(ctx, table.family, config.IPTablesLegacy)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -26,8 +27,8 @@ const socketBuffer = 8 << 20
 // NFTables is the Backend of one table in the inet family.
 type NFTables struct{}
 
-// Name is capture.NFTables.
-func (NFTables) Name() capture.Backend { return capture.NFTables }
+// Name is config.NFTables.
+func (NFTables) Name() config.Backend { return config.NFTables }
 
 // Apply adds the Ruleset in one transaction.
 func (NFTables) Apply(ctx context.Context, rs capture.Ruleset) error {

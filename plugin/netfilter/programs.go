@@ -14,14 +14,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // programs are iptables' of one family and variant.
 type programs struct {
-	variant       capture.Backend // capture.IPTablesNFT or capture.IPTablesLegacy
-	save, restore string          // paths
-	wait          bool            // restore knows --wait
+	variant       config.Backend // config.IPTablesNFT or config.IPTablesLegacy
+	save, restore string         // paths
+	wait          bool           // restore knows --wait
 }
 
 // folders are where distributions keep iptables; a runtime's PATH can lack them.
@@ -33,10 +34,10 @@ var commandPrefix = map[capture.Family]string{capture.IPv4: "iptables", capture.
 // findPrograms looks for a family's programs. A variant's own names say which
 // one it is; of the plain ones, which a host may point at either, only their
 // version does.
-func findPrograms(ctx context.Context, family capture.Family, asked capture.Backend) (programs, error) {
+func findPrograms(ctx context.Context, family capture.Family, asked config.Backend) (programs, error) {
 	plain := commandPrefix[family]
-	p := programs{variant: asked, wait: asked == capture.IPTablesLegacy}
-	if asked != capture.IPTables {
+	p := programs{variant: asked, wait: asked == config.IPTablesLegacy}
+	if asked != config.IPTables {
 		suffix := strings.TrimPrefix(string(asked), "iptables") // "-nft"
 		if p.locate(plain+suffix) == nil {
 			return p, nil
@@ -56,14 +57,14 @@ func findPrograms(ctx context.Context, family capture.Family, asked capture.Back
 	if p.variant, p.wait, err = parseVersion(string(out)); err != nil {
 		return p, fmt.Errorf("asking %s for its version: %w", command, err)
 	}
-	if asked != capture.IPTables && p.variant != asked {
+	if asked != config.IPTables && p.variant != asked {
 		return p, missingPrograms(asked, fmt.Errorf("%s is %s", command, p.variant))
 	}
 	return p, nil
 }
 
-func missingPrograms(asked capture.Backend, err error) error {
-	return capture.Refusal(fmt.Sprintf("backend %q: this host does not have it: %v; install it, or use backend %q", asked, err, capture.NFTables))
+func missingPrograms(asked config.Backend, err error) error {
+	return capture.Refusal(fmt.Sprintf("backend %q: this host does not have it: %v; install it, or use backend %q", asked, err, config.NFTables))
 }
 
 func (p *programs) locate(name string) (err error) {
@@ -90,7 +91,7 @@ func lookPath(name string) (string, error) {
 
 // parseVersion reads "iptables v1.8.9 (nf_tables)". Versions before 1.8 know
 // but one variant and name none. Since 1.6.2, restore can wait for the lock.
-func parseVersion(text string) (variant capture.Backend, wait bool, err error) {
+func parseVersion(text string) (variant config.Backend, wait bool, err error) {
 	// Compiled here, and not at every start of the plugin.
 	form := regexp.MustCompile(`v(\d+)\.(\d+)\.(\d+)(?: \((\w+)\))?`)
 	match := form.FindStringSubmatch(text)
@@ -107,9 +108,9 @@ func parseVersion(text string) (variant capture.Backend, wait bool, err error) {
 	}
 	switch match[4] {
 	case "nf_tables":
-		return capture.IPTablesNFT, false, nil
+		return config.IPTablesNFT, false, nil
 	case "legacy", "":
-		return capture.IPTablesLegacy, number >= 10602, nil
+		return config.IPTablesLegacy, number >= 10602, nil
 	}
 	return "", false, fmt.Errorf("%q names a variant that is not known", strings.TrimSpace(text))
 }

@@ -9,21 +9,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 func TestParseVersion(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]struct {
-		variant capture.Backend
+		variant config.Backend
 		wait    bool
 		err     string
 	}{
-		"iptables v1.8.9 (nf_tables)\n":      {variant: capture.IPTablesNFT},
-		"ip6tables v1.8.9 (legacy)\n":        {variant: capture.IPTablesLegacy, wait: true},
-		"iptables v1.6.2\n":                  {variant: capture.IPTablesLegacy, wait: true},
-		"iptables v1.6.1\n":                  {variant: capture.IPTablesLegacy},
-		"iptables v1.4.21\n":                 {variant: capture.IPTablesLegacy},
+		"iptables v1.8.9 (nf_tables)\n":      {variant: config.IPTablesNFT},
+		"ip6tables v1.8.9 (legacy)\n":        {variant: config.IPTablesLegacy, wait: true},
+		"iptables v1.6.2\n":                  {variant: config.IPTablesLegacy, wait: true},
+		"iptables v1.6.1\n":                  {variant: config.IPTablesLegacy},
+		"iptables v1.4.21\n":                 {variant: config.IPTablesLegacy},
 		"iptables v1.9.0 (bpf)\n":            {err: `"iptables v1.9.0 (bpf)" names a variant that is not known`},
 		"BusyBox\n":                          {err: `"BusyBox" is no version`},
 		"":                                   {err: `"" is no version`},

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -36,8 +37,8 @@ func (l tableList) has(family capture.Family) bool {
 
 // missing is what iptables' newer variant is about to make for the rules. The
 // older one's tables can't be taken away again, and need no note.
-func (l tableList) missing(rs capture.Ruleset, family capture.Family, variant capture.Backend) map[capture.Table]capture.Made {
-	if variant != capture.IPTablesNFT {
+func (l tableList) missing(rs capture.Ruleset, family capture.Family, variant config.Backend) map[capture.Table]capture.Made {
+	if variant != config.IPTablesNFT {
 		return nil
 	}
 	made := map[capture.Table]capture.Made{}
@@ -54,8 +55,8 @@ func (l tableList) missing(rs capture.Ruleset, family capture.Family, variant ca
 	return made
 }
 
-func listTables(ctx context.Context, variant capture.Backend) (tableList, error) {
-	if variant == capture.IPTablesLegacy {
+func listTables(ctx context.Context, variant config.Backend) (tableList, error) {
+	if variant == config.IPTablesLegacy {
 		return legacyTables()
 	}
 	r, err := newReader(ctx)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
@@ -16,7 +17,7 @@ import (
 // Apply makes the namespace hold the Ruleset. The rules come last and are the
 // only commit point: with an error, the namespace is as it was. The same rules
 // there already are success; other ones, or another plugin's, a capture.Refusal.
-func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked capture.Backend) error {
+func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {
 		return err
 	}
@@ -99,12 +100,12 @@ func compareDumps(ctx context.Context, backend netfilter.Backend, rs capture.Rul
 
 // Check compares the namespace with the Ruleset and changes nothing. It
 // returns the differences, one line each.
-func (n *Namespace) Check(ctx context.Context, rs capture.Ruleset, asked capture.Backend) ([]string, error) {
+func (n *Namespace) Check(ctx context.Context, rs capture.Ruleset, asked config.Backend) ([]string, error) {
 	return n.check(ctx, rs, asked, func(backend netfilter.Backend) ([]string, error) { return compare(ctx, backend, rs) })
 }
 
 // check has the rules compared, and compares what they count on.
-func (n *Namespace) check(ctx context.Context, rs capture.Ruleset, asked capture.Backend, compareRules func(netfilter.Backend) ([]string, error)) ([]string, error) {
+func (n *Namespace) check(ctx context.Context, rs capture.Ruleset, asked config.Backend, compareRules func(netfilter.Backend) ([]string, error)) ([]string, error) {
 	var differences []string
 	err := n.do(func() error {
 		backend, err := netfilter.Find(ctx, asked)

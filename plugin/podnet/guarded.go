@@ -5,12 +5,12 @@ package podnet
 import (
 	"context"
 
-	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 // Digest identifies the rules of ours that the namespace holds.
-func (n *Namespace) Digest(ctx context.Context, backend capture.Backend) (digest string, err error) {
+func (n *Namespace) Digest(ctx context.Context, backend config.Backend) (digest string, err error) {
 	err = n.do(func() error {
 		backend, err := netfilter.Find(ctx, backend)
 		if err != nil {

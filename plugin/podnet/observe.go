@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
@@ -69,8 +70,8 @@ func (r *References) of(ctx context.Context, rs capture.Ruleset) (netfilter.Dige
 
 // Compare is Check that first looks at digests. Only where they differ are the
 // two compared in full; for iptables, which has no sets, always.
-func (n *Namespace) Compare(ctx context.Context, references *References, rs capture.Ruleset, asked capture.Backend) ([]string, error) {
-	if asked != capture.NFTables {
+func (n *Namespace) Compare(ctx context.Context, references *References, rs capture.Ruleset, asked config.Backend) ([]string, error) {
+	if asked != config.NFTables {
 		return n.Check(ctx, rs, asked)
 	}
 	return n.check(ctx, rs, asked, func(backend netfilter.Backend) ([]string, error) {

@@ -6,13 +6,14 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 // Probe tells whether this host's backend and kernel can hold the rules: a set
 // of them that uses every expression is applied to a scratch namespace.
-func Probe(ctx context.Context, asked capture.Backend) error {
+func Probe(ctx context.Context, asked config.Backend) error {
 	backend, err := netfilter.Find(ctx, asked)
 	if err != nil {
 		return err

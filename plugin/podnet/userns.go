@@ -8,14 +8,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // refuseUserNamespace refuses iptables for a pod with a user namespace of its
 // own: the kernel takes iptables' owner matches from within that one only.
 // nftables has no such limit.
-func (n *Namespace) refuseUserNamespace(asked capture.Backend) error {
-	if asked == capture.NFTables {
+func (n *Namespace) refuseUserNamespace(asked config.Backend) error {
+	if asked == config.NFTables {
 		return nil
 	}
 	own, err := n.ownUserNamespace()
@@ -23,7 +24,7 @@ func (n *Namespace) refuseUserNamespace(asked capture.Backend) error {
 		return fmt.Errorf("looking for the pod's user namespace: %w", err)
 	}
 	if own {
-		return capture.Refusal(fmt.Sprintf(`the pod has a user namespace of its own (hostUsers: false), which backend %q can't work for; use backend %q`, asked, capture.NFTables))
+		return capture.Refusal(fmt.Sprintf(`the pod has a user namespace of its own (hostUsers: false), which backend %q can't work for; use backend %q`, asked, config.NFTables))
 	}
 	return nil
 }

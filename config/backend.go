@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package capture
+package config
 
 // Backend is what puts a Ruleset into the kernel. It has no say in what the
 // Ruleset is.
