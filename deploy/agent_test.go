@@ -21,7 +21,7 @@ var everything = []string{
 // where flags are parsed, and as render, where they are checked.
 func TestAgentKnowsItsFlags(t *testing.T) {
 	agent := filepath.Join(t.TempDir(), "capture-cni-node")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install/capture-cni-node").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, values := range [][]string{{}, {"taint.remove=true", "taint.tryKernel=true"}, everything, append([]string{"platform=openshift"}, everything...)} {

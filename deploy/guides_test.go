@@ -125,7 +125,7 @@ func TestGuidesKnowFlags(t *testing.T) {
 func agentFlags(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	agent := filepath.Join(t.TempDir(), "capture-cni-node")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install/capture-cni-node").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	known := map[string]map[string]bool{}

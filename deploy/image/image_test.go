@@ -28,7 +28,7 @@ const (
 func TestImage(t *testing.T) {
 	lab.RequireTime(t)
 	const module = "github.com/capture-cni/capture-cni/"
-	programs, err := parse([]string{"/capture-cni-node=" + module + "install", "/opt/capture-cni/capture-cni=" + module + "plugin"})
+	programs, err := parse([]string{"/capture-cni-node=" + module + "install/capture-cni-node", "/opt/capture-cni/capture-cni=" + module + "plugin/capture-cni"})
 	check(t, err)
 	dir := t.TempDir()
 	var tarballs [2][]byte
@@ -112,7 +112,7 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 }
 
 func TestParse(t *testing.T) {
-	for _, args := range [][]string{nil, {"capture-cni"}, {"capture-cni=./plugin"}} {
+	for _, args := range [][]string{nil, {"capture-cni"}, {"capture-cni=./plugin/capture-cni"}} {
 		if programs, err := parse(args); err == nil {
 			t.Errorf("%q: got %v", args, programs)
 		}

@@ -22,7 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // secret stands for every secret of the tests below.
@@ -118,14 +118,14 @@ func (n *node) writeHostile(t *testing.T) {
 	check(t, syscall.Mkfifo(filepath.Join(n.netDir, "90-pipe.conf"), 0o600))
 	check(t, os.Symlink("/etc/shadow", filepath.Join(n.netDir, "91-link.conf")))
 	check(t, os.Symlink("/none", filepath.Join(n.netDir, "92-password="+secret+".conf")))
-	keep(t, report.Ring(n.runDir+"/agent.sock"), "early")
-	keep(t, report.Memory(n.runDir+"/agent.sock"), "web")
+	keep(t, record.Ring(n.runDir+"/agent.sock"), "early")
+	keep(t, record.Memory(n.runDir+"/agent.sock"), "web")
 }
 
 // keep leaves a record of a failed ADD, and a file that is none.
 func keep(t *testing.T, dir, pod string) {
 	t.Helper()
-	report.Keep(dir, report.Record{Pod: report.Pod{Namespace: "shop", Name: pod, UID: "6c1f"}, Verdict: report.Failed, Reason: report.Annotations, Message: "not a port"})
+	record.Keep(dir, record.Record{Pod: record.PodRef{Namespace: "shop", Name: pod, UID: "6c1f"}, Verdict: record.Failed, Reason: record.Annotations, Message: "not a port"})
 	check(t, os.WriteFile(filepath.Join(dir, "0-other.json"), []byte(`{"version":1,"verdict":"captured","password":"`+secret+`"}`), 0o600))
 }
 

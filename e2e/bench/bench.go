@@ -37,7 +37,7 @@ func newBench(ctx context.Context) (b *bench, err error) {
 	if b.dir, err = os.MkdirTemp("", "bench-"); err != nil {
 		return b, fmt.Errorf("making a folder: %w", err)
 	}
-	for name, source := range map[string]string{"capture-cni": "./plugin", "capture-cni-node": "./install", "floor": "./e2e/bench/floor", "empty": "./e2e/bench/empty", "peak": "./e2e/bench/peak"} {
+	for name, source := range map[string]string{"capture-cni": "./plugin/capture-cni", "capture-cni-node": "./install/capture-cni-node", "floor": "./e2e/bench/floor", "empty": "./e2e/bench/empty", "peak": "./e2e/bench/peak"} {
 		progress("building %s", name)
 		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.program(name), source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestGuardEvicts has early pods evicted instead of repaired: one that somebody
@@ -64,12 +64,12 @@ func (s space) deniesOtherNodes(t *testing.T) {
 	s.kubectl(t, deployment(t, server("elsewhere", c.Nodes[1].Name)), "apply", "--filename=-")
 	s.kubectl(t, "", "rollout", "status", "deployment/elsewhere", patience)
 	name := s.only(t, "elsewhere")
-	asked := report.Record{Verdict: report.Doomed, Reason: report.Uncaptured, Pod: report.Pod{
+	asked := record.Record{Verdict: record.Doomed, Reason: record.Uncaptured, Pod: record.PodRef{
 		Namespace: s.name, Name: name, UID: s.kubectl(t, "", "get", "pod", name, "-o", "jsonpath={.metadata.uid}"),
 	}}
 	agent := agentOn(t, c.Nodes[0])
 	eventually(t, func() error {
-		if !report.Send(c.Nodes[0].Path("/run/capture-cni/agent.sock"), asked) {
+		if !record.Send(c.Nodes[0].Path("/run/capture-cni/agent.sock"), asked) {
 			return fmt.Errorf("the agent does not listen")
 		}
 		if log := agents(t, "logs", agent, "--container=installer"); lineWith(log, "the agent does not evict the pod", "pod="+s.name+"/"+name) == "" {

@@ -31,7 +31,7 @@ func (c *Cluster) buildApps(ctx context.Context) error {
 func (c *Cluster) buildAgent(ctx context.Context, tag string) (tarball string, err error) {
 	tarball = c.path("agent-" + tag + ".tar")
 	return tarball, buildImage(ctx, tarball, "test.local/capture-cni/capture-cni:"+tag,
-		"/capture-cni-node="+module+"/install", "/opt/capture-cni/capture-cni="+module+"/plugin")
+		"/capture-cni-node="+module+"/install/capture-cni-node", "/opt/capture-cni/capture-cni="+module+"/plugin/capture-cni")
 }
 
 func buildImage(ctx context.Context, out, name string, programs ...string) error {

@@ -39,7 +39,7 @@ func TestRecorded(t *testing.T) {
 	s := newSpace(t, restricted, cluster.Injected)
 	var pods []*corev1.Pod
 	for _, node := range c.Nodes {
-		record(t, node)
+		recordCalls(t, node)
 		pods = append(pods, server("web-"+node.Name, node.Name), unmeshed(server("batch-"+node.Name, node.Name)))
 		writeStatic(t, node, s.name, "static")
 	}
@@ -80,9 +80,9 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// record puts a plugin that writes its calls down behind all others of a node,
+// recordCalls puts a plugin that writes its calls down behind all others of a node,
 // until the test ends.
-func record(t *testing.T, node *cluster.Node) {
+func recordCalls(t *testing.T, node *cluster.Node) {
 	t.Helper()
 	check(t, os.Symlink(filepath.Join(c.Dir, "bin", "apps"), node.Path("/opt/cni/bin/recorder")))
 	list := node.Path("/etc/cni/net.d/" + cluster.NetworkConf)

@@ -110,7 +110,7 @@ func (c crowd) watch(t *testing.T, round time.Duration) (first time.Duration, re
 	t.Helper()
 	dir := t.TempDir()
 	agent := filepath.Join(dir, "capture-cni-node")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "github.com/capture-cni/capture-cni/install")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "github.com/capture-cni/capture-cni/install/capture-cni-node")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

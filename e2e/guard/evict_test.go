@@ -16,7 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // listen has the node's agent listen.
@@ -27,11 +27,11 @@ func (n *node) listen(t *testing.T) *net.UnixConn {
 }
 
 // hear gives the records that were sent so far, by their pod, without waiting.
-func hear(t *testing.T, conn *net.UnixConn) map[string][]report.Record {
+func hear(t *testing.T, conn *net.UnixConn) map[string][]record.Record {
 	t.Helper()
-	records := map[string][]report.Record{}
+	records := map[string][]record.Record{}
 	for _, document := range lab.Datagrams(t, conn) {
-		r, err := report.Read(document)
+		r, err := record.Read(document)
 		check(t, err)
 		records[r.Pod.Name] = append(records[r.Pod.Name], r)
 	}
@@ -49,27 +49,27 @@ func (n *node) own(name, kind string) {
 var kinds = map[string]struct {
 	owner    string
 	happened func(t *testing.T, n *node, p *pod)
-	found    report.Reason
+	found    record.Reason
 	doomed   bool
 }{
-	"uncaptured": {"ReplicaSet", func(*testing.T, *node, *pod) {}, report.Uncaptured, true},
+	"uncaptured": {"ReplicaSet", func(*testing.T, *node, *pod) {}, record.Uncaptured, true},
 	"drifted": {"DaemonSet", func(t *testing.T, _ *node, p *pod) {
 		p.capture(t, nil)
 		p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
-	}, report.Drifted, true},
+	}, record.Drifted, true},
 	"loosened": {"ReplicaSet", func(_ *testing.T, n *node, p *pod) {
 		n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
-	}, report.Uncaptured, true},
-	"alone":    {"", func(*testing.T, *node, *pod) {}, report.Uncaptured, false},
-	"static":   {"Node", func(*testing.T, *node, *pod) {}, report.Uncaptured, false},
+	}, record.Uncaptured, true},
+	"alone":    {"", func(*testing.T, *node, *pod) {}, record.Uncaptured, false},
+	"static":   {"Node", func(*testing.T, *node, *pod) {}, record.Uncaptured, false},
 	"captured": {"ReplicaSet", func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) }, "", false},
 	"outdated": {"ReplicaSet", func(t *testing.T, _ *node, p *pod) {
 		p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
-	}, report.Outdated, false},
+	}, record.Outdated, false},
 	"foreign": {"ReplicaSet", func(t *testing.T, _ *node, p *pod) {
 		p.nft(t, "add", "table", "ip", "nat")
 		p.nft(t, "add", "chain", "ip", "nat", "ISTIO_OUTPUT")
-	}, report.Foreign, false},
+	}, record.Foreign, false},
 	"unknown": {"ReplicaSet", func(_ *testing.T, n *node, p *pod) { delete(n.pods, p.sandbox.ID) }, "", false},
 	"exempt": {"ReplicaSet", func(_ *testing.T, n *node, p *pod) {
 		p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = "NONE"
@@ -93,30 +93,30 @@ func TestEvict(t *testing.T) {
 	}
 	keeper, registry := n.keeper(t, guard.Evict)
 	const looks = 3
-	heard := map[string][]report.Record{}
+	heard := map[string][]record.Record{}
 	for look := range looks {
 		keeper.Round(t.Context())
 		for name, records := range hear(t, conn) {
-			if doomed := count(records, report.Doomed); doomed != (map[bool]int{true: 1})[kinds[name].doomed] {
+			if doomed := count(records, record.Doomed); doomed != (map[bool]int{true: 1})[kinds[name].doomed] {
 				t.Errorf("%s: asked for %d times at look %d", name, doomed, look)
 			}
 			heard[name] = append(heard[name], records...)
 		}
 	}
 	for name, kind := range kinds {
-		want := map[report.Verdict]int{}
+		want := map[record.Verdict]int{}
 		if kind.found != "" {
-			want[report.Found] = 1
+			want[record.Found] = 1
 		}
 		if kind.doomed {
-			want[report.Doomed] = looks
+			want[record.Doomed] = looks
 		}
 		if diff := cmp.Diff(want, verdicts(heard[name])); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 		for _, r := range heard[name] {
 			spared := strings.Contains(r.Message, "nobody would make it anew, so it is not evicted")
-			if r.Reason != kind.found || r.Pod.UID != "uid-of-"+name || r.Sandbox != name || spared != (kind.found == report.Uncaptured && !kind.doomed) {
+			if r.Reason != kind.found || r.Pod.UID != "uid-of-"+name || r.Sandbox != name || spared != (kind.found == record.Uncaptured && !kind.doomed) {
 				t.Errorf("%s: told %+v", name, r)
 			}
 		}
@@ -129,10 +129,10 @@ func TestEvict(t *testing.T) {
 	})
 }
 
-func count(records []report.Record, verdict report.Verdict) int { return verdicts(records)[verdict] }
+func count(records []record.Record, verdict record.Verdict) int { return verdicts(records)[verdict] }
 
-func verdicts(records []report.Record) map[report.Verdict]int {
-	counts := map[report.Verdict]int{}
+func verdicts(records []record.Record) map[record.Verdict]int {
+	counts := map[record.Verdict]int{}
 	for _, r := range records {
 		counts[r.Verdict]++
 	}
@@ -163,7 +163,7 @@ func TestAsksNoMore(t *testing.T) {
 	check(t, os.Rename(n.socket+".away", n.socket))
 	keeper.Round(t.Context())
 	got := hear(t, conn)
-	if count(got["stays"], report.Doomed) != 1 || len(got) != 1 {
+	if count(got["stays"], record.Doomed) != 1 || len(got) != 1 {
 		t.Errorf("told %v", got)
 	}
 }
@@ -171,7 +171,7 @@ func TestAsksNoMore(t *testing.T) {
 // TestOthersDoomNobody has the agent know what was found, and evict nobody by
 // a policy that says otherwise.
 func TestOthersDoomNobody(t *testing.T) {
-	for policy, want := range map[guard.Policy]report.Verdict{guard.InPlace: report.Repaired, guard.ReportOnly: report.Found} {
+	for policy, want := range map[guard.Policy]record.Verdict{guard.InPlace: record.Repaired, guard.ReportOnly: record.Found} {
 		n := newNode()
 		conn := n.listen(t)
 		for _, name := range []string{"owned", "alone"} {
@@ -185,7 +185,7 @@ func TestOthersDoomNobody(t *testing.T) {
 		heard := hear(t, conn)
 		for _, name := range []string{"owned", "alone"} {
 			got := heard[name]
-			if diff := cmp.Diff(map[report.Verdict]int{want: 1}, verdicts(got)); diff != "" || strings.Contains(got[0].Message, "evicted") {
+			if diff := cmp.Diff(map[record.Verdict]int{want: 1}, verdicts(got)); diff != "" || strings.Contains(got[0].Message, "evicted") {
 				t.Errorf("%s: %s: told %v\n%s", policy, name, got, diff)
 			}
 		}

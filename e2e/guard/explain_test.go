@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestExplain tells of a pod what an operator has to know, and touches nothing.
@@ -70,20 +70,20 @@ func TestExplainsExempt(t *testing.T) {
 // TestExplainsTheLastADD tells what an agent heard of the pod when it was made.
 func TestExplainsTheLastADD(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	web := report.Pod{Namespace: "shop", Name: "web", UID: "uid-of-web"}
-	captured := report.Record{
-		Time: at, Pod: web, Sandbox: "web", Verdict: report.Captured, Backend: "nftables", Warnings: []string{"IPv6 is left uncaptured"},
-		Stages: map[report.Stage]float64{report.Deciding: .0005, report.Committing: .0123},
+	web := record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}
+	captured := record.Record{
+		Time: at, Pod: web, Sandbox: "web", Verdict: record.Captured, Backend: "nftables", Warnings: []string{"IPv6 is left uncaptured"},
+		Stages: map[record.Stage]float64{record.Deciding: .0005, record.Committing: .0123},
 	}
 	older, others := captured, captured
 	older.Sandbox = "4ed1"
 	others.Pod.UID = "9d53"
 	for name, tt := range map[string]struct {
-		records      []report.Record
+		records      []record.Record
 		says, silent []string
 	}{
 		"captured": {
-			[]report.Record{captured},
+			[]record.Record{captured},
 			[]string{
 				"last ADD     2026-01-02T03:04:05Z: captured by nftables\n", "last ADD     decide took 0.5 ms\n",
 				"last ADD     apply took 12.3 ms\n", "last ADD     warned: IPv6 is left uncaptured\n",
@@ -91,21 +91,21 @@ func TestExplainsTheLastADD(t *testing.T) {
 			[]string{"of then", "lookup", "not known"},
 		},
 		"failed": {
-			[]report.Record{captured, {Time: at.Add(time.Minute), Pod: web, Sandbox: "web", Verdict: report.Failed, Reason: report.Lookup, Message: "no answer"}},
+			[]record.Record{captured, {Time: at.Add(time.Minute), Pod: web, Sandbox: "web", Verdict: record.Failed, Reason: record.Lookup, Message: "no answer"}},
 			[]string{"last ADD     2026-01-02T03:05:05Z: failed (lookup): no answer\n"},
 			[]string{"nftables\n", "took", "warned", "of then"},
 		},
 		"of the sandbox before": {
-			[]report.Record{older}, []string{"captured by nftables; for the pod's sandbox of then, 4ed1\n"}, []string{"not known"},
+			[]record.Record{older}, []string{"captured by nftables; for the pod's sandbox of then, 4ed1\n"}, []string{"not known"},
 		},
-		"of another pod of that name": {[]report.Record{others}, []string{"last ADD     not known"}, []string{"nftables;", "took", "warned"}},
+		"of another pod of that name": {[]record.Record{others}, []string{"last ADD     not known"}, []string{"nftables;", "took", "warned"}},
 		"nobody listened":             {nil, []string{"last ADD     not known"}, []string{"took", "warned"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
 			n.listen(t)
 			n.run(t, "web").capture(t, nil)
-			check(t, os.Mkdir(report.Memory(n.socket), 0o700))
+			check(t, os.Mkdir(record.Memory(n.socket), 0o700))
 			for _, r := range tt.records {
 				check(t, remember(n.socket, r))
 			}
@@ -134,7 +134,7 @@ func TestExplainsWithoutMemory(t *testing.T) {
 	if out := n.explain(t); !strings.Contains(out, "last ADD     not known") {
 		t.Errorf("it does not say that nothing is known:\n%s", out)
 	}
-	check(t, os.Mkdir(report.Memory(n.socket), 0o755))
+	check(t, os.Mkdir(record.Memory(n.socket), 0o755))
 	keeper, _ := n.keeper(t, guard.ReportOnly)
 	var out strings.Builder
 	if err := keeper.Explain(t.Context(), "shop", "web", &out); err == nil || strings.Contains(out.String(), "last ADD") || !strings.Contains(out.String(), "state        captured") {
@@ -151,8 +151,8 @@ func (n *node) explain(t *testing.T) string {
 }
 
 // remember keeps a record as the agent does.
-func remember(socket string, r report.Record) error {
-	history, err := report.OpenHistory(report.Memory(socket))
+func remember(socket string, r record.Record) error {
+	history, err := record.OpenHistory(record.Memory(socket))
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestEveryRepairIsReported has a pod lose its rules after each repair: each
@@ -35,7 +35,7 @@ func TestEveryRepairIsReported(t *testing.T) {
 				t.Fatal("it is not repaired")
 			}
 		}
-		heard += count(hear(t, conn)["web"], report.Repaired)
+		heard += count(hear(t, conn)["web"], record.Repaired)
 	}
 	if heard != losses {
 		t.Errorf("%d of %d repairs were reported", heard, losses)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // forgedStamp has the form of a stamp, and is of no rules at all.
@@ -37,30 +37,30 @@ func addChain(t *testing.T, p *pod, chain string) {
 // from the guard that the rules are gone.
 var forgeries = map[string]struct {
 	forge func(t *testing.T, p *pod)
-	found report.Reason
+	found record.Reason
 }{
-	"a stamp alone":     {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, report.Drifted},
-	"the stamp of ours": {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, report.Drifted},
-	"no stamp":          {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, report.Drifted},
+	"a stamp alone":     {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, record.Drifted},
+	"the stamp of ours": {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, record.Drifted},
+	"no stamp":          {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, record.Drifted},
 	"another plugin's chain in their place": {func(t *testing.T, p *pod) {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		addChain(t, p, "ISTIO_OUTPUT")
-	}, report.Uncaptured},
+	}, record.Uncaptured},
 	"another plugin's table in their place": {func(t *testing.T, p *pod) {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		p.nft(t, "add", "table", "inet", "istio-proxy-nat")
 		p.nft(t, "add", "chain", "inet", "istio-proxy-nat", "output")
-	}, report.Uncaptured},
+	}, record.Uncaptured},
 	"another plugin's chain next to changed rules": {func(t *testing.T, p *pod) {
 		addChain(t, p, "ISTIO_OUTPUT")
 		p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
-	}, report.Drifted},
+	}, record.Drifted},
 	"the marker of another backend": {func(t *testing.T, p *pod) {
 		stamp := p.rules(t).Stamp
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		addChain(t, p, "CAPTURE_CNI")
 		p.nft(t, "add", "rule", "ip", "nat", "CAPTURE_CNI", "return", "comment", `"`+stamp+`"`)
-	}, report.Drifted},
+	}, record.Drifted},
 }
 
 // TestForgeries has the guard repair and report a captured pod whatever stands
@@ -106,15 +106,15 @@ func TestForgedBackend(t *testing.T) {
 	forgeries["the marker of another backend"].forge(t, p)
 	keeper.Round(t.Context())
 	records := hear(t, conn)["web"]
-	expectRepair(t, records, report.Drifted)
+	expectRepair(t, records, record.Drifted)
 	if want := "in backend iptables-nft, and it was captured by nftables"; !strings.Contains(records[0].Message, want) {
 		t.Errorf("the report does not say %q: %s", want, records[0].Message)
 	}
 }
 
-func expectRepair(t *testing.T, records []report.Record, found report.Reason) {
+func expectRepair(t *testing.T, records []record.Record, found record.Reason) {
 	t.Helper()
-	if len(records) != 1 || records[0].Verdict != report.Repaired || records[0].Reason != found {
+	if len(records) != 1 || records[0].Verdict != record.Repaired || records[0].Reason != found {
 		t.Fatalf("reported %+v, want one repair of what is %s", records, found)
 	}
 }
@@ -126,10 +126,10 @@ func TestForgedBeforeTheFirstLook(t *testing.T) {
 	for name, tt := range map[string]struct {
 		forge func(t *testing.T, p *pod)
 		first guard.State // without a record
-		found report.Reason
+		found record.Reason
 	}{
-		"a stamp alone":          {forgeries["a stamp alone"].forge, guard.Outdated, report.Drifted},
-		"another plugin's chain": {forgeries["another plugin's chain in their place"].forge, guard.Foreign, report.Uncaptured},
+		"a stamp alone":          {forgeries["a stamp alone"].forge, guard.Outdated, record.Drifted},
+		"another plugin's chain": {forgeries["another plugin's chain in their place"].forge, guard.Foreign, record.Uncaptured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
@@ -137,16 +137,16 @@ func TestForgedBeforeTheFirstLook(t *testing.T) {
 			conn := n.listen(t)
 			p := n.run(t, "web")
 			p.capture(t, nil)
-			add := report.Record{
-				Time: time.Now(), Pod: report.Pod{Namespace: "shop", Name: "web", UID: p.sandbox.UID}, Sandbox: p.sandbox.ID,
-				Verdict: report.Captured, Backend: "nftables", Stamp: p.rules(t).Stamp,
+			add := record.Record{
+				Time: time.Now(), Pod: record.PodRef{Namespace: "shop", Name: "web", UID: p.sandbox.UID}, Sandbox: p.sandbox.ID,
+				Verdict: record.Captured, Backend: "nftables", Stamp: p.rules(t).Stamp,
 			}
 			tt.forge(t, p)
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			expect(t, registry, map[guard.State]float64{tt.first: 1})
 			hear(t, conn)
-			check(t, os.Mkdir(report.Memory(n.socket), 0o700))
+			check(t, os.Mkdir(record.Memory(n.socket), 0o700))
 			other := add
 			other.Sandbox = "another"
 			check(t, remember(n.socket, other))
@@ -284,7 +284,7 @@ func TestOutdatedRulesChange(t *testing.T) {
 				}
 				keeper.Round(t.Context())
 				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
-				expectRepair(t, hear(t, conn)["web"], report.Drifted)
+				expectRepair(t, hear(t, conn)["web"], record.Drifted)
 			})
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/guard"
 	agent "github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // typedCRI is a runtime that says of which type a sandbox's own runtime is.
@@ -88,7 +88,7 @@ func testIsolated(t *testing.T, runtime *typedCRI, policy guard.Policy, isolated
 	}
 	expect(t, registry, map[guard.State]float64{guard.Uncaptured: 2})
 	for name, records := range heard {
-		if len(records) != 1 || records[0].Verdict != report.Found || records[0].Reason != report.Uncaptured || !strings.Contains(records[0].Message, "network stack") {
+		if len(records) != 1 || records[0].Verdict != record.Found || records[0].Reason != record.Uncaptured || !strings.Contains(records[0].Message, "network stack") {
 			t.Errorf("%s, %s: reported %+v", policy, name, records)
 		}
 	}

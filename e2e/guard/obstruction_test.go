@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestObstructed reports another table of a captured pod whose rules could keep
@@ -66,7 +66,7 @@ func TestObstructed(t *testing.T) {
 				expect(t, registry, map[guard.State]float64{"obstructed": 1})
 			}
 			records := hear(t, conn)["web"]
-			if len(records) != 1 || records[0].Verdict != report.Found || records[0].Reason != "obstructed" {
+			if len(records) != 1 || records[0].Verdict != record.Found || records[0].Reason != "obstructed" {
 				t.Fatalf("reported %+v", records)
 			}
 			for _, want := range tt.names {
@@ -98,7 +98,7 @@ func TestObstructedAndRepaired(t *testing.T) {
 	if rules := p.list(t); !strings.Contains(rules, "redirect to :15001") || !strings.Contains(rules, "notrack") {
 		t.Errorf("it holds\n%s", rules)
 	}
-	if diff := verdicts(hear(t, conn)["web"]); diff[report.Repaired] != 1 || diff[report.Found] != 1 {
+	if diff := verdicts(hear(t, conn)["web"]); diff[record.Repaired] != 1 || diff[record.Found] != 1 {
 		t.Errorf("reported %v", diff)
 	}
 }

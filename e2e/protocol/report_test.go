@@ -20,7 +20,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // listen is a socket as the agent makes it, with the ring beside it.
@@ -37,29 +37,29 @@ func newRing(t *testing.T) string {
 	directory := t.TempDir()
 	allow(t, directory)
 	socket := filepath.Join(directory, config.AgentSocketName)
-	check(t, os.Mkdir(report.Ring(socket), 0o700))
+	check(t, os.Mkdir(record.Ring(socket), 0o700))
 	return socket
 }
 
 func reportTo(socket string) string { return fmt.Sprintf(`"agentSocket": %q,`, socket) }
 
 // receive reads one record; there has to be one.
-func receive(t *testing.T, conn *net.UnixConn) report.Record {
+func receive(t *testing.T, conn *net.UnixConn) record.Record {
 	t.Helper()
 	check(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
-	buffer := make([]byte, report.MaxSize+1)
+	buffer := make([]byte, record.MaxSize+1)
 	n, err := conn.Read(buffer)
 	check(t, err)
-	r, err := report.Read(buffer[:n])
+	r, err := record.Read(buffer[:n])
 	check(t, err)
 	return r
 }
 
 // kept empties the ring.
-func kept(t *testing.T, socket string) (records []report.Record) {
+func kept(t *testing.T, socket string) (records []record.Record) {
 	t.Helper()
-	check(t, report.Replay(report.Ring(socket), func(document []byte) {
-		r, err := report.Read(document)
+	check(t, record.Replay(record.Ring(socket), func(document []byte) {
+		r, err := record.Read(document)
 		check(t, err)
 		records = append(records, r)
 	}))
@@ -87,28 +87,28 @@ func TestReports(t *testing.T) {
 	n.Put(meshed(func(p *corev1.Pod) { p.Name, p.Spec.RuntimeClassName = "classy", new("wasmtime") }))
 	for _, test := range []struct {
 		pod, extra, netns string
-		want              report.Record
+		want              record.Record
 		message           string
 		warnings          []string
 	}{
-		{pod: "web", want: report.Record{Verdict: report.Captured, Backend: "nftables"}},
-		{pod: "early", want: report.Record{Verdict: report.Captured, Backend: "nftables"}, warnings: []string{
+		{pod: "web", want: record.Record{Verdict: record.Captured, Backend: "nftables"}},
+		{pod: "early", want: record.Record{Verdict: record.Captured, Backend: "nftables"}, warnings: []string{
 			"init container fetch has no network", "annotation traffic.sidecar.istio.io/excludeInboundPort is not known",
 		}},
-		{pod: "classy", want: report.Record{Verdict: report.Captured, Backend: "nftables"}, warnings: []string{`runtime class "wasmtime" is not known`}},
-		{pod: "batch", want: report.Record{Verdict: report.Passed, Reason: report.NotInjected}, message: "not injected"},
-		{pod: "none", want: report.Record{Verdict: report.Passed, Reason: report.Exempt(capture.InterceptionNone)}, message: "is NONE"},
-		{pod: "init", want: report.Record{Verdict: report.Passed, Reason: report.Exempt(capture.InitContainer)}, message: "istio-init"},
-		{pod: "web", extra: `"excludeNamespaces": ["shop"],`, want: report.Record{Verdict: report.Passed, Reason: report.NamespaceExcluded}},
+		{pod: "classy", want: record.Record{Verdict: record.Captured, Backend: "nftables"}, warnings: []string{`runtime class "wasmtime" is not known`}},
+		{pod: "batch", want: record.Record{Verdict: record.Passed, Reason: record.NotInjected}, message: "not injected"},
+		{pod: "none", want: record.Record{Verdict: record.Passed, Reason: record.Exempt(capture.InterceptionNone)}, message: "is NONE"},
+		{pod: "init", want: record.Record{Verdict: record.Passed, Reason: record.Exempt(capture.InitContainer)}, message: "istio-init"},
+		{pod: "web", extra: `"excludeNamespaces": ["shop"],`, want: record.Record{Verdict: record.Passed, Reason: record.NamespaceExcluded}},
 		{
 			pod: "web", extra: `"excludeNamespaces": ["shop"], "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api", "sidecar.istio.io/status": ""}},`,
-			want: report.Record{Verdict: report.Passed, Reason: report.Exempt(capture.NamespaceExcluded)}, warnings: []string{"runs uncaptured"},
+			want: record.Record{Verdict: record.Passed, Reason: record.Exempt(capture.NamespaceExcluded)}, warnings: []string{"runs uncaptured"},
 		},
-		{pod: "bad", want: report.Record{Verdict: report.Failed, Reason: report.Annotations, Code: 100}, message: "includeInboundPorts"},
-		{pod: "gone", want: report.Record{Verdict: report.Failed, Reason: report.Lookup, Code: 11}, message: "not found"},
-		{pod: "web", extra: `"mesh": 5,`, want: report.Record{Verdict: report.Failed, Reason: report.Configuration, Code: 7}, message: `"mesh"`},
-		{pod: "web", netns: "/run/netns/there-is-none", want: report.Record{Verdict: report.Failed, Reason: report.Gone, Code: 3}},
-		{pod: "web;K8S_POD_NAME=x", want: report.Record{Verdict: report.Failed, Reason: report.Input, Code: 4}, message: "CNI_ARGS"},
+		{pod: "bad", want: record.Record{Verdict: record.Failed, Reason: record.Annotations, Code: 100}, message: "includeInboundPorts"},
+		{pod: "gone", want: record.Record{Verdict: record.Failed, Reason: record.Lookup, Code: 11}, message: "not found"},
+		{pod: "web", extra: `"mesh": 5,`, want: record.Record{Verdict: record.Failed, Reason: record.Configuration, Code: 7}, message: `"mesh"`},
+		{pod: "web", netns: "/run/netns/there-is-none", want: record.Record{Verdict: record.Failed, Reason: record.Gone, Code: 3}},
+		{pod: "web;K8S_POD_NAME=x", want: record.Record{Verdict: record.Failed, Reason: record.Input, Code: 4}, message: "CNI_ARGS"},
 	} {
 		netns := test.netns
 		if netns == "" {
@@ -130,16 +130,16 @@ func TestReports(t *testing.T) {
 				t.Errorf("%s: warnings %q, want %q", test.pod, got.Warnings, want)
 			}
 		}
-		if want := (report.Pod{Namespace: "shop", Name: test.pod, UID: uid}); !strings.Contains(test.pod, ";") && got.Pod != want {
+		if want := (record.PodRef{Namespace: "shop", Name: test.pod, UID: uid}); !strings.Contains(test.pod, ";") && got.Pod != want {
 			t.Errorf("of pod %v, want %v", got.Pod, want)
 		}
 		if got.Sandbox != "sandbox" || got.Time.Before(before) || got.Time.After(time.Now()) {
 			t.Errorf("%s: sandbox %q at %s", test.pod, got.Sandbox, got.Time)
 		}
-		if _, applied := got.Stages[report.Committing]; applied != (got.Verdict == report.Captured) {
+		if _, applied := got.Stages[record.Committing]; applied != (got.Verdict == record.Captured) {
 			t.Errorf("%s: stages %v", test.pod, got.Stages)
 		}
-		if applied := got.Verdict == report.Captured; capture.IsStamp(got.Stamp) != applied {
+		if applied := got.Verdict == record.Captured; capture.IsStamp(got.Stamp) != applied {
 			t.Errorf("%s: stamp %q", test.pod, got.Stamp)
 		}
 	}
@@ -153,7 +153,7 @@ func TestReportKnowsThePod(t *testing.T) {
 	n := newNode(t)
 	conn, socket := listen(t)
 	call{netns: sandbox(t).Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web", stdin: n.conf(reportTo(socket))}.run(t).succeeds(t)
-	if got := receive(t, conn); got.Pod.UID != uid || len(got.Stages) != len(report.Stages()) {
+	if got := receive(t, conn); got.Pod.UID != uid || len(got.Stages) != len(record.Stages()) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -181,7 +181,7 @@ func TestNobodyHears(t *testing.T) {
 		},
 		"an agent that does not read": func(t *testing.T) string {
 			_, socket := listen(t)
-			for report.Send(socket, report.Record{Verdict: report.Captured}) {
+			for record.Send(socket, record.Record{Verdict: record.Captured}) {
 			}
 			return socket
 		},
@@ -200,11 +200,11 @@ func TestNobodyHears(t *testing.T) {
 				}
 				return
 			}
-			reasons := []report.Reason{}
+			reasons := []record.Reason{}
 			for _, r := range kept(t, socket) {
 				reasons = append(reasons, r.Reason)
 			}
-			if !slices.Equal(reasons, []report.Reason{report.Lookup}) {
+			if !slices.Equal(reasons, []record.Reason{record.Lookup}) {
 				t.Errorf("kept %q", reasons)
 			}
 		})
@@ -246,7 +246,7 @@ func BenchmarkReports(b *testing.B) {
 	conn := lab.AgentSocket(b, read)
 	lab.AgentSocket(b, full) // no agent reads there
 	go func() {
-		buffer := make([]byte, report.MaxSize)
+		buffer := make([]byte, record.MaxSize)
 		for err := error(nil); err == nil; {
 			_, err = conn.Read(buffer)
 		}

@@ -47,7 +47,7 @@ func inImage(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(image)
-	build := exec.Command("go", "build", "-o", image, "../../install")
+	build := exec.Command("go", "build", "-o", image, "../../install/capture-cni-node")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("building the agent: %w\n%s", err, out)

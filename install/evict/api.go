@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/install/kube"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 const requestTimeout = 10 * time.Second
@@ -32,7 +32,7 @@ func connect(access *rest.Config) (api, error) {
 }
 
 // read returns the pod that has this name now.
-func (a api) read(ctx context.Context, pod report.Pod) (*corev1.Pod, error) {
+func (a api) read(ctx context.Context, pod record.PodRef) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	found := &corev1.Pod{}
@@ -44,7 +44,7 @@ func (a api) read(ctx context.Context, pod report.Pod) (*corev1.Pod, error) {
 
 // evict ends one pod, and never another of its name. Errors: as the API server
 // has them, "too many requests" for a PodDisruptionBudget.
-func (a api) evict(ctx context.Context, pod report.Pod) error {
+func (a api) evict(ctx context.Context, pod record.PodRef) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	uid := types.UID(pod.UID)

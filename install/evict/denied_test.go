@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestDenied evicts no pod that is not this node's, meshed and owned, whatever a
@@ -60,7 +60,7 @@ func TestNoUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.pods["web"] = fit("web", func(p *corev1.Pod) { p.UID = "" })
-		w.Ask(report.Pod{Namespace: "shop", Name: "web"})
+		w.Ask(record.PodRef{Namespace: "shop", Name: "web"})
 		w.serve(t, every)
 		w.expect(t, nil, map[string]float64{denied: 1})
 	})

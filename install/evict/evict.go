@@ -20,7 +20,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Pace of one node's evictions.
@@ -45,7 +45,7 @@ type Evictor struct {
 
 // request is a pod that somebody wanted evicted.
 type request struct {
-	pod report.Pod
+	pod record.PodRef
 	at  time.Time
 }
 
@@ -90,7 +90,7 @@ func newMetric(r *node.Register) *prometheus.CounterVec {
 
 // Ask has a pod evicted in its turn. Who asks too much is not heard, and may ask
 // again.
-func (e *Evictor) Ask(pod report.Pod) {
+func (e *Evictor) Ask(pod record.PodRef) {
 	select {
 	case e.queue <- request{pod, time.Now()}:
 	default:
@@ -132,7 +132,7 @@ func (e *Evictor) isDue(r request) bool {
 
 // evict has one pod evicted if it may be, and returns how long the next one has
 // to wait.
-func (e *Evictor) evict(ctx context.Context, pod report.Pod) time.Duration {
+func (e *Evictor) evict(ctx context.Context, pod record.PodRef) time.Duration {
 	log := e.log.With("pod", pod.Namespace+"/"+pod.Name)
 	if fault := e.look(ctx); fault != nil {
 		log.Info("a pod is not evicted while the node is not as it should be", "error", fault)

@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // world is an API server without a network in between, so that its time can be
@@ -161,8 +161,8 @@ func (w *world) expect(t *testing.T, asked []string, want map[string]float64) {
 	}
 }
 
-func pod(name string) report.Pod {
-	return report.Pod{Namespace: "shop", Name: name, UID: "uid-of-" + name}
+func pod(name string) record.PodRef {
+	return record.PodRef{Namespace: "shop", Name: name, UID: "uid-of-" + name}
 }
 
 // TestAnswers counts what the API server says. A pod that it does not know any

@@ -9,7 +9,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // baseline is what ADD or a repair left in a sandbox's network namespace. Rules
@@ -32,8 +32,8 @@ func (b *baseline) confirm(socket string, sandbox Sandbox) {
 	if b.isKnown() && !b.Unconfirmed || socket == "" {
 		return
 	}
-	add, err := report.Recall(report.Memory(socket), sandbox.UID)
-	if err != nil || add.Sandbox != sandbox.ID || add.Verdict != report.Captured || !capture.IsStamp(add.Stamp) {
+	add, err := record.Recall(record.Memory(socket), sandbox.UID)
+	if err != nil || add.Sandbox != sandbox.ID || add.Verdict != record.Captured || !capture.IsStamp(add.Stamp) {
 		return
 	}
 	if b.Stamp != add.Stamp {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // ErrNotHere means that the node does not run a pod.
@@ -128,7 +128,7 @@ func explainKernel(ctx context.Context, sandbox Sandbox, wish wish, out io.Write
 
 // explainAdd shows the last record of the pod that an agent has heard.
 func explainAdd(socket string, sandbox Sandbox, out io.Writer) error {
-	add, err := report.Recall(report.Memory(socket), sandbox.UID)
+	add, err := record.Recall(record.Memory(socket), sandbox.UID)
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintln(out, "last ADD     not known: no agent listened when the plugin was called for the pod, if it was")
 		return nil
@@ -146,7 +146,7 @@ func explainAdd(socket string, sandbox Sandbox, out io.Writer) error {
 		fmt.Fprintf(out, "; for the pod's sandbox of then, %s", add.Sandbox)
 	}
 	fmt.Fprintln(out)
-	for _, stage := range report.Stages() {
+	for _, stage := range record.Stages() {
 		if seconds, ok := add.Stages[stage]; ok {
 			fmt.Fprintf(out, "last ADD     %s took %.1f ms\n", stage, 1000*seconds)
 		}

@@ -2,7 +2,7 @@
 
 package guard
 
-import "github.com/capture-cni/capture-cni/plugin/report"
+import "github.com/capture-cni/capture-cni/plugin/record"
 
 // State is how a pod of the mesh stands. Those that the agent hears of are the
 // reasons of records.
@@ -12,20 +12,20 @@ const (
 	// Captured pods hold the rules that they were to get, unchanged.
 	Captured State = "captured"
 	// Uncaptured pods hold nobody's rules.
-	Uncaptured = State(report.Uncaptured)
+	Uncaptured = State(record.Uncaptured)
 	// Drifted pods hold rules of ours that somebody has changed.
-	Drifted = State(report.Drifted)
+	Drifted = State(record.Drifted)
 	// Outdated pods hold rules of ours that another version, or another
 	// configuration, made.
-	Outdated = State(report.Outdated)
+	Outdated = State(record.Outdated)
 	// Changed pods are captured as they were to be; their annotations say
 	// something else by now.
-	Changed = State(report.Changed)
+	Changed = State(record.Changed)
 	// Foreign pods are captured by somebody else.
-	Foreign = State(report.Foreign)
+	Foreign = State(record.Foreign)
 	// Obstructed pods hold rules of ours, and another table that could keep
 	// packets from them.
-	Obstructed = State(report.Obstructed)
+	Obstructed = State(record.Obstructed)
 	// Unknown is a pod that could not be looked at.
 	Unknown State = "unknown"
 	// Exempt pods are in the mesh and not captured: their own containers or

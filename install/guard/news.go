@@ -5,14 +5,14 @@ package guard
 import (
 	"time"
 
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // news is what the agent is to know, who makes Events of it. It waits for an
 // agent that does not listen yet, as on a node that has just started.
 type news struct {
 	socket  string
-	waiting []report.Record
+	waiting []record.Record
 }
 
 // mostNews is more than a node has pods; the oldest goes first.
@@ -20,9 +20,9 @@ const mostNews = 512
 
 // add tells what was found of a pod, if it is worth it.
 func (n *news) add(w *watched) {
-	verdict, state := report.Found, w.finding.State
+	verdict, state := record.Found, w.finding.State
 	if w.finding.Repaired != "" {
-		verdict, state = report.Repaired, w.finding.Repaired
+		verdict, state = record.Repaired, w.finding.Repaired
 	}
 	if state == Captured || state == Exempt || state == Unknown || n.socket == "" {
 		return
@@ -34,22 +34,22 @@ func (n *news) add(w *watched) {
 // doom asks for a pod's eviction, of an agent that listens: it is asked again
 // after the next look.
 func (n *news) doom(w *watched) {
-	report.Send(n.socket, recordOf(w, report.Doomed, w.finding.State))
+	record.Send(n.socket, recordOf(w, record.Doomed, w.finding.State))
 }
 
-func recordOf(w *watched, verdict report.Verdict, state State) report.Record {
-	return report.Record{
-		Time: time.Now(), Pod: report.Pod{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, UID: w.sandbox.UID}, Sandbox: w.sandbox.ID,
-		Verdict: verdict, Reason: report.Reason(state), Message: message(verdict, state, w.finding.Reason),
+func recordOf(w *watched, verdict record.Verdict, state State) record.Record {
+	return record.Record{
+		Time: time.Now(), Pod: record.PodRef{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, UID: w.sandbox.UID}, Sandbox: w.sandbox.ID,
+		Verdict: verdict, Reason: record.Reason(state), Message: message(verdict, state, w.finding.Reason),
 	}
 }
 
 // message is what a pod's owner reads.
-func message(verdict report.Verdict, state State, reason string) string {
+func message(verdict record.Verdict, state State, reason string) string {
 	switch {
-	case verdict == report.Repaired && state == Uncaptured:
+	case verdict == record.Repaired && state == Uncaptured:
 		return "the pod ran without capture and is captured now: " + reason
-	case verdict == report.Repaired:
+	case verdict == record.Repaired:
 		return "the pod's rules had been changed and are as they were again: " + reason
 	case state == Uncaptured || state == Drifted:
 		return "the pod is not captured as it should be: " + reason
@@ -65,7 +65,7 @@ func message(verdict report.Verdict, state State, reason string) string {
 
 // send hands over what waits, as far as it is taken.
 func (n *news) send() {
-	for len(n.waiting) > 0 && report.Send(n.socket, n.waiting[0]) {
+	for len(n.waiting) > 0 && record.Send(n.socket, n.waiting[0]) {
 		n.waiting = n.waiting[1:]
 	}
 }

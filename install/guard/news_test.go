@@ -12,14 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // hear gives all that was sent so far, without waiting.
-func hear(t *testing.T, conn *net.UnixConn) (records []report.Record) {
+func hear(t *testing.T, conn *net.UnixConn) (records []record.Record) {
 	t.Helper()
 	for _, document := range lab.Datagrams(t, conn) {
-		r, err := report.Read(document)
+		r, err := record.Read(document)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func looked(name string, f Finding) *watched {
 	return &watched{sandbox: Sandbox{ID: "sandbox-of-" + name, Namespace: "shop", Name: name, UID: "uid-of-" + name}, finding: f}
 }
 
-func names(records []report.Record) (names []string) {
+func names(records []record.Record) (names []string) {
 	for _, r := range records {
 		names = append(names, r.Pod.Name)
 	}
@@ -112,21 +112,21 @@ func TestNews(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		finding Finding
-		verdict report.Verdict
-		reason  report.Reason
+		verdict record.Verdict
+		reason  record.Reason
 		says    string
 	}{
 		{Finding{State: Captured}, "", "", ""},
 		{Finding{State: Exempt, Reason: "interception NONE"}, "", "", ""},
 		{Finding{State: Unknown, Reason: "no API server"}, "", "", ""},
-		{Finding{Captured, "no rules", Uncaptured}, report.Repaired, report.Uncaptured, "is captured now"},
-		{Finding{Captured, "one rule more", Drifted}, report.Repaired, report.Drifted, "are as they were again"},
-		{Finding{State: Uncaptured, Reason: "no rules"}, report.Found, report.Uncaptured, "not captured"},
-		{Finding{State: Drifted, Reason: "one rule more"}, report.Found, report.Drifted, "not captured"},
-		{Finding{State: Outdated, Reason: "of v0"}, report.Found, report.Outdated, "a restart"},
-		{Finding{State: Changed, Reason: "edited"}, report.Found, report.Changed, "edited"},
-		{Finding{State: Obstructed, Reason: "notrack in front"}, report.Found, report.Obstructed, "another table"},
-		{Finding{State: Foreign, Reason: "of istio-cni"}, report.Found, report.Foreign, "not ours"},
+		{Finding{Captured, "no rules", Uncaptured}, record.Repaired, record.Uncaptured, "is captured now"},
+		{Finding{Captured, "one rule more", Drifted}, record.Repaired, record.Drifted, "are as they were again"},
+		{Finding{State: Uncaptured, Reason: "no rules"}, record.Found, record.Uncaptured, "not captured"},
+		{Finding{State: Drifted, Reason: "one rule more"}, record.Found, record.Drifted, "not captured"},
+		{Finding{State: Outdated, Reason: "of v0"}, record.Found, record.Outdated, "a restart"},
+		{Finding{State: Changed, Reason: "edited"}, record.Found, record.Changed, "edited"},
+		{Finding{State: Obstructed, Reason: "notrack in front"}, record.Found, record.Obstructed, "another table"},
+		{Finding{State: Foreign, Reason: "of istio-cni"}, record.Found, record.Foreign, "not ours"},
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
 		conn := lab.AgentSocket(t, socket)
@@ -146,7 +146,7 @@ func TestNews(t *testing.T) {
 		}
 		r := got[0]
 		if r.Verdict != tt.verdict || r.Reason != tt.reason || !strings.Contains(r.Message, tt.says) || !strings.Contains(r.Message, tt.finding.Reason) ||
-			r.Pod != (report.Pod{Namespace: "shop", Name: "web", UID: "uid-of-web"}) || r.Sandbox != "sandbox-of-web" || r.Time.IsZero() {
+			r.Pod != (record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}) || r.Sandbox != "sandbox-of-web" || r.Time.IsZero() {
 			t.Errorf("%v: told %+v", tt.finding, r)
 		}
 	}
@@ -177,7 +177,7 @@ func TestDoom(t *testing.T) {
 	n.send()
 	n.doom(looked("web", Finding{State: Drifted, Reason: "one rule more"}))
 	got := hear(t, conn)
-	if len(got) != 1 || got[0].Verdict != report.Doomed || got[0].Reason != report.Drifted || got[0].Pod.UID != "uid-of-web" {
+	if len(got) != 1 || got[0].Verdict != record.Doomed || got[0].Reason != record.Drifted || got[0].Pod.UID != "uid-of-web" {
 		t.Errorf("told %+v", got)
 	}
 }

@@ -8,10 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
-)
 
-// Pod is one that the API server knows.
-type Pod struct{ Namespace, Name, UID string }
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
 
 // canaryTimeout is more than the plugin gives itself.
 const canaryTimeout = 3 * time.Minute
@@ -20,7 +19,7 @@ const canaryTimeout = 3 * time.Minute
 // credentials, for a pod that it has to look up. The pod must be outside the
 // mesh: the plugin then reads it and touches no namespace, which needs no
 // capability. kernel has it also apply rules to a scratch namespace, which does.
-func (n *Node) Canary(ctx context.Context, pod Pod, kernel bool) error {
+func (n *Node) Canary(ctx context.Context, pod record.PodRef, kernel bool) error {
 	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
 	conf, err := n.canaryConf()
@@ -67,7 +66,7 @@ func (n *Node) canaryConf() ([]byte, error) {
 
 // Accepts says why pods had better not come yet: what is wrong with the node,
 // or what the canary found. pod is as Canary wants it.
-func (k *Keeper) Accepts(ctx context.Context, pod Pod, kernel bool) error {
+func (k *Keeper) Accepts(ctx context.Context, pod record.PodRef, kernel bool) error {
 	if report := k.Look(ctx); !report.Good() {
 		return errors.New(report.String())
 	}

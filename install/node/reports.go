@@ -12,7 +12,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/host"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // socketName is where the agent hears the plugin, in the run folder.
@@ -71,7 +71,7 @@ func (n *Node) removeReports() error {
 		return err
 	}
 	err = run.Remove(socketName)
-	for _, folder := range []string{report.Ring(socketName), report.Memory(socketName), guardName} {
+	for _, folder := range []string{record.Ring(socketName), record.Memory(socketName), guardName} {
 		err = errors.Join(err, empty(run, filepath.Base(folder)))
 	}
 	return errors.Join(err, run.Close())

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/capture-cni/capture-cni/install/kube"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Events tells pods' owners, in their own namespaces, what became of their pods.
@@ -47,7 +47,7 @@ type news struct {
 
 // subject is what one Event is about: further news are counted in it.
 type subject struct {
-	pod    report.Pod
+	pod    record.PodRef
 	reason string
 }
 
@@ -86,7 +86,7 @@ func NewEvents(access *rest.Config, node string, log *slog.Logger) (*Events, err
 }
 
 // Post has it told what is worth it, later or, where there is too much, never.
-func (e *Events) Post(r report.Record) {
+func (e *Events) Post(r record.Record) {
 	if r.Pod.Name == "" {
 		return
 	}
@@ -99,15 +99,15 @@ func (e *Events) Post(r report.Record) {
 }
 
 // eventOf gives the reason of the Event that a record's message deserves.
-func eventOf(r report.Record) string {
+func eventOf(r record.Record) string {
 	switch {
-	case r.Verdict == report.Failed:
+	case r.Verdict == record.Failed:
 		return eventFailed
-	case r.Verdict == report.Repaired:
+	case r.Verdict == record.Repaired:
 		return eventRepaired
-	case r.Verdict == report.Found && (r.Reason == report.Uncaptured || r.Reason == report.Drifted):
+	case r.Verdict == record.Found && (r.Reason == record.Uncaptured || r.Reason == record.Drifted):
 		return eventMissing
-	case r.Verdict == report.Found:
+	case r.Verdict == record.Found:
 		return eventWarning
 	}
 	return ""
@@ -175,7 +175,7 @@ func (e *Events) forget(now time.Time) {
 }
 
 // newName is as others name theirs.
-func newName(pod report.Pod) string { return fmt.Sprintf("%s.%x", pod.Name, time.Now().UnixNano()) }
+func newName(pod record.PodRef) string { return fmt.Sprintf("%s.%x", pod.Name, time.Now().UnixNano()) }
 
 func (e *Events) event(n news) corev1.Event {
 	pod := n.subject.pod

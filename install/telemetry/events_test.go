@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // server takes Events.
@@ -97,7 +97,7 @@ func TestEvents(t *testing.T) {
 		e.Post(r)
 	}
 	e.Post(passed)
-	e.Post(report.Record{Verdict: report.Failed, Reason: report.Input, Message: "no pod"})
+	e.Post(record.Record{Verdict: record.Failed, Reason: record.Input, Message: "no pod"})
 	warned := captured
 	warned.Time = at
 	e.Post(warned)
@@ -198,22 +198,22 @@ func TestTooMany(t *testing.T) {
 func TestEventsOfTheGuard(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		verdict report.Verdict
-		reason  report.Reason
+		verdict record.Verdict
+		reason  record.Reason
 		want    string
 	}{
-		{report.Repaired, report.Uncaptured, "CaptureRepaired"},
-		{report.Repaired, report.Drifted, "CaptureRepaired"},
-		{report.Found, report.Uncaptured, "CaptureMissing"},
-		{report.Found, report.Drifted, "CaptureMissing"},
-		{report.Found, report.Outdated, "CaptureWarning"},
-		{report.Found, report.Changed, "CaptureWarning"},
-		{report.Found, report.Foreign, "CaptureWarning"},
-		{report.Doomed, report.Uncaptured, ""},
-		{report.Doomed, report.Drifted, ""},
+		{record.Repaired, record.Uncaptured, "CaptureRepaired"},
+		{record.Repaired, record.Drifted, "CaptureRepaired"},
+		{record.Found, record.Uncaptured, "CaptureMissing"},
+		{record.Found, record.Drifted, "CaptureMissing"},
+		{record.Found, record.Outdated, "CaptureWarning"},
+		{record.Found, record.Changed, "CaptureWarning"},
+		{record.Found, record.Foreign, "CaptureWarning"},
+		{record.Doomed, record.Uncaptured, ""},
+		{record.Doomed, record.Drifted, ""},
 	} {
 		e, s := newEvents(t)
-		e.Post(report.Record{Time: time.Now(), Pod: captured.Pod, Verdict: tt.verdict, Reason: tt.reason, Message: "what was found"})
+		e.Post(record.Record{Time: time.Now(), Pod: captured.Pod, Verdict: tt.verdict, Reason: tt.reason, Message: "what was found"})
 		if errs := flush(t, e); len(errs) > 0 {
 			t.Fatal(errs)
 		}

@@ -11,12 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // of gives a pod of its own to a record, named as its UID.
-func of(name string, r report.Record) report.Record {
-	r.Pod, r.Time = report.Pod{Namespace: "shop", Name: name, UID: name}, time.Now()
+func of(name string, r record.Record) record.Record {
+	r.Pod, r.Time = record.PodRef{Namespace: "shop", Name: name, UID: name}, time.Now()
 	return r
 }
 
@@ -24,15 +24,15 @@ func of(name string, r report.Record) report.Record {
 // takes one after the other.
 func (a *agent) expectHeardAll(t *testing.T) {
 	t.Helper()
-	marker := report.Record{Pod: report.Pod{Name: "marker"}, Verdict: report.Failed, Reason: report.Kernel}
+	marker := record.Record{Pod: record.PodRef{Name: "marker"}, Verdict: record.Failed, Reason: record.Kernel}
 	a.expectHeard(t, marker)
 	a.expect(t, 1, "adds_total", "result=failed", "reason=kernel")
 }
 
 var (
-	repaired = report.Record{Verdict: report.Repaired, Reason: report.Uncaptured, Message: "it is captured now"}
-	found    = report.Record{Verdict: report.Found, Reason: report.Drifted, Message: "it is not captured"}
-	doomed   = report.Record{Verdict: report.Doomed, Reason: report.Uncaptured, Message: "it is to go"}
+	repaired = record.Record{Verdict: record.Repaired, Reason: record.Uncaptured, Message: "it is captured now"}
+	found    = record.Record{Verdict: record.Found, Reason: record.Drifted, Message: "it is not captured"}
+	doomed   = record.Record{Verdict: record.Doomed, Reason: record.Uncaptured, Message: "it is to go"}
 )
 
 // TestRemembers the last ADD of a pod that was captured or should have been,
@@ -42,7 +42,7 @@ func TestRemembers(t *testing.T) {
 	a := start(t, newSocket(t))
 	warned := passed
 	warned.Warnings = []string{"an annotation is misspelt"}
-	heard := map[string][]report.Record{
+	heard := map[string][]record.Record{
 		"captured": {captured}, "failed": {failed}, "passed": {passed}, "warned": {warned},
 		"at-last": {failed, captured}, "repaired": {repaired}, "found": {found}, "doomed": {doomed},
 		"found-later": {captured, found, doomed, repaired}, "passed-later": {captured, passed},
@@ -53,12 +53,12 @@ func TestRemembers(t *testing.T) {
 		}
 	}
 	a.expectHeardAll(t)
-	want := map[string]report.Verdict{
-		"captured": report.Captured, "failed": report.Failed, "warned": report.Passed,
-		"at-last": report.Captured, "found-later": report.Captured, "passed-later": report.Captured,
+	want := map[string]record.Verdict{
+		"captured": record.Captured, "failed": record.Failed, "warned": record.Passed,
+		"at-last": record.Captured, "found-later": record.Captured, "passed-later": record.Captured,
 	}
 	for name := range heard {
-		r, err := report.Recall(report.Memory(a.socket), name)
+		r, err := record.Recall(record.Memory(a.socket), name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) || r.Verdict != want[name] {
 			t.Errorf("%s: remembered as %q, %v, want %q", name, r.Verdict, err, want[name])
 		}
@@ -70,7 +70,7 @@ func TestRemembers(t *testing.T) {
 func TestGuardIsNoADD(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
-	for _, r := range []report.Record{repaired, found, doomed} {
+	for _, r := range []record.Record{repaired, found, doomed} {
 		a.expectHeard(t, of("web", r))
 	}
 	a.expectHeardAll(t)
@@ -88,7 +88,7 @@ func TestGuardIsNoADD(t *testing.T) {
 			series++
 		}
 	}
-	if want := len(report.Reasons(report.Captured)) + len(report.Reasons(report.Passed)) + len(report.Reasons(report.Failed)); series != want || total != 1 {
+	if want := len(record.Reasons(record.Captured)) + len(record.Reasons(record.Passed)) + len(record.Reasons(record.Failed)); series != want || total != 1 {
 		t.Errorf("%v ADDs in %d series, want the marker in %d", total, series, want)
 	}
 	a.expect(t, 0, "records_lost_total", "cause=form")
@@ -101,11 +101,11 @@ func TestGuardIsNoADD(t *testing.T) {
 // TestEvictsTheDoomed and nobody else, though they are not captured either.
 func TestEvictsTheDoomed(t *testing.T) {
 	t.Parallel()
-	asked := make(chan report.Pod, 16)
-	a := start(t, newSocket(t), func(s *Settings) { s.Evict = func(pod report.Pod) { asked <- pod } })
+	asked := make(chan record.PodRef, 16)
+	a := start(t, newSocket(t), func(s *Settings) { s.Evict = func(pod record.PodRef) { asked <- pod } })
 	drifted := doomed
-	drifted.Reason = report.Drifted
-	for _, r := range []report.Record{
+	drifted.Reason = record.Drifted
+	for _, r := range []record.Record{
 		of("captured", captured), of("passed", passed), of("failed", failed), of("found", found), of("repaired", repaired),
 		of("doomed", doomed), of("drifted", drifted), of("doomed", doomed),
 	} {
@@ -113,12 +113,12 @@ func TestEvictsTheDoomed(t *testing.T) {
 	}
 	send(t, a.socket, `{"version": 1, "verdict": "doomed", "reason": "foreign", "pod": {"namespace": "shop", "name": "foreign", "uid": "foreign"}}`)
 	a.expectHeardAll(t)
-	var got []report.Pod
+	var got []record.PodRef
 	for len(asked) > 0 {
 		got = append(got, <-asked)
 	}
-	pod := func(name string) report.Pod { return report.Pod{Namespace: "shop", Name: name, UID: name} }
-	if diff := cmp.Diff([]report.Pod{pod("doomed"), pod("drifted"), pod("doomed")}, got); diff != "" {
+	pod := func(name string) record.PodRef { return record.PodRef{Namespace: "shop", Name: name, UID: name} }
+	if diff := cmp.Diff([]record.PodRef{pod("doomed"), pod("drifted"), pod("doomed")}, got); diff != "" {
 		t.Error(diff)
 	}
 	a.expect(t, 1, "records_lost_total", "cause=form")

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestSender takes no record of another user, though the socket lets one write.
@@ -126,7 +126,7 @@ func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
 	a.expectHeard(t, captured)
-	send(t, a.socket, `{"version":1,"verdict":"captured","message":"`+strings.Repeat("x", report.MaxSize)+`"}`)
+	send(t, a.socket, `{"version":1,"verdict":"captured","message":"`+strings.Repeat("x", record.MaxSize)+`"}`)
 	a.expect(t, 1, "records_lost_total", "cause=form")
 	if log := a.log.String(); len(log) > 4<<10 {
 		t.Errorf("the log has %d bytes", len(log))
@@ -139,13 +139,13 @@ func TestHistoryIsPutRight(t *testing.T) {
 	a := start(t, newSocket(t))
 	a.expectHeard(t, of("before", captured))
 	a.expectHeardAll(t)
-	memory := report.Memory(a.socket)
+	memory := record.Memory(a.socket)
 	if err := errors.Join(os.RemoveAll(memory), os.Mkdir(memory, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
 		a.expectHeard(t, of("after", captured))
-		_, err := report.Recall(memory, "after")
+		_, err := record.Recall(memory, "after")
 		return err
 	})
 }

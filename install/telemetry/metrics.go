@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/install/node"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // metrics are what an operator can see of the ADDs on a node from afar.
@@ -38,8 +38,8 @@ func newMetrics(r *node.Register) *metrics {
 		build:   r.Gauges("build_info", "always 1: the version of the agent, and of the plugin that is in place", "agent", "plugin"),
 		netConf: r.Gauges("netconf_info", "always 1: a hash of the operator's keys in our entry, in label `hash`", "hash"),
 	}
-	for _, verdict := range report.OfAdds() {
-		for _, reason := range report.Reasons(verdict) {
+	for _, verdict := range record.OfAdds() {
+		for _, reason := range record.Reasons(verdict) {
 			m.adds.WithLabelValues(string(verdict), string(reason)) // a rate needs a beginning
 		}
 	}
@@ -56,7 +56,7 @@ const (
 	causeSender  = "sender"
 )
 
-func (m *metrics) observe(r report.Record) {
+func (m *metrics) observe(r record.Record) {
 	m.adds.WithLabelValues(string(r.Verdict), string(r.Reason)).Inc()
 	for stage, seconds := range r.Stages {
 		m.stages.WithLabelValues(string(stage)).Observe(seconds)

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/install/node"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Settings are what there is to hear and to tell.
@@ -26,7 +26,7 @@ type Settings struct {
 	Plugin  string // the binary that is in place
 	NetConf []byte // what was configured
 
-	Evict func(report.Pod) // asks for it and does not wait; nil where nobody is evicted
+	Evict func(record.PodRef) // asks for it and does not wait; nil where nobody is evicted
 }
 
 // Listener hears the plugin.
@@ -36,7 +36,7 @@ type Listener struct {
 	events   *Events // nil for none
 	log      *slog.Logger
 	records  *slog.Logger    // paced, for lines about records
-	history  *report.History // nil where its directory can't be used
+	history  *record.History // nil where its directory can't be used
 }
 
 // New shows what it hears in a registry.
@@ -90,7 +90,7 @@ func (l *Listener) listen(ctx context.Context) (err error) {
 		}
 		l.metrics.showBuild(l.settings.Plugin)
 		l.openHistory()
-		if err := report.Replay(report.Ring(l.settings.Socket), l.take); err != nil {
+		if err := record.Replay(record.Ring(l.settings.Socket), l.take); err != nil {
 			l.log.Warn("what the plugin kept was not read", "error", err)
 		}
 		if err := l.read(ctx, conn, time.Now().Add(round)); err != nil {
@@ -105,7 +105,7 @@ func (l *Listener) read(ctx context.Context, conn *net.UnixConn, until time.Time
 	if err := conn.SetReadDeadline(until); err != nil {
 		return err
 	}
-	buffer, control := make([]byte, report.MaxSize+1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	buffer, control := make([]byte, record.MaxSize+1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	for ctx.Err() == nil && time.Now().Before(until) {
 		n, controlled, _, _, err := conn.ReadMsgUnix(buffer, control)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -125,9 +125,9 @@ func (l *Listener) read(ctx context.Context, conn *net.UnixConn, until time.Time
 
 // take makes of one record whatever it is good for.
 func (l *Listener) take(document []byte) {
-	r, err := report.Read(document)
+	r, err := record.Read(document)
 	switch {
-	case errors.Is(err, report.ErrVersion):
+	case errors.Is(err, record.ErrVersion):
 		l.metrics.lost.WithLabelValues(causeVersion).Inc()
 		return
 	case err != nil:
@@ -135,11 +135,11 @@ func (l *Listener) take(document []byte) {
 		l.records.Warn("Discarding a malformed record.", "error", err)
 		return
 	}
-	if slices.Contains(report.OfAdds(), r.Verdict) {
+	if slices.Contains(record.OfAdds(), r.Verdict) {
 		l.metrics.observe(r)
 		l.remember(r)
 	}
-	if r.Verdict == report.Doomed && l.settings.Evict != nil {
+	if r.Verdict == record.Doomed && l.settings.Evict != nil {
 		l.settings.Evict(r.Pod)
 	}
 	l.write(r)
@@ -151,14 +151,14 @@ func (l *Listener) take(document []byte) {
 // openHistory reads what is there, as another agent may have left it.
 func (l *Listener) openHistory() {
 	var err error
-	if l.history, err = report.OpenHistory(report.Memory(l.settings.Socket)); err != nil {
+	if l.history, err = record.OpenHistory(record.Memory(l.settings.Socket)); err != nil {
 		l.log.Warn("the last ADDs are not kept", "error", err)
 	}
 }
 
 // remember keeps what somebody may ask about.
-func (l *Listener) remember(r report.Record) {
-	if l.history == nil || r.Verdict == report.Passed && !r.Reason.IsExempt() && len(r.Warnings) == 0 {
+func (l *Listener) remember(r record.Record) {
+	if l.history == nil || r.Verdict == record.Passed && !r.Reason.IsExempt() && len(r.Warnings) == 0 {
 		return
 	}
 	if err := l.history.Record(r); err != nil {
@@ -167,25 +167,25 @@ func (l *Listener) remember(r report.Record) {
 }
 
 // write logs one line for a pod that was captured, or should have been.
-func (l *Listener) write(r report.Record) {
+func (l *Listener) write(r record.Record) {
 	log := l.records.With("pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.Pod.UID, "sandbox", r.Sandbox)
 	if len(r.Warnings) > 0 {
 		log = log.With("warnings", r.Warnings)
 	}
 	switch r.Verdict {
-	case report.Captured:
+	case record.Captured:
 		log.Info("captured", "backend", r.Backend, "seconds", r.Stages)
-	case report.Failed:
+	case record.Failed:
 		log.Warn("not captured, and not started", "reason", r.Reason, "code", r.Code, "message", r.Message, "seconds", r.Stages)
-	case report.Passed:
+	case record.Passed:
 		switch {
 		case len(r.Warnings) > 0:
 			log.Warn("left alone", "reason", r.Reason)
 		case r.Reason.IsExempt():
 			log.Info("in the mesh, and exempt from capture", "reason", r.Reason, "message", r.Message)
 		}
-	case report.Repaired:
+	case record.Repaired:
 		log.Info("captured by the guard", "found", r.Reason, "message", r.Message)
-	case report.Found, report.Doomed: // the guard has said it
+	case record.Found, record.Doomed: // the guard has said it
 	}
 }

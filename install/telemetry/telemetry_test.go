@@ -20,7 +20,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // agent is a Listener at work.
@@ -106,10 +106,10 @@ func eventually(t *testing.T, try func() error) {
 	}
 }
 
-func (a *agent) expectHeard(t *testing.T, r report.Record) {
+func (a *agent) expectHeard(t *testing.T, r record.Record) {
 	t.Helper()
 	eventually(t, func() error {
-		if !report.Send(a.socket, r) {
+		if !record.Send(a.socket, r) {
 			return fmt.Errorf("nobody listens: %s", a.log)
 		}
 		return nil
@@ -117,13 +117,13 @@ func (a *agent) expectHeard(t *testing.T, r report.Record) {
 }
 
 var (
-	captured = report.Record{
-		Pod: report.Pod{Namespace: "shop", Name: "web", UID: "6c1f"}, Verdict: report.Captured, Backend: "nftables",
-		Warnings: []string{"IPv6 is left uncaptured"}, Stages: map[report.Stage]float64{report.Deciding: .001, report.Committing: .004},
+	captured = record.Record{
+		Pod: record.PodRef{Namespace: "shop", Name: "web", UID: "6c1f"}, Verdict: record.Captured, Backend: "nftables",
+		Warnings: []string{"IPv6 is left uncaptured"}, Stages: map[record.Stage]float64{record.Deciding: .001, record.Committing: .004},
 	}
-	passed = report.Record{Pod: report.Pod{Namespace: "shop", Name: "batch"}, Verdict: report.Passed, Reason: report.NotInjected}
-	failed = report.Record{
-		Pod: report.Pod{Namespace: "shop", Name: "bad", UID: "9d53"}, Verdict: report.Failed, Reason: report.Annotations, Code: 100, Message: "not a port",
+	passed = record.Record{Pod: record.PodRef{Namespace: "shop", Name: "batch"}, Verdict: record.Passed, Reason: record.NotInjected}
+	failed = record.Record{
+		Pod: record.PodRef{Namespace: "shop", Name: "bad", UID: "9d53"}, Verdict: record.Failed, Reason: record.Annotations, Code: 100, Message: "not a port",
 	}
 )
 
@@ -131,7 +131,7 @@ var (
 func TestHears(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
-	for _, r := range []report.Record{captured, captured, passed, failed} {
+	for _, r := range []record.Record{captured, captured, passed, failed} {
 		a.expectHeard(t, r)
 	}
 	a.expect(t, 2, "adds_total", "result=captured", "reason=")
@@ -156,9 +156,9 @@ func TestHears(t *testing.T) {
 func TestExempt(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
-	exempt := report.Record{
-		Time: time.Now(), Pod: report.Pod{Namespace: "shop", Name: "own-init", UID: "77aa"},
-		Verdict: report.Passed, Reason: report.Exempt(capture.InitContainer), Message: "container istio-init sets up the capture itself",
+	exempt := record.Record{
+		Time: time.Now(), Pod: record.PodRef{Namespace: "shop", Name: "own-init", UID: "77aa"},
+		Verdict: record.Passed, Reason: record.Exempt(capture.InitContainer), Message: "container istio-init sets up the capture itself",
 	}
 	a.expectHeard(t, exempt)
 	a.expectHeard(t, passed)
@@ -169,7 +169,7 @@ func TestExempt(t *testing.T) {
 	if log := a.log.String(); strings.Count(log, "exempt from capture") != 1 || !strings.Contains(log, "pod=shop/own-init") || !strings.Contains(log, "sets up the capture itself") {
 		t.Errorf("log %s", log)
 	}
-	if got, err := report.Recall(report.Memory(a.socket), "77aa"); err != nil || got.Reason != exempt.Reason {
+	if got, err := record.Recall(record.Memory(a.socket), "77aa"); err != nil || got.Reason != exempt.Reason {
 		t.Errorf("of the last ADD is kept: %+v, %v", got, err)
 	}
 }
@@ -204,18 +204,18 @@ func send(t *testing.T, socket, document string) {
 func TestReplays(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
-	if err := os.MkdirAll(report.Ring(socket), 0o700); err != nil {
+	if err := os.MkdirAll(record.Ring(socket), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
 		r := failed
 		r.Time = time.Unix(int64(i), 0)
-		report.Keep(report.Ring(socket), r)
+		record.Keep(record.Ring(socket), r)
 	}
 	a := start(t, socket)
 	a.expect(t, 3, "adds_total", "result=failed", "reason=annotations")
 	eventually(t, func() error { // a record goes once it was taken
-		entries, err := os.ReadDir(report.Ring(socket))
+		entries, err := os.ReadDir(record.Ring(socket))
 		if err != nil || len(entries) > 0 {
 			return fmt.Errorf("left: %v, %v", entries, err)
 		}
@@ -246,7 +246,7 @@ func TestSocket(t *testing.T) {
 			a.expectHeard(t, captured)
 			a.expect(t, 1, "adds_total", "result=captured")
 			for path, want := range map[string]os.FileMode{
-				socket: os.ModeSocket | 0o600, report.Ring(socket): os.ModeDir | 0o700, report.Memory(socket): os.ModeDir | 0o700,
+				socket: os.ModeSocket | 0o600, record.Ring(socket): os.ModeDir | 0o700, record.Memory(socket): os.ModeDir | 0o700,
 			} {
 				if info, err := os.Lstat(path); err != nil || info.Mode() != want {
 					t.Errorf("%s: %v, %v, want %s", path, info.Mode(), err, want)

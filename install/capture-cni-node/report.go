@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/capture-cni/capture-cni/install/bundle"
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+func reportCommand(o *options) *cobra.Command {
+	var address string
+	command := &cobra.Command{
+		Use:   "report",
+		Short: "Pack what is known of the node and its pods, for a support case",
+		Long: `Pack what is known of the node and its pods, for a support case: a gzipped tar
+archive on stdout. It holds known fields only: no file of the node is copied, and
+of CNI lists, pods and metrics only what has a fixed form is packed. In the
+agent's container it is about the node, in the guard's about the pods; the flags
+are those of the process there:
+
+  kubectl exec --namespace capture-cni AGENT --container installer -- /capture-cni-node report > node.tar.gz
+  kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node report > pods.tar.gz`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			where, err := adopt(command.Flags())
+			if err != nil {
+				return err
+			}
+			parts, err := o.parts(command.Context(), where, address)
+			if err != nil {
+				return err
+			}
+			parts = append([]bundle.Part{{Name: "about.txt", Write: aboutOf(command, where)}}, parts...)
+			return bundle.Write(command.Context(), command.OutOrStdout(), time.Now(), parts)
+		},
+	}
+	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "where the agent, or the guard, shows its metrics")
+	return command
+}
+
+// parts are what can be told in a container whose process runs a command.
+func (o *options) parts(ctx context.Context, where, address string) ([]bundle.Part, error) {
+	settings, err := o.settings()
+	if err != nil {
+		return nil, err
+	}
+	parts := []bundle.Part{
+		{Name: "kernel/version.txt", Write: kernelVersion},
+		{Name: "kernel/modules.txt", Write: kernelModules},
+		{Name: "metrics.txt", Write: metricsAt(address)},
+	}
+	if socket, err := settings.AgentSocket(); err == nil && socket != "" {
+		parts = append(parts,
+			bundle.Part{Name: "adds.json", Write: recordsIn(record.Memory(socket))},
+			bundle.Part{Name: "failures.json", Write: recordsIn(record.Ring(socket))})
+	}
+	if where != "guard" {
+		runtime := o.runtime(ctx, newLog())
+		n := node.New(settings, nil, runtime, newLog())
+		parts = append(parts,
+			bundle.Part{Name: "node/verify.json", Write: asJSON(func(ctx context.Context) any { return n.Verify(ctx) })},
+			bundle.Part{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any { return node.Preflight(ctx, settings, runtime) })})
+		parts = append(parts, n.Evidence()...)
+	}
+	if where != "run" {
+		parts = append(parts, o.podParts(ctx)...)
+	}
+	return parts, nil
+}
+
+// podParts explain each pod of the mesh.
+func (o *options) podParts(ctx context.Context) []bundle.Part {
+	g, err := o.newGuard(ctx, guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
+	var pods []string
+	if err == nil {
+		pods, err = g.Pods(ctx)
+	}
+	if err != nil {
+		return []bundle.Part{{Name: "pods", Write: func(context.Context, io.Writer) error { return err }}}
+	}
+	var parts []bundle.Part
+	for _, pod := range pods {
+		namespace, name, _ := strings.Cut(pod, "/")
+		parts = append(parts, bundle.Part{
+			Name:  "pods/" + namespace + "_" + name + ".txt",
+			Write: func(ctx context.Context, out io.Writer) error { return g.Explain(ctx, namespace, name, out) },
+		})
+	}
+	return parts
+}
+
+// recordsIn writes one record a line, the newest first: where the part is cut,
+// the oldest are missing.
+func recordsIn(folder string) func(context.Context, io.Writer) error {
+	return func(_ context.Context, out io.Writer) error {
+		records, err := record.RecallAll(folder)
+		if err != nil {
+			return err
+		}
+		encoder := json.NewEncoder(out)
+		for _, record := range slices.Backward(records) {
+			if err := encoder.Encode(record); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func asJSON(ask func(context.Context) any) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, out io.Writer) error {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(ask(ctx))
+	}
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/taint"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// untaint are the flags about the taint that the node was registered with.
+type untaint struct {
+	key    string
+	kernel bool
+}
+
+func (u *untaint) declare(flags *pflag.FlagSet) {
+	flags.StringVar(&u.key, "untaint", "", "the taint, by its key, to take off the node once pods would be captured there, e.g. capture-cni.io/not-ready; empty for none")
+	flags.BoolVar(&u.kernel, "canary-kernel", false, "with --untaint: also have the plugin try the kernel first, which needs SYS_ADMIN and NET_ADMIN")
+}
+
+// start has the taint removed as soon as that is safe, until ctx ends. The pod
+// that the plugin is tried with is the agent's own.
+func (u untaint) start(ctx context.Context, o *options, keeper *node.Keeper, log *slog.Logger) error {
+	if u.key == "" {
+		return nil
+	}
+	pod := record.PodRef{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")}
+	if o.nodeName == "" || pod.Namespace == "" || pod.Name == "" {
+		return errors.New("--untaint needs --node-name, and the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
+	}
+	access, err := o.access()
+	if err != nil {
+		return err
+	}
+	look := func(ctx context.Context) error { return keeper.Accepts(ctx, pod, u.kernel) }
+	remover, err := taint.NewRemover(access, o.nodeName, u.key, look, keeper.Tainted, log)
+	if err != nil {
+		return err
+	}
+	go remover.Run(ctx)
+	return nil
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podlookup
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/plugin/httplimit"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// dialTimeout bounds the connection to one address of the API server.
+const dialTimeout = 2 * time.Second
+
+// getPod is one GET on a connection of its own.
+func getPod(ctx context.Context, e endpoint, want record.PodRef, attempt int, cached bool) (*corev1.Pod, error) {
+	client, err := restClient(e, attempt)
+	if err != nil {
+		return nil, err
+	}
+	request := client.Get().Namespace(want.Namespace).Resource("pods").Name(want.Name).MaxRetries(0)
+	if cached {
+		request.Param("resourceVersion", "0")
+	}
+	if e.token != "" {
+		request.SetHeader("Authorization", "Bearer "+e.token)
+	}
+	pod := &corev1.Pod{}
+	if err := request.Do(ctx).Into(pod); err != nil {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// restClient knows pods and nothing else: the whole clientset would triple
+// the time that a process takes to start.
+func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	config := &rest.Config{
+		Host:    e.server.String(),
+		APIPath: "/api",
+		QPS:     -1, // one request per attempt needs no limiter
+		ContentConfig: rest.ContentConfig{
+			GroupVersion:         &corev1.SchemeGroupVersion,
+			NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(),
+			AcceptContentTypes:   runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+			ContentType:          runtime.ContentTypeProtobuf,
+		},
+	}
+	transport := httplimit.Transport(&http.Transport{
+		DialContext:            dialer{attempt}.dial,
+		TLSClientConfig:        e.tls,
+		DisableKeepAlives:      true, // and no Proxy: the environment is the runtime's, not ours
+		MaxResponseHeaderBytes: httplimit.MaxHeader,
+	})
+	client, err := rest.RESTClientForConfigAndClient(config, &http.Client{Transport: transport})
+	if err != nil {
+		return nil, fmt.Errorf("making an API client: %w", err)
+	}
+	return client, nil
+}
+
+// dialer tries every address of the server, a dead one for no longer than
+// dialTimeout, and starts with another one at each attempt.
+type dialer struct{ attempt int }
+
+func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	var faults []error
+	for i := range addresses {
+		ip := addresses[(i+d.attempt-1)%len(addresses)]
+		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, net.JoinHostPort(ip.String(), port))
+		if err == nil {
+			return conn, nil
+		}
+		faults = append(faults, err)
+	}
+	return nil, errors.Join(faults...)
+}
+
+// apiError is a failed request; it knows the endpoint, to say what to look at.
+type apiError struct {
+	error
+	endpoint endpoint
+}
+
+func (e apiError) Unwrap() error { return e.error }
+
+// explain adds to an error what an operator can do about it.
+func explain(err error) error {
+	failed, ok := errors.AsType[apiError](err)
+	if !ok {
+		return err
+	}
+	switch at := failed.endpoint; {
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%w: the API server refuses the credentials in %s; is the node agent running and renewing them?", err, at.credentials)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: the identity in %s needs the permission \"get pods\"", err, at.credentials)
+	case isExpired(err):
+		return fmt.Errorf("%w: check the clock of this node and of the API server's", err)
+	case isCertificateError(err):
+		return fmt.Errorf("%w: is the certificate authority in the kubeconfig that of %s?", err, at.server)
+	}
+	return fmt.Errorf("asking %s: %w", failed.endpoint.server, err)
+}
+
+func isExpired(err error) bool {
+	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
+	return ok && invalid.Reason == x509.Expired // not yet valid, too
+}
+
+func isCertificateError(err error) bool {
+	return isA[*tls.CertificateVerificationError](err) || isA[x509.CertificateInvalidError](err)
+}

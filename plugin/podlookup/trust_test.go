@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podlookup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// TestReadTrusted makes a trusted file, then spoils it or its directory in one
+// way at a time.
+func TestReadTrusted(t *testing.T) {
+	lab.RequireRoot(t)
+	for _, test := range []struct {
+		name  string
+		spoil func(dir, file string) error
+		want  string
+	}{
+		{"untouched", func(_, _ string) error { return nil }, ""},
+		{"another owner", func(_, file string) error { return os.Chown(file, 1000, 0) }, "belongs to uid 1000"},
+		{"group may write", func(_, file string) error { return os.Chmod(file, 0o620) }, "can be written by other users"},
+		{"all may write", func(_, file string) error { return os.Chmod(file, 0o602) }, "can be written by other users"},
+		{"others may read", func(_, file string) error { return os.Chmod(file, 0o644) }, ""},
+		{"directory of another user", func(dir, _ string) error { return os.Chown(dir, 1000, 0) }, "belongs to uid 1000"},
+		{"directory that all may write to", func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "can be written by other users"},
+		{"directory that all may write to, sticky", func(dir, _ string) error { return os.Chmod(dir, 0o777|fs.ModeSticky) }, "can be written by other users"},
+		{"link within, as a kubelet's volume has it", func(dir, file string) error {
+			return errors.Join(os.Mkdir(dir+"/..data", 0o755), os.Rename(file, dir+"/..data/file"), os.Symlink("..data/file", file))
+		}, ""},
+		{"absolute link within, as the kubelet's certificate has it", func(dir, file string) error {
+			return errors.Join(os.Rename(file, dir+"/file-2026"), os.Symlink(dir+"/file-2026", file))
+		}, ""},
+		{"link to a file elsewhere", func(_, file string) error {
+			return errors.Join(os.Remove(file), os.Symlink("/etc/passwd", file))
+		}, "escapes"},
+		{"link out of the directory", func(dir, file string) error {
+			return errors.Join(os.Rename(file, dir+"-outside"), os.Symlink("../"+filepath.Base(dir)+"-outside", file))
+		}, "escapes"},
+		{"circle of links", func(_, file string) error {
+			return errors.Join(os.Remove(file), os.Symlink("file", file))
+		}, "too many"},
+		{"pipe", func(_, file string) error { return errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)) }, "expected a regular file"},
+		{"device", func(_, file string) error {
+			return errors.Join(os.Remove(file), syscall.Mknod(file, syscall.S_IFCHR|0o600, 1<<8|3))
+		}, "expected a regular file"},
+		{"directory in its place", func(_, file string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, "expected a regular file"},
+		{"too large", func(_, file string) error { return os.Truncate(file, maxFile+1) }, "at most 1048576 bytes"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeFile(t, dir+"/file", "content")
+			if err := test.spoil(dir, dir+"/file"); err != nil {
+				t.Fatal(err)
+			}
+			data, err := readIn(dir, "file")
+			switch {
+			case test.want == "" && (err != nil || string(data) != "content"):
+				t.Errorf("got %q, %v", data, err)
+			case test.want != "" && (!isA[Untrusted](err) || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("got error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func readIn(dir, name string) ([]byte, error) {
+	root, err := openTrusted(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return readTrusted(root, name)
+}
+
+// TestTrustPaths allows the two directories of every node, the environment's,
+// and those of the list next to the executable, here this test's.
+func TestTrustPaths(t *testing.T) {
+	lab.RequireRoot(t)
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(filepath.Dir(executable), config.DirectoriesFile)
+	t.Cleanup(func() { _ = os.Remove(list) })
+	t.Setenv(config.DirectoryVariable, "/by/hand")
+	for _, test := range []struct {
+		name, directory, list string
+		mode                  fs.FileMode
+		want                  string
+	}{
+		{"state directory", "/var/lib/capture-cni", "", 0, ""},
+		{"run directory", "/run/capture-cni", "", 0, ""},
+		{"environment", "/by/hand", "", 0, ""},
+		{"another one", "/srv/own", "", 0, `"kubeconfig" is "/srv/own/kubeconfig": expected kubeconfig in /var/lib/capture-cni or /run/capture-cni`},
+		{"below an allowed one", "/run/capture-cni/x", "", 0, "expected kubeconfig in"},
+		{"a container's root", "/run/containerd/io.containerd.runtime.v2.task/k8s.io/x/rootfs", "", 0, "expected kubeconfig in"},
+		{"another name of the same directory", "/var/run/capture-cni", "", 0, "expected kubeconfig in"},
+		{"listed", "/srv/own", "# k3s\n/srv/own\n", 0o644, ""},
+		{"not listed", "/srv/other", "/srv/own\n", 0o644, list},
+		{"listed in a list that all may write", "/srv/own", "/srv/own\n", 0o666, "can be written by other users"},
+		{"list of nonsense", "/srv/own", "srv", 0o600, "expected an absolute path"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_ = os.Remove(list)
+			if test.mode != 0 {
+				writeFile(t, list, test.list)
+				if err := os.Chmod(list, test.mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			conf := config.Default()
+			conf.Kubeconfig = test.directory + "/kubeconfig"
+			conf.AgentSocket = test.directory + "/agent.sock"
+			err := TrustPaths(conf)
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && (!isA[Untrusted](err) || !strings.Contains(fmt.Sprint(err), test.want)):
+				t.Errorf("got error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestReadLimits refuses what no plugin of ours writes: names that are none, and
+// texts that are too long. The error says what was expected and is short itself.
+func TestReadLimits(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 8<<10)
+	for want, change := range map[string]func(*Record){
+		"pod.namespace":            func(r *Record) { r.Pod.Namespace = strings.Repeat("x", maxNamespace+1) },
+		"pod.namespace ":           func(r *Record) { r.Pod.Namespace = "a/b" },
+		"pod.name":                 func(r *Record) { r.Pod.Name = strings.Repeat("x", maxName+1) },
+		"pod.name ":                func(r *Record) { r.Pod.Name = "a\nb" },
+		"pod.uid":                  func(r *Record) { r.Pod.UID = "../../etc/passwd" },
+		"pod.uid ":                 func(r *Record) { r.Pod.UID = strings.Repeat("x", maxUID+1) },
+		"sandbox":                  func(r *Record) { r.Sandbox = long },
+		"backend":                  func(r *Record) { r.Backend = long },
+		"message of 8192 bytes":    func(r *Record) { r.Message = long },
+		"warning of 8192 bytes":    func(r *Record) { r.Warnings = []string{"a", long} },
+		"9 warnings":               func(r *Record) { r.Warnings = make([]string, maxWarnings+1) },
+		"stage decide took":        func(r *Record) { r.Stages = map[Stage]float64{Deciding: 1e300} },
+		"stage lookup took":        func(r *Record) { r.Stages = map[Stage]float64{LookingUp: -1} },
+		"time 3026-01-02":          func(r *Record) { r.Time = r.Time.AddDate(1000, 0, 0) },
+		"verdict":                  func(r *Record) { r.Verdict = Verdict(long) },
+		"a record of 65537 bytes":  func(r *Record) { r.Message = strings.Repeat("x", MaxSize+1) },
+		"stage \"" + long[:16]:     func(r *Record) { r.Stages = map[Stage]float64{Stage(long): 1} },
+		"with reason \"xxxxxxxxxx": func(r *Record) { r.Reason = Reason(long) },
+	} {
+		r := record(change)
+		document, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(document) > MaxSize {
+			document = document[:MaxSize+1]
+		}
+		if _, err := Read(document); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) || len(err.Error()) > 512 {
+			t.Errorf("%s: %.600v", want, err)
+		}
+	}
+	unknown := fmt.Appendf(nil, `{"version":1,"verdict":"captured",%q:1}`, long)
+	if _, err := Read(unknown); err == nil || len(err.Error()) > 512 {
+		t.Errorf("an unknown key: %.600v", err)
+	}
+}
+
+// TestWrittenIsRead sends nothing that is not read: names that are none are left
+// out, so that the verdict is counted all the same.
+func TestWrittenIsRead(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ü\x00\"", 10<<10)
+	r := record(func(r *Record) {
+		r.Pod, r.Sandbox, r.Message, r.Backend = PodRef{long, long, long}, long, long, long
+		for range 100 {
+			r.Warnings = append(r.Warnings, long)
+		}
+	})
+	got, err := Read(encode(r))
+	if err != nil || got.Pod != (PodRef{}) || got.Sandbox != "" || got.Backend != "" || got.Verdict != r.Verdict || len(got.Message) > maxMessage+len("…") {
+		t.Errorf("read %+v, %v", got, err)
+	}
+}
+
+// TestSpoolBytes drops the oldest where a few are large, and leaves the youngest
+// whatever its size.
+func TestSpoolBytes(t *testing.T) {
+	t.Parallel()
+	dir := ring(t)
+	const large = ringBytes / 4
+	for i := range 6 {
+		name := nameOf(numbered(i), "LARGE")
+		if err := os.WriteFile(filepath.Join(dir, name+finished), make([]byte, large), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	Keep(dir, numbered(9))
+	total := 0
+	names := files(t, dir)
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += int(info.Size())
+	}
+	if total > ringBytes || len(names) != 4 || !strings.HasPrefix(names[3], nameOf(numbered(9), "")) {
+		t.Errorf("%d bytes are left, in %q", total, names)
+	}
+}
+
+// TestReplayIsBounded takes no more than a spool holds from a directory that an
+// older version, or root by hand, has filled.
+func TestReplayIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := ring(t)
+	for i := range 3 * ringSize {
+		if err := os.WriteFile(filepath.Join(dir, nameOf(numbered(i), "MANY")+finished), encode(numbered(i)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := replay(t, dir); len(got) != ringSize || got[0] != fmt.Sprint(2*ringSize) {
+		t.Errorf("%d were taken, from %s on", len(got), got[0])
+	}
+	if left := files(t, dir); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+// TestHistoryBytes drops the oldest pods where records are large.
+func TestHistoryBytes(t *testing.T) {
+	t.Parallel()
+	dir := ring(t)
+	for i := range 5 {
+		if err := os.WriteFile(filepath.Join(dir, nameOf(add("", i, ""), fmt.Sprint("large", i))+finished), make([]byte, historyBytes/4), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := OpenHistory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Record(add("6c1f", 9, "youngest")); err != nil {
+		t.Fatal(err)
+	}
+	if left := files(t, dir); len(left) != 4 || !strings.HasSuffix(left[3], "-6c1f.json") {
+		t.Errorf("left %q", left)
+	}
+}
+
+// TestHistoryKnowsWhatIsThere lists its directory once, and never in a flood.
+func TestHistoryKnowsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	dir := ring(t)
+	h, err := OpenHistory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * historySize {
+		if err := h.Record(add(fmt.Sprint("uid", i%(2*historySize)), i, "")); err != nil {
+			t.Fatal(err)
+		}
+		if len(h.files) > historySize || len(h.byPod) != len(h.files) || h.bytes > historyBytes {
+			t.Fatalf("after %d: %d files, %d pods, %d bytes", i, len(h.files), len(h.byPod), h.bytes)
+		}
+	}
+	again, err := OpenHistory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again.files) != historySize || again.bytes != h.bytes {
+		t.Errorf("%d files of %d bytes are there, want %d of %d", len(again.files), again.bytes, historySize, h.bytes)
+	}
+}
+
+// TestNoTime keeps a record that has no time as the oldest, under a name like
+// any other.
+func TestNoTime(t *testing.T) {
+	t.Parallel()
+	dir := memory(t, record(func(r *Record) { r.Pod.UID, r.Time = "6c1f", time.Time{} }))
+	if r, err := Recall(dir, "6c1f"); err != nil || r.Message != "no answer" {
+		t.Errorf("recalled %+v, %v", r, err)
+	}
+}
+
+// FuzzRead wants every record that is read to be within the limits, to be
+// written as it was read, and to name a file of its own directory.
+func FuzzRead(f *testing.F) {
+	f.Add(encode(record()))
+	f.Add(encode(record(func(r *Record) { r.Verdict, r.Reason, r.Stages, r.Warnings = Captured, "", nil, []string{"a", "ü"} })))
+	f.Add([]byte(`{"version":1,"verdict":"found","reason":"drifted","pod":{"namespace":"a","name":"b","uid":".."},"time":"9999-12-31T23:59:59Z"}`))
+	f.Fuzz(func(t *testing.T, document []byte) {
+		r, err := Read(document)
+		if err != nil {
+			if len(err.Error()) > 1024 || errors.Is(err, ErrVersion) && r.Version != 0 {
+				t.Errorf("%d bytes of error, %+v", len(err.Error()), r)
+			}
+			return
+		}
+		again, err := Read(encode(r))
+		if err != nil || again.Pod != r.Pod || again.Sandbox != r.Sandbox || len(again.Warnings) != len(r.Warnings) {
+			t.Errorf("%q is read as %+v, and again as %+v, %v", document, r, again, err)
+		}
+		if name := nameOf(r, r.Pod.UID) + finished + unfinished; len(name) > 255 || filepath.Base(name) != name || !isOf(nameOf(r, r.Pod.UID)+finished, r.Pod.UID) {
+			t.Errorf("%q names the file %q", document, name)
+		}
+	})
+}
