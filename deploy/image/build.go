@@ -6,12 +6,15 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime/debug"
+	"strconv"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -23,9 +26,17 @@ import (
 // build makes the image of one platform: a layer with the programs, and what
 // starts the first of them.
 func build(ctx context.Context, platform *v1.Platform, programs []program) (v1.Image, error) {
-	content, err := pack(ctx, platform, programs)
+	binaries, err := compileAll(ctx, platform, programs)
 	if err != nil {
 		return nil, err
+	}
+	content, err := pack(programs, binaries)
+	if err != nil {
+		return nil, err
+	}
+	info, err := buildinfo.Read(bytes.NewReader(binaries[0]))
+	if err != nil {
+		return nil, fmt.Errorf("reading the version of %s: %w", programs[0].path, err)
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(content)), nil
@@ -45,28 +56,49 @@ func build(ctx context.Context, platform *v1.Platform, programs []program) (v1.I
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Variant = platform.OS, platform.Architecture, platform.Variant
 	config.Config.Entrypoint = []string{programs[0].path}
+	config.Config.Labels = labels(info)
 	return mutate.ConfigFile(image, config)
 }
 
-// pack builds the programs and makes a tar archive of them, without times and
-// owners, so that it is the same every time.
-func pack(ctx context.Context, platform *v1.Platform, programs []program) ([]byte, error) {
+// labels are those of https://specs.opencontainers.org/image-spec/annotations/ that
+// a program says of itself.
+func labels(info *debug.BuildInfo) map[string]string {
+	const prefix = "org.opencontainers.image."
+	found := map[string]string{prefix + "version": info.Main.Version, prefix + "source": "https://" + info.Main.Path, prefix + "licenses": "Apache-2.0"}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			found[prefix+"revision"] = setting.Value
+		}
+	}
+	return found
+}
+
+func compileAll(ctx context.Context, platform *v1.Platform, programs []program) ([][]byte, error) {
+	binaries := make([][]byte, len(programs))
+	for i, p := range programs {
+		var err error
+		if binaries[i], err = compile(ctx, platform, p.source); err != nil {
+			return nil, err
+		}
+	}
+	return binaries, nil
+}
+
+// pack makes a tar archive of the programs, without times and owners, so that it is
+// the same every time.
+func pack(programs []program, binaries [][]byte) ([]byte, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	folders := map[string]bool{"/": true}
-	for _, p := range programs {
-		if err := addFolders(w, folders, path.Dir(p.path)); err != nil {
+	directories := map[string]bool{"/": true}
+	for i, p := range programs {
+		if err := addDirectories(w, directories, path.Dir(p.path)); err != nil {
 			return nil, err
 		}
-		binary, err := compile(ctx, platform, p.source)
-		if err != nil {
-			return nil, err
-		}
-		header := tar.Header{Name: p.path[1:], Mode: 0o755, Size: int64(len(binary)), Format: tar.FormatPAX}
+		header := tar.Header{Name: p.path[1:], Mode: 0o755, Size: int64(len(binaries[i])), Format: tar.FormatPAX}
 		if err := w.WriteHeader(&header); err != nil {
 			return nil, fmt.Errorf("adding %s: %w", p.path, err)
 		}
-		if _, err := w.Write(binary); err != nil {
+		if _, err := w.Write(binaries[i]); err != nil {
 			return nil, fmt.Errorf("adding %s: %w", p.path, err)
 		}
 	}
@@ -76,33 +108,40 @@ func pack(ctx context.Context, platform *v1.Platform, programs []program) ([]byt
 	return archive.Bytes(), nil
 }
 
-func addFolders(w *tar.Writer, known map[string]bool, folder string) error {
-	if known[folder] {
+func addDirectories(w *tar.Writer, known map[string]bool, directory string) error {
+	if known[directory] {
 		return nil
 	}
-	known[folder] = true
-	if err := addFolders(w, known, path.Dir(folder)); err != nil {
+	known[directory] = true
+	if err := addDirectories(w, known, path.Dir(directory)); err != nil {
 		return err
 	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: folder[1:] + "/", Mode: 0o755, Format: tar.FormatPAX}); err != nil {
-		return fmt.Errorf("adding %s: %w", folder, err)
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: directory[1:] + "/", Mode: 0o755, Format: tar.FormatPAX}); err != nil {
+		return fmt.Errorf("adding %s: %w", directory, err)
 	}
 	return nil
 }
 
-// compile builds a program so that only its sources decide what comes out.
+// compile builds a program so that only its sources and their commit decide what
+// comes out.
 func compile(ctx context.Context, platform *v1.Platform, source string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
-		return nil, fmt.Errorf("making a temporary folder: %w", err)
+		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "program")
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", out, source)
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs="+strconv.FormatBool(inCheckout(ctx)), "-ldflags", "-s -w -buildid=", "-o", out, source)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 	command.Stderr = os.Stderr
 	if err := command.Run(); err != nil {
 		return nil, fmt.Errorf("building %s: %w", source, err)
 	}
 	return os.ReadFile(out)
+}
+
+// inCheckout reports whether git knows the commit of the sources. Of an archive of
+// them it does not, and Go would refuse to stamp one.
+func inCheckout(ctx context.Context) bool {
+	return exec.CommandContext(ctx, "git", "rev-parse", "--verify", "HEAD").Run() == nil
 }

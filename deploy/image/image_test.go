@@ -5,17 +5,21 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"debug/buildinfo"
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
@@ -84,11 +88,12 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 	for _, found := range manifest.Manifests {
 		image, err := index.Image(found.Digest)
 		check(t, err)
-		config, err := image.ConfigFile()
+		file, err := image.ConfigFile()
 		check(t, err)
 		built = append(built, found.Platform.String())
-		if config.Platform().String() != found.Platform.String() || !slices.Equal(config.Config.Entrypoint, []string{"/capture-cni-node"}) {
-			t.Errorf("%s: configuration %+v", found.Platform, config)
+		expectVersion(t, file.Config.Labels, image)
+		if file.Platform().String() != found.Platform.String() || !slices.Equal(file.Config.Entrypoint, []string{"/capture-cni-node"}) {
+			t.Errorf("%s: configuration %+v", found.Platform, file)
 		}
 		want := map[string]int64{"opt": 0o755, "opt/capture-cni": 0o755, "capture-cni-node": 0o755, "opt/capture-cni/capture-cni": 0o755}
 		for r := tar.NewReader(mutate.Extract(image)); ; {
@@ -108,6 +113,34 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 	}
 	if !slices.Equal(built, []string{"linux/amd64", "linux/arm64"}) {
 		t.Errorf("built for %q", built)
+	}
+}
+
+// expectVersion wants the commit in the labels and in both programs, as git says it.
+func expectVersion(t *testing.T, labels map[string]string, image v1.Image) {
+	t.Helper()
+	revision, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
+	check(t, err)
+	commit := strings.TrimSpace(string(revision))
+	if labels["org.opencontainers.image.revision"] != commit {
+		t.Errorf("commit %s, labels %v", commit, labels)
+	}
+	for r := tar.NewReader(mutate.Extract(image)); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		check(t, err)
+		if header.Typeflag == tar.TypeDir {
+			continue
+		}
+		content, err := io.ReadAll(r)
+		check(t, err)
+		info, err := buildinfo.Read(bytes.NewReader(content))
+		check(t, err)
+		if version := config.Version(info); !strings.Contains(version, commit[:12]) || labels["org.opencontainers.image.version"] != info.Main.Version {
+			t.Errorf("%s is of version %s and of commit %s, labels %v", header.Name, version, commit, labels)
+		}
 	}
 }
 

@@ -3,11 +3,15 @@
 package agent
 
 import (
+	"debug/buildinfo"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // TestFaultsOfFlags names flag, value and expected form, all at once.
@@ -46,6 +50,16 @@ func TestFaultsOfFlags(t *testing.T) {
 	}
 	check(t, os.WriteFile(netConf, []byte(`{"backend": "iptables"}`), 0o600))
 	if out, err := n.command("guard", "--netconf", netConf); err == nil || !strings.Contains(out, `netconf says "iptables": use report or evict`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestVersion is the program's own.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	info, err := buildinfo.ReadFile(filepath.Join(bin, "capture-cni-node"))
+	check(t, err)
+	if out, err := exec.Command(filepath.Join(bin, "capture-cni-node"), "--version").Output(); err != nil || string(out) != "capture-cni-node "+config.Version(info)+"\n" {
 		t.Errorf("%v: %s", err, out)
 	}
 }

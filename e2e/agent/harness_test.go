@@ -37,7 +37,7 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(bin)
-	for name, source := range map[string]string{"capture-cni": "plugin", "capture-cni-node": "install"} {
+	for name, source := range map[string]string{"capture-cni": "plugin/capture-cni", "capture-cni-node": "install/capture-cni-node"} {
 		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(bin, name), "github.com/capture-cni/capture-cni/"+source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {

@@ -46,10 +46,6 @@ func buildAndRun(m *testing.M) int {
 			return 1
 		}
 	}
-	if err := os.Rename(bin+"/plugin", bin+"/capture-cni"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	return m.Run()
 }
 

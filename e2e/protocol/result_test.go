@@ -3,11 +3,14 @@
 package protocol
 
 import (
+	"debug/buildinfo"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
@@ -91,6 +94,17 @@ func TestUnknownCommands(t *testing.T) {
 	c.Env = nil
 	if o := finish(t, c); o.stdout != "" || !strings.Contains(o.stderr, "CNI plugin capture-cni") {
 		t.Errorf("stdout %q, stderr %q", o.stdout, o.stderr)
+	}
+}
+
+// TestOwnVersion is the program's own, for people.
+func TestOwnVersion(t *testing.T) {
+	c := call{}.prepare()
+	c.Args = append(c.Args, "--version")
+	info, err := buildinfo.ReadFile(c.Path)
+	check(t, err)
+	if o := finish(t, c); o.status != 0 || o.stdout != "capture-cni "+config.Version(info)+"\n" {
+		t.Errorf("status %d, stdout %q", o.status, o.stdout)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,7 +51,7 @@ func inImage(m *testing.M) (code int, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("building the agent: %w\n%s", err, out)
 	}
-	if err := errors.Join(os.Rename(filepath.Join(image, "install"), filepath.Join(image, "capture-cni-node")), os.Chmod(image, 0o555)); err != nil {
+	if err := os.Chmod(image, 0o555); err != nil {
 		return 1, err
 	}
 	return m.Run(), nil

@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 func main() {
@@ -37,9 +39,11 @@ var errNotGood = errors.New("not as it should be")
 func root() *cobra.Command {
 	command := &cobra.Command{
 		Use:           "capture-cni-node",
+		Version:       config.OwnVersion(),
 		Short:         "Keeps the capture-cni plugin installed on a node",
 		SilenceErrors: true, SilenceUsage: true,
 	}
+	command.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	o := &options{}
 	o.declare(command.PersistentFlags())
 	command.AddCommand(runCommand(o), guardCommand(o), explainCommand(o), reportCommand(o), uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o), validateCommand())

@@ -11,7 +11,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"runtime/debug"
+	"runtime"
 	"strings"
 	"time"
 
@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/bundle"
 )
 
@@ -26,11 +27,7 @@ import (
 // that are in force: those of the command, and those of the container's process.
 func aboutOf(command *cobra.Command, where string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
-		version := "unknown"
-		if info, ok := debug.ReadBuildInfo(); ok {
-			version = info.Main.Version + ", " + info.GoVersion
-		}
-		fmt.Fprintf(out, "time     %s\nversion  %s\n", time.Now().UTC().Format(time.RFC3339), version)
+		fmt.Fprintf(out, "time     %s\nversion  %s, %s\n", time.Now().UTC().Format(time.RFC3339), config.OwnVersion(), runtime.Version())
 		fmt.Fprintf(out, "command  report %s\n", flagsOf(command.Flags()))
 		if where == "" {
 			return nil

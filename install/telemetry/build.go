@@ -6,20 +6,18 @@ import (
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
-	"runtime/debug"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // showBuild replaces what was shown before: the plugin may be another by now.
 func (m *metrics) showBuild(plugin string) {
-	agent, inPlace := "unknown", "none"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		agent = info.Main.Version
-	}
+	inPlace := "none"
 	if info, err := buildinfo.ReadFile(plugin); err == nil {
-		inPlace = info.Main.Version
+		inPlace = config.Version(info)
 	}
 	m.build.Reset()
-	m.build.WithLabelValues(agent, inPlace).Set(1)
+	m.build.WithLabelValues(config.OwnVersion(), inPlace).Set(1)
 }
 
 func hash(content []byte) string {

@@ -12,10 +12,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/verbs"
 )
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "--version" {
+		fmt.Println("capture-cni", config.OwnVersion())
+		return
+	}
 	stdout, err := claimStdout()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "capture-cni:", err)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // Run answers the call that the environment and stdin describe, and returns the
@@ -69,7 +71,7 @@ func call(command string, stderr io.Writer) (answer []byte, err error) {
 		Check:  func(args *skel.CmdArgs) error { return coded(check(args, stderr)) },
 		Status: func(args *skel.CmdArgs) error { return coded(status(args)) },
 		GC:     func(*skel.CmdArgs) error { return nil }, // nothing of ours outlives a namespace
-	}, supported(), about()); err != nil {
+	}, supported(), "CNI plugin capture-cni "+config.OwnVersion()); err != nil {
 		return nil, err
 	}
 	return answer, nil
@@ -93,12 +95,4 @@ func writeJSON(w io.Writer, value any) error {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil
-}
-
-func about() string {
-	build := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		build = info.Main.Version
-	}
-	return "CNI plugin capture-cni " + build
 }
