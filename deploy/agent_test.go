@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // everything sets all values that become flags of the agent.
@@ -17,8 +19,9 @@ var everything = []string{
 	"netconf.ipv6=always", "paths.binDirs={/a,/b}",
 }
 
-// TestAgentKnowsItsFlags runs the agent with what the chart renders: as help,
-// where flags are parsed, and as render, where they are checked.
+// TestAgentKnowsItsFlags runs the agent with the arguments and the environment that
+// the chart renders: as help, where arguments are parsed, and as render, where the
+// environment is read and all of it is checked.
 func TestAgentKnowsItsFlags(t *testing.T) {
 	agent := filepath.Join(t.TempDir(), "capture-cni-node")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install/capture-cni-node").CombinedOutput(); err != nil {
@@ -27,23 +30,37 @@ func TestAgentKnowsItsFlags(t *testing.T) {
 	for _, values := range [][]string{{}, {"taint.remove=true", "taint.tryKernel=true"}, everything, append([]string{"platform=openshift"}, everything...)} {
 		all := objects(t, values...)
 		set := daemonSet(t, values...)
-		container := set.Spec.Template.Spec.Containers[0]
-		if !slices.Equal(container.Command, []string{"/capture-cni-node", "run"}) {
-			t.Fatalf("the command is %q", container.Command)
-		}
-		if out, err := exec.CommandContext(t.Context(), agent, slices.Concat([]string{"run"}, container.Args, []string{"--help"})...).CombinedOutput(); err != nil {
-			t.Errorf("%q: %v\n%s", values, err, out)
-		}
 		file := filepath.Join(t.TempDir(), "netconf.json")
 		if err := os.WriteFile(file, []byte(netConf(t, all)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		shared := slices.DeleteFunc(slices.Clone(container.Args), func(arg string) bool {
-			flag, _, _ := strings.Cut(arg, "=")
-			return slices.Contains([]string{"--state", "--force", "--listen", "--events", "--netconf", "--untaint", "--canary-kernel"}, flag) // run's own, and the file
-		})
-		if out, err := exec.CommandContext(t.Context(), agent, slices.Concat([]string{"render", "--netconf=" + file}, shared)...).CombinedOutput(); err != nil {
-			t.Errorf("%q: %v\n%s", values, err, out)
+		for _, container := range set.Spec.Template.Spec.Containers {
+			for _, arguments := range [][]string{slices.Concat(container.Command[1:], container.Args, []string{"--help"}), {"render", "--netconf=" + file}} {
+				command := exec.CommandContext(t.Context(), agent, arguments...)
+				for _, variable := range container.Env {
+					command.Env = append(command.Env, variable.Name+"="+variable.Value)
+				}
+				if out, err := command.CombinedOutput(); err != nil {
+					t.Errorf("%q, %s: %v\n%s", values, container.Name, err, out)
+				}
+			}
+			expectVariables(t, agent, container)
+		}
+	}
+}
+
+// expectVariables wants each variable of the agent's to be one of a flag.
+func expectVariables(t *testing.T, agent string, container corev1.Container) {
+	t.Helper()
+	help, err := exec.CommandContext(t.Context(), agent, container.Command[1], "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, variable := range container.Env {
+		name, ours := strings.CutPrefix(variable.Name, "CAPTURE_CNI_")
+		flag := "--" + strings.ToLower(strings.ReplaceAll(name, "_", "-")) + " "
+		if ours && flag != "--scope " && !strings.Contains(string(help), flag) { // report's
+			t.Errorf("container %s: %s sets no flag of %s", container.Name, variable.Name, container.Command[1])
 		}
 	}
 }

@@ -6,6 +6,7 @@ package deploy
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,11 +125,26 @@ func find[T any](t *testing.T, all []object, kind, name string) (found T, ok boo
 	return found, true
 }
 
+// daemonSet renders the agents. Each container's environment is complete, with what
+// it takes from a ConfigMap.
 func daemonSet(t *testing.T, values ...string) appsv1.DaemonSet {
 	t.Helper()
-	set, ok := find[appsv1.DaemonSet](t, objects(t, values...), "DaemonSet", "capture-cni-node")
+	all := objects(t, values...)
+	set, ok := find[appsv1.DaemonSet](t, all, "DaemonSet", "capture-cni-node")
 	if !ok || len(set.Spec.Template.Spec.Containers) == 0 {
 		t.Fatalf("%q: there is no DaemonSet", values)
+	}
+	for i := range set.Spec.Template.Spec.Containers {
+		container := &set.Spec.Template.Spec.Containers[i]
+		for _, from := range container.EnvFrom {
+			flags, ok := find[corev1.ConfigMap](t, all, "ConfigMap", from.ConfigMapRef.Name)
+			if !ok {
+				t.Fatalf("%q: there is no ConfigMap %s", values, from.ConfigMapRef.Name)
+			}
+			for _, name := range slices.Sorted(maps.Keys(flags.Data)) {
+				container.Env = append(container.Env, corev1.EnvVar{Name: name, Value: flags.Data[name]})
+			}
+		}
 	}
 	return set
 }

@@ -13,11 +13,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// flagValues are what an agent's flag is given, once for each time.
+// flagValues are what a flag of the installer is given, in its arguments or in its
+// environment.
 func flagValues(set appsv1.DaemonSet, flag string) (values []string) {
-	for _, arg := range set.Spec.Template.Spec.Containers[0].Args {
+	installer := set.Spec.Template.Spec.Containers[0]
+	for _, arg := range installer.Args {
 		if value, ok := strings.CutPrefix(arg, "--"+flag+"="); ok {
 			values = append(values, value)
+		}
+	}
+	for _, variable := range installer.Env {
+		if variable.Name == "CAPTURE_CNI_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) {
+			values = append(values, strings.Split(variable.Value, ",")...)
 		}
 	}
 	return values

@@ -18,8 +18,7 @@ func explainCommand(o *options) *cobra.Command {
 		Short: "Say how a pod of this node is captured, and why",
 		Long: `Say how a pod of this node is captured, and why: what it asked for when it was
 made and what it asks for now, what the kernel holds, what differs, and what came
-of its last ADD. Needs what the guard needs, and runs in its container, with its
-flags:
+of its last ADD. Needs what the guard needs, and runs in its container:
 
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node explain shop/web`,
 		Args: cobra.ExactArgs(1),
@@ -27,9 +26,6 @@ flags:
 			namespace, name, ok := strings.Cut(args[0], "/")
 			if !ok || namespace == "" || name == "" {
 				return fmt.Errorf("%q: expected NAMESPACE/POD", args[0])
-			}
-			if _, err := adopt(command.Flags()); err != nil {
-				return err
 			}
 			g, err := o.newGuard(command.Context(), guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
 			if err != nil {

@@ -38,15 +38,22 @@ var errNotGood = errors.New("not as it should be")
 
 func root() *cobra.Command {
 	command := &cobra.Command{
-		Use:           "capture-cni-node",
-		Version:       config.OwnVersion(),
-		Short:         "Keeps the capture-cni plugin installed on a node",
+		Use:     "capture-cni-node",
+		Version: config.OwnVersion(),
+		Short:   "Keeps the capture-cni plugin installed on a node",
+		Long: `Keeps the capture-cni plugin installed on a node.
+
+Each flag can be set in the environment, too: --net-dir is CAPTURE_CNI_NET_DIR.`,
 		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(command *cobra.Command, _ []string) error { return readEnvironment(command.Flags()) },
 	}
 	command.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	command.AddCommand(validateCommand())
 	o := &options{}
-	o.declare(command.PersistentFlags())
-	command.AddCommand(runCommand(o), guardCommand(o), explainCommand(o), reportCommand(o), uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o), validateCommand())
+	for _, c := range []*cobra.Command{runCommand(o), guardCommand(o), explainCommand(o), reportCommand(o), uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o)} {
+		o.declare(c.Flags())
+		command.AddCommand(c)
+	}
 	return command
 }
 

@@ -19,9 +19,6 @@ func (o *options) question(use, short string, ask func(context.Context, node.Set
 	command := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if _, err := adopt(command.Flags()); err != nil {
-				return err
-			}
 			settings, err := o.settings()
 			if err != nil {
 				return err

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -20,38 +21,43 @@ import (
 )
 
 func reportCommand(o *options) *cobra.Command {
-	var address string
+	var address, scope string
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "Pack what is known of the node and its pods, for a support case",
 		Long: `Pack what is known of the node and its pods, for a support case: a gzipped tar
 archive on stdout. It holds known fields only: no file of the node is copied, and
 of CNI lists, pods and metrics only what has a fixed form is packed. In the
-agent's container it is about the node, in the guard's about the pods; the flags
-are those of the process there:
+installer's container it describes the node, in the guard's the pods:
 
   kubectl exec --namespace capture-cni AGENT --container installer -- /capture-cni-node report > node.tar.gz
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node report > pods.tar.gz`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			where, err := adopt(command.Flags())
+			if scope != scopeNode && scope != scopePods && scope != scopeAll {
+				return fmt.Errorf("--scope is %q: expected node, pods or all", scope)
+			}
+			parts, err := o.parts(command.Context(), scope, address)
 			if err != nil {
 				return err
 			}
-			parts, err := o.parts(command.Context(), where, address)
-			if err != nil {
-				return err
-			}
-			parts = append([]bundle.Part{{Name: "about.txt", Write: aboutOf(command, where)}}, parts...)
+			parts = append([]bundle.Part{{Name: "about.txt", Write: aboutOf(command)}}, parts...)
 			return bundle.Write(command.Context(), command.OutOrStdout(), time.Now(), parts)
 		},
 	}
-	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "where the agent, or the guard, shows its metrics")
+	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "where the agent, or the guard, serves its metrics")
+	command.Flags().StringVar(&scope, "scope", scopeAll, "what the report describes: node, pods or all")
 	return command
 }
 
-// parts are what can be told in a container whose process runs a command.
-func (o *options) parts(ctx context.Context, where, address string) ([]bundle.Part, error) {
+// What a report describes. A container sees its own part alone.
+const (
+	scopeNode = "node"
+	scopePods = "pods"
+	scopeAll  = "all"
+)
+
+func (o *options) parts(ctx context.Context, scope, address string) ([]bundle.Part, error) {
 	settings, err := o.settings()
 	if err != nil {
 		return nil, err
@@ -66,7 +72,7 @@ func (o *options) parts(ctx context.Context, where, address string) ([]bundle.Pa
 			bundle.Part{Name: "adds.json", Write: recordsIn(record.Memory(socket))},
 			bundle.Part{Name: "failures.json", Write: recordsIn(record.Ring(socket))})
 	}
-	if where != "guard" {
+	if scope != scopePods {
 		runtime := o.runtime(ctx, newLog())
 		n := node.New(settings, nil, runtime, newLog())
 		parts = append(parts,
@@ -74,7 +80,7 @@ func (o *options) parts(ctx context.Context, where, address string) ([]bundle.Pa
 			bundle.Part{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any { return node.Preflight(ctx, settings, runtime) })})
 		parts = append(parts, n.Evidence()...)
 	}
-	if where != "run" {
+	if scope != scopeNode {
 		parts = append(parts, o.podParts(ctx)...)
 	}
 	return parts, nil

@@ -23,25 +23,13 @@ import (
 	"github.com/capture-cni/capture-cni/install/bundle"
 )
 
-// aboutOf writes when and by which version the report was made, and the flags
-// that are in force: those of the command, and those of the container's process.
-func aboutOf(command *cobra.Command, where string) func(context.Context, io.Writer) error {
+// aboutOf writes when and by which version the report was made, and the flags that
+// the command line and the environment set.
+func aboutOf(command *cobra.Command) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
-		fmt.Fprintf(out, "time     %s\nversion  %s, %s\n", time.Now().UTC().Format(time.RFC3339), config.OwnVersion(), runtime.Version())
-		fmt.Fprintf(out, "command  report %s\n", flagsOf(command.Flags()))
-		if where == "" {
-			return nil
-		}
-		line, err := os.ReadFile("/proc/1/cmdline")
-		if err != nil {
-			return fmt.Errorf("reading the flags of the container's process: %w", err)
-		}
-		process, rest, err := root().Find(strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")[1:])
-		if err != nil || process.ParseFlags(rest) != nil {
-			return errors.New("the flags of the container's process are not those of one of our commands")
-		}
-		fmt.Fprintf(out, "process  %s %s\n", process.Name(), flagsOf(process.Flags()))
-		return nil
+		_, err := fmt.Fprintf(out, "time     %s\nversion  %s, %s\nflags    %s\n", time.Now().UTC().Format(time.RFC3339),
+			config.OwnVersion(), runtime.Version(), flagsOf(command.Flags()))
+		return err
 	}
 }
 

@@ -22,17 +22,18 @@
     - --policy={{ .Values.guard.policy }}
     - --round={{ .Values.guard.round }}
     - --refresh={{ .Values.guard.refresh }}
-    - --listen={{ .Values.guard.listen }}
-    - --mode={{ $node.mode }}
-    - --state-dir={{ .Values.paths.stateDir }}
-    - --run-dir={{ .Values.paths.runDir }}
-    - --cri-socket=/host{{ $node.criSocket }}
-    - --netconf=/etc/capture-cni/netconf.json
-  {{- if contains "$(HOST_IP)" .Values.guard.listen }}
+  envFrom:
+    - configMapRef:
+        name: capture-cni-node-flags
   env:
+    {{- if contains "$(HOST_IP)" .Values.guard.listen }}
     - name: HOST_IP
       valueFrom: {fieldRef: {fieldPath: status.hostIP}}
-  {{- end }}
+    {{- end }}
+    - name: CAPTURE_CNI_LISTEN
+      value: {{ .Values.guard.listen | quote }}
+    - name: CAPTURE_CNI_SCOPE
+      value: pods
   ports:
     - name: guard
       containerPort: {{ regexFind "[0-9]+$" .Values.guard.listen }}

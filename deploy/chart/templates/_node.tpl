@@ -38,3 +38,22 @@
 {{- define "capture-cni.kernelCapabilities" -}}
 {{- and .Values.taint.remove .Values.taint.tryKernel (ne .Values.state "absent") | ternary (list "SYS_ADMIN" "NET_ADMIN") list | toJson -}}
 {{- end }}
+
+{{- /* The flags that agent and guard share, as environment variables. */ -}}
+{{- define "capture-cni.flags" -}}
+{{- $node := include "capture-cni.node" . | fromJson -}}
+CAPTURE_CNI_MODE: {{ $node.mode | quote }}
+CAPTURE_CNI_NET_DIR: {{ $node.netDir | quote }}
+CAPTURE_CNI_BIN_DIR: {{ join "," $node.binDirs | quote }}
+CAPTURE_CNI_STATE_DIR: {{ .Values.paths.stateDir | quote }}
+CAPTURE_CNI_RUN_DIR: {{ .Values.paths.runDir | quote }}
+{{- with $node.criSocket }}
+CAPTURE_CNI_CRI_SOCKET: /host{{ . }}
+{{- end }}
+CAPTURE_CNI_NETCONF: /etc/capture-cni/netconf.json
+CAPTURE_CNI_TOKEN_TTL: {{ .Values.token.ttl | quote }}
+{{- with .Values.apiServer }}
+CAPTURE_CNI_API_SERVER: {{ . | quote }}
+{{- end }}
+CAPTURE_CNI_OWNER: {{ .Release.Name | quote }}
+{{- end }}

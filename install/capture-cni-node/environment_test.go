@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+)
+
+// parsed are the flags of a command, given on its command line and in the environment.
+func parsed(t *testing.T, environment map[string]string, given ...string) (*options, error) {
+	t.Helper()
+	for name, value := range environment {
+		t.Setenv(name, value)
+	}
+	o := &options{}
+	flags := pflag.NewFlagSet("verify", pflag.ContinueOnError)
+	o.declare(flags)
+	flags.BoolP("help", "h", false, "")
+	if err := flags.Parse(given); err != nil {
+		t.Fatal(err)
+	}
+	return o, readEnvironment(flags)
+}
+
+// TestEnvironment sets flags in the environment: the command line wins.
+func TestEnvironment(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		environment map[string]string
+		given       []string
+		change      func(o *options)
+	}{
+		{"nothing", nil, nil, func(*options) {}},
+		{
+			"strings and durations", map[string]string{"CAPTURE_CNI_MODE": "insert", "CAPTURE_CNI_STATE_DIR": "/state", "CAPTURE_CNI_TOKEN_TTL": "1h"}, nil,
+			func(o *options) { o.mode, o.stateDir, o.tokenTTL = "insert", "/state", time.Hour },
+		},
+		{"the command line wins", map[string]string{"CAPTURE_CNI_MODE": "insert"}, []string{"--mode=auto"}, func(o *options) { o.mode = "auto" }},
+		{
+			"directories take the place of the default", map[string]string{"CAPTURE_CNI_BIN_DIR": "/a,/b"}, nil,
+			func(o *options) { o.binDirs = []string{"/a", "/b"} },
+		},
+		{"empty", map[string]string{"CAPTURE_CNI_ROOT": ""}, nil, func(o *options) { o.root = "" }},
+		{"of no flag, and help", map[string]string{"CAPTURE_CNI_DIR": "/d", "CAPTURE_CNI_HELP": "true"}, nil, func(*options) {}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want, err := parsed(t, nil, test.given...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.change(want)
+			got, err := parsed(t, test.environment, test.given...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestBadEnvironment names each variable whose value has another form.
+func TestBadEnvironment(t *testing.T) {
+	_, err := parsed(t, map[string]string{"CAPTURE_CNI_TOKEN_TTL": "soon"})
+	if err == nil || !strings.Contains(err.Error(), `environment variable CAPTURE_CNI_TOKEN_TTL is "soon"`) {
+		t.Errorf("got %v", err)
+	}
+}
