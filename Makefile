@@ -75,14 +75,9 @@ test: deps parts lint verify ## Everything: lint, verify, and all tests, on a re
 	go test -count=1 -timeout 20m $$(go list ./... | grep -v e2e/cluster)
 	@$(MAKE) --no-print-directory -j2 test-agents test-pods
 
-# Tests of a cluster wait more than they compute: there are two at once, each with its half of them.
-OF_AGENTS := ^Test(APIGone|BrokenNode|Dashboard|Guard|Reboot|Report|Taint|Told|Upgrade)
-
-test-agents:
-	go test -count=1 -timeout 40m -run '$(OF_AGENTS)' ./e2e/cluster
-
-test-pods:
-	go test -count=1 -timeout 40m -skip '$(OF_AGENTS)' ./e2e/cluster
+# Tests on a cluster wait more than they compute: both packages run at once, each with a cluster of its own.
+test-agents test-pods: test-%:
+	go test -count=1 -timeout 40m ./e2e/cluster/$*
 
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...

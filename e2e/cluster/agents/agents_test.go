@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agents tests node agents and guards on a cluster: faults of what they
+// depend on, repairs and evictions, reboots and upgrades, and what they report.
+package agents
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+var c suite.Suite
+
+func TestMain(m *testing.M) { os.Exit(c.Main(m)) }
+
+// removeAgents takes the agents off all nodes, and bringAgents brings them back.
+func removeAgents(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() { bringAgents(t) })
+	agents(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"template": {"spec": {"nodeSelector": {"nowhere": "yes"}}}}}`)
+	agents(t, "wait", "--for=jsonpath={.status.desiredNumberScheduled}=0", suite.Timeout, "daemonset/capture-cni-node") // else it would make new ones
+	agents(t, "delete", "pods", "--all", "--force", "--grace-period=0")
+	suite.Eventually(t, func() error {
+		for _, node := range c.Nodes {
+			sandboxes, err := node.Sandboxes(t.Context())
+			if err != nil {
+				return err
+			}
+			for _, found := range sandboxes {
+				if found.Namespace == cluster.Namespace {
+					return fmt.Errorf("%s still runs %s", node.Name, found.Name)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func bringAgents(t *testing.T) {
+	t.Helper()
+	agents(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"template": {"spec": {"nodeSelector": {"nowhere": null}}}}}`)
+	agents(t, "rollout", "status", "daemonset/capture-cni-node", suite.Timeout)
+}
+
+// agents runs kubectl where they are; also when the test is over.
+func agents(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := c.Kubectl(context.WithoutCancel(t.Context()), "", append([]string{"--namespace", cluster.Namespace}, args...)...)
+	suite.Check(t, err)
+	return out
+}
+
+func agentOn(t *testing.T, node *cluster.Node) string {
+	t.Helper()
+	return agents(t, "get", "pods", "--field-selector=spec.nodeName="+node.Name, "-o", "jsonpath={.items[0].metadata.name}")
+}
+
+// eventSays waits for an Event on a pod.
+func eventSays(t *testing.T, n suite.Namespace, pod, reason, what string) {
+	t.Helper()
+	selector := "reason=" + reason + ",involvedObject.name=" + pod
+	suite.Eventually(t, func() error {
+		messages := n.Kubectl(t, "", "get", "events", "--field-selector", selector, "-o", "jsonpath={.items[*].message}")
+		if !strings.Contains(messages, what) {
+			return fmt.Errorf("no Event %s of %s says %q: %q", reason, pod, what, messages)
+		}
+		return nil
+	})
+}
+
+// unpack has a container of an agent's pack its report, and gives the files.
+func unpack(t *testing.T, agent, container string) map[string]string {
+	t.Helper()
+	packed, err := c.Kubectl(context.WithoutCancel(t.Context()), "", "--namespace", cluster.Namespace, "exec", agent, "--container="+container, "--", "/capture-cni-node", "report")
+	suite.Check(t, err)
+	unzipped, err := gzip.NewReader(strings.NewReader(packed))
+	suite.Check(t, err)
+	files := map[string]string{}
+	for archive := tar.NewReader(unzipped); ; {
+		head, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		suite.Check(t, err)
+		content, err := io.ReadAll(archive)
+		suite.Check(t, err)
+		files[strings.TrimPrefix(head.Name, "capture-cni/")] = string(content)
+	}
+}

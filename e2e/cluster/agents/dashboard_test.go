@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agents
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// TestDashboardQueries has a Prometheus read what an agent and a guard show on a
+// node, and asks it all that the dashboard asks. Only what tells of a fault may
+// have no answer.
+func TestDashboardQueries(t *testing.T) {
+	c.InstallChart(t, "guard.policy=evict") // with which there are all metrics
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	n.Run(t, suite.Server("web", c.Nodes[0].Name))
+	agent := agentOn(t, c.Nodes[0])
+	var pages [2]string
+	suite.Eventually(t, func() error { // each has looked at the pod
+		pages = [2]string{unpack(t, agent, "installer")["metrics.txt"], unpack(t, agent, "guard")["metrics.txt"]}
+		if !strings.Contains(pages[0], "capture_cni_add_stage_seconds_bucket{") || !strings.Contains(pages[1], "capture_cni_pods{") {
+			return fmt.Errorf("the metrics are\n%s", pages)
+		}
+		return nil
+	})
+	ask := startPrometheus(t, pages[:]...)
+	for _, query := range dashboardQueries(t) {
+		tellsOfFault := strings.Contains(query, "== 0") || strings.Contains(query, "contended")
+		suite.Eventually(t, func() error { // a rate takes two samples
+			err := ask(strings.ReplaceAll(query, "$__rate_interval", "5s"))
+			if err != nil && !(tellsOfFault && errors.Is(err, errNoAnswer)) {
+				return fmt.Errorf("%s: %w", query, err)
+			}
+			return nil
+		})
+	}
+}
+
+func dashboardQueries(t *testing.T) (queries []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../../deploy/dashboard.json")
+	suite.Check(t, err)
+	var board struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	suite.Check(t, json.Unmarshal(text, &board))
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			queries = append(queries, target.Expr)
+		}
+	}
+	if len(queries) < 10 {
+		t.Fatalf("the dashboard asks %q", queries)
+	}
+	return queries
+}
+
+var errNoAnswer = errors.New("there is no such series")
+
+// startPrometheus has one scrape these pages every second; what is given back
+// asks it, and fails unless there is an answer.
+func startPrometheus(t *testing.T, pages ...string) (ask func(query string) error) {
+	t.Helper()
+	var targets []string
+	for _, page := range pages {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+			_, _ = io.WriteString(w, page)
+		}))
+		t.Cleanup(server.Close)
+		targets = append(targets, server.Listener.Addr().String())
+	}
+	list, err := json.Marshal(targets)
+	suite.Check(t, err)
+	dir := t.TempDir()
+	config := fmt.Sprintf(`{"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "capture-cni", "static_configs": [{"targets": %s}]}]}`, list)
+	suite.Check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
+	address, err := lab.FreeAddress()
+	suite.Check(t, err)
+	command := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address, "--log.level=warn")
+	command.Stderr = os.Stderr
+	suite.Check(t, command.Start())
+	t.Cleanup(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })
+	return func(query string) error {
+		answer, err := http.Get("http://" + address + "/api/v1/query?query=" + url.QueryEscape(query))
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		var told struct {
+			Error string
+			Data  struct{ Result []any }
+		}
+		if err := json.NewDecoder(answer.Body).Decode(&told); err != nil || told.Error != "" {
+			return fmt.Errorf("prometheus answers %q (%v)", told.Error, err)
+		}
+		if len(told.Data.Result) == 0 {
+			return errNoAnswer
+		}
+		return nil
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agents
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// TestAPIGone has pods lose their sandboxes while there is no API server: the
+// kubelets make new ones. Those of unmeshed pods start and stop, those of
+// meshed ones wait, and say for what.
+func TestAPIGone(t *testing.T) {
+	c.InstallChart(t, suite.ShortLookup)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	var meshed, plain []*corev1.Pod
+	for _, node := range c.Nodes {
+		meshed = append(meshed, suite.Server("meshed-"+node.Name, node.Name))
+		plain = append(plain, suite.Unmeshed(suite.Server("plain-"+node.Name, node.Name)))
+	}
+	n.Run(t, append(meshed, plain...)...)
+	suite.Check(t, c.StopAPI())
+	stopped := time.Now()
+	running := false
+	defer func() {
+		if !running {
+			suite.Check(t, c.StartAPI(context.Background()))
+		}
+	}()
+	for _, pod := range append(meshed, plain...) {
+		loseSandbox(t, n, pod.Name)
+	}
+	for i, node := range c.Nodes {
+		static := "static-" + node.Name
+		n.WaitSandbox(t, plain[i].Name)
+		suite.WriteStaticPod(t, node, n.Name, "static")
+		n.WaitSandbox(t, static)
+		suite.RemoveStaticPod(t, node)
+		suite.Eventually(t, func() error {
+			if n.HasSandbox(t, static) {
+				return fmt.Errorf("%s still runs", static)
+			}
+			return nil
+		})
+	}
+	time.Sleep(time.Until(stopped.Add(8 * time.Second))) // longer than the kubelets' first tries
+	for _, pod := range meshed {
+		if n.HasSandbox(t, pod.Name) {
+			t.Errorf("%s has started", pod.Name)
+		}
+	}
+	suite.Check(t, c.StartAPI(t.Context()))
+	running, mended := true, time.Now()
+	for _, pod := range meshed {
+		n.WaitSandbox(t, pod.Name)
+		n.ExpectCaptured(t, pod.Name)
+		n.WaitSandboxEvent(t, pod.Name, "lookupTimeout of 3s is used up")
+	}
+	t.Logf("the pods of the mesh run %s after the API server was back", time.Since(mended).Round(100*time.Millisecond))
+	// Controllers and kubelets are slow to notice: they are back once they
+	// have brought new agents, for the next test as well.
+	agents(t, "rollout", "restart", "daemonset/capture-cni-node")
+	agents(t, "rollout", "status", "daemonset/capture-cni-node", suite.Timeout)
+}
+
+// TestBrokenNode breaks what meshed pods need on a node while its agent is
+// gone. Unmeshed pods start and stop as ever; meshed ones wait with an event
+// that says why, and start soon after the agent is back.
+func TestBrokenNode(t *testing.T) {
+	c.InstallChart(t, suite.ShortLookup)
+	node := c.Nodes[0]
+	entry := node.Path("/etc/cni/net.d/podnet/capture-cni.conf")
+	for _, tt := range []struct {
+		name   string
+		broken func(t *testing.T)
+		event  string // empty where meshed pods start all the same
+	}{
+		{"token expired", func(t *testing.T) {
+			suite.Check(t, os.WriteFile(node.Path("/var/lib/capture-cni/token"), []byte(expiredToken), 0o600))
+		}, "Unauthorized: the API server refuses the credentials in /var/lib/capture-cni/token; is the node agent running"},
+		{"kubeconfig gone", func(t *testing.T) { suite.Check(t, os.Remove(node.Path("/var/lib/capture-cni/kubeconfig"))) }, "is the node agent running"},
+		{"nothing but a misspelt key", func(t *testing.T) { edit(t, node, entry, `"type"`, `"ip-v6": "always", "type"`) }, ""},
+		{"misspelt value", func(t *testing.T) { edit(t, node, entry, `"type"`, `"ipv6": "sometimes", "type"`) }, `"ipv6" is "sometimes": expected one of`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+			removeAgents(t)
+			tt.broken(t)
+			meshed, plain := suite.Server("meshed", node.Name), suite.Unmeshed(suite.Server("plain", node.Name))
+			n.Create(t, meshed, plain)
+			n.WaitReady(t, plain)
+			n.Delete(t, plain)
+			if tt.event == "" {
+				n.WaitReady(t, meshed)
+			} else {
+				n.ExpectNoSandbox(t, "meshed", tt.event)
+			}
+			mended := time.Now()
+			bringAgents(t)
+			n.Kubectl(t, "", "wait", "--for=condition=Ready", suite.Timeout, "pod/meshed")
+			t.Logf("ready %s after the agent was allowed back", time.Since(mended).Round(100*time.Millisecond))
+			n.ExpectCaptured(t, "meshed")
+		})
+	}
+}
+
+// expiredToken has the form of a token, which the API server takes for nobody's.
+const expiredToken = "eyJhbGciOiJFUzI1NiJ9.eyJleHAiOjF9.AAAA"
+
+// loseSandbox stops a pod's sandbox behind the kubelet's back.
+func loseSandbox(t *testing.T, n suite.Namespace, pod string) {
+	t.Helper()
+	lost, err := n.Sandbox(t.Context(), pod)
+	suite.Check(t, err)
+	suite.Check(t, lost.Stop(t.Context()))
+}
+
+// edit changes our entry and has the runtime load it.
+func edit(t *testing.T, node *cluster.Node, path, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	suite.Check(t, err)
+	changed := strings.Replace(string(content), from, to, 1)
+	if changed == string(content) {
+		t.Fatalf("%s: no %s in it", path, from)
+	}
+	suite.Check(t, os.WriteFile(path, []byte(changed), 0o600))
+	suite.Check(t, suite.TriggerReload(node))
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agents
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// TestGuardEvicts has early pods evicted instead of repaired: one that somebody
+// makes anew comes back captured. One that nobody would make anew stays, as does
+// one that a PodDisruptionBudget protects.
+func TestGuardEvicts(t *testing.T) {
+	c.UninstallChart(t)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	node := c.Nodes[0].Name
+	n.Kubectl(t, deployment(t, suite.Server("owned", node)), "apply", "--filename=-")
+	n.Kubectl(t, deployment(t, suite.Server("protected", node)), "apply", "--filename=-")
+	n.Kubectl(t, "", "create", "poddisruptionbudget", "protected", "--selector=app=protected", "--min-available=1")
+	n.Run(t, suite.Server("alone", node))
+	n.Kubectl(t, "", "rollout", "status", "deployment/owned", suite.Timeout)
+	n.Kubectl(t, "", "rollout", "status", "deployment/protected", suite.Timeout)
+	owned, protected := only(t, n, "owned"), only(t, n, "protected")
+	c.InstallChart(t, append(slices.Clone(attentive), "guard.policy=evict")...)
+	suite.Eventually(t, func() error {
+		for _, pod := range of(t, n, "owned") {
+			if pod != owned {
+				if rules, err := n.Sandbox(t.Context(), pod); err != nil || suite.Rules(t, rules).Backend == "" {
+					return fmt.Errorf("%s is not captured (%v)", pod, err)
+				}
+				return nil
+			}
+		}
+		return fmt.Errorf("%s is still there", owned)
+	})
+	for _, pod := range []string{protected, "alone"} {
+		eventSays(t, n, pod, "CaptureMissing", "not captured as it should be")
+		if rules := n.Rules(t, pod); rules.Backend != "" {
+			t.Errorf("%s holds %+v", pod, rules)
+		}
+	}
+	eventSays(t, n, "alone", "CaptureMissing", "nobody would make it anew")
+	if now := only(t, n, "protected"); now != protected {
+		t.Errorf("%s has gone, in spite of the PodDisruptionBudget", protected)
+	}
+	deniesOtherNodes(t, n)
+}
+
+// deniesOtherNodes has a record ask the first node's agent for a pod of the
+// second one, which the API server would let it evict.
+func deniesOtherNodes(t *testing.T, n suite.Namespace) {
+	t.Helper()
+	n.Kubectl(t, deployment(t, suite.Server("elsewhere", c.Nodes[1].Name)), "apply", "--filename=-")
+	n.Kubectl(t, "", "rollout", "status", "deployment/elsewhere", suite.Timeout)
+	name := only(t, n, "elsewhere")
+	asked := record.Record{Verdict: record.Doomed, Reason: record.Uncaptured, Pod: record.PodRef{
+		Namespace: n.Name, Name: name, UID: n.Kubectl(t, "", "get", "pod", name, "-o", "jsonpath={.metadata.uid}"),
+	}}
+	agent := agentOn(t, c.Nodes[0])
+	suite.Eventually(t, func() error {
+		if !record.Send(c.Nodes[0].Path("/run/capture-cni/agent.sock"), asked) {
+			return fmt.Errorf("the agent does not listen")
+		}
+		if log := agents(t, "logs", agent, "--container=installer"); suite.LineWith(log, "the agent does not evict the pod", "pod="+n.Name+"/"+name) == "" {
+			return fmt.Errorf("the agent does not deny it: %s", log)
+		}
+		return nil
+	})
+	if now := only(t, n, "elsewhere"); now != name {
+		t.Errorf("%s was evicted by the agent of another node", name)
+	}
+	if metrics := unpack(t, agent, "installer")["metrics.txt"]; suite.LineWith(metrics, `capture_cni_evictions_total{result="denied"}`) == "" {
+		t.Errorf("the metrics are\n%s", metrics)
+	}
+}
+
+// TestGuardLeavesOthers has pods that istio-cni captured, and pods that we
+// captured for another configuration: they are told of, and stay as they are.
+func TestGuardLeavesOthers(t *testing.T) {
+	c.ReplaceByIstioCNI(t)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	n.Run(t, suite.Server("theirs", c.Nodes[0].Name), suite.Server("theirs-too", c.Nodes[1].Name))
+	theirs, theirsToo := n.Rules(t, "theirs"), n.Rules(t, "theirs-too")
+	if theirs.Foreign == "" || theirsToo.Foreign == "" {
+		t.Fatalf("they hold %+v and %+v", theirs, theirsToo)
+	}
+	suite.Check(t, c.StopIstioCNI())
+	c.InstallChart(t, append(slices.Clone(attentive), "netconf.mesh.inboundPort=15106")...)
+	n.Run(t, suite.Server("older", c.Nodes[0].Name))
+	older := n.Rules(t, "older")
+	c.InstallChart(t, attentive...)
+	guardSays(t, n, "theirs", "state=foreign")
+	guardSays(t, n, "theirs-too", "state=foreign")
+	guardSays(t, n, "older", "state=outdated")
+	eventSays(t, n, "older", "CaptureWarning", "a restart renews them")
+	n.Run(t, suite.Server("ours", c.Nodes[0].Name)) // some rounds later
+	n.ExpectCaptured(t, "ours")
+	for pod, before := range map[string]any{"theirs": theirs, "theirs-too": theirsToo, "older": older} {
+		if after := n.Rules(t, pod); after != before {
+			t.Errorf("%s held %+v and holds %+v", pod, before, after)
+		}
+	}
+}
+
+// TestGuardBeforeJob starts a Job that may not fail once, where nothing is
+// installed yet. Its first connection is captured all the same: validation waits
+// for the guard.
+func TestGuardBeforeJob(t *testing.T) {
+	settings := append(slices.Clone(attentive), "admission.istioInit.enabled=true", "admission.istioInit.replaceBy=validate")
+	c.InstallChart(t, settings...)
+	// The policy stays, and agents come as soon as they are wanted: validation does not wait for long.
+	wanted := c.Installed
+	c.Installed = nil
+	suite.Check(t, c.Install(t.Context(), append(slices.Clone(wanted), "state=absent", "force=true")...))
+	suite.Check(t, c.Install(t.Context(), append(slices.Clone(wanted), "nodeSelector.nowhere=yes")...))
+	n := c.NewNamespace(t, suite.Restricted, cluster.InjectedWithInit)
+	n.Kubectl(t, "", "label", "namespace", n.Name, "capture-cni.io/admission=enforce")
+	n.Run(t, suite.Unmeshed(suite.Server("target", c.Nodes[1].Name)))
+	v4, _ := n.Addresses(t, "target")
+	pod := suite.NewPod("once", c.Nodes[0].Name, "ask", "tcp", suite.Address(v4, 8080))
+	pod.Annotations["sidecar.istio.io/nativeSidecar"] = "true"
+	suite.Eventually(t, func() error { return n.TryCreate(t.Context(), suite.Server("probe", c.Nodes[0].Name)) }) // the policy holds
+	n.Kubectl(t, job(t, pod), "apply", "--filename=-")
+	suite.Eventually(t, func() error {
+		status := n.Kubectl(t, "", "get", "pods", "--selector=job-name=once", "-o", "jsonpath={.items[*].status.initContainerStatuses[0].state.running}")
+		if status == "" {
+			return fmt.Errorf("validation does not run")
+		}
+		return nil
+	})
+	bringAgents(t)
+	c.Installed = wanted
+	n.Kubectl(t, "", "wait", "--for=condition=complete", "job/once", suite.Timeout)
+	if said := n.Kubectl(t, "", "logs", "job/once", "--container=app"); !strings.Contains(said, "/outbound") || strings.Count(said, "\n") != 2 {
+		t.Errorf("on the way of its only connection were\n%s", said)
+	}
+	eventSays(t, n, only(t, n, "once"), "CaptureRepaired", "is captured now")
+}
+
+func template(pod *corev1.Pod) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec}
+}
+
+// deployment keeps one such pod.
+func deployment(t *testing.T, pod *corev1.Pod) (manifest string) {
+	t.Helper()
+	return suite.JSON(t, appsv1.Deployment{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: pod.Name},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: template(pod)},
+	})
+}
+
+// job runs such a pod once.
+func job(t *testing.T, pod *corev1.Pod) (manifest string) {
+	t.Helper()
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	return suite.JSON(t, batchv1.Job{
+		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: metav1.ObjectMeta{Name: pod.Name},
+		Spec: batchv1.JobSpec{BackoffLimit: new(int32), Template: template(pod)},
+	})
+}
+
+// of names the pods of an application.
+func of(t *testing.T, n suite.Namespace, app string) []string {
+	t.Helper()
+	return strings.Fields(n.Kubectl(t, "", "get", "pods", "--selector=app="+app, "-o", "jsonpath={.items[*].metadata.name}"))
+}
+
+// only names the one pod of an application.
+func only(t *testing.T, n suite.Namespace, app string) string {
+	t.Helper()
+	pods := of(t, n, app)
+	if len(pods) != 1 {
+		t.Fatalf("the pods of %s are %q", app, pods)
+	}
+	return pods[0]
+}

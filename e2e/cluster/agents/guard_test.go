@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agents
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// attentive has the guard look often.
+var attentive = []string{"guard.round=2s", "guard.refresh=2s"}
+
+// TestGuardFindsEarlyPods creates meshed pods before there is any agent: each
+// of them is found and put right soon after the guard has come.
+func TestGuardFindsEarlyPods(t *testing.T) {
+	c.UninstallChart(t)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	var pods []*corev1.Pod
+	for i := range 20 {
+		pods = append(pods, suite.Server(fmt.Sprintf("web-%d", i), c.Nodes[i%len(c.Nodes)].Name))
+	}
+	n.Run(t, pods...)
+	for _, pod := range pods {
+		if rules := n.Rules(t, pod.Name); rules.Backend != "" {
+			t.Fatalf("%s holds %+v", pod.Name, rules)
+		}
+	}
+	c.InstallChart(t, attentive...)
+	ready := time.Now()
+	suite.Eventually(t, func() error {
+		captured := 0
+		for _, node := range c.Nodes {
+			here, err := countCaptured(t.Context(), n, node)
+			if err != nil {
+				return err
+			}
+			captured += here
+		}
+		if captured != len(pods) {
+			return fmt.Errorf("%d of %d pods are captured", captured, len(pods))
+		}
+		return nil
+	})
+	t.Logf("all repaired %s after the agents were ready", time.Since(ready).Round(100*time.Millisecond))
+}
+
+// countCaptured counts a node's captured pods.
+func countCaptured(ctx context.Context, n suite.Namespace, node *cluster.Node) (captured int, err error) {
+	sandboxes, err := node.Sandboxes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, found := range sandboxes {
+		if found.Namespace != n.Name {
+			continue
+		}
+		rules, err := suite.ReadRules(found)
+		if err != nil {
+			return 0, err
+		}
+		if rules.Backend != "" {
+			captured++
+		}
+	}
+	return captured, nil
+}
+
+// TestGuardRepairs takes the rules out of a pod that runs, and changes them:
+// they come back, and connections live on. One through the proxy can't outlive
+// its rules: without them the kernel redirects nothing, and the pod answers
+// with a reset, before anybody could repair it.
+func TestGuardRepairs(t *testing.T) {
+	c.InstallChart(t, attentive...)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	web, client := suite.Server("web", c.Nodes[0].Name), suite.NewPod("client", c.Nodes[1].Name, "pause")
+	echo := web.Spec.Containers[0].DeepCopy()
+	echo.Name, echo.Args = "echo", []string{"echo", ":7000"}
+	web.Spec.Containers = append(web.Spec.Containers, *echo)
+	n.Run(t, web, suite.Unmeshed(client))
+
+	proxied, alive := holdConnection(t, n, "client", "web")
+	if proxied != "web/inbound" {
+		t.Fatalf("on the way are %q", proxied)
+	}
+	nft(t, n, "web", "insert", "rule", "inet", "capture-cni", "nat_PREROUTING", "return")
+	isRepaired(t, n, "client", "web")
+	alive()
+
+	suite.Eventually(t, func() error {
+		nft(t, n, "web", "delete", "table", "inet", "capture-cni")
+		if proxied, alive = holdConnection(t, n, "client", "web"); proxied != "" {
+			return errors.New("the guard was faster each time")
+		}
+		return nil
+	})
+	isRepaired(t, n, "client", "web")
+	alive()
+}
+
+// isRepaired waits until connections between two pods are captured again.
+func isRepaired(t *testing.T, n suite.Namespace, from, to string) {
+	t.Helper()
+	v4, _ := n.Addresses(t, to)
+	began := time.Now()
+	suite.Eventually(t, func() error {
+		hops, err := n.TryAsk(t.Context(), from, "tcp", suite.Address(v4, 8080))
+		if got := suite.Names(hops); err == nil && got != to+"/inbound "+to+"/app" {
+			err = fmt.Errorf("on the way are %s", got)
+		}
+		return err
+	})
+	t.Logf("repaired within %s", time.Since(began).Round(100*time.Millisecond))
+}
+
+// TestGuardReports loosens a running pod's annotations: that is told, and the
+// pod is captured as before, even if its rules have to be put back.
+func TestGuardReports(t *testing.T) {
+	c.InstallChart(t, attentive...)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	n.Run(t, suite.Server("loosened", c.Nodes[0].Name))
+	before := n.Rules(t, "loosened")
+	isExplained(t, n, "loosened", "state        captured")
+	suite.Eventually(t, func() error { // the agent hears of it beside the plugin's answer
+		if said := explain(t, n, "loosened"); !strings.Contains(said, ": captured by nftables") {
+			return fmt.Errorf("its last ADD is not explained:\n%s", said)
+		}
+		return nil
+	})
+	n.Kubectl(t, "", "annotate", "--overwrite", "pod", "loosened", "traffic.sidecar.istio.io/includeOutboundIPRanges=")
+	guardSays(t, n, "loosened", "state=changed")
+	isExplained(t, n, "loosened", `includeOutboundIPRanges: "*"; now ""`)
+	if after := n.Rules(t, "loosened"); after != before {
+		t.Errorf("it held %+v and holds %+v", before, after)
+	}
+	nft(t, n, "loosened", "delete", "table", "inet", "capture-cni")
+	guardSays(t, n, "loosened", "found=uncaptured")
+	eventSays(t, n, "loosened", "CaptureRepaired", "is captured now")
+	suite.Eventually(t, func() error {
+		if after := n.Rules(t, "loosened"); after.Backend == "" {
+			return fmt.Errorf("it holds %+v", after)
+		}
+		return nil
+	})
+}
+
+// isExplained asks on the pod's node.
+func isExplained(t *testing.T, n suite.Namespace, pod, want string) {
+	t.Helper()
+	if out := explain(t, n, pod); !strings.Contains(out, want) {
+		t.Errorf("the explanation does not say %s:\n%s", want, out)
+	}
+}
+
+// explain is what the first node's guard says of a pod.
+func explain(t *testing.T, n suite.Namespace, pod string) string {
+	t.Helper()
+	return agents(t, "exec", agentOn(t, c.Nodes[0]), "--container=guard", "--", "/capture-cni-node", "explain", n.Name+"/"+pod)
+}
+
+// guardSays waits for a line of a guard's log about a pod.
+func guardSays(t *testing.T, n suite.Namespace, pod, what string) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		logs, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--container=guard", "--tail=100")
+		if err != nil {
+			return err
+		}
+		for _, line := range strings.Split(logs, "\n") {
+			if strings.Contains(line, n.Name+"/"+pod) && strings.Contains(line, what) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no guard says %q of %s:\n%s", what, pod, logs)
+	})
+}
+
+// nft changes what a pod's namespace holds, from outside.
+func nft(t *testing.T, n suite.Namespace, pod string, args ...string) {
+	t.Helper()
+	sandbox, err := n.Sandbox(t.Context(), pod)
+	suite.Check(t, err)
+	host, err := sandbox.Host()
+	suite.Check(t, err)
+	defer host.NetNS.Close()
+	suite.Check(t, host.Do(func() error {
+		out, err := exec.CommandContext(t.Context(), "nft", args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("nft %s: %w: %s", strings.Join(args, " "), err, out)
+		}
+		return nil
+	}))
+}
+
+// holdConnection connects a pod with another one's echo and keeps the
+// connection. It names the proxies on the way; alive fails unless it is.
+func holdConnection(t *testing.T, n suite.Namespace, from, to string) (proxies string, alive func()) {
+	t.Helper()
+	v4, _ := n.Addresses(t, to)
+	ctx, cancel := context.WithCancel(t.Context())
+	command := exec.CommandContext(ctx, filepath.Join(c.Dir, "bin", "kubectl"), "--kubeconfig", c.Kubeconfig(), "--namespace", n.Name,
+		"exec", from, "--container", "app", "--", "/apps", "hold", suite.Address(v4, 7000))
+	var complaint strings.Builder
+	command.Stderr = &complaint
+	out, err := command.StdoutPipe()
+	suite.Check(t, err)
+	suite.Check(t, command.Start())
+	t.Cleanup(func() { cancel(); _ = command.Wait() })
+	lines := bufio.NewScanner(out)
+	var said strings.Builder
+	for lines.Scan() && lines.Text() != "echo" {
+		said.WriteString(lines.Text() + "\n")
+	}
+	hops, err := suite.ParseHops(said.String())
+	suite.Check(t, err)
+	beats := make(chan struct{}) // heard by who waits, so that each is of now
+	go func() {
+		defer close(beats)
+		for lines.Scan() {
+			select {
+			case beats <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return suite.Names(hops), func() {
+		t.Helper()
+		for range 2 { // one may have been on its way
+			if _, goesOn := <-beats; !goesOn {
+				t.Fatalf("the connection has ended: %v: %s", command.Wait(), complaint.String())
+			}
+		}
+	}
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agents
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// TestReboot boots both nodes without their agents. Pods that were there come
+// up again, captured or not, exactly as the README's table of windows says.
+func TestReboot(t *testing.T) {
+	t.Cleanup(func() { c.UninstallChart(t) }) // auto does not leave the mode that another agent chose
+	for _, tt := range []struct {
+		name      string
+		settings  []string
+		rewritten bool    // the primary's writer puts its own list back before the runtime starts
+		captured  [2]bool // on the node with drop-ins, and on the one without
+	}{
+		{"auto", nil, false, [2]bool{true, true}},
+		{"auto and a list rewritten", nil, true, [2]bool{true, false}},
+		{"owned and a list rewritten", []string{"mode=owned"}, true, [2]bool{true, true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c.InstallChart(t, tt.settings...)
+			n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+			var pods []*corev1.Pod
+			for _, node := range c.Nodes {
+				pods = append(pods, suite.Server("web-"+node.Name, node.Name))
+			}
+			n.Run(t, pods...)
+			removeAgents(t)
+			before := map[string]string{}
+			for i, node := range c.Nodes {
+				n.ExpectCaptured(t, pods[i].Name)
+				sandbox, err := n.Sandbox(t.Context(), pods[i].Name)
+				suite.Check(t, err)
+				before[node.Name] = sandbox.ID
+			}
+			for _, node := range c.Nodes {
+				primary, err := os.ReadFile(node.Disk("/etc/cni/net.d/" + cluster.NetworkConf))
+				suite.Check(t, err)
+				suite.Check(t, node.Halt())
+				if tt.rewritten {
+					primary = []byte(node.PrimaryList())
+				}
+				suite.Check(t, os.WriteFile(node.Disk("/etc/cni/net.d/"+cluster.NetworkConf), primary, 0o644))
+			}
+			for _, node := range c.Nodes {
+				suite.Check(t, node.Boot(t.Context()))
+			}
+			for i, node := range c.Nodes {
+				suite.Eventually(t, func() error {
+					sandbox, err := n.Sandbox(t.Context(), pods[i].Name)
+					if err == nil && sandbox.ID == before[node.Name] {
+						err = fmt.Errorf("%s runs the pod of before", node.Name)
+					}
+					return err
+				})
+				if rules := n.Rules(t, pods[i].Name); (rules.Backend != "") != tt.captured[i] {
+					t.Errorf("after a boot of %s without an agent its pod holds %+v, want captured: %v", node.Name, rules, tt.captured[i])
+				}
+			}
+			bringAgents(t)
+			for _, node := range c.Nodes {
+				pod := suite.Server("new-"+node.Name, node.Name)
+				n.Run(t, pod)
+				n.ExpectCaptured(t, pod.Name)
+			}
+		})
+	}
+}

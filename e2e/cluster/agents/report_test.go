@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agents
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// TestTold has an operator see what became of pods without a look at the node:
+// in Events, the agent's log and its metrics. Of pods that are not of the mesh
+// nothing is said.
+func TestTold(t *testing.T) {
+	c.InstallChart(t)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	node := c.Nodes[0]
+	good, warned, bad, other := suite.Server("good", node.Name), suite.Server("warned", node.Name), suite.Server("bad", node.Name), suite.Unmeshed(suite.Server("other", node.Name))
+	good.Annotations["proxy.istio.io/config"] = `proxyMetadata: {ISTIO_DUAL_STACK: "true"}` // else there is a warning
+	warned.Annotations["traffic.sidecar.istio.io/excludeInboundPort"] = "9000"              // without its s
+	bad.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "http"
+	n.Create(t, bad)
+	n.Run(t, good, warned, other)
+	eventSays(t, n, "bad", "CaptureFailed", `"http"`)
+	eventSays(t, n, "warned", "CaptureWarning", "excludeInboundPort")
+	agent := agentOn(t, node)
+	suite.Eventually(t, func() error {
+		log := agents(t, "logs", agent, "--container=installer")
+		for _, pod := range []string{"good", "warned"} {
+			if line := suite.LineWith(log, "msg=captured", "pod="+n.Name+"/"+pod+" "); !strings.Contains(line, "backend=nftables") {
+				return fmt.Errorf("the log says of %s: %q", pod, line)
+			}
+		}
+		if line := suite.LineWith(log, "pod="+n.Name+"/bad "); !strings.Contains(line, "level=WARN") {
+			return fmt.Errorf("the log says of the bad one: %q", line)
+		}
+		return nil
+	})
+	if line := suite.LineWith(agents(t, "logs", agent, "--container=installer"), n.Name+"/other"); line != "" {
+		t.Errorf("the log says of a pod that is not of the mesh: %s", line)
+	}
+	if events := n.Kubectl(t, "", "get", "events", "--field-selector=source=capture-cni", "-o", "jsonpath={.items[*].involvedObject.name}"); strings.Contains(events, "other") || strings.Contains(events, "good") {
+		t.Errorf("there are Events on %s", events)
+	}
+	files := unpack(t, agent, "installer")
+	for _, want := range []string{`capture_cni_adds_total{reason="annotations",result="failed"}`, `capture_cni_build_info{`} {
+		if !strings.Contains(files["metrics.txt"], want) {
+			t.Errorf("the metrics don't say %s:\n%s", want, files["metrics.txt"])
+		}
+	}
+}
+
+// TestReport packs what is known of a node, in both containers of its agent, and
+// finds no secret in it.
+func TestReport(t *testing.T) {
+	c.InstallChart(t)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	node := c.Nodes[0]
+	web := suite.Server("web", node.Name)
+	n.Run(t, web)
+	agent := agentOn(t, node)
+	token, err := os.ReadFile(node.Path("/var/lib/capture-cni/token"))
+	suite.Check(t, err)
+	suite.Eventually(t, func() error {
+		if adds := unpack(t, agent, "installer")["adds.json"]; !strings.Contains(adds, n.Name) {
+			return fmt.Errorf("the last ADDs are %s", adds)
+		}
+		return nil
+	})
+	for container, wanted := range map[string]map[string]string{
+		"installer": {
+			"node/verify.json": `"findings": []`, "node/plugin.txt": "runs: yes", "node/credentials.txt": "token       issued ", "node/preflight.json": "[",
+			"node/runtime.json": `"name": "containerd"`, "node/lists.jsonl": `"type":"ptp"`, "about.txt": "process  run ",
+		},
+		"guard": {"pods/" + n.Name + "_web.txt": "state        captured", "metrics.txt": "capture_cni_pods{", "about.txt": "process  guard "},
+	} {
+		files := unpack(t, agent, container)
+		for name, want := range wanted {
+			if !strings.Contains(files[name], want) {
+				t.Errorf("%s: %s does not say %s:\n%s", container, name, want, files[name])
+			}
+		}
+		for missing := range strings.Lines(files["missing.txt"]) { // pods of the last test may end just now
+			if ofAnother := strings.HasPrefix(missing, "pods/") && !strings.HasPrefix(missing, "pods/"+n.Name); container == "guard" && !ofAnother {
+				t.Errorf("%s: missing is %s", container, missing)
+			}
+		}
+		for name, content := range files {
+			if strings.Contains(content, string(token)) || strings.Contains(content, "PRIVATE KEY") {
+				t.Errorf("%s: %s has a secret", container, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agents
+
+import (
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// TestUpgrade rolls the agents, for another image and then for another
+// configuration, while pods come and go.
+func TestUpgrade(t *testing.T) {
+	c.InstallChart(t)
+	suite.Check(t, c.Bring(t.Context(), "v2"))
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	pods := suite.StartChurn(t, n)
+	pods.Next(t)
+	t.Cleanup(func() { c.Installed = nil })
+	for _, settings := range [][]string{{"image.tag=v2", "maxUnavailable=1"}, {"image.tag=v2", "maxUnavailable=1", "netconf.logLevel=debug"}} {
+		suite.Check(t, c.Install(t.Context(), settings...))
+		for _, l := range pods.Next(t) {
+			if !l.Ours() {
+				t.Errorf("after an upgrade, a pod on %s holds %+v", l.Node, l.Rules)
+			}
+		}
+	}
+	pods.End(t)
+}

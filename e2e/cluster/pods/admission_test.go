@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// Namespaces of the tests about admission. All are injected.
+const (
+	namespaceEnforced  = "admission-enforced" // all policies
+	namespaceIstioInit = "admission-istio-init"
+	namespaceFree      = "admission-free" // no policy
+)
+
+// TestAdmission tries the chart's policies, with an injector that gives pods
+// istio-init.
+func TestAdmission(t *testing.T) {
+	c.InstallChart(t,
+		"admission.istioInit.enabled=true", "admission.capabilities.enabled=true", "admission.identity.enabled=true",
+		"admission.settings.enabled=true", "admission.changes.enabled=true",
+		"admission.identity.proxyImages={local.test/proxy,"+strings.Split(cluster.AppImage, ":")[0]+"}")
+	addNamespace(t, namespaceEnforced, "enforce")
+	addNamespace(t, namespaceIstioInit, "istio-init")
+	addNamespace(t, namespaceFree, "none")
+	c.MustKubectl(t, "apply", "-f", "testdata/istio-init-binding.yaml")
+	t.Cleanup(func() { c.MustKubectl(t, "delete", "-f", "testdata/istio-init-binding.yaml") })
+
+	t.Run("istio-init", testIstioInit)
+	t.Run("policies", testPolicies)
+	separatePolicies(t)
+	t.Run("proxy", func(t *testing.T) { testAttempts(t, proxyAttempts) })
+	t.Run("letters", func(t *testing.T) { testAttempts(t, letterAttempts) })
+	t.Run("images", testImages)
+	t.Run("subresources", testSubresources)
+}
+
+// kubectl runs kubectl, in cleanups too. Its error holds what went to stderr.
+func kubectl(t *testing.T, args ...string) (stdout string, err error) {
+	return c.Kubectl(context.WithoutCancel(t.Context()), "", args...)
+}
+
+func addNamespace(t *testing.T, name, admission string) {
+	t.Helper()
+	newNamespace(t, name, cluster.InjectedWithInit, "capture-cni.io/admission="+admission)
+}
+
+func newNamespace(t *testing.T, name string, labels ...string) {
+	t.Helper()
+	c.MustKubectl(t, "create", "namespace", name)
+	t.Cleanup(func() { c.MustKubectl(t, "delete", "namespace", name, "--wait=false") })
+	if len(labels) > 0 {
+		c.MustKubectl(t, append([]string{"label", "namespace", name}, labels...)...)
+	}
+	c.MustKubectl(t, "wait", "--for=create", suite.Timeout, "-n", name, "serviceaccount/default")
+}
+
+// settle repeats a probe until it finds nothing: policies take effect some
+// seconds after they were made.
+func settle(t *testing.T, probe func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		err := probe()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not in effect: %v", err)
+		}
+	}
+}
+
+func testPolicies(t *testing.T) {
+	cases := admissionCases(t, "admission")
+	waited := map[string]bool{}
+	for _, ac := range cases {
+		for _, policy := range []string{ac.create.policy, ac.then.policy} {
+			if policy != "" && !waited[policy] {
+				settle(t, func() error { return ac.try(t) })
+				waited[policy] = true
+			}
+		}
+	}
+	for _, ac := range cases {
+		t.Run(ac.name, func(t *testing.T) {
+			if err := ac.try(t); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// try goes through the steps of a case. Only a pod that is to be changed is
+// really created.
+func (ac admissionCase) try(t *testing.T) error {
+	if ac.second == "" {
+		_, err := kubectl(t, "create", "-n", namespaceEnforced, "--dry-run=server", "-f", ac.file)
+		return ac.create.check(err)
+	}
+	file := write(t, ac.pod)
+	if _, err := kubectl(t, "create", "-n", namespaceEnforced, "-f", file); err != nil {
+		return ac.create.check(err)
+	}
+	defer c.MustKubectl(t, "delete", "-n", namespaceEnforced, "--now", "-f", file)
+	return ac.then.check(ac.apply(t, file))
+}
+
+// apply tries the second step on the pod that the first one made.
+func (ac admissionCase) apply(t *testing.T, file string) error {
+	switch ac.second {
+	case "ephemeral":
+		return ac.addEphemeral(t, file)
+	case "binding":
+		pod := getPod(t, c.MustKubectl(t, "get", "-n", namespaceEnforced, "-f", file, "-o", "json"))
+		binding, err := yaml.YAMLToJSON([]byte(ac.change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = kubectl(t, "create", "-f", write(t, string(binding)), "--raw", rawPath(pod, "binding"))
+		return err
+	}
+	args := []string{"patch", "-n", namespaceEnforced, "-f", file, "--dry-run=server", "--patch-file", write(t, ac.change)}
+	if ac.second == "status" {
+		args = append(args, "--subresource=status")
+	}
+	_, err := kubectl(t, args...)
+	return err
+}
+
+// addEphemeral does what kubectl debug does, which can't be told to add a
+// given container.
+func (ac admissionCase) addEphemeral(t *testing.T, file string) error {
+	pod := getPod(t, c.MustKubectl(t, "get", "-n", namespaceEnforced, "-f", file, "-o", "json"))
+	var change corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(ac.change), &change); err != nil {
+		t.Fatal(err)
+	}
+	pod.Spec.EphemeralContainers = change.Spec.EphemeralContainers
+	content, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = kubectl(t, "replace", "-f", write(t, string(content)), "--raw", rawPath(pod, "ephemeralcontainers"))
+	return err
+}
+
+// rawPath is where a pod's subresource is tried.
+func rawPath(pod *corev1.Pod, subresource string) string {
+	return fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/%s?dryRun=All", pod.Namespace, pod.Name, subresource)
+}
+
+// testIstioInit compares what the injector makes of a pod with and without
+// the policy: istio-init is the one difference.
+func testIstioInit(t *testing.T) {
+	cases := admissionCases(t, "istio-init")
+	settle(t, func() error {
+		if got := create(t, namespaceIstioInit, cases[0]); hasIstioInit(got) {
+			return fmt.Errorf("%s has istio-init", cases[0].name)
+		}
+		return nil
+	})
+	for _, ac := range cases {
+		t.Run(ac.name, func(t *testing.T) {
+			want, got := create(t, namespaceFree, ac), create(t, namespaceIstioInit, ac)
+			if !hasIstioInit(want) {
+				t.Fatal("without the policy, istio-init is not there")
+			}
+			if ac.istioInit == "removed" {
+				want.Spec.InitContainers = slices.DeleteFunc(want.Spec.InitContainers, isIstioInit)
+			}
+			if diff := cmp.Diff(want.Spec.InitContainers, got.Spec.InitContainers, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("init containers (-want +got):\n%s", diff)
+			}
+			want.Spec.InitContainers, got.Spec.InitContainers = nil, nil
+			if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
+				t.Errorf("the rest of the pod (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(want.Annotations, got.Annotations); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// create gives the pod as the API server would store it.
+func create(t *testing.T, namespace string, ac admissionCase) *corev1.Pod {
+	t.Helper()
+	return getPod(t, c.MustKubectl(t, "create", "-n", namespace, "--dry-run=server", "-o", "json", "-f", ac.file))
+}
+
+func getPod(t *testing.T, text string) *corev1.Pod {
+	t.Helper()
+	var pod corev1.Pod
+	if err := json.Unmarshal([]byte(text), &pod); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return &pod
+}
+
+func isIstioInit(c corev1.Container) bool { return c.Name == "istio-init" }
+
+func hasIstioInit(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.InitContainers, isIstioInit)
+}
+
+// write returns the name of a file without a comma, which kubectl would split.
+func write(t *testing.T, content string) string {
+	t.Helper()
+	file, err := os.CreateTemp("", "admission-*")
+	suite.Check(t, err)
+	t.Cleanup(func() { _ = os.Remove(file.Name()) })
+	_, err = file.WriteString(content)
+	suite.Check(t, errors.Join(err, file.Close()))
+	return file.Name()
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// TestCrowd creates a hundred pods at once, of which sixty are meshed: all get
+// ready, each of them holds what it should.
+func TestCrowd(t *testing.T) {
+	c.InstallChart(t)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	var pods []*corev1.Pod
+	for i := range 100 {
+		pod := suite.NewPod(fmt.Sprintf("web-%d", i), c.Nodes[i%len(c.Nodes)].Name, "pause")
+		if i%5 >= 3 {
+			suite.Unmeshed(pod)
+		}
+		pods = append(pods, pod)
+	}
+	started := time.Now()
+	n.Create(t, pods...)
+	n.Kubectl(t, "", "wait", "--for=condition=Ready", suite.Timeout, "pod", "--all")
+	t.Logf("100 pods are ready after %s", time.Since(started).Round(100*time.Millisecond))
+
+	meshed := map[string]bool{}
+	for _, pod := range pods {
+		meshed[pod.Name] = pod.Labels["sidecar.istio.io/inject"] != "false"
+	}
+	seen := 0
+	for _, node := range c.Nodes {
+		sandboxes, err := node.Sandboxes(t.Context())
+		suite.Check(t, err)
+		for _, sandbox := range sandboxes {
+			if sandbox.Namespace != n.Name {
+				continue
+			}
+			seen++
+			if rules := suite.Rules(t, sandbox); (rules.Backend != "") != meshed[sandbox.Name] || rules.Foreign != "" {
+				t.Errorf("%s, meshed %v, holds %+v", sandbox.Name, meshed[sandbox.Name], rules)
+			}
+		}
+	}
+	if seen != len(pods) {
+		t.Errorf("%d sandboxes, want %d", seen, len(pods))
+	}
+	n.Kubectl(t, "", "delete", "pod", "--all", suite.Timeout) // the next test measures
+}
+
+// TestTimeToReady prints what capture costs a pod that starts: with no capture
+// at all, with the plugin, and with an init container that applies the same rules.
+func TestTimeToReady(t *testing.T) {
+	c.InstallChart(t)
+	const lanes, each = 4, 2
+	for _, way := range []struct {
+		name, label string
+		containers  int // of the pod's own: all have two in the end
+	}{
+		{"no capture", "test.local/injection=none", 2},
+		{"capture-cni", cluster.Injected, 1},
+		{"istio-init", cluster.InjectedWithInit, 1},
+	} {
+		n := c.NewNamespace(t, way.label)
+		var mu sync.Mutex
+		var times []time.Duration
+		var group sync.WaitGroup
+		for lane := range lanes {
+			group.Go(func() {
+				for i := range each {
+					took, err := timeToReady(t.Context(), n, way.containers, fmt.Sprintf("web-%d-%d", lane, i), c.Nodes[lane%len(c.Nodes)].Name)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					times = append(times, took)
+					mu.Unlock()
+				}
+			})
+		}
+		group.Wait()
+		if t.Failed() {
+			return
+		}
+		slices.Sort(times)
+		t.Logf("%-12s from creation to ready, median of %d pods: %s", way.name, len(times), times[len(times)/2].Round(time.Millisecond))
+	}
+}
+
+// timeToReady runs a pod with that many containers, and removes it.
+func timeToReady(ctx context.Context, n suite.Namespace, containers int, name, node string) (time.Duration, error) {
+	pod := suite.NewPod(name, node, "pause")
+	pod.Annotations["sidecar.istio.io/nativeSidecar"] = "false"
+	for i := 1; i < containers; i++ {
+		another := pod.Spec.Containers[0].DeepCopy()
+		another.Name = fmt.Sprintf("app-%d", i)
+		pod.Spec.Containers = append(pod.Spec.Containers, *another)
+	}
+	started := time.Now()
+	if err := n.TryCreate(ctx, pod); err != nil {
+		return 0, err
+	}
+	_, err := c.Kubectl(ctx, "", "--namespace", n.Name, "wait", "--for=condition=Ready", suite.Timeout, "pod/"+name)
+	took := time.Since(started)
+	if err != nil {
+		return 0, err
+	}
+	_, err = c.Kubectl(ctx, "", "--namespace", n.Name, "delete", "pod", name, "--wait=false")
+	return took, err
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+var update = flag.Bool("update", false, "rewrite the recorded calls")
+
+// recorded is where the plugin's own tests find what runtimes really send.
+const recorded = "../../protocol/testdata/recorded"
+
+// recording is a call of a CNI plugin.
+type recording struct {
+	Environment map[string]string
+	Stdin       json.RawMessage
+}
+
+// TestRecorded compares what the runtimes send with what the plugin's own
+// tests send in their name.
+func TestRecorded(t *testing.T) {
+	c.InstallChart(t)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	var pods []*corev1.Pod
+	for _, node := range c.Nodes {
+		recordCalls(t, node)
+		pods = append(pods, suite.Server("web-"+node.Name, node.Name), suite.Unmeshed(suite.Server("batch-"+node.Name, node.Name)))
+		suite.WriteStaticPod(t, node, n.Name, "static")
+	}
+	n.Run(t, pods...)
+	for _, node := range c.Nodes {
+		n.WaitSandbox(t, "static-"+node.Name)
+		suite.RemoveStaticPod(t, node)
+	}
+	n.Delete(t, pods...)
+	for _, node := range c.Nodes {
+		for _, call := range []struct {
+			file, pod, command string
+			late               bool
+		}{
+			{"meshed.add", "web-", "ADD", false},
+			{"unmeshed.add", "batch-", "ADD", false},
+			{"static.add", "static-", "ADD", false},
+			{"meshed.del", "web-", "DEL", false},
+			{"meshed.late.del", "web-", "DEL", true}, // when the sandbox is removed
+		} {
+			var found recording
+			suite.Eventually(t, func() (err error) {
+				found, err = findCall(node, n.Name, call.pod+node.Name, call.command, call.late)
+				return err
+			})
+			name := filepath.Join(recorded, strings.ReplaceAll(string(node.Runtime), " ", "-"), call.file+".json")
+			content, err := found.anonymous(n.Name, node.Name)
+			suite.Check(t, err)
+			if *update {
+				suite.Check(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, content, 0o644)))
+			}
+			want, err := os.ReadFile(name)
+			suite.Check(t, err)
+			if diff := cmp.Diff(string(want), string(content)); diff != "" {
+				t.Errorf("%s (-recorded +sent):\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// recordCalls puts a plugin that writes its calls down behind all others of a node,
+// until the test ends.
+func recordCalls(t *testing.T, node *cluster.Node) {
+	t.Helper()
+	suite.Check(t, os.Symlink(filepath.Join(c.Dir, "bin", "apps"), node.Path("/opt/cni/bin/recorder")))
+	list := node.Path("/etc/cni/net.d/" + cluster.NetworkConf)
+	dropIn := node.Path("/etc/cni/net.d/podnet/recorder.conf")
+	const entry = `{"type": "recorder", "capabilities": {"io.kubernetes.cri.pod-annotations": true}}`
+	before, err := os.ReadFile(list)
+	suite.Check(t, err)
+	if node.Runtime == cluster.Containerd2 {
+		suite.Check(t, os.WriteFile(dropIn, []byte(entry), 0o600))
+	} else {
+		end := bytes.LastIndexByte(before, ']')
+		suite.Check(t, os.WriteFile(list, slices.Concat(before[:end], []byte(","+entry), before[end:]), 0o600))
+	}
+	suite.Check(t, suite.TriggerReload(node))
+	suite.Eventually(t, func() error {
+		network, err := suite.LoadedNetwork(t.Context(), node)
+		if err == nil && !slices.Contains(network.Plugins, "recorder") {
+			err = fmt.Errorf("%s does not call the recorder: %s", node.Name, network.Plugins)
+		}
+		return err
+	})
+	t.Cleanup(func() {
+		if node.Runtime == cluster.Containerd2 {
+			suite.Check(t, os.Remove(dropIn))
+		} else {
+			suite.Check(t, os.WriteFile(list, before, 0o600))
+		}
+		suite.Check(t, errors.Join(suite.TriggerReload(node), os.Remove(node.Path("/opt/cni/bin/recorder"))))
+	})
+}
+
+// findCall finds a pod's first call; a late one has no namespace any more.
+func findCall(node *cluster.Node, namespace, pod, command string, late bool) (recording, error) {
+	files, err := filepath.Glob(node.Path("/run/recorder/*.json"))
+	if err != nil {
+		return recording{}, err
+	}
+	for _, file := range files { // in the order of time
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return recording{}, err
+		}
+		var call recording
+		if json.Unmarshal(content, &call) != nil {
+			continue // not written yet
+		}
+		args := strings.Split(call.Environment["CNI_ARGS"], ";")
+		if call.Environment["CNI_COMMAND"] == command && (call.Environment["CNI_NETNS"] == "") == late &&
+			slices.Contains(args, "K8S_POD_NAMESPACE="+namespace) && slices.Contains(args, "K8S_POD_NAME="+pod) {
+			return call, nil
+		}
+	}
+	return recording{}, fmt.Errorf("%s: no %s of %s (without namespace: %v) among %d calls", node.Name, command, pod, late, len(files))
+}
+
+// chance are what differs from run to run, and what it is replaced by.
+var chance = []struct {
+	pattern *regexp.Regexp
+	by      string
+}{
+	{regexp.MustCompile(`\b[0-9a-f]{64}\b`), strings.Repeat("c0ffee00", 8)},
+	{regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"},
+	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), strings.Repeat("0123456789abcdef", 2)},
+	{regexp.MustCompile(`\bveth[0-9a-f]{8}\b`), "veth00000000"},
+	{regexp.MustCompile(`\b([0-9a-f]{2}:){5}[0-9a-f]{2}\b`), "ca:fe:00:00:00:01"},
+	{regexp.MustCompile(`\b10\.88\.\d+\.\d+/24`), "10.88.1.2/24"},
+	{regexp.MustCompile(`\bfd00:88:\d+::[0-9a-f]+/64`), "fd00:88:1::2/64"},
+	{regexp.MustCompile(`\b10\.88\.\d+\.1"`), `10.88.1.1"`},
+	{regexp.MustCompile(`\bfd00:88:\d+::1"`), `fd00:88:1::1"`},
+	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT[0-9:.]+Z`), "2026-11-20T10:00:00.000000000Z"},
+	{regexp.MustCompile(`/[^":]*/bin\b`), "/opt/cni/bin"},
+}
+
+// anonymous takes out what is of this run alone.
+func (r recording) anonymous(namespace, node string) ([]byte, error) {
+	args := strings.Split(r.Environment["CNI_ARGS"], ";") // their order is random
+	slices.Sort(args)
+	r.Environment["CNI_ARGS"] = strings.Join(args, ";")
+	compact, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	var content bytes.Buffer
+	if err := json.Indent(&content, compact, "", "  "); err != nil {
+		return nil, err
+	}
+	text := strings.NewReplacer(namespace, "shop", "-"+node, "", node, "node").Replace(content.String())
+	for _, c := range chance {
+		text = c.pattern.ReplaceAllString(text, c.by)
+	}
+	return []byte(text + "\n"), nil
+}

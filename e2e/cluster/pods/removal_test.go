@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// TestRemoval cleans the nodes and then removes the chart: pods of before end,
+// new ones start without the plugin.
+func TestRemoval(t *testing.T) {
+	c.InstallChart(t)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	var old, later []*corev1.Pod
+	for _, node := range c.Nodes {
+		old = append(old, suite.Server("old-"+node.Name, node.Name), suite.Unmeshed(suite.Server("old-plain-"+node.Name, node.Name)))
+		later = append(later, suite.Server("later-"+node.Name, node.Name))
+	}
+	n.Run(t, old...)
+	c.UninstallChart(t)
+	for _, node := range c.Nodes {
+		for _, path := range []string{"/etc/cni/net.d/podnet/capture-cni.conf", "/var/lib/capture-cni/kubeconfig", "/var/lib/capture-cni/token"} {
+			if _, err := os.Stat(node.Path(path)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s still has %s: %v", node.Name, path, err)
+			}
+		}
+		if primary, err := os.ReadFile(node.Path("/etc/cni/net.d/" + cluster.NetworkConf)); err != nil || string(primary) != node.PrimaryList() {
+			t.Errorf("the primary's list of %s is not what it was: %v\n%s", node.Name, err, primary)
+		}
+		expectPlugin(t, node, false)
+	}
+	n.Run(t, later...)
+	for _, pod := range later {
+		if rules := n.Rules(t, pod.Name); rules.Backend != "" {
+			t.Errorf("%s holds %+v", pod.Name, rules)
+		}
+	}
+	n.Delete(t, append(old, later...)...)
+}
+
+// TestUninstallAlone removes the chart, and with it the plugin's permission,
+// and leaves the nodes as they are: meshed pods are refused, others unharmed,
+// and the next installation mends it.
+func TestUninstallAlone(t *testing.T) {
+	c.InstallChart(t, suite.ShortLookup)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	node := c.Nodes[0]
+	old := suite.Server("old", node.Name)
+	n.Run(t, old)
+	suite.Check(t, c.Uninstall(t.Context()))
+	c.Installed = nil
+	meshed, plain := suite.Server("meshed", node.Name), suite.Unmeshed(suite.Server("plain", node.Name))
+	n.Create(t, meshed, plain)
+	n.WaitReady(t, plain)
+	n.ExpectNoSandbox(t, "meshed", "/var/lib/capture-cni/token")
+	n.Delete(t, old, plain)
+	c.InstallChart(t)
+	n.WaitReady(t, meshed)
+	n.ExpectCaptured(t, "meshed")
+}
+
+// TestAbsentRefuses does not clean a node on which captured pods run.
+func TestAbsentRefuses(t *testing.T) {
+	c.InstallChart(t)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	pod := suite.Server("web", c.Nodes[0].Name)
+	n.Run(t, pod)
+	settings := append(slices.Clone(c.Installed), "state=absent")
+	c.Installed = nil
+	_, err := c.Helm(t.Context(), "upgrade", cluster.Namespace, "../../../deploy/chart", "--namespace", cluster.Namespace, "--reuse-values", "--set", "state=absent")
+	suite.Check(t, err)
+	suite.Eventually(t, func() error {
+		logs, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--tail=50")
+		if err == nil && suite.LineWith(logs, "captured pods still run on the node", n.Name+"/web") == "" {
+			err = errors.New("no agent names the pod that keeps it: " + logs)
+		}
+		return err
+	})
+	n.ExpectCaptured(t, "web")
+	another := suite.Server("another", c.Nodes[0].Name)
+	n.Run(t, another)
+	n.ExpectCaptured(t, "another")
+	c.Installed = settings
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// TestRollout installs the chart. Each agent finds by itself how its runtime
+// takes the entry, and is ready only when the runtime has loaded it.
+func TestRollout(t *testing.T) {
+	c.UninstallChart(t)
+	c.InstallChart(t)
+	for _, node := range c.Nodes {
+		primary, err := os.ReadFile(node.Path("/etc/cni/net.d/" + cluster.NetworkConf))
+		suite.Check(t, err)
+		_, err = os.Stat(node.Path("/etc/cni/net.d/podnet/capture-cni.conf"))
+		switch dropIn := err == nil; {
+		case node.Runtime == cluster.Containerd2 && (!dropIn || strings.Contains(string(primary), "capture-cni")):
+			t.Errorf("%s: no drop-in, or the primary's list is edited:\n%s", node.Name, primary)
+		case node.Runtime == cluster.Debian1 && (dropIn || !strings.Contains(string(primary), `"capture-cni"`)):
+			t.Errorf("%s: a drop-in, which its runtime does not read, or the primary's list lacks the entry:\n%s", node.Name, primary)
+		}
+		expectPlugin(t, node, true)
+	}
+	out, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
+	suite.Check(t, err)
+	if strings.Trim(out, "0 ") != "" {
+		t.Errorf("agents were restarted: %s", out)
+	}
+}
+
+// TestNotReady has a runtime that does not load what is on its disk: its agent
+// says so, and only as long.
+func TestNotReady(t *testing.T) {
+	c.InstallChart(t)
+	node := c.Nodes[0]
+	broken := node.Path("/etc/cni/net.d/00-broken.conflist")
+	t.Cleanup(func() { _ = os.Remove(broken) })
+	ready := func(want string) func() error {
+		return func() error {
+			out, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "get", "pods", "--field-selector", "spec.nodeName="+node.Name,
+				"-o", `jsonpath={.items[*].status.containerStatuses[?(@.name=="installer")].ready}`)
+			if err != nil || out != want {
+				return fmt.Errorf("ready: %s, want %s: %w", out, want, err)
+			}
+			return nil
+		}
+	}
+	suite.Check(t, os.WriteFile(broken, []byte(`{"cniVersion": "1.0.0", "name": "broken", "plugins": []}`), 0o600))
+	suite.Eventually(t, ready("false"))
+	suite.Check(t, os.Remove(broken))
+	suite.Eventually(t, ready("true"))
+}
+
+// expectPlugin expects that a node's runtime calls the plugin, or that it does not.
+func expectPlugin(t *testing.T, node *cluster.Node, want bool) {
+	t.Helper()
+	network, err := suite.LoadedNetwork(t.Context(), node)
+	suite.Check(t, err)
+	if slices.Contains(network.Plugins, "capture-cni") != want {
+		t.Errorf("%s calls the plugins %q; want capture-cni among them: %v", node.Name, network.Plugins, want)
+	}
+}
