@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+)
+
+func jwt(claims string) string {
+	return "header." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".signature"
+}
+
+func TestReadLifetime(t *testing.T) {
+	t.Parallel()
+	const claims = `{"iat": 1767225600, "exp": 1767229200, "sub": "system:serviceaccount:capture-cni:capture-cni"}`
+	issued := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, token := range []string{jwt(claims), " " + jwt(claims) + "\n"} {
+		got, err := readLifetime(token)
+		if err != nil || !got.issued.Equal(issued) || !got.expires.Equal(issued.Add(time.Hour)) {
+			t.Errorf("%q: %+v, %v", token, got, err)
+		}
+		if want := issued.Add(30 * time.Minute); !got.renewal().Equal(want) {
+			t.Errorf("%q is renewed at %s, want %s", token, got.renewal(), want)
+		}
+	}
+	for name, test := range map[string]struct{ token, errContains string }{
+		"empty":                  {"", "no JWT"},
+		"two parts":              {"header.payload", "no JWT"},
+		"four parts":             {jwt(claims) + ".more", "no JWT"},
+		"not base64":             {"header.%.signature", "illegal base64"},
+		"padded base64":          {"header.e30=.signature", "illegal base64"},
+		"not JSON":               {jwt("x"), "invalid character"},
+		"a time that is no time": {jwt(`{"iat": 1767225600, "exp": "tomorrow"}`), "cannot unmarshal"},
+		"no claims":              {jwt(`{}`), "when it ends"},
+		"no end":                 {jwt(`{"iat": 1767225600}`), "when it ends"},
+		"no beginning":           {jwt(`{"exp": 1767229200}`), "when it ends"},
+		"a beginning below 0":    {jwt(`{"iat": -1, "exp": 1767229200}`), "when it ends"},
+		"ends as it begins":      {jwt(`{"iat": 1767225600, "exp": 1767225600}`), "when it ends"},
+		"ends before it begins":  {jwt(`{"iat": 1767229200, "exp": 1767225600}`), "when it ends"},
+	} {
+		got, err := readLifetime(test.token)
+		if err == nil || !strings.Contains(err.Error(), test.errContains) || got != (lifetime{}) {
+			t.Errorf("%s: %+v, %v; want an error with %q", name, got, err, test.errContains)
+		}
+	}
+}
