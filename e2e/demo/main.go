@@ -58,7 +58,7 @@ func run(bin, manifests, own string) (err error) {
 		err = errors.Join(err, n.Close())
 		say("Everything is removed again.")
 	}()
-	if err := n.api.LoadFolder(manifests); err != nil {
+	if err := n.api.LoadDirectory(manifests); err != nil {
 		return err
 	}
 	n.api.Put(meshed)

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Certificate is a serving certificate that is its own authority.
+// Certificate is a self-signed serving certificate.
 type Certificate struct {
 	PEM  []byte
 	pair tls.Certificate
@@ -29,7 +29,7 @@ type Certificate struct {
 func newCertificate(from, until time.Time) (Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Certificate{}, fmt.Errorf("making a key: %w", err)
+		return Certificate{}, fmt.Errorf("creating a key: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
@@ -43,7 +43,7 @@ func newCertificate(from, until time.Time) (Certificate, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		return Certificate{}, fmt.Errorf("making a certificate: %w", err)
+		return Certificate{}, fmt.Errorf("creating a certificate: %w", err)
 	}
 	return Certificate{
 		PEM:  pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
@@ -75,5 +75,5 @@ users:
 	return filepath.Join(dir, "kubeconfig"), nil
 }
 
-// silent drops the HTTP server's own log: failed handshakes are on purpose here.
-func silent() *log.Logger { return log.New(io.Discard, "", 0) }
+// discardLog is for the HTTP server's own log: tests fail handshakes on purpose.
+func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }

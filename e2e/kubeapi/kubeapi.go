@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeapi is an API endpoint that serves pods, tokens and nodes and
-// nothing else, over TLS and against a bearer token, as the plugin meets it on a node. The demo,
-// the tests and the benchmarks run against it; it can be told to misbehave.
+// Package kubeapi is a small API server for the demo, the tests and the
+// benchmarks. It serves pods, tokens, nodes and events over TLS, requires a
+// bearer token, and answers with faults where a test wants them.
 package kubeapi
 
 import (
@@ -43,8 +43,8 @@ type Server struct {
 	issuer issuer
 }
 
-// Fault takes a request over: it answers itself and returns true, or returns
-// false to have the pod served.
+// Fault is called before each request. It answers the request and returns true,
+// or returns false, and the Server answers.
 type Fault func(w http.ResponseWriter, r *http.Request) bool
 
 // Option changes how a Server starts.
@@ -56,10 +56,10 @@ type options struct {
 	start    time.Time
 }
 
-// WithListener serves on l, where it must be a particular address.
+// WithListener serves on l instead of a free loopback port.
 func WithListener(l net.Listener) Option { return func(o *options) { o.listener = l } }
 
-// WithValidity gives the serving certificate's period.
+// WithValidity sets the serving certificate's validity.
 func WithValidity(from, until time.Time) Option {
 	return func(o *options) { o.start, o.notAfter = from, until }
 }
@@ -92,40 +92,40 @@ func Start(opts ...Option) (*Server, error) {
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert.pair}, MinVersion: tls.VersionTLS12},
-		ErrorLog:          silent(),
+		ErrorLog:          discardLog(),
 	}
 	go func() { _ = s.http.ServeTLS(o.listener, "", "") }() // until Close, which is its error
 	return s, nil
 }
 
-// Close stops serving at once.
+// Close stops the Server without waiting for requests.
 func (s *Server) Close() error { return s.http.Close() }
 
-// Requests is how many requests came in.
+// Requests returns how many requests came in.
 func (s *Server) Requests() int { return int(s.requests.Load()) }
 
-// Put serves a pod from now on.
+// Put adds or replaces a pod.
 func (s *Server) Put(pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pods[pod.Namespace+"/"+pod.Name] = pod.DeepCopy()
 }
 
-// Delete serves a pod no longer.
+// Delete removes a pod.
 func (s *Server) Delete(namespace, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pods, namespace+"/"+name)
 }
 
-// Misbehave puts a fault in front of every request; nil ends it.
+// Misbehave sets the fault that is called before each request; nil for none.
 func (s *Server) Misbehave(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
-// Token is what the Server accepts.
+// Token returns the token that the Server accepts.
 func (s *Server) Token() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *Server) SetToken(token string) {
 }
 
 // ServeHTTP answers GET /api/v1/namespaces/NAMESPACE/pods/NAME, requests for
-// tokens, nodes and events, and whether a token is good (GET /api).
+// tokens, nodes and events, and GET /api, which clients use to check a token.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
 	s.mu.Lock()
@@ -179,15 +179,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteStatus(w, r, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", part[5]))
 		return
 	}
-	write(w, r, http.StatusOK, pod.DeepCopy()) // encoding notes the kind in the object
+	write(w, r, http.StatusOK, pod.DeepCopy()) // encoding sets the object's kind
 }
 
-// WriteStatus answers with an error as the API server spells it.
+// WriteStatus answers with an error in the API server's form.
 func WriteStatus(w http.ResponseWriter, r *http.Request, code int, reason metav1.StatusReason, message string) {
 	write(w, r, code, &metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message})
 }
 
-// write encodes in the first form that the client accepts.
+// write encodes the object as protobuf where the client prefers it, else as JSON.
 func write(w http.ResponseWriter, r *http.Request, code int, object runtime.Object) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.Node{}, &corev1.Event{})
@@ -200,12 +200,11 @@ func write(w http.ResponseWriter, r *http.Request, code int, object runtime.Obje
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType)
 	w.Header().Set("Content-Type", mediaType)
 	w.WriteHeader(code)
-	// A client that went away is its own business.
 	_ = codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(object, w)
 }
 
-// LoadFolder serves every pod manifest (*.yaml, *.json) in a folder.
-func (s *Server) LoadFolder(dir string) error {
+// LoadDirectory adds every pod manifest (*.yaml, *.yml, *.json) in a directory.
+func (s *Server) LoadDirectory(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("reading manifests: %w", err)
@@ -225,7 +224,7 @@ func (s *Server) LoadFolder(dir string) error {
 	return nil
 }
 
-// LoadPod reads one pod manifest. Without a namespace it is in "default".
+// LoadPod reads a pod manifest; its namespace defaults to "default".
 func LoadPod(path string) (*corev1.Pod, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

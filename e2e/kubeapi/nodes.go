@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PutNode serves a node with taints from now on.
+// PutNode adds or replaces a node with taints.
 func (s *Server) PutNode(name string, taints ...corev1.Taint) {
 	node := &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
@@ -27,21 +27,21 @@ func (s *Server) PutNode(name string, taints ...corev1.Taint) {
 	s.nodes[name] = node
 }
 
-// DeleteNode serves a node no longer.
+// DeleteNode removes a node.
 func (s *Server) DeleteNode(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.nodes, name)
 }
 
-// Taints are those that a node has now.
+// Taints returns a node's taints.
 func (s *Server) Taints(name string) []corev1.Taint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.nodes[name].Spec.Taints
 }
 
-// Events are those that were posted.
+// Events returns the Events that were posted.
 func (s *Server) Events() []corev1.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *Server) serveNode(w http.ResponseWriter, r *http.Request, name string) 
 		return
 	}
 	if r.Method == http.MethodPatch {
-		changed, err := patched(node, r)
+		changed, err := applyPatch(node, r)
 		if err != nil {
 			WriteStatus(w, r, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
 			return
@@ -68,11 +68,11 @@ func (s *Server) serveNode(w http.ResponseWriter, r *http.Request, name string) 
 	write(w, r, http.StatusOK, node.DeepCopy())
 }
 
-// patched knows the two operations that removing a taint takes: a test of the
-// key at an index, and its removal.
-func patched(node *corev1.Node, r *http.Request) (*corev1.Node, error) {
+// applyPatch supports the two operations that the removal of a taint takes: a
+// test of the key at an index, and the removal of the index.
+func applyPatch(node *corev1.Node, r *http.Request) (*corev1.Node, error) {
 	if got := r.Header.Get("Content-Type"); got != string(types.JSONPatchType) {
-		return nil, fmt.Errorf("the patch is %s", got)
+		return nil, fmt.Errorf("the patch has the type %s, expected %s", got, types.JSONPatchType)
 	}
 	var patch []struct{ Op, Path, Value string }
 	if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {
@@ -90,7 +90,7 @@ func patched(node *corev1.Node, r *http.Request) (*corev1.Node, error) {
 		case o.Op == "remove" && field == "":
 			changed.Spec.Taints = slices.Delete(taints, i, i+1)
 		default:
-			return nil, fmt.Errorf("%s at %s does not succeed", o.Op, o.Path)
+			return nil, fmt.Errorf("%s at %s failed", o.Op, o.Path)
 		}
 	}
 	return changed, nil

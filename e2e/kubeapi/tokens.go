@@ -14,45 +14,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// issuer hands out tokens that the Server accepts until they end, or until its
+// issuer issues tokens that the Server accepts until they expire, or until its
 // keys are changed.
 type issuer struct {
-	ttl       time.Duration // of every token, whatever is asked for; 0 for what is asked for
-	unbound   bool          // knows no tokens that are bound to a Node
+	ttl       time.Duration // of every token; 0 for the requested one
+	unbound   bool          // refuses tokens that are bound to a Node
 	serial    int
 	until     map[string]time.Time
 	requested []authentication.TokenRequestSpec
 }
 
-// IssueTokens makes every token end after ttl, whatever is asked for.
+// IssueTokens sets the lifetime of every new token, whatever a request asks for.
 func (s *Server) IssueTokens(ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.issuer.ttl = ttl
 }
 
-// RefuseNodeBinding makes the Server one from before Kubernetes 1.31.
+// RefuseNodeBinding makes the Server behave as Kubernetes before 1.31.
 func (s *Server) RefuseNodeBinding() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.issuer.unbound = true
 }
 
-// ChangeKeys makes all tokens that were issued so far invalid.
+// ChangeKeys invalidates all tokens that were issued so far.
 func (s *Server) ChangeKeys() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.issuer.until)
 }
 
-// TokenRequests are those that were answered.
+// TokenRequests returns the requests that were answered with a token.
 func (s *Server) TokenRequests() []authentication.TokenRequestSpec {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]authentication.TokenRequestSpec{}, s.issuer.requested...)
 }
 
-// accepts tells whether a request bears a token that is good now.
+// accepts reports whether a request has a valid token.
 func (s *Server) accepts(r *http.Request) bool {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	s.mu.Lock()
@@ -77,7 +77,7 @@ func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 	request.Kind, request.APIVersion = "TokenRequest", authentication.SchemeGroupVersion.String()
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(w).Encode(request) // a client that went away is its own business
+	_ = json.NewEncoder(w).Encode(request)
 }
 
 func (i *issuer) issue(spec authentication.TokenRequestSpec) string {

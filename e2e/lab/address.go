@@ -8,9 +8,9 @@ import (
 	"net"
 )
 
-// FreeAddress is where a program that is about to start can listen. Until it
-// does, nobody is likely to take the port: each address is of a host of its own
-// in 127.0.0.0/8.
+// FreeAddress returns an address for a program that is about to listen. Each
+// address has a random host in 127.0.0.0/8, so that another program is unlikely
+// to take the port first.
 func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	if err != nil {

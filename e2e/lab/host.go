@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab makes network namespaces, joins them and sends real packets
-// between them, as any user and group. All traffic stays inside what it made.
+// Package lab creates network namespaces, connects them and sends real packets
+// between them, as any user and group. All traffic stays inside them.
 package lab
 
 import (
@@ -17,25 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is a network namespace of its own, bind-mounted so that it has a path;
-// without one, it is where the process is already, which needs no privilege.
+// Host is a network namespace, bind-mounted so that it has a path. Without
+// NetNS it is the namespace of the process, which needs no privilege.
 type Host struct{ NetNS ns.NetNS }
 
-// NewHost makes a namespace; lo is down, as the kernel leaves it.
+// NewHost creates a namespace; lo is down, as the kernel leaves it.
 func NewHost() (*Host, error) {
 	netns, err := testutils.NewNS()
 	if err != nil {
-		return nil, fmt.Errorf("making a network namespace: %w", err)
+		return nil, fmt.Errorf("creating a network namespace: %w", err)
 	}
 	return &Host{netns}, nil
 }
 
-// Path is what a runtime passes as CNI_NETNS.
+// Path returns what a runtime passes as CNI_NETNS.
 func (h *Host) Path() string { return h.NetNS.Path() }
 
 // Close removes the namespace with all that is in it. The mount is detached
-// rather than taken away: a process that is being started right now holds
-// every open file until it executes its program.
+// lazily: a process between fork and exec still holds every open file.
 func (h *Host) Close() error {
 	path := h.Path()
 	return errors.Join(h.NetNS.Close(), unix.Unmount(path, unix.MNT_DETACH), os.Remove(path))
@@ -56,7 +55,7 @@ type Interface struct {
 	Addresses []string // with prefix length
 }
 
-// Link joins two hosts by a veth pair and brings both ends up.
+// Link connects two hosts by a veth pair and brings both ends up.
 func Link(a, b Interface) error {
 	err := a.Host.Do(func() error {
 		return netlink.LinkAdd(&netlink.Veth{
@@ -66,7 +65,7 @@ func Link(a, b Interface) error {
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("making a veth pair: %w", err)
+		return fmt.Errorf("creating a veth pair: %w", err)
 	}
 	return errors.Join(a.up(), b.up(), a.waitForCarrier(), b.waitForCarrier())
 }
@@ -127,7 +126,7 @@ func addAddress(link netlink.Link, text string) error {
 	return nil
 }
 
-// AddDefaultRoute sends everything without a better route to the gateway.
+// AddDefaultRoute routes by the gateway what has no more specific route.
 func (h *Host) AddDefaultRoute(gateway string) error {
 	return h.Do(func() error {
 		ip := net.ParseIP(gateway)

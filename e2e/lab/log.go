@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Log is written by what a test looks at, while the test reads it.
+// Log collects a program's output while the test reads it.
 type Log struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
@@ -20,7 +20,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buffer.Write(p)
 }
 
-// String is all that was written so far.
+// String returns all that was written so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProxyMark is what a sidecar puts on the connections that it makes in its
-// clients' names, so that the answers come back to it.
+// ProxyMark is the mark of the connections that a sidecar makes from its
+// clients' addresses, so that the answers are routed back to it.
 const ProxyMark = 1337
 
 // control prepares a socket before it is bound.
 type control func(network, address string, conn syscall.RawConn) error
 
-// Transparent lets a socket have addresses that are not the host's own. It is a
-// dialer's or listener's Control.
+// Transparent allows a socket addresses that are not the host's own. It is the
+// Control function of a dialer or listener.
 func Transparent(network, _ string, conn syscall.RawConn) error {
 	var optionErr error
 	err := conn.Control(func(fd uintptr) {
@@ -34,7 +34,7 @@ func Transparent(network, _ string, conn syscall.RawConn) error {
 	return errors.Join(err, optionErr)
 }
 
-// Marked makes a transparent socket whose packets bear the proxy's mark.
+// Marked makes a socket transparent and sets ProxyMark on its packets.
 func Marked(network, address string, conn syscall.RawConn) error {
 	if err := Transparent(network, address, conn); err != nil {
 		return err
@@ -46,9 +46,9 @@ func Marked(network, address string, conn syscall.RawConn) error {
 	return errors.Join(err, optionErr)
 }
 
-// ProxyTransparently is a sidecar under TPROXY: it takes connections with
-// their addresses and makes them anew, from the client's address to where the
-// client wanted to go.
+// ProxyTransparently runs a sidecar under TPROXY: it accepts a connection with
+// its original addresses, and connects from the client's address to the
+// original destination.
 func (h *Host) ProxyTransparently(owner Owner, address string) (net.Listener, error) {
 	listener, err := h.ListenTransparently(owner, address)
 	if err != nil {
@@ -62,14 +62,14 @@ func (h *Host) ProxyTransparently(owner Owner, address string) (net.Listener, er
 			}
 			go func() {
 				defer client.Close()
-				_ = h.handOn(owner, client.(*net.TCPConn)) // the client sees its connection end
+				_ = h.forward(owner, client.(*net.TCPConn)) // the client sees its connection end
 			}()
 		}
 	}()
 	return listener, nil
 }
 
-// ListenTransparently listens for connections that are addressed to others.
+// ListenTransparently listens for connections to addresses of other hosts.
 func (h *Host) ListenTransparently(owner Owner, address string) (listener net.Listener, err error) {
 	err = h.Do(func() error {
 		return as(owner, func() (err error) {
@@ -84,13 +84,13 @@ func (h *Host) ListenTransparently(owner Owner, address string) (listener net.Li
 	return listener, nil
 }
 
-// handOn connects a client with the application.
-func (h *Host) handOn(owner Owner, client *net.TCPConn) error {
+// forward connects a client to the application.
+func (h *Host) forward(owner Owner, client *net.TCPConn) error {
 	var application net.Conn
 	err := h.Do(func() error {
 		return as(owner, func() (err error) {
 			dialer := net.Dialer{
-				Timeout:   patience,
+				Timeout:   timeout,
 				Control:   Marked,
 				LocalAddr: &net.TCPAddr{IP: client.RemoteAddr().(*net.TCPAddr).IP},
 			}
@@ -105,8 +105,8 @@ func (h *Host) handOn(owner Owner, client *net.TCPConn) error {
 	return Relay(client, application)
 }
 
-// Relay hands on what either of two TCP connections sends, until the second
-// has nothing more to say.
+// Relay copies between two TCP connections in both directions, until the server
+// closes its side.
 func Relay(client, server net.Conn) error {
 	go func() {
 		_, _ = io.Copy(server, client)

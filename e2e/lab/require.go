@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// RequireTime skips a test that takes long where only the quick ones are asked
-// for, and fails it in CI, like RequireRoot.
+// RequireTime skips a slow test with -short, and fails it in CI, like RequireRoot.
 func RequireTime(t testing.TB) {
 	t.Helper()
 	if !testing.Short() {
@@ -20,8 +19,8 @@ func RequireTime(t testing.TB) {
 	t.Skip("this test takes long")
 }
 
-// RequireRoot skips a test that needs root on somebody's laptop, and fails it
-// in CI, where a skipped test would look like a passed one.
+// RequireRoot skips a test that needs root where the user is not root, and fails
+// it in CI, where a skipped test would look like a passed one.
 func RequireRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() == 0 {

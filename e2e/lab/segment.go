@@ -70,7 +70,7 @@ func (s Segment) bytes() []byte {
 	return segment
 }
 
-// checksum is TCP's, over the pseudo-header of either family, too.
+// checksum returns TCP's, which covers the family's pseudo-header.
 func (s Segment) checksum(segment []byte) uint16 {
 	covered := append(s.From.Addr().AsSlice(), s.To.Addr().AsSlice()...)
 	covered = append(covered, 0, unix.IPPROTO_TCP, 0, byte(len(segment)))

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AgentSocket listens at a path as the node agent does: for datagrams, and for
-// root's alone.
+// AgentSocket listens at a path as the node agent does: for datagrams, from root
+// alone.
 func AgentSocket(t testing.TB, path string) *net.UnixConn {
 	t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -27,7 +27,7 @@ func AgentSocket(t testing.TB, path string) *net.UnixConn {
 	return conn
 }
 
-// Datagrams are all that were sent so far, without waiting.
+// Datagrams returns all that were sent so far, without waiting for more.
 func Datagrams(t testing.TB, conn *net.UnixConn) (sent [][]byte) {
 	t.Helper()
 	raw, err := conn.SyscallConn()

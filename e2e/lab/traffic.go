@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Owner is whose traffic it is. The kernel tells it from the credentials of
-// the thread that makes the socket.
+// Owner is the user and group of a socket. The kernel takes them from the
+// thread that creates the socket.
 type Owner struct{ UID, GID int }
 
-// Answer is what a server says about the connection that reached it.
+// Answer is what a server reports about the connection that reached it.
 type Answer struct {
 	Server      string         // the name given to Serve
-	OriginalDst netip.AddrPort // where the client wanted to go, as conntrack knows it
+	OriginalDst netip.AddrPort // before redirection, from conntrack
 	Client      netip.AddrPort
 }
 
-const patience = 3 * time.Second
+const timeout = 3 * time.Second
 
 // Serve answers every TCP connection or UDP packet at address, inside the
 // namespace, until it is closed. An empty host in address means all addresses
@@ -36,8 +36,8 @@ func (h *Host) Serve(network, address, name string) (io.Closer, error) {
 	return h.serve(Owner{}, network, address, name, nil)
 }
 
-// ServeProxy answers as a sidecar does: in its owner's name, and with a socket
-// that accepts what is addressed to others.
+// ServeProxy answers as a sidecar does: with a socket of its owner's that
+// accepts packets to addresses of other hosts.
 func (h *Host) ServeProxy(owner Owner, network, address, name string) (io.Closer, error) {
 	return h.serve(owner, network, address, name, Transparent)
 }
@@ -54,7 +54,7 @@ func (h *Host) serve(owner Owner, network, address, name string, control control
 				closer = conn
 				packets := conn.(*net.UDPConn)
 				go answerPackets(packets, name)
-				return tellDestination(packets)
+				return receiveDestinations(packets)
 			}
 			listener, err := config.Listen(context.Background(), network, address)
 			if err != nil {
@@ -86,8 +86,8 @@ func answerConnections(listener net.Listener, name string) {
 	}
 }
 
-// answerPackets answers from the address that a packet was sent to: left to
-// itself, the kernel would choose the one that leads back.
+// answerPackets answers from the address that a packet was sent to. By default,
+// the kernel would choose the source address by the route back.
 func answerPackets(conn *net.UDPConn, name string) {
 	packet, control := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	for {
@@ -96,16 +96,16 @@ func answerPackets(conn *net.UDPConn, name string) {
 			return
 		}
 		if length == len(control) {
-			clear(control[unix.CmsgLen(net.IPv6len):]) // by whatever interface leads there
+			clear(control[unix.CmsgLen(net.IPv6len):]) // the route decides on the interface
 		}
 		reply, _ := json.Marshal(Answer{Server: name, Client: from})
 		_, _, _ = conn.WriteMsgUDPAddrPort(reply, control[:length], from)
 	}
 }
 
-// tellDestination has the kernel pass on where packets were sent to. A socket
-// of IPv4 alone has no such option; it listens at one address anyway.
-func tellDestination(conn *net.UDPConn) error {
+// receiveDestinations makes the kernel report each packet's destination. An IPv4
+// socket lacks the option; it listens at one address anyway.
+func receiveDestinations(conn *net.UDPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func tellDestination(conn *net.UDPConn) error {
 	})
 }
 
-// OriginalDst asks conntrack for a redirected connection's first destination.
+// OriginalDst returns a redirected connection's original destination, from conntrack.
 func OriginalDst(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -147,9 +147,9 @@ func OriginalDst(conn *net.TCPConn) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(netip.AddrFrom16(address.Addr).Unmap(), port), nil
 }
 
-// Ask connects (or sends a packet) from inside the namespace and returns who
-// answered. from is the source address, with or without a port; what is left
-// out is the kernel's choice.
+// Ask connects (or sends a packet) from inside the namespace and returns the
+// answer. from is the source address, with or without a port; the kernel
+// chooses what is missing.
 func (h *Host) Ask(owner Owner, network, from, to string) (Answer, error) {
 	var answer Answer
 	err := h.Do(func() error {
@@ -158,7 +158,7 @@ func (h *Host) Ask(owner Owner, network, from, to string) (Answer, error) {
 			return err
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 			return err
 		}
 		if network == "udp" {
@@ -175,7 +175,7 @@ func (h *Host) Ask(owner Owner, network, from, to string) (Answer, error) {
 }
 
 func dialAs(owner Owner, network, from, to string) (conn net.Conn, err error) {
-	dialer := net.Dialer{Timeout: patience}
+	dialer := net.Dialer{Timeout: timeout}
 	if from != "" {
 		source, err := netip.ParseAddrPort(from)
 		if err != nil {
@@ -187,9 +187,9 @@ func dialAs(owner Owner, network, from, to string) (conn net.Conn, err error) {
 		}
 	}
 	err = as(owner, func() error {
-		// A program that is being started elsewhere holds a copy of the socket
-		// that had this port last, from its fork until its exec.
-		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		// A process between fork and exec may still hold a copy of the socket
+		// that had this port last.
+		for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 			conn, err = dialer.Dial(network, to)
 			if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
 				return err
@@ -199,9 +199,9 @@ func dialAs(owner Owner, network, from, to string) (conn net.Conn, err error) {
 	return conn, err
 }
 
-// as runs f, which makes a socket, in owner's name. Do has locked the
-// goroutine to a thread, and file-system ids are a thread's own, so nobody
-// else is affected.
+// as runs f, which creates a socket, with owner's ids. Do has locked the
+// goroutine to a thread, and file-system ids belong to one thread, so no other
+// goroutine is affected.
 func as(owner Owner, f func() error) (err error) {
 	// The group first: a thread that is no longer root may not change it.
 	if err := errors.Join(unix.Setfsgid(owner.GID), unix.Setfsuid(owner.UID)); err != nil {
@@ -209,30 +209,4 @@ func as(owner Owner, f func() error) (err error) {
 	}
 	defer func() { err = errors.Join(err, unix.Setfsuid(0), unix.Setfsgid(0)) }()
 	return f()
-}
-
-// TimeConnects makes TCP connections one after the other and gives how long
-// each took to be established.
-func (h *Host) TimeConnects(owner Owner, to string, n int) ([]time.Duration, error) {
-	times := make([]time.Duration, 0, n)
-	err := h.Do(func() error {
-		for range n {
-			start := time.Now()
-			conn, err := dialAs(owner, "tcp", "", to)
-			if err != nil {
-				return err
-			}
-			times = append(times, time.Since(start))
-			// A reset keeps thousands of connections from lingering.
-			err = errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close())
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", to, err)
-	}
-	return times, nil
 }
