@@ -15,15 +15,15 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// patience is for a server on another node, on a machine that is busy.
-const patience = 10 * time.Second
+// timeout is for a server on another node of a busy machine.
+const timeout = 10 * time.Second
 
-// here is the pod's own network.
-var here = &lab.Host{}
+// podNetwork is the pod's network namespace, which the process is in.
+var podNetwork = &lab.Host{}
 
 func serve(ctx context.Context, network string, addresses []string) error {
 	for _, address := range addresses {
-		server, err := here.Serve(network, address, name("app"))
+		server, err := podNetwork.Serve(network, address, name("app"))
 		if err != nil {
 			return err
 		}
@@ -32,8 +32,7 @@ func serve(ctx context.Context, network string, addresses []string) error {
 	return pause(ctx)
 }
 
-// dial tries again where nobody listens: a container runs before its program
-// has come that far.
+// dial retries a refused connection: a container runs before its program listens.
 func dial(dialer net.Dialer, network, to string) (net.Conn, error) {
 	for deadline := time.Now().Add(dialer.Timeout); ; time.Sleep(50 * time.Millisecond) {
 		conn, err := dialer.Dial(network, to)
@@ -43,9 +42,9 @@ func dial(dialer net.Dialer, network, to string) (net.Conn, error) {
 	}
 }
 
-// ask prints what everybody on the way says, one JSON object a line.
+// ask connects and prints the answers of all hops, one JSON object a line.
 func ask(network, to string, from []string) error {
-	dialer := net.Dialer{Timeout: patience}
+	dialer := net.Dialer{Timeout: timeout}
 	if len(from) > 0 {
 		address, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(from[0], "0"))
 		if err != nil {
@@ -58,7 +57,7 @@ func ask(network, to string, from []string) error {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	if network != "udp" {

@@ -15,8 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// installCapture does from inside the pod what the plugin does from outside:
-// the old way, for comparison.
+// installCapture applies from inside the pod the rules that the plugin applies
+// from outside, as istio-init does.
 func installCapture(ctx context.Context) error {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "istio-proxy"}}}}
 	addresses, err := ownAddresses()

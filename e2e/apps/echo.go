@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// greeting is the first line of an echo; proxies on the way speak before.
+// greeting is the first line of an echo server; proxies send theirs before it.
 const greeting = "echo\n"
 
-// echo sends back what comes.
+// echo sends back what it receives.
 func echo(ctx context.Context, address string) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -29,7 +29,7 @@ func echo(ctx context.Context, address string) error {
 			go func() {
 				defer conn.Close()
 				if _, err := io.WriteString(conn, greeting); err == nil {
-					_, _ = io.Copy(conn, conn) // until either side has enough
+					_, _ = io.Copy(conn, conn) // until either side closes
 				}
 			}()
 		}
@@ -39,10 +39,10 @@ func echo(ctx context.Context, address string) error {
 	return err
 }
 
-// hold keeps one connection to an echo, and prints what all on the way say and
-// then a line for each second in which ten bytes came back.
+// hold keeps one connection to an echo server open. It prints the answers of all
+// hops, and then a line for each ten bytes that came back.
 func hold(ctx context.Context, address string) error {
-	conn, err := dial(net.Dialer{Timeout: patience}, "tcp", address)
+	conn, err := dial(net.Dialer{Timeout: timeout}, "tcp", address)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func hold(ctx context.Context, address string) error {
 		fmt.Print(line)
 	}
 	for n := 1; ctx.Err() == nil; n++ {
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 			return err
 		}
 		if _, err := conn.Write([]byte{'.'}); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // injector serves two webhooks: /inject, for meshes with a CNI plugin, and
-// /inject-init, which also gives pods istio-init.
+// /inject-init, which adds istio-init, too.
 func injector(ctx context.Context, address, image, certificate, key string) error {
 	options := inject.Options{ProxyImage: image, InitImage: image, ProxyArgs: []string{"proxy", "sidecar"}}
 	withInit := options

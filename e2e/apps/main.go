@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command apps is what the pods of the test cluster run: applications, the
-// sidecar proxy, what istio-init does, and the pause of every sandbox.
+// Command apps is the program in the test cluster's containers: applications, the
+// sidecar proxy, istio-init and the pause container of every sandbox.
 package main
 
 import (
@@ -14,17 +14,17 @@ import (
 
 const usage = `usage: apps COMMAND
 
-  pause                        keep a sandbox, and bury its orphans
-  serve NETWORK ADDRESS…       answer at each address, which may be of any family
-  ask NETWORK ADDRESS [FROM]   print who touched a connection, the application last
-  echo ADDRESS                 send back what comes
-  hold ADDRESS                 keep a connection to an echo, and say so
-  proxy                        be the sidecar
-  istio-iptables …             do what istio-init does, for a pod that asks for nothing
+  pause                        keep a sandbox alive and reap its orphans
+  serve NETWORK ADDRESS…       answer at each address, of either family
+  ask NETWORK ADDRESS [FROM]   connect and print the answers of all hops, the application's last
+  echo ADDRESS                 send back what is received
+  hold ADDRESS                 keep a connection to an echo server, and print that it is alive
+  proxy                        run the sidecar
+  istio-iptables …             run istio-init, for a pod without annotations
   injector ADDRESS IMAGE CERTIFICATE KEY
-                               be the webhook that injects sidecars
-  status                       print what the kernel knows of this process
-  record                       be a CNI plugin that writes down its calls
+                               serve the webhook that injects sidecars
+  status                       print /proc/self/status and the uid map
+  record                       run a CNI plugin that records its calls
 `
 
 func main() {
@@ -66,10 +66,10 @@ func run(ctx context.Context, command string, args []string) error {
 	case command == "status":
 		return status()
 	}
-	return fmt.Errorf("not so\n%s", usage)
+	return fmt.Errorf("unknown command or wrong number of arguments\n%s", usage)
 }
 
-// name is what a hop calls itself: the pod's name, and what it is in the pod.
+// name returns a hop's name: that of the pod, and the hop's role in the pod.
 func name(role string) string {
 	pod, err := os.Hostname()
 	if err != nil {
@@ -78,7 +78,7 @@ func name(role string) string {
 	return pod + "/" + role
 }
 
-// status shows uid, gid and capabilities of a container as it really runs.
+// status prints uid, gid and capabilities as the kernel has them.
 func status() error {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

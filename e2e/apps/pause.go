@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// pause waits for the end. As the first process of a sandbox it inherits the
-// processes that lost their parents.
+// pause waits until it is stopped. As the first process of a sandbox it inherits
+// orphans, and reaps them.
 func pause(ctx context.Context) error {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)

@@ -13,15 +13,15 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// way is one of a sidecar's two: for what its pod sends, or gets.
-type way struct {
+// direction is one of a sidecar's two: outbound or inbound.
+type direction struct {
 	role        string
-	transparent bool // connections come with their addresses (TPROXY), and go on with them
+	transparent bool // connections keep their addresses (TPROXY)
 	inbound     bool
 }
 
-// proxy is a sidecar as the rules expect it: it hands every connection on to
-// where it was going, and tells the client that it did.
+// proxy is a sidecar as the rules expect it: it forwards every connection to its
+// original destination, and first sends the client an answer of its own.
 func proxy(ctx context.Context) error {
 	mesh := config.DefaultSettings().Mesh
 	outbound, err := new(net.ListenConfig).Listen(ctx, "tcp", port(mesh.OutboundPort))
@@ -29,15 +29,15 @@ func proxy(ctx context.Context) error {
 		return err
 	}
 	defer outbound.Close()
-	go way{role: "outbound"}.accept(outbound)
+	go direction{role: "outbound"}.accept(outbound)
 	inbound, transparent, err := listenInbound(ctx, port(mesh.InboundPort))
 	if err != nil {
 		return err
 	}
 	defer inbound.Close()
-	go way{role: "inbound", inbound: true, transparent: transparent}.accept(inbound)
+	go direction{role: "inbound", inbound: true, transparent: transparent}.accept(inbound)
 	for _, network := range []string{"udp", "tcp"} {
-		server, err := here.Serve(network, port(mesh.DNSPort), name("dns"))
+		server, err := podNetwork.Serve(network, port(mesh.DNSPort), name("dns"))
 		if err != nil {
 			return err
 		}
@@ -46,8 +46,8 @@ func proxy(ctx context.Context) error {
 	return pause(ctx)
 }
 
-// listenInbound listens transparently if this process may: only under TPROXY
-// does a sidecar have NET_ADMIN.
+// listenInbound listens transparently if this process is allowed to: a sidecar
+// has NET_ADMIN only under TPROXY.
 func listenInbound(ctx context.Context, address string) (listener net.Listener, transparent bool, err error) {
 	config := net.ListenConfig{Control: lab.Transparent}
 	if listener, err = config.Listen(ctx, "tcp", address); err == nil {
@@ -59,7 +59,7 @@ func listenInbound(ctx context.Context, address string) (listener net.Listener, 
 
 func port(number uint16) string { return fmt.Sprintf(":%d", number) }
 
-func (w way) accept(listener net.Listener) {
+func (w direction) accept(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -67,12 +67,12 @@ func (w way) accept(listener net.Listener) {
 		}
 		go func() {
 			defer conn.Close()
-			_ = w.handOn(conn.(*net.TCPConn)) // the client sees its connection end
+			_ = w.forward(conn.(*net.TCPConn)) // the client sees its connection end
 		}()
 	}
 }
 
-func (w way) handOn(client *net.TCPConn) error {
+func (w direction) forward(client *net.TCPConn) error {
 	hop := lab.Answer{Server: name(w.role), Client: unmapped(client.RemoteAddr()), OriginalDst: unmapped(client.LocalAddr())}
 	if !w.transparent {
 		var err error
@@ -84,7 +84,7 @@ func (w way) handOn(client *net.TCPConn) error {
 		return err
 	}
 	if hop.OriginalDst == unmapped(client.LocalAddr()) && !w.transparent {
-		return nil // it was for the proxy itself
+		return nil // the connection was to the proxy itself
 	}
 	application, err := dial(w.dialer(hop), "tcp", hop.OriginalDst.String())
 	if err != nil {
@@ -94,10 +94,10 @@ func (w way) handOn(client *net.TCPConn) error {
 	return lab.Relay(client, application)
 }
 
-// dialer makes the connection behind the proxy: an inbound one comes from the
-// address that the rules let through, or from the client's own.
-func (w way) dialer(hop lab.Answer) net.Dialer {
-	d := net.Dialer{Timeout: patience}
+// dialer is for the connection to the original destination. An inbound one comes
+// from the address that the rules exempt, or from the client's under TPROXY.
+func (w direction) dialer(hop lab.Answer) net.Dialer {
+	d := net.Dialer{Timeout: timeout}
 	switch {
 	case w.transparent:
 		d.Control = lab.Marked

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// recordings is where a recorder writes what it is called with.
+// recordings is the directory of recorded calls.
 const recordings = "/run/recorder"
 
-// record is a CNI plugin that writes down how it is called, and changes nothing.
+// record is a CNI plugin that records its environment and stdin, and changes nothing.
 func record() error {
 	stdin, err := io.ReadAll(os.Stdin)
 	if err != nil {

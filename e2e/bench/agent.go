@@ -19,58 +19,58 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// primaryList is somebody's, who writes it again and again.
+// primaryList is the interface plugin's list, which the benchmark rewrites.
 const primaryList = `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "ptp"}, {"type": "portmap"}]}`
 
-// agentNode is a node made of folders, with an agent.
+// agentNode is a node that consists of directories, with an agent.
 type agentNode struct {
 	dir     string
 	url     string
 	process *exec.Cmd
 }
 
-// agent measures how fast the node agent is there, and back after somebody
-// wrote the list, and what it takes while nothing happens.
-func (b *bench) agent(asked effort) (err error) {
+// agent measures how soon the node agent is ready, how soon it repairs a list
+// that was rewritten, and what it costs at rest.
+func (b *bench) agent(chosen effort) (err error) {
 	n, ready, err := b.startAgent()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.stop()) }()
 	var repairs []time.Duration
-	for i := range asked.repairs {
+	for i := range chosen.repairs {
 		if i%20 == 0 {
-			progress("repair %d of %d", i, asked.repairs)
+			progress("repair %d of %d", i, chosen.repairs)
 		}
 		took, err := n.repair(b.ctx)
 		if err != nil {
 			return err
 		}
 		repairs = append(repairs, took)
-		// Slow enough to be no fight.
-		if err := sleep(b.ctx, asked.pause); err != nil {
+		// Slow enough for the agent not to back off.
+		if err := sleep(b.ctx, chosen.pause); err != nil {
 			return err
 		}
 	}
-	progress("idle for %s", asked.idle)
-	busy, resident, err := n.idle(b.ctx, asked.idle)
+	progress("idle for %s", chosen.idle)
+	busy, resident, err := n.idle(b.ctx, chosen.idle)
 	if err != nil {
 		return err
 	}
-	return printTable("AGENT\tMEASURED\tTO REACH",
+	return printTable("AGENT\tMEASURED\tTARGET",
 		fmt.Sprintf("from start to ready, fresh node\t%s ms\t200 ms", ms(ready)),
 		fmt.Sprintf("our entry back after a rewrite, p50\t%s ms\t20 ms", ms(percentile(repairs, 50))),
 		fmt.Sprintf("our entry back after a rewrite, p99\t%s ms\t100 ms", ms(percentile(repairs, 99))),
-		fmt.Sprintf("idle, share of a core\t%.3f %%\t0.1 %%", 100*busy.Seconds()/asked.idle.Seconds()),
+		fmt.Sprintf("idle, share of a core\t%.3f %%\t0.1 %%", 100*busy.Seconds()/chosen.idle.Seconds()),
 		fmt.Sprintf("resident\t%.1f MiB\t32 MiB", resident))
 }
 
-// startAgent makes a fresh node and waits until its agent is ready.
+// startAgent creates a node and waits until its agent is ready.
 func (b *bench) startAgent() (n *agentNode, ready time.Duration, err error) {
 	n = &agentNode{dir: filepath.Join(b.dir, "node")}
-	for _, folder := range []string{"net.d", "bin"} {
-		if err := os.MkdirAll(filepath.Join(n.dir, folder), 0o755); err != nil {
-			return nil, 0, fmt.Errorf("making a node: %w", err)
+	for _, directory := range []string{"net.d", "bin"} {
+		if err := os.MkdirAll(filepath.Join(n.dir, directory), 0o755); err != nil {
+			return nil, 0, fmt.Errorf("creating a node: %w", err)
 		}
 	}
 	if err := n.write(); err != nil {
@@ -90,7 +90,7 @@ func (b *bench) startAgent() (n *agentNode, ready time.Duration, err error) {
 	}
 	for !n.ready(b.ctx) {
 		if time.Since(start) > 10*time.Second {
-			return nil, 0, errors.Join(errors.New("the agent does not get ready"), n.stop())
+			return nil, 0, errors.Join(errors.New("the agent is not ready after 10 s"), n.stop())
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -106,7 +106,7 @@ func (n *agentNode) ready(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	_, _ = io.Copy(io.Discard, answer.Body) // for the connection to serve again
+	_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is reused
 	_ = answer.Body.Close()
 	return answer.StatusCode == http.StatusOK
 }
@@ -134,14 +134,14 @@ func (n *agentNode) repair(ctx context.Context) (time.Duration, error) {
 			return time.Since(start), nil
 		}
 		if time.Since(start) > time.Minute || ctx.Err() != nil {
-			return 0, errors.Join(errors.New("our entry does not come back"), ctx.Err())
+			return 0, errors.Join(errors.New("the agent did not put the entry back within a minute"), ctx.Err())
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
 }
 
-// idle lets the agent be, and gives the time that it took of a processor and
-// the memory that it holds, in MiB.
+// idle leaves the agent at rest, and returns the processor time that it used and
+// its resident memory in MiB.
 func (n *agentNode) idle(ctx context.Context, total time.Duration) (busy time.Duration, resident float64, err error) {
 	before, err := n.used()
 	if err != nil {
@@ -165,11 +165,11 @@ func (n *agentNode) idle(ctx context.Context, total time.Duration) (busy time.Du
 	return after - before, float64(pages*os.Getpagesize()) / (1 << 20), nil
 }
 
-// used is the processor time of the agent so far, from /proc/PID/schedstat.
+// used returns the agent's processor time so far, from /proc/PID/schedstat.
 func (n *agentNode) used() (time.Duration, error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", n.process.Process.Pid))
 	if err != nil {
-		return 0, fmt.Errorf("looking at the agent's threads: %w", err)
+		return 0, fmt.Errorf("listing the agent's threads: %w", err)
 	}
 	var total time.Duration
 	for _, task := range tasks {

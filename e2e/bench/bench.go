@@ -19,7 +19,7 @@ import (
 )
 
 // bench has the programs, an API server in this process, and credentials for
-// it. All programs ask that server, so what it takes is in every figure alike.
+// it. All programs use that server, so every figure contains its cost alike.
 type bench struct {
 	ctx        context.Context
 	dir        string
@@ -35,7 +35,7 @@ func newBench(ctx context.Context) (b *bench, err error) {
 		}
 	}()
 	if b.dir, err = os.MkdirTemp("", "bench-"); err != nil {
-		return b, fmt.Errorf("making a folder: %w", err)
+		return b, fmt.Errorf("creating a directory: %w", err)
 	}
 	for name, source := range map[string]string{"capture-cni": "./plugin/capture-cni", "capture-cni-node": "./install/capture-cni-node", "floor": "./e2e/bench/floor", "empty": "./e2e/bench/empty", "peak": "./e2e/bench/peak"} {
 		progress("building %s", name)
@@ -69,7 +69,7 @@ func (b *bench) program(name string) string { return filepath.Join(b.dir, name) 
 
 const uid = "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
 
-// pod has about what a real one has to say.
+// pod returns a pod of about a real one's size.
 func pod(name string, annotations map[string]string) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Namespace, p.Name, p.UID, p.Annotations = "shop", name, uid, annotations
@@ -86,7 +86,7 @@ func pod(name string, annotations map[string]string) *corev1.Pod {
 
 // More keys of the plugin's entry.
 const (
-	// annotated hands the pod's annotations over, as a runtime does that can.
+	// annotated passes the pod's annotations, as runtimes with that capability do.
 	annotated = `"runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"kubernetes.io/config.source":"api"}}`
 	dualStack = `"ipv6":"always"`
 )
@@ -106,13 +106,13 @@ func (b *bench) call(verb, name, netns string, keys ...string) *exec.Cmd {
 	return command
 }
 
-// floor prepares the floor for the meshed pod.
+// floor prepares a run of the floor for the meshed pod.
 func (b *bench) floor(netns string) *exec.Cmd {
 	return exec.CommandContext(b.ctx, b.program("floor"), b.api.URL+"/api/v1/namespaces/shop/pods/web?resourceVersion=0",
 		filepath.Join(b.dir, "ca.crt"), filepath.Join(b.dir, "token"), netns)
 }
 
-// sandbox is a pod's namespace as the interface plugin leaves it.
+// sandbox creates a pod's network namespace as the interface plugin leaves it.
 func sandbox() (*lab.Host, error) {
 	host, err := lab.NewHost()
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 // connects is how many connections are made in a row, in each round.
 const connects = 200
 
-// app owns the connections: nobody whom the rules spare.
+// app owns the connections; the rules do not exempt it.
 var app = lab.Owner{UID: 1000, GID: 1000}
 
-// connect times connections that look through the whole list: ones that are
-// captured after it, and ones that it excludes.
+// connect times connections for which the kernel goes through the whole list:
+// captured ones, and those that the last value excludes.
 func (l *list) connect() error {
 	sidecar := listening{l.pod, "127.0.0.1:15001"}
 	captured, err := sidecar.time(l.pod, capturedServer)
@@ -38,13 +38,13 @@ func (l *list) connect() error {
 	return err
 }
 
-// listening is where connections end up.
+// listening is where connections are accepted.
 type listening struct {
 	host    *lab.Host
 	address string
 }
 
-// time makes connections from a pod, one after the other, and gives how long
+// time makes connections from a pod, one after the other, and returns how long
 // each took to be established.
 func (s listening) time(from *lab.Host, to netip.AddrPort) (took []time.Duration, err error) {
 	var listener net.Listener
@@ -94,8 +94,8 @@ func connectOnce(to netip.AddrPort, listener net.Listener) (took time.Duration, 
 	return took, conn.Close()
 }
 
-// socketOf makes a socket in somebody's name. File-system ids are a thread's
-// own, and Host.Do keeps the thread.
+// socketOf creates a socket with the owner's ids. File-system ids belong to one
+// thread, and Host.Do keeps the thread.
 func socketOf(owner lab.Owner) (fd int, err error) {
 	// The group first: a thread that is no longer root may not change it.
 	if err := errors.Join(unix.Setfsgid(owner.GID), unix.Setfsuid(owner.UID)); err != nil {

@@ -40,7 +40,7 @@ type list struct {
 }
 
 // growth measures how calls and connections change as a pod's lists grow.
-func (b *bench) growth(asked effort) (err error) {
+func (b *bench) growth(chosen effort) (err error) {
 	var lists []*list
 	defer func() {
 		for _, l := range lists {
@@ -58,16 +58,16 @@ func (b *bench) growth(asked effort) (err error) {
 			}
 		}
 	}
-	for i := range asked.adds {
-		progress("lists, round %d of %d", i+1, asked.adds)
+	for i := range chosen.adds {
+		progress("lists, round %d of %d", i+1, chosen.adds)
 		for _, l := range lists {
-			if err := b.addList(l, i == asked.adds-1); err != nil {
+			if err := b.addList(l, i == chosen.adds-1); err != nil {
 				return err
 			}
 		}
 	}
-	for i := range asked.rounds {
-		progress("connections, round %d of %d", i+1, asked.rounds)
+	for i := range chosen.rounds {
+		progress("connections, round %d of %d", i+1, chosen.rounds)
 		for _, l := range lists {
 			if err := errors.Join(b.ctx.Err(), l.connect()); err != nil {
 				return err
@@ -77,7 +77,7 @@ func (b *bench) growth(asked effort) (err error) {
 	return printGrowth(lists)
 }
 
-// connectHosts makes the namespaces; what was made is closed by close.
+// connectHosts creates the namespaces; close removes them, also after an error.
 func (l *list) connectHosts() (err error) {
 	if l.pod, err = lab.NewHost(); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (l *list) close() error {
 	return errors.Join(errs...)
 }
 
-// addList measures an ADD and takes the rules out again, or keeps them for the
+// addList measures an ADD and removes the rules by DEL, or keeps them for the
 // connections.
 func (b *bench) addList(l *list, keep bool) error {
 	annotations := map[string]string{"sidecar.istio.io/status": "{}"}
@@ -123,8 +123,8 @@ func (b *bench) addList(l *list, keep bool) error {
 	return err
 }
 
-// values are apart from each other, so that none can be merged with its
-// neighbour; only the last is what any connection goes to.
+// values returns values with gaps, so that no two can be merged. Only the last
+// one matches a connection.
 func (l *list) values() string {
 	values := make([]string, l.n)
 	for i := range values {
@@ -141,7 +141,7 @@ func (l *list) values() string {
 	return strings.Join(values, ",")
 }
 
-// target is what the list's connections should take.
+// target returns how long the list's connections should take.
 func (l *list) target() string {
 	if l.backend == config.NFTables && l.kind == ranges && l.n == 1000 {
 		return "within 10% of 10"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench prints what the plugin costs, beside the least it could: the
-// floor, a program that does the same work and decides nothing. It asserts
+// Command bench prints what the plugin costs, next to the least it could cost:
+// the floor, a program that does the same work and decides nothing. It asserts
 // nothing; machines differ, ratios less so.
 package main
 
@@ -24,7 +24,7 @@ type effort struct {
 	batches int // of ADDs at the same moment
 
 	repairs     int           // of our entry, by the agent
-	pause, idle time.Duration // between two of them; with nothing to do
+	pause, idle time.Duration // between two repairs; for the agent at rest
 }
 
 var (
@@ -33,25 +33,25 @@ var (
 )
 
 func main() {
-	asked := thorough
+	chosen := thorough
 	n := flag.Int("n", 0, fmt.Sprintf("runs of each kind of call (default %d, or %d with -quick)", thorough.runs, quick.runs))
-	hurry := flag.Bool("quick", false, "seconds instead of minutes, and rougher figures")
+	fast := flag.Bool("quick", false, "measure less often: takes seconds, with less exact figures")
 	flag.Parse()
-	if *hurry {
-		asked = quick
+	if *fast {
+		chosen = quick
 	}
 	if *n > 0 {
-		asked.runs = *n
+		chosen.runs = *n
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, asked); err != nil {
+	if err := run(ctx, chosen); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, asked effort) (err error) {
+func run(ctx context.Context, chosen effort) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces need root: run it with sudo")
 	}
@@ -61,10 +61,10 @@ func run(ctx context.Context, asked effort) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	for _, part := range []func() error{
-		func() error { return b.verbs(asked.runs) },
-		func() error { return b.growth(asked) },
-		func() error { return b.parallel(asked.batches) },
-		func() error { return b.agent(asked) },
+		func() error { return b.verbs(chosen.runs) },
+		func() error { return b.growth(chosen) },
+		func() error { return b.parallel(chosen.batches) },
+		func() error { return b.agent(chosen) },
 	} {
 		if err := part(); err != nil {
 			return err

@@ -29,8 +29,8 @@ func measure(command *exec.Cmd) (sample, error) {
 	return sample{wall, state.UserTime() + state.SystemTime()}, nil
 }
 
-// executed counts the programs that a command executes, itself included, or
-// gives 0 where strace is not there.
+// executed counts the programs that a command executes, itself included. It
+// returns 0 without strace.
 func (b *bench) executed(command *exec.Cmd) (int, error) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *bench) peak(command *exec.Cmd) (float64, error) {
 	return float64(kib) / 1024, nil
 }
 
-// launch has a command run by another program.
+// launch prepares a command as the child of another program.
 func (b *bench) launch(command *exec.Cmd, launcher string, args ...string) *exec.Cmd {
 	args = append(append(args, command.Path), command.Args[1:]...)
 	launched := exec.CommandContext(b.ctx, launcher, args...)
@@ -88,12 +88,12 @@ func percentile(list []time.Duration, p int) time.Duration {
 	return sorted[min(len(sorted)*p/100, len(sorted)-1)]
 }
 
-// ratio is that of the medians.
+// ratio returns the ratio of the medians.
 func ratio(a, b []time.Duration) float64 {
 	return float64(percentile(a, 50)) / float64(percentile(b, 50))
 }
 
-// pairedRatio is the median of the ratios of what was measured in one turn.
+// pairedRatio returns the median of the ratios within each turn.
 func pairedRatio(a, b []time.Duration) float64 {
 	ratios := make([]float64, len(a))
 	for i := range a {

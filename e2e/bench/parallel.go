@@ -17,11 +17,11 @@ const atOnce = 16
 type batch struct {
 	name    string
 	prepare func(netns string) *exec.Cmd
-	totals  []time.Duration // until the last one of a round was done
+	totals  []time.Duration // until the last call of a round ended
 	each    samples
 }
 
-// parallel starts many pods at the same moment, as a node does after a boot.
+// parallel calls the plugin for many pods at once, as after a node's boot.
 func (b *bench) parallel(rounds int) error {
 	batches := []*batch{
 		{name: "floor", prepare: b.floor},

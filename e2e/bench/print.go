@@ -25,7 +25,7 @@ func printTable(lines ...string) error {
 // printVerbs compares with the floor twice: median with median, and each call
 // with the floor of its own turn.
 func (b *bench) printVerbs(rows []*verb) error {
-	lines := []string{"CALL\tp50 ms\tp90 ms\tp99 ms\tCPU ms\tPEAK MiB\tPROGRAMS\tREQUESTS\tx FLOOR\tIN PAIRS\tx EMPTY\tTO REACH"}
+	lines := []string{"CALL\tp50 ms\tp90 ms\tp99 ms\tCPU ms\tPEAK MiB\tPROGRAMS\tREQUESTS\tx FLOOR\tIN PAIRS\tx EMPTY\tTARGET"}
 	empty, floor := rows[emptyRow].samples.walls(), rows[floorRow].samples.walls()
 	for _, row := range rows {
 		walls := row.samples.walls()
@@ -41,11 +41,11 @@ func (b *bench) printVerbs(rows []*verb) error {
 }
 
 func (b *bench) printBinaries() error {
-	lines := []string{"BINARY\tMiB\tTO REACH"}
+	lines := []string{"BINARY\tMiB\tTARGET"}
 	for _, binary := range []struct{ name, target string }{{"empty", ""}, {"floor", ""}, {"capture-cni", "20 MiB"}} {
 		info, err := os.Stat(b.program(binary.name))
 		if err != nil {
-			return fmt.Errorf("looking at a binary: %w", err)
+			return fmt.Errorf("reading the size of a binary: %w", err)
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%.1f\t%s", binary.name, float64(info.Size())/(1<<20), binary.target))
 	}
@@ -55,7 +55,7 @@ func (b *bench) printBinaries() error {
 // printGrowth compares each list's connections with those through the list of
 // ten of its kind.
 func printGrowth(lists []*list) error {
-	lines := []string{"BACKEND\tLIST\tLENGTH\tADD p50 ms\tADD CPU ms\tCONNECT, CAPTURED us\tx 10\tCONNECT, EXCLUDED us\tx 10\tTO REACH"}
+	lines := []string{"BACKEND\tLIST\tLENGTH\tADD p50 ms\tADD CPU ms\tCONNECT, CAPTURED us\tx 10\tCONNECT, EXCLUDED us\tx 10\tTARGET"}
 	var ten *list
 	for _, l := range lists {
 		if l.n == 10 {

@@ -57,7 +57,7 @@ func (b *bench) rows() []*verb {
 	return rows
 }
 
-// row calls the plugin; what is no ADD comes after one.
+// row is a call of the plugin; verbs other than ADD follow an ADD.
 func (b *bench) row(name, target, command, pod string, keys ...string) *verb {
 	row := &verb{
 		name: name, target: target,
@@ -69,8 +69,8 @@ func (b *bench) row(name, target, command, pod string, keys ...string) *verb {
 	return row
 }
 
-// verbs measures each kind of call once a turn, so that all meet the same
-// machine, and in any order, so that none always follows the same one.
+// verbs measures each kind of call once a turn, so that the machine's load is the
+// same for all, and in random order, so that none always follows the same one.
 func (b *bench) verbs(runs int) error {
 	const warmUp = 3
 	rows := b.rows()
@@ -104,7 +104,7 @@ func (b *bench) sample(row *verb, counts bool) error {
 	})
 }
 
-// inspect takes what would slow a measured call down.
+// inspect counts programs and memory, which would slow a measured call down.
 func (b *bench) inspect(row *verb) error {
 	return errors.Join(
 		b.withSandbox(row, func(netns string) (err error) {
@@ -117,7 +117,7 @@ func (b *bench) inspect(row *verb) error {
 		}))
 }
 
-// withSandbox makes a fresh namespace for f, with what has to be done before.
+// withSandbox creates a namespace for f, after the call that has to come before.
 func (b *bench) withSandbox(row *verb, f func(netns string) error) (err error) {
 	var host *lab.Host
 	if host, err = sandbox(); err != nil {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows the plugin at work on one machine: a node, a pod and the
-// world outside are network namespaces, the API server is a small one that
-// serves manifests, and everything else is real: the plugin binary, a chained
-// conflist run by libcni, the kernel's rules, and packets.
+// Command demo shows the plugin at work on one machine. A node, a pod and the
+// network outside are network namespaces, and the API server is a small one that
+// serves manifests. The rest is real: the plugin binary, a conflist executed by
+// libcni, the kernel's rules, and packets.
 package main
 
 import (
@@ -22,9 +22,9 @@ import (
 )
 
 func main() {
-	bin := flag.String("bin", "bin", "folder of the CNI plugins")
-	manifests := flag.String("pods", "e2e/demo/pods", "folder of pod manifests that the API endpoint serves")
-	own := flag.String("pod", "", "manifest of a pod of your own, instead of web.yaml")
+	bin := flag.String("bin", "bin", "directory of the CNI plugins")
+	manifests := flag.String("pods", "e2e/demo/pods", "directory of pod manifests that the API server serves")
+	own := flag.String("pod", "", "manifest of your own pod (default web.yaml of -pods)")
 	flag.Parse()
 	if err := run(*bin, *manifests, *own); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -56,13 +56,13 @@ func run(bin, manifests, own string) (err error) {
 	}
 	defer func() {
 		err = errors.Join(err, n.Close())
-		say("Everything is removed again.")
+		printLine("Everything is removed.")
 	}()
 	if err := n.api.LoadDirectory(manifests); err != nil {
 		return err
 	}
 	n.api.Put(meshed)
-	say("A node, and a world outside of it, are up. The API endpoint is %s.", n.api.URL)
+	printLine("The node and the network outside are up. The API server is %s.", n.api.URL)
 
 	if err := showMeshed(ctx, n, meshed); err != nil {
 		return err
@@ -82,16 +82,16 @@ func showMeshed(ctx context.Context, n *node, manifest *corev1.Pod) error {
 	if err := serve(n, p); err != nil {
 		return err
 	}
-	heading("2. What its connections meet")
+	heading("2. Which server answers its connections")
 	showTraffic(n, p)
-	heading("3. The rules in its network namespace, as nft would list them")
+	heading("3. The rules in its network namespace, in nft's syntax")
 	return showRules(p, manifest)
 }
 
 func showPlain(ctx context.Context, n *node, manifest *corev1.Pod) error {
-	heading("4. The API endpoint goes down, and pod %s/%s, which is not in the mesh, starts", manifest.Namespace, manifest.Name)
+	heading("4. The API server is stopped, and pod %s/%s, which is not in the mesh, starts", manifest.Namespace, manifest.Name)
 	if err := n.api.Close(); err != nil {
-		return fmt.Errorf("stopping the API endpoint: %w", err)
+		return fmt.Errorf("stopping the API server: %w", err)
 	}
 	p, err := n.startPod(ctx, manifest, map[string]string{"kubernetes.io/config.source": "api"})
 	if err != nil {

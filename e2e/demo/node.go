@@ -28,7 +28,7 @@ const (
 	outsideIPv4, outsideIPv6 = "203.0.113.2", "2001:db8:113::2"
 )
 
-// conflist is what a node has in /etc/cni/net.d: an interface plugin, then ours.
+// conflist is a node's in /etc/cni/net.d: an interface plugin, then ours.
 const conflist = `{
   "cniVersion": "1.0.0",
   "name": "demo",
@@ -44,7 +44,7 @@ const conflist = `{
   ]
 }`
 
-// node is a machine of a cluster with the world outside of it.
+// node is a node of a cluster, with the network outside.
 type node struct {
 	host, outside *lab.Host
 	api           *kubeapi.Server
@@ -64,7 +64,7 @@ func newNode(bin string, meshed *corev1.Pod) (n *node, err error) {
 		}
 	}()
 	if n.dir, err = os.MkdirTemp("", "capture-cni-demo-"); err != nil {
-		return n, fmt.Errorf("making a folder: %w", err)
+		return n, fmt.Errorf("creating a directory: %w", err)
 	}
 	if err := n.connect(); err != nil {
 		return n, err
@@ -92,7 +92,7 @@ func newNode(bin string, meshed *corev1.Pod) (n *node, err error) {
 	return n, nil
 }
 
-// connect makes the node and the outside, with a route to the pods between them.
+// connect creates the node and the outside, and routes between outside and pods.
 func (n *node) connect() (err error) {
 	if n.host, err = lab.NewHost(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func forward() error {
 	return nil
 }
 
-// startAPI serves on the node's own loopback, where the plugin will look.
+// startAPI serves on the node's loopback interface, from where the plugin connects.
 func (n *node) startAPI() error {
 	var listener net.Listener
 	err := n.host.Do(func() (err error) {
@@ -131,13 +131,13 @@ func (n *node) startAPI() error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("listening for the API endpoint: %w", err)
+		return fmt.Errorf("listening for the API server: %w", err)
 	}
 	n.api, err = kubeapi.Start(kubeapi.WithListener(listener))
 	return err
 }
 
-// Close removes all that newNode made.
+// Close removes all that newNode created.
 func (n *node) Close() error {
 	var errs []error
 	if n.api != nil {
@@ -159,14 +159,14 @@ type pod struct {
 	stop   func()
 }
 
-// startPod does what a container runtime does for a new pod. Annotations, if
-// any, are handed to the plugins.
+// startPod does what a container runtime does for a new pod. Plugins receive the
+// annotations, if any.
 func (n *node) startPod(ctx context.Context, manifest *corev1.Pod, annotations map[string]string) (*pod, error) {
 	sandbox, err := lab.NewHost()
 	if err != nil {
 		return nil, err
 	}
-	// A runtime runs the loopback plugin first, which does just this.
+	// As the loopback plugin does, which a runtime executes first.
 	if err := sandbox.AddAddresses("lo"); err != nil {
 		return nil, errors.Join(err, sandbox.Close())
 	}
@@ -207,7 +207,7 @@ func (n *node) startPod(ctx context.Context, manifest *corev1.Pod, annotations m
 	return p, nil
 }
 
-// stopwatch runs plugins and notes how long each took.
+// stopwatch executes plugins and records how long each took.
 type stopwatch struct {
 	invoke.DefaultExec
 	times []pluginTime
@@ -218,7 +218,7 @@ type pluginTime struct {
 	took   time.Duration
 }
 
-// ExecPlugin is libcni's way to run a plugin.
+// ExecPlugin implements libcni's invoke.Exec.
 func (s *stopwatch) ExecPlugin(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
 	start := time.Now()
 	out, err := s.DefaultExec.ExecPlugin(ctx, path, stdin, env)

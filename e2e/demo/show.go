@@ -19,7 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func printLine(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
 func heading(format string, args ...any) {
 	title := fmt.Sprintf(format, args...)
@@ -27,24 +27,24 @@ func heading(format string, args ...any) {
 }
 
 func showAnnotations(pod *corev1.Pod) {
-	say("Its annotations:")
+	printLine("Its annotations:")
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
-		say("  %s: %q", key, pod.Annotations[key])
+		printLine("  %s: %q", key, pod.Annotations[key])
 	}
 }
 
 func showTimes(p *pod) {
 	for _, t := range p.times {
-		say("%-12s took %6.1f ms", t.plugin, float64(t.took)/float64(time.Millisecond))
+		printLine("%-12s took %6.1f ms", t.plugin, float64(t.took)/float64(time.Millisecond))
 	}
 	fmt.Println()
 }
 
-// showRules prints what the namespace holds: the ruleset as text, once the
-// stamp in the kernel has proved that this is the one.
+// showRules prints the ruleset as text, after a comparison of its stamp with the
+// one in the namespace.
 func showRules(p *pod, manifest *corev1.Pod) error {
 	if exemption := capture.Exclusion(manifest); exemption.Cause != "" {
-		say("None: %s.", exemption.Message)
+		printLine("None: %s.", exemption.Message)
 		return nil
 	}
 	var addresses []netip.Addr
@@ -61,7 +61,7 @@ func showRules(p *pod, manifest *corev1.Pod) error {
 	err = p.Do(func() error {
 		state, err := netfilter.Inspect(context.Background())
 		if err == nil && state.Stamp != ruleset.Stamp() {
-			err = errors.New("the kernel holds other rules than expected")
+			err = errors.New("the stamp in the kernel is not that of the expected rules")
 		}
 		return err
 	})

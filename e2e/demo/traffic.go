@@ -22,7 +22,7 @@ var (
 	proxy       = lab.Owner{UID: 1337, GID: 1337}
 )
 
-// Who answers a connection.
+// The names of the servers.
 const (
 	outboundProxy = "the proxy (outbound)"
 	inboundProxy  = "the proxy (inbound)"
@@ -34,14 +34,14 @@ const traffic = "traffic.sidecar.istio.io/"
 
 const appPort, webPort = 8080, 80
 
-// exclusions are what a manifest's annotations keep out of capture, one of each kind.
+// exclusions are what a manifest's annotations exclude from capture, one of each kind.
 type exclusions struct {
 	inboundPort, outboundPort int
 	addresses                 [2]string // IPv4, IPv6
 }
 
-// exclusionsOf reads a manifest; where it excludes nothing of a kind, the
-// connection goes to Istio's default or just to another address.
+// exclusionsOf reads a manifest. Where it excludes nothing of a kind, the result
+// is a port that Istio excludes by default, or some address.
 func exclusionsOf(pod *corev1.Pod) exclusions {
 	x := exclusions{
 		inboundPort:  lastPort(pod, "excludeInboundPorts", 15021),
@@ -74,8 +74,8 @@ func lastPort(pod *corev1.Pod, key string, otherwise int) int {
 	return otherwise
 }
 
-// serve starts stand-ins for the proxy's two ports, the application, and
-// servers outside. They say who they are to whoever connects.
+// serve starts servers that answer with their names: the proxy's two ports, the
+// application, and the servers outside.
 func serve(n *node, p *pod) error {
 	ports := map[*lab.Host]map[int]string{
 		p.Host:    {appPort: theApp, n.excluded.inboundPort: theApp},
@@ -125,34 +125,34 @@ func showTraffic(n *node, p *pod) {
 		{"outside -> pod, excluded port", n.outside, application, own, n.excluded.inboundPort},
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "CONNECTION\tPORT\tOVER IPv4 IT MEETS\tOVER IPv6 IT MEETS")
+	fmt.Fprintln(table, "CONNECTION\tPORT\tIPv4 ANSWERED BY\tIPv6 ANSWERED BY")
 	for _, row := range rows {
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", row.what, row.port, row.meets(0), row.meets(1))
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", row.what, row.port, row.answeredBy(0), row.answeredBy(1))
 	}
-	_ = table.Flush() // what is behind it is stdout
+	_ = table.Flush() // to stdout
 }
 
-// meets connects and says who answered.
-func (c connection) meets(family int) string {
+// answeredBy connects and returns the name of the server that answered.
+func (c connection) answeredBy(family int) string {
 	if c.to[family] == "" {
 		return "-"
 	}
 	to := netip.AddrPortFrom(netip.MustParseAddr(c.to[family]), uint16(c.port))
 	answer, err := c.host.Ask(c.owner, "tcp", "", to.String())
 	if err != nil {
-		return nobody(err)
+		return noAnswer(err)
 	}
 	return answer.Server
 }
 
-func nobody(err error) string {
+func noAnswer(err error) string {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "nobody (refused)"
+		return "none (refused)"
 	}
-	return "nobody (no answer)"
+	return "none (no answer)"
 }
 
-// addresses are the pod's, one of each family.
+// addresses returns the pod's IPv4 and IPv6 address, "" for none.
 func (p *pod) addresses() (addresses [2]string) {
 	for _, ip := range p.result.IPs {
 		if ip.Address.IP.To4() != nil {

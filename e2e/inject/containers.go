@@ -14,8 +14,8 @@ import (
 // proxyID is the proxy's uid and gid.
 const proxyID = 1337
 
-// proxy is the sidecar. Under TPROXY it marks its connections, for which Istio
-// makes it root with NET_ADMIN and known by its group.
+// proxy returns the sidecar. Under TPROXY it marks its connections. For this,
+// Istio runs it as root with NET_ADMIN; the rules recognise it by its group.
 func (o Options) proxy(pod *corev1.Pod) (corev1.Container, error) {
 	environment, err := metadata(pod)
 	if err != nil {
@@ -46,8 +46,8 @@ func (o Options) proxy(pod *corev1.Pod) (corev1.Container, error) {
 	}, nil
 }
 
-// metadata is what the pod wants its proxy to know; Istio puts it into the
-// proxy's environment.
+// metadata returns the proxyMetadata of the pod's annotation, which Istio puts
+// into the proxy's environment.
 func metadata(pod *corev1.Pod) ([]corev1.EnvVar, error) {
 	var config struct{ ProxyMetadata map[string]string }
 	if err := yaml.Unmarshal([]byte(pod.Annotations[keyProxyConfig]), &config); err != nil {
@@ -60,7 +60,7 @@ func metadata(pod *corev1.Pod) ([]corev1.EnvVar, error) {
 	return environment, nil
 }
 
-// initContainer is what capture-cni replaces.
+// initContainer returns istio-init, which capture-cni replaces.
 func (o Options) initContainer(pod *corev1.Pod) corev1.Container {
 	return corev1.Container{
 		Name:            containerInit,
@@ -82,8 +82,8 @@ func (o Options) initContainer(pod *corev1.Pod) corev1.Container {
 	}
 }
 
-// initArgs are istio-iptables' command line. The last four are there only
-// where the pod asks for them.
+// initArgs returns istio-iptables' command line. The last four flags are there
+// only with the pod's annotation.
 func initArgs(annotations map[string]string) []string {
 	args := []string{
 		"istio-iptables",

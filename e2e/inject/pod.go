@@ -35,14 +35,14 @@ const (
 	modeNone   = "NONE"
 	modeTProxy = "TPROXY"
 
-	// statusPort is always left alone inbound: the kubelet's probes go there.
+	// statusPort is always excluded inbound: the kubelet's probes use it.
 	statusPort = "15020"
 )
 
-// wanted tells whether the pod is to be injected. One that has a proxy was
-// injected before: the webhook may be invoked again for a pod it has changed.
-func wanted(pod *corev1.Pod) bool {
-	if pod.Spec.HostNetwork || has(pod.Spec.Containers, containerProxy) || has(pod.Spec.InitContainers, containerProxy) {
+// shouldInject reports whether to inject the pod. A pod with a proxy was injected
+// before: the API server may invoke the webhook again for a pod it has changed.
+func shouldInject(pod *corev1.Pod) bool {
+	if pod.Spec.HostNetwork || hasContainer(pod.Spec.Containers, containerProxy) || hasContainer(pod.Spec.InitContainers, containerProxy) {
 		return false
 	}
 	choice, ok := pod.Labels[keyInject]
@@ -56,11 +56,11 @@ func wanted(pod *corev1.Pod) bool {
 	return false
 }
 
-func has(containers []corev1.Container, name string) bool {
+func hasContainer(containers []corev1.Container, name string) bool {
 	return slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == name })
 }
 
-// status is what the injector writes down about its work.
+// status is the injector's annotation on a pod.
 type status struct {
 	InitContainers   []string `json:"initContainers"`
 	Containers       []string `json:"containers"`
@@ -105,7 +105,7 @@ func (o Options) inject(pod *corev1.Pod) error {
 	return nil
 }
 
-// annotate spells out the mesh's defaults where the pod says nothing.
+// annotate adds the mesh's defaults as annotations where the pod has none.
 func annotate(pod *corev1.Pod) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inject stands in for istiod's sidecar injector: a real mutating
-// admission webhook that turns a pod into what Istio would make of it, with
-// images of the caller's choice.
+// Package inject stands in for istiod's sidecar injector: a mutating admission
+// webhook that injects pods as Istio does, with images of the caller's choice.
 package inject
 
 import (
@@ -15,14 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Options are what the operator of a mesh decides about injection.
+// Options are a mesh operator's settings for injection.
 type Options struct {
 	ProxyImage string
 	ProxyArgs  []string
-	ProxyProbe *corev1.Probe // readiness and start-up, where given
+	ProxyProbe *corev1.Probe // readiness and start-up, nil for none
 
-	// Init injects istio-init, as Istio does where no CNI plugin of its own
-	// is configured.
+	// Init injects istio-init, as Istio does without its CNI plugin.
 	Init      bool
 	InitImage string
 }
@@ -57,26 +55,26 @@ func (o Options) respond(request *admissionv1.AdmissionRequest) *admissionv1.Adm
 	return response
 }
 
-// operation is one of a JSON patch.
+// operation is an operation of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// patchOf gives nil for a pod that is not to be injected.
+// patchOf returns nil for a pod that is not injected.
 func (o Options) patchOf(raw []byte) ([]byte, error) {
 	var pod corev1.Pod
 	if err := json.Unmarshal(raw, &pod); err != nil {
 		return nil, fmt.Errorf("reading the pod: %w", err)
 	}
-	if !wanted(&pod) {
+	if !shouldInject(&pod) {
 		return nil, nil
 	}
 	if err := o.inject(&pod); err != nil {
 		return nil, err
 	}
-	// "add" of a member that is there already replaces it.
+	// "add" of an existing member replaces it.
 	patch := []operation{
 		{"add", "/metadata/annotations", pod.Annotations},
 		{"add", "/spec/containers", pod.Spec.Containers},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command empty is what a Go program costs that does nothing.
+// Command empty does nothing: it measures the cost of any Go program.
 package main
 
 func main() {}

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rules is how many each chain of the default ruleset has. The first two
-// chains are those that packets enter.
+// rules is the number of rules in each chain of the default ruleset. The first
+// two chains are base chains.
 var rules = []int{2, 2, 1, 3, 7, 3, 1, 1}
 
 func main() {
@@ -60,16 +60,16 @@ func get(url, ca, token string) error {
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
+		return fmt.Errorf("creating a request: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+string(secret))
 	request.Header.Set("Accept", "application/vnd.kubernetes.protobuf")
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("asking for the pod: %w", err)
+		return fmt.Errorf("requesting the pod: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("asking for the pod: %s", response.Status)
+		return fmt.Errorf("requesting the pod: %s", response.Status)
 	}
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		return fmt.Errorf("reading the pod: %w", err)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command peak runs a program and prints its peak memory in KiB on stdout.
-// It is small on purpose: a process inherits the peak of the one that it was
-// forked from, and the benchmark's own would hide the plugin's.
+// It is small on purpose: a child inherits its parent's peak, and the benchmark's
+// would hide the plugin's.
 package main
 
 import (
