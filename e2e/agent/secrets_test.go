@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -118,8 +119,8 @@ func (n *node) writeHostile(t *testing.T) {
 	check(t, syscall.Mkfifo(filepath.Join(n.netDir, "90-pipe.conf"), 0o600))
 	check(t, os.Symlink("/etc/shadow", filepath.Join(n.netDir, "91-link.conf")))
 	check(t, os.Symlink("/none", filepath.Join(n.netDir, "92-password="+secret+".conf")))
-	keep(t, record.Ring(n.runDir+"/agent.sock"), "early")
-	keep(t, record.Memory(n.runDir+"/agent.sock"), "web")
+	keep(t, record.Spool(n.runDir+"/agent.sock"), "early")
+	keep(t, history.Directory(n.runDir+"/agent.sock"), "web")
 }
 
 // keep leaves a record of a failed ADD, and a file that is none.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -105,7 +106,7 @@ func TestExplainsTheLastADD(t *testing.T) {
 			n := newNode()
 			n.listen(t)
 			n.run(t, "web").capture(t, nil)
-			check(t, os.Mkdir(record.Memory(n.socket), 0o700))
+			check(t, os.Mkdir(history.Directory(n.socket), 0o700))
 			for _, r := range tt.records {
 				check(t, remember(n.socket, r))
 			}
@@ -134,7 +135,7 @@ func TestExplainsWithoutMemory(t *testing.T) {
 	if out := n.explain(t); !strings.Contains(out, "last ADD     not known") {
 		t.Errorf("it does not say that nothing is known:\n%s", out)
 	}
-	check(t, os.Mkdir(record.Memory(n.socket), 0o755))
+	check(t, os.Mkdir(history.Directory(n.socket), 0o755))
 	keeper, _ := n.keeper(t, guard.ReportOnly)
 	var out strings.Builder
 	if err := keeper.Explain(t.Context(), "shop", "web", &out); err == nil || strings.Contains(out.String(), "last ADD") || !strings.Contains(out.String(), "state        captured") {
@@ -152,7 +153,7 @@ func (n *node) explain(t *testing.T) string {
 
 // remember keeps a record as the agent does.
 func remember(socket string, r record.Record) error {
-	history, err := record.OpenHistory(record.Memory(socket))
+	history, err := history.Open(history.Directory(socket))
 	if err != nil {
 		return err
 	}

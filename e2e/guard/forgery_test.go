@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -146,7 +147,7 @@ func TestForgedBeforeTheFirstLook(t *testing.T) {
 			keeper.Round(t.Context())
 			expect(t, registry, map[guard.State]float64{tt.first: 1})
 			hear(t, conn)
-			check(t, os.Mkdir(record.Memory(n.socket), 0o700))
+			check(t, os.Mkdir(history.Directory(n.socket), 0o700))
 			other := add
 			other.Sandbox = "another"
 			check(t, remember(n.socket, other))

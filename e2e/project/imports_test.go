@@ -36,13 +36,14 @@ var allowed = map[string][]string{
 	"install/host":             {},
 	"install/validate":         {"plugin/capture"},
 	"install/kube":             {"plugin/httplimit"},
+	"install/history":          {"plugin/record"},
 	"install/bundle":           {},
-	"install/node":             {"config", "install/bundle", "install/conflist", "install/host", "install/kube", "plugin/capture", "plugin/podnet", "plugin/record"},
-	"install/telemetry":        {"config", "install/kube", "install/node", "plugin/record"},
+	"install/node":             {"config", "install/bundle", "install/conflist", "install/history", "install/host", "install/kube", "plugin/capture", "plugin/podnet", "plugin/record"},
+	"install/telemetry":        {"config", "install/history", "install/kube", "install/node", "plugin/record"},
 	"install/taint":            {"install/kube"},
 	"install/evict":            {"install/kube", "install/node", "plugin/capture", "plugin/record"},
-	"install/guard":            {"config", "install/kube", "install/node", "plugin/capture", "plugin/podnet", "plugin/record"},
-	"install/capture-cni-node": {"config", "install/bundle", "install/evict", "install/guard", "install/node", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/record"},
+	"install/guard":            {"config", "install/history", "install/kube", "install/node", "plugin/capture", "plugin/podnet", "plugin/record"},
+	"install/capture-cni-node": {"config", "install/bundle", "install/evict", "install/guard", "install/history", "install/node", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/record"},
 	"deploy":                   {}, // tests alone
 	"deploy/image":             {},
 }

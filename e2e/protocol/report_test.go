@@ -37,7 +37,7 @@ func newRing(t *testing.T) string {
 	directory := t.TempDir()
 	allow(t, directory)
 	socket := filepath.Join(directory, config.AgentSocketName)
-	check(t, os.Mkdir(record.Ring(socket), 0o700))
+	check(t, os.Mkdir(record.Spool(socket), 0o700))
 	return socket
 }
 
@@ -58,7 +58,7 @@ func receive(t *testing.T, conn *net.UnixConn) record.Record {
 // kept empties the ring.
 func kept(t *testing.T, socket string) (records []record.Record) {
 	t.Helper()
-	check(t, record.Replay(record.Ring(socket), func(document []byte) {
+	check(t, record.Replay(record.Spool(socket), func(document []byte) {
 		r, err := record.Read(document)
 		check(t, err)
 		records = append(records, r)

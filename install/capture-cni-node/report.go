@@ -16,6 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -69,8 +70,8 @@ func (o *options) parts(ctx context.Context, scope, address string) ([]bundle.Pa
 	}
 	if socket, err := settings.AgentSocket(); err == nil && socket != "" {
 		parts = append(parts,
-			bundle.Part{Name: "adds.json", Write: recordsIn(record.Memory(socket))},
-			bundle.Part{Name: "failures.json", Write: recordsIn(record.Ring(socket))})
+			bundle.Part{Name: "adds.json", Write: recordsIn(history.Directory(socket))},
+			bundle.Part{Name: "failures.json", Write: recordsIn(record.Spool(socket))})
 	}
 	if scope != scopePods {
 		runtime := o.runtime(ctx, newLog())
@@ -111,7 +112,7 @@ func (o *options) podParts(ctx context.Context) []bundle.Part {
 // the oldest are missing.
 func recordsIn(folder string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
-		records, err := record.RecallAll(folder)
+		records, err := record.ReadAll(folder)
 		if err != nil {
 			return err
 		}

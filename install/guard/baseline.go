@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -32,7 +33,7 @@ func (b *baseline) confirm(socket string, sandbox Sandbox) {
 	if b.isKnown() && !b.Unconfirmed || socket == "" {
 		return
 	}
-	add, err := record.Recall(record.Memory(socket), sandbox.UID)
+	add, err := history.Last(history.Directory(socket), sandbox.UID)
 	if err != nil || add.Sandbox != sandbox.ID || add.Verdict != record.Captured || !capture.IsStamp(add.Stamp) {
 		return
 	}

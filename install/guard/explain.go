@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -128,7 +129,7 @@ func explainKernel(ctx context.Context, sandbox Sandbox, wish wish, out io.Write
 
 // explainAdd shows the last record of the pod that an agent has heard.
 func explainAdd(socket string, sandbox Sandbox, out io.Writer) error {
-	add, err := record.Recall(record.Memory(socket), sandbox.UID)
+	add, err := history.Last(history.Directory(socket), sandbox.UID)
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintln(out, "last ADD     not known: no agent listened when the plugin was called for the pod, if it was")
 		return nil

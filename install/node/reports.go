@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -71,7 +72,7 @@ func (n *Node) removeReports() error {
 		return err
 	}
 	err = run.Remove(socketName)
-	for _, folder := range []string{record.Ring(socketName), record.Memory(socketName), guardName} {
+	for _, folder := range []string{record.Spool(socketName), history.Directory(socketName), guardName} {
 		err = errors.Join(err, empty(run, filepath.Base(folder)))
 	}
 	return errors.Join(err, run.Close())

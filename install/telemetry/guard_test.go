@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -58,7 +59,7 @@ func TestRemembers(t *testing.T) {
 		"at-last": record.Captured, "found-later": record.Captured, "passed-later": record.Captured,
 	}
 	for name := range heard {
-		r, err := record.Recall(record.Memory(a.socket), name)
+		r, err := history.Last(history.Directory(a.socket), name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) || r.Verdict != want[name] {
 			t.Errorf("%s: remembered as %q, %v, want %q", name, r.Verdict, err, want[name])
 		}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -139,13 +140,13 @@ func TestHistoryIsPutRight(t *testing.T) {
 	a := start(t, newSocket(t))
 	a.expectHeard(t, of("before", captured))
 	a.expectHeardAll(t)
-	memory := record.Memory(a.socket)
+	memory := history.Directory(a.socket)
 	if err := errors.Join(os.RemoveAll(memory), os.Mkdir(memory, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
 		a.expectHeard(t, of("after", captured))
-		_, err := record.Recall(memory, "after")
+		_, err := history.Last(memory, "after")
 		return err
 	})
 }

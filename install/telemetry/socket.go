@@ -13,13 +13,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // listen makes the socket and the folders beside it, root's alone from the first
 // moment on. A socket from before is replaced in one step.
 func listen(ctx context.Context, path string) (*net.UnixConn, error) {
-	for _, folder := range []string{record.Ring(path), record.Memory(path)} {
+	for _, folder := range []string{record.Spool(path), history.Directory(path)} {
 		if err := makeFolder(folder); err != nil {
 			return nil, err
 		}

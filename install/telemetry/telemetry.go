@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -35,8 +36,8 @@ type Listener struct {
 	metrics  *metrics
 	events   *Events // nil for none
 	log      *slog.Logger
-	records  *slog.Logger    // paced, for lines about records
-	history  *record.History // nil where its directory can't be used
+	records  *slog.Logger     // paced, for lines about records
+	history  *history.History // nil where its directory can't be used
 }
 
 // New shows what it hears in a registry.
@@ -90,7 +91,7 @@ func (l *Listener) listen(ctx context.Context) (err error) {
 		}
 		l.metrics.showBuild(l.settings.Plugin)
 		l.openHistory()
-		if err := record.Replay(record.Ring(l.settings.Socket), l.take); err != nil {
+		if err := record.Replay(record.Spool(l.settings.Socket), l.take); err != nil {
 			l.log.Warn("what the plugin kept was not read", "error", err)
 		}
 		if err := l.read(ctx, conn, time.Now().Add(round)); err != nil {
@@ -151,7 +152,7 @@ func (l *Listener) take(document []byte) {
 // openHistory reads what is there, as another agent may have left it.
 func (l *Listener) openHistory() {
 	var err error
-	if l.history, err = record.OpenHistory(record.Memory(l.settings.Socket)); err != nil {
+	if l.history, err = history.Open(history.Directory(l.settings.Socket)); err != nil {
 		l.log.Warn("the last ADDs are not kept", "error", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -169,7 +170,7 @@ func TestExempt(t *testing.T) {
 	if log := a.log.String(); strings.Count(log, "exempt from capture") != 1 || !strings.Contains(log, "pod=shop/own-init") || !strings.Contains(log, "sets up the capture itself") {
 		t.Errorf("log %s", log)
 	}
-	if got, err := record.Recall(record.Memory(a.socket), "77aa"); err != nil || got.Reason != exempt.Reason {
+	if got, err := history.Last(history.Directory(a.socket), "77aa"); err != nil || got.Reason != exempt.Reason {
 		t.Errorf("of the last ADD is kept: %+v, %v", got, err)
 	}
 }
@@ -204,18 +205,18 @@ func send(t *testing.T, socket, document string) {
 func TestReplays(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
-	if err := os.MkdirAll(record.Ring(socket), 0o700); err != nil {
+	if err := os.MkdirAll(record.Spool(socket), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
 		r := failed
 		r.Time = time.Unix(int64(i), 0)
-		record.Keep(record.Ring(socket), r)
+		record.Keep(record.Spool(socket), r)
 	}
 	a := start(t, socket)
 	a.expect(t, 3, "adds_total", "result=failed", "reason=annotations")
 	eventually(t, func() error { // a record goes once it was taken
-		entries, err := os.ReadDir(record.Ring(socket))
+		entries, err := os.ReadDir(record.Spool(socket))
 		if err != nil || len(entries) > 0 {
 			return fmt.Errorf("left: %v, %v", entries, err)
 		}
@@ -246,7 +247,7 @@ func TestSocket(t *testing.T) {
 			a.expectHeard(t, captured)
 			a.expect(t, 1, "adds_total", "result=captured")
 			for path, want := range map[string]os.FileMode{
-				socket: os.ModeSocket | 0o600, record.Ring(socket): os.ModeDir | 0o700, record.Memory(socket): os.ModeDir | 0o700,
+				socket: os.ModeSocket | 0o600, record.Spool(socket): os.ModeDir | 0o700, history.Directory(socket): os.ModeDir | 0o700,
 			} {
 				if info, err := os.Lstat(path); err != nil || info.Mode() != want {
 					t.Errorf("%s: %v, %v, want %s", path, info.Mode(), err, want)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestReadLimits refuses what no plugin of ours writes: names that are none, and
@@ -77,11 +76,11 @@ func TestWrittenIsRead(t *testing.T) {
 // whatever its size.
 func TestSpoolBytes(t *testing.T) {
 	t.Parallel()
-	dir := ring(t)
-	const large = ringBytes / 4
+	dir := spool(t)
+	const large = spoolBytes / 4
 	for i := range 6 {
-		name := nameOf(numbered(i), "LARGE")
-		if err := os.WriteFile(filepath.Join(dir, name+finished), make([]byte, large), 0o600); err != nil {
+		name := FileName(numbered(i), "LARGE")
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, large), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,7 +94,7 @@ func TestSpoolBytes(t *testing.T) {
 		}
 		total += int(info.Size())
 	}
-	if total > ringBytes || len(names) != 4 || !strings.HasPrefix(names[3], nameOf(numbered(9), "")) {
+	if total > spoolBytes || len(names) != 4 || !strings.HasPrefix(names[3], strings.TrimSuffix(FileName(numbered(9), ""), finished)) {
 		t.Errorf("%d bytes are left, in %q", total, names)
 	}
 }
@@ -104,73 +103,17 @@ func TestSpoolBytes(t *testing.T) {
 // older version, or root by hand, has filled.
 func TestReplayIsBounded(t *testing.T) {
 	t.Parallel()
-	dir := ring(t)
-	for i := range 3 * ringSize {
-		if err := os.WriteFile(filepath.Join(dir, nameOf(numbered(i), "MANY")+finished), encode(numbered(i)), 0o600); err != nil {
+	dir := spool(t)
+	for i := range 3 * spoolSize {
+		if err := os.WriteFile(filepath.Join(dir, FileName(numbered(i), "MANY")), encode(numbered(i)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := replay(t, dir); len(got) != ringSize || got[0] != fmt.Sprint(2*ringSize) {
+	if got := replay(t, dir); len(got) != spoolSize || got[0] != fmt.Sprint(2*spoolSize) {
 		t.Errorf("%d were taken, from %s on", len(got), got[0])
 	}
 	if left := files(t, dir); len(left) > 0 {
 		t.Errorf("left %q", left)
-	}
-}
-
-// TestHistoryBytes drops the oldest pods where records are large.
-func TestHistoryBytes(t *testing.T) {
-	t.Parallel()
-	dir := ring(t)
-	for i := range 5 {
-		if err := os.WriteFile(filepath.Join(dir, nameOf(add("", i, ""), fmt.Sprint("large", i))+finished), make([]byte, historyBytes/4), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	h, err := OpenHistory(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Record(add("6c1f", 9, "youngest")); err != nil {
-		t.Fatal(err)
-	}
-	if left := files(t, dir); len(left) != 4 || !strings.HasSuffix(left[3], "-6c1f.json") {
-		t.Errorf("left %q", left)
-	}
-}
-
-// TestHistoryKnowsWhatIsThere lists its directory once, and never in a flood.
-func TestHistoryKnowsWhatIsThere(t *testing.T) {
-	t.Parallel()
-	dir := ring(t)
-	h, err := OpenHistory(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 * historySize {
-		if err := h.Record(add(fmt.Sprint("uid", i%(2*historySize)), i, "")); err != nil {
-			t.Fatal(err)
-		}
-		if len(h.files) > historySize || len(h.byPod) != len(h.files) || h.bytes > historyBytes {
-			t.Fatalf("after %d: %d files, %d pods, %d bytes", i, len(h.files), len(h.byPod), h.bytes)
-		}
-	}
-	again, err := OpenHistory(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(again.files) != historySize || again.bytes != h.bytes {
-		t.Errorf("%d files of %d bytes are there, want %d of %d", len(again.files), again.bytes, historySize, h.bytes)
-	}
-}
-
-// TestNoTime keeps a record that has no time as the oldest, under a name like
-// any other.
-func TestNoTime(t *testing.T) {
-	t.Parallel()
-	dir := memory(t, record(func(r *Record) { r.Pod.UID, r.Time = "6c1f", time.Time{} }))
-	if r, err := Recall(dir, "6c1f"); err != nil || r.Message != "no answer" {
-		t.Errorf("recalled %+v, %v", r, err)
 	}
 }
 
@@ -192,7 +135,8 @@ func FuzzRead(f *testing.F) {
 		if err != nil || again.Pod != r.Pod || again.Sandbox != r.Sandbox || len(again.Warnings) != len(r.Warnings) {
 			t.Errorf("%q is read as %+v, and again as %+v, %v", document, r, again, err)
 		}
-		if name := nameOf(r, r.Pod.UID) + finished + unfinished; len(name) > 255 || filepath.Base(name) != name || !isOf(nameOf(r, r.Pod.UID)+finished, r.Pod.UID) {
+		name := FileName(r, r.Pod.UID)
+		if key, ok := (File{Name: name}).Key(); len(name+unfinished) > 255 || filepath.Base(name) != name || !ok || key != r.Pod.UID {
 			t.Errorf("%q names the file %q", document, name)
 		}
 	})

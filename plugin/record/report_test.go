@@ -193,7 +193,7 @@ func TestReadVerdicts(t *testing.T) {
 	}
 }
 
-func ring(t *testing.T) string {
+func spool(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "failures")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -221,12 +221,12 @@ func replay(t *testing.T, dir string) (messages []string) {
 	return messages
 }
 
-// TestRing keeps the youngest, gives them in order, and only once.
-func TestRing(t *testing.T) {
+// TestSpool keeps the youngest, gives them in order, and only once.
+func TestSpool(t *testing.T) {
 	t.Parallel()
-	dir := ring(t)
+	dir := spool(t)
 	var want []string
-	for i := range ringSize + 10 {
+	for i := range spoolSize + 10 {
 		Keep(dir, numbered(i))
 		if i >= 10 {
 			want = append(want, fmt.Sprint(i))
@@ -249,10 +249,10 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestRingOfMany has many write at once, with one who reads.
-func TestRingOfMany(t *testing.T) {
+// TestSpoolOfMany has many write at once, with one who reads.
+func TestSpoolOfMany(t *testing.T) {
 	t.Parallel()
-	dir := ring(t)
+	dir := spool(t)
 	var wait sync.WaitGroup
 	for writer := range 8 {
 		wait.Go(func() {
@@ -271,15 +271,15 @@ func TestRingOfMany(t *testing.T) {
 		}
 	}
 	wait.Wait()
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > ringSize {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > spoolSize {
 		t.Errorf("%d files, %v", len(entries), err)
 	}
 }
 
-// TestRingIsRootsOwn writes nowhere else, and reads nothing else.
-func TestRingIsRootsOwn(t *testing.T) {
+// TestSpoolIsRootsOwn writes nowhere else, and reads nothing else.
+func TestSpoolIsRootsOwn(t *testing.T) {
 	t.Parallel()
-	open, secret := ring(t), ring(t)
+	open, secret := spool(t), spool(t)
 	if err := os.Chmod(open, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -303,11 +303,11 @@ func TestRingIsRootsOwn(t *testing.T) {
 	}
 }
 
-// TestRingWithRubbish gives a record that can't be read as it is, and follows
+// TestSpoolWithRubbish gives a record that can't be read as it is, and follows
 // no link.
-func TestRingWithRubbish(t *testing.T) {
+func TestSpoolWithRubbish(t *testing.T) {
 	t.Parallel()
-	dir := ring(t)
+	dir := spool(t)
 	for name, content := range map[string][]byte{"1.json": []byte("{"), "2.part": []byte("{"), "3.json": make([]byte, 10*MaxSize)} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
@@ -322,6 +322,52 @@ func TestRingWithRubbish(t *testing.T) {
 	}
 	if len(got) != 2 || !bytes.Equal(got[0], []byte("{")) || len(got[1]) != MaxSize+1 {
 		t.Errorf("%d documents", len(got))
+	}
+}
+
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// messages returns those of all records in a directory.
+func messages(t *testing.T, dir string) (messages []string) {
+	t.Helper()
+	records, err := ReadAll(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		messages = append(messages, r.Message)
+	}
+	return messages
+}
+
+// TestReadAll returns what the plugin kept, and leaves it to the agent.
+func TestReadAll(t *testing.T) {
+	t.Parallel()
+	dir := spool(t)
+	want := []string{"1", "2", "3"}
+	for i := range want {
+		Keep(dir, numbered(i+1))
+	}
+	for range 2 {
+		if diff := cmp.Diff(want, messages(t, dir)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if diff := cmp.Diff(want, replay(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	if left := messages(t, dir); len(left) > 0 {
+		t.Errorf("left: %q", left)
 	}
 }
 

@@ -49,9 +49,9 @@ func (r *recorder) tell(socket string, err error) {
 	if socket == "" || podlookup.TrustPath("agentSocket", socket) != nil || record.Send(socket, r.Record) || err == nil {
 		return
 	}
-	ring := record.Ring(socket)
+	spool := record.Spool(socket)
 	if socket == config.Default().AgentSocket { // elsewhere the agent makes the directory
-		_ = os.MkdirAll(ring, 0o700)
+		_ = os.MkdirAll(spool, 0o700)
 	}
-	record.Keep(ring, r.Record)
+	record.Keep(spool, r.Record)
 }

@@ -51,11 +51,11 @@ func TestTell(t *testing.T) {
 	lab.RequireRoot(t)
 	dir := t.TempDir()
 	socket := filepath.Join(dir, config.AgentSocketName)
-	if err := os.Mkdir(record.Ring(socket), 0o700); err != nil {
+	if err := os.Mkdir(record.Spool(socket), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	kept := func() (count int) {
-		if err := record.Replay(record.Ring(socket), func([]byte) { count++ }); err != nil {
+		if err := record.Replay(record.Spool(socket), func([]byte) { count++ }); err != nil {
 			t.Error(err)
 		}
 		return count

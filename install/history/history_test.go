@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// recorded is a directory with some records, written in their order.
+func recorded(t *testing.T, records ...record.Record) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "adds")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		if err := write(dir, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// write writes a record as an agent that has just started.
+func write(dir string, r record.Record) error {
+	h, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	return h.Record(r)
+}
+
+// add is a record of a pod's ADD that began at a second.
+func add(uid string, second int, message string) record.Record {
+	return record.Record{
+		Version: record.Version, Time: time.Unix(int64(second), 0).UTC(), Pod: record.PodRef{Namespace: "shop", Name: "web", UID: uid},
+		Sandbox: "4ed1", Verdict: record.Failed, Reason: record.Lookup, Code: 11, Message: message,
+	}
+}
+
+// place writes a file for a record, whatever else is there.
+func place(t *testing.T, dir string, r record.Record) {
+	t.Helper()
+	d, err := record.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Write(r.Pod.UID, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// messages returns those of all records, from the oldest to the youngest.
+func messages(t *testing.T, dir string) (messages []string) {
+	t.Helper()
+	records, err := record.ReadAll(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		messages = append(messages, r.Message)
+	}
+	return messages
+}
+
+// TestRecord keeps one record of each pod, the one that was told last.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	dir := recorded(
+		t, add("6c1f", 1, "first"), add("9d53", 2, "another pod's"), add("6c1f", 3, "second"), add("6c1f", 4, "third"),
+		add("c1f", 5, "of a shorter name"), add("a-6c1f", 6, "of a longer name"),
+	)
+	if diff := cmp.Diff([]string{"another pod's", "third", "of a shorter name", "of a longer name"}, messages(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	for uid, want := range map[string]record.Record{
+		"6c1f": add("6c1f", 4, "third"), "9d53": add("9d53", 2, "another pod's"), "a-6c1f": add("a-6c1f", 6, "of a longer name"),
+	} {
+		got, err := Last(dir, uid)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v\n%s", uid, err, diff)
+		}
+	}
+	youngest := add("9d53", 9, "of two, which two agents may leave")
+	place(t, dir, youngest)
+	if got, err := Last(dir, "9d53"); err != nil || got.Message != youngest.Message {
+		t.Errorf("read %v, %v", got, err)
+	}
+	for _, uid := range []string{"", "none", "6c1", "1f", "6c1f.json", "*", "../6c1f"} {
+		if r, err := Last(dir, uid); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q is read as %v, %v", uid, r, err)
+		}
+	}
+	for _, name := range files(t, dir) {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: mode %s, %v", name, info.Mode(), err)
+		}
+	}
+}
+
+// TestRecordKeepsTheYounger where an older record comes late: what nobody took
+// is replayed by the minute, behind what was taken meanwhile.
+func TestRecordKeepsTheYounger(t *testing.T) {
+	t.Parallel()
+	dir := recorded(t, add("6c1f", 9, "younger"), add("6c1f", 1, "older, replayed"))
+	if diff := cmp.Diff([]string{"younger"}, messages(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestIsBounded forgets the pods whose ADDs were the longest ago.
+func TestIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := recorded(t)
+	const more = 10
+	var want []string
+	for i := range maxPods + more {
+		r := add(fmt.Sprint("uid", i), i, fmt.Sprint(i))
+		if i < maxPods-1 { // in a short time
+			place(t, dir, r)
+		} else if err := write(dir, r); err != nil {
+			t.Fatal(err)
+		}
+		if i >= more {
+			want = append(want, fmt.Sprint(i))
+		}
+	}
+	if diff := cmp.Diff(want, messages(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := Last(dir, "uid0"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the oldest is still there: %v", err)
+	}
+}
+
+// TestNoNameForAFile writes nothing of a pod whose UID names no file.
+func TestNoNameForAFile(t *testing.T) {
+	t.Parallel()
+	dir := recorded(t, add("6c1f", 1, "kept"))
+	beside := files(t, filepath.Dir(dir))
+	for _, uid := range []string{"", "/", "../6c1f", "6c1f/", "/../6c1f", "a/b", "6c1f\x00"} {
+		if err := write(dir, add(uid, 2, "written")); (err == nil) != (uid == "") {
+			t.Errorf("%q: %v", uid, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"kept"}, messages(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(beside, files(t, filepath.Dir(dir))); diff != "" {
+		t.Errorf("next to the directory: %s", diff)
+	}
+	if err := write(dir, add(strings.Repeat("x", 300), 2, "written")); err == nil {
+		t.Error("a name too long for a file is no error")
+	}
+	if diff := cmp.Diff([]string{"kept"}, messages(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestIsRootsOwn writes nowhere else, and reads nothing else.
+func TestIsRootsOwn(t *testing.T) {
+	t.Parallel()
+	open, linked := recorded(t), recorded(t, add("6c1f", 1, "kept"))
+	if err := os.Chmod(open, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	link, none := filepath.Join(t.TempDir(), "adds"), filepath.Join(t.TempDir(), "adds")
+	if err := os.Symlink(linked, link); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		dir     string
+		missing bool
+	}{"others can read it": {open, false}, "a link": {link, false}, "a device": {"/dev/null", false}, "not there": {none, true}} {
+		err := write(tt.dir, add("9d53", 2, "written"))
+		r, lastErr := Last(tt.dir, "6c1f")
+		all, allErr := record.ReadAll(tt.dir)
+		for _, err := range []error{err, lastErr, allErr} {
+			if err == nil || errors.Is(err, fs.ErrNotExist) != tt.missing {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if r.Message != "" || len(all) > 0 {
+			t.Errorf("%s: read %v, %v", name, r, all)
+		}
+	}
+	if names := files(t, open); len(names) > 0 {
+		t.Errorf("written where others can read: %q", names)
+	}
+	if diff := cmp.Diff([]string{"kept"}, messages(t, linked)); diff != "" {
+		t.Errorf("written through a link: %s", diff)
+	}
+	if _, err := os.Lstat(none); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory was made: %v", err)
+	}
+}
+
+// TestRubbish leaves out what can't be read, and follows no link.
+func TestRubbish(t *testing.T) {
+	t.Parallel()
+	dir := recorded(t, add("6c1f", 5, "good"))
+	whole, err := os.ReadFile(filepath.Join(dir, files(t, dir)[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := errors.Join(os.WriteFile(outside, whole, 0o600), os.Symlink(outside, filepath.Join(dir, "1-linked.json")), os.Mkdir(filepath.Join(dir, "2-folder.json"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"3-half.json": whole[:len(whole)/2], "4-empty.json": nil, "5-long.json": append(whole, make([]byte, record.MaxSize)...),
+		"6-newer.json": []byte(`{"version":2,"verdict":"captured"}`), "7-unfinished.json.part": whole, "8-other.txt": whole,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, strings.Repeat("0", 19)+name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"good"}, messages(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	for _, uid := range []string{"linked", "folder", "half", "empty", "long", "newer", "unfinished"} {
+		if r, err := Last(dir, uid); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is read as %v, %v", uid, r, err)
+		}
+	}
+	if err := write(dir, add("half", 6, "whole again")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"good", "whole again"}, messages(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestLimitOfBytes drops the oldest pods where records are large.
+func TestLimitOfBytes(t *testing.T) {
+	t.Parallel()
+	dir := recorded(t)
+	for i := range 5 {
+		if err := os.WriteFile(filepath.Join(dir, record.FileName(add("", i, ""), fmt.Sprint("large", i))), make([]byte, maxBytes/4), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Record(add("6c1f", 9, "youngest")); err != nil {
+		t.Fatal(err)
+	}
+	if left := files(t, dir); len(left) != 4 || !strings.HasSuffix(left[3], "-6c1f.json") {
+		t.Errorf("left %q", left)
+	}
+}
+
+// TestIndex lists its directory once, and never in a flood.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	dir := recorded(t)
+	h, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * maxPods {
+		if err := h.Record(add(fmt.Sprint("uid", i%(2*maxPods)), i, "")); err != nil {
+			t.Fatal(err)
+		}
+		if len(h.files) > maxPods || len(h.byPod) != len(h.files) || h.bytes > maxBytes {
+			t.Fatalf("after %d: %d files, %d pods, %d bytes", i, len(h.files), len(h.byPod), h.bytes)
+		}
+	}
+	again, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again.files) != maxPods || again.bytes != h.bytes {
+		t.Errorf("%d files of %d bytes are there, want %d of %d", len(again.files), again.bytes, maxPods, h.bytes)
+	}
+}
+
+// TestNoTime keeps a record that has no time as the oldest, under a name like
+// any other.
+func TestNoTime(t *testing.T) {
+	t.Parallel()
+	withoutTime := add("6c1f", 0, "no answer")
+	withoutTime.Time = time.Time{}
+	dir := recorded(t, withoutTime)
+	if r, err := Last(dir, "6c1f"); err != nil || r.Message != "no answer" {
+		t.Errorf("read %+v, %v", r, err)
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Spool returns the directory, next to the agent's socket, of the records that no
+// agent received.
+func Spool(socket string) string { return filepath.Join(filepath.Dir(socket), "failures") }
+
+// Limits of the spool, in records and in bytes; the oldest are deleted first.
+const (
+	spoolSize  = 64
+	spoolBytes = 1 << 20
+)
+
+// Keep writes a record to a spool that exists already. A record that can't be
+// written is lost.
+func Keep(spool string, r Record) {
+	d, err := OpenDir(spool)
+	if err != nil {
+		return
+	}
+	defer func() { _ = d.Close() }()
+	if _, err := d.Write(rand.Text(), r); err == nil {
+		d.prune()
+	}
+}
+
+// prune deletes the oldest records beyond the spool's limits. Several processes
+// may do so at once.
+func (d *Dir) prune() {
+	files := d.Files()
+	var bytes int64
+	for i, file := range slices.Backward(files) {
+		bytes += file.Size
+		if i < len(files)-spoolSize || bytes > spoolBytes && i < len(files)-1 {
+			_ = d.Remove(file)
+		}
+	}
+}
+
+// Replay passes each document of a spool to take, the oldest first, and deletes
+// it.
+func Replay(spool string, take func(document []byte)) error {
+	d, err := OpenDir(spool)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.prune()
+	for _, file := range d.Files() {
+		if !strings.HasSuffix(file.Name, finished) {
+			continue
+		}
+		if document, err := d.document(file); err == nil {
+			take(document)
+		}
+		if err := d.Remove(file); err != nil {
+			return errors.Join(err, d.Close())
+		}
+	}
+	return d.Close()
+}
