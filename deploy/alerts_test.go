@@ -14,6 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 )
@@ -107,8 +108,8 @@ var (
 	ofAHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// metrics are those of agent and guard.
-func metrics() []node.Metric {
+// allMetrics are those of agent and guard.
+func allMetrics() []metrics.Metric {
 	return slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
 }
 
@@ -116,7 +117,7 @@ func metrics() []node.Metric {
 func expectMetrics(t *testing.T, where, query string) {
 	t.Helper()
 	documented := map[string]bool{}
-	for _, m := range metrics() {
+	for _, m := range allMetrics() {
 		documented[m.Name] = true
 	}
 	names := ourMetric.FindAllString(query, -1)

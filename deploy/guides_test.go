@@ -17,6 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -290,7 +291,7 @@ func TestGuidesKnowMetrics(t *testing.T) {
 	for path, guide := range guides(t) {
 		for _, name := range metricName.FindAllString(guide, -1) {
 			count++
-			if !slices.ContainsFunc(metrics(), func(m node.Metric) bool { return m.Name == name }) {
+			if !slices.ContainsFunc(allMetrics(), func(m metrics.Metric) bool { return m.Name == name }) {
 				t.Errorf("%s: there is no metric %s", path, name)
 			}
 		}

@@ -68,7 +68,7 @@ func annotationTable() string {
 func metricTable() string {
 	table := "| metric | meaning |\n|---|---|\n"
 	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
-		table += fmt.Sprintf("| `%s` | %s |\n", m.Name, m.Meaning)
+		table += fmt.Sprintf("| `%s` | %s |\n", m.Name, m.Help)
 	}
 	return table
 }

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -68,20 +68,16 @@ func New(access *rest.Config, nodeName string, look func(context.Context) error,
 		return nil, err
 	}
 	return &Evictor{
-		api: api, node: nodeName, look: look, log: log, results: newMetric(node.NewRegister(registry)),
+		api: api, node: nodeName, look: look, log: log, results: newCounter(metrics.NewFactory(registry)),
 		queue: make(chan request, queueLength), asked: map[string]time.Time{},
 	}, nil
 }
 
 // Metrics lists all metrics, in the order of the README's table.
-func Metrics() []node.Metric {
-	r := node.NewRegister(prometheus.NewRegistry())
-	newMetric(r)
-	return r.Documented()
-}
+func Metrics() []metrics.Metric { return metrics.Document(newCounter) }
 
-func newMetric(r *node.Register) *prometheus.CounterVec {
-	results := r.Counters("evictions_total", "pods that were evicted because they were not captured, by `result` (done, refused by a PodDisruptionBudget, denied by the agent because the pod is not one that it may evict, failed)", "result")
+func newCounter(f *metrics.Factory) *prometheus.CounterVec {
+	results := f.CounterVec("evictions_total", "evictions of uncaptured pods, by `result` (done, refused by a PodDisruptionBudget, denied by the agent because it may not evict the pod, failed)", "result")
 	for _, result := range []string{done, refused, denied, failed} {
 		results.WithLabelValues(result)
 	}

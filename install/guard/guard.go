@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -59,7 +59,7 @@ type Guard struct {
 	runtime    Runtime
 	pods       Pods
 	log        *slog.Logger
-	metrics    *metrics
+	metrics    *podMetrics
 	references podnet.References
 	pace       pace
 	memory     memory
@@ -97,7 +97,7 @@ const thorough = 10
 // New makes a guard whose metrics go to registry.
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
 	return &Guard{
-		settings: settings, runtime: runtime, pods: pods, log: log, metrics: newMetrics(node.NewRegister(registry)),
+		settings: settings, runtime: runtime, pods: pods, log: log, metrics: newPodMetrics(metrics.NewFactory(registry)),
 		pace: newPace(), memory: memory{dir: settings.Memory}, watched: map[string]*watched{},
 		news: news{socket: settings.Socket},
 	}

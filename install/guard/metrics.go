@@ -7,29 +7,25 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-type metrics struct {
+type podMetrics struct {
 	pods, exempt *prometheus.GaugeVec
 	repairs      *prometheus.CounterVec
 	repeated     prometheus.Counter
 }
 
 // Metrics lists all metrics, in the order of the README's table.
-func Metrics() []node.Metric {
-	r := node.NewRegister(prometheus.NewRegistry())
-	newMetrics(r)
-	return r.Documented()
-}
+func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 
-func newMetrics(r *node.Register) *metrics {
-	m := &metrics{
-		pods:     r.Gauges("pods", "pods of the mesh on this node, by how they stand (`state`: captured, uncaptured, drifted, outdated, changed, foreign, obstructed, unknown, exempt); the guard's", "state"),
-		exempt:   r.Gauges("exempt_pods", "pods of the mesh on this node that are not captured on purpose, by `cause` ("+causes()+"); the guard's", "cause"),
-		repairs:  r.Counters("pod_repairs_total", "pods whose rules were put right while they ran, by `result`; the guard's", "result"),
-		repeated: r.Counters("pod_repairs_repeated_total", "attempts to repair a pod within ten minutes of the attempt before; the guard's").WithLabelValues(),
+func newPodMetrics(f *metrics.Factory) *podMetrics {
+	m := &podMetrics{
+		pods:     f.GaugeVec("pods", "pods of the mesh on this node, by `state` (captured, uncaptured, drifted, outdated, changed, foreign, obstructed, unknown, exempt); of the guard", "state"),
+		exempt:   f.GaugeVec("exempt_pods", "pods of the mesh on this node that are exempt from capture, by `cause` ("+causes()+"); of the guard", "cause"),
+		repairs:  f.CounterVec("pod_repairs_total", "attempts to repair the rules of a running pod, by `result` (done, failed); of the guard", "result"),
+		repeated: f.Counter("pod_repairs_repeated_total", "attempts to repair a pod within ten minutes of the previous attempt; of the guard"),
 	}
 	for _, result := range []string{done, failed} {
 		m.repairs.WithLabelValues(result) // a rate needs a beginning
@@ -51,9 +47,9 @@ const (
 	failed = "failed"
 )
 
-func (m *metrics) repaired(result string) { m.repairs.WithLabelValues(result).Inc() }
+func (m *podMetrics) repaired(result string) { m.repairs.WithLabelValues(result).Inc() }
 
-func (m *metrics) count(watched map[string]*watched) {
+func (m *podMetrics) count(watched map[string]*watched) {
 	counts := map[State]int{}
 	exempt := map[capture.ExemptionCause]int{}
 	for _, w := range watched {

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capture-cni/capture-cni/install/metrics"
 )
 
 // Keeper keeps a node in a state: it looks, acts, watches, and looks again.
 type Keeper struct {
 	node    *Node
-	metrics *metrics
+	metrics *nodeMetrics
 
 	fight  contention
 	absent atomic.Bool // the node is to be clean
@@ -29,7 +31,7 @@ type Keeper struct {
 
 // NewKeeper keeps a node, and shows how it is in a registry.
 func NewKeeper(node *Node, registry prometheus.Registerer) *Keeper {
-	k := &Keeper{node: node, metrics: newMetrics(NewRegister(registry))}
+	k := &Keeper{node: node, metrics: newNodeMetrics(metrics.NewFactory(registry))}
 	k.keep(Report{Mode: node.mode, Findings: []Finding{{PartOwner, "nothing was looked at yet", true}}})
 	return k
 }

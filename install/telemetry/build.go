@@ -11,7 +11,7 @@ import (
 )
 
 // showBuild replaces what was shown before: the plugin may be another by now.
-func (m *metrics) showBuild(plugin string) {
+func (m *addMetrics) showBuild(plugin string) {
 	inPlace := "none"
 	if info, err := buildinfo.ReadFile(plugin); err == nil {
 		inPlace = config.Version(info)

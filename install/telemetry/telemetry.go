@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/install/history"
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -33,7 +33,7 @@ type Settings struct {
 // Listener hears the plugin.
 type Listener struct {
 	settings Settings
-	metrics  *metrics
+	metrics  *addMetrics
 	events   *Events // nil for none
 	log      *slog.Logger
 	records  *slog.Logger     // paced, for lines about records
@@ -42,8 +42,8 @@ type Listener struct {
 
 // New shows what it hears in a registry.
 func New(settings Settings, registry prometheus.Registerer, events *Events, log *slog.Logger) *Listener {
-	l := &Listener{settings: settings, metrics: newMetrics(node.NewRegister(registry)), events: events, log: log}
-	l.records = paced(log, l.metrics.dropped.WithLabelValues())
+	l := &Listener{settings: settings, metrics: newAddMetrics(metrics.NewFactory(registry)), events: events, log: log}
+	l.records = paced(log, l.metrics.dropped)
 	l.metrics.netConf.WithLabelValues(hash(settings.NetConf)).Set(1)
 	return l
 }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics registers the metrics of the agent and of the guard, and lists
+// them for the documents.
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metric documents one metric.
+type Metric struct{ Name, Help string }
+
+// Factory makes and registers metrics.
+type Factory struct {
+	auto       promauto.Factory
+	documented []Metric
+}
+
+// NewFactory returns a Factory that registers metrics with a registry.
+func NewFactory(registry prometheus.Registerer) *Factory {
+	return &Factory{auto: promauto.With(registry)}
+}
+
+// Document returns the metrics that a function makes, in their order.
+func Document[M any](makeAll func(*Factory) M) []Metric {
+	f := NewFactory(prometheus.NewRegistry())
+	makeAll(f)
+	return f.documented
+}
+
+func (f *Factory) document(name, help string) prometheus.Opts {
+	name = "capture_cni_" + name
+	f.documented = append(f.documented, Metric{name, help})
+	return prometheus.Opts{Name: name, Help: help}
+}
+
+// Counter makes a counter.
+func (f *Factory) Counter(name, help string) prometheus.Counter {
+	return f.auto.NewCounter(prometheus.CounterOpts(f.document(name, help)))
+}
+
+// CounterVec makes one counter for each combination of labels.
+func (f *Factory) CounterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	return f.auto.NewCounterVec(prometheus.CounterOpts(f.document(name, help)), labels)
+}
+
+// Gauge makes a gauge.
+func (f *Factory) Gauge(name, help string) prometheus.Gauge {
+	return f.auto.NewGauge(prometheus.GaugeOpts(f.document(name, help)))
+}
+
+// GaugeVec makes one gauge for each combination of labels.
+func (f *Factory) GaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
+	return f.auto.NewGaugeVec(prometheus.GaugeOpts(f.document(name, help)), labels)
+}
+
+// HistogramVec makes one histogram for each combination of labels.
+func (f *Factory) HistogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	opts := f.document(name, help)
+	return f.auto.NewHistogramVec(prometheus.HistogramOpts{Name: opts.Name, Help: opts.Help, Buckets: buckets}, labels)
+}
