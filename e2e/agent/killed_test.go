@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/capture-cni/capture-cni/install/kube"
 	agentnode "github.com/capture-cni/capture-cni/install/node"
 )
 
@@ -74,7 +75,7 @@ func worker(settings agentnode.Settings, access string) (*agentnode.Node, error)
 	if err != nil {
 		return nil, err
 	}
-	api, err := agentnode.NewAPI(config)
+	api, err := kube.New(config)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +87,8 @@ func (n *node) settings(mode string) agentnode.Settings {
 		Root: "/", Mode: agentnode.Mode(mode), NetDir: n.netDir, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
 		Binary: filepath.Join(bin, "capture-cni"), NetConf: json.RawMessage("{}"), Owner: "capture-cni",
 		Credentials: agentnode.CredentialSettings{
-			Namespace: "mesh", ServiceAccount: "capture-cni", TTL: 24 * time.Hour,
-			Server: n.api.URL, CAFile: filepath.Dir(n.access) + "/ca.crt",
+			TokenSpec: kube.TokenSpec{Namespace: "mesh", ServiceAccount: "capture-cni", TTL: 24 * time.Hour},
+			Server:    n.api.URL, CAFile: filepath.Dir(n.access) + "/ca.crt",
 		},
 	}
 }

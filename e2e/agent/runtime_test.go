@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -127,13 +128,18 @@ func (n *node) serveRuntime(t *testing.T, dropIns bool) (c *containerd, socket s
 	c.load()
 	go c.watch(watcher)
 	socket = filepath.Join(t.TempDir(), "cri.sock")
+	c.serve(t, socket)
+	return c, socket
+}
+
+func (c *containerd) serve(t *testing.T, socket string) {
+	t.Helper()
 	listener, err := net.Listen("unix", socket)
 	check(t, err)
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, c)
 	go func() { _ = server.Serve(listener) }() // until Stop
 	t.Cleanup(server.Stop)
-	return c, socket
 }
 
 // TestAuto uses a drop-in where the runtime is seen to load it, and edits the
@@ -182,6 +188,43 @@ func TestAutoInDoubt(t *testing.T) {
 	a.ready(t)
 	expectUntouched("after three seconds and three failures")
 	a.stop(t)
+}
+
+// TestAutoWaitsForTheRuntime decides nothing before the runtime answers, however
+// long that takes, and goes by its answer then.
+func TestAutoWaitsForTheRuntime(t *testing.T) {
+	t.Parallel()
+	for name, startsLate := range map[string]bool{"starts late": true, "hangs": false} {
+		for _, dropIns := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, drop-ins %v", name, dropIns), func(t *testing.T) {
+				t.Parallel()
+				n := newNode(t)
+				c, socket := n.serveRuntime(t, dropIns)
+				if startsLate {
+					socket += ".late"
+				}
+				c.hangs.Store(true)
+				a := n.start(t, "--mode", "auto", "--cri-socket", socket)
+				eventually(t, func() (string, error) {
+					if log := a.log.String(); !strings.Contains(log, "whether the runtime loads a drop-in is not known yet") {
+						return "", &unexpected{"an agent in doubt", log}
+					}
+					return a.ready(t, http.StatusServiceUnavailable), nil
+				})
+				if got := files(t, n.netDir)["/"+primaryName]; got != kindnet {
+					t.Errorf("without an answer, the primary's list is %s", got)
+				}
+				c.hangs.Store(false)
+				if startsLate {
+					c.serve(t, socket)
+				}
+				a.ready(t)
+				if got := files(t, n.netDir)["/"+primaryName] == kindnet; got != dropIns {
+					t.Errorf("the primary's list is untouched: %v", got)
+				}
+			})
+		}
+	}
 }
 
 // TestReadinessAsksTheRuntime finds the disk right and the runtime wrong.

@@ -9,22 +9,22 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	internalapi "k8s.io/cri-api/pkg/apis"
-	cri "k8s.io/cri-client/pkg"
+	criclient "k8s.io/cri-client/pkg"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/cri"
 )
 
 // Sandbox is a pod that runs, as its node's runtime knows it.
 type Sandbox struct {
-	guard.Sandbox
+	cri.Sandbox
 	node *Node
 }
 
 // CRI connects to the node's runtime.
 func (n *Node) CRI(ctx context.Context) (internalapi.RuntimeService, error) {
 	socket := n.Path("/run/containerd/containerd.sock")
-	service, err := cri.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(Patience).Build(ctx)
+	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(Patience).Build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime of %s: %w", n.Name, err)
 	}
@@ -34,12 +34,12 @@ func (n *Node) CRI(ctx context.Context) (internalapi.RuntimeService, error) {
 // Sandboxes lists the pods that run on the node. It can fail by one that ends
 // meanwhile, and is tried again then.
 func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
-	service, err := n.CRI(ctx)
+	client, err := cri.New(n.Path("/run/containerd/containerd.sock"))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = service.Close(context.WithoutCancel(ctx)) }()
-	runtime := guard.NewCRI(service)
+	defer func() { _ = client.Close() }()
+	runtime := cri.NewLocator(client)
 	list, err := runtime.Sandboxes(ctx)
 	for deadline := time.Now().Add(Patience); err != nil && ctx.Err() == nil && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)

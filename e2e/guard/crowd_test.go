@@ -25,6 +25,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
@@ -166,7 +167,7 @@ func captureCrowd(t *testing.T, pods int, annotations func(i int) map[string]str
 	for i := range pods {
 		name := fmt.Sprintf("web-%d", i)
 		host := newHost(t)
-		sandbox := guard.Sandbox{
+		sandbox := cri.Sandbox{
 			ID: name, Namespace: "shop", Name: name, UID: "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01", NetNS: host.Path(),
 			Labels: map[string]string{"app": "web"}, Annotations: annotations(i),
 		}

@@ -12,8 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
-	agent "github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -54,7 +54,7 @@ func (r *talker) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runti
 }
 
 // begin has a sandbox there from now on.
-func (r *talker) begin(s guard.Sandbox) {
+func (r *talker) begin(s cri.Sandbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.items = append(r.items, &runtimeapi.PodSandbox{
@@ -93,9 +93,9 @@ func newTown(t *testing.T, version string, pods int) *town {
 		default: // one is looked at again
 		}
 	}
-	connection, err := agent.Connect(t.Context(), serveCRI(t, t.TempDir(), d.runtime))
+	connection, err := cri.New(serveCRI(t, t.TempDir(), d.runtime))
 	check(t, err)
-	keeper, _ := d.keeperOf(t, guard.NewCRI(connection.Service()), guard.Settings{Policy: guard.InPlace, Round: time.Hour, Refresh: time.Hour})
+	keeper, _ := d.keeperOf(t, cri.NewLocator(connection), guard.Settings{Policy: guard.InPlace, Round: time.Hour, Refresh: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup
 	wait.Go(func() { keeper.Run(ctx) })

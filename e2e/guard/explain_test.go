@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -46,9 +47,9 @@ func TestExplain(t *testing.T) {
 
 // TestExplainsExempt lists a pod of the mesh that is not captured, and says why.
 func TestExplainsExempt(t *testing.T) {
-	for want, change := range map[string]func(s *guard.Sandbox){
-		"namespace excluded is in excludeNamespaces": func(s *guard.Sandbox) { s.Namespace = "excluded" },
-		"interceptionMode is NONE":                   func(s *guard.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" },
+	for want, change := range map[string]func(s *cri.Sandbox){
+		"namespace excluded is in excludeNamespaces": func(s *cri.Sandbox) { s.Namespace = "excluded" },
+		"interceptionMode is NONE":                   func(s *cri.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" },
 	} {
 		n := newNode()
 		p := n.run(t, "web")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -168,7 +169,7 @@ func TestForgedBeforeTheFirstLook(t *testing.T) {
 // busyRuntime is one that can't list its sandboxes now.
 type busyRuntime struct{ *node }
 
-func (busyRuntime) Sandboxes(context.Context) ([]guard.Sandbox, error) {
+func (busyRuntime) Sandboxes(context.Context) ([]cri.Sandbox, error) {
 	return nil, errors.New("the runtime is busy")
 }
 

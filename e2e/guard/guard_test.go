@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
@@ -213,15 +214,15 @@ func TestNeverAnother(t *testing.T) {
 // the mesh by its cause, and reads no pod whose sandbox says enough.
 func TestExempt(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(s *guard.Sandbox)
+		change func(s *cri.Sandbox)
 		cause  capture.ExemptionCause // "" outside the mesh
 		reads  int
 	}{
-		"not injected":          {func(s *guard.Sandbox) { s.Annotations = nil }, "", 0},
-		"the node's network":    {func(s *guard.Sandbox) { s.NetNS = "" }, "", 0},
-		"an excluded namespace": {func(s *guard.Sandbox) { s.Namespace = "excluded" }, capture.NamespaceExcluded, 0},
-		"interception NONE":     {func(s *guard.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" }, capture.InterceptionNone, 1},
-		"opted out by label":    {func(s *guard.Sandbox) { s.Labels = map[string]string{"sidecar.istio.io/inject": "false"} }, capture.InjectFalse, 1},
+		"not injected":          {func(s *cri.Sandbox) { s.Annotations = nil }, "", 0},
+		"the node's network":    {func(s *cri.Sandbox) { s.NetNS = "" }, "", 0},
+		"an excluded namespace": {func(s *cri.Sandbox) { s.Namespace = "excluded" }, capture.NamespaceExcluded, 0},
+		"interception NONE":     {func(s *cri.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" }, capture.InterceptionNone, 1},
+		"opted out by label":    {func(s *cri.Sandbox) { s.Labels = map[string]string{"sidecar.istio.io/inject": "false"} }, capture.InjectFalse, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()

@@ -22,16 +22,18 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // node is a runtime and an API server at once: what both know of pods.
 type node struct {
 	mu        sync.Mutex
-	sandboxes map[string]guard.Sandbox
-	pods      map[string]*corev1.Pod // by the sandbox's id
+	sandboxes map[string]cri.Sandbox
+	pods      map[string]*corev1.Pod // by name, which is the sandbox's id, too
 	ended     map[string]bool        // sandboxes that end while they are looked at
 	reads     int
 	reading   func() // called at each read
@@ -41,31 +43,31 @@ type node struct {
 }
 
 func newNode() *node {
-	return &node{sandboxes: map[string]guard.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}, netConf: `{"excludeNamespaces": ["excluded"]}`}
+	return &node{sandboxes: map[string]cri.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}, netConf: `{"excludeNamespaces": ["excluded"]}`}
 }
 
-func (n *node) Sandboxes(context.Context) ([]guard.Sandbox, error) {
+func (n *node) Sandboxes(context.Context) ([]cri.Sandbox, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Collect(maps.Values(n.sandboxes)), nil
 }
 
-func (n *node) Runs(_ context.Context, sandbox guard.Sandbox) (bool, error) {
+func (n *node) Runs(_ context.Context, sandbox cri.Sandbox) (bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.ended[sandbox.ID], nil
 }
 
-func (n *node) Listen(context.Context, func(), func()) error { return guard.ErrNoEvents }
+func (n *node) Listen(context.Context, func(), func()) error { return cri.ErrNoEvents }
 
-func (n *node) Get(_ context.Context, sandbox guard.Sandbox) (*corev1.Pod, error) {
+func (n *node) Pod(_ context.Context, ref record.PodRef) (*corev1.Pod, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.reads++
 	if n.reading != nil {
 		n.reading()
 	}
-	if pod := n.pods[sandbox.ID]; pod != nil {
+	if pod := n.pods[ref.Name]; pod != nil {
 		return pod.DeepCopy(), nil
 	}
 	return nil, errors.New("no such pod")
@@ -79,7 +81,7 @@ const (
 // pod is one that runs on the node, with somebody who connects to it.
 type pod struct {
 	host, peer *lab.Host
-	sandbox    guard.Sandbox
+	sandbox    cri.Sandbox
 }
 
 // run starts a meshed pod that nobody has captured.
@@ -91,7 +93,7 @@ func (n *node) run(t *testing.T, name string) *pod {
 		lab.Interface{Host: p.host, Name: "eth0", Addresses: []string{podAddress + "/24"}},
 		lab.Interface{Host: p.peer, Name: "eth0", Addresses: []string{peerAddress + "/24"}},
 	)))
-	p.sandbox = guard.Sandbox{
+	p.sandbox = cri.Sandbox{
 		ID: name, Namespace: "shop", Name: name, UID: "uid-of-" + name, NetNS: p.host.Path(),
 		Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
 	}
@@ -101,7 +103,7 @@ func (n *node) run(t *testing.T, name string) *pod {
 	return p
 }
 
-func meshed(s guard.Sandbox) *corev1.Pod {
+func meshed(s cri.Sandbox) *corev1.Pod {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}, {Name: "istio-proxy"}}}}
 	pod.Name, pod.Namespace, pod.Annotations = s.Name, s.Namespace, maps.Clone(s.Annotations)
 	return pod

@@ -10,8 +10,8 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
-	agent "github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -75,10 +75,10 @@ func testIsolated(t *testing.T, runtime *typedCRI, policy guard.Policy, isolated
 			Metadata: &runtimeapi.PodSandboxMetadata{Namespace: p.sandbox.Namespace, Name: p.sandbox.Name, Uid: p.sandbox.UID},
 		})
 	}
-	connection, err := agent.Connect(t.Context(), serveCRI(t, t.TempDir(), runtime))
+	connection, err := cri.New(serveCRI(t, t.TempDir(), runtime))
 	check(t, err)
 	defer connection.Close()
-	keeper, registry := n.keeperOf(t, guard.NewCRI(connection.Service()), guard.Settings{Policy: policy})
+	keeper, registry := n.keeperOf(t, cri.NewLocator(connection), guard.Settings{Policy: policy})
 	for range 2 {
 		keeper.Round(t.Context())
 	}

@@ -14,10 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 func guardCommand(o *options) *cobra.Command {
@@ -92,11 +96,24 @@ func (o *options) newGuard(ctx context.Context, settings guard.Settings, registr
 		return nil, err
 	}
 	settings.Memory = nodeSettings.GuardMemory()
-	runtime := o.runtime(ctx, newLog())
-	if runtime == nil {
-		return nil, errors.New("--cri-socket: the runtime is needed, to know which pods run")
+	if o.criSocket == "" {
+		return nil, errors.New("the guard asks the runtime which pods run: set --cri-socket (paths.criSocket)")
 	}
-	return guard.New(settings, guard.NewCRI(runtime.Service()), guard.AsPlugin{Kubeconfig: kubeconfig}, newLog(), registry), nil
+	runtime, err := cri.New(o.criSocket)
+	if err != nil {
+		return nil, err
+	}
+	return guard.New(settings, cri.NewLocator(runtime), podReader{nodeSettings}, newLog(), registry), nil
+}
+
+// podReader reads pods by the plugin's credentials, wherever on the node the agent
+// has put them: the disk of the state directory may be full.
+type podReader struct{ settings node.Settings }
+
+// Pod implements guard.Pods.
+func (r podReader) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error) {
+	lookup := podlookup.Lookup{Directory: r.settings.CredentialsDir(), Timeout: 5 * time.Second, SingleAttempt: true, Log: newLog()}
+	return lookup.Pod(ctx, ref)
 }
 
 func serveGuard(ctx context.Context, address string, registry *prometheus.Registry) (*http.Server, error) {

@@ -24,7 +24,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	limitMemory()
-	klog.SetSlogLogger(newLog()) // what the runtime's client has to say
+	klog.SetSlogLogger(newLog()) // of the API client
 	if err := root().ExecuteContext(ctx); err != nil {
 		if !errors.Is(err, errNotGood) { // what is wrong was printed
 			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)

@@ -3,11 +3,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/node"
 )
 
@@ -62,8 +61,8 @@ func (o *options) settings() (node.Settings, error) {
 		NetDir: o.netDir, BinDirs: o.binDirs, StateDir: o.stateDir, RunDir: o.runDir,
 		Binary: o.binary, Owner: o.owner,
 		Credentials: node.CredentialSettings{
-			Namespace: o.namespace, ServiceAccount: o.serviceAccount, Node: o.nodeName,
-			TTL: o.tokenTTL, Server: o.apiServer, CAFile: o.caFile,
+			TokenSpec: kube.TokenSpec{Namespace: o.namespace, ServiceAccount: o.serviceAccount, Node: o.nodeName, TTL: o.tokenTTL},
+			Server:    o.apiServer, CAFile: o.caFile,
 		},
 	}
 	var faults []error
@@ -94,41 +93,46 @@ func (o *options) settings() (node.Settings, error) {
 	return s, errors.Join(faults...)
 }
 
-// connect makes the client that requests tokens, and completes the settings by
-// where the API server is.
-func (o *options) connect(s *node.Settings) (*node.API, error) {
-	conf, err := o.access()
+// connect returns a client with the agent's rights, and completes the settings by
+// the URL of the API server.
+func (o *options) connect(s *node.Settings) (*kube.Client, error) {
+	access, err := o.access()
+	if err != nil {
+		return nil, err
+	}
+	if s.Credentials.Server == "" {
+		s.Credentials.Server = access.Host
+	}
+	return kube.New(access)
+}
+
+// api returns a client with the agent's rights and a rate limit of its own.
+func (o *options) api() (*kube.Client, error) {
+	access, err := o.access()
+	if err != nil {
+		return nil, err
+	}
+	return kube.New(access)
+}
+
+func (o *options) access() (access *rest.Config, err error) {
+	if o.kubeconfig != "" {
+		access, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	} else {
+		access, err = rest.InClusterConfig()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the API server: %w", err)
 	}
-	if s.Credentials.Server == "" {
-		s.Credentials.Server = conf.Host
-	}
-	return node.NewAPI(conf)
+	return access, nil
 }
 
-func (o *options) access() (*rest.Config, error) {
-	if o.kubeconfig != "" {
-		return clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-	}
-	return rest.InClusterConfig()
-}
-
-// runtime connects to the CRI socket, where one is given and there.
-func (o *options) runtime(ctx context.Context, log *slog.Logger) *node.Runtime {
+// runtime returns a client of the CRI socket, nil where none is configured.
+func (o *options) runtime() (*cri.Client, error) {
 	if o.criSocket == "" {
-		return nil
+		return nil, nil
 	}
-	if _, err := os.Stat(o.criSocket); errors.Is(err, fs.ErrNotExist) {
-		log.Warn("there is no runtime to ask", "socket", o.criSocket)
-		return nil
-	}
-	runtime, err := node.Connect(ctx, o.criSocket)
-	if err != nil {
-		log.Warn("the runtime can't be asked", "error", err)
-		return nil
-	}
-	return runtime
+	return cri.New(o.criSocket)
 }
 
 // listenAddress checks an address to serve at.

@@ -9,12 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/node"
 )
 
 // question is a command that looks at the node, changes nothing, and says how
 // it is: to people, or as JSON; whether that is good is its exit status.
-func (o *options) question(use, short string, ask func(context.Context, node.Settings, *node.Runtime) (answer any, good bool)) *cobra.Command {
+func (o *options) question(use, short string, ask func(context.Context, node.Settings, *cri.Client) (answer any, good bool)) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
@@ -23,7 +24,11 @@ func (o *options) question(use, short string, ask func(context.Context, node.Set
 			if err != nil {
 				return err
 			}
-			answer, good := ask(command.Context(), settings, o.runtime(command.Context(), newLog()))
+			runtime, err := o.runtime()
+			if err != nil {
+				return err
+			}
+			answer, good := ask(command.Context(), settings, runtime)
 			if err := write(command, format, answer); err != nil {
 				return err
 			}

@@ -74,7 +74,10 @@ func (o *options) parts(ctx context.Context, scope, address string) ([]bundle.Pa
 			bundle.Part{Name: "failures.json", Write: recordsIn(record.Spool(socket))})
 	}
 	if scope != scopePods {
-		runtime := o.runtime(ctx, newLog())
+		runtime, err := o.runtime()
+		if err != nil {
+			return nil, err
+		}
 		n := node.New(settings, nil, runtime, newLog())
 		parts = append(parts,
 			bundle.Part{Name: "node/verify.json", Write: asJSON(func(ctx context.Context) any { return n.Verify(ctx) })},

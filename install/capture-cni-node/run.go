@@ -60,7 +60,10 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	if err != nil && !absent { // cleaning needs no API server
 		return err
 	}
-	runtime := o.runtime(ctx, log)
+	runtime, err := o.runtime()
+	if err != nil {
+		return err
+	}
 	n := node.New(settings, api, runtime, log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -49,32 +49,30 @@ func (h hearing) start(ctx context.Context, o *options, keeper *node.Keeper, s n
 
 // evict gives the way to ask for an eviction.
 func (o *options) evict(ctx context.Context, keeper *node.Keeper, registry prometheus.Registerer, log *slog.Logger) (func(record.PodRef), error) {
-	access, err := o.access()
+	api, err := o.api()
 	if err != nil {
 		return nil, err
 	}
-	look := func(ctx context.Context) error {
+	ready := func(ctx context.Context) error {
 		if found := keeper.Look(ctx); !found.Good() {
 			return errors.New(found.String())
 		}
 		return nil
 	}
-	evictor, err := evict.New(access, o.nodeName, look, registry, log)
+	evictor, err := evict.New(api, o.nodeName, ready, registry, log)
 	if err != nil {
 		return nil, err
 	}
 	go evictor.Serve(ctx)
-	return evictor.Ask, nil
+	return evictor.Request, nil
 }
 
 func (o *options) events(ctx context.Context, log *slog.Logger) (*telemetry.Events, error) {
-	access, err := o.access()
+	api, err := o.api()
 	if err != nil {
 		return nil, err
 	}
-	events, err := telemetry.NewEvents(access, o.nodeName, log)
-	if err == nil {
-		go events.Serve(ctx)
-	}
-	return events, err
+	events := telemetry.NewEvents(api, o.nodeName, log)
+	go events.Serve(ctx)
+	return events, nil
 }

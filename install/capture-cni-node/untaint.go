@@ -36,15 +36,11 @@ func (u untaint) start(ctx context.Context, o *options, keeper *node.Keeper, log
 	if o.nodeName == "" || pod.Namespace == "" || pod.Name == "" {
 		return errors.New("--untaint needs --node-name, and the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 	}
-	access, err := o.access()
+	api, err := o.api()
 	if err != nil {
 		return err
 	}
-	look := func(ctx context.Context) error { return keeper.Accepts(ctx, pod, u.kernel) }
-	remover, err := taint.NewRemover(access, o.nodeName, u.key, look, keeper.Tainted, log)
-	if err != nil {
-		return err
-	}
-	go remover.Run(ctx)
+	ready := func(ctx context.Context) error { return keeper.Accepts(ctx, pod, u.kernel) }
+	go taint.NewRemover(api, o.nodeName, u.key, ready, keeper.Tainted, log).Run(ctx)
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -39,9 +37,9 @@ func TestDenied(t *testing.T) {
 				w.log = slog.New(slog.NewTextHandler(&log, nil))
 				w.pods["kept"] = fit("kept", change)
 				for _, name := range []string{"kept", "kept", "next"} {
-					w.Ask(pod(name))
+					w.Request(pod(name))
 				}
-				w.serve(t, every)
+				w.serve(t, evictPause)
 				w.expect(t, []string{"next"}, map[string]float64{denied: 1, done: 1})
 				if want := []string{"kept", "next"}; !slices.Equal(w.reads, want) {
 					t.Errorf("read %q, want %q", w.reads, want)
@@ -60,8 +58,8 @@ func TestNoUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.pods["web"] = fit("web", func(p *corev1.Pod) { p.UID = "" })
-		w.Ask(record.PodRef{Namespace: "shop", Name: "web"})
-		w.serve(t, every)
+		w.Request(record.PodRef{Namespace: "shop", Name: "web"})
+		w.serve(t, evictPause)
 		w.expect(t, nil, map[string]float64{denied: 1})
 	})
 }
@@ -72,8 +70,8 @@ func TestUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.unreadable = true
-		w.Ask(pod("web"))
-		w.serve(t, every)
+		w.Request(pod("web"))
+		w.serve(t, evictPause)
 		w.expect(t, nil, map[string]float64{failed: 1})
 	})
 }
@@ -87,14 +85,14 @@ func TestReadsAreSlow(t *testing.T) {
 		for i := range queueLength {
 			name := fmt.Sprint("other-", i)
 			w.pods[name] = fit(name, func(p *corev1.Pod) { p.Spec.NodeName = "node-2" })
-			w.Ask(pod(name))
+			w.Request(pod(name))
 		}
-		w.serve(t, stale)
-		if len(w.reads) > int(stale/readEvery)+1 || len(w.asked) > 0 {
-			t.Errorf("%d reads in %s, evicted %q", len(w.reads), stale, w.asked)
+		w.serve(t, maxAge)
+		if len(w.reads) > int(maxAge/readPause)+1 || len(w.asked) > 0 {
+			t.Errorf("%d reads in %s, evicted %q", len(w.reads), maxAge, w.asked)
 		}
-		if len(w.Evictor.asked) > int(again/readEvery)+1 {
-			t.Errorf("%d pods are remembered", len(w.Evictor.asked))
+		if len(w.attempted) > int(retryAfter/readPause)+1 {
+			t.Errorf("%d pods are remembered", len(w.attempted))
 		}
 	})
 }
@@ -103,8 +101,8 @@ func TestReadsAreSlow(t *testing.T) {
 // own node's.
 func TestNodeUnknown(t *testing.T) {
 	t.Parallel()
-	look := func(context.Context) error { return nil }
-	_, err := New(&rest.Config{Host: "http://api.test", Transport: http.DefaultTransport}, "", look, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	ready := func(context.Context) error { return nil }
+	_, err := New(nil, "", ready, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "--node-name") {
 		t.Errorf("got %v", err)
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package evict has pods made anew that the guard found without capture and
-// may not put right in place.
+// Package evict evicts pods that the guard found uncaptured and may not repair in
+// place, so that their controllers make others.
 package evict
 
 import (
@@ -16,8 +16,8 @@ import (
 	policy "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
+	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -25,25 +25,25 @@ import (
 
 // Pace of one node's evictions.
 const (
-	every       = 10 * time.Second
-	readEvery   = time.Second // after a pod that was read and not evicted
-	again       = time.Minute // for one pod: it takes its time to end, or a PodDisruptionBudget keeps it
-	stale       = 10 * time.Second
+	evictPause  = 10 * time.Second // after an eviction
+	readPause   = time.Second      // after a pod that was read and not evicted
+	retryAfter  = time.Minute      // for one pod: it is terminating, or a PodDisruptionBudget protects it
+	maxAge      = 10 * time.Second // of a request
 	queueLength = 256
 )
 
 // Evictor evicts pods of this node, one at a time.
 type Evictor struct {
-	api     api
-	node    string
-	look    func(context.Context) error
-	log     *slog.Logger
-	results *prometheus.CounterVec
-	queue   chan request
-	asked   map[string]time.Time // by the pod's UID
+	api       *kube.Client
+	node      string
+	ready     func(context.Context) error
+	log       *slog.Logger
+	results   *prometheus.CounterVec
+	queue     chan request
+	attempted map[string]time.Time // by the pod's UID
 }
 
-// request is a pod that somebody wanted evicted.
+// request is a pod whose eviction the guard requested.
 type request struct {
 	pod record.PodRef
 	at  time.Time
@@ -57,19 +57,15 @@ const (
 	failed  = "failed"
 )
 
-// New evicts pods of one node, and none while look says that something is wrong
-// with the node's install: the pod that comes instead would be no better.
-func New(access *rest.Config, nodeName string, look func(context.Context) error, registry prometheus.Registerer, log *slog.Logger) (*Evictor, error) {
+// New returns an Evictor of one node's pods. It evicts none while ready returns an
+// error: the pod that comes instead would be uncaptured, too.
+func New(api *kube.Client, nodeName string, ready func(context.Context) error, registry prometheus.Registerer, log *slog.Logger) (*Evictor, error) {
 	if nodeName == "" {
-		return nil, errors.New("evicting pods: the agent does not know which pods are its own node's; set --node-name")
-	}
-	api, err := connect(access)
-	if err != nil {
-		return nil, err
+		return nil, errors.New("evicting pods: the agent does not know its node's name; set --node-name")
 	}
 	return &Evictor{
-		api: api, node: nodeName, look: look, log: log, results: newCounter(metrics.NewFactory(registry)),
-		queue: make(chan request, queueLength), asked: map[string]time.Time{},
+		api: api, node: nodeName, ready: ready, log: log, results: newCounter(metrics.NewFactory(registry)),
+		queue: make(chan request, queueLength), attempted: map[string]time.Time{},
 	}, nil
 }
 
@@ -84,9 +80,9 @@ func newCounter(f *metrics.Factory) *prometheus.CounterVec {
 	return results
 }
 
-// Ask has a pod evicted in its turn. Who asks too much is not heard, and may ask
-// again.
-func (e *Evictor) Ask(pod record.PodRef) {
+// Request queues a pod for eviction. When the queue is full the request is
+// dropped; the guard repeats it.
+func (e *Evictor) Request(pod record.PodRef) {
 	select {
 	case e.queue <- request{pod, time.Now()}:
 	default:
@@ -114,54 +110,53 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// isDue tells whether the pod is still to go: while that is so, the guard asks
-// again and again.
+// isDue reports whether a request is fresh, and no repetition of one that was just
+// attempted: the guard requests an eviction at each round.
 func (e *Evictor) isDue(r request) bool {
-	for uid, at := range e.asked {
-		if time.Since(at) > again {
-			delete(e.asked, uid)
+	for uid, at := range e.attempted {
+		if time.Since(at) > retryAfter {
+			delete(e.attempted, uid)
 		}
 	}
-	_, asked := e.asked[r.pod.UID]
-	return !asked && time.Since(r.at) <= stale
+	_, attempted := e.attempted[r.pod.UID]
+	return !attempted && time.Since(r.at) <= maxAge
 }
 
-// evict has one pod evicted if it may be, and returns how long the next one has
-// to wait.
+// evict evicts one pod if it may, and returns the pause before the next one.
 func (e *Evictor) evict(ctx context.Context, pod record.PodRef) time.Duration {
-	log := e.log.With("pod", pod.Namespace+"/"+pod.Name)
-	if fault := e.look(ctx); fault != nil {
-		log.Info("a pod is not evicted while the node is not as it should be", "error", fault)
+	log := e.log.With("pod", pod.String())
+	if err := e.ready(ctx); err != nil {
+		log.Info("not evicting the pod: the node is not in the desired state", "error", err)
 		return 0
 	}
-	e.asked[pod.UID] = time.Now()
-	found, err := e.api.read(ctx, pod)
+	e.attempted[pod.UID] = time.Now()
+	found, err := e.api.Pod(ctx, pod)
 	if err == nil {
 		if reason := e.denial(found, pod.UID); reason != "" {
 			e.results.WithLabelValues(denied).Inc()
-			log.Warn("the agent does not evict the pod", "uid", pod.UID, "reason", reason)
-			return readEvery
+			log.Warn("not evicting the pod: the agent may not", "uid", pod.UID, "reason", reason)
+			return readPause
 		}
-		err = e.api.evict(ctx, pod)
+		err = e.api.Evict(ctx, pod)
 	}
 	switch {
 	case err == nil:
 		e.results.WithLabelValues(done).Inc()
-		log.Info("evicted the pod, which was not captured")
-		return every
+		log.Info("evicted the uncaptured pod")
+		return evictPause
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it has ended, or is another by now
 	case apierrors.HasStatusCause(err, policy.DisruptionBudgetCause):
 		e.results.WithLabelValues(refused).Inc()
-		log.Info("the pod may not be evicted now", "error", err)
+		log.Info("a PodDisruptionBudget refuses the eviction for now", "error", err)
 	default:
 		e.results.WithLabelValues(failed).Inc()
-		log.Warn("the pod was not evicted", "error", err)
+		log.Warn("evicting the pod failed", "error", err)
 	}
-	return readEvery
+	return readPause
 }
 
-// denial says why a pod is not one that this agent may evict, "" if it is. The
-// API server lets the agent evict any pod, and a record is only a message.
+// denial returns why this agent may not evict a pod, "" if it may. The API server
+// lets the agent evict any pod, and a record is only a message.
 func (e *Evictor) denial(pod *corev1.Pod, uid string) string {
 	owner := metav1.GetControllerOf(pod)
 	switch {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -40,7 +41,7 @@ type world struct {
 	began    time.Time
 	at       []time.Duration
 	fault    error
-	looks    int
+	checks   int
 
 	unreadable bool // pods can't be read
 }
@@ -48,8 +49,12 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{registry: prometheus.NewRegistry(), pods: map[string]*corev1.Pod{}, codes: map[string]int{}, began: time.Now()}
-	look := func(context.Context) error { w.looks++; return w.fault }
-	e, err := New(&rest.Config{Host: "http://api.test", Transport: w}, ownNode, look, w.registry, slog.New(slog.DiscardHandler))
+	ready := func(context.Context) error { w.checks++; return w.fault }
+	api, err := kube.New(&rest.Config{Host: "http://api.test", Transport: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(api, ownNode, ready, w.registry, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,11 +187,11 @@ func TestAnswers(t *testing.T) {
 				w := newWorld(t)
 				w.codes["kept"] = code
 				for _, name := range []string{"kept", "kept", "next", "kept"} {
-					w.Ask(pod(name))
+					w.Request(pod(name))
 				}
-				w.serve(t, again)
+				w.serve(t, retryAfter)
 				w.expect(t, []string{"kept", "next"}, want)
-				if len(w.at) != 2 || w.at[1] >= every {
+				if len(w.at) != 2 || w.at[1] >= evictPause {
 					t.Errorf("asked after %s", w.at)
 				}
 			})
@@ -201,11 +206,11 @@ func TestAgain(t *testing.T) {
 		w := newWorld(t)
 		w.codes["kept"] = http.StatusTooManyRequests
 		for range 25 { // as the guard does, after each look
-			w.Ask(pod("kept"))
+			w.Request(pod("kept"))
 			w.serve(t, 5*time.Second)
 		}
 		w.expect(t, []string{"kept", "kept"}, map[string]float64{refused: 2})
-		if len(w.at) != 2 || w.at[1]-w.at[0] <= again {
+		if len(w.at) != 2 || w.at[1]-w.at[0] <= retryAfter {
 			t.Errorf("asked after %s", w.at)
 		}
 	})
@@ -220,15 +225,15 @@ func TestPace(t *testing.T) {
 		guard.Go(func() { // after each look
 			for range 8 {
 				for _, name := range []string{"a", "b", "c"} {
-					w.Ask(pod(name))
+					w.Request(pod(name))
 				}
-				time.Sleep(every / 2)
+				time.Sleep(evictPause / 2)
 			}
 		})
-		w.serve(t, 4*every)
+		w.serve(t, 4*evictPause)
 		guard.Wait()
 		w.expect(t, []string{"a", "b", "c"}, map[string]float64{done: 3})
-		if diff := cmp.Diff([]time.Duration{0, every, 2 * every}, w.at); diff != "" {
+		if diff := cmp.Diff([]time.Duration{0, evictPause, 2 * evictPause}, w.at); diff != "" {
 			t.Errorf("asked after: %s", diff)
 		}
 	})
@@ -242,15 +247,15 @@ func TestBadNode(t *testing.T) {
 		w := newWorld(t)
 		w.fault = errors.New("the plugin does not run")
 		for _, name := range []string{"a", "b", "a"} {
-			w.Ask(pod(name))
+			w.Request(pod(name))
 		}
 		w.serve(t, time.Second)
 		w.expect(t, nil, nil)
-		if w.looks != 3 {
-			t.Errorf("%d looks, want 3", w.looks)
+		if w.checks != 3 {
+			t.Errorf("%d checks, want 3", w.checks)
 		}
 		w.fault = nil
-		w.Ask(pod("a"))
+		w.Request(pod("a"))
 		w.serve(t, time.Second)
 		w.expect(t, []string{"a"}, map[string]float64{done: 1})
 	})
@@ -262,13 +267,13 @@ func TestAskNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		for range 2 * queueLength { // a bubble in which all wait fails
-			w.Ask(pod("first"))
+			w.Request(pod("first"))
 		}
-		w.Ask(pod("late"))
-		w.serve(t, 2*every)
+		w.Request(pod("late"))
+		w.serve(t, 2*evictPause)
 		w.expect(t, []string{"first"}, map[string]float64{done: 1})
-		w.Ask(pod("late"))
-		w.serve(t, 2*every)
+		w.Request(pod("late"))
+		w.serve(t, 2*evictPause)
 		w.expect(t, []string{"first", "late"}, map[string]float64{done: 2})
 	})
 }
@@ -281,7 +286,7 @@ func TestServeEnds(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			for _, name := range asked {
-				w.Ask(pod(name))
+				w.Request(pod(name))
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := false
@@ -306,12 +311,12 @@ func TestNobodyAfterTheEnd(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			w.Ask(pod("a"))
-			w.Ask(pod("b"))
-			w.serve(t, every/2)
+			w.Request(pod("a"))
+			w.Request(pod("b"))
+			w.serve(t, evictPause/2)
 			w.expect(t, []string{"a"}, map[string]float64{done: 1})
-			if w.looks != 1 {
-				t.Errorf("%d looks", w.looks)
+			if w.checks != 1 {
+				t.Errorf("%d checks", w.checks)
 			}
 		})
 	}
@@ -324,10 +329,10 @@ func TestOldRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		for i := range 20 {
-			w.Ask(pod(string(rune('a' + i))))
+			w.Request(pod(string(rune('a' + i))))
 		}
-		w.serve(t, 20*every)
-		if last := w.at[len(w.at)-1]; last > again {
+		w.serve(t, 20*evictPause)
+		if last := w.at[len(w.at)-1]; last > retryAfter {
 			t.Errorf("a pod was evicted %s after somebody had asked for it", last)
 		}
 	})

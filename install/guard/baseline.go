@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -29,7 +30,7 @@ func (b baseline) isKnown() bool { return b.Stamp != "" }
 // confirm replaces a baseline that nothing confirms by what the plugin reported
 // of its ADD for the sandbox. The agent may write that record after the guard's
 // first look.
-func (b *baseline) confirm(socket string, sandbox Sandbox) {
+func (b *baseline) confirm(socket string, sandbox cri.Sandbox) {
 	if b.isKnown() && !b.Unconfirmed || socket == "" {
 		return
 	}

@@ -34,7 +34,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	if err != nil {
 		return Finding{State: Unknown, Reason: err.Error()}
 	}
-	if w.sandbox.Isolated != "" {
+	if isolatedBy(w.sandbox.Runtime) != "" {
 		return w.judgeIsolated(pod)
 	}
 	netns, err := podnet.TryOpen(w.sandbox.NetNS)

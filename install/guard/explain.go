@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -28,13 +29,13 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(sandboxes, func(s Sandbox) bool { return s.Namespace == namespace && s.Name == name })
+	i := slices.IndexFunc(sandboxes, func(s cri.Sandbox) bool { return s.Namespace == namespace && s.Name == name })
 	if i < 0 {
 		return fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)
 	}
 	sandbox := sandboxes[i]
 	fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      %s\nnamespace    %s\n", namespace, name, sandbox.UID, sandbox.ID, orNone(sandbox.NetNS, "the node's own, or its runtime's"))
-	if !sandbox.concerns() {
+	if !isMeshed(sandbox) {
 		fmt.Fprintln(out, "in the mesh  no: it was not injected when it was made, or it has the node's network")
 		return nil
 	}
@@ -60,7 +61,7 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	for _, sandbox := range sandboxes {
-		if sandbox.concerns() {
+		if isMeshed(sandbox) {
 			pods = append(pods, sandbox.Namespace+"/"+sandbox.Name)
 		}
 	}
@@ -68,9 +69,9 @@ func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 }
 
 // explainWish shows what decides on capture, and what was edited since.
-func (g *Guard) explainWish(ctx context.Context, sandbox Sandbox, out io.Writer) {
+func (g *Guard) explainWish(ctx context.Context, sandbox cri.Sandbox, out io.Writer) {
 	now := sandbox.Annotations
-	if pod, err := g.pods.Get(ctx, sandbox); err == nil {
+	if pod, err := g.pods.Pod(ctx, refOf(sandbox)); err == nil {
 		now = pod.Annotations
 	} else {
 		fmt.Fprintf(out, "asks now     unknown: %v\n", err)
@@ -107,7 +108,7 @@ func valueOf(annotation capture.Annotation, value string) string {
 	return fmt.Sprintf("%q", value)
 }
 
-func explainKernel(ctx context.Context, sandbox Sandbox, wish wish, out io.Writer) error {
+func explainKernel(ctx context.Context, sandbox cri.Sandbox, wish wish, out io.Writer) error {
 	netns, err := podnet.Open(ctx, sandbox.NetNS)
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func explainKernel(ctx context.Context, sandbox Sandbox, wish wish, out io.Write
 }
 
 // explainAdd shows the last record of the pod that an agent has heard.
-func explainAdd(socket string, sandbox Sandbox, out io.Writer) error {
+func explainAdd(socket string, sandbox cri.Sandbox, out io.Writer) error {
 	add, err := history.Last(history.Directory(socket), sandbox.UID)
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintln(out, "last ADD     not known: no agent listened when the plugin was called for the pod, if it was")

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -72,7 +74,7 @@ type Guard struct {
 
 // watched is a pod of the mesh, and what was last found.
 type watched struct {
-	sandbox Sandbox // with labels and annotations only while it is looked at
+	sandbox cri.Sandbox // with labels and annotations only while it is looked at
 	wish    wish
 	finding Finding
 	next    time.Time
@@ -105,21 +107,23 @@ func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, regist
 
 // Run guards until ctx ends.
 func (g *Guard) Run(ctx context.Context) {
-	ear := newEar()
-	go ear.listen(ctx, g.runtime)
+	stream := newEventStream()
+	var listener sync.WaitGroup
+	listener.Go(func() { stream.listen(ctx, g.runtime) })
+	defer listener.Wait()
 	for ctx.Err() == nil {
 		complete := g.Round(ctx)
 		pause := tick
 		switch {
 		case !complete:
 			pause = 0
-		case ear.open.Load():
+		case stream.open.Load():
 			pause = max(tick, min(calm, g.settings.Round))
 		}
 		select {
 		case <-ctx.Done():
-		case <-ear.began:
-			time.Sleep(settle)
+		case <-stream.started:
+			sleep(ctx, settle)
 		case <-time.After(pause):
 		}
 	}
@@ -142,7 +146,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 		g.tidy = true
 	}
 	complete = true
-	slices.SortStableFunc(sandboxes, func(a, b Sandbox) int { return g.due(a).Compare(g.due(b)) })
+	slices.SortStableFunc(sandboxes, func(a, b cri.Sandbox) int { return g.due(a).Compare(g.due(b)) })
 	for began := time.Now(); len(sandboxes) > 0; sandboxes = sandboxes[1:] {
 		w := g.watched[sandboxes[0].ID]
 		if w == nil || time.Now().Before(w.next) || ctx.Err() != nil {
@@ -155,7 +159,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 		before, left := w.finding, w.baseline
 		w.sandbox = sandboxes[0]
 		w.finding = g.examine(ctx, w)
-		w.sandbox = w.sandbox.reference()
+		w.sandbox = withoutMetadata(w.sandbox)
 		if w.baseline != left {
 			g.remember(g.memory.save(w.sandbox.ID, w.baseline))
 		}
@@ -176,7 +180,7 @@ func (g *Guard) remember(err error) {
 }
 
 // due returns when the guard examines a pod next.
-func (g *Guard) due(sandbox Sandbox) time.Time {
+func (g *Guard) due(sandbox cri.Sandbox) time.Time {
 	if w := g.watched[sandbox.ID]; w != nil {
 		return w.next
 	}
@@ -185,12 +189,12 @@ func (g *Guard) due(sandbox Sandbox) time.Time {
 
 // follow begins to watch new pods of the mesh, and forgets those that have gone.
 // It returns the ids of those that are there.
-func (g *Guard) follow(sandboxes []Sandbox) (there map[string]bool) {
+func (g *Guard) follow(sandboxes []cri.Sandbox) (there map[string]bool) {
 	there = map[string]bool{}
 	for _, sandbox := range sandboxes {
 		there[sandbox.ID] = true
-		if g.watched[sandbox.ID] == nil && sandbox.concerns() {
-			g.watched[sandbox.ID] = &watched{sandbox: sandbox.reference(), baseline: g.memory.load(sandbox.ID)}
+		if g.watched[sandbox.ID] == nil && isMeshed(sandbox) {
+			g.watched[sandbox.ID] = &watched{sandbox: withoutMetadata(sandbox), baseline: g.memory.load(sandbox.ID)}
 		}
 	}
 	for id := range g.watched {

@@ -10,24 +10,25 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // shimPrefix begins the names of containerd's shims, where a type is a path.
 const shimPrefix = "containerd-shim-"
 
-// isolatedBy returns what a sandbox's runtime is called if it keeps a network
-// stack of its own, else "". containerd tells the type of the shim, like
+// isolatedBy returns the name of an OCI runtime that keeps a network stack of its
+// own, "" for any other. containerd reports the type of the shim, like
 // io.containerd.kata.v2, and for a shim that runs programs like runc, the
-// program. CRI-O tells the handler's name alone, which is the operator's choice.
-func isolatedBy(handler, runtimeType, program string) string {
-	if runtimeType == "" {
-		return isolatingName(handler)
+// program. CRI-O reports the handler's name alone, which is the operator's choice.
+func isolatedBy(runtime cri.OCIRuntime) string {
+	if runtime.Type == "" {
+		return isolatingName(runtime.Handler)
 	}
-	if name := isolatingName(path.Base(program)); name != "" {
+	if name := isolatingName(path.Base(runtime.Program)); name != "" {
 		return name
 	}
-	return isolatingName(runtimeType)
+	return isolatingName(runtime.Type)
 }
 
 // isolatingName returns the name if one of its parts begins like a sandbox's.
@@ -46,14 +47,16 @@ func isolatingName(name string) string {
 // sees. Neither a repair nor another pod in its place would change that.
 func (w *watched) judgeIsolated(now *corev1.Pod) Finding {
 	if now != nil {
-		w.wish = wish{read: time.Now(), exemption: capture.Exclusion(w.sandbox.asMade(now)), owned: isOwned(now)}
+		w.wish = wish{read: time.Now(), exemption: capture.Exclusion(asMade(now, w.sandbox)), owned: isOwned(now)}
 	}
 	if w.wish.exemption.Cause != "" {
 		return Finding{State: Exempt, Reason: w.wish.exemption.Message}
 	}
-	return Finding{State: Uncaptured, Reason: "its runtime " + w.sandbox.Isolated + " keeps a network stack of its own, which the node's rules don't reach: use another runtime class, or take the pod out of the mesh"}
+	return Finding{State: Uncaptured, Reason: "its runtime " + isolatedBy(w.sandbox.Runtime) + " keeps a network stack of its own, which the node's rules don't reach: use another runtime class, or take the pod out of the mesh"}
 }
 
 // isMissing reports whether the pod lacks its rules, and a repair or an eviction
 // would change that.
-func (w *watched) isMissing() bool { return w.sandbox.Isolated == "" && w.finding.isMissing() }
+func (w *watched) isMissing() bool {
+	return isolatedBy(w.sandbox.Runtime) == "" && w.finding.isMissing()
+}

@@ -2,7 +2,11 @@
 
 package guard
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/capture-cni/capture-cni/install/cri"
+)
 
 // TestIsolatedBy goes by the type of the shim and runc's program where the
 // runtime tells them, and by the handler's name only where it does not.
@@ -27,7 +31,7 @@ func TestIsolatedBy(t *testing.T) {
 		{"nvidia", "", "", ""},
 		{"performance-katalog", "", "", ""},
 	} {
-		if got := isolatedBy(tt.handler, tt.runtimeType, tt.program); got != tt.want {
+		if got := isolatedBy(cri.OCIRuntime{Handler: tt.handler, Type: tt.runtimeType, Program: tt.program}); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
 		}
 	}

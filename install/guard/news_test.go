@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -30,7 +31,7 @@ func hear(t *testing.T, conn *net.UnixConn) (records []record.Record) {
 
 // looked is a pod, and what a look at it gave.
 func looked(name string, f Finding) *watched {
-	return &watched{sandbox: Sandbox{ID: "sandbox-of-" + name, Namespace: "shop", Name: name, UID: "uid-of-" + name}, finding: f}
+	return &watched{sandbox: cri.Sandbox{ID: "sandbox-of-" + name, Namespace: "shop", Name: name, UID: "uid-of-" + name}, finding: f}
 }
 
 func names(records []record.Record) (names []string) {

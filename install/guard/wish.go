@@ -4,7 +4,6 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"reflect"
 	"time"
@@ -13,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
 )
 
 // wish is what a pod's namespace is to hold, by what the pod said when it was
@@ -28,21 +29,21 @@ type wish struct {
 }
 
 // refresh reads the pod if it is time; nil is as before.
-func (w *wish) refresh(ctx context.Context, pods Pods, sandbox Sandbox, every time.Duration) (*corev1.Pod, error) {
+func (w *wish) refresh(ctx context.Context, pods Pods, sandbox cri.Sandbox, every time.Duration) (*corev1.Pod, error) {
 	known := !w.read.IsZero()
 	if known && time.Since(w.read) < every {
 		return nil, nil
 	}
-	pod, err := pods.Get(ctx, sandbox)
-	if err != nil && known && !errors.Is(err, errGone) {
+	pod, err := pods.Pod(ctx, refOf(sandbox))
+	if err != nil && known && !podlookup.IsGone(err) {
 		return nil, nil // what it was to be is known
 	}
 	return pod, err
 }
 
 // decide spells out what a pod, as it is now, was to hold from the beginning.
-func (w *wish) decide(now *corev1.Pod, sandbox Sandbox, settings config.Settings, addresses []netip.Addr) error {
-	then := sandbox.asMade(now)
+func (w *wish) decide(now *corev1.Pod, sandbox cri.Sandbox, settings config.Settings, addresses []netip.Addr) error {
+	then := asMade(now, sandbox)
 	fresh := wish{read: time.Now(), exemption: capture.Exclusion(then), owned: isOwned(now)}
 	if fresh.exemption.Cause == "" {
 		intent, _, err := capture.Decide(then, settings, addresses)

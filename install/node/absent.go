@@ -60,7 +60,7 @@ func (n *Node) mayClean(ctx context.Context, force bool) error {
 	if n.runtime == nil {
 		return errNobodyToAsk
 	}
-	pods, err := n.runtime.MeshedPods(ctx)
+	pods, err := n.meshedPods(ctx)
 	if err == nil && len(pods) > 0 {
 		err = errPodsRun(pods)
 	}

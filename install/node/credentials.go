@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/kube"
 )
 
 // Files that the plugin reads a pod with.
@@ -29,7 +31,7 @@ const (
 // credentials keeps the plugin's token young.
 type credentials struct {
 	settings Settings
-	api      *API
+	api      *kube.Client
 	step     func(what string) // see Node.Step
 }
 
@@ -88,7 +90,7 @@ func (c credentials) youngToken(ctx context.Context, renew bool) (string, error)
 	if current != "" && !renew && time.Now().Before(good.renewal()) {
 		return current, nil
 	}
-	token, err := c.api.requestToken(ctx, c.settings.Credentials)
+	token, err := c.api.RequestToken(ctx, c.settings.Credentials.TokenSpec)
 	if err == nil {
 		return token, nil
 	}
@@ -160,7 +162,7 @@ func (c credentials) rejected(ctx context.Context) bool {
 	if token == "" {
 		return false
 	}
-	return refuses(ctx, c.settings.Credentials, token)
+	return kube.RejectsToken(ctx, c.settings.Credentials.Server, c.settings.Credentials.CAFile, token)
 }
 
 // fault says why the plugin could not read a pod with what is there, and gives
@@ -188,6 +190,13 @@ func (c credentials) fault() (kubeconfig string, err error) {
 		break
 	}
 	return kubeconfig, nil
+}
+
+// CredentialsDir returns the directory of the plugin's credentials, as the plugin
+// sees it.
+func (s Settings) CredentialsDir() string {
+	kubeconfig, _ := credentials{settings: s}.fault() // a path also with a fault
+	return filepath.Dir(kubeconfig)
 }
 
 // clear deletes the credentials in both places.

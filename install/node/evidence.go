@@ -18,6 +18,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/cri"
 )
 
 // Evidence is what a bundle has of the node, besides the judgement on it: the
@@ -101,13 +102,13 @@ func (n *Node) writeLoaded(ctx context.Context, out io.Writer) error {
 	if n.runtime == nil {
 		return errors.New("no CRI socket: set --cri-socket")
 	}
-	version, err := n.runtime.service.Version(ctx, "")
+	version, err := n.runtime.Version(ctx)
 	if err != nil {
 		return fmt.Errorf("asking the runtime for its version: %s", status.Code(err))
 	}
-	e := loadedEvidence{Name: bundle.Plain(version.RuntimeName), Version: bundle.Plain(version.RuntimeVersion), BinDirs: []string{}, Networks: []conflist.Outline{}}
+	e := loadedEvidence{Name: bundle.Plain(version.Name), Version: bundle.Plain(version.Version), BinDirs: []string{}, Networks: []conflist.Outline{}}
 	loaded, err := n.runtime.CNIConfig(ctx)
-	if err != nil && !errors.Is(err, errNotTold) {
+	if err != nil && !errors.Is(err, cri.ErrNoConfig) {
 		err = errors.New("asking the runtime for its status: no answer that can be read")
 	}
 	e.ConfDir, e.MaxConfNum = bundle.Plain(loaded.PluginConfDir), loaded.PluginMaxConfNum

@@ -44,6 +44,10 @@ const (
 	// the token. Once it does not, meshed pods wait for a new one, for as long
 	// as a lookup may take.
 	tokenCheck = 10 * time.Second
+
+	// undecidedPause is between passes while the runtime has not answered which
+	// mode it needs: without a drop-in that it loads, pods start uncaptured.
+	undecidedPause = 5 * time.Second
 )
 
 // Present keeps the node installed until ctx ends, and then leaves it as it is:
@@ -77,7 +81,7 @@ func (k *Keeper) Present(ctx context.Context) error {
 				k.metrics.tokensBad.Inc()
 				k.pass(ctx, true)
 			}
-		case <-time.After(time.Until(k.renewal())):
+		case <-time.After(k.untilNext()):
 			k.pass(ctx, false)
 		}
 	}
@@ -113,14 +117,14 @@ func (k *Keeper) folders() (net string, others []string) {
 	return settings.at(settings.NetDir), others
 }
 
-// renewal is when the token is to be renewed, and never at once: a pass that
-// could not do it is not to be repeated without a pause.
-func (k *Keeper) renewal() time.Time {
-	soon := time.Now().Add(time.Second)
-	if at := k.node.current.token.renewal(); at.After(soon) {
-		return at
+// untilNext is the time until the token is due for renewal, or until the runtime
+// is asked again which mode it needs. A pass is never repeated without a pause.
+func (k *Keeper) untilNext() time.Duration {
+	next := max(time.Second, time.Until(k.node.current.token.renewal()))
+	if k.node.mode == Auto {
+		next = min(next, undecidedPause)
 	}
-	return soon
+	return next
 }
 
 // pass looks at everything and puts it right. renew asks for a new token

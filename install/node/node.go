@@ -7,14 +7,16 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/kube"
 )
 
 // Node is one node, and what is known of it.
 type Node struct {
 	settings    Settings
 	credentials credentials
-	runtime     *Runtime // nil where there is none to ask
+	runtime     *cri.Client // nil where no CRI socket is configured
 	log         *slog.Logger
 
 	// Step is called before each change to the node's files. Tests stop there
@@ -25,9 +27,9 @@ type Node struct {
 	mode    Mode    // decided, where the settings say Auto
 }
 
-// New looks at nothing yet. api may be nil where nothing is to be installed, and
-// runtime where there is no socket.
-func New(settings Settings, api *API, runtime *Runtime, log *slog.Logger) *Node {
+// New returns a Node. api may be nil where nothing is installed, and runtime where
+// no CRI socket is configured.
+func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
 	n := &Node{settings: settings, runtime: runtime, log: log, mode: settings.Mode}
 	n.credentials = credentials{settings: settings, api: api, step: n.step}
 	return n
@@ -182,7 +184,7 @@ func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, entry []byte) (load
 	if err := (dropIn{}).place(net, entry); err != nil {
 		return false, nil // the list lets none be loaded, or none can be written
 	}
-	return n.runtime.loadsPlugin(ctx)
+	return n.loadsDropIn(ctx)
 }
 
 // Verify looks whether the node is as Install would have it, and changes nothing.
@@ -222,20 +224,4 @@ func (n *Node) entryFault(kubeconfig string, mode Mode) error {
 		return nil
 	}
 	return inserted{}.fault(net, entry)
-}
-
-// runtimeFault compares with what the runtime says it would do. One that does
-// not tell, or is not asked, is taken at its file's word.
-func (n *Node) runtimeFault(ctx context.Context, mode Mode) error {
-	if n.runtime == nil || mode == Multus {
-		return nil
-	}
-	loaded, err := n.runtime.CNIConfig(ctx)
-	if errors.Is(err, errNotTold) {
-		return nil
-	}
-	if err == nil && !loaded.HasPlugin() {
-		err = errors.New("the runtime has not loaded our entry: new pods start without the plugin")
-	}
-	return err
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -49,7 +50,7 @@ func (p Problems) String() string {
 }
 
 // Preflight looks for what would go wrong on a node, and writes nothing.
-func Preflight(ctx context.Context, settings Settings, runtime *Runtime) Problems {
+func Preflight(ctx context.Context, settings Settings, runtime *cri.Client) Problems {
 	p := &preflight{settings: settings, found: Problems{}}
 	p.runtimeFolders(ctx, runtime)
 	p.writable()
@@ -73,7 +74,7 @@ func (p *preflight) note(do, what string, args ...any) {
 }
 
 // runtimeFolders compares our folders with where the runtime really looks.
-func (p *preflight) runtimeFolders(ctx context.Context, runtime *Runtime) {
+func (p *preflight) runtimeFolders(ctx context.Context, runtime *cri.Client) {
 	looks, source := whereItLooks(ctx, p.settings, runtime)
 	if source == "" {
 		p.note("make sure that --net-dir and --bin-dir are the runtime's", "no configuration of containerd or CRI-O was found, nor a CRI socket")

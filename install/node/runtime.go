@@ -4,93 +4,49 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	internalapi "k8s.io/cri-api/pkg/apis"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	cri "k8s.io/cri-client/pkg"
-
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-const (
-	criTimeout = 2 * time.Second
-
-	// connectTimeout lets a runtime be as busy as it is when a node starts all
-	// its pods: without one to ask, the agent would take a mode that needs none.
-	connectTimeout = 10 * time.Second
-)
-
-// Runtime is the node's container runtime, asked over its CRI socket.
-type Runtime struct{ service internalapi.RuntimeService }
-
-// Connect connects to a CRI socket.
-func Connect(ctx context.Context, socket string) (*Runtime, error) {
-	service, err := cri.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(connectTimeout).Build(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the runtime at %s: %w", socket, err)
+// runtimeFault compares the entry with what the runtime reports. Where the runtime
+// does not report it, or has no socket, the files decide; while the runtime has to
+// decide on the mode, a missing socket is a fault.
+func (n *Node) runtimeFault(ctx context.Context, mode Mode) error {
+	if n.runtime == nil || mode == Multus {
+		return nil
 	}
-	return &Runtime{service}, nil
-}
-
-// Close ends the connection.
-func (r *Runtime) Close() error { return r.service.Close(context.Background()) }
-
-// Service is the connection itself.
-func (r *Runtime) Service() internalapi.RuntimeService { return r.service }
-
-// CNIConfig is what the runtime has loaded, as containerd tells it.
-type CNIConfig struct {
-	PluginDirs       []string
-	PluginConfDir    string
-	PluginMaxConfNum int
-	Networks         []struct {
-		Config struct {
-			Name    string
-			Plugins []struct{ Network struct{ Type string } }
-			Source  string
-		}
+	loaded, err := n.runtime.CNIConfig(ctx)
+	if errors.Is(err, cri.ErrNoConfig) || mode != Auto && errors.Is(err, cri.ErrNoSocket) {
+		return nil
 	}
-}
-
-// errNotTold is the answer of a runtime that does not say what it has loaded.
-var errNotTold = errors.New("the runtime does not tell which network configuration it has loaded")
-
-// CNIConfig asks for it.
-func (r *Runtime) CNIConfig(ctx context.Context) (CNIConfig, error) {
-	ctx, cancel := context.WithTimeout(ctx, criTimeout)
-	defer cancel()
-	status, err := r.service.Status(ctx, true)
-	if err != nil {
-		return CNIConfig{}, fmt.Errorf("asking the runtime for its status: %w", err)
+	if err == nil && !loaded.Calls(conflist.PluginType) {
+		err = errors.New("the runtime has not loaded our entry: new pods start without the plugin")
 	}
-	text, ok := status.Info["cniconfig"]
-	if !ok {
-		return CNIConfig{}, errNotTold
-	}
-	var loaded CNIConfig
-	if err := json.Unmarshal([]byte(text), &loaded); err != nil {
-		return CNIConfig{}, fmt.Errorf("reading the runtime's network configuration: %w", err)
-	}
-	return loaded, nil
+	return err
 }
 
 // loadTime is how long a runtime may take to load a file that it watches.
 const loadTime = 5 * time.Second
 
-// loadsPlugin waits for the runtime to have loaded the plugin, and gives up once
-// it must have, or if it never tells. An error is ctx's: nothing is known then.
-func (r *Runtime) loadsPlugin(ctx context.Context) (bool, error) {
-	for deadline := time.Now().Add(loadTime); time.Now().Before(deadline); {
-		loaded, err := r.CNIConfig(ctx) // fails now and then where a node is busy
+// loadsDropIn waits for the runtime to load a drop-in. It reports false only if
+// the runtime, asked after loadTime, has not loaded it, or never reports what it
+// has loaded. Without an answer nothing is known: that is an error.
+func (n *Node) loadsDropIn(ctx context.Context) (bool, error) {
+	for deadline := time.Now().Add(loadTime); ; {
+		late := time.Now().After(deadline)
+		loaded, err := n.runtime.CNIConfig(ctx) // fails now and then where a node is busy
 		switch {
-		case err == nil && loaded.HasPlugin():
+		case err == nil && loaded.Calls(conflist.PluginType):
 			return true, nil
-		case errors.Is(err, errNotTold):
+		case errors.Is(err, cri.ErrNoConfig) || late && err == nil:
 			return false, nil
+		case late:
+			return false, waiting("whether the runtime loads a drop-in is not known yet: " + err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -98,46 +54,21 @@ func (r *Runtime) loadsPlugin(ctx context.Context) (bool, error) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	return false, nil
 }
 
-// isCRIO goes by the name that it gives itself.
-func (r *Runtime) isCRIO(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, criTimeout)
-	defer cancel()
-	version, err := r.service.Version(ctx, "")
-	return err == nil && version.RuntimeName == "cri-o"
+// isCRIO goes by the name that the runtime reports.
+func isCRIO(ctx context.Context, runtime *cri.Client) bool {
+	version, err := runtime.Version(ctx)
+	return err == nil && version.Name == "cri-o"
 }
 
-// HasPlugin tells whether the runtime would call the plugin.
-func (c CNIConfig) HasPlugin() bool {
-	for _, network := range c.Networks {
-		for _, plugin := range network.Config.Plugins {
-			if plugin.Network.Type == conflist.PluginType {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// statusAnnotation is on every pod that the injector has been at.
-const statusAnnotation = "sidecar.istio.io/status"
-
-// MeshedPods names the pods that run on the node and count on the plugin.
-func (r *Runtime) MeshedPods(ctx context.Context) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, criTimeout)
-	defer cancel()
-	ready := &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}}
-	sandboxes, err := r.service.ListPodSandbox(ctx, ready)
-	if err != nil {
-		return nil, fmt.Errorf("asking the runtime for its pods: %w", err)
-	}
-	var pods []string
+// meshedPods names the pods that run on the node and depend on the plugin.
+func (n *Node) meshedPods(ctx context.Context) (pods []string, err error) {
+	sandboxes, err := n.runtime.Sandboxes(ctx)
 	for _, sandbox := range sandboxes {
-		if _, ok := sandbox.Annotations[statusAnnotation]; ok {
-			pods = append(pods, sandbox.Metadata.Namespace+"/"+sandbox.Metadata.Name)
+		if capture.Meshed(sandbox.Annotations) {
+			pods = append(pods, sandbox.Namespace+"/"+sandbox.Name)
 		}
 	}
-	return pods, nil
+	return pods, err
 }

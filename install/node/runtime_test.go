@@ -4,24 +4,48 @@ package node
 
 import (
 	"context"
+	"net"
+	"path/filepath"
 	"testing"
 
-	internalapi "k8s.io/cri-api/pkg/apis"
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// called is a runtime that says its name and no more.
-type called struct {
-	internalapi.RuntimeService
+// named is a runtime that reports its name and no more.
+type named struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
 	name string
 }
 
-func (c called) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: c.name}, nil
+func (n named) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: n.name}, nil
 }
 
-func (called) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
+func (named) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{}, nil
+}
+
+// serveRuntime answers at a socket until the test ends.
+func serveRuntime(t *testing.T, runtime runtimeapi.RuntimeServiceServer) *cri.Client {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, runtime)
+	go func() { _ = server.Serve(listener) }() // until Stop
+	t.Cleanup(server.Stop)
+	client, err := cri.New(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 // TestWhereTheRuntimeLooks goes by the files of the runtime that runs, not of
@@ -33,7 +57,7 @@ func TestWhereTheRuntimeLooks(t *testing.T) {
 		"/etc/crio/crio.conf":         "[crio.network]\nnetwork_dir = \"/etc/kubernetes/cni/net.d\"\nplugin_dirs = [\"/var/lib/cni/bin\"]\n",
 	})
 	for name, want := range map[string]string{"cri-o": "/etc/kubernetes/cni/net.d", "containerd": "/etc/cni/net.d"} {
-		if found, source := whereItLooks(t.Context(), both, &Runtime{called{name: name}}); found.confDir != want {
+		if found, source := whereItLooks(t.Context(), both, serveRuntime(t, named{name: name})); found.confDir != want {
 			t.Errorf("%s: %s, by %s; want %s", name, found.confDir, source, want)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/capture-cni/capture-cni/install/cri"
 )
 
 // runtimeConfig is where a runtime looks, as its own files say it.
@@ -29,12 +31,12 @@ func (c runtimeConfig) refuseBeside(mode Mode, source string) error {
 }
 
 // whereItLooks asks the runtime, else its files. source is "" where neither says.
-func whereItLooks(ctx context.Context, settings Settings, runtime *Runtime) (looks runtimeConfig, source string) {
+func whereItLooks(ctx context.Context, settings Settings, runtime *cri.Client) (looks runtimeConfig, source string) {
 	if runtime != nil {
 		if loaded, err := runtime.CNIConfig(ctx); err == nil {
 			return runtimeConfig{loaded.PluginConfDir, loaded.PluginDirs, &loaded.PluginMaxConfNum}, "the runtime itself"
 		}
-		if runtime.isCRIO(ctx) { // a node may have containerd's files all the same
+		if isCRIO(ctx, runtime) { // a node may have containerd's files all the same
 			return readCRIO(settings)
 		}
 	}

@@ -7,7 +7,8 @@ package node
 import (
 	"encoding/json"
 	"path/filepath"
-	"time"
+
+	"github.com/capture-cni/capture-cni/install/kube"
 )
 
 // Mode is how our entry gets before the runtime.
@@ -46,11 +47,9 @@ type Settings struct {
 
 // CredentialSettings are what the plugin reads pods with.
 type CredentialSettings struct {
-	Namespace, ServiceAccount string
-	Node                      string        // that tokens are bound to, "" for none
-	TTL                       time.Duration // of a token
-	Server                    string        // URL of the API server, as the node reaches it
-	CAFile                    string        // in the agent's own file system
+	kube.TokenSpec
+	Server string // URL of the API server, as the node reaches it
+	CAFile string // in the agent's own file system
 }
 
 // at is where the agent sees a path of the node.

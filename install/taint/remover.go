@@ -1,46 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package taint takes a node's startup taint away once pods would be captured
-// there. Whoever registers the node has put it there; this package never does.
+// Package taint removes a node's startup taint once new pods would be captured
+// there. Whatever registers the node has set it; this package never does.
 package taint
 
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/install/kube"
 )
 
-// Remover waits for one node.
+// Remover removes the taint of one node.
 type Remover struct {
-	key  string
-	api  api
-	look func(context.Context) error
-	show func(tainted bool)
-	log  *slog.Logger
+	key, node string
+	api       *kube.Client
+	ready     func(context.Context) error
+	observe   func(tainted bool)
+	log       *slog.Logger
 
-	complaint complaint
-	last      string // what was logged last
+	reminder reminder
+	logged   string // the last message
 }
 
-// NewRemover takes the taint of a key off a node once look says that nothing is
-// wrong there. show is told whether the node has it.
-func NewRemover(access *rest.Config, node, key string, look func(context.Context) error, show func(tainted bool), log *slog.Logger) (*Remover, error) {
-	api, err := connect(access, node)
-	if err != nil {
-		return nil, err
-	}
-	return &Remover{key: key, api: api, look: look, show: show, log: log}, nil
+// NewRemover returns a Remover of the taint with a key. It removes the taint once
+// ready returns nil, and calls observe with whether the node has it.
+func NewRemover(api *kube.Client, node, key string, ready func(context.Context) error, observe func(tainted bool), log *slog.Logger) *Remover {
+	return &Remover{key: key, node: node, api: api, ready: ready, observe: observe, log: log}
 }
 
 const (
-	firstPause = time.Second // between looks at a tainted node
+	firstPause = time.Second // between checks of a tainted node
 	maxPause   = 5 * time.Second
 
-	// resync is between looks at a node without the taint: its Node may be
-	// registered anew.
+	// resync is between checks of a node without the taint: its Node may be
+	// registered again.
 	resync = time.Minute
 )
 
@@ -49,7 +48,7 @@ func (r *Remover) Run(ctx context.Context) {
 	pause := firstPause
 	for {
 		wait := resync
-		if r.pass(ctx) {
+		if r.check(ctx) {
 			wait, pause = pause, min(2*pause, maxPause)
 		} else {
 			pause = firstPause
@@ -62,50 +61,67 @@ func (r *Remover) Run(ctx context.Context) {
 	}
 }
 
-// pass looks once, and tells whether to look again soon.
-func (r *Remover) pass(ctx context.Context) (again bool) {
-	node, err := r.api.read(ctx, true)
+// check removes the taint if it can, and reports whether to check again soon.
+func (r *Remover) check(ctx context.Context) (again bool) {
+	node, err := r.api.CachedNode(ctx, r.node)
 	if err != nil {
-		r.say(err.Error())
+		r.logOnce(err.Error())
 		return true
 	}
 	tainted := has(node.Spec.Taints, r.key)
-	r.show(tainted)
+	r.observe(tainted)
 	if !tainted {
-		r.complaint = complaint{}
+		r.reminder = reminder{}
 		return false
 	}
-	if fault := r.look(ctx); fault != nil {
-		r.complain(ctx, node, fault)
+	if err := r.ready(ctx); err != nil {
+		r.explain(ctx, node, err)
 		return true
 	}
-	if err := r.api.remove(ctx, node, r.key); err != nil {
-		r.say(err.Error())
+	if err := r.api.RemoveTaint(ctx, node, r.key); err != nil {
+		r.logOnce(err.Error())
 		return true
 	}
-	r.show(false)
-	r.complaint = complaint{}
-	r.say("took the taint " + r.key + " off the node")
+	r.observe(false)
+	r.reminder = reminder{}
+	r.logOnce("removed the taint " + r.key + " from the node")
 	return false
 }
 
-// complain says why the taint stays.
-func (r *Remover) complain(ctx context.Context, node *corev1.Node, fault error) {
-	message := "the taint " + r.key + " stays: " + fault.Error()
-	r.say(message)
-	if !r.complaint.due(time.Now(), message) {
+func has(taints []corev1.Taint, key string) bool {
+	return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == key })
+}
+
+// explain logs why the taint stays, and posts an Event if one is due.
+func (r *Remover) explain(ctx context.Context, node *corev1.Node, cause error) {
+	message := "the taint " + r.key + " stays: " + cause.Error()
+	r.logOnce(message)
+	if !r.reminder.due(time.Now(), message) {
 		return
 	}
-	if err := r.api.warn(ctx, node, message); err != nil {
-		r.complaint.posted = time.Time{}
-		r.log.Warn("nobody but this log is told why the taint stays", "error", err)
+	if err := r.api.CreateEvent(ctx, r.event(node, message)); err != nil {
+		r.reminder.posted = time.Time{}
+		r.log.Warn("posting why the taint stays failed; retrying", "node", r.node, "error", err)
 	}
 }
 
-// say logs what was not logged just before.
-func (r *Remover) say(message string) {
-	if message != r.last {
-		r.last = message
+// event is a warning on the Node.
+func (r *Remover) event(node *corev1.Node, message string) *corev1.Event {
+	now := metav1.Now()
+	return &corev1.Event{
+		TypeMeta:       metav1.TypeMeta{Kind: "Event", APIVersion: "v1"},
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: "capture-cni-", Namespace: metav1.NamespaceDefault},
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: r.node, UID: node.UID},
+		Type:           corev1.EventTypeWarning, Reason: "CaptureNotReady", Message: message,
+		Source:         corev1.EventSource{Component: "capture-cni-node", Host: r.node},
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}
+}
+
+// logOnce logs what was not logged just before.
+func (r *Remover) logOnce(message string) {
+	if message != r.logged {
+		r.logged = message
 		r.log.Info(message)
 	}
 }

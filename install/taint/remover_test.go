@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/install/kube"
 )
 
 const key = "capture-cni.io/not-ready"
@@ -39,7 +40,7 @@ type world struct {
 	*Remover
 	server *kubeapi.Server
 	fault  error
-	looks  int
+	checks int
 	shown  []bool
 }
 
@@ -53,18 +54,20 @@ func newWorld(t *testing.T, taints ...string) *world {
 	server.PutNode("node-1", list(taints...)...)
 	w := &world{server: server}
 	access := &rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}}
-	look := func(context.Context) error { w.looks++; return w.fault }
-	show := func(tainted bool) { w.shown = append(w.shown, tainted) }
-	if w.Remover, err = NewRemover(access, "node-1", key, look, show, slog.New(slog.DiscardHandler)); err != nil {
+	ready := func(context.Context) error { w.checks++; return w.fault }
+	observe := func(tainted bool) { w.shown = append(w.shown, tainted) }
+	api, err := kube.New(access)
+	if err != nil {
 		t.Fatal(err)
 	}
+	w.Remover = NewRemover(api, "node-1", key, ready, observe, slog.New(slog.DiscardHandler))
 	return w
 }
 
 func (w *world) expect(t *testing.T, again bool, taints []string, shown ...bool) {
 	t.Helper()
 	w.shown = nil
-	if got := w.pass(t.Context()); got != again {
+	if got := w.check(t.Context()); got != again {
 		t.Errorf("again is %v", got)
 	}
 	if got := keys(w.server.Taints("node-1")); !slices.Equal(got, taints) {
@@ -87,8 +90,8 @@ func TestRemoval(t *testing.T) {
 			w := newWorld(t, tt.before...)
 			w.expect(t, false, tt.after, true, false)
 			w.expect(t, false, tt.after, false)
-			if len(w.server.Events()) != 0 || w.looks != 1 {
-				t.Errorf("%d looks, events %v", w.looks, w.server.Events())
+			if len(w.server.Events()) != 0 || w.checks != 1 {
+				t.Errorf("%d checks, events %v", w.checks, w.server.Events())
 			}
 		})
 	}
@@ -100,8 +103,8 @@ func TestNoTaint(t *testing.T) {
 		w := newWorld(t, taints...)
 		before := w.server.Requests()
 		w.expect(t, false, taints, false)
-		if w.looks != 0 || w.server.Requests() != before+1 {
-			t.Errorf("%d looks, %d requests", w.looks, w.server.Requests()-before)
+		if w.checks != 0 || w.server.Requests() != before+1 {
+			t.Errorf("%d checks, %d requests", w.checks, w.server.Requests()-before)
 		}
 	}
 }
@@ -140,7 +143,8 @@ func TestEndlessConflict(t *testing.T) {
 		}
 		return false
 	})
-	w.pass(t.Context())
+	w.check(t.Context())
+	const attempts = 5
 	if patches != attempts {
 		t.Errorf("%d attempts", patches)
 	}
@@ -161,8 +165,8 @@ func TestRefused(t *testing.T) {
 		return false
 	})
 	w.expect(t, true, []string{key}, true)
-	if patches != 1 || !strings.Contains(w.last, "a policy") {
-		t.Errorf("%d attempts, said %q", patches, w.last)
+	if patches != 1 || !strings.Contains(w.logged, "a policy") {
+		t.Errorf("%d attempts, said %q", patches, w.logged)
 	}
 }
 
@@ -175,7 +179,7 @@ func TestBadInstall(t *testing.T) {
 	if events := w.server.Events(); len(events) != 0 {
 		t.Fatalf("events at once: %v", events)
 	}
-	w.complaint.since = time.Now().Add(-grace)
+	w.reminder.since = time.Now().Add(-grace)
 	for range 3 {
 		w.expect(t, true, []string{key, "other"}, true)
 	}
@@ -188,7 +192,7 @@ func TestBadInstall(t *testing.T) {
 		e.Namespace != "default" || !strings.Contains(e.Message, key) || !strings.Contains(e.Message, "the plugin does not run") {
 		t.Errorf("the event is %+v", e)
 	}
-	w.complaint.posted = time.Now().Add(-quiet)
+	w.reminder.posted = time.Now().Add(-samePause)
 	w.expect(t, true, []string{key, "other"}, true)
 	if got := len(w.server.Events()); got != 2 {
 		t.Errorf("%d events after a while", got)
@@ -198,7 +202,7 @@ func TestBadInstall(t *testing.T) {
 	if got := len(w.server.Events()); got != 2 {
 		t.Errorf("%d events for two reasons at once", got)
 	}
-	w.complaint.posted = time.Now().Add(-brief)
+	w.reminder.posted = time.Now().Add(-changedPause)
 	w.expect(t, true, []string{key, "other"}, true)
 	if got := len(w.server.Events()); got != 3 {
 		t.Errorf("%d events of another reason", got)
@@ -211,7 +215,7 @@ func TestBadInstall(t *testing.T) {
 func TestEventLost(t *testing.T) {
 	w := newWorld(t, key)
 	w.fault = errors.New("bad")
-	w.complaint.since = time.Now().Add(-grace)
+	w.reminder.since = time.Now().Add(-grace)
 	w.server.Misbehave(func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost {
 			kubeapi.WriteStatus(rw, r, http.StatusForbidden, "Forbidden", "no events")
@@ -231,8 +235,8 @@ func TestEventLost(t *testing.T) {
 func TestNoNode(t *testing.T) {
 	w := newWorld(t)
 	w.server.DeleteNode("node-1")
-	if !w.pass(t.Context()) || len(w.shown) != 0 || !strings.Contains(w.last, "not found") {
-		t.Errorf("shown %v, said %q", w.shown, w.last)
+	if !w.check(t.Context()) || len(w.shown) != 0 || !strings.Contains(w.logged, "not found") {
+		t.Errorf("shown %v, said %q", w.shown, w.logged)
 	}
 }
 

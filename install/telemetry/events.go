@@ -4,7 +4,6 @@ package telemetry
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -13,39 +12,37 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Events tells pods' owners, in their own namespaces, what became of their pods.
+// Events posts Events on pods, in the pods' own namespaces.
 type Events struct {
-	client rest.Interface
+	api    *kube.Client
 	node   string
 	log    *slog.Logger
-	queue  chan news
+	queue  chan notice
 	limit  flowcontrol.RateLimiter
-	told   map[subject]*told
+	posted map[subject]*counted
 }
 
-// told is an Event, and whether the API server has it.
-type told struct {
+// counted is an Event with its count so far, and whether the API server has it.
+type counted struct {
 	corev1.Event
-	posted bool
+	created bool
 }
 
-// news is something to tell about a pod.
-type news struct {
+// notice is a message about a pod.
+type notice struct {
 	subject subject
 	message string
 	at      time.Time
 }
 
-// subject is what one Event is about: further news are counted in it.
+// subject is what one Event is about: it counts further notices.
 type subject struct {
 	pod    record.PodRef
 	reason string
@@ -65,41 +62,36 @@ const (
 	eventsAtOnce    = 25
 	queueLength     = 256
 	postTimeout     = 5 * time.Second
-	eventLife       = time.Hour // as long as the API server keeps one, by default
-	maxMessage      = 1024      // as the API server has it
+	eventLife       = time.Hour // default of the API server
+	maxMessage      = 1024      // limit of the API server
 )
 
-// NewEvents connects to nothing yet.
-func NewEvents(access *rest.Config, node string, log *slog.Logger) (*Events, error) {
-	client, err := kube.Client(access, func(scheme *runtime.Scheme) {
-		scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Event{})
-	})
-	if err != nil {
-		return nil, err
-	}
+// NewEvents returns Events of one node's pods. Serve posts them.
+func NewEvents(api *kube.Client, node string, log *slog.Logger) *Events {
 	return &Events{
-		client: client, node: node, log: log,
-		queue: make(chan news, queueLength),
-		limit: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventsAtOnce),
-		told:  map[subject]*told{},
-	}, nil
+		api: api, node: node, log: log,
+		queue:  make(chan notice, queueLength),
+		limit:  flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventsAtOnce),
+		posted: map[subject]*counted{},
+	}
 }
 
-// Post has it told what is worth it, later or, where there is too much, never.
+// Post queues the Events that a record calls for. When the queue is full they are
+// dropped.
 func (e *Events) Post(r record.Record) {
 	if r.Pod.Name == "" {
 		return
 	}
-	if reason := eventOf(r); reason != "" {
-		e.put(news{subject{r.Pod, reason}, r.Message, r.Time})
+	if reason := eventReason(r); reason != "" {
+		e.enqueue(notice{subject{r.Pod, reason}, r.Message, r.Time})
 	}
 	if len(r.Warnings) > 0 {
-		e.put(news{subject{r.Pod, eventWarning}, strings.Join(r.Warnings, "\n"), r.Time})
+		e.enqueue(notice{subject{r.Pod, eventWarning}, strings.Join(r.Warnings, "\n"), r.Time})
 	}
 }
 
-// eventOf gives the reason of the Event that a record's message deserves.
-func eventOf(r record.Record) string {
+// eventReason returns the reason of the Event for a record's message, "" for none.
+func eventReason(r record.Record) string {
 	switch {
 	case r.Verdict == record.Failed:
 		return eventFailed
@@ -113,14 +105,14 @@ func eventOf(r record.Record) string {
 	return ""
 }
 
-func (e *Events) put(n news) {
+func (e *Events) enqueue(n notice) {
 	select {
 	case e.queue <- n:
 	default:
 	}
 }
 
-// Serve tells until ctx ends.
+// Serve posts Events until ctx ends.
 func (e *Events) Serve(ctx context.Context) {
 	var failing bool
 	for {
@@ -128,23 +120,23 @@ func (e *Events) Serve(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case n := <-e.queue:
-			err := e.tell(ctx, n)
+			err := e.post(ctx, n)
 			if err != nil && !failing { // the first of a row
-				e.log.Warn("Events are not posted", "pod", n.subject.pod.Namespace+"/"+n.subject.pod.Name, "error", err)
+				e.log.Warn("posting Events failed", "pod", n.subject.pod.String(), "error", err)
 			}
 			failing = err != nil
 		}
 	}
 }
 
-// tell posts an Event, or counts in one that is there. What the limit keeps back
-// is counted, and told with the next.
-func (e *Events) tell(ctx context.Context, n news) error {
+// post creates an Event, or updates the one of the same subject. A notice beyond
+// the rate limit is counted in the next update.
+func (e *Events) post(ctx context.Context, n notice) error {
 	e.forget(n.at)
-	event := e.told[n.subject]
+	event := e.posted[n.subject]
 	if event == nil {
-		event = &told{Event: e.event(n)}
-		e.told[n.subject] = event
+		event = &counted{Event: e.event(n)}
+		e.posted[n.subject] = event
 	}
 	event.Count++
 	event.LastTimestamp, event.Message = metav1.NewTime(n.at), cut(n.message)
@@ -153,31 +145,32 @@ func (e *Events) tell(ctx context.Context, n news) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
-	if event.posted {
-		err := e.patch(ctx, &event.Event)
+	if event.created {
+		err := e.api.RecountEvent(ctx, &event.Event)
 		if !apierrors.IsNotFound(err) {
 			return err
 		}
-		event.Name = newName(n.subject.pod) // it has ended
+		event.Name = newName(n.subject.pod) // the API server has deleted it
 	}
-	err := e.create(ctx, &event.Event)
-	event.posted = err == nil
+	err := e.api.CreateEvent(ctx, &event.Event)
+	event.created = err == nil
 	return err
 }
 
-// forget makes room: an old Event is gone, and a new one is to be made.
+// forget deletes the Events that the API server has deleted, and others where
+// there are too many.
 func (e *Events) forget(now time.Time) {
-	for s, event := range e.told {
-		if now.Sub(event.LastTimestamp.Time) > eventLife || len(e.told) > 4*queueLength {
-			delete(e.told, s)
+	for s, event := range e.posted {
+		if now.Sub(event.LastTimestamp.Time) > eventLife || len(e.posted) > 4*queueLength {
+			delete(e.posted, s)
 		}
 	}
 }
 
-// newName is as others name theirs.
+// newName returns a name of the form that client-go's recorder gives Events.
 func newName(pod record.PodRef) string { return fmt.Sprintf("%s.%x", pod.Name, time.Now().UnixNano()) }
 
-func (e *Events) event(n news) corev1.Event {
+func (e *Events) event(n notice) corev1.Event {
 	pod := n.subject.pod
 	return corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: newName(pod)},
@@ -190,26 +183,6 @@ func (e *Events) event(n news) corev1.Event {
 }
 
 const component = "capture-cni"
-
-func (e *Events) create(ctx context.Context, event *corev1.Event) error {
-	err := e.client.Post().Namespace(event.Namespace).Resource("events").Body(event.DeepCopy()).Do(ctx).Error()
-	if err != nil {
-		return fmt.Errorf("posting an Event: %w", err)
-	}
-	return nil
-}
-
-func (e *Events) patch(ctx context.Context, event *corev1.Event) error {
-	change, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp, "message": event.Message})
-	if err != nil {
-		return fmt.Errorf("counting an Event: %w", err)
-	}
-	err = e.client.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).Body(change).Do(ctx).Error()
-	if err != nil {
-		return fmt.Errorf("counting an Event: %w", err)
-	}
-	return nil
-}
 
 func cut(text string) string {
 	if len(text) <= maxMessage {

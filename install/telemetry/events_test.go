@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -67,18 +68,18 @@ func newEvents(t *testing.T) (*Events, *server) {
 	s := &server{events: map[string]corev1.Event{}}
 	listener := httptest.NewServer(s)
 	t.Cleanup(listener.Close)
-	e, err := NewEvents(&rest.Config{Host: listener.URL}, "node-1", slog.New(slog.DiscardHandler))
+	api, err := kube.New(&rest.Config{Host: listener.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e, s
+	return NewEvents(api, "node-1", slog.New(slog.DiscardHandler)), s
 }
 
-// flush tells all that waits.
+// flush posts all that is queued.
 func flush(t *testing.T, e *Events) (errs []error) {
 	t.Helper()
 	for len(e.queue) > 0 {
-		if err := e.tell(t.Context(), <-e.queue); err != nil {
+		if err := e.post(t.Context(), <-e.queue); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -147,7 +148,7 @@ func TestEventEnds(t *testing.T) {
 	}
 }
 
-// TestNoPermission is an error for the log, and tried again with the next news.
+// TestNoPermission is an error for the log, and tried again with the next notice.
 func TestNoPermission(t *testing.T) {
 	t.Parallel()
 	e, s := newEvents(t)
@@ -187,8 +188,8 @@ func TestTooMany(t *testing.T) {
 			t.Errorf("a message of %d bytes", len(event.Message))
 		}
 	}
-	if len(e.told) > 4*queueLength+1 {
-		t.Errorf("%d are remembered", len(e.told))
+	if len(e.posted) > 4*queueLength+1 {
+		t.Errorf("%d are remembered", len(e.posted))
 	}
 }
 

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package evict
+package kube
 
 import (
-	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestEviction reads the pod and sends what the API server expects: an Eviction
@@ -35,18 +36,20 @@ func TestEviction(t *testing.T) {
 		}
 		body, err := io.ReadAll(r.Body)
 		got = append(got, request{r.Method, r.URL.Path, r.Header.Get("Authorization"), canonical(t, body)})
-		answer(w, r, 0)
+		w.WriteHeader(http.StatusCreated)
 		return err == nil
 	})
-	server.Put(fit("web"))
-	access := &rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}}
-	look := func(context.Context) error { return nil }
-	e, err := New(access, ownNode, look, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	ref := record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}
+	server.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}})
+	client, err := New(&rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pause := e.evict(t.Context(), pod("web")); pause != every {
-		t.Error("the pod was not evicted")
+	if pod, err := client.Pod(t.Context(), ref); err != nil || string(pod.UID) != ref.UID {
+		t.Errorf("read %v, %v", pod, err)
+	}
+	if err := client.Evict(t.Context(), ref); err != nil {
+		t.Error(err)
 	}
 	want := []request{{http.MethodGet, "/api/v1/namespaces/shop/pods/web", "Bearer " + server.Token(), ""}, {http.MethodPost, "/api/v1/namespaces/shop/pods/web/eviction", "Bearer " + server.Token(), canonical(t, []byte(`{
 		"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": "shop", "name": "web"},

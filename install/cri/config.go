@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// CNIConfig is the CNI configuration that the runtime has loaded.
+type CNIConfig struct {
+	PluginDirs       []string
+	PluginConfDir    string
+	PluginMaxConfNum int
+	Networks         []struct {
+		Config struct {
+			Name    string
+			Plugins []struct{ Network struct{ Type string } }
+			Source  string
+		}
+	}
+}
+
+// ErrNoConfig is the answer of a runtime that does not report its configuration,
+// as CRI-O.
+var ErrNoConfig = errors.New("the runtime does not report which CNI configuration it has loaded")
+
+// CNIConfig returns what containerd reports with its status. Errors: ErrNoConfig.
+func (c *Client) CNIConfig(ctx context.Context) (CNIConfig, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	answer, err := c.runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
+	if err != nil {
+		return CNIConfig{}, c.failed("asking the runtime for its status", err)
+	}
+	text, ok := answer.Info["cniconfig"]
+	if !ok {
+		return CNIConfig{}, ErrNoConfig
+	}
+	var loaded CNIConfig
+	if err := json.Unmarshal([]byte(text), &loaded); err != nil {
+		return CNIConfig{}, fmt.Errorf("reading the runtime's CNI configuration: %w", err)
+	}
+	return loaded, nil
+}
+
+// Calls reports whether the runtime calls plugins of a type.
+func (c CNIConfig) Calls(pluginType string) bool {
+	for _, network := range c.Networks {
+		for _, plugin := range network.Config.Plugins {
+			if plugin.Network.Type == pluginType {
+				return true
+			}
+		}
+	}
+	return false
+}

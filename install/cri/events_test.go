@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestSendsToAll listens to no runtime that would take an event from the
+// kubelet for it.
+func TestSendsToAll(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		runtime, version string
+		want             bool
+	}{
+		{"containerd", "1.6.20~ds1", false},
+		{"containerd", "1.7.29", false},
+		{"containerd", "v1.7.29", false},
+		{"containerd", "1.30.0", false},
+		{"containerd", "2.0.0", true},
+		{"containerd", "2.0.0-rc.1", true},
+		{"containerd", "v2.1.4-k3s1", true},
+		{"containerd", "10.0.0", true},
+		{"containerd", "2", false},
+		{"containerd", "", false},
+		{"containerd", "v", false},
+		{"containerd", "0.0.0+unknown", false},
+		{"containerd", "two.zero", false},
+		{"containerd", "2.x", false},
+		{"containerd", " 2.0.0", false},
+		{"cri-o", "1.29.13", false},
+		{"cri-o", "1.3.0", false},
+		{"cri-o", "1.30.0", true},
+		{"cri-o", "v1.30.0", true},
+		{"cri-o", "1.34.1-dev", true},
+		{"cri-o", "2.0.0", true},
+		{"cri-o", "", false},
+		{"dockershim", "2.0.0", false},
+		{"docker", "28.1.1", false},
+		{"Containerd", "2.0.0", false},
+		{"", "2.0.0", false},
+		{"", "", false},
+	} {
+		if got := sendsToAll(Version{tt.runtime, tt.version}); got != tt.want {
+			t.Errorf("%q %q: %v", tt.runtime, tt.version, got)
+		}
+	}
+}
+
+// service is a runtime that sends some events, and then ends the stream.
+type service struct {
+	runtimeapi.RuntimeServiceClient
+	version *runtimeapi.VersionResponse
+	fault   error // of the version
+	events  []*runtimeapi.ContainerEventResponse
+	end     error // of the stream
+	streams int
+}
+
+var errEnd = errors.New("the stream ended")
+
+func (s *service) Version(context.Context, *runtimeapi.VersionRequest, ...grpc.CallOption) (*runtimeapi.VersionResponse, error) {
+	return s.version, s.fault
+}
+
+func (s *service) GetContainerEvents(context.Context, *runtimeapi.GetEventsRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error) {
+	s.streams++
+	return &stream{service: s}, nil
+}
+
+type stream struct {
+	grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
+	*service
+	sent int
+}
+
+func (s *stream) Recv() (*runtimeapi.ContainerEventResponse, error) {
+	if s.sent == len(s.events) {
+		return nil, s.end
+	}
+	s.sent++
+	return s.events[s.sent-1], nil
+}
+
+// TestListen tells of sandboxes that begin, not of their containers or their
+// end, and takes no event where it would be missing elsewhere.
+func TestListen(t *testing.T) {
+	t.Parallel()
+	event := func(kind runtimeapi.ContainerEventType, id, sandbox string) *runtimeapi.ContainerEventResponse {
+		return &runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: kind, PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: sandbox}}
+	}
+	const (
+		created = runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
+		started = runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
+		stopped = runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+		deleted = runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+	)
+	events := []*runtimeapi.ContainerEventResponse{
+		event(created, "a", "a"), event(started, "a", "a"), event(created, "app", "a"), event(started, "app", "a"), event(started, "b", "b"),
+		event(stopped, "app", "a"), event(stopped, "a", "a"), event(deleted, "a", "a"),
+		{ContainerId: "c", ContainerEventType: started},
+	}
+	for _, tt := range []struct {
+		runtime, version string
+		fault, end, want error
+		streams, began   int
+	}{
+		{"containerd", "v2.1.0", nil, errEnd, errEnd, 1, 2},
+		{"containerd", "1.7.2", nil, errEnd, ErrNoEvents, 0, 0},
+		{"cri-o", "1.34.1", nil, errEnd, errEnd, 1, 2},
+		{"cri-o", "1.34.1", nil, io.EOF, ErrNoEvents, 1, 2}, // so it says that events are switched off
+		{"", "", context.DeadlineExceeded, errEnd, context.DeadlineExceeded, 0, 0},
+	} {
+		version := &runtimeapi.VersionResponse{RuntimeName: tt.runtime, RuntimeVersion: tt.version}
+		s := &service{version: version, fault: tt.fault, events: events, end: tt.end}
+		connected, began := 0, 0
+		client := &Client{socket: "/", runtime: s}
+		err := client.Listen(t.Context(), func() { connected++ }, func() { began++ })
+		if !errors.Is(err, tt.want) || connected != tt.streams || s.streams != tt.streams || began != tt.began {
+			t.Errorf("%s %q: %v after %d streams, %d times connected, %d sandboxes", tt.runtime, tt.version, err, s.streams, connected, began)
+		}
+	}
+}

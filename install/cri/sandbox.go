@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Sandbox is a pod as its runtime set it up. Labels and annotations are those at
+// its creation, whatever was edited since.
+type Sandbox struct {
+	ID, Namespace, Name, UID string
+	Labels, Annotations      map[string]string
+
+	// A Locator alone knows these; empty for a sandbox in the node's network.
+	NetNS   string
+	Runtime OCIRuntime
+}
+
+// OCIRuntime is what runs a sandbox's containers.
+type OCIRuntime struct {
+	Handler string // the name that the pod's runtime class gives
+	Type    string // containerd's type of the shim
+	Program string // the program of a shim that runs one
+}
+
+// Sandboxes lists the sandboxes that run.
+func (c *Client) Sandboxes(ctx context.Context) ([]Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	ready := &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}}
+	answer, err := c.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: ready})
+	if err != nil {
+		return nil, c.failed("listing sandboxes", err)
+	}
+	sandboxes := make([]Sandbox, len(answer.Items))
+	for i, item := range answer.Items {
+		sandboxes[i] = Sandbox{
+			ID: item.Id, Namespace: item.GetMetadata().GetNamespace(), Name: item.GetMetadata().GetName(), UID: item.GetMetadata().GetUid(),
+			Labels: item.Labels, Annotations: item.Annotations,
+		}
+	}
+	return sandboxes, nil
+}
+
+// place is where a sandbox's traffic is: in a network namespace, or behind it in a
+// network stack that the OCI runtime keeps.
+type place struct {
+	netns   string
+	runtime OCIRuntime
+}
+
+// locate asks for the place of a sandbox, and whether the sandbox runs.
+func (c *Client) locate(ctx context.Context, id string) (at place, ready bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answer, err := c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	if err != nil {
+		return place{}, false, c.failed("asking for sandbox "+id, err)
+	}
+	at, err = placeOf(answer)
+	return at, answer.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY, err
+}
+
+// placeOf reads what containerd and CRI-O report of a sandbox: its OCI
+// specification, and containerd the type of its shim. In CRI-O's answer the
+// node's own network has a path like any other.
+func placeOf(answer *runtimeapi.PodSandboxStatusResponse) (place, error) {
+	if answer.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
+		return place{}, nil
+	}
+	var verbose struct {
+		RuntimeType    string
+		RuntimeOptions json.RawMessage // of the shim's own form
+		RuntimeSpec    struct {
+			Linux struct {
+				Namespaces []struct{ Type, Path string }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(answer.GetInfo()["info"]), &verbose); err != nil {
+		return place{}, fmt.Errorf("reading a sandbox's information: %w", err)
+	}
+	var options struct {
+		Program string `json:"binary_name"`
+	}
+	_ = json.Unmarshal(verbose.RuntimeOptions, &options) // of another form, they name no program
+	at := place{runtime: OCIRuntime{answer.GetStatus().GetRuntimeHandler(), verbose.RuntimeType, options.Program}}
+	for _, namespace := range verbose.RuntimeSpec.Linux.Namespaces {
+		if namespace.Type == "network" {
+			at.netns = namespace.Path
+		}
+	}
+	return at, nil
+}
+
+// Locator lists sandboxes with their places. It is used by one goroutine.
+type Locator struct {
+	*Client
+	places map[string]place // by sandbox id; they don't change
+}
+
+// NewLocator returns a Locator that asks a client.
+func NewLocator(client *Client) *Locator { return &Locator{client, map[string]place{}} }
+
+// Sandboxes lists the sandboxes that run, with their places; also with an error,
+// all whose place is known. A place costs one request, made once.
+func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	all, err := l.Client.Sandboxes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	places := make(map[string]place, len(all))
+	for _, sandbox := range all {
+		at, known := l.places[sandbox.ID]
+		if !known {
+			at, _, err = l.locate(ctx, sandbox.ID)
+			if status.Code(err) == codes.NotFound {
+				continue // it ended meanwhile
+			}
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		places[sandbox.ID], sandbox.NetNS, sandbox.Runtime = at, at.netns, at.runtime
+		located = append(located, sandbox)
+	}
+	l.places = places
+	return located, errors.Join(errs...)
+}
+
+// Runs reports whether a sandbox still runs, in the network namespace that it had.
+func (l *Locator) Runs(ctx context.Context, sandbox Sandbox) (bool, error) {
+	at, ready, err := l.locate(ctx, sandbox.ID)
+	return ready && at.netns == sandbox.NetNS, err
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capture-cni/capture-cni/install/cri"
+)
+
+// teller is a Runtime whose streams are what a test makes of them.
+type teller struct {
+	Runtime
+	stream func(ctx context.Context, connected, began func()) error
+	calls  atomic.Int32
+}
+
+func (r *teller) Listen(ctx context.Context, connected, began func()) error {
+	r.calls.Add(1)
+	return r.stream(ctx, connected, began)
+}
+
+// quietNode is a Runtime with no pods, which counts how often it is asked.
+type quietNode struct {
+	*teller
+	asked atomic.Int32
+}
+
+func (n *quietNode) Sandboxes(context.Context) ([]cri.Sandbox, error) {
+	n.asked.Add(1)
+	return nil, nil
+}
+
+// TestPace looks each second for new pods or, where the runtime tells of them,
+// less often: but in each round.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	silent := func(context.Context, func(), func()) error { return cri.ErrNoEvents }
+	telling := func(ctx context.Context, connected, _ func()) error {
+		connected()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for _, tt := range []struct {
+		name   string
+		stream func(ctx context.Context, connected, began func()) error
+		round  time.Duration
+		want   int32 // looks in a minute
+	}{
+		{"no events", silent, 30 * time.Second, 60},
+		{"events", telling, 30 * time.Second, 12},
+		{"a short round", telling, 2 * time.Second, 30},
+		{"no round at all", telling, 0, 60},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := &quietNode{teller: &teller{stream: tt.stream}}
+				g := New(Settings{Round: tt.round}, n, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go g.Run(ctx)
+				time.Sleep(10*time.Second + 500*time.Millisecond)
+				before := n.asked.Load()
+				time.Sleep(time.Minute)
+				if got := n.asked.Load() - before; got != tt.want {
+					t.Errorf("%d looks in a minute, want %d", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestNotify keeps one event for who listens later, and waits for nobody.
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	e := newEventStream()
+	for range 3 {
+		for range 100 {
+			e.notify()
+		}
+		if heard := len(e.started); heard != 1 {
+			t.Fatalf("%d events are there", heard)
+		}
+		<-e.started
+		if heard := len(e.started); heard != 0 {
+			t.Fatalf("%d events are there once it was read", heard)
+		}
+	}
+}
+
+// TestNoEvents asks a runtime once that can't be listened to.
+func TestNoEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &teller{stream: func(context.Context, func(), func()) error {
+			return fmt.Errorf("%w: containerd 1.7.29", cri.ErrNoEvents)
+		}}
+		e := newEventStream()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		e.listen(ctx, r)
+		if ctx.Err() != nil {
+			t.Error("it went on")
+		}
+		if r.calls.Load() != 1 || e.open.Load() || len(e.started) > 0 {
+			t.Errorf("asked %d times, open %v", r.calls.Load(), e.open.Load())
+		}
+	})
+}
+
+// TestListensAgain says that it hears for as long as it does: who relies on it
+// looks less often.
+func TestListensAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan error)
+		var up atomic.Bool
+		r := &teller{}
+		r.stream = func(_ context.Context, connected, began func()) error {
+			if !up.Load() {
+				return errors.New("no such socket")
+			}
+			connected()
+			began()
+			return <-end
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		e := newEventStream()
+		ended := false
+		go func() { e.listen(ctx, r); ended = true }()
+		expectStream(t, e, r, "refused", 1, false, 0)
+		up.Store(true)
+		time.Sleep(reopenPause - time.Millisecond)
+		expectStream(t, e, r, "before the pause is over", 1, false, 0)
+		time.Sleep(time.Millisecond)
+		expectStream(t, e, r, "connected", 2, true, 1)
+		<-e.started
+		calls := int32(2)
+		for _, err := range []error{nil, errors.New("the runtime ended")} {
+			end <- err
+			expectStream(t, e, r, "the stream ended", calls, false, 0)
+			calls++
+			time.Sleep(reopenPause)
+			expectStream(t, e, r, "connected again", calls, true, 1)
+			<-e.started
+		}
+		cancel()
+		end <- context.Canceled
+		expectStream(t, e, r, "to end", calls, false, 0)
+		if !ended {
+			t.Error("it goes on")
+		}
+	})
+}
+
+func expectStream(t *testing.T, e *eventStream, r *teller, when string, calls int32, open bool, began int) {
+	t.Helper()
+	synctest.Wait()
+	if r.calls.Load() != calls || e.open.Load() != open || len(e.started) != began {
+		t.Errorf("%s: asked %d times, open %v, %d events; want %d, %v, %d", when, r.calls.Load(), e.open.Load(), len(e.started), calls, open, began)
+	}
+}
+
+// TestEndsWhileItPauses is with its context, at once.
+func TestEndsWhileItPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &teller{stream: func(context.Context, func(), func()) error { return errors.New("no such socket") }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		newEventStream().listen(ctx, r)
+		if took := time.Since(began); took != time.Second || r.calls.Load() != 1 {
+			t.Errorf("it ended after %s and %d calls", took, r.calls.Load())
+		}
+	})
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// Pod returns the pod that has a name now, whatever its UID.
+func (c *Client) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	pod := &corev1.Pod{}
+	if err := c.rest.Get().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).MaxRetries(0).Do(ctx).Into(pod); err != nil {
+		return nil, fmt.Errorf("reading pod %s: %w", ref, err)
+	}
+	return pod, nil
+}
+
+// Evict evicts the pod with this name and UID. Errors: those of the API server,
+// "too many requests" for a PodDisruptionBudget.
+func (c *Client) Evict(ctx context.Context, ref record.PodRef) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	uid := types.UID(ref.UID)
+	eviction := &policy.Eviction{
+		TypeMeta:      metav1.TypeMeta{Kind: "Eviction", APIVersion: policy.SchemeGroupVersion.String()},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+	}
+	request := c.rest.Post().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).SubResource("eviction")
+	// With retries, the client would wait for a PodDisruptionBudget, and delay the next pod.
+	if err := request.MaxRetries(0).Body(eviction).Do(ctx).Error(); err != nil {
+		return fmt.Errorf("evicting pod %s: %w", ref, err)
+	}
+	return nil
+}
