@@ -103,13 +103,11 @@ func TestEveryKeyArrives(t *testing.T) {
 	all := objects(t, "mode=multus", "netconf="+string(asked))
 	text := netConf(t, all)
 	expectJSON(t, text, want)
-	if _, err := node.Entry("/var/lib/capture-cni/kubeconfig", []byte(text), node.Insert); err != nil {
+	if _, err := node.ParseEntry([]byte(text), node.Insert, config.StateDirectory, config.RunDirectory); err != nil {
 		t.Errorf("the agent refuses it: %v", err)
 	}
 	network, _ := find[struct{ Spec struct{ Config string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")
-	if _, err := node.ReadEntry([]byte(network.Spec.Config)); err != nil {
-		t.Errorf("the plugin would not read what Multus hands over: %v", err)
-	}
+	expectRead(t, "what Multus hands over", []byte(network.Spec.Config))
 	maps.Copy(want, map[string]any{
 		"cniVersion": "1.0.0", "name": "istio-cni", "type": "capture-cni", "kubeconfig": "/var/lib/capture-cni/kubeconfig",
 	})
@@ -167,5 +165,18 @@ func expectJSON(t *testing.T, text string, want any) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// expectRead has the plugin read an entry, without faults and without warnings.
+func expectRead(t *testing.T, what string, entry []byte) {
+	t.Helper()
+	input, err := config.Read(entry)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return
+	}
+	if _, warnings, err := input.NetConf(); err != nil || len(warnings) > 0 {
+		t.Errorf("%s: %v, warnings %q", what, err, warnings)
 	}
 }

@@ -82,10 +82,13 @@ func worker(settings agentnode.Settings, access string) (*agentnode.Node, error)
 	return agentnode.New(settings, api, nil, slog.New(slog.DiscardHandler)), nil
 }
 
-func (n *node) settings(mode string) agentnode.Settings {
+func (n *node) settings(t *testing.T, mode, keys string) agentnode.Settings {
+	t.Helper()
+	entry, err := agentnode.ParseEntry([]byte(keys), agentnode.Mode(mode), n.stateDir, n.runDir)
+	check(t, err)
 	return agentnode.Settings{
 		Root: "/", Mode: agentnode.Mode(mode), NetDir: n.netDir, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
-		Binary: filepath.Join(bin, "capture-cni"), NetConf: json.RawMessage("{}"), Owner: "capture-cni",
+		Binary: filepath.Join(bin, "capture-cni"), Entry: entry, Owner: "capture-cni",
 		Credentials: agentnode.CredentialSettings{
 			TokenSpec: kube.TokenSpec{Namespace: "mesh", ServiceAccount: "capture-cni", TTL: 24 * time.Hour},
 			Server:    n.api.URL, CAFile: filepath.Dir(n.access) + "/ca.crt",
@@ -144,17 +147,17 @@ func killOnce(t *testing.T, mode, primary, what string, step int) (finished bool
 	check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
 	n.write(t, primary, map[string]string{primaryName: kindnet, "10-kindnet.conf": plain}[primary])
 	before := files(t, n.netDir)
-	w := work{Settings: n.settings(mode)}
+	w := work{Settings: n.settings(t, mode, "")}
 	switch what {
 	case "upgrade", "uninstall":
 		n.do(t, w)
 	case "switch": // of modes
 		other := map[string]string{"insert": "owned", "owned": "insert", "dropin": "insert"}[mode]
-		n.do(t, work{Settings: n.settings(other)})
+		n.do(t, work{Settings: n.settings(t, other, "")})
 	}
 	if what == "upgrade" {
+		w.Settings = n.settings(t, mode, `{"logLevel": "debug"}`)
 		w.Settings.Binary = otherPlugin(t)
-		w.Settings.NetConf = json.RawMessage(`{"logLevel": "debug"}`)
 	}
 	w.Clean = what == "uninstall"
 	w.DieAt = step
@@ -213,7 +216,7 @@ func TestNothingIsLost(t *testing.T) {
 	const newer = `{"cniVersion": "0.3.1", "name": "kindnet", "plugins": [{"type": "ptp", "mtu": 9000}]}`
 	for _, clean := range []bool{false, true} {
 		n := newNode(t)
-		w, err := worker(n.settings("insert"), n.access)
+		w, err := worker(n.settings(t, "insert", ""), n.access)
 		check(t, err)
 		act := func() error {
 			if clean {
@@ -225,7 +228,7 @@ func TestNothingIsLost(t *testing.T) {
 			return nil
 		}
 		if clean {
-			n.do(t, work{Settings: n.settings("insert")})
+			n.do(t, work{Settings: n.settings(t, "insert", "")})
 		}
 		written := false
 		w.Step = func(what string) {

@@ -37,12 +37,16 @@ func TestEnvironment(t *testing.T) {
 	}{
 		{"nothing", nil, nil, func(*options) {}},
 		{
-			"strings and durations", map[string]string{"CAPTURE_CNI_MODE": "insert", "CAPTURE_CNI_STATE_DIR": "/state", "CAPTURE_CNI_TOKEN_TTL": "1h"}, nil,
+			"strings and durations",
+			map[string]string{"CAPTURE_CNI_MODE": "insert", "CAPTURE_CNI_STATE_DIR": "/state", "CAPTURE_CNI_TOKEN_TTL": "1h"},
+			nil,
 			func(o *options) { o.mode, o.stateDir, o.tokenTTL = "insert", "/state", time.Hour },
 		},
 		{"the command line wins", map[string]string{"CAPTURE_CNI_MODE": "insert"}, []string{"--mode=auto"}, func(o *options) { o.mode = "auto" }},
 		{
-			"directories take the place of the default", map[string]string{"CAPTURE_CNI_BIN_DIR": "/a,/b"}, nil,
+			"directories take the place of the default",
+			map[string]string{"CAPTURE_CNI_BIN_DIR": "/a,/b"},
+			nil,
 			func(o *options) { o.binDirs = []string{"/a", "/b"} },
 		},
 		{"empty", map[string]string{"CAPTURE_CNI_ROOT": ""}, nil, func(o *options) { o.root = "" }},

@@ -81,21 +81,10 @@ func (o *options) newGuard(ctx context.Context, settings guard.Settings, registr
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig := nodeSettings.StateDir + "/kubeconfig"
-	entry, err := node.Entry(kubeconfig, nodeSettings.NetConf, nodeSettings.Mode)
-	if err != nil {
-		return nil, err
-	}
-	if settings.Conf, err = node.ReadEntry(entry); err != nil {
-		return nil, err
-	}
+	settings.Conf, settings.Socket, settings.Memory = nodeSettings.Entry.Conf, nodeSettings.AgentSocket(), nodeSettings.GuardMemory()
 	if settings.Policy == guard.InPlace && settings.Conf.Backend != config.NFTables {
 		return nil, fmt.Errorf("--policy is %q, which takes backend %q, and netconf says %q: use report or evict, or no guard", settings.Policy, config.NFTables, settings.Conf.Backend)
 	}
-	if settings.Socket, err = nodeSettings.AgentSocket(); err != nil {
-		return nil, err
-	}
-	settings.Memory = nodeSettings.GuardMemory()
 	if o.criSocket == "" {
 		return nil, errors.New("the guard asks the runtime which pods run: set --cri-socket (paths.criSocket)")
 	}

@@ -81,16 +81,15 @@ func (o *options) settings() (node.Settings, error) {
 	if o.tokenTTL < 10*time.Minute {
 		faults = append(faults, fmt.Errorf("--token-ttl is %s: the API server gives no token for less than 10m", o.tokenTTL))
 	}
+	var keys []byte
 	if o.netConf != "" {
-		content, err := os.ReadFile(o.netConf)
-		faults = append(faults, err)
-		s.NetConf = content
-	}
-	s.NetConf = node.ReportTo(s.RunDir, s.NetConf)
-	if _, err := node.Entry(s.StateDir+"/kubeconfig", s.NetConf, s.Mode); err != nil {
+		var err error
+		keys, err = os.ReadFile(o.netConf)
 		faults = append(faults, err)
 	}
-	return s, errors.Join(faults...)
+	var err error
+	s.Entry, err = node.ParseEntry(keys, s.Mode, s.StateDir, s.RunDir)
+	return s, errors.Join(append(faults, err)...)
 }
 
 // connect returns a client with the agent's rights, and completes the settings by

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -31,15 +32,11 @@ func renderCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			entry, err := node.Entry(settings.StateDir+"/kubeconfig", settings.NetConf, settings.Mode)
-			if err != nil {
-				return err
-			}
 			out := command.OutOrStdout()
 			if manifest == "" {
-				return printEntry(out, entry)
+				return printEntry(out, settings.Entry)
 			}
-			return renderPod(out, entry, manifest, addresses)
+			return renderPod(out, settings.Entry.Conf, manifest, addresses)
 		},
 	}
 	command.Flags().StringVar(&manifest, "pod", "", "manifest of a pod, as the injector leaves it")
@@ -47,8 +44,8 @@ func renderCommand(o *options) *cobra.Command {
 	return command
 }
 
-func printEntry(out io.Writer, entry []byte) error {
-	indented, err := json.MarshalIndent(json.RawMessage(entry), "", "  ")
+func printEntry(out io.Writer, entry node.Entry) error {
+	indented, err := json.MarshalIndent(json.RawMessage(entry.Text(entry.Conf.Kubeconfig)), "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the entry: %w", err)
 	}
@@ -56,17 +53,13 @@ func printEntry(out io.Writer, entry []byte) error {
 	return err
 }
 
-func renderPod(out io.Writer, entry []byte, manifest string, addresses []string) error {
+func renderPod(out io.Writer, conf config.NetConf, manifest string, addresses []string) error {
 	pod, err := readPod(manifest)
 	if err != nil {
 		return err
 	}
 	if exemption := capture.Exclusion(pod); exemption.Cause != "" {
 		_, err := fmt.Fprintf(out, "left alone: %s\n", exemption.Message)
-		return err
-	}
-	conf, err := node.ReadEntry(entry)
-	if err != nil {
 		return err
 	}
 	var parsed []netip.Addr

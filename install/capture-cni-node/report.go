@@ -68,7 +68,7 @@ func (o *options) parts(ctx context.Context, scope, address string) ([]bundle.Pa
 		{Name: "kernel/modules.txt", Write: kernelModules},
 		{Name: "metrics.txt", Write: metricsAt(address)},
 	}
-	if socket, err := settings.AgentSocket(); err == nil && socket != "" {
+	if socket := settings.AgentSocket(); socket != "" {
 		parts = append(parts,
 			bundle.Part{Name: "adds.json", Write: recordsIn(history.Directory(socket))},
 			bundle.Part{Name: "failures.json", Write: recordsIn(record.Spool(socket))})

@@ -26,12 +26,12 @@ func (h *hearing) declare(flags *pflag.FlagSet) {
 
 // start listens until ctx ends. Nothing else depends on it.
 func (h hearing) start(ctx context.Context, o *options, keeper *node.Keeper, s node.Settings, registry prometheus.Registerer, log *slog.Logger) error {
-	socket, err := s.AgentSocket()
-	if err != nil || socket == "" {
-		log.Info("nobody listens to the plugin", "error", err)
+	settings := telemetry.Settings{Socket: s.AgentSocket(), Plugin: s.Plugin(), NetConf: s.Entry.Keys}
+	if settings.Socket == "" {
+		log.Info("agentSocket is empty: no Events and no ADD metrics")
 		return nil
 	}
-	settings := telemetry.Settings{Socket: socket, Plugin: s.Plugin(), NetConf: s.NetConf}
+	var err error
 	var events *telemetry.Events
 	if h.events {
 		if events, err = o.events(ctx, log); err != nil {

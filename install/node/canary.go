@@ -49,12 +49,8 @@ func (n *Node) canaryConf() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	entry, err := Entry(kubeconfig, n.settings.NetConf, n.settings.Mode)
-	if err != nil {
-		return nil, err
-	}
 	var conf map[string]json.RawMessage
-	if err := json.Unmarshal(entry, &conf); err != nil {
+	if err := json.Unmarshal(n.settings.Entry.Text(kubeconfig), &conf); err != nil {
 		return nil, fmt.Errorf("reading the entry: %w", err)
 	}
 	delete(conf, "excludeNamespaces")

@@ -16,18 +16,10 @@ import (
 
 // ownDirectories are those from which the plugin has to take credentials and its
 // agent's socket, as far as it does not allow them by itself.
-func (s Settings) ownDirectories() ([]string, error) {
+func (s Settings) ownDirectories() []string {
 	wanted := []string{s.StateDir, s.RunDir}
-	entry, err := Entry(s.StateDir+"/"+kubeconfigName, s.NetConf, s.Mode)
-	if err != nil {
-		return nil, err
-	}
-	conf, err := ReadEntry(entry)
-	if err != nil {
-		return nil, err
-	}
-	if conf.AgentSocket != "" {
-		wanted = append(wanted, filepath.Dir(conf.AgentSocket))
+	if socket := s.Entry.Conf.AgentSocket; socket != "" {
+		wanted = append(wanted, filepath.Dir(socket))
 	}
 	var own []string
 	for _, directory := range wanted {
@@ -36,7 +28,7 @@ func (s Settings) ownDirectories() ([]string, error) {
 			own = append(own, directory)
 		}
 	}
-	return own, nil
+	return own
 }
 
 // listDirectories makes the list next to the plugin hold our directories; what
@@ -46,15 +38,11 @@ func (s Settings) listDirectories(bin *host.Dir) error {
 	if fault == nil {
 		return nil
 	}
-	own, err := s.ownDirectories()
-	if err != nil {
-		return err
-	}
 	listed, err := readDirectories(bin)
 	if err != nil {
 		return err
 	}
-	for _, directory := range own {
+	for _, directory := range s.ownDirectories() {
 		if !slices.Contains(listed, directory) {
 			listed = append(listed, directory)
 		}
@@ -64,9 +52,9 @@ func (s Settings) listDirectories(bin *host.Dir) error {
 
 // directoriesFault reports which of our directories the plugin would refuse.
 func (s Settings) directoriesFault(bin *host.Dir) error {
-	own, err := s.ownDirectories()
-	if err != nil || len(own) == 0 {
-		return err
+	own := s.ownDirectories()
+	if len(own) == 0 {
+		return nil
 	}
 	listed, err := readDirectories(bin)
 	if err != nil {

@@ -7,56 +7,74 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/conflist"
 )
 
-// annotationsCapability has the runtime hand over a pod's annotations, by which
-// a pod outside the mesh costs no API call.
-const annotationsCapability = `{"io.kubernetes.cri.pod-annotations":true}`
+// podAnnotations is the capability by which the runtime hands over a pod's
+// annotations. With them a pod outside the mesh costs no API call.
+const podAnnotations = `"capabilities":{"io.kubernetes.cri.pod-annotations":true}`
 
-// Entry spells our entry: ours first, then the operator's keys in their order.
-// Multus hands no annotations over, so that it is not asked to. Faults and
-// unknown keys are errors here: nobody looks at a log before pods start.
-func Entry(kubeconfig string, netConf json.RawMessage, mode Mode) ([]byte, error) {
-	var out bytes.Buffer
-	fmt.Fprintf(&out, `{"type":%q,"kubeconfig":%q`, conflist.PluginType, kubeconfig)
-	if mode != Multus {
-		fmt.Fprintf(&out, `,"capabilities":%s`, annotationsCapability)
-	}
-	extra := bytes.TrimSpace(netConf)
-	if len(extra) > 0 {
-		var keys map[string]json.RawMessage
-		if err := json.Unmarshal(extra, &keys); err != nil || keys == nil {
-			return nil, errors.Join(errors.New("reading the plugin's configuration: expected a JSON object"), err)
-		}
-		for _, key := range []string{"type", "kubeconfig", "capabilities", "name", "cniVersion"} {
-			if _, ok := keys[key]; ok {
-				return nil, fmt.Errorf("the plugin's configuration has the key %q, which the agent writes itself", key)
-			}
-		}
-		if len(keys) > 0 {
-			out.WriteByte(',')
-			out.Write(extra[1 : len(extra)-1])
-		}
-	}
-	out.WriteByte('}')
-	entry := out.Bytes()
-	_, err := ReadEntry(entry)
-	return entry, err
+// Entry is the plugin's entry, parsed once. Its text differs with the directory of
+// the kubeconfig alone.
+type Entry struct {
+	Conf config.NetConf  // as the plugin reads it, with the kubeconfig of the state directory
+	Keys json.RawMessage // the operator's, and the agent's socket unless it is the default
+	Mode Mode
 }
 
-// ReadEntry reads an entry as the plugin will, and strictly.
-func ReadEntry(entry []byte) (config.NetConf, error) {
-	input, err := config.Read(entry)
+// ParseEntry reads the operator's keys strictly: an unknown key is an error here,
+// where the log of an ADD would be too late.
+func ParseEntry(keys []byte, mode Mode, stateDir, runDir string) (Entry, error) {
+	keys = bytes.TrimSpace(keys)
+	if len(keys) == 0 {
+		keys = []byte("{}")
+	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(keys, &given); err != nil || given == nil {
+		return Entry{}, errors.Join(errors.New("reading the plugin's configuration: expected a JSON object"), err)
+	}
+	for _, key := range []string{"type", "kubeconfig", "capabilities", "name", "cniVersion"} {
+		if _, ok := given[key]; ok {
+			return Entry{}, fmt.Errorf("the plugin's configuration has the key %q, which the agent writes itself", key)
+		}
+	}
+	socket := filepath.Join(runDir, config.AgentSocketName)
+	if _, ok := given["agentSocket"]; !ok && socket != config.Default().AgentSocket {
+		keys = joinObjects(fmt.Appendf(nil, `{"agentSocket":%q}`, socket), keys)
+	}
+	e := Entry{Keys: keys, Mode: mode}
+	input, err := config.Read(e.Text(filepath.Join(stateDir, config.KubeconfigName)))
 	if err != nil {
-		return config.NetConf{}, err
+		return Entry{}, err
 	}
 	conf, warnings, err := input.NetConf()
 	if err == nil && len(warnings) > 0 {
 		err = errors.New(strings.Join(warnings, "\n"))
 	}
-	return conf, err
+	e.Conf = conf
+	return e, err
+}
+
+// Text returns the entry with the path of a kubeconfig: the agent's keys, then the
+// operator's in their order. Multus hands over no annotations.
+func (e Entry) Text(kubeconfig string) []byte {
+	own := fmt.Appendf(nil, `{"type":%q,"kubeconfig":%q`, conflist.PluginType, kubeconfig)
+	if e.Mode != Multus {
+		own = append(own, ","+podAnnotations...)
+	}
+	return joinObjects(append(own, '}'), e.Keys)
+}
+
+// joinObjects writes the keys of one JSON object, which is not empty, before those of
+// another, byte by byte.
+func joinObjects(first, second []byte) []byte {
+	rest := bytes.TrimSpace(second[1 : len(second)-1])
+	if len(rest) == 0 {
+		return first
+	}
+	return append(append(first[:len(first)-1:len(first)-1], ','), second[1:]...)
 }

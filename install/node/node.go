@@ -109,10 +109,7 @@ func (n *Node) open(folder string) (*host.Dir, error) {
 // PlaceEntry puts our entry where the runtime finds it, and takes away what
 // other modes left. It tells whether anything had to be done.
 func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
-	entry, err := Entry(n.current.kubeconfig, n.settings.NetConf, n.settings.Mode)
-	if err != nil {
-		return false, err
-	}
+	entry := n.settings.Entry.Text(n.current.kubeconfig)
 	net, err := n.open(n.settings.NetDir)
 	if err != nil {
 		return false, err
@@ -208,10 +205,7 @@ func (n *Node) verify(ctx context.Context, mode Mode) Report {
 }
 
 func (n *Node) entryFault(kubeconfig string, mode Mode) error {
-	entry, err := Entry(kubeconfig, n.settings.NetConf, n.settings.Mode)
-	if err != nil {
-		return err
-	}
+	entry := n.settings.Entry.Text(kubeconfig)
 	net, err := n.open(n.settings.NetDir)
 	if err != nil {
 		return err

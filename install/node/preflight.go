@@ -137,12 +137,7 @@ func (p *preflight) primary() {
 
 // kernel applies every kind of rule in a namespace of its own.
 func (p *preflight) kernel(ctx context.Context) {
-	asked := config.NFTables
-	if entry, err := Entry("/kubeconfig", p.settings.NetConf, p.settings.Mode); err == nil {
-		if conf, err := ReadEntry(entry); err == nil {
-			asked = conf.Backend
-		}
-	}
+	asked := p.settings.Entry.Conf.Backend
 	if os.Geteuid() != 0 {
 		p.note("run it as root", "whether the kernel can hold the rules was not tried")
 		return

@@ -3,12 +3,13 @@
 package node
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // machine is a root file system of a few files.
@@ -26,7 +27,7 @@ func machine(t *testing.T, files map[string]string) Settings {
 	}
 	return Settings{
 		Root: root, Mode: Insert, NetDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}, StateDir: "/var/lib/capture-cni",
-		RunDir: "/run/capture-cni", NetConf: json.RawMessage("{}"),
+		RunDir: "/run/capture-cni", Entry: Entry{Conf: config.Default()},
 	}
 }
 

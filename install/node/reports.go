@@ -3,10 +3,7 @@
 package node
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 
@@ -16,40 +13,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// socketName is where the agent hears the plugin, in the run folder.
-const socketName = "agent.sock"
-
-// ReportTo adds to the operator's keys where the plugin reports to, unless it is
-// there that the plugin reports to by itself, or they say so.
-func ReportTo(runDir string, netConf json.RawMessage) json.RawMessage {
-	socket := filepath.Join(runDir, socketName)
-	extra := bytes.TrimSpace(netConf)
-	var keys map[string]json.RawMessage
-	if len(extra) > 0 && (json.Unmarshal(extra, &keys) != nil || keys == nil) {
-		return netConf // Entry says what is wrong with it
+// AgentSocket returns the agent's socket as the agent sees it, "" where the operator
+// wants none.
+func (s Settings) AgentSocket() string {
+	if s.Entry.Conf.AgentSocket == "" {
+		return ""
 	}
-	if _, said := keys["agentSocket"]; said || socket == config.Default().AgentSocket {
-		return netConf
-	}
-	key := fmt.Appendf(nil, `{"agentSocket":%q`, socket)
-	if len(keys) == 0 {
-		return append(key, '}')
-	}
-	return append(append(key, ','), extra[1:]...)
-}
-
-// AgentSocket is where the agent hears the plugin, as the agent sees it; "" where
-// the operator wants none.
-func (s Settings) AgentSocket() (string, error) {
-	entry, err := Entry(s.StateDir+"/"+kubeconfigName, s.NetConf, s.Mode)
-	if err != nil {
-		return "", err
-	}
-	conf, err := ReadEntry(entry)
-	if err != nil || conf.AgentSocket == "" {
-		return "", err
-	}
-	return s.at(conf.AgentSocket), nil
+	return s.at(s.Entry.Conf.AgentSocket)
 }
 
 // guardName is the guard's directory in the run directory.
@@ -71,8 +41,8 @@ func (n *Node) removeReports() error {
 	if err != nil {
 		return err
 	}
-	err = run.Remove(socketName)
-	for _, folder := range []string{record.Spool(socketName), history.Directory(socketName), guardName} {
+	err = run.Remove(config.AgentSocketName)
+	for _, folder := range []string{record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName), guardName} {
 		err = errors.Join(err, empty(run, filepath.Base(folder)))
 	}
 	return errors.Join(err, run.Close())

@@ -5,7 +5,6 @@
 package node
 
 import (
-	"encoding/json"
 	"path/filepath"
 
 	"github.com/capture-cni/capture-cni/install/kube"
@@ -38,8 +37,8 @@ type Settings struct {
 	StateDir string   // survives a boot: credentials, what we must remember
 	RunDir   string   // where the agent hears the plugin, and credentials go if the disk is full
 
-	Binary  string // the plugin that the agent brings, in its own file system
-	NetConf json.RawMessage
+	Binary string // the plugin that the agent brings, in its own file system
+	Entry  Entry
 
 	Credentials CredentialSettings
 	Owner       string // the release that this agent belongs to
