@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/netip"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
@@ -18,16 +16,15 @@ import (
 // installCapture applies from inside the pod the rules that the plugin applies
 // from outside, as istio-init does.
 func installCapture(ctx context.Context) error {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "istio-proxy"}}}}
-	addresses, err := ownAddresses()
+	pod := capture.Pod{
+		Annotations: map[string]string{"sidecar.istio.io/status": ""},
+		Containers:  []capture.Container{{Name: "istio-proxy"}},
+	}
+	decision, err := capture.Decide(pod, config.DefaultSettings(), ownAddresses)
 	if err != nil {
 		return err
 	}
-	intent, _, err := capture.Decide(pod, config.DefaultSettings(), addresses)
-	if err != nil {
-		return err
-	}
-	return netfilter.NFTables{}.Apply(ctx, capture.Rules(intent))
+	return netfilter.NFTables{}.Apply(ctx, capture.Rules(decision.Intent))
 }
 
 func ownAddresses() ([]netip.Addr, error) {

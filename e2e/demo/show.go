@@ -43,21 +43,23 @@ func showTimes(p *pod) {
 // showRules prints the ruleset as text, after a comparison of its stamp with the
 // one in the namespace.
 func showRules(p *pod, manifest *corev1.Pod) error {
-	if exemption := capture.Exclusion(manifest); exemption.Cause != "" {
-		printLine("None: %s.", exemption.Message)
-		return nil
-	}
-	var addresses []netip.Addr
-	for _, text := range p.addresses() {
-		if address, err := netip.ParseAddr(text); err == nil {
-			addresses = append(addresses, address)
+	decision, err := capture.Decide(capture.PodOf(manifest), config.DefaultSettings(), func() ([]netip.Addr, error) {
+		var addresses []netip.Addr
+		for _, text := range p.addresses() {
+			if address, err := netip.ParseAddr(text); err == nil {
+				addresses = append(addresses, address)
+			}
 		}
-	}
-	intent, _, err := capture.Decide(manifest, config.DefaultSettings(), addresses)
+		return addresses, nil
+	})
 	if err != nil {
 		return err
 	}
-	ruleset := capture.Rules(intent)
+	if exemption := decision.Exemption; exemption.Cause != "" {
+		printLine("None: %s.", exemption.Message)
+		return nil
+	}
+	ruleset := capture.Rules(decision.Intent)
 	err = p.Do(func() error {
 		state, err := netfilter.Inspect(context.Background())
 		if err == nil && state.Stamp != ruleset.Stamp() {

@@ -84,9 +84,9 @@ func (p *pod) holdsWhatADDInstalls(t *testing.T, n *node) {
 	defer netns.Close()
 	addresses, err := netns.Addresses()
 	check(t, err)
-	intent, _, err := capture.Decide(n.pods[p.sandbox.ID], config.DefaultSettings(), addresses)
+	decision, err := lab.Decide(n.pods[p.sandbox.ID], config.DefaultSettings(), addresses...)
 	check(t, err)
-	rules := capture.Rules(intent)
+	rules := capture.Rules(decision.Intent)
 	if differences, err := netns.Check(t.Context(), rules, config.NFTables); err != nil || len(differences) > 0 {
 		t.Errorf("it differs from what an ADD installs: %q (%v)", differences, err)
 	}

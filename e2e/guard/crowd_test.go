@@ -177,9 +177,9 @@ func captureCrowd(t *testing.T, pods int, annotations func(i int) map[string]str
 		c.api.Put(pod)
 		c.node.sandboxes[name], c.node.pods[name] = sandbox, pod
 		check(t, host.AddAddresses("lo", "192.0.2.2/32"))
-		intent, _, err := capture.Decide(pod, config.DefaultSettings(), []netip.Addr{netip.MustParseAddr("192.0.2.2")})
+		decision, err := lab.Decide(pod, config.DefaultSettings(), netip.MustParseAddr("192.0.2.2"))
 		check(t, err)
-		check(t, host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(intent)) }))
+		check(t, host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(decision.Intent)) }))
 		c.stub.netns[name] = host.Path()
 		c.stub.items = append(c.stub.items, &runtimeapi.PodSandbox{
 			Id: name, State: runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: pod.Annotations, Labels: sandbox.Labels,

@@ -127,9 +127,9 @@ func (p *pod) captureBy(t *testing.T, backend netfilter.Backend, annotations map
 	t.Helper()
 	pod := meshed(p.sandbox)
 	maps.Copy(pod.Annotations, annotations)
-	intent, _, err := capture.Decide(pod, config.DefaultSettings(), []netip.Addr{netip.MustParseAddr(podAddress)})
+	decision, err := lab.Decide(pod, config.DefaultSettings(), netip.MustParseAddr(podAddress))
 	check(t, err)
-	check(t, p.host.Do(func() error { return backend.Apply(t.Context(), capture.Rules(intent)) }))
+	check(t, p.host.Do(func() error { return backend.Apply(t.Context(), capture.Rules(decision.Intent)) }))
 }
 
 func (p *pod) rules(t *testing.T) (state netfilter.State) {

@@ -122,23 +122,37 @@ func TestDecidersArePure(t *testing.T) {
 // TestOneFileExecutes keeps what the plugin executes in one place: iptables'
 // programs, where the operator chose that backend.
 func TestOneFileExecutes(t *testing.T) {
-	files, err := filepath.Glob("../../plugin/*/*.go")
+	executing := containing(t, "../../plugin/*/*.go", `"os/exec"`, "go-iptables")
+	if want := []string{"legacy_remove.go", "programs.go"}; !slices.Equal(executing, want) {
+		t.Errorf("programs are executed by %q, want %q", executing, want)
+	}
+}
+
+// TestOneFileKnowsKubernetes has all decisions made on capture.Pod.
+func TestOneFileKnowsKubernetes(t *testing.T) {
+	knowing := containing(t, "../../plugin/capture/*.go", `"k8s.io/`)
+	if want := []string{"podof.go"}; !slices.Equal(knowing, want) {
+		t.Errorf("Kubernetes' API is known to %q, want %q", knowing, want)
+	}
+}
+
+// containing returns the product's files with one of the texts.
+func containing(t *testing.T, pattern string, texts ...string) (found []string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var executing []string
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasSuffix(file, "_test.go") && (strings.Contains(string(content), `"os/exec"`) || strings.Contains(string(content), "go-iptables")) {
-			executing = append(executing, filepath.Base(file))
+		if !strings.HasSuffix(file, "_test.go") && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(string(content), text) }) {
+			found = append(found, filepath.Base(file))
 		}
 	}
-	if want := []string{"legacy_remove.go", "programs.go"}; !slices.Equal(executing, want) {
-		t.Errorf("programs are executed by %q, want %q", executing, want)
-	}
+	return found
 }
 
 // TestTopLevel keeps the layout that users and tools know.

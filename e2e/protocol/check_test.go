@@ -89,12 +89,12 @@ func unauthorized(w http.ResponseWriter, r *http.Request) bool {
 // repaired replaces a pod's rules as the guard does.
 func repaired(t *testing.T, _ node, host *lab.Host) {
 	t.Helper()
-	intent, _, err := capture.Decide(meshed(), config.DefaultSettings(), []netip.Addr{netip.MustParseAddr("192.0.2.1")})
+	decision, err := lab.Decide(meshed(), config.DefaultSettings(), netip.MustParseAddr("192.0.2.1"))
 	check(t, err)
 	check(t, host.Do(func() error {
 		if err := netfilter.Remove(t.Context()); err != nil {
 			return err
 		}
-		return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(intent))
+		return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(decision.Intent))
 	}))
 }

@@ -49,10 +49,10 @@ func TestIPv6Policy(t *testing.T) {
 func TestIPv6Only(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		addresses := []netip.Addr{netip.MustParseAddr("fd77::2"), netip.MustParseAddr("fe80::1")}
-		intent, _, err := capture.Decide(injected(nil, nil), config.DefaultSettings(), addresses)
+		decision, err := lab.Decide(injected(nil, nil), config.DefaultSettings(), addresses...)
 		check(t, err)
 		w := newWorld(t, []int{80, 8080}, istioMesh)
-		check(t, open(t, w.pod, backend).Apply(capture.Rules(intent)))
+		check(t, open(t, w.pod, backend).Apply(capture.Rules(decision.Intent)))
 		w.probe(t, out(app, external, 80, outbound), ipv6)
 		w.probe(t, in(podIP, 8080, inbound), ipv6)
 		w.probe(t, probe{by: proxy, from: proxySource, to: podIP, port: 8080, want: direct}, ipv6)
@@ -64,17 +64,17 @@ func TestIPv6Only(t *testing.T) {
 func TestIPv6Later(t *testing.T) {
 	for _, annotations := range []map[string]string{nil, tproxy(nil)} {
 		forEachBackend(t, func(t *testing.T, backend config.Backend) {
-			intent, warnings, err := capture.Decide(injected(annotations, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings(),
-				[]netip.Addr{netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1")})
+			decision, err := lab.Decide(injected(annotations, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings(),
+				netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1"))
 			check(t, err)
-			if len(warnings) > 0 {
-				t.Errorf("warnings %q", warnings)
+			if len(decision.Warnings) > 0 {
+				t.Errorf("warnings %q", decision.Warnings)
 			}
 			pod, peer := newHost(t), newHost(t)
 			check(t, lab.Link(lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24"}},
 				lab.Interface{Host: peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24"}}))
 			check(t, pod.AddAddresses("lo"))
-			rs := capture.Rules(intent)
+			rs := capture.Rules(decision.Intent)
 			netns := open(t, pod, backend)
 			check(t, netns.Apply(rs))
 			w := world{pod, peer}

@@ -124,7 +124,7 @@ func TestGone(t *testing.T) {
 
 func TestNoAddress(t *testing.T) {
 	for _, addresses := range [][]netip.Addr{nil, {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1")}} {
-		_, _, err := capture.Decide(injected(nil, nil), config.DefaultSettings(), addresses)
+		_, err := lab.Decide(injected(nil, nil), config.DefaultSettings(), addresses...)
 		expectRefusal(t, err, "no usable address")
 	}
 }

@@ -166,13 +166,9 @@ func injected(annotations, env map[string]string) *corev1.Pod {
 // decide is for a pod with an address of each family.
 func decide(t *testing.T, pod *corev1.Pod, settings config.Settings) capture.Ruleset {
 	t.Helper()
-	if exemption := capture.Exclusion(pod); exemption.Cause != "" {
-		t.Fatalf("the pod is not captured: %s", exemption.Message)
-	}
-	addresses := []netip.Addr{netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr(podIP[ipv6])}
-	intent, _, err := capture.Decide(pod, settings, addresses)
+	decision, err := lab.Decide(pod, settings, netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr(podIP[ipv6]))
 	check(t, err)
-	return capture.Rules(intent)
+	return capture.Rules(decision.Intent)
 }
 
 // backends must all decide alike.

@@ -91,9 +91,9 @@ func (p pod) rulesBy(t *testing.T, settings config.Settings, annotations, env ma
 	for _, address := range p.addresses {
 		addresses = append(addresses, netip.MustParsePrefix(address).Addr())
 	}
-	intent, _, err := capture.Decide(injected, settings, addresses)
+	decision, err := lab.Decide(injected, settings, addresses...)
 	check(t, err)
-	return capture.Rules(intent)
+	return capture.Rules(decision.Intent)
 }
 
 // withoutInbound lacks what leads the pod's own calls to the inbound port.

@@ -58,33 +58,37 @@ func renderPod(out io.Writer, conf config.NetConf, manifest string, addresses []
 	if err != nil {
 		return err
 	}
-	if exemption := capture.Exclusion(pod); exemption.Cause != "" {
+	decision, err := capture.Decide(capture.PodOf(pod), conf.Capture, func() ([]netip.Addr, error) { return parseAddresses(addresses) })
+	if err != nil {
+		return err
+	}
+	if exemption := decision.Exemption; exemption.Cause != "" {
 		_, err := fmt.Fprintf(out, "left alone: %s\n", exemption.Message)
 		return err
 	}
-	var parsed []netip.Addr
-	for _, text := range addresses {
-		address, err := netip.ParseAddr(text)
-		if err != nil {
-			return fmt.Errorf("--address is %q: expected an IP address", text)
-		}
-		parsed = append(parsed, address)
-	}
-	intent, warnings, err := capture.Decide(pod, conf.Capture, parsed)
-	if err != nil {
-		return err
-	}
-	return printRules(out, intent, warnings)
+	return printRules(out, decision)
 }
 
-func printRules(out io.Writer, intent capture.Intent, warnings []string) error {
-	described, err := json.MarshalIndent(intent, "# ", "  ")
+func parseAddresses(texts []string) ([]netip.Addr, error) {
+	var addresses []netip.Addr
+	for _, text := range texts {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("--address is %q: expected an IP address", text)
+		}
+		addresses = append(addresses, address)
+	}
+	return addresses, nil
+}
+
+func printRules(out io.Writer, decision capture.Decision) error {
+	described, err := json.MarshalIndent(decision.Intent, "# ", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the intent: %w", err)
 	}
-	rules := capture.Rules(intent)
+	rules := capture.Rules(decision.Intent)
 	var text strings.Builder
-	for _, warning := range warnings {
+	for _, warning := range decision.Warnings {
 		fmt.Fprintf(&text, "# warning: %s\n", warning)
 	}
 	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, rules.IPTables(capture.IPv4, nil))

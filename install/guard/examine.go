@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -48,7 +46,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	}
 	defer netns.Close()
 	if pod != nil {
-		if err := g.decide(netns, w, pod); err != nil {
+		if err := w.wish.decide(pod, w.sandbox, g.settings.Conf.Capture, netns.Addresses); err != nil {
 			return Finding{State: Unknown, Reason: err.Error()}
 		}
 	}
@@ -81,14 +79,6 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	}
 	g.metrics.repaired(done)
 	return Finding{Captured, connections + "; found: " + found.Reason, found.State}
-}
-
-func (g *Guard) decide(netns *podnet.Namespace, w *watched, pod *corev1.Pod) error {
-	addresses, err := netns.Addresses()
-	if err != nil {
-		return err
-	}
-	return w.wish.decide(pod, w.sandbox, g.settings.Conf.Capture, addresses)
 }
 
 // judge tells how the pod stands. As long as nothing was committed to nf_tables

@@ -39,10 +39,8 @@ func refOf(s cri.Sandbox) record.PodRef {
 }
 
 // asMade returns a pod as it was when its sandbox was made.
-func asMade(now *corev1.Pod, s cri.Sandbox) *corev1.Pod {
-	then := now.DeepCopy()
-	then.Annotations, then.Labels = s.Annotations, s.Labels
-	return then
+func asMade(now *corev1.Pod, s cri.Sandbox) capture.Pod {
+	return capture.PodOf(now).With(s.Labels, s.Annotations)
 }
 
 // isMeshed reports whether a pod is in the mesh, as far as its sandbox says it.

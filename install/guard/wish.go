@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 	"reflect"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,28 +43,23 @@ func (w *wish) refresh(ctx context.Context, pods Pods, sandbox cri.Sandbox, ever
 }
 
 // decide spells out what a pod, as it is now, was to hold from the beginning.
-func (w *wish) decide(now *corev1.Pod, sandbox cri.Sandbox, settings config.Settings, addresses []netip.Addr) error {
-	then := asMade(now, sandbox)
-	fresh := wish{read: time.Now(), exemption: capture.Exclusion(then), owned: isOwned(now)}
+func (w *wish) decide(now *corev1.Pod, sandbox cri.Sandbox, settings config.Settings, addresses func() ([]netip.Addr, error)) error {
+	addresses = sync.OnceValues(addresses) // the same for both decisions
+	decision, err := capture.Decide(asMade(now, sandbox), settings, addresses)
+	if err != nil {
+		return err
+	}
+	fresh := wish{read: time.Now(), exemption: decision.Exemption, owned: isOwned(now)}
 	if fresh.exemption.Cause == "" {
-		intent, _, err := capture.Decide(then, settings, addresses)
-		if err != nil {
-			return err
-		}
-		fresh.stamp = capture.Rules(intent).Stamp()
-		fresh.changed = !asksFor(now, settings, addresses, intent)
-		if fresh.intent, err = pack(intent); err != nil {
+		fresh.stamp = capture.Rules(decision.Intent).Stamp()
+		edited, err := capture.Decide(capture.PodOf(now), settings, addresses)
+		fresh.changed = err != nil || !reflect.DeepEqual(edited.Intent, decision.Intent)
+		if fresh.intent, err = pack(decision.Intent); err != nil {
 			return err
 		}
 	}
 	*w = fresh
 	return nil
-}
-
-// asksFor reports whether a pod asks for just this.
-func asksFor(pod *corev1.Pod, settings config.Settings, addresses []netip.Addr, wanted capture.Intent) bool {
-	intent, _, err := capture.Decide(pod, settings, addresses)
-	return err == nil && capture.Exclusion(pod).Cause == "" && reflect.DeepEqual(intent, wanted)
 }
 
 func (w wish) rules() capture.Ruleset { return capture.Rules(w.intent.unpack()) }

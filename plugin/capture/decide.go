@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package capture decides what a pod's traffic capture should be and spells it
-// out as data: Decide turns a pod into an Intent, Rules turns an Intent into a
-// Ruleset. It is pure: it reads no file, no kernel and no API.
+// out as data: PodOf reads what of a pod decides, Decide turns that into an Intent,
+// Rules turns an Intent into a Ruleset. It is pure: it reads no file, no kernel and no API.
 package capture
 
 import (
@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 )
@@ -23,37 +21,50 @@ var proxyPorts = [...]uint16{15020, 15021, 15090}
 // defaultExcludedOutboundPort is exempt where a pod says nothing else.
 const defaultExcludedOutboundPort = 15020
 
-// Decide turns a pod that no Exclusion applies to into its Intent.
-// addresses are those of the pod's network namespace. The warnings are for
-// the operator, those that matter most first; they change nothing. The error is BadInput, naming every
-// fault, or a Refusal.
-func Decide(pod *corev1.Pod, settings config.Settings, addresses []netip.Addr) (Intent, []string, error) {
-	proxy := findContainer(pod, containerProxy)
-	if proxy == nil {
-		return Intent{}, nil, Refusal("no container " + containerProxy)
+// Decision is what becomes of a pod: it has an Exemption, or it is captured as
+// its Intent says.
+type Decision struct {
+	Exemption Exemption
+	Intent    Intent
+
+	// Warnings are for the operator, those that matter most first; they change
+	// nothing, and come with an error, too.
+	Warnings []string
+}
+
+// Decide decides whether and how a pod is captured. addresses returns those of
+// its network namespace, and is called only for a pod that is not exempt. The error
+// is BadInput, naming every fault, a Refusal, or the one that addresses returned.
+func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, error)) (Decision, error) {
+	if exemption := Exclusion(pod); exemption.Cause != "" {
+		return Decision{Exemption: exemption}, nil
 	}
-	d := decision{pod: pod, proxy: proxy, settings: settings}
+	own, err := addresses()
+	if err != nil {
+		return Decision{}, err
+	}
+	d := decider{pod: pod, proxy: pod.container(containerProxy), settings: settings}
 	intent := d.fromMesh()
 	d.fromAnnotations(&intent)
 	d.fromEnvironment(&intent)
 	d.proxyIdentity(&intent)
-	d.chooseFamilies(&intent, addresses)
+	d.chooseFamilies(&intent, own)
 	d.judgeRuntimeClass()
 	d.warnEarlyContainers(&intent)
 	d.warnUnknownAnnotations()
 	if len(d.faults) > 0 {
-		return Intent{}, d.warnings, d.faults
+		return Decision{Warnings: d.warnings}, d.faults
 	}
 	if len(d.refusals) > 0 {
-		return Intent{}, d.warnings, Refusal(strings.Join(d.refusals, "\n"))
+		return Decision{Warnings: d.warnings}, Refusal(strings.Join(d.refusals, "\n"))
 	}
-	return intent, d.warnings, nil
+	return Decision{Intent: intent, Warnings: d.warnings}, nil
 }
 
-// decision gathers what one Decide finds on its way.
-type decision struct {
-	pod      *corev1.Pod
-	proxy    *corev1.Container
+// decider gathers what one Decide finds on its way.
+type decider struct {
+	pod      Pod
+	proxy    *Container
 	settings config.Settings
 
 	faults   BadInput
@@ -62,15 +73,15 @@ type decision struct {
 	elements int // of the lists that were read so far
 }
 
-func (d *decision) refuse(format string, args ...any) {
+func (d *decider) refuse(format string, args ...any) {
 	d.refusals = append(d.refusals, fmt.Sprintf(format, args...))
 }
 
-func (d *decision) warn(format string, args ...any) {
+func (d *decider) warn(format string, args ...any) {
 	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
 }
 
-func (d *decision) fromMesh() Intent {
+func (d *decider) fromMesh() Intent {
 	mesh := d.settings.Mesh
 	return Intent{
 		OutboundPort:       mesh.OutboundPort,
@@ -83,7 +94,7 @@ func (d *decision) fromMesh() Intent {
 	}
 }
 
-func (d *decision) fromAnnotations(in *Intent) {
+func (d *decider) fromAnnotations(in *Intent) {
 	mesh := d.settings.Mesh
 	switch mode, ok := d.pod.Annotations[annotationInterceptionMode]; {
 	case !ok || mode == modeRedirect:
@@ -118,7 +129,7 @@ func (d *decision) fromAnnotations(in *Intent) {
 }
 
 // selectionOf reads an annotation of the form "*" or a list; absent means "*".
-func selectionOf[T any](d *decision, key string, parse parser[T]) Selection[T] {
+func selectionOf[T any](d *decider, key string, parse parser[T]) Selection[T] {
 	text, ok := d.pod.Annotations[key]
 	if !ok {
 		return Everything[T]()
@@ -134,7 +145,7 @@ func selectionOf[T any](d *decision, key string, parse parser[T]) Selection[T] {
 }
 
 // listOf reads an annotation that must be a list.
-func listOf[T any](d *decision, key, absent string, parse parser[T]) []T {
+func listOf[T any](d *decider, key, absent string, parse parser[T]) []T {
 	text, ok := d.pod.Annotations[key]
 	if !ok {
 		text = absent
@@ -148,15 +159,15 @@ func listOf[T any](d *decision, key, absent string, parse parser[T]) []T {
 	return list
 }
 
-func (d *decision) fromEnvironment(in *Intent) {
+func (d *decider) fromEnvironment(in *Intent) {
 	in.DropInvalid = d.switchOf(envDropInvalid)
 	in.CaptureDNS = d.switchOf(envDNSCapture)
 }
 
 // switchOf reads a boolean of the proxy's environment. Istio takes what is no
 // boolean for false; so do we, and say it.
-func (d *decision) switchOf(name string) bool {
-	text, ok := lookupEnv(d.proxy, name)
+func (d *decider) switchOf(name string) bool {
+	text, ok := d.proxy.Env[name]
 	if !ok {
 		return false
 	}
@@ -170,7 +181,7 @@ func (d *decision) switchOf(name string) bool {
 }
 
 // chooseFamilies decides on IPv6; see config.IPv6Policy.
-func (d *decision) chooseFamilies(in *Intent, addresses []netip.Addr) {
+func (d *decider) chooseFamilies(in *Intent, addresses []netip.Addr) {
 	has4, has6 := usable(addresses)
 	dualStack := d.switchOf(envDualStack)
 	switch policy := d.settings.IPv6; {
@@ -203,10 +214,10 @@ func usable(addresses []netip.Addr) (has4, has6 bool) {
 	return has4, has6
 }
 
-func (d *decision) warnUnknownAnnotations() {
+func (d *decider) warnUnknownAnnotations() {
 	var unknown []string
 	for key := range d.pod.Annotations {
-		if strings.HasPrefix(key, annotationTraffic) && !isKnownAnnotation(key) {
+		if !isKnownAnnotation(key) {
 			unknown = append(unknown, fmt.Sprintf("annotation %s is not known and has no effect", key))
 		}
 	}

@@ -20,9 +20,18 @@ var (
 	dualStack = append(slices.Clone(only4), only6...)
 )
 
+// decide is Decide of a pod in the API's form; an exempt one is an error.
+func decide(pod *corev1.Pod, settings config.Settings, addresses []netip.Addr) (Intent, []string, error) {
+	decision, err := Decide(PodOf(pod), settings, func() ([]netip.Addr, error) { return addresses, nil })
+	if err == nil && decision.Exemption.Cause != "" {
+		err = errors.New("exempt: " + decision.Exemption.Message)
+	}
+	return decision.Intent, decision.Warnings, err
+}
+
 func intentOf(t *testing.T, settings config.Settings, addresses []netip.Addr, changes ...func(*corev1.Pod)) Intent {
 	t.Helper()
-	intent, _, err := Decide(meshedPod(changes...), settings, addresses)
+	intent, _, err := decide(meshedPod(changes...), settings, addresses)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +93,7 @@ func TestFamilies(t *testing.T) {
 	} {
 		settings := config.DefaultSettings()
 		settings.IPv6 = test.policy
-		intent, warnings, err := Decide(meshedPod(withEnv(envDualStack, test.dual)), settings, test.addresses)
+		intent, warnings, err := decide(meshedPod(withEnv(envDualStack, test.dual)), settings, test.addresses)
 		expect(t, string(test.policy), err, test.refused)
 		if err != nil {
 			if _, ok := errors.AsType[Refusal](err); !ok {
@@ -157,7 +166,7 @@ func TestProxyIdentity(t *testing.T) {
 		if test.policy != "" {
 			settings.SharedProxyUID = test.policy
 		}
-		intent, warnings, err := Decide(meshedPod(test.changes...), settings, only4)
+		intent, warnings, err := decide(meshedPod(test.changes...), settings, only4)
 		expect(t, test.name, err, test.refused)
 		if err == nil && (intent.ProxyUID != test.uid || intent.ProxyGID != test.gid || (len(warnings) > 0) != test.warned) {
 			t.Errorf("%s: got %d/%d, warnings %q", test.name, intent.ProxyUID, intent.ProxyGID, warnings)
@@ -173,7 +182,7 @@ func TestRefusals(t *testing.T) {
 		`runtime class "kata"`: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
 		"":                     func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("runc") },
 	} {
-		_, _, err := Decide(meshedPod(change), settings, only4)
+		_, _, err := decide(meshedPod(change), settings, only4)
 		expect(t, want, err, want)
 		if _, ok := errors.AsType[Refusal](err); ok != (want != "") {
 			t.Errorf("%q: %v", want, err)
@@ -192,7 +201,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 	for key, value := range bad {
 		pod.Annotations[key] = value
 	}
-	_, _, err := Decide(pod, config.DefaultSettings(), nil)
+	_, _, err := decide(pod, config.DefaultSettings(), nil)
 	faults, ok := errors.AsType[BadInput](err)
 	if !ok || len(faults) != len(bad) {
 		t.Fatalf("got %d faults, want %d: %v", len(faults), len(bad), err)
@@ -206,7 +215,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	_, warnings, err := Decide(meshedPod(
+	_, warnings, err := decide(meshedPod(
 		annotated(annotationTraffic+"excludeInboundPort", "80"), annotated("example.com/other", "x"),
 		annotated(annotationKubevirtInterfaces, "eth1"), withEnv(envDropInvalid, "ja")), config.DefaultSettings(), only4)
 	if err != nil || len(warnings) != 2 {

@@ -3,10 +3,14 @@
 package capture
 
 import (
+	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // meshedPod is a pod as the injector leaves it, changed.
@@ -103,7 +107,15 @@ func TestExclusion(t *testing.T) {
 		), NotInjected, "not injected"},
 		{"nothing at all", &corev1.Pod{}, NotInjected, "not injected"},
 	} {
-		got := Exclusion(test.pod)
+		asked := 0
+		decision, err := Decide(PodOf(test.pod), config.DefaultSettings(), func() ([]netip.Addr, error) {
+			asked++
+			return only4, nil
+		})
+		got := decision.Exemption
+		if test.cause == "" && asked != 1 || test.cause != "" && (asked != 0 || err != nil || !reflect.DeepEqual(decision, Decision{Exemption: got})) {
+			t.Errorf("%s: asked %d times for addresses, decided %+v, %v", test.name, asked, decision, err)
+		}
 		if got.Cause != test.cause || (got.Message == "") != (test.says == "") || !strings.Contains(got.Message, test.says) {
 			t.Errorf("%s: got %+v, want %s: %s", test.name, got, test.cause, test.says)
 		}
@@ -122,7 +134,7 @@ func TestCapabilitySpellings(t *testing.T) {
 		"net_admin", "Net_Admin", "cap_net_admin", "CAP_net_admin", "all", "All",
 		"NET_ADMIN ", " NET_ADMIN", "NET_ADMIN\x00", "NET-ADMIN", "CAP_CAP_NET_ADMIN", "CAP_ALL", "",
 	} {
-		if got := Exclusion(meshedPod(withInit(containerInit, capabilities(name)))); got != (Exemption{}) {
+		if got := Exclusion(PodOf(meshedPod(withInit(containerInit, capabilities(name))))); got != (Exemption{}) {
 			t.Errorf("%q (% x) exempts the pod: %s", name, string(name), got.Message)
 		}
 	}

@@ -5,6 +5,7 @@ package capture
 import (
 	"errors"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -19,14 +20,15 @@ func FuzzDecide(f *testing.F) {
 	f.Add("NONE", "80, 81", "x", "0120", "10.0.0.0/8,::/0", "10.0.0.0/8,10.1.0.0/16,10.0.0.0/8", "eth0,eth0", "", "1")
 	f.Add("TPROXY", "", ",", "*", "127.0.0.0/8", "1.2.3.4", "eth+", "a b", "")
 	f.Fuzz(func(t *testing.T, mode, includeIn, exclude, includeOut, include, excludeRanges, excludeIf, reroute, invalid string) {
-		pod := meshedPod(
+		pod := PodOf(meshedPod(
 			annotated(annotationInterceptionMode, mode),
 			annotated(annotationIncludeInboundPorts, includeIn), annotated(annotationExcludeInboundPorts, exclude),
 			annotated(annotationIncludeOutboundPorts, includeOut), annotated(annotationExcludeOutboundPorts, exclude),
 			annotated(annotationIncludeOutboundRanges, include), annotated(annotationExcludeOutboundRanges, excludeRanges),
 			annotated(annotationExcludeInterfaces, excludeIf), annotated(annotationRerouteInterfaces, reroute),
-			withEnv(envDropInvalid, invalid), withEnv(envDualStack, invalid))
-		intent, _, err := Decide(pod, config.DefaultSettings(), dualStack)
+			withEnv(envDropInvalid, invalid), withEnv(envDualStack, invalid)))
+		addresses := func() ([]netip.Addr, error) { return dualStack, nil }
+		decision, err := Decide(pod, config.DefaultSettings(), addresses)
 		if err != nil {
 			_, bad := errors.AsType[BadInput](err)
 			if _, refused := errors.AsType[Refusal](err); !bad && !refused {
@@ -37,7 +39,17 @@ func FuzzDecide(f *testing.F) {
 			}
 			return
 		}
-		holdable(t, Rules(intent))
+		if decision.Exemption != (Exemption{}) != (mode == modeNone) {
+			t.Fatalf("mode %q: %+v", mode, decision.Exemption)
+		}
+		if mode == modeNone {
+			return
+		}
+		holdable(t, Rules(decision.Intent))
+		again, err := Decide(received(t, pod), config.DefaultSettings(), addresses)
+		if err != nil || !reflect.DeepEqual(again.Intent, decision.Intent) {
+			t.Fatalf("as JSON it is decided otherwise: %+v, %v", again, err)
+		}
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -60,18 +62,46 @@ func expectGolden(t *testing.T, path, got string) {
 
 func rulesOf(t *testing.T, dir string) capture.Ruleset {
 	t.Helper()
+	decision, err := lab.Decide(podOf(t, dir), settingsOf(t, dir), addressesOf(t, dir)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return capture.Rules(decision.Intent)
+}
+
+// TestReceivedPods has every case's pod decided alike after it was sent as JSON.
+func TestReceivedPods(t *testing.T) {
+	cases, _ := filepath.Glob("testdata/*/pod.yaml")
+	for _, path := range cases {
+		dir := filepath.Dir(path)
+		pod := capture.PodOf(podOf(t, dir))
+		sent, err := json.Marshal(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var received capture.Pod
+		if err := json.Unmarshal(sent, &received); err != nil {
+			t.Fatal(err)
+		}
+		addresses := func() ([]netip.Addr, error) { return addressesOf(t, dir), nil }
+		want, err := capture.Decide(pod, settingsOf(t, dir), addresses)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := capture.Decide(received, settingsOf(t, dir), addresses)
+		if err != nil || !reflect.DeepEqual(received, pod) || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: received %+v, sent %+v: decided %+v, want %+v, %v", dir, received, pod, got, want, err)
+		}
+	}
+}
+
+func podOf(t *testing.T, dir string) *corev1.Pod {
+	t.Helper()
 	pod := &corev1.Pod{}
 	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, "pod.yaml")), pod); err != nil {
 		t.Fatal(err)
 	}
-	if exemption := capture.Exclusion(pod); exemption.Cause != "" {
-		t.Fatalf("the pod is not captured: %s", exemption.Message)
-	}
-	intent, _, err := capture.Decide(pod, settingsOf(t, dir), addressesOf(t, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return capture.Rules(intent)
+	return pod
 }
 
 func settingsOf(t *testing.T, dir string) config.Settings {

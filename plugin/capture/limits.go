@@ -19,7 +19,7 @@ const (
 
 // withinLimits looks at a list's length before the list is read. A list beyond
 // the limits is a fault.
-func (d *decision) withinLimits(key, text string) bool {
+func (d *decider) withinLimits(key, text string) bool {
 	if len(text) > maxAnnotation {
 		d.faults = append(d.faults, Fault{key, text, fmt.Sprintf("%d bytes: expected at most %d", len(text), maxAnnotation)})
 		return false

@@ -54,7 +54,7 @@ func TestLimits(t *testing.T) {
 		{"a long mode", meshedPod(annotated(annotationInterceptionMode, strings.Repeat("x", 300_000))), "annotation " + annotationInterceptionMode},
 		{"blanks", meshedPod(annotated(annotationExcludeInterfaces, strings.Repeat(" ", 256<<10))), ""},
 	} {
-		_, _, err := Decide(test.pod, config.DefaultSettings(), only4)
+		_, _, err := decide(test.pod, config.DefaultSettings(), only4)
 		expect(t, test.name, err, test.fault)
 		if err == nil {
 			continue
@@ -88,7 +88,7 @@ func TestFaultsAreBounded(t *testing.T) {
 		for _, key := range lists {
 			pod.Annotations[key] = value
 		}
-		_, _, err := Decide(pod, config.DefaultSettings(), only4)
+		_, _, err := decide(pod, config.DefaultSettings(), only4)
 		faults, ok := errors.AsType[BadInput](err)
 		if !ok || len(faults) != len(lists) || len(err.Error()) > len(lists)*2<<10 || strings.Count(err.Error(), "\n") != len(lists)-1 {
 			t.Errorf("%s: %d faults in %d bytes, %d lines", name, len(faults), len(fmt.Sprint(err)), strings.Count(fmt.Sprint(err), "\n"))
@@ -112,7 +112,7 @@ func TestWarningsAreBounded(t *testing.T) {
 			p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: fmt.Sprintf("early-%d", i)})
 		}
 	})
-	_, warnings, err := Decide(pod, config.DefaultSettings(), dualStack)
+	_, warnings, err := decide(pod, config.DefaultSettings(), dualStack)
 	said := strings.Join(warnings, "\n")
 	if err != nil || len(said) > longMessage || len(warnings) > 40 {
 		t.Fatalf("%d warnings, %d bytes, %v", len(warnings), len(said), err)
@@ -127,10 +127,10 @@ func TestWarningsAreBounded(t *testing.T) {
 	}
 	settings := config.DefaultSettings()
 	settings.SharedProxyUID = config.SharedUIDRefuse
-	if _, _, err := Decide(pod, settings, dualStack); err == nil || len(err.Error()) > longMessage || !strings.Contains(err.Error(), "shared-0") || !strings.Contains(err.Error(), "990 more") {
+	if _, _, err := decide(pod, settings, dualStack); err == nil || len(err.Error()) > longMessage || !strings.Contains(err.Error(), "shared-0") || !strings.Contains(err.Error(), "990 more") {
 		t.Errorf("refused with %d bytes: %.200v", len(fmt.Sprint(err)), err)
 	}
-	exempt := Exclusion(meshedPod(withArgs("proxy", strings.Repeat("r", 1<<20))))
+	exempt := Exclusion(PodOf(meshedPod(withArgs("proxy", strings.Repeat("r", 1<<20)))))
 	if exempt.Cause != OtherProxyType || len(exempt.Message) > longMessage {
 		t.Errorf("exempt for %s in %d bytes", exempt.Cause, len(exempt.Message))
 	}

@@ -4,117 +4,69 @@ package capture
 
 import (
 	"slices"
-	"strconv"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/capture-cni/capture-cni/config"
+	"strings"
 )
 
-// Meshed tells from annotations alone whether a pod was injected.
+// Pod is what of a pod decides about its capture, and nothing else of it. It is
+// kept in memory and sent as JSON. Kubernetes limits its annotations and names;
+// what Kubernetes does not limit is shortened.
+type Pod struct {
+	Annotations  map[string]string `json:"annotations"` // see With
+	RuntimeClass string            `json:"runtimeClass,omitempty"`
+	Containers   []Container       `json:"containers,omitempty"` // as they start: init containers first
+}
+
+// Container is what of a container decides.
+type Container struct {
+	Name         string `json:"name"`
+	UID          ID     `json:"uid,omitzero"`
+	GID          ID     `json:"gid,omitzero"`
+	Init         bool   `json:"init,omitempty"`         // an init container, perhaps a native sidecar
+	KeepsRunning bool   `json:"keepsRunning,omitempty"` // its restart policy is Always
+	NetAdmin     bool   `json:"netAdmin,omitempty"`     // it may change the pod's network
+
+	// Of the proxy alone: its role, and the variables that decide. A value that
+	// comes from elsewhere (valueFrom) is empty: only the kubelet knows it.
+	ProxyType string            `json:"proxyType,omitempty"`
+	Env       map[string]string `json:"env,omitzero"`
+}
+
+// ID is what the kubelet starts a container with; 0 where the image decides.
+type ID struct {
+	Number  int64 `json:"number"`
+	FromPod bool  `json:"fromPod,omitempty"` // from the pod's security context, not the container's own
+}
+
+// Meshed reports from annotations alone whether a pod was injected.
 func Meshed(annotations map[string]string) bool {
 	_, injected := annotations[annotationStatus]
 	return injected
 }
 
-// Exclusion returns why a pod is not captured, as far as the pod itself says it.
-func Exclusion(pod *corev1.Pod) Exemption {
-	if !Meshed(pod.Annotations) {
-		return Exemption{NotInjected, "annotation " + annotationStatus + " is absent: not injected"}
-	}
-	if c := findContainer(pod, containerInit); c != nil && canProgramRules(c) {
-		return Exemption{InitContainer, "container istio-init sets up the capture itself"}
-	}
-	proxy := findContainer(pod, containerProxy)
-	if proxy == nil {
-		return Exemption{NoProxy, "no container istio-proxy"}
-	}
-	if value, _ := lookupEnv(proxy, envDisableProxy); isTrue(value) {
-		return Exemption{ProxyDisabled, envDisableProxy + " is set: the application speaks to the mesh itself"}
-	}
-	if kind := proxyType(proxy); kind != "" && kind != "sidecar" {
-		return Exemption{OtherProxyType, "proxy type is " + config.Shortened(kind) + ", not sidecar"}
-	}
-	if inject, ok := injectSwitch(pod); ok && !inject {
-		return Exemption{InjectFalse, annotationInject + " is false"}
-	}
-	if pod.Annotations[annotationInterceptionMode] == modeNone {
-		return Exemption{InterceptionNone, annotationInterceptionMode + " is NONE"}
-	}
-	return Exemption{}
-}
-
-// podContainers yields a pod's containers as they start: init containers, a
-// native sidecar among them, come first.
-func podContainers(pod *corev1.Pod) []corev1.Container {
-	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
-}
-
-func findContainer(pod *corev1.Pod, name string) *corev1.Container {
-	containers := podContainers(pod)
-	for i := range containers {
-		if containers[i].Name == name {
-			return &containers[i]
+// With returns the pod with other labels and annotations. Of these it keeps what
+// decides, the inject label as the annotation that it overrides, and the keys
+// below Istio's prefix that are not known, for a warning.
+func (p Pod) With(labels, annotations map[string]string) Pod {
+	p.Annotations = map[string]string{}
+	for key, value := range annotations {
+		switch known := isKnownAnnotation(key); {
+		case known && key != annotationStatus:
+			p.Annotations[key] = value
+		case known || strings.HasPrefix(key, annotationTraffic):
+			p.Annotations[key] = "" // only its presence matters
 		}
 	}
-	return nil
+	if value, ok := labels[annotationInject]; ok {
+		p.Annotations[annotationInject] = value
+	}
+	return p
 }
 
-// canProgramRules reports whether a container may change the pod's network: a
-// container that is only named istio-init exempts no pod.
-//
-// Capabilities match byte by byte, in the spelling that Kubernetes documents.
-// Runtimes upper-case by Unicode (containerd) or take lower case (CRI-O), so that
-// other spellings may grant the capability, too; but a policy that compares
-// strings does not see those, and what no policy sees must not end capture.
-func canProgramRules(c *corev1.Container) bool {
-	sc := c.SecurityContext
-	if sc == nil {
-		return false
+// container returns nil where the pod has none of that name.
+func (p Pod) container(name string) *Container {
+	i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == name })
+	if i < 0 {
+		return nil
 	}
-	if sc.Privileged != nil && *sc.Privileged {
-		return true
-	}
-	if sc.Capabilities == nil {
-		return false
-	}
-	return slices.ContainsFunc(sc.Capabilities.Add, func(name corev1.Capability) bool {
-		return name == "NET_ADMIN" || name == "CAP_NET_ADMIN" || name == "ALL"
-	})
-}
-
-// proxyType reads the role from the proxy's arguments: "proxy sidecar …".
-// Other arguments are somebody's own command line and give "".
-func proxyType(proxy *corev1.Container) string {
-	if args := proxy.Args; len(args) >= 2 && args[0] == "proxy" {
-		return args[1]
-	}
-	return ""
-}
-
-// injectSwitch reads the inject label, else the annotation; values that are
-// no boolean count as absent.
-func injectSwitch(pod *corev1.Pod) (value, ok bool) {
-	text, ok := pod.Labels[annotationInject]
-	if !ok {
-		text = pod.Annotations[annotationInject]
-	}
-	value, err := strconv.ParseBool(text)
-	return value, err == nil
-}
-
-// lookupEnv gives a variable's literal value. One taken from elsewhere
-// (valueFrom) is there, but its value is not known to anybody but the kubelet.
-func lookupEnv(c *corev1.Container, name string) (value string, ok bool) {
-	for _, env := range c.Env {
-		if env.Name == name {
-			value, ok = env.Value, true // the last one wins, as in the kubelet
-		}
-	}
-	return value, ok
-}
-
-func isTrue(text string) bool {
-	value, err := strconv.ParseBool(text)
-	return err == nil && value
+	return &p.Containers[i]
 }

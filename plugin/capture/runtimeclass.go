@@ -39,12 +39,10 @@ func sharedKernelClasses() []string {
 // judgeRuntimeClass refuses a pod whose runtime class is known for a network stack
 // of its own, and warns of one that is not known. The operator's lists come
 // first; a name in both is refused.
-func (d *decision) judgeRuntimeClass() {
-	if d.pod.Spec.RuntimeClassName == nil || *d.pod.Spec.RuntimeClassName == "" {
-		return
-	}
-	class := *d.pod.Spec.RuntimeClassName
+func (d *decider) judgeRuntimeClass() {
+	class := d.pod.RuntimeClass
 	switch {
+	case class == "":
 	case matches(class, d.settings.SandboxedRuntimeClasses):
 		d.refuse("runtime class %s is in sandboxedRuntimeClasses: such a pod has a network stack of its own and would run uncaptured", config.Quoted(class))
 	case matches(class, d.settings.SharedKernelRuntimeClasses):

@@ -66,7 +66,7 @@ func TestRuntimeClasses(t *testing.T) {
 	} {
 		settings := config.DefaultSettings()
 		settings.SandboxedRuntimeClasses, settings.SharedKernelRuntimeClasses = test.sandboxed, test.shared
-		_, warnings, err := Decide(meshedPod(func(p *corev1.Pod) { p.Spec.RuntimeClassName = &test.class }), settings, only4)
+		_, warnings, err := decide(meshedPod(func(p *corev1.Pod) { p.Spec.RuntimeClassName = &test.class }), settings, only4)
 		got, said := passed, strings.Join(warnings, "\n")
 		if _, ok := errors.AsType[Refusal](err); ok {
 			got, said = refused, err.Error()
@@ -77,7 +77,7 @@ func TestRuntimeClasses(t *testing.T) {
 			t.Errorf("class %q, sandboxed %q, shared %q: %s, want %s: %s", test.class, test.sandboxed, test.shared, got, test.want, said)
 		}
 	}
-	if _, warnings, err := Decide(meshedPod(), config.DefaultSettings(), only4); err != nil || len(warnings) > 0 {
+	if _, warnings, err := decide(meshedPod(), config.DefaultSettings(), only4); err != nil || len(warnings) > 0 {
 		t.Errorf("no class: %q, %v", warnings, err)
 	}
 }

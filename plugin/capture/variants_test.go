@@ -58,7 +58,7 @@ func TestOlderName(t *testing.T) {
 			t.Errorf("%q: got %q", newer, got)
 		}
 	}
-	_, _, err := Decide(meshedPod(annotated(annotationKubevirtInterfaces, "not+a+name")), config.DefaultSettings(), only4)
+	_, _, err := decide(meshedPod(annotated(annotationKubevirtInterfaces, "not+a+name")), config.DefaultSettings(), only4)
 	expect(t, "alone", err, annotationKubevirtInterfaces)
 }
 
@@ -70,7 +70,7 @@ func TestSwitches(t *testing.T) {
 		"true": {on: true}, "TRUE": {on: true}, "t": {on: true}, "1": {on: true},
 		"false": {}, "0": {}, "F": {}, "": {warned: true}, "yes": {warned: true}, "tRUE": {warned: true}, " true": {warned: true},
 	} {
-		intent, warnings, err := Decide(meshedPod(withEnv(envDropInvalid, text)), config.DefaultSettings(), only4)
+		intent, warnings, err := decide(meshedPod(withEnv(envDropInvalid, text)), config.DefaultSettings(), only4)
 		if err != nil || intent.DropInvalid != want.on || (len(warnings) > 0) != want.warned {
 			t.Errorf("%s=%q: got %v, warnings %q, %v", envDropInvalid, text, intent.DropInvalid, warnings, err)
 		}
@@ -81,7 +81,7 @@ func TestSwitches(t *testing.T) {
 	fromElsewhere := func(p *corev1.Pod) {
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: envDNSCapture, ValueFrom: &corev1.EnvVarSource{}}}
 	}
-	_, warnings, err := Decide(meshedPod(fromElsewhere), config.DefaultSettings(), only4)
+	_, warnings, err := decide(meshedPod(fromElsewhere), config.DefaultSettings(), only4)
 	if err != nil || len(warnings) != 1 {
 		t.Errorf("valueFrom: %q, %v", warnings, err)
 	}
@@ -102,14 +102,14 @@ func TestEverythingIsSaid(t *testing.T) {
 		withEnv(envDropInvalid, "?"),
 		func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
 	}
-	_, warnings, err := Decide(meshedPod(refused...), settings, nil)
+	_, warnings, err := decide(meshedPod(refused...), settings, nil)
 	if _, ok := errors.AsType[Refusal](err); !ok || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("not every reason is named: %v", err)
 	}
 	if len(warnings) != 3 || !slices.IsSorted(warnings) {
 		t.Errorf("warnings %q", warnings)
 	}
-	_, warnings, err = Decide(meshedPod(append(refused, annotated(annotationIncludeInboundPorts, "x,y"))...), settings, nil)
+	_, warnings, err = decide(meshedPod(append(refused, annotated(annotationIncludeInboundPorts, "x,y"))...), settings, nil)
 	faults, ok := errors.AsType[BadInput](err)
 	if !ok || len(faults) != 1 || len(warnings) != 3 {
 		t.Fatalf("got %v, warnings %q", err, warnings)
@@ -117,6 +117,4 @@ func TestEverythingIsSaid(t *testing.T) {
 	if want := (Fault{annotationIncludeInboundPorts, "x,y", faults[0].Why}); faults[0] != want || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %+v, want one line for one annotation", faults[0])
 	}
-	_, _, err = Decide(&corev1.Pod{}, settings, only4)
-	expect(t, "no proxy", err, "no container istio-proxy")
 }

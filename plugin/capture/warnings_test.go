@@ -48,7 +48,7 @@ func TestEarlyContainers(t *testing.T) {
 			first("fetch"), annotated(annotationIncludeOutboundRanges, ""), annotated(annotationIncludeOutboundPorts, "80"),
 		}, []string{"fetch"}},
 	} {
-		_, warnings, err := Decide(meshedPod(test.changes...), config.DefaultSettings(), only4)
+		_, warnings, err := decide(meshedPod(test.changes...), config.DefaultSettings(), only4)
 		if err != nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -110,24 +111,24 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	r.recorder.Pod.UID = string(pod.UID)
-	if exemption := capture.Exclusion(pod); exemption.Cause != "" {
-		r.leave(exemption)
+	var netns *podnet.Namespace
+	decision, err := capture.Decide(capture.PodOf(pod), conf.Capture, func() (_ []netip.Addr, err error) {
+		if netns, err = podnet.Open(ctx, r.netns); err != nil {
+			return nil, err
+		}
+		return netns.Addresses()
+	})
+	r.warn(decision.Warnings...)
+	switch {
+	case err != nil && netns == nil:
+		return nil, err
+	case err != nil:
+		return nil, closing(netns, fmt.Errorf("pod %s: %w", r.pod, err))
+	case decision.Exemption.Cause != "":
+		r.leave(decision.Exemption)
 		return nil, nil
 	}
-	netns, err := podnet.Open(ctx, r.netns)
-	if err != nil {
-		return nil, err
-	}
-	addresses, err := netns.Addresses()
-	if err != nil {
-		return nil, closing(netns, err)
-	}
-	intent, warnings, err := capture.Decide(pod, conf.Capture, addresses)
-	r.warn(warnings...)
-	if err != nil {
-		return nil, closing(netns, fmt.Errorf("pod %s: %w", r.pod, err))
-	}
-	return &plan{intent, conf.Backend, netns}, nil
+	return &plan{decision.Intent, conf.Backend, netns}, nil
 }
 
 // leave records a pod that was looked up and is not captured. In the mesh, that

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Decide is capture.Decide for a pod whose addresses are known; a pod that is not
+// captured is an error.
+func Decide(pod *corev1.Pod, settings config.Settings, addresses ...netip.Addr) (capture.Decision, error) {
+	decision, err := capture.Decide(capture.PodOf(pod), settings, func() ([]netip.Addr, error) { return addresses, nil })
+	if err == nil && decision.Exemption.Cause != "" {
+		err = errors.New("the pod is not captured: " + decision.Exemption.Message)
+	}
+	return decision, err
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+// PodOf returns what of a pod decides. Only this file knows the form that pods
+// have in Kubernetes' API.
+func PodOf(pod *corev1.Pod) Pod {
+	var p Pod
+	if class := pod.Spec.RuntimeClassName; class != nil {
+		p.RuntimeClass = *class
+	}
+	shared := cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{})
+	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		own := cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
+		container := Container{
+			Name:         c.Name,
+			UID:          effectiveID(own.RunAsUser, shared.RunAsUser),
+			GID:          effectiveID(own.RunAsGroup, shared.RunAsGroup),
+			Init:         i < len(pod.Spec.InitContainers),
+			KeepsRunning: c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways,
+			NetAdmin:     hasNetAdmin(own),
+		}
+		if c.Name == containerProxy {
+			container.ProxyType, container.Env = proxyType(c.Args), proxyEnv(c.Env)
+		}
+		p.Containers = append(p.Containers, container)
+	}
+	return p.With(pod.Labels, pod.Annotations)
+}
+
+func effectiveID(own, shared *int64) ID {
+	switch {
+	case own != nil:
+		return ID{Number: *own}
+	case shared != nil:
+		return ID{*shared, true}
+	}
+	return ID{}
+}
+
+// hasNetAdmin reports whether a container may change the pod's network.
+//
+// Capabilities match byte by byte, in the spelling that Kubernetes documents.
+// Runtimes upper-case by Unicode (containerd) or take lower case (CRI-O), so that
+// other spellings may grant the capability, too; but a policy that compares
+// strings does not see those, and what no policy sees must not end capture.
+func hasNetAdmin(sc *corev1.SecurityContext) bool {
+	if sc.Privileged != nil && *sc.Privileged {
+		return true
+	}
+	return sc.Capabilities != nil && slices.ContainsFunc(sc.Capabilities.Add, func(name corev1.Capability) bool {
+		return name == "NET_ADMIN" || name == "CAP_NET_ADMIN" || name == "ALL"
+	})
+}
+
+// proxyType reads the role from the proxy's arguments: "proxy sidecar …".
+// Arguments of another form are the operator's own command line and give "".
+func proxyType(args []string) string {
+	if len(args) >= 2 && args[0] == "proxy" {
+		return config.Shortened(args[1])
+	}
+	return ""
+}
+
+func proxyEnv(variables []corev1.EnvVar) map[string]string {
+	env := map[string]string{}
+	for _, v := range variables {
+		switch v.Name {
+		case envDisableProxy, envDNSCapture, envDualStack, envDropInvalid:
+			env[v.Name] = config.Shortened(v.Value) // the last one wins, as in the kubelet
+		}
+	}
+	return env
+}
