@@ -65,13 +65,14 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 	if err != nil {
 		return err
 	}
-	server, err := serveGuard(ctx, address, registry)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	server, err := httpServer(ctx, address, mux)
 	if err != nil {
 		return err
 	}
-	defer server.Close()
-	g.Run(ctx)
-	return nil
+	return runTogether(ctx, server, untilEnd(g.Run))
 }
 
 // newGuard makes a guard that knows the plugin's configuration as the agent
@@ -103,11 +104,4 @@ type podReader struct{ settings node.Settings }
 func (r podReader) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error) {
 	lookup := podlookup.Lookup{Directory: r.settings.CredentialsDir(), Timeout: 5 * time.Second, SingleAttempt: true, Log: newLog()}
 	return lookup.Pod(ctx, ref)
-}
-
-func serveGuard(ctx context.Context, address string, registry *prometheus.Registry) (*http.Server, error) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return serveAt(ctx, address, mux)
 }

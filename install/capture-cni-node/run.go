@@ -4,11 +4,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"time"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -22,7 +20,7 @@ func runCommand(o *options) *cobra.Command {
 	var address, state string
 	var force bool
 	var u untaint
-	var h hearing
+	var t telemetryFlags
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Bring the node into the desired state and keep it there",
@@ -39,18 +37,18 @@ The end of the process changes nothing on the node.`,
 			if err := listenAddress("listen", address); err != nil {
 				return err
 			}
-			return o.run(command.Context(), address, state == "absent", force, u, h)
+			return o.run(command.Context(), address, state == "absent", force, u, t)
 		},
 	}
 	command.Flags().StringVar(&state, "state", "present", "present or absent")
 	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "where /healthz, /readyz and /metrics are served")
 	command.Flags().BoolVar(&force, "force", false, "with --state absent: also while captured pods run on the node")
 	u.declare(command.Flags())
-	h.declare(command.Flags())
+	t.declare(command.Flags())
 	return command
 }
 
-func (o *options) run(ctx context.Context, address string, absent, force bool, u untaint, h hearing) error {
+func (o *options) run(ctx context.Context, address string, absent, force bool, u untaint, t telemetryFlags) error {
 	log := newLog()
 	settings, err := o.settings()
 	if err != nil {
@@ -68,25 +66,26 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	keeper := node.NewKeeper(n, registry)
-	server, err := serve(ctx, address, keeper, registry)
+	server, err := httpServer(ctx, address, probes(keeper, registry))
 	if err != nil {
 		return err
 	}
-	defer server.Close()
 	if absent {
-		return keeper.Absent(ctx, force)
+		return runTogether(ctx, server, func(ctx context.Context) error { return keeper.Absent(ctx, force) })
 	}
-	if err := h.start(ctx, o, keeper, settings, registry, log); err != nil {
+	telemetry, err := t.tasks(o, keeper, settings, registry, log)
+	if err != nil {
 		return err
 	}
-	if err := u.start(ctx, o, keeper, log); err != nil {
+	untaint, err := u.tasks(o, keeper, log)
+	if err != nil {
 		return err
 	}
-	return keeper.Present(ctx)
+	return runTogether(ctx, slices.Concat([]task{server, keeper.Present}, telemetry, untaint)...)
 }
 
-// serve answers probes and shows metrics.
-func serve(ctx context.Context, address string, keeper *node.Keeper, registry *prometheus.Registry) (*http.Server, error) {
+// probes answers those of the kubelet and serves metrics.
+func probes(keeper *node.Keeper, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		alive := keeper.Alive()
@@ -103,19 +102,5 @@ func serve(ctx context.Context, address string, keeper *node.Keeper, registry *p
 		fmt.Fprintln(w, report)
 	})
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return serveAt(ctx, address, mux)
-}
-
-func serveAt(ctx context.Context, address string, handler http.Handler) (*http.Server, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listening at %s: %w", address, err)
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			newLog().Error("serving", "address", address, "error", err)
-		}
-	}()
-	return server, nil
+	return mux
 }

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,66 +11,43 @@ import (
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/telemetry"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// hearing is what becomes of the plugin's reports.
-type hearing struct{ events, evict bool }
+// telemetryFlags are what the agent does with the plugin's records.
+type telemetryFlags struct{ events, evict bool }
 
-func (h *hearing) declare(flags *pflag.FlagSet) {
-	flags.BoolVar(&h.events, "events", true, "post Events on pods that fail or deserve a warning; needs the permission to create and patch them")
-	flags.BoolVar(&h.evict, "evict", false, "evict pods of this node for which a guard with --policy evict asks; needs --node-name and the permission to get pods and create evictions")
+func (t *telemetryFlags) declare(flags *pflag.FlagSet) {
+	flags.BoolVar(&t.events, "events", true, "post Events on pods that fail or deserve a warning; needs the permission to create and patch them")
+	flags.BoolVar(&t.evict, "evict", false, "evict pods of this node for which a guard with --policy evict asks; needs --node-name and the permission to get pods and create evictions")
 }
 
-// start listens until ctx ends. Nothing else depends on it.
-func (h hearing) start(ctx context.Context, o *options, keeper *node.Keeper, s node.Settings, registry prometheus.Registerer, log *slog.Logger) error {
+// tasks receive the plugin's records and act on them. Nothing else depends on them.
+func (t telemetryFlags) tasks(o *options, keeper *node.Keeper, s node.Settings, registry prometheus.Registerer, log *slog.Logger) ([]task, error) {
 	settings := telemetry.Settings{Socket: s.AgentSocket(), Plugin: s.Plugin(), NetConf: s.Entry.Keys}
 	if settings.Socket == "" {
 		log.Info("agentSocket is empty: no Events and no ADD metrics")
-		return nil
+		return nil, nil
 	}
-	var err error
+	api, err := o.api()
+	var tasks []task
 	var events *telemetry.Events
-	if h.events {
-		if events, err = o.events(ctx, log); err != nil {
-			log.Warn("there will be no Events", "error", err)
+	switch {
+	case t.events && err != nil:
+		log.Warn("Events are disabled", "error", err)
+	case t.events:
+		events = telemetry.NewEvents(api, o.nodeName, log)
+		tasks = append(tasks, untilEnd(events.Serve))
+	}
+	if t.evict {
+		if err != nil {
+			return nil, err
 		}
-	}
-	if h.evict {
-		if settings.Evict, err = o.evict(ctx, keeper, registry, log); err != nil {
-			return err
+		evictor, err := evict.New(api, o.nodeName, keeper.Ready, registry, log)
+		if err != nil {
+			return nil, err
 		}
+		settings.Evict = evictor.Request
+		tasks = append(tasks, untilEnd(evictor.Serve))
 	}
-	go telemetry.New(settings, registry, events, log).Serve(ctx)
-	return nil
-}
-
-// evict gives the way to ask for an eviction.
-func (o *options) evict(ctx context.Context, keeper *node.Keeper, registry prometheus.Registerer, log *slog.Logger) (func(record.PodRef), error) {
-	api, err := o.api()
-	if err != nil {
-		return nil, err
-	}
-	ready := func(ctx context.Context) error {
-		if found := keeper.Look(ctx); !found.Good() {
-			return errors.New(found.String())
-		}
-		return nil
-	}
-	evictor, err := evict.New(api, o.nodeName, ready, registry, log)
-	if err != nil {
-		return nil, err
-	}
-	go evictor.Serve(ctx)
-	return evictor.Request, nil
-}
-
-func (o *options) events(ctx context.Context, log *slog.Logger) (*telemetry.Events, error) {
-	api, err := o.api()
-	if err != nil {
-		return nil, err
-	}
-	events := telemetry.NewEvents(api, o.nodeName, log)
-	go events.Serve(ctx)
-	return events, nil
+	return append(tasks, untilEnd(telemetry.New(settings, registry, events, log).Serve)), nil
 }

@@ -26,21 +26,20 @@ func (u *untaint) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&u.kernel, "canary-kernel", false, "with --untaint: also have the plugin try the kernel first, which needs SYS_ADMIN and NET_ADMIN")
 }
 
-// start has the taint removed as soon as that is safe, until ctx ends. The pod
-// that the plugin is tried with is the agent's own.
-func (u untaint) start(ctx context.Context, o *options, keeper *node.Keeper, log *slog.Logger) error {
+// tasks remove the taint as soon as that is safe. The plugin is tried with the agent's
+// own pod.
+func (u untaint) tasks(o *options, keeper *node.Keeper, log *slog.Logger) ([]task, error) {
 	if u.key == "" {
-		return nil
+		return nil, nil
 	}
 	pod := record.PodRef{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")}
 	if o.nodeName == "" || pod.Namespace == "" || pod.Name == "" {
-		return errors.New("--untaint needs --node-name, and the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
+		return nil, errors.New("--untaint needs --node-name, and the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 	}
 	api, err := o.api()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ready := func(ctx context.Context) error { return keeper.Accepts(ctx, pod, u.kernel) }
-	go taint.NewRemover(api, o.nodeName, u.key, ready, keeper.Tainted, log).Run(ctx)
-	return nil
+	return []task{untilEnd(taint.NewRemover(api, o.nodeName, u.key, ready, keeper.Tainted, log).Run)}, nil
 }

@@ -164,7 +164,10 @@ func callPlugin(ctx context.Context, path string, conf []byte, environment ...st
 		// Another process of ours that is being started at this moment holds
 		// the file open for writing for an instant.
 		if errors.Is(err, syscall.ETXTBSY) && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Millisecond):
+			}
 			continue
 		}
 		var answer types.Error

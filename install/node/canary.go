@@ -60,14 +60,22 @@ func (n *Node) canaryConf() ([]byte, error) {
 	return json.Marshal(conf)
 }
 
-// Accepts says why pods had better not come yet: what is wrong with the node,
-// or what the canary found. pod is as Canary wants it.
-func (k *Keeper) Accepts(ctx context.Context, pod record.PodRef, kernel bool) error {
+// Ready reports what is wrong with the node.
+func (k *Keeper) Ready(ctx context.Context) error {
 	if report := k.Look(ctx); !report.Good() {
 		return errors.New(report.String())
+	}
+	return nil
+}
+
+// Accepts reports why pods should not start yet: what is wrong with the node, or what
+// the canary found. pod is as Canary wants it.
+func (k *Keeper) Accepts(ctx context.Context, pod record.PodRef, kernel bool) error {
+	if err := k.Ready(ctx); err != nil {
+		return err
 	}
 	return k.node.Canary(ctx, pod, kernel)
 }
 
-// Tainted shows whether pods are kept away from the node.
+// Tainted sets the metric that shows whether the taint keeps pods off the node.
 func (k *Keeper) Tainted(tainted bool) { k.metrics.taint.Set(boolean(tainted)) }

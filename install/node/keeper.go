@@ -59,7 +59,10 @@ func (k *Keeper) Present(ctx context.Context) error {
 	}
 	defer lock.Close()
 	net, others := k.folders()
-	changes := watch(ctx, append(others, net), func() { k.metrics.polling.Set(1) }, k.node.log)
+	changes, serve := watch(append(others, net), func() { k.metrics.polling.Set(1) }, k.node.log)
+	var watching sync.WaitGroup
+	watching.Go(func() { serve(ctx) })
+	defer watching.Wait()
 	k.pass(ctx, false)
 	everything, token := time.NewTicker(resync), time.NewTicker(tokenCheck)
 	defer everything.Stop()

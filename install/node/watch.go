@@ -18,50 +18,50 @@ import (
 // watches to give.
 const pollInterval = time.Second
 
-// watch tells of changes in folders, and in the folders within them, until ctx
-// ends: a folder's path whenever something in it was created, written, renamed
-// or removed. Where nothing can be watched it tells of a change at every
-// interval, and polling is called.
-func watch(ctx context.Context, folders []string, polling func(), log *slog.Logger) <-chan string {
-	changes := make(chan string, 1)
+// watch watches folders, and the folders within them, from now on. serve sends a
+// folder's path whenever something in it was created, written, renamed or removed,
+// until its context ends. Where nothing can be watched, polling is called, and serve
+// sends every path at each interval.
+func watch(folders []string, polling func(), log *slog.Logger) (changes <-chan string, serve func(context.Context)) {
+	sent := make(chan string, 1)
 	watcher, err := fsnotify.NewWatcher()
 	for i := 0; err == nil && i < len(folders); i++ {
 		err = watcher.Add(folders[i])
 		addFolders(watcher, folders[i])
 	}
-	if err != nil {
-		log.Warn("changes on the node can't be watched and are polled for; raise fs.inotify.max_user_instances and max_user_watches", "error", err)
-		polling()
-		if watcher != nil {
-			_ = watcher.Close()
-		}
-		go poll(ctx, folders, changes)
-		return changes
+	if err == nil {
+		return sent, func(ctx context.Context) { forward(ctx, watcher, folders, sent, log) }
 	}
-	go func() {
-		defer watcher.Close()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case event := <-watcher.Events:
-				if event.Op&^fsnotify.Chmod == 0 || host.IsTemp(filepath.Base(event.Name)) {
-					continue
-				}
-				if event.Has(fsnotify.Create) {
-					addFolders(watcher, filepath.Dir(event.Name))
-				}
-				tell(ctx, changes, filepath.Dir(event.Name))
-			case err := <-watcher.Errors:
-				// Events were lost: look at everything.
-				log.Warn("watching the node's folders", "error", err)
-				for _, folder := range folders {
-					tell(ctx, changes, folder)
-				}
+	log.Warn("changes on the node can't be watched and are polled for; raise fs.inotify.max_user_instances and max_user_watches", "error", err)
+	polling()
+	if watcher != nil {
+		_ = watcher.Close()
+	}
+	return sent, func(ctx context.Context) { poll(ctx, folders, sent) }
+}
+
+func forward(ctx context.Context, watcher *fsnotify.Watcher, folders []string, changes chan<- string, log *slog.Logger) {
+	defer watcher.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event := <-watcher.Events:
+			if event.Op&^fsnotify.Chmod == 0 || host.IsTemp(filepath.Base(event.Name)) {
+				continue
+			}
+			if event.Has(fsnotify.Create) {
+				addFolders(watcher, filepath.Dir(event.Name))
+			}
+			send(ctx, changes, filepath.Dir(event.Name))
+		case err := <-watcher.Errors:
+			// Events were lost: look at everything.
+			log.Warn("watching the node's folders", "error", err)
+			for _, folder := range folders {
+				send(ctx, changes, folder)
 			}
 		}
-	}()
-	return changes
+	}
 }
 
 // addFolders watches the folders within one; drop-ins are in such. Where that
@@ -85,13 +85,13 @@ func poll(ctx context.Context, folders []string, changes chan<- string) {
 			return
 		case <-time.After(pollInterval):
 			for _, folder := range folders {
-				tell(ctx, changes, folder)
+				send(ctx, changes, folder)
 			}
 		}
 	}
 }
 
-func tell(ctx context.Context, changes chan<- string, folder string) {
+func send(ctx context.Context, changes chan<- string, folder string) {
 	select {
 	case changes <- folder:
 	case <-ctx.Done():

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// task works until its context ends, or fails.
+type task func(context.Context) error
+
+// untilEnd is a task that can't fail.
+func untilEnd(work func(context.Context)) task {
+	return func(ctx context.Context) error { work(ctx); return nil }
+}
+
+// runTogether ends all tasks when the first one fails, and waits for all of them.
+func runTogether(ctx context.Context, tasks ...task) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, t := range tasks {
+		group.Go(func() error { return t(ctx) })
+	}
+	return group.Wait()
+}
+
+// httpServer listens at an address at once; the task serves.
+func httpServer(ctx context.Context, address string, handler http.Handler) (task, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening at %s: %w", address, err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	return func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serving at %s: %w", address, err)
+		}
+		return nil
+	}, nil
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+// TestRunTogether ends every task when one fails, and waits for their ends.
+func TestRunTogether(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("failed")
+	ended := 0
+	err := runTogether(t.Context(),
+		untilEnd(func(ctx context.Context) { <-ctx.Done(); ended++ }),
+		func(context.Context) error { return failure },
+	)
+	if !errors.Is(err, failure) || ended != 1 {
+		t.Errorf("got %v, %d tasks ended", err, ended)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := runTogether(ctx, untilEnd(func(ctx context.Context) { <-ctx.Done() })); err != nil {
+		t.Errorf("at the end of the context: %v", err)
+	}
+}
+
+// TestHTTPServer serves from its start until the context ends.
+func TestHTTPServer(t *testing.T) {
+	t.Parallel()
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") })
+	serve, err := httpServer(t.Context(), "127.0.0.1:0", handler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- serve(ctx) }()
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("ended: %v", err)
+	}
+	if _, err := httpServer(t.Context(), "127.0.0.1:http-or-so", handler); err == nil {
+		t.Error("a bad address is no error")
+	}
+}
