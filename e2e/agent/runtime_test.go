@@ -196,7 +196,7 @@ func TestAutoWaitsForTheRuntime(t *testing.T) {
 	t.Parallel()
 	for name, startsLate := range map[string]bool{"starts late": true, "hangs": false} {
 		for _, dropIns := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, drop-ins %v", name, dropIns), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s drop-ins %v", name, dropIns), func(t *testing.T) {
 				t.Parallel()
 				n := newNode(t)
 				c, socket := n.serveRuntime(t, dropIns)

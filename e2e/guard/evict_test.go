@@ -97,7 +97,7 @@ func TestEvict(t *testing.T) {
 	for look := range looks {
 		keeper.Round(t.Context())
 		for name, records := range hear(t, conn) {
-			if doomed := count(records, record.Doomed); doomed != (map[bool]int{true: 1})[kinds[name].doomed] {
+			if doomed := count(records, record.EvictionRequested); doomed != (map[bool]int{true: 1})[kinds[name].doomed] {
 				t.Errorf("%s: asked for %d times at look %d", name, doomed, look)
 			}
 			heard[name] = append(heard[name], records...)
@@ -109,7 +109,7 @@ func TestEvict(t *testing.T) {
 			want[record.Found] = 1
 		}
 		if kind.doomed {
-			want[record.Doomed] = looks
+			want[record.EvictionRequested] = looks
 		}
 		if diff := cmp.Diff(want, verdicts(heard[name])); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -163,7 +163,7 @@ func TestAsksNoMore(t *testing.T) {
 	check(t, os.Rename(n.socket+".away", n.socket))
 	keeper.Round(t.Context())
 	got := hear(t, conn)
-	if count(got["stays"], record.Doomed) != 1 || len(got) != 1 {
+	if count(got["stays"], record.EvictionRequested) != 1 || len(got) != 1 {
 		t.Errorf("told %v", got)
 	}
 }

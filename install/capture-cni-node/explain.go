@@ -27,7 +27,7 @@ of its last ADD. Needs what the guard needs, and runs in its container:
 			if !ok || namespace == "" || name == "" {
 				return fmt.Errorf("%q: expected NAMESPACE/POD", args[0])
 			}
-			g, err := o.newGuard(command.Context(), guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
+			g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
 			if err != nil {
 				return err
 			}

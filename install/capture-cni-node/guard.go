@@ -61,7 +61,7 @@ kubeconfig.`,
 func (o *options) guard(ctx context.Context, address string, settings guard.Settings) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	g, err := o.newGuard(ctx, settings, registry)
+	g, err := o.newGuard(settings, registry)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 
 // newGuard makes a guard that knows the plugin's configuration as the agent
 // places it.
-func (o *options) newGuard(ctx context.Context, settings guard.Settings, registry prometheus.Registerer) (*guard.Guard, error) {
+func (o *options) newGuard(settings guard.Settings, registry prometheus.Registerer) (*guard.Guard, error) {
 	nodeSettings, err := o.settings()
 	if err != nil {
 		return nil, err

@@ -97,7 +97,7 @@ func (o *options) settings() (node.Settings, error) {
 func (o *options) connect(s *node.Settings) (*kube.Client, error) {
 	access, err := o.access()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("finding the API server: %w", err)
 	}
 	if s.Credentials.Server == "" {
 		s.Credentials.Server = access.Host
@@ -114,16 +114,11 @@ func (o *options) api() (*kube.Client, error) {
 	return kube.New(access)
 }
 
-func (o *options) access() (access *rest.Config, err error) {
+func (o *options) access() (*rest.Config, error) {
 	if o.kubeconfig != "" {
-		access, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-	} else {
-		access, err = rest.InClusterConfig()
+		return clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("finding the API server: %w", err)
-	}
-	return access, nil
+	return rest.InClusterConfig()
 }
 
 // runtime returns a client of the CRI socket, nil where none is configured.

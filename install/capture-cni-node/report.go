@@ -92,7 +92,7 @@ func (o *options) parts(ctx context.Context, scope, address string) ([]bundle.Pa
 
 // podParts explain each pod of the mesh.
 func (o *options) podParts(ctx context.Context) []bundle.Part {
-	g, err := o.newGuard(ctx, guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
+	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
 	var pods []string
 	if err == nil {
 		pods, err = g.Pods(ctx)

@@ -239,7 +239,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestBadNode evicts nobody, as the pod that comes instead would be no better;
+// TestBadNode evicts no pod, as the pod that comes instead would be no better;
 // and later, at the next request, at once.
 func TestBadNode(t *testing.T) {
 	t.Parallel()
@@ -261,8 +261,8 @@ func TestBadNode(t *testing.T) {
 	})
 }
 
-// TestAskNeverWaits though nobody serves; what is too much is not heard.
-func TestAskNeverWaits(t *testing.T) {
+// TestRequestNeverBlocks though nothing serves the queue; a full one drops requests.
+func TestRequestNeverBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -278,7 +278,7 @@ func TestAskNeverWaits(t *testing.T) {
 	})
 }
 
-// TestServeEnds with its context, whether it waits for somebody to ask or for
+// TestServeEnds with its context, whether it waits for a request or for
 // the next one's turn.
 func TestServeEnds(t *testing.T) {
 	t.Parallel()
@@ -304,9 +304,9 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// TestNobodyAfterTheEnd asks for nobody once its context has ended, though
-// somebody waits for his turn.
-func TestNobodyAfterTheEnd(t *testing.T) {
+// TestNoneAfterTheEnd evicts no pod once its context has ended, though requests
+// are queued.
+func TestNoneAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestOldRequests(t *testing.T) {
 		}
 		w.serve(t, 20*evictPause)
 		if last := w.at[len(w.at)-1]; last > retryAfter {
-			t.Errorf("a pod was evicted %s after somebody had asked for it", last)
+			t.Errorf("a pod was evicted %s after the request", last)
 		}
 	})
 }

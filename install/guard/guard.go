@@ -65,7 +65,7 @@ type Guard struct {
 	references podnet.References
 	pace       pace
 	memory     memory
-	news       news
+	outbox     outbox
 	watched    map[string]*watched // by the sandbox's id
 	complaint  string              // about the runtime, said once
 	forgetful  string              // why the memory fails, said once
@@ -101,7 +101,7 @@ func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, regist
 	return &Guard{
 		settings: settings, runtime: runtime, pods: pods, log: log, metrics: newPodMetrics(metrics.NewFactory(registry)),
 		pace: newPace(), memory: memory{dir: settings.Memory}, watched: map[string]*watched{},
-		news: news{socket: settings.Socket},
+		outbox: outbox{socket: settings.Socket},
 	}
 }
 
@@ -167,7 +167,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 		g.tell(w, before)
 	}
 	g.metrics.count(g.watched)
-	g.news.send()
+	g.outbox.send()
 	return complete
 }
 
@@ -216,12 +216,12 @@ func (g *Guard) pause(w *watched) time.Duration {
 // tell logs what is new, and has the agent know it.
 func (g *Guard) tell(w *watched, before Finding) {
 	if g.settings.Policy == Evict && w.wish.owned && w.isMissing() {
-		g.news.doom(w)
+		g.outbox.requestEviction(w)
 	}
 	if w.finding.State == before.State && w.finding.Repaired == "" {
 		return
 	}
-	g.news.add(w)
+	g.outbox.add(w)
 	log := g.log.With("pod", w.sandbox.Namespace+"/"+w.sandbox.Name, "state", w.finding.State)
 	switch {
 	case w.finding.Repaired != "":

@@ -109,7 +109,7 @@ func TestNoTaint(t *testing.T) {
 	}
 }
 
-// TestConflict has somebody change the list between reading and patching.
+// TestConflict changes the list between reading and patching.
 func TestConflict(t *testing.T) {
 	for name, tt := range map[string]struct{ meanwhile, after []string }{
 		"one came before ours": {[]string{"new", key, "a"}, []string{"new", "a"}},
@@ -152,7 +152,7 @@ func TestEndlessConflict(t *testing.T) {
 	w.expect(t, false, slices.Repeat([]string{"new"}, attempts), true, false)
 }
 
-// TestRefused is told of a policy or a missing permission, and tries again later.
+// TestRefused reports a policy or a missing permission, and tries again later.
 func TestRefused(t *testing.T) {
 	w := newWorld(t, key)
 	patches := 0
@@ -171,7 +171,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestBadInstall keeps the taint and says why: at once in the log, after some
-// patience in an event, and not again and again.
+// time in an Event, and not again and again.
 func TestBadInstall(t *testing.T) {
 	w := newWorld(t, key, "other")
 	w.fault = errors.New("the plugin does not run")

@@ -210,8 +210,8 @@ func TestEventsOfTheGuard(t *testing.T) {
 		{record.Found, record.Outdated, "CaptureWarning"},
 		{record.Found, record.Changed, "CaptureWarning"},
 		{record.Found, record.Foreign, "CaptureWarning"},
-		{record.Doomed, record.Uncaptured, ""},
-		{record.Doomed, record.Drifted, ""},
+		{record.EvictionRequested, record.Uncaptured, ""},
+		{record.EvictionRequested, record.Drifted, ""},
 	} {
 		e, s := newEvents(t)
 		e.Post(record.Record{Time: time.Now(), Pod: captured.Pod, Verdict: tt.verdict, Reason: tt.reason, Message: "what was found"})

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// of gives a pod of its own to a record, named as its UID.
+// of returns a record of a pod of its own, named as its UID.
 func of(name string, r record.Record) record.Record {
 	r.Pod, r.Time = record.PodRef{Namespace: "shop", Name: name, UID: name}, time.Now()
 	return r
@@ -33,7 +33,7 @@ func (a *agent) expectHeardAll(t *testing.T) {
 var (
 	repaired = record.Record{Verdict: record.Repaired, Reason: record.Uncaptured, Message: "it is captured now"}
 	found    = record.Record{Verdict: record.Found, Reason: record.Drifted, Message: "it is not captured"}
-	doomed   = record.Record{Verdict: record.Doomed, Reason: record.Uncaptured, Message: "it is to go"}
+	doomed   = record.Record{Verdict: record.EvictionRequested, Reason: record.Uncaptured, Message: "it is to go"}
 )
 
 // TestRemembers the last ADD of a pod that was captured or should have been,
@@ -66,7 +66,7 @@ func TestRemembers(t *testing.T) {
 	}
 }
 
-// TestGuardIsNoADD counts nothing of what the guard tells among the ADDs, and
+// TestGuardIsNoADD counts nothing of what the guard sends among the ADDs, and
 // has a line only of what was not in the guard's own log.
 func TestGuardIsNoADD(t *testing.T) {
 	t.Parallel()
@@ -99,8 +99,8 @@ func TestGuardIsNoADD(t *testing.T) {
 	}
 }
 
-// TestEvictsTheDoomed and nobody else, though they are not captured either.
-func TestEvictsTheDoomed(t *testing.T) {
+// TestEvictsOnRequest and no other pod, though it is not captured either.
+func TestEvictsOnRequest(t *testing.T) {
 	t.Parallel()
 	asked := make(chan record.PodRef, 16)
 	a := start(t, newSocket(t), func(s *Settings) { s.Evict = func(pod record.PodRef) { asked <- pod } })
@@ -125,8 +125,8 @@ func TestEvictsTheDoomed(t *testing.T) {
 	a.expect(t, 1, "records_lost_total", "cause=form")
 }
 
-// TestNobodyEvicts hears the doomed like any other where nobody is to be evicted.
-func TestNobodyEvicts(t *testing.T) {
+// TestEvictsNone receives requests like any other record where evictions are disabled.
+func TestEvictsNone(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
 	a.expectHeard(t, of("web", doomed))

@@ -17,33 +17,33 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// listen makes the socket and the folders beside it, root's alone from the first
-// moment on. A socket from before is replaced in one step.
+// listen makes the socket, and the directories next to it, accessible to root alone
+// from the first moment on. It replaces an older socket in one step.
 func listen(ctx context.Context, path string) (*net.UnixConn, error) {
-	for _, folder := range []string{record.Spool(path), history.Directory(path)} {
-		if err := makeFolder(folder); err != nil {
+	for _, dir := range []string{record.Spool(path), history.Directory(path)} {
+		if err := makeDir(dir); err != nil {
 			return nil, err
 		}
 	}
-	if err := checkFolder(filepath.Dir(path)); err != nil {
+	if err := checkDir(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	unfinished := path + ".new"
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("listening to the plugin: %w", err)
+		return nil, fmt.Errorf("listening for records: %w", err)
 	}
 	conn, err := (&net.ListenConfig{Control: rootOnly}).ListenPacket(ctx, "unixgram", unfinished)
 	if err != nil {
-		return nil, fmt.Errorf("listening to the plugin: %w", err)
+		return nil, fmt.Errorf("listening for records: %w", err)
 	}
 	if err := os.Rename(unfinished, path); err != nil {
-		return nil, errors.Join(fmt.Errorf("listening to the plugin: %w", err), conn.Close(), os.Remove(unfinished))
+		return nil, errors.Join(fmt.Errorf("listening for records: %w", err), conn.Close(), os.Remove(unfinished))
 	}
 	return conn.(*net.UnixConn), nil
 }
 
-// rootOnly gives the socket the mode that its file will have, and has the kernel
-// say of each record who sent it.
+// rootOnly sets the mode of the socket's file before the file is made, and has the
+// kernel pass the sender's credentials with each record.
 func rootOnly(_, _ string, raw syscall.RawConn) error {
 	var err error
 	if controlErr := raw.Control(func(fd uintptr) {
@@ -65,32 +65,32 @@ func isOurs(control []byte) bool {
 	return err == nil && int(sender.Uid) == os.Geteuid()
 }
 
-// checkFolder refuses a directory in which another user could put a socket in the
+// checkDir refuses a directory in which another user could put a socket in the
 // place of ours.
-func checkFolder(dir string) error {
+func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return fmt.Errorf("listening to the plugin: %w", err)
+		return fmt.Errorf("listening for records: %w", err)
 	}
 	at, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || int(at.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("listening to the plugin: %s has mode %s: expected a directory of user %d, writable by its owner alone, such as 0755", dir, info.Mode(), os.Geteuid())
+		return fmt.Errorf("listening for records: %s has mode %s: expected a directory of user %d, writable by its owner alone, such as 0755", dir, info.Mode(), os.Geteuid())
 	}
 	return nil
 }
 
-func makeFolder(dir string) error {
+func makeDir(dir string) error {
 	err := os.MkdirAll(filepath.Dir(dir), 0o700)
 	if err == nil {
 		err = os.Mkdir(dir, 0o700)
 	}
 	if err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("making a folder of records: %w", err)
+		return fmt.Errorf("making a directory of records: %w", err)
 	}
 	return nil
 }
 
-// isAt tells whether a path still leads to the socket that was made there.
+// isAt reports whether a path still leads to the socket that was made there.
 func isAt(path string, made os.FileInfo) bool {
 	found, err := os.Lstat(path)
 	return err == nil && os.SameFile(made, found)

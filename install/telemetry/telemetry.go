@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package telemetry hears from the plugin what came of each ADD, and makes
-// metrics, log lines and Events of it. Nothing on the node waits for it.
+// Package telemetry receives the records of plugin and guard, and makes metrics,
+// log lines and Events of them. Neither of the two waits for it.
 package telemetry
 
 import (
@@ -21,16 +21,16 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Settings are what there is to hear and to tell.
+// Settings are those of a Listener.
 type Settings struct {
 	Socket  string // in the agent's own file system
-	Plugin  string // the binary that is in place
-	NetConf []byte // what was configured
+	Plugin  string // the installed binary
+	NetConf []byte // the operator's keys of the entry
 
-	Evict func(record.PodRef) // asks for it and does not wait; nil where nobody is evicted
+	Evict func(record.PodRef) // requests an eviction, never blocks; nil to evict none
 }
 
-// Listener hears the plugin.
+// Listener receives records at a socket.
 type Listener struct {
 	settings Settings
 	metrics  *addMetrics
@@ -40,7 +40,7 @@ type Listener struct {
 	history  *history.History // nil where its directory can't be used
 }
 
-// New shows what it hears in a registry.
+// New returns a Listener that registers its metrics with a registry.
 func New(settings Settings, registry prometheus.Registerer, events *Events, log *slog.Logger) *Listener {
 	l := &Listener{settings: settings, metrics: newAddMetrics(metrics.NewFactory(registry)), events: events, log: log}
 	l.records = paced(log, l.metrics.dropped)
@@ -49,10 +49,12 @@ func New(settings Settings, registry prometheus.Registerer, events *Events, log 
 }
 
 const (
-	// round is how often it is looked whether the socket is still where the
-	// plugin finds it, and what the plugin kept meanwhile.
+	// round is the period of the checks whether the path still leads to the
+	// socket, and whether the plugin has spooled records.
 	round = time.Minute
-	pause = 5 * time.Second
+
+	// relistenPause is the pause after the socket was lost.
+	relistenPause = 5 * time.Second
 )
 
 // Serve listens until ctx ends, and anew whenever the socket was lost.
@@ -62,18 +64,18 @@ func (l *Listener) Serve(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.log.Warn("the plugin was not heard", "socket", l.settings.Socket, "error", err)
+		l.log.Warn("receiving records failed; retrying", "socket", l.settings.Socket, "error", err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(relistenPause):
 		}
 	}
 }
 
-var errSocketLost = errors.New("the socket was taken away")
+var errSocketLost = errors.New("another file is in the socket's place")
 
-// listen serves one socket, until it is lost. The file stays: who ends is about
-// to start again, and until then the plugin finds nobody there.
+// listen serves one socket, until it is lost. The file stays when the agent ends:
+// until the next agent listens, the plugin's records are refused and spooled.
 func (l *Listener) listen(ctx context.Context) (err error) {
 	conn, err := listen(ctx, l.settings.Socket)
 	if err != nil {
@@ -91,8 +93,8 @@ func (l *Listener) listen(ctx context.Context) (err error) {
 		}
 		l.metrics.showBuild(l.settings.Plugin)
 		l.openHistory()
-		if err := record.Replay(record.Spool(l.settings.Socket), l.take); err != nil {
-			l.log.Warn("what the plugin kept was not read", "error", err)
+		if err := record.Replay(record.Spool(l.settings.Socket), l.receive); err != nil {
+			l.log.Warn("reading the spooled records failed", "error", err)
 		}
 		if err := l.read(ctx, conn, time.Now().Add(round)); err != nil {
 			return err
@@ -101,7 +103,7 @@ func (l *Listener) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// read takes what comes in until a time.
+// read receives records until a time.
 func (l *Listener) read(ctx context.Context, conn *net.UnixConn, until time.Time) error {
 	if err := conn.SetReadDeadline(until); err != nil {
 		return err
@@ -119,13 +121,13 @@ func (l *Listener) read(ctx context.Context, conn *net.UnixConn, until time.Time
 			l.metrics.lost.WithLabelValues(causeSender).Inc()
 			continue
 		}
-		l.take(buffer[:n])
+		l.receive(buffer[:n])
 	}
 	return nil
 }
 
-// take makes of one record whatever it is good for.
-func (l *Listener) take(document []byte) {
+// receive processes one record.
+func (l *Listener) receive(document []byte) {
 	r, err := record.Read(document)
 	switch {
 	case errors.Is(err, record.ErrVersion):
@@ -133,14 +135,14 @@ func (l *Listener) take(document []byte) {
 		return
 	case err != nil:
 		l.metrics.lost.WithLabelValues(causeForm).Inc()
-		l.records.Warn("Discarding a malformed record.", "error", err)
+		l.records.Warn("discarding a malformed record", "error", err)
 		return
 	}
 	if slices.Contains(record.OfAdds(), r.Verdict) {
 		l.metrics.observe(r)
-		l.remember(r)
+		l.record(r)
 	}
-	if r.Verdict == record.Doomed && l.settings.Evict != nil {
+	if r.Verdict == record.EvictionRequested && l.settings.Evict != nil {
 		l.settings.Evict(r.Pod)
 	}
 	l.write(r)
@@ -149,27 +151,28 @@ func (l *Listener) take(document []byte) {
 	}
 }
 
-// openHistory reads what is there, as another agent may have left it.
+// openHistory indexes the history again: another agent may have written to it.
 func (l *Listener) openHistory() {
 	var err error
 	if l.history, err = history.Open(history.Directory(l.settings.Socket)); err != nil {
-		l.log.Warn("the last ADDs are not kept", "error", err)
+		l.log.Warn("opening the history of ADDs failed; keeping none", "error", err)
 	}
 }
 
-// remember keeps what somebody may ask about.
-func (l *Listener) remember(r record.Record) {
+// record keeps an ADD in the history, unless the pod was passed and is not in the
+// mesh.
+func (l *Listener) record(r record.Record) {
 	if l.history == nil || r.Verdict == record.Passed && !r.Reason.IsExempt() && len(r.Warnings) == 0 {
 		return
 	}
 	if err := l.history.Record(r); err != nil {
-		l.records.Warn("an ADD is not remembered", "error", err)
+		l.records.Warn("writing to the history of ADDs failed", "error", err)
 	}
 }
 
-// write logs one line for a pod that was captured, or should have been.
+// write logs one line for a pod of the mesh.
 func (l *Listener) write(r record.Record) {
-	log := l.records.With("pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.Pod.UID, "sandbox", r.Sandbox)
+	log := l.records.With("pod", r.Pod.String(), "uid", r.Pod.UID, "sandbox", r.Sandbox)
 	if len(r.Warnings) > 0 {
 		log = log.With("warnings", r.Warnings)
 	}
@@ -181,12 +184,12 @@ func (l *Listener) write(r record.Record) {
 	case record.Passed:
 		switch {
 		case len(r.Warnings) > 0:
-			log.Warn("left alone", "reason", r.Reason)
+			log.Warn("not captured", "reason", r.Reason)
 		case r.Reason.IsExempt():
 			log.Info("in the mesh, and exempt from capture", "reason", r.Reason, "message", r.Message)
 		}
 	case record.Repaired:
 		log.Info("captured by the guard", "found", r.Reason, "message", r.Message)
-	case record.Found, record.Doomed: // the guard has said it
+	case record.Found, record.EvictionRequested: // the guard logs them
 	}
 }

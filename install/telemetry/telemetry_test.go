@@ -31,7 +31,7 @@ type agent struct {
 	log      *lab.Log
 }
 
-// start listens beside a socket that is to be until the test ends.
+// start listens at a socket until the test ends.
 func start(t *testing.T, socket string, change ...func(*Settings)) *agent {
 	t.Helper()
 	a := &agent{socket: socket, registry: prometheus.NewRegistry(), log: &lab.Log{}}
@@ -111,7 +111,7 @@ func (a *agent) expectHeard(t *testing.T, r record.Record) {
 	t.Helper()
 	eventually(t, func() error {
 		if !record.Send(a.socket, r) {
-			return fmt.Errorf("nobody listens: %s", a.log)
+			return fmt.Errorf("no agent listens: %s", a.log)
 		}
 		return nil
 	})
@@ -266,7 +266,7 @@ func TestSocketIsAFolder(t *testing.T) {
 	}
 	a := start(t, socket)
 	eventually(t, func() error {
-		if log := a.log.String(); !strings.Contains(log, "not heard") {
+		if log := a.log.String(); !strings.Contains(log, "receiving records failed") {
 			return fmt.Errorf("log %q", log)
 		}
 		return nil
@@ -277,9 +277,9 @@ func TestSocketIsAFolder(t *testing.T) {
 	a.expectHeard(t, captured)
 }
 
-// TestEveryAgentHears gives the socket to the younger of two, and a thousand
+// TestEveryAgentReceives gives the socket to the younger of two, and a thousand
 // records to one.
-func TestEveryAgentHears(t *testing.T) {
+func TestEveryAgentReceives(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
 	first := start(t, socket)
@@ -288,7 +288,7 @@ func TestEveryAgentHears(t *testing.T) {
 	eventually(t, func() error {
 		second.expectHeard(t, captured)
 		if second.value(t, "adds_total", "result=captured") < 1 {
-			return errors.New("the second agent hears nothing")
+			return errors.New("the second agent receives nothing")
 		}
 		return nil
 	})

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package record carries what came of an ADD from the plugin to the node agent:
-// a datagram that nobody waits for and, where no agent took it, a file. The
-// plugin never fails because of it. The guard tells in the same way what it
-// found of pods that run.
+// Package record carries the result of an ADD from the plugin to the node agent: as
+// a datagram that the plugin sends without blocking and, where no agent received
+// it, as a file in the spool. The plugin never fails because of it. The guard
+// sends in the same way what it found of running pods.
 package record
 
 import (
@@ -18,12 +18,12 @@ import (
 // Version is that of Record's form.
 const Version = 1
 
-// Record is what came of one ADD, or of the guard's look at a pod.
+// Record is the result of one ADD, or of the guard's examination of a pod.
 type Record struct {
 	Version  int               `json:"version"`
 	Time     time.Time         `json:"time"` // when it began
 	Pod      PodRef            `json:"pod"`
-	Sandbox  string            `json:"sandbox"` // the runtime's name for it
+	Sandbox  string            `json:"sandbox"` // its id
 	Verdict  Verdict           `json:"verdict"`
 	Reason   Reason            `json:"reason,omitempty"`
 	Backend  string            `json:"backend,omitempty"`
@@ -43,8 +43,8 @@ type PodRef struct {
 
 func (p PodRef) String() string { return p.Namespace + "/" + p.Name }
 
-// Took adds to the time that a stage took.
-func (r *Record) Took(stage Stage, d time.Duration) {
+// AddDuration adds to the duration of a stage.
+func (r *Record) AddDuration(stage Stage, d time.Duration) {
 	if r.Stages == nil {
 		r.Stages = map[Stage]float64{}
 	}
@@ -61,7 +61,7 @@ func encode(r Record) []byte {
 	return document
 }
 
-// ErrVersion is a record of a plugin that is newer or older than its reader.
+// ErrVersion is the error for a record of a newer or older plugin.
 var ErrVersion = errors.New("a record of another version")
 
 // Read decodes a record strictly: what it says becomes labels of metrics, names

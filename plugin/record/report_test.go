@@ -26,8 +26,8 @@ func record(change ...func(*Record)) Record {
 		Version: Version, Time: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 		Pod: PodRef{"shop", "web", "6c1f"}, Sandbox: "4ed1", Verdict: Failed, Reason: Lookup, Code: 11, Message: "no answer",
 	}
-	r.Took(LookingUp, 2*time.Second)
-	r.Took(LookingUp, time.Second)
+	r.AddDuration(LookingUp, 2*time.Second)
+	r.AddDuration(LookingUp, time.Second)
 	for _, c := range change {
 		c(&r)
 	}
@@ -181,7 +181,7 @@ func TestReadVerdicts(t *testing.T) {
 	ofAdd := []Reason{NotKubernetes, NamespaceExcluded, StaticPod, NotInjected, Exempt(capture.InitContainer), Exempt(capture.NamespaceExcluded), Input, Configuration, Lookup, Annotations, Refused, Gone, Kernel}
 	ofGuard := []Reason{Uncaptured, Drifted, Outdated, Changed, Foreign}
 	for verdict, own := range map[Verdict][]Reason{
-		Captured: {""}, Passed: ofAdd[:6], Failed: ofAdd[6:], Repaired: ofGuard[:2], Doomed: ofGuard[:2], Found: ofGuard, "": nil, "unheard of": nil,
+		Captured: {""}, Passed: ofAdd[:6], Failed: ofAdd[6:], Repaired: ofGuard[:2], EvictionRequested: ofGuard[:2], Found: ofGuard, "": nil, "unheard of": nil,
 	} {
 		for _, reason := range slices.Concat([]Reason{"", "unheard of"}, ofAdd, ofGuard) {
 			document := fmt.Appendf(nil, `{"version":1,"verdict":%q,"reason":%q}`, verdict, reason)

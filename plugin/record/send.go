@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Send hands a record to whoever listens, without waiting at all, and tells
-// whether it was taken. Nobody there, a queue that is full or something else in
-// the socket's place are no faults.
+// Send sends a record to the agent without blocking, and reports whether the
+// agent's socket took it. No agent, a full queue, or another file in the socket's
+// place are no errors.
 func Send(socket string, r Record) (taken bool) {
 	if !ours(socket) {
 		return false
@@ -27,9 +27,9 @@ func Send(socket string, r Record) (taken bool) {
 	return unix.Sendto(fd, document, unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: socket}) == nil
 }
 
-// ours tells whether a socket is there that nobody but this process's own user
-// can have made or can write to. Its path may come from a namespace's user (with
-// Multus), who is not to have root write to any socket of the node.
+// ours reports whether a path leads to a socket that this process's own user made
+// and alone can write to. With Multus the path may come from a user of a namespace,
+// who must not make root write to other sockets of the node.
 func ours(socket string) bool {
 	var at unix.Stat_t
 	return unix.Lstat(socket, &at) == nil && at.Mode&unix.S_IFMT == unix.S_IFSOCK &&

@@ -8,25 +8,25 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Verdict is what became of the pod.
+// Verdict is the result for the pod.
 type Verdict string
 
 const (
 	// Of an ADD.
 	Captured Verdict = "captured"
-	Passed   Verdict = "passed" // left alone
+	Passed   Verdict = "passed" // not captured, by intention
 	Failed   Verdict = "failed"
 
 	// Of the guard, about a pod that runs.
-	Repaired Verdict = "repaired"
-	Found    Verdict = "found"  // and left as it is
-	Doomed   Verdict = "doomed" // the agent is to evict it
+	Repaired          Verdict = "repaired"
+	Found             Verdict = "found"  // and not changed
+	EvictionRequested Verdict = "doomed" // asks the agent to evict it
 )
 
 // OfAdds are the verdicts of ADDs.
 func OfAdds() []Verdict { return []Verdict{Captured, Passed, Failed} }
 
-// Reason is why a pod was left alone, what failed or what was found. There are
+// Reason is why a pod was not captured, what failed or what was found. There are
 // few of them.
 type Reason string
 
@@ -73,7 +73,7 @@ func Reasons(verdict Verdict) []Reason {
 		return []Reason{Input, Configuration, Lookup, Annotations, Refused, Gone, Kernel}
 	case Captured:
 		return []Reason{""}
-	case Repaired, Doomed:
+	case Repaired, EvictionRequested:
 		return []Reason{Uncaptured, Drifted}
 	case Found:
 		return []Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed}

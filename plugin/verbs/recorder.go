@@ -25,7 +25,7 @@ func newRecorder(sandbox string) *recorder {
 // lap counts the time since the last one for a stage.
 func (r *recorder) lap(stage record.Stage) {
 	now := time.Now()
-	r.Took(stage, now.Sub(r.lapBegan))
+	r.AddDuration(stage, now.Sub(r.lapBegan))
 	r.lapBegan = now
 }
 

@@ -64,7 +64,7 @@ func deniesOtherNodes(t *testing.T, n suite.Namespace) {
 	n.Kubectl(t, deployment(t, suite.Server("elsewhere", c.Nodes[1].Name)), "apply", "--filename=-")
 	n.Kubectl(t, "", "rollout", "status", "deployment/elsewhere", suite.Timeout)
 	name := only(t, n, "elsewhere")
-	asked := record.Record{Verdict: record.Doomed, Reason: record.Uncaptured, Pod: record.PodRef{
+	asked := record.Record{Verdict: record.EvictionRequested, Reason: record.Uncaptured, Pod: record.PodRef{
 		Namespace: n.Name, Name: name, UID: n.Kubectl(t, "", "get", "pod", name, "-o", "jsonpath={.metadata.uid}"),
 	}}
 	agent := agentOn(t, c.Nodes[0])

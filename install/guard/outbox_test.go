@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// hear gives all that was sent so far, without waiting.
-func hear(t *testing.T, conn *net.UnixConn) (records []record.Record) {
+// receive returns all that was sent so far, without waiting.
+func receive(t *testing.T, conn *net.UnixConn) (records []record.Record) {
 	t.Helper()
 	for _, document := range lab.Datagrams(t, conn) {
 		r, err := record.Read(document)
@@ -41,11 +41,11 @@ func names(records []record.Record) (names []string) {
 	return names
 }
 
-// TestNewsWaits until somebody listens, and is told once, in its order.
-func TestNewsWaits(t *testing.T) {
+// TestOutboxWaits until an agent listens, and sends each record once, in order.
+func TestOutboxWaits(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
-	n := news{socket: socket}
+	n := outbox{socket: socket}
 	n.send()
 	for _, name := range []string{"a", "b", "c"} {
 		n.add(looked(name, Finding{State: Uncaptured, Reason: "no rules"}))
@@ -57,7 +57,7 @@ func TestNewsWaits(t *testing.T) {
 	conn := lab.AgentSocket(t, socket)
 	n.send()
 	n.send()
-	if diff := cmp.Diff([]string{"a", "b", "c"}, names(hear(t, conn))); diff != "" || len(n.waiting) != 0 {
+	if diff := cmp.Diff([]string{"a", "b", "c"}, names(receive(t, conn))); diff != "" || len(n.waiting) != 0 {
 		t.Errorf("%d wait still\n%s", len(n.waiting), diff)
 	}
 	if err := conn.Close(); err != nil {
@@ -70,46 +70,46 @@ func TestNewsWaits(t *testing.T) {
 	}
 }
 
-// TestNewsOfTheDeaf keeps what an agent that does not read could not take.
-func TestNewsOfTheDeaf(t *testing.T) {
+// TestOutboxOfABusyAgent keeps what an agent that does not read could not take.
+func TestOutboxOfABusyAgent(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	conn := lab.AgentSocket(t, socket)
-	n := news{socket: socket}
+	n := outbox{socket: socket}
 	var want []string
-	for i := range mostNews {
+	for i := range outboxSize {
 		want = append(want, fmt.Sprint(i))
 		n.add(looked(want[i], Finding{State: Uncaptured, Reason: strings.Repeat("x", 1<<10)}))
 	}
 	n.send()
-	if len(n.waiting) == 0 || len(n.waiting) == mostNews {
-		t.Fatalf("%d of %d wait", len(n.waiting), mostNews)
+	if len(n.waiting) == 0 || len(n.waiting) == outboxSize {
+		t.Fatalf("%d of %d wait", len(n.waiting), outboxSize)
 	}
-	got := names(hear(t, conn))
-	for len(n.waiting) > 0 && len(got) < mostNews {
+	got := names(receive(t, conn))
+	for len(n.waiting) > 0 && len(got) < outboxSize {
 		n.send()
-		got = append(got, names(hear(t, conn))...)
+		got = append(got, names(receive(t, conn))...)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestNewsIsBounded loses the oldest where nobody ever listens.
-func TestNewsIsBounded(t *testing.T) {
+// TestOutboxIsBounded drops the oldest records where no agent listens.
+func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
-	n := news{socket: filepath.Join(t.TempDir(), "s")}
+	n := outbox{socket: filepath.Join(t.TempDir(), "s")}
 	const more = 10
-	for i := range mostNews + more {
+	for i := range outboxSize + more {
 		n.add(looked(fmt.Sprint(i), Finding{State: Uncaptured}))
 	}
-	if first, last := n.waiting[0].Pod.Name, n.waiting[len(n.waiting)-1].Pod.Name; len(n.waiting) != mostNews || first != fmt.Sprint(more) || last != fmt.Sprint(mostNews+more-1) {
+	if first, last := n.waiting[0].Pod.Name, n.waiting[len(n.waiting)-1].Pod.Name; len(n.waiting) != outboxSize || first != fmt.Sprint(more) || last != fmt.Sprint(outboxSize+more-1) {
 		t.Errorf("%d wait, from %s to %s", len(n.waiting), first, last)
 	}
 }
 
-// TestNews tells what is worth it, in words that the agent reads.
-func TestNews(t *testing.T) {
+// TestOutbox sends a record unless all is well, in a form that the agent reads.
+func TestOutbox(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		finding Finding
@@ -131,10 +131,10 @@ func TestNews(t *testing.T) {
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
 		conn := lab.AgentSocket(t, socket)
-		n := news{socket: socket}
+		n := outbox{socket: socket}
 		n.add(looked("web", tt.finding))
 		n.send()
-		got := hear(t, conn)
+		got := receive(t, conn)
 		if tt.verdict == "" {
 			if len(got) > 0 || len(n.waiting) > 0 {
 				t.Errorf("%v: told %v", tt.finding, got)
@@ -153,13 +153,13 @@ func TestNews(t *testing.T) {
 	}
 }
 
-// TestNobodyToTell keeps nothing where there is no agent at all.
-func TestNobodyToTell(t *testing.T) {
+// TestNoSocket keeps nothing where there is no agent at all.
+func TestNoSocket(t *testing.T) {
 	t.Parallel()
-	var n news
+	var n outbox
 	for _, state := range States() {
 		n.add(looked("web", Finding{State: state}))
-		n.doom(looked("web", Finding{State: state}))
+		n.requestEviction(looked("web", Finding{State: state}))
 	}
 	n.send()
 	if len(n.waiting) > 0 {
@@ -167,18 +167,18 @@ func TestNobodyToTell(t *testing.T) {
 	}
 }
 
-// TestDoom asks an agent that listens, and does not keep what nobody heard: a
-// later look asks again, if it still is so.
-func TestDoom(t *testing.T) {
+// TestRequestEviction asks an agent that listens, and keeps no request: a later
+// examination repeats it.
+func TestRequestEviction(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
-	n := news{socket: socket}
-	n.doom(looked("early", Finding{State: Uncaptured}))
+	n := outbox{socket: socket}
+	n.requestEviction(looked("early", Finding{State: Uncaptured}))
 	conn := lab.AgentSocket(t, socket)
 	n.send()
-	n.doom(looked("web", Finding{State: Drifted, Reason: "one rule more"}))
-	got := hear(t, conn)
-	if len(got) != 1 || got[0].Verdict != record.Doomed || got[0].Reason != record.Drifted || got[0].Pod.UID != "uid-of-web" {
+	n.requestEviction(looked("web", Finding{State: Drifted, Reason: "one rule more"}))
+	got := receive(t, conn)
+	if len(got) != 1 || got[0].Verdict != record.EvictionRequested || got[0].Reason != record.Drifted || got[0].Pod.UID != "uid-of-web" {
 		t.Errorf("told %+v", got)
 	}
 }

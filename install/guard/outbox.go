@@ -8,33 +8,33 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// news is what the agent is to know, who makes Events of it. It waits for an
-// agent that does not listen yet, as on a node that has just started.
-type news struct {
+// outbox holds the records for the agent, which posts Events of them. They wait for
+// an agent that does not listen yet, as on a node that has just started.
+type outbox struct {
 	socket  string
 	waiting []record.Record
 }
 
-// mostNews is more than a node has pods; the oldest goes first.
-const mostNews = 512
+// outboxSize is more than a node has pods; the oldest record is dropped first.
+const outboxSize = 512
 
-// add tells what was found of a pod, if it is worth it.
-func (n *news) add(w *watched) {
+// add adds a record of what was found of a pod, unless all is well.
+func (o *outbox) add(w *watched) {
 	verdict, state := record.Found, w.finding.State
 	if w.finding.Repaired != "" {
 		verdict, state = record.Repaired, w.finding.Repaired
 	}
-	if state == Captured || state == Exempt || state == Unknown || n.socket == "" {
+	if state == Captured || state == Exempt || state == Unknown || o.socket == "" {
 		return
 	}
-	n.waiting = append(n.waiting, recordOf(w, verdict, state))
-	n.waiting = n.waiting[max(0, len(n.waiting)-mostNews):]
+	o.waiting = append(o.waiting, recordOf(w, verdict, state))
+	o.waiting = o.waiting[max(0, len(o.waiting)-outboxSize):]
 }
 
-// doom asks for a pod's eviction, of an agent that listens: it is asked again
-// after the next look.
-func (n *news) doom(w *watched) {
-	record.Send(n.socket, recordOf(w, record.Doomed, w.finding.State))
+// requestEviction asks an agent that listens to evict a pod. The next examination
+// repeats the request.
+func (o *outbox) requestEviction(w *watched) {
+	record.Send(o.socket, recordOf(w, record.EvictionRequested, w.finding.State))
 }
 
 func recordOf(w *watched, verdict record.Verdict, state State) record.Record {
@@ -44,7 +44,7 @@ func recordOf(w *watched, verdict record.Verdict, state State) record.Record {
 	}
 }
 
-// message is what a pod's owner reads.
+// message is the text of the Event, for the pod's owner.
 func message(verdict record.Verdict, state State, reason string) string {
 	switch {
 	case verdict == record.Repaired && state == Uncaptured:
@@ -63,9 +63,9 @@ func message(verdict record.Verdict, state State, reason string) string {
 	return reason
 }
 
-// send hands over what waits, as far as it is taken.
-func (n *news) send() {
-	for len(n.waiting) > 0 && record.Send(n.socket, n.waiting[0]) {
-		n.waiting = n.waiting[1:]
+// send sends the records that wait, until the agent takes no more.
+func (o *outbox) send() {
+	for len(o.waiting) > 0 && record.Send(o.socket, o.waiting[0]) {
+		o.waiting = o.waiting[1:]
 	}
 }

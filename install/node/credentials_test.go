@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// tokenUntil is a token that expires at a time.
+func tokenUntil(expires time.Time) string {
+	return jwt(fmt.Sprintf(`{"iat":%d,"exp":%d}`, expires.Add(-time.Hour).Unix(), expires.Unix()))
+}
+
+// TestCredentialsDir goes where the younger token is: the agent renews it in the
+// run directory while the disk of the state directory is full.
+func TestCredentialsDir(t *testing.T) {
+	t.Parallel()
+	const state, run = "/var/lib/capture-cni", "/run/capture-cni"
+	old, young := tokenUntil(time.Now().Add(time.Hour)), tokenUntil(time.Now().Add(2*time.Hour))
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"none yet":        {nil, state},
+		"disk not full":   {map[string]string{state + "/token": young}, state},
+		"disk full":       {map[string]string{run + "/token": young}, run},
+		"disk full later": {map[string]string{state + "/token": old, run + "/token": young}, run},
+		"no longer full":  {map[string]string{state + "/token": young, run + "/token": old}, state},
+		"expired":         {map[string]string{run + "/token": tokenUntil(time.Now().Add(-time.Hour))}, state},
+	} {
+		if got := machine(t, tt.files).CredentialsDir(); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
