@@ -2,13 +2,13 @@
 
 package config
 
-// Backend is what puts a Ruleset into the kernel. It has no say in what the
-// Ruleset is.
+// Backend is the way in which a Ruleset is written to the kernel. All backends
+// write the same rules.
 type Backend string
 
 const (
-	NFTables       Backend = "nftables"        // by netlink; nothing is executed
-	IPTables       Backend = "iptables"        // whatever the host calls iptables
-	IPTablesNFT    Backend = "iptables-nft"    // iptables' newer variant, on nf_tables
-	IPTablesLegacy Backend = "iptables-legacy" // iptables' older variant
+	NFTables       Backend = "nftables"        // nf_tables over netlink; executes no program
+	IPTables       Backend = "iptables"        // the variant that the node's iptables command is
+	IPTablesNFT    Backend = "iptables-nft"    // iptables on nf_tables
+	IPTablesLegacy Backend = "iptables-legacy" // iptables on x_tables
 )

@@ -30,7 +30,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestLenient reads values of the wrong form as absent.
+// TestLenient reads values of the wrong type as absent.
 func TestLenient(t *testing.T) {
 	t.Parallel()
 	in := input(t, `{"cniVersion": 1, "runtimeConfig": "x", "excludeNamespaces": "shop", "logLevel": 5, "status": {}, "prevResult": null}`)
@@ -38,7 +38,7 @@ func TestLenient(t *testing.T) {
 		t.Errorf("cniVersion %q", v)
 	}
 	if _, ok := in.PodAnnotations(); ok {
-		t.Error("annotations from a string")
+		t.Error("a string was read as annotations")
 	}
 	if in.ExcludesNamespace("shop") || in.StrictStatus() || in.LogLevel() != slog.LevelInfo || in.PrevResult() != nil {
 		t.Error("a value of the wrong form has an effect")
@@ -59,7 +59,7 @@ func TestLenient(t *testing.T) {
 	for _, annotations := range []string{"null", `{"k": 1}`, "[]"} {
 		in := input(t, fmt.Sprintf(`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": %s}}`, annotations))
 		if _, ok := in.PodAnnotations(); ok {
-			t.Errorf("annotations %s are taken for complete", annotations)
+			t.Errorf("annotations %s were accepted", annotations)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestKeys(t *testing.T) {
 	const port, id = "a port number from 1 to 65535", "a numeric id from 1 to"
 	tests := map[string]struct {
 		good []string
-		bad  map[string]string // value → a part of the error
+		bad  map[string]string // value → part of the error
 	}{
 		"kubeconfig":                      {[]string{`"/a/kubeconfig"`}, map[string]string{`"a"`: "an absolute path", `"/a/b"`: "ends in /kubeconfig", `"/a/../kubeconfig"`: "ends in /kubeconfig", `5`: "an absolute path", `null`: "an absolute path", `""`: "an absolute path"}},
 		"lookupTimeout":                   {[]string{`"1s"`, `"2m"`, `"1500ms"`}, map[string]string{`"999ms"`: `from "1s" to "2m"`, `"3m"`: "a duration", `30`: "a duration", `"x"`: "a duration"}},
@@ -78,8 +78,8 @@ func TestKeys(t *testing.T) {
 		"excludeNamespaces":               {[]string{`[]`, `["a","b"]`}, map[string]string{`"a"`: "a list", `["a",5," "]`: "element 2: expected a name", `null`: "a list"}},
 		"ipv6":                            {[]string{`"mesh"`, `"always"`, `"never"`}, map[string]string{`"Mesh"`: `one of ["mesh" "always" "never"]`, `true`: "one of"}},
 		"sharedProxyUID":                  {[]string{`"warn"`, `"refuse"`}, map[string]string{`"allow"`: `one of ["warn" "refuse"]`}},
-		"sandboxedRuntimeClasses":         {[]string{`["kata", "kata-*", "*"]`}, map[string]string{`[""]`: "element 0: expected a name", `["a", "a*b"]`: "element 1: expected a name, with * at its end", `["a**"]`: "with * at its end"}},
-		"sharedKernelRuntimeClasses":      {[]string{`["kata-fake", "nvidia*"]`}, map[string]string{`[" a"]`: "element 0: expected a name", `["*a"]`: "with * at its end"}},
+		"sandboxedRuntimeClasses":         {[]string{`["kata", "kata-*", "*"]`}, map[string]string{`[""]`: "element 0: expected a name", `["a", "a*b"]`: "element 1: expected a name, with * only at its end", `["a**"]`: "with * only at its end"}},
+		"sharedKernelRuntimeClasses":      {[]string{`["kata-fake", "nvidia*"]`}, map[string]string{`[" a"]`: "element 0: expected a name", `["*a"]`: "with * only at its end"}},
 		"status":                          {[]string{`"lenient"`, `"strict"`}, map[string]string{`"on"`: "one of"}},
 		"agentSocket":                     {[]string{`"/a/agent.sock"`, `""`}, map[string]string{`"a"`: "an absolute path", `"/a/b"`: "ends in /agent.sock", `5`: "an absolute path", `null`: "an absolute path"}},
 		"logLevel":                        {[]string{`"debug"`, `"error"`}, map[string]string{`"INFO"`: "one of", `"trace"`: "one of"}},
@@ -122,8 +122,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestFaultsAreBounded repeats no long value, and counts what it does not name:
-// with Multus, a namespace's user may write the entry.
+// TestFaultsAreBounded keeps messages short for any entry: with Multus, a
+// namespace's user may write it.
 func TestFaultsAreBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200_000)
@@ -137,12 +137,12 @@ func TestFaultsAreBounded(t *testing.T) {
 	if err == nil || len(err.Error()) > 4<<10 || !strings.Contains(err.Error(), "element 0: expected a name") || !strings.Contains(err.Error(), "4991 more") {
 		t.Errorf("an error of %d bytes: %.500v", len(fmt.Sprint(err)), err)
 	}
-	if said := strings.Join(warnings, "\n"); len(said) > 4<<10 || !strings.Contains(said, "unknown0000") || !strings.Contains(said, "1991 more") {
-		t.Errorf("%d warnings of %d bytes: %.500s", len(warnings), len(said), said)
+	if all := strings.Join(warnings, "\n"); len(all) > 4<<10 || !strings.Contains(all, "unknown0000") || !strings.Contains(all, "1991 more") {
+		t.Errorf("%d warnings of %d bytes: %.500s", len(warnings), len(all), all)
 	}
 }
 
-// entry is a configuration with one key, which may lie in an object.
+// entry returns a configuration with one key, which may be nested: "mesh.dnsPort".
 func entry(name, value string) string {
 	if outer, inner, nested := strings.Cut(name, "."); nested {
 		return fmt.Sprintf(`{%q: {%q: %s}}`, outer, inner, value)
@@ -150,7 +150,7 @@ func entry(name, value string) string {
 	return fmt.Sprintf(`{%q: %s}`, name, value)
 }
 
-// defaults are the documented ones, by full name.
+// defaults returns the documented defaults by the keys' full names.
 func defaults(prefix string, keys []Key) map[string]string {
 	all := map[string]string{}
 	for _, key := range keys {
@@ -160,7 +160,7 @@ func defaults(prefix string, keys []Key) map[string]string {
 	return all
 }
 
-// TestDefaults sets each key to its documented default: nothing may change.
+// TestDefaults sets each key to its documented default: the result equals Default.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	want := fmt.Sprintf("%+v", Default())
@@ -207,7 +207,7 @@ func FuzzNetConf(f *testing.F) {
 		conf, _, err := in.NetConf()
 		if err != nil {
 			if _, ok := err.(Faults); !ok {
-				t.Fatalf("an error of no kind: %v", err)
+				t.Fatalf("an error of type %T: %v", err, err)
 			}
 			return
 		}

@@ -9,36 +9,33 @@ import (
 	"strings"
 )
 
-// With Multus, the configuration on stdin can come from a namespace's user. It
-// must not choose where credentials come from, so the plugin takes them from
-// allowed directories alone: the two below, those that DirectoriesFile lists,
-// and the one that DirectoryVariable names.
+// With Multus, a namespace's user can write the configuration on stdin. That
+// user must not choose the plugin's credentials, so the plugin reads them only
+// from allowed directories: the two below, those that DirectoriesFile lists, and
+// the one that DirectoryVariable names.
 const (
-	// StateDirectory survives a boot.
+	// StateDirectory persists across reboots.
 	StateDirectory = "/var/lib/capture-cni"
-	// RunDirectory is new after a boot.
-	RunDirectory = "/run/capture-cni"
-
-	// KubeconfigName and AgentSocketName are the files' names in a directory.
+	// RunDirectory is on tmpfs and empty after a reboot.
+	RunDirectory    = "/run/capture-cni"
 	KubeconfigName  = "kubeconfig"
 	AgentSocketName = "agent.sock"
 
-	// DirectoriesFile stands next to the plugin's executable, is root's own and
-	// lists more allowed directories.
+	// DirectoriesFile lists more allowed directories. It is next to the plugin's
+	// executable and owned by root.
 	DirectoriesFile = "capture-cni.dirs"
-	// DirectoryVariable is an environment variable that allows one more, for
-	// calls by hand.
+	// DirectoryVariable is an environment variable that allows one more
+	// directory, for calls by hand.
 	DirectoryVariable = "CAPTURE_CNI_DIR"
 )
 
-// Directories are always allowed.
+// Directories returns the directories that are always allowed.
 func Directories() []string { return []string{StateDirectory, RunDirectory} }
 
-// maxDirectories bounds DirectoriesFile.
-const maxDirectories = 64
+const maxDirectories = 64 // in a DirectoriesFile
 
-// ParseDirectories reads the content of a DirectoriesFile: one absolute path a
-// line; empty lines and those that begin with # don't count.
+// ParseDirectories reads the content of a DirectoriesFile: one absolute path per
+// line. Empty lines and lines that begin with # are skipped.
 func ParseDirectories(content []byte) ([]string, error) {
 	var directories []string
 	for line := range strings.Lines(string(content)) {
@@ -47,7 +44,7 @@ func ParseDirectories(content []byte) ([]string, error) {
 			continue
 		}
 		if !filepath.IsAbs(line) || filepath.Clean(line) != line {
-			return nil, fmt.Errorf("%q: expected an absolute path without . and .. and without a slash at its end", line)
+			return nil, fmt.Errorf("%q: expected an absolute path without . or .. and without a trailing slash", line)
 		}
 		if len(directories) == maxDirectories {
 			return nil, fmt.Errorf("expected at most %d directories", maxDirectories)
@@ -57,7 +54,7 @@ func ParseDirectories(content []byte) ([]string, error) {
 	return directories, nil
 }
 
-// FormatDirectories writes what ParseDirectories reads.
+// FormatDirectories returns the content of a DirectoriesFile.
 func FormatDirectories(directories []string) []byte {
 	return []byte("# Directories that capture-cni may read credentials from, besides " + strings.Join(Directories(), " and ") + ".\n" +
 		strings.Join(slices.Concat(directories, []string{""}), "\n"))

@@ -11,7 +11,7 @@ import (
 )
 
 // ParsePort reads a decimal port number, 0 to 65535. A leading zero is an
-// error: other readers of the same annotation take it for octal.
+// error: other programs that read the same annotation parse it as octal.
 func ParsePort(s string) (uint16, error) {
 	const want = "expected a decimal port number from 0 to 65535"
 	switch {
@@ -53,14 +53,8 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// isInterfaceName is narrower than the kernel's rule, as Istio's is: it keeps
-// anything that a tool could take for an option or a wildcard out.
-func isInterfaceName(s string) bool {
-	isLetter := func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }
-	isOther := func(r rune) bool { return !isLetter(r) && !strings.ContainsRune("0123456789_.-", r) }
-	return len(s) <= 15 && isLetter(rune(s[0])) && !strings.ContainsFunc(s, isOther)
-}
-
+// ParseInterface accepts the interface names that Istio accepts. The kernel
+// allows more, such as names that iptables reads as an option or a wildcard.
 func ParseInterface(s string) (string, error) {
 	const want = "expected an interface name: a letter, then up to 14 letters, digits, dots, dashes or underscores"
 	if s == "" {
@@ -70,4 +64,10 @@ func ParseInterface(s string) (string, error) {
 		return "", fmt.Errorf("%s: %s", Quoted(s), want)
 	}
 	return s, nil
+}
+
+func isInterfaceName(s string) bool {
+	isLetter := func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }
+	isForbidden := func(r rune) bool { return !isLetter(r) && !strings.ContainsRune("0123456789_.-", r) }
+	return len(s) <= 15 && isLetter(rune(s[0])) && !strings.ContainsFunc(s, isForbidden)
 }

@@ -11,18 +11,18 @@ import (
 	"slices"
 )
 
-// capabilityPodAnnotations is under what a runtime hands over the pod's
-// annotations, where our entry declares the capability.
+// capabilityPodAnnotations is the CNI capability under which a runtime passes
+// the pod's annotations in runtimeConfig.
 const capabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
-// Input is what the runtime wrote to stdin, not judged yet: its lenient
-// readers take a value of the wrong form for absent, because a fault of our
-// entry must not hold up a pod that has nothing to do with us.
+// Input is the network configuration on stdin. Its readers are lenient: a value
+// of the wrong type counts as absent, because a fault in our entry must not fail
+// pods outside the mesh. NetConf is the strict reader.
 type Input struct {
 	fields map[string]json.RawMessage
 }
 
-// Read splits stdin into its keys. The error means that it is no JSON object.
+// Read fails if stdin is not a JSON object.
 func Read(stdin []byte) (Input, error) {
 	var in Input
 	if err := json.Unmarshal(stdin, &in.fields); err != nil {
@@ -34,14 +34,14 @@ func Read(stdin []byte) (Input, error) {
 	return in, nil
 }
 
-// CNIVersion is the version of the protocol that the runtime speaks.
+// CNIVersion returns the version of the CNI protocol that the runtime uses.
 func (in Input) CNIVersion() string {
 	version, _ := lenient[string](in.fields["cniVersion"])
 	return version
 }
 
-// PrevResult is what the plugins before us returned, its own bytes, or nil
-// where no plugin came before.
+// PrevResult returns the bytes of the previous plugin's result, nil for the
+// first plugin of a chain.
 func (in Input) PrevResult() []byte {
 	raw := in.fields["prevResult"]
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
@@ -50,21 +50,21 @@ func (in Input) PrevResult() []byte {
 	return raw
 }
 
-// PodAnnotations are the pod's annotations as the runtime handed them over;
-// ok tells whether it did.
+// PodAnnotations returns the pod's annotations; ok reports whether the runtime
+// passed them.
 func (in Input) PodAnnotations() (annotations map[string]string, ok bool) {
 	runtime, _ := lenient[map[string]json.RawMessage](in.fields["runtimeConfig"])
 	annotations, ok = lenient[map[string]string](runtime[capabilityPodAnnotations])
 	return annotations, ok && annotations != nil
 }
 
-// ExcludesNamespace tells whether pods of the namespace are to be left alone.
+// ExcludesNamespace reports whether excludeNamespaces lists the namespace.
 func (in Input) ExcludesNamespace(namespace string) bool {
 	excluded, _ := lenient[[]string](in.fields["excludeNamespaces"])
 	return slices.Contains(excluded, namespace)
 }
 
-// AgentSocket is the configured socket, or the default.
+// AgentSocket returns the configured socket, or the default.
 func (in Input) AgentSocket() string {
 	if socket, err := agentSocket(in.fields["agentSocket"]); err == nil {
 		return socket
@@ -72,7 +72,7 @@ func (in Input) AgentSocket() string {
 	return Default().AgentSocket
 }
 
-// LogLevel is the configured level, or the default.
+// LogLevel returns the configured level, or the default.
 func (in Input) LogLevel() slog.Level {
 	if level, err := logLevel(in.fields["logLevel"]); err == nil {
 		return level
@@ -80,7 +80,7 @@ func (in Input) LogLevel() slog.Level {
 	return Default().LogLevel
 }
 
-// StrictStatus tells whether STATUS is to judge.
+// StrictStatus reports whether the configured status mode is strict.
 func (in Input) StrictStatus() bool {
 	mode, _ := lenient[StatusMode](in.fields["status"])
 	return mode == StatusStrict

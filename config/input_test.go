@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// TestLenientReaders gives each reader every form of value that JSON has: only
-// its own has an effect, and no other is an error.
+// TestLenientReaders passes values of every JSON type to each reader: only the
+// documented form has an effect, and no other is an error.
 func TestLenientReaders(t *testing.T) {
 	t.Parallel()
 	forms := []string{"null", "true", "5", `""`, `"x"`, "[]", `["x"]`, `[5]`, `["x", 5]`, "{}", `{"x": "y"}`, `{"x": 5}`}
 	for _, reader := range []struct {
-		key, form, want string // the one form with an effect, and which
+		key, form, want string // the one form with an effect, and the effect
 		read            func(Input) string
 	}{
 		{"cniVersion", `"x"`, "x", Input.CNIVersion},
@@ -37,7 +37,7 @@ func TestLenientReaders(t *testing.T) {
 			}
 		}
 	}
-	for _, form := range forms[1:] { // whatever a plugin before us returned is not ours to judge
+	for _, form := range forms[1:] { // a previous plugin's result is not validated
 		if got := string(input(t, entry("prevResult", form)).PrevResult()); got != form {
 			t.Errorf("prevResult %s became %q", form, got)
 		}
@@ -51,7 +51,7 @@ func yes(is bool) string {
 	return ""
 }
 
-// TestPodAnnotations takes only a complete answer for one.
+// TestPodAnnotations accepts annotations only if every value is a string.
 func TestPodAnnotations(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -77,8 +77,7 @@ func TestPodAnnotations(t *testing.T) {
 	}
 }
 
-// TestStandardKeys puts what CNI, its runtimes and cnitool write into an
-// entry: none of it is a mistake of the operator's.
+// TestStandardKeys wants no warning of keys that CNI, runtimes and cnitool write.
 func TestStandardKeys(t *testing.T) {
 	t.Parallel()
 	_, warnings, err := input(t, `{"cniVersion": "1.1.0", "cniVersions": [], "name": "n", "type": "capture-cni",
@@ -95,7 +94,7 @@ func TestStandardKeys(t *testing.T) {
 	}
 }
 
-// FuzzRead holds what was read to the reader of JSON that everybody has.
+// FuzzRead compares Read with a plain use of encoding/json.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"cniVersion":"1.1.0","prevResult":{"ips":[]},"excludeNamespaces":["a"],"status":"strict","logLevel":"warn"}`))
 	f.Add([]byte(`{"prevResult": null, "runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"a":"b"}}}`))
@@ -105,7 +104,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stdin []byte) {
 		var object map[string]any
 		decoder := json.NewDecoder(bytes.NewReader(stdin))
-		decoder.UseNumber() // a number is not ours to judge either
+		decoder.UseNumber() // Read accepts numbers that no float64 holds
 		decodes := decoder.Decode(&object) == nil && object != nil && !decoder.More()
 		in, err := Read(stdin)
 		if err != nil {
@@ -125,7 +124,7 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("prevResult %q of %q", raw, stdin)
 		}
 		if annotations, ok := in.PodAnnotations(); ok && annotations == nil {
-			t.Error("annotations that are there and are not")
+			t.Error("PodAnnotations returned true without annotations")
 		}
 	})
 }

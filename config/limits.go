@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Limits on what messages repeat of a value that a pod's author or, with Multus,
-// a namespace's user chose.
+// Limits on what a message repeats of values that a pod's author or, with Multus,
+// a namespace's user wrote.
 const (
-	maxNamed = 10 // faults or warnings of one kind; the rest is counted
+	maxNamed = 10 // faults or warnings of one kind; the rest are counted
 	maxShown = 64 // bytes of a value
 )
 
-// Shortened returns a value as a message shows it.
+// Shortened returns a value, cut to a length that is fit for a message.
 func Shortened(value string) string {
 	if len(value) <= maxShown {
 		return value
@@ -23,10 +23,11 @@ func Shortened(value string) string {
 	return strings.ToValidUTF8(value[:maxShown], "") + "…"
 }
 
-// Quoted returns a value as a message shows it, in Go's quotes.
+// Quoted returns the shortened value in quotes, with control characters escaped.
 func Quoted(value string) string { return strconv.Quote(Shortened(value)) }
 
-// Few returns the first lines of one kind and counts the rest, which is more of what.
+// Few returns the first lines and, in place of the rest, one line with their
+// number: "5 more elements are faulty", where what is "elements are faulty".
 func Few(lines []string, what string) []string {
 	if len(lines) <= maxNamed {
 		return lines

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is what a node's operator configures: the keys of our entry
-// in a conflist. It reads them leniently for pods that are not ours, and
-// strictly, every fault at once, for those that are. It is pure.
+// Package config reads the keys of our entry in a conflist: leniently for pods
+// outside the mesh, strictly and with all faults at once for meshed pods. It is
+// pure.
 package config
 
 import (
@@ -15,30 +15,30 @@ import (
 	"time"
 )
 
-// NetConf is our entry, complete and checked.
+// NetConf is our entry, validated and with all defaults filled in.
 type NetConf struct {
 	Kubeconfig        string        // absolute path
-	LookupTimeout     time.Duration // budget of one pod lookup, all attempts together
+	LookupTimeout     time.Duration // of one pod lookup, including retries
 	Backend           Backend
 	ExcludeNamespaces []string
 	Status            StatusMode
-	AgentSocket       string // absolute path, "" for none
+	AgentSocket       string // absolute path; empty: disabled
 	LogLevel          slog.Level
 	Capture           Settings
 }
 
-// StatusMode says what CNI STATUS reports.
+// StatusMode decides what CNI STATUS reports.
 type StatusMode string
 
 const (
 	// StatusLenient always reports success: a failing STATUS makes the whole
 	// node NotReady, for pods outside the mesh too.
 	StatusLenient StatusMode = "lenient"
-	// StatusStrict reports what a meshed pod would miss.
+	// StatusStrict reports an error while meshed pods could not start.
 	StatusStrict StatusMode = "strict"
 )
 
-// Default is the configuration of an entry without any key of ours.
+// Default returns the configuration of an entry that sets no key.
 func Default() NetConf {
 	return NetConf{
 		Kubeconfig:    StateDirectory + "/" + KubeconfigName,
@@ -51,20 +51,20 @@ func Default() NetConf {
 	}
 }
 
-// Faults are all that is wrong with a configuration.
+// Faults are all faults of a configuration.
 type Faults []string
 
 func (f Faults) Error() string { return strings.Join(f, "\n") }
 
-// NetConf reads our keys strictly. Unknown keys come back as warnings; the
-// error is Faults, naming key, value and expected form of each.
+// NetConf reads our keys strictly. The error is of type Faults; each names the
+// key, the value and the expected form. Unknown keys are returned as warnings.
 func (in Input) NetConf() (NetConf, []string, error) {
 	conf := Default()
 	var faults Faults
 	unknown := decode(in.fields, Keys(), "", &conf, &faults)
 	var warnings []string
 	for _, key := range unknown {
-		if !isForeign(key) {
+		if !isStandardKey(key) {
 			warnings = append(warnings, fmt.Sprintf("configuration key %q is not known and has no effect", Shortened(key)))
 		}
 	}
@@ -75,7 +75,7 @@ func (in Input) NetConf() (NetConf, []string, error) {
 	return conf, warnings, nil
 }
 
-// decode sets the documented keys that are present and gives back the others.
+// decode sets the documented keys that are present and returns the other keys.
 func decode(fields map[string]json.RawMessage, keys []Key, path string, conf *NetConf, faults *Faults) (unknown []string) {
 	rest := maps.Clone(fields)
 	for _, key := range keys {
@@ -107,8 +107,8 @@ func decodeObject(value json.RawMessage, key Key, path string, conf *NetConf, fa
 	return decode(fields, key.Keys, path+key.Name+".", conf, faults)
 }
 
-// isForeign tells the keys that CNI itself and its runtimes put into an entry.
-func isForeign(key string) bool {
+// isStandardKey reports whether CNI or a runtime defines the key.
+func isStandardKey(key string) bool {
 	switch key {
 	case "cniVersion", "cniVersions", "name", "type", "capabilities", "runtimeConfig", "prevResult", "args", "ipam", "dns":
 		return true

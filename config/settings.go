@@ -4,42 +4,42 @@ package config
 
 import "net/netip"
 
-// IPv6Policy says whether a pod's IPv6 traffic is captured.
+// IPv6Policy decides whether a pod's IPv6 traffic is captured.
 type IPv6Policy string
 
 const (
-	// IPv6Mesh captures it for an IPv6-only pod, and whenever ISTIO_DUAL_STACK is true.
+	// IPv6Mesh captures IPv6 of IPv6-only pods and of pods with ISTIO_DUAL_STACK=true.
 	IPv6Mesh   IPv6Policy = "mesh"
 	IPv6Always IPv6Policy = "always"
 	IPv6Never  IPv6Policy = "never"
 )
 
-// SharedUIDPolicy says what becomes of a pod in which something besides the
-// proxy runs with the proxy's uid or gid, and so escapes capture.
+// SharedUIDPolicy decides whether a pod is refused in which another container
+// runs with the proxy's uid or gid. That container's traffic escapes capture.
 type SharedUIDPolicy string
 
 const (
-	// SharedUIDWarn refuses only where the pod's own security context makes
-	// them equal, and warns where two containers each chose it.
+	// SharedUIDWarn refuses the pod if its pod-level security context sets the
+	// shared id, and warns if the containers' own security contexts do.
 	SharedUIDWarn   SharedUIDPolicy = "warn"
 	SharedUIDRefuse SharedUIDPolicy = "refuse"
 )
 
-// Settings are the node operator's part in a decision.
+// Settings are the operator's settings that decide which rules a pod gets.
 type Settings struct {
 	Mesh           Mesh
 	IPv6           IPv6Policy
 	SharedProxyUID SharedUIDPolicy
-	// The operator's names of runtime classes, before the built-in ones.
+	// Names of runtime classes; they take precedence over the built-in ones.
 	SandboxedRuntimeClasses, SharedKernelRuntimeClasses []string
 }
 
-// Mesh is what holds for every pod of the mesh.
+// Mesh holds the settings that apply to every pod of the mesh.
 type Mesh struct {
 	OutboundPort, InboundPort, TunnelPort, DNSPort uint16
 	ProxyUID, ProxyGID                             uint32
 
-	// The excludes are united with each pod's own.
+	// Merged with the exclusions of each pod's annotations.
 	ExcludeOutboundIPRanges []netip.Prefix
 	ExcludeOutboundPorts    []uint16
 	ExcludeInboundPorts     []uint16
@@ -49,7 +49,7 @@ type Mesh struct {
 	LoopbackCIDR               netip.Prefix
 }
 
-// DefaultSettings are Istio's own defaults.
+// DefaultSettings returns Istio's defaults.
 func DefaultSettings() Settings {
 	return Settings{
 		IPv6:           IPv6Mesh,

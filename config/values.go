@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// The readers below turn a key's JSON value into its typed one; their errors
-// say what form was expected.
+// The readers below parse a key's JSON value. Their errors state the expected
+// form only; the caller adds key and value.
 
-// setter makes a key's set function from the field it fills and the reader of
-// its JSON value.
+// setter returns a key's set function: it reads the JSON value into a field.
 func setter[T any](field func(*NetConf) *T, read func(json.RawMessage) (T, error)) func(*NetConf, json.RawMessage) error {
 	return func(conf *NetConf, raw json.RawMessage) error {
 		value, err := read(raw)
@@ -31,7 +30,7 @@ func setter[T any](field func(*NetConf) *T, read func(json.RawMessage) (T, error
 	}
 }
 
-// typed reads a JSON value of T; null is no value.
+// typed reads a JSON value of type T. Null is an error.
 func typed[T any](raw json.RawMessage, want string) (T, error) {
 	var value T
 	if bytes.Equal(raw, []byte("null")) || json.Unmarshal(raw, &value) != nil {
@@ -73,8 +72,8 @@ func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
 	}
 }
 
-// fileNamed reads the path of a file whose name is fixed; its directory is for
-// the plugin to judge, see Directories.
+// fileNamed reads the path of a file whose name is fixed. The plugin itself
+// checks that the directory is allowed.
 func fileNamed(name string) func(raw json.RawMessage) (string, error) {
 	want := "an absolute path that ends in /" + name
 	return func(raw json.RawMessage) (string, error) {
@@ -115,9 +114,10 @@ func name(raw json.RawMessage) (string, error) {
 	return text, err
 }
 
-// className reads the name of a runtime class, which may end with *.
+// className reads the name of a runtime class, or a prefix of names with a
+// trailing *.
 func className(raw json.RawMessage) (string, error) {
-	const want = "a name, with * at its end if at all"
+	const want = "a name, with * only at its end"
 	text, err := typed[string](raw, want)
 	if err == nil && (text == "" || strings.TrimSpace(text) != text || strings.Contains(strings.TrimSuffix(text, "*"), "*")) {
 		err = errors.New("expected " + want)
@@ -147,8 +147,8 @@ func groupID(raw json.RawMessage) (uint32, error) {
 	return typed[uint32](raw, "a numeric id from 0 to 4294967295")
 }
 
-// id reads the proxy's uid or gid. Root can't be it: everything that root
-// does in a pod would escape capture.
+// id reads the proxy's uid or gid. It can't be root's: all traffic of root's
+// processes would escape capture.
 func id(raw json.RawMessage) (uint32, error) {
 	const want = "a numeric id from 1 to 4294967295"
 	value, err := typed[uint32](raw, want)

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Version returns a program's version and commit, as the Go command stamped them
-// from the git checkout that it built: a tag with its commit, or a pseudo-version,
-// which ends with it.
+// Version returns a program's version and commit as the Go command stamped them:
+// a tag followed by the commit, or a pseudo-version, which contains the commit.
 func Version(info *debug.BuildInfo) string {
 	for _, setting := range info.Settings {
 		if setting.Key != "vcs.revision" || len(setting.Value) < 12 {
@@ -22,7 +21,7 @@ func Version(info *debug.BuildInfo) string {
 	return info.Main.Version
 }
 
-// OwnVersion returns the version of the program that runs.
+// OwnVersion returns the version of the running program.
 func OwnVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
