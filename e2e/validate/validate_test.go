@@ -125,7 +125,7 @@ func TestPortInUse(t *testing.T) {
 			t.Cleanup(func() { _ = server.Close() })
 		}
 		for direction, user := range users {
-			p.start(t, user, direction).expect(t, codePortInUse, "has the proxy been started already")
+			p.start(t, user, direction).expect(t, codePortInUse, "run validate before the proxy starts")
 		}
 	}
 }
@@ -134,11 +134,11 @@ func TestPortInUse(t *testing.T) {
 func TestNotTried(t *testing.T) {
 	lab.RequireRoot(t)
 	p := newPod(t, ipv4)
-	p.start(t, app, "inbound", "--family=ipv6").expect(t, codeNotTried, "no address of the pod's own of IPv6")
-	p.start(t, app, "outbound", "--destination=2001:db8::1").expect(t, codeNotTried, "no destination of IPv4")
+	p.start(t, app, "inbound", "--family=ipv6").expect(t, codeNotTried, "the pod has no IPv6 address")
+	p.start(t, app, "outbound", "--destination=2001:db8::1").expect(t, codeNotTried, "no --destination is an IPv4 address")
 	p.start(t, app, "outbound", "--budget=0", "--family=ipv6").expect(t, codeNotTried, "unreachable")
 	p = pod{Host: newHost(t)}
-	p.start(t, app, "outbound").expect(t, codeNotTried, "no address that others could reach")
+	p.start(t, app, "outbound").expect(t, codeNotTried, "no address besides loopback")
 }
 
 // TestRanges proves a pod that captures some destinations alone by one of them.

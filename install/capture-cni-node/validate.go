@@ -19,7 +19,7 @@ func validateCommand() *cobra.Command {
 	mesh := config.DefaultSettings().Mesh
 	s := validate.Settings{}
 	var destinations []net.IP
-	for _, a := range validate.DefaultDestinations {
+	for _, a := range validate.DefaultDestinations() {
 		destinations = append(destinations, a.AsSlice())
 	}
 	families := string(validate.Auto)

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// Direction is what one run proves. It can't be both: whose traffic it is
-// decides, and a process without capabilities has one uid.
+// Direction is the traffic that one run proves. A run proves one direction: the
+// rules decide by uid, and a process without capabilities can't change its uid.
 type Direction string
 
 const (
-	// Outbound connects to somewhere else, with any uid and gid but the proxy's.
+	// Outbound connects to another host, with any uid and gid but the proxy's.
 	Outbound Direction = "outbound"
 
-	// Inbound connects to the pod's own address, with the proxy's uid. To the
-	// rules that is the pod calling itself through a service, which is inbound.
+	// Inbound connects to the pod's own address, with the proxy's uid. The rules
+	// treat such a connection as inbound: it is the pod calling its own service.
 	Inbound Direction = "inbound"
 )
 
@@ -28,17 +28,20 @@ func (d Direction) code() int {
 	return CodeOutbound
 }
 
-// DefaultDestinations are reserved for documentation: nobody has them.
-var DefaultDestinations = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+// DefaultDestinations returns addresses that are reserved for documentation: no
+// host has them.
+func DefaultDestinations() []netip.Addr {
+	return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+}
 
-// destination is where to connect to in one family.
-func (s Settings) destination(pod surroundings, f Family) (netip.Addr, error) {
-	candidates, what := s.Destinations, "destination"
+// destination returns the address to connect to.
+func (s Settings) destination(pod podNetwork, f Family) (netip.Addr, error) {
+	candidates, missing := s.Destinations, "no --destination is an %s address"
 	if s.Direction == Inbound {
-		candidates, what = pod.addresses, "address of the pod's own"
+		candidates, missing = pod.addresses, "the pod has no %s address"
 	}
 	if i := slices.IndexFunc(candidates, f.has); i >= 0 {
 		return candidates[i], nil
 	}
-	return netip.Addr{}, &Failure{CodeNotTried, fmt.Errorf("there is no %s of %s", what, f)}
+	return netip.Addr{}, &Failure{CodeNotTried, fmt.Errorf(missing, f)}
 }

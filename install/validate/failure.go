@@ -2,16 +2,16 @@
 
 package validate
 
-// Exit statuses. 1 is for wrong flags and the like, and 126 is left to Istio's
-// own validation.
+// Exit statuses. Status 1 is for all other errors, such as wrong flags; 126 is
+// that of Istio's own validation.
 const (
-	CodeOutbound  = 10 // what the pod sends is not captured
-	CodeInbound   = 11 // what is sent to the pod is not captured
-	CodePortInUse = 12 // somebody, probably the proxy, listens there already
-	CodeNotTried  = 13 // no connection could be tried: no address, no route
+	CodeOutbound  = 10 // outbound traffic is not captured
+	CodeInbound   = 11 // inbound traffic is not captured
+	CodePortInUse = 12 // another process, probably the proxy, has the port
+	CodeNotTried  = 13 // unknown: the pod has no address or no route
 )
 
-// Failure is an answer other than yes.
+// Failure is the error of a run that did not prove capture.
 type Failure struct {
 	Code int
 	err  error
@@ -20,5 +20,5 @@ type Failure struct {
 func (f *Failure) Error() string { return f.err.Error() }
 func (f *Failure) Unwrap() error { return f.err }
 
-// ExitCode is the exit status of the command.
+// ExitCode returns the exit status of the command.
 func (f *Failure) ExitCode() int { return f.Code }

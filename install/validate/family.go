@@ -11,7 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Family is one of the two.
+// Family is an IP family.
 type Family string
 
 const (
@@ -21,13 +21,12 @@ const (
 
 func (f Family) has(a netip.Addr) bool { return a.Is4() == (f == IPv4) }
 
-// tcp and udp are what package net calls these over the family.
 func (f Family) tcp() string { return "tcp" + f.digit() }
 func (f Family) udp() string { return "udp" + f.digit() }
 
 func (f Family) digit() string { return string(f[len("IPv"):]) }
 
-// localhost is where redirected connections arrive.
+// localhost returns the address to which the rules redirect connections.
 func (f Family) localhost() netip.Addr {
 	if f == IPv4 {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -35,7 +34,7 @@ func (f Family) localhost() netip.Addr {
 	return netip.IPv6Loopback()
 }
 
-// Families is which of them to prove.
+// Families selects the families to prove.
 type Families string
 
 const (
@@ -45,14 +44,15 @@ const (
 	Both     Families = "both"
 )
 
-// surroundings are what a process can see of its pod.
-type surroundings struct {
-	addresses   []netip.Addr // where others can reach the pod
-	proxySource bool         // lo has the address that comes with IPv6 rules
+// podNetwork is the state of the pod's network namespace, as far as a process
+// without capabilities can read it.
+type podNetwork struct {
+	addresses   []netip.Addr // neither loopback nor link-local
+	proxySource bool         // lo has the address that ADD assigns with IPv6 rules
 }
 
-func lookAround() (surroundings, error) {
-	var pod surroundings
+func readPodNetwork() (podNetwork, error) {
+	var pod podNetwork
 	list, err := net.InterfaceAddrs()
 	if err != nil {
 		return pod, fmt.Errorf("reading the pod's addresses: %w", err)
@@ -70,11 +70,10 @@ func lookAround() (surroundings, error) {
 	return pod, nil
 }
 
-// families are those that have to be captured. Auto follows the mesh: IPv6 of a
-// pod that has IPv4, too, is left alone, unless the rules' address says that
-// they are for both.
-func (pod surroundings) families(asked Families) []Family {
-	switch asked {
+// families returns the families to prove. Auto proves what the mesh captures:
+// IPv6 of a dual-stack pod only if ADD applied IPv6 rules.
+func (pod podNetwork) families(selected Families) []Family {
+	switch selected {
 	case OnlyIPv4:
 		return []Family{IPv4}
 	case OnlyIPv6:

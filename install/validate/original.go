@@ -12,15 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// soOriginalDst has the same number for both families.
+// soOriginalDst is SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST.
 const soOriginalDst = 80
 
-// originalDestination asks conntrack where a redirected connection was to go.
-// Go has no call for it, but calls whose results are as large.
+// originalDestination reads from conntrack the destination that a connection had
+// before it was redirected. x/sys has no getsockopt that returns a sockaddr, so
+// original4 and original6 use those that return a struct of at least its size.
 func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("looking into the connection: %w", err)
+		return netip.AddrPort{}, fmt.Errorf("accessing the connection's socket: %w", err)
 	}
 	var to netip.AddrPort
 	var optionErr error
@@ -32,7 +33,7 @@ func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 		}
 	})
 	if err := errors.Join(err, optionErr); err != nil {
-		return netip.AddrPort{}, fmt.Errorf("asking for the original destination: %w", err)
+		return netip.AddrPort{}, fmt.Errorf("reading the original destination: %w", err)
 	}
 	return to, nil
 }

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probePort is the one that Istio's validation uses: nobody leaves it out of
-// capture, as nothing else does anything there.
+// probePort is the port of Istio's validation. No service uses it, so no
+// annotation excludes it from capture.
 const probePort = 15002
 
-// patience is for one connection.
-const patience = time.Second
+// connectTimeout limits connecting, and then reading the response.
+const connectTimeout = time.Second
 
-// probe is one direction of one family.
+// probe proves one direction of one family.
 type probe struct {
 	direction Direction
 	family    Family
@@ -30,24 +30,25 @@ type probe struct {
 	*standIn
 
 	proved bool
-	err    error // why the last try failed
+	err    error // of the last attempt
 }
 
-// attempt tries once, and says so when something has changed.
+// attempt connects once and writes the result to progress if it is a new one.
 func (p *probe) attempt(ctx context.Context, progress io.Writer) {
-	before := p.err
+	previous := p.err
 	p.err = p.try(ctx)
 	p.proved = p.err == nil
 	switch {
 	case p.proved:
-		fmt.Fprintf(progress, "%s %s: captured: a connection to %s came in at %s\n", p.direction, p.family, p.to, p.Addr())
-	case before == nil || kind(before) != kind(p.err):
+		fmt.Fprintf(progress, "%s %s: captured: a connection to %s arrived at %s\n", p.direction, p.family, p.to, p.Addr())
+	case previous == nil || withoutAddresses(previous) != withoutAddresses(p.err):
 		fmt.Fprintf(progress, "%s %s: not captured yet: %v\n", p.direction, p.family, p.err)
 	}
 }
 
-// kind leaves out what differs from try to try, such as ports.
-func kind(err error) string {
+// withoutAddresses returns the error's text without the addresses and ports,
+// which differ between attempts.
+func withoutAddresses(err error) string {
 	var operation *net.OpError
 	if errors.As(err, &operation) {
 		err = operation.Err
@@ -55,9 +56,10 @@ func kind(err error) string {
 	return err.Error()
 }
 
-// untried tells that no packet can have left: a router that knows no way gives
-// the same error, but only to what needs an answer.
-func (p *probe) untried() bool {
+// unroutable reports whether the pod has no route to the destination, so that no
+// packet was sent. The error of a TCP connection can't tell: it is the same if a
+// router has none. Connecting a UDP socket looks up the route and sends nothing.
+func (p *probe) unroutable() bool {
 	conn, err := net.Dial(p.family.udp(), p.to.String())
 	if err != nil {
 		return true
@@ -66,31 +68,31 @@ func (p *probe) untried() bool {
 	return false
 }
 
-// try connects once, from a port of its own: a connection from before the rules
-// is not captured by them. Only the stand-in knows how to answer.
+// try opens a new connection: rules do not capture connections that began before
+// them. Only our listener can send the expected response.
 func (p *probe) try(ctx context.Context) error {
-	dialer := net.Dialer{Timeout: patience, Control: oneHop}
+	dialer := net.Dialer{Timeout: connectTimeout, Control: oneHop}
 	conn, err := dialer.DialContext(ctx, p.family.tcp(), p.to.String())
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return fmt.Errorf("limiting the wait for an answer: %w", err)
+	if err := conn.SetDeadline(time.Now().Add(connectTimeout)); err != nil {
+		return fmt.Errorf("setting the deadline of the connection: %w", err)
 	}
-	want := p.answer(p.to)
+	want := p.response(p.to)
 	got, err := io.ReadAll(io.LimitReader(conn, int64(len(want))+1))
 	switch {
 	case string(got) == want:
 		return nil
 	case err != nil:
-		return fmt.Errorf("somebody else took the connection: %w", err)
+		return fmt.Errorf("no response of our listener: %w", err)
 	}
-	return errors.New("somebody else answered")
+	return errors.New("unexpected response: not our listener")
 }
 
-// oneHop keeps what is not captured on the node: whoever forwards it first
-// drops it. What is captured is not forwarded.
+// oneHop sets a TTL of 1: the first router drops an uncaptured connection's
+// packets. A captured connection is not routed.
 func oneHop(network, _ string, conn syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_TTL
 	if network == IPv6.tcp() {

@@ -10,15 +10,17 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// standIn listens where the proxy will, and tells whoever comes where he wanted
-// to go.
+// standIn listens at the proxy's port before the proxy starts. It answers each
+// redirected connection with the connection's original destination.
 type standIn struct {
 	net.Listener
-	secret string
+	secret  string
+	serving sync.WaitGroup
 }
 
 func newStandIn(ctx context.Context, family Family, port uint16) (*standIn, error) {
@@ -26,21 +28,24 @@ func newStandIn(ctx context.Context, family Family, port uint16) (*standIn, erro
 	listener, err := (&net.ListenConfig{}).Listen(ctx, family.tcp(), address.String())
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		return nil, &Failure{CodePortInUse, fmt.Errorf("port %d is in use: has the proxy been started already? This has to run before it", port)}
+		return nil, &Failure{CodePortInUse, fmt.Errorf("port %d is in use: run validate before the proxy starts", port)}
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return nil, &Failure{CodeNotTried, fmt.Errorf("this pod has no %s: %w", family, err)}
+		return nil, &Failure{CodeNotTried, fmt.Errorf("the pod has no %s: %w", family, err)}
 	case err != nil:
-		return nil, fmt.Errorf("listening in the proxy's place: %w", err)
+		return nil, fmt.Errorf("listening at the proxy's port: %w", err)
 	}
-	s := &standIn{listener, rand.Text()}
-	go s.serve()
+	s := &standIn{Listener: listener, secret: rand.Text()}
+	s.serving.Go(s.serve)
 	return s, nil
 }
 
-func (s *standIn) close() { _ = s.Close() }
+func (s *standIn) close() {
+	_ = s.Close()
+	s.serving.Wait()
+}
 
-// answer is what a client hears that was on its way to an address.
-func (s *standIn) answer(to netip.AddrPort) string { return s.secret + " " + to.String() }
+// response is the text for a connection whose original destination is to.
+func (s *standIn) response(to netip.AddrPort) string { return s.secret + " " + to.String() }
 
 func (s *standIn) serve() {
 	for {
@@ -49,7 +54,7 @@ func (s *standIn) serve() {
 			return // closed
 		}
 		if to, err := originalDestination(conn.(*net.TCPConn)); err == nil {
-			_, _ = io.WriteString(conn, s.answer(to)) // the client sees what it gets
+			_, _ = io.WriteString(conn, s.response(to)) // the client checks what arrives
 		}
 		_ = conn.Close()
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validate proves from inside a pod, without any capability, that the
-// pod's traffic is captured: it listens where the proxy will, connects as an
-// application would, and looks at who answers.
+// Package validate proves from inside a pod, without capabilities, that the pod's
+// traffic is captured: it listens at the proxy's port, connects as an application
+// would, and checks that its own listener responds.
 package validate
 
 import (
@@ -17,25 +17,25 @@ import (
 	"time"
 )
 
-// Settings are what to prove, and how long to wait for it.
+// Settings are the command's arguments.
 type Settings struct {
 	Direction Direction
 	Families  Families
-	Port      uint16 // the proxy's, for this direction
+	Port      uint16 // the proxy's port for the direction
 
-	// Destinations are where outbound connections are tried, one a family.
-	// Nothing has to answer there.
+	// Destinations of outbound connections: the first one of each family is
+	// used. No host has to have these addresses.
 	Destinations []netip.Addr
 
-	// Budget is how long rules may take to appear: pods that were started too
-	// early are repaired some seconds later. One try is made without any.
+	// Budget is how long to wait for the rules: a pod that started before the
+	// plugin was installed is repaired some seconds later. 0 is one attempt.
 	Budget time.Duration
 }
 
-// pause is between two rounds of tries.
-const pause = 250 * time.Millisecond
+const retryInterval = 250 * time.Millisecond
 
-// Run returns once everything is proved, with a Failure once it can't be.
+// Run returns nil once every family is proved, and a Failure at the end of the
+// budget.
 func Run(ctx context.Context, s Settings, progress io.Writer) error {
 	var probes []*probe
 	defer func() {
@@ -44,7 +44,7 @@ func Run(ctx context.Context, s Settings, progress io.Writer) error {
 		}
 	}()
 	for deadline := time.Now().Add(s.Budget); ; {
-		// What has to be proved may grow: IPv6 rules come with an address.
+		// A family can be added meanwhile: ADD assigns an address with IPv6 rules.
 		added, err := s.newProbes(ctx, probes)
 		probes = append(probes, added...)
 		if err != nil {
@@ -57,29 +57,28 @@ func Run(ctx context.Context, s Settings, progress io.Writer) error {
 		for _, p := range missing {
 			p.attempt(ctx, progress)
 		}
-		switch still := unproved(missing); {
-		case len(still) < len(missing):
+		switch rest := unproved(missing); {
+		case len(rest) < len(missing):
 			continue
-		case ctx.Err() != nil || time.Until(deadline) < pause:
-			return s.failure(still)
+		case ctx.Err() != nil || time.Until(deadline) < retryInterval:
+			return s.failure(rest)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(retryInterval):
 		}
 	}
 }
 
-// newProbes are for the families that have to be captured and are not among
-// the known ones.
+// newProbes returns probes for the families that have none yet.
 func (s Settings) newProbes(ctx context.Context, known []*probe) ([]*probe, error) {
-	pod, err := lookAround()
+	pod, err := readPodNetwork()
 	if err != nil {
 		return nil, err
 	}
 	families := pod.families(s.Families)
 	if len(families) == 0 {
-		return nil, &Failure{CodeNotTried, errors.New("the pod has no address that others could reach")}
+		return nil, &Failure{CodeNotTried, errors.New("the pod has no address besides loopback and link-local ones")}
 	}
 	var added []*probe
 	for _, family := range families {
@@ -103,13 +102,13 @@ func unproved(probes []*probe) []*probe {
 	return slices.DeleteFunc(slices.Clone(probes), func(p *probe) bool { return p.proved })
 }
 
-// failure tells what was not proved. Where not one connection could be tried,
-// nothing is known of the rules.
+// failure returns the Failure of the probes that were not proved. If none of them
+// has a route, the rules were not tested.
 func (s Settings) failure(missing []*probe) error {
 	code := CodeNotTried
 	var reasons []string
 	for _, p := range missing {
-		if !p.untried() {
+		if !p.unroutable() {
 			code = s.Direction.code()
 		}
 		reasons = append(reasons, fmt.Sprintf("%s: %v", p.family, p.err))

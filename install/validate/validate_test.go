@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newProbe goes to a listener, as if nothing were captured.
+// newProbe returns a probe that connects to a listener directly.
 func newProbe(t *testing.T, to net.Listener) *probe {
 	t.Helper()
 	s, err := newStandIn(t.Context(), IPv4, 0)
@@ -36,33 +37,33 @@ func listen(t *testing.T) net.Listener {
 	return listener
 }
 
-// TestSomebodyElse does not take just any answer for the stand-in's.
-func TestSomebodyElse(t *testing.T) {
+// TestUnexpectedResponse accepts no response but the stand-in's.
+func TestUnexpectedResponse(t *testing.T) {
 	listener := listen(t)
 	p := newProbe(t, listener)
-	for _, said := range []string{"", "hello", p.answer(netip.MustParseAddrPort("192.0.2.1:1")), p.answer(p.to) + "."} {
+	for _, response := range []string{"", "hello", p.response(netip.MustParseAddrPort("192.0.2.1:1")), p.response(p.to) + "."} {
 		go func() {
 			if conn, err := listener.Accept(); err == nil {
-				_, _ = conn.Write([]byte(said))
+				_, _ = conn.Write([]byte(response))
 				_ = conn.Close()
 			}
 		}()
 		if err := p.try(t.Context()); err == nil {
-			t.Errorf("%q passed", said)
+			t.Errorf("%q was accepted", response)
 		}
 	}
 }
 
-// TestDirect has the stand-in met without any redirection: it tells nothing.
+// TestDirect connects to the stand-in without redirection: it does not respond.
 func TestDirect(t *testing.T) {
 	p := newProbe(t, listen(t))
 	p.to = p.Addr().(*net.TCPAddr).AddrPort()
 	if err := p.try(t.Context()); err == nil {
-		t.Error("a direct connection passed")
+		t.Error("a direct connection was accepted")
 	}
 }
 
-// TestProgress says a thing once, though ports differ from try to try.
+// TestProgress writes a result once, though ports differ between attempts.
 func TestProgress(t *testing.T) {
 	listener := listen(t)
 	p := newProbe(t, listener)
@@ -97,11 +98,26 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestStopped does not wait for its budget's end.
+// TestClose waits for the stand-in's goroutine.
+func TestClose(t *testing.T) {
+	for range 20 {
+		s, err := newStandIn(t.Context(), IPv4, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.close()
+		stacks := make([]byte, 1<<20)
+		if stacks = stacks[:runtime.Stack(stacks, true)]; bytes.Contains(stacks, []byte("(*standIn).serve")) {
+			t.Fatalf("the goroutine runs after close:\n%s", stacks)
+		}
+	}
+}
+
+// TestStopped returns when its context ends, before the budget does.
 func TestStopped(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	s := Settings{Direction: Outbound, Families: OnlyIPv4, Destinations: DefaultDestinations, Budget: time.Hour}
+	s := Settings{Direction: Outbound, Families: OnlyIPv4, Destinations: DefaultDestinations(), Budget: time.Hour}
 	var failure *Failure
 	if err := Run(ctx, s, &bytes.Buffer{}); !errors.As(err, &failure) {
 		t.Errorf("got %v", err)
