@@ -47,11 +47,11 @@ func Write(ctx context.Context, out io.Writer, now time.Time, parts []Part) erro
 			fmt.Fprintf(&faults, "%d parts are left out: a bundle has at most %d parts and %d bytes\n", len(parts)-i, maxParts, maxTotal)
 			break
 		}
-		content, err := collect(ctx, part)
+		content, err := content(ctx, part)
 		if err != nil {
 			fmt.Fprintf(&faults, "%s: %s\n", Plain(part.Name), oneLine(err))
 		}
-		if len(content) == 0 || !isName(part.Name) {
+		if len(content) == 0 || !isValidName(part.Name) {
 			continue
 		}
 		if err := add(archive, part.Name, now, content); err != nil {
@@ -71,20 +71,20 @@ func Write(ctx context.Context, out io.Writer, now time.Time, parts []Part) erro
 	return nil
 }
 
-func collect(ctx context.Context, part Part) ([]byte, error) {
-	if !isName(part.Name) {
+func content(ctx context.Context, part Part) ([]byte, error) {
+	if !isValidName(part.Name) {
 		return nil, errors.New("its name is no path within an archive")
 	}
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
-	var content limited
+	var content limitedBuffer
 	err := part.Write(ctx, &content)
 	return content.taken, err
 }
 
-// isName reports whether a part can have this name: parts are named after pods,
+// isValidName reports whether a part can have this name: parts are named after pods,
 // too, and a runtime takes any name for one.
-func isName(name string) bool {
+func isValidName(name string) bool {
 	return Plain(name) == name && name == path.Clean(name) && !path.IsAbs(name) && !strings.HasPrefix(name, "..")
 }
 
@@ -96,11 +96,11 @@ func oneLine(err error) string {
 	return text
 }
 
-// limited takes no more than a part may be.
-type limited struct{ taken []byte }
+// limitedBuffer takes no more than a part may be.
+type limitedBuffer struct{ taken []byte }
 
 // Write implements io.Writer.
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedBuffer) Write(p []byte) (int, error) {
 	n := min(len(p), maxPart-len(l.taken))
 	l.taken = append(l.taken, p[:n]...)
 	if n < len(p) {

@@ -97,12 +97,12 @@ func (l *List) replaced(i int, entry []byte) []byte {
 	if sameContent(current, entry) {
 		return l.text
 	}
-	return slices.Concat(l.text[:l.Plugins[i].start], l.laidOut(entry), l.text[l.Plugins[i].end:])
+	return slices.Concat(l.text[:l.Plugins[i].start], l.indented(entry), l.text[l.Plugins[i].end:])
 }
 
 func (l *List) appended(entry []byte) []byte {
 	end := l.Plugins[len(l.Plugins)-1].end
-	return slices.Concat(l.text[:end], []byte(","), []byte(l.gap()), l.laidOut(entry), l.text[end:])
+	return slices.Concat(l.text[:end], []byte(","), []byte(l.gap()), l.indented(entry), l.text[end:])
 }
 
 // gap is the white space before the last element.
@@ -111,9 +111,9 @@ func (l *List) gap() string {
 	return before[len(strings.TrimRight(before, " \t\r\n")):]
 }
 
-// laidOut indents an entry as the list's author does: elements on lines of
+// indented indents an entry as the list's author does: elements on lines of
 // their own get lines of their own.
-func (l *List) laidOut(entry []byte) []byte {
+func (l *List) indented(entry []byte) []byte {
 	gap := l.gap()
 	newline := strings.LastIndexByte(gap, '\n')
 	var out bytes.Buffer

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host changes files of the node so that a crash at any moment leaves
-// the old one or the new one, whole. It never leaves the folder it was given.
+// Package host changes files of the node. A crash at any moment leaves the whole
+// old file or the whole new one. It follows no link out of the given directory.
 package host
 
 import (
@@ -16,56 +16,55 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is a folder of the node, opened once; what it does stays inside, whatever
-// links somebody puts there.
+// Dir is an open directory of the node.
 type Dir struct {
 	root *os.Root
 	path string
 
-	// Step, where set, is called before each change with what is about to be
-	// done. Tests stop there for good.
+	// Step, if set, is called before each change with a description of it. Tests
+	// kill the process there.
 	Step func(what string)
 }
 
-// OpenDir opens a folder that exists.
+// OpenDir opens an existing directory.
 func OpenDir(path string) (*Dir, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening folder %s: %w", path, err)
+		return nil, fmt.Errorf("opening directory %s: %w", path, err)
 	}
 	return &Dir{root: root, path: path}, nil
 }
 
-// MakeDir opens a folder and makes it, for root alone, where it is missing.
+// MakeDir opens a directory. If it is missing, MakeDir creates it with mode 0700.
 func MakeDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("making folder %s: %w", path, err)
+		return nil, fmt.Errorf("creating directory %s: %w", path, err)
 	}
 	return OpenDir(path)
 }
 
-// Path is where the folder is.
+// Path returns the path that the directory was opened with.
 func (d *Dir) Path() string { return d.path }
 
-// Close closes the folder.
+// Close closes the directory.
 func (d *Dir) Close() error { return d.root.Close() }
 
-// Sub opens a folder within and, on request, makes it.
-func (d *Dir) Sub(name string, make bool) (*Dir, error) {
-	if make {
-		d.step("make " + name)
+// Sub opens a subdirectory. With create, it creates a missing one.
+func (d *Dir) Sub(name string, create bool) (*Dir, error) {
+	if create {
+		d.step("create " + name)
 		if err := d.root.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("making a folder in %s: %w", d.path, err)
+			return nil, fmt.Errorf("creating a directory in %s: %w", d.path, err)
 		}
 	}
 	root, err := d.root.OpenRoot(name)
 	if err != nil {
-		return nil, fmt.Errorf("opening a folder in %s: %w", d.path, err)
+		return nil, fmt.Errorf("opening a directory in %s: %w", d.path, err)
 	}
 	return &Dir{root: root, path: d.path + "/" + name, Step: d.Step}, nil
 }
 
-// Read gives a file's content.
+// Read returns a file's content.
 func (d *Dir) Read(name string) ([]byte, error) {
 	content, err := d.root.ReadFile(name)
 	if err != nil {
@@ -74,19 +73,19 @@ func (d *Dir) Read(name string) ([]byte, error) {
 	return content, nil
 }
 
-// Has tells whether a file is there.
+// Has reports whether the directory contains a file of the name.
 func (d *Dir) Has(name string) (bool, error) {
 	_, err := d.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking in %s: %w", d.path, err)
+		return false, fmt.Errorf("reading in %s: %w", d.path, err)
 	}
 	return true, nil
 }
 
-// Open opens a file to be read.
+// Open opens a file for reading.
 func (d *Dir) Open(name string) (*os.File, error) {
 	file, err := d.root.Open(name)
 	if err != nil {
@@ -95,13 +94,13 @@ func (d *Dir) Open(name string) (*os.File, error) {
 	return file, nil
 }
 
-// Names lists the files and links, sorted.
+// Names returns the names of all entries but subdirectories, sorted.
 func (d *Dir) Names() ([]string, error) {
 	return d.list(func(entry fs.DirEntry) bool { return !entry.IsDir() })
 }
 
-// Folders lists the folders, sorted.
-func (d *Dir) Folders() ([]string, error) { return d.list(fs.DirEntry.IsDir) }
+// Directories returns the names of the subdirectories, sorted.
+func (d *Dir) Directories() ([]string, error) { return d.list(fs.DirEntry.IsDir) }
 
 func (d *Dir) list(wanted func(fs.DirEntry) bool) ([]string, error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
@@ -117,7 +116,7 @@ func (d *Dir) list(wanted func(fs.DirEntry) bool) ([]string, error) {
 	return names, nil
 }
 
-// Remove deletes a file; one that is not there is gone already.
+// Remove deletes a file. A missing file is no error.
 func (d *Dir) Remove(name string) error {
 	if has, err := d.Has(name); err != nil || !has {
 		return err
@@ -129,7 +128,7 @@ func (d *Dir) Remove(name string) error {
 	return d.sync()
 }
 
-// RemoveDir deletes a folder within if it is empty.
+// RemoveDir deletes a subdirectory if it is empty.
 func (d *Dir) RemoveDir(name string) error {
 	d.step("remove " + name)
 	err := d.root.Remove(name)
@@ -142,23 +141,23 @@ func (d *Dir) RemoveDir(name string) error {
 	return d.sync()
 }
 
-// Stir has those who watch the folder look at it again, though nothing of it
-// has changed but a folder within: a temporary file comes and goes.
-func (d *Dir) Stir() error {
+// TriggerWatch creates and deletes a temporary file, so that a runtime that watches
+// the directory reads it again. A change in a subdirectory triggers no such watch.
+func (d *Dir) TriggerWatch() error {
 	temp := tempName()
 	d.step("create " + temp)
 	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("stirring %s: %w", d.path, err)
+		return fmt.Errorf("triggering watches of %s: %w", d.path, err)
 	}
 	d.step("remove " + temp)
 	if err := errors.Join(file.Close(), d.root.Remove(temp)); err != nil {
-		return fmt.Errorf("stirring %s: %w", d.path, err)
+		return fmt.Errorf("triggering watches of %s: %w", d.path, err)
 	}
 	return nil
 }
 
-// Rename moves a file within the folder, over another one if it has to.
+// Rename renames a file. It replaces an existing one.
 func (d *Dir) Rename(from, to string) error {
 	d.step("rename " + from + " to " + to)
 	if err := d.root.Rename(from, to); err != nil {
@@ -167,18 +166,18 @@ func (d *Dir) Rename(from, to string) error {
 	return d.sync()
 }
 
-// sync makes the folder's last change outlive a power cut.
+// sync writes the directory's entries to disk.
 func (d *Dir) sync() error {
-	d.step("sync folder")
-	folder, err := d.root.Open(".")
+	d.step("sync directory")
+	directory, err := d.root.Open(".")
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", d.path, err)
 	}
-	err = folder.Sync()
-	if errors.Is(err, unix.EINVAL) { // some file systems know no such thing
+	err = directory.Sync()
+	if errors.Is(err, unix.EINVAL) { // the file system can't sync directories
 		err = nil
 	}
-	return errors.Join(err, folder.Close())
+	return errors.Join(err, directory.Close())
 }
 
 func (d *Dir) step(what string) {
@@ -187,16 +186,16 @@ func (d *Dir) step(what string) {
 	}
 }
 
-// tempPrefix begins the names of files that are not finished. No runtime loads
-// a file of such a name, and no two writers share one.
+// tempPrefix is the prefix of temporary files. Runtimes load no file without the
+// suffix of a network configuration.
 const tempPrefix = ".capture-cni-tmp-"
 
 func tempName() string { return tempPrefix + rand.Text() }
 
-// IsTemp tells the names of such files.
+// IsTemp reports whether a file of this name is a temporary one.
 func IsTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
 
-// ClearTemps deletes what a process that was killed left unfinished.
+// ClearTemps deletes the temporary files that a killed process left.
 func (d *Dir) ClearTemps() error {
 	names, err := d.Names()
 	if err != nil {

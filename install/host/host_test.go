@@ -19,22 +19,22 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// A test that has to die, or to be watched, runs itself again with these.
+// Tests run their own program again, with these, to kill it or to trace it.
 const (
-	envFolder = "HOST_TEST_FOLDER"
-	envStep   = "HOST_TEST_STEP"
+	envDirectory = "HOST_TEST_DIRECTORY"
+	envStep      = "HOST_TEST_STEP"
 )
 
 func TestMain(m *testing.M) {
-	if folder := os.Getenv(envFolder); folder != "" {
-		os.Exit(replaceAndDie(folder, os.Getenv(envStep)))
+	if directory := os.Getenv(envDirectory); directory != "" {
+		os.Exit(replaceAndDie(directory, os.Getenv(envStep)))
 	}
 	os.Exit(m.Run())
 }
 
-// replaceAndDie replaces a file and kills its process before the given step.
-func replaceAndDie(folder, step string) int {
-	d, err := OpenDir(folder)
+// replaceAndDie replaces a file and kills its own process before the given step.
+func replaceAndDie(directory, step string) int {
+	d, err := OpenDir(directory)
 	if err != nil {
 		return 1
 	}
@@ -57,15 +57,15 @@ var (
 	newContent = bytes.Repeat([]byte("new"), 100_000)
 )
 
-func again(folder, step string) *exec.Cmd {
+func replaceCommand(directory, step string) *exec.Cmd {
 	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), envFolder+"="+folder, envStep+"="+step)
+	command.Env = append(os.Environ(), envDirectory+"="+directory, envStep+"="+step)
 	return command
 }
 
-func open(t *testing.T, folder string) *Dir {
+func open(t *testing.T, directory string) *Dir {
 	t.Helper()
-	d, err := OpenDir(folder)
+	d, err := OpenDir(directory)
 	check(t, err)
 	t.Cleanup(func() { check(t, d.Close()) })
 	return d
@@ -79,15 +79,15 @@ func check(t *testing.T, err error) {
 }
 
 // TestKilledAnywhere kills the writer before each of its steps: the file is the
-// old one or the new one, and what was not finished can be told and cleared.
+// old one or the new one, and ClearTemps deletes what the writer left.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	var seen []string
 	for step := 1; ; step++ {
-		folder := t.TempDir()
-		d := open(t, folder)
+		directory := t.TempDir()
+		d := open(t, directory)
 		check(t, d.Replace("conf", oldContent, As(0o600), nil))
-		err := again(folder, strconv.Itoa(step)).Run()
+		err := replaceCommand(directory, strconv.Itoa(step)).Run()
 		content, readErr := d.Read("conf")
 		check(t, readErr)
 		switch {
@@ -103,7 +103,7 @@ func TestKilledAnywhere(t *testing.T) {
 			t.Errorf("killed before step %d: %q, %v", step, names, err)
 		}
 		if err == nil {
-			break // it ran to its end
+			break // no such step: it was not killed
 		}
 	}
 	if want := []string{"old", "old", "old", "new", "new"}; !slices.Equal(seen, want) {
@@ -111,8 +111,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// TestOrder looks at the system calls: nothing is renamed that is not on disk,
-// and nothing is said to be done before the folder is.
+// TestOrder traces the system calls: the file is synced before it is renamed, and
+// the directory afterwards.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	strace, err := exec.LookPath("strace")
@@ -122,16 +122,16 @@ func TestOrder(t *testing.T) {
 		}
 		t.Skip("this test needs strace")
 	}
-	folder := t.TempDir()
+	directory := t.TempDir()
 	trace := filepath.Join(t.TempDir(), "trace")
-	child := again(folder, "0")
+	child := replaceCommand(directory, "0")
 	command := exec.Command(strace, "-f", "-qq", "-y", "-e", "trace=write,fsync,renameat,renameat2", "-o", trace, child.Path)
 	command.Env = child.Env
 	check(t, command.Run())
 	content, err := os.ReadFile(trace)
 	check(t, err)
 	var calls []string
-	for _, match := range regexp.MustCompile(`(write|fsync|rename)(?:at2?)?\(\d+<`+regexp.QuoteMeta(folder)).FindAllStringSubmatch(string(content), -1) {
+	for _, match := range regexp.MustCompile(`(write|fsync|rename)(?:at2?)?\(\d+<`+regexp.QuoteMeta(directory)).FindAllStringSubmatch(string(content), -1) {
 		calls = append(calls, match[1])
 	}
 	if got := slices.Compact(calls); !slices.Equal(got, []string{"write", "fsync", "rename", "fsync"}) {
@@ -139,38 +139,38 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestFailures leave the old file, and nothing else.
+// TestFailures wants the old file and no temporary one after a failure.
 func TestFailures(t *testing.T) {
 	lab.RequireRoot(t)
-	mount := func(options string) func(t *testing.T, folder string) {
-		return func(t *testing.T, folder string) {
+	mount := func(options string) func(t *testing.T, directory string) {
+		return func(t *testing.T, directory string) {
 			t.Helper()
-			check(t, unix.Mount("none", folder, "tmpfs", 0, options))
-			t.Cleanup(func() { _ = unix.Unmount(folder, unix.MNT_DETACH) })
+			check(t, unix.Mount("none", directory, "tmpfs", 0, options))
+			t.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
 		}
 	}
 	for name, test := range map[string]struct {
-		prepare func(t *testing.T, folder string)
-		after   func(t *testing.T, folder string)
+		prepare func(t *testing.T, directory string)
+		after   func(t *testing.T, directory string)
 		want    error
 	}{
 		"no space": {mount("size=64k"), func(*testing.T, string) {}, syscall.ENOSPC},
-		"read-only": {mount("size=1m"), func(t *testing.T, folder string) {
+		"read-only": {mount("size=1m"), func(t *testing.T, directory string) {
 			t.Helper()
-			check(t, unix.Mount("none", folder, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+			check(t, unix.Mount("none", directory, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 		}, syscall.EROFS},
-		"a folder is in the way": {mount("size=1m"), func(t *testing.T, folder string) {
+		"a directory is in the way": {mount("size=1m"), func(t *testing.T, directory string) {
 			t.Helper()
-			check(t, os.Remove(folder+"/conf"))
-			check(t, os.Mkdir(folder+"/conf", 0o700))
+			check(t, os.Remove(directory+"/conf"))
+			check(t, os.Mkdir(directory+"/conf", 0o700))
 		}, syscall.EEXIST},
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder := t.TempDir()
-			test.prepare(t, folder)
-			d := open(t, folder)
+			directory := t.TempDir()
+			test.prepare(t, directory)
+			d := open(t, directory)
 			check(t, d.Replace("conf", oldContent, As(0o600), nil))
-			test.after(t, folder)
+			test.after(t, directory)
 			before, err := d.Names()
 			check(t, err)
 			if err := d.Replace("conf", newContent, As(0o600), nil); !errors.Is(err, test.want) {
@@ -183,7 +183,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestTry keeps the old file where the new one does not prove good.
+// TestTry keeps the old file if try returns an error.
 func TestTry(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
@@ -191,7 +191,7 @@ func TestTry(t *testing.T) {
 	bad := errors.New("does not run")
 	err := d.Replace("conf", newContent, As(0o755), func(path string) error {
 		if content, err := os.ReadFile(path); err != nil || !bytes.Equal(content, newContent) {
-			t.Errorf("what is tried is not all there: %v", err)
+			t.Errorf("the temporary file is incomplete: %v", err)
 		}
 		return bad
 	})
@@ -204,10 +204,10 @@ func TestTry(t *testing.T) {
 
 func TestModes(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
-	d := open(t, folder)
+	directory := t.TempDir()
+	d := open(t, directory)
 	perm := func() os.FileMode {
-		info, err := os.Stat(folder + "/f")
+		info, err := os.Stat(directory + "/f")
 		check(t, err)
 		return info.Mode().Perm()
 	}
@@ -222,39 +222,39 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestNeverOutside follows no link, and no name, out of the folder.
+// TestNeverOutside follows no link and no path out of the directory.
 func TestNeverOutside(t *testing.T) {
 	t.Parallel()
-	outside, folder := t.TempDir(), t.TempDir()
+	outside, directory := t.TempDir(), t.TempDir()
 	check(t, os.WriteFile(outside+"/secret", oldContent, 0o600))
-	check(t, os.Symlink(outside, folder+"/link"))
-	check(t, os.Symlink(outside+"/secret", folder+"/file"))
-	d := open(t, folder)
+	check(t, os.Symlink(outside, directory+"/link"))
+	check(t, os.Symlink(outside+"/secret", directory+"/file"))
+	d := open(t, directory)
 	for _, name := range []string{"../" + filepath.Base(outside) + "/secret", "link/secret", "file"} {
 		if content, err := d.Read(name); err == nil {
 			t.Errorf("%s: read %q", name, content)
 		}
 	}
-	check(t, d.Replace("file", newContent, As(0o600), nil)) // the link goes, not its target
+	check(t, d.Replace("file", newContent, As(0o600), nil)) // replaces the link, not its target
 	if _, err := d.Sub("link", true); err == nil {
-		t.Error("a link was taken for a folder within")
+		t.Error("a link was opened as a subdirectory")
 	}
 	if content, err := os.ReadFile(outside + "/secret"); err != nil || string(content) != "old" {
 		t.Errorf("the file outside is %q, %v", content, err)
 	}
 }
 
-// TestLock runs alone: a process that is started beside it holds its files, and
-// with them the lock, for a moment.
+// TestLock does not run in parallel: a process that another test forks inherits
+// the locked file until it executes its program.
 func TestLock(t *testing.T) {
-	folder := t.TempDir()
-	first, err := open(t, folder).TryLock()
+	directory := t.TempDir()
+	first, err := open(t, directory).TryLock()
 	check(t, err)
-	if _, err := open(t, folder).TryLock(); !errors.Is(err, ErrLocked) {
+	if _, err := open(t, directory).TryLock(); !errors.Is(err, ErrLocked) {
 		t.Errorf("got %v", err)
 	}
 	check(t, first.Close())
-	second, err := open(t, folder).TryLock()
+	second, err := open(t, directory).TryLock()
 	check(t, err)
 	check(t, second.Close())
 }

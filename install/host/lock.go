@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLocked means that another process has the lock.
-var ErrLocked = errors.New("another process is at work in the folder")
+// ErrLocked means that another process holds the lock.
+var ErrLocked = errors.New("another process holds the directory's lock")
 
-// TryLock takes the folder's lock, which ends with the process, or gives
-// ErrLocked at once. It is on the folder itself: a full disk is no hindrance.
+// TryLock locks the directory, or returns ErrLocked at once. The kernel releases
+// the lock when the process ends. It needs no lock file, so it works on a full disk.
 func (d *Dir) TryLock() (io.Closer, error) {
-	folder, err := d.root.Open(".")
+	directory, err := d.root.Open(".")
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", d.path, err)
 	}
-	err = unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	err = unix.Flock(int(directory.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = ErrLocked
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("locking %s: %w", d.path, err), folder.Close())
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", d.path, err), directory.Close())
 	}
-	return folder, nil
+	return directory, nil
 }

@@ -14,26 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mode is what a new file is allowed.
+// Mode is the permissions and the owner of a file that is written.
 type Mode struct {
 	perm fs.FileMode
 	keep bool
 }
 
-// As gives a file exactly these permissions, and to root.
+// As sets these permissions and root as the owner.
 func As(perm fs.FileMode) Mode { return Mode{perm: perm} }
 
-// Kept leaves a file that exists its permissions and its owner.
+// Kept keeps permissions and owner of an existing file; perm is for a new one.
 func Kept(perm fs.FileMode) Mode { return Mode{perm: perm, keep: true} }
 
-// Replace writes a file in one step, as others see it: a temporary file in the
-// same folder, written, tried where try is not nil, synced and renamed. try
-// gets the temporary file's path; its error leaves everything as it was.
+// Replace writes a file atomically: it writes and syncs a temporary file in the
+// same directory, calls try, if not nil, with that file's path, and renames it. If
+// try returns an error, nothing has changed.
 func (d *Dir) Replace(name string, content []byte, mode Mode, try func(path string) error) error {
 	return d.ReplaceFrom(name, bytes.NewReader(content), mode, try)
 }
 
-// ReplaceFrom is Replace for what is too large to be held in memory.
+// ReplaceFrom is Replace for content that is too large to be held in memory.
 func (d *Dir) ReplaceFrom(name string, content io.Reader, mode Mode, try func(path string) error) error {
 	if err := d.write(name, content, mode, try); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (d *Dir) write(name string, content io.Reader, mode Mode, try func(path str
 	}()
 	d.step("write " + temp)
 	_, writeErr := io.Copy(file, content)
-	if err := errors.Join(writeErr, d.likeOld(file, name, mode), file.Sync(), file.Close()); err != nil {
+	if err := errors.Join(writeErr, d.copyMetadata(file, name, mode), file.Sync(), file.Close()); err != nil {
 		return err
 	}
 	if try != nil {
@@ -68,12 +68,12 @@ func (d *Dir) write(name string, content io.Reader, mode Mode, try func(path str
 	return d.root.Rename(temp, name)
 }
 
-// selinux is the extended attribute that holds a file's label.
+// selinux is the extended attribute with a file's SELinux label.
 const selinux = "security.selinux"
 
-// likeOld gives a new file the permissions asked for and, of the file in whose
-// place it comes, the label, without which a confined runtime can't use it.
-func (d *Dir) likeOld(file *os.File, name string, mode Mode) error {
+// copyMetadata sets the new file's mode and owner, and copies the SELinux label of
+// the file that it replaces: a confined runtime can't read a file without it.
+func (d *Dir) copyMetadata(file *os.File, name string, mode Mode) error {
 	info, err := d.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return file.Chmod(mode.perm)
@@ -100,10 +100,10 @@ func copyLabel(from, to *os.File) error {
 	label := make([]byte, 256)
 	n, err := unix.Fgetxattr(int(from.Fd()), selinux, label)
 	if err != nil {
-		return nil // the node has no SELinux, or the file no label
+		return nil // no SELinux, or no label
 	}
 	err = unix.Fsetxattr(int(to.Fd()), selinux, label[:n], 0)
-	if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) { // a label of earlier days means nothing while SELinux is off
+	if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) { // SELinux is off: the label has no effect
 		return fmt.Errorf("setting the SELinux label: %w", err)
 	}
 	return nil

@@ -129,7 +129,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		changed = true
 		n.log.Info("placed our entry", "mode", n.mode, "folder", n.settings.NetDir)
 	case n.mode == DropIn && n.runtimeFault(ctx, DropIn) != nil: // an agent was killed before it could stir
-		if err := net.Stir(); err != nil {
+		if err := net.TriggerWatch(); err != nil {
 			return false, err
 		}
 	}

@@ -61,7 +61,7 @@ func (d dropIn) place(net *host.Dir, entry []byte) error {
 	if current, readErr := folder.Read(dropInName); readErr != nil || !bytes.Equal(current, lines(entry)) {
 		err = folder.Replace(dropInName, lines(entry), host.As(0o600), nil)
 	}
-	return errors.Join(err, folder.Close(), net.Stir())
+	return errors.Join(err, folder.Close(), net.TriggerWatch())
 }
 
 func (dropIn) found(net *host.Dir) (found bool, err error) {
@@ -79,14 +79,14 @@ func (dropIn) remove(net *host.Dir) error {
 		if has, err := folder.Has(dropInName); err != nil || !has {
 			return errors.Join(clearErr, err)
 		}
-		return errors.Join(clearErr, folder.Remove(dropInName), net.RemoveDir(name), net.Stir())
+		return errors.Join(clearErr, folder.Remove(dropInName), net.RemoveDir(name), net.TriggerWatch())
 	})
 }
 
 // eachFolder goes through all folders within one: the network may have had
 // another name.
 func eachFolder(net *host.Dir, do func(name string, folder *host.Dir) error) error {
-	names, err := net.Folders()
+	names, err := net.Directories()
 	errs := []error{err}
 	for _, name := range names {
 		folder, err := net.Sub(name, false)
