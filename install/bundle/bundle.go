@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bundle packs parts of a support case into one archive. It packs what
-// it is given: each part is made of known fields, so that no secret gets in.
+// Package bundle packs the parts of a support case into one archive. It does not
+// filter them: each part is written from known fields, which hold no secret.
 package bundle
 
 import (
@@ -19,11 +19,11 @@ import (
 
 // Part is a file of a bundle.
 type Part struct {
-	Name  string // with its folder
+	Name  string // path in the archive
 	Write func(context.Context, io.Writer) error
 }
 
-// Limits: a bundle can be sent, and one part that hangs does not keep the rest.
+// Limits keep a bundle small enough to send, and let no part block the others.
 const (
 	maxPart     = 1 << 20
 	maxParts    = 1024
@@ -32,11 +32,10 @@ const (
 	partTimeout = 20 * time.Second
 )
 
-// faultsName is the file that says what is missing.
 const faultsName = "missing.txt"
 
-// Write writes a gzipped tar archive. A part that can't be had, or is had in
-// part, is named in missing.txt; it is no error.
+// Write writes a gzipped tar archive. Parts that fail or are cut are listed in
+// missing.txt and are no error.
 func Write(ctx context.Context, out io.Writer, now time.Time, parts []Part) error {
 	zipped := gzip.NewWriter(out)
 	archive := tar.NewWriter(zipped)
@@ -47,7 +46,7 @@ func Write(ctx context.Context, out io.Writer, now time.Time, parts []Part) erro
 			fmt.Fprintf(&faults, "%d parts are left out: a bundle has at most %d parts and %d bytes\n", len(parts)-i, maxParts, maxTotal)
 			break
 		}
-		content, err := content(ctx, part)
+		content, err := collect(ctx, part)
 		if err != nil {
 			fmt.Fprintf(&faults, "%s: %s\n", Plain(part.Name), oneLine(err))
 		}
@@ -71,19 +70,19 @@ func Write(ctx context.Context, out io.Writer, now time.Time, parts []Part) erro
 	return nil
 }
 
-func content(ctx context.Context, part Part) ([]byte, error) {
+func collect(ctx context.Context, part Part) ([]byte, error) {
 	if !isValidName(part.Name) {
-		return nil, errors.New("its name is no path within an archive")
+		return nil, errors.New("the name is not a path in an archive")
 	}
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
 	var content limitedBuffer
 	err := part.Write(ctx, &content)
-	return content.taken, err
+	return content.bytes, err
 }
 
-// isValidName reports whether a part can have this name: parts are named after pods,
-// too, and a runtime takes any name for one.
+// isValidName reports whether the archive can have a file of this name. Parts are
+// named after pods, whose names the runtime does not validate.
 func isValidName(name string) bool {
 	return Plain(name) == name && name == path.Clean(name) && !path.IsAbs(name) && !strings.HasPrefix(name, "..")
 }
@@ -96,13 +95,13 @@ func oneLine(err error) string {
 	return text
 }
 
-// limitedBuffer takes no more than a part may be.
-type limitedBuffer struct{ taken []byte }
+// limitedBuffer holds at most maxPart bytes.
+type limitedBuffer struct{ bytes []byte }
 
 // Write implements io.Writer.
 func (l *limitedBuffer) Write(p []byte) (int, error) {
-	n := min(len(p), maxPart-len(l.taken))
-	l.taken = append(l.taken, p[:n]...)
+	n := min(len(p), maxPart-len(l.bytes))
+	l.bytes = append(l.bytes, p[:n]...)
 	if n < len(p) {
 		return n, fmt.Errorf("cut after %d bytes", maxPart)
 	}
@@ -110,8 +109,7 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 }
 
 func add(archive *tar.Writer, name string, now time.Time, content []byte) error {
-	head := &tar.Header{Name: "capture-cni/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: now}
-	err := archive.WriteHeader(head)
+	err := archive.WriteHeader(&tar.Header{Name: "capture-cni/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: now})
 	if err == nil {
 		_, err = archive.Write(content)
 	}

@@ -20,7 +20,7 @@ import (
 
 var moment = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// bundled writes parts and reads the archive back: the files by name, and
+// bundled writes parts and reads the archive: it returns the files by name, and
 // their names in order.
 func bundled(t *testing.T, parts ...Part) (files map[string]string, order []string) {
 	t.Helper()
@@ -36,8 +36,8 @@ func bundled(t *testing.T, parts ...Part) (files map[string]string, order []stri
 	if err := errors.Join(err, zipped.Close()); err != nil || out.Len() > 0 {
 		t.Fatalf("%d bytes after the end, %v", out.Len(), err)
 	}
-	if !bytes.HasSuffix(tarred, make([]byte, 1024)) { // tar(5); programs complain without
-		t.Error("the archive has no end")
+	if !bytes.HasSuffix(tarred, make([]byte, 1024)) { // see tar(5)
+		t.Error("the archive has no end-of-archive entry")
 	}
 	files = map[string]string{}
 	archive := tar.NewReader(bytes.NewReader(tarred))
@@ -55,15 +55,15 @@ func bundled(t *testing.T, parts ...Part) (files map[string]string, order []stri
 		}
 		name, ours := strings.CutPrefix(head.Name, "capture-cni/")
 		if _, twice := files[name]; twice || !ours || head.Mode != 0o600 || head.Typeflag != tar.TypeReg || !head.ModTime.Equal(moment) {
-			t.Errorf("the archive has %+v", head)
+			t.Errorf("unexpected header %+v", head)
 		}
 		files[name], order = string(content), append(order, name)
 	}
 	return files, order
 }
 
-// says is a part that writes something, and then ends with an error or nil.
-func says(name, text string, err error) Part {
+// part returns a part that writes text and then returns err.
+func part(name, text string, err error) Part {
 	return Part{name, func(_ context.Context, out io.Writer) error {
 		_, writeErr := io.WriteString(out, text)
 		return errors.Join(writeErr, err)
@@ -72,7 +72,7 @@ func says(name, text string, err error) Part {
 
 func TestBundle(t *testing.T) {
 	t.Parallel()
-	files, order := bundled(t, says("about.txt", "version 1\n", nil), says("lists/05-cilium.conflist", `{"name":"cilium"}`, nil), says("pods/a.txt", "captured\n", nil))
+	files, order := bundled(t, part("about.txt", "version 1\n", nil), part("lists/05-cilium.conflist", `{"name":"cilium"}`, nil), part("pods/a.txt", "captured\n", nil))
 	if diff := cmp.Diff(map[string]string{
 		"about.txt": "version 1\n", "lists/05-cilium.conflist": `{"name":"cilium"}`, "pods/a.txt": "captured\n", "missing.txt": "",
 	}, files); diff != "" {
@@ -82,16 +82,16 @@ func TestBundle(t *testing.T) {
 		t.Error(diff)
 	}
 	if files, _ := bundled(t); len(files) != 1 || files["missing.txt"] != "" {
-		t.Errorf("nothing is %q", files)
+		t.Errorf("without parts: got %q", files)
 	}
 }
 
-// TestMissing names what can't be had, or only in part, and keeps all else.
+// TestMissing lists failed and incomplete parts, and keeps all others.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	files, _ := bundled(
-		t, says("first.txt", "there", nil), says("none.txt", "", errors.New("it is not there")), says("half.txt", "one of two", errors.New("it broke off")),
-		says("empty.txt", "", nil), says("last.txt", "there too", nil),
+		t, part("first.txt", "there", nil), part("none.txt", "", errors.New("it is not there")), part("half.txt", "one of two", errors.New("it broke off")),
+		part("empty.txt", "", nil), part("last.txt", "there too", nil),
 	)
 	if diff := cmp.Diff(map[string]string{
 		"first.txt": "there", "half.txt": "one of two", "last.txt": "there too",
@@ -101,11 +101,11 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestTooLarge cuts what nobody could send, and says so.
+// TestTooLarge cuts a part at the limit, and lists it.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	files, _ := bundled(
-		t, says("large.txt", strings.Repeat("a", maxPart+1), nil), says("just.txt", strings.Repeat("b", maxPart), nil), says("after.txt", "there", nil),
+		t, part("large.txt", strings.Repeat("a", maxPart+1), nil), part("just.txt", strings.Repeat("b", maxPart), nil), part("after.txt", "there", nil),
 	)
 	if got := files["large.txt"]; got != strings.Repeat("a", maxPart) {
 		t.Errorf("%d bytes are left", len(got))
@@ -118,50 +118,50 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestNames leaves out a part whose name leads out of the archive, and quotes no
-// name that has not a name's form.
+// TestNames leaves out a part whose name leads out of the archive, and quotes only
+// plain names.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "/etc/passwd", "../up", "pods/../../up", "pods//two", "a\x00b", "password=hunter2", strings.Repeat("x", maxPlain+1)} {
-		files, order := bundled(t, says(name, "there", nil), says("after.txt", "there", nil))
+		files, order := bundled(t, part(name, "there", nil), part("after.txt", "there", nil))
 		if diff := cmp.Diff([]string{"after.txt", "missing.txt"}, order); diff != "" {
 			t.Errorf("%q: %s", name, diff)
 		}
-		if got := files["missing.txt"]; !strings.HasSuffix(got, ": its name is no path within an archive\n") || strings.Contains(got, "hunter2") {
+		if got := files["missing.txt"]; !strings.HasSuffix(got, ": the name is not a path in an archive\n") || strings.Contains(got, "hunter2") {
 			t.Errorf("%q: missing is %q", name, got)
 		}
 	}
 }
 
-// TestTooMany leaves out parts beyond the limits, and says which limits.
+// TestTooMany leaves out parts beyond the limits, and names the limits.
 func TestTooMany(t *testing.T) {
 	t.Parallel()
 	var many, large []Part
 	for i := range maxParts + 3 {
-		many = append(many, says(fmt.Sprintf("pods/%d.txt", i), "there", nil))
+		many = append(many, part(fmt.Sprintf("pods/%d.txt", i), "there", nil))
 	}
 	for i := range maxTotal/maxPart + 2 {
-		large = append(large, says(fmt.Sprintf("pods/%d.txt", i), strings.Repeat("x", maxPart), nil))
+		large = append(large, part(fmt.Sprintf("pods/%d.txt", i), strings.Repeat("x", maxPart), nil))
 	}
 	for _, tt := range []struct {
 		parts []Part
 		kept  int
-		says  string
+		fault string
 	}{
 		{many, maxParts, "3 parts are left out: a bundle has at most 1024 parts and 33554432 bytes\n"},
 		{large, maxTotal / maxPart, "2 parts are left out: a bundle has at most 1024 parts and 33554432 bytes\n"},
 	} {
 		files, order := bundled(t, tt.parts...)
-		if len(order) != tt.kept+1 || files["missing.txt"] != tt.says {
+		if len(order) != tt.kept+1 || files["missing.txt"] != tt.fault {
 			t.Errorf("%d files, missing is %q", len(order), files["missing.txt"])
 		}
 	}
 }
 
-// TestLongFault cuts an error, to one line, and names the limit.
+// TestLongFault cuts a long error and writes it on one line.
 func TestLongFault(t *testing.T) {
 	t.Parallel()
-	files, _ := bundled(t, says("a.txt", "", errors.New("one\n"+strings.Repeat("x", 2*maxFault))))
+	files, _ := bundled(t, part("a.txt", "", errors.New("one\n"+strings.Repeat("x", 2*maxFault))))
 	if got := files["missing.txt"]; strings.Count(got, "\n") != 1 || len(got) > maxFault+100 || !strings.HasSuffix(got, "… (cut after 1024 bytes)\n") {
 		t.Errorf("missing is %q", got)
 	}
@@ -181,7 +181,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestHanging gives up on a part after its time, and on no other.
+// TestHanging stops a part at its timeout, and writes all others.
 func TestHanging(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestHanging(t *testing.T) {
 			<-ctx.Done()
 			return errors.Join(err, ctx.Err())
 		}}
-		files, _ := bundled(t, says("before.txt", "there", nil), hangs, Part{"after.txt", func(ctx context.Context, out io.Writer) error {
+		files, _ := bundled(t, part("before.txt", "there", nil), hangs, Part{"after.txt", func(ctx context.Context, out io.Writer) error {
 			_, err := io.WriteString(out, "there")
 			return errors.Join(err, ctx.Err())
 		}})
@@ -201,35 +201,35 @@ func TestHanging(t *testing.T) {
 			t.Error(diff)
 		}
 		if took := time.Since(began); took != partTimeout {
-			t.Errorf("it took %s", took)
+			t.Errorf("took %s, want %s", took, partTimeout)
 		}
 	})
 }
 
-// full is a disk that takes some bytes and no more.
-type full struct{ room int }
+// fullDisk accepts some bytes and no more.
+type fullDisk struct{ free int }
 
 var errFull = errors.New("no space left")
 
-func (f *full) Write(p []byte) (int, error) {
-	if len(p) > f.room {
+func (f *fullDisk) Write(p []byte) (int, error) {
+	if len(p) > f.free {
 		return 0, errFull
 	}
-	f.room -= len(p)
+	f.free -= len(p)
 	return len(p), nil
 }
 
-// TestNowhereToWrite says so, however far it got.
-func TestNowhereToWrite(t *testing.T) {
+// TestDiskFull returns the error of every write.
+func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	parts := []Part{says("about.txt", "version 1\n", nil)}
+	parts := []Part{part("about.txt", "version 1\n", nil)}
 	var whole bytes.Buffer
 	if err := Write(t.Context(), &whole, moment, parts); err != nil {
 		t.Fatal(err)
 	}
-	for room := range whole.Len() {
-		if err := Write(t.Context(), &full{room}, moment, parts); !errors.Is(err, errFull) {
-			t.Fatalf("with room for %d of %d bytes: %v", room, whole.Len(), err)
+	for free := range whole.Len() {
+		if err := Write(t.Context(), &fullDisk{free}, moment, parts); !errors.Is(err, errFull) {
+			t.Fatalf("with %d of %d bytes free: %v", free, whole.Len(), err)
 		}
 	}
 }
