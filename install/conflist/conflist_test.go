@@ -60,7 +60,7 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// TestLists inserts our entry into lists of real plugins, and takes it out again.
+// TestLists inserts our entry into lists of real plugins, and removes it again.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.conflist")
@@ -77,7 +77,7 @@ func TestLists(t *testing.T) {
 				t.Errorf("inserted twice:\n%s", twice)
 			}
 			if !parse(t, once).Has([]byte(entry)) || parse(t, original).Has([]byte(entry)) {
-				t.Error("Has does not say what is there")
+				t.Error("Has is wrong about the entry")
 			}
 			back, err := parse(t, once).Without()
 			if err != nil || !bytes.Equal(back, original) {
@@ -88,7 +88,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// expectOnlyOurs wants libcni to find the original's plugins, and ours behind.
+// expectOnlyOurs wants libcni to find the original's plugins, and ours after them.
 func expectOnlyOurs(t *testing.T, original, edited []byte) {
 	t.Helper()
 	var before, after map[string]any
@@ -98,7 +98,7 @@ func expectOnlyOurs(t *testing.T, original, edited []byte) {
 	plugins := after["plugins"].([]any)
 	after["plugins"] = plugins[:len(plugins)-1]
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("more than our entry differs:\n%s", diff)
+		t.Errorf("the lists differ in more than our entry:\n%s", diff)
 	}
 	list, err := libcni.NetworkConfFromBytes(edited)
 	if err != nil || list.Plugins[len(list.Plugins)-1].Network.Type != PluginType {
@@ -106,7 +106,7 @@ func expectOnlyOurs(t *testing.T, original, edited []byte) {
 	}
 }
 
-// TestRepair has entries of ours where, or as, they should not be.
+// TestRepair has misplaced, duplicate and outdated entries of ours.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	const primary = `{"type":"bridge"}`
@@ -115,17 +115,17 @@ func TestRepair(t *testing.T) {
 	}
 	const old = `{"type":"capture-cni","kubeconfig":"/old"}`
 	for name, test := range map[string]struct{ have, want []byte }{
-		"in front":                {list(entry, primary), list(primary, entry)},
-		"twice":                   {list(primary, entry, entry), list(primary, entry)},
-		"twice, and in front":     {list(entry, primary, old), list(primary, entry)},
-		"three times, others too": {list(entry, primary, old, `{"type":"portmap"}`, old), list(primary, entry, `{"type":"portmap"}`)},
-		"old content":             {list(primary, old), list(primary, entry)},
-		"between others":          {list(primary, entry, `{"type":"portmap"}`), list(primary, entry, `{"type":"portmap"}`)},
+		"first":                    {list(entry, primary), list(primary, entry)},
+		"twice":                    {list(primary, entry, entry), list(primary, entry)},
+		"twice, and first":         {list(entry, primary, old), list(primary, entry)},
+		"three times, with others": {list(entry, primary, old, `{"type":"portmap"}`, old), list(primary, entry, `{"type":"portmap"}`)},
+		"old content":              {list(primary, old), list(primary, entry)},
+		"between others":           {list(primary, entry, `{"type":"portmap"}`), list(primary, entry, `{"type":"portmap"}`)},
 		"before another mesh": {
 			list(primary, entry, `{"type":"istio-cni"}`, `{"type":"portmap"}`),
 			list(primary, `{"type":"istio-cni"}`, `{"type":"portmap"}`, entry),
 		},
-		"behind another mesh": {list(primary, `{"type":"istio-cni"}`, entry), list(primary, `{"type":"istio-cni"}`, entry)},
+		"after another mesh": {list(primary, `{"type":"istio-cni"}`, entry), list(primary, `{"type":"istio-cni"}`, entry)},
 		"same content, other form": {
 			list(primary, `{ "capabilities" : {"io.kubernetes.cri.pod-annotations":true}, "kubeconfig":"/var/lib/capture-cni/kubeconfig", "type":"capture-cni"}`),
 			list(primary, `{ "capabilities" : {"io.kubernetes.cri.pod-annotations":true}, "kubeconfig":"/var/lib/capture-cni/kubeconfig", "type":"capture-cni"}`),
@@ -149,7 +149,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// TestBroken are files that no runtime could load either, or not surely.
+// TestBroken reads files that not every runtime loads.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -174,11 +174,11 @@ func TestFromConf(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if _, err := FromConf([]byte("{")); err == nil {
-		t.Error("half a file was read")
+		t.Error("a truncated file was read")
 	}
 }
 
-// TestEmbed makes lists of our own that sort before the primary's.
+// TestEmbed leaves out other meshes and names the source.
 func TestEmbed(t *testing.T) {
 	t.Parallel()
 	text := []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[{"type":"calico"},{"type":"istio-cni"},{"type":"portmap"},{"type":"linkerd-cni"}]}`)
@@ -187,8 +187,8 @@ func TestEmbed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := SourceOf(got); said != source || !strings.HasPrefix(said, "10-n.conflist sha256:") || SourceOf(text) != "" {
-		t.Errorf("it says that it embeds %q", said)
+	if found := SourceOf(got); found != source || !strings.HasPrefix(found, "10-n.conflist sha256:") || SourceOf(text) != "" {
+		t.Errorf("the source is %q, want %q", found, source)
 	}
 	var types []string
 	for _, plugin := range parse(t, got).Plugins {
@@ -199,7 +199,7 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// FuzzEdit inserts into anything that libcni takes for a list, and removes again.
+// FuzzEdit inserts into any list that libcni loads, and removes again.
 func FuzzEdit(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.conflist*")
 	for _, file := range files {

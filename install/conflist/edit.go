@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// ErrNoInterfacePlugin is the answer to a list in which nothing makes the
-// interface that is to be captured.
+// ErrNoInterfacePlugin is the error for a list without a plugin that creates the
+// pod's interface.
 var ErrNoInterfacePlugin = errors.New("the list has no interface plugin: capture-cni can't be the first one")
 
-// With gives the list's text with our entry in it: once, with this content, and
-// behind the interface plugin. Where that is so already, it is the text itself.
-// What surrounds the entry is left as it is.
+// With returns the list's text with our entry: once, with this content, and after
+// the interface plugin and those of other meshes. An up-to-date list is returned
+// unchanged.
 func (l *List) With(entry []byte) ([]byte, error) {
 	if l.Others() == 0 {
 		return nil, ErrNoInterfacePlugin
@@ -33,7 +33,7 @@ func (l *List) With(entry []byte) ([]byte, error) {
 		case len(ours) > 1:
 			edited = edited.deleted(ours[len(ours)-1])
 		case slices.ContainsFunc(edited.Plugins[ours[0]:], Plugin.OtherMesh):
-			// Behind it, ours sees that the pod is captured already.
+			// After the other mesh's plugin, ours detects that the pod is captured.
 			edited = edited.deleted(ours[0])
 		default:
 			return edited.replaced(ours[0], entry), nil
@@ -41,8 +41,8 @@ func (l *List) With(entry []byte) ([]byte, error) {
 	}
 }
 
-// Without gives the list's text without any entry of ours. It takes back to the
-// byte what With did, where nobody else has edited since.
+// Without returns the list's text without our entries. It restores the bytes that
+// With was given, unless the list was edited in between.
 func (l *List) Without() ([]byte, error) {
 	if l.Others() == 0 {
 		return nil, ErrNoInterfacePlugin
@@ -57,7 +57,7 @@ func (l *List) Without() ([]byte, error) {
 	}
 }
 
-// Has tells whether the list holds our entry as With would put it there.
+// Has reports whether With would return the list unchanged.
 func (l *List) Has(entry []byte) bool {
 	text, err := l.With(entry)
 	return err == nil && bytes.Equal(text, l.text)
@@ -73,7 +73,7 @@ func (l *List) ourEntries() []int {
 	return ours
 }
 
-// deleted takes out an element and the comma that it no longer needs.
+// deleted returns the list without an element and its comma.
 func (l *List) deleted(i int) *List {
 	from, to := l.Plugins[i].start, l.Plugins[i].end
 	if i > 0 {
@@ -91,7 +91,8 @@ func (l *List) deleted(i int) *List {
 	return &edited
 }
 
-// replaced gives an entry of ours another content, unless that is its own.
+// replaced returns the text with another content of an element. Equal content
+// keeps its bytes.
 func (l *List) replaced(i int, entry []byte) []byte {
 	current := l.text[l.Plugins[i].start:l.Plugins[i].end]
 	if sameContent(current, entry) {
@@ -105,14 +106,14 @@ func (l *List) appended(entry []byte) []byte {
 	return slices.Concat(l.text[:end], []byte(","), []byte(l.gap()), l.indented(entry), l.text[end:])
 }
 
-// gap is the white space before the last element.
+// gap returns the white space before the last element.
 func (l *List) gap() string {
 	before := string(l.text[:l.Plugins[len(l.Plugins)-1].start])
 	return before[len(strings.TrimRight(before, " \t\r\n")):]
 }
 
-// indented indents an entry as the list's author does: elements on lines of
-// their own get lines of their own.
+// indented returns the entry in the list's style: indented like the last element
+// if that is on a line of its own, else on one line.
 func (l *List) indented(entry []byte) []byte {
 	gap := l.gap()
 	newline := strings.LastIndexByte(gap, '\n')
@@ -134,13 +135,14 @@ func (l *List) indented(entry []byte) []byte {
 	return out.Bytes()
 }
 
-// sameContent compares two documents, whatever their spaces and order of keys.
+// sameContent reports whether two documents are equal but for white space and the
+// order of keys.
 func sameContent(a, b []byte) bool {
 	var left, right any
 	return decode(a, &left) == nil && decode(b, &right) == nil && reflect.DeepEqual(left, right)
 }
 
-// decode keeps numbers as they are written.
+// decode keeps the literals of numbers.
 func decode(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

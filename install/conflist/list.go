@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conflist edits CNI configuration lists without loss: whatever is not
-// ours keeps its bytes, be it a key nobody knows, a number no float can hold,
-// or somebody's way to indent. It is pure.
+// Package conflist edits CNI configuration lists losslessly: everything but our
+// entry keeps its bytes, including unknown keys, numbers beyond float64 and the
+// indentation. It is pure.
 package conflist
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// PluginType is the type that our entry has in a list.
+// PluginType is the type of our entry.
 const PluginType = "capture-cni"
 
 // List is a configuration list as a file holds it.
 type List struct {
 	Name                   string
-	CNIVersion             string // the one that a runtime will use, "" where the file has none
-	LoadOnlyInlinedPlugins bool   // no drop-in is read
+	CNIVersion             string // as libcni selects it; empty if the file has none
+	LoadOnlyInlinedPlugins bool   // runtimes read no drop-in
 	Plugins                []Plugin
 
 	text []byte
@@ -31,11 +31,10 @@ type List struct {
 type Plugin struct {
 	Type string
 
-	start, end int // of its object in the text
+	start, end int // offsets of the object in the text
 }
 
-// OtherMesh tells whether it captures pods for somebody else; a pod is captured
-// once.
+// OtherMesh reports whether the plugin captures pods for another mesh.
 func (p Plugin) OtherMesh() bool {
 	switch p.Type {
 	case "istio-cni", "linkerd-cni", "kuma-cni", "consul-cni":
@@ -44,8 +43,8 @@ func (p Plugin) OtherMesh() bool {
 	return false
 }
 
-// Parse reads a list as libcni does. The error says what a runtime would find
-// wrong with it and quotes nothing of it.
+// Parse reads a list as libcni does. The error says why a runtime would not load
+// the list, and quotes none of its content.
 func Parse(text []byte) (*List, error) {
 	conf, err := libcni.NetworkConfFromBytes(text)
 	if err != nil {
@@ -60,7 +59,7 @@ func Parse(text []byte) (*List, error) {
 		return nil, fmt.Errorf("reading a configuration list: %w", withoutContent(err))
 	}
 	if len(list.Plugins) != len(conf.Plugins) {
-		return nil, errors.New("reading a configuration list: plugins are given twice")
+		return nil, errors.New("reading a configuration list: the key plugins occurs twice")
 	}
 	for i, plugin := range conf.Plugins {
 		list.Plugins[i].Type = plugin.Network.Type
@@ -68,15 +67,15 @@ func Parse(text []byte) (*List, error) {
 	return list, nil
 }
 
-// Ours counts our entries.
+// Ours returns the number of our entries.
 func (l *List) Ours() int {
 	return len(l.ourEntries())
 }
 
-// Others counts the entries that are not ours.
+// Others returns the number of other plugins' entries.
 func (l *List) Others() int { return len(l.Plugins) - l.Ours() }
 
-// locate finds where each element of the top level's "plugins" begins and ends.
+// locate returns the offsets of each element of the top-level "plugins".
 func locate(text []byte) ([]Plugin, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if _, err := decoder.Token(); err != nil { // {

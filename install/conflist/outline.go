@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Outline is what a list says in keys that CNI itself defines and that can hold
-// no secret. Values of all other keys are their authors' and stay in the file.
+// Outline holds the keys of a list that CNI defines and that can hold no secret.
+// Values of all other keys are left out.
 type Outline struct {
 	Name         string          `json:"name"`
 	CNIVersion   string          `json:"cniVersion,omitempty"`
@@ -32,15 +32,15 @@ type PluginOutline struct {
 	Own json.RawMessage `json:"-"`
 }
 
-// Limits of an Outline; lists of real nodes have a tenth of it.
+// Limits of an Outline. Lists on real nodes have a tenth of that.
 const (
 	maxPlugins      = 64
 	maxCapabilities = 32
 	maxName         = 128
 )
 
-// OutlineOf reads a list, or a plain configuration as a list of one plugin, as
-// far as it can. Errors say what is wrong and quote nothing.
+// OutlineOf reads as much as it can of a list, or of a plain configuration as a
+// list of one plugin. Errors quote none of the text.
 func OutlineOf(text []byte) (Outline, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -53,7 +53,7 @@ func OutlineOf(text []byte) (Outline, error) {
 		entries = []json.RawMessage{text}
 	}
 	o := Outline{Name: nameIn(fields["name"]), CNIVersion: nameIn(fields["cniVersion"]), LeftOut: max(0, len(entries)-maxPlugins)}
-	_ = json.Unmarshal(fields["disableCheck"], &o.DisableCheck) // a string counts as absent
+	_ = json.Unmarshal(fields["disableCheck"], &o.DisableCheck) // another type counts as absent
 	for _, entry := range entries[:len(entries)-o.LeftOut] {
 		o.Plugins = append(o.Plugins, pluginOutlineOf(entry))
 	}
@@ -67,7 +67,7 @@ func OutlineOf(text []byte) (Outline, error) {
 
 func pluginOutlineOf(entry json.RawMessage) PluginOutline {
 	var fields, capabilities map[string]json.RawMessage
-	_ = json.Unmarshal(entry, &fields) // what is not of its form is absent
+	_ = json.Unmarshal(entry, &fields) // another type counts as absent
 	_ = json.Unmarshal(fields["capabilities"], &capabilities)
 	names := slices.Sorted(maps.Keys(capabilities))
 	p := PluginOutline{Type: nameIn(fields["type"]), LeftOut: max(0, len(names)-maxCapabilities)}
@@ -80,7 +80,7 @@ func pluginOutlineOf(entry json.RawMessage) PluginOutline {
 	return p
 }
 
-// notShown stands for a value that has not the form of a name.
+// notShown replaces a value that has not the form of a name.
 const notShown = "(not a name, not shown)"
 
 func nameIn(raw json.RawMessage) string {
@@ -91,9 +91,8 @@ func nameIn(raw json.RawMessage) string {
 	return Shown(text)
 }
 
-// Shown returns the name of a network, a plugin or a capability, or a version,
-// as it is, and a placeholder for any other text of a list's author:
-// https://www.cni.dev/docs/spec/#configuration-format.
+// Shown returns a text in the form of a name or a version unchanged, and a
+// placeholder for any other: https://www.cni.dev/docs/spec/#configuration-format.
 func Shown(text string) string {
 	if len(text) > maxName || strings.Trim(text, nameCharacters) != "" {
 		return notShown
@@ -103,14 +102,14 @@ func Shown(text string) string {
 
 const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-// withoutContent says why a text could not be read and quotes none of it:
-// errors go to logs and support archives, and the text may hold secrets.
+// withoutContent returns an error that does not quote the text that could not be
+// read. Errors go to logs and support archives, and the text may hold secrets.
 func withoutContent(err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not JSON at byte %d", syntax.Offset)
 	}
 	if form, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		kind, _, _ := strings.Cut(form.Value, " ") // behind it stands a number's literal
+		kind, _, _ := strings.Cut(form.Value, " ") // after it comes a number's literal
 		return fmt.Errorf("not of the expected form: a JSON %s where another type is expected", kind)
 	}
 	return errors.New("libcni can't load it: expected a name, a cniVersion, true or false for disableCheck, and plugins that each have a type")

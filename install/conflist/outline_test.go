@@ -37,7 +37,7 @@ func TestOutline(t *testing.T) {
 	}
 }
 
-// TestNoOutline says why, and quotes nothing.
+// TestNoOutline wants errors that quote none of the text.
 func TestNoOutline(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -56,7 +56,7 @@ func TestNoOutline(t *testing.T) {
 	}
 }
 
-// TestOutlineIsBounded counts what is left out of a list that is too long.
+// TestOutlineIsBounded counts the plugins and capabilities beyond the limits.
 func TestOutlineIsBounded(t *testing.T) {
 	t.Parallel()
 	var capabilities []string
@@ -73,8 +73,7 @@ func TestOutlineIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzOutline wants nothing in an outline, or in its error, that is not a name
-// or a text of ours.
+// FuzzOutline wants nothing of the text in an outline or an error but names.
 func FuzzOutline(f *testing.F) {
 	for _, text := range []string{
 		`{"name": "net", "plugins": [{"type": "x", "capabilities": {"a": 1}}]}`, `{"type": "x"}`, "{", `{"plugins": 1}`,

@@ -10,9 +10,8 @@ import (
 	"slices"
 )
 
-// FromConf makes a list of a plain .conf, of which it is the only plugin, so
-// that an entry can follow it. The name and the version stay the conf's own:
-// leases of its address manager hang on the name.
+// FromConf returns a list with a plain .conf as its only plugin, so that With can
+// add our entry. It keeps the name, by which IPAM plugins store their leases.
 func FromConf(conf []byte) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(conf, &fields); err != nil {
@@ -26,16 +25,16 @@ func FromConf(conf []byte) ([]byte, error) {
 	return marshal(list)
 }
 
-// sourceKey is where an embedding list says what it embeds. Runtimes pass over
-// keys that they don't know.
+// sourceKey is the key by which an embedding list names its source. Runtimes
+// ignore unknown keys.
 const sourceKey = "capture-cni.io/source"
 
-// Source names what a list embeds: a file, and the hash of what it held.
+// Source returns a file's name and the hash of its content.
 func Source(file string, text []byte) string {
 	return fmt.Sprintf("%s sha256:%x", file, sha256.Sum256(text))
 }
 
-// SourceOf reads what an embedding list says of itself, "" where it says nothing.
+// SourceOf returns the source of an embedding list, empty for any other list.
 func SourceOf(list []byte) string {
 	var fields map[string]json.RawMessage
 	var source string
@@ -45,9 +44,8 @@ func SourceOf(list []byte) string {
 	return source
 }
 
-// Embed makes a list of our own that does what the primary's does, with our
-// entry in it: its name, its version and all its keys are kept, and entries of
-// other meshes are left out. It says what it embeds.
+// Embed returns a copy of the primary list with our entry and without entries of
+// other meshes. The copy names its source.
 func Embed(primary *List, source string, entry []byte) ([]byte, error) {
 	edited := primary
 	for i := len(primary.Plugins) - 1; i >= 0; i-- {
@@ -60,14 +58,14 @@ func Embed(primary *List, source string, entry []byte) ([]byte, error) {
 		return nil, err
 	}
 	brace := bytes.IndexByte(text, '{') + 1
-	said, err := json.Marshal(source)
+	encoded, err := json.Marshal(source)
 	if err != nil {
 		return nil, fmt.Errorf("writing a configuration: %w", err)
 	}
-	return slices.Concat(text[:brace], fmt.Appendf(nil, "\n  %q: %s,", sourceKey, said), text[brace:]), nil
+	return slices.Concat(text[:brace], fmt.Appendf(nil, "\n  %q: %s,", sourceKey, encoded), text[brace:]), nil
 }
 
-// marshal writes a document as people read it, and leaves <, > and & alone.
+// marshal indents a document and does not escape <, > and &.
 func marshal(value any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
