@@ -12,13 +12,13 @@ import (
 )
 
 // variable returns the environment variable that sets a flag: CAPTURE_CNI_NET_DIR
-// for --net-dir. Both containers of the DaemonSet have the same ones, and a command
-// that kubectl exec runs in a container has the container's.
+// for --net-dir. Both containers of the DaemonSet set the same variables; a command
+// that kubectl exec runs in a container inherits them.
 func variable(flag string) string {
 	return "CAPTURE_CNI_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// readEnvironment sets the flags that the command line left out.
+// readEnvironment sets flags from their variables, unless the command line does.
 func readEnvironment(flags *pflag.FlagSet) error {
 	var faults []error
 	flags.VisitAll(func(flag *pflag.Flag) {

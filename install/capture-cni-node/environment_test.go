@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// parsed are the flags of a command, given on its command line and in the environment.
+// parsed returns the options that a command line and the environment set.
 func parsed(t *testing.T, environment map[string]string, given ...string) (*options, error) {
 	t.Helper()
 	for name, value := range environment {
@@ -27,7 +27,7 @@ func parsed(t *testing.T, environment map[string]string, given ...string) (*opti
 	return o, readEnvironment(flags)
 }
 
-// TestEnvironment sets flags in the environment: the command line wins.
+// TestEnvironment sets flags in the environment. The command line takes precedence.
 func TestEnvironment(t *testing.T) {
 	for _, test := range []struct {
 		name        string
@@ -42,15 +42,15 @@ func TestEnvironment(t *testing.T) {
 			nil,
 			func(o *options) { o.mode, o.stateDir, o.tokenTTL = "insert", "/state", time.Hour },
 		},
-		{"the command line wins", map[string]string{"CAPTURE_CNI_MODE": "insert"}, []string{"--mode=auto"}, func(o *options) { o.mode = "auto" }},
+		{"the command line takes precedence", map[string]string{"CAPTURE_CNI_MODE": "insert"}, []string{"--mode=auto"}, func(o *options) { o.mode = "auto" }},
 		{
-			"directories take the place of the default",
+			"a list replaces the default",
 			map[string]string{"CAPTURE_CNI_BIN_DIR": "/a,/b"},
 			nil,
 			func(o *options) { o.binDirs = []string{"/a", "/b"} },
 		},
 		{"empty", map[string]string{"CAPTURE_CNI_ROOT": ""}, nil, func(o *options) { o.root = "" }},
-		{"of no flag, and help", map[string]string{"CAPTURE_CNI_DIR": "/d", "CAPTURE_CNI_HELP": "true"}, nil, func(*options) {}},
+		{"unknown flag, and help", map[string]string{"CAPTURE_CNI_DIR": "/d", "CAPTURE_CNI_HELP": "true"}, nil, func(*options) {}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			want, err := parsed(t, nil, test.given...)
@@ -69,7 +69,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestBadEnvironment names each variable whose value has another form.
+// TestBadEnvironment wants an error that names variable and value.
 func TestBadEnvironment(t *testing.T) {
 	_, err := parsed(t, map[string]string{"CAPTURE_CNI_TOKEN_TTL": "soon"})
 	if err == nil || !strings.Contains(err.Error(), `environment variable CAPTURE_CNI_TOKEN_TTL is "soon"`) {

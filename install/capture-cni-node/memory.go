@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// limitMemory keeps Go's memory to half of what the container may use, unless
-// GOMEMLIMIT says otherwise. The other half is for what Go does not count: the
-// program's own pages, and what the kernel keeps for the process.
+// limitMemory limits Go's memory to half of the container's, unless GOMEMLIMIT is
+// set. Go does not count the program's pages and the kernel's memory for the
+// process.
 func limitMemory() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(containerMemory("/sys/fs/cgroup") / 2)
 	}
 }
 
-// containerMemory returns the limit in bytes, as a container finds it at the
-// root of its cgroup file system, version 2 or 1.
+// containerMemory returns the container's memory limit in bytes. root is where the
+// container's cgroup, version 2 or 1, is mounted.
 func containerMemory(root string) int64 {
 	for _, file := range []string{"memory.max", "memory/memory.limit_in_bytes"} {
 		content, err := os.ReadFile(filepath.Join(root, file))

@@ -15,12 +15,12 @@ func TestContainerMemory(t *testing.T) {
 		file, content string
 		want          int64
 	}{
-		"version 2":              {"memory.max", "134217728\n", 128 << 20},
-		"version 2, no limit":    {"memory.max", "max\n", math.MaxInt64},
-		"version 1":              {"memory/memory.limit_in_bytes", "134217728\n", 128 << 20},
-		"version 1, no limit":    {"memory/memory.limit_in_bytes", "9223372036854771712\n", 9223372036854771712},
-		"neither":                {"cpu.max", "max 100000\n", math.MaxInt64},
-		"what is not understood": {"memory.max", "128Mi\n", math.MaxInt64},
+		"version 2":           {"memory.max", "134217728\n", 128 << 20},
+		"version 2, no limit": {"memory.max", "max\n", math.MaxInt64},
+		"version 1":           {"memory/memory.limit_in_bytes", "134217728\n", 128 << 20},
+		"version 1, no limit": {"memory/memory.limit_in_bytes", "9223372036854771712\n", 9223372036854771712},
+		"neither":             {"cpu.max", "max 100000\n", math.MaxInt64},
+		"malformed":           {"memory.max", "128Mi\n", math.MaxInt64},
 	} {
 		root := t.TempDir()
 		path := filepath.Join(root, tt.file)

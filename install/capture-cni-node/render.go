@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -25,7 +24,7 @@ func renderCommand(o *options) *cobra.Command {
 	var addresses []string
 	command := &cobra.Command{
 		Use:   "render",
-		Short: "Print the entry and, for a pod, what an ADD would do",
+		Short: "Print the plugin's entry or, with --pod, the rules of an ADD",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			settings, err := o.settings()
@@ -39,8 +38,8 @@ func renderCommand(o *options) *cobra.Command {
 			return renderPod(out, settings.Entry.Conf, manifest, addresses)
 		},
 	}
-	command.Flags().StringVar(&manifest, "pod", "", "manifest of a pod, as the injector leaves it")
-	command.Flags().StringSliceVar(&addresses, "address", []string{"192.0.2.1"}, "the pod's addresses")
+	command.Flags().StringVar(&manifest, "pod", "", "file with an injected pod's manifest; empty: print the entry")
+	command.Flags().StringSliceVar(&addresses, "address", []string{"192.0.2.1"}, "the pod's IP addresses")
 	return command
 }
 
@@ -109,7 +108,7 @@ func readPod(manifest string) (*corev1.Pod, error) {
 		return nil, fmt.Errorf("reading the pod: %w", err)
 	}
 	if pod.Kind != "" && pod.Kind != "Pod" {
-		return nil, errors.New("reading the pod: the manifest is of a " + pod.Kind)
+		return nil, fmt.Errorf("reading the pod: the manifest's kind is %q: expected Pod", pod.Kind)
 	}
 	return pod, nil
 }

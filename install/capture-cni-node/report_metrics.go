@@ -21,11 +21,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/telemetry"
 )
 
-// maxMetrics is more than agent and guard have together.
+// maxMetrics is more than agent and guard serve together.
 const maxMetrics = 1 << 20
 
-// metricsAt writes the samples of known metrics that are served at an address.
-// Another process may listen there.
+// metricsAt writes the samples of known metrics that are served at an address. It
+// skips all others, as the address may be another process's.
 func metricsAt(address string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, out io.Writer) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
@@ -36,15 +36,15 @@ func metricsAt(address string) func(context.Context, io.Writer) error {
 			Transport:     &http.Transport{DisableKeepAlives: true}, // no proxy
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
-		answer, err := direct.Do(request)
+		response, err := direct.Do(request)
 		if err != nil {
 			return err
 		}
-		defer answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("reading metrics at %s: status %d", address, answer.StatusCode)
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("reading metrics at %s: status %d", address, response.StatusCode)
 		}
-		return copyMetrics(answer.Body, out)
+		return copyMetrics(response.Body, out)
 	}
 }
 
@@ -66,19 +66,19 @@ func copyMetrics(in io.Reader, out io.Writer) error {
 		err = errors.Join(err, fmt.Errorf("cut after %d bytes", maxMetrics))
 	}
 	if leftOut > 0 {
-		err = errors.Join(err, fmt.Errorf("%d lines are not of metrics that are known, and left out", leftOut))
+		err = errors.Join(err, fmt.Errorf("%d lines of unknown metrics are left out", leftOut))
 	}
 	return err
 }
 
-// A line of Prometheus' text format, and one label of it.
+// A sample in Prometheus' text format, and one label of it.
 var (
 	sample = regexp.MustCompile(`^([a-z_]+)(?:\{((?:[a-z]+="[^"\\]*",?)*)\})? (\S+)$`)
 	label  = regexp.MustCompile(`([a-z]+)="([^"\\]*)"`)
 )
 
-// isKnownSample reports whether a line is a sample of a metric of ours, with
-// values of their forms.
+// isKnownSample reports whether a line is a sample of a known metric, with known
+// labels and plain values.
 func isKnownSample(line string) bool {
 	parts := sample.FindStringSubmatch(line)
 	if parts == nil || !isKnownMetric(parts[1]) {
@@ -108,8 +108,8 @@ func isKnownMetric(name string) bool {
 		return true
 	}
 	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
-		for _, ending := range []string{"", "_bucket", "_sum", "_count"} { // the last three of a histogram
-			if name == m.Name+ending {
+		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} { // the last three of a histogram
+			if name == m.Name+suffix {
 				return true
 			}
 		}

@@ -23,8 +23,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/bundle"
 )
 
-// aboutOf writes when and by which version the report was made, and the flags that
-// the command line and the environment set.
+// aboutOf writes the report's time, the agent's version, and the flags that the
+// command line and the environment set.
 func aboutOf(command *cobra.Command) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "time     %s\nversion  %s, %s\nflags    %s\n", time.Now().UTC().Format(time.RFC3339),
@@ -33,7 +33,7 @@ func aboutOf(command *cobra.Command) func(context.Context, io.Writer) error {
 	}
 }
 
-// flagsOf spells the flags that were set; all are ours, and none is a secret.
+// flagsOf returns the flags that were set. None of them is for a secret.
 func flagsOf(flags *pflag.FlagSet) string {
 	var words []string
 	flags.VisitAll(func(flag *pflag.Flag) {
@@ -49,7 +49,7 @@ func flagsOf(flags *pflag.FlagSet) string {
 	return strings.Join(words, " ")
 }
 
-// kernelVersion writes uname's names of the kernel.
+// kernelVersion writes what uname reports.
 func kernelVersion(_ context.Context, out io.Writer) error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -60,11 +60,10 @@ func kernelVersion(_ context.Context, out io.Writer) error {
 	return err
 }
 
-// kernelModules writes each module's name and size, and leaves out where it is
-// loaded. A kernel without modules has no such file.
+// kernelModules writes each module's name and size, without its address.
 func kernelModules(_ context.Context, out io.Writer) error {
 	file, err := os.Open("/proc/modules")
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) { // a kernel without modules
 		return nil
 	}
 	if err != nil {

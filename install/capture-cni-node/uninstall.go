@@ -14,24 +14,23 @@ func uninstallCommand(o *options) *cobra.Command {
 	var purge bool
 	command := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take everything off the node, once",
-		Long: `Take everything off the node, once: our entry, the credentials, and with --purge
-the plugin itself. Needs no API server, and no harm is done by a second time.
-Without --purge the plugin stays, so that pods that were started with it can end.`,
+		Short: "Remove the plugin's entry and credentials from the node",
+		Long: `Remove the plugin's entry and credentials from the node and, with --purge, its
+binary. Needs no API server and can be repeated. Without --purge the binary stays:
+the runtime executes it to delete pods that were started with it.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			settings, err := o.settings()
 			if err != nil {
 				return err
 			}
-			n := node.New(settings, nil, nil, newLog())
-			if err := n.Clean(purge); err != nil {
+			if err := node.New(settings, nil, nil, newLog()).Clean(purge); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(command.OutOrStdout(), "the node is clean")
 			return err
 		},
 	}
-	command.Flags().BoolVar(&purge, "purge", false, "delete the plugin, too: only once no pod is left that was started with it")
+	command.Flags().BoolVar(&purge, "purge", false, "also delete the plugin's binary; only safe once no pod is left that was started with it")
 	return command
 }

@@ -25,32 +25,31 @@ func validateCommand() *cobra.Command {
 	families := string(validate.Auto)
 	command := &cobra.Command{
 		Use:   "validate outbound|inbound",
-		Short: "In a pod: is its traffic captured?",
-		Long: `In a pod: is its traffic captured? Made for an init container that runs before
-the proxy. It needs no capability and no server, and waits for rules to appear.
+		Short: "Prove inside a pod that its traffic is captured",
+		Long: `Prove inside a pod that its traffic is captured. Run it in an init container
+before the proxy starts. It needs no capability and no server, and waits for the
+rules.
 
-outbound, with any uid and gid but the proxy's, proves that what an application
-sends elsewhere arrives at the proxy: hook, rules and port. The connections are
-made with a TTL of 1 to addresses that nobody has, so that they end on the node
-if they are not captured.
+outbound runs with any uid and gid but the proxy's. It proves that connections to
+other hosts are redirected to the proxy's outbound port. It connects with a TTL of
+1 to addresses that no host has: the first router drops an uncaptured connection.
 
-inbound, with the proxy's uid, proves that what the pod sends to itself through a
-service arrives at the proxy's inbound port. What comes from outside takes
-another hook (PREROUTING), where no packet of the pod's own ever passes: for that
-hook, for TPROXY and for DNS, the proof is that they were committed together with
-what is proved.
+inbound runs with the proxy's uid. It proves that the pod's connections to its own
+service are redirected to the proxy's inbound port. Connections from other hosts
+take the hook PREROUTING, which a process in the pod can't test. ADD commits the
+rules of that hook, of TPROXY and of DNS together with the rules that are proved.
 
-Exit status: 0 captured, 10 outbound is not, 11 inbound is not, 12 the port is in
-use, 13 not tried for want of an address or a route, 1 anything else.`,
+Exit status: 0 captured, 10 outbound not captured, 11 inbound not captured, 12 the
+port is in use, 13 unknown for lack of an address or a route, 1 any other error.`,
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{string(validate.Outbound), string(validate.Inbound)},
 	}
 	flags := command.Flags()
-	outbound := flags.Uint16("outbound-port", mesh.OutboundPort, "where the proxy takes outbound traffic")
-	inbound := flags.Uint16("inbound-port", mesh.InboundPort, "where the proxy takes inbound traffic")
-	flags.DurationVar(&s.Budget, "budget", 30*time.Second, "how long to wait for the rules; 0 tries once")
-	flags.StringVar(&families, "family", families, "auto (what the mesh captures), ipv4, ipv6 or both")
-	flags.IPSliceVar(&destinations, "destination", destinations, "what outbound is tried with, an address of each family; for pods that capture some ranges alone")
+	outbound := flags.Uint16("outbound-port", mesh.OutboundPort, "the proxy's port for outbound traffic")
+	inbound := flags.Uint16("inbound-port", mesh.InboundPort, "the proxy's port for inbound traffic")
+	flags.DurationVar(&s.Budget, "budget", 30*time.Second, "how long to wait for the rules; 0: one attempt")
+	flags.StringVar(&families, "family", families, "families to prove: auto (those that the mesh captures), ipv4, ipv6 or both")
+	flags.IPSliceVar(&destinations, "destination", destinations, "address that outbound connects to, one per family; set it for pods that capture only some ranges")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		s.Direction, s.Families, s.Port = validate.Direction(args[0]), validate.Families(families), *outbound
 		if s.Direction == validate.Inbound {
@@ -70,7 +69,7 @@ use, 13 not tried for want of an address or a route, 1 anything else.`,
 	return command
 }
 
-// exitStatus is 1 unless an error knows better.
+// exitStatus returns the exit status that an error carries, or 1.
 func exitStatus(err error) int {
 	var status interface{ ExitCode() int }
 	if errors.As(err, &status) {

@@ -12,7 +12,7 @@ import (
 )
 
 func verifyCommand(o *options) *cobra.Command {
-	return o.question("verify", "Is the node as run would have it?",
+	return o.queryCommand("verify", "Report whether the node is in the desired state",
 		func(ctx context.Context, settings node.Settings, runtime *cri.Client) (any, bool) {
 			report := node.New(settings, nil, runtime, newLog()).Verify(ctx)
 			return report, report.Good()
@@ -20,7 +20,7 @@ func verifyCommand(o *options) *cobra.Command {
 }
 
 func preflightCommand(o *options) *cobra.Command {
-	return o.question("preflight", "What would go wrong, before anything is written",
+	return o.queryCommand("preflight", "Report what would prevent an installation on the node",
 		func(ctx context.Context, settings node.Settings, runtime *cri.Client) (any, bool) {
 			problems := node.Preflight(ctx, settings, runtime)
 			return problems, !problems.Serious()

@@ -13,9 +13,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/node"
 )
 
-// question is a command that looks at the node, changes nothing, and says how
-// it is: to people, or as JSON; whether that is good is its exit status.
-func (o *options) question(use, short string, ask func(context.Context, node.Settings, *cri.Client) (answer any, good bool)) *cobra.Command {
+// queryCommand returns a command that prints a report on the node, as text or as
+// JSON, and fails if the report is not good. It changes nothing.
+func (o *options) queryCommand(use, short string, query func(context.Context, node.Settings, *cri.Client) (report any, good bool)) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
@@ -28,8 +28,8 @@ func (o *options) question(use, short string, ask func(context.Context, node.Set
 			if err != nil {
 				return err
 			}
-			answer, good := ask(command.Context(), settings, runtime)
-			if err := write(command, format, answer); err != nil {
+			report, good := query(command.Context(), settings, runtime)
+			if err := printReport(command, format, report); err != nil {
 				return err
 			}
 			if !good {
@@ -38,19 +38,19 @@ func (o *options) question(use, short string, ask func(context.Context, node.Set
 			return nil
 		},
 	}
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	command.Flags().StringVarP(&format, "output", "o", "text", "format of the report: text or json")
 	return command
 }
 
-func write(command *cobra.Command, format string, answer any) error {
+func printReport(command *cobra.Command, format string, report any) error {
 	switch format {
 	case "text":
-		_, err := fmt.Fprintln(command.OutOrStdout(), answer)
+		_, err := fmt.Fprintln(command.OutOrStdout(), report)
 		return err
 	case "json":
 		encoder := json.NewEncoder(command.OutOrStdout())
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(answer)
+		return encoder.Encode(report)
 	}
 	return fmt.Errorf("--output is %q: expected text or json", format)
 }
