@@ -23,8 +23,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// build makes the image of one platform: a layer with the programs, and what
-// starts the first of them.
+// build returns the image of one platform: a layer with the programs, and the first
+// of them as the entrypoint.
 func build(ctx context.Context, platform *v1.Platform, programs []program) (v1.Image, error) {
 	binaries, err := compileAll(ctx, platform, programs)
 	if err != nil {
@@ -42,7 +42,7 @@ func build(ctx context.Context, platform *v1.Platform, programs []program) (v1.I
 		return io.NopCloser(bytes.NewReader(content)), nil
 	}, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		return nil, fmt.Errorf("making the layer: %w", err)
+		return nil, fmt.Errorf("creating the layer: %w", err)
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err = mutate.AppendLayers(image, layer)
@@ -60,17 +60,17 @@ func build(ctx context.Context, platform *v1.Platform, programs []program) (v1.I
 	return mutate.ConfigFile(image, config)
 }
 
-// labels are those of https://specs.opencontainers.org/image-spec/annotations/ that
-// a program says of itself.
+// labels returns those of https://specs.opencontainers.org/image-spec/annotations/
+// that a program's build information has.
 func labels(info *debug.BuildInfo) map[string]string {
 	const prefix = "org.opencontainers.image."
-	found := map[string]string{prefix + "version": info.Main.Version, prefix + "source": "https://" + info.Main.Path, prefix + "licenses": "Apache-2.0"}
+	all := map[string]string{prefix + "version": info.Main.Version, prefix + "source": "https://" + info.Main.Path, prefix + "licenses": "Apache-2.0"}
 	for _, setting := range info.Settings {
 		if setting.Key == "vcs.revision" {
-			found[prefix+"revision"] = setting.Value
+			all[prefix+"revision"] = setting.Value
 		}
 	}
-	return found
+	return all
 }
 
 func compileAll(ctx context.Context, platform *v1.Platform, programs []program) ([][]byte, error) {
@@ -84,8 +84,8 @@ func compileAll(ctx context.Context, platform *v1.Platform, programs []program) 
 	return binaries, nil
 }
 
-// pack makes a tar archive of the programs, without times and owners, so that it is
-// the same every time.
+// pack returns a tar archive of the programs. It has no times and owners, so that
+// the image is reproducible.
 func pack(programs []program, binaries [][]byte) ([]byte, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -122,12 +122,11 @@ func addDirectories(w *tar.Writer, known map[string]bool, directory string) erro
 	return nil
 }
 
-// compile builds a program so that only its sources and their commit decide what
-// comes out.
+// compile builds a program reproducibly from its sources and their commit.
 func compile(ctx context.Context, platform *v1.Platform, source string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
-		return nil, fmt.Errorf("making a temporary directory: %w", err)
+		return nil, fmt.Errorf("creating a temporary directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "program")
@@ -140,8 +139,8 @@ func compile(ctx context.Context, platform *v1.Platform, source string) ([]byte,
 	return os.ReadFile(out)
 }
 
-// inCheckout reports whether git knows the commit of the sources. Of an archive of
-// them it does not, and Go would refuse to stamp one.
+// inCheckout reports whether the sources are in a git checkout with a commit. Go
+// refuses -buildvcs=true anywhere else.
 func inCheckout(ctx context.Context) bool {
 	return exec.CommandContext(ctx, "git", "rev-parse", "--verify", "HEAD").Run() == nil
 }

@@ -28,7 +28,7 @@ const (
 	limit = 40 << 20 // bytes, both platforms
 )
 
-// TestImage builds what `make image` builds, twice.
+// TestImage builds the image of `make image` twice.
 func TestImage(t *testing.T) {
 	lab.RequireTime(t)
 	const module = "github.com/capture-cni/capture-cni/"
@@ -43,7 +43,7 @@ func TestImage(t *testing.T) {
 		check(t, err)
 	}
 	if !bytes.Equal(tarballs[0], tarballs[1]) {
-		t.Error("the same sources give another image")
+		t.Error("two builds of the same sources differ")
 	}
 	if size := len(tarballs[0]); size > limit {
 		t.Errorf("the tarball has %d bytes, more than %d", size, limit)
@@ -52,7 +52,7 @@ func TestImage(t *testing.T) {
 	manifest, err := index.IndexManifest()
 	check(t, err)
 	if got := manifest.Manifests[0].Annotations; got[annotationContainerd] != name || got[annotationOCI] != name {
-		t.Errorf("the image is not named: %v", got)
+		t.Errorf("the image's name is %v, want %s", got, name)
 	}
 	platforms, err := index.ImageIndex(manifest.Manifests[0].Digest)
 	check(t, err)
@@ -116,7 +116,7 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 	}
 }
 
-// expectVersion wants the commit in the labels and in both programs, as git says it.
+// expectVersion wants git's commit in the labels and in both programs.
 func expectVersion(t *testing.T, labels map[string]string, image v1.Image) {
 	t.Helper()
 	revision, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image builds Go programs and writes them as a container image, from
-// scratch and without Docker: an OCI tarball that runtimes import and
-// registries take. The same sources give the same digest.
+// Command image builds a container image of Go programs without Docker. It writes an
+// OCI tarball that runtimes and registries import. The same sources give the same
+// digest.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,14 +21,14 @@ import (
 
 const usage = `usage: image -out FILE -name NAME [-platforms LIST] PATH=PACKAGE…
 
-Each PATH in the image is the program built from PACKAGE; the first one is the
-image's entrypoint.
+Each PATH in the image is the program built from PACKAGE. The first PATH is the
+entrypoint.
 `
 
 func main() {
-	out := flag.String("out", "", "the tarball to write")
-	name := flag.String("name", "", "the image's name and tag")
-	platforms := flag.String("platforms", "linux/amd64,linux/arm64", "what to build for")
+	out := flag.String("out", "", "tarball to write (required)")
+	name := flag.String("name", "", "name and tag of the image (required)")
+	platforms := flag.String("platforms", "linux/amd64,linux/arm64", "platforms to build for")
 	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage); flag.PrintDefaults() }
 	flag.Parse()
 	programs, err := parse(flag.Args())
@@ -43,7 +44,7 @@ func main() {
 	}
 }
 
-// program is a Go program and where it stands in the image.
+// program is the path of a Go program in the image, and its package.
 type program struct{ path, source string }
 
 func parse(args []string) ([]program, error) {
@@ -56,7 +57,7 @@ func parse(args []string) ([]program, error) {
 		programs = append(programs, program{path, source})
 	}
 	if len(programs) == 0 {
-		return nil, fmt.Errorf("no program given")
+		return nil, errors.New("expected at least one /path=package")
 	}
 	return programs, nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// Names by which runtimes learn what to call an image that they import:
-// containerd goes by its own, others by OCI's.
+// Annotations with the name that a runtime gives to an imported image: containerd's
+// own, and OCI's for other runtimes.
 const (
 	annotationContainerd = "io.containerd.image.name"
 	annotationOCI        = "org.opencontainers.image.ref.name"
@@ -27,7 +27,7 @@ const (
 func writeTarball(out, name string, index v1.ImageIndex) error {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
-		return fmt.Errorf("making a temporary folder: %w", err)
+		return fmt.Errorf("creating a temporary directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	named := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
@@ -35,7 +35,7 @@ func writeTarball(out, name string, index v1.ImageIndex) error {
 		Descriptor: v1.Descriptor{Annotations: map[string]string{annotationContainerd: name, annotationOCI: name}},
 	})
 	if _, err := layout.Write(dir, named); err != nil {
-		return fmt.Errorf("laying the image out: %w", err)
+		return fmt.Errorf("writing the OCI layout: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
@@ -44,14 +44,14 @@ func writeTarball(out, name string, index v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // no more there if all went well
+	defer func() { _ = os.Remove(file.Name()) }() // fails after the rename
 	if err := errors.Join(archive(file, dir), file.Chmod(0o644), file.Close()); err != nil {
 		return err
 	}
 	return os.Rename(file.Name(), out)
 }
 
-// archive writes a folder's files, in the order of their names and without
+// archive writes a tar archive of a directory's files, sorted by name and without
 // times and owners.
 func archive(out io.Writer, dir string) error {
 	w := tar.NewWriter(out)
