@@ -9,8 +9,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// TestProxyImages takes repositories, tags and digests, and no bare prefix that
-// another repository could begin with.
+// TestProxyImages accepts repositories with or without a tag or digest, and no
+// prefix that another repository could share.
 func TestProxyImages(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	for image, allowed := range map[string]bool{
@@ -24,8 +24,8 @@ func TestProxyImages(t *testing.T) {
 	}
 }
 
-// TestAgentsPolicies are there with the rights that they bind, where the API
-// server knows policies.
+// TestAgentsPolicies renders a policy for each permission that it restricts, if the
+// API server supports policies.
 func TestAgentsPolicies(t *testing.T) {
 	for _, tt := range []struct {
 		values        string
@@ -40,29 +40,29 @@ func TestAgentsPolicies(t *testing.T) {
 			_, policy := find[admissionv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy", name)
 			_, bound := find[admissionv1.ValidatingAdmissionPolicyBinding](t, all, "ValidatingAdmissionPolicyBinding", name)
 			if policy != want || bound != want {
-				t.Errorf("%q: %s is there: %v, bound: %v, want %v", tt.values, name, policy, bound, want)
+				t.Errorf("%q: %s is rendered: %v, bound: %v, want %v", tt.values, name, policy, bound, want)
 			}
 		}
 	}
 	out, err := helm(t, "template", "capture-cni", chart, "--kube-version", "1.29.0", "--set", "guard.policy=evict")
 	if err != nil || strings.Contains(out, "kind: ValidatingAdmissionPolicy") {
-		t.Errorf("Kubernetes 1.29 knows no policy (%v)", err)
+		t.Errorf("a policy is rendered for Kubernetes 1.29 (%v)", err)
 	}
 }
 
-// TestNetworksAnnotation wants the annotation where Multus calls the plugin, by
-// the name of the chart's own attachment.
+// TestNetworksAnnotation requires the annotation that names the chart's attachment
+// if Multus executes the plugin.
 func TestNetworksAnnotation(t *testing.T) {
 	for mode, want := range map[string]bool{"multus": true, "insert": false} {
 		all := objects(t, "admission.settings.enabled=true", "mode="+mode)
 		policy, _ := find[admissionv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy", "capture-cni-settings")
-		asked := false
+		required := false
 		for _, validation := range policy.Spec.Validations {
-			asked = asked || strings.Contains(validation.Message, "network default/istio-cni")
+			required = required || strings.Contains(validation.Message, "network default/istio-cni")
 		}
-		network, there := find[struct{ Metadata struct{ Namespace string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")
-		if asked != want || there != want || want && network.Metadata.Namespace != "default" {
-			t.Errorf("%s: asked for %v, the attachment is there: %v, in %q", mode, asked, there, network.Metadata.Namespace)
+		network, rendered := find[struct{ Metadata struct{ Namespace string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")
+		if required != want || rendered != want || want && network.Metadata.Namespace != "default" {
+			t.Errorf("%s: required: %v, the attachment is rendered: %v, in %q", mode, required, rendered, network.Metadata.Namespace)
 		}
 	}
 }

@@ -13,21 +13,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// everything sets all values that become flags of the agent.
-var everything = []string{
+// allFlags sets all values that become flags of the agent.
+var allFlags = []string{
 	"state=absent", "force=true", "apiServer=https://api.example:6443", "token.ttl=1h",
 	"netconf.ipv6=always", "paths.binDirs={/a,/b}",
 }
 
 // TestAgentKnowsItsFlags runs the agent with the arguments and the environment that
-// the chart renders: as help, where arguments are parsed, and as render, where the
-// environment is read and all of it is checked.
+// the chart renders: with --help, which parses the arguments, and as render, which
+// reads and checks the environment.
 func TestAgentKnowsItsFlags(t *testing.T) {
 	agent := filepath.Join(t.TempDir(), "capture-cni-node")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install/capture-cni-node").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, values := range [][]string{{}, {"taint.remove=true", "taint.tryKernel=true"}, everything, append([]string{"platform=openshift"}, everything...)} {
+	for _, values := range [][]string{{}, {"taint.remove=true", "taint.tryKernel=true"}, allFlags, append([]string{"platform=openshift"}, allFlags...)} {
 		all := objects(t, values...)
 		set := daemonSet(t, values...)
 		file := filepath.Join(t.TempDir(), "netconf.json")
@@ -49,7 +49,7 @@ func TestAgentKnowsItsFlags(t *testing.T) {
 	}
 }
 
-// expectVariables wants each variable of the agent's to be one of a flag.
+// expectVariables wants each of the agent's variables to set a flag of its command.
 func expectVariables(t *testing.T, agent string, container corev1.Container) {
 	t.Helper()
 	help, err := exec.CommandContext(t.Context(), agent, container.Command[1], "--help").Output()
@@ -57,9 +57,9 @@ func expectVariables(t *testing.T, agent string, container corev1.Container) {
 		t.Fatal(err)
 	}
 	for _, variable := range container.Env {
-		name, ours := strings.CutPrefix(variable.Name, "CAPTURE_CNI_")
+		name, isFlag := strings.CutPrefix(variable.Name, "CAPTURE_CNI_")
 		flag := "--" + strings.ToLower(strings.ReplaceAll(name, "_", "-")) + " "
-		if ours && flag != "--scope " && !strings.Contains(string(help), flag) { // report's
+		if isFlag && flag != "--scope " && !strings.Contains(string(help), flag) { // --scope is report's
 			t.Errorf("container %s: %s sets no flag of %s", container.Name, variable.Name, container.Command[1])
 		}
 	}

@@ -25,7 +25,7 @@ const (
 	dashboard  = "dashboard.json"
 )
 
-// TestAlerts runs promtool, of Debian's package prometheus.
+// TestAlerts runs promtool, which is in Debian's package prometheus.
 func TestAlerts(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -41,7 +41,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestAlertsAreTested wants each alert to be seen firing, and silent.
+// TestAlertsAreTested wants a test in which the alert fires, and one in which it
+// does not, of every alert.
 func TestAlertsAreTested(t *testing.T) {
 	var rules struct {
 		Groups []struct {
@@ -71,14 +72,14 @@ func TestAlertsAreTested(t *testing.T) {
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
 			if !fires[rule.Alert] || !silent[rule.Alert] {
-				t.Errorf("%s: seen firing %v, silent %v", rule.Alert, fires[rule.Alert], silent[rule.Alert])
+				t.Errorf("%s: a test in which it fires: %v, in which it does not: %v", rule.Alert, fires[rule.Alert], silent[rule.Alert])
 			}
 			expectMetrics(t, rule.Alert, rule.Expr)
 		}
 	}
 }
 
-// TestDashboard asks for no metric that the agent does not have.
+// TestDashboard wants only queries of metrics that the agent has.
 func TestDashboard(t *testing.T) {
 	var board struct {
 		Title  string
@@ -95,7 +96,7 @@ func TestDashboard(t *testing.T) {
 	}
 	for _, panel := range board.Panels {
 		if len(panel.Targets) == 0 {
-			t.Errorf("panel %q asks for nothing", panel.Title)
+			t.Errorf("panel %q has no query", panel.Title)
 		}
 		for _, target := range panel.Targets {
 			expectMetrics(t, panel.Title, target.Expr)
@@ -104,16 +105,16 @@ func TestDashboard(t *testing.T) {
 }
 
 var (
-	ourMetric    = regexp.MustCompile(`capture_cni_[a-z_]+`)
-	ofAHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
+	ourMetric       = regexp.MustCompile(`capture_cni_[a-z_]+`)
+	histogramSuffix = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// allMetrics are those of agent and guard.
+// allMetrics returns those of agent and guard.
 func allMetrics() []metrics.Metric {
 	return slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
 }
 
-// expectMetrics wants a query to be about metrics that the agent documents.
+// expectMetrics wants a query of documented metrics.
 func expectMetrics(t *testing.T, where, query string) {
 	t.Helper()
 	documented := map[string]bool{}
@@ -125,7 +126,7 @@ func expectMetrics(t *testing.T, where, query string) {
 		t.Errorf("%s: no metric of ours in %q", where, query)
 	}
 	for _, name := range names {
-		if !documented[name] && !documented[ofAHistogram.ReplaceAllString(name, "")] {
+		if !documented[name] && !documented[histogramSuffix.ReplaceAllString(name, "")] {
 			t.Errorf("%s: the agent has no metric %s", where, name)
 		}
 	}

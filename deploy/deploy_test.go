@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy holds what must be true of the chart, and of what was rendered
-// from it.
+// Package deploy tests the chart, the files that are rendered from it, and the
+// guides.
 package deploy
 
 import (
@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "rewrite what is made of the chart")
+var update = flag.Bool("update", false, "rewrite the files that are rendered from the chart")
 
 const (
 	chart     = "chart"
@@ -47,8 +47,8 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// render gives the manifests for some values, each as Helm's --set reads it, or
-// --set-json where it is an object.
+// render returns the manifests for values in the form of Helm's --set, or of
+// --set-json for an object.
 func render(t *testing.T, values ...string) (string, error) {
 	t.Helper()
 	args := []string{"template", "capture-cni", chart, "--namespace", namespace, "--kube-version", "1.34.0"}
@@ -68,7 +68,7 @@ type object struct {
 	text       []byte
 }
 
-// objects renders, and reads what comes out strictly.
+// objects renders values and parses the objects strictly.
 func objects(t *testing.T, values ...string) []object {
 	t.Helper()
 	out, err := render(t, values...)
@@ -91,8 +91,8 @@ func objects(t *testing.T, values ...string) []object {
 	return all
 }
 
-// expectStrict wants no field that the API server does not know. The kinds of
-// others, whose types we do not have, are only parsed.
+// expectStrict wants no field that the API server does not know. Kinds that are
+// not Kubernetes' own are only parsed.
 func (o object) expectStrict(t *testing.T) {
 	t.Helper()
 	types := map[string]any{
@@ -112,7 +112,7 @@ func (o object) expectStrict(t *testing.T) {
 	}
 }
 
-// find reads the object of a kind that has a name; false where there is none.
+// find returns the object of a kind and name; ok reports whether there is one.
 func find[T any](t *testing.T, all []object, kind, name string) (found T, ok bool) {
 	t.Helper()
 	i := slices.IndexFunc(all, func(o object) bool { return o.kind == kind && o.name == name })
@@ -125,8 +125,8 @@ func find[T any](t *testing.T, all []object, kind, name string) (found T, ok boo
 	return found, true
 }
 
-// daemonSet renders the agents. Each container's environment is complete, with what
-// it takes from a ConfigMap.
+// daemonSet renders the DaemonSet and adds to each container's environment the
+// variables of its ConfigMap.
 func daemonSet(t *testing.T, values ...string) appsv1.DaemonSet {
 	t.Helper()
 	all := objects(t, values...)
@@ -158,7 +158,7 @@ func read(t *testing.T, name string) string {
 	return string(content)
 }
 
-// expectFresh compares a file with what it is made of, and rewrites it on request.
+// expectFresh wants a file to have the content, or writes it with -update.
 func expectFresh(t *testing.T, name, want string) {
 	t.Helper()
 	if *update {
@@ -180,7 +180,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestManifest keeps what is rendered for kubectl apply up to date.
+// TestManifest keeps the manifest for kubectl apply up to date.
 func TestManifest(t *testing.T) {
 	out, err := render(t)
 	if err != nil {
@@ -194,7 +194,7 @@ kind: Namespace
 metadata:
   name: ` + namespace + `
   labels:
-    # The agent needs the host's network and folders.
+    # The agent needs the host's network and directories.
     pod-security.kubernetes.io/enforce: privileged
 `
 	for line := range strings.Lines(out) {
@@ -205,7 +205,7 @@ metadata:
 	expectFresh(t, "capture-cni.yaml", manifest)
 }
 
-// TestRefusals wants mistakes to be named before anything is installed.
+// TestRefusals wants Helm to refuse wrong values and to name them.
 func TestRefusals(t *testing.T) {
 	for _, test := range []struct{ value, errContains string }{
 		{"platfrom=gke", "platfrom"},
@@ -249,9 +249,9 @@ func TestImage(t *testing.T) {
 
 func appVersion(t *testing.T) string {
 	t.Helper()
-	var about struct{ AppVersion string }
-	if err := yaml.Unmarshal([]byte(read(t, chart+"/Chart.yaml")), &about); err != nil || about.AppVersion == "" {
+	var metadata struct{ AppVersion string }
+	if err := yaml.Unmarshal([]byte(read(t, chart+"/Chart.yaml")), &metadata); err != nil || metadata.AppVersion == "" {
 		t.Fatalf("Chart.yaml has no appVersion (%v)", err)
 	}
-	return about.AppVersion
+	return metadata.AppVersion
 }

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestGuard has its second container no more than it needs, on any platform,
-// and none where it could do nothing.
+// TestGuard wants a guard with the least privileges on every platform, and no guard
+// where it can do nothing.
 func TestGuard(t *testing.T) {
 	for _, platform := range platforms {
 		set := daemonSet(t, "platform="+platform)
@@ -28,18 +28,18 @@ func TestGuard(t *testing.T) {
 			if !mount.ReadOnly != slices.Contains([]string{"lock", "guard-dir"}, mount.Name) {
 				t.Errorf("%s: the guard may write to %s: %v", platform, mount.MountPath, !mount.ReadOnly)
 			}
-			if sees := mount.MountPropagation != nil && *mount.MountPropagation == corev1.MountPropagationHostToContainer; sees != (mount.Name == "netns") {
-				t.Errorf("%s: what is mounted later below %s is seen: %v", platform, mount.MountPath, sees)
+			if propagated := mount.MountPropagation != nil && *mount.MountPropagation == corev1.MountPropagationHostToContainer; propagated != (mount.Name == "netns") {
+				t.Errorf("%s: later mounts below %s are propagated: %v", platform, mount.MountPath, propagated)
 			}
 		}
 	}
-	const watched = "metrics.podMonitor.enabled=true,metrics.listen=$(HOST_IP):15015,guard.listen=$(HOST_IP):15016"
+	const monitored = "metrics.podMonitor.enabled=true,metrics.listen=$(HOST_IP):15015,guard.listen=$(HOST_IP):15016"
 	type monitor struct {
 		Spec struct{ PodMetricsEndpoints []struct{ Port string } }
 	}
-	for values, want := range map[string]int{watched: 2, watched + ",guard.enabled=false": 1} {
+	for values, want := range map[string]int{monitored: 2, monitored + ",guard.enabled=false": 1} {
 		if found, _ := find[monitor](t, objects(t, values), "PodMonitor", "capture-cni-node"); len(found.Spec.PodMetricsEndpoints) != want {
-			t.Errorf("%s: Prometheus is shown %+v", values, found)
+			t.Errorf("%s: got %+v, want %d endpoints", values, found, want)
 		}
 	}
 	for _, values := range []string{"guard.enabled=false", "state=absent", "paths.criSocket=none", "netconf.backend=iptables-legacy"} {

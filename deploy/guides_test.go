@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// guides are the documents for operators, by path.
+// guides returns the operators' guides by path.
 func guides(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("guides/*.md")
@@ -35,7 +35,8 @@ func guides(t *testing.T) map[string]string {
 	return texts
 }
 
-// TestGuardGuide has a row for each state of a pod, and for each cause of exempt.
+// TestGuardGuide wants a row for each state of a pod, and for each cause of the
+// state exempt.
 func TestGuardGuide(t *testing.T) {
 	guide := read(t, "guides/guard.md")
 	var words []string
@@ -53,17 +54,17 @@ func TestGuardGuide(t *testing.T) {
 }
 
 var (
-	codeBlock  = regexp.MustCompile("(?ms)^```.*?^```")
-	codeSpan   = regexp.MustCompile("`([^`\n]+)`")
-	linesAhead = regexp.MustCompile(`\\\n\s*`)
+	codeBlock    = regexp.MustCompile("(?ms)^```.*?^```")
+	codeSpan     = regexp.MustCompile("`([^`\n]+)`")
+	continuation = regexp.MustCompile(`\\\n\s*`)
 )
 
-// commands are the lines of a guide's code, those that go on put together, and
-// its code spans.
+// commands returns the lines of a guide's code blocks, with continuation lines
+// joined, and its code spans.
 func commands(guide string) []string {
 	var found []string
 	for _, block := range codeBlock.FindAllString(guide, -1) {
-		found = append(found, strings.Split(linesAhead.ReplaceAllString(block, " "), "\n")...)
+		found = append(found, strings.Split(continuation.ReplaceAllString(block, " "), "\n")...)
 	}
 	return append(found, spans(guide)...)
 }
@@ -76,11 +77,11 @@ func spans(guide string) []string {
 	return found
 }
 
-// seen fails if a test found nothing to look at.
-func seen(t *testing.T, count int) {
+// expectSome fails if a test found nothing to check.
+func expectSome(t *testing.T, count int) {
 	t.Helper()
 	if count == 0 {
-		t.Error("the guides mention nothing of this kind: does the test still see it?")
+		t.Error("the guides mention nothing of this kind: does the test still find it?")
 	}
 }
 
@@ -89,9 +90,8 @@ var (
 	flagName     = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 
-// TestGuidesKnowFlags compares each flag with the help of the agent's command. A
-// flag that stands alone in a code span is one of the agent's, by any command,
-// or is said to be another program's.
+// TestGuidesKnowFlags looks up each flag in the help of the agent's command. A flag
+// that is alone in a code span can be one of any command's.
 func TestGuidesKnowFlags(t *testing.T) {
 	known := agentFlags(t)
 	count := 0
@@ -109,8 +109,8 @@ func TestGuidesKnowFlags(t *testing.T) {
 			}
 		}
 		for _, span := range spans(guide) {
-			others := []string{"--set", "--register-with-taints"} // Helm's, the kubelet's
-			if flag := flagName.FindString(span); strings.HasPrefix(span, "--") && !slices.Contains(others, flag) {
+			foreign := []string{"--set", "--register-with-taints"} // Helm's, the kubelet's
+			if flag := flagName.FindString(span); strings.HasPrefix(span, "--") && !slices.Contains(foreign, flag) {
 				count++
 				if !slices.ContainsFunc(slices.Collect(maps.Values(known)), func(flags map[string]bool) bool { return flags[flag] }) {
 					t.Errorf("%s: no command of capture-cni-node has the flag %s", path, flag)
@@ -118,10 +118,10 @@ func TestGuidesKnowFlags(t *testing.T) {
 			}
 		}
 	}
-	seen(t, count)
+	expectSome(t, count)
 }
 
-// agentFlags are the flags of every command of the agent's.
+// agentFlags returns the flags of each of the agent's commands.
 func agentFlags(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	agent := filepath.Join(t.TempDir(), "capture-cni-node")
@@ -148,8 +148,8 @@ var (
 	dotted   = regexp.MustCompile(`^([A-Za-z]+)\.[A-Za-z][\w.-]*`)
 )
 
-// TestGuidesKnowValues looks up what helm sets for our release, what is said to
-// be set, and every code span that begins like a value of the chart.
+// TestGuidesKnowValues looks up the chart's values in helm's command lines, in
+// --set, and in code spans that begin like a value.
 func TestGuidesKnowValues(t *testing.T) {
 	var values map[string]any
 	if err := yaml.UnmarshalStrict([]byte(read(t, chart+"/values.yaml")), &values); err != nil {
@@ -180,15 +180,15 @@ func TestGuidesKnowValues(t *testing.T) {
 			}
 		}
 	}
-	seen(t, count)
+	expectSome(t, count)
 }
 
-// hasValue tells whether the chart reads a value: one of values.yaml, a key of
-// the plugin's entry, or any key where the operator chooses them.
+// hasValue reports whether the chart reads a value: one of values.yaml, a key of
+// the plugin's entry, or any key of an object whose keys the operator chooses.
 func hasValue(values map[string]any, name string) bool {
 	first, rest, _ := strings.Cut(name, ".")
 	value, ok := values[first]
-	switch inside, isMap := value.(map[string]any); {
+	switch nested, isMap := value.(map[string]any); {
 	case !ok:
 		return false
 	case first == "netconf":
@@ -196,7 +196,7 @@ func hasValue(values map[string]any, name string) bool {
 	case rest == "" || slices.Contains([]string{"nodeSelector", "podLabels", "podAnnotations", "seLinuxOptions", "affinity"}, first):
 		return true
 	default:
-		return isMap && hasValue(inside, rest)
+		return isMap && hasValue(nested, rest)
 	}
 }
 
@@ -206,8 +206,7 @@ func hasKey(keys []config.Key, name string) bool {
 	return i >= 0 && (rest == "" || hasKey(keys[i].Keys, rest))
 }
 
-// TestGuidesKnowKeys reads every entry of ours as the plugin does, and wants
-// neither faults nor warnings.
+// TestGuidesKnowKeys wants neither an error nor a warning of any plugin entry.
 func TestGuidesKnowKeys(t *testing.T) {
 	count := 0
 	for path, guide := range guides(t) {
@@ -226,7 +225,7 @@ func TestGuidesKnowKeys(t *testing.T) {
 			rest = rest[at+1:]
 		}
 	}
-	seen(t, count)
+	expectSome(t, count)
 }
 
 var annotationKey = regexp.MustCompile(`[\w.-]*istio\.io/[A-Za-z][\w-]*`)
@@ -245,11 +244,11 @@ func TestGuidesKnowAnnotations(t *testing.T) {
 			count++
 			known := slices.ContainsFunc(capture.Annotations(), func(a capture.Annotation) bool { return a.Key == key })
 			if !known && !strings.Contains(values, key+":") {
-				t.Errorf("%s: nobody reads %s", path, key)
+				t.Errorf("%s: neither the plugin nor a policy reads %s", path, key)
 			}
 		}
 	}
-	seen(t, count)
+	expectSome(t, count)
 }
 
 var (
@@ -258,7 +257,7 @@ var (
 	metricName     = regexp.MustCompile(`\bcapture_cni_\w+`)
 )
 
-// TestGuidesKnowTests looks for each test that a guide gives as its reason.
+// TestGuidesKnowTests looks for each test that a guide names.
 func TestGuidesKnowTests(t *testing.T) {
 	defined := map[string]bool{}
 	err := filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
@@ -282,7 +281,7 @@ func TestGuidesKnowTests(t *testing.T) {
 			}
 		}
 	}
-	seen(t, count)
+	expectSome(t, count)
 }
 
 func TestGuidesKnowMetrics(t *testing.T) {
@@ -295,12 +294,12 @@ func TestGuidesKnowMetrics(t *testing.T) {
 			}
 		}
 	}
-	seen(t, count)
+	expectSome(t, count)
 }
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// TestLinks follows the links of the guides and of the documents that lead here.
+// TestLinks follows the links of the guides and of both README.md.
 func TestLinks(t *testing.T) {
 	documents := guides(t)
 	for _, path := range []string{"README.md", "../README.md"} {
@@ -315,9 +314,9 @@ func TestLinks(t *testing.T) {
 			count++
 			file, _, _ := strings.Cut(match[1], "#")
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), file)); err != nil {
-				t.Errorf("%s: the link %s leads nowhere: %v", path, match[1], err)
+				t.Errorf("%s: the link %s is broken: %v", path, match[1], err)
 			}
 		}
 	}
-	seen(t, count)
+	expectSome(t, count)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/node"
 )
 
-// schema is the part of a JSON schema that the tests look at.
+// schema is the part of a JSON schema that the tests read.
 type schema struct {
 	Properties           map[string]schema
 	AdditionalProperties any
@@ -32,8 +32,8 @@ func readSchema(t *testing.T) schema {
 	return s
 }
 
-// TestSchemaKnowsKeys compares the schema with the keys that the plugin reads.
-// The kubeconfig is the agent's to say.
+// TestSchemaKnowsKeys compares the schema with the keys that the plugin reads. The
+// agent sets kubeconfig.
 func TestSchemaKnowsKeys(t *testing.T) {
 	keys := slices.DeleteFunc(config.Keys(), func(k config.Key) bool { return k.Name == "kubeconfig" })
 	expectKeys(t, "netconf", readSchema(t).Properties["netconf"], keys)
@@ -42,7 +42,7 @@ func TestSchemaKnowsKeys(t *testing.T) {
 func expectKeys(t *testing.T, path string, s schema, keys []config.Key) {
 	t.Helper()
 	if s.AdditionalProperties != false || len(s.Properties) != len(keys) {
-		t.Errorf("%s: %d keys, want %d; others are let through: %v", path, len(s.Properties), len(keys), s.AdditionalProperties)
+		t.Errorf("%s: %d keys, want %d; additionalProperties: %v", path, len(s.Properties), len(keys), s.AdditionalProperties)
 	}
 	for _, key := range keys {
 		at := path + "." + key.Name
@@ -55,13 +55,13 @@ func expectKeys(t *testing.T, path string, s schema, keys []config.Key) {
 		}
 		if strings.HasPrefix(key.Type, "`") {
 			if want := strings.Split(strings.ReplaceAll(key.Type, "`", ""), ", "); !slices.Equal(known.Enum, want) {
-				t.Errorf("%s may be %q, want %q", at, known.Enum, want)
+				t.Errorf("%s: enum %q, want %q", at, known.Enum, want)
 			}
 		}
 	}
 }
 
-// sample is a value of a key's type.
+// sample returns a value of a key's type.
 func sample(t *testing.T, kind string) any {
 	t.Helper()
 	samples := map[string]any{
@@ -74,7 +74,7 @@ func sample(t *testing.T, kind string) any {
 	}
 	value, ok := samples[kind]
 	if !ok {
-		t.Fatalf("type %q is new: give a sample", kind)
+		t.Fatalf("no sample of type %q", kind)
 	}
 	return value
 }
@@ -92,30 +92,30 @@ func samples(t *testing.T, keys []config.Key) map[string]any {
 	return values
 }
 
-// TestEveryKeyArrives sets every key and finds it where the plugin reads it: in
-// what the agent makes its entry of, and in what Multus hands over.
+// TestEveryKeyArrives sets every key and finds it in the agent's netconf file and
+// in the configuration that Multus passes to the plugin.
 func TestEveryKeyArrives(t *testing.T) {
 	want := samples(t, config.Keys())
-	asked, err := json.Marshal(want)
+	netconf, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := objects(t, "mode=multus", "netconf="+string(asked))
+	all := objects(t, "mode=multus", "netconf="+string(netconf))
 	text := netConf(t, all)
 	expectJSON(t, text, want)
 	if _, err := node.ParseEntry([]byte(text), node.Insert, config.StateDirectory, config.RunDirectory); err != nil {
-		t.Errorf("the agent refuses it: %v", err)
+		t.Errorf("the agent refuses the file: %v", err)
 	}
 	network, _ := find[struct{ Spec struct{ Config string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")
-	expectRead(t, "what Multus hands over", []byte(network.Spec.Config))
+	expectRead(t, "Multus' configuration", []byte(network.Spec.Config))
 	maps.Copy(want, map[string]any{
 		"cniVersion": "1.0.0", "name": "istio-cni", "type": "capture-cni", "kubeconfig": "/var/lib/capture-cni/kubeconfig",
 	})
 	expectJSON(t, network.Spec.Config, want)
 }
 
-// TestReportsOfMultus has the plugin report to where the agent listens; the
-// agent's own entry says so by itself.
+// TestReportsOfMultus wants the agent's socket in the attachment. The agent adds it
+// to its own entry itself.
 func TestReportsOfMultus(t *testing.T) {
 	for values, want := range map[string]string{
 		"": "", "paths.runDir=/run/other": `"agentSocket":"/run/other/agent.sock"`,
@@ -128,7 +128,7 @@ func TestReportsOfMultus(t *testing.T) {
 	}
 }
 
-// TestOnlyKeysThatAreSet leaves the rest to the plugin's defaults.
+// TestOnlyKeysThatAreSet renders no key that has its default.
 func TestOnlyKeysThatAreSet(t *testing.T) {
 	for values, want := range map[string]string{"": "{}", "netconf.ipv6=always": `{"ipv6":"always"}`} {
 		if got := netConf(t, objects(t, values)); got != want {
@@ -137,7 +137,8 @@ func TestOnlyKeysThatAreSet(t *testing.T) {
 	}
 }
 
-// TestNetConfRolls restarts the agents, which read their configuration once.
+// TestNetConfRolls rolls the DaemonSet when the configuration changes: an agent
+// reads it only when it starts.
 func TestNetConfRolls(t *testing.T) {
 	checksum := func(values string) string {
 		return daemonSet(t, values).Spec.Template.Annotations["checksum/netconf"]
@@ -168,7 +169,7 @@ func expectJSON(t *testing.T, text string, want any) {
 	}
 }
 
-// expectRead has the plugin read an entry, without faults and without warnings.
+// expectRead wants the plugin to read an entry without errors and warnings.
 func expectRead(t *testing.T, what string, entry []byte) {
 	t.Helper()
 	input, err := config.Read(entry)

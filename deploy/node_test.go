@@ -13,8 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// flagValues are what a flag of the installer is given, in its arguments or in its
-// environment.
+// flagValues returns a flag's values in the installer's arguments and environment.
 func flagValues(set appsv1.DaemonSet, flag string) (values []string) {
 	installer := set.Spec.Template.Spec.Containers[0]
 	for _, arg := range installer.Args {
@@ -30,8 +29,8 @@ func flagValues(set appsv1.DaemonSet, flag string) (values []string) {
 	return values
 }
 
-// TestEveryNode renders each platform in each mode: the pod may do what it needs
-// to, sees the folders that it works in, and no others.
+// TestEveryNode renders each platform in each mode: the pod has the privileges and
+// the directories that it needs, and no others.
 func TestEveryNode(t *testing.T) {
 	for _, platform := range platforms {
 		for _, mode := range []string{"", "auto", "dropin", "insert", "owned", "multus"} {
@@ -42,7 +41,7 @@ func TestEveryNode(t *testing.T) {
 					t.Errorf("--mode is %q", got)
 				}
 				expectRestricted(t, set.Spec.Template.Spec, platform)
-				expectFolders(t, set)
+				expectDirectories(t, set)
 			})
 		}
 	}
@@ -74,9 +73,9 @@ func expectRestricted(t *testing.T, pod corev1.PodSpec, platform string) {
 	}
 }
 
-// expectFolders wants each folder that a flag names, and nothing else of the
-// node, to be where the agent looks for it.
-func expectFolders(t *testing.T, set appsv1.DaemonSet) {
+// expectDirectories wants a mount of each directory that a flag names, below /host,
+// and no other mount of the node's.
+func expectDirectories(t *testing.T, set appsv1.DaemonSet) {
 	t.Helper()
 	writable := map[string]bool{}
 	for _, flag := range []string{"net-dir", "bin-dir", "state-dir", "run-dir"} {
@@ -84,8 +83,8 @@ func expectFolders(t *testing.T, set appsv1.DaemonSet) {
 		if len(values) == 0 {
 			t.Errorf("--%s is missing", flag)
 		}
-		for _, folder := range values {
-			writable[folder] = true
+		for _, directory := range values {
+			writable[directory] = true
 		}
 	}
 	for _, socket := range flagValues(set, "cri-socket") {
@@ -98,22 +97,22 @@ func expectFolders(t *testing.T, set appsv1.DaemonSet) {
 			continue
 		}
 		seen++
-		folder := volume.HostPath.Path
+		directory := volume.HostPath.Path
 		i := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume.Name })
-		want, known := writable[folder]
-		if !known || i < 0 || pod.Containers[0].VolumeMounts[i].MountPath != "/host"+folder || pod.Containers[0].VolumeMounts[i].ReadOnly == want {
-			t.Errorf("folder %s: no flag names it, or it is mounted elsewhere, or for more than it is needed", folder)
+		want, known := writable[directory]
+		if !known || i < 0 || pod.Containers[0].VolumeMounts[i].MountPath != "/host"+directory || pod.Containers[0].VolumeMounts[i].ReadOnly == want {
+			t.Errorf("directory %s: no flag names it, or its mount has the wrong path or mode", directory)
 		}
 		if *volume.HostPath.Type != corev1.HostPathDirectoryOrCreate {
-			t.Errorf("folder %s: type %s", folder, *volume.HostPath.Type)
+			t.Errorf("directory %s: type %s", directory, *volume.HostPath.Type)
 		}
 	}
 	if seen != len(writable) {
-		t.Errorf("%d folders are mounted, %d are named", seen, len(writable))
+		t.Errorf("%d directories are mounted, %d are named", seen, len(writable))
 	}
 }
 
-// TestPlatforms compares with the table of the project's README.
+// TestPlatforms compares the directories with the table in ../README.md.
 func TestPlatforms(t *testing.T) {
 	rows := map[string]string{
 		"plain": "kubeadm", "gke": "GKE", "k3s": "k3s", "rke2": "RKE2",
@@ -129,15 +128,15 @@ func TestPlatforms(t *testing.T) {
 				row = line
 			}
 		}
-		for _, folder := range slices.Concat(flagValues(set, "net-dir"), flagValues(set, "bin-dir")) {
-			if !strings.Contains(row, "`"+folder+"`") {
-				t.Errorf("%s uses %s; README.md says %q", platform, folder, row)
+		for _, directory := range slices.Concat(flagValues(set, "net-dir"), flagValues(set, "bin-dir")) {
+			if !strings.Contains(row, "`"+directory+"`") {
+				t.Errorf("%s uses %s; README.md says %q", platform, directory, row)
 			}
 		}
 	}
 }
 
-// TestPlatformsAreAllKnown holds data, schema and tests together.
+// TestPlatformsAreAllKnown compares the platforms of data, schema and tests.
 func TestPlatformsAreAllKnown(t *testing.T) {
 	var data map[string]any
 	if err := yaml.UnmarshalStrict([]byte(read(t, chart+"/platforms.yaml")), &data); err != nil {
@@ -154,7 +153,7 @@ func TestPlatformsAreAllKnown(t *testing.T) {
 	}
 }
 
-// TestOverrides has the operator's word win over the platform's.
+// TestOverrides wants the operator's values to take precedence over the platform's.
 func TestOverrides(t *testing.T) {
 	for _, test := range []struct {
 		value, flag string
@@ -175,11 +174,11 @@ func TestOverrides(t *testing.T) {
 		if got := flagValues(set, test.flag); !slices.Equal(got, test.want) {
 			t.Errorf("%s: --%s is %q, want %q", test.value, test.flag, got, test.want)
 		}
-		expectFolders(t, set)
+		expectDirectories(t, set)
 	}
 }
 
-// TestProbes has kubelet reach the agent wherever it listens.
+// TestProbes wants probes at the address where the agent listens.
 func TestProbes(t *testing.T) {
 	for _, test := range []struct {
 		listen, host string
@@ -208,7 +207,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestAbsent lets every node be cleaned, though another one can't be yet.
+// TestAbsent cleans all nodes at once: a node that can't be cleaned blocks no other.
 func TestAbsent(t *testing.T) {
 	for _, test := range []struct {
 		values, maxUnavailable string
@@ -222,23 +221,24 @@ func TestAbsent(t *testing.T) {
 		set := daemonSet(t, test.values)
 		rolling := set.Spec.UpdateStrategy.RollingUpdate
 		if got := rolling.MaxUnavailable.String(); got != test.maxUnavailable || rolling.MaxSurge.IntValue() != 0 {
-			t.Errorf("%s: %s agents may be missing, %s come beside old ones", test.values, got, rolling.MaxSurge)
+			t.Errorf("%s: maxUnavailable %s, maxSurge %s", test.values, got, rolling.MaxSurge)
 		}
 		if got := slices.Contains(set.Spec.Template.Spec.Containers[0].Args, "--force"); got != test.force {
-			t.Errorf("%s: --force is given: %v", test.values, got)
+			t.Errorf("%s: --force is set: %v", test.values, got)
 		}
 	}
 }
 
-// TestQuota allows the priority in any namespace but the one that has it.
+// TestQuota renders a quota for the priority class in any namespace but kube-system,
+// which needs none.
 func TestQuota(t *testing.T) {
 	for values, want := range map[string]bool{"": true, "resourceQuota.enabled=false": false, "priorityClassName=": false} {
 		if _, got := find[corev1.ResourceQuota](t, objects(t, values), "ResourceQuota", "capture-cni-node"); got != want {
-			t.Errorf("%q: there is a quota: %v", values, got)
+			t.Errorf("%q: a quota is rendered: %v", values, got)
 		}
 	}
 	out, err := helm(t, "template", "capture-cni", chart, "--namespace", "kube-system", "--kube-version", "1.34.0")
 	if err != nil || strings.Contains(out, "kind: ResourceQuota") {
-		t.Errorf("kube-system gets a quota (%v)", err)
+		t.Errorf("a quota is rendered for kube-system (%v)", err)
 	}
 }

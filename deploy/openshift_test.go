@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// constraints are what OpenShift admits a pod by.
+// constraints are the tested fields of a SecurityContextConstraints.
 type constraints struct {
 	AllowHostDirVolumePlugin, AllowHostNetwork, AllowHostPorts bool
 	AllowHostIPC, AllowHostPID                                 bool
@@ -22,7 +22,7 @@ type constraints struct {
 	SeccompProfiles, Volumes, Users, Groups []string
 }
 
-// TestSCC admits the agent's pod, and allows nothing that it does not use.
+// TestSCC wants constraints that admit the agent's pod and allow nothing else.
 func TestSCC(t *testing.T) {
 	for _, values := range []string{"", "guard.enabled=false", "addCapabilities={CHOWN,FOWNER}"} {
 		all := objects(t, "platform=openshift", values)
@@ -38,10 +38,10 @@ func TestSCC(t *testing.T) {
 			capabilities = append(capabilities, other.SecurityContext.Capabilities.Add...)
 		}
 		if scc.AllowHostIPC || scc.AllowHostPID || scc.AllowPrivilegedContainer || scc.AllowPrivilegeEscalation || len(scc.Users)+len(scc.Groups) != 0 {
-			t.Errorf("it allows too much: %+v", scc)
+			t.Errorf("the SCC allows too much: %+v", scc)
 		}
 		if scc.AllowHostNetwork != pod.HostNetwork || scc.AllowHostPorts != (len(container.Ports) > 0) || !scc.AllowHostDirVolumePlugin {
-			t.Errorf("it does not fit the pod: %+v", scc)
+			t.Errorf("the SCC does not match the pod: %+v", scc)
 		}
 		if !slices.Equal(scc.AllowedCapabilities, capabilities) ||
 			!slices.Equal(scc.RequiredDropCapabilities, container.SecurityContext.Capabilities.Drop) {
@@ -56,13 +56,13 @@ func TestSCC(t *testing.T) {
 	}
 }
 
-// TestNetworkAttachment is there for Multus, on any platform, and for nobody else.
+// TestNetworkAttachment renders the attachment in the mode multus only.
 func TestNetworkAttachment(t *testing.T) {
 	for values, want := range map[string]bool{"": false, "platform=openshift": true, "mode=multus": true, "platform=openshift,mode=insert": false} {
 		all := objects(t, values)
 		network, got := find[struct{ Metadata struct{ Namespace string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")
 		if got != want || got && network.Metadata.Namespace != "default" {
-			t.Errorf("%q: there is a network attachment: %v, in %q", values, got, network.Metadata.Namespace)
+			t.Errorf("%q: an attachment is rendered: %v, in %q", values, got, network.Metadata.Namespace)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// features are what adds permissions, and the values that ask for it.
+// features are those that add permissions, with the values that enable them.
 var features = []struct {
 	name   string
 	values []string
@@ -24,18 +24,18 @@ var features = []struct {
 	{"taint.remove", []string{"taint.remove=true"}},
 }
 
-// grant is one role, and who has it.
+// grant is a role and its subjects.
 type grant struct {
 	Role  string              `json:"role"`
 	To    []string            `json:"to"`
 	Rules []rbacv1.PolicyRule `json:"rules"`
 }
 
-// TestPermissions shows in one file all that the chart can allow anybody: each
-// feature with what it adds.
+// TestPermissions writes all permissions that the chart can grant to one file, by
+// the feature that adds them.
 func TestPermissions(t *testing.T) {
-	text := "# SPDX-License-Identifier: Apache-2.0\n\n# All permissions that the chart gives, by feature. Made by go test ./deploy -update.\n"
-	var given []string
+	text := "# SPDX-License-Identifier: Apache-2.0\n\n# All permissions that the chart grants, by feature. Made by go test ./deploy -update.\n"
+	var granted []string
 	for _, feature := range features {
 		var added []grant
 		for _, g := range grants(t, objects(t, feature.values...)) {
@@ -43,8 +43,8 @@ func TestPermissions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Contains(given, string(key)) {
-				given = append(given, string(key))
+			if !slices.Contains(granted, string(key)) {
+				granted = append(granted, string(key))
 				added = append(added, g)
 			}
 		}
@@ -60,14 +60,14 @@ func TestPermissions(t *testing.T) {
 	expectFresh(t, "rbac.golden.yaml", text)
 }
 
-// grants joins roles with their bindings; a role that nobody has, or a binding
-// to no role of ours, is a fault.
+// grants joins roles with their bindings. A role without a binding is an error, as
+// is a binding of another role.
 func grants(t *testing.T, all []object) []grant {
 	t.Helper()
 	bindings := map[string][]string{}
 	for _, o := range all {
 		if kind, ok := strings.CutSuffix(o.kind, "Binding"); ok && strings.HasSuffix(kind, "Role") {
-			var binding rbacv1.RoleBinding // a ClusterRoleBinding looks the same
+			var binding rbacv1.RoleBinding // a ClusterRoleBinding has the same fields
 			if err := yaml.Unmarshal(o.text, &binding); err != nil {
 				t.Fatal(err)
 			}
@@ -91,19 +91,19 @@ func grants(t *testing.T, all []object) []grant {
 		}
 		key := o.kind + " " + o.name
 		if len(bindings[key]) == 0 {
-			t.Errorf("nobody has %s", key)
+			t.Errorf("%s has no binding", key)
 		}
 		found = append(found, grant{key, bindings[key], role.Rules})
 		delete(bindings, key)
 	}
 	if len(bindings) != 0 {
-		t.Errorf("bound, but not here: %v", bindings)
+		t.Errorf("bindings without a role: %v", bindings)
 	}
 	return found
 }
 
-// TestTokensAreNotMounted keeps the accounts' tokens out of any pod that does
-// not ask for one, and out of any container but the agent's.
+// TestTokensAreNotMounted wants tokens of the service accounts only in pods that
+// mount them themselves, and the agent's only in the installer.
 func TestTokensAreNotMounted(t *testing.T) {
 	all := objects(t)
 	for _, name := range []string{"capture-cni", "capture-cni-node"} {
@@ -119,7 +119,7 @@ func TestTokensAreNotMounted(t *testing.T) {
 	for _, container := range pod.Containers {
 		mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "api-access" })
 		if mounted != (container.Name == "installer") {
-			t.Errorf("container %s has the agent's token: %v", container.Name, mounted)
+			t.Errorf("container %s mounts the agent's token: %v", container.Name, mounted)
 		}
 	}
 }

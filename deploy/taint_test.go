@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestTaintIsAskedFor renders nothing about taints, and gives no capability,
-// unless it is asked for.
-func TestTaintIsAskedFor(t *testing.T) {
+// TestTaintRemoval renders objects, flags and capabilities for the removal of taints
+// only if it is enabled.
+func TestTaintRemoval(t *testing.T) {
 	kernel := []corev1.Capability{"SYS_ADMIN", "NET_ADMIN"}
 	for _, tt := range []struct {
 		values  []string
@@ -38,7 +38,7 @@ func TestTaintIsAskedFor(t *testing.T) {
 				found++
 			}
 			if o.kind == "ValidatingAdmissionPolicy" && o.name == "capture-cni-taint" && tt.untaint != nil && strings.Count(string(o.text), tt.untaint[0]) < 2 {
-				t.Errorf("%q: the policy does not know the taint:\n%s", tt.values, o.text)
+				t.Errorf("%q: the policy does not name the taint:\n%s", tt.values, o.text)
 			}
 		}
 		if found != tt.objects {
@@ -53,25 +53,25 @@ func TestTaintIsAskedFor(t *testing.T) {
 			t.Errorf("%q: capabilities %v", tt.values, got)
 		}
 		if got := slices.Contains(installer.Args, "--canary-kernel"); got != (tt.added != nil) {
-			t.Errorf("%q: the kernel is tried: %v", tt.values, got)
+			t.Errorf("%q: --canary-kernel is set: %v", tt.values, got)
 		}
 		expectCredentials(t, installer, tt.untaint != nil)
 	}
 }
 
-// expectCredentials wants what the canary needs: the agent's own pod, and the
-// plugin's credentials where they are on the node, not to be written to.
+// expectCredentials wants what the canary ADD needs: the agent's own pod in the
+// environment, and read-only mounts of the plugin's credentials at the node's paths.
 func expectCredentials(t *testing.T, installer corev1.Container, wanted bool) {
 	t.Helper()
 	for _, name := range []string{"POD_NAME", "POD_UID"} {
 		if slices.ContainsFunc(installer.Env, func(e corev1.EnvVar) bool { return e.Name == name }) != wanted {
-			t.Errorf("%s is there, or is missing", name)
+			t.Errorf("%s is set: %v, want %v", name, !wanted, wanted)
 		}
 	}
-	for _, folder := range []string{"/var/lib/capture-cni", "/run/capture-cni"} {
-		there := slices.ContainsFunc(installer.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == folder && m.ReadOnly })
-		if there != wanted {
-			t.Errorf("%s is mounted: %v", folder, there)
+	for _, directory := range []string{"/var/lib/capture-cni", "/run/capture-cni"} {
+		mounted := slices.ContainsFunc(installer.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == directory && m.ReadOnly })
+		if mounted != wanted {
+			t.Errorf("%s is mounted: %v", directory, mounted)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// documented is one value that has a comment "# -- ..." above it.
+// documented is a value with a comment "# -- ..." above it.
 type documented struct {
 	path    []string
 	meaning string
@@ -48,7 +48,7 @@ func readDocumented(text string) []documented {
 	return found
 }
 
-// TestValuesTable keeps the table of values in README.md what values.yaml says.
+// TestValuesTable keeps the table of values in README.md up to date.
 func TestValuesTable(t *testing.T) {
 	text := read(t, chart+"/values.yaml")
 	var values map[string]any
@@ -80,16 +80,16 @@ func at(t *testing.T, values map[string]any, path []string) any {
 	t.Helper()
 	var value any = values
 	for _, key := range path {
-		inside, ok := value.(map[string]any)
+		object, ok := value.(map[string]any)
 		if !ok {
-			t.Fatalf("%q is not where its comment is", path)
+			t.Fatalf("values.yaml has no value %q", path)
 		}
-		value = inside[key]
+		value = object[key]
 	}
 	return value
 }
 
-// expectDocumented wants a comment on every value, or on what it is part of.
+// expectDocumented wants a comment on every value or on an object around it.
 func expectDocumented(t *testing.T, prefix string, values map[string]any, known map[string]bool) {
 	t.Helper()
 	for key, value := range values {
@@ -97,10 +97,10 @@ func expectDocumented(t *testing.T, prefix string, values map[string]any, known 
 		if known[name] {
 			continue
 		}
-		if inside, ok := value.(map[string]any); ok && len(inside) > 0 {
-			expectDocumented(t, name+".", inside, known)
+		if nested, ok := value.(map[string]any); ok && len(nested) > 0 {
+			expectDocumented(t, name+".", nested, known)
 		} else {
-			t.Errorf("values.yaml says nothing about %s", name)
+			t.Errorf("values.yaml has no comment on %s", name)
 		}
 	}
 }
