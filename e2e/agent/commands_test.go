@@ -84,7 +84,7 @@ func TestRender(t *testing.T) {
 			t.Errorf("it does not say %q: %s", want, out)
 		}
 	}
-	if out, err = n.command("render", "--pod", "../demo/pods/batch.yaml"); err != nil || !strings.HasPrefix(out, "left alone: ") {
+	if out, err = n.command("render", "--pod", "../demo/pods/batch.yaml"); err != nil || !strings.HasPrefix(out, "not captured: ") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if out, err = n.command("render", "--pod", "../demo/pods/web.yaml", "--address", "x"); err == nil || !strings.Contains(out, "expected an IP address") {

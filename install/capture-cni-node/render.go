@@ -62,7 +62,7 @@ func renderPod(out io.Writer, conf config.NetConf, manifest string, addresses []
 		return err
 	}
 	if exemption := decision.Exemption; exemption.Cause != "" {
-		_, err := fmt.Fprintf(out, "left alone: %s\n", exemption.Message)
+		_, err := fmt.Fprintf(out, "not captured: %s\n", exemption.Message)
 		return err
 	}
 	return printRules(out, decision)
