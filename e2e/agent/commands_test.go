@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// TestFaultsOfFlags names flag, value and expected form, all at once.
+// TestFaultsOfFlags expects one error with every fault: flag, value and expected form.
 func TestFaultsOfFlags(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -34,7 +34,7 @@ func TestFaultsOfFlags(t *testing.T) {
 			}
 			for _, want := range []string{want, `--mode is "insrt": expected`, `--bin-dir is "bin": expected an absolute path`, "--token-ttl is 5m0s"} {
 				if !strings.Contains(out, want) {
-					t.Errorf("%s of %s does not say %q: %s", command, content, want, out)
+					t.Errorf("%s with %s does not print %q: %s", command, content, want, out)
 				}
 			}
 		}
@@ -81,7 +81,7 @@ func TestRender(t *testing.T) {
 	check(t, err)
 	for _, want := range []string{"# intent:", "# nft -f\ntable inet capture-cni", "redirect to :16001", "# iptables-restore --noflush\n*mangle", "# ip6tables-restore"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("it does not say %q: %s", want, out)
+			t.Errorf("the output lacks %q: %s", want, out)
 		}
 	}
 	if out, err = n.command("render", "--pod", "../demo/pods/batch.yaml"); err != nil || !strings.HasPrefix(out, "not captured: ") {
@@ -92,8 +92,8 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestUninstallOfNothing is done with anything missing, and with no API server.
-func TestUninstallOfNothing(t *testing.T) {
+// TestUninstallIncomplete succeeds with directories missing, and without an API server.
+func TestUninstallIncomplete(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	check(t, n.api.Close())

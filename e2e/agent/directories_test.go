@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// TestDirectories has the agent use directories as platforms have them. The
-// plugin that is in place takes the credentials there and none from elsewhere.
+// TestDirectories has the directories of several platforms. The installed plugin
+// accepts the credentials there, and none from elsewhere.
 func TestDirectories(t *testing.T) {
 	for _, platform := range []struct{ name, binDir, stateDir, runDir string }{
 		{"the chart's own paths", "/opt/cni/bin", "/srv/mesh/state", "/srv/mesh/run"},
@@ -46,8 +46,8 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
-// TestListOfDirectories keeps what an image of the node brought, notices what is
-// missing, and takes the list away with the plugin.
+// TestListOfDirectories keeps the directories that the node's image lists, finds
+// missing ones, and removes the list with the plugin.
 func TestListOfDirectories(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -80,7 +80,7 @@ func TestListOfDirectories(t *testing.T) {
 	}
 }
 
-// TestDefaultDirectories needs no list.
+// TestDefaultDirectories expects no list for the default directories.
 func TestDefaultDirectories(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -91,6 +91,6 @@ func TestDefaultDirectories(t *testing.T) {
 	n.stateDir, n.runDir = config.StateDirectory, config.RunDirectory
 	n.start(t, "--mode", "insert", "--root", root).ready(t)
 	if left := files(t, root+n.binDir); len(left) != 1 {
-		t.Errorf("besides the plugin there is %q", left)
+		t.Errorf("got the files %q, want the plugin alone", left)
 	}
 }

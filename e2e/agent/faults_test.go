@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBrokenPlugin brings a plugin that does not run: the old one stays, and
-// where that is damaged, too, the last that worked comes back.
+// TestBrokenPlugin gives the agent a plugin that does not run: the old one stays.
+// Where that is damaged, too, the agent restores the last good one.
 func TestBrokenPlugin(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -34,37 +34,37 @@ func TestBrokenPlugin(t *testing.T) {
 			}
 			return "", nil
 		})
-		b.says(t, "does not run")
+		b.waitForLog(t, "does not run")
 		n.expectWorking(t, 0)
 		b.stop(t)
 	}
 }
 
-func mount(t *testing.T, folder, options string) {
+func mount(t *testing.T, directory, options string) {
 	t.Helper()
-	check(t, os.MkdirAll(folder, 0o755))
-	check(t, unix.Mount("none", folder, "tmpfs", 0, options))
-	t.Cleanup(func() { _ = unix.Unmount(folder, unix.MNT_DETACH) })
+	check(t, os.MkdirAll(directory, 0o755))
+	check(t, unix.Mount("none", directory, "tmpfs", 0, options))
+	t.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
 }
 
-// TestDiskFull has no room where credentials belong: a second place, which a
-// boot empties, does for the time being, and a metric says so.
+// TestDiskFull has no space in the state directory: the agent uses the run
+// directory for credentials, and a metric says so.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	mount(t, n.stateDir, "size=4k,nr_inodes=3")
 	check(t, os.WriteFile(n.stateDir+"/filler", make([]byte, 4096), 0o600))
 	a := n.start(t, "--mode", "insert")
-	eventually(t, func() (string, error) { return "", metric(a, "capture_cni_credentials_fallback 1") })
-	if got, err := n.loaded(); err != nil || !strings.Contains(got, "capture-cni") {
+	eventually(t, func() (string, error) { return "", expectMetric(a, "capture_cni_credentials_fallback 1") })
+	if got, err := n.loadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
 		t.Errorf("a runtime would call %q (%v)\n%s", got, err, a.log)
 	}
 	if list := files(t, n.netDir)["/"+primaryName]; !strings.Contains(list, n.runDir+"/kubeconfig") {
-		t.Errorf("the entry does not name the second place: %s", list)
+		t.Errorf("the entry does not contain the run directory: %s", list)
 	}
 }
 
-func metric(a *agent, want string) error {
+func expectMetric(a *agent, want string) error {
 	_, body := a.get("/metrics")
 	if !strings.Contains(body, "\n"+want+"\n") {
 		return &unexpected{want, body}
@@ -72,7 +72,8 @@ func metric(a *agent, want string) error {
 	return nil
 }
 
-// TestReadOnly can't write where the runtime looks, says so, and goes on once it can.
+// TestReadOnly has a read-only directory of lists: the agent reports it, and
+// installs once it can write.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -80,7 +81,7 @@ func TestReadOnly(t *testing.T) {
 	n.write(t, primaryName, kindnet)
 	check(t, unix.Mount("none", n.netDir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	a := n.start(t, "--mode", "insert")
-	a.says(t, "read-only file system")
+	a.waitForLog(t, "read-only file system")
 	a.ready(t, http.StatusServiceUnavailable)
 	if out, err := n.command("preflight", "--mode", "insert"); err == nil || !strings.Contains(out, "can't be written to") {
 		t.Errorf("preflight: %v: %s", err, out)
@@ -90,22 +91,22 @@ func TestReadOnly(t *testing.T) {
 	a.ready(t)
 }
 
-// limited starts the agent behind a command.
-func (n *node) limited(t *testing.T, command ...string) *agent {
+// startLimited starts the agent as the child of a command that limits it.
+func (n *node) startLimited(t *testing.T, command ...string) *agent {
 	t.Helper()
 	return n.startBehind(t, command, "--mode", "insert")
 }
 
-// TestNoWatches has no inotify instance left: folders are polled.
+// TestNoWatches has no inotify instance left: the agent polls.
 func TestNoWatches(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.limited(t, "unshare", "--user", "--map-root-user", "sh", "-c", `echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"`, "sh")
+	a := n.startLimited(t, "unshare", "--user", "--map-root-user", "sh", "-c", `echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"`, "sh")
 	a.ready(t)
-	check(t, metric(a, "capture_cni_watch_polling 1"))
+	check(t, expectMetric(a, "capture_cni_watch_polling 1"))
 	n.write(t, primaryName, kindnet)
 	eventually(t, func() (string, error) {
-		got, err := n.loaded()
+		got, err := n.loadedTypes()
 		if err == nil && !strings.Contains(got, "capture-cni") {
 			err = &unexpected{"capture-cni", got}
 		}
@@ -113,14 +114,14 @@ func TestNoWatches(t *testing.T) {
 	})
 }
 
-// TestNoPermission has no right to write, as after a change of the agent's
-// security context, says so, and goes on once it has.
+// TestNoPermission has an agent without the permission to write, as after a change
+// of its security context: it reports that, and installs once it can write.
 func TestNoPermission(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	check(t, os.Chmod(n.netDir, 0o555))
-	a := n.limited(t, "setpriv", "--bounding-set", "-dac_override,-dac_read_search")
-	a.says(t, "permission denied")
+	a := n.startLimited(t, "setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+	a.waitForLog(t, "permission denied")
 	a.ready(t, http.StatusServiceUnavailable)
 	n.expectWorking(t, 0)
 	check(t, os.Chmod(n.netDir, 0o755))
@@ -128,13 +129,13 @@ func TestNoPermission(t *testing.T) {
 	a.ready(t)
 }
 
-// TestFewFiles leaves the agent hardly a file to open. Whatever it gets done
-// works, and one without the limit heals the rest.
+// TestFewFiles limits the number of open files. What the agent installs works,
+// and an agent without the limit repairs the rest.
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []string{"6", "8", "10", "12", "15", "20"} {
 		n := newNode(t)
-		a := n.limited(t, "prlimit", "--nofile="+limit)
+		a := n.startLimited(t, "prlimit", "--nofile="+limit)
 		time.Sleep(500 * time.Millisecond)
 		n.expectWorking(t, 0)
 		_ = a.Process.Kill()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent drives the built node agent on a node that is made of folders:
-// runtimes, primaries and API servers come and go, fail and fight.
+// Package agent runs the built node agent on a node that consists of directories,
+// while runtimes, other plugins' installers and API servers change and fail.
 package agent
 
 import (
@@ -48,7 +48,7 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// node is one node: its folders, and the API server of its cluster.
+// node is one node: its directories, and the API server of its cluster.
 type node struct {
 	dir, netDir, binDir, stateDir, runDir string
 	access                                string // the agent's own kubeconfig
@@ -76,8 +76,8 @@ func newNode(t *testing.T) *node {
 	lab.RequireRoot(t)
 	dir := t.TempDir()
 	n := &node{dir: dir, netDir: dir + "/net.d", binDir: dir + "/bin", stateDir: dir + "/state", runDir: dir + "/run"}
-	for _, folder := range []string{n.netDir, n.binDir} {
-		check(t, os.Mkdir(folder, 0o755))
+	for _, directory := range []string{n.netDir, n.binDir} {
+		check(t, os.Mkdir(directory, 0o755))
 	}
 	var err error
 	n.api, err = kubeapi.Start()
@@ -103,7 +103,7 @@ func (n *node) flags(args ...string) []string {
 	}, args...)
 }
 
-// agent is a process of the node's, and where it answers probes.
+// agent is a process of the agent, with the URL of its probes.
 type agent struct {
 	*exec.Cmd
 	url string
@@ -116,14 +116,14 @@ func (n *node) start(t *testing.T, args ...string) *agent {
 	return n.startBehind(t, nil, args...)
 }
 
-// startBehind runs it by another command, which limits it.
+// startBehind runs the agent as the child of another command, which limits it.
 func (n *node) startBehind(t *testing.T, command []string, args ...string) *agent {
 	t.Helper()
 	address, err := lab.FreeAddress()
 	check(t, err)
 	a := &agent{url: "http://" + address, log: &lab.Log{}}
-	words := slices.Concat(command, []string{filepath.Join(bin, "capture-cni-node"), "run", "--listen", address}, n.flags(args...))
-	a.Cmd = exec.Command(words[0], words[1:]...)
+	argv := slices.Concat(command, []string{filepath.Join(bin, "capture-cni-node"), "run", "--listen", address}, n.flags(args...))
+	a.Cmd = exec.Command(argv[0], argv[1:]...)
 	a.Stdout, a.Stderr = a.log, a.log
 	check(t, a.Start())
 	t.Cleanup(func() { _ = a.Process.Kill(); _ = a.Wait() })
@@ -135,12 +135,12 @@ func (a *agent) stop(t *testing.T) {
 	t.Helper()
 	check(t, a.Process.Signal(syscall.SIGTERM))
 	if err := a.Wait(); err != nil {
-		t.Errorf("the agent ends with %v: %s", err, a.log)
+		t.Errorf("the agent exited with %v: %s", err, a.log)
 	}
 }
 
-// says waits for the agent to log a text.
-func (a *agent) says(t *testing.T, text string) {
+// waitForLog waits until the agent has logged a text.
+func (a *agent) waitForLog(t *testing.T, text string) {
 	t.Helper()
 	eventually(t, func() (string, error) {
 		if log := a.log.String(); !strings.Contains(log, text) {
@@ -151,7 +151,7 @@ func (a *agent) says(t *testing.T, text string) {
 }
 
 func (a *agent) get(path string) (status int, body string) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+path, nil)
 	if err != nil {
@@ -169,7 +169,7 @@ func (a *agent) get(path string) (status int, body string) {
 	return answer.StatusCode, string(content)
 }
 
-// ready waits until the agent is, or for another status.
+// ready waits until /readyz answers 200, or another status, and returns the body.
 func (a *agent) ready(t *testing.T, want ...int) string {
 	t.Helper()
 	want = append(want, http.StatusOK)
@@ -182,16 +182,16 @@ func (a *agent) ready(t *testing.T, want ...int) string {
 	})
 }
 
-// patience is for a busy machine. Nothing hangs on it but how soon a failure is told.
-const patience = 2 * time.Minute
+// timeout is for a busy machine. It only decides how soon a failure is reported.
+const timeout = 2 * time.Minute
 
-// eventually tries until it succeeds, or patience is over.
-func eventually[T any](t *testing.T, try func() (T, error)) T {
+// eventually repeats a condition until it returns no error, at most for timeout.
+func eventually[T any](t *testing.T, condition func() (T, error)) T {
 	t.Helper()
 	var value T
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if value, err = try(); err == nil {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if value, err = condition(); err == nil {
 			return value
 		}
 	}
@@ -205,8 +205,8 @@ func (n *node) command(name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// loaded is what a runtime that uses libcni would call, as types.
-func (n *node) loaded() (string, error) {
+// loadedTypes returns the types of the plugins that a runtime with libcni would call.
+func (n *node) loadedTypes() (string, error) {
 	files, err := libcni.ConfFiles(n.netDir, []string{".conf", ".conflist", ".json"})
 	if err != nil || len(files) == 0 {
 		return "", fmt.Errorf("no list: %w", err)
@@ -233,11 +233,11 @@ func (n *node) loaded() (string, error) {
 	return strings.Join(types, " "), nil
 }
 
-// files are all files below a folder with their content.
-func files(t *testing.T, folder string) map[string]string {
+// files returns all files below a directory with their content.
+func files(t *testing.T, directory string) map[string]string {
 	t.Helper()
 	content := map[string]string{}
-	check(t, filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+	check(t, filepath.WalkDir(directory, func(path string, entry os.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -245,7 +245,7 @@ func files(t *testing.T, folder string) map[string]string {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		content[strings.TrimPrefix(path, folder)] = string(data)
+		content[strings.TrimPrefix(path, directory)] = string(data)
 		return err
 	}))
 	return content

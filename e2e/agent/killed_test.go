@@ -23,11 +23,11 @@ import (
 	agentnode "github.com/capture-cni/capture-cni/install/node"
 )
 
-// A step of the agent's work is done by this program itself, run again, so that
-// it can be killed anywhere.
+// envStep makes this program a worker: a process that does a step of the agent's
+// work, and that can be killed before any change.
 const envStep = "AGENT_TEST_STEP"
 
-// work is what such a process does, and before which of its changes it dies.
+// work is what a worker does, and before which of its changes it is killed.
 type work struct {
 	Settings agentnode.Settings
 	Access   string
@@ -69,7 +69,7 @@ func doWork(text string) int {
 	return 0
 }
 
-// worker is the agent's own code, without its process.
+// worker returns the agent's own code, without its process.
 func worker(settings agentnode.Settings, access string) (*agentnode.Node, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", access)
 	if err != nil {
@@ -96,8 +96,8 @@ func (n *node) settings(t *testing.T, mode, keys string) agentnode.Settings {
 	}
 }
 
-// do works in a process of its own, and tells whether it lived to the end.
-func (n *node) do(t *testing.T, w work) (finished bool) {
+// runWorker runs a worker, and reports whether it ended by itself.
+func (n *node) runWorker(t *testing.T, w work) (finished bool) {
 	t.Helper()
 	w.Access = n.access
 	text, err := json.Marshal(w)
@@ -115,13 +115,13 @@ func (n *node) do(t *testing.T, w work) (finished bool) {
 }
 
 // TestKilledAnywhere kills the agent before each change that it makes while it
-// installs, upgrades, switches modes and uninstalls. What is left works, as the old state or
-// the new one, and the next agent heals it.
+// installs, upgrades, switches modes and uninstalls. The node works in the old
+// state or the new one, and the next agent completes the change.
 func TestKilledAnywhere(t *testing.T) {
 	for _, mode := range []string{"insert", "owned", "dropin"} {
 		for _, primary := range []string{primaryName, "10-kindnet.conf"} {
 			if mode == "dropin" && primary != primaryName {
-				continue // no drop-in belongs to a plain configuration
+				continue // there are no drop-ins for a plain configuration
 			}
 			for _, what := range []string{"install", "upgrade", "switch", "uninstall"} {
 				t.Run(mode+" on "+primary+", "+what, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// killOnce tells whether the work was done before the step came.
+// killOnce reports whether the work was complete before the step.
 func killOnce(t *testing.T, mode, primary, what string, step int) (finished bool) {
 	t.Helper()
 	n := newNode(t)
@@ -150,46 +150,46 @@ func killOnce(t *testing.T, mode, primary, what string, step int) (finished bool
 	w := work{Settings: n.settings(t, mode, "")}
 	switch what {
 	case "upgrade", "uninstall":
-		n.do(t, w)
+		n.runWorker(t, w)
 	case "switch": // of modes
 		other := map[string]string{"insert": "owned", "owned": "insert", "dropin": "insert"}[mode]
-		n.do(t, work{Settings: n.settings(t, other, "")})
+		n.runWorker(t, work{Settings: n.settings(t, other, "")})
 	}
 	if what == "upgrade" {
 		w.Settings = n.settings(t, mode, `{"logLevel": "debug"}`)
-		w.Settings.Binary = otherPlugin(t)
+		w.Settings.Binary = otherRelease(t)
 	}
 	w.Clean = what == "uninstall"
 	w.DieAt = step
-	finished = n.do(t, w)
+	finished = n.runWorker(t, w)
 
 	n.expectWorking(t, step)
 	w.DieAt = 0
-	n.do(t, w)
+	n.runWorker(t, w)
 	if what == "uninstall" {
 		if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
-			t.Errorf("killed before step %d, cleaned again, left:\n%s", step, diff)
+			t.Errorf("killed before step %d, then cleaned, left:\n%s", step, diff)
 		}
 		return finished
 	}
-	if got, err := n.loaded(); err != nil || !strings.HasSuffix(got, " capture-cni") || strings.Count(got, "capture-cni") != 1 {
-		t.Errorf("killed before step %d, healed: a runtime would call %q (%v)", step, got, err)
+	if got, err := n.loadedTypes(); err != nil || !strings.HasSuffix(got, " capture-cni") || strings.Count(got, "capture-cni") != 1 {
+		t.Errorf("killed before step %d, then installed: a runtime would call %q (%v)", step, got, err)
 	}
-	for _, folder := range []string{n.netDir, n.binDir, n.stateDir} {
-		for name := range files(t, folder) {
+	for _, directory := range []string{n.netDir, n.binDir, n.stateDir} {
+		for name := range files(t, directory) {
 			if strings.Contains(name, "-tmp-") {
-				t.Errorf("killed before step %d, healed: %s is left", step, name)
+				t.Errorf("killed before step %d, then installed: %s is left", step, name)
 			}
 		}
 	}
 	return finished
 }
 
-// expectWorking wants a runtime to find a list that it can load and, where that
-// names the plugin, all that the plugin needs.
+// expectWorking expects a list that a runtime can load and, where that calls the
+// plugin, all files that the plugin needs.
 func (n *node) expectWorking(t *testing.T, step int) {
 	t.Helper()
-	got, err := n.loaded()
+	got, err := n.loadedTypes()
 	if err != nil || !strings.HasPrefix(got, "ptp") {
 		t.Errorf("killed before step %d: a runtime would call %q (%v)", step, got, err)
 	}
@@ -209,8 +209,8 @@ func (n *node) expectWorking(t *testing.T, step int) {
 	}
 }
 
-// TestNothingIsLost has the primary's owner write its list at the worst moment:
-// after the agent has read it, and before its own is in place.
+// TestNothingIsLost has the primary's owner write its list between the moment at
+// which the agent reads the list and the one at which it replaces the file.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	const newer = `{"cniVersion": "0.3.1", "name": "kindnet", "plugins": [{"type": "ptp", "mtu": 9000}]}`
@@ -228,7 +228,7 @@ func TestNothingIsLost(t *testing.T) {
 			return nil
 		}
 		if clean {
-			n.do(t, work{Settings: n.settings(t, "insert", "")})
+			n.runWorker(t, work{Settings: n.settings(t, "insert", "")})
 		}
 		written := false
 		w.Step = func(what string) {
@@ -245,14 +245,14 @@ func TestNothingIsLost(t *testing.T) {
 			t.Errorf("clean: %v; the owner's list was lost to %s", clean, got)
 		}
 		check(t, act())
-		if got, err := n.loaded(); err != nil || strings.Contains(got, "capture-cni") == clean {
-			t.Errorf("clean: %v; at the next look a runtime would call %q (%v)", clean, got, err)
+		if got, err := n.loadedTypes(); err != nil || strings.Contains(got, "capture-cni") == clean {
+			t.Errorf("clean: %v; after the next pass a runtime would call %q (%v)", clean, got, err)
 		}
 	}
 }
 
-// otherPlugin is one of another release: the same with something behind.
-func otherPlugin(t *testing.T) string {
+// otherRelease returns a plugin with another content, which works the same.
+func otherRelease(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(bin, "capture-cni"))
 	check(t, err)

@@ -14,8 +14,8 @@ import (
 
 const plain = `{"cniVersion": "0.3.1", "name": "kindnet", "type": "ptp"}` + "\n"
 
-// TestModes installs in every mode on every kind of primary, sees what a
-// runtime would call, and takes it all away again to the byte.
+// TestModes installs in every mode with every kind of primary, checks what a
+// runtime would call, and uninstalls, which restores every byte.
 func TestModes(t *testing.T) {
 	for _, test := range []struct{ mode, primary, content, want string }{
 		{"insert", primaryName, kindnet, "ptp portmap capture-cni"},
@@ -33,13 +33,13 @@ func TestModes(t *testing.T) {
 			before := files(t, n.netDir)
 			a := n.start(t, "--mode", test.mode)
 			a.ready(t)
-			if got, err := n.loaded(); err != nil || got != test.want {
+			if got, err := n.loadedTypes(); err != nil || got != test.want {
 				t.Errorf("a runtime would call %q, want %q (%v)", got, test.want, err)
 			}
 			if out, err := n.command("verify", "--mode", test.mode); err != nil {
 				t.Errorf("verify: %v: %s", err, out)
 			}
-			n.expectSecrets(t)
+			n.expectRootOnly(t)
 			installed := files(t, n.dir)
 			a.stop(t)
 			if diff := cmp.Diff(installed, files(t, n.dir)); diff != "" {
@@ -63,14 +63,14 @@ func TestModes(t *testing.T) {
 				t.Errorf("uninstall --purge left %q", left)
 			}
 			if out, err := n.command("verify", "--mode", test.mode); err == nil {
-				t.Errorf("verify is content with a clean node: %s", out)
+				t.Errorf("verify finds no fault on a clean node: %s", out)
 			}
 		})
 	}
 }
 
-// expectSecrets wants nothing of the credentials to be anybody's but root's.
-func (n *node) expectSecrets(t *testing.T) {
+// expectRootOnly expects credentials that only root can read.
+func (n *node) expectRootOnly(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
 		info, err := os.Stat(filepath.Join(n.stateDir, name))
@@ -81,8 +81,8 @@ func (n *node) expectSecrets(t *testing.T) {
 	}
 }
 
-// TestMultus writes a configuration of our own, beside others', without the
-// capability that Multus knows nothing of.
+// TestMultus writes a configuration of our own next to others, without the
+// capability that Multus does not support.
 func TestMultus(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -104,7 +104,8 @@ func TestMultus(t *testing.T) {
 	}
 }
 
-// TestWaiting starts before the primary: waiting is a state, with its reason.
+// TestWaiting starts the agent before the primary plugin has been installed: it
+// waits, and /readyz says for what.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -116,7 +117,7 @@ func TestWaiting(t *testing.T) {
 	for _, half := range []string{"", `{"cniVersion": "0.3.1", "name": "kind`} {
 		n.write(t, primaryName, half)
 		eventually(t, func() (string, error) {
-			return "", contains(a, "is not complete")
+			return "", expectReadyz(a, "is not complete")
 		})
 		if got := files(t, n.netDir)["/"+primaryName]; got != half {
 			t.Fatalf("a file that was half written was changed to %q", got)
@@ -126,7 +127,7 @@ func TestWaiting(t *testing.T) {
 	a.ready(t)
 }
 
-func contains(a *agent, text string) error {
+func expectReadyz(a *agent, text string) error {
 	_, body := a.get("/readyz")
 	if !strings.Contains(body, text) {
 		return &unexpected{text, body}
@@ -136,9 +137,9 @@ func contains(a *agent, text string) error {
 
 type unexpected struct{ want, got string }
 
-func (u *unexpected) Error() string { return "want " + u.want + ", got " + u.got }
+func (u *unexpected) Error() string { return "got " + u.got + ", want " + u.want }
 
-// TestUnfit refuses lists in which our entry would break every pod.
+// TestUnfit has lists in which our entry would break every pod: the agent refuses them.
 func TestUnfit(t *testing.T) {
 	t.Parallel()
 	for version, text := range map[string]string{
@@ -150,7 +151,7 @@ func TestUnfit(t *testing.T) {
 		list := `{` + version + ` "name": "old", "plugins": [{"type": "bridge"}]}`
 		n.write(t, primaryName, list)
 		a := n.start(t, "--mode", "insert")
-		eventually(t, func() (string, error) { return "", contains(a, text) })
+		eventually(t, func() (string, error) { return "", expectReadyz(a, text) })
 		if got := files(t, n.netDir)["/"+primaryName]; got != list {
 			t.Errorf("the list was changed to %s", got)
 		}
@@ -160,19 +161,19 @@ func TestUnfit(t *testing.T) {
 	}
 }
 
-// TestHandover has an agent of the same release wait for the other one, and
-// one of another release refuse.
+// TestHandover starts a second agent of the same release, which waits for the
+// first to end, and one of another release, which waits for the uninstall.
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	first := n.start(t, "--mode", "insert")
 	first.ready(t)
 	second := n.start(t, "--mode", "insert")
-	eventually(t, func() (string, error) { return "", contains(second, "still at work") })
+	eventually(t, func() (string, error) { return "", expectReadyz(second, "still at work") })
 	first.stop(t)
 	second.ready(t)
 	other := n.start(t, "--mode", "insert", "--owner", "another")
-	eventually(t, func() (string, error) { return "", contains(other, `belongs to release "capture-cni"`) })
+	eventually(t, func() (string, error) { return "", expectReadyz(other, `belongs to release "capture-cni"`) })
 	second.stop(t)
 	if out, err := n.command("uninstall"); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -180,8 +181,8 @@ func TestHandover(t *testing.T) {
 	other.ready(t)
 }
 
-// TestAbsent cleans the node and is ready then; it refuses where it can't know
-// whether captured pods run.
+// TestAbsent cleans the node, and is ready then. The agent refuses where it can't
+// know whether captured pods run.
 func TestAbsent(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -190,9 +191,9 @@ func TestAbsent(t *testing.T) {
 	a.ready(t)
 	a.stop(t)
 	refusing := n.start(t, "--mode", "insert", "--state", "absent")
-	eventually(t, func() (string, error) { return "", contains(refusing, "no CRI socket to ask") })
-	if got, err := n.loaded(); err != nil || !strings.Contains(got, "capture-cni") {
-		t.Errorf("it cleaned all the same: %q (%v)", got, err)
+	eventually(t, func() (string, error) { return "", expectReadyz(refusing, "no CRI socket to ask") })
+	if got, err := n.loadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
+		t.Errorf("the refusing agent cleaned the node: %q (%v)", got, err)
 	}
 	refusing.stop(t)
 	forced := n.start(t, "--mode", "insert", "--state", "absent", "--force")
@@ -201,31 +202,31 @@ func TestAbsent(t *testing.T) {
 		t.Errorf("left:\n%s", diff)
 	}
 	if _, err := os.Stat(filepath.Join(n.binDir, "capture-cni")); err != nil {
-		t.Errorf("the plugin is gone, though pods may have yet to end: %v", err)
+		t.Errorf("the plugin is gone, which the DEL of running pods may need: %v", err)
 	}
 }
 
-// TestTwoFolders puts the plugin into every folder that a runtime may look in,
-// and writes no entry before it is in all of them.
-func TestTwoFolders(t *testing.T) {
+// TestTwoDirectories has two directories of plugins: the agent writes no entry
+// before the plugin is in both.
+func TestTwoDirectories(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	second := filepath.Join(n.dir, "bin2")
 	a := n.start(t, "--mode", "insert", "--bin-dir", second)
-	eventually(t, func() (string, error) { return "", contains(a, second) })
+	eventually(t, func() (string, error) { return "", expectReadyz(a, second) })
 	if got := files(t, n.netDir)["/"+primaryName]; got != kindnet {
-		t.Errorf("the entry was written before the plugin was everywhere: %s", got)
+		t.Errorf("the entry was written before the plugin was in both directories: %s", got)
 	}
 	a.stop(t)
 	check(t, os.Mkdir(second, 0o755))
 	n.start(t, "--mode", "insert", "--bin-dir", second).ready(t)
 	if first, other := files(t, n.binDir)["/capture-cni"], files(t, second)["/capture-cni"]; first == "" || first != other {
-		t.Error("the two folders hold other plugins")
+		t.Error("the two directories hold different plugins")
 	}
 }
 
-// TestRoot sees the node's file system elsewhere, as from a container: what the
-// plugin and the runtime read names the node's own paths.
+// TestRoot mounts the node's file system elsewhere, as in a container: files for
+// the plugin and the runtime contain the node's own paths.
 func TestRoot(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -15,25 +15,25 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// fakePlugin is an interface plugin, or any other one, that makes nothing.
+// fakePlugin stands in for any other plugin of the chain. It creates nothing.
 const fakePlugin = `#!/bin/sh
 case "$CNI_COMMAND" in
 ADD) echo '{"cniVersion": "0.3.1", "ips": [{"version": "4", "address": "10.77.0.2/32"}]}' ;;
 esac
 `
 
-// started is a pod that a runtime has set up, with the list of that moment: it
-// will be ended by that list, too, whatever came since.
-type started struct {
+// startedPod is a pod that a runtime has started, with the list at that time. The
+// runtime stops it by the same list.
+type startedPod struct {
 	host    *lab.Host
 	cni     *libcni.CNIConfig
 	list    *libcni.NetworkConfigList
 	runtime *libcni.RuntimeConf
 }
 
-// begin has libcni do what a runtime does with what it would load. It may be
-// called by any goroutine of a test's.
-func (n *node) begin(t *testing.T, pod string) (*started, error) {
+// startPod runs the ADDs of the list that a runtime would load. Any goroutine of
+// a test may call it.
+func (n *node) startPod(t *testing.T, pod string) (*startedPod, error) {
 	t.Helper()
 	host, err := newSandbox(t)
 	if err != nil {
@@ -47,12 +47,12 @@ func (n *node) begin(t *testing.T, pod string) (*started, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &started{host: host, list: list, cni: libcni.NewCNIConfigWithCacheDir([]string{n.binDir}, n.dir+"/cache", nil)}
+	s := &startedPod{host: host, list: list, cni: libcni.NewCNIConfigWithCacheDir([]string{n.binDir}, n.dir+"/cache", nil)}
 	s.runtime = &libcni.RuntimeConf{
 		ContainerID: filepath.Base(host.Path()), NetNS: host.Path(), IfName: "eth0",
 		Args: [][2]string{{"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", pod}, {"K8S_POD_UID", "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"}},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if _, err := s.cni.AddNetworkList(ctx, list, s.runtime); err != nil {
 		return nil, err
@@ -60,19 +60,19 @@ func (n *node) begin(t *testing.T, pod string) (*started, error) {
 	return s, s.expectCaptured(pod == "web")
 }
 
-func (s *started) expectCaptured(want bool) error {
+func (s *startedPod) expectCaptured(want bool) error {
 	return s.host.Do(func() error {
 		state, err := netfilter.Inspect(context.Background())
 		if err == nil && (state.Stamp != "") != want {
-			err = fmt.Errorf("captured is not %v", want)
+			err = fmt.Errorf("captured: %v, want %v", !want, want)
 		}
 		return err
 	})
 }
 
-func (s *started) end(t *testing.T) error {
+func (s *startedPod) stop(t *testing.T) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := s.cni.DelNetworkList(ctx, s.list, s.runtime); err != nil {
 		return err
@@ -83,18 +83,18 @@ func (s *started) end(t *testing.T) error {
 	return s.host.Close()
 }
 
-// add begins and ends a pod.
-func (n *node) add(t *testing.T, pod string) error {
+// startAndStop starts and stops a pod.
+func (n *node) startAndStop(t *testing.T, pod string) error {
 	t.Helper()
-	s, err := n.begin(t, pod)
+	s, err := n.startPod(t, pod)
 	if err != nil {
 		return err
 	}
-	return s.end(t)
+	return s.stop(t)
 }
 
-// otherPlugins are what else the primary's list calls.
-func (n *node) otherPlugins(t *testing.T) {
+// preparePods installs the other plugins of the primary's list, and serves pods.
+func (n *node) preparePods(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"ptp", "portmap"} {
 		check(t, os.WriteFile(filepath.Join(n.binDir, name), []byte(fakePlugin), 0o755))

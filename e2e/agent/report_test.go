@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// addMissing has the installed plugin called for a pod that is not there, as the
-// runtime would with our entry.
+// addMissing calls the installed plugin with our entry, as a runtime does, for a
+// pod that does not exist.
 func (n *node) addMissing(t *testing.T) {
 	t.Helper()
 	entry, err := n.command("render")
@@ -24,12 +24,12 @@ func (n *node) addMissing(t *testing.T) {
 	}
 	command.Stdin = strings.NewReader(`{"cniVersion": "1.0.0", "name": "kindnet", "lookupTimeout": "1s",` + strings.TrimPrefix(entry, "{"))
 	if out, err := command.Output(); err == nil {
-		t.Fatalf("a pod that is not there starts: %s", out)
+		t.Fatalf("ADD of a pod that does not exist succeeded: %s", out)
 	}
 }
 
-// TestReports has the plugin, as installed, tell the agent what came of an ADD;
-// what happens between two agents is told to the second.
+// TestReports has the installed plugin report failed ADDs to the agent. Records
+// from the time without an agent reach the next one.
 func TestReports(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -60,8 +60,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestNobodyIsToHear has an operator who wants no reports.
-func TestNobodyIsToHear(t *testing.T) {
+// TestReportsDisabled has an empty agentSocket: there is nothing in the run directory.
+func TestReportsDisabled(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")

@@ -23,23 +23,23 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerd is as much of a runtime as the agent asks: what it has loaded,
-// which pods run. As the real one it loads again when a file of the folder is
-// written, renamed or removed, and takes no notice of folders within.
+// containerd is a runtime with what the agent requests: which list is loaded,
+// which pods run. Like the real one it reloads when a file of the directory is
+// written, renamed or removed, and does not watch subdirectories.
 type containerd struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	netDir  string
-	dropIns bool         // whether its libcni reads them
-	meshed  atomic.Bool  // whether a captured pod runs
-	hangs   atomic.Bool  // whether it leaves those without an answer who ask what it has loaded
-	fails   atomic.Int32 // how many of them it fails first
-	late    atomic.Int64 // how long it thinks about who it is, in nanoseconds
+	dropIns bool         // its libcni reads them
+	meshed  atomic.Bool  // a captured pod runs
+	hangs   atomic.Bool  // Status does not answer
+	fails   atomic.Int32 // how many calls of Status fail first
+	delay   atomic.Int64 // of Version, in nanoseconds
 
 	mu     sync.Mutex
 	loaded cniConfig
 }
 
-// cniConfig is what containerd tells of it.
+// cniConfig is the CNI configuration as containerd reports it.
 type cniConfig struct {
 	PluginDirs       []string
 	PluginConfDir    string
@@ -86,11 +86,11 @@ func (c *containerd) watch(watcher *fsnotify.Watcher) {
 }
 
 func (c *containerd) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	time.Sleep(time.Duration(c.late.Load()))
+	time.Sleep(time.Duration(c.delay.Load()))
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "v2", RuntimeApiVersion: "v1"}, nil
 }
 
-// Status tells what is loaded as containerd does.
+// Status reports what is loaded in containerd's form.
 func (c *containerd) Status(ctx context.Context, _ *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	if c.hangs.Load() {
 		<-ctx.Done()
@@ -117,7 +117,7 @@ func (c *containerd) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxR
 	return answer, nil
 }
 
-// serve answers at a socket until the test ends.
+// serveRuntime serves a runtime at a socket until the test ends.
 func (n *node) serveRuntime(t *testing.T, dropIns bool) (c *containerd, socket string) {
 	t.Helper()
 	c = &containerd{netDir: n.netDir, dropIns: dropIns}
@@ -142,8 +142,8 @@ func (c *containerd) serve(t *testing.T, socket string) {
 	t.Cleanup(server.Stop)
 }
 
-// TestAuto uses a drop-in where the runtime is seen to load it, and edits the
-// primary's list where it is not; an agent that comes later decides the same.
+// TestAuto uses a drop-in where the runtime loads it, and edits the primary's
+// list where it does not; the next agent decides the same.
 func TestAuto(t *testing.T) {
 	t.Parallel()
 	for dropIns, untouched := range map[bool]bool{true: true, false: false} {
@@ -163,9 +163,8 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// TestAutoInDoubt decides nothing on what is no answer: neither a runtime that is
-// too busy to give one nor an agent that ends before it has it is a reason to edit
-// a list that need not be edited.
+// TestAutoInDoubt does not edit a list without an answer of the runtime's: neither
+// while the runtime is too busy, nor when the agent ends before the answer.
 func TestAutoInDoubt(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -180,18 +179,18 @@ func TestAutoInDoubt(t *testing.T) {
 	a := n.start(t, "--mode", "auto", "--cri-socket", socket)
 	eventually(t, func() (os.FileInfo, error) { return os.Stat(n.netDir + "/kindnet/capture-cni.conf") })
 	a.stop(t)
-	expectUntouched("ended in doubt")
+	expectUntouched("ended before the answer")
 	c.hangs.Store(false)
 	c.fails.Store(3)
-	c.late.Store(int64(3 * time.Second))
+	c.delay.Store(int64(3 * time.Second))
 	a = n.start(t, "--mode", "auto", "--cri-socket", socket)
 	a.ready(t)
 	expectUntouched("after three seconds and three failures")
 	a.stop(t)
 }
 
-// TestAutoWaitsForTheRuntime decides nothing before the runtime answers, however
-// long that takes, and goes by its answer then.
+// TestAutoWaitsForTheRuntime chooses no mode before the runtime answers, however
+// long that takes.
 func TestAutoWaitsForTheRuntime(t *testing.T) {
 	t.Parallel()
 	for name, startsLate := range map[string]bool{"starts late": true, "hangs": false} {
@@ -207,7 +206,7 @@ func TestAutoWaitsForTheRuntime(t *testing.T) {
 				a := n.start(t, "--mode", "auto", "--cri-socket", socket)
 				eventually(t, func() (string, error) {
 					if log := a.log.String(); !strings.Contains(log, "whether the runtime loads a drop-in is not known yet") {
-						return "", &unexpected{"an agent in doubt", log}
+						return "", &unexpected{"an agent without an answer", log}
 					}
 					return a.ready(t, http.StatusServiceUnavailable), nil
 				})
@@ -227,21 +226,23 @@ func TestAutoWaitsForTheRuntime(t *testing.T) {
 	}
 }
 
-// TestReadinessAsksTheRuntime finds the disk right and the runtime wrong.
+// TestReadinessAsksTheRuntime has the entry on disk, and a runtime that has not
+// loaded it: the agent is not ready.
 func TestReadinessAsksTheRuntime(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	_, socket := n.serveRuntime(t, false)
 	a := n.start(t, "--mode", "dropin", "--cri-socket", socket) // which this runtime does not read
 	a.ready(t, http.StatusServiceUnavailable)
-	eventually(t, func() (string, error) { return "", contains(a, "the runtime has not loaded our entry") })
+	eventually(t, func() (string, error) { return "", expectReadyz(a, "the runtime has not loaded our entry") })
 	out, err := n.command("verify", "--mode", "dropin", "--cri-socket", socket, "-o", "json")
 	if err == nil || !strings.Contains(out, `"part": "runtime"`) {
 		t.Errorf("verify: %v: %s", err, out)
 	}
 }
 
-// TestAbsentAsksTheRuntime leaves captured pods their plugin, in every mode.
+// TestAbsentAsksTheRuntime does not clean a node on which a captured pod runs, in
+// any mode.
 func TestAbsentAsksTheRuntime(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"insert", "owned", "dropin"} {
@@ -253,16 +254,16 @@ func TestAbsentAsksTheRuntime(t *testing.T) {
 		a.stop(t)
 		b := n.start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent")
 		eventually(t, func() (string, error) {
-			return "", contains(b, "1 captured pods still run on the node (shop/web)")
+			return "", expectReadyz(b, "1 captured pods still run on the node (shop/web)")
 		})
-		if got, _ := n.loaded(); !strings.Contains(got, "capture-cni") {
-			t.Errorf("mode %s: it cleaned all the same: %q", mode, got)
+		if got, _ := n.loadedTypes(); !strings.Contains(got, "capture-cni") {
+			t.Errorf("mode %s: the agent cleaned the node: %q", mode, got)
 		}
-		n.expectSecrets(t)
+		n.expectRootOnly(t)
 		b.stop(t)
 		c.meshed.Store(false)
 		n.start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent").ready(t)
-		if got, _ := n.loaded(); strings.Contains(got, "capture-cni") {
+		if got, _ := n.loadedTypes(); strings.Contains(got, "capture-cni") {
 			t.Errorf("mode %s: left: %q", mode, got)
 		}
 	}

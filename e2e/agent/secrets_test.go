@@ -26,11 +26,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// secret stands for every secret of the tests below.
+// secret is every secret of the tests below.
 const secret = "hunter2-7Gq"
 
-// hostileLists are files of a runtime's directory as other authors may leave
-// them: each form in which a secret was found in an archive, and then some.
+// hostileLists returns files of a runtime's directory as other authors may write
+// them, with a secret in every form that was once found in an archive, and more.
 func hostileLists() map[string]string {
 	quoted := strings.ReplaceAll(fmt.Sprintf(`{"password":%q}`, secret), `"`, `\"`)
 	list := func(plugin string) string {
@@ -60,15 +60,15 @@ func hostileLists() map[string]string {
 	}
 }
 
-// TestReportHasNoSecret packs what a support case needs of a node whose files,
-// runtime and neighbours are full of secrets, and none of those (S13).
+// TestReportHasNoSecret packs the archive on a node whose files, runtime and
+// metrics contain secrets: it has the facts for a support case, and no secret (S13).
 func TestReportHasNoSecret(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start(t, "--mode", "insert").ready(t)
 	n.writeHostile(t)
 	c, socket := n.serveRuntime(t, false)
-	c.tellSecrets()
+	c.reportSecrets()
 	metrics := serveText(t, "capture_cni_node_good{part=\"entry\"} 1\ngo_goroutines 9\nprocess_open_fds 7\n"+
 		"stolen_total{password=\""+secret+"\"} 1\ncapture_cni_node_good{password=\""+secret+"\"} 1\ncapture_cni_adds_total{result=\"a="+secret+"\"} 1\n# HELP x "+secret+"\n"+secret+"\n")
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
@@ -109,7 +109,7 @@ func TestReportHasNoSecret(t *testing.T) {
 	}
 }
 
-// writeHostile fills the directories of the node.
+// writeHostile writes the files with secrets into the node's directories.
 func (n *node) writeHostile(t *testing.T) {
 	t.Helper()
 	check(t, os.Mkdir(filepath.Join(n.netDir, "net"), 0o755))
@@ -123,15 +123,15 @@ func (n *node) writeHostile(t *testing.T) {
 	keep(t, history.Directory(n.runDir+"/agent.sock"), "web")
 }
 
-// keep leaves a record of a failed ADD, and a file that is none.
+// keep writes a record of a failed ADD, and a file that is no record.
 func keep(t *testing.T, dir, pod string) {
 	t.Helper()
 	record.Keep(dir, record.Record{Pod: record.PodRef{Namespace: "shop", Name: pod, UID: "6c1f"}, Verdict: record.Failed, Reason: record.Annotations, Message: "not a port"})
 	check(t, os.WriteFile(filepath.Join(dir, "0-other.json"), []byte(`{"version":1,"verdict":"captured","password":"`+secret+`"}`), 0o600))
 }
 
-// tellSecrets has the runtime tell of lists as containerd does: with their text.
-func (c *containerd) tellSecrets() {
+// reportSecrets makes the runtime report lists as containerd does: with their text.
+func (c *containerd) reportSecrets() {
 	var loaded network
 	loaded.Config.Name = "net"
 	loaded.Config.Source = `{"name": "net", "cniVersion": "1.0.0", "plugins": [{"type": "bridge", "capabilities": {"bandwidth": true}, "password": "` + secret + `"}]}`
@@ -173,7 +173,7 @@ func (n *node) report(t *testing.T, args ...string) map[string]string {
 	return files
 }
 
-// expectNoToken wants none of the plugin's own credentials in the archive.
+// expectNoToken expects none of the plugin's own credentials in the archive.
 func (n *node) expectNoToken(t *testing.T, files map[string]string) {
 	t.Helper()
 	token := strings.TrimSpace(string(read(t, n.stateDir+"/token")))

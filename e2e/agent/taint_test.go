@@ -19,7 +19,7 @@ import (
 
 const startupTaint = "capture-cni.io/not-ready"
 
-// taintedNode is a node as it was registered, with its agent's pod.
+// taintedNode returns a node as it was registered, with its agent's pod.
 func taintedNode(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t)
@@ -34,7 +34,8 @@ func agentPod() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: "agent", UID: "uid-of-the-agent"}}
 }
 
-// startUntainting runs the agent as its pod would, behind a command if there is one.
+// startUntainting runs the agent as in its pod, as the child of a command if one
+// is given.
 func (n *node) startUntainting(t *testing.T, netConf string, behind []string, args ...string) *agent {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "netconf.json")
@@ -56,20 +57,21 @@ func (n *node) expectUntainted(t *testing.T, a *agent) {
 		if got := n.taints(); !slices.Equal(got, []string{"other"}) {
 			return "", fmt.Errorf("the node has the taints %q\n%s", got, a.log)
 		}
-		return "", metric(a, "capture_cni_taint 0")
+		return "", expectMetric(a, "capture_cni_taint 0")
 	})
 }
 
-// TestUntaint takes the taint off a node that works, whatever the configuration.
+// TestUntaint expects the agent of a working node to remove the taint, with any
+// configuration.
 func TestUntaint(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		netConf string
 		args    []string
 	}{
-		"plain":                    {`{}`, nil},
-		"agent's namespace is out": {`{"excludeNamespaces": ["mesh"]}`, nil},
-		"kernel":                   {`{}`, []string{"--canary-kernel"}},
+		"plain":                      {`{}`, nil},
+		"agent's namespace excluded": {`{"excludeNamespaces": ["mesh"]}`, nil},
+		"kernel":                     {`{}`, []string{"--canary-kernel"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,8 +103,8 @@ func TestUntaint(t *testing.T) {
 	}
 }
 
-// TestTaintStays has something wrong with the node: the taint stays and an event
-// says why. Where that can be mended, the taint goes then.
+// TestTaintStays has a fault on the node: the taint stays, and an Event says why.
+// Where the test can repair the fault, the agent then removes the taint.
 func TestTaintStays(t *testing.T) {
 	t.Parallel()
 	forbidden := func(w http.ResponseWriter, r *http.Request) bool {
@@ -115,44 +117,44 @@ func TestTaintStays(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken")
 	check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
 	for name, tt := range map[string]struct {
-		spoil  func(n *node)
+		damage func(n *node)
 		behind []string
 		args   []string
-		why    string
-		mend   func(n *node)
+		reason string
+		repair func(n *node)
 	}{
-		"plugin does not run": {args: []string{"--plugin", broken}, why: "binary: "},
+		"plugin does not run": {args: []string{"--plugin", broken}, reason: "binary: "},
 		"no permission": {
-			spoil: func(n *node) { n.api.Misbehave(forbidden) }, why: `needs the permission "get pods"`,
-			mend: func(n *node) { n.api.Misbehave(nil) },
+			damage: func(n *node) { n.api.Misbehave(forbidden) }, reason: `needs the permission "get pods"`,
+			repair: func(n *node) { n.api.Misbehave(nil) },
 		},
 		"pod not found": {
-			spoil: func(n *node) { n.api.Delete("mesh", "agent") }, why: "lookupTimeout of 1s is used up",
-			mend: func(n *node) { n.api.Put(agentPod()) },
+			damage: func(n *node) { n.api.Delete("mesh", "agent") }, reason: "lookupTimeout of 1s is used up",
+			repair: func(n *node) { n.api.Put(agentPod()) },
 		},
 		"no entry": {
-			spoil: func(n *node) { _ = os.Remove(n.netDir + "/" + primaryName) }, why: "entry: ",
-			mend: func(n *node) { _ = os.WriteFile(n.netDir+"/"+primaryName, []byte(kindnet), 0o644) },
+			damage: func(n *node) { _ = os.Remove(n.netDir + "/" + primaryName) }, reason: "entry: ",
+			repair: func(n *node) { _ = os.WriteFile(n.netDir+"/"+primaryName, []byte(kindnet), 0o644) },
 		},
 		"kernel can't be tried": {
-			behind: []string{"setpriv", "--bounding-set", "-sys_admin,-net_admin"}, args: []string{"--canary-kernel"}, why: "meshed pods can't start",
+			behind: []string{"setpriv", "--bounding-set", "-sys_admin,-net_admin"}, args: []string{"--canary-kernel"}, reason: "meshed pods can't start",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := taintedNode(t)
-			if tt.spoil != nil {
-				tt.spoil(n)
+			if tt.damage != nil {
+				tt.damage(n)
 			}
 			a := n.startUntainting(t, `{"lookupTimeout": "1s"}`, tt.behind, tt.args...)
 			event := eventually(t, func() (corev1.Event, error) {
 				events := n.api.Events()
 				for _, event := range events {
-					if strings.Contains(event.Message, tt.why) {
+					if strings.Contains(event.Message, tt.reason) {
 						return event, nil
 					}
 				}
-				return corev1.Event{}, fmt.Errorf("no event says %q: %v\n%s", tt.why, events, a.log)
+				return corev1.Event{}, fmt.Errorf("no event says %q: %v\n%s", tt.reason, events, a.log)
 			})
 			if event.InvolvedObject.Name != "node-1" {
 				t.Errorf("the event is on %s", event.InvolvedObject.Name)
@@ -160,17 +162,17 @@ func TestTaintStays(t *testing.T) {
 			if got := n.taints(); !slices.Equal(got, []string{startupTaint, "other"}) {
 				t.Errorf("the node has the taints %q", got)
 			}
-			check(t, metric(a, "capture_cni_taint 1"))
-			if tt.mend != nil {
-				tt.mend(n)
+			check(t, expectMetric(a, "capture_cni_taint 1"))
+			if tt.repair != nil {
+				tt.repair(n)
 				n.expectUntainted(t, a)
 			}
 		})
 	}
 }
 
-// TestTaintNotAsked leaves the node's taints to others unless it is told.
-func TestTaintNotAsked(t *testing.T) {
+// TestTaintRemovalDisabled expects no request about the node without --untaint.
+func TestTaintRemovalDisabled(t *testing.T) {
 	t.Parallel()
 	n := taintedNode(t)
 	n.api.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {

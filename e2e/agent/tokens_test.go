@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// pod is served by the API server; meshed, it asks for capture.
+// pod adds a pod to the API server.
 func (n *node) pod(name string, meshed bool) {
 	p := &corev1.Pod{}
 	p.Namespace, p.Name, p.UID = "shop", name, "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
@@ -28,7 +28,7 @@ func (n *node) pod(name string, meshed bool) {
 	n.api.Put(p)
 }
 
-// call has the installed plugin do what a runtime would with our entry.
+// call calls the installed plugin with our entry, as a runtime does.
 func (n *node) call(command, pod, netns, lookupTimeout string) (string, error) {
 	plugin := exec.Command(filepath.Join(n.binDir, "capture-cni"))
 	plugin.Env = []string{
@@ -52,7 +52,7 @@ func sandbox(t *testing.T) *lab.Host {
 	return host
 }
 
-// newSandbox may be called by any goroutine of a test's.
+// newSandbox is for any goroutine of a test.
 func newSandbox(t *testing.T) (*lab.Host, error) {
 	t.Helper()
 	host, err := lab.NewHost()
@@ -63,8 +63,8 @@ func newSandbox(t *testing.T) (*lab.Host, error) {
 	return host, host.AddAddresses("lo", "10.77.0.2/32")
 }
 
-// TestTokens has tokens that live for seconds, and a change of keys, while pods
-// start all the time: none may fail.
+// TestTokens has tokens that expire after seconds, and a change of keys, while
+// pods start all the time: no ADD may fail.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -94,7 +94,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestTokenWithoutBinding works with API servers that can't bind to a Node.
+// TestTokenWithoutBinding has an API server that can't bind tokens to a Node.
 func TestTokenWithoutBinding(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -105,8 +105,8 @@ func TestTokenWithoutBinding(t *testing.T) {
 	}
 }
 
-// TestAgentGone leaves a node behind whose token ends: pods outside the mesh
-// start all the same, meshed ones fail with a text that says why.
+// TestAgentGone has a token expire without an agent: pods outside the mesh start,
+// meshed ones fail with an error that says why.
 func TestAgentGone(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -129,7 +129,7 @@ func TestAgentGone(t *testing.T) {
 	}
 }
 
-// TestNewCA follows the cluster's authority.
+// TestNewCA replaces the cluster's CA: the agent copies the new one.
 func TestNewCA(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

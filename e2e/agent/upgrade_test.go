@@ -10,66 +10,66 @@ import (
 	"time"
 )
 
-// TestBoot empties /run, and has the primary write its list before the agent
-// is there: in the modes for which that is no loss, pods are captured.
+// TestBoot empties /run and rewrites the primary's list before the agent starts.
+// In the modes that do not edit that list, pods are captured meanwhile.
 func TestBoot(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"owned", "dropin", "insert"} {
 		n := newNode(t)
-		n.otherPlugins(t)
+		n.preparePods(t)
 		a := n.start(t, "--mode", mode)
 		a.ready(t)
-		check(t, n.add(t, "web"))
+		check(t, n.startAndStop(t, "web"))
 		check(t, a.Process.Kill())
 		_ = a.Wait()
 		check(t, os.RemoveAll(n.runDir))
 		n.write(t, primaryName, kindnet)
-		if err := n.add(t, "web"); (err == nil) != (mode != "insert") {
+		if err := n.startAndStop(t, "web"); (err == nil) != (mode != "insert") {
 			t.Errorf("mode %s, after a boot: %v", mode, err)
 		}
 		start := time.Now()
 		n.start(t, "--mode", mode).ready(t)
 		t.Logf("mode %s: ready again after %s", mode, time.Since(start).Round(time.Millisecond))
-		check(t, n.add(t, "web"))
+		check(t, n.startAndStop(t, "web"))
 	}
 }
 
-// TestUninstallUnderPods cleans a node on which a captured pod runs, with no API
-// server left: new pods start, uncaptured, and the old one ends.
+// TestUninstallUnderPods cleans a node on which a captured pod runs, without an
+// API server: new pods start uncaptured, and the DEL of the old one succeeds.
 func TestUninstallUnderPods(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"insert", "owned", "dropin"} {
 		n := newNode(t)
-		n.otherPlugins(t)
+		n.preparePods(t)
 		a := n.start(t, "--mode", mode)
 		a.ready(t)
-		old, err := n.begin(t, "web")
+		old, err := n.startPod(t, "web")
 		check(t, err)
 		a.stop(t)
 		check(t, n.api.Close())
 		if out, err := n.command("uninstall"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		check(t, n.add(t, "plain"))
-		if _, err := n.begin(t, "web"); err == nil || !strings.Contains(err.Error(), "captured is not true") {
+		check(t, n.startAndStop(t, "plain"))
+		if _, err := n.startPod(t, "web"); err == nil || !strings.Contains(err.Error(), "captured: false, want true") {
 			t.Errorf("mode %s: a pod after the uninstall: %v", mode, err)
 		}
-		check(t, old.end(t))
+		check(t, old.stop(t))
 	}
 }
 
-// TestUpgrade goes from one release to the next and back while pods start and
-// end: none fails, and no meshed one starts uncaptured.
+// TestUpgrade changes between two releases while pods start and stop: none fails,
+// and no meshed pod starts uncaptured.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.otherPlugins(t)
+	n.preparePods(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
 	check(t, os.WriteFile(netConf, []byte(`{"logLevel": "debug", "lookupTimeout": "20s"}`), 0o600))
-	releases := [][]string{{"--mode", "insert"}, {"--mode", "insert", "--plugin", otherPlugin(t), "--netconf", netConf}}
+	releases := [][]string{{"--mode", "insert"}, {"--mode", "insert", "--plugin", otherRelease(t), "--netconf", netConf}}
 	a := n.start(t, releases[0]...)
 	a.ready(t)
-	old, err := n.begin(t, "web")
+	old, err := n.startPod(t, "web")
 	check(t, err)
 	stop, adds := make(chan struct{}), make(chan int)
 	for _, pod := range []string{"web", "plain"} {
@@ -82,7 +82,7 @@ func TestUpgrade(t *testing.T) {
 					return
 				default:
 				}
-				if err := n.add(t, pod); err != nil {
+				if err := n.startAndStop(t, pod); err != nil {
 					t.Errorf("after %d ADDs of %s: %v", count, pod, err)
 					return
 				}
@@ -100,22 +100,22 @@ func TestUpgrade(t *testing.T) {
 	if total := <-adds + <-adds; total < 20 {
 		t.Errorf("only %d pods started meanwhile", total)
 	}
-	check(t, old.end(t))
+	check(t, old.stop(t))
 }
 
-// TestNewerKeys goes back to a release that does not know all keys of the
-// entry: pods start with it as it is, and the agent writes its own.
+// TestNewerKeys downgrades to a release that does not know all keys of the entry:
+// pods start with that entry, and the agent replaces it.
 func TestNewerKeys(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.otherPlugins(t)
+	n.preparePods(t)
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
 	a.stop(t)
 	list := strings.Replace(files(t, n.netDir)["/"+primaryName], `"type": "capture-cni",`, `"type": "capture-cni", "ofTheFuture": {"x": [1]},`, 1)
 	n.write(t, primaryName, list)
-	check(t, n.add(t, "web"))
-	check(t, n.add(t, "plain"))
+	check(t, n.startAndStop(t, "web"))
+	check(t, n.startAndStop(t, "plain"))
 	n.start(t, "--mode", "insert").ready(t)
 	if got := files(t, n.netDir)["/"+primaryName]; strings.Contains(got, "ofTheFuture") {
 		t.Errorf("the entry is still %s", got)

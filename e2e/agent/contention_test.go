@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// rewrite has somebody write the primary's list at every interval, as its
-// installer does, in one step.
+// rewrite replaces the primary's list at every interval, as its installer does.
 func (n *node) rewrite(interval, total time.Duration) (times int, err error) {
 	for start := time.Now(); err == nil && time.Since(start) < total; time.Sleep(interval) {
 		temp := filepath.Join(n.dir, "rewritten")
@@ -24,9 +23,9 @@ func (n *node) rewrite(interval, total time.Duration) (times int, err error) {
 	return times, err
 }
 
-// TestFight has a writer that never gives in: it is named and counted, and
-// answered ever more slowly; then it stops, and our entry is back.
-func TestFight(t *testing.T) {
+// TestContention has a writer that keeps removing our entry: the agent names it in
+// a metric, and backs off. When the writer stops, the agent puts the entry back.
+func TestContention(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	a := n.start(t, "--mode", "insert")
@@ -40,21 +39,21 @@ func TestFight(t *testing.T) {
 	}
 	t.Logf("%d rewrites, %d repairs", times, repairs)
 	if repairs < 6 || repairs > 15 {
-		t.Errorf("%d rewrites were answered %d times, want 6 to 15", times, repairs)
+		t.Errorf("%d rewrites caused %d repairs, want 6 to 15", times, repairs)
 	}
-	check(t, metric(a, `capture_cni_entry_contended{writer="ptp"} 1`))
-	a.says(t, "writer=ptp")
+	check(t, expectMetric(a, `capture_cni_entry_contended{writer="ptp"} 1`))
+	a.waitForLog(t, "writer=ptp")
 	eventually(t, func() (string, error) {
-		got, err := n.loaded()
+		got, err := n.loadedTypes()
 		if err == nil && !strings.Contains(got, "capture-cni") {
-			err = fmt.Errorf("after the fight a runtime would call %q", got)
+			err = fmt.Errorf("after the last rewrite a runtime would call %q", got)
 		}
 		return got, err
 	})
 }
 
-// TestOwnedIsNeverLost looks at what a runtime would call all through a fight:
-// a list of our own is not the writer's to take.
+// TestOwnedIsNeverLost rewrites the primary's list all the time: in mode owned, a
+// runtime would call our plugin at every moment.
 func TestOwnedIsNeverLost(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -64,36 +63,35 @@ func TestOwnedIsNeverLost(t *testing.T) {
 		_, err := n.rewrite(50*time.Millisecond, 5*time.Second)
 		done <- err
 	}()
-	for looks := 0; ; looks++ {
+	for checks := 0; ; checks++ {
 		select {
 		case err := <-done:
 			check(t, err)
-			t.Logf("looked %d times", looks)
+			t.Logf("checked %d times", checks)
 			return
 		default:
-			if got, err := n.loaded(); err != nil || !strings.HasSuffix(got, "capture-cni") {
+			if got, err := n.loadedTypes(); err != nil || !strings.HasSuffix(got, "capture-cni") {
 				t.Fatalf("a runtime would call %q (%v)", got, err)
 			}
 		}
 	}
 }
 
-// TestDropInComesBack puts back what somebody deletes, of the file or of the
-// whole folder.
+// TestDropInComesBack removes the drop-in, or its directory: the agent puts it back.
 func TestDropInComesBack(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	a := n.start(t, "--mode", "dropin")
 	a.ready(t)
-	folder := n.netDir + "/kindnet"
+	directory := n.netDir + "/kindnet"
 	for i, remove := range []func() error{
-		func() error { return os.Remove(folder + "/capture-cni.conf") },
-		func() error { return os.Rename(folder, n.dir+"/gone") },
-		func() error { return os.Remove(folder + "/capture-cni.conf") },
+		func() error { return os.Remove(directory + "/capture-cni.conf") },
+		func() error { return os.Rename(directory, n.dir+"/gone") },
+		func() error { return os.Remove(directory + "/capture-cni.conf") },
 	} {
 		check(t, remove())
 		t.Logf("removal %d", i)
-		eventually(t, func() (string, error) { return "", exists(folder + "/capture-cni.conf") })
+		eventually(t, func() (string, error) { return "", exists(directory + "/capture-cni.conf") })
 	}
 }
 
