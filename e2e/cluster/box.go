@@ -20,33 +20,33 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// Box is a machine of the test cluster: a process in namespaces of its own,
-// that all other processes of the machine are children of. It sees this
-// machine's files, but what it writes below /etc, /opt and /var/lib is its
-// own, and its /run is empty. Nothing of it outlives its first process.
+// Box is a machine of the test cluster: a process in namespaces of its own, and
+// the ancestor of all other processes there. It sees the host's files, but what
+// it writes below /etc, /opt and /var/lib goes to its disk, and its /run is
+// empty. When its first process ends, the kernel ends all others.
 type Box struct {
 	Name    string
 	PID     int    // of its first process
-	Started string // when that was, in the kernel's words, since pids are used again
+	Started string // start time of that process, in the kernel's form, since pids are reused
 
 	dir string
 }
 
-// overlaid are the folders whose changes stay with the box; they survive its
-// end, as a machine's disk does.
+// overlaid are the directories on the box's disk, as an overlay of the host's.
+// The disk survives the end of the box.
 var overlaid = []string{"/etc", "/opt", "/var/lib"}
 
-// onDisk are folders that can't lie on an overlay: containerd makes overlays
-// in them itself.
+// onDisk are directories on the box's disk without an overlay: containerd mounts
+// overlays in them itself, and overlays can't be nested.
 var onDisk = []string{"/var/lib/containerd", "/var/lib/kubelet"}
 
-// startBox starts a box whose disk is below dir. Connections that listener
-// takes go to the address forward inside the box; both may be empty.
+// startBox starts a box whose disk is below dir. It forwards connections that
+// listener accepts to an address inside the box; both are optional.
 func startBox(name, dir string, listener *os.File, forward string) (*Box, error) {
 	conf := boxConf{Name: name, Dir: filepath.Join(dir, name), Forward: forward}
-	for _, folder := range append(overlaid, onDisk...) {
+	for _, directory := range append(overlaid, onDisk...) {
 		for _, kind := range []string{"disk", "work"} {
-			if err := os.MkdirAll(filepath.Join(conf.Dir, kind, flat(folder)), 0o755); err != nil {
+			if err := os.MkdirAll(filepath.Join(conf.Dir, kind, flat(directory)), 0o755); err != nil {
 				return nil, err
 			}
 		}
@@ -60,7 +60,7 @@ func startBox(name, dir string, listener *os.File, forward string) (*Box, error)
 		return nil, err
 	}
 	defer log.Close()
-	ready, tell, err := os.Pipe()
+	ready, signalReady, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func startBox(name, dir string, listener *os.File, forward string) (*Box, error)
 	command := exec.Command("/proc/self/exe")
 	command.Args = []string{boxCommand, string(text)}
 	command.Stdout, command.Stderr = log, log
-	command.ExtraFiles = []*os.File{tell}
+	command.ExtraFiles = []*os.File{signalReady}
 	if listener != nil {
 		command.ExtraFiles = append(command.ExtraFiles, listener)
 	}
@@ -76,27 +76,27 @@ func startBox(name, dir string, listener *os.File, forward string) (*Box, error)
 		Setsid:     true,
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 	}
-	err = errors.Join(command.Start(), tell.Close())
+	err = errors.Join(command.Start(), signalReady.Close())
 	if err != nil {
 		return nil, fmt.Errorf("starting box %s: %w", name, err)
 	}
 	go func() { _ = command.Wait() }()
 	if n, _ := ready.Read(make([]byte, 1)); n != 1 {
-		said, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("starting box %s: %s", name, said)
+		output, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("starting box %s: %s", name, output)
 	}
 	b := &Box{Name: name, PID: command.Process.Pid, dir: conf.Dir}
 	b.Started, err = startTime(b.PID)
 	return b, err
 }
 
-// Path is where this machine sees a file of the box. /var/run, an absolute
-// link, would lead back to this machine.
+// Path returns the host's path of a file in the box. /var/run is an absolute
+// link, which would lead to the host's /run.
 func (b *Box) Path(path string) string {
 	return fmt.Sprintf("/proc/%d/root%s", b.PID, strings.Replace(path, "/var/run/", "/run/", 1))
 }
 
-// Host is the box's network.
+// Host returns the box's network namespace.
 func (b *Box) Host() (*lab.Host, error) {
 	netns, err := ns.GetNS(fmt.Sprintf("/proc/%d/ns/net", b.PID))
 	if err != nil {
@@ -105,24 +105,24 @@ func (b *Box) Host() (*lab.Host, error) {
 	return &lab.Host{NetNS: netns}, nil
 }
 
-// Command runs a program inside the box.
+// Command prepares a program to run inside the box.
 func (b *Box) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", append([]string{
 		"--target", strconv.Itoa(b.PID), "--mount", "--pid", "--net", "--ipc", "--uts", "--wd=/", "--", name,
 	}, args...)...)
 }
 
-// stop ends the box and waits until nothing of it is left.
+// stop kills the box and waits until its first process is gone.
 func (b *Box) stop() error {
 	if !b.alive() {
 		return nil
 	}
 	if err := syscall.Kill(b.PID, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("ending box %s: %w", b.Name, err)
+		return fmt.Errorf("stopping box %s: %w", b.Name, err)
 	}
-	for deadline := time.Now().Add(Patience); b.alive(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(Timeout); b.alive(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("ending box %s: process %d is still there", b.Name, b.PID)
+			return fmt.Errorf("stopping box %s: process %d still runs", b.Name, b.PID)
 		}
 	}
 	return nil
@@ -133,8 +133,8 @@ func (b *Box) alive() bool {
 	return err == nil && started == b.Started
 }
 
-// startTime is when a process started; an error if there is none, or only what
-// its parent has not asked about yet. See proc_pid_stat(5).
+// startTime returns when a process started, and an error if it does not exist or
+// is a zombie. See proc_pid_stat(5).
 func startTime(pid int) (string, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -147,4 +147,4 @@ func startTime(pid int) (string, error) {
 	return fields[19], nil
 }
 
-func flat(folder string) string { return strings.ReplaceAll(folder[1:], "/", "-") }
+func flat(directory string) string { return strings.ReplaceAll(directory[1:], "/", "-") }

@@ -17,11 +17,11 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// boxCommand is the name by which a program that uses this package becomes
-// the first process of a box.
+// boxCommand is the argv[0] with which a program that imports this package
+// becomes the first process of a box.
 const boxCommand = "capture-cni-box"
 
-// boxConf is what the first process is told.
+// boxConf is the first process's configuration.
 type boxConf struct{ Name, Dir, Forward string }
 
 // The files that it inherits.
@@ -34,15 +34,15 @@ func init() {
 	if os.Args[0] != boxCommand {
 		return
 	}
-	if err := beFirst(os.Args[1]); err != nil {
+	if err := initBox(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// beFirst prepares the box and then buries orphans until it is killed.
-func beFirst(text string) error {
+// initBox prepares the box and then reaps orphans until it is killed.
+func initBox(text string) error {
 	var conf boxConf
 	if err := json.Unmarshal([]byte(text), &conf); err != nil {
 		return err
@@ -75,43 +75,45 @@ func beFirst(text string) error {
 	return nil
 }
 
-// mount makes the box's view of the files. Its mounts are shared among its own
-// processes, as a node's are, and with nobody else.
+// mount mounts the box's file systems. Mounts propagate between the box's own
+// processes, as on a node, and not to the host.
 func (c boxConf) mount() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("keeping mounts in the box: %w", err)
+		return fmt.Errorf("making the box's mounts private: %w", err)
 	}
-	for _, folder := range overlaid {
-		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", folder, c.path("disk", folder), c.path("work", folder))
-		if err := unix.Mount("overlay", folder, "overlay", 0, options); err != nil {
-			return fmt.Errorf("overlaying %s: %w", folder, err)
+	for _, directory := range overlaid {
+		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", directory, c.path("disk", directory), c.path("work", directory))
+		if err := unix.Mount("overlay", directory, "overlay", 0, options); err != nil {
+			return fmt.Errorf("overlaying %s: %w", directory, err)
 		}
 	}
-	for _, folder := range onDisk {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
+	for _, directory := range onDisk {
+		if err := os.MkdirAll(directory, 0o755); err != nil {
 			return err
 		}
-		if err := unix.Mount(c.path("disk", folder), folder, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mounting %s: %w", folder, err)
+		if err := unix.Mount(c.path("disk", directory), directory, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mounting %s: %w", directory, err)
 		}
 	}
-	for _, folder := range []string{"/run", "/var/log"} {
-		if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "mode=0755"); err != nil {
-			return fmt.Errorf("emptying %s: %w", folder, err)
+	for _, directory := range []string{"/run", "/var/log"} {
+		if err := unix.Mount("tmpfs", directory, "tmpfs", 0, "mode=0755"); err != nil {
+			return fmt.Errorf("mounting an empty %s: %w", directory, err)
 		}
 	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
-		return fmt.Errorf("sharing mounts in the box: %w", err)
+		return fmt.Errorf("making mounts shared in the box: %w", err)
 	}
 	return nil
 }
 
-func (c boxConf) path(kind, folder string) string { return filepath.Join(c.Dir, kind, flat(folder)) }
+func (c boxConf) path(kind, directory string) string {
+	return filepath.Join(c.Dir, kind, flat(directory))
+}
 
-// forward takes connections outside the box and makes them inside.
+// forward accepts connections outside the box and connects inside.
 func forward(listener net.Listener, to string) {
 	for {
 		outside, err := listener.Accept()
@@ -125,7 +127,7 @@ func forward(listener net.Listener, to string) {
 				return
 			}
 			defer inside.Close()
-			_ = lab.Relay(outside, inside) // who connected sees the end of it
+			_ = lab.Relay(outside, inside) // the client sees its connection end
 		}()
 	}
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster runs a real Kubernetes on this machine: etcd, API server,
-// controller manager and scheduler in one box, and in a box each, nodes with
-// containerd, kubelet and kube-proxy. Traffic stays between the boxes. All of
-// it can be left running and be found again by its folder.
+// Package cluster runs a real Kubernetes on this host: one box with etcd, API
+// server, controller manager and scheduler, and a box for each node with
+// containerd, kubelet and kube-proxy. Traffic stays between the boxes. A cluster
+// can be left running; Open finds it again by its directory.
 package cluster
 
 import (
@@ -20,12 +20,12 @@ import (
 	"time"
 )
 
-// Cluster is what runs. Its exported fields are written to the folder.
+// Cluster is a cluster that runs. Its exported fields are saved in its directory.
 type Cluster struct {
-	Dir     string // everything that it writes
-	ID      string // tells its cgroups from those of other clusters on this machine
-	Parts   string // the folder of its programs
-	Switch  *Box   // what the others are connected to
+	Dir     string // of everything that it writes
+	ID      string // distinguishes its cgroups from those of other clusters on the host
+	Parts   string // the directory of its programs
+	Switch  *Box   // the bridge that the others are connected to
 	Control *Box
 	Nodes   []*Node
 }
@@ -40,12 +40,12 @@ const (
 	Debian1 Runtime = "containerd 1.6"
 )
 
-// Patience is how long is waited for what takes seconds on a machine that has
-// nothing else to do. Nothing hangs on it but how soon a failure is told.
-const Patience = 3 * time.Minute
+// Timeout is for waits that take seconds on an idle host. It only decides how
+// soon a failure is reported.
+const Timeout = 3 * time.Minute
 
-// Start starts a cluster with one node for each runtime. dir must not hold one
-// already. Also in case of an error, what was started is to be stopped.
+// Start starts a cluster with one node for each runtime. dir must not contain a
+// cluster. The caller stops the cluster that is returned, also with an error.
 func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Cluster, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
@@ -54,11 +54,11 @@ func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Clus
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, stateFile)); err == nil {
-		return nil, fmt.Errorf("%s holds a cluster already: stop it first", dir)
+		return nil, fmt.Errorf("%s contains a cluster already: stop it first (make cluster-down)", dir)
 	}
 	c = &Cluster{Dir: dir, Parts: parts, ID: strings.ToLower(rand.Text()[:8])}
 	defer func() { err = errors.Join(err, c.save()) }()
-	if err := c.link(); err != nil {
+	if err := c.linkPrograms(); err != nil {
 		return c, err
 	}
 	if err := c.buildApps(ctx); err != nil {
@@ -66,12 +66,12 @@ func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Clus
 	}
 	keys, err := newPKI(c.path("pki"))
 	if err != nil {
-		return c, fmt.Errorf("making keys: %w", err)
+		return c, fmt.Errorf("creating keys: %w", err)
 	}
 	if err := c.startNetwork(); err != nil {
 		return c, err
 	}
-	if err := c.borrowSysctls(); err != nil {
+	if err := c.saveSysctls(); err != nil {
 		return c, err
 	}
 	if err := c.startControl(ctx, keys); err != nil {
@@ -87,8 +87,8 @@ func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Clus
 	return c, c.waitForNodes(ctx)
 }
 
-// link gives the parts that are one program the names by which they are called.
-func (c *Cluster) link() error {
+// linkPrograms links the program kubernetes to the names of its parts.
+func (c *Cluster) linkPrograms() error {
 	if err := os.MkdirAll(c.path("bin"), 0o755); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (c *Cluster) save() error {
 	return os.WriteFile(c.path(stateFile), content, 0o600)
 }
 
-// Open finds the cluster that runs in dir.
+// Open returns the cluster that runs in dir.
 func Open(dir string) (*Cluster, error) {
 	content, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if err != nil {
@@ -142,8 +142,8 @@ func (c *Cluster) boxes() []*Box {
 	return slices.DeleteFunc(boxes, func(b *Box) bool { return b == nil }) // where a start failed
 }
 
-// Stop ends every process of the cluster and takes back what it changed on
-// this machine. The folder stays, but for its state.
+// Stop kills every process of the cluster and restores what it changed on the
+// host. The directory stays, without the saved state.
 func (c *Cluster) Stop() error {
 	var errs []error
 	for _, b := range c.boxes() {
@@ -152,10 +152,10 @@ func (c *Cluster) Stop() error {
 	for _, node := range c.Nodes {
 		errs = append(errs, removeCgroups(node.cgroup()))
 	}
-	return errors.Join(append(errs, returnSysctls(), os.Remove(c.path(stateFile)))...)
+	return errors.Join(append(errs, restoreSysctls(), os.Remove(c.path(stateFile)))...)
 }
 
-// listen opens a port of this machine's for the API server.
+// listen opens a port of the host's for the API server.
 func listen() (*os.File, string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // startControl starts the box of etcd, API server, controller manager and
-// scheduler, and writes kubeconfigs: admin's leads there from this machine.
+// scheduler, and writes kubeconfigs. The administrator's is for the host.
 func (c *Cluster) startControl(ctx context.Context, keys *pki) error {
 	listener, address, err := listen()
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *Cluster) startControl(ctx context.Context, keys *pki) error {
 			return err
 		}
 	}
-	if err := c.Control.daemon(c.path("bin"), "etcd",
+	if err := c.Control.startDaemon(c.path("bin"), "etcd",
 		"--name=etcd", "--data-dir="+c.path("control", "etcd"), "--unsafe-no-fsync", "--heartbeat-interval=10", "--election-timeout=50",
 		"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
 		"--listen-peer-urls=http://127.0.0.1:2380", "--initial-advertise-peer-urls=http://127.0.0.1:2380",
@@ -59,7 +59,7 @@ func (c *Cluster) startControl(ctx context.Context, keys *pki) error {
 	return c.startControllers()
 }
 
-// addOutside gives the control box the addresses that stand for the world.
+// addOutside adds the addresses that stand for the internet to the control box.
 func (c *Cluster) addOutside() error {
 	host, err := c.Control.Host()
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Cluster) addOutside() error {
 // StartAPI starts the API server and waits until it is ready.
 func (c *Cluster) StartAPI(ctx context.Context) error {
 	pki := func(file string) string { return c.path("pki", file) }
-	if err := c.Control.daemon(c.path("bin"), "kube-apiserver",
+	if err := c.Control.startDaemon(c.path("bin"), "kube-apiserver",
 		"--etcd-servers=http://127.0.0.1:2379", "--secure-port=6443", "--advertise-address="+controlIPv4,
 		"--tls-cert-file="+pki("apiserver.crt"), "--tls-private-key-file="+pki("apiserver.key"), "--client-ca-file="+pki("ca.crt"),
 		"--service-account-key-file="+pki("accounts.key"), "--service-account-signing-key-file="+pki("accounts.key"),
@@ -83,7 +83,7 @@ func (c *Cluster) StartAPI(ctx context.Context) error {
 		"--shutdown-delay-duration=0s"); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	for {
 		_, err := c.Kubectl(ctx, "", "get", "--raw", "/readyz")
@@ -101,18 +101,18 @@ func (c *Cluster) StartAPI(ctx context.Context) error {
 	}
 }
 
-// StopAPI ends the API server, without notice.
-func (c *Cluster) StopAPI() error { return c.Control.end("kube-apiserver", syscall.SIGKILL) }
+// StopAPI kills the API server.
+func (c *Cluster) StopAPI() error { return c.Control.stopDaemon("kube-apiserver", syscall.SIGKILL) }
 
 func (c *Cluster) startControllers() error {
 	as := func(user string) []string {
 		file := c.path("pki", user+".kubeconfig")
 		return []string{"--kubeconfig=" + file, "--authentication-kubeconfig=" + file, "--authorization-kubeconfig=" + file, "--bind-address=127.0.0.1", "--leader-elect=false"}
 	}
-	if err := c.Control.daemon(c.path("bin"), "kube-controller-manager", append(as("controllers"),
+	if err := c.Control.startDaemon(c.path("bin"), "kube-controller-manager", append(as("controllers"),
 		"--service-account-private-key-file="+c.path("pki", "accounts.key"), "--root-ca-file="+c.path("pki", "ca.crt"),
 		"--use-service-account-credentials=true", "--kube-api-qps=200", "--kube-api-burst=400")...); err != nil {
 		return err
 	}
-	return c.Control.daemon(c.path("bin"), "kube-scheduler", append(as("scheduler"), "--kube-api-qps=200", "--kube-api-burst=400")...)
+	return c.Control.startDaemon(c.path("bin"), "kube-scheduler", append(as("scheduler"), "--kube-api-qps=200", "--kube-api-burst=400")...)
 }

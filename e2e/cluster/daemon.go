@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// daemon starts a program that stays, in a box. Its output goes to a file of
-// its name; its environment is this process's, with path in front of PATH.
-func (b *Box) daemon(path, name string, args ...string) error {
+// startDaemon starts a daemon in a box. Its output goes to a file of its name;
+// its environment is this process's, with path in front of PATH.
+func (b *Box) startDaemon(path, name string, args ...string) error {
 	log, err := os.OpenFile(b.log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -36,25 +36,25 @@ func (b *Box) daemon(path, name string, args ...string) error {
 func (b *Box) log(name string) string     { return filepath.Join(b.dir, name+".log") }
 func (b *Box) pidFile(name string) string { return filepath.Join(b.dir, name+".pid") }
 
-// end ends a daemon by a signal and waits for it.
-func (b *Box) end(name string, signal syscall.Signal) error {
+// stopDaemon sends a signal to a daemon and waits until it has ended.
+func (b *Box) stopDaemon(name string, signal syscall.Signal) error {
 	pid, err := b.pid(name)
 	if err != nil {
 		return err
 	}
 	if err := syscall.Kill(pid, signal); err != nil {
-		return fmt.Errorf("ending %s: %w", name, err)
+		return fmt.Errorf("stopping %s: %w", name, err)
 	}
-	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(Timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, err := startTime(pid); err != nil {
 			return os.Remove(b.pidFile(name))
 		}
 	}
-	return fmt.Errorf("ending %s: it does not", name)
+	return fmt.Errorf("stopping %s: it still runs after %s", name, Timeout)
 }
 
-// pid is a daemon's, as this machine counts: that of the child of the process
-// that entered the box.
+// pid returns a daemon's pid on the host: the daemon is the child of the nsenter
+// that startDaemon started.
 func (b *Box) pid(name string) (int, error) {
 	content, err := os.ReadFile(b.pidFile(name))
 	if err != nil {

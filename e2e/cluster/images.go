@@ -12,10 +12,10 @@ import (
 
 const module = "github.com/capture-cni/capture-cni"
 
-// AppImage is what pods run, and the sandboxes' own.
+// AppImage is the image of pods and sandboxes.
 const AppImage = "test.local/apps:1"
 
-// buildApps builds the test's own programs: for this machine, and as an image.
+// buildApps builds e2e/apps, as a program for the host and as an image.
 func (c *Cluster) buildApps(ctx context.Context) error {
 	build := exec.CommandContext(ctx, "go", "build", "-o", c.path("bin", "apps"), module+"/e2e/apps")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -26,8 +26,8 @@ func (c *Cluster) buildApps(ctx context.Context) error {
 	return buildImage(ctx, c.path("apps.tar"), AppImage, "/apps="+module+"/e2e/apps")
 }
 
-// buildAgent writes the project's image into a tarball, as `make image` does,
-// for this machine's processor.
+// buildAgent writes the project's image to a tarball, as `make image` does, for
+// the host's architecture.
 func (c *Cluster) buildAgent(ctx context.Context, tag string) (tarball string, err error) {
 	tarball = c.path("agent-" + tag + ".tar")
 	return tarball, buildImage(ctx, tarball, "test.local/capture-cni/capture-cni:"+tag,

@@ -13,8 +13,8 @@ import (
 // Namespace is where the chart is installed, as a release of the same name.
 const Namespace = "capture-cni"
 
-// Bring builds the agent's image and gives it to all nodes.
-func (c *Cluster) Bring(ctx context.Context, tag string) error {
+// LoadAgentImage builds the agent's image and imports it on all nodes.
+func (c *Cluster) LoadAgentImage(ctx context.Context, tag string) error {
 	tarball, err := c.buildAgent(ctx, tag)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (c *Cluster) Install(ctx context.Context, settings ...string) error {
 	}
 	args := []string{
 		"upgrade", "--install", Namespace, filepath.Join(chart, "deploy", "chart"), "--namespace", Namespace, "--create-namespace",
-		"--reset-values", "--wait", "--timeout", Patience.String(), "--set", "image.registry=test.local,image.pullPolicy=Never,maxUnavailable=100%",
+		"--reset-values", "--wait", "--timeout", Timeout.String(), "--set", "image.registry=test.local,image.pullPolicy=Never,maxUnavailable=100%",
 	}
 	for _, setting := range settings {
 		args = append(args, "--set", setting)
@@ -44,21 +44,21 @@ func (c *Cluster) Install(ctx context.Context, settings ...string) error {
 	if _, err = c.Helm(ctx, args...); err != nil {
 		return err
 	}
-	// Helm is content while no more agents are missing than an update may stop.
-	_, err = c.Kubectl(ctx, "", "--namespace", Namespace, "rollout", "status", "daemonset/capture-cni-node", "--timeout", Patience.String())
+	// helm --wait returns with up to maxUnavailable agents unready.
+	_, err = c.Kubectl(ctx, "", "--namespace", Namespace, "rollout", "status", "daemonset/capture-cni-node", "--timeout", Timeout.String())
 	return err
 }
 
-// Uninstall removes the chart's release; what it left on nodes stays there.
+// Uninstall removes the chart's release; files on the nodes stay.
 func (c *Cluster) Uninstall(ctx context.Context) error {
-	_, err := c.Helm(ctx, "uninstall", Namespace, "--namespace", Namespace, "--wait", "--timeout", Patience.String())
+	_, err := c.Helm(ctx, "uninstall", Namespace, "--namespace", Namespace, "--wait", "--timeout", Timeout.String())
 	return err
 }
 
 func moduleDir(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
-		return "", fmt.Errorf("finding the project: %w", err)
+		return "", fmt.Errorf("finding the module's directory: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }

@@ -21,15 +21,15 @@ const (
 	istioType       = "istio-cni"
 )
 
-// istioEntry is what Istio's installer appends to the primary's list.
+// istioEntry is the entry that Istio's installer appends to the primary's list.
 const istioEntry = `{
   "type": "istio-cni", "name": "istio-cni", "plugin_log_level": "info", "cni_agent_run_dir": "` + istioRunDir + `",
   "ambient_enabled": false, "exclude_namespaces": ["kube-system"], "pod_namespace": "istio-system", "ipam": {}, "dns": {}
 }`
 
-// StartIstioCNI puts a stand-in for Istio's plugin on all nodes, as Istio's
-// installer does: the plugin, its access to the API server, and its entry behind
-// all others of the primary's list.
+// StartIstioCNI installs a stand-in for Istio's plugin on all nodes, as Istio's
+// installer does: the plugin, its kubeconfig, and its entry at the end of the
+// primary's list.
 func (c *Cluster) StartIstioCNI(ctx context.Context) error {
 	program := c.path("bin", istioType)
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, module+"/e2e/cluster/istiocni")
@@ -59,8 +59,8 @@ func (c *Cluster) StartIstioCNI(ctx context.Context) error {
 	return nil
 }
 
-// StopIstioCNI takes it away in the order in which Istio's installer does at
-// its end. Nothing there is no error.
+// StopIstioCNI uninstalls it in the order of Istio's installer. Where it is not
+// installed, this is no error.
 func (c *Cluster) StopIstioCNI() error {
 	var errs []error
 	for _, node := range c.Nodes {
@@ -81,8 +81,8 @@ func isIstioEntry(plugin json.RawMessage) bool {
 	return json.Unmarshal(plugin, &entry) == nil && entry.Type == istioType
 }
 
-// editPrimary writes the primary's list anew, as Istio's installer does: with
-// its keys in another order.
+// editPrimary rewrites the primary's list as Istio's installer does: the order of
+// its keys changes.
 func (n *Node) editPrimary(edit func(plugins []json.RawMessage) []json.RawMessage) error {
 	path := n.Path("/etc/cni/net.d/" + NetworkConf)
 	text, err := os.ReadFile(path)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// cgroupFolders are the folders of a cgroup, one for each mounted hierarchy.
-func cgroupFolders(name string) ([]string, error) {
+// cgroupDirectories returns the directories of a cgroup, one for each mounted hierarchy.
+func cgroupDirectories(name string) ([]string, error) {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		return []string{filepath.Join("/sys/fs/cgroup", name)}, nil
 	}
@@ -21,50 +21,49 @@ func cgroupFolders(name string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing cgroup hierarchies: %w", err)
 	}
-	var folders []string
+	var directories []string
 	for _, entry := range entries {
 		if entry.IsDir() {
-			folders = append(folders, filepath.Join("/sys/fs/cgroup", entry.Name(), name))
+			directories = append(directories, filepath.Join("/sys/fs/cgroup", entry.Name(), name))
 		}
 	}
-	return folders, nil
+	return directories, nil
 }
 
-// makeCgroups makes the root that a node's pods live below: kubelets must not
-// share one.
+// makeCgroups creates the root cgroup of a node's pods: kubelets must not share one.
 func makeCgroups(name string) error {
-	folders, err := cgroupFolders(name)
+	directories, err := cgroupDirectories(name)
 	if err != nil {
 		return err
 	}
-	for _, folder := range folders {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return fmt.Errorf("making a cgroup: %w", err)
+	for _, directory := range directories {
+		if err := os.MkdirAll(directory, 0o755); err != nil {
+			return fmt.Errorf("creating a cgroup: %w", err)
 		}
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // empty in a new one of version 1
-			parents, err := os.ReadFile(filepath.Join(filepath.Dir(folder), file))
+			parents, err := os.ReadFile(filepath.Join(filepath.Dir(directory), file))
 			if err != nil {
 				continue
 			}
-			if err := os.WriteFile(filepath.Join(folder, file), parents, 0); err != nil {
-				return fmt.Errorf("filling a cgroup: %w", err)
+			if err := os.WriteFile(filepath.Join(directory, file), parents, 0); err != nil {
+				return fmt.Errorf("initializing a cgroup: %w", err)
 			}
 		}
 	}
 	return nil
 }
 
-// removeCgroups removes a cgroup with all below it, which no process is in any
-// more; the kernel may take a moment to notice.
+// removeCgroups removes a cgroup with all below it, whose processes have ended.
+// It retries: the kernel may still be busy with that.
 func removeCgroups(name string) error {
-	folders, err := cgroupFolders(name)
+	directories, err := cgroupDirectories(name)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, folder := range folders {
-		for deadline := time.Now().Add(Patience); ; time.Sleep(20 * time.Millisecond) {
-			err = removeTree(folder)
+	for _, directory := range directories {
+		for deadline := time.Now().Add(Timeout); ; time.Sleep(20 * time.Millisecond) {
+			err = removeTree(directory)
 			if !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
 				break
 			}
@@ -74,9 +73,9 @@ func removeCgroups(name string) error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes folders only: the files of a cgroup go with it.
-func removeTree(folder string) error {
-	entries, err := os.ReadDir(folder)
+// removeTree removes directories alone: the kernel removes a cgroup's files.
+func removeTree(directory string) error {
+	entries, err := os.ReadDir(directory)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -86,11 +85,11 @@ func removeTree(folder string) error {
 	var errs []error
 	for _, entry := range entries {
 		if entry.IsDir() {
-			errs = append(errs, removeTree(filepath.Join(folder, entry.Name())))
+			errs = append(errs, removeTree(filepath.Join(directory, entry.Name())))
 		}
 	}
-	if err := syscall.Rmdir(folder); err != nil && !errors.Is(err, syscall.ENOENT) {
-		errs = append(errs, fmt.Errorf("removing %s: %w", folder, err))
+	if err := syscall.Rmdir(directory); err != nil && !errors.Is(err, syscall.ENOENT) {
+		errs = append(errs, fmt.Errorf("removing %s: %w", directory, err))
 	}
 	return errors.Join(errs...)
 }

@@ -9,9 +9,9 @@ import (
 	"os"
 )
 
-// Labels of a namespace whose pods are given a sidecar.
+// Labels of namespaces whose pods the injector injects.
 const (
-	Injected         = "istio-injection=enabled"       // which a CNI plugin has to serve
+	Injected         = "istio-injection=enabled"       // without an init container, for a CNI plugin
 	InjectedWithInit = "test.local/istio-init=enabled" // with an init container that needs NET_ADMIN
 )
 
@@ -37,9 +37,9 @@ webhooks:
   reinvocationPolicy: Never
 `
 
-// StartInjector has pods of labelled namespaces injected from now on.
+// StartInjector starts the injector and registers its webhooks.
 func (c *Cluster) StartInjector(ctx context.Context) error {
-	if err := c.Control.daemon(c.path("bin"), "apps", "injector", injectorAddress, AppImage, c.path("pki", "apiserver.crt"), c.path("pki", "apiserver.key")); err != nil {
+	if err := c.Control.startDaemon(c.path("bin"), "apps", "injector", injectorAddress, AppImage, c.path("pki", "apiserver.crt"), c.path("pki", "apiserver.key")); err != nil {
 		return err
 	}
 	ca, err := os.ReadFile(c.path("pki", "ca.crt"))

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// MultusNetDir is where Multus looks for networks that are named by an
-// attachment without a configuration.
+// MultusNetDir is where Multus reads the configuration of an attachment that has
+// none itself.
 const MultusNetDir = "/etc/cni/multus/net.d"
 
 // Multus' files on a node. Its configuration sorts before the primary's.
@@ -24,9 +24,9 @@ const (
 	multusCache      = "/var/lib/cni/multus"
 )
 
-// Multus has a copy of the primary's list: of one that it reads from the file
-// itself, it forgets the addresses' ranges until DEL. Attachments are a
-// namespace's own, but for those of the namespace default, as on OpenShift.
+// multusNetConf contains a copy of the primary's list: when Multus reads the file
+// itself, its DEL lacks the address ranges. Pods may use attachments of their own
+// namespace and of the namespace default, as on OpenShift.
 const multusNetConf = `{
   "cniVersion": "1.0.0",
   "name": "multus-cni-network",
@@ -83,12 +83,12 @@ contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 `
 
-// StartMultus puts Multus between the runtimes and the primary plugin.
+// StartMultus installs Multus between the runtimes and the primary plugin.
 func (c *Cluster) StartMultus(ctx context.Context) error {
 	if _, err := c.Kubectl(ctx, multusManifests, "apply", "--filename=-"); err != nil {
 		return err
 	}
-	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout="+Patience.String(), "crd/network-attachment-definitions.k8s.cni.cncf.io"); err != nil {
+	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout="+Timeout.String(), "crd/network-attachment-definitions.k8s.cni.cncf.io"); err != nil {
 		return err
 	}
 	token, err := c.Kubectl(ctx, "", "create", "token", "multus", "--namespace=kube-system", "--duration=1h")
@@ -116,7 +116,7 @@ func (c *Cluster) StartMultus(ctx context.Context) error {
 	return nil
 }
 
-// StopMultus takes it out again, with its cache and the attachments.
+// StopMultus uninstalls it, with its cache and the attachments.
 func (c *Cluster) StopMultus(ctx context.Context) error {
 	var errs []error
 	for _, node := range c.Nodes {
@@ -124,11 +124,11 @@ func (c *Cluster) StopMultus(ctx context.Context) error {
 			errs = append(errs, os.RemoveAll(node.Path(path)))
 		}
 	}
-	_, err := c.Kubectl(ctx, multusManifests, "delete", "--filename=-", "--ignore-not-found", "--timeout="+Patience.String())
+	_, err := c.Kubectl(ctx, multusManifests, "delete", "--filename=-", "--ignore-not-found", "--timeout="+Timeout.String())
 	return errors.Join(append(errs, err)...)
 }
 
-// replaceFile changes a file as a whole: runtimes read it at any moment.
+// replaceFile replaces a file atomically: runtimes may read it at any moment.
 func replaceFile(path string, content []byte) error {
 	temp := path + ".tmp"
 	if err := os.WriteFile(temp, content, 0o600); err != nil {

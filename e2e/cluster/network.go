@@ -17,7 +17,7 @@ import (
 // The cluster's addresses. Nodes are counted from 1.
 const (
 	controlIPv4, controlIPv6   = "192.168.77.100", "fd00:77::100"
-	outsideIPv4, outsideIPv6   = "198.51.100.10", "2001:db8:100::10" // behind the control box, for what leaves the cluster
+	outsideIPv4, outsideIPv6   = "198.51.100.10", "2001:db8:100::10" // outside of the cluster, on the control box
 	servicesIPv4, servicesIPv6 = "10.96.0.0/16", "fd00:96::/108"
 	firstService               = "10.96.0.1" // the API server's own
 )
@@ -27,7 +27,7 @@ func nodeIPv6(n int) string { return fmt.Sprintf("fd00:77::%d", n) }
 func podsIPv4(n int) string { return fmt.Sprintf("10.88.%d.0/24", n) }
 func podsIPv6(n int) string { return fmt.Sprintf("fd00:88:%d::/64", n) }
 
-// startNetwork starts the box that the others are plugged into.
+// startNetwork starts the box with the bridge that the others are plugged into.
 func (c *Cluster) startNetwork() error {
 	var err error
 	if c.Switch, err = startBox("switch", c.Dir, nil, ""); err != nil {
@@ -40,13 +40,13 @@ func (c *Cluster) startNetwork() error {
 	defer host.NetNS.Close()
 	return host.Do(func() error {
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "switch"}}); err != nil {
-			return fmt.Errorf("making a bridge: %w", err)
+			return fmt.Errorf("creating a bridge: %w", err)
 		}
 		return host.AddAddresses("switch")
 	})
 }
 
-// plug connects a box with the others by its eth0.
+// plug connects the eth0 of a box to the bridge.
 func (c *Cluster) plug(b *Box, addresses ...string) error {
 	host, err := b.Host()
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *Cluster) plug(b *Box, addresses ...string) error {
 	})
 }
 
-// unplug removes a port of the switch that the kernel has not cleared away yet,
-// after the end of its box.
+// unplug removes a port of the bridge that the kernel has not removed yet after
+// the end of its box.
 func unplug(port string) error {
 	link, err := netlink.LinkByName(port)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -105,7 +105,7 @@ func unplug(port string) error {
 	return nil
 }
 
-// route has a box reach the pods of other nodes.
+// route adds routes to the pods of other nodes to a box.
 func route(b *Box, except, nodes int) error {
 	host, err := b.Host()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Node is a box with containerd, kubelet and kube-proxy. Its folders are where
-// every node has them: /etc/cni/net.d, /opt/cni/bin, /run/containerd.
+// Node is a box with containerd, kubelet and kube-proxy. Its directories have the
+// usual paths: /etc/cni/net.d, /opt/cni/bin, /run/containerd.
 type Node struct {
 	*Box
 	Number  int
@@ -21,7 +21,7 @@ type Node struct {
 	cluster *Cluster
 }
 
-// start makes a node's disk and boots it.
+// start creates a node's disk and boots the node.
 func (n *Node) start(ctx context.Context, keys *pki) error {
 	name := nodeName(n.Number)
 	if err := keys.issue(name, "system:node:"+name, []string{"system:nodes"}, []string{name, nodeIPv4(n.Number), nodeIPv6(n.Number)}); err != nil {
@@ -36,8 +36,8 @@ func (n *Node) start(ctx context.Context, keys *pki) error {
 	return n.boot(ctx)
 }
 
-// boot starts the box and all that runs in it. Files below /etc, /opt and
-// /var/lib are what they were before.
+// boot starts the box and its daemons. Files below /etc, /opt and /var/lib are
+// those of the last boot.
 func (n *Node) boot(ctx context.Context) error {
 	var err error
 	if n.Box, err = startBox(nodeName(n.Number), n.cluster.Dir, nil, ""); err != nil {
@@ -55,8 +55,7 @@ func (n *Node) boot(ctx context.Context) error {
 	return errors.Join(n.StartKubelet(), n.StartProxy())
 }
 
-// connect plugs the node in and has it and the control box know each other's
-// routes.
+// connect plugs the node in and adds routes on the node and on the control box.
 func (n *Node) connect() error {
 	const nodes = 2 // routes to a node that is not there do no harm
 	if err := n.cluster.plug(n.Box, nodeIPv4(n.Number)+"/24", nodeIPv6(n.Number)+"/64"); err != nil {
@@ -73,16 +72,16 @@ func (n *Node) connect() error {
 	)
 }
 
-// StartRuntime starts containerd, waits for it and gives it the sandbox image.
+// StartRuntime starts containerd, waits for it and imports the sandbox image.
 func (n *Node) StartRuntime(ctx context.Context) error {
 	path := n.cluster.Parts
 	if n.Runtime == Debian1 {
 		path = "/usr/bin"
 	}
-	if err := n.daemon(path, "containerd", "--config", filepath.Join(n.dir, "containerd.toml")); err != nil {
+	if err := n.startDaemon(path, "containerd", "--config", filepath.Join(n.dir, "containerd.toml")); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(Patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(Timeout); ; time.Sleep(20 * time.Millisecond) {
 		err := n.Command(ctx, filepath.Join(path, "ctr"), "version").Run()
 		if err == nil {
 			return n.Import(ctx, n.cluster.path("apps.tar"))
@@ -93,7 +92,7 @@ func (n *Node) StartRuntime(ctx context.Context) error {
 	}
 }
 
-// Import gives the runtime the images of a tarball.
+// Import imports the images of a tarball into the runtime.
 func (n *Node) Import(ctx context.Context, tarball string) error {
 	ctr := filepath.Join(n.cluster.Parts, "ctr")
 	if n.Runtime == Debian1 {
@@ -106,28 +105,28 @@ func (n *Node) Import(ctx context.Context, tarball string) error {
 	return nil
 }
 
-// StartKubelet starts it; the node is ready some time later.
+// StartKubelet starts the kubelet; the node is ready some time later.
 func (n *Node) StartKubelet() error {
-	return n.daemon(n.cluster.path("bin"), "kubelet",
+	return n.startDaemon(n.cluster.path("bin"), "kubelet",
 		"--config="+filepath.Join(n.dir, "kubelet.yaml"), "--kubeconfig="+n.cluster.path("pki", n.Name+".kubeconfig"),
 		"--hostname-override="+n.Name, "--node-ip="+nodeIPv4(n.Number)+","+nodeIPv6(n.Number))
 }
 
 // StartProxy starts kube-proxy.
 func (n *Node) StartProxy() error {
-	return n.daemon(n.cluster.path("bin"), "kube-proxy", "--config="+filepath.Join(n.dir, "proxy.yaml"))
+	return n.startDaemon(n.cluster.path("bin"), "kube-proxy", "--config="+filepath.Join(n.dir, "proxy.yaml"))
 }
 
-// StopKubelet ends it; pods go on.
-func (n *Node) StopKubelet() error { return n.end("kubelet", syscall.SIGTERM) }
+// StopKubelet stops the kubelet; pods keep running.
+func (n *Node) StopKubelet() error { return n.stopDaemon("kubelet", syscall.SIGTERM) }
 
-// StopRuntime ends containerd; pods go on.
-func (n *Node) StopRuntime() error { return n.end("containerd", syscall.SIGTERM) }
+// StopRuntime stops containerd; pods keep running.
+func (n *Node) StopRuntime() error { return n.stopDaemon("containerd", syscall.SIGTERM) }
 
-// Halt ends everything on the node at once, as a power cut does.
+// Halt kills everything on the node at once, as a power cut does.
 func (n *Node) Halt() error { return errors.Join(n.stop(), removeCgroups(n.cgroup())) }
 
-// Boot starts a node that was halted: its disk is as it was, its /run is empty.
+// Boot starts a halted node: its disk is unchanged, its /run is empty.
 func (n *Node) Boot(ctx context.Context) error {
 	if err := n.boot(ctx); err != nil {
 		return err
@@ -135,11 +134,11 @@ func (n *Node) Boot(ctx context.Context) error {
 	return n.cluster.save()
 }
 
-// Disk is where this machine sees what the node has written to a file below
-// /etc, also while it is halted.
+// Disk returns the host's path of a file that the node has written below /etc,
+// also while the node is halted.
 func (n *Node) Disk(path string) string { return filepath.Join(n.dir, "disk", path) }
 
 func nodeName(number int) string { return fmt.Sprintf("node%d", number) }
 
-// cgroup is the root of the node's pods.
+// cgroup returns the root cgroup of the node's pods.
 func (n *Node) cgroup() string { return "capture-cni-" + n.cluster.ID + "-" + nodeName(n.Number) }

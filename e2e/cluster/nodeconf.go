@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 )
 
-// containerd's configuration, which version 2 reads as well. Where this machine
-// lacks CAP_SYS_RESOURCE, runc can't set what the kubelet wants of the OOM
-// killer.
+// containerdConf is for containerd 1 and 2. restrict_oom_score_adj is for hosts
+// without CAP_SYS_RESOURCE, where runc can't set the kubelet's oom_score_adj.
 const containerdConf = `version = 2
 disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.aufs", "io.containerd.tracing.processor.v1.otlp"]
 [plugins."io.containerd.grpc.v1.cri"]
@@ -65,7 +64,7 @@ metricsBindAddress: 127.0.0.1:10249
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 `
 
-// networkConf is the primary's list, with both families.
+// networkConf is the format of the primary's list, with both families.
 const networkConf = `{
   "cniVersion": "1.0.0",
   "name": "podnet",
@@ -85,13 +84,13 @@ const networkConf = `{
 // NetworkConf is the name of the primary's list on every node.
 const NetworkConf = "10-podnet.conflist"
 
-// PrimaryList is the primary's list, as its writer has it.
+// PrimaryList returns the primary's list as its installer writes it.
 func (n *Node) PrimaryList() string {
 	return fmt.Sprintf(networkConf, podsIPv4(n.Number), podsIPv6(n.Number))
 }
 
-// configure writes a node's configuration, and puts on its disk what the
-// primary's installer would.
+// configure writes a node's configuration, and installs the primary plugin on its
+// disk.
 func (n *Node) configure() error {
 	name := nodeName(n.Number)
 	pki := func(file string) string { return n.cluster.path("pki", file) }

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// pki signs the certificates of one cluster into a folder.
+// pki is the certificate authority of one cluster, in a directory.
 type pki struct {
 	dir string
 	ca  *x509.Certificate
@@ -49,8 +49,8 @@ func newPKI(dir string) (*pki, error) {
 	return p, p.writeKey("accounts", accounts)
 }
 
-// issue makes name.crt and name.key for a user of groups, who may also serve
-// at hosts.
+// issue writes name.crt and name.key, a client certificate of the user with these
+// groups and a serving certificate for hosts.
 func (p *pki) issue(name, user string, groups, hosts []string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

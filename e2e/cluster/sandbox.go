@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// Sandbox is a pod that runs, as its node's runtime knows it.
+// Sandbox is the sandbox of a running pod.
 type Sandbox struct {
 	cri.Sandbox
 	node *Node
@@ -24,15 +24,15 @@ type Sandbox struct {
 // CRI connects to the node's runtime.
 func (n *Node) CRI(ctx context.Context) (internalapi.RuntimeService, error) {
 	socket := n.Path("/run/containerd/containerd.sock")
-	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(Patience).Build(ctx)
+	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(Timeout).Build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime of %s: %w", n.Name, err)
 	}
 	return service, nil
 }
 
-// Sandboxes lists the pods that run on the node. It can fail by one that ends
-// meanwhile, and is tried again then.
+// Sandboxes lists the sandboxes of the node's running pods. A listing fails when
+// one of them ends meanwhile; then it is repeated.
 func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
 	client, err := cri.New(n.Path("/run/containerd/containerd.sock"))
 	if err != nil {
@@ -41,12 +41,12 @@ func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
 	defer func() { _ = client.Close() }()
 	runtime := cri.NewLocator(client)
 	list, err := runtime.Sandboxes(ctx)
-	for deadline := time.Now().Add(Patience); err != nil && ctx.Err() == nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(Timeout); err != nil && ctx.Err() == nil && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
 		list, err = runtime.Sandboxes(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking the runtime of %s: %w", n.Name, err)
+		return nil, fmt.Errorf("listing the sandboxes of %s: %w", n.Name, err)
 	}
 	for _, found := range list {
 		sandboxes = append(sandboxes, Sandbox{found, n})
@@ -54,7 +54,7 @@ func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
 	return sandboxes, nil
 }
 
-// Stop ends a sandbox behind the kubelet's back.
+// Stop stops a sandbox without the kubelet.
 func (s Sandbox) Stop(ctx context.Context) error {
 	service, err := s.node.CRI(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s Sandbox) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Host is the pod's network.
+// Host returns the pod's network namespace.
 func (s Sandbox) Host() (*lab.Host, error) {
 	netns, err := ns.GetNS(s.node.Path(s.NetNS))
 	if err != nil {

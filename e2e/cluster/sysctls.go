@@ -14,60 +14,62 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kubeletSysctls are what kubelets set, for the whole machine.
+// kubeletSysctls are set by kubelets, for the whole host.
 var kubeletSysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
 
-// loanFile is shared by all clusters of the machine, of which the last one puts
-// its sysctls back. One that was killed leaves it to the next.
-const loanFile = "/run/capture-cni-clusters.json"
+// sysctlFile is shared by all clusters of the host. The last cluster to stop
+// restores the sysctls. If it was killed, the next cluster does.
+const sysctlFile = "/run/capture-cni-clusters.json"
 
-// loan is what the machine had before its first cluster, and who uses it now.
-type loan struct {
+// sysctlState is the host's sysctls before the first cluster, and the clusters
+// that run.
+type sysctlState struct {
 	Sysctls  map[string]string
-	Switches []*Box // one of each cluster
+	Switches []*Box // one for each cluster
 }
 
-// borrowSysctls remembers the machine's for as long as the cluster's switch lives.
-func (c *Cluster) borrowSysctls() error {
-	return editLoan(func(l *loan) (err error) {
-		if l.Sysctls == nil {
-			l.Sysctls, err = readSysctls()
+// saveSysctls saves the host's sysctls, unless another cluster has, and registers
+// this one.
+func (c *Cluster) saveSysctls() error {
+	return updateSysctlState(func(state *sysctlState) (err error) {
+		if state.Sysctls == nil {
+			state.Sysctls, err = readSysctls()
 		}
-		l.Switches = append(l.Switches, c.Switch)
+		state.Switches = append(state.Switches, c.Switch)
 		return err
 	})
 }
 
-// returnSysctls is for a cluster whose switch has ended.
-func returnSysctls() error {
-	return editLoan(func(l *loan) error {
-		if len(l.Switches) > 0 {
+// restoreSysctls restores the host's sysctls unless another cluster runs.
+func restoreSysctls() error {
+	return updateSysctlState(func(state *sysctlState) error {
+		if len(state.Switches) > 0 {
 			return nil
 		}
-		err := writeSysctls(l.Sysctls)
-		l.Sysctls = nil
+		err := writeSysctls(state.Sysctls)
+		state.Sysctls = nil
 		return err
 	})
 }
 
-// editLoan hands over the loan of those who live, and keeps what becomes of it;
-// one cluster at a time.
-func editLoan(edit func(*loan) error) (err error) {
-	file, err := os.OpenFile(loanFile, os.O_RDWR|os.O_CREATE, 0o600)
+// updateSysctlState edits the state, under a lock. Clusters that do not run any
+// more are removed before.
+func updateSysctlState(edit func(*sysctlState) error) (err error) {
+	file, err := os.OpenFile(sysctlFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("remembering the machine's sysctls: %w", err)
+		return fmt.Errorf("saving the host's sysctls: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("remembering the machine's sysctls: %w", err)
+		return fmt.Errorf("saving the host's sysctls: %w", err)
 	}
-	var l loan
-	if err := json.NewDecoder(file).Decode(&l); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading %s: %w", loanFile, err)
+	var state sysctlState
+	if err := json.NewDecoder(file).Decode(&state); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading %s: %w", sysctlFile, err)
 	}
-	l.Switches = slices.DeleteFunc(l.Switches, func(b *Box) bool { return !b.alive() })
-	editErr := edit(&l)
-	text, err := json.Marshal(l)
+	state.Switches = slices.DeleteFunc(state.Switches, func(b *Box) bool { return !b.alive() })
+	editErr := edit(&state)
+	text, err := json.Marshal(state)
 	if err == nil {
 		err = file.Truncate(0)
 	}

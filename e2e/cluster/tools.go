@@ -11,29 +11,29 @@ import (
 	"strings"
 )
 
-// Kubeconfig is the file that leads to the cluster, as its administrator.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.path("pki", "admin.kubeconfig") }
 
-// Kubectl runs kubectl as the cluster's administrator and returns what it
-// prints; an error says what it complained about.
+// Kubectl runs kubectl as the cluster's administrator and returns its stdout; an
+// error contains its stderr.
 func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	return c.tool(ctx, c.path("bin", "kubectl"), stdin, args)
+	return c.run(ctx, c.path("bin", "kubectl"), stdin, args)
 }
 
 // Helm runs helm likewise.
 func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
-	return c.tool(ctx, filepath.Join(c.Parts, "helm"), "", args)
+	return c.run(ctx, filepath.Join(c.Parts, "helm"), "", args)
 }
 
-func (c *Cluster) tool(ctx context.Context, program, stdin string, args []string) (string, error) {
+func (c *Cluster) run(ctx context.Context, program, stdin string, args []string) (string, error) {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HELM_CACHE_HOME="+c.path("helm"), "HELM_CONFIG_HOME="+c.path("helm"), "HELM_DATA_HOME="+c.path("helm"))
 	command.Stdin = strings.NewReader(stdin)
-	var complaint strings.Builder
-	command.Stderr = &complaint
+	var stderr strings.Builder
+	command.Stderr = &stderr
 	out, err := command.Output()
 	if err != nil {
-		return string(out), fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
+		return string(out), fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
 }

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// waitForNodes waits until pods can be created: the nodes are ready, and the
-// default namespace has its service account.
+// waitForNodes waits until the nodes are ready, and until the default namespace
+// has the service account that pods need.
 func (c *Cluster) waitForNodes(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	for _, condition := range [][]string{
-		{"wait", "--for=create", "--timeout=" + Patience.String(), "serviceaccount/default"},
-		{"wait", "--for=condition=Ready", "--timeout=" + Patience.String(), "node", "--all"},
+		{"wait", "--for=create", "--timeout=" + Timeout.String(), "serviceaccount/default"},
+		{"wait", "--for=condition=Ready", "--timeout=" + Timeout.String(), "node", "--all"},
 	} {
-		if err := c.until(ctx, condition); err != nil {
+		if err := c.retryKubectl(ctx, condition); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// until repeats a kubectl command until it succeeds.
-func (c *Cluster) until(ctx context.Context, args []string) error {
+// retryKubectl repeats a kubectl command until it succeeds.
+func (c *Cluster) retryKubectl(ctx context.Context, args []string) error {
 	for {
 		_, err := c.Kubectl(ctx, "", args...)
 		if err == nil {

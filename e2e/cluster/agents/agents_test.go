@@ -26,10 +26,10 @@ func TestMain(m *testing.M) { os.Exit(c.Main(m)) }
 // removeAgents takes the agents off all nodes, and bringAgents brings them back.
 func removeAgents(t *testing.T) {
 	t.Helper()
-	t.Cleanup(func() { bringAgents(t) })
-	agents(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"template": {"spec": {"nodeSelector": {"nowhere": "yes"}}}}}`)
-	agents(t, "wait", "--for=jsonpath={.status.desiredNumberScheduled}=0", suite.Timeout, "daemonset/capture-cni-node") // else it would make new ones
-	agents(t, "delete", "pods", "--all", "--force", "--grace-period=0")
+	t.Cleanup(func() { restoreAgents(t) })
+	kubectl(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"template": {"spec": {"nodeSelector": {"nowhere": "yes"}}}}}`)
+	kubectl(t, "wait", "--for=jsonpath={.status.desiredNumberScheduled}=0", suite.KubectlTimeout, "daemonset/capture-cni-node") // else it would make new ones
+	kubectl(t, "delete", "pods", "--all", "--force", "--grace-period=0")
 	suite.Eventually(t, func() error {
 		for _, node := range c.Nodes {
 			sandboxes, err := node.Sandboxes(t.Context())
@@ -46,14 +46,14 @@ func removeAgents(t *testing.T) {
 	})
 }
 
-func bringAgents(t *testing.T) {
+func restoreAgents(t *testing.T) {
 	t.Helper()
-	agents(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"template": {"spec": {"nodeSelector": {"nowhere": null}}}}}`)
-	agents(t, "rollout", "status", "daemonset/capture-cni-node", suite.Timeout)
+	kubectl(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"template": {"spec": {"nodeSelector": {"nowhere": null}}}}}`)
+	kubectl(t, "rollout", "status", "daemonset/capture-cni-node", suite.KubectlTimeout)
 }
 
-// agents runs kubectl where they are; also when the test is over.
-func agents(t *testing.T, args ...string) string {
+// kubectl runs kubectl where they are; also when the test is over.
+func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := c.Kubectl(context.WithoutCancel(t.Context()), "", append([]string{"--namespace", cluster.Namespace}, args...)...)
 	suite.Check(t, err)
@@ -62,11 +62,11 @@ func agents(t *testing.T, args ...string) string {
 
 func agentOn(t *testing.T, node *cluster.Node) string {
 	t.Helper()
-	return agents(t, "get", "pods", "--field-selector=spec.nodeName="+node.Name, "-o", "jsonpath={.items[0].metadata.name}")
+	return kubectl(t, "get", "pods", "--field-selector=spec.nodeName="+node.Name, "-o", "jsonpath={.items[0].metadata.name}")
 }
 
-// eventSays waits for an Event on a pod.
-func eventSays(t *testing.T, n suite.Namespace, pod, reason, what string) {
+// waitForEvent waits for an Event on a pod.
+func waitForEvent(t *testing.T, n suite.Namespace, pod, reason, what string) {
 	t.Helper()
 	selector := "reason=" + reason + ",involvedObject.name=" + pod
 	suite.Eventually(t, func() error {
@@ -78,8 +78,8 @@ func eventSays(t *testing.T, n suite.Namespace, pod, reason, what string) {
 	})
 }
 
-// unpack has a container of an agent's pack its report, and gives the files.
-func unpack(t *testing.T, agent, container string) map[string]string {
+// unpackReport has a container of an agent's pack its report, and gives the files.
+func unpackReport(t *testing.T, agent, container string) map[string]string {
 	t.Helper()
 	packed, err := c.Kubectl(context.WithoutCancel(t.Context()), "", "--namespace", cluster.Namespace, "exec", agent, "--container="+container, "--", "/capture-cni-node", "report")
 	suite.Check(t, err)

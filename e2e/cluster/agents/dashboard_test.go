@@ -32,7 +32,7 @@ func TestDashboardQueries(t *testing.T) {
 	agent := agentOn(t, c.Nodes[0])
 	var pages [2]string
 	suite.Eventually(t, func() error { // each has looked at the pod
-		pages = [2]string{unpack(t, agent, "installer")["metrics.txt"], unpack(t, agent, "guard")["metrics.txt"]}
+		pages = [2]string{unpackReport(t, agent, "installer")["metrics.txt"], unpackReport(t, agent, "guard")["metrics.txt"]}
 		if !strings.Contains(pages[0], "capture_cni_add_stage_seconds_bucket{") || !strings.Contains(pages[1], "capture_cni_pods{") {
 			return fmt.Errorf("the metrics are\n%s", pages)
 		}

@@ -68,8 +68,8 @@ func TestAPIGone(t *testing.T) {
 	t.Logf("the pods of the mesh run %s after the API server was back", time.Since(mended).Round(100*time.Millisecond))
 	// Controllers and kubelets are slow to notice: they are back once they
 	// have brought new agents, for the next test as well.
-	agents(t, "rollout", "restart", "daemonset/capture-cni-node")
-	agents(t, "rollout", "status", "daemonset/capture-cni-node", suite.Timeout)
+	kubectl(t, "rollout", "restart", "daemonset/capture-cni-node")
+	kubectl(t, "rollout", "status", "daemonset/capture-cni-node", suite.KubectlTimeout)
 }
 
 // TestBrokenNode breaks what meshed pods need on a node while its agent is
@@ -105,8 +105,8 @@ func TestBrokenNode(t *testing.T) {
 				n.ExpectNoSandbox(t, "meshed", tt.event)
 			}
 			mended := time.Now()
-			bringAgents(t)
-			n.Kubectl(t, "", "wait", "--for=condition=Ready", suite.Timeout, "pod/meshed")
+			restoreAgents(t)
+			n.Kubectl(t, "", "wait", "--for=condition=Ready", suite.KubectlTimeout, "pod/meshed")
 			t.Logf("ready %s after the agent was allowed back", time.Since(mended).Round(100*time.Millisecond))
 			n.ExpectCaptured(t, "meshed")
 		})

@@ -29,12 +29,12 @@ func TestGuardEvicts(t *testing.T) {
 	n.Kubectl(t, deployment(t, suite.Server("protected", node)), "apply", "--filename=-")
 	n.Kubectl(t, "", "create", "poddisruptionbudget", "protected", "--selector=app=protected", "--min-available=1")
 	n.Run(t, suite.Server("alone", node))
-	n.Kubectl(t, "", "rollout", "status", "deployment/owned", suite.Timeout)
-	n.Kubectl(t, "", "rollout", "status", "deployment/protected", suite.Timeout)
-	owned, protected := only(t, n, "owned"), only(t, n, "protected")
-	c.InstallChart(t, append(slices.Clone(attentive), "guard.policy=evict")...)
+	n.Kubectl(t, "", "rollout", "status", "deployment/owned", suite.KubectlTimeout)
+	n.Kubectl(t, "", "rollout", "status", "deployment/protected", suite.KubectlTimeout)
+	owned, protected := podOf(t, n, "owned"), podOf(t, n, "protected")
+	c.InstallChart(t, append(slices.Clone(frequentRounds), "guard.policy=evict")...)
 	suite.Eventually(t, func() error {
-		for _, pod := range of(t, n, "owned") {
+		for _, pod := range podsOf(t, n, "owned") {
 			if pod != owned {
 				if rules, err := n.Sandbox(t.Context(), pod); err != nil || suite.Rules(t, rules).Backend == "" {
 					return fmt.Errorf("%s is not captured (%v)", pod, err)
@@ -45,25 +45,25 @@ func TestGuardEvicts(t *testing.T) {
 		return fmt.Errorf("%s is still there", owned)
 	})
 	for _, pod := range []string{protected, "alone"} {
-		eventSays(t, n, pod, "CaptureMissing", "not captured as it should be")
+		waitForEvent(t, n, pod, "CaptureMissing", "not captured as it should be")
 		if rules := n.Rules(t, pod); rules.Backend != "" {
 			t.Errorf("%s holds %+v", pod, rules)
 		}
 	}
-	eventSays(t, n, "alone", "CaptureMissing", "nobody would make it anew")
-	if now := only(t, n, "protected"); now != protected {
+	waitForEvent(t, n, "alone", "CaptureMissing", "nobody would make it anew")
+	if now := podOf(t, n, "protected"); now != protected {
 		t.Errorf("%s has gone, in spite of the PodDisruptionBudget", protected)
 	}
-	deniesOtherNodes(t, n)
+	expectOtherNodesDenied(t, n)
 }
 
-// deniesOtherNodes has a record ask the first node's agent for a pod of the
+// expectOtherNodesDenied has a record ask the first node's agent for a pod of the
 // second one, which the API server would let it evict.
-func deniesOtherNodes(t *testing.T, n suite.Namespace) {
+func expectOtherNodesDenied(t *testing.T, n suite.Namespace) {
 	t.Helper()
 	n.Kubectl(t, deployment(t, suite.Server("elsewhere", c.Nodes[1].Name)), "apply", "--filename=-")
-	n.Kubectl(t, "", "rollout", "status", "deployment/elsewhere", suite.Timeout)
-	name := only(t, n, "elsewhere")
+	n.Kubectl(t, "", "rollout", "status", "deployment/elsewhere", suite.KubectlTimeout)
+	name := podOf(t, n, "elsewhere")
 	asked := record.Record{Verdict: record.EvictionRequested, Reason: record.Uncaptured, Pod: record.PodRef{
 		Namespace: n.Name, Name: name, UID: n.Kubectl(t, "", "get", "pod", name, "-o", "jsonpath={.metadata.uid}"),
 	}}
@@ -72,22 +72,22 @@ func deniesOtherNodes(t *testing.T, n suite.Namespace) {
 		if !record.Send(c.Nodes[0].Path("/run/capture-cni/agent.sock"), asked) {
 			return fmt.Errorf("the agent does not listen")
 		}
-		if log := agents(t, "logs", agent, "--container=installer"); suite.LineWith(log, "the agent does not evict the pod", "pod="+n.Name+"/"+name) == "" {
+		if log := kubectl(t, "logs", agent, "--container=installer"); suite.LineWith(log, "the agent does not evict the pod", "pod="+n.Name+"/"+name) == "" {
 			return fmt.Errorf("the agent does not deny it: %s", log)
 		}
 		return nil
 	})
-	if now := only(t, n, "elsewhere"); now != name {
+	if now := podOf(t, n, "elsewhere"); now != name {
 		t.Errorf("%s was evicted by the agent of another node", name)
 	}
-	if metrics := unpack(t, agent, "installer")["metrics.txt"]; suite.LineWith(metrics, `capture_cni_evictions_total{result="denied"}`) == "" {
+	if metrics := unpackReport(t, agent, "installer")["metrics.txt"]; suite.LineWith(metrics, `capture_cni_evictions_total{result="denied"}`) == "" {
 		t.Errorf("the metrics are\n%s", metrics)
 	}
 }
 
-// TestGuardLeavesOthers has pods that istio-cni captured, and pods that we
+// TestGuardKeepsOtherRules has pods that istio-cni captured, and pods that we
 // captured for another configuration: they are told of, and stay as they are.
-func TestGuardLeavesOthers(t *testing.T) {
+func TestGuardKeepsOtherRules(t *testing.T) {
 	c.ReplaceByIstioCNI(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	n.Run(t, suite.Server("theirs", c.Nodes[0].Name), suite.Server("theirs-too", c.Nodes[1].Name))
@@ -96,14 +96,14 @@ func TestGuardLeavesOthers(t *testing.T) {
 		t.Fatalf("they hold %+v and %+v", theirs, theirsToo)
 	}
 	suite.Check(t, c.StopIstioCNI())
-	c.InstallChart(t, append(slices.Clone(attentive), "netconf.mesh.inboundPort=15106")...)
+	c.InstallChart(t, append(slices.Clone(frequentRounds), "netconf.mesh.inboundPort=15106")...)
 	n.Run(t, suite.Server("older", c.Nodes[0].Name))
 	older := n.Rules(t, "older")
-	c.InstallChart(t, attentive...)
-	guardSays(t, n, "theirs", "state=foreign")
-	guardSays(t, n, "theirs-too", "state=foreign")
-	guardSays(t, n, "older", "state=outdated")
-	eventSays(t, n, "older", "CaptureWarning", "a restart renews them")
+	c.InstallChart(t, frequentRounds...)
+	waitForGuardLog(t, n, "theirs", "state=foreign")
+	waitForGuardLog(t, n, "theirs-too", "state=foreign")
+	waitForGuardLog(t, n, "older", "state=outdated")
+	waitForEvent(t, n, "older", "CaptureWarning", "a restart renews them")
 	n.Run(t, suite.Server("ours", c.Nodes[0].Name)) // some rounds later
 	n.ExpectCaptured(t, "ours")
 	for pod, before := range map[string]any{"theirs": theirs, "theirs-too": theirsToo, "older": older} {
@@ -117,7 +117,7 @@ func TestGuardLeavesOthers(t *testing.T) {
 // installed yet. Its first connection is captured all the same: validation waits
 // for the guard.
 func TestGuardBeforeJob(t *testing.T) {
-	settings := append(slices.Clone(attentive), "admission.istioInit.enabled=true", "admission.istioInit.replaceBy=validate")
+	settings := append(slices.Clone(frequentRounds), "admission.istioInit.enabled=true", "admission.istioInit.replaceBy=validate")
 	c.InstallChart(t, settings...)
 	// The policy stays, and agents come as soon as they are wanted: validation does not wait for long.
 	wanted := c.Installed
@@ -139,13 +139,13 @@ func TestGuardBeforeJob(t *testing.T) {
 		}
 		return nil
 	})
-	bringAgents(t)
+	restoreAgents(t)
 	c.Installed = wanted
-	n.Kubectl(t, "", "wait", "--for=condition=complete", "job/once", suite.Timeout)
+	n.Kubectl(t, "", "wait", "--for=condition=complete", "job/once", suite.KubectlTimeout)
 	if said := n.Kubectl(t, "", "logs", "job/once", "--container=app"); !strings.Contains(said, "/outbound") || strings.Count(said, "\n") != 2 {
 		t.Errorf("on the way of its only connection were\n%s", said)
 	}
-	eventSays(t, n, only(t, n, "once"), "CaptureRepaired", "is captured now")
+	waitForEvent(t, n, podOf(t, n, "once"), "CaptureRepaired", "is captured now")
 }
 
 func template(pod *corev1.Pod) corev1.PodTemplateSpec {
@@ -171,16 +171,16 @@ func job(t *testing.T, pod *corev1.Pod) (manifest string) {
 	})
 }
 
-// of names the pods of an application.
-func of(t *testing.T, n suite.Namespace, app string) []string {
+// podsOf names the pods podsOf an application.
+func podsOf(t *testing.T, n suite.Namespace, app string) []string {
 	t.Helper()
 	return strings.Fields(n.Kubectl(t, "", "get", "pods", "--selector=app="+app, "-o", "jsonpath={.items[*].metadata.name}"))
 }
 
-// only names the one pod of an application.
-func only(t *testing.T, n suite.Namespace, app string) string {
+// podOf names the one pod of an application.
+func podOf(t *testing.T, n suite.Namespace, app string) string {
 	t.Helper()
-	pods := of(t, n, app)
+	pods := podsOf(t, n, app)
 	if len(pods) != 1 {
 		t.Fatalf("the pods of %s are %q", app, pods)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// attentive has the guard look often.
-var attentive = []string{"guard.round=2s", "guard.refresh=2s"}
+// frequentRounds has the guard look often.
+var frequentRounds = []string{"guard.round=2s", "guard.refresh=2s"}
 
 // TestGuardFindsEarlyPods creates meshed pods before there is any agent: each
 // of them is found and put right soon after the guard has come.
@@ -37,7 +37,7 @@ func TestGuardFindsEarlyPods(t *testing.T) {
 			t.Fatalf("%s holds %+v", pod.Name, rules)
 		}
 	}
-	c.InstallChart(t, attentive...)
+	c.InstallChart(t, frequentRounds...)
 	ready := time.Now()
 	suite.Eventually(t, func() error {
 		captured := 0
@@ -82,7 +82,7 @@ func countCaptured(ctx context.Context, n suite.Namespace, node *cluster.Node) (
 // its rules: without them the kernel redirects nothing, and the pod answers
 // with a reset, before anybody could repair it.
 func TestGuardRepairs(t *testing.T) {
-	c.InstallChart(t, attentive...)
+	c.InstallChart(t, frequentRounds...)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	web, client := suite.Server("web", c.Nodes[0].Name), suite.NewPod("client", c.Nodes[1].Name, "pause")
 	echo := web.Spec.Containers[0].DeepCopy()
@@ -95,7 +95,7 @@ func TestGuardRepairs(t *testing.T) {
 		t.Fatalf("on the way are %q", proxied)
 	}
 	nft(t, n, "web", "insert", "rule", "inet", "capture-cni", "nat_PREROUTING", "return")
-	isRepaired(t, n, "client", "web")
+	waitForRepair(t, n, "client", "web")
 	alive()
 
 	suite.Eventually(t, func() error {
@@ -105,12 +105,12 @@ func TestGuardRepairs(t *testing.T) {
 		}
 		return nil
 	})
-	isRepaired(t, n, "client", "web")
+	waitForRepair(t, n, "client", "web")
 	alive()
 }
 
-// isRepaired waits until connections between two pods are captured again.
-func isRepaired(t *testing.T, n suite.Namespace, from, to string) {
+// waitForRepair waits until connections between two pods are captured again.
+func waitForRepair(t *testing.T, n suite.Namespace, from, to string) {
 	t.Helper()
 	v4, _ := n.Addresses(t, to)
 	began := time.Now()
@@ -127,11 +127,11 @@ func isRepaired(t *testing.T, n suite.Namespace, from, to string) {
 // TestGuardReports loosens a running pod's annotations: that is told, and the
 // pod is captured as before, even if its rules have to be put back.
 func TestGuardReports(t *testing.T) {
-	c.InstallChart(t, attentive...)
+	c.InstallChart(t, frequentRounds...)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	n.Run(t, suite.Server("loosened", c.Nodes[0].Name))
 	before := n.Rules(t, "loosened")
-	isExplained(t, n, "loosened", "state        captured")
+	expectExplained(t, n, "loosened", "state        captured")
 	suite.Eventually(t, func() error { // the agent hears of it beside the plugin's answer
 		if said := explain(t, n, "loosened"); !strings.Contains(said, ": captured by nftables") {
 			return fmt.Errorf("its last ADD is not explained:\n%s", said)
@@ -139,14 +139,14 @@ func TestGuardReports(t *testing.T) {
 		return nil
 	})
 	n.Kubectl(t, "", "annotate", "--overwrite", "pod", "loosened", "traffic.sidecar.istio.io/includeOutboundIPRanges=")
-	guardSays(t, n, "loosened", "state=changed")
-	isExplained(t, n, "loosened", `includeOutboundIPRanges: "*"; now ""`)
+	waitForGuardLog(t, n, "loosened", "state=changed")
+	expectExplained(t, n, "loosened", `includeOutboundIPRanges: "*"; now ""`)
 	if after := n.Rules(t, "loosened"); after != before {
 		t.Errorf("it held %+v and holds %+v", before, after)
 	}
 	nft(t, n, "loosened", "delete", "table", "inet", "capture-cni")
-	guardSays(t, n, "loosened", "found=uncaptured")
-	eventSays(t, n, "loosened", "CaptureRepaired", "is captured now")
+	waitForGuardLog(t, n, "loosened", "found=uncaptured")
+	waitForEvent(t, n, "loosened", "CaptureRepaired", "is captured now")
 	suite.Eventually(t, func() error {
 		if after := n.Rules(t, "loosened"); after.Backend == "" {
 			return fmt.Errorf("it holds %+v", after)
@@ -155,8 +155,8 @@ func TestGuardReports(t *testing.T) {
 	})
 }
 
-// isExplained asks on the pod's node.
-func isExplained(t *testing.T, n suite.Namespace, pod, want string) {
+// expectExplained asks on the pod's node.
+func expectExplained(t *testing.T, n suite.Namespace, pod, want string) {
 	t.Helper()
 	if out := explain(t, n, pod); !strings.Contains(out, want) {
 		t.Errorf("the explanation does not say %s:\n%s", want, out)
@@ -166,11 +166,11 @@ func isExplained(t *testing.T, n suite.Namespace, pod, want string) {
 // explain is what the first node's guard says of a pod.
 func explain(t *testing.T, n suite.Namespace, pod string) string {
 	t.Helper()
-	return agents(t, "exec", agentOn(t, c.Nodes[0]), "--container=guard", "--", "/capture-cni-node", "explain", n.Name+"/"+pod)
+	return kubectl(t, "exec", agentOn(t, c.Nodes[0]), "--container=guard", "--", "/capture-cni-node", "explain", n.Name+"/"+pod)
 }
 
-// guardSays waits for a line of a guard's log about a pod.
-func guardSays(t *testing.T, n suite.Namespace, pod, what string) {
+// waitForGuardLog waits for a line of a guard's log about a pod.
+func waitForGuardLog(t *testing.T, n suite.Namespace, pod, what string) {
 	t.Helper()
 	suite.Eventually(t, func() error {
 		logs, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--container=guard", "--tail=100")

@@ -67,7 +67,7 @@ func TestReboot(t *testing.T) {
 					t.Errorf("after a boot of %s without an agent its pod holds %+v, want captured: %v", node.Name, rules, tt.captured[i])
 				}
 			}
-			bringAgents(t)
+			restoreAgents(t)
 			for _, node := range c.Nodes {
 				pod := suite.Server("new-"+node.Name, node.Name)
 				n.Run(t, pod)

@@ -12,10 +12,10 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestTold has an operator see what became of pods without a look at the node:
+// TestObservability has an operator see what became of pods without a look at the node:
 // in Events, the agent's log and its metrics. Of pods that are not of the mesh
 // nothing is said.
-func TestTold(t *testing.T) {
+func TestObservability(t *testing.T) {
 	c.InstallChart(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	node := c.Nodes[0]
@@ -25,11 +25,11 @@ func TestTold(t *testing.T) {
 	bad.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "http"
 	n.Create(t, bad)
 	n.Run(t, good, warned, other)
-	eventSays(t, n, "bad", "CaptureFailed", `"http"`)
-	eventSays(t, n, "warned", "CaptureWarning", "excludeInboundPort")
+	waitForEvent(t, n, "bad", "CaptureFailed", `"http"`)
+	waitForEvent(t, n, "warned", "CaptureWarning", "excludeInboundPort")
 	agent := agentOn(t, node)
 	suite.Eventually(t, func() error {
-		log := agents(t, "logs", agent, "--container=installer")
+		log := kubectl(t, "logs", agent, "--container=installer")
 		for _, pod := range []string{"good", "warned"} {
 			if line := suite.LineWith(log, "msg=captured", "pod="+n.Name+"/"+pod+" "); !strings.Contains(line, "backend=nftables") {
 				return fmt.Errorf("the log says of %s: %q", pod, line)
@@ -40,13 +40,13 @@ func TestTold(t *testing.T) {
 		}
 		return nil
 	})
-	if line := suite.LineWith(agents(t, "logs", agent, "--container=installer"), n.Name+"/other"); line != "" {
+	if line := suite.LineWith(kubectl(t, "logs", agent, "--container=installer"), n.Name+"/other"); line != "" {
 		t.Errorf("the log says of a pod that is not of the mesh: %s", line)
 	}
 	if events := n.Kubectl(t, "", "get", "events", "--field-selector=source=capture-cni", "-o", "jsonpath={.items[*].involvedObject.name}"); strings.Contains(events, "other") || strings.Contains(events, "good") {
 		t.Errorf("there are Events on %s", events)
 	}
-	files := unpack(t, agent, "installer")
+	files := unpackReport(t, agent, "installer")
 	for _, want := range []string{`capture_cni_adds_total{reason="annotations",result="failed"}`, `capture_cni_build_info{`} {
 		if !strings.Contains(files["metrics.txt"], want) {
 			t.Errorf("the metrics don't say %s:\n%s", want, files["metrics.txt"])
@@ -66,7 +66,7 @@ func TestReport(t *testing.T) {
 	token, err := os.ReadFile(node.Path("/var/lib/capture-cni/token"))
 	suite.Check(t, err)
 	suite.Eventually(t, func() error {
-		if adds := unpack(t, agent, "installer")["adds.json"]; !strings.Contains(adds, n.Name) {
+		if adds := unpackReport(t, agent, "installer")["adds.json"]; !strings.Contains(adds, n.Name) {
 			return fmt.Errorf("the last ADDs are %s", adds)
 		}
 		return nil
@@ -78,7 +78,7 @@ func TestReport(t *testing.T) {
 		},
 		"guard": {"pods/" + n.Name + "_web.txt": "state        captured", "metrics.txt": "capture_cni_pods{", "about.txt": "process  guard "},
 	} {
-		files := unpack(t, agent, container)
+		files := unpackReport(t, agent, container)
 		for name, want := range wanted {
 			if !strings.Contains(files[name], want) {
 				t.Errorf("%s: %s does not say %s:\n%s", container, name, want, files[name])

@@ -19,8 +19,8 @@ import (
 
 const startupTaint = "capture-cni.io/not-ready"
 
-// untaint are the settings under test.
-var untaint = []string{suite.ShortLookup, "taint.remove=true"}
+// taintRemoval are the settings under test.
+var taintRemoval = []string{suite.ShortLookup, "taint.remove=true"}
 
 // TestTaint has nodes that were registered with the taint. Of pods that go where
 // the scheduler says, none starts there before the agent is ready, and all start
@@ -30,8 +30,8 @@ func TestTaint(t *testing.T) {
 		pods     int
 		settings []string
 	}{
-		"as it is":   {20, untaint},
-		"and kernel": {1, append(slices.Clone(untaint), "taint.tryKernel=true")},
+		"as it is":   {20, taintRemoval},
+		"and kernel": {1, append(slices.Clone(taintRemoval), "taint.tryKernel=true")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.InstallChart(t)
@@ -46,7 +46,7 @@ func TestTaint(t *testing.T) {
 			}
 			n.Create(t, pods...)
 			for _, pod := range pods {
-				suite.Eventually(t, func() error { return isUnschedulable(t, n, pod.Name) })
+				suite.Eventually(t, func() error { return expectUnschedulable(t, n, pod.Name) })
 			}
 			c.InstallChart(t, test.settings...)
 			installedAt := time.Now()
@@ -68,15 +68,15 @@ func TestTaint(t *testing.T) {
 // TestTaintStays breaks what the plugin needs on one node: it keeps the taint,
 // with an event that says why, until that is mended.
 func TestTaintStays(t *testing.T) {
-	c.InstallChart(t, untaint...)
+	c.InstallChart(t, taintRemoval...)
 	node := c.Nodes[0]
-	suite.Check(t, untaintAll(t))
+	suite.Check(t, removeTaints(t))
 	c.MustKubectl(t, "delete", "events", "--field-selector=reason=CaptureNotReady") // of an earlier run
 	binding := c.MustKubectl(t, "get", "clusterrolebinding", "capture-cni", "-o", "json")
 	c.MustKubectl(t, "delete", "clusterrolebinding", "capture-cni")
 	t.Cleanup(func() { _, _ = c.Kubectl(context.Background(), binding, "apply", "--filename=-") }) // does no harm twice
 	addTaint(t, node)
-	agents(t, "delete", "pods", "--field-selector=spec.nodeName="+node.Name) // a new one looks at once
+	kubectl(t, "delete", "pods", "--field-selector=spec.nodeName="+node.Name) // a new one looks at once
 	suite.Eventually(t, func() error {
 		said := c.MustKubectl(t, "get", "events", "--field-selector=reason=CaptureNotReady,involvedObject.name="+node.Name, "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(said, `needs the permission "get pods"`) {
@@ -98,9 +98,9 @@ func TestTaintStays(t *testing.T) {
 // TestTaintPolicy has the API server refuse all that an agent's token could do
 // to nodes, but what it is for. It refuses before anything is changed.
 func TestTaintPolicy(t *testing.T) {
-	c.InstallChart(t, untaint...)
+	c.InstallChart(t, taintRemoval...)
 	removeAgents(t) // which would be faster
-	suite.Check(t, untaintAll(t))
+	suite.Check(t, removeTaints(t))
 	agent := "system:serviceaccount:" + cluster.Namespace + ":capture-cni-node"
 	own, other := c.Nodes[0].Name, c.Nodes[1].Name
 	c.MustKubectl(t, "taint", "node", "--all", "--overwrite", "foreign=:NoSchedule")
@@ -166,11 +166,11 @@ func patchAs(t *testing.T, user, from, node, patch string) error {
 func addTaint(t *testing.T, node *cluster.Node) {
 	t.Helper()
 	c.MustKubectl(t, "taint", "node", node.Name, "--overwrite", startupTaint+"=:NoSchedule")
-	t.Cleanup(func() { suite.Check(t, untaintAll(t)) })
+	t.Cleanup(func() { suite.Check(t, removeTaints(t)) })
 }
 
-// untaintAll takes the taint off by hand.
-func untaintAll(t *testing.T) error {
+// removeTaints takes the taint off by hand.
+func removeTaints(t *testing.T) error {
 	t.Helper()
 	for _, node := range c.Nodes {
 		if !slices.Contains(taints(t, node), startupTaint) {
@@ -204,8 +204,8 @@ func expectUntainted(t *testing.T, node *cluster.Node) {
 	})
 }
 
-// isUnschedulable expects the scheduler to have found no node for a pod.
-func isUnschedulable(t *testing.T, n suite.Namespace, pod string) error {
+// expectUnschedulable expects the scheduler to have found no node for a pod.
+func expectUnschedulable(t *testing.T, n suite.Namespace, pod string) error {
 	t.Helper()
 	found := n.Get(t, pod)
 	for _, condition := range found.Status.Conditions {

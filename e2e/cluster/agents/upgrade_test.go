@@ -13,7 +13,7 @@ import (
 // configuration, while pods come and go.
 func TestUpgrade(t *testing.T) {
 	c.InstallChart(t)
-	suite.Check(t, c.Bring(t.Context(), "v2"))
+	suite.Check(t, c.LoadAgentImage(t.Context(), "v2"))
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	pods := suite.StartChurn(t, n)
 	pods.Next(t)

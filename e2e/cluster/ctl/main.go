@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ctl starts a test cluster that stays, and stops it again.
+// Command ctl starts a test cluster and leaves it running, or stops it.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 func main() {
-	dir := flag.String("dir", "bin/cluster", "where the cluster keeps everything")
-	parts := flag.String("parts", "bin/parts", "where its programs are")
+	dir := flag.String("dir", "bin/cluster", "directory of the cluster's files")
+	parts := flag.String("parts", "bin/parts", "directory of its programs")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: ctl [-dir DIR] [-parts DIR] up|down")
 		flag.PrintDefaults()
@@ -45,14 +45,14 @@ const next = `
 export KUBECONFIG=%s PATH=%s:$PATH
 kubectl get pods --all-namespaces -o wide
 
-Pods of a namespace with the label istio-injection=enabled are given a sidecar, and are captured:
+Pods in a namespace with the label istio-injection=enabled get a sidecar, and are captured:
 
 kubectl create namespace shop && kubectl label namespace shop istio-injection=enabled
 kubectl -n shop run web --image=%s --image-pull-policy=Never -- serve tcp :8080
 kubectl -n shop expose pod web --port=80 --target-port=8080
 kubectl -n shop exec web -c web -- /apps ask tcp $(kubectl -n shop get service web -o jsonpath='{.spec.clusterIP}'):80
 
-make cluster-down ends it.
+make cluster-down stops it.
 `
 
 func up(ctx context.Context, dir, parts string) error {
@@ -61,7 +61,7 @@ func up(ctx context.Context, dir, parts string) error {
 		return err
 	}
 	fmt.Println("the cluster runs; installing the chart")
-	if err := errors.Join(c.StartInjector(ctx), c.Bring(ctx, "v1"), c.Install(ctx, "image.tag=v1")); err != nil {
+	if err := errors.Join(c.StartInjector(ctx), c.LoadAgentImage(ctx, "v1"), c.Install(ctx, "image.tag=v1")); err != nil {
 		return err
 	}
 	fmt.Printf(next, c.Kubeconfig(), filepath.Join(c.Dir, "bin"), cluster.AppImage)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// lookup has the patience of Istio's plugin.
+// lookup retries as long as Istio's plugin does.
 func lookup(kubeconfig, namespace, name string) (*corev1.Pod, error) {
 	access, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

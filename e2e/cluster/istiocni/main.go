@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command istiocni stands in for Istio's CNI plugin: it looks every pod up,
-// and captures injected ones by iptables, as that does for a pod which asks for
-// nothing. It looks for no other plugin's rules.
+// Command istiocni stands in for Istio's CNI plugin: it looks up every pod, and
+// captures injected ones by iptables, with Istio's rules for a pod without
+// annotations. It does not check for rules of other plugins.
 package main
 
 import (
@@ -48,7 +48,7 @@ const rules = `*nat
 COMMIT
 `
 
-// conf is what the installer's entry says, as far as it matters here.
+// conf is the part of the installer's entry that this stand-in uses.
 type conf struct {
 	types.PluginConf
 	RunDir            string   `json:"cni_agent_run_dir"`

@@ -83,7 +83,7 @@ func testEventsPolicy(t *testing.T) {
 				_, err := kubectl(t, append([]string{"create", "--dry-run=server", "-f", file}, asAgent(tt.from)...)...)
 				return agentVerdict("events", tt.refused).check(err)
 			}
-			waited.Do(func() { settle(t, create) })
+			waited.Do(func() { waitForPolicy(t, create) })
 			suite.Check(t, create())
 			// The policy is about agents alone.
 			c.MustKubectl(t, "create", "--dry-run=server", "-f", file)
@@ -141,7 +141,7 @@ func testEvictPolicy(t *testing.T) {
 				DeleteOptions: tt.options,
 			}))
 			path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction?dryRun=All", tt.namespace, pod.Name)
-			settle(t, func() error {
+			waitForPolicy(t, func() error {
 				_, err := kubectl(t, append([]string{"create", "-f", eviction, "--raw", path}, asAgent("node1")...)...)
 				return agentVerdict("evict", tt.refused).check(err)
 			})

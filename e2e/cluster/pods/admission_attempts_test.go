@@ -106,7 +106,7 @@ func testAttempts(t *testing.T, attempts []attempt) {
 	outside := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}}
 	for i, a := range attempts {
 		if a.refused != "" && !waited[a.policy] {
-			settle(t, func() error { return a.try(t) })
+			waitForPolicy(t, func() error { return a.try(t) })
 			waited[a.policy] = true
 		}
 		if a.invalid == "" {

@@ -30,11 +30,11 @@ type admissionCase struct {
 // verdict is what the API server is to say; without a policy it allows.
 type verdict struct{ policy, text string }
 
-func admissionCases(t *testing.T, folder string) []admissionCase {
+func admissionCases(t *testing.T, directory string) []admissionCase {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
+	files, err := filepath.Glob(filepath.Join("testdata", directory, "*.yaml"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases in testdata/%s: %v", folder, err)
+		t.Fatalf("no cases in testdata/%s: %v", directory, err)
 	}
 	var cases []admissionCase
 	for _, file := range files {

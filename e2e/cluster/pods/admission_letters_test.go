@@ -133,7 +133,7 @@ func testSubresources(t *testing.T) {
 				if refusal := (verdict{"changes", "annotations and labels that decide on capture are final"}).check(err); refusal != nil {
 					t.Error(refusal)
 				}
-			} else if mode := getPod(t, out).Annotations["sidecar.istio.io/interceptionMode"]; mode != "REDIRECT" {
+			} else if mode := parsePod(t, out).Annotations["sidecar.istio.io/interceptionMode"]; mode != "REDIRECT" {
 				t.Errorf("the mode is %q now", mode)
 			}
 		})

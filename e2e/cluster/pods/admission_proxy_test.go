@@ -162,7 +162,7 @@ func testImages(t *testing.T) {
 			if tt.refused != "" {
 				want = verdict{tt.policy, tt.refused}
 			}
-			settle(t, func() error { return want.check(exchange(namespaceAlone(tt.policy))) })
+			waitForPolicy(t, func() error { return want.check(exchange(namespaceAlone(tt.policy))) })
 			if err := exchange(namespaceOutside); err != nil {
 				t.Errorf("outside the mesh: %v", err)
 			}

@@ -68,12 +68,12 @@ func newNamespace(t *testing.T, name string, labels ...string) {
 	if len(labels) > 0 {
 		c.MustKubectl(t, append([]string{"label", "namespace", name}, labels...)...)
 	}
-	c.MustKubectl(t, "wait", "--for=create", suite.Timeout, "-n", name, "serviceaccount/default")
+	c.MustKubectl(t, "wait", "--for=create", suite.KubectlTimeout, "-n", name, "serviceaccount/default")
 }
 
-// settle repeats a probe until it finds nothing: policies take effect some
+// waitForPolicy repeats a probe until it finds nothing: policies take effect some
 // seconds after they were made.
-func settle(t *testing.T, probe func() error) {
+func waitForPolicy(t *testing.T, probe func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		err := probe()
@@ -92,7 +92,7 @@ func testPolicies(t *testing.T) {
 	for _, ac := range cases {
 		for _, policy := range []string{ac.create.policy, ac.then.policy} {
 			if policy != "" && !waited[policy] {
-				settle(t, func() error { return ac.try(t) })
+				waitForPolicy(t, func() error { return ac.try(t) })
 				waited[policy] = true
 			}
 		}
@@ -127,7 +127,7 @@ func (ac admissionCase) apply(t *testing.T, file string) error {
 	case "ephemeral":
 		return ac.addEphemeral(t, file)
 	case "binding":
-		pod := getPod(t, c.MustKubectl(t, "get", "-n", namespaceEnforced, "-f", file, "-o", "json"))
+		pod := parsePod(t, c.MustKubectl(t, "get", "-n", namespaceEnforced, "-f", file, "-o", "json"))
 		binding, err := yaml.YAMLToJSON([]byte(ac.change))
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func (ac admissionCase) apply(t *testing.T, file string) error {
 // addEphemeral does what kubectl debug does, which can't be told to add a
 // given container.
 func (ac admissionCase) addEphemeral(t *testing.T, file string) error {
-	pod := getPod(t, c.MustKubectl(t, "get", "-n", namespaceEnforced, "-f", file, "-o", "json"))
+	pod := parsePod(t, c.MustKubectl(t, "get", "-n", namespaceEnforced, "-f", file, "-o", "json"))
 	var change corev1.Pod
 	if err := yaml.UnmarshalStrict([]byte(ac.change), &change); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func rawPath(pod *corev1.Pod, subresource string) string {
 // the policy: istio-init is the one difference.
 func testIstioInit(t *testing.T) {
 	cases := admissionCases(t, "istio-init")
-	settle(t, func() error {
+	waitForPolicy(t, func() error {
 		if got := create(t, namespaceIstioInit, cases[0]); hasIstioInit(got) {
 			return fmt.Errorf("%s has istio-init", cases[0].name)
 		}
@@ -201,10 +201,10 @@ func testIstioInit(t *testing.T) {
 // create gives the pod as the API server would store it.
 func create(t *testing.T, namespace string, ac admissionCase) *corev1.Pod {
 	t.Helper()
-	return getPod(t, c.MustKubectl(t, "create", "-n", namespace, "--dry-run=server", "-o", "json", "-f", ac.file))
+	return parsePod(t, c.MustKubectl(t, "create", "-n", namespace, "--dry-run=server", "-o", "json", "-f", ac.file))
 }
 
-func getPod(t *testing.T, text string) *corev1.Pod {
+func parsePod(t *testing.T, text string) *corev1.Pod {
 	t.Helper()
 	var pod corev1.Pod
 	if err := json.Unmarshal([]byte(text), &pod); err != nil {

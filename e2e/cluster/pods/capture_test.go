@@ -47,23 +47,23 @@ func TestInjected(t *testing.T) {
 			}
 			n.Run(t, pods...)
 			for _, pod := range pods {
-				hasNoCapability(t, n, pod.Name)
+				expectNoCapability(t, n, pod.Name)
 				if rules := n.Rules(t, pod.Name); rules.Backend == "" || rules.Foreign != "" {
 					t.Errorf("%s holds %+v", pod.Name, rules)
 				}
 			}
 			for _, from := range pods {
 				for _, to := range pods {
-					expectCaptured(t, n, from.Name, to.Name)
+					expectBothProxies(t, n, from.Name, to.Name)
 				}
 			}
 		})
 	}
 }
 
-// expectCaptured has one pod connect to another, directly and through its
+// expectBothProxies has one pod connect to another, directly and through its
 // service: the proxies of both stand between them and know where it was going.
-func expectCaptured(t *testing.T, n suite.Namespace, from, to string) {
+func expectBothProxies(t *testing.T, n suite.Namespace, from, to string) {
 	t.Helper()
 	v4, v6 := n.Addresses(t, to)
 	targets := map[string]string{suite.Address(v4, 8080): suite.Address(v4, 8080), suite.Address(v6, 8080): suite.Address(v6, 8080)}
@@ -79,7 +79,7 @@ func expectCaptured(t *testing.T, n suite.Namespace, from, to string) {
 		delete(targets, suite.Address(v6, 8080))
 	}
 	for target, pod := range targets {
-		hops := goesBy(t, n, from, target, fmt.Sprintf("%s/outbound %s/inbound %s/app", from, to, to))
+		hops := waitForHops(t, n, from, target, fmt.Sprintf("%s/outbound %s/inbound %s/app", from, to, to))
 		if got := hops[0].OriginalDst.String(); got != target {
 			t.Errorf("from %s to %s: the proxy took it for %s", from, target, got)
 		}
@@ -89,9 +89,9 @@ func expectCaptured(t *testing.T, n suite.Namespace, from, to string) {
 	}
 }
 
-// goesBy has a pod connect, until all that are wanted are on the way: kube-proxy
+// waitForHops has a pod connect, until all that are wanted are on the way: kube-proxy
 // hears of a service's pods a while after they are ready. None may be passed by.
-func goesBy(t *testing.T, n suite.Namespace, from, target, want string) (hops []lab.Answer) {
+func waitForHops(t *testing.T, n suite.Namespace, from, target, want string) (hops []lab.Answer) {
 	t.Helper()
 	suite.Eventually(t, func() (err error) {
 		hops, err = n.TryAsk(t.Context(), from, "tcp", target)
@@ -107,8 +107,8 @@ func goesBy(t *testing.T, n suite.Namespace, from, target, want string) (hops []
 	return hops
 }
 
-// hasNoCapability looks at the proxy and the application as the kernel does.
-func hasNoCapability(t *testing.T, n suite.Namespace, pod string) {
+// expectNoCapability looks at the proxy and the application as the kernel does.
+func expectNoCapability(t *testing.T, n suite.Namespace, pod string) {
 	t.Helper()
 	for container, uid := range map[string]string{"istio-proxy": "1337", "app": "1000"} {
 		status := n.Kubectl(t, "", "exec", pod, "--container", container, "--", "/apps", "status")

@@ -31,7 +31,7 @@ func TestCrowd(t *testing.T) {
 	}
 	started := time.Now()
 	n.Create(t, pods...)
-	n.Kubectl(t, "", "wait", "--for=condition=Ready", suite.Timeout, "pod", "--all")
+	n.Kubectl(t, "", "wait", "--for=condition=Ready", suite.KubectlTimeout, "pod", "--all")
 	t.Logf("100 pods are ready after %s", time.Since(started).Round(100*time.Millisecond))
 
 	meshed := map[string]bool{}
@@ -55,7 +55,7 @@ func TestCrowd(t *testing.T) {
 	if seen != len(pods) {
 		t.Errorf("%d sandboxes, want %d", seen, len(pods))
 	}
-	n.Kubectl(t, "", "delete", "pod", "--all", suite.Timeout) // the next test measures
+	n.Kubectl(t, "", "delete", "pod", "--all", suite.KubectlTimeout) // the next test measures
 }
 
 // TestTimeToReady prints what capture costs a pod that starts: with no capture
@@ -111,7 +111,7 @@ func timeToReady(ctx context.Context, n suite.Namespace, containers int, name, n
 	if err := n.TryCreate(ctx, pod); err != nil {
 		return 0, err
 	}
-	_, err := c.Kubectl(ctx, "", "--namespace", n.Name, "wait", "--for=condition=Ready", suite.Timeout, "pod/"+name)
+	_, err := c.Kubectl(ctx, "", "--namespace", n.Name, "wait", "--for=condition=Ready", suite.KubectlTimeout, "pod/"+name)
 	took := time.Since(started)
 	if err != nil {
 		return 0, err

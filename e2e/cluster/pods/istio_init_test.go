@@ -24,7 +24,7 @@ func TestIstioInitReplaced(t *testing.T) {
 	n.Kubectl(t, "", "label", "namespace", n.Name, "capture-cni.io/admission=enforce")
 	suite.Eventually(t, func() error { return n.TryCreate(t.Context(), web) })
 	n.WaitReady(t, web)
-	hasNoCapability(t, n, "web")
+	expectNoCapability(t, n, "web")
 	n.ExpectCaptured(t, "web")
 }
 

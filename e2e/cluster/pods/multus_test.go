@@ -182,7 +182,7 @@ func testSecondAttachment(t *testing.T) {
 				second = a.name
 			}
 			if a.refusal == "" {
-				n.Kubectl(t, "", "wait", "--for=condition=Ready", suite.Timeout, "pod/"+name)
+				n.Kubectl(t, "", "wait", "--for=condition=Ready", suite.KubectlTimeout, "pod/"+name)
 				if got := n.Rules(t, name); got != want {
 					t.Errorf("%s holds %+v, want %+v", name, got, want)
 				}

@@ -139,8 +139,8 @@ func findCall(node *cluster.Node, namespace, pod, command string, late bool) (re
 	return recording{}, fmt.Errorf("%s: no %s of %s (without namespace: %v) among %d calls", node.Name, command, pod, late, len(files))
 }
 
-// chance are what differs from run to run, and what it is replaced by.
-var chance = []struct {
+// volatile are what differs from run to run, and what it is replaced by.
+var volatile = []struct {
 	pattern *regexp.Regexp
 	by      string
 }{
@@ -171,7 +171,7 @@ func (r recording) anonymous(namespace, node string) ([]byte, error) {
 		return nil, err
 	}
 	text := strings.NewReplacer(namespace, "shop", "-"+node, "", node, "node").Replace(content.String())
-	for _, c := range chance {
+	for _, c := range volatile {
 		text = c.pattern.ReplaceAllString(text, c.by)
 	}
 	return []byte(text + "\n"), nil

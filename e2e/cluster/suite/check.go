@@ -25,19 +25,19 @@ func Check(t *testing.T, err error) {
 	}
 }
 
-// Timeout is kubectl's flag for how long to wait.
-var Timeout = "--timeout=" + cluster.Patience.String()
+// KubectlTimeout is kubectl's flag for how long to wait.
+var KubectlTimeout = "--timeout=" + cluster.Timeout.String()
 
 // Eventually repeats a condition until it returns no error, at most for cluster.Patience.
 func Eventually(t *testing.T, condition func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(cluster.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(cluster.Timeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err = condition(); err == nil {
 			return
 		}
 	}
-	t.Fatalf("not within %s: %v", cluster.Patience, err)
+	t.Fatalf("not within %s: %v", cluster.Timeout, err)
 }
 
 // LineWith returns the first line that contains all of these.

@@ -88,7 +88,7 @@ func (ch *Churn) round(ctx context.Context, node, name string) error {
 }
 
 func (ch *Churn) rulesWhenReady(ctx context.Context, pod *corev1.Pod) (netfilter.State, error) {
-	if _, err := ch.suite.Kubectl(ctx, "", "--namespace", ch.Name, "wait", "--for=condition=Ready", Timeout, "pod/"+pod.Name); err != nil {
+	if _, err := ch.suite.Kubectl(ctx, "", "--namespace", ch.Name, "wait", "--for=condition=Ready", KubectlTimeout, "pod/"+pod.Name); err != nil {
 		return netfilter.State{}, err
 	}
 	sandbox, err := ch.Sandbox(ctx, pod.Name)
@@ -129,7 +129,7 @@ func (ch *Churn) End(t *testing.T) {
 	t.Helper()
 	ch.stop()
 	ch.workers.Wait()
-	ch.Kubectl(t, "", "delete", "pod", "--all", Timeout)
+	ch.Kubectl(t, "", "delete", "pod", "--all", KubectlTimeout)
 	ours, longest := 0, time.Duration(0)
 	for _, l := range ch.lives {
 		if l.Ours() {

@@ -51,7 +51,7 @@ func (c *Suite) NewNamespace(t *testing.T, labels ...string) Namespace {
 		}
 	})
 	// No pod without it; the controllers may be slow to see that the API server is back.
-	n.Kubectl(t, "", "wait", "--for=create", Timeout, "serviceaccount/default")
+	n.Kubectl(t, "", "wait", "--for=create", KubectlTimeout, "serviceaccount/default")
 	return n
 }
 
@@ -101,7 +101,7 @@ func (n Namespace) TryCreate(ctx context.Context, pods ...*corev1.Pod) error {
 // WaitReady waits until pods are ready.
 func (n Namespace) WaitReady(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
-	args := []string{"wait", "--for=condition=Ready", Timeout}
+	args := []string{"wait", "--for=condition=Ready", KubectlTimeout}
 	for _, pod := range pods {
 		args = append(args, "pod/"+pod.Name)
 	}
@@ -118,7 +118,7 @@ func (n Namespace) Run(t *testing.T, pods ...*corev1.Pod) {
 // Delete deletes pods and waits until they have ended.
 func (n Namespace) Delete(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
-	args := []string{"delete", "pod", Timeout}
+	args := []string{"delete", "pod", KubectlTimeout}
 	for _, pod := range pods {
 		args = append(args, pod.Name)
 	}

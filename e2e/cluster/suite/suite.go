@@ -97,13 +97,13 @@ func (c *Suite) start(ctx context.Context, dir string) (err error) {
 	if err := c.StartInjector(ctx); err != nil {
 		return err
 	}
-	return c.Bring(ctx, release)
+	return c.LoadAgentImage(ctx, release)
 }
 
 // waitForNoPods waits until every pod of the tests has ended, since DEL never fails.
 func (c *Suite) waitForNoPods(ctx context.Context) error {
 	var left string
-	for deadline := time.Now().Add(cluster.Patience); time.Now().Before(deadline); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(cluster.Timeout); time.Now().Before(deadline); time.Sleep(time.Second) {
 		out, err := c.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--no-headers")
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func (c *Suite) waitForNoPods(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("pods still there after %s:\n%s", cluster.Patience, left)
+	return fmt.Errorf("pods still there after %s:\n%s", cluster.Timeout, left)
 }
 
 // MustKubectl runs kubectl, in cleanups too, and returns what it prints.
