@@ -23,12 +23,12 @@ var c suite.Suite
 
 func TestMain(m *testing.M) { os.Exit(c.Main(m)) }
 
-// removeAgents takes the agents off all nodes, and bringAgents brings them back.
+// removeAgents removes the agents from all nodes; restoreAgents undoes that.
 func removeAgents(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { restoreAgents(t) })
 	kubectl(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"template": {"spec": {"nodeSelector": {"nowhere": "yes"}}}}}`)
-	kubectl(t, "wait", "--for=jsonpath={.status.desiredNumberScheduled}=0", suite.KubectlTimeout, "daemonset/capture-cni-node") // else it would make new ones
+	kubectl(t, "wait", "--for=jsonpath={.status.desiredNumberScheduled}=0", suite.KubectlTimeout, "daemonset/capture-cni-node") // else the controller creates new pods
 	kubectl(t, "delete", "pods", "--all", "--force", "--grace-period=0")
 	suite.Eventually(t, func() error {
 		for _, node := range c.Nodes {
@@ -52,7 +52,7 @@ func restoreAgents(t *testing.T) {
 	kubectl(t, "rollout", "status", "daemonset/capture-cni-node", suite.KubectlTimeout)
 }
 
-// kubectl runs kubectl where they are; also when the test is over.
+// kubectl runs kubectl in the agents' namespace, in cleanups too.
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := c.Kubectl(context.WithoutCancel(t.Context()), "", append([]string{"--namespace", cluster.Namespace}, args...)...)
@@ -72,13 +72,13 @@ func waitForEvent(t *testing.T, n suite.Namespace, pod, reason, what string) {
 	suite.Eventually(t, func() error {
 		messages := n.Kubectl(t, "", "get", "events", "--field-selector", selector, "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(messages, what) {
-			return fmt.Errorf("no Event %s of %s says %q: %q", reason, pod, what, messages)
+			return fmt.Errorf("no Event %s of %s contains %q: %q", reason, pod, what, messages)
 		}
 		return nil
 	})
 }
 
-// unpackReport has a container of an agent's pack its report, and gives the files.
+// unpackReport runs report in a container of an agent and returns the archive's files.
 func unpackReport(t *testing.T, agent, container string) map[string]string {
 	t.Helper()
 	packed, err := c.Kubectl(context.WithoutCancel(t.Context()), "", "--namespace", cluster.Namespace, "exec", agent, "--container="+container, "--", "/capture-cni-node", "report")

@@ -22,16 +22,16 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestDashboardQueries has a Prometheus read what an agent and a guard show on a
-// node, and asks it all that the dashboard asks. Only what tells of a fault may
-// have no answer.
+// TestDashboardQueries has a Prometheus scrape the metrics of a node's agent and
+// guard, and runs all queries of the dashboard. Only queries about faults may
+// return nothing.
 func TestDashboardQueries(t *testing.T) {
-	c.InstallChart(t, "guard.policy=evict") // with which there are all metrics
+	c.InstallChart(t, "guard.policy=evict") // has all metrics
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	n.Run(t, suite.Server("web", c.Nodes[0].Name))
 	agent := agentOn(t, c.Nodes[0])
 	var pages [2]string
-	suite.Eventually(t, func() error { // each has looked at the pod
+	suite.Eventually(t, func() error { // after each has seen the pod
 		pages = [2]string{unpackReport(t, agent, "installer")["metrics.txt"], unpackReport(t, agent, "guard")["metrics.txt"]}
 		if !strings.Contains(pages[0], "capture_cni_add_stage_seconds_bucket{") || !strings.Contains(pages[1], "capture_cni_pods{") {
 			return fmt.Errorf("the metrics are\n%s", pages)
@@ -40,10 +40,10 @@ func TestDashboardQueries(t *testing.T) {
 	})
 	ask := startPrometheus(t, pages[:]...)
 	for _, query := range dashboardQueries(t) {
-		tellsOfFault := strings.Contains(query, "== 0") || strings.Contains(query, "contended")
-		suite.Eventually(t, func() error { // a rate takes two samples
+		aboutFaults := strings.Contains(query, "== 0") || strings.Contains(query, "contended")
+		suite.Eventually(t, func() error { // a rate needs two samples
 			err := ask(strings.ReplaceAll(query, "$__rate_interval", "5s"))
-			if err != nil && !(tellsOfFault && errors.Is(err, errNoAnswer)) {
+			if err != nil && !(aboutFaults && errors.Is(err, errNoAnswer)) {
 				return fmt.Errorf("%s: %w", query, err)
 			}
 			return nil
@@ -65,15 +65,15 @@ func dashboardQueries(t *testing.T) (queries []string) {
 		}
 	}
 	if len(queries) < 10 {
-		t.Fatalf("the dashboard asks %q", queries)
+		t.Fatalf("got the queries %q, want at least ten", queries)
 	}
 	return queries
 }
 
-var errNoAnswer = errors.New("there is no such series")
+var errNoAnswer = errors.New("the query returns no series")
 
-// startPrometheus has one scrape these pages every second; what is given back
-// asks it, and fails unless there is an answer.
+// startPrometheus starts a Prometheus that scrapes these pages every second. ask
+// runs a query, and fails where it returns nothing.
 func startPrometheus(t *testing.T, pages ...string) (ask func(query string) error) {
 	t.Helper()
 	var targets []string
@@ -103,14 +103,14 @@ func startPrometheus(t *testing.T, pages ...string) (ask func(query string) erro
 			return err
 		}
 		defer answer.Body.Close()
-		var told struct {
+		var result struct {
 			Error string
 			Data  struct{ Result []any }
 		}
-		if err := json.NewDecoder(answer.Body).Decode(&told); err != nil || told.Error != "" {
-			return fmt.Errorf("prometheus answers %q (%v)", told.Error, err)
+		if err := json.NewDecoder(answer.Body).Decode(&result); err != nil || result.Error != "" {
+			return fmt.Errorf("prometheus returns %q (%v)", result.Error, err)
 		}
-		if len(told.Data.Result) == 0 {
+		if len(result.Data.Result) == 0 {
 			return errNoAnswer
 		}
 		return nil

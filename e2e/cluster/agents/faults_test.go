@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestAPIGone has pods lose their sandboxes while there is no API server: the
-// kubelets make new ones. Those of unmeshed pods start and stop, those of
-// meshed ones wait, and say for what.
+// TestAPIGone stops the sandboxes of pods while there is no API server: the
+// kubelets create new ones. Those of unmeshed pods start and stop. Those of meshed
+// pods wait, with an event that says for what.
 func TestAPIGone(t *testing.T) {
 	c.InstallChart(t, suite.ShortLookup)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -59,30 +59,30 @@ func TestAPIGone(t *testing.T) {
 		}
 	}
 	suite.Check(t, c.StartAPI(t.Context()))
-	running, mended := true, time.Now()
+	running, back := true, time.Now()
 	for _, pod := range meshed {
 		n.WaitSandbox(t, pod.Name)
 		n.ExpectCaptured(t, pod.Name)
 		n.WaitSandboxEvent(t, pod.Name, "lookupTimeout of 3s is used up")
 	}
-	t.Logf("the pods of the mesh run %s after the API server was back", time.Since(mended).Round(100*time.Millisecond))
-	// Controllers and kubelets are slow to notice: they are back once they
-	// have brought new agents, for the next test as well.
+	t.Logf("the meshed pods ran %s after the API server was back", time.Since(back).Round(100*time.Millisecond))
+	// Controllers and kubelets are slow to reconnect. The next test needs them,
+	// and they are back once they have restarted the agents.
 	kubectl(t, "rollout", "restart", "daemonset/capture-cni-node")
 	kubectl(t, "rollout", "status", "daemonset/capture-cni-node", suite.KubectlTimeout)
 }
 
-// TestBrokenNode breaks what meshed pods need on a node while its agent is
-// gone. Unmeshed pods start and stop as ever; meshed ones wait with an event
-// that says why, and start soon after the agent is back.
+// TestBrokenNode damages what meshed pods need on a node without an agent.
+// Unmeshed pods start and stop; meshed ones wait with an event that says why, and
+// start soon after the agent is back.
 func TestBrokenNode(t *testing.T) {
 	c.InstallChart(t, suite.ShortLookup)
 	node := c.Nodes[0]
 	entry := node.Path("/etc/cni/net.d/podnet/capture-cni.conf")
 	for _, tt := range []struct {
 		name   string
-		broken func(t *testing.T)
-		event  string // empty where meshed pods start all the same
+		damage func(t *testing.T)
+		event  string // empty where meshed pods start
 	}{
 		{"token expired", func(t *testing.T) {
 			suite.Check(t, os.WriteFile(node.Path("/var/lib/capture-cni/token"), []byte(expiredToken), 0o600))
@@ -94,7 +94,7 @@ func TestBrokenNode(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 			removeAgents(t)
-			tt.broken(t)
+			tt.damage(t)
 			meshed, plain := suite.Server("meshed", node.Name), suite.Unmeshed(suite.Server("plain", node.Name))
 			n.Create(t, meshed, plain)
 			n.WaitReady(t, plain)
@@ -104,19 +104,19 @@ func TestBrokenNode(t *testing.T) {
 			} else {
 				n.ExpectNoSandbox(t, "meshed", tt.event)
 			}
-			mended := time.Now()
+			restored := time.Now()
 			restoreAgents(t)
 			n.Kubectl(t, "", "wait", "--for=condition=Ready", suite.KubectlTimeout, "pod/meshed")
-			t.Logf("ready %s after the agent was allowed back", time.Since(mended).Round(100*time.Millisecond))
+			t.Logf("ready %s after the agent was restored", time.Since(restored).Round(100*time.Millisecond))
 			n.ExpectCaptured(t, "meshed")
 		})
 	}
 }
 
-// expiredToken has the form of a token, which the API server takes for nobody's.
+// expiredToken has the form of a token; the API server rejects it.
 const expiredToken = "eyJhbGciOiJFUzI1NiJ9.eyJleHAiOjF9.AAAA"
 
-// loseSandbox stops a pod's sandbox behind the kubelet's back.
+// loseSandbox stops a pod's sandbox without the kubelet.
 func loseSandbox(t *testing.T, n suite.Namespace, pod string) {
 	t.Helper()
 	lost, err := n.Sandbox(t.Context(), pod)
@@ -124,14 +124,14 @@ func loseSandbox(t *testing.T, n suite.Namespace, pod string) {
 	suite.Check(t, lost.Stop(t.Context()))
 }
 
-// edit changes our entry and has the runtime load it.
+// edit changes our entry and makes the runtime load it.
 func edit(t *testing.T, node *cluster.Node, path, from, to string) {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	suite.Check(t, err)
 	changed := strings.Replace(string(content), from, to, 1)
 	if changed == string(content) {
-		t.Fatalf("%s: no %s in it", path, from)
+		t.Fatalf("%s does not contain %s", path, from)
 	}
 	suite.Check(t, os.WriteFile(path, []byte(changed), 0o600))
 	suite.Check(t, suite.TriggerReload(node))

@@ -18,9 +18,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// TestGuardEvicts has early pods evicted instead of repaired: one that somebody
-// makes anew comes back captured. One that nobody would make anew stays, as does
-// one that a PodDisruptionBudget protects.
+// TestGuardEvicts has early pods evicted instead of repaired. A pod with a
+// controller is recreated, captured. One without a controller stays, as does one
+// that a PodDisruptionBudget protects.
 func TestGuardEvicts(t *testing.T) {
 	c.UninstallChart(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -47,29 +47,29 @@ func TestGuardEvicts(t *testing.T) {
 	for _, pod := range []string{protected, "alone"} {
 		waitForEvent(t, n, pod, "CaptureMissing", "not captured as it should be")
 		if rules := n.Rules(t, pod); rules.Backend != "" {
-			t.Errorf("%s holds %+v", pod, rules)
+			t.Errorf("%s has the rules %+v", pod, rules)
 		}
 	}
 	waitForEvent(t, n, "alone", "CaptureMissing", "nobody would make it anew")
 	if now := podOf(t, n, "protected"); now != protected {
-		t.Errorf("%s has gone, in spite of the PodDisruptionBudget", protected)
+		t.Errorf("%s was evicted, in spite of the PodDisruptionBudget", protected)
 	}
 	expectOtherNodesDenied(t, n)
 }
 
-// expectOtherNodesDenied has a record ask the first node's agent for a pod of the
-// second one, which the API server would let it evict.
+// expectOtherNodesDenied sends the first node's agent a request to evict a pod of
+// the second node, which the API server would allow.
 func expectOtherNodesDenied(t *testing.T, n suite.Namespace) {
 	t.Helper()
 	n.Kubectl(t, deployment(t, suite.Server("elsewhere", c.Nodes[1].Name)), "apply", "--filename=-")
 	n.Kubectl(t, "", "rollout", "status", "deployment/elsewhere", suite.KubectlTimeout)
 	name := podOf(t, n, "elsewhere")
-	asked := record.Record{Verdict: record.EvictionRequested, Reason: record.Uncaptured, Pod: record.PodRef{
+	request := record.Record{Verdict: record.EvictionRequested, Reason: record.Uncaptured, Pod: record.PodRef{
 		Namespace: n.Name, Name: name, UID: n.Kubectl(t, "", "get", "pod", name, "-o", "jsonpath={.metadata.uid}"),
 	}}
 	agent := agentOn(t, c.Nodes[0])
 	suite.Eventually(t, func() error {
-		if !record.Send(c.Nodes[0].Path("/run/capture-cni/agent.sock"), asked) {
+		if !record.Send(c.Nodes[0].Path("/run/capture-cni/agent.sock"), request) {
 			return fmt.Errorf("the agent does not listen")
 		}
 		if log := kubectl(t, "logs", agent, "--container=installer"); suite.LineWith(log, "the agent does not evict the pod", "pod="+n.Name+"/"+name) == "" {
@@ -85,8 +85,9 @@ func expectOtherNodesDenied(t *testing.T, n suite.Namespace) {
 	}
 }
 
-// TestGuardKeepsOtherRules has pods that istio-cni captured, and pods that we
-// captured for another configuration: they are told of, and stay as they are.
+// TestGuardKeepsOtherRules has pods that istio-cni captured, and pods that this
+// plugin captured with another configuration: the guard reports them, and does not
+// change them.
 func TestGuardKeepsOtherRules(t *testing.T) {
 	c.ReplaceByIstioCNI(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -108,18 +109,17 @@ func TestGuardKeepsOtherRules(t *testing.T) {
 	n.ExpectCaptured(t, "ours")
 	for pod, before := range map[string]any{"theirs": theirs, "theirs-too": theirsToo, "older": older} {
 		if after := n.Rules(t, pod); after != before {
-			t.Errorf("%s held %+v and holds %+v", pod, before, after)
+			t.Errorf("%s had the rules %+v and has %+v", pod, before, after)
 		}
 	}
 }
 
-// TestGuardBeforeJob starts a Job that may not fail once, where nothing is
-// installed yet. Its first connection is captured all the same: validation waits
-// for the guard.
+// TestGuardBeforeJob starts a Job with a back-off limit of 0 before any agent runs.
+// Its first connection is captured: validation waits for the guard.
 func TestGuardBeforeJob(t *testing.T) {
 	settings := append(slices.Clone(frequentRounds), "admission.istioInit.enabled=true", "admission.istioInit.replaceBy=validate")
 	c.InstallChart(t, settings...)
-	// The policy stays, and agents come as soon as they are wanted: validation does not wait for long.
+	// The policy stays. The agents start as soon as the node selector is removed, before validation gives up.
 	wanted := c.Installed
 	c.Installed = nil
 	suite.Check(t, c.Install(t.Context(), append(slices.Clone(wanted), "state=absent", "force=true")...))
@@ -130,7 +130,7 @@ func TestGuardBeforeJob(t *testing.T) {
 	v4, _ := n.Addresses(t, "target")
 	pod := suite.NewPod("once", c.Nodes[0].Name, "ask", "tcp", suite.Address(v4, 8080))
 	pod.Annotations["sidecar.istio.io/nativeSidecar"] = "true"
-	suite.Eventually(t, func() error { return n.TryCreate(t.Context(), suite.Server("probe", c.Nodes[0].Name)) }) // the policy holds
+	suite.Eventually(t, func() error { return n.TryCreate(t.Context(), suite.Server("probe", c.Nodes[0].Name)) }) // the policy is in effect
 	n.Kubectl(t, job(t, pod), "apply", "--filename=-")
 	suite.Eventually(t, func() error {
 		status := n.Kubectl(t, "", "get", "pods", "--selector=job-name=once", "-o", "jsonpath={.items[*].status.initContainerStatuses[0].state.running}")
@@ -143,7 +143,7 @@ func TestGuardBeforeJob(t *testing.T) {
 	c.Installed = wanted
 	n.Kubectl(t, "", "wait", "--for=condition=complete", "job/once", suite.KubectlTimeout)
 	if said := n.Kubectl(t, "", "logs", "job/once", "--container=app"); !strings.Contains(said, "/outbound") || strings.Count(said, "\n") != 2 {
-		t.Errorf("on the way of its only connection were\n%s", said)
+		t.Errorf("the hops of its only connection are\n%s", said)
 	}
 	waitForEvent(t, n, podOf(t, n, "once"), "CaptureRepaired", "is captured now")
 }
@@ -152,7 +152,7 @@ func template(pod *corev1.Pod) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec}
 }
 
-// deployment keeps one such pod.
+// deployment returns the manifest of a Deployment of one such pod.
 func deployment(t *testing.T, pod *corev1.Pod) (manifest string) {
 	t.Helper()
 	return suite.JSON(t, appsv1.Deployment{
@@ -161,7 +161,7 @@ func deployment(t *testing.T, pod *corev1.Pod) (manifest string) {
 	})
 }
 
-// job runs such a pod once.
+// job returns the manifest of a Job that runs such a pod once.
 func job(t *testing.T, pod *corev1.Pod) (manifest string) {
 	t.Helper()
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -171,13 +171,13 @@ func job(t *testing.T, pod *corev1.Pod) (manifest string) {
 	})
 }
 
-// podsOf names the pods podsOf an application.
+// podsOf returns the names of an application's pods.
 func podsOf(t *testing.T, n suite.Namespace, app string) []string {
 	t.Helper()
 	return strings.Fields(n.Kubectl(t, "", "get", "pods", "--selector=app="+app, "-o", "jsonpath={.items[*].metadata.name}"))
 }
 
-// podOf names the one pod of an application.
+// podOf returns the name of an application's only pod.
 func podOf(t *testing.T, n suite.Namespace, app string) string {
 	t.Helper()
 	pods := podsOf(t, n, app)

@@ -19,11 +19,11 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// frequentRounds has the guard look often.
+// frequentRounds are settings with which the guard checks every 2 s.
 var frequentRounds = []string{"guard.round=2s", "guard.refresh=2s"}
 
-// TestGuardFindsEarlyPods creates meshed pods before there is any agent: each
-// of them is found and put right soon after the guard has come.
+// TestGuardFindsEarlyPods creates meshed pods before any agent runs: the guard
+// finds and repairs each of them soon after it has started.
 func TestGuardFindsEarlyPods(t *testing.T) {
 	c.UninstallChart(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -34,7 +34,7 @@ func TestGuardFindsEarlyPods(t *testing.T) {
 	n.Run(t, pods...)
 	for _, pod := range pods {
 		if rules := n.Rules(t, pod.Name); rules.Backend != "" {
-			t.Fatalf("%s holds %+v", pod.Name, rules)
+			t.Fatalf("%s has the rules %+v", pod.Name, rules)
 		}
 	}
 	c.InstallChart(t, frequentRounds...)
@@ -77,10 +77,10 @@ func countCaptured(ctx context.Context, n suite.Namespace, node *cluster.Node) (
 	return captured, nil
 }
 
-// TestGuardRepairs takes the rules out of a pod that runs, and changes them:
-// they come back, and connections live on. One through the proxy can't outlive
-// its rules: without them the kernel redirects nothing, and the pod answers
-// with a reset, before anybody could repair it.
+// TestGuardRepairs changes and deletes the rules of a running pod: the guard
+// restores them, and open connections survive. A connection through the proxy
+// can't survive the deletion of its rules: without redirection, the pod answers
+// its next packet with a reset.
 func TestGuardRepairs(t *testing.T) {
 	c.InstallChart(t, frequentRounds...)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -92,7 +92,7 @@ func TestGuardRepairs(t *testing.T) {
 
 	proxied, alive := holdConnection(t, n, "client", "web")
 	if proxied != "web/inbound" {
-		t.Fatalf("on the way are %q", proxied)
+		t.Fatalf("the hops are %q", proxied)
 	}
 	nft(t, n, "web", "insert", "rule", "inet", "capture-cni", "nat_PREROUTING", "return")
 	waitForRepair(t, n, "client", "web")
@@ -117,22 +117,22 @@ func waitForRepair(t *testing.T, n suite.Namespace, from, to string) {
 	suite.Eventually(t, func() error {
 		hops, err := n.TryAsk(t.Context(), from, "tcp", suite.Address(v4, 8080))
 		if got := suite.Names(hops); err == nil && got != to+"/inbound "+to+"/app" {
-			err = fmt.Errorf("on the way are %s", got)
+			err = fmt.Errorf("the hops are %s", got)
 		}
 		return err
 	})
 	t.Logf("repaired within %s", time.Since(began).Round(100*time.Millisecond))
 }
 
-// TestGuardReports loosens a running pod's annotations: that is told, and the
-// pod is captured as before, even if its rules have to be put back.
+// TestGuardReports changes a running pod's annotations: the guard reports it, and
+// the pod is captured as before, also after a repair.
 func TestGuardReports(t *testing.T) {
 	c.InstallChart(t, frequentRounds...)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	n.Run(t, suite.Server("loosened", c.Nodes[0].Name))
 	before := n.Rules(t, "loosened")
 	expectExplained(t, n, "loosened", "state        captured")
-	suite.Eventually(t, func() error { // the agent hears of it beside the plugin's answer
+	suite.Eventually(t, func() error { // the agent receives the record after the plugin's answer
 		if said := explain(t, n, "loosened"); !strings.Contains(said, ": captured by nftables") {
 			return fmt.Errorf("its last ADD is not explained:\n%s", said)
 		}
@@ -142,28 +142,28 @@ func TestGuardReports(t *testing.T) {
 	waitForGuardLog(t, n, "loosened", "state=changed")
 	expectExplained(t, n, "loosened", `includeOutboundIPRanges: "*"; now ""`)
 	if after := n.Rules(t, "loosened"); after != before {
-		t.Errorf("it held %+v and holds %+v", before, after)
+		t.Errorf("it had the rules %+v and has %+v", before, after)
 	}
 	nft(t, n, "loosened", "delete", "table", "inet", "capture-cni")
 	waitForGuardLog(t, n, "loosened", "found=uncaptured")
 	waitForEvent(t, n, "loosened", "CaptureRepaired", "is captured now")
 	suite.Eventually(t, func() error {
 		if after := n.Rules(t, "loosened"); after.Backend == "" {
-			return fmt.Errorf("it holds %+v", after)
+			return fmt.Errorf("it has the rules %+v", after)
 		}
 		return nil
 	})
 }
 
-// expectExplained asks on the pod's node.
+// expectExplained expects a text in the guard's explanation of a pod.
 func expectExplained(t *testing.T, n suite.Namespace, pod, want string) {
 	t.Helper()
 	if out := explain(t, n, pod); !strings.Contains(out, want) {
-		t.Errorf("the explanation does not say %s:\n%s", want, out)
+		t.Errorf("the explanation lacks %s:\n%s", want, out)
 	}
 }
 
-// explain is what the first node's guard says of a pod.
+// explain returns the first node's guard's explanation of a pod.
 func explain(t *testing.T, n suite.Namespace, pod string) string {
 	t.Helper()
 	return kubectl(t, "exec", agentOn(t, c.Nodes[0]), "--container=guard", "--", "/capture-cni-node", "explain", n.Name+"/"+pod)
@@ -182,11 +182,11 @@ func waitForGuardLog(t *testing.T, n suite.Namespace, pod, what string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("no guard says %q of %s:\n%s", what, pod, logs)
+		return fmt.Errorf("no guard's log has %q of %s:\n%s", what, pod, logs)
 	})
 }
 
-// nft changes what a pod's namespace holds, from outside.
+// nft runs nft in a pod's network namespace.
 func nft(t *testing.T, n suite.Namespace, pod string, args ...string) {
 	t.Helper()
 	sandbox, err := n.Sandbox(t.Context(), pod)
@@ -203,16 +203,17 @@ func nft(t *testing.T, n suite.Namespace, pod string, args ...string) {
 	}))
 }
 
-// holdConnection connects a pod with another one's echo and keeps the
-// connection. It names the proxies on the way; alive fails unless it is.
+// holdConnection opens a connection from a pod to another one's echo server and
+// keeps it. It returns the names of the proxies in between; alive fails the test
+// if the connection has ended.
 func holdConnection(t *testing.T, n suite.Namespace, from, to string) (proxies string, alive func()) {
 	t.Helper()
 	v4, _ := n.Addresses(t, to)
 	ctx, cancel := context.WithCancel(t.Context())
 	command := exec.CommandContext(ctx, filepath.Join(c.Dir, "bin", "kubectl"), "--kubeconfig", c.Kubeconfig(), "--namespace", n.Name,
 		"exec", from, "--container", "app", "--", "/apps", "hold", suite.Address(v4, 7000))
-	var complaint strings.Builder
-	command.Stderr = &complaint
+	var stderr strings.Builder
+	command.Stderr = &stderr
 	out, err := command.StdoutPipe()
 	suite.Check(t, err)
 	suite.Check(t, command.Start())
@@ -224,7 +225,7 @@ func holdConnection(t *testing.T, n suite.Namespace, from, to string) (proxies s
 	}
 	hops, err := suite.ParseHops(said.String())
 	suite.Check(t, err)
-	beats := make(chan struct{}) // heard by who waits, so that each is of now
+	beats := make(chan struct{}) // unbuffered: a beat without a waiting reader is dropped
 	go func() {
 		defer close(beats)
 		for lines.Scan() {
@@ -236,9 +237,9 @@ func holdConnection(t *testing.T, n suite.Namespace, from, to string) (proxies s
 	}()
 	return suite.Names(hops), func() {
 		t.Helper()
-		for range 2 { // one may have been on its way
+		for range 2 { // the first may be from before the call
 			if _, goesOn := <-beats; !goesOn {
-				t.Fatalf("the connection has ended: %v: %s", command.Wait(), complaint.String())
+				t.Fatalf("the connection has ended: %v: %s", command.Wait(), stderr.String())
 			}
 		}
 	}

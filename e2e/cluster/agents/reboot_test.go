@@ -13,14 +13,14 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestReboot boots both nodes without their agents. Pods that were there come
-// up again, captured or not, exactly as the README's table of windows says.
+// TestReboot boots both nodes without their agents. Their pods start again,
+// captured or not as the README's table of windows says.
 func TestReboot(t *testing.T) {
-	t.Cleanup(func() { c.UninstallChart(t) }) // auto does not leave the mode that another agent chose
+	t.Cleanup(func() { c.UninstallChart(t) }) // auto keeps the mode that an earlier agent chose
 	for _, tt := range []struct {
 		name      string
 		settings  []string
-		rewritten bool    // the primary's writer puts its own list back before the runtime starts
+		rewritten bool    // the primary's installer restores its own list before the runtime starts
 		captured  [2]bool // on the node with drop-ins, and on the one without
 	}{
 		{"auto", nil, false, [2]bool{true, true}},
@@ -59,12 +59,12 @@ func TestReboot(t *testing.T) {
 				suite.Eventually(t, func() error {
 					sandbox, err := n.Sandbox(t.Context(), pods[i].Name)
 					if err == nil && sandbox.ID == before[node.Name] {
-						err = fmt.Errorf("%s runs the pod of before", node.Name)
+						err = fmt.Errorf("%s still has the sandbox from before the boot", node.Name)
 					}
 					return err
 				})
 				if rules := n.Rules(t, pods[i].Name); (rules.Backend != "") != tt.captured[i] {
-					t.Errorf("after a boot of %s without an agent its pod holds %+v, want captured: %v", node.Name, rules, tt.captured[i])
+					t.Errorf("after a boot of %s without an agent its pod has the rules %+v, want captured: %v", node.Name, rules, tt.captured[i])
 				}
 			}
 			restoreAgents(t)

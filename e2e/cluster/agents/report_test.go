@@ -12,16 +12,15 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestObservability has an operator see what became of pods without a look at the node:
-// in Events, the agent's log and its metrics. Of pods that are not of the mesh
-// nothing is said.
+// TestObservability expects the outcome of each ADD in Events, in the agent's log
+// and in its metrics, and nothing about pods outside the mesh.
 func TestObservability(t *testing.T) {
 	c.InstallChart(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	node := c.Nodes[0]
 	good, warned, bad, other := suite.Server("good", node.Name), suite.Server("warned", node.Name), suite.Server("bad", node.Name), suite.Unmeshed(suite.Server("other", node.Name))
-	good.Annotations["proxy.istio.io/config"] = `proxyMetadata: {ISTIO_DUAL_STACK: "true"}` // else there is a warning
-	warned.Annotations["traffic.sidecar.istio.io/excludeInboundPort"] = "9000"              // without its s
+	good.Annotations["proxy.istio.io/config"] = `proxyMetadata: {ISTIO_DUAL_STACK: "true"}` // avoids a warning
+	warned.Annotations["traffic.sidecar.istio.io/excludeInboundPort"] = "9000"              // misspelt: Port instead of Ports
 	bad.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "http"
 	n.Create(t, bad)
 	n.Run(t, good, warned, other)
@@ -32,16 +31,16 @@ func TestObservability(t *testing.T) {
 		log := kubectl(t, "logs", agent, "--container=installer")
 		for _, pod := range []string{"good", "warned"} {
 			if line := suite.LineWith(log, "msg=captured", "pod="+n.Name+"/"+pod+" "); !strings.Contains(line, "backend=nftables") {
-				return fmt.Errorf("the log says of %s: %q", pod, line)
+				return fmt.Errorf("the log's line about %s is %q", pod, line)
 			}
 		}
 		if line := suite.LineWith(log, "pod="+n.Name+"/bad "); !strings.Contains(line, "level=WARN") {
-			return fmt.Errorf("the log says of the bad one: %q", line)
+			return fmt.Errorf("the log's line about the pod bad is %q", line)
 		}
 		return nil
 	})
 	if line := suite.LineWith(kubectl(t, "logs", agent, "--container=installer"), n.Name+"/other"); line != "" {
-		t.Errorf("the log says of a pod that is not of the mesh: %s", line)
+		t.Errorf("the log has a line about a pod outside the mesh: %s", line)
 	}
 	if events := n.Kubectl(t, "", "get", "events", "--field-selector=source=capture-cni", "-o", "jsonpath={.items[*].involvedObject.name}"); strings.Contains(events, "other") || strings.Contains(events, "good") {
 		t.Errorf("there are Events on %s", events)
@@ -49,13 +48,13 @@ func TestObservability(t *testing.T) {
 	files := unpackReport(t, agent, "installer")
 	for _, want := range []string{`capture_cni_adds_total{reason="annotations",result="failed"}`, `capture_cni_build_info{`} {
 		if !strings.Contains(files["metrics.txt"], want) {
-			t.Errorf("the metrics don't say %s:\n%s", want, files["metrics.txt"])
+			t.Errorf("the metrics lack %s:\n%s", want, files["metrics.txt"])
 		}
 	}
 }
 
-// TestReport packs what is known of a node, in both containers of its agent, and
-// finds no secret in it.
+// TestReport runs report in both containers of a node's agent, and expects the
+// facts and no secret in the archives.
 func TestReport(t *testing.T) {
 	c.InstallChart(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -81,10 +80,10 @@ func TestReport(t *testing.T) {
 		files := unpackReport(t, agent, container)
 		for name, want := range wanted {
 			if !strings.Contains(files[name], want) {
-				t.Errorf("%s: %s does not say %s:\n%s", container, name, want, files[name])
+				t.Errorf("%s: %s lacks %s:\n%s", container, name, want, files[name])
 			}
 		}
-		for missing := range strings.Lines(files["missing.txt"]) { // pods of the last test may end just now
+		for missing := range strings.Lines(files["missing.txt"]) { // pods of the last test may be ending
 			if ofAnother := strings.HasPrefix(missing, "pods/") && !strings.HasPrefix(missing, "pods/"+n.Name); container == "guard" && !ofAnother {
 				t.Errorf("%s: missing is %s", container, missing)
 			}

@@ -19,12 +19,12 @@ import (
 
 const startupTaint = "capture-cni.io/not-ready"
 
-// taintRemoval are the settings under test.
+// taintRemoval are settings with which the agent removes the taint.
 var taintRemoval = []string{suite.ShortLookup, "taint.remove=true"}
 
-// TestTaint has nodes that were registered with the taint. Of pods that go where
-// the scheduler says, none starts there before the agent is ready, and all start
-// after, captured by the plugin itself.
+// TestTaint has nodes that were registered with the taint. The scheduler places no
+// pod there before the agent is ready; after that all pods start, captured by the
+// plugin itself.
 func TestTaint(t *testing.T) {
 	for name, test := range map[string]struct {
 		pods     int
@@ -58,15 +58,15 @@ func TestTaint(t *testing.T) {
 			for _, pod := range pods {
 				n.ExpectCaptured(t, pod.Name)
 			}
-			if told := n.Kubectl(t, "", "get", "events", "--field-selector=reason=CaptureRepaired", "--no-headers", "--ignore-not-found"); told != "" {
-				t.Errorf("pods came too early:\n%s", told)
+			if repaired := n.Kubectl(t, "", "get", "events", "--field-selector=reason=CaptureRepaired", "--no-headers", "--ignore-not-found"); repaired != "" {
+				t.Errorf("pods started before the plugin was ready:\n%s", repaired)
 			}
 		})
 	}
 }
 
-// TestTaintStays breaks what the plugin needs on one node: it keeps the taint,
-// with an event that says why, until that is mended.
+// TestTaintStays removes a permission that the plugin needs: a new agent leaves the
+// taint on its node, with an Event that says why, until the permission is back.
 func TestTaintStays(t *testing.T) {
 	c.InstallChart(t, taintRemoval...)
 	node := c.Nodes[0]
@@ -74,18 +74,18 @@ func TestTaintStays(t *testing.T) {
 	c.MustKubectl(t, "delete", "events", "--field-selector=reason=CaptureNotReady") // of an earlier run
 	binding := c.MustKubectl(t, "get", "clusterrolebinding", "capture-cni", "-o", "json")
 	c.MustKubectl(t, "delete", "clusterrolebinding", "capture-cni")
-	t.Cleanup(func() { _, _ = c.Kubectl(context.Background(), binding, "apply", "--filename=-") }) // does no harm twice
+	t.Cleanup(func() { _, _ = c.Kubectl(context.Background(), binding, "apply", "--filename=-") }) // for a test that failed before it did
 	addTaint(t, node)
-	kubectl(t, "delete", "pods", "--field-selector=spec.nodeName="+node.Name) // a new one looks at once
+	kubectl(t, "delete", "pods", "--field-selector=spec.nodeName="+node.Name) // a new agent checks at once
 	suite.Eventually(t, func() error {
 		said := c.MustKubectl(t, "get", "events", "--field-selector=reason=CaptureNotReady,involvedObject.name="+node.Name, "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(said, `needs the permission "get pods"`) {
-			return fmt.Errorf("the events say %q", said)
+			return fmt.Errorf("the Events are %q", said)
 		}
 		return nil
 	})
 	if described := c.MustKubectl(t, "describe", "node", node.Name); !strings.Contains(described, "CaptureNotReady") {
-		t.Errorf("kubectl describe does not show the event:\n%s", described)
+		t.Errorf("kubectl describe does not show the Event:\n%s", described)
 	}
 	if !slices.Contains(taints(t, node), startupTaint) {
 		t.Error("the taint is gone")
@@ -95,11 +95,11 @@ func TestTaintStays(t *testing.T) {
 	expectUntainted(t, node)
 }
 
-// TestTaintPolicy has the API server refuse all that an agent's token could do
-// to nodes, but what it is for. It refuses before anything is changed.
+// TestTaintPolicy expects the API server to refuse every change of nodes by an
+// agent's token, except the removal of the taint from its own node.
 func TestTaintPolicy(t *testing.T) {
 	c.InstallChart(t, taintRemoval...)
-	removeAgents(t) // which would be faster
+	removeAgents(t) // they would remove the taint
 	suite.Check(t, removeTaints(t))
 	agent := "system:serviceaccount:" + cluster.Namespace + ":capture-cni-node"
 	own, other := c.Nodes[0].Name, c.Nodes[1].Name
@@ -137,14 +137,14 @@ func TestTaintPolicy(t *testing.T) {
 	} {
 		out, err := c.Kubectl(t.Context(), "", append([]string{"auth", "can-i", "patch", "nodes"}, args...)...)
 		if err == nil || strings.TrimSpace(out) != "no" {
-			t.Errorf("may somebody patch nodes %s? %s (%v)", args, out, err)
+			t.Errorf("kubectl auth can-i patch nodes %s: %s (%v), want no", args, out, err)
 		}
 	}
 	addTaint(t, c.Nodes[1])
 	at := fmt.Sprintf("/spec/taints/%d", slices.Index(taints(t, c.Nodes[1]), startupTaint))
 	remove := fmt.Sprintf(`[{"op": "test", "path": "%[1]s/key", "value": %[2]q}, {"op": "remove", "path": %[1]q}]`, at, startupTaint)
 	if err := patchAs(t, agent, own, other, remove); err == nil || !slices.Contains(taints(t, c.Nodes[1]), startupTaint) {
-		t.Errorf("the agent of another node took the taint off (%v)", err)
+		t.Errorf("the agent of another node removed the taint (%v)", err)
 	}
 	suite.Check(t, patchAs(t, agent, other, other, remove))
 	if got := taints(t, c.Nodes[1]); !slices.Equal(got, []string{"foreign"}) {
@@ -152,7 +152,8 @@ func TestTaintPolicy(t *testing.T) {
 	}
 }
 
-// patchAs patches a node as somebody whose token was issued on a node, or elsewhere.
+// patchAs patches a node as a user whose token was issued for the node from, if
+// that is not empty.
 func patchAs(t *testing.T, user, from, node, patch string) error {
 	t.Helper()
 	args := []string{"patch", "node", node, "--as=" + user, "--type=json", "--patch=" + patch}
@@ -169,14 +170,14 @@ func addTaint(t *testing.T, node *cluster.Node) {
 	t.Cleanup(func() { suite.Check(t, removeTaints(t)) })
 }
 
-// removeTaints takes the taint off by hand.
+// removeTaints removes the taint from all nodes.
 func removeTaints(t *testing.T) error {
 	t.Helper()
 	for _, node := range c.Nodes {
 		if !slices.Contains(taints(t, node), startupTaint) {
 			continue
 		}
-		// The agent may be faster.
+		// An agent may do it first.
 		if out, err := c.Kubectl(context.WithoutCancel(t.Context()), "", "taint", "node", node.Name, startupTaint+"-"); err != nil && !strings.Contains(err.Error(), "not found") {
 			return fmt.Errorf("%s: %w", out, err)
 		}
@@ -204,7 +205,7 @@ func expectUntainted(t *testing.T, node *cluster.Node) {
 	})
 }
 
-// expectUnschedulable expects the scheduler to have found no node for a pod.
+// expectUnschedulable returns an error unless the scheduler found no node for a pod.
 func expectUnschedulable(t *testing.T, n suite.Namespace, pod string) error {
 	t.Helper()
 	found := n.Get(t, pod)

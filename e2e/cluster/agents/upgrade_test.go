@@ -9,8 +9,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestUpgrade rolls the agents, for another image and then for another
-// configuration, while pods come and go.
+// TestUpgrade rolls out another image and then another configuration of the
+// agents, while pods start and stop.
 func TestUpgrade(t *testing.T) {
 	c.InstallChart(t)
 	suite.Check(t, c.LoadAgentImage(t.Context(), "v2"))
@@ -22,7 +22,7 @@ func TestUpgrade(t *testing.T) {
 		suite.Check(t, c.Install(t.Context(), settings...))
 		for _, l := range pods.Next(t) {
 			if !l.Ours() {
-				t.Errorf("after an upgrade, a pod on %s holds %+v", l.Node, l.Rules)
+				t.Errorf("after an upgrade, a pod on %s has the rules %+v", l.Node, l.Rules)
 			}
 		}
 	}

@@ -19,8 +19,8 @@ import (
 
 const agentsAccount = "system:serviceaccount:" + cluster.Namespace + ":capture-cni-node"
 
-// TestAgentPolicies has the API server refuse what an agent's token could do by
-// Events and evictions, but for what they are for.
+// TestAgentPolicies expects the API server to refuse Events and evictions by an
+// agent's token, except those that the agent itself makes.
 func TestAgentPolicies(t *testing.T) {
 	c.InstallChart(t, "guard.policy=evict")
 	newNamespace(t, namespaceFree)
@@ -28,7 +28,7 @@ func TestAgentPolicies(t *testing.T) {
 	t.Run("evictions", testEvictPolicy)
 }
 
-// asAgent are the arguments of kubectl that make it the agent of a node.
+// asAgent returns the flags with which kubectl impersonates the agent of a node.
 func asAgent(node string) []string {
 	args := []string{"--as=" + agentsAccount}
 	if node != "" {
@@ -37,7 +37,7 @@ func asAgent(node string) []string {
 	return args
 }
 
-// agentsEvent is as telemetry builds it.
+// agentsEvent returns an Event as telemetry builds it.
 func agentsEvent() *corev1.Event {
 	return &corev1.Event{
 		TypeMeta:       metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
@@ -85,11 +85,11 @@ func testEventsPolicy(t *testing.T) {
 			}
 			waited.Do(func() { waitForPolicy(t, create) })
 			suite.Check(t, create())
-			// The policy is about agents alone.
+			// The policy applies to agents alone.
 			c.MustKubectl(t, "create", "--dry-run=server", "-f", file)
 		})
 	}
-	// kubectl reads what it patches, for which an agent has no right.
+	// kubectl reads what it patches, which an agent is not allowed to.
 	c.MustKubectl(t, "create", "role", "reader", "-n", namespaceFree, "--verb=get", "--resource=events")
 	c.MustKubectl(t, "create", "rolebinding", "reader", "-n", namespaceFree, "--role=reader", "--serviceaccount="+cluster.Namespace+":capture-cni-node")
 	for _, tt := range []struct{ name, host, patch, refused string }{

@@ -15,21 +15,21 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// attempt is a pod of the injector's that its author changed, in a namespace
-// where one policy alone is in force.
+// attempt is an injected pod that its author changed, in a namespace with a single
+// policy.
 type attempt struct {
 	name, policy string
 	change       func(*corev1.Pod)
 	refused      string // part of the policy's message; "" where the pod is allowed
-	invalid      string // what the API server itself says of the pod, where it does
+	invalid      string // part of the API server's own error, "" for none
 }
 
-// proxyArgs are the arguments of a proxy with one more, or more.
+// proxyArgs appends arguments to the proxy's.
 func proxyArgs(more ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { proxy(p).Args = append(proxy(p).Args, more...) }
 }
 
-// injectedPod is a new pod as istiod injects it.
+// injectedPod returns a new pod as istiod injects it.
 func injectedPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	content, err := os.ReadFile("testdata/injected.yaml")
@@ -43,7 +43,7 @@ func validation(p *corev1.Pod) *corev1.Container { return &p.Spec.InitContainers
 func proxy(p *corev1.Pod) *corev1.Container      { return &p.Spec.InitContainers[1] }
 func app(p *corev1.Pod) *corev1.Container        { return &p.Spec.Containers[0] }
 
-// namespaceAlone is where one policy is in force, and no injector.
+// namespaceAlone returns the namespace with this policy alone, and no injector.
 func namespaceAlone(policy string) string { return "admission-only-" + policy }
 
 const (
@@ -60,7 +60,8 @@ spec:
   matchResources: {namespaceSelector: {matchLabels: {capture-cni.io/admission: only-%[1]s}}}
 `
 
-// separatePolicies makes a namespace for each policy, so that a refusal is that one's.
+// separatePolicies creates a namespace for each policy, so that only this one can
+// refuse a pod.
 func separatePolicies(t *testing.T) {
 	t.Helper()
 	for policy := range strings.FieldsSeq(policiesAlone) {
@@ -72,7 +73,7 @@ func separatePolicies(t *testing.T) {
 	newNamespace(t, namespaceOutside)
 }
 
-// pod is what the author creates.
+// pod returns the pod that the author creates.
 func (a attempt) pod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pod := injectedPod(t)
@@ -82,7 +83,7 @@ func (a attempt) pod(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-// try creates the pod without keeping it.
+// try creates the pod as a dry run.
 func (a attempt) try(t *testing.T) error {
 	t.Helper()
 	_, err := kubectl(t, "create", "-n", namespaceAlone(a.policy), "--dry-run=server", "-f", write(t, suite.JSON(t, a.pod(t))))
@@ -98,7 +99,7 @@ func (a attempt) try(t *testing.T) error {
 	return verdict{a.policy, a.refused}.check(err)
 }
 
-// testAttempts tries them all, once the policies are in effect. Outside the mesh
+// testAttempts tries all of them once the policies are in effect. Outside the mesh
 // the same pods are allowed.
 func testAttempts(t *testing.T, attempts []attempt) {
 	t.Helper()

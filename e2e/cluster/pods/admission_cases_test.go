@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// admissionCase is one file of testdata: comments that say what is expected,
-// a pod, and where there is a second step, what that changes.
+// admissionCase is one file of testdata: comments with the expected verdicts, a
+// pod, and for a second step the change.
 //
 //	# create: allowed
 //	# update: refused by <policy>: <part of the message>
@@ -27,7 +27,7 @@ type admissionCase struct {
 	istioInit  string // removed or kept
 }
 
-// verdict is what the API server is to say; without a policy it allows.
+// verdict is the API server's expected answer; without a policy it allows.
 type verdict struct{ policy, text string }
 
 func admissionCases(t *testing.T, directory string) []admissionCase {
@@ -95,7 +95,7 @@ func parseVerdict(text string) (verdict, error) {
 	return verdict{policy, message}, nil
 }
 
-// check compares what the API server said with the verdict.
+// check compares the API server's error with the verdict.
 func (v verdict) check(err error) error {
 	switch {
 	case v.policy == "" && err != nil:

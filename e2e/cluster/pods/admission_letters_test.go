@@ -17,9 +17,9 @@ const (
 	weak      = "annotations that weaken capture: "
 )
 
-// letterAttempts write what a policy compares in other letters: some that
-// upper-case or lower-case to ASCII (U+0131, U+017F, U+212A), that look like it, or
-// of the other case.
+// letterAttempts spell names and values that a policy compares with other
+// letters: those whose upper or lower case is ASCII (U+0131, U+017F, U+212A),
+// look-alikes, and letters of the other case.
 var letterAttempts = []attempt{
 	{name: "NET_ADMIN", policy: "capabilities", change: add("NET_ADMIN"), refused: capable},
 	{name: "dotless i", policy: "capabilities", change: add("NET_ADM\u0131N"), refused: misnamed},
@@ -120,7 +120,7 @@ func label(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels[key] = value }
 }
 
-// testSubresources tries to change by other doors what an update may not change.
+// testSubresources tries to change by subresources what an update may not change.
 func testSubresources(t *testing.T) {
 	namespace, pod := namespaceAlone("changes"), write(t, suite.JSON(t, injectedPod(t)))
 	c.MustKubectl(t, "create", "-n", namespace, "-f", pod)
@@ -134,7 +134,7 @@ func testSubresources(t *testing.T) {
 					t.Error(refusal)
 				}
 			} else if mode := parsePod(t, out).Annotations["sidecar.istio.io/interceptionMode"]; mode != "REDIRECT" {
-				t.Errorf("the mode is %q now", mode)
+				t.Errorf("the mode is %q afterwards", mode)
 			}
 		})
 	}

@@ -4,8 +4,8 @@ package pods
 
 import "testing"
 
-// testNetworksPolicy wants pods to name the network by which Multus calls the
-// plugin, as Multus reads the annotation.
+// testNetworksPolicy expects the policy to require the network by which Multus
+// calls the plugin, in every form of the annotation that Multus reads.
 func testNetworksPolicy(t *testing.T) {
 	newNamespace(t, namespaceAlone("settings"), "capture-cni.io/admission=enforce")
 	newNamespace(t, namespaceOutside)
@@ -16,8 +16,8 @@ func testNetworksPolicy(t *testing.T) {
 		"", "istio-cni", "other/istio-cni", "default/istio-cni2", "default/istio-cnı", "Default/istio-cni", "default/istio-cni/x", "default;istio-cni",
 		`[]`, `[{"name": "istio-cni"}]`, `[{"name": "istio-cni", "namespace": "other"}]`,
 		`[{"name": "istio-cni", "namespace": "default", "name": "other"}]`,               // the last one counts
-		`[{"name": "istio-cni", "namespace": "default", "Name": "other"}]`,               // in any letters
-		`[{"name": "other", "cni-args": {"name": "istio-cni", "namespace": "default"}}]`, // of no network
+		`[{"name": "istio-cni", "namespace": "default", "Name": "other"}]`,               // keys in any case
+		`[{"name": "other", "cni-args": {"name": "istio-cni", "namespace": "default"}}]`, // not a network's own keys
 		`[{"name": "other", "cni-args": {"a": [{"name": "istio-cni", "namespace": "default"}]}}]`,
 		`[{"name": "other", "mac": "a,default/istio-cni,b"}]`,
 		`[{"name": "other", "mac": "{\"name\": \"istio-cni\", \"namespace\": \"default\"}"}]`,

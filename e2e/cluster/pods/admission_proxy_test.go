@@ -16,8 +16,7 @@ const (
 	digest      = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )
 
-// proxyAttempts have the containers that are exempt from capture run something
-// else than the proxy.
+// proxyAttempts run other programs in the containers that are exempt from capture.
 var proxyAttempts = []attempt{
 	{name: "as istiod injects it", policy: "proxy"},
 	{name: "classic", policy: "proxy", change: func(p *corev1.Pod) {
@@ -127,7 +126,7 @@ func annotate(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations[key] = value }
 }
 
-// testImages exchanges images in a pod that exists, before anything runs.
+// testImages changes the images of an existing pod.
 func testImages(t *testing.T) {
 	pod := injectedPod(t)
 	setup := *validation(pod)

@@ -29,8 +29,7 @@ const (
 	namespaceFree      = "admission-free" // no policy
 )
 
-// TestAdmission tries the chart's policies, with an injector that gives pods
-// istio-init.
+// TestAdmission tests the chart's policies, with an injector that adds istio-init.
 func TestAdmission(t *testing.T) {
 	c.InstallChart(t,
 		"admission.istioInit.enabled=true", "admission.capabilities.enabled=true", "admission.identity.enabled=true",
@@ -51,7 +50,7 @@ func TestAdmission(t *testing.T) {
 	t.Run("subresources", testSubresources)
 }
 
-// kubectl runs kubectl, in cleanups too. Its error holds what went to stderr.
+// kubectl runs kubectl, in cleanups too. Its error contains stderr.
 func kubectl(t *testing.T, args ...string) (stdout string, err error) {
 	return c.Kubectl(context.WithoutCancel(t.Context()), "", args...)
 }
@@ -71,8 +70,8 @@ func newNamespace(t *testing.T, name string, labels ...string) {
 	c.MustKubectl(t, "wait", "--for=create", suite.KubectlTimeout, "-n", name, "serviceaccount/default")
 }
 
-// waitForPolicy repeats a probe until it finds nothing: policies take effect some
-// seconds after they were made.
+// waitForPolicy repeats a probe until it returns no error: policies take effect
+// some seconds after their creation.
 func waitForPolicy(t *testing.T, probe func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
@@ -106,8 +105,8 @@ func testPolicies(t *testing.T) {
 	}
 }
 
-// try goes through the steps of a case. Only a pod that is to be changed is
-// really created.
+// try runs the steps of a case. Without a second step, the pod is created as a dry
+// run.
 func (ac admissionCase) try(t *testing.T) error {
 	if ac.second == "" {
 		_, err := kubectl(t, "create", "-n", namespaceEnforced, "--dry-run=server", "-f", ac.file)
@@ -121,7 +120,7 @@ func (ac admissionCase) try(t *testing.T) error {
 	return ac.then.check(ac.apply(t, file))
 }
 
-// apply tries the second step on the pod that the first one made.
+// apply tries the second step on the pod of the first one.
 func (ac admissionCase) apply(t *testing.T, file string) error {
 	switch ac.second {
 	case "ephemeral":
@@ -143,8 +142,7 @@ func (ac admissionCase) apply(t *testing.T, file string) error {
 	return err
 }
 
-// addEphemeral does what kubectl debug does, which can't be told to add a
-// given container.
+// addEphemeral adds a given container, which kubectl debug can't.
 func (ac admissionCase) addEphemeral(t *testing.T, file string) error {
 	pod := parsePod(t, c.MustKubectl(t, "get", "-n", namespaceEnforced, "-f", file, "-o", "json"))
 	var change corev1.Pod
@@ -160,13 +158,13 @@ func (ac admissionCase) addEphemeral(t *testing.T, file string) error {
 	return err
 }
 
-// rawPath is where a pod's subresource is tried.
+// rawPath returns the path of a pod's subresource, as a dry run.
 func rawPath(pod *corev1.Pod, subresource string) string {
 	return fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/%s?dryRun=All", pod.Namespace, pod.Name, subresource)
 }
 
-// testIstioInit compares what the injector makes of a pod with and without
-// the policy: istio-init is the one difference.
+// testIstioInit compares injected pods with and without the policy: istio-init is
+// the only difference.
 func testIstioInit(t *testing.T) {
 	cases := admissionCases(t, "istio-init")
 	waitForPolicy(t, func() error {
@@ -198,7 +196,7 @@ func testIstioInit(t *testing.T) {
 	}
 }
 
-// create gives the pod as the API server would store it.
+// create returns the pod as the API server would store it.
 func create(t *testing.T, namespace string, ac admissionCase) *corev1.Pod {
 	t.Helper()
 	return parsePod(t, c.MustKubectl(t, "create", "-n", namespace, "--dry-run=server", "-o", "json", "-f", ac.file))
@@ -219,7 +217,7 @@ func hasIstioInit(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.InitContainers, isIstioInit)
 }
 
-// write returns the name of a file without a comma, which kubectl would split.
+// write writes a file whose name has no comma: kubectl splits names at commas.
 func write(t *testing.T, content string) string {
 	t.Helper()
 	file, err := os.CreateTemp("", "admission-*")

@@ -15,15 +15,15 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// The world outside of the cluster: a server on each of these ports.
+// Servers outside of the cluster: one on each of these ports.
 const (
 	outside     = "198.51.100.10"
 	freePort    = 8443
 	anotherPort = 9000
 )
 
-// TestAnnotations has pods ask for what they want captured, and looks at who
-// is on the way of what they send and get.
+// TestAnnotations has pods with several annotations, and checks which of their
+// connections go through the proxy.
 func TestAnnotations(t *testing.T) {
 	t.Parallel()
 	c.InstallChart(t)
@@ -63,23 +63,23 @@ func TestAnnotations(t *testing.T) {
 		for port, want := range tt.inbound {
 			hops := suite.Names(n.Ask(t, "client", "tcp", suite.Address(v4, port)))
 			if got := strings.Contains(hops, tt.pod.Name+"/inbound"); got != want || !strings.HasSuffix(hops, tt.pod.Name+"/app") {
-				t.Errorf("to %s, port %d: on the way are %s", tt.pod.Name, port, hops)
+				t.Errorf("to %s, port %d: the hops are %s", tt.pod.Name, port, hops)
 			}
 		}
 		for port, want := range tt.outbound {
 			hops := suite.Names(n.Ask(t, tt.pod.Name, "tcp", suite.Address(netip.MustParseAddr(outside), port)))
 			if got := strings.Contains(hops, tt.pod.Name+"/outbound"); got != want || !strings.HasSuffix(hops, "outside") {
-				t.Errorf("from %s, port %d: on the way are %s", tt.pod.Name, port, hops)
+				t.Errorf("from %s, port %d: the hops are %s", tt.pod.Name, port, hops)
 			}
 		}
 	}
 	if rules := n.Rules(t, "client"); rules.Backend != "" {
-		t.Errorf("a pod that wants no sidecar holds %+v", rules)
+		t.Errorf("a pod without a sidecar has the rules %+v", rules)
 	}
 }
 
-// TestTransparent keeps the client's address up to the application. Its
-// sidecar needs NET_ADMIN, which a restricted namespace does not give.
+// TestTransparent has a pod under TPROXY: the application sees the client's
+// address. Its sidecar needs NET_ADMIN, which a restricted namespace forbids.
 func TestTransparent(t *testing.T) {
 	t.Parallel()
 	c.InstallChart(t)
@@ -87,14 +87,14 @@ func TestTransparent(t *testing.T) {
 	client := suite.NewPod("client", c.Nodes[1].Name, "pause")
 	client.Labels["sidecar.istio.io/inject"] = "false"
 	web := suite.Server("web", c.Nodes[0].Name)
-	web.Spec.SecurityContext.RunAsNonRoot = nil // for the sidecar
+	web.Spec.SecurityContext.RunAsNonRoot = nil // the sidecar runs as root
 	web.Annotations["sidecar.istio.io/interceptionMode"] = "TPROXY"
 	n.Run(t, client, web)
 	v4, _ := n.Addresses(t, "web")
 	from, _ := n.Addresses(t, "client")
 	hops := n.Ask(t, "client", "tcp", suite.Address(v4, 8080))
 	if got := suite.Names(hops); got != "web/inbound web/app" {
-		t.Fatalf("on the way are %s", got)
+		t.Fatalf("the hops are %s", got)
 	}
 	for _, hop := range hops {
 		if got := hop.Client.Addr().Unmap(); got != from {
@@ -103,7 +103,7 @@ func TestTransparent(t *testing.T) {
 	}
 }
 
-// TestDNS has queries answered by the sidecar, whichever server they are for.
+// TestDNS has a pod with DNS capture: the sidecar answers queries to any server.
 func TestDNS(t *testing.T) {
 	t.Parallel()
 	c.InstallChart(t)
@@ -122,7 +122,7 @@ func TestDNS(t *testing.T) {
 	}
 }
 
-// serveOutside answers where the cluster ends.
+// serveOutside starts the servers outside of the cluster.
 func serveOutside(t *testing.T) {
 	t.Helper()
 	host, err := c.Control.Host()

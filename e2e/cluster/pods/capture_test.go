@@ -25,9 +25,9 @@ spec:
   ports: [{port: 80, targetPort: 8080}]
 `
 
-// TestInjected runs injected pods without any capability, where Pod Security
-// allows none: what they send and get is captured on each node, across nodes
-// and through a service, in both families.
+// TestInjected runs injected pods without any capability, in a restricted
+// namespace: their connections are captured within a node, across nodes and
+// through a service, in both families.
 func TestInjected(t *testing.T) {
 	t.Parallel()
 	c.InstallChart(t)
@@ -49,7 +49,7 @@ func TestInjected(t *testing.T) {
 			for _, pod := range pods {
 				expectNoCapability(t, n, pod.Name)
 				if rules := n.Rules(t, pod.Name); rules.Backend == "" || rules.Foreign != "" {
-					t.Errorf("%s holds %+v", pod.Name, rules)
+					t.Errorf("%s has the rules %+v", pod.Name, rules)
 				}
 			}
 			for _, from := range pods {
@@ -62,7 +62,7 @@ func TestInjected(t *testing.T) {
 }
 
 // expectBothProxies has one pod connect to another, directly and through its
-// service: the proxies of both stand between them and know where it was going.
+// service: both proxies are hops, and know the original destination.
 func expectBothProxies(t *testing.T, n suite.Namespace, from, to string) {
 	t.Helper()
 	v4, v6 := n.Addresses(t, to)
@@ -74,40 +74,41 @@ func expectBothProxies(t *testing.T, n suite.Namespace, from, to string) {
 		}
 		targets[net.JoinHostPort(ip, "80")] = suite.Address(pod, 8080)
 	}
-	if from == to { // without a detour, what a proxy sends to its own pod is not captured a second time
+	if from == to { // what a proxy sends to its own pod is captured a second time only through a service
 		delete(targets, suite.Address(v4, 8080))
 		delete(targets, suite.Address(v6, 8080))
 	}
 	for target, pod := range targets {
 		hops := waitForHops(t, n, from, target, fmt.Sprintf("%s/outbound %s/inbound %s/app", from, to, to))
 		if got := hops[0].OriginalDst.String(); got != target {
-			t.Errorf("from %s to %s: the proxy took it for %s", from, target, got)
+			t.Errorf("from %s to %s: the proxy's original destination is %s", from, target, got)
 		}
 		if got := hops[1].OriginalDst.String(); got != pod {
-			t.Errorf("from %s to %s: the server's proxy took it for %s, want %s", from, target, got, pod)
+			t.Errorf("from %s to %s: the original destination of the server's proxy is %s, want %s", from, target, got, pod)
 		}
 	}
 }
 
-// waitForHops has a pod connect, until all that are wanted are on the way: kube-proxy
-// hears of a service's pods a while after they are ready. None may be passed by.
+// waitForHops has a pod connect until the hops are those wanted: kube-proxy learns
+// of a service's pods some time after they are ready. An attempt may end early, but
+// must not skip a hop.
 func waitForHops(t *testing.T, n suite.Namespace, from, target, want string) (hops []lab.Answer) {
 	t.Helper()
 	suite.Eventually(t, func() (err error) {
 		hops, err = n.TryAsk(t.Context(), from, "tcp", target)
 		got := suite.Names(hops)
 		if !strings.HasPrefix(want, got) {
-			t.Fatalf("from %s to %s: on the way are %s, want %s", from, target, got, want)
+			t.Fatalf("from %s to %s: the hops are %s, want %s", from, target, got, want)
 		}
 		if err == nil && got != want {
-			err = fmt.Errorf("from %s to %s: on the way are no more than %q", from, target, got)
+			err = fmt.Errorf("from %s to %s: the hops are no more than %q", from, target, got)
 		}
 		return err
 	})
 	return hops
 }
 
-// expectNoCapability looks at the proxy and the application as the kernel does.
+// expectNoCapability reads the capabilities of proxy and application from the kernel.
 func expectNoCapability(t *testing.T, n suite.Namespace, pod string) {
 	t.Helper()
 	for container, uid := range map[string]string{"istio-proxy": "1337", "app": "1000"} {

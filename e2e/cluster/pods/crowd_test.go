@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestCrowd creates a hundred pods at once, of which sixty are meshed: all get
-// ready, each of them holds what it should.
+// TestCrowd creates a hundred pods at once, of which sixty are meshed: all become
+// ready, and exactly the meshed ones are captured.
 func TestCrowd(t *testing.T) {
 	c.InstallChart(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -48,24 +48,24 @@ func TestCrowd(t *testing.T) {
 			}
 			seen++
 			if rules := suite.Rules(t, sandbox); (rules.Backend != "") != meshed[sandbox.Name] || rules.Foreign != "" {
-				t.Errorf("%s, meshed %v, holds %+v", sandbox.Name, meshed[sandbox.Name], rules)
+				t.Errorf("%s, meshed %v, has the rules %+v", sandbox.Name, meshed[sandbox.Name], rules)
 			}
 		}
 	}
 	if seen != len(pods) {
 		t.Errorf("%d sandboxes, want %d", seen, len(pods))
 	}
-	n.Kubectl(t, "", "delete", "pod", "--all", suite.KubectlTimeout) // the next test measures
+	n.Kubectl(t, "", "delete", "pod", "--all", suite.KubectlTimeout) // the next test measures times
 }
 
-// TestTimeToReady prints what capture costs a pod that starts: with no capture
-// at all, with the plugin, and with an init container that applies the same rules.
+// TestTimeToReady prints how long a pod takes to become ready: without capture,
+// with the plugin, and with an init container that applies the same rules.
 func TestTimeToReady(t *testing.T) {
 	c.InstallChart(t)
 	const lanes, each = 4, 2
 	for _, way := range []struct {
 		name, label string
-		containers  int // of the pod's own: all have two in the end
+		containers  int // before injection: all have two in the end
 	}{
 		{"no capture", "test.local/injection=none", 2},
 		{"capture-cni", cluster.Injected, 1},
@@ -98,7 +98,7 @@ func TestTimeToReady(t *testing.T) {
 	}
 }
 
-// timeToReady runs a pod with that many containers, and removes it.
+// timeToReady runs a pod with that many containers, and deletes it.
 func timeToReady(ctx context.Context, n suite.Namespace, containers int, name, node string) (time.Duration, error) {
 	pod := suite.NewPod(name, node, "pause")
 	pod.Annotations["sidecar.istio.io/nativeSidecar"] = "false"

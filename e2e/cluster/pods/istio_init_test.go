@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestIstioInitReplaced has an injector that still gives pods istio-init. Pod
-// Security refuses them, until the policy takes it out; then they are captured.
+// TestIstioInitReplaced has an injector that adds istio-init. Pod Security refuses
+// such pods. With the policy, which removes istio-init, they start captured.
 func TestIstioInitReplaced(t *testing.T) {
 	c.InstallChart(t, "admission.istioInit.enabled=true")
 	n := c.NewNamespace(t, suite.Restricted, cluster.InjectedWithInit)
@@ -28,19 +28,19 @@ func TestIstioInitReplaced(t *testing.T) {
 	n.ExpectCaptured(t, "web")
 }
 
-// TestIstioInitValidates has the policy put validation in istio-init's place. A
-// pod is ready only after its init containers said yes.
+// TestIstioInitValidates has the policy replace istio-init by validation. A pod is
+// ready only after its init containers have succeeded.
 func TestIstioInitValidates(t *testing.T) {
 	c.InstallChart(t, "admission.istioInit.enabled=true", "admission.istioInit.replaceBy=validate", "admission.identity.enabled=true")
 	n := c.NewNamespace(t, suite.Restricted, cluster.InjectedWithInit)
 	n.Kubectl(t, "", "label", "namespace", n.Name, "capture-cni.io/admission=enforce")
 	web := suite.Server("web", c.Nodes[0].Name)
-	web.Spec.SecurityContext.RunAsGroup = web.Spec.SecurityContext.RunAsUser // for the policy identity
-	// The API server may still go by the last test's policy.
+	web.Spec.SecurityContext.RunAsGroup = web.Spec.SecurityContext.RunAsUser // the policy identity requires it
+	// The API server may still have the last test's policy in effect.
 	suite.Eventually(t, func() error {
 		out, err := c.Kubectl(t.Context(), suite.JSON(t, web), "--namespace", n.Name, "create", "--dry-run=server", "--filename=-", "-o", "json")
 		if err == nil && !strings.Contains(out, "capture-cni-validate") {
-			err = fmt.Errorf("validation is not put in: %s", out)
+			err = fmt.Errorf("the pod has no capture-cni-validate: %s", out)
 		}
 		return err
 	})
@@ -56,7 +56,7 @@ func TestIstioInitValidates(t *testing.T) {
 	}
 	for container, want := range map[string]string{"capture-cni-validate": "outbound IPv4: captured", "istio-validation": "inbound IPv4: captured"} {
 		if said := n.Kubectl(t, "", "logs", "web", "--container", container); !strings.Contains(said, want) {
-			t.Errorf("%s says %q", container, said)
+			t.Errorf("%s prints %q, want %q in it", container, said, want)
 		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// refused is what a pod's events say while both plugins would capture it.
+// refused is the error of ADD while both plugins would capture the pod.
 const refused = "holds another plugin's capture rules: only one of the two may be in the chain"
 
-// TestMigration takes a cluster from istio-cni to this plugin and back, while
-// pods come and go. In mode owned, this plugin comes in the moment in which
-// istio-cni goes: no pod waits, and each is captured once.
+// TestMigration migrates a cluster from istio-cni to this plugin and back, while
+// pods start and stop. In mode owned, this plugin's list replaces the one with
+// istio-cni at one moment: no pod waits, and each is captured once.
 func TestMigration(t *testing.T) {
 	ch := startWithIstioCNI(t)
 	defer ch.End(t)
@@ -40,13 +40,13 @@ func TestMigration(t *testing.T) {
 	}
 	for event := range strings.Lines(ch.Kubectl(t, "", "get", "events", "--field-selector", "reason=FailedCreatePodSandBox", "--no-headers", "--ignore-not-found")) {
 		if strings.Contains(event, refused) {
-			t.Errorf("a pod had to wait: %s", event)
+			t.Errorf("an ADD was refused: %s", event)
 		}
 	}
 }
 
-// TestMigrationInOneList has both plugins in one list for a while: pods of the
-// mesh wait, and start once either is gone.
+// TestMigrationInOneList has both plugins in one list for some time: meshed pods
+// wait, and start once one of the two is gone.
 func TestMigrationInOneList(t *testing.T) {
 	ch := startWithIstioCNI(t)
 	defer ch.End(t)
@@ -55,32 +55,32 @@ func TestMigrationInOneList(t *testing.T) {
 	expectWaiting(t, ch, "this-way", func() { suite.Check(t, c.StopIstioCNI()) })
 	expect(t, ch, "capture-cni alone", suite.Life.Ours)
 	suite.Check(t, c.StartIstioCNI(t.Context()))
-	for _, node := range c.Nodes { // this plugin goes behind istio-cni, which does not look for others
+	for _, node := range c.Nodes { // the agent moves its entry behind istio-cni, which checks for no other plugin
 		suite.WaitForLastPlugin(t, node, "capture-cni")
 	}
 	expectWaiting(t, ch, "back", func() { c.UninstallChart(t) })
 	expect(t, ch, "istio-cni alone again", suite.Life.Theirs)
 }
 
-// startWithIstioCNI is where migrations begin. All is put back after the test.
+// startWithIstioCNI starts pods on nodes with istio-cni alone.
 func startWithIstioCNI(t *testing.T) *suite.Churn {
 	t.Helper()
 	c.ReplaceByIstioCNI(t)
 	return suite.StartChurn(t, c.NewNamespace(t, suite.Restricted, cluster.Injected))
 }
 
-// expect looks at the first pods of the mesh that come after a step.
+// expect checks the first meshed pods that are created after a step.
 func expect(t *testing.T, ch *suite.Churn, step string, captured func(suite.Life) bool) {
 	t.Helper()
 	for _, l := range ch.Next(t) {
 		t.Logf("%s: a pod on %s was ready after %s", step, l.Node, l.Took.Round(time.Millisecond))
 		if !captured(l) {
-			t.Errorf("%s: a pod on %s holds %+v", step, l.Node, l.Rules)
+			t.Errorf("%s: a pod on %s has the rules %+v", step, l.Node, l.Rules)
 		}
 	}
 }
 
-// expectWaiting has a pod on each node wait for a step.
+// expectWaiting creates a pod on each node that waits until a step is done.
 func expectWaiting(t *testing.T, ch *suite.Churn, name string, step func()) {
 	t.Helper()
 	var waiting []*corev1.Pod
@@ -99,7 +99,7 @@ func expectWaiting(t *testing.T, ch *suite.Churn, name string, step func()) {
 	t.Logf("%s: waiting pods were ready %s after the step", name, time.Since(started).Round(time.Millisecond))
 	for _, pod := range waiting {
 		if rules := ch.Rules(t, pod.Name); (rules.Backend == "") == (rules.Foreign == "") {
-			t.Errorf("%s holds %+v", pod.Name, rules)
+			t.Errorf("%s has the rules %+v", pod.Name, rules)
 		}
 	}
 }

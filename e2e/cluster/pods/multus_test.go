@@ -17,11 +17,11 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// annotationNetworks is by what a pod names its attachments.
+// annotationNetworks is the annotation with a pod's attachments.
 const annotationNetworks = "k8s.v1.cni.cncf.io/networks"
 
-// TestMultus has Multus call the plugin for pods that name its attachment, as
-// Istio's injector has them do on OpenShift.
+// TestMultus has Multus call the plugin for pods with its attachment, which Istio's
+// injector adds on OpenShift.
 func TestMultus(t *testing.T) {
 	c.UninstallChart(t)
 	t.Cleanup(func() {
@@ -37,7 +37,7 @@ func TestMultus(t *testing.T) {
 	t.Run("second attachment", testSecondAttachment)
 }
 
-// expectNetwork waits until each runtime would call this network's plugins.
+// expectNetwork waits until each runtime has loaded this network.
 func expectNetwork(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	for _, node := range c.Nodes {
@@ -51,15 +51,14 @@ func expectNetwork(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// attached is a server that names attachments.
+// attached returns a server with attachments.
 func attached(name, node, networks string) *corev1.Pod {
 	pod := suite.Server(name, node)
 	pod.Annotations[annotationNetworks] = networks
 	return pod
 }
 
-// testAttachment runs pods that name the attachment in either form, twice or
-// not at all.
+// testAttachment runs pods with the attachment in either form, twice or not at all.
 func testAttachment(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	var meshed, others []*corev1.Pod
@@ -79,14 +78,14 @@ func testAttachment(t *testing.T) {
 	}
 	for i, pod := range meshed {
 		if rules := n.Rules(t, pod.Name); rules.Backend == "" || rules.Foreign != "" {
-			t.Errorf("%s holds %+v", pod.Name, rules)
+			t.Errorf("%s has the rules %+v", pod.Name, rules)
 		}
 		to := meshed[(i+1)%len(meshed)].Name
 		expectHops(t, n, pod.Name, to, pod.Name+"/outbound", to+"/inbound", to+"/app")
 	}
 	for i, pod := range others {
 		if rules := n.Rules(t, pod.Name); rules.Backend != "" || rules.Foreign != "" {
-			t.Errorf("%s, which is not in the mesh, holds %+v", pod.Name, rules)
+			t.Errorf("%s, which is not in the mesh, has the rules %+v", pod.Name, rules)
 		}
 		to := others[(i+1)%len(others)].Name
 		expectHops(t, n, pod.Name, to, to+"/app")
@@ -99,12 +98,12 @@ func expectHops(t *testing.T, n suite.Namespace, from, to string, want ...string
 	t.Helper()
 	v4, _ := n.Addresses(t, to)
 	if got := suite.Names(n.Ask(t, from, "tcp", suite.Address(v4, 8080))); got != strings.Join(want, " ") {
-		t.Errorf("from %s to %s: on the way are %s, want %s", from, to, got, want)
+		t.Errorf("from %s to %s: the hops are %s, want %s", from, to, got, want)
 	}
 }
 
-// expectOneNetwork reads what Multus says about a pod's networks: the plugin
-// adds no interface, and takes nothing from the pod's own.
+// expectOneNetwork checks the network-status that Multus writes: the plugin adds no
+// interface and no address.
 func expectOneNetwork(t *testing.T, n suite.Namespace, name string) {
 	t.Helper()
 	pod := n.Get(t, name)
@@ -139,24 +138,24 @@ spec:
   config: '{"cniVersion": "1.0.0", "name": "%[1]s", "type": "capture-cni", "kubeconfig": "/var/lib/capture-cni/kubeconfig", %s}'
 ---`
 
-// testSecondAttachment has users bring attachments of their own: whichever
-// comes first, no pod starts with other rules than the operator's.
+// testSecondAttachment adds attachments of users: in either order, no pod starts
+// with other rules than the operator's.
 func testSecondAttachment(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	const other = "other rules of ours are in the namespace already"
 	attachments := []struct {
 		name, settings, refusal string
-		itself                  bool // it is refused, whether or not it comes first
+		itself                  bool // the attachment is refused in either order
 	}{
 		{name: "harmless", settings: `"logLevel": "debug"`},
-		{name: "default-uid", settings: `"mesh": {"proxyUID": 1000}`}, // the pod's own counts
+		{name: "default-uid", settings: `"mesh": {"proxyUID": 1000}`}, // overridden by the pod's own
 		{name: "excluded", settings: `"excludeNamespaces": ["` + n.Name + `"]`},
 		{"exclude-port", `"mesh": {"excludeOutboundPorts": [8080]}`, other, false},
 		{"exclude-range", `"mesh": {"excludeOutboundIPRanges": ["0.0.0.0/0"]}`, other, false},
 		{"owner-group", `"mesh": {"outboundOwnerGroupsExclude": [1000]}`, other, false},
 		{"other-port", `"mesh": {"outboundPort": 15002}`, other, false},
 		{"backend", `"backend": "iptables-nft"`, "rules of ours are in the namespace already, put there by", false},
-		// Later keys win: these are instead of the operator's.
+		// Later keys win: these replace the entry's own.
 		{"credentials", `"kubeconfig": "/run/containerd/io.containerd.runtime.v2.task/k8s.io/x/rootfs/kubeconfig", "CAPTURE_CNI_DIR": "/x"`, "expected kubeconfig in", true},
 		{"kernel-log", `"kubeconfig": "/proc/kmsg"`, "expected an absolute path that ends in /kubeconfig", true},
 		{"socket", `"agentSocket": "/tmp/agent.sock"`, "expected agent.sock in", true},
@@ -184,7 +183,7 @@ func testSecondAttachment(t *testing.T) {
 			if a.refusal == "" {
 				n.Kubectl(t, "", "wait", "--for=condition=Ready", suite.KubectlTimeout, "pod/"+name)
 				if got := n.Rules(t, name); got != want {
-					t.Errorf("%s holds %+v, want %+v", name, got, want)
+					t.Errorf("%s has the rules %+v, want %+v", name, got, want)
 				}
 				continue
 			}
@@ -199,7 +198,7 @@ func testSecondAttachment(t *testing.T) {
 	n.Delete(t, append(pods, reference)...)
 }
 
-// expectRefused looks for an event that says why a pod does not start.
+// expectRefused returns an error unless one event about a pod contains all reasons.
 func expectRefused(t *testing.T, n suite.Namespace, pod string, reasons ...string) error {
 	t.Helper()
 	events := n.Kubectl(t, "", "get", "events", "--field-selector", "reason=FailedCreatePodSandBox,involvedObject.name="+pod,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods tests on a cluster what the plugin does to pods: capture as they
-// ask for it, with which admission policies, beside and in place of other
-// plugins, and that all of it can be removed.
+// Package pods tests on a cluster what the plugin does for pods: capture by their
+// annotations, admission policies, Multus, migration from and to istio-cni, and
+// removal.
 package pods
 
 import (

@@ -24,17 +24,17 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the recorded calls")
 
-// recorded is where the plugin's own tests find what runtimes really send.
+// recorded is where the plugin's own tests read the recorded calls.
 const recorded = "../../protocol/testdata/recorded"
 
-// recording is a call of a CNI plugin.
+// recording is a recorded call of a CNI plugin.
 type recording struct {
 	Environment map[string]string
 	Stdin       json.RawMessage
 }
 
-// TestRecorded compares what the runtimes send with what the plugin's own
-// tests send in their name.
+// TestRecorded compares what the runtimes send with the recorded calls that the
+// plugin's own tests send.
 func TestRecorded(t *testing.T) {
 	c.InstallChart(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -81,8 +81,8 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// recordCalls puts a plugin that writes its calls down behind all others of a node,
-// until the test ends.
+// recordCalls appends a plugin that records its calls to a node's list, until the
+// test ends.
 func recordCalls(t *testing.T, node *cluster.Node) {
 	t.Helper()
 	suite.Check(t, os.Symlink(filepath.Join(c.Dir, "bin", "apps"), node.Path("/opt/cni/bin/recorder")))
@@ -115,20 +115,20 @@ func recordCalls(t *testing.T, node *cluster.Node) {
 	})
 }
 
-// findCall finds a pod's first call; a late one has no namespace any more.
+// findCall finds a pod's first recorded call; a late one is without CNI_NETNS.
 func findCall(node *cluster.Node, namespace, pod, command string, late bool) (recording, error) {
 	files, err := filepath.Glob(node.Path("/run/recorder/*.json"))
 	if err != nil {
 		return recording{}, err
 	}
-	for _, file := range files { // in the order of time
+	for _, file := range files { // in chronological order
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return recording{}, err
 		}
 		var call recording
 		if json.Unmarshal(content, &call) != nil {
-			continue // not written yet
+			continue // half written
 		}
 		args := strings.Split(call.Environment["CNI_ARGS"], ";")
 		if call.Environment["CNI_COMMAND"] == command && (call.Environment["CNI_NETNS"] == "") == late &&
@@ -139,7 +139,7 @@ func findCall(node *cluster.Node, namespace, pod, command string, late bool) (re
 	return recording{}, fmt.Errorf("%s: no %s of %s (without namespace: %v) among %d calls", node.Name, command, pod, late, len(files))
 }
 
-// volatile are what differs from run to run, and what it is replaced by.
+// volatile are patterns of what differs between runs, and their replacements.
 var volatile = []struct {
 	pattern *regexp.Regexp
 	by      string
@@ -157,7 +157,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`/[^":]*/bin\b`), "/opt/cni/bin"},
 }
 
-// anonymous takes out what is of this run alone.
+// anonymous returns the recording without names and values of this run.
 func (r recording) anonymous(namespace, node string) ([]byte, error) {
 	args := strings.Split(r.Environment["CNI_ARGS"], ";") // their order is random
 	slices.Sort(args)

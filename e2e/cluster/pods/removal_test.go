@@ -15,8 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestRemoval cleans the nodes and then removes the chart: pods of before end,
-// new ones start without the plugin.
+// TestRemoval cleans the nodes and then uninstalls the chart: new pods start
+// without the plugin, and the DEL of old ones succeeds.
 func TestRemoval(t *testing.T) {
 	c.InstallChart(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -34,22 +34,22 @@ func TestRemoval(t *testing.T) {
 			}
 		}
 		if primary, err := os.ReadFile(node.Path("/etc/cni/net.d/" + cluster.NetworkConf)); err != nil || string(primary) != node.PrimaryList() {
-			t.Errorf("the primary's list of %s is not what it was: %v\n%s", node.Name, err, primary)
+			t.Errorf("the primary's list of %s is not restored: %v\n%s", node.Name, err, primary)
 		}
 		expectPlugin(t, node, false)
 	}
 	n.Run(t, later...)
 	for _, pod := range later {
 		if rules := n.Rules(t, pod.Name); rules.Backend != "" {
-			t.Errorf("%s holds %+v", pod.Name, rules)
+			t.Errorf("%s has the rules %+v", pod.Name, rules)
 		}
 	}
 	n.Delete(t, append(old, later...)...)
 }
 
-// TestUninstallAlone removes the chart, and with it the plugin's permission,
-// and leaves the nodes as they are: meshed pods are refused, others unharmed,
-// and the next installation mends it.
+// TestUninstallAlone uninstalls the chart, and with it the plugin's permission,
+// without cleaning the nodes: meshed pods wait until the next installation, other
+// pods start.
 func TestUninstallAlone(t *testing.T) {
 	c.InstallChart(t, suite.ShortLookup)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -68,7 +68,7 @@ func TestUninstallAlone(t *testing.T) {
 	n.ExpectCaptured(t, "meshed")
 }
 
-// TestAbsentRefuses does not clean a node on which captured pods run.
+// TestAbsentRefuses expects agents not to clean a node on which captured pods run.
 func TestAbsentRefuses(t *testing.T) {
 	c.InstallChart(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)

@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestRollout installs the chart. Each agent finds by itself how its runtime
-// takes the entry, and is ready only when the runtime has loaded it.
+// TestRollout installs the chart. Each agent chooses the mode that its runtime
+// supports, and is ready only when the runtime has loaded the entry.
 func TestRollout(t *testing.T) {
 	c.UninstallChart(t)
 	c.InstallChart(t)
@@ -37,8 +37,8 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// TestNotReady has a runtime that does not load what is on its disk: its agent
-// says so, and only as long.
+// TestNotReady has a runtime that can't load its configuration: the agent is not
+// ready meanwhile.
 func TestNotReady(t *testing.T) {
 	c.InstallChart(t)
 	node := c.Nodes[0]
@@ -60,7 +60,7 @@ func TestNotReady(t *testing.T) {
 	suite.Eventually(t, ready("true"))
 }
 
-// expectPlugin expects that a node's runtime calls the plugin, or that it does not.
+// expectPlugin checks whether a node's runtime calls the plugin.
 func expectPlugin(t *testing.T, node *cluster.Node, want bool) {
 	t.Helper()
 	network, err := suite.LoadedNetwork(t.Context(), node)

@@ -10,8 +10,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestUserNamespace captures a pod whose root is not the node's. Debian's runc
-// knows no such pods.
+// TestUserNamespace captures a pod with a user namespace of its own, which Debian's
+// runc does not support.
 func TestUserNamespace(t *testing.T) {
 	t.Parallel()
 	c.InstallChart(t)
@@ -23,7 +23,7 @@ func TestUserNamespace(t *testing.T) {
 	n.ExpectCaptured(t, "web")
 	v4, _ := n.Addresses(t, "web")
 	if got := suite.Names(n.Ask(t, "another", "tcp", suite.Address(v4, 8080))); got != "another/outbound web/inbound web/app" {
-		t.Errorf("on the way are %s", got)
+		t.Errorf("the hops are %s", got)
 	}
 	status := n.Kubectl(t, "", "exec", "web", "--container", "app", "--", "/apps", "status")
 	_, root, _ := strings.Cut(status, "UidMap:")

@@ -67,7 +67,7 @@ func (ch *Churn) round(ctx context.Context, node, name string) error {
 	}
 	rules, err := ch.rulesWhenReady(ctx, plain)
 	if err == nil && (rules.Backend != "" || rules.Foreign != "") {
-		err = fmt.Errorf("%s, which is not in the mesh, holds %+v", plain.Name, rules)
+		err = fmt.Errorf("%s, which is not in the mesh, has the rules %+v", plain.Name, rules)
 	}
 	if err != nil {
 		return err

@@ -84,7 +84,7 @@ func (n Namespace) Rules(t *testing.T, pod string) netfilter.State {
 func (n Namespace) ExpectCaptured(t *testing.T, pod string) {
 	t.Helper()
 	if rules := n.Rules(t, pod); rules.Backend == "" || rules.Foreign != "" {
-		t.Errorf("%s holds %+v", pod, rules)
+		t.Errorf("%s has the rules %+v", pod, rules)
 	}
 }
 
