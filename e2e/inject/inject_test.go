@@ -200,7 +200,7 @@ func ask(t *testing.T, opts inject.Options, object []byte) *admissionv1.Admissio
 	return answer.Response
 }
 
-// review gives the pod as the webhook's patch leaves it.
+// review returns the pod as the webhook's patch leaves it.
 func review(t *testing.T, opts inject.Options, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	raw, err := json.Marshal(pod)

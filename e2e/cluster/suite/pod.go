@@ -36,7 +36,7 @@ func NewPod(name, node string, args ...string) *corev1.Pod {
 // Server returns a pod that serves TCP on port 8080.
 func Server(name, node string) *corev1.Pod { return NewPod(name, node, "serve", "tcp", ":8080") }
 
-// Unmeshed keeps a pod out of the mesh, and returns it.
+// Unmeshed excludes a pod from the mesh, and returns it.
 func Unmeshed(pod *corev1.Pod) *corev1.Pod {
 	pod.Labels["sidecar.istio.io/inject"] = "false"
 	return pod
