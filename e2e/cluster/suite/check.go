@@ -28,7 +28,7 @@ func Check(t *testing.T, err error) {
 // KubectlTimeout is kubectl's flag for how long to wait.
 var KubectlTimeout = "--timeout=" + cluster.Timeout.String()
 
-// Eventually repeats a condition until it returns no error, at most for cluster.Patience.
+// Eventually repeats a condition until it returns no error, at most for cluster.Timeout.
 func Eventually(t *testing.T, condition func() error) {
 	t.Helper()
 	var err error
