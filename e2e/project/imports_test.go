@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"install/taint":            {"install/kube"},
 	"install/evict":            {"install/kube", "install/metrics", "plugin/capture", "plugin/record"},
 	"install/guard":            {"config", "install/cri", "install/history", "install/metrics", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
-	"install/capture-cni-node": {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/kube", "install/node", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/podlookup", "plugin/record"},
+	"install/capture-cni-node": {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/kube", "install/node", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/netfilter", "plugin/podlookup", "plugin/record"},
 	"deploy":                   {}, // tests alone
 	"deploy/image":             {},
 }
@@ -123,7 +123,7 @@ func TestDecidersArePure(t *testing.T) {
 // programs, where the operator chose that backend.
 func TestOneFileExecutes(t *testing.T) {
 	executing := containing(t, "../../plugin/*/*.go", `"os/exec"`, "go-iptables")
-	if want := []string{"legacy_remove.go", "programs.go"}; !slices.Equal(executing, want) {
+	if want := []string{"iptables_programs.go", "legacy_remove.go"}; !slices.Equal(executing, want) {
 		t.Errorf("programs are executed by %q, want %q", executing, want)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 func renderCommand(o *options) *cobra.Command {
@@ -90,9 +91,9 @@ func printRules(out io.Writer, decision capture.Decision) error {
 	for _, warning := range decision.Warnings {
 		fmt.Fprintf(&text, "# warning: %s\n", warning)
 	}
-	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, rules.IPTables(capture.IPv4, nil))
+	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, netfilter.RestoreText(rules, capture.IPv4))
 	if rules.IPv6 {
-		fmt.Fprintf(&text, "\n# ip6tables-restore --noflush\n%s", rules.IPTables(capture.IPv6, nil))
+		fmt.Fprintf(&text, "\n# ip6tables-restore --noflush\n%s", netfilter.RestoreText(rules, capture.IPv6))
 	}
 	_, err = io.WriteString(out, text.String())
 	return err

@@ -119,7 +119,7 @@ func expectNoDifference(t *testing.T, host *lab.Host, rs capture.Ruleset) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found netfilter.Table
+	var found netfilter.Dump
 	err = host.Do(func() (err error) {
 		found, err = netfilter.NFTables{}.Dump(t.Context())
 		return err

@@ -28,7 +28,7 @@ func (b *builder) chain(table Table, name string) {
 // add appends a rule; one that only IPv6 packets could match is left out
 // where IPv6 is not captured.
 func (b *builder) add(m Match, do Action, why string) {
-	if m.family() == IPv6 && !b.Intent.IPv6 {
+	if m.OnlyFamily() == IPv6 && !b.Intent.IPv6 {
 		return
 	}
 	last := &b.chains[len(b.chains)-1]
@@ -64,20 +64,6 @@ var lo = one("lo")
 func (m Match) ofUser(uid uint32) Match { m.UID = one(uid); return m }
 
 func (m Match) ofGroups(groups List[uint32]) Match { m.GID = groups; return m }
-
-// family is the one family whose packets can match, or any.
-func (m Match) family() Family {
-	for _, list := range []List[netip.Prefix]{m.Src, m.Dst} {
-		if len(list.Values) == 0 {
-			continue
-		}
-		if list.Values[0].Addr().Is4() {
-			return IPv4
-		}
-		return IPv6
-	}
-	return m.Family
-}
 
 // empty tells a match made of an empty list; it would hold for every packet.
 func (m Match) empty() bool {

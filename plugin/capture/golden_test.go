@@ -21,6 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -40,9 +41,9 @@ func TestGolden(t *testing.T) {
 			t.Parallel()
 			rs := rulesOf(t, dir)
 			expectGolden(t, filepath.Join(dir, "ruleset.nft"), rs.String())
-			expectGolden(t, filepath.Join(dir, "iptables.txt"), rs.IPTables(capture.IPv4, nil))
+			expectGolden(t, filepath.Join(dir, "iptables.txt"), netfilter.RestoreText(rs, capture.IPv4))
 			if rs.IPv6 {
-				expectGolden(t, filepath.Join(dir, "ip6tables.txt"), rs.IPTables(capture.IPv6, nil))
+				expectGolden(t, filepath.Join(dir, "ip6tables.txt"), netfilter.RestoreText(rs, capture.IPv6))
 			}
 		})
 	}

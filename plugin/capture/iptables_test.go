@@ -15,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 // TestBothVariantsListTheSame loads every golden file by both variants of
@@ -30,7 +31,7 @@ func TestBothVariantsListTheSame(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%s", filepath.Base(filepath.Dir(path)), family), func(t *testing.T) {
 				t.Parallel()
-				text := rs.IPTables(family, nil)
+				text := netfilter.RestoreText(rs, family)
 				program := map[capture.Family]string{capture.IPv4: "iptables", capture.IPv6: "ip6tables"}[family]
 				nft, legacy := restored(t, program+"-nft", text), restored(t, program+"-legacy", text)
 				if diff := cmp.Diff(nft, legacy); diff != "" {
@@ -78,64 +79,4 @@ func restored(t *testing.T, program, text string) []string {
 	chain := func(rule string) string { return strings.Join(strings.Fields(rule)[:3], " ") }
 	slices.SortStableFunc(rules, func(a, b string) int { return strings.Compare(chain(a), chain(b)) })
 	return rules
-}
-
-// TestLongListsForIPTables splits lists into as many rules as it takes.
-func TestLongListsForIPTables(t *testing.T) {
-	t.Parallel()
-	ports := make([]uint16, 31)
-	for i := range ports {
-		ports[i] = uint16(i + 1)
-	}
-	rs := capture.Ruleset{Chains: []capture.Chain{{Table: capture.NAT, Name: "ISTIO_X", Rules: []capture.Rule{{
-		Match: capture.Match{
-			Protocol: capture.TCP,
-			In:       capture.List[string]{Name: "i", Values: []string{"a", "b"}},
-			DstPort:  capture.List[uint16]{Name: "p", Values: ports},
-		},
-		Do:  capture.Action{Verdict: capture.Return},
-		Why: "why",
-	}}}}}
-	text := rs.IPTables(capture.IPv4, nil)
-	if got := strings.Count(text, "-A ISTIO_X"); got != 6 {
-		t.Errorf("%d rules, want 2 interfaces x 3 groups of ports:\n%s", got, text)
-	}
-	for _, rule := range []string{
-		`-A ISTIO_X -i a -p tcp -m multiport --dports 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15 -m comment --comment "why" -j RETURN`,
-		"-A ISTIO_X -i b -p tcp -m multiport --dports 31 -j RETURN",
-	} {
-		if !strings.Contains(text, rule+"\n") {
-			t.Errorf("%q is missing in\n%s", rule, text)
-		}
-	}
-}
-
-func TestMade(t *testing.T) {
-	t.Parallel()
-	for note, made := range map[string]capture.Made{
-		"made: table PREROUTING OUTPUT": {Table: true, Chains: []capture.Hook{capture.Prerouting, capture.Output}},
-		"made: OUTPUT":                  {Chains: []capture.Hook{capture.Output}},
-		"made: table":                   {Table: true},
-		"":                              {},
-	} {
-		rs := capture.Ruleset{Chains: []capture.Chain{{Table: capture.NAT, Hook: capture.Output, Name: "OUTPUT"}}}
-		text := rs.IPTables(capture.IPv4, map[capture.Table]capture.Made{capture.NAT: made})
-		if note != "" && !strings.Contains(text, fmt.Sprintf("-A CAPTURE_CNI -m comment --comment %q -j RETURN\n", note)) || note == "" && strings.Contains(text, "made:") {
-			t.Errorf("%+v: got\n%s", made, text)
-		}
-		if got, ok := capture.ParseMade(note); ok != (note != "") || cmp.Diff(got, made) != "" {
-			t.Errorf("%q is read as %+v, %v", note, got, ok)
-		}
-	}
-}
-
-func FuzzParseMade(f *testing.F) {
-	f.Add("made: table PREROUTING")
-	f.Add("capture-cni rules v1 ipv4 0")
-	f.Fuzz(func(t *testing.T, text string) {
-		made, ok := capture.ParseMade(text)
-		if !ok && (made.Table || len(made.Chains) > 0) {
-			t.Errorf("%q is no note, and says %+v", text, made)
-		}
-	})
 }

@@ -85,6 +85,20 @@ type Match struct {
 	Begins           bool   // asks for a new connection: a SYN; needs TCP
 }
 
+// OnlyFamily returns the one family whose packets can match, or any.
+func (m Match) OnlyFamily() Family {
+	for _, list := range []List[netip.Prefix]{m.Src, m.Dst} {
+		if len(list.Values) == 0 {
+			continue
+		}
+		if list.Values[0].Addr().Is4() {
+			return IPv4
+		}
+		return IPv6
+	}
+	return m.Family
+}
+
 // List is a match's alternatives. The name is what a set of more than one
 // value is called; lists of one name in a Ruleset are equal.
 type List[T any] struct {

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Table is what the kernel holds of ours, reduced to what decides about
+// Dump is what the kernel holds of ours, reduced to what decides about
 // packets: handles, positions and counters are left out.
-type Table struct {
+type Dump struct {
 	objects []object
 }
 
@@ -32,7 +32,7 @@ const maxDifferences = 20
 
 // Diff says, one line each, how found differs from want. After the first
 // twenty differences it says how many more there are.
-func Diff(want, found Table) []string {
+func Diff(want, found Dump) []string {
 	var d differences
 	there, wanted := found.byName(), want.byName()
 	for i := range want.objects {
@@ -58,7 +58,7 @@ func Diff(want, found Table) []string {
 	return d.lines
 }
 
-func (t Table) byName() map[string]*object {
+func (t Dump) byName() map[string]*object {
 	objects := make(map[string]*object, len(t.objects))
 	for i := range t.objects {
 		objects[t.objects[i].name] = &t.objects[i]

@@ -43,7 +43,7 @@ func TestDiff(t *testing.T) {
 		{"rule changed", []object{chainOf("a", "1", "2")}, []object{relabelled}, []string{"missing: 2 of chain a", "unexpected: 2 of chain a"}},
 		{"hook and rule", []object{chainOf("a", "1", "2", "3")}, []object{changed}, []string{"changed: chain a", "missing: 3 of chain a"}},
 	} {
-		if got := Diff(Table{test.want}, Table{test.found}); !slices.Equal(got, test.lines) {
+		if got := Diff(Dump{test.want}, Dump{test.found}); !slices.Equal(got, test.lines) {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.lines)
 		}
 	}
@@ -56,7 +56,7 @@ func TestDiffIsBounded(t *testing.T) {
 	for i := range 50_000 {
 		rules = append(rules, strconv.Itoa(i))
 	}
-	got := Diff(Table{[]object{chainOf("a", rules...)}}, Table{[]object{chainOf("a", rules[:100]...)}})
+	got := Diff(Dump{[]object{chainOf("a", rules...)}}, Dump{[]object{chainOf("a", rules[:100]...)}})
 	if len(got) != maxDifferences+1 || got[0] != "missing: 100 of chain a" || got[maxDifferences] != "... and 49880 more" {
 		t.Errorf("got %q", got)
 	}
@@ -72,21 +72,21 @@ func TestDigest(t *testing.T) {
 		}
 		return o
 	}
-	base := Table{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y")}}
+	base := Dump{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y")}}
 	for name, tt := range map[string]struct {
-		other           Table
+		other           Dump
 		shape, elements bool // are the same
 	}{
-		"the same":               {Table{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y")}}, true, true},
-		"objects in other order": {Table{[]object{set("x", "y"), chainOf("b", "3"), chainOf("a", "1", "2")}}, true, true},
-		"a rule fewer":           {Table{[]object{chainOf("a", "1"), chainOf("b", "3"), set("x", "y")}}, false, true},
-		"rules in other order":   {Table{[]object{chainOf("a", "2", "1"), chainOf("b", "3"), set("x", "y")}}, false, true},
-		"a rule elsewhere":       {Table{[]object{chainOf("a", "1"), chainOf("b", "2", "3"), set("x", "y")}}, false, true},
-		"a rule joined":          {Table{[]object{chainOf("a", "12"), chainOf("b", "3"), set("x", "y")}}, false, true},
-		"no chain":               {Table{[]object{chainOf("a", "1", "2"), set("x", "y")}}, false, true},
-		"an element more":        {Table{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y", "z")}}, true, false},
-		"another element":        {Table{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "z")}}, true, false},
-		"no set":                 {Table{[]object{chainOf("a", "1", "2"), chainOf("b", "3")}}, false, false},
+		"the same":               {Dump{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y")}}, true, true},
+		"objects in other order": {Dump{[]object{set("x", "y"), chainOf("b", "3"), chainOf("a", "1", "2")}}, true, true},
+		"a rule fewer":           {Dump{[]object{chainOf("a", "1"), chainOf("b", "3"), set("x", "y")}}, false, true},
+		"rules in other order":   {Dump{[]object{chainOf("a", "2", "1"), chainOf("b", "3"), set("x", "y")}}, false, true},
+		"a rule elsewhere":       {Dump{[]object{chainOf("a", "1"), chainOf("b", "2", "3"), set("x", "y")}}, false, true},
+		"a rule joined":          {Dump{[]object{chainOf("a", "12"), chainOf("b", "3"), set("x", "y")}}, false, true},
+		"no chain":               {Dump{[]object{chainOf("a", "1", "2"), set("x", "y")}}, false, true},
+		"an element more":        {Dump{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y", "z")}}, true, false},
+		"another element":        {Dump{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "z")}}, true, false},
+		"no set":                 {Dump{[]object{chainOf("a", "1", "2"), chainOf("b", "3")}}, false, false},
 	} {
 		got := tt.other.Digest()
 		if (got.Shape == base.Digest().Shape) != tt.shape || (got.Elements == base.Digest().Elements) != tt.elements {

@@ -21,7 +21,7 @@ type Digest struct {
 }
 
 // Digest sums the Table up. Tables without a Diff have the same one.
-func (t Table) Digest() Digest {
+func (t Dump) Digest() Digest {
 	objects := slices.SortedFunc(slices.Values(t.objects), func(a, b object) int { return cmp.Compare(a.name, b.name) })
 	var shape, elements, stamp sum
 	for _, o := range objects {

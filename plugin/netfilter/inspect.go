@@ -61,7 +61,7 @@ var foreignChains = []string{"ISTIO_OUTPUT", "ISTIO_INBOUND"}
 // lookInto tells our chains from others': beside ours, there is a marker.
 func (s *State) lookInto(variant config.Backend, tables tableList) {
 	for table, chains := range tables {
-		if slices.Contains(chains, capture.MarkerChain) {
+		if slices.Contains(chains, markerChain) {
 			s.Backend = variant
 			continue
 		}
@@ -78,7 +78,7 @@ func readStamp(r *reader, backend config.Backend) (stamp string, err error) {
 	case config.NFTables:
 		stamp, err = findComment(r, unix.NFPROTO_INET, capture.TableName, capture.StampChain, capture.StampPrefix)
 	case config.IPTablesNFT:
-		stamp, err = findComment(r, unix.NFPROTO_IPV4, string(capture.NAT), capture.MarkerChain, capture.StampPrefix)
+		stamp, err = findComment(r, unix.NFPROTO_IPV4, string(capture.NAT), markerChain, capture.StampPrefix)
 	case config.IPTablesLegacy:
 		var entries []byte
 		entries, err = legacyFamilies[capture.IPv4].entries(string(capture.NAT))

@@ -10,30 +10,28 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // dumpFromNFTables reads what iptables' newer variant put into the kernel, as
 // NFTables.Dump does: raw attributes, reduced to what decides about packets.
-func dumpFromNFTables(ctx context.Context) (Table, error) {
+func dumpFromNFTables(ctx context.Context) (Dump, error) {
 	r, err := newReader(ctx)
 	if err != nil {
-		return Table{}, err
+		return Dump{}, err
 	}
 	defer r.close()
 	tables, err := nfTables(r)
 	if err != nil {
-		return Table{}, err
+		return Dump{}, err
 	}
-	var dumped Table
+	var dumped Dump
 	for _, name := range slices.SortedFunc(maps.Keys(tables), compareTables) {
-		if !slices.Contains(tables[name], capture.MarkerChain) {
+		if !slices.Contains(tables[name], markerChain) {
 			continue
 		}
 		objects, err := dumpChains(r, name, tables[name])
 		if err != nil {
-			return Table{}, err
+			return Dump{}, err
 		}
 		dumped.objects = append(dumped.objects, objects...)
 	}
@@ -54,7 +52,7 @@ func dumpChains(r *reader, table tableOf, chains []string) ([]object, error) {
 			return nil, nil
 		}
 		why := ruleComment(rule)
-		if _, isNote := capture.ParseMade(why); isNote { // it differs from namespace to namespace
+		if _, isNote := parseCreated(why); isNote { // it differs from namespace to namespace
 			return nil, nil
 		}
 		parsed, err := labels.item(why, expressions)

@@ -42,7 +42,7 @@ func inspect(t *testing.T, host *lab.Host) (state netfilter.State) {
 	return state
 }
 
-func dump(t *testing.T, host *lab.Host) (table netfilter.Table) {
+func dump(t *testing.T, host *lab.Host) (table netfilter.Dump) {
 	t.Helper()
 	within(t, host, func() (err error) {
 		table, err = netfilter.NFTables{}.Dump(t.Context())
@@ -129,7 +129,7 @@ func TestRefusedByTheKernel(t *testing.T) {
 		if got := inspect(t, host); got != (netfilter.State{}) {
 			t.Errorf("%s: left %+v", name, got)
 		}
-		if left := netfilter.Diff(netfilter.Table{}, dump(t, host)); len(left) > 0 {
+		if left := netfilter.Diff(netfilter.Dump{}, dump(t, host)); len(left) > 0 {
 			t.Errorf("%s: left %q", name, left)
 		}
 	}
@@ -218,7 +218,7 @@ func TestTrack(t *testing.T) {
 			if got := inspect(t, host); got != (netfilter.State{}) {
 				t.Errorf("it looks like %+v", got)
 			}
-			if left := netfilter.Diff(netfilter.Table{}, dump(t, host)); len(left) > 0 {
+			if left := netfilter.Diff(netfilter.Dump{}, dump(t, host)); len(left) > 0 {
 				t.Errorf("it looks like %q", left)
 			}
 		}
@@ -243,7 +243,7 @@ func TestReferenceStaysOutside(t *testing.T) {
 		_, err := netfilter.Reference(t.Context(), netfilter.NFTables{}, rules())
 		return err
 	})
-	if left := netfilter.Diff(netfilter.Table{}, dump(t, host)); len(left) > 0 {
+	if left := netfilter.Diff(netfilter.Dump{}, dump(t, host)); len(left) > 0 {
 		t.Errorf("the namespace holds %q", left)
 	}
 }

@@ -33,7 +33,7 @@ func removeLegacy(ctx context.Context) error {
 	}
 	var errs []error
 	for table, chains := range tables {
-		if slices.Contains(chains, capture.MarkerChain) {
+		if slices.Contains(chains, markerChain) {
 			errs = append(errs, removeLegacyTable(ctx, table))
 		}
 	}

@@ -84,7 +84,7 @@ func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset)
 
 // compareDumps compares what was read with what the kernel makes of the
 // Ruleset. Too much to be read is a difference: no Ruleset comes near it.
-func compareDumps(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found netfilter.Table, err error) ([]string, error) {
+func compareDumps(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found netfilter.Dump, err error) ([]string, error) {
 	if tooLarge, ok := errors.AsType[TooLarge](err); ok {
 		return []string{"unexpected: " + tooLarge.Error()}, nil
 	}

@@ -13,19 +13,19 @@ import (
 
 // dumpSaved reads what iptables-save prints of our chains, and of those rules
 // of the built-in ones that lead into ours.
-func (b iptables) dumpSaved(ctx context.Context) (Table, error) {
+func (b iptables) dumpSaved(ctx context.Context) (Dump, error) {
 	existing, err := legacyTables()
 	if err != nil {
-		return Table{}, err
+		return Dump{}, err
 	}
-	var table Table
+	var table Dump
 	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
 		if !existing.has(family) {
 			continue
 		}
 		out, err := run(ctx, nil, b.programs[family].save)
 		if err != nil {
-			return Table{}, err
+			return Dump{}, err
 		}
 		for _, saved := range parseSaved(string(out)) {
 			table.objects = append(table.objects, saved.ours(family)...)
@@ -87,11 +87,6 @@ func parseSaved(text string) []savedTable {
 	return tables
 }
 
-// isOurs tells the chains that are ours where the table has a marker chain.
-func isOurs(chain string) bool {
-	return chain == capture.MarkerChain || strings.HasPrefix(chain, capture.ChainPrefix)
-}
-
 // leadsToOurs looks at a rule's target, which stands at its end where it is a chain.
 func (r savedRule) leadsToOurs() bool {
 	words := strings.Fields(r.text)
@@ -102,7 +97,7 @@ func (r savedRule) leadsToOurs() bool {
 // ours gives the table's chains of ours as objects, with the chains of others
 // reduced to what leads into ours.
 func (t savedTable) ours(family capture.Family) []object {
-	if !slices.Contains(t.chains, capture.MarkerChain) {
+	if !slices.Contains(t.chains, markerChain) {
 		return nil
 	}
 	items := map[string][]item{}
@@ -111,7 +106,7 @@ func (t savedTable) ours(family capture.Family) []object {
 			continue
 		}
 		comment := commentOf(rule.text)
-		if _, isNote := capture.ParseMade(comment); !isNote { // it differs from namespace to namespace
+		if _, isNote := parseCreated(comment); !isNote { // it differs from namespace to namespace
 			items[rule.chain] = append(items[rule.chain], item{label: ruleLabel(comment), content: rule.text})
 		}
 	}

@@ -4,9 +4,6 @@ package netfilter
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,26 +30,6 @@ func (l tableList) has(family capture.Family) bool {
 		}
 	}
 	return false
-}
-
-// missing is what iptables' newer variant is about to make for the rules. The
-// older one's tables can't be taken away again, and need no note.
-func (l tableList) missing(rs capture.Ruleset, family capture.Family, variant config.Backend) map[capture.Table]capture.Made {
-	if variant != config.IPTablesNFT {
-		return nil
-	}
-	made := map[capture.Table]capture.Made{}
-	for _, table := range rs.Tables() {
-		chains, exists := l[tableOf{family, string(table)}]
-		note := capture.Made{Table: !exists}
-		for _, hook := range rs.Hooks(table) {
-			if !slices.Contains(chains, string(hook)) {
-				note.Chains = append(note.Chains, hook)
-			}
-		}
-		made[table] = note
-	}
-	return made
 }
 
 func listTables(ctx context.Context, variant config.Backend) (tableList, error) {
@@ -120,20 +97,7 @@ func iptablesChains(chains []objectName) tableList {
 	return list
 }
 
-func legacyTables() (tableList, error) {
-	list := tableList{}
-	for family, legacy := range legacyFamilies {
-		names, err := os.ReadFile(legacy.tables)
-		if err != nil {
-			continue // this kernel, or this namespace, has none
-		}
-		for name := range strings.FieldsSeq(string(names)) {
-			entries, err := legacy.entries(name)
-			if err != nil {
-				return nil, fmt.Errorf("reading the legacy %s table: %w", name, err)
-			}
-			list[tableOf{family, name}] = legacy.chains(entries)
-		}
-	}
-	return list, nil
+// isOurs reports whether a chain is ours, in a table that has a marker chain.
+func isOurs(chain string) bool {
+	return chain == markerChain || strings.HasPrefix(chain, capture.ChainPrefix)
 }

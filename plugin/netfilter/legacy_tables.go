@@ -5,6 +5,9 @@ package netfilter
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"os"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +26,24 @@ type legacyFamily struct {
 var legacyFamilies = map[capture.Family]legacyFamily{
 	capture.IPv4: {"/proc/thread-self/net/ip_tables_names", unix.AF_INET, unix.IPPROTO_IP, 84},
 	capture.IPv6: {"/proc/thread-self/net/ip6_tables_names", unix.AF_INET6, unix.IPPROTO_IPV6, 136},
+}
+
+func legacyTables() (tableList, error) {
+	list := tableList{}
+	for family, legacy := range legacyFamilies {
+		names, err := os.ReadFile(legacy.tables)
+		if err != nil {
+			continue // this kernel, or this namespace, has none
+		}
+		for name := range strings.FieldsSeq(string(names)) {
+			entries, err := legacy.entries(name)
+			if err != nil {
+				return nil, fmt.Errorf("reading the legacy %s table: %w", name, err)
+			}
+			list[tableOf{family, name}] = legacy.chains(entries)
+		}
+	}
+	return list, nil
 }
 
 // Socket options of include/uapi/linux/netfilter_ipv4/ip_tables.h, the same for IPv6.

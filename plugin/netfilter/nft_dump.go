@@ -17,10 +17,10 @@ import (
 
 // Dump reads our table. Attributes are compared as raw bytes, from an
 // allow-list, because no library reads every expression back.
-func (NFTables) Dump(ctx context.Context) (Table, error) {
+func (NFTables) Dump(ctx context.Context) (Dump, error) {
 	r, err := newReader(ctx)
 	if err != nil {
-		return Table{}, err
+		return Dump{}, err
 	}
 	defer r.close()
 	d := dumper{reader: r}
@@ -40,7 +40,7 @@ func (NFTables) Dump(ctx context.Context) (Table, error) {
 	for i := first; i < len(d.dumped); i++ {
 		d.elements(&d.dumped[i])
 	}
-	return Table{d.dumped}, d.err
+	return Dump{d.dumped}, d.err
 }
 
 // chainFlags is NFTA_CHAIN_FLAGS, which golang.org/x/sys lacks.

@@ -51,8 +51,8 @@ func (b iptables) Apply(ctx context.Context, rs capture.Ruleset) error {
 		return err
 	}
 	for i, family := range familiesOf(rs) {
-		made := existing.missing(rs, family, b.Name())
-		if err := b.restore(ctx, family, rs.IPTables(family, made), "--noflush"); err != nil {
+		notes := createdFor(rs, family, b.Name(), existing)
+		if err := b.restore(ctx, family, restoreText(rs, family, notes), "--noflush"); err != nil {
 			return errors.Join(err, b.undo(familiesOf(rs)[:i+1], saved))
 		}
 	}
@@ -79,7 +79,7 @@ func (b iptables) save(ctx context.Context, rs capture.Ruleset, existing tableLi
 				return nil, err
 			}
 		}
-		saved[family] = onlyTables(string(out), rs.Tables())
+		saved[family] = onlyTables(string(out), tablesOf(rs))
 	}
 	return saved, nil
 }
@@ -117,7 +117,7 @@ func (b iptables) undo(tried []capture.Family, saved map[capture.Family]string) 
 // Dump reads our chains, and those rules of the built-in ones that lead into
 // ours. The newer variant's are read from the kernel: beside rules that nft
 // wrote, its programs would not list them.
-func (b iptables) Dump(ctx context.Context) (Table, error) {
+func (b iptables) Dump(ctx context.Context) (Dump, error) {
 	if b.Name() == config.IPTablesLegacy {
 		return b.dumpSaved(ctx)
 	}

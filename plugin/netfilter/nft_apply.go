@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netfilter puts a Ruleset into the network namespace of the calling
-// thread, compares the two and takes it out again. It only encodes: what is
-// captured is capture's decision. With nftables it talks netlink and executes
-// nothing; iptables' own programs run only where the operator chose iptables.
 package netfilter
 
 import (

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package netfilter applies a Ruleset to the network namespace of the calling
+// thread, compares the two and removes the Ruleset again. It only encodes: what
+// is captured is capture's decision. The files nft_… speak netlink with
+// nf_tables and execute nothing. The files iptables_… serve both variants of
+// iptables, and legacy_… its older one: their programs run only where the
+// operator chose iptables.
 package netfilter
 
 import (
@@ -23,7 +29,7 @@ type Backend interface {
 	Apply(ctx context.Context, rs capture.Ruleset) error
 
 	// Dump reads back what is ours.
-	Dump(ctx context.Context) (Table, error)
+	Dump(ctx context.Context) (Dump, error)
 }
 
 // Find gives the backend that the operator asked for. Errors: a
@@ -38,10 +44,10 @@ func Find(ctx context.Context, backend config.Backend) (Backend, error) {
 // Reference is what the kernel makes of a Ruleset: applied in a scratch
 // namespace and read back, so that comparing is independent of how this
 // kernel, or this version of iptables, represents a rule.
-func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (table Table, err error) {
+func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (table Dump, err error) {
 	scratch, err := ns.TempNetNS()
 	if err != nil {
-		return Table{}, fmt.Errorf("creating a scratch namespace: %w", err)
+		return Dump{}, fmt.Errorf("creating a scratch namespace: %w", err)
 	}
 	defer scratch.Close()
 	err = scratch.Do(func(ns.NetNS) error {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// created is what iptables-nft creates in one table for our rules. Remove
+// deletes it together with them.
+type created struct {
+	table  bool           // the table itself
+	chains []capture.Hook // its built-in chains
+}
+
+// createdPrefix begins the comment that notes what was created.
+const createdPrefix = "made:"
+
+// createdFor returns what iptables-nft will create for one family's rules. The
+// tables of iptables-legacy can't be deleted and need no note.
+func createdFor(rs capture.Ruleset, family capture.Family, variant config.Backend, existing tableList) map[capture.Table]created {
+	if variant != config.IPTablesNFT {
+		return nil
+	}
+	notes := map[capture.Table]created{}
+	for _, table := range tablesOf(rs) {
+		chains, exists := existing[tableOf{family, string(table)}]
+		note := created{table: !exists}
+		for _, chain := range rs.Chains {
+			if chain.Table == table && chain.Hook != "" && !slices.Contains(chains, string(chain.Hook)) {
+				note.chains = append(note.chains, chain.Hook)
+			}
+		}
+		notes[table] = note
+	}
+	return notes
+}
+
+// note returns the comment for the marker chain, "" if nothing was created.
+func (c created) note() string {
+	if !c.table && len(c.chains) == 0 {
+		return ""
+	}
+	words := []string{createdPrefix}
+	if c.table {
+		words = append(words, "table")
+	}
+	for _, hook := range c.chains {
+		words = append(words, string(hook))
+	}
+	return strings.Join(words, " ")
+}
+
+// parseCreated parses a note; ok reports whether the comment is one.
+func parseCreated(comment string) (c created, ok bool) {
+	words := strings.Fields(comment)
+	if len(words) == 0 || words[0] != createdPrefix {
+		return created{}, false
+	}
+	for _, word := range words[1:] {
+		if word == "table" {
+			c.table = true
+		} else {
+			c.chains = append(c.chains, capture.Hook(word))
+		}
+	}
+	return c, true
+}

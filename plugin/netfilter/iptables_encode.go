@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// markerChain is an unreachable chain in each iptables table that holds our
+// rules. It marks the table's ISTIO_ chains as ours. Its first rule bears the
+// Stamp, and its second one the note of what was created.
+const markerChain = "CAPTURE_CNI"
+
+// RestoreText returns one family's part of the Ruleset as input for
+// iptables-restore, or ip6tables-restore, with --noflush: it adds to what the
+// tables hold.
+func RestoreText(rs capture.Ruleset, family capture.Family) string {
+	return restoreText(rs, family, nil)
+}
+
+// restoreText notes in each table what was created for it. iptables commits
+// each table by itself; the nat table, and with it the last Stamp, comes last.
+func restoreText(rs capture.Ruleset, family capture.Family, notes map[capture.Table]created) string {
+	var out bytes.Buffer
+	stamp := rs.Stamp()
+	for _, table := range tablesOf(rs) {
+		fmt.Fprintf(&out, "*%s\n:%s - [0:0]\n", table, markerChain)
+		for _, chain := range rs.Chains {
+			if chain.Table == table && chain.Hook == "" {
+				fmt.Fprintf(&out, ":%s - [0:0]\n", chain.Name)
+			}
+		}
+		for _, comment := range []string{stamp, notes[table].note()} {
+			if comment != "" {
+				fmt.Fprintf(&out, "-A %s -m comment --comment %q -j RETURN\n", markerChain, comment)
+			}
+		}
+		for _, chain := range rs.Chains {
+			if chain.Table == table {
+				writeRules(&out, chain, family)
+			}
+		}
+		out.WriteString("COMMIT\n")
+	}
+	return out.String()
+}
+
+// tablesOf returns the tables that the rules are in, in the order of their chains.
+func tablesOf(rs capture.Ruleset) []capture.Table {
+	var tables []capture.Table
+	for _, chain := range rs.Chains {
+		if !slices.Contains(tables, chain.Table) {
+			tables = append(tables, chain.Table)
+		}
+	}
+	return tables
+}
+
+func writeRules(out *bytes.Buffer, chain capture.Chain, family capture.Family) {
+	for _, rule := range chain.Rules {
+		if of := rule.Match.OnlyFamily(); of != "" && of != family {
+			continue
+		}
+		// The first of the iptables rules that a rule becomes bears its comment.
+		why := fmt.Sprintf(" -m comment --comment %q", rule.Why)
+		for _, match := range matchArguments(rule.Match) {
+			fmt.Fprintf(out, "-A %s%s%s %s\n", chain.Name, match, why, targetArguments(rule.Do))
+			why = ""
+		}
+	}
+}
+
+// matchArguments returns a match as the arguments of one rule or, where iptables
+// has no list, of several.
+func matchArguments(m capture.Match) []string {
+	rules := []string{""}
+	times := func(alternatives []string) {
+		var product []string
+		for _, rule := range rules {
+			for _, alternative := range alternatives {
+				product = append(product, rule+alternative)
+			}
+		}
+		if len(alternatives) > 0 {
+			rules = product
+		}
+	}
+	times(options(" -s %s", m.Src.Values))
+	times(options(" -d %s", m.Dst.Values))
+	times(options(" -i %s", m.In.Values))
+	times(options(" -o %s", m.Out.Values))
+	if m.Protocol != "" {
+		times([]string{fmt.Sprintf(" -p %s", m.Protocol)})
+	}
+	times(options(fmt.Sprintf(" -m %s --sport %%d", m.Protocol), m.SrcPort.Values))
+	times(portArguments(m))
+	times(options(" -m owner --uid-owner %d", m.UID.Values))
+	times(options(" -m owner --gid-owner %d", m.GID.Values))
+	if state := stateArguments(m); state != "" {
+		times([]string{state})
+	}
+	return rules
+}
+
+func options[T any](format string, values []T) []string {
+	spelled := make([]string, len(values))
+	for i, value := range values {
+		spelled[i] = fmt.Sprintf(format, value)
+	}
+	return spelled
+}
+
+// multiportMax is the most ports that one rule can list (XT_MULTI_PORTS).
+const multiportMax = 15
+
+func portArguments(m capture.Match) []string {
+	if len(m.DstPort.Values) == 1 {
+		return []string{fmt.Sprintf(" -m %s --dport %d", m.Protocol, m.DstPort.Values[0])}
+	}
+	var rules []string
+	for chunk := range slices.Chunk(m.DstPort.Values, multiportMax) {
+		rules = append(rules, " -m multiport --dports "+strings.Join(options("%d", chunk), ","))
+	}
+	return rules
+}
+
+// stateArguments returns the matches on a packet's marks and on its connection.
+func stateArguments(m capture.Match) string {
+	var words strings.Builder
+	if m.Mark != 0 {
+		fmt.Fprintf(&words, " -m mark --mark %d", m.Mark)
+	}
+	if m.ExceptMark != 0 {
+		fmt.Fprintf(&words, " -m mark ! --mark %d", m.ExceptMark)
+	}
+	if m.ConnMark != 0 {
+		fmt.Fprintf(&words, " -m connmark --mark %d", m.ConnMark)
+	}
+	if m.Established {
+		words.WriteString(" -m tcp ! --syn -m conntrack --ctstate ESTABLISHED")
+	}
+	if m.Begins {
+		words.WriteString(" -m tcp --syn")
+	}
+	if m.Invalid {
+		words.WriteString(" -m conntrack --ctstate INVALID")
+	}
+	return words.String()
+}
+
+func targetArguments(do capture.Action) string {
+	switch do.Verdict {
+	case capture.Jump:
+		return "-j " + do.Chain
+	case capture.Goto:
+		return "-g " + do.Chain
+	case capture.Redirect:
+		return fmt.Sprintf("-j REDIRECT --to-ports %d", do.Port)
+	case capture.TProxy:
+		return fmt.Sprintf("-j TPROXY --on-port %d --tproxy-mark %d", do.Port, do.Mark)
+	case capture.SetMark:
+		return fmt.Sprintf("-j MARK --set-mark %d", do.Mark)
+	case capture.SetConnMark:
+		return fmt.Sprintf("-j CONNMARK --set-mark %d", do.Mark)
+	case capture.SetZone:
+		return fmt.Sprintf("-j CT --zone %d", do.Zone)
+	}
+	return "-j " + strings.ToUpper(string(do.Verdict))
+}

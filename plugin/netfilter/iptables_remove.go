@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"slices"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+)
+
+// removal is what is to be done with one table.
+type removal struct {
+	writer *nftables.Conn
+	name   tableOf
+	chains []string
+
+	jumps   []otherRule    // that lead to our chains
+	rules   map[string]int // how many others' chains have besides
+	created created
+}
+
+// otherRule is a rule of a chain that is not ours.
+type otherRule struct {
+	chain  string
+	handle uint64
+	jumps  bool // to one of our chains
+}
+
+func (r *removal) read(from *reader) error {
+	rules, err := list(from, rulesOf(r.name), func(rule attributes) ([]otherRule, error) {
+		chain := text(rule[unix.NFTA_RULE_CHAIN])
+		if text(rule[unix.NFTA_RULE_TABLE]) != r.name.name || isOurs(chain) {
+			return nil, nil
+		}
+		return []otherRule{{chain, bigEndian(rule[unix.NFTA_RULE_HANDLE]), leadsToOurs(rule[unix.NFTA_RULE_EXPRESSIONS])}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	r.rules = map[string]int{}
+	for _, rule := range rules {
+		if rule.jumps {
+			r.jumps = append(r.jumps, rule)
+		} else {
+			r.rules[rule.chain]++
+		}
+	}
+	note, err := findComment(from, protocolFamily[r.name.family], r.name.name, markerChain, createdPrefix)
+	r.created, _ = parseCreated(note)
+	return err
+}
+
+// queue adds the table's part to the transaction: what leads into our chains
+// goes first, then they do, then what was made for them and serves nobody else.
+func (r *removal) queue() {
+	family := nftables.TableFamily(protocolFamily[r.name.family])
+	table := &nftables.Table{Family: family, Name: r.name.name}
+	chain := func(name string) *nftables.Chain { return &nftables.Chain{Table: table, Name: name} }
+	for _, j := range r.jumps {
+		// The library never fails to queue a rule that has a handle.
+		_ = r.writer.DelRule(&nftables.Rule{Table: table, Chain: chain(j.chain), Handle: j.handle})
+	}
+	ours := slices.DeleteFunc(slices.Clone(r.chains), func(name string) bool { return !isOurs(name) })
+	for _, name := range ours {
+		r.writer.FlushChain(chain(name))
+	}
+	for _, name := range ours {
+		r.writer.DelChain(chain(name))
+	}
+	gone := len(ours)
+	for _, hook := range r.created.chains {
+		if name := string(hook); slices.Contains(r.chains, name) && r.rules[name] == 0 {
+			r.writer.DelChain(chain(name))
+			gone++
+		}
+	}
+	if r.created.table && gone == len(r.chains) {
+		r.writer.DelTable(table)
+	}
+}
+
+// leadsToOurs looks for a verdict that names one of our chains.
+func leadsToOurs(expressions []byte) bool {
+	leads := false
+	_ = eachAttribute(expressions, func(_ uint16, expression []byte) error {
+		chain, _ := nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_IMMEDIATE_DATA, unix.NFTA_DATA_VERDICT, unix.NFTA_VERDICT_CHAIN)
+		leads = leads || isOurs(text(chain))
+		return nil // what is malformed leads nowhere
+	})
+	return leads
+}
