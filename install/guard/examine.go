@@ -113,6 +113,7 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 	}
 	w.baseline.confirm(g.settings.Socket, w.sandbox)
 	wish, left := w.wish, w.baseline
+	rules, own := wish.rules().StampedAs(state.Stamp)
 	switch {
 	case state.Backend == "" && state.Foreign != "" && !left.isKnown():
 		return Finding{State: Foreign, Reason: state.Foreign}
@@ -120,10 +121,10 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 		return Finding{State: Uncaptured, Reason: "no rules of the plugin are in its network namespace"}
 	case left.isKnown() && state.Backend != left.Backend:
 		return Finding{State: Drifted, Reason: fmt.Sprintf("its rules are in backend %s, and it was captured by %s", state.Backend, left.Backend)}
-	case capture.IsStamp(state.Stamp) && state.Stamp != wish.stamp:
+	case capture.IsStamp(state.Stamp) && !own:
 		return w.baseline.judgeOutdated(ctx, netns, state)
 	}
-	differences, err := netns.Compare(ctx, &g.references, wish.rules(), state.Backend)
+	differences, err := netns.Compare(ctx, &g.references, rules, state.Backend)
 	switch {
 	case err != nil:
 		return unreadable(err)

@@ -148,26 +148,3 @@ func read(t *testing.T, path string) []byte {
 	}
 	return content
 }
-
-// TestStamp holds the stamp to what it is for: equal rules, equal stamps.
-func TestStamp(t *testing.T) {
-	seen := map[string]string{}
-	cases, _ := filepath.Glob("testdata/*/pod.yaml")
-	for _, path := range cases {
-		rs := rulesOf(t, filepath.Dir(path))
-		text, err := json.Marshal(rs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if other, ok := seen[rs.Stamp()]; ok && other != string(text) {
-			t.Errorf("%s: other rules bear the same stamp", path)
-		}
-		seen[rs.Stamp()] = string(text)
-		if got := capture.StampCovers(rs.Stamp(), capture.IPv6); got != rs.IPv6 || !capture.StampCovers(rs.Stamp(), capture.IPv4) {
-			t.Errorf("%s: the stamp %q misreports the families", path, rs.Stamp())
-		}
-	}
-	if capture.StampCovers("", capture.IPv4) {
-		t.Error("no stamp covers IPv4")
-	}
-}

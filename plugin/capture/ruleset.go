@@ -3,16 +3,8 @@
 package capture
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 )
-
-// RulesVersion grows with every release whose rules differ for the same Intent.
-const RulesVersion = 2
 
 // ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which
 // the proxy hands inbound traffic on to the application. The first belongs to
@@ -31,6 +23,8 @@ type Ruleset struct {
 	LocalMark uint32
 
 	Chains []Chain
+
+	stampOfText bool // it bears the Stamp of textVersion, see StampedAs
 }
 
 // Table is the netfilter table a chain belongs to, in iptables' sense.
@@ -149,27 +143,4 @@ type Action struct {
 	Port    uint16 // of Redirect and TProxy
 	Mark    uint32 // of TProxy, SetMark and SetConnMark
 	Zone    uint16 // of SetZone
-}
-
-// StampPrefix begins every Stamp, of any version.
-const StampPrefix = "capture-cni rules v"
-
-// Stamp identifies the Ruleset in the kernel: the version of the rules, the
-// families captured and a hash of all rules.
-func (rs Ruleset) Stamp() string {
-	families := IPv4
-	if rs.IPv6 {
-		families += "," + IPv6
-	}
-	sum := sha256.Sum256(rs.body())
-	return fmt.Sprintf("%s%d %s %s", StampPrefix, RulesVersion, families, hex.EncodeToString(sum[:16]))
-}
-
-// IsStamp knows a Stamp, of any version.
-func IsStamp(text string) bool { return strings.HasPrefix(text, StampPrefix) }
-
-// StampCovers tells whether the rules of a stamp capture a family.
-func StampCovers(stamp string, family Family) bool {
-	fields := strings.Fields(stamp)
-	return len(fields) > 3 && slices.Contains(strings.Split(fields[3], ","), string(family))
 }

@@ -36,10 +36,12 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 			return install(ctx, rs, backend.Apply)
 		case state.Backend != backend.Name():
 			return capture.Refusal(fmt.Sprintf("rules of ours are in the namespace already, put there by %s and not by %s: DEL must come first", state.Backend, backend.Name()))
-		case state.Stamp == rs.Stamp():
-			return keep(ctx, rs, backend)
 		}
-		return capture.Refusal(fmt.Sprintf("other rules of ours are in the namespace already (%s): DEL must come first", state.Stamp))
+		present, own := rs.StampedAs(state.Stamp)
+		if !own {
+			return capture.Refusal(fmt.Sprintf("other rules of ours are in the namespace already (%s): DEL must come first", state.Stamp))
+		}
+		return keep(ctx, present, backend)
 	})
 }
 

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture_test
+
+import (
+	"encoding/json"
+	"net/netip"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// TestStamp expects one stamp for equal rules, and another one for others.
+func TestStamp(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	cases, _ := filepath.Glob("testdata/*/pod.yaml")
+	for _, path := range cases {
+		rs := rulesOf(t, filepath.Dir(path))
+		text, err := json.Marshal(rs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := seen[rs.Stamp()]; ok && other != string(text) {
+			t.Errorf("%s: other rules bear the same stamp", path)
+		}
+		seen[rs.Stamp()] = string(text)
+		if rs.Stamp() != rulesOf(t, filepath.Dir(path)).Stamp() {
+			t.Errorf("%s: the same rules bear another stamp", path)
+		}
+		if got := capture.StampCovers(rs.Stamp(), capture.IPv6); got != rs.IPv6 || !capture.StampCovers(rs.Stamp(), capture.IPv4) {
+			t.Errorf("%s: the stamp %q misreports the families", path, rs.Stamp())
+		}
+	}
+	if capture.StampCovers("", capture.IPv4) {
+		t.Error("no stamp covers IPv4")
+	}
+}
+
+// TestStampOfText accepts the stamps that version 2 wrote for the golden cases,
+// as testdata/stamps-v2.txt keeps them, for the same rules and no others.
+func TestStampOfText(t *testing.T) {
+	t.Parallel()
+	for line := range strings.Lines(string(read(t, "testdata/stamps-v2.txt"))) {
+		name, stamp, _ := strings.Cut(strings.TrimSpace(line), " ")
+		rs := rulesOf(t, filepath.Join("testdata", name))
+		as, own := rs.StampedAs(stamp)
+		if !own || as.Stamp() != stamp || rs.Stamp() == stamp || lab.TextStamp(rs) != stamp {
+			t.Errorf("%s: %q is taken for %q, own %t", name, stamp, as.Stamp(), own)
+		}
+		if !reflect.DeepEqual(as.Chains, rs.Chains) {
+			t.Errorf("%s: the stamp changes the rules", name)
+		}
+		if as, own := rs.StampedAs(rs.Stamp()); !own || as.Stamp() != rs.Stamp() {
+			t.Errorf("%s: its own stamp is taken for %q, own %t", name, as.Stamp(), own)
+		}
+		other := rs
+		other.Chains = append([]capture.Chain{{Table: capture.NAT, Name: "ISTIO_X"}}, rs.Chains...)
+		for _, stamp := range []string{stamp, rs.Stamp(), "", "without a stamp"} {
+			if as, own := other.StampedAs(stamp); own || as.Stamp() != other.Stamp() {
+				t.Errorf("%s: other rules accept %q", name, stamp)
+			}
+		}
+	}
+}
+
+// TestStampHoldsEveryField changes one value after the other, of every field that
+// a Ruleset has, and expects another stamp each time.
+func TestStampHoldsEveryField(t *testing.T) {
+	t.Parallel()
+	var rs capture.Ruleset
+	fill(reflect.ValueOf(&rs).Elem())
+	seen := map[string]string{rs.Stamp(): "no change"}
+	eachValue(reflect.ValueOf(&rs).Elem(), "Ruleset", func(path string, value reflect.Value) {
+		before := reflect.ValueOf(value.Interface())
+		change(value)
+		if other, ok := seen[rs.Stamp()]; ok {
+			t.Errorf("%s: the stamp is that of %s", path, other)
+		}
+		seen[rs.Stamp()] = path
+		value.Set(before)
+	})
+	if len(seen) < 50 {
+		t.Errorf("%d values were changed", len(seen))
+	}
+}
+
+// fill sets every field, and gives every list two values.
+func fill(v reflect.Value) {
+	if v.Kind() == reflect.Slice {
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+	}
+	eachPart(v, "", func(_ string, part reflect.Value) { fill(part) }, func(string, reflect.Value) { change(v) })
+}
+
+func eachValue(v reflect.Value, path string, visit func(path string, value reflect.Value)) {
+	eachPart(v, path, func(path string, part reflect.Value) { eachValue(part, path, visit) }, visit)
+}
+
+// eachPart visits the exported fields of a struct or the values of a list; of
+// anything else the value itself.
+func eachPart(v reflect.Value, path string, part, value func(path string, v reflect.Value)) {
+	switch {
+	case v.Type() == reflect.TypeFor[netip.Prefix]():
+		value(path, v)
+	case v.Kind() == reflect.Struct:
+		for field, content := range v.Fields() {
+			if field.IsExported() {
+				part(path+"."+field.Name, content)
+			}
+		}
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			part(path+"[]", v.Index(i))
+		}
+	default:
+		value(path, v)
+	}
+}
+
+func change(v reflect.Value) {
+	switch old := v.Interface().(type) {
+	case netip.Prefix:
+		next := netip.MustParsePrefix("10.0.0.0/8")
+		if old == next {
+			next = netip.MustParsePrefix("11.0.0.0/8")
+		}
+		v.Set(reflect.ValueOf(next))
+	case bool:
+		v.SetBool(!old)
+	default:
+		if v.CanUint() {
+			v.SetUint(v.Uint() + 1)
+		} else {
+			v.SetString(v.String() + "x")
+		}
+	}
+}
+
+// TestStampIsUnambiguous compares rules whose values, written one after the
+// other, are the same.
+func TestStampIsUnambiguous(t *testing.T) {
+	t.Parallel()
+	ruleset := func(rules ...capture.Rule) capture.Ruleset {
+		return capture.Ruleset{Chains: []capture.Chain{{Table: capture.NAT, Name: "ISTIO_X", Rules: rules}}}
+	}
+	in := func(names ...string) capture.Match { return capture.Match{In: capture.List[string]{Values: names}} }
+	seen := map[string]int{}
+	for i, rs := range []capture.Ruleset{
+		ruleset(capture.Rule{Match: in("a", "b")}),
+		ruleset(capture.Rule{Match: in("a b")}),
+		ruleset(capture.Rule{Match: in("ab")}),
+		ruleset(capture.Rule{Match: in("a", "b", "out", "c")}),
+		ruleset(capture.Rule{Match: capture.Match{In: in("a", "b").In, Out: in("c").In}}),
+		ruleset(capture.Rule{Match: capture.Match{Out: in("ab").In}}),
+		ruleset(capture.Rule{Match: in("a")}, capture.Rule{Match: in("b")}),
+		ruleset(capture.Rule{Why: "a"}, capture.Rule{Why: "b"}),
+		ruleset(capture.Rule{Why: "ab"}),
+		ruleset(capture.Rule{Match: capture.Match{Mark: 1}}),
+		ruleset(capture.Rule{Do: capture.Action{Mark: 1}}),
+		{Chains: []capture.Chain{{Table: capture.NAT, Hook: capture.Output}}},
+		{Chains: []capture.Chain{{Table: capture.NAT, Name: string(capture.Output)}}},
+	} {
+		if other, ok := seen[rs.Stamp()]; ok {
+			t.Errorf("rulesets %d and %d bear one stamp", other, i)
+		}
+		seen[rs.Stamp()] = i
+	}
+	one := ruleset(capture.Rule{Match: capture.Match{In: capture.List[string]{Name: "a name of no set", Values: []string{"a"}}}})
+	if one.Stamp() != ruleset(capture.Rule{Match: in("a")}).Stamp() {
+		t.Error("the name of a list of one value, which no set holds, changes the stamp")
+	}
+}
