@@ -113,7 +113,7 @@ func TestBackendsByProtocol(t *testing.T) {
 				call{command: "CHECK", netns: host.Path(), stdin: stdin}.run(t).silent(t)
 			}
 			other := strings.Replace(stdin, backend, map[bool]string{true: "iptables-nft", false: "nftables"}[backend == "nftables"], 1)
-			call{netns: host.Path(), stdin: other}.run(t).fails(t, 101, "DEL must come first")
+			call{netns: host.Path(), stdin: other}.run(t).fails(t, 101, "delete the pod to get a new sandbox")
 			// DEL takes out what is there, whatever the configuration says by then.
 			for range 2 {
 				call{command: "DEL", netns: host.Path(), stdin: other}.run(t).silent(t)

@@ -100,7 +100,7 @@ func TestAgain(t *testing.T) {
 		c.run(t).succeeds(t)
 	}
 	n.Put(meshed(func(p *corev1.Pod) { p.Annotations["traffic.sidecar.istio.io/includeInboundPorts"] = "" }))
-	c.run(t).fails(t, 101, "DEL must come first")
+	c.run(t).fails(t, 101, "delete the pod to get a new sandbox")
 	if again := ruleset(t, host); again != once {
 		t.Errorf("once:\n%s\nagain:\n%s", once, again)
 	}

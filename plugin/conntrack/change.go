@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batch is how many messages are sent at once: so few that all answers to them
-// fit into a socket's buffer.
+// batch is the number of messages that are sent at once. All answers to them fit
+// into a socket's buffer.
 const batch = 64
 
-// Enter creates entries for connections that conntrack does not know. Those that
-// it knows keep what it has; that of an open connection gets an open one's
-// time-out, for conntrack may have seen no more of it than a segment.
-func Enter(ctx context.Context, connections []Connection) error {
+// Create creates entries for connections that have none. Existing entries stay; for
+// an open connection, the entry gets the timeout of an open connection, because
+// conntrack can have created it from a single segment.
+func Create(ctx context.Context, connections []Connection) error {
 	const flags = unix.NLM_F_REQUEST | unix.NLM_F_CREATE | unix.NLM_F_EXCL
 	var known []Connection
 	err := change(ctx, messageNew, flags, connections, encodeNew, func(c Connection, err error) error {
@@ -30,19 +30,19 @@ func Enter(ctx context.Context, connections []Connection) error {
 		}
 		return nil
 	})
-	// Where the answers of a translated connection are those of this one, no
-	// entry has its addresses.
+	// EEXIST is also the answer if the reply direction of a translated connection
+	// is this one: then there is no entry to update.
 	err = errors.Join(err, change(ctx, messageNew, unix.NLM_F_REQUEST, known, encodeUpdate, exceptMissing[Connection]))
 	if err != nil {
-		return fmt.Errorf("creating conntrack's entries: %w", err)
+		return fmt.Errorf("creating conntrack entries: %w", err)
 	}
 	return nil
 }
 
-// Delete deletes entries, so that the next packet of each begins a connection.
+// Delete deletes entries, so that the next packet of each begins a new connection.
 func Delete(ctx context.Context, entries []Entry) error {
 	if err := change(ctx, messageDelete, unix.NLM_F_REQUEST, entries, encodeDelete, exceptMissing[Entry]); err != nil {
-		return fmt.Errorf("deleting conntrack's entries: %w", err)
+		return fmt.Errorf("deleting conntrack entries: %w", err)
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func Flush(ctx context.Context) error {
 	all := func(family byte) ([]byte, error) { return header(family), nil }
 	err := change(ctx, messageDelete, unix.NLM_F_REQUEST, []byte{unix.AF_UNSPEC}, all, func(_ byte, err error) error { return err })
 	if err != nil {
-		return fmt.Errorf("deleting all of conntrack's entries: %w", err)
+		return fmt.Errorf("deleting all conntrack entries: %w", err)
 	}
 	return nil
 }
@@ -64,8 +64,8 @@ func exceptMissing[T any](_ T, err error) error {
 	return err
 }
 
-// change sends a message for each item. refused decides whether the kernel's
-// error for one is a failure; the other items are changed all the same.
+// change sends a message for each item. refused decides whether the kernel's error
+// for an item is a failure; the other items are changed nevertheless.
 func change[T any](ctx context.Context, kind, flags uint16, items []T, encode func(T) ([]byte, error), refused func(T, error) error) error {
 	s, err := dial(unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -83,7 +83,7 @@ func change[T any](ctx context.Context, kind, flags uint16, items []T, encode fu
 			}
 			with := flags
 			if i == len(some)-1 {
-				with |= unix.NLM_F_ACK // errors come anyway; this says that there are no more
+				with |= unix.NLM_F_ACK // the kernel always sends errors; this marks their end
 			}
 			messages = encodeMessage(messages, kind, with, uint32(i), body)
 		}
@@ -107,7 +107,7 @@ func change[T any](ctx context.Context, kind, flags uint16, items []T, encode fu
 	return failed.of(len(items))
 }
 
-// failures are what the kernel refused.
+// failures counts the items that the kernel refused.
 type failures struct {
 	count int
 	first error

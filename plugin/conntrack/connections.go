@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conntrack enters the connections of a network namespace that began
-// before rules into the kernel's connection tracking: nat rules see only packets
-// of connections that conntrack takes for new ones. It works in the namespace of
-// the calling thread.
+// Package conntrack creates entries in the kernel's connection tracking for the
+// connections of a network namespace that began before its rules: nat rules see
+// only packets of connections that are new to conntrack. It works in the
+// namespace of the calling thread.
 package conntrack
 
 import (
@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// Connection is a TCP connection as conntrack keeps it: by who began it.
+// Connection is a TCP connection as conntrack keeps it: the client began it.
 type Connection struct {
 	Client, Server netip.AddrPort
 	Stage          Stage
@@ -22,14 +22,14 @@ type Stage uint8
 
 // Stages of connections.
 const (
-	Requested Stage = iota // the namespace sent a SYN, and has no answer yet
-	Answered               // the namespace answered a SYN, and has no acknowledgement yet
-	Open                   // a process sends or receives
-	Ended                  // the kernel alone completes it
+	Requested Stage = iota // the namespace sent a SYN and awaits the SYN-ACK
+	Answered               // the namespace sent a SYN-ACK and awaits the ACK
+	Open                   // established, or closing for a process
+	Ended                  // closing without a process: the kernel completes it
 )
 
-// Connections makes the connections of sockets. One within the namespace has
-// two sockets there.
+// Connections returns the connections of sockets. One within the namespace has two
+// sockets, and is returned once.
 func Connections(sockets []Socket) []Connection {
 	listeners := map[netip.AddrPort]bool{}
 	for _, s := range sockets {
@@ -50,8 +50,8 @@ func Connections(sockets []Socket) []Connection {
 			add(s, s.Remote, s.Local)
 		}
 	}
-	// The other sockets come second: of a connection within the namespace, the
-	// server's socket alone says which end it is.
+	// The other sockets come second: for a connection within the namespace, only
+	// the server's socket shows which end is the server.
 	for _, s := range sockets {
 		if s.State != Listening && !s.isServer(listeners) {
 			add(s, s.Local, s.Remote)
@@ -60,8 +60,8 @@ func Connections(sockets []Socket) []Connection {
 	return connections
 }
 
-// isServer reports whether the socket is the end that was connected to: its
-// port is that of a listening socket.
+// isServer reports whether the socket is the server's end: its port is that of a
+// listening socket.
 func (s Socket) isServer(listeners map[netip.AddrPort]bool) bool {
 	switch s.State {
 	case SynReceived:
@@ -91,7 +91,7 @@ func (s Socket) stage() Stage {
 	return Open
 }
 
-// Orphans are the entries of connections that have no socket.
+// Orphans returns the entries of connections that have no socket.
 func Orphans(entries []Entry, sockets []Socket) []Entry {
 	ends := make(map[[2]netip.AddrPort]bool, len(sockets))
 	for _, s := range sockets {

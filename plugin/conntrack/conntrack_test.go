@@ -18,8 +18,8 @@ import (
 
 func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
 
-// TestConnections finds who began each connection, and counts one within the
-// namespace once.
+// TestConnections expects the client of each connection, and one connection within
+// the namespace once.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	const pod, peer = "192.0.2.2", "192.0.2.1"
@@ -37,7 +37,7 @@ func TestConnections(t *testing.T) {
 		},
 		"to a listener of one address": {
 			[]conntrack.Socket{
-				{at(pod + ":80"), at(peer + ":1024"), conntrack.Established, true}, // waits to be accepted
+				{at(pod + ":80"), at(peer + ":1024"), conntrack.Established, true}, // not yet accepted
 				{at("127.0.0.1:80"), at("0.0.0.0:0"), conntrack.Listening, false},
 				{at(pod + ":80"), at("0.0.0.0:0"), conntrack.Listening, false},
 			},
@@ -58,7 +58,7 @@ func TestConnections(t *testing.T) {
 			},
 			[]conntrack.Connection{{at("[::1]:1024"), at("[::1]:80"), conntrack.Open}},
 		},
-		"within the pod, and the listener has gone": {
+		"within the pod, without a listener": {
 			[]conntrack.Socket{
 				{at("[::1]:80"), at("[::1]:1024"), conntrack.Established, false},
 				{at("[::1]:1024"), at("[::1]:80"), conntrack.Established, false},
@@ -111,8 +111,8 @@ func within(t *testing.T, f func() error) {
 
 func all(conntrack.Entry) bool { return true }
 
-// TestEnter has the kernel keep connections, and tells what it made of them.
-func TestEnter(t *testing.T) {
+// TestCreate expects an entry with its stage's timeout for each connection.
+func TestCreate(t *testing.T) {
 	t.Parallel()
 	connections := []conntrack.Connection{
 		{at("192.0.2.1:1"), at("192.0.2.2:80"), conntrack.Open},
@@ -123,7 +123,7 @@ func TestEnter(t *testing.T) {
 	}
 	timeouts := map[uint16]uint32{1: 432000, 2: 432000, 3: 120, 4: 60, 5: 120}
 	within(t, func() error {
-		if err := conntrack.Enter(t.Context(), connections); err != nil {
+		if err := conntrack.Create(t.Context(), connections); err != nil {
 			return err
 		}
 		entries, complete, err := conntrack.Entries(t.Context(), 5, all)
@@ -132,17 +132,17 @@ func TestEnter(t *testing.T) {
 		}
 		for _, e := range entries {
 			want := timeouts[e.Client.Port()]
-			if e.Timeout > want || e.Timeout < want-10 || e.Translated || e.Over || e.Assured != (want == 432000 || e.Client.Port() == 5) {
-				t.Errorf("%+v, want a time-out of %d seconds", e, want)
+			if e.Timeout > want || e.Timeout < want-10 || e.Translated || e.TimeWait || e.Assured != (want == 432000 || e.Client.Port() == 5) {
+				t.Errorf("%+v, want a timeout of %d seconds", e, want)
 			}
 		}
 		return err
 	})
 }
 
-// TestEnterKnown gives an open connection, of which conntrack has seen but a
-// segment, an open one's time-out, and leaves half-open ones as they are.
-func TestEnterKnown(t *testing.T) {
+// TestCreateExisting expects an existing entry to get the timeout of an open
+// connection if the connection is open, and to stay as it is if it is half open.
+func TestCreateExisting(t *testing.T) {
 	t.Parallel()
 	seen := []conntrack.Connection{
 		{at("192.0.2.1:1"), at("192.0.2.2:80"), conntrack.Requested},
@@ -155,7 +155,7 @@ func TestEnterKnown(t *testing.T) {
 		{at("192.0.2.1:3"), at("192.0.2.2:80"), conntrack.Requested},
 	}
 	within(t, func() error {
-		if err := errors.Join(conntrack.Enter(t.Context(), seen), conntrack.Enter(t.Context(), found)); err != nil {
+		if err := errors.Join(conntrack.Create(t.Context(), seen), conntrack.Create(t.Context(), found)); err != nil {
 			return err
 		}
 		entries, _, err := conntrack.Entries(t.Context(), 10, all)
@@ -171,9 +171,10 @@ func TestEnterKnown(t *testing.T) {
 	})
 }
 
-// TestEnterMany sends more than a batch, among them what the kernel refuses: the
-// others are entered, and the error says how many were not.
-func TestEnterMany(t *testing.T) {
+// TestCreateMany sends several batches with two connections that the kernel
+// refuses: it expects entries for the others, and an error with the number of
+// refused ones.
+func TestCreateMany(t *testing.T) {
 	t.Parallel()
 	const many = 1000
 	var connections []conntrack.Connection
@@ -184,8 +185,8 @@ func TestEnterMany(t *testing.T) {
 	}
 	connections[100].Server, connections[900].Server = at("[2001:db8::2]:80"), at("[2001:db8::2]:80") // of another family than the client
 	within(t, func() error {
-		err := conntrack.Enter(t.Context(), connections)
-		if !errors.Is(err, unix.ERANGE) || err.Error() != "creating conntrack's entries: 2 of 1000: numerical result out of range" {
+		err := conntrack.Create(t.Context(), connections)
+		if !errors.Is(err, unix.ERANGE) || err.Error() != "creating conntrack entries: 2 of 1000: numerical result out of range" {
 			t.Errorf("got error %v", err)
 		}
 		entries, complete, err := conntrack.Entries(t.Context(), many, all)
@@ -215,7 +216,7 @@ func TestEnterMany(t *testing.T) {
 	})
 }
 
-// TestSockets are no more than asked for.
+// TestSockets expects no more sockets than the limit.
 func TestSockets(t *testing.T) {
 	t.Parallel()
 	within(t, func() error {

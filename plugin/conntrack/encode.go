@@ -20,7 +20,7 @@ const (
 	attributeOriginal = 1
 	attributeReply    = 2
 	attributeStatus   = 3
-	attributeProtocol = 4 // what is particular to it
+	attributeProtocol = 4 // state of the protocol
 	attributeTimeout  = 7
 	attributeID       = 12
 	attributeZone     = 18
@@ -38,41 +38,41 @@ const (
 // Bits of an entry's status, see linux/netfilter/nf_conntrack_common.h.
 const (
 	seenReply = 1 << 1
-	assured   = 1 << 2 // not dropped for want of room
+	assured   = 1 << 2 // not dropped when the table is full
 	confirmed = 1 << 3
 	natted    = 1<<4 | 1<<5 // a source or a destination is translated
 )
 
-// Flags of either end, see linux/netfilter/nf_conntrack_tcp.h. One has conntrack
-// accept segments outside of the window that it computes: it has not seen which
-// scale the ends agreed on. The other has it take a SYN for a new connection once
-// this one is closed, whichever end closed or reset it: without, the SYN would
-// pass as a part of this one.
+// Flags of either end, see linux/netfilter/nf_conntrack_tcp.h. With liberal,
+// conntrack accepts segments outside of the window that it computes: it has not
+// seen the window scale of the ends. With closeInit, a SYN after either end closed
+// or reset the connection begins a new one; without, it would pass as part of
+// this one.
 const (
 	closeInit = 0x04
 	liberal   = 0x08
 	tcpFlags  = closeInit | liberal
 )
 
-// tracked is what conntrack makes of a connection at some stage.
-type tracked struct {
+// entryState is what conntrack makes of a connection at some stage.
+type entryState struct {
 	state   uint8  // see linux/netfilter/nf_conntrack_tcp.h
 	status  uint32 // bits
-	timeout uint32 // seconds until it is forgotten, those that the kernel gives by default
+	timeout uint32 // seconds until the entry expires; the kernel's defaults
 }
 
-// Where SEEN_REPLY is set, nat has no say any more. An entry without it is
-// confirmed, and nat does not touch a confirmed entry, either.
-var stages = map[Stage]tracked{
+// nat ignores packets of an entry with SEEN_REPLY. It ignores those of a confirmed
+// entry without it as well.
+var entryStates = map[Stage]entryState{
 	Requested: {1, confirmed, 120},
 	Answered:  {2, confirmed | seenReply, 60},
 	Open:      {3, confirmed | seenReply | assured, 5 * 24 * 60 * 60},
 	Ended:     {4, confirmed | seenReply | assured, 120},
 }
 
-// encodeNew is the body of a message that creates a connection's entry.
+// encodeNew returns the body of a message that creates a connection's entry.
 func encodeNew(c Connection) ([]byte, error) {
-	as := stages[c.Stage]
+	as := entryStates[c.Stage]
 	return encodeBody(c.Client.Addr(), func(e *netlink.AttributeEncoder) {
 		encodeTuple(e, attributeOriginal, c.Client, c.Server)
 		encodeTuple(e, attributeReply, c.Server, c.Client)
@@ -90,10 +90,10 @@ func encodeNew(c Connection) ([]byte, error) {
 	})
 }
 
-// encodeUpdate is the body of a message that has the entry there live as long
-// as an open connection's. What else it says stays: it may be translated.
+// encodeUpdate returns the body of a message that gives an existing entry the
+// timeout and status of an open connection. Its translation, if any, stays.
 func encodeUpdate(c Connection) ([]byte, error) {
-	as := stages[Open]
+	as := entryStates[Open]
 	return encodeBody(c.Client.Addr(), func(e *netlink.AttributeEncoder) {
 		encodeTuple(e, attributeOriginal, c.Client, c.Server)
 		e.Uint32(attributeStatus, as.status)
@@ -101,8 +101,8 @@ func encodeUpdate(c Connection) ([]byte, error) {
 	})
 }
 
-// encodeDelete is the body of a message that deletes just this entry, and not
-// another one of the same addresses and ports.
+// encodeDelete returns the body of a message that deletes this entry, and not a
+// later one of the same addresses and ports.
 func encodeDelete(entry Entry) ([]byte, error) {
 	return encodeBody(entry.Client.Addr(), func(e *netlink.AttributeEncoder) {
 		encodeTuple(e, attributeOriginal, entry.Client, entry.Server)
@@ -121,7 +121,7 @@ func encodeBody(address netip.Addr, add func(*netlink.AttributeEncoder)) ([]byte
 	return append(header(familyOf(address)), attributes...), nil
 }
 
-// header is a struct nfgenmsg.
+// header returns a struct nfgenmsg.
 func header(family byte) []byte { return []byte{family, unix.NFNETLINK_V0, 0, 0} }
 
 func familyOf(address netip.Addr) byte {

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entry is what conntrack keeps of a TCP connection: its addresses before any
-// translation, and what became of it.
+// Entry is conntrack's entry of a TCP connection, with its addresses before any
+// translation.
 type Entry struct {
 	Client, Server netip.AddrPort
 	Translated     bool
-	Over           bool   // a SYN of the same addresses and ports begins a new connection
+	TimeWait       bool   // closed: a SYN of the same addresses and ports begins a new connection
 	Assured        bool   // both ends have sent
-	Timeout        uint32 // seconds until it is forgotten
+	Timeout        uint32 // seconds until the entry expires
 	id             uint32
 }
 
-// Entries lists those that wanted returns true for, no more than most of them.
-// complete reports whether that is all. Entries of conntrack's zones are left out:
-// the rules have none for TCP.
+// Entries returns the entries for which wanted returns true, at most most of them.
+// complete reports whether these are all. It leaves out entries of conntrack's
+// zones: the rules set none for TCP.
 func Entries(ctx context.Context, most int, wanted func(Entry) bool) (entries []Entry, complete bool, err error) {
 	s, err := dial(unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -46,13 +46,13 @@ func Entries(ctx context.Context, most int, wanted func(Entry) bool) (entries []
 		return true
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("listing conntrack's entries: %w", err)
+		return nil, false, fmt.Errorf("listing conntrack entries: %w", err)
 	}
 	return entries, complete, nil
 }
 
-// parseEntry reads a message of ctnetlink; ok reports whether it is of TCP and
-// of no zone.
+// parseEntry parses a message of ctnetlink; ok reports whether it is an entry of
+// TCP in no zone.
 func parseEntry(body []byte) (entry Entry, ok bool) {
 	const headerLength = 4 // struct nfgenmsg
 	if len(body) < headerLength {
@@ -67,7 +67,7 @@ func parseEntry(body []byte) (entry Entry, ok bool) {
 			status := number(data)
 			entry.Translated, entry.Assured = status&natted != 0, status&assured != 0
 		case attributeProtocol:
-			entry.Over = isOver(data)
+			entry.TimeWait = isTimeWait(data)
 		case attributeTimeout:
 			entry.Timeout = number(data)
 		case attributeID:
@@ -96,15 +96,15 @@ func parseTuple(data []byte) (source, destination netip.AddrPort, ok bool) {
 	return source, destination, isTCP && from.IsValid() && to.IsValid()
 }
 
-// isOver reports whether the connection was closed by both ends: the kernel takes
+// isTimeWait reports whether the connection was closed by both ends: the kernel takes
 // a SYN for a new one.
-func isOver(protocol []byte) bool {
+func isTimeWait(protocol []byte) bool {
 	const timeWait = 7
 	return bytes.Equal(find(find(protocol, protocolTCP), tcpState), []byte{timeWait})
 }
 
-// attributes are those of a message, up to the first that is malformed. A table
-// may well have hundreds of thousands of entries: nothing is allocated.
+// attributes iterates over the attributes of a message, up to the first malformed
+// one. It allocates nothing: a table can hold hundreds of thousands of entries.
 func attributes(data []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(data) >= unix.NLA_HDRLEN {
@@ -131,7 +131,7 @@ func find(data []byte, wanted uint16) []byte {
 	return nil
 }
 
-// number is a 32-bit attribute, 0 where it is none.
+// number returns a 32-bit attribute, 0 where the length differs.
 func number(data []byte) uint32 {
 	if len(data) != 4 {
 		return 0

@@ -13,11 +13,11 @@ import (
 )
 
 // socket is a netlink socket of the calling thread's namespace. Unlike
-// mdlayher's, it hands over a dump message by message, so that a dump without
-// end takes no memory, and reads every acknowledgement of a batch.
+// mdlayher's, it returns a dump message by message, so that a long dump needs
+// little memory, and reads every acknowledgement of a batch.
 type socket struct{ fd int }
 
-// receiveBuffer holds the largest part of a dump that the kernel sends at once.
+// receiveBuffer is the size of the largest part of a dump that the kernel sends.
 const receiveBuffer = 64 << 10
 
 func dial(protocol int) (socket, error) {
@@ -26,8 +26,8 @@ func dial(protocol int) (socket, error) {
 		return socket{}, fmt.Errorf("opening netlink: %w", err)
 	}
 	s := socket{fd}
-	// The kernel has the answers ready at once: the time-out ends only a wait
-	// for one that never comes. Acknowledgements come without the request.
+	// The kernel answers at once: the timeout ends the wait for an answer that
+	// never arrives. Acknowledgements arrive without a copy of the request.
 	err = errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}),
 		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1))
@@ -47,7 +47,7 @@ func (s socket) send(messages []byte) error {
 	return nil
 }
 
-// receive calls each for every message that comes until each returns false.
+// receive calls each for every received message until each returns false.
 func (s socket) receive(ctx context.Context, each func(m syscall.NetlinkMessage) (more bool, err error)) error {
 	buffer := make([]byte, receiveBuffer)
 	for {
@@ -74,7 +74,7 @@ func (s socket) receive(ctx context.Context, each func(m syscall.NetlinkMessage)
 }
 
 // dump calls each with the body of every message of a dump until it returns
-// false. The socket is of no use after that.
+// false. After that the socket is unusable.
 func (s socket) dump(ctx context.Context, kind uint16, body []byte, each func(body []byte) (more bool)) error {
 	if err := s.send(encodeMessage(nil, kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 0, body)); err != nil {
 		return err
@@ -99,7 +99,7 @@ func encodeMessage(batch []byte, kind, flags uint16, sequence uint32, body []byt
 	return append(batch, make([]byte, -len(body)&(unix.NLMSG_ALIGNTO-1))...)
 }
 
-// errorOf is what a message of the type NLMSG_ERROR or NLMSG_DONE reports.
+// errorOf returns the error in a message of the type NLMSG_ERROR or NLMSG_DONE.
 func errorOf(body []byte) error {
 	if len(body) < 4 {
 		return nil

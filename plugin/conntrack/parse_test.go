@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzParseEntry reads whatever a kernel may send.
+// FuzzParseEntry parses arbitrary messages.
 func FuzzParseEntry(f *testing.F) {
 	for _, c := range []Connection{
 		{netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("192.0.2.2:80"), Open},
@@ -19,7 +19,7 @@ func FuzzParseEntry(f *testing.F) {
 		}
 		f.Add(body)
 		entry, ok := parseEntry(body)
-		if !ok || entry.Client != c.Client || entry.Server != c.Server || entry.Timeout != stages[c.Stage].timeout || !entry.Assured {
+		if !ok || entry.Client != c.Client || entry.Server != c.Server || entry.Timeout != entryStates[c.Stage].timeout || !entry.Assured {
 			f.Errorf("%+v is read as %+v, %v", c, entry, ok)
 		}
 	}
@@ -31,7 +31,7 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-// FuzzParseSocket reads whatever a kernel may send.
+// FuzzParseSocket parses arbitrary messages.
 func FuzzParseSocket(f *testing.F) {
 	f.Add(make([]byte, 72))
 	f.Add(append([]byte{2, 10}, make([]byte, 80)...))

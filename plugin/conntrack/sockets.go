@@ -16,13 +16,13 @@ import (
 type Socket struct {
 	Local, Remote netip.AddrPort
 	State         SocketState
-	Orphan        bool // no process holds it: it is closing, or waits to be accepted
+	Orphan        bool // no process holds it: it is closing, or not yet accepted
 }
 
 // SocketState is the state of a socket, as include/net/tcp_states.h numbers it.
 type SocketState uint8
 
-// States of sockets that matter here.
+// States of sockets.
 const (
 	Established SocketState = 1
 	SynSent     SocketState = 2
@@ -35,13 +35,13 @@ const (
 	Closing     SocketState = 11
 )
 
-// listed are the states that are asked for. Sockets in TIME_WAIT are not: their
-// connections have ended.
+// listed are the requested states. TIME_WAIT is not among them: those connections
+// have ended.
 const listed = 1<<Established | 1<<SynSent | 1<<SynReceived | 1<<FinWait1 | 1<<FinWait2 |
 	1<<CloseWait | 1<<LastAck | 1<<Listening | 1<<Closing
 
-// Sockets lists the TCP sockets of the calling thread's namespace, no more than
-// most of each family. complete reports whether that is all of them.
+// Sockets returns the TCP sockets of the calling thread's namespace, at most most
+// of each family. complete reports whether these are all.
 func Sockets(ctx context.Context, most int) (sockets []Socket, complete bool, err error) {
 	complete = true
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
@@ -75,7 +75,7 @@ func socketsOf(ctx context.Context, family byte, most int) (sockets []Socket, co
 	return sockets, complete, err
 }
 
-// socketRequest is a struct inet_diag_req_v2, see sock_diag(7).
+// socketRequest returns a struct inet_diag_req_v2, see sock_diag(7).
 func socketRequest(family byte) []byte {
 	const length, states = 56, 4
 	request := make([]byte, length)
@@ -84,7 +84,7 @@ func socketRequest(family byte) []byte {
 	return request
 }
 
-// parseSocket reads a struct inet_diag_msg, see sock_diag(7). Attributes follow it.
+// parseSocket parses a struct inet_diag_msg, see sock_diag(7). Attributes follow it.
 func parseSocket(body []byte) (s Socket, ok bool) {
 	const (
 		state                       = 1
@@ -101,7 +101,7 @@ func parseSocket(body []byte) (s Socket, ok bool) {
 		size = net.IPv4len
 	}
 	end := func(address, port int) netip.AddrPort {
-		// An IPv6 socket may well have a connection of IPv4.
+		// An IPv6 socket can have an IPv4 connection.
 		ip, _ := netip.AddrFromSlice(body[address : address+size])
 		return netip.AddrPortFrom(ip.Unmap(), binary.BigEndian.Uint16(body[port:]))
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Dump is what the kernel holds of ours, reduced to what decides about
-// packets: handles, positions and counters are left out.
+// Dump holds our rules as the kernel holds them, reduced to what decides about
+// packets: it leaves out handles, positions and counters.
 type Dump struct {
 	objects []object
 }
@@ -23,21 +23,21 @@ type object struct {
 
 // item is a rule or an element.
 type item struct {
-	label   string // of a rule, by its comment; an element's is spelled where it is needed
+	label   string // of a rule, by its comment; see elementLabel for an element's
 	content string
 }
 
-// maxDifferences is how many lines a Diff has at most, before it counts.
+// maxDifferences bounds the lines of a Diff; the rest is counted.
 const maxDifferences = 20
 
-// Diff says, one line each, how found differs from want. After the first
-// twenty differences it says how many more there are.
+// Diff returns how found differs from want, a line for each difference. After
+// the first twenty, one line counts the rest.
 func Diff(want, found Dump) []string {
 	var d differences
-	there, wanted := found.byName(), want.byName()
+	foundByName, wantByName := found.byName(), want.byName()
 	for i := range want.objects {
 		w := &want.objects[i]
-		f := there[w.name]
+		f := foundByName[w.name]
 		if f == nil {
 			d.add("missing: ", "", w.name)
 			continue
@@ -48,7 +48,7 @@ func Diff(want, found Dump) []string {
 		d.compareItems(w, f)
 	}
 	for _, f := range found.objects {
-		if wanted[f.name] == nil {
+		if wantByName[f.name] == nil {
 			d.add("unexpected: ", "", f.name)
 		}
 	}
@@ -66,7 +66,7 @@ func (t Dump) byName() map[string]*object {
 	return objects
 }
 
-// differences are lines for people to read: the first ones, and a count.
+// differences collects the first lines of a Diff, and counts the rest.
 type differences struct {
 	lines []string
 	more  int
@@ -90,7 +90,7 @@ func (d *differences) compareItems(want, found *object) {
 	if slices.Equal(want.items, found.items) {
 		return
 	}
-	missing, unexpected := without(want.items, found.items), without(found.items, want.items)
+	missing, unexpected := surplus(want.items, found.items), surplus(found.items, want.items)
 	if len(missing)+len(unexpected) == 0 {
 		d.add("reordered: ", "rules", want.name)
 	}
@@ -104,7 +104,7 @@ func (d *differences) compareItems(want, found *object) {
 
 func (d *differences) addItem(what string, of *object, i item) {
 	if d.full() {
-		d.more++ // its label would be spelled for nothing
+		d.more++ // without its label, which costs time
 		return
 	}
 	label := i.label
@@ -114,8 +114,8 @@ func (d *differences) addItem(what string, of *object, i item) {
 	d.add(what, label, of.name)
 }
 
-// without gives the items of a that b has fewer of.
-func without(a, b []item) []item {
+// surplus returns the items that a has more of than b.
+func surplus(a, b []item) []item {
 	count := make(map[item]int, len(b))
 	for _, i := range b {
 		count[i]++

@@ -49,7 +49,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffIsBounded counts what it does not list.
+// TestDiffIsBounded expects a count of the differences that are not listed.
 func TestDiffIsBounded(t *testing.T) {
 	t.Parallel()
 	var rules []string
@@ -62,7 +62,7 @@ func TestDiffIsBounded(t *testing.T) {
 	}
 }
 
-// TestDigest is the same for two Tables where there is no Diff, and else not.
+// TestDigest expects equal digests for Dumps without a Diff, and different ones for others.
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	set := func(elements ...string) object {
@@ -98,7 +98,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// FuzzParse takes what no kernel would send for what a newer one might.
+// FuzzParse parses messages that no kernel sends today.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{12, 0, 1, 0, 8, 0, 1, 0, 'l', 'o', 0, 0})
 	f.Add([]byte{200, 0, 1, 0})
@@ -114,7 +114,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%d of %d bytes were read: %v", seen, len(data), err)
 		}
 		if _, err := (labels{}).item("", data); err == nil && len(data) > 0 && seen == 0 {
-			t.Error("expressions that no attribute holds")
+			t.Error("expressions without an attribute are no error")
 		}
 		items, err := parseElements(data)
 		for _, i := range items {

@@ -13,14 +13,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Digest stands for a Table where only that two are the same is of interest.
+// Digest is a hash of a Dump, by which two Dumps are compared.
 type Digest struct {
-	Shape    [sha256.Size]byte // all but the rest
+	Shape    [sha256.Size]byte // all but elements and stamp
 	Elements [sha256.Size]byte // of all sets
 	Stamp    string
 }
 
-// Digest sums the Table up. Tables without a Diff have the same one.
+// Digest returns the digest of the Dump. Dumps without a Diff have equal ones.
 func (t Dump) Digest() Digest {
 	objects := slices.SortedFunc(slices.Values(t.objects), func(a, b object) int { return cmp.Compare(a.name, b.name) })
 	var shape, elements, stamp sum
@@ -42,9 +42,9 @@ func (t Dump) Digest() Digest {
 	return Digest{shape.sum(), elements.sum(), string(stamp)}
 }
 
-// DigestOf is that of a Ruleset with this shape, where the kernel holds elements
-// of sets as NFTables adds them. A kernel may come that shows them otherwise:
-// that it differs from a Table's proves nothing yet.
+// DigestOf returns the expected digest of a Ruleset with this shape: it assumes
+// that the kernel lists elements of sets as NFTables adds them. A later kernel
+// may list them differently, so a digest that differs is no proof of drift.
 func DigestOf(shape [sha256.Size]byte, rs capture.Ruleset) Digest {
 	var all, stamp sum
 	sets := slices.SortedFunc(slices.Values(rs.Sets()), func(a, b capture.Set) int { return cmp.Compare(a.Name, b.Name) })
@@ -62,7 +62,7 @@ func DigestOf(shape [sha256.Size]byte, rs capture.Ruleset) Digest {
 	return Digest{shape, all.sum(), string(stamp)}
 }
 
-// sum gathers texts so that none can be taken for two others.
+// sum is an unambiguous encoding of texts to be hashed: each text follows its length.
 type sum []byte
 
 func (s *sum) add(texts ...string) {
@@ -80,11 +80,11 @@ func (s *sum) addItems(items []item) {
 
 func (s *sum) sum() [sha256.Size]byte { return sha256.Sum256(*s) }
 
-// digestVersion grows with every change of what a Digest sums up: those of
-// different versions can't be compared.
+// digestVersion grows with every change of what a Digest covers: digests of
+// different versions are not comparable.
 const digestVersion = "2:"
 
-// String spells a digest for a file.
+// String returns the digest as text for a file.
 func (d Digest) String() string {
 	var all sum
 	all.add(string(d.Shape[:]), string(d.Elements[:]), d.Stamp)
@@ -92,6 +92,5 @@ func (d Digest) String() string {
 	return digestVersion + hex.EncodeToString(total[:])
 }
 
-// Comparable reports whether a spelled digest is one that this program could
-// have made.
+// Comparable reports whether a digest's text is of this version.
 func Comparable(digest string) bool { return strings.HasPrefix(digest, digestVersion) }

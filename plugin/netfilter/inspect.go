@@ -14,18 +14,18 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// State is what a namespace holds of traffic capture.
+// State describes the capture rules in a namespace.
 type State struct {
-	Backend config.Backend // that our rules are in, "" where there are none
-	Stamp   string         // of our Ruleset, unstamped where it is not there (any more)
-	Foreign string         // somebody else's capture, as "table/chain"
+	Backend config.Backend // that holds our rules; "" for none
+	Stamp   string         // of our Ruleset; unstamped where the rule that bears it is missing
+	Foreign string         // another plugin's capture, as "table/chain"
 }
 
-// unstamped are rules of ours that do not say which ones they are.
+// unstamped stands for the Stamp of rules that bear none.
 const unstamped = "without a stamp"
 
-// Inspect looks at the calling thread's namespace, for all backends, and
-// executes nothing. Errors: TooLarge.
+// Inspect reads the State of the calling thread's namespace, for all backends.
+// It executes no program. Errors: TooLarge.
 func Inspect(ctx context.Context) (state State, err error) {
 	r, err := newReader(ctx)
 	if err != nil {
@@ -40,8 +40,8 @@ func Inspect(ctx context.Context) (state State, err error) {
 	if err != nil {
 		return State{}, err
 	}
-	state.lookInto(config.IPTablesLegacy, legacy)
-	state.lookInto(config.IPTablesNFT, iptablesChains(chains))
+	state.addTables(config.IPTablesLegacy, legacy)
+	state.addTables(config.IPTablesNFT, iptablesChains(chains))
 	for _, chain := range chains {
 		switch {
 		case chain.table == capture.TableName && chain.family == unix.NFPROTO_INET:
@@ -54,12 +54,12 @@ func Inspect(ctx context.Context) (state State, err error) {
 	return state, err
 }
 
-// foreignChains are those by which istio-init and istio-cni capture with
-// iptables, of either variant.
+// foreignChains are the chains that istio-init and istio-cni create with either
+// variant of iptables.
 var foreignChains = []string{"ISTIO_OUTPUT", "ISTIO_INBOUND"}
 
-// lookInto tells our chains from others': beside ours, there is a marker.
-func (s *State) lookInto(variant config.Backend, tables tableList) {
+// addTables adds what a variant's tables hold. A table with a marker chain is ours.
+func (s *State) addTables(variant config.Backend, tables tableList) {
 	for table, chains := range tables {
 		if slices.Contains(chains, markerChain) {
 			s.Backend = variant
@@ -92,25 +92,25 @@ func readStamp(r *reader, backend config.Backend) (stamp string, err error) {
 	return stamp, err
 }
 
-// comment finds the one that begins with a prefix among what the kernel holds.
-// However a backend keeps it, it stands there in full and ends with a NUL.
+// comment returns the first comment that begins with a prefix. Every backend
+// keeps comments as text that ends with a NUL.
 func comment(content []byte, prefix string) string {
 	start := bytes.Index(content, []byte(prefix))
 	if start < 0 {
 		return ""
 	}
-	return cString(content[start:])
+	return untilNUL(content[start:])
 }
 
-// findComment finds the first one that begins with a prefix among the rules of
-// a chain; empty where there is none.
+// findComment returns the first comment in a chain that begins with a prefix; ""
+// where there is none.
 func findComment(r *reader, family byte, table, chain, prefix string) (string, error) {
 	l := listing{
-		family: family, request: unix.NFT_MSG_GETRULE, what: "rules in chain " + chain, most: maxOurRules, bytes: maxOurBytes,
+		family: family, request: unix.NFT_MSG_GETRULE, what: "rules in chain " + chain, limit: maxOurRules, bytes: maxOurBytes,
 		filter: slices.Concat(named(unix.NFTA_RULE_TABLE, table), named(unix.NFTA_RULE_CHAIN, chain)),
 	}
 	found, err := list(r, l, func(rule attributes) ([]string, error) {
-		// Not every kernel filters a list by itself.
+		// Older kernels ignore the filter.
 		if text(rule[unix.NFTA_RULE_TABLE]) != table || text(rule[unix.NFTA_RULE_CHAIN]) != chain {
 			return nil, nil
 		}

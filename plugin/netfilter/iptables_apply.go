@@ -14,11 +14,11 @@ import (
 )
 
 // iptables is the Backend of the host's own iptables, of one variant for both
-// families. Its programs are all that this project ever executes.
+// families.
 type iptables struct{ programs map[capture.Family]programs }
 
-// families in the order in which rules are added: IPv4's nat table, committed
-// last, tells by its stamp that everything is there.
+// families are in the order in which rules are added: the stamp in IPv4's nat
+// table, which is committed last, proves that the rules are complete.
 var families = []capture.Family{capture.IPv6, capture.IPv4}
 
 func findIPTables(ctx context.Context, asked config.Backend) (Backend, error) {
@@ -31,16 +31,16 @@ func findIPTables(ctx context.Context, asked config.Backend) (Backend, error) {
 		b.programs[family] = p
 	}
 	if four, six := b.programs[capture.IPv4].variant, b.programs[capture.IPv6].variant; four != six {
-		return nil, capture.Refusal(fmt.Sprintf("backend %q: iptables is %s but ip6tables is %s: make them one variant, or name one", asked, four, six))
+		return nil, capture.Refusal(fmt.Sprintf("backend %q: iptables is %s but ip6tables is %s: install one variant, or configure backend iptables-nft or iptables-legacy", asked, four, six))
 	}
 	return b, nil
 }
 
-// Name is config.IPTablesNFT or config.IPTablesLegacy.
+// Name returns config.IPTablesNFT or config.IPTablesLegacy.
 func (b iptables) Name() config.Backend { return b.programs[capture.IPv4].variant }
 
-// Apply adds one family after the other. iptables commits table by table, so
-// that an error can leave some behind: undo is for them.
+// Apply adds one family after the other. iptables commits table by table; after
+// an error, undo removes the tables that were committed.
 func (b iptables) Apply(ctx context.Context, rs capture.Ruleset) error {
 	existing, err := listTables(ctx, b.Name())
 	if err != nil {
@@ -63,9 +63,9 @@ func familiesOf(rs capture.Ruleset) []capture.Family {
 	return slices.DeleteFunc(slices.Clone(families), func(f capture.Family) bool { return f == capture.IPv6 && !rs.IPv6 })
 }
 
-// save gives, as text for restore, what each family has in the tables that the
-// rules are for. Only the older variant needs it: from the newer one's tables,
-// the kernel takes exactly our rules out again in one transaction.
+// save returns, as text for restore, what each family holds in the tables of the
+// rules. Only iptables-legacy needs it: undo removes the rules of iptables-nft
+// from nf_tables in one transaction.
 func (b iptables) save(ctx context.Context, rs capture.Ruleset, existing tableList) (map[capture.Family]string, error) {
 	saved := map[capture.Family]string{}
 	if b.Name() != config.IPTablesLegacy {
@@ -73,7 +73,7 @@ func (b iptables) save(ctx context.Context, rs capture.Ruleset, existing tableLi
 	}
 	for _, family := range familiesOf(rs) {
 		var out []byte
-		if existing.has(family) { // else no program is needed to find nothing
+		if existing.has(family) { // else the program would create the tables
 			var err error
 			if out, err = run(ctx, nil, b.programs[family].save, "--counters"); err != nil {
 				return nil, err
@@ -84,7 +84,7 @@ func (b iptables) save(ctx context.Context, rs capture.Ruleset, existing tableLi
 	return saved, nil
 }
 
-// restoreWait is how long iptables' older variant may wait for its lock.
+// restoreWait bounds the seconds that iptables-legacy waits for its lock.
 const restoreWait = "--wait=10"
 
 func (b iptables) restore(ctx context.Context, family capture.Family, rules string, options ...string) error {
@@ -95,10 +95,10 @@ func (b iptables) restore(ctx context.Context, family capture.Family, rules stri
 	return runWithoutNameServices(ctx, []byte(rules), p.restore, options...)
 }
 
-// undoTimeout bounds what comes after a failure, be it that of a deadline.
+// undoTimeout bounds undo, which also runs after the context has ended.
 const undoTimeout = 10 * time.Second
 
-// undo takes back what was committed of those families that were tried.
+// undo removes what was committed for the families that were tried.
 func (b iptables) undo(tried []capture.Family, saved map[capture.Family]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
@@ -108,15 +108,15 @@ func (b iptables) undo(tried []capture.Family, saved map[capture.Family]string) 
 	var errs []error
 	for _, family := range tried {
 		if err := b.restore(ctx, family, saved[family], "--counters"); err != nil {
-			errs = append(errs, fmt.Errorf("putting the saved %s rules back: %w", family, err))
+			errs = append(errs, fmt.Errorf("restoring the saved %s rules: %w", family, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Dump reads our chains, and those rules of the built-in ones that lead into
-// ours. The newer variant's are read from the kernel: beside rules that nft
-// wrote, its programs would not list them.
+// Dump reads our chains, and the rules of built-in chains that jump to them. It
+// reads those of iptables-nft from the kernel: its programs refuse to list a table
+// in which nft wrote a rule.
 func (b iptables) Dump(ctx context.Context) (Dump, error) {
 	if b.Name() == config.IPTablesLegacy {
 		return b.dumpSaved(ctx)

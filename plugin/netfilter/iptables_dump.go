@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dumpFromNFTables reads what iptables' newer variant put into the kernel, as
+// dumpFromNFTables reads the rules of iptables-nft from nf_tables, as
 // NFTables.Dump does: raw attributes, reduced to what decides about packets.
 func dumpFromNFTables(ctx context.Context) (Dump, error) {
 	r, err := newReader(ctx)
@@ -20,7 +20,7 @@ func dumpFromNFTables(ctx context.Context) (Dump, error) {
 		return Dump{}, err
 	}
 	defer r.close()
-	tables, err := nfTables(r)
+	tables, err := listNFTTables(r)
 	if err != nil {
 		return Dump{}, err
 	}
@@ -42,8 +42,8 @@ func compareTables(a, b tableOf) int {
 	return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.name, b.name))
 }
 
-// dumpChains gives our chains of a table, and of others' those that have a rule
-// that leads into ours, reduced to such rules.
+// dumpChains returns our chains of a table, and the other chains reduced to
+// their jumps to ours.
 func dumpChains(r *reader, table tableOf, chains []string) ([]object, error) {
 	labels := labels{}
 	rules, err := list(r, rulesOf(table), func(rule attributes) ([]ruleOf, error) {
@@ -74,21 +74,21 @@ func dumpChains(r *reader, table tableOf, chains []string) ([]object, error) {
 	return objects, nil
 }
 
-// rulesOf lists a table's rules.
+// rulesOf returns the listing of a table's rules.
 func rulesOf(table tableOf) listing {
 	return listing{
-		family: protocolFamily[table.family], request: unix.NFT_MSG_GETRULE, what: "rules in table " + table.name, most: maxRules,
+		family: protocolFamily[table.family], request: unix.NFT_MSG_GETRULE, what: "rules in table " + table.name, limit: maxRules,
 		filter: named(unix.NFTA_RULE_TABLE, table.name),
 	}
 }
 
-// chain names a chain to people.
+// chain returns a chain's name for a Diff.
 func (t tableOf) chain(name string) string {
 	return fmt.Sprintf("chain %s of %s table %s", name, t.family, t.name)
 }
 
-// ruleComment finds the comment where one version of iptables or the other
-// keeps it: beside the rule, or as a match that always holds.
+// ruleComment returns the rule's comment. Versions of iptables keep it in the
+// user data, or as a match that always holds.
 func ruleComment(rule attributes) string {
 	if comment, ok := userComment(rule[unix.NFTA_RULE_USERDATA]); ok {
 		return comment
@@ -97,9 +97,9 @@ func ruleComment(rule attributes) string {
 	_ = eachAttribute(rule[unix.NFTA_RULE_EXPRESSIONS], func(_ uint16, expression []byte) error {
 		name, _ := nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_MATCH_NAME)
 		if info, ok := nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_MATCH_INFO); ok && text(name) == "comment" && comment == "" {
-			comment = cString(info)
+			comment = untilNUL(info)
 		}
-		return nil // labels.item finds what is malformed
+		return nil // labels.item reports malformed expressions
 	})
 	return comment
 }

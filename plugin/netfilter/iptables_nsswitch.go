@@ -12,10 +12,10 @@ import (
 )
 
 // runWithoutNameServices runs a program in the calling thread's network
-// namespace and a mount namespace of its own, in which the host's name services
-// are not configured: iptables asks them for every numeric uid and gid, and a
-// directory server that is slow, or not reachable yet, would hold up the pod.
-// Where the host does not allow that, the program runs without it.
+// namespace and in a mount namespace of its own, where nsswitch.conf is empty.
+// iptables asks the name services for every numeric uid and gid: a slow or
+// unreachable directory server would delay the pod. If the host refuses the mount
+// namespace, the program runs in the host's.
 func runWithoutNameServices(ctx context.Context, stdin []byte, path string, args ...string) error {
 	netns, err := ns.GetCurrentNS()
 	if err != nil {
@@ -24,8 +24,8 @@ func runWithoutNameServices(ctx context.Context, stdin []byte, path string, args
 	defer netns.Close()
 	done := make(chan error)
 	go func() {
-		// Never unlocked: the thread ends with the goroutine, and its mount
-		// namespace with the thread.
+		// The thread is never unlocked: it ends with the goroutine, and its mount
+		// namespace with it.
 		runtime.LockOSThread()
 		if err := netns.Set(); err != nil {
 			done <- fmt.Errorf("entering the network namespace: %w", err)
@@ -38,7 +38,7 @@ func runWithoutNameServices(ctx context.Context, stdin []byte, path string, args
 	return <-done
 }
 
-// hideNameServices mounts only where nothing that it mounts can reach the host.
+// hideNameServices mounts in a private namespace: the host does not see the mount.
 func hideNameServices() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestNameServicesAreHidden from the program, which is in the pod's network
-// namespace, and from nobody else.
+// TestNameServicesAreHidden expects an empty nsswitch.conf for the program, which
+// runs in the pod's network namespace, and the host's own file unchanged.
 func TestNameServicesAreHidden(t *testing.T) {
 	t.Parallel()
 	lab.RequireRoot(t)
@@ -39,11 +39,11 @@ func TestNameServicesAreHidden(t *testing.T) {
 		t.Error(err)
 	}
 	if after, err := os.ReadFile("/etc/nsswitch.conf"); err != nil || string(after) != string(before) {
-		t.Errorf("the host's own file is changed: %v", err)
+		t.Errorf("the host's own file changed: %v", err)
 	}
 }
 
-// TestProgramsThatFail say what they said, and which they are.
+// TestProgramsThatFail expects the command, its exit status and its stderr in the error.
 func TestProgramsThatFail(t *testing.T) {
 	t.Parallel()
 	_, err := run(t.Context(), nil, "/bin/sh", "-c", "echo two; echo words >&2; exit 3")

@@ -18,22 +18,22 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// programs are iptables' of one family and variant.
+// programs are the iptables programs of one family and variant.
 type programs struct {
 	variant       config.Backend // config.IPTablesNFT or config.IPTablesLegacy
 	save, restore string         // paths
 	wait          bool           // restore knows --wait
 }
 
-// folders are where distributions keep iptables; a runtime's PATH can lack them.
-var folders = []string{"/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"}
+// directories are the ones where distributions install iptables; the PATH of a
+// runtime can lack them.
+var directories = []string{"/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"}
 
-// commandPrefix is what a family's programs begin with.
+// commandPrefix begins the names of a family's programs.
 var commandPrefix = map[capture.Family]string{capture.IPv4: "iptables", capture.IPv6: "ip6tables"}
 
-// findPrograms looks for a family's programs. A variant's own names say which
-// one it is; of the plain ones, which a host may point at either, only their
-// version does.
+// findPrograms returns a family's programs. It prefers those whose names contain
+// the variant. The plain names can be either variant, which their version reports.
 func findPrograms(ctx context.Context, family capture.Family, asked config.Backend) (programs, error) {
 	plain := commandPrefix[family]
 	p := programs{variant: asked, wait: asked == config.IPTablesLegacy}
@@ -77,22 +77,22 @@ func (p *programs) locate(name string) (err error) {
 
 func lookPath(name string) (string, error) {
 	path, err := exec.LookPath(name)
-	for _, folder := range folders {
+	for _, directory := range directories {
 		if err == nil {
 			break
 		}
-		path, err = exec.LookPath(filepath.Join(folder, name))
+		path, err = exec.LookPath(filepath.Join(directory, name))
 	}
 	if err != nil {
-		return "", fmt.Errorf("no %s in PATH or %s", name, strings.Join(folders, ", "))
+		return "", fmt.Errorf("no %s in PATH or %s", name, strings.Join(directories, ", "))
 	}
 	return path, nil
 }
 
-// parseVersion reads "iptables v1.8.9 (nf_tables)". Versions before 1.8 know
-// but one variant and name none. Since 1.6.2, restore can wait for the lock.
+// parseVersion parses "iptables v1.8.9 (nf_tables)". Versions before 1.8 have one
+// variant and do not name it. Since 1.6.2, restore can wait for the lock.
 func parseVersion(text string) (variant config.Backend, wait bool, err error) {
-	// Compiled here, and not at every start of the plugin.
+	// Compiled here, because most calls of the plugin do not need it.
 	form := regexp.MustCompile(`v(\d+)\.(\d+)\.(\d+)(?: \((\w+)\))?`)
 	match := form.FindStringSubmatch(text)
 	if match == nil {
@@ -112,48 +112,46 @@ func parseVersion(text string) (variant config.Backend, wait bool, err error) {
 	case "legacy", "":
 		return config.IPTablesLegacy, number >= 10602, nil
 	}
-	return "", false, fmt.Errorf("%q names a variant that is not known", strings.TrimSpace(text))
+	return "", false, fmt.Errorf("%q names an unknown variant", strings.TrimSpace(text))
 }
 
-// lockVariable names the file that iptables' legacy variant locks, in place of
-// the one that all programs of the node queue up for. The namespace's own lock
-// is held already, so that privateLock, a file of the process's own, need not
-// keep anybody out.
+// lockVariable names the file that iptables-legacy locks instead of the one that
+// all its programs on the node share. The caller holds the lock of the network
+// namespace, so each program locks privateLock, a file of its own process.
 const (
 	lockVariable = "XTABLES_LOCKFILE"
 	privateLock  = "/proc/self/comm"
 )
 
-// run executes a program on the calling thread, and so in its namespace, with
-// nothing in its environment that could change what it does.
+// run executes a program on the calling thread, and so in its namespace, with a
+// fixed environment.
 func run(ctx context.Context, stdin []byte, path string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, path, args...)
-	command.Env = []string{"PATH=" + strings.Join(folders, string(os.PathListSeparator)), "LC_ALL=C", lockVariable + "=" + privateLock}
+	command.Env = []string{"PATH=" + strings.Join(directories, string(os.PathListSeparator)), "LC_ALL=C", lockVariable + "=" + privateLock}
 	command.Stdin = bytes.NewReader(stdin)
-	stdout, stderr := bounded{most: maxSaved, what: "bytes of rules, as " + filepath.Base(path) + " prints them"}, bounded{most: maxSaid, what: "bytes of errors"}
+	stdout, stderr := bounded{limit: maxStdout, what: "bytes of rules, as " + filepath.Base(path) + " prints them"}, bounded{limit: maxStderr, what: "bytes of errors"}
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err := command.Run()
 	if ctx.Err() != nil {
 		err = errors.Join(ctx.Err(), err)
 	}
 	if err != nil {
-		said := strings.Join(strings.Fields(stderr.String()), " ")
-		return nil, fmt.Errorf("running %s: %w: %s", strings.Join(command.Args, " "), err, said)
+		return nil, fmt.Errorf("running %s: %w: %s", strings.Join(command.Args, " "), err, strings.Join(strings.Fields(stderr.String()), " "))
 	}
 	return stdout.Bytes(), nil
 }
 
-// bounded keeps what a program prints.
+// bounded is a buffer for a program's output.
 type bounded struct {
 	bytes.Buffer
-	what string
-	most int
+	what  string
+	limit int
 }
 
-// Write ends the program's output at the limit, and with it the program.
+// Write fails at the limit, which ends the program.
 func (b *bounded) Write(data []byte) (int, error) {
-	if b.Len()+len(data) > b.most {
-		return 0, TooLarge{b.what, b.most}
+	if b.Len()+len(data) > b.limit {
+		return 0, TooLarge{b.what, b.limit}
 	}
 	return b.Buffer.Write(data)
 }

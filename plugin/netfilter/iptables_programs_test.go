@@ -21,7 +21,7 @@ func TestParseVersion(t *testing.T) {
 		"iptables v1.6.2\n":                  {variant: config.IPTablesLegacy, wait: true},
 		"iptables v1.6.1\n":                  {variant: config.IPTablesLegacy},
 		"iptables v1.4.21\n":                 {variant: config.IPTablesLegacy},
-		"iptables v1.9.0 (bpf)\n":            {err: `"iptables v1.9.0 (bpf)" names a variant that is not known`},
+		"iptables v1.9.0 (bpf)\n":            {err: `"iptables v1.9.0 (bpf)" names an unknown variant`},
 		"BusyBox\n":                          {err: `"BusyBox" is no version`},
 		"":                                   {err: `"" is no version`},
 		"iptables v1.99999999999999999999.1": {err: "is no version"},

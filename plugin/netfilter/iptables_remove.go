@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// removal is what is to be done with one table.
+// removal removes our rules from one table.
 type removal struct {
 	writer *nftables.Conn
 	name   tableOf
 	chains []string
 
-	jumps   []otherRule    // that lead to our chains
-	rules   map[string]int // how many others' chains have besides
+	jumps   []otherRule    // rules of other chains that jump to ours
+	rules   map[string]int // number of their other rules, by chain
 	created created
 }
 
@@ -51,8 +51,9 @@ func (r *removal) read(from *reader) error {
 	return err
 }
 
-// queue adds the table's part to the transaction: what leads into our chains
-// goes first, then they do, then what was made for them and serves nobody else.
+// queue adds the table's part to the transaction. It deletes the jumps to our
+// chains first, then the chains, then what iptables created for them, unless it
+// holds other rules or chains.
 func (r *removal) queue() {
 	family := nftables.TableFamily(protocolFamily[r.name.family])
 	table := &nftables.Table{Family: family, Name: r.name.name}
@@ -80,13 +81,13 @@ func (r *removal) queue() {
 	}
 }
 
-// leadsToOurs looks for a verdict that names one of our chains.
+// leadsToOurs reports whether a verdict names one of our chains.
 func leadsToOurs(expressions []byte) bool {
 	leads := false
 	_ = eachAttribute(expressions, func(_ uint16, expression []byte) error {
 		chain, _ := nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_IMMEDIATE_DATA, unix.NFTA_DATA_VERDICT, unix.NFTA_VERDICT_CHAIN)
 		leads = leads || isOurs(text(chain))
-		return nil // what is malformed leads nowhere
+		return nil // malformed expressions lead nowhere
 	})
 	return leads
 }

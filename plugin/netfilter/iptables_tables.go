@@ -18,9 +18,8 @@ type tableOf struct {
 	name   string
 }
 
-// tableList is what a namespace has of one variant's tables, with the names of
-// their chains. It is found out without a program: iptables would create what
-// it is asked to list.
+// tableList holds the tables of one variant in a namespace, with the names of
+// their chains. No program lists them: iptables creates a table to list it.
 type tableList map[tableOf][]string
 
 func (l tableList) has(family capture.Family) bool {
@@ -41,13 +40,13 @@ func listTables(ctx context.Context, variant config.Backend) (tableList, error) 
 		return nil, err
 	}
 	defer r.close()
-	return nfTables(r)
+	return listNFTTables(r)
 }
 
 // protocolFamily is the family of nf_tables in which iptables keeps its tables.
 var protocolFamily = map[capture.Family]byte{capture.IPv4: unix.NFPROTO_IPV4, capture.IPv6: unix.NFPROTO_IPV6}
 
-// objectName is what the kernel calls a table or one of its chains.
+// objectName names a table or one of its chains.
 type objectName struct {
 	family      byte
 	table, name string
@@ -62,16 +61,16 @@ func listNames(r *reader, l listing, table, name uint16) ([]objectName, error) {
 }
 
 func listChains(r *reader) ([]objectName, error) {
-	return listNames(r, listing{request: unix.NFT_MSG_GETCHAIN, what: "chains", most: maxChains}, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
+	return listNames(r, listing{request: unix.NFT_MSG_GETCHAIN, what: "chains", limit: maxChains}, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
 }
 
-func nfTables(r *reader) (tableList, error) {
+func listNFTTables(r *reader) (tableList, error) {
 	chains, err := listChains(r)
 	if err != nil {
 		return nil, err
 	}
 	list := iptablesChains(chains)
-	tables, err := listNames(r, listing{request: unix.NFT_MSG_GETTABLE, what: "tables", most: maxTables}, unix.NFTA_TABLE_NAME, unix.NFTA_TABLE_NAME)
+	tables, err := listNames(r, listing{request: unix.NFT_MSG_GETTABLE, what: "tables", limit: maxTables}, unix.NFTA_TABLE_NAME, unix.NFTA_TABLE_NAME)
 	for _, found := range tables {
 		for family, number := range protocolFamily {
 			table := tableOf{family, found.table}
@@ -83,7 +82,7 @@ func nfTables(r *reader) (tableList, error) {
 	return list, err
 }
 
-// iptablesChains picks the chains of those families that iptables uses.
+// iptablesChains returns the chains of the families that iptables uses.
 func iptablesChains(chains []objectName) tableList {
 	list := tableList{}
 	for _, chain := range chains {

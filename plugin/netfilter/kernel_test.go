@@ -51,7 +51,7 @@ func dump(t *testing.T, host *lab.Host) (table netfilter.Dump) {
 	return table
 }
 
-// load needs nft: a foreign ruleset is to be made by a foreign program.
+// load runs nft: another program should write another plugin's ruleset.
 func load(t *testing.T, host *lab.Host, text string) {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err != nil {
@@ -87,11 +87,11 @@ func TestInspect(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, loaded, foreign string }{
 		{"nothing", "", ""},
-		{"somebody's firewall", "table inet filter { chain input { type filter hook input priority 0; }; }", ""},
+		{"a firewall", "table inet filter { chain input { type filter hook input priority 0; }; }", ""},
 		{"istio-cni's iptables", "table ip nat { chain ISTIO_OUTPUT { }; }", "nat/ISTIO_OUTPUT"},
 		{"istio-cni's ip6tables", "table ip6 nat { chain ISTIO_INBOUND { }; }", "nat/ISTIO_INBOUND"},
 		{"istio-cni's nftables", "table inet istio-proxy-nat { chain output { }; }", "istio-proxy-nat/output"},
-		{"a chain that is named alike", "table ip nat { chain ISTIO_OUTPUT_OLD { }; }", ""},
+		{"a chain with a similar name", "table ip nat { chain ISTIO_OUTPUT_OLD { }; }", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -110,8 +110,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestRefusedByTheKernel has the kernel refuse the last thing in a large
-// transaction: nothing of it may stay.
+// TestRefusedByTheKernel expects nothing of a large transaction to remain whose
+// last message the kernel refuses.
 func TestRefusedByTheKernel(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
@@ -135,8 +135,8 @@ func TestRefusedByTheKernel(t *testing.T) {
 	}
 }
 
-// TestOthersAreLeftAlone looks at a table of somebody else's with chains and
-// sets of our names: it is neither read nor removed.
+// TestOthersAreLeftAlone expects another program's table, with chains and sets of
+// our names, to be neither read nor removed.
 func TestOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
@@ -167,8 +167,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestReplace puts one Ruleset in another's place, which any backend may have
-// put there: nothing of that is left.
+// TestReplace replaces a Ruleset that any backend applied: nothing of it remains.
 func TestReplace(t *testing.T) {
 	for _, backend := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
 		t.Run(string(backend), func(t *testing.T) {
@@ -196,30 +195,30 @@ func TestReplace(t *testing.T) {
 			}
 			load(t, host, "delete table inet capture-cni; delete table inet other")
 			if left := inspect(t, host); left != (netfilter.State{}) {
-				t.Errorf("beside it are %+v", left)
+				t.Errorf("next to it remains %+v", left)
 			}
 		})
 	}
 }
 
-// TestTrack leaves nothing that looks like capture, wherever a repair stops: the
-// next one takes it away, and so does a DEL.
-func TestTrack(t *testing.T) {
+// TestEnableConntrack expects that the table of an interrupted repair is not
+// taken for capture rules, and that the next repair and a DEL remove it.
+func TestEnableConntrack(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func() error{
-		"repaired":   func() error { return netfilter.NFTables{}.Replace(t.Context(), rules()) },
-		"deleted":    func() error { return netfilter.Remove(t.Context()) },
-		"taken back": netfilter.Untrack,
+		"repaired": func() error { return netfilter.NFTables{}.Replace(t.Context(), rules()) },
+		"deleted":  func() error { return netfilter.Remove(t.Context()) },
+		"undone":   netfilter.DisableConntrack,
 	} {
 		host := newHost(t)
-		within(t, host, netfilter.Untrack) // nothing is there yet
+		within(t, host, netfilter.DisableConntrack) // there is nothing to undo yet
 		for range 2 {
-			within(t, host, netfilter.Track)
+			within(t, host, netfilter.EnableConntrack)
 			if got := inspect(t, host); got != (netfilter.State{}) {
-				t.Errorf("it looks like %+v", got)
+				t.Errorf("it is taken for %+v", got)
 			}
 			if left := netfilter.Diff(netfilter.Dump{}, dump(t, host)); len(left) > 0 {
-				t.Errorf("it looks like %q", left)
+				t.Errorf("it is taken for %q", left)
 			}
 		}
 		within(t, host, end)
@@ -235,7 +234,7 @@ func TestTrack(t *testing.T) {
 	}
 }
 
-// TestReferenceStaysOutside makes a Reference where there must be no trace of it.
+// TestReferenceStaysOutside expects no trace of a Reference in the caller's namespace.
 func TestReferenceStaysOutside(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)

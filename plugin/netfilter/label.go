@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ruleLabel names a rule to people by the comment that says why it is there.
+// ruleLabel names a rule in a Diff by its comment.
 func ruleLabel(comment string) string {
 	if comment == "" {
 		return "a rule without comment"
@@ -19,8 +19,9 @@ func ruleLabel(comment string) string {
 	return fmt.Sprintf("rule %q", comment)
 }
 
-// elementLabel names an element by its set's type and its content. The kernel
-// keeps a range as two: its first key, and the one after its last, marked as an end.
+// elementLabel names an element in a Diff by its set's type and its content. The
+// kernel keeps a range as two elements: its first key, and the key after its
+// last, with a flag.
 func elementLabel(keyType, content string) string {
 	if len(content) < flagsLength {
 		return "element that can't be read"
@@ -33,7 +34,7 @@ func elementLabel(keyType, content string) string {
 	return label + keyText([]byte(keyType), key)
 }
 
-// keyText spells a key as its set's type does.
+// keyText returns a key as text, by its set's type.
 func keyText(keyType, key []byte) string {
 	const unreadable = "that can't be read"
 	if len(keyType) != 4 {

@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// legacyObstruction is Obstruction for the tables of iptables' older variant.
-// Those named here have built-in chains in front of ours.
+// legacyObstruction is Obstruction for the tables of iptables-legacy. Those named
+// here have built-in chains in front of ours.
 func legacyObstruction() (string, error) {
 	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
 		legacy := legacyFamilies[family]
@@ -39,8 +39,8 @@ func legacyObstruction() (string, error) {
 	return "", nil
 }
 
-// targets lists the names of the rules' targets. A plain verdict and a jump have
-// an empty one.
+// targets returns the names of the rules' targets. That of a plain verdict or a
+// jump is empty.
 func (f legacyFamily) targets(entries []byte) (targets []string) {
 	for len(entries) > f.address+nextOffset+2 {
 		target := int(binary.NativeEndian.Uint16(entries[f.address+targetOffset:]))
@@ -48,15 +48,15 @@ func (f legacyFamily) targets(entries []byte) (targets []string) {
 		if next <= 0 || next > len(entries) || target+targetName > next {
 			break
 		}
-		targets = append(targets, cString(entries[target+targetName:next]))
+		targets = append(targets, untilNUL(entries[target+targetName:next]))
 		entries = entries[next:]
 	}
 	return targets
 }
 
-// isHarmlessTarget reports whether a target of iptables', of either variant,
-// leaves alone what decides about capture. "" is a plain verdict, and ERROR the
-// kernel's mark of a chain's beginning.
+// isHarmlessTarget reports whether a target of iptables, of either variant,
+// changes nothing that decides about capture. "" is a plain verdict; ERROR marks
+// the beginning of a chain.
 func isHarmlessTarget(name string) bool {
 	switch name {
 	case "", "ERROR", "LOG", "NFLOG", "REJECT", "TRACE", "TCPMSS", "CHECKSUM", "SNAT", "MASQUERADE":

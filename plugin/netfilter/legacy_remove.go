@@ -16,18 +16,18 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// lockWait is how many seconds each program may wait for its lock. Programs
-// before iptables 1.8.6 know no other lock than the node's.
+// lockWait bounds the seconds that each program waits for its lock. Programs
+// before iptables 1.8.6 have no other lock than the node's.
 const lockWait = 1
 
-// removeLegacy takes out what iptables' older variant put in. The tables
-// themselves stay: the kernel has no way to take them away.
+// removeLegacy removes our rules from the tables of iptables-legacy. The tables
+// stay: the kernel can't delete them.
 func removeLegacy(ctx context.Context) error {
 	tables, err := legacyTables()
 	if err != nil {
 		return err
 	}
-	// The library's programs have this process's environment and no other.
+	// The library runs programs with this process's environment.
 	if err := os.Setenv(lockVariable, privateLock); err != nil {
 		return fmt.Errorf("setting %s: %w", lockVariable, err)
 	}
@@ -52,7 +52,7 @@ func removeLegacyTable(ctx context.Context, table tableOf) error {
 	command, err := goiptables.New(goiptables.IPFamily(protocol), goiptables.Timeout(lockWait),
 		goiptables.Path(strings.TrimSuffix(host.save, "-save")))
 	if err != nil {
-		return fmt.Errorf("looking at %s: %w", host.save, err)
+		return fmt.Errorf("running %s: %w", host.save, err)
 	}
 	statements, err := legacyRemoval{ctx, command, table.name}.statements()
 	if err != nil {
@@ -62,16 +62,16 @@ func removeLegacyTable(ctx context.Context, table tableOf) error {
 	return b.restore(ctx, table.family, statements, "--noflush")
 }
 
-// legacyRemoval takes our chains out of one table. The library knows no deadline, so
-// that the context is looked at before each of its programs.
+// legacyRemoval removes our chains from one table. The library has no deadlines,
+// so each method checks the context before it runs a program.
 type legacyRemoval struct {
 	ctx     context.Context
 	command *goiptables.IPTables
 	table   string
 }
 
-// statements are what iptables-restore commits at once: the rules that lead into
-// our chains go first, then the chains.
+// statements returns the input of an iptables-restore that deletes the jumps to
+// our chains first, then the chains, in one commit.
 func (r legacyRemoval) statements() (string, error) {
 	if err := r.ctx.Err(); err != nil {
 		return "", err
@@ -92,8 +92,8 @@ func (r legacyRemoval) statements() (string, error) {
 	return fmt.Sprintf("*%s\n%s%s%sCOMMIT\n", r.table, &jumps, &flushes, &deletions), nil
 }
 
-// deleteJumps writes the deletion, from the last to the first, of those rules of
-// another plugin's or a built-in chain that lead into ours.
+// deleteJumps writes deletions of the rules in another plugin's or a built-in
+// chain that jump to ours, the last rule first.
 func (r legacyRemoval) deleteJumps(to *strings.Builder, chain string) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (r legacyRemoval) deleteJumps(to *strings.Builder, chain string) error {
 	if err != nil {
 		return fmt.Errorf("listing chain %s of table %s: %w", chain, r.table, err)
 	}
-	// The first line is the chain itself, so that a line's index is its rule's number.
+	// The first line is the chain itself, so a line's index is the number of its rule.
 	for number, line := range slices.Backward(lines) {
 		if rule := (savedRule{chain, line}); number > 0 && rule.leadsToOurs() {
 			fmt.Fprintf(to, "-D %s %d\n", chain, number)

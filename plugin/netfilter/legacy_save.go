@@ -11,14 +11,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// dumpSaved reads what iptables-save prints of our chains, and of those rules
-// of the built-in ones that lead into ours.
+// dumpSaved reads, from the output of iptables-save, our chains and the rules of
+// other chains that jump to them.
 func (b iptables) dumpSaved(ctx context.Context) (Dump, error) {
 	existing, err := legacyTables()
 	if err != nil {
 		return Dump{}, err
 	}
-	var table Dump
+	var dumped Dump
 	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
 		if !existing.has(family) {
 			continue
@@ -28,14 +28,14 @@ func (b iptables) dumpSaved(ctx context.Context) (Dump, error) {
 			return Dump{}, err
 		}
 		for _, saved := range parseSaved(string(out)) {
-			table.objects = append(table.objects, saved.ours(family)...)
+			dumped.objects = append(dumped.objects, saved.ours(family)...)
 		}
 	}
-	return table, nil
+	return dumped, nil
 }
 
-// onlyTables keeps some of the tables that iptables-save printed. One that is
-// not there comes out without rules: so it is restored to.
+// onlyTables returns some of the tables that iptables-save printed. A table that
+// it did not print is returned without rules: a restore empties it.
 func onlyTables(text string, tables []capture.Table) string {
 	var kept strings.Builder
 	for _, table := range tables {
@@ -58,11 +58,11 @@ type savedTable struct {
 	rules  []savedRule
 }
 
-// savedRule is a rule of a chain, "-A" and the chain left out.
+// savedRule is a rule of a chain; its text is without "-A" and the chain.
 type savedRule struct{ chain, text string }
 
-// parseSaved reads the format of iptables-save: "*nat", ":CHAIN policy
-// counters", "-A CHAIN rule", "COMMIT". Other lines mean nothing to it.
+// parseSaved parses the format of iptables-save: "*nat", ":CHAIN policy
+// counters", "-A CHAIN rule", "COMMIT". It ignores other lines.
 func parseSaved(text string) []savedTable {
 	var tables []savedTable
 	for line := range strings.Lines(text) {
@@ -87,15 +87,15 @@ func parseSaved(text string) []savedTable {
 	return tables
 }
 
-// leadsToOurs looks at a rule's target, which stands at its end where it is a chain.
+// leadsToOurs reports whether a rule's target, at its end, is one of our chains.
 func (r savedRule) leadsToOurs() bool {
 	words := strings.Fields(r.text)
 	last := len(words) - 1
 	return last > 0 && (words[last-1] == "-j" || words[last-1] == "-g") && isOurs(words[last])
 }
 
-// ours gives the table's chains of ours as objects, with the chains of others
-// reduced to what leads into ours.
+// ours returns our chains of the table as objects, and the other chains reduced
+// to their jumps to ours.
 func (t savedTable) ours(family capture.Family) []object {
 	if !slices.Contains(t.chains, markerChain) {
 		return nil
@@ -119,8 +119,8 @@ func (t savedTable) ours(family capture.Family) []object {
 	return objects
 }
 
-// commentOf finds a rule's comment, which stands in quotes if it is more than
-// a word; within them, a backslash is before what has a meaning to a shell.
+// commentOf returns a rule's comment. One of several words is quoted; within
+// quotes, a backslash escapes characters that a shell interprets.
 func commentOf(rule string) string {
 	_, after, _ := strings.Cut(rule, "--comment ")
 	quoted, isQuoted := strings.CutPrefix(after, `"`)

@@ -49,8 +49,8 @@ func TestParseSaved(t *testing.T) {
 	}
 }
 
-// TestOnlyTables keeps what the rules are put back from: of tables that were
-// there all that they held, of others nothing.
+// TestOnlyTables expects the text that undo restores: existing tables whole, and
+// the others empty.
 func TestOnlyTables(t *testing.T) {
 	t.Parallel()
 	got := onlyTables(saved, []capture.Table{capture.Raw, capture.NAT})

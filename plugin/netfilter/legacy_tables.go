@@ -15,10 +15,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// legacyFamily is where a family keeps the tables of iptables' older variant,
-// which nf_tables knows nothing of.
+// legacyFamily locates a family's tables of iptables-legacy, which are not in
+// nf_tables.
 type legacyFamily struct {
-	tables        string // file that lists the tables that exist
+	tables        string // file that lists the existing tables
 	domain, level int
 	address       int // length of the entry's first part, struct ipt_ip or ip6t_ip6
 }
@@ -64,8 +64,8 @@ type tableInfo struct {
 // which are aligned to eight bytes.
 const entriesHeader = 40
 
-// entries reads a table's rules, as the kernel holds them. The table must
-// exist: to ask for one creates it. Errors: TooLarge.
+// entries reads a table's rules as the kernel holds them. The table must exist:
+// reading it would create it. Errors: TooLarge.
 func (f legacyFamily) entries(table string) ([]byte, error) {
 	fd, err := unix.Socket(f.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
@@ -100,9 +100,9 @@ const (
 	nameMax      = 30
 )
 
-// chains lists the chains that somebody made. The kernel keeps a chain's name
-// as an entry before its rules, with a target that is called ERROR; the table
-// ends with another such entry, which is no chain.
+// chains returns the names of the chains that are not built in. The kernel keeps a
+// chain's name as an entry before its rules, with the target ERROR; a last such
+// entry, which is no chain, ends the table.
 func (f legacyFamily) chains(entries []byte) []string {
 	var names []string
 	for len(entries) > f.address+nextOffset+2 {
@@ -111,8 +111,8 @@ func (f legacyFamily) chains(entries []byte) []string {
 		if next <= 0 || next > len(entries) {
 			break
 		}
-		if target+chainName+nameMax <= next && cString(entries[target+targetName:next]) == "ERROR" {
-			if name := cString(entries[target+chainName : next]); name != "ERROR" {
+		if target+chainName+nameMax <= next && untilNUL(entries[target+targetName:next]) == "ERROR" {
+			if name := untilNUL(entries[target+chainName : next]); name != "ERROR" {
 				names = append(names, name)
 			}
 		}
@@ -121,8 +121,8 @@ func (f legacyFamily) chains(entries []byte) []string {
 	return names
 }
 
-// cString is what stands before the first NUL.
-func cString(data []byte) string {
+// untilNUL returns the text before the first NUL.
+func untilNUL(data []byte) string {
 	before, _, _ := bytes.Cut(data, []byte{0})
 	return string(before)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// legacyEntry is an IPv4 entry with a target of a name and data.
+// legacyEntry returns an IPv4 entry whose target has this name and data.
 func legacyEntry(target, data string) []byte {
 	const size = 176
 	entry := make([]byte, size)
@@ -19,7 +19,7 @@ func legacyEntry(target, data string) []byte {
 	return entry
 }
 
-// TestLegacyChains knows a chain by the entry that names it, and by nothing else.
+// TestLegacyChains expects a chain for each entry that names one, and for no other.
 func TestLegacyChains(t *testing.T) {
 	t.Parallel()
 	entries := slices.Concat(
@@ -30,7 +30,7 @@ func TestLegacyChains(t *testing.T) {
 	}
 }
 
-// FuzzLegacyChains reads what the kernel would never give.
+// FuzzLegacyChains parses entries that no kernel returns.
 func FuzzLegacyChains(f *testing.F) {
 	f.Add(slices.Concat(legacyEntry("", ""), legacyEntry("ERROR", "ISTIO_OUTPUT"), legacyEntry("ERROR", "ERROR")))
 	f.Add(legacyEntry("ERROR", "X")[:100])

@@ -20,10 +20,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// atMost is how long the guard may be busy with one pod.
+// atMost bounds the time that the guard spends on one pod.
 const atMost = 5 * time.Second
 
-// repeated is a script of n lines.
+// repeated returns a script of n lines.
 func repeated(n int, line func(i int) string) string {
 	var script strings.Builder
 	for i := range n {
@@ -33,14 +33,14 @@ func repeated(n int, line func(i int) string) string {
 }
 
 // TestLimits fills a namespace that holds our rules, as a process of the pod
-// with NET_ADMIN can. What is too large to be read is named, soon; Remove
-// leaves nothing of ours nevertheless.
+// with NET_ADMIN can. Reading fails soon, with an error that names the limit;
+// Remove still removes our table.
 func TestLimits(t *testing.T) {
-	look := func(ctx context.Context) error {
+	inspect := func(ctx context.Context) error {
 		_, err := netfilter.Inspect(ctx)
 		return err
 	}
-	dumped := func(ctx context.Context) error {
+	dump := func(ctx context.Context) error {
 		_, err := netfilter.NFTables{}.Dump(ctx)
 		return err
 	}
@@ -52,50 +52,50 @@ func TestLimits(t *testing.T) {
 		want   string
 	}{
 		{
-			"another's chains", look,
+			"chains of another table", inspect,
 			"add table ip other\n" + repeated(50_001, func(i int) string { return fmt.Sprintf("add chain ip other c%d", i) }),
 			"more than 50000 chains",
 		},
 		{
-			"the stamp's rules", look,
+			"the stamp's rules", inspect,
 			repeated(5001, func(int) string { return "add rule inet capture-cni stamp counter" }),
 			"more than 5000 rules in chain stamp",
 		},
 		{
-			"rules", dumped,
+			"rules", dump,
 			repeated(5001, func(int) string { return "add rule inet capture-cni nat_OUTPUT counter" }),
 			"more than 5000 rules in table inet capture-cni",
 		},
 		{
-			"bytes of rules in table inet capture-cni", dumped,
+			"bytes of rules in table inet capture-cni", dump,
 			repeated(4000, func(int) string {
 				return "add rule inet capture-cni nat_OUTPUT " + strings.Repeat("ip6 saddr 2001:db8::/33 ", 6) + large
 			}),
 			"more than 4194304 bytes of rules in table inet capture-cni",
 		},
 		{
-			"tables", dumped,
+			"tables", dump,
 			repeated(1001, func(i int) string { return fmt.Sprintf("add table inet t%d", i) }),
 			"more than 1000 tables",
 		},
 		{
-			"sets", dumped,
+			"sets", dump,
 			repeated(1001, func(i int) string { return fmt.Sprintf("add set inet capture-cni s%d { type mark; }", i) }),
 			"more than 1000 sets in table inet capture-cni",
 		},
 		{
-			"elements of a set", dumped,
+			"elements of a set", dump,
 			"add set inet capture-cni more { type mark; }\n" + repeated(150_001, func(i int) string { return fmt.Sprintf("add element inet capture-cni more { %d }", i) }),
 			"more than 150000 elements of sets in table inet capture-cni",
 		},
 		{
-			"elements of many sets", dumped,
+			"elements of many sets", dump,
 			repeated(5, func(i int) string { return fmt.Sprintf("add set inet capture-cni s%d { type mark; }", i) }) +
 				repeated(150_001, func(i int) string { return fmt.Sprintf("add element inet capture-cni s%d { %d }", i%5, i) }),
 			"more than 150000 elements of sets in table inet capture-cni",
 		},
 		{
-			"legacy rules", look,
+			"legacy rules", inspect,
 			repeated(90_000, func(i int) string { return fmt.Sprintf(`-A PREROUTING -m comment --comment "%d" -j RETURN`, i) }),
 			"more than 33554432 bytes of legacy rules in table nat",
 		},
@@ -126,7 +126,7 @@ func TestLimits(t *testing.T) {
 			if err := host.Do(func() error {
 				return exec.CommandContext(t.Context(), "nft", "list", "table", "inet", "capture-cni").Run()
 			}); err == nil {
-				t.Error("our table is still there")
+				t.Error("our table remains")
 			}
 		})
 	}
@@ -145,7 +145,7 @@ func restoreLegacy(t *testing.T, host *lab.Host, text string) {
 	})
 }
 
-// TestDeadline: nothing is read past the end of a context.
+// TestDeadline expects each read to fail after the end of its context.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
@@ -167,22 +167,22 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestForgedUserData has rules whose user data no program would write: they are
-// read like any other.
+// TestForgedUserData expects a rule with malformed user data to be read like any
+// other.
 func TestForgedUserData(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
 	within(t, host, func() error { return netfilter.NFTables{}.Apply(t.Context(), rules()) })
 	before := dump(t, host)
-	addRule(t, host, []byte{0, 200, 'x'}) // says to be longer than it is
+	addRule(t, host, []byte{0, 200, 'x'}) // with a length beyond its end
 	if got := netfilter.Diff(before, dump(t, host)); len(got) != 1 || !strings.HasPrefix(got[0], "unexpected: a rule without comment of chain nat_OUTPUT") {
 		t.Errorf("got %q", got)
 	}
 	inspect(t, host)
 }
 
-// TestLongLists fills sets of 10,000 elements and more, of every type: they are
-// read back whole, and one element more or less shows.
+// TestLongLists expects sets of 10,000 and more elements, of every type, to be read
+// back whole, and a missing element to be a difference.
 func TestLongLists(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
@@ -215,11 +215,11 @@ func TestLongLists(t *testing.T) {
 	}
 	digest := netfilter.DigestOf(shape.Digest().Shape, rs)
 	if found.Digest() != digest {
-		t.Error("the digest of a shape and of elements is another one than that of all")
+		t.Error("DigestOf and Dump.Digest differ")
 	}
 	load(t, host, "delete element inet capture-cni exclude_interfaces { eth7 }")
 	if found = dump(t, host); found.Digest() == digest {
-		t.Error("a missing element does not show")
+		t.Error("a missing element does not change the digest")
 	}
 	if differences := netfilter.Diff(want, found); len(differences) != 1 || differences[0] != "missing: element eth7 of set exclude_interfaces" {
 		t.Errorf("differences: %q", differences)

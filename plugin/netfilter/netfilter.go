@@ -21,19 +21,19 @@ import (
 // Backend puts Rulesets into the namespace of the calling thread and reads
 // them back.
 type Backend interface {
-	// Name says which one it is; never config.IPTables, which is but an alias.
+	// Name returns the backend's name; never config.IPTables, which is an alias.
 	Name() config.Backend
 
-	// Apply adds the Ruleset: all of it or, with an error, nothing. There must
-	// be none of ours yet.
+	// Apply adds the Ruleset: all of it or, with an error, nothing. The namespace
+	// must not hold rules of ours.
 	Apply(ctx context.Context, rs capture.Ruleset) error
 
-	// Dump reads back what is ours.
+	// Dump reads our rules back.
 	Dump(ctx context.Context) (Dump, error)
 }
 
-// Find gives the backend that the operator asked for. Errors: a
-// capture.Refusal where the host lacks its programs.
+// Find returns the backend that the operator chose. Errors: a capture.Refusal
+// where the host lacks its programs.
 func Find(ctx context.Context, backend config.Backend) (Backend, error) {
 	if backend == config.NFTables {
 		return NFTables{}, nil
@@ -41,10 +41,10 @@ func Find(ctx context.Context, backend config.Backend) (Backend, error) {
 	return findIPTables(ctx, backend)
 }
 
-// Reference is what the kernel makes of a Ruleset: applied in a scratch
-// namespace and read back, so that comparing is independent of how this
-// kernel, or this version of iptables, represents a rule.
-func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (table Dump, err error) {
+// Reference applies a Ruleset in a scratch namespace and returns what the kernel
+// holds there, so that a comparison does not depend on how this kernel, or this
+// version of iptables, represents a rule.
+func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (reference Dump, err error) {
 	scratch, err := ns.TempNetNS()
 	if err != nil {
 		return Dump{}, fmt.Errorf("creating a scratch namespace: %w", err)
@@ -54,8 +54,8 @@ func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (table 
 		if err := backend.Apply(ctx, rs); err != nil {
 			return fmt.Errorf("applying the rules in a scratch namespace: %w", err)
 		}
-		table, err = backend.Dump(ctx)
+		reference, err = backend.Dump(ctx)
 		return err
 	})
-	return table, err
+	return reference, err
 }

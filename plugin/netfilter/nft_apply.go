@@ -16,14 +16,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// socketBuffer holds the largest batch that a pod's annotations (256 KiB in
-// all) can make, and the answers to it.
+// socketBuffer is the size for the largest batch that a pod's annotations (256
+// KiB in all) can need, and for the answers to it.
 const socketBuffer = 8 << 20
 
-// NFTables is the Backend of one table in the inet family.
+// NFTables is the Backend that keeps all rules in one table of the inet family.
 type NFTables struct{}
 
-// Name is config.NFTables.
+// Name returns config.NFTables.
 func (NFTables) Name() config.Backend { return config.NFTables }
 
 // Apply adds the Ruleset in one transaction.
@@ -34,8 +34,8 @@ func (NFTables) Apply(ctx context.Context, rs capture.Ruleset) error {
 	}
 	err = commit(conn, rs)
 	if errors.Is(err, syscall.ENOBUFS) {
-		// The answers did not fit; the transaction itself may well have been
-		// committed. The stamp tells, for it is part of the transaction.
+		// The answers exceeded the buffer; the transaction can be committed
+		// nevertheless. If the stamp is there, it is.
 		if state, stateErr := Inspect(ctx); stateErr == nil && state.Stamp == rs.Stamp() {
 			return nil
 		}
@@ -43,10 +43,9 @@ func (NFTables) Apply(ctx context.Context, rs capture.Ruleset) error {
 	return err
 }
 
-// Replace is Apply where rules of ours may be, which it takes out, whatever
-// backend put them there. What nf_tables has of them goes in the transaction in
-// which the Ruleset comes: so no packet finds neither, and the kernel goes on
-// to translate the connections that were redirected.
+// Replace removes rules of ours, of any backend, and applies the Ruleset. For
+// rules in nf_tables both are one transaction: every packet meets the old rules or
+// the new ones, and redirected connections stay translated.
 func (NFTables) Replace(ctx context.Context, rs capture.Ruleset) error {
 	if err := removeLegacy(ctx); err != nil {
 		return err
@@ -61,7 +60,7 @@ func (NFTables) Replace(ctx context.Context, rs capture.Ruleset) error {
 	return commit(conn, rs)
 }
 
-// commit adds the Ruleset to what is queued, and commits that.
+// commit adds the Ruleset to the queued messages, and commits them.
 func commit(conn *nftables.Conn, rs capture.Ruleset) error {
 	if err := write(conn, rs); err != nil {
 		return err
@@ -84,8 +83,8 @@ func growBuffers(conn *netlink.Conn) error {
 	return errors.Join(conn.SetReadBuffer(socketBuffer), conn.SetWriteBuffer(socketBuffer))
 }
 
-// write queues the whole table. Chains come before rules, which may jump to
-// any of them.
+// write queues the whole table. Chains come before rules, which can jump to any
+// of them.
 func write(conn *nftables.Conn, rs capture.Ruleset) error {
 	table := conn.CreateTable(ourTable())
 	stamp := conn.AddChain(&nftables.Chain{Table: table, Name: capture.StampChain})

@@ -12,18 +12,18 @@ import (
 	"github.com/mdlayher/netlink"
 )
 
-// attributes are those of one netlink message, by type. Their bytes are the
-// message's own: what is kept of them for longer has to be copied.
+// attributes holds the attributes of one netlink message, by type. The bytes
+// belong to the message: code that keeps them for longer copies them.
 type attributes map[uint16][]byte
 
-// familyOf is where attributes keep the family that stands in the message's
-// header; no attribute has the type 0.
+// familyOf is the key of the family, which the message's header holds; no
+// attribute has the type 0.
 const familyOf = 0
 
-var errMalformed = errors.New("reading nftables: an attribute's length does not fit")
+var errMalformed = errors.New("reading nftables: an attribute is longer than its message")
 
-// eachAttribute visits the attributes that data consists of, without a copy:
-// a pod's sets can have tens of thousands. See struct nlattr in netlink(7).
+// eachAttribute visits the attributes in data without copying them: a pod's sets
+// can hold tens of thousands. See struct nlattr in netlink(7).
 func eachAttribute(data []byte, visit func(kind uint16, content []byte) error) error {
 	const header, alignment = 4, 4
 	for len(data) > 0 {
@@ -67,10 +67,11 @@ func parseMessage(data []byte) (attributes, error) {
 	return parsed, nil
 }
 
-// text is a NUL-terminated attribute.
+// text returns a NUL-terminated attribute.
 func text(data []byte) string { return strings.TrimRight(string(data), "\x00") }
 
-// nested follows a path of attributes, each within the one before.
+// nested returns the attribute at the end of a path, each step of which is
+// nested in the one before.
 func nested(data []byte, path ...uint16) (content []byte, found bool) {
 	for _, wanted := range path {
 		found = false
@@ -88,9 +89,9 @@ func nested(data []byte, path ...uint16) (content []byte, found bool) {
 	return content, found
 }
 
-// userComment is the comment in a rule's user data. The kernel checks no user
-// data, and github.com/google/nftables/userdata panics on what is malformed:
-// who holds NET_ADMIN in a pod could end each look at it.
+// userComment returns the comment in a rule's user data. The kernel does not
+// validate user data, and github.com/google/nftables/userdata panics on
+// malformed data, which a process with NET_ADMIN in a pod can write.
 func userComment(data []byte) (comment string, found bool) {
 	const header = 2 // a type and a length, of a byte each
 	for len(data) >= header {
@@ -99,14 +100,14 @@ func userComment(data []byte) (comment string, found bool) {
 			return "", false
 		}
 		if userdata.Type(data[0]) == userdata.TypeComment {
-			return cString(data[header:end]), true
+			return untilNUL(data[header:end]), true
 		}
 		data = data[end:]
 	}
 	return "", false
 }
 
-// bigEndian is a 64-bit attribute, 0 where it is none.
+// bigEndian returns a 64-bit attribute, 0 where the length differs.
 func bigEndian(data []byte) uint64 {
 	if len(data) != 8 {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Dump reads our table. Attributes are compared as raw bytes, from an
-// allow-list, because no library reads every expression back.
+// Dump reads our table. It keeps raw attributes, from an allow-list, because no
+// library parses every expression.
 func (NFTables) Dump(ctx context.Context) (Dump, error) {
 	r, err := newReader(ctx)
 	if err != nil {
@@ -24,16 +24,16 @@ func (NFTables) Dump(ctx context.Context) (Dump, error) {
 	}
 	defer r.close()
 	d := dumper{reader: r}
-	d.ours(listing{request: unix.NFT_MSG_GETTABLE, what: "tables", most: maxTables}, unix.NFTA_TABLE_NAME, func(m attributes) object {
+	d.ours(listing{request: unix.NFT_MSG_GETTABLE, what: "tables", limit: maxTables}, unix.NFTA_TABLE_NAME, func(m attributes) object {
 		return object{name: "table " + text(m[unix.NFTA_TABLE_NAME]), content: pick(m, unix.NFTA_TABLE_FLAGS)}
 	})
-	d.ours(listing{request: unix.NFT_MSG_GETCHAIN, what: "chains", most: maxChains}, unix.NFTA_CHAIN_TABLE, func(m attributes) object {
+	d.ours(listing{request: unix.NFT_MSG_GETCHAIN, what: "chains", limit: maxChains}, unix.NFTA_CHAIN_TABLE, func(m attributes) object {
 		content := pick(m, unix.NFTA_CHAIN_HOOK, unix.NFTA_CHAIN_POLICY, unix.NFTA_CHAIN_TYPE, chainFlags)
 		return object{name: "chain " + text(m[unix.NFTA_CHAIN_NAME]), content: content}
 	})
 	d.rules()
 	first := len(d.dumped)
-	d.ours(listing{request: unix.NFT_MSG_GETSET, what: "sets" + inOurTable, most: maxSets, filter: named(unix.NFTA_SET_TABLE, capture.TableName)}, unix.NFTA_SET_TABLE, func(m attributes) object {
+	d.ours(listing{request: unix.NFT_MSG_GETSET, what: "sets" + inOurTable, limit: maxSets, filter: named(unix.NFTA_SET_TABLE, capture.TableName)}, unix.NFTA_SET_TABLE, func(m attributes) object {
 		content := pick(m, unix.NFTA_SET_FLAGS, unix.NFTA_SET_KEY_TYPE, unix.NFTA_SET_KEY_LEN)
 		return object{name: "set " + text(m[unix.NFTA_SET_NAME]), content: content, keyType: string(m[unix.NFTA_SET_KEY_TYPE])}
 	})
@@ -48,21 +48,21 @@ const chainFlags = 10
 
 const inOurTable = " in table inet " + capture.TableName
 
-// dumper gathers objects and stops at the first error.
+// dumper collects objects and stops at the first error.
 type dumper struct {
-	reader *reader
-	dumped []object
-	held   int // elements of all sets
-	err    error
+	reader       *reader
+	dumped       []object
+	elementCount int // elements of all sets
+	err          error
 }
 
-// named is a filter, or a part of one: an attribute that holds a name. Not
-// every kernel filters a list by itself.
+// named returns an attribute that holds a name, as a filter or a part of one.
+// Older kernels ignore some filters.
 func named(attribute uint16, name string) []netlink.Attribute {
 	return []netlink.Attribute{{Type: attribute, Data: []byte(name + "\x00")}}
 }
 
-// ours appends the objects of a list that an attribute says to be our table's.
+// ours appends the objects of a list whose attribute names our table.
 func (d *dumper) ours(l listing, table uint16, read func(attributes) object) {
 	if d.err != nil {
 		return
@@ -78,18 +78,18 @@ func (d *dumper) ours(l listing, table uint16, read func(attributes) object) {
 	d.dumped = append(d.dumped, found...)
 }
 
-// ruleOf is a rule and the chain that it is in.
+// ruleOf is a rule with its chain.
 type ruleOf struct {
 	chain string
 	item  item
 }
 
-// rules appends them to their chains.
+// rules appends the rules to their chains.
 func (d *dumper) rules() {
 	if d.err != nil {
 		return
 	}
-	l := listing{family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETRULE, what: "rules" + inOurTable, most: maxOurRules, bytes: maxOurBytes, filter: named(unix.NFTA_RULE_TABLE, capture.TableName)}
+	l := listing{family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETRULE, what: "rules" + inOurTable, limit: maxOurRules, bytes: maxOurBytes, filter: named(unix.NFTA_RULE_TABLE, capture.TableName)}
 	labels := labels{}
 	var rules []ruleOf
 	rules, d.err = list(d.reader, l, func(message attributes) ([]ruleOf, error) {
@@ -111,10 +111,10 @@ func (d *dumper) rules() {
 	}
 }
 
-// labels are those of rules; rules of one comment share theirs.
+// labels holds the labels of rules by their comment: equal comments share one string.
 type labels map[string]string
 
-// item reduces a rule to a label with its comment, and a sum of its expressions.
+// item reduces a rule to a label with its comment, and a hash of its expressions.
 func (l labels) item(comment string, expressions []byte) (item, error) {
 	var all sum
 	err := eachAttribute(expressions, func(_ uint16, element []byte) error {
@@ -123,7 +123,7 @@ func (l labels) item(comment string, expressions []byte) (item, error) {
 			return err
 		}
 		name, data := text(expression[unix.NFTA_EXPR_NAME]), expression[unix.NFTA_EXPR_DATA]
-		if name == "counter" { // what it has counted is left out
+		if name == "counter" { // packets and bytes differ between namespaces
 			data = nil
 		}
 		all.add(name, string(data))
@@ -138,18 +138,18 @@ func (l labels) item(comment string, expressions []byte) (item, error) {
 	return item{label: label, content: string(content[:])}, err
 }
 
-// elements reads those of a set.
+// elements reads the elements of a set.
 func (d *dumper) elements(set *object) {
 	if d.err != nil {
 		return
 	}
 	name := strings.TrimPrefix(set.name, "set ")
 	l := listing{
-		family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETSETELEM, what: "elements of sets" + inOurTable, most: maxElements,
+		family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETSETELEM, what: "elements of sets" + inOurTable, limit: maxElements,
 		filter: slices.Concat(named(unix.NFTA_SET_ELEM_LIST_TABLE, capture.TableName), named(unix.NFTA_SET_ELEM_LIST_SET, name)),
 	}
 	set.items, d.err = list(d.reader, l, func(part attributes) ([]item, error) { return parseElements(part[unix.NFTA_SET_ELEM_LIST_ELEMENTS]) })
-	if d.held += len(set.items); d.err == nil && d.held > maxElements {
+	if d.elementCount += len(set.items); d.err == nil && d.elementCount > maxElements {
 		d.err = TooLarge{l.what, maxElements}
 	}
 	sortItems(set.items)
@@ -174,8 +174,7 @@ func parseElements(data []byte) ([]item, error) {
 	return items, err
 }
 
-// elementContent is a key with the flags behind it, which say of some that
-// they end a range.
+// elementContent returns a key followed by its flags, which mark the end of a range.
 func elementContent(key, flags []byte) string {
 	content := make([]byte, len(key)+flagsLength)
 	copy(content, key)
@@ -183,7 +182,7 @@ func elementContent(key, flags []byte) string {
 	return string(content)
 }
 
-// elementFlags spells the flags as the kernel does, which leaves them out where there are none.
+// elementFlags returns the flags as the kernel lists them; it leaves out flags of zero.
 func elementFlags(isEnd bool) []byte {
 	if !isEnd {
 		return nil
@@ -191,7 +190,7 @@ func elementFlags(isEnd bool) []byte {
 	return binary.BigEndian.AppendUint32(nil, unix.NFT_SET_ELEM_INTERVAL_END)
 }
 
-// flagsLength is that of NFTA_SET_ELEM_FLAGS.
+// flagsLength is the length of NFTA_SET_ELEM_FLAGS.
 const flagsLength = 4
 
 func sortItems(items []item) {

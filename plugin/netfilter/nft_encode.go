@@ -3,6 +3,7 @@
 package netfilter
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/google/nftables/binaryutil"
@@ -13,11 +14,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// register is the only one a rule of ours needs: each match loads and compares.
+// register is the only one that our rules need: each match loads and compares.
 const register = 1
 
-// encodeRule spells a rule in the kernel's expressions, in the order in which
-// Ruleset.String spells it in words.
+// encodeRule returns a rule as the kernel's expressions, in the order of
+// Ruleset.String.
 func encodeRule(table capture.Table, rule capture.Rule, sets setsByName) []expr.Any {
 	e := encoder{sets: sets}
 	m := rule.Match
@@ -88,7 +89,7 @@ func encodeList[T any](e *encoder, list capture.List[T], load expr.Any) {
 	}
 }
 
-// addressOffset is where an address stands in the network header.
+// addressOffset is the offset of an address in the network header.
 type addressOffset struct{ ipv4, ipv6 uint32 }
 
 var (
@@ -111,7 +112,7 @@ func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
 		return
 	}
 	if first.Bits() == 0 {
-		return // the family alone says it
+		return // the match on the family holds already
 	}
 	e.add(load, and(mask(first)))
 	e.equals(first.Addr().AsSlice())
@@ -125,14 +126,14 @@ func mask(p netip.Prefix) []byte {
 	return bits
 }
 
-// mark compares a mark, where there is one to compare with.
+// mark compares a mark with a value, unless that is 0.
 func (e *encoder) mark(load expr.Any, op expr.CmpOp, mark uint32) {
 	if mark != 0 {
 		e.add(load, &expr.Cmp{Op: op, Register: register, Data: key(mark)})
 	}
 }
 
-// state tests a bit of the connection's state.
+// state matches a bit of the connection's state.
 func (e *encoder) state(bit uint32) {
 	e.add(
 		&expr.Ct{Key: expr.CtKeySTATE, Register: register},
@@ -141,7 +142,7 @@ func (e *encoder) state(bit uint32) {
 	)
 }
 
-// flags tests those of a TCP header: whether of these four SYN alone is set.
+// flags compares four flags of the TCP header with SYN alone.
 func (e *encoder) flags(op expr.CmpOp) {
 	const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
 	e.add(
@@ -151,7 +152,7 @@ func (e *encoder) flags(op expr.CmpOp) {
 	)
 }
 
-// and keeps the bits of the register that a mask has.
+// and masks the register.
 func and(mask []byte) expr.Any {
 	return &expr.Bitwise{
 		SourceRegister: register, DestRegister: register, Len: uint32(len(mask)),
@@ -189,7 +190,7 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 	}
 }
 
-// set writes a mark by an expression that takes it from the register.
+// set loads a mark into the register, from which store takes it.
 func (e *encoder) set(mark uint32, store expr.Any) {
 	e.add(&expr.Immediate{Register: register, Data: key(mark)}, store)
 }
@@ -200,14 +201,14 @@ func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
 }
 
-// Ports stand at the same place in the headers of TCP and UDP.
+// The offsets of ports are the same in TCP and UDP.
 var (
 	sourcePort      = payload(expr.PayloadBaseTransportHeader, 0, 2)
 	destinationPort = payload(expr.PayloadBaseTransportHeader, 2, 2)
 )
 
-// key is a value as the kernel holds it: names padded to IFNAMSIZ, addresses
-// and ports in network order, ids in the machine's.
+// key returns a value as the kernel holds it: names padded to IFNAMSIZ, addresses
+// and ports in network byte order, ids in the host's.
 func key(value any) []byte {
 	switch v := value.(type) {
 	case string:
@@ -221,7 +222,7 @@ func key(value any) []byte {
 	case uint32:
 		return binaryutil.NativeEndian.PutUint32(v)
 	}
-	panic("netfilter: a value of a type that no match has")
+	panic(fmt.Sprintf("netfilter: no encoding for a value of type %T", value))
 }
 
 func encodeComment(text string) []byte {

@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// TestElements spells values as the kernel's interval sets want them: a first
-// key, and the key after the last where the space does not end there.
+// TestElements expects the elements of the kernel's interval sets: a first key,
+// and the key after the last one unless the space of keys ends there.
 func TestElements(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -62,8 +62,8 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestSetsAreChunked keeps each message below what a netlink attribute holds;
-// the kernel would cut the rest off without a word.
+// TestSetsAreChunked expects the elements of a message to fit into a netlink
+// attribute: longer ones are truncated silently.
 func TestSetsAreChunked(t *testing.T) {
 	t.Parallel()
 	const largestElement = 4 + 4 + 4 + 16 + 8 // headers of the element, its key and the data, an address, the flags

@@ -17,13 +17,13 @@ import (
 
 // Obstruction describes the first rule of another table that could keep packets
 // from our rules in table inet capture-cni; "" where there is none. It reads the
-// calling thread's namespace and executes nothing.
+// calling thread's namespace and executes no program.
 //
-// An accept in front of ours hides nothing: the hook's next chain gets the
-// packet all the same. What does is a rule that changes the packet, its
-// connection or its way, so every statement that is not known to leave them
-// alone counts. Which chains such a rule is reached from is not followed: a
-// table counts if one of its base chains is in front of ours.
+// An accept in front of our chain hides nothing: the hook's next chain gets the
+// packet nevertheless. A rule that changes the packet, its connection or its
+// route does hide it, so every statement that is not known to be harmless
+// counts. Jumps are not followed: all rules of a table count if one of its base
+// chains is in front of ours.
 // Errors: TooLarge, ErrChanging.
 func Obstruction(ctx context.Context) (string, error) {
 	r, err := newReader(ctx)
@@ -31,7 +31,7 @@ func Obstruction(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer r.close()
-	chains, err := list(r, listing{request: unix.NFT_MSG_GETCHAIN, what: "chains", most: maxChains}, parseBaseChain)
+	chains, err := list(r, listing{request: unix.NFT_MSG_GETCHAIN, what: "chains", limit: maxChains}, parseBaseChain)
 	if err != nil {
 		return "", err
 	}
@@ -44,13 +44,13 @@ func Obstruction(ctx context.Context) (string, error) {
 	return legacyObstruction()
 }
 
-// baseChain is a chain of another table into which packets come by themselves.
+// baseChain is a chain of another table that a hook calls.
 type baseChain struct {
 	objectName
 	hook baseHook
 }
 
-// parseBaseChain leaves out our own chains, and those that are reached by a jump.
+// parseBaseChain returns a base chain of another table, and nothing for any other chain.
 func parseBaseChain(chain attributes) ([]baseChain, error) {
 	hook, isBase := hookOf(chain)
 	name := objectName{chain[familyOf][0], text(chain[unix.NFTA_CHAIN_TABLE]), text(chain[unix.NFTA_CHAIN_NAME])}
@@ -61,11 +61,11 @@ func parseBaseChain(chain attributes) ([]baseChain, error) {
 }
 
 // frontTable is another table that gets packets before ours, or at the same
-// priority, where the order is that of registration.
+// priority: then the order is that of registration.
 type frontTable struct {
 	family byte
 	name   string
-	place  string          // its first base chain in front, for people
+	place  string          // hook and priority of its first base chain in front
 	later  map[string]bool // its base chains that are not in front
 }
 
@@ -92,12 +92,12 @@ func tablesInFront(chains []baseChain) []*frontTable {
 // obstruction describes the table's first rule that could hide a packet.
 func (t *frontTable) obstruction(r *reader) (string, error) {
 	rules := listing{
-		family: t.family, request: unix.NFT_MSG_GETRULE, what: "rules of " + familyNames[t.family] + " table " + strconv.Quote(t.name), most: maxRules,
+		family: t.family, request: unix.NFT_MSG_GETRULE, what: "rules of " + familyNames[t.family] + " table " + strconv.Quote(t.name), limit: maxRules,
 		filter: named(unix.NFTA_RULE_TABLE, t.name),
 	}
 	found, err := list(r, rules, func(rule attributes) ([]string, error) {
 		chain := text(rule[unix.NFTA_RULE_CHAIN])
-		// Not every kernel filters a dump by itself.
+		// Older kernels ignore the filter.
 		if text(rule[unix.NFTA_RULE_TABLE]) != t.name || t.later[chain] {
 			return nil, nil
 		}
@@ -116,7 +116,7 @@ func (t *frontTable) obstruction(r *reader) (string, error) {
 
 var familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev"}
 
-// baseHook is where packets enter a base chain.
+// baseHook is a base chain's hook and priority.
 type baseHook struct {
 	number   uint32
 	priority int32
@@ -163,16 +163,16 @@ func (h baseHook) text(family byte) string {
 	return fmt.Sprintf("hook %s with priority %d", name, h.priority)
 }
 
-// harmless statements match, count or end a packet. Of those with a number, an
-// attribute of that number makes them change it.
+// harmless are the statements that match, count or drop a packet. A number is that
+// of the attribute with which the statement changes the packet.
 var harmless = map[string]uint16{
 	"bitwise": 0, "byteorder": 0, "cmp": 0, "connlimit": 0, "counter": 0, "dynset": 0, "fib": 0, "hash": 0, "last": 0, "limit": 0, "log": 0,
 	"match": 0, "numgen": 0, "osf": 0, "quota": 0, "range": 0, "reject": 0, "rt": 0, "socket": 0, "tunnel": 0, "xfrm": 0,
 	"ct": unix.NFTA_CT_SREG, "exthdr": unix.NFTA_EXTHDR_SREG, "meta": unix.NFTA_META_SREG, "payload": unix.NFTA_PAYLOAD_SREG,
 }
 
-// obstructive names a rule's first statement that could hide a packet; "" where
-// there is none.
+// obstructive describes a rule's first statement that could hide a packet; ""
+// where there is none.
 func obstructive(expressions []byte) string {
 	list, err := netlink.UnmarshalAttributes(expressions)
 	if err != nil {
@@ -192,7 +192,7 @@ func obstructive(expressions []byte) string {
 	return ""
 }
 
-// queueVerdict hands a packet to a program, which may have it skip all later
+// queueVerdict sends a packet to a program, which can make it skip all later
 // chains. NF_QUEUE and NF_VERDICT_MASK of include/uapi/linux/netfilter.h.
 const (
 	queueVerdict = 3

@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// expression is a statement of a rule as the kernel lists it.
+// expression returns a statement of a rule as the kernel lists it.
 func expression(t testing.TB, name string, data ...netlink.Attribute) netlink.Attribute {
 	t.Helper()
 	inner := marshal(t, data...)
@@ -34,7 +34,7 @@ func number(kind uint16, value uint32) netlink.Attribute {
 	return netlink.Attribute{Type: kind, Data: binary.BigEndian.AppendUint32(nil, value)}
 }
 
-// TestObstructive knows the statements that nft does not write, too.
+// TestObstructive includes statements that nft does not write.
 func TestObstructive(t *testing.T) {
 	t.Parallel()
 	verdict := func(code uint32) netlink.Attribute {
@@ -74,7 +74,7 @@ func TestObstructive(t *testing.T) {
 	}
 }
 
-// FuzzObstructive reads rules and tables that the kernel would never list.
+// FuzzObstructive parses rules and tables that no kernel lists.
 func FuzzObstructive(f *testing.F) {
 	f.Add(marshal(f, expression(f, "immediate", number(unix.NFTA_IMMEDIATE_DREG, 0))))
 	f.Add(slices.Concat(legacyEntry("", ""), legacyEntry("NOTRACK", ""), legacyEntry("ERROR", "ERROR")))

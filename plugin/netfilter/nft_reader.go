@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrChanging means that a list could not be read in one state.
+// ErrChanging means that a list changed during each attempt to read it.
 var ErrChanging = errors.New("the rules kept changing while they were read")
 
-// reader reads what nf_tables holds in the calling thread's namespace, up to
-// the limits and the end of its context.
+// reader reads nf_tables of the calling thread's namespace, within the limits and
+// until its context ends.
 type reader struct {
 	ctx  context.Context
 	conn *netlink.Conn
 }
 
-// messageBuffer holds the largest part of a list: the kernel makes none of more
-// than 32 KiB, and where a socket reads less at once, smaller ones.
+// messageBuffer is the size of the largest part of a list: the kernel sends at
+// most 32 KiB at once, and less to a socket that reads less.
 const messageBuffer = 32 << 10
 
 func newReader(ctx context.Context) (*reader, error) {
@@ -39,17 +39,17 @@ func newReader(ctx context.Context) (*reader, error) {
 	return &reader{ctx, conn}, nil
 }
 
-func (r *reader) close() { _ = r.conn.Close() } // it is only read from
+func (r *reader) close() { _ = r.conn.Close() } // nothing was written
 
-// listing is one of the kernel's lists.
+// listing is a request for one of the kernel's lists.
 type listing struct {
 	family  byte // 0 is all
 	request uint16
 	filter  []netlink.Attribute
 	single  bool   // one object, which the filter names
-	what    string // is listed, in the plural
-	most    int    // objects are read; reading also ends once more is kept of them
-	bytes   int    // are read; 0 is maxBytes
+	what    string // names the objects in errors, in the plural
+	limit   int    // of objects that are read, and of results that are kept
+	bytes   int    // limit of bytes; 0 is maxBytes
 }
 
 func (l listing) message() (netlink.Message, error) {
@@ -69,9 +69,9 @@ func (l listing) message() (netlink.Message, error) {
 
 const listAttempts = 5
 
-// list reads a list and returns what keep keeps of its objects. It reads the
-// list again where that changed meanwhile. After an error, the reader is of no
-// more use. Errors: TooLarge, ErrChanging.
+// list reads a list and returns the results of keep for its objects. If the list
+// changes meanwhile, it reads it again. After an error, the reader is unusable.
+// Errors: TooLarge, ErrChanging.
 func list[T any](r *reader, l listing, keep func(object attributes) ([]T, error)) ([]T, error) {
 	for range listAttempts {
 		kept, whole, err := listOnce(r, l, keep)
@@ -91,7 +91,7 @@ func listOnce[T any](r *reader, l listing, keep func(object attributes) ([]T, er
 		return nil, false, err
 	}
 	if _, err := r.conn.Send(request); err != nil {
-		return nil, false, r.failed(err)
+		return nil, false, r.wrap(err)
 	}
 	whole = true
 	objects, size, mostBytes := 0, 0, cmp.Or(l.bytes, maxBytes)
@@ -99,13 +99,13 @@ func listOnce[T any](r *reader, l listing, keep func(object attributes) ([]T, er
 		objects, size = objects+1, size+len(message.Data)
 		switch {
 		case errors.Is(receiveErr, unix.ENOENT):
-			return nil, true, nil // what the list is asked of is not there
+			return nil, true, nil // the table or chain does not exist
 		case receiveErr != nil:
-			return nil, false, r.failed(receiveErr)
+			return nil, false, r.wrap(receiveErr)
 		case r.ctx.Err() != nil:
-			err = r.failed(r.ctx.Err())
-		case objects > l.most || len(kept) > l.most:
-			err = TooLarge{l.what, l.most}
+			err = r.wrap(r.ctx.Err())
+		case objects > l.limit || len(kept) > l.limit:
+			err = TooLarge{l.what, l.limit}
 		case size > mostBytes:
 			err = TooLarge{"bytes of " + l.what, mostBytes}
 		case message.Header.Flags&netlink.DumpInterrupted != 0:
@@ -120,7 +120,7 @@ func listOnce[T any](r *reader, l listing, keep func(object attributes) ([]T, er
 			some, err = keep(object)
 		}
 		if err != nil {
-			r.close() // or the library would read the rest of the list
+			r.close() // else the library reads the rest of the list
 			return nil, false, err
 		}
 		kept = append(kept, some...)
@@ -128,8 +128,8 @@ func listOnce[T any](r *reader, l listing, keep func(object attributes) ([]T, er
 	return kept, whole, nil
 }
 
-// failed says whether it was for the context's end that a request failed.
-func (r *reader) failed(err error) error {
+// wrap returns the error of a request, or the context's if that has ended.
+func (r *reader) wrap(err error) error {
 	if ctxErr := r.ctx.Err(); ctxErr != nil {
 		err = ctxErr
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// setChunk is how many elements go into one message: a netlink attribute, and
-// so the list of elements, holds at most 64 KiB, and more is cut off silently.
+// setChunk is the number of elements in one message. A netlink attribute, and so
+// the list of elements, is limited to 64 KiB: the library truncates longer ones.
 const setChunk = 500
 
 type setsByName map[string]*nftables.Set
@@ -23,8 +23,8 @@ type setsByName map[string]*nftables.Set
 func addSets(conn *nftables.Conn, table *nftables.Table, sets []capture.Set) (setsByName, error) {
 	added := setsByName{}
 	for i, set := range sets {
-		// The id, which the rules of this transaction name the set by, is ours:
-		// the library would count in a variable that all transactions share.
+		// Rules of the transaction refer to the set by this id. Without one, the
+		// library would count in a variable that all transactions share.
 		encoded := &nftables.Set{Table: table, ID: uint32(i + 1), Name: set.Name, Interval: set.Type.Interval()}
 		encoded.KeyType, encoded.KeyByteOrder = keyType(set.Type)
 		if err := conn.AddSet(encoded, nil); err != nil {
@@ -40,8 +40,8 @@ func addSets(conn *nftables.Conn, table *nftables.Table, sets []capture.Set) (se
 	return added, nil
 }
 
-// keyType gives a set's type and the order of its elements' bytes, which the
-// kernel ignores and nft's listing needs.
+// keyType returns a set's type and the byte order of its elements, which the
+// kernel ignores and nft needs to list them.
 func keyType(t capture.SetType) (nftables.SetDatatype, binaryutil.ByteOrder) {
 	switch t {
 	case capture.InterfaceSet:
@@ -57,11 +57,11 @@ func keyType(t capture.SetType) (nftables.SetDatatype, binaryutil.ByteOrder) {
 	case capture.GIDSet:
 		return nftables.TypeGID, binaryutil.NativeEndian
 	}
-	panic("netfilter: a set of a type that no match has")
+	panic(fmt.Sprintf("netfilter: no encoding for a set of type %q", t))
 }
 
-// elements spells a set's values. In an interval set each is two elements:
-// its first key and the one after its last, which is left out where there is none.
+// elements encodes a set's values. In an interval set, each value is two elements:
+// its first key, and the key after its last one, unless the space of keys ends there.
 func elements(set capture.Set) []nftables.SetElement {
 	encoded := make([]nftables.SetElement, 0, 2*len(set.Elements))
 	for _, value := range set.Elements {
@@ -76,7 +76,7 @@ func elements(set capture.Set) []nftables.SetElement {
 	return encoded
 }
 
-// after is the key behind a range or a single port.
+// after returns the key after a range or a single port; nil where there is none.
 func after(value any) []byte {
 	switch v := value.(type) {
 	case netip.Prefix:

@@ -13,14 +13,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// trackingTable is ours in a namespace that is being repaired. No hook leads to
-// its only rule: it decides about no packet.
+// trackingTable exists during a repair. No hook leads to its only rule, so it
+// decides about no packet.
 const trackingTable = capture.TableName + "-tracking"
 
-// Track has conntrack follow all connections of the calling thread's namespace,
-// until Replace, Remove or Untrack. The kernel does so only where some rule
-// needs it: one that reads a connection's state.
-func Track() error {
+// EnableConntrack makes conntrack track all connections of the calling thread's
+// namespace, until Replace, Remove or DisableConntrack. The kernel tracks them
+// only while a rule reads a connection's state.
+func EnableConntrack() error {
 	conn, err := newWriter()
 	if err != nil {
 		return err
@@ -28,17 +28,17 @@ func Track() error {
 	table := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: trackingTable})
 	chain := conn.AddChain(&nftables.Chain{Table: table, Name: "unreachable"})
 	conn.AddRule(&nftables.Rule{
-		Table: table, Chain: chain, UserData: encodeComment("switches conntrack on for a repair"),
+		Table: table, Chain: chain, UserData: encodeComment("enables conntrack for a repair"),
 		Exprs: []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register}},
 	})
 	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("switching conntrack on by table inet %s: %w", trackingTable, err)
+		return fmt.Errorf("enabling conntrack by table inet %s: %w", trackingTable, err)
 	}
 	return nil
 }
 
-// Untrack takes back what Track did. Nothing there is success.
-func Untrack() error {
+// DisableConntrack undoes EnableConntrack. It succeeds where there is nothing to undo.
+func DisableConntrack() error {
 	conn, err := newWriter()
 	if err != nil {
 		return err

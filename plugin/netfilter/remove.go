@@ -15,16 +15,15 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Remove takes everything of ours out of the calling thread's namespace,
-// whatever backend put it there. Nothing there is success.
+// Remove removes all our rules, of any backend, from the calling thread's
+// namespace. It succeeds where there are none.
 func Remove(ctx context.Context) error {
 	return errors.Join(removeFromNFTables(ctx), removeLegacy(ctx))
 }
 
-// removeFromNFTables takes out our own tables and what iptables' newer variant
-// put in. Where there is nothing to do, no transaction is begun: even an
-// empty-handed one waits for a grace period of the kernel's. What can't be read
-// keeps nothing else from being taken out.
+// removeFromNFTables removes our own tables and the rules of iptables-nft. It
+// begins no transaction if there are none: even an empty one waits for an RCU
+// grace period. A list that can't be read does not stop the rest of the removal.
 func removeFromNFTables(ctx context.Context) error {
 	writer, err := newWriter()
 	if err != nil {
@@ -35,18 +34,17 @@ func removeFromNFTables(ctx context.Context) error {
 		return err
 	}
 	if flushErr := writer.Flush(); flushErr != nil {
-		err = errors.Join(err, fmt.Errorf("taking our rules out: %w", flushErr))
+		err = errors.Join(err, fmt.Errorf("removing our rules: %w", flushErr))
 	}
 	return err
 }
 
-// queueRemoval queues all that takes our rules out of nf_tables, and tells
-// whether that is anything; also with an error, all that it could find. The
-// kernel keeps those of iptables' newer variant there, too, so one transaction
-// does for all, and neither iptables nor an unharmed remainder of our rules is
-// needed.
+// queueRemoval queues the deletion of our rules in nf_tables, and reports whether
+// there are any; with an error, it has queued those that it found. The rules of
+// iptables-nft are in nf_tables as well: one transaction deletes all, without the
+// programs of iptables, and even if some rules are missing.
 func queueRemoval(ctx context.Context, writer *nftables.Conn) (found bool, err error) {
-	// That of a repair is left where the repair did not come to its end.
+	// A repair that was interrupted leaves trackingTable.
 	for _, name := range []string{capture.TableName, trackingTable} {
 		isThere, err := hasTable(ctx, name)
 		if err != nil {
@@ -62,7 +60,7 @@ func queueRemoval(ctx context.Context, writer *nftables.Conn) (found bool, err e
 		return found, err
 	}
 	defer r.close()
-	tables, err := nfTables(r)
+	tables, err := listNFTTables(r)
 	if err != nil {
 		return found, err
 	}
@@ -78,7 +76,7 @@ func queueRemoval(ctx context.Context, writer *nftables.Conn) (found bool, err e
 	return found, nil
 }
 
-// hasTable asks for a table by its name, however many others there are.
+// hasTable reports whether a table exists, without a list of all tables.
 func hasTable(ctx context.Context, name string) (bool, error) {
 	r, err := newReader(ctx)
 	if err != nil {
@@ -86,7 +84,7 @@ func hasTable(ctx context.Context, name string) (bool, error) {
 	}
 	defer r.close()
 	found, err := list(r, listing{
-		family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETTABLE, single: true, what: "tables", most: 1,
+		family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETTABLE, single: true, what: "tables", limit: 1,
 		filter: named(unix.NFTA_TABLE_NAME, name),
 	}, func(m attributes) ([]attributes, error) { return []attributes{m}, nil })
 	return len(found) > 0, err

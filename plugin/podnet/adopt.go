@@ -16,72 +16,72 @@ import (
 )
 
 const (
-	// mostSockets of a family, and twice as many connections, live on.
-	mostSockets = 1 << 15
+	// maxSockets bounds the sockets, of each family, whose connections survive.
+	maxSockets = 1 << 15
 
-	// mostEntries of conntrack are looked through for those without a socket.
-	mostEntries = 1 << 16
+	// maxEntries bounds the conntrack entries that are searched for stale ones.
+	maxEntries = 1 << 16
 
-	// adoptTimeout leaves most of a caller's time to the rules.
+	// adoptTimeout leaves most of the caller's time for the rules.
 	adoptTimeout = time.Second
 )
 
-// Replace makes the namespace hold the Ruleset, by nftables, whatever of ours
-// it held before. Rules that are not ours stay. Connections that began before live
-// on; lost says why some don't: capture comes first.
+// Replace applies the Ruleset by nftables in place of all our rules, of any
+// backend. Other rules stay. Connections that began before survive; lost is the
+// reason why some do not, for which Replace does not fail.
 func (n *Namespace) Replace(ctx context.Context, rs capture.Ruleset) (lost, err error) {
 	own, addressErr := n.Addresses()
 	err = n.do(func() error {
 		lost = adopt(ctx)
-		if err := install(ctx, rs, netfilter.NFTables{}.Replace); err != nil {
-			return errors.Join(err, netfilter.Untrack())
+		if err := commitRules(ctx, rs, netfilter.NFTables{}.Replace); err != nil {
+			return errors.Join(err, netfilter.DisableConntrack())
 		}
-		lost = errors.Join(lost, addressErr, forget(ctx, own))
+		lost = errors.Join(lost, addressErr, deleteStale(ctx, own))
 		return nil
 	})
 	return lost, err
 }
 
-// adopt enters the connections of the namespace's sockets into conntrack: nat
-// rules leave alone what conntrack knows, and tproxy's rules let pass what is
-// established. Conntrack is switched on first, so that it sees every connection
-// begin that is not in the list.
+// adopt creates conntrack entries for the connections of the namespace's sockets:
+// nat rules ignore connections that have an entry, and tproxy's rules accept
+// established ones. It enables conntrack first, so that conntrack sees the
+// beginning of every connection that is not in the list.
 func adopt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	if err := netfilter.Track(); err != nil {
+	if err := netfilter.EnableConntrack(); err != nil {
 		return err
 	}
-	sockets, complete, err := conntrack.Sockets(ctx, mostSockets)
+	sockets, complete, err := conntrack.Sockets(ctx, maxSockets)
 	if err != nil {
 		return err
 	}
-	err = conntrack.Enter(ctx, conntrack.Connections(sockets))
+	err = conntrack.Create(ctx, conntrack.Connections(sockets))
 	if !complete {
-		err = errors.Join(err, fmt.Errorf("the pod has more than %d TCP sockets of one family: connections of the others end", mostSockets))
+		err = errors.Join(err, fmt.Errorf("the pod has more than %d TCP sockets of one family: the connections of the other sockets are reset", maxSockets))
 	}
 	return err
 }
 
-// forget deletes conntrack's entries of connections that the namespace has no
-// socket for: a crafted segment can leave one while there are no rules yet, and
-// nat would not see the connection that begins later with its addresses and
-// ports. Entries that lead to the proxy are harmless, and those of forwarded
-// connections have their sockets elsewhere.
-func forget(ctx context.Context, own []netip.Addr) error {
+// deleteStale deletes the conntrack entries of connections without a socket in the
+// namespace. A crafted segment can create one while there are no rules, and nat
+// would ignore a later connection with its addresses and ports. Translated
+// entries lead to the proxy and are harmless. Entries of forwarded connections
+// have their sockets in another namespace.
+func deleteStale(ctx context.Context, own []netip.Addr) error {
 	limited, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
 	isOwn := func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(own, a) }
-	entries, complete, err := conntrack.Entries(limited, mostEntries, func(e conntrack.Entry) bool {
-		return !e.Translated && !e.Over && (isOwn(e.Client.Addr()) || isOwn(e.Server.Addr()))
+	entries, complete, err := conntrack.Entries(limited, maxEntries, func(e conntrack.Entry) bool {
+		return !e.Translated && !e.TimeWait && (isOwn(e.Client.Addr()) || isOwn(e.Server.Addr()))
 	})
 	if err == nil && !complete {
-		err = fmt.Errorf("conntrack has more than %d entries of the pod", mostEntries)
+		err = fmt.Errorf("conntrack has more than %d entries of the pod", maxEntries)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("%w: all of the pod's connections end", err), conntrack.Flush(ctx))
+		return errors.Join(fmt.Errorf("%w: all of the pod's connections are reset", err), conntrack.Flush(ctx))
 	}
-	// Listed after the entries: none of them is of a connection that began since.
-	sockets, _, err := conntrack.Sockets(limited, mostSockets)
+	// Listed after the entries: the list has each entry's socket, if there is one.
+	sockets, _, err := conntrack.Sockets(limited, maxSockets)
 	return errors.Join(err, conntrack.Delete(ctx, conntrack.Orphans(entries, sockets)))
 }

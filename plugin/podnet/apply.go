@@ -15,8 +15,9 @@ import (
 )
 
 // Apply makes the namespace hold the Ruleset. The rules come last and are the
-// only commit point: with an error, the namespace is as it was. The same rules
-// there already are success; other ones, or another plugin's, a capture.Refusal.
+// only commit point: after an error, the namespace is unchanged. If it holds the
+// same rules already, Apply succeeds. Errors: a capture.Refusal for other rules,
+// ours or another plugin's.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {
 		return err
@@ -33,19 +34,21 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 		case state.Foreign != "":
 			return capture.Refusal(fmt.Sprintf("%s holds another plugin's capture rules: only one of the two may be in the chain", state.Foreign))
 		case state.Backend == "":
-			return install(ctx, rs, backend.Apply)
+			return commitRules(ctx, rs, backend.Apply)
 		case state.Backend != backend.Name():
-			return capture.Refusal(fmt.Sprintf("rules of ours are in the namespace already, put there by %s and not by %s: DEL must come first", state.Backend, backend.Name()))
+			return capture.Refusal(fmt.Sprintf("the namespace holds rules of an earlier ADD, by backend %s instead of %s: delete the pod to get a new sandbox", state.Backend, backend.Name()))
 		}
 		present, own := rs.StampedAs(state.Stamp)
 		if !own {
-			return capture.Refusal(fmt.Sprintf("other rules of ours are in the namespace already (%s): DEL must come first", state.Stamp))
+			return capture.Refusal(fmt.Sprintf("the namespace holds other rules of an earlier ADD (%s): delete the pod to get a new sandbox", state.Stamp))
 		}
-		return keep(ctx, present, backend)
+		return verifyPresent(ctx, present, backend)
 	})
 }
 
-func install(ctx context.Context, rs capture.Ruleset, commit func(context.Context, capture.Ruleset) error) error {
+// commitRules prepares the namespace and commits the Ruleset; after an error, it
+// undoes the preparation.
+func commitRules(ctx context.Context, rs capture.Ruleset, commit func(context.Context, capture.Ruleset) error) error {
 	undo, err := prepare(rs)
 	if err == nil {
 		err = commit(ctx, rs)
@@ -56,7 +59,7 @@ func install(ctx context.Context, rs capture.Ruleset, commit func(context.Contex
 	return nil
 }
 
-// prepare does all that the rules count on. undo is never nil.
+// prepare sets up lo and the policy routing, which the rules need. undo is never nil.
 func prepare(rs capture.Ruleset) (undo func() error, err error) {
 	undoLoopback, err := prepareLoopback(rs.IPv6)
 	if err != nil {
@@ -66,14 +69,15 @@ func prepare(rs capture.Ruleset) (undo func() error, err error) {
 	return func() error { return errors.Join(undoRoutes(), undoLoopback()) }, err
 }
 
-// keep is for rules that bear the right stamp: they must still be the right ones.
-func keep(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
+// verifyPresent checks rules that bear the expected stamp, and sets up again what
+// they need.
+func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
 	differences, err := compare(ctx, backend, rs)
 	if err != nil {
 		return err
 	}
 	if len(differences) > 0 {
-		return capture.Refusal("the rules in the namespace were changed since ADD; DEL must come first:\n" + strings.Join(differences, "\n"))
+		return capture.Refusal("the rules in the namespace were changed since ADD; delete the pod to get a new sandbox:\n" + strings.Join(differences, "\n"))
 	}
 	_, err = prepare(rs)
 	return err
@@ -84,8 +88,8 @@ func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset)
 	return compareDumps(ctx, backend, rs, found, err)
 }
 
-// compareDumps compares what was read with what the kernel makes of the
-// Ruleset. Too much to be read is a difference: no Ruleset comes near it.
+// compareDumps compares a Dump with the Reference of the Ruleset. A Dump beyond
+// the limits is a difference: no Ruleset comes near them.
 func compareDumps(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found netfilter.Dump, err error) ([]string, error) {
 	if tooLarge, ok := errors.AsType[TooLarge](err); ok {
 		return []string{"unexpected: " + tooLarge.Error()}, nil
@@ -106,7 +110,7 @@ func (n *Namespace) Check(ctx context.Context, rs capture.Ruleset, asked config.
 	return n.check(ctx, rs, asked, func(backend netfilter.Backend) ([]string, error) { return compare(ctx, backend, rs) })
 }
 
-// check has the rules compared, and compares what they count on.
+// check compares the rules by compareRules, and lo and the policy routing itself.
 func (n *Namespace) check(ctx context.Context, rs capture.Ruleset, asked config.Backend, compareRules func(netfilter.Backend) ([]string, error)) ([]string, error) {
 	var differences []string
 	err := n.do(func() error {
@@ -128,8 +132,8 @@ func (n *Namespace) check(ctx context.Context, rs capture.Ruleset, asked config.
 	return differences, err
 }
 
-// Remove takes out what Apply put in, by whatever backend; nothing there is
-// success. What can't be read keeps nothing else from being removed.
+// Remove undoes Apply, by any backend. It succeeds where there is nothing to
+// undo. A list that can't be read does not stop the rest of the removal.
 func (n *Namespace) Remove(ctx context.Context) error {
 	return n.do(func() error {
 		state, err := netfilter.Inspect(ctx)

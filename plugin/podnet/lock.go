@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The lock of all namespaces is one file of root's. A namespace's own file would
-// not do: any process of the pod can open and lock it, as /proc/self/ns/net. The
-// path is compiled in, so that plugin and guard can't be given different ones.
+// One file of root's holds the locks of all namespaces. Any process of the pod can
+// open and lock the namespace's own file, as /proc/self/ns/net. The path is
+// compiled in, so that plugin and guard always use the same.
 const (
 	lockDirectory = "/run/capture-cni/lock"
 	lockName      = "netns"
 )
 
-// ErrBusy means that another process works in the namespace.
-var ErrBusy = errors.New("another process of capture-cni works in the network namespace")
+// ErrBusy means that another process holds the namespace's lock.
+var ErrBusy = errors.New("another process of capture-cni holds the lock of the network namespace")
 
 const lockPoll = 5 * time.Millisecond
 
-// takeLock waits as long as ctx allows. Closing the file gives the lock back.
+// takeLock waits for the lock until ctx ends. Closing the file releases it.
 func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	for {
 		file, err := tryLock(inode)
@@ -43,9 +43,9 @@ func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	}
 }
 
-// tryLock locks the byte at the namespace's inode. The inode is that of no other
-// namespace while this one is open, and nothing has to be cleaned up after it.
-// The lock belongs to the open file (F_OFD_SETLK, fcntl(2)), not to the process.
+// tryLock locks the byte at the offset of the namespace's inode number. No other
+// namespace has that number while this one is open, and the lock needs no
+// cleanup. It belongs to the open file (F_OFD_SETLK, fcntl(2)), not to the process.
 func tryLock(inode uint64) (*os.File, error) {
 	file, err := openLock()
 	if err != nil {
@@ -64,8 +64,8 @@ func tryLock(inode uint64) (*os.File, error) {
 	return file, nil
 }
 
-// openLock makes the file where it is missing. It refuses a file that another
-// user than root could open: whoever can read it can lock it.
+// openLock opens the file and creates it if it is missing. It refuses a file that
+// another user than root can open: a process that can read it can lock it.
 func openLock() (*os.File, error) {
 	root, err := os.OpenRoot(lockDirectory)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +85,7 @@ func openLock() (*os.File, error) {
 	}
 	info, err := file.Stat()
 	if err == nil {
-		err = errors.Join(refuseOthers(lockDirectory, directory, 0o022), refuseOthers(file.Name(), info, 0o077))
+		err = errors.Join(requirePrivate(lockDirectory, directory, 0o022), requirePrivate(file.Name(), info, 0o077))
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -95,17 +95,17 @@ func openLock() (*os.File, error) {
 
 func makeLockDirectory() (*os.Root, error) {
 	if err := os.MkdirAll(filepath.Dir(lockDirectory), 0o755); err != nil {
-		return nil, fmt.Errorf("%w: /run has to be writable for root", err)
+		return nil, fmt.Errorf("%w: /run must be writable for root", err)
 	}
 	if err := os.Mkdir(lockDirectory, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("%w: %s has to be writable for root", err, filepath.Dir(lockDirectory))
+		return nil, fmt.Errorf("%w: %s must be writable for root", err, filepath.Dir(lockDirectory))
 	}
 	return os.OpenRoot(lockDirectory)
 }
 
-// refuseOthers wants a file of root's that gives other users no permission of
+// requirePrivate refuses a file that is not root's, or that has a permission of
 // the mask.
-func refuseOthers(path string, info fs.FileInfo, mask fs.FileMode) error {
+func requirePrivate(path string, info fs.FileInfo, mask fs.FileMode) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || stat.Uid != 0 || info.Mode().Perm()&mask != 0 {
 		return fmt.Errorf("%s is of mode %s: expected root's own, with no permission of %04o for group and others", path, info.Mode(), mask)

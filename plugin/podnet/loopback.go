@@ -17,9 +17,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// prepareLoopback brings lo up, to which redirected connections go, and gives
-// it the address that the proxy connects from over IPv6. undo is never nil and
-// takes back just what was done.
+// prepareLoopback sets lo up, for redirected connections, and adds the address
+// from which the proxy connects over IPv6. undo is never nil and undoes only what
+// was done.
 func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	undo = func() error { return nil }
 	lo, err := netlinksafe.LinkByName("lo")
@@ -28,7 +28,7 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	}
 	if lo.Attrs().Flags&net.FlagUp == 0 {
 		if err := netlink.LinkSetUp(lo); err != nil {
-			return undo, fmt.Errorf("bringing lo up: %w", err)
+			return undo, fmt.Errorf("setting lo up: %w", err)
 		}
 		undo = func() error { return takeDown(lo) }
 	}
@@ -46,23 +46,23 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	return undo, nil
 }
 
-// takeDown also removes the address that the kernel gave lo on its way up and
-// leaves there on its way down.
+// takeDown also removes the address that the kernel adds when lo is set up, and
+// leaves when lo is set down.
 func takeDown(lo netlink.Link) error {
 	if err := netlink.LinkSetDown(lo); err != nil {
-		return fmt.Errorf("taking lo down: %w", err)
+		return fmt.Errorf("setting lo down: %w", err)
 	}
 	return removeAddress(lo, "127.0.0.1/8")
 }
 
-// ipv6Disabled tells a namespace in which lo has no IPv6: by the kernel's
-// command line, or by sysctl. Nothing is left to capture there.
+// ipv6Disabled reports whether lo has no IPv6, by the kernel's command line or by
+// sysctl: then there is no IPv6 traffic to capture.
 func ipv6Disabled() bool {
 	value, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
 	return err != nil || bytes.HasPrefix(value, []byte("1"))
 }
 
-// address parses a constant.
+// address parses a constant address.
 func address(prefix string) *netlink.Addr {
 	parsed, err := netlink.ParseIPNet(prefix)
 	if err != nil {
@@ -71,7 +71,7 @@ func address(prefix string) *netlink.Addr {
 	return &netlink.Addr{IPNet: parsed}
 }
 
-// removeAddress takes an address from lo; not being there is no error.
+// removeAddress removes an address from lo. It succeeds if lo does not have it.
 func removeAddress(lo netlink.Link, prefix string) error {
 	if err := netlink.AddrDel(lo, address(prefix)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return fmt.Errorf("removing %s from lo: %w", prefix, err)
@@ -79,7 +79,7 @@ func removeAddress(lo netlink.Link, prefix string) error {
 	return nil
 }
 
-// removeProxySource is the part of undo that outlives the process.
+// removeProxySource undoes the address of prepareLoopback in a later process.
 func removeProxySource() error {
 	lo, err := netlinksafe.LinkByName("lo")
 	if err != nil {
@@ -88,7 +88,7 @@ func removeProxySource() error {
 	return removeAddress(lo, capture.ProxySourceIPv6.String())
 }
 
-// checkLoopback says what of prepareLoopback's work is missing.
+// checkLoopback returns what is missing of prepareLoopback's work.
 func checkLoopback(ipv6 bool) ([]string, error) {
 	lo, err := netlinksafe.LinkByName("lo")
 	if err != nil {

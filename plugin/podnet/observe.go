@@ -14,16 +14,17 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// State is what a namespace holds of traffic capture.
+// State describes the capture rules in a namespace.
 type State = netfilter.State
 
-// TooLarge is what a namespace holds too much of to be read.
+// TooLarge means that a namespace exceeds a limit of what is read from it.
 type TooLarge = netfilter.TooLarge
 
-// ErrChanging means that the rules changed faster than they could be read.
+// ErrChanging means that the rules changed during each attempt to read them.
 var ErrChanging = netfilter.ErrChanging
 
-// State looks, changes nothing and executes nothing. Errors: TooLarge, ErrChanging.
+// State reads the namespace's State. It changes nothing and executes no program.
+// Errors: TooLarge, ErrChanging.
 func (n *Namespace) State(ctx context.Context) (state State, err error) {
 	err = n.do(func() error {
 		state, err = netfilter.Inspect(ctx)
@@ -32,8 +33,8 @@ func (n *Namespace) State(ctx context.Context) (state State, err error) {
 	return state, err
 }
 
-// Generation changes with every change of a rule in the namespace, but for
-// those of iptables-legacy.
+// Generation returns a number that changes with every change of a rule in the
+// namespace, except for rules of iptables-legacy.
 func (n *Namespace) Generation(ctx context.Context) (generation uint32, err error) {
 	err = n.do(func() error {
 		generation, err = netfilter.Generation(ctx)
@@ -42,34 +43,34 @@ func (n *Namespace) Generation(ctx context.Context) (generation uint32, err erro
 	return generation, err
 }
 
-// References keeps what the kernel makes of Rulesets, for one goroutine that
-// looks at many namespaces often: a digest for each shape, which Rulesets share
-// whose sets alone differ. Its zero value is ready.
+// References caches the digests of References, one for each shape: Rulesets that
+// differ only in their sets share a shape. It serves one goroutine that compares
+// many namespaces. Its zero value is ready.
 type References struct{ shapes map[string][sha256.Size]byte } // by the shape's stamp
 
-// maxShapes bounds the references to some 100 KiB; a node has far fewer.
+// maxShapes bounds the cache to some 100 KiB; a node has far fewer shapes.
 const maxShapes = 1024
 
-// of returns what the namespace sums up to that holds the Ruleset.
+// of returns the digest of a namespace that holds the Ruleset.
 func (r *References) of(ctx context.Context, rs capture.Ruleset) (netfilter.Digest, error) {
 	shape := rs.Shape()
 	sum, known := r.shapes[shape.Stamp()]
 	if !known {
-		table, err := netfilter.Reference(ctx, netfilter.NFTables{}, shape)
+		reference, err := netfilter.Reference(ctx, netfilter.NFTables{}, shape)
 		if err != nil {
 			return netfilter.Digest{}, err
 		}
 		if r.shapes == nil || len(r.shapes) >= maxShapes {
 			r.shapes = map[string][sha256.Size]byte{}
 		}
-		sum = table.Digest().Shape
+		sum = reference.Digest().Shape
 		r.shapes[shape.Stamp()] = sum
 	}
 	return netfilter.DigestOf(sum, rs), nil
 }
 
-// Compare is Check that first looks at digests. Only where they differ are the
-// two compared in full; for iptables, which has no sets, always.
+// Compare is Check with a faster comparison for nftables: it compares digests,
+// and the rules in full only if the digests differ.
 func (n *Namespace) Compare(ctx context.Context, references *References, rs capture.Ruleset, asked config.Backend) ([]string, error) {
 	if asked != config.NFTables {
 		return n.Check(ctx, rs, asked)
@@ -87,12 +88,39 @@ func (n *Namespace) Compare(ctx context.Context, references *References, rs capt
 	})
 }
 
-// Is tells whether the namespace is the one that a path leads to now; a path
-// that leads nowhere, or may not be followed, is of no namespace.
+// Digest returns the digest of our rules in the namespace, as text.
+func (n *Namespace) Digest(ctx context.Context, backend config.Backend) (digest string, err error) {
+	err = n.do(func() error {
+		backend, err := netfilter.Find(ctx, backend)
+		if err != nil {
+			return err
+		}
+		found, err := backend.Dump(ctx)
+		digest = found.Digest().String()
+		return err
+	})
+	return digest, err
+}
+
+// Comparable reports whether a digest's text is of this version of digests.
+func Comparable(digest string) bool { return netfilter.Comparable(digest) }
+
+// Obstruction describes a rule of another table that could keep packets from
+// ours, which nftables holds; "" where there is none.
+func (n *Namespace) Obstruction(ctx context.Context) (obstruction string, err error) {
+	err = n.do(func() error {
+		obstruction, err = netfilter.Obstruction(ctx)
+		return err
+	})
+	return obstruction, err
+}
+
+// Is reports whether the namespace is the one at a path. It returns false for a
+// path that does not exist or can't be followed.
 func (n *Namespace) Is(path string) (bool, error) {
 	var own, there unix.Stat_t
 	if err := unix.Fstat(int(n.netns.Fd()), &own); err != nil {
-		return false, fmt.Errorf("looking at the network namespace: %w", err)
+		return false, fmt.Errorf("reading the network namespace's inode: %w", err)
 	}
 	return unix.Stat(path, &there) == nil && own.Dev == there.Dev && own.Ino == there.Ino, nil
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podnet makes one pod's network namespace hold what capture wants:
-// the rules and the addresses they count on. It never works in the host's own
-// namespace, and only under a lock on the pod's.
+// Package podnet makes one pod's network namespace hold the rules that capture
+// decides, and the address and policy routes that they need. It refuses the host's
+// own namespace, and works under a lock of the pod's.
 package podnet
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// ErrGone means that the namespace does not exist (any more).
+// ErrGone means that the namespace does not exist.
 var ErrGone = errors.New("the network namespace does not exist")
 
 // Namespace is a pod's network namespace, open and locked.
@@ -29,17 +29,17 @@ type Namespace struct {
 	lock  *os.File // nil only after OpenForRemoval
 }
 
-// Open opens the namespace at path and takes its lock, waiting as long as ctx
-// allows. Errors: ErrGone; ErrBusy; a capture.Refusal for the host's own namespace.
+// Open opens the namespace at path and takes its lock, for which it waits until
+// ctx ends. Errors: ErrGone; ErrBusy; a capture.Refusal for the host's own namespace.
 func Open(ctx context.Context, path string) (*Namespace, error) {
 	return open(path, func(inode uint64) (*os.File, error) { return takeLock(ctx, inode) })
 }
 
-// TryOpen is Open for those who come back later: it does not wait.
+// TryOpen is Open that does not wait for the lock.
 func TryOpen(path string) (*Namespace, error) { return open(path, tryLock) }
 
-// OpenForRemoval is Open for DEL, which never fails for want of a lock: where
-// none can be had in ctx's time, it goes on without one.
+// OpenForRemoval is Open for DEL, which must not fail: if it can't take the lock
+// before ctx ends, it continues without.
 func OpenForRemoval(ctx context.Context, path string) (*Namespace, error) {
 	return open(path, func(inode uint64) (*os.File, error) {
 		lock, err := takeLock(ctx, inode)
@@ -70,7 +70,7 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 	return n, nil
 }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (n *Namespace) Close() error {
 	err := n.netns.Close()
 	if n.lock != nil {
@@ -79,8 +79,8 @@ func (n *Namespace) Close() error {
 	return err
 }
 
-// refuseHost compares with this process's own namespace and with that of the
-// first process, which need not be readable or in the same place.
+// refuseHost compares the namespace with that of this process and with that of
+// process 1, whose file can be missing or unreadable.
 func (n *Namespace) refuseHost() error {
 	for _, path := range []string{"/proc/self/ns/net", "/proc/1/ns/net"} {
 		same, err := n.Is(path)
@@ -88,14 +88,14 @@ func (n *Namespace) refuseHost() error {
 			return err
 		}
 		if same {
-			return capture.Refusal(fmt.Sprintf("%s is the host's own network namespace: capturing there would cut off the node", n.netns.Path()))
+			return capture.Refusal(fmt.Sprintf("%s is the host's own network namespace: capture rules there would cut the node off", n.netns.Path()))
 		}
 	}
 	return nil
 }
 
-// do runs f on a thread inside the namespace. That is a goroutine of its own,
-// so a panic has to be caught here.
+// do runs f on a thread inside the namespace, in a goroutine of its own. It
+// recovers a panic there, because no caller can.
 func (n *Namespace) do(f func() error) error {
 	return n.netns.Do(func(ns.NetNS) (err error) {
 		defer func() {
@@ -108,7 +108,7 @@ func (n *Namespace) do(f func() error) error {
 	})
 }
 
-// Addresses are all addresses of the namespace's interfaces.
+// Addresses returns all addresses of the namespace's interfaces.
 func (n *Namespace) Addresses() ([]netip.Addr, error) {
 	var addresses []netip.Addr
 	err := n.do(func() error {

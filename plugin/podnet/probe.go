@@ -11,19 +11,19 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// Probe tells whether this host's backend and kernel can hold the rules: a set
-// of them that uses every expression is applied to a scratch namespace.
+// Probe checks that this host's backend and kernel support the rules: it applies
+// rules with every expression to a scratch namespace.
 func Probe(ctx context.Context, asked config.Backend) error {
 	backend, err := netfilter.Find(ctx, asked)
 	if err != nil {
 		return err
 	}
-	_, err = netfilter.Reference(ctx, backend, capture.Rules(everything()))
+	_, err = netfilter.Reference(ctx, backend, capture.Rules(fullIntent()))
 	return err
 }
 
-// everything asks for all that an Intent can ask for.
-func everything() capture.Intent {
+// fullIntent returns an Intent that needs every expression.
+func fullIntent() capture.Intent {
 	ids := []uint32{1, 2}
 	ports := []uint16{1, 2}
 	ranges := []netip.Prefix{

@@ -16,18 +16,18 @@ import (
 )
 
 // Policy routing that delivers marked packets to this host itself. The table
-// is Istio's. The protocol (which program added it) marks what is ours, so that
-// no other program's rule is removed. The priority is before all but the kernel's
-// rule for table local: a rule in front that matches the mark by a mask would
-// take the packets. Older versions had priority 133.
+// number is Istio's. The protocol, which names the program that added a rule,
+// marks ours, so that no other program's rule is removed. Only the kernel's rule
+// for table local comes before the priority: an earlier rule that matches the mark
+// by a mask would take the packets. Older versions used priority 133.
 const (
 	localTable    = 133
 	localPriority = 1
 	localProtocol = 133
 )
 
-// localRoutes is what one family needs: packets with the mark look at a table
-// in which everything is local.
+// localRoutes is one family's rule and route: packets with the mark use a table in
+// which every destination is local.
 type localRoutes struct {
 	family string
 	rule   *netlink.Rule
@@ -47,7 +47,7 @@ func newLocalRoutes(mark uint32, ipv6 bool, lo netlink.Link) localRoutes {
 	}}
 }
 
-// localRoutesOf lists the families that a Ruleset needs them in.
+// localRoutesOf returns the rules and routes that a Ruleset needs.
 func localRoutesOf(rs capture.Ruleset) ([]localRoutes, error) {
 	if rs.LocalMark == 0 {
 		return nil, nil
@@ -64,14 +64,14 @@ func localRoutesOf(rs capture.Ruleset) ([]localRoutes, error) {
 }
 
 // prepareRoutes adds what is missing, and removes our policy rules of another
-// priority. undo is never nil and takes back just what was done. Another program's
-// routes in the table are a capture.Refusal.
+// priority. undo is never nil and undoes only what was done. Errors: a
+// capture.Refusal for another program's routes in the table.
 func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 	var done []func() error
 	undo = func() error {
 		var errs []error
-		for _, takeBack := range slices.Backward(done) {
-			errs = append(errs, takeBack())
+		for _, undoStep := range slices.Backward(done) {
+			errs = append(errs, undoStep())
 		}
 		return errors.Join(errs...)
 	}
@@ -110,8 +110,8 @@ func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 	return undo, nil
 }
 
-// present looks at the namespace. Another route in the table is a Refusal: it
-// could lead packets elsewhere.
+// present reports whether the namespace has the rule and the route. Errors: a
+// capture.Refusal for another route in the table, which could take packets.
 func (l localRoutes) present() (rule, route bool, err error) {
 	routes, err := netlinksafe.RouteListFiltered(l.route.Family, &netlink.Route{Table: localTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -130,7 +130,7 @@ func (l localRoutes) present() (rule, route bool, err error) {
 	return len(rules) > 0, route, nil
 }
 
-// ownRules are the policy rules that bear our protocol, whatever their priority.
+// ownRules returns the policy rules of our protocol, of any priority.
 func ownRules(family int) ([]netlink.Rule, error) {
 	rules, err := netlinksafe.RuleListFiltered(family, &netlink.Rule{Table: localTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -139,7 +139,7 @@ func ownRules(family int) ([]netlink.Rule, error) {
 	return slices.DeleteFunc(rules, func(r netlink.Rule) bool { return r.Protocol != localProtocol }), nil
 }
 
-// checkRoutes says what of prepareRoutes' work is missing.
+// checkRoutes returns what is missing of prepareRoutes' work.
 func checkRoutes(rs capture.Ruleset) ([]string, error) {
 	families, err := localRoutesOf(rs)
 	if err != nil {
@@ -165,7 +165,7 @@ func checkRoutes(rs capture.Ruleset) ([]string, error) {
 	return missing, nil
 }
 
-// removeRoutes takes out what bears our protocol, whatever the Ruleset was.
+// removeRoutes removes the rules and routes of our protocol, for any Ruleset.
 func removeRoutes() error {
 	var errs []error
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
@@ -198,7 +198,7 @@ func (l localRoutes) routeName() string {
 	return fmt.Sprintf("%s route local default dev lo, table %d", l.family, localTable)
 }
 
-// unlessAbsent takes it for success that what was to be removed is not there.
+// unlessAbsent returns nil for the error that a rule or route does not exist.
 func unlessAbsent(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return nil

@@ -12,29 +12,29 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// refuseUserNamespace refuses iptables for a pod with a user namespace of its
-// own: the kernel takes iptables' owner matches from within that one only.
-// nftables has no such limit.
+// refuseUserNamespace refuses iptables for a pod with a user namespace of its own:
+// the kernel accepts owner matches of iptables only from a process in that user
+// namespace. nftables has no such limit.
 func (n *Namespace) refuseUserNamespace(asked config.Backend) error {
 	if asked == config.NFTables {
 		return nil
 	}
 	own, err := n.ownUserNamespace()
 	if err != nil {
-		return fmt.Errorf("looking for the pod's user namespace: %w", err)
+		return fmt.Errorf("finding the pod's user namespace: %w", err)
 	}
 	if own {
-		return capture.Refusal(fmt.Sprintf(`the pod has a user namespace of its own (hostUsers: false), which backend %q can't work for; use backend %q`, asked, config.NFTables))
+		return capture.Refusal(fmt.Sprintf(`the pod has a user namespace of its own (hostUsers: false), which backend %q does not support; use backend %q`, asked, config.NFTables))
 	}
 	return nil
 }
 
-// ownUserNamespace tells whether the network namespace belongs to another user
-// namespace than this process is in. See ioctl_ns(2).
+// ownUserNamespace reports whether the network namespace belongs to another user
+// namespace than this process's. See ioctl_ns(2).
 func (n *Namespace) ownUserNamespace() (own bool, err error) {
 	fd, err := unix.IoctlRetInt(int(n.netns.Fd()), unix.NS_GET_USERNS)
 	if errors.Is(err, unix.EPERM) {
-		return true, nil // it is outside of this process's own, so at least not that one
+		return true, nil // it is outside of this process's own
 	}
 	if err != nil {
 		return false, err
