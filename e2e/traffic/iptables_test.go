@@ -31,7 +31,7 @@ func TestOtherBackend(t *testing.T) {
 				check(t, netns.Apply(rs))
 				during := everything(t, pod)
 				again := namespace{netns.Namespace, t, second}
-				expectRefusal(t, again.Apply(rs), "put there by "+string(first)+" and not by "+string(second))
+				expectRefusal(t, again.Apply(rs), "by backend "+string(first)+" instead of "+string(second))
 				if after := everything(t, pod); after != during {
 					t.Errorf("before:\n%s\nafter:\n%s", during, after)
 				}
