@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestBrokenPlugin gives the agent a plugin that does not run: the old one stays.
@@ -35,7 +37,7 @@ func TestBrokenPlugin(t *testing.T) {
 			return "", nil
 		})
 		b.waitForLog(t, "does not run")
-		n.expectWorking(t, 0)
+		n.expectWorking(t, lab.Cut{})
 		b.stop(t)
 	}
 }
@@ -123,7 +125,7 @@ func TestNoPermission(t *testing.T) {
 	a := n.startLimited(t, "setpriv", "--bounding-set", "-dac_override,-dac_read_search")
 	a.waitForLog(t, "permission denied")
 	a.ready(t, http.StatusServiceUnavailable)
-	n.expectWorking(t, 0)
+	n.expectWorking(t, lab.Cut{})
 	check(t, os.Chmod(n.netDir, 0o755))
 	n.write(t, "touched", "")
 	a.ready(t)
@@ -137,10 +139,10 @@ func TestFewFiles(t *testing.T) {
 		n := newNode(t)
 		a := n.startLimited(t, "prlimit", "--nofile="+limit)
 		time.Sleep(500 * time.Millisecond)
-		n.expectWorking(t, 0)
+		n.expectWorking(t, lab.Cut{})
 		_ = a.Process.Kill()
 		_ = a.Wait()
-		n.expectWorking(t, 0)
+		n.expectWorking(t, lab.Cut{})
 		n.start(t, "--mode", "insert").ready(t)
 	}
 }

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,24 +20,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
 	agentnode "github.com/capture-cni/capture-cni/install/node"
 )
 
-// envStep makes this program a worker: a process that does a step of the agent's
-// work, and that can be killed before any change.
-const envStep = "AGENT_TEST_STEP"
+// envWork makes this program a worker: a process that does a part of the agent's
+// work, on its main thread, and that can be killed before any change.
+const envWork = "AGENT_TEST_WORK"
 
-// work is what a worker does, and before which of its changes it is killed.
+// work is what a worker does.
 type work struct {
 	Settings agentnode.Settings
 	Access   string
 	Clean    bool
-	DieAt    int // 0: never
 }
 
 func init() {
-	if text := os.Getenv(envStep); text != "" {
+	if text := os.Getenv(envWork); text != "" {
 		os.Exit(doWork(text))
 	}
 }
@@ -49,13 +51,6 @@ func doWork(text string) int {
 	n, err := worker(w.Settings, w.Access)
 	if err != nil {
 		return 2
-	}
-	count := 0
-	n.Step = func(string) {
-		if count++; count == w.DieAt {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {}
-		}
 	}
 	if w.Clean {
 		err = n.Clean(true)
@@ -97,21 +92,26 @@ func (n *node) settings(t *testing.T, mode, keys string) agentnode.Settings {
 }
 
 // runWorker runs a worker, and reports whether it ended by itself.
-func (n *node) runWorker(t *testing.T, w work) (finished bool) {
+func (n *node) runWorker(t *testing.T, w work, cut lab.Cut) (finished bool) {
 	t.Helper()
-	w.Access = n.access
-	text, err := json.Marshal(w)
-	check(t, err)
-	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), envStep+"="+string(text))
-	out, err := command.CombinedOutput()
-	if status, ok := command.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+	out, err := n.workerOf(t, w, cut.Command(os.Args[0])).CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signaled() {
 		return false
 	}
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return true
+}
+
+// workerOf gives a command its work.
+func (n *node) workerOf(t *testing.T, w work, command *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	w.Access = n.access
+	text, err := json.Marshal(w)
+	check(t, err)
+	command.Env = append(os.Environ(), envWork+"="+string(text))
+	return command
 }
 
 // TestKilledAnywhere kills the agent before each change that it makes while it
@@ -126,13 +126,14 @@ func TestKilledAnywhere(t *testing.T) {
 			for _, what := range []string{"install", "upgrade", "switch", "uninstall"} {
 				t.Run(mode+" on "+primary+", "+what, func(t *testing.T) {
 					t.Parallel()
-					for step := 1; ; step++ {
-						if killOnce(t, mode, primary, what, step) {
-							if step < 3 {
-								t.Errorf("only %d changes were made", step)
-							}
-							return
+					changes := 0
+					for _, call := range lab.FileChanges() {
+						for cut := (lab.Cut{Call: call, Nth: 1}); !killOnce(t, mode, primary, what, cut); cut.Nth++ {
+							changes++
 						}
+					}
+					if changes < 3 {
+						t.Errorf("only %d changes were made", changes)
 					}
 				})
 			}
@@ -140,8 +141,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// killOnce reports whether the work was complete before the step.
-func killOnce(t *testing.T, mode, primary, what string, step int) (finished bool) {
+// killOnce reports whether the work was complete before the cut.
+func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished bool) {
 	t.Helper()
 	n := newNode(t)
 	check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
@@ -150,35 +151,33 @@ func killOnce(t *testing.T, mode, primary, what string, step int) (finished bool
 	w := work{Settings: n.settings(t, mode, "")}
 	switch what {
 	case "upgrade", "uninstall":
-		n.runWorker(t, w)
+		n.runWorker(t, w, lab.Cut{})
 	case "switch": // of modes
 		other := map[string]string{"insert": "owned", "owned": "insert", "dropin": "insert"}[mode]
-		n.runWorker(t, work{Settings: n.settings(t, other, "")})
+		n.runWorker(t, work{Settings: n.settings(t, other, "")}, lab.Cut{})
 	}
 	if what == "upgrade" {
 		w.Settings = n.settings(t, mode, `{"logLevel": "debug"}`)
 		w.Settings.Binary = otherRelease(t)
 	}
 	w.Clean = what == "uninstall"
-	w.DieAt = step
-	finished = n.runWorker(t, w)
+	finished = n.runWorker(t, w, cut)
 
-	n.expectWorking(t, step)
-	w.DieAt = 0
-	n.runWorker(t, w)
+	n.expectWorking(t, cut)
+	n.runWorker(t, w, lab.Cut{})
 	if what == "uninstall" {
 		if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
-			t.Errorf("killed before step %d, then cleaned, left:\n%s", step, diff)
+			t.Errorf("%s, then cleaned, left:\n%s", cut, diff)
 		}
 		return finished
 	}
 	if got, err := n.loadedTypes(); err != nil || !strings.HasSuffix(got, " capture-cni") || strings.Count(got, "capture-cni") != 1 {
-		t.Errorf("killed before step %d, then installed: a runtime would call %q (%v)", step, got, err)
+		t.Errorf("%s, then installed: a runtime would call %q (%v)", cut, got, err)
 	}
 	for _, directory := range []string{n.netDir, n.binDir, n.stateDir} {
 		for name := range files(t, directory) {
 			if strings.Contains(name, "-tmp-") {
-				t.Errorf("killed before step %d, then installed: %s is left", step, name)
+				t.Errorf("%s, then installed: %s is left", cut, name)
 			}
 		}
 	}
@@ -187,11 +186,11 @@ func killOnce(t *testing.T, mode, primary, what string, step int) (finished bool
 
 // expectWorking expects a list that a runtime can load and, where that calls the
 // plugin, all files that the plugin needs.
-func (n *node) expectWorking(t *testing.T, step int) {
+func (n *node) expectWorking(t *testing.T, cut lab.Cut) {
 	t.Helper()
 	got, err := n.loadedTypes()
 	if err != nil || !strings.HasPrefix(got, "ptp") {
-		t.Errorf("killed before step %d: a runtime would call %q (%v)", step, got, err)
+		t.Errorf("%s: a runtime would call %q (%v)", cut, got, err)
 	}
 	if !strings.Contains(got, "capture-cni") {
 		return
@@ -200,11 +199,11 @@ func (n *node) expectWorking(t *testing.T, step int) {
 	version.Env = []string{"CNI_COMMAND=VERSION"}
 	version.Stdin = strings.NewReader(`{"cniVersion":"1.0.0"}`)
 	if out, err := version.CombinedOutput(); err != nil {
-		t.Errorf("killed before step %d: the plugin that a runtime would call does not run: %v: %s", step, err, out)
+		t.Errorf("%s: the plugin that a runtime would call does not run: %v: %s", cut, err, out)
 	}
 	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
 		if content, err := os.ReadFile(filepath.Join(n.stateDir, name)); err != nil || len(content) == 0 {
-			t.Errorf("killed before step %d: a runtime would call the plugin, which lacks %s (%v)", step, name, err)
+			t.Errorf("%s: a runtime would call the plugin, which lacks %s (%v)", cut, name, err)
 		}
 	}
 }
@@ -216,39 +215,42 @@ func TestNothingIsLost(t *testing.T) {
 	const newer = `{"cniVersion": "0.3.1", "name": "kindnet", "plugins": [{"type": "ptp", "mtu": 9000}]}`
 	for _, clean := range []bool{false, true} {
 		n := newNode(t)
-		w, err := worker(n.settings(t, "insert", ""), n.access)
-		check(t, err)
-		act := func() error {
-			if clean {
-				return w.Clean(false)
-			}
-			if report := w.Install(t.Context(), false); !report.Good() {
-				return fmt.Errorf("%s", report)
-			}
-			return nil
-		}
+		w := work{Settings: n.settings(t, "insert", ""), Clean: clean}
 		if clean {
-			n.runWorker(t, work{Settings: n.settings(t, "insert", "")})
+			n.runWorker(t, work{Settings: w.Settings}, lab.Cut{})
 		}
-		written := false
-		w.Step = func(what string) {
-			temp, isTry := strings.CutPrefix(what, "try ")
-			if _, inNetDir := files(t, n.netDir)["/"+temp]; isTry && inNetDir && !written {
-				written = true
+		// The worker waits before it syncs its temporary file.
+		slow := exec.Command("strace", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=500000", os.Args[0])
+		command := n.workerOf(t, w, slow)
+		var stderr strings.Builder
+		command.Stderr = &stderr
+		check(t, command.Start())
+		for range time.Tick(time.Millisecond) {
+			if hasTemp(files(t, n.netDir)) {
 				n.write(t, primaryName, newer)
+				break
 			}
 		}
-		if err := act(); !written || err == nil || !strings.Contains(err.Error(), "was written by its owner") {
-			t.Errorf("clean: %v; written %v; got %v", clean, written, err)
+		if err := command.Wait(); err == nil || !strings.Contains(stderr.String(), "was written by its owner") {
+			t.Errorf("clean: %v; got %v: %s", clean, err, stderr.String())
 		}
 		if got := files(t, n.netDir)["/"+primaryName]; got != newer {
 			t.Errorf("clean: %v; the owner's list was lost to %s", clean, got)
 		}
-		check(t, act())
+		n.runWorker(t, w, lab.Cut{})
 		if got, err := n.loadedTypes(); err != nil || strings.Contains(got, "capture-cni") == clean {
 			t.Errorf("clean: %v; after the next pass a runtime would call %q (%v)", clean, got, err)
 		}
 	}
+}
+
+func hasTemp(files map[string]string) bool {
+	for name := range files {
+		if host.IsTemp(filepath.Base(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // otherRelease returns a plugin with another content, which works the same.

@@ -20,10 +20,6 @@ import (
 type Dir struct {
 	root *os.Root
 	path string
-
-	// Step, if set, is called before each change with a description of it. Tests
-	// kill the process there.
-	Step func(what string)
 }
 
 // OpenDir opens an existing directory.
@@ -52,7 +48,6 @@ func (d *Dir) Close() error { return d.root.Close() }
 // Sub opens a subdirectory. With create, it creates a missing one.
 func (d *Dir) Sub(name string, create bool) (*Dir, error) {
 	if create {
-		d.step("create " + name)
 		if err := d.root.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("creating a directory in %s: %w", d.path, err)
 		}
@@ -61,7 +56,7 @@ func (d *Dir) Sub(name string, create bool) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a directory in %s: %w", d.path, err)
 	}
-	return &Dir{root: root, path: d.path + "/" + name, Step: d.Step}, nil
+	return &Dir{root: root, path: d.path + "/" + name}, nil
 }
 
 // Read returns a file's content.
@@ -121,7 +116,6 @@ func (d *Dir) Remove(name string) error {
 	if has, err := d.Has(name); err != nil || !has {
 		return err
 	}
-	d.step("remove " + name)
 	if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing in %s: %w", d.path, err)
 	}
@@ -130,7 +124,6 @@ func (d *Dir) Remove(name string) error {
 
 // RemoveDir deletes a subdirectory if it is empty.
 func (d *Dir) RemoveDir(name string) error {
-	d.step("remove " + name)
 	err := d.root.Remove(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) {
 		return nil
@@ -145,12 +138,10 @@ func (d *Dir) RemoveDir(name string) error {
 // the directory reads it again. A change in a subdirectory triggers no such watch.
 func (d *Dir) TriggerWatch() error {
 	temp := tempName()
-	d.step("create " + temp)
 	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("triggering watches of %s: %w", d.path, err)
 	}
-	d.step("remove " + temp)
 	if err := errors.Join(file.Close(), d.root.Remove(temp)); err != nil {
 		return fmt.Errorf("triggering watches of %s: %w", d.path, err)
 	}
@@ -159,7 +150,6 @@ func (d *Dir) TriggerWatch() error {
 
 // Rename renames a file. It replaces an existing one.
 func (d *Dir) Rename(from, to string) error {
-	d.step("rename " + from + " to " + to)
 	if err := d.root.Rename(from, to); err != nil {
 		return fmt.Errorf("renaming in %s: %w", d.path, err)
 	}
@@ -168,7 +158,6 @@ func (d *Dir) Rename(from, to string) error {
 
 // sync writes the directory's entries to disk.
 func (d *Dir) sync() error {
-	d.step("sync directory")
 	directory, err := d.root.Open(".")
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", d.path, err)
@@ -178,12 +167,6 @@ func (d *Dir) sync() error {
 		err = nil
 	}
 	return errors.Join(err, directory.Close())
-}
-
-func (d *Dir) step(what string) {
-	if d.Step != nil {
-		d.Step(what)
-	}
 }
 
 // tempPrefix is the prefix of temporary files. Runtimes load no file without the

@@ -10,58 +10,39 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// Tests run their own program again, with these, to kill it or to trace it.
-const (
-	envDirectory = "HOST_TEST_DIRECTORY"
-	envStep      = "HOST_TEST_STEP"
-)
+// envDirectory makes this program replace a file, on its main thread: to be killed,
+// or to be traced.
+const envDirectory = "HOST_TEST_DIRECTORY"
 
-func TestMain(m *testing.M) {
-	if directory := os.Getenv(envDirectory); directory != "" {
-		os.Exit(replaceAndDie(directory, os.Getenv(envStep)))
+func init() {
+	directory := os.Getenv(envDirectory)
+	if directory == "" {
+		return
 	}
-	os.Exit(m.Run())
-}
-
-// replaceAndDie replaces a file and kills its own process before the given step.
-func replaceAndDie(directory, step string) int {
 	d, err := OpenDir(directory)
+	if err == nil {
+		err = d.Replace("conf", bytes.Repeat([]byte("new"), 100_000), As(0o600), nil)
+	}
 	if err != nil {
-		return 1
+		os.Exit(1)
 	}
-	last, _ := strconv.Atoi(step)
-	count := 0
-	d.Step = func(string) {
-		if count++; count == last {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {}
-		}
-	}
-	if err := d.Replace("conf", newContent, As(0o600), nil); err != nil {
-		return 1
-	}
-	return 0
+	os.Exit(0)
 }
 
 var (
 	oldContent = []byte("old")
 	newContent = bytes.Repeat([]byte("new"), 100_000)
 )
-
-func replaceCommand(directory, step string) *exec.Cmd {
-	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), envDirectory+"="+directory, envStep+"="+step)
-	return command
-}
 
 func open(t *testing.T, directory string) *Dir {
 	t.Helper()
@@ -78,55 +59,63 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestKilledAnywhere kills the writer before each of its steps: the file is the
-// old one or the new one, and ClearTemps deletes what the writer left.
+// TestKilledAnywhere kills the writer before each of its changes: the file is the old
+// one or the new one, and ClearTemps deletes what the writer left.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
-	var seen []string
-	for step := 1; ; step++ {
-		directory := t.TempDir()
-		d := open(t, directory)
-		check(t, d.Replace("conf", oldContent, As(0o600), nil))
-		err := replaceCommand(directory, strconv.Itoa(step)).Run()
-		content, readErr := d.Read("conf")
-		check(t, readErr)
-		switch {
-		case bytes.Equal(content, oldContent):
-			seen = append(seen, "old")
-		case bytes.Equal(content, newContent):
-			seen = append(seen, "new")
-		default:
-			t.Fatalf("killed before step %d, %d bytes are there", step, len(content))
-		}
-		check(t, d.ClearTemps())
-		if names, err := d.Names(); err != nil || !slices.Equal(names, []string{"conf"}) {
-			t.Errorf("killed before step %d: %q, %v", step, names, err)
-		}
-		if err == nil {
-			break // no such step: it was not killed
+	requireStrace(t)
+	seen := map[lab.Cut]string{}
+	for _, call := range lab.FileChanges() {
+		for cut, finished := (lab.Cut{Call: call, Nth: 1}), false; !finished; cut.Nth++ {
+			directory := t.TempDir()
+			d := open(t, directory)
+			check(t, d.Replace("conf", oldContent, As(0o600), nil))
+			command := cut.Command(os.Args[0])
+			command.Env = append(os.Environ(), envDirectory+"="+directory)
+			finished = command.Run() == nil
+			content, err := d.Read("conf")
+			check(t, err)
+			switch {
+			case finished && bytes.Equal(content, newContent):
+			case bytes.Equal(content, oldContent):
+				seen[cut] = "old"
+			case bytes.Equal(content, newContent):
+				seen[cut] = "new"
+			default:
+				t.Fatalf("%s, %d bytes are there", cut, len(content))
+			}
+			check(t, d.ClearTemps())
+			if names, err := d.Names(); err != nil || !slices.Equal(names, []string{"conf"}) {
+				t.Errorf("%s: %q, %v", cut, names, err)
+			}
 		}
 	}
-	if want := []string{"old", "old", "old", "new", "new"}; !slices.Equal(seen, want) {
-		t.Errorf("got %q, want %q", seen, want)
+	want := map[lab.Cut]string{{Call: "fchmod", Nth: 1}: "old", {Call: "fsync", Nth: 1}: "old", {Call: "renameat", Nth: 1}: "old", {Call: "fsync", Nth: 2}: "new"}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Error(diff)
 	}
+}
+
+func requireStrace(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("strace"); err == nil {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("this test needs strace")
+	}
+	t.Skip("this test needs strace")
 }
 
 // TestOrder traces the system calls: the file is synced before it is renamed, and
 // the directory afterwards.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	strace, err := exec.LookPath("strace")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("this test needs strace")
-		}
-		t.Skip("this test needs strace")
-	}
+	requireStrace(t)
 	directory := t.TempDir()
 	trace := filepath.Join(t.TempDir(), "trace")
-	child := replaceCommand(directory, "0")
-	command := exec.Command(strace, "-f", "-qq", "-y", "-e", "trace=write,fsync,renameat,renameat2", "-o", trace, child.Path)
-	command.Env = child.Env
+	command := exec.Command("strace", "-f", "-qq", "-y", "-e", "trace=write,fsync,renameat,renameat2", "-o", trace, os.Args[0])
+	command.Env = append(os.Environ(), envDirectory+"="+directory)
 	check(t, command.Run())
 	content, err := os.ReadFile(trace)
 	check(t, err)

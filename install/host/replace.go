@@ -43,7 +43,6 @@ func (d *Dir) ReplaceFrom(name string, content io.Reader, mode Mode, try func(pa
 
 func (d *Dir) write(name string, content io.Reader, mode Mode, try func(path string) error) (err error) {
 	temp := tempName()
-	d.step("create " + temp)
 	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("writing in %s: %w", d.path, err)
@@ -53,18 +52,15 @@ func (d *Dir) write(name string, content io.Reader, mode Mode, try func(path str
 			err = errors.Join(fmt.Errorf("writing %s in %s: %w", name, d.path, err), d.root.Remove(temp))
 		}
 	}()
-	d.step("write " + temp)
 	_, writeErr := io.Copy(file, content)
 	if err := errors.Join(writeErr, d.copyMetadata(file, name, mode), file.Sync(), file.Close()); err != nil {
 		return err
 	}
 	if try != nil {
-		d.step("try " + temp)
 		if err := try(d.path + "/" + temp); err != nil {
 			return err
 		}
 	}
-	d.step("rename " + temp + " to " + name)
 	return d.root.Rename(temp, name)
 }
 

@@ -32,7 +32,6 @@ const (
 type credentials struct {
 	settings Settings
 	api      *kube.Client
-	step     func(what string) // see Node.Step
 }
 
 // secrets are where they ended up, and for how long they are good.
@@ -119,7 +118,6 @@ func (c credentials) write(folder string, ca []byte, token string) error {
 	if err != nil {
 		return err
 	}
-	dir.Step = c.step
 	kubeconfig, err := c.kubeconfig(folder)
 	if err != nil {
 		return errors.Join(err, dir.Close())
@@ -211,7 +209,6 @@ func (c credentials) clear() error {
 			errs = append(errs, err)
 			continue
 		}
-		dir.Step = c.step
 		errs = append(errs, dir.ClearTemps(), dir.Remove(kubeconfigName), dir.Remove(tokenName), dir.Remove(caName), dir.Close())
 	}
 	return errors.Join(errs...)

@@ -19,10 +19,6 @@ type Node struct {
 	runtime     *cri.Client // nil where no CRI socket is configured
 	log         *slog.Logger
 
-	// Step is called before each change to the node's files. Tests stop there
-	// for good.
-	Step func(what string)
-
 	current secrets // as of the last pass
 	mode    Mode    // decided, where the settings say Auto
 }
@@ -30,9 +26,7 @@ type Node struct {
 // New returns a Node. api may be nil where nothing is installed, and runtime where
 // no CRI socket is configured.
 func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
-	n := &Node{settings: settings, runtime: runtime, log: log, mode: settings.Mode}
-	n.credentials = credentials{settings: settings, api: api, step: n.step}
-	return n
+	return &Node{settings: settings, credentials: credentials{settings, api}, runtime: runtime, log: log, mode: settings.Mode}
 }
 
 // Install brings the whole node into the desired state, as far as it can. The
@@ -69,12 +63,6 @@ func (n *Node) pluginRuns(ctx context.Context) bool {
 	return true
 }
 
-func (n *Node) step(what string) {
-	if n.Step != nil {
-		n.Step(what)
-	}
-}
-
 func (n *Node) installBinary(ctx context.Context, folder string) error {
 	bin, err := n.open(folder)
 	if err != nil {
@@ -84,7 +72,6 @@ func (n *Node) installBinary(ctx context.Context, folder string) error {
 	if err != nil {
 		return errors.Join(err, bin.Close())
 	}
-	state.Step = n.step
 	b := binaries{n.settings.Binary, state}
 	listErr := n.settings.listDirectories(bin)
 	changed, err := b.install(ctx, bin)
@@ -97,14 +84,7 @@ func (n *Node) installBinary(ctx context.Context, folder string) error {
 	return errors.Join(listErr, err, bin.Close(), state.Close())
 }
 
-func (n *Node) open(folder string) (*host.Dir, error) {
-	dir, err := host.OpenDir(n.settings.at(folder))
-	if err != nil {
-		return nil, err
-	}
-	dir.Step = n.step
-	return dir, nil
-}
+func (n *Node) open(folder string) (*host.Dir, error) { return host.OpenDir(n.settings.at(folder)) }
 
 // PlaceEntry puts our entry where the runtime finds it, and takes away what
 // other modes left. It tells whether anything had to be done.

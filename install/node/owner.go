@@ -23,7 +23,6 @@ func (n *Node) claim() (io.Closer, error) {
 		return nil, err
 	}
 	defer state.Close()
-	state.Step = n.step
 	owner, err := state.Read(ownerName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
