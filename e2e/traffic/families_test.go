@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -57,6 +58,22 @@ func TestIPv6Only(t *testing.T) {
 		w.probe(t, in(podIP, 8080, inbound), ipv6)
 		w.probe(t, probe{by: proxy, from: proxySource, to: podIP, port: 8080, want: direct}, ipv6)
 	})
+}
+
+// TestProxySourceAtOnce has a proxy use its IPv6 address right after ADD.
+func TestProxySourceAtOnce(t *testing.T) {
+	for range 20 {
+		pod := newHost(t)
+		check(t, pod.AddAddresses("lo"))
+		check(t, open(t, pod, config.NFTables).Apply(decide(t, injected(nil, nil), dualStack())))
+		check(t, pod.Do(func() error {
+			listener, err := net.ListenTCP("tcp6", &net.TCPAddr{IP: capture.ProxySourceIPv6.Addr().AsSlice()})
+			if err != nil {
+				return err
+			}
+			return listener.Close()
+		}))
+	}
 }
 
 // TestIPv6Later gives a pod its IPv6 address after its ADD. With ISTIO_DUAL_STACK

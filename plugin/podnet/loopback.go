@@ -35,7 +35,9 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	if !ipv6 || ipv6Disabled() {
 		return undo, nil
 	}
-	switch err := netlink.AddrAdd(lo, address(capture.ProxySourceIPv6.String())); {
+	source := address(capture.ProxySourceIPv6.String())
+	source.Flags = unix.IFA_F_NODAD // else the kernel refuses to bind to it until a worker has run
+	switch err := netlink.AddrAdd(lo, source); {
 	case errors.Is(err, unix.EEXIST):
 	case err != nil:
 		return undo, fmt.Errorf("adding %s to lo: %w", capture.ProxySourceIPv6, err)
