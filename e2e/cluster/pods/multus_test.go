@@ -142,7 +142,7 @@ spec:
 // with other rules than the operator's.
 func testSecondAttachment(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
-	const other = "other rules of ours are in the namespace already"
+	const other = "the namespace holds other rules of an earlier ADD"
 	attachments := []struct {
 		name, settings, refusal string
 		itself                  bool // the attachment is refused in either order
@@ -154,7 +154,7 @@ func testSecondAttachment(t *testing.T) {
 		{"exclude-range", `"mesh": {"excludeOutboundIPRanges": ["0.0.0.0/0"]}`, other, false},
 		{"owner-group", `"mesh": {"outboundOwnerGroupsExclude": [1000]}`, other, false},
 		{"other-port", `"mesh": {"outboundPort": 15002}`, other, false},
-		{"backend", `"backend": "iptables-nft"`, "rules of ours are in the namespace already, put there by", false},
+		{"backend", `"backend": "iptables-nft"`, "the namespace holds rules of an earlier ADD, by backend", false},
 		// Later keys win: these replace the entry's own.
 		{"credentials", `"kubeconfig": "/run/containerd/io.containerd.runtime.v2.task/k8s.io/x/rootfs/kubeconfig", "CAPTURE_CNI_DIR": "/x"`, "expected kubeconfig in", true},
 		{"kernel-log", `"kubeconfig": "/proc/kmsg"`, "expected an absolute path that ends in /kubeconfig", true},
