@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command capture-cni is the CNI plugin: called last in a chain while a pod's
-// network is set up, it installs the rules that hand the pod's traffic to its
-// sidecar proxy. A pod outside the mesh costs it no API call and no rule.
+// Command capture-cni is a chained CNI plugin. It runs after the plugins that set
+// up a pod's interfaces and installs the rules that redirect the pod's traffic to
+// its sidecar proxy. For pods outside the mesh it installs none.
 package main
 
 import (
@@ -29,15 +29,15 @@ func main() {
 	os.Exit(verbs.Run(os.Getenv("CNI_COMMAND"), stdout, os.Stderr))
 }
 
-// claimStdout keeps the protocol's stdout for the answer alone: whatever else in this
-// process prints to file descriptor 1 reaches stderr.
+// claimStdout returns the stdout that the runtime reads the result from. Anything
+// else that this process writes to file descriptor 1 goes to stderr.
 func claimStdout() (*os.File, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
-		return nil, fmt.Errorf("keeping stdout: %w", err)
+		return nil, fmt.Errorf("duplicating stdout: %w", err)
 	}
 	if err := unix.Dup3(2, 1, 0); err != nil {
-		return nil, errors.Join(fmt.Errorf("pointing stdout at stderr: %w", err), unix.Close(fd))
+		return nil, errors.Join(fmt.Errorf("redirecting stdout to stderr: %w", err), unix.Close(fd))
 	}
 	return os.NewFile(uintptr(fd), "stdout"), nil
 }

@@ -15,7 +15,7 @@ import (
 
 const noisyEnv = "CAPTURE_CNI_TEST_NOISY"
 
-// TestMain becomes the noisy process of TestStdoutIsClaimed if the environment says so.
+// TestMain runs the noisy process of TestStdoutIsClaimed if the environment asks for it.
 func TestMain(m *testing.M) {
 	if os.Getenv(noisyEnv) == "" {
 		os.Exit(m.Run())
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(verbs.Run("VERSION", stdout, os.Stderr))
 }
 
-// TestStdoutIsClaimed lets libraries print: the protocol's stdout stays clean.
+// TestStdoutIsClaimed writes to os.Stdout as a library may: the runtime reads JSON alone.
 func TestStdoutIsClaimed(t *testing.T) {
 	t.Parallel()
 	command := exec.CommandContext(t.Context(), os.Args[0])

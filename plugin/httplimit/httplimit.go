@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httplimit bounds the answers of an HTTP server, so that one that never
-// ends an answer can't take all of a node's memory.
+// Package httplimit limits the size of HTTP responses, so that an endless response
+// can't exhaust the node's memory.
 package httplimit
 
 import (
@@ -10,20 +10,20 @@ import (
 	"net/http"
 )
 
-// MaxHeader is for http.Transport's MaxResponseHeaderBytes.
+// MaxHeader is a value for http.Transport's MaxResponseHeaderBytes.
 const MaxHeader = 64 << 10
 
-// maxBody is more than etcd takes for one object (1.5 MiB), spelled as JSON.
+// maxBody has room for the JSON of the largest object that etcd stores (1.5 MiB).
 const maxBody = 4 << 20
 
-// TooLarge is an answer whose body exceeds the limit.
+// TooLarge is the error for a response whose body exceeds the limit.
 type TooLarge struct{ URL string }
 
 func (e TooLarge) Error() string {
-	return fmt.Sprintf("the answer of %s is larger than %d MiB: is this an API server, and is the object of a sane size?", e.URL, maxBody>>20)
+	return fmt.Sprintf("the response from %s is larger than %d MiB: check that this is the API server, and the size of the object", e.URL, maxBody>>20)
 }
 
-// Transport bounds the bodies that another transport returns, decompressed.
+// Transport limits the response bodies of another transport, after decompression.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -33,23 +33,23 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	response.Body = &body{ReadCloser: response.Body, left: maxBody, url: request.URL.Redacted()}
+	response.Body = &body{ReadCloser: response.Body, remaining: maxBody, url: request.URL.Redacted()}
 	return response, nil
 }
 
 type body struct {
 	io.ReadCloser
-	left int64 // bytes that may still come
-	url  string
+	remaining int64 // bytes below the limit
+	url       string
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	if b.left < 0 {
+	if b.remaining < 0 {
 		return 0, TooLarge{b.url}
 	}
-	// One byte more than is allowed tells an end from an excess.
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
-	if b.left -= int64(n); b.left < 0 {
+	// Reading one byte beyond the limit distinguishes a body of maxBody bytes from a larger one.
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.remaining+1)])
+	if b.remaining -= int64(n); b.remaining < 0 {
 		return n - 1, TooLarge{b.url}
 	}
 	return n, err

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestTransport gets bodies of all sizes around the limit, plain and compressed.
+// TestTransport reads bodies of sizes around the limit, plain and compressed.
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{0, 1, maxBody - 1, maxBody, maxBody + 1, 64 * maxBody} {
@@ -35,7 +35,7 @@ func TestTransport(t *testing.T) {
 			server.Close()
 			var tooLarge TooLarge
 			if got, want := errors.As(err, &tooLarge), size > maxBody; got != want || n != min(size, maxBody) {
-				t.Errorf("of %d bytes (compressed: %v) came %d, %v", size, compressed, n, err)
+				t.Errorf("body of %d bytes (compressed: %v): read %d, %v", size, compressed, n, err)
 			}
 		}
 	}
