@@ -121,7 +121,7 @@ func TestAgentGone(t *testing.T) {
 		t.Errorf("a pod outside the mesh: %v: %s", err, out)
 	}
 	out, err := n.call("ADD", "web", sandbox(t).Path(), "1s")
-	if err == nil || !strings.Contains(out, n.stateDir+"/token") || !strings.Contains(out, "is the node agent running") {
+	if err == nil || !strings.Contains(out, n.stateDir+"/token") || !strings.Contains(out, "check that the node agent runs") {
 		t.Errorf("a meshed pod: %v: %s", err, out)
 	}
 	if out, err := n.call("DEL", "web", sandbox(t).Path(), "1s"); err != nil {

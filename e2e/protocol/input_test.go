@@ -34,7 +34,7 @@ func TestBadInput(t *testing.T) {
 		{"faulty configuration", call{stdin: n.conf(`"ipv6": "yes", "mesh": {"inboundPort": 0, "excludeOutboundIPRanges": ["10.0.0.1"]}, "excludeNamespaces": "shop",`)}, 7, []string{
 			`"ipv6" is "yes"`, `"mesh.inboundPort" is 0: expected a port number from 1 to 65535`, `write 10.0.0.1/32`, `"excludeNamespaces" is "shop": expected a list`,
 		}},
-		{"no kubeconfig", call{stdin: node{kubeconfig: absent(t) + "/kubeconfig"}.hasty("")}, 11, []string{"/none/kubeconfig", "is the node agent running"}},
+		{"no kubeconfig", call{stdin: node{kubeconfig: absent(t) + "/kubeconfig"}.hasty("")}, 11, []string{"/none/kubeconfig", "check that the node agent runs"}},
 		{"untrusted kubeconfig", call{stdin: node{kubeconfig: untrustedFile(t)}.conf("")}, 7, []string{"belongs to uid 1000"}},
 		{"no such pod", call{stdin: n.hasty(""), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=none"}, 11, []string{"looking up pod shop/none", "lookupTimeout of 1s"}},
 		{"another pod of that name", call{stdin: n.hasty(""), args: web + ";K8S_POD_UID=other"}, 11, []string{"UID " + uid}},

@@ -85,7 +85,7 @@ func TestCheckNamesTheDifference(t *testing.T) {
 		if o := c.run(t); want == "" {
 			o.silent(t)
 		} else {
-			o.fails(t, 999, "the rules of pod shop/web are not what they should be", want)
+			o.fails(t, 999, "the rules of pod shop/web differ from the desired state", want)
 		}
 	}
 }

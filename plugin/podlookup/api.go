@@ -23,10 +23,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// dialTimeout bounds the connection to one address of the API server.
+// dialTimeout is for one address of the API server.
 const dialTimeout = 2 * time.Second
 
-// getPod is one GET on a connection of its own.
+// getPod sends one GET over a new connection.
 func getPod(ctx context.Context, e endpoint, want record.PodRef, attempt int, cached bool) (*corev1.Pod, error) {
 	client, err := restClient(e, attempt)
 	if err != nil {
@@ -46,8 +46,8 @@ func getPod(ctx context.Context, e endpoint, want record.PodRef, attempt int, ca
 	return pod, nil
 }
 
-// restClient knows pods and nothing else: the whole clientset would triple
-// the time that a process takes to start.
+// restClient returns a client for pods alone: linking the whole clientset would
+// triple the plugin's start-up time.
 func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
@@ -66,18 +66,18 @@ func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 	transport := httplimit.Transport(&http.Transport{
 		DialContext:            dialer{attempt}.dial,
 		TLSClientConfig:        e.tls,
-		DisableKeepAlives:      true, // and no Proxy: the environment is the runtime's, not ours
+		DisableKeepAlives:      true, // and no Proxy: HTTPS_PROXY in the environment is the runtime's
 		MaxResponseHeaderBytes: httplimit.MaxHeader,
 	})
 	client, err := rest.RESTClientForConfigAndClient(config, &http.Client{Transport: transport})
 	if err != nil {
-		return nil, fmt.Errorf("making an API client: %w", err)
+		return nil, fmt.Errorf("creating an API client: %w", err)
 	}
 	return client, nil
 }
 
-// dialer tries every address of the server, a dead one for no longer than
-// dialTimeout, and starts with another one at each attempt.
+// dialer tries the addresses of the server in turn, each for dialTimeout at most.
+// Each attempt begins with the next address.
 type dialer struct{ attempt int }
 
 func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -101,7 +101,7 @@ func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, er
 	return nil, errors.Join(faults...)
 }
 
-// apiError is a failed request; it knows the endpoint, to say what to look at.
+// apiError is a failed request, with the endpoint for withHint.
 type apiError struct {
 	error
 	endpoint endpoint
@@ -109,28 +109,28 @@ type apiError struct {
 
 func (e apiError) Unwrap() error { return e.error }
 
-// explain adds to an error what an operator can do about it.
-func explain(err error) error {
+// withHint adds to a failed request what an operator can do about it.
+func withHint(err error) error {
 	failed, ok := errors.AsType[apiError](err)
 	if !ok {
 		return err
 	}
 	switch at := failed.endpoint; {
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%w: the API server refuses the credentials in %s; is the node agent running and renewing them?", err, at.credentials)
+		return fmt.Errorf("%w: the API server refuses the credentials in %s: check that the node agent runs and renews them", err, at.credentialsFile)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w: the identity in %s needs the permission \"get pods\"", err, at.credentials)
+		return fmt.Errorf("%w: the user of %s needs the permission \"get pods\"", err, at.credentialsFile)
 	case isExpired(err):
-		return fmt.Errorf("%w: check the clock of this node and of the API server's", err)
+		return fmt.Errorf("%w: check the clocks of this node and of the API server", err)
 	case isCertificateError(err):
-		return fmt.Errorf("%w: is the certificate authority in the kubeconfig that of %s?", err, at.server)
+		return fmt.Errorf("%w: check that the kubeconfig has the certificate authority of %s", err, at.server)
 	}
-	return fmt.Errorf("asking %s: %w", failed.endpoint.server, err)
+	return fmt.Errorf("request to %s: %w", failed.endpoint.server, err)
 }
 
 func isExpired(err error) bool {
 	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
-	return ok && invalid.Reason == x509.Expired // not yet valid, too
+	return ok && invalid.Reason == x509.Expired // or not valid yet
 }
 
 func isCertificateError(err error) bool {

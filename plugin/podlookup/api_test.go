@@ -24,29 +24,28 @@ import (
 var pods = schema.GroupResource{Resource: "pods"}
 
 func fromAPI(err error) error {
-	return apiError{err, endpoint{server: &url.URL{Scheme: "https", Host: "10.96.0.1:443"}, credentials: "/run/token"}}
+	return apiError{err, endpoint{server: &url.URL{Scheme: "https", Host: "10.96.0.1:443"}, credentialsFile: "/run/token"}}
 }
 
 func answeredWith(code int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: "as the server says"}}
 }
 
-// verification is the error as crypto/tls and net/http hand it up.
+// verification returns the error as crypto/tls and net/http wrap it.
 func verification(cause error) error {
 	return &url.Error{Op: "Get", URL: "https://10.96.0.1", Err: &tls.CertificateVerificationError{Err: cause}}
 }
 
-// TestErrorsOfTheAPI says of each error whether it is worth repeating within
-// the budget, and what an operator is told.
+// TestErrorsOfTheAPI expects of each error whether it is final, and its hint.
 func TestErrorsOfTheAPI(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		err     error
 		isFinal bool
-		says    string
+		hint    string
 	}{
-		{"400", fromAPI(apierrors.NewBadRequest("x")), true, "asking https://10.96.0.1:443"},
+		{"400", fromAPI(apierrors.NewBadRequest("x")), true, "request to https://10.96.0.1:443"},
 		{"401", fromAPI(apierrors.NewUnauthorized("x")), false, "credentials in /run/token"},
 		{"403", fromAPI(apierrors.NewForbidden(pods, "web", errors.New("x"))), true, `"get pods"`},
 		{"404", fromAPI(apierrors.NewNotFound(pods, "web")), false, "not found"},
@@ -54,26 +53,26 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		{"408", fromAPI(answeredWith(408)), false, "as the server says"},
 		{"409", fromAPI(answeredWith(409)), true, "as the server says"},
 		{"429", fromAPI(apierrors.NewTooManyRequests("slow down", 1)), false, "slow down"},
-		{"500", fromAPI(apierrors.NewInternalError(errors.New("x"))), false, "asking https://"},
-		{"503", fromAPI(apierrors.NewServiceUnavailable("x")), false, "asking https://"},
-		{"504", fromAPI(apierrors.NewTimeoutError("x", 1)), false, "asking https://"},
+		{"500", fromAPI(apierrors.NewInternalError(errors.New("x"))), false, "request to https://"},
+		{"503", fromAPI(apierrors.NewServiceUnavailable("x")), false, "request to https://"},
+		{"504", fromAPI(apierrors.NewTimeoutError("x", 1)), false, "request to https://"},
 		{"connection refused", fromAPI(&net.OpError{Op: "dial", Err: errors.New("connection refused")}), false, "connection refused"},
 		{"expired", fromAPI(verification(x509.CertificateInvalidError{Reason: x509.Expired})), true, "check the clock"},
 		{"not for this use", fromAPI(verification(x509.CertificateInvalidError{Reason: x509.IncompatibleUsage})), true, "certificate authority"},
 		{"another authority", fromAPI(verification(x509.UnknownAuthorityError{})), true, "certificate authority"},
 		{"another name", fromAPI(verification(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"})), true, "certificate authority"},
-		{"namesake", namesake{record.PodRef{UID: "new"}, "old"}, false, "UID old, the runtime wants new"},
+		{"another UID", uidMismatch{record.PodRef{UID: "new"}, "old"}, false, "UID old, expected new"},
 		{"no kubeconfig", fmt.Errorf("kubeconfig: %w", fs.ErrNotExist), true, "kubeconfig: file does not exist"},
 	} {
 		if got := isFinal(test.err); got != test.isFinal {
 			t.Errorf("%s: final %v, want %v", test.name, got, test.isFinal)
 		}
-		explained := explain(test.err)
-		if !strings.Contains(explained.Error(), test.says) || !strings.Contains(explained.Error(), test.err.Error()) {
-			t.Errorf("%s: explained as %q, want %q in it", test.name, explained, test.says)
+		hinted := withHint(test.err)
+		if !strings.Contains(hinted.Error(), test.hint) || !strings.Contains(hinted.Error(), test.err.Error()) {
+			t.Errorf("%s: got %q, want %q in it", test.name, hinted, test.hint)
 		}
-		if !errors.Is(explained, errors.Unwrap(test.err)) && errors.Unwrap(test.err) != nil {
-			t.Errorf("%s: the cause is lost in %v", test.name, explained)
+		if !errors.Is(hinted, errors.Unwrap(test.err)) && errors.Unwrap(test.err) != nil {
+			t.Errorf("%s: the cause is lost in %v", test.name, hinted)
 		}
 	}
 }
@@ -91,8 +90,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestJitter draws often: never below half, below one and a half, and not
-// always the same.
+// TestJitter expects pauses from half to one and a half of the back-off.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	seen := map[time.Duration]bool{}

@@ -19,24 +19,24 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// endpoint is how to reach the API server, and as whom.
+// endpoint is an API server and the plugin's credentials for it.
 type endpoint struct {
-	server      *url.URL
-	tls         *tls.Config
-	token       string
-	credentials string // what to look at when they are refused
+	server          *url.URL
+	tls             *tls.Config
+	token           string
+	credentialsFile string // where the token is from, for messages
 }
 
-// CheckAccess reports what is wrong with the kubeconfig of a directory. It asks no
-// server. Errors: Untrusted; fs.ErrNotExist.
+// CheckAccess validates the kubeconfig of a directory. It sends no request.
+// Errors: Untrusted; fs.ErrNotExist.
 func CheckAccess(directory string) error {
 	_, err := loadKubeconfig(directory)
 	return err
 }
 
-// loadKubeconfig reads the kubeconfig of a directory and the files that it
-// names there. It takes nothing from the environment, executes nothing and skips
-// no verification. Errors: Untrusted; fs.ErrNotExist.
+// loadKubeconfig reads the kubeconfig of a directory and the files there that it
+// names. It does not read the environment, runs no credential plugin and requires
+// TLS verification. Errors: Untrusted; fs.ErrNotExist.
 func loadKubeconfig(directory string) (endpoint, error) {
 	path := filepath.Join(directory, config.KubeconfigName)
 	root, err := openTrusted(directory)
@@ -48,7 +48,7 @@ func loadKubeconfig(directory string) (endpoint, error) {
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: is the node agent running on this node, and is %s its directory?", err, directory)
+		err = fmt.Errorf("%w: check that the node agent runs on this node and writes to %s", err, directory)
 	}
 	return endpoint{}, fmt.Errorf("kubeconfig %s: %w", path, err)
 }
@@ -57,18 +57,18 @@ func parseKubeconfig(root *os.Root, data []byte) (endpoint, error) {
 	path := filepath.Join(root.Name(), config.KubeconfigName)
 	var content clientcmd.Config
 	if err := yaml.Unmarshal(data, &content); err != nil {
-		return endpoint{}, distrust("kubeconfig %s: %v", path, err)
+		return endpoint{}, untrustedf("kubeconfig %s: %v", path, err)
 	}
 	cluster, user, err := currentContext(content)
 	if err != nil {
-		return endpoint{}, distrust("kubeconfig %s: %v", path, err)
+		return endpoint{}, untrustedf("kubeconfig %s: %v", path, err)
 	}
-	e := endpoint{credentials: path}
+	e := endpoint{credentialsFile: path}
 	k := kubeconfig{root}
-	if err := k.trustNames(cluster, user); err != nil {
+	if err := k.checkNames(cluster, user); err != nil {
 		return endpoint{}, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
-	if err := errors.Join(k.connection(cluster, &e), k.login(user, &e)); err != nil {
+	if err := errors.Join(k.setServer(cluster, &e), k.setCredentials(user, &e)); err != nil {
 		return endpoint{}, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	return e, nil
@@ -102,12 +102,12 @@ func currentContext(content clientcmd.Config) (cluster clientcmd.Cluster, user c
 	return cluster, user, fmt.Errorf("context %s names user %q: expected one of its users", content.CurrentContext, names.AuthInfo)
 }
 
-// kubeconfig reads the files that a kubeconfig names from its own directory.
+// kubeconfig reads files that a kubeconfig names from the kubeconfig's directory.
 type kubeconfig struct{ root *os.Root }
 
-// trustNames refuses a file elsewhere before any file is opened: what the
-// kubeconfig's server gets to see must belong with the kubeconfig.
-func (k kubeconfig) trustNames(cluster clientcmd.Cluster, user clientcmd.AuthInfo) error {
+// checkNames refuses files outside the directory before any file is opened:
+// otherwise a kubeconfig could send another file's token to its server.
+func (k kubeconfig) checkNames(cluster clientcmd.Cluster, user clientcmd.AuthInfo) error {
 	var errs []error
 	for _, file := range []struct{ key, path string }{
 		{"certificate-authority", cluster.CertificateAuthority},
@@ -116,14 +116,14 @@ func (k kubeconfig) trustNames(cluster clientcmd.Cluster, user clientcmd.AuthInf
 		{"tokenFile", user.TokenFile},
 	} {
 		if file.path != "" && !filepath.IsLocal(k.relative(file.path)) {
-			errs = append(errs, distrust("%s is %q: expected a file in %s", file.key, file.path, k.root.Name()))
+			errs = append(errs, untrustedf("%s is %q: expected a file in %s", file.key, file.path, k.root.Name()))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// relative is a path as seen from the directory, with .. in front where it
-// leads out.
+// relative returns a path relative to the directory. It begins with .. if the path
+// is outside.
 func (k kubeconfig) relative(path string) string {
 	if !filepath.IsAbs(path) {
 		return path
@@ -135,25 +135,25 @@ func (k kubeconfig) relative(path string) string {
 	return within
 }
 
-// load returns inline data, or else the content of a file.
-func (k kubeconfig) load(inline []byte, path string) ([]byte, error) {
+// inlineOrFile returns the inline data if there is any, else the content of the file.
+func (k kubeconfig) inlineOrFile(inline []byte, path string) ([]byte, error) {
 	if len(inline) > 0 || path == "" {
 		return inline, nil
 	}
 	return readTrusted(k.root, k.relative(path))
 }
 
-func (k kubeconfig) connection(cluster clientcmd.Cluster, e *endpoint) error {
+func (k kubeconfig) setServer(cluster clientcmd.Cluster, e *endpoint) error {
 	server, err := url.Parse(cluster.Server)
 	switch {
 	case err != nil || server.Scheme != "https" || server.Host == "":
-		return distrust("server is %q: expected https://HOST:PORT", cluster.Server)
+		return untrustedf("server is %q: expected https://HOST:PORT", cluster.Server)
 	case cluster.InsecureSkipTLSVerify:
-		return distrust("insecure-skip-tls-verify is set: give the server's CA instead")
+		return untrustedf("insecure-skip-tls-verify is set: set certificate-authority instead")
 	case cluster.ProxyURL != "":
-		return distrust("proxy-url is set: the API server must be reached directly")
+		return untrustedf("proxy-url is set: expected a direct connection to the API server")
 	}
-	authorities, err := k.load(cluster.CertificateAuthorityData, cluster.CertificateAuthority)
+	authorities, err := k.inlineOrFile(cluster.CertificateAuthorityData, cluster.CertificateAuthority)
 	if err != nil {
 		return fmt.Errorf("certificate-authority: %w", err)
 	}
@@ -162,44 +162,44 @@ func (k kubeconfig) connection(cluster clientcmd.Cluster, e *endpoint) error {
 	if len(authorities) > 0 {
 		e.tls.RootCAs = x509.NewCertPool()
 		if !e.tls.RootCAs.AppendCertsFromPEM(authorities) {
-			return distrust("certificate-authority holds no PEM certificate")
+			return untrustedf("certificate-authority contains no PEM certificate")
 		}
 	}
 	return nil
 }
 
-func (k kubeconfig) login(user clientcmd.AuthInfo, e *endpoint) error {
+func (k kubeconfig) setCredentials(user clientcmd.AuthInfo, e *endpoint) error {
 	switch {
 	case user.Exec != nil:
-		return distrust("exec is set: the plugin executes nothing; give a token file")
+		return untrustedf("exec is set: the plugin runs no credential plugin; set tokenFile")
 	case user.AuthProvider != nil:
-		return distrust("auth-provider is set: give a token file")
+		return untrustedf("auth-provider is set: set tokenFile")
 	case user.Username != "" || user.Password != "":
-		return distrust("username and password are not supported: give a token file")
+		return untrustedf("username and password are not supported: set tokenFile")
 	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups)+len(user.ImpersonateUserExtra) > 0:
-		return distrust("impersonation is not supported: give the plugin its own ServiceAccount")
+		return untrustedf("impersonation is not supported: use the token of the plugin's ServiceAccount")
 	}
-	certificate, certificateErr := k.load(user.ClientCertificateData, user.ClientCertificate)
-	key, keyErr := k.load(user.ClientKeyData, user.ClientKey)
+	certificate, certificateErr := k.inlineOrFile(user.ClientCertificateData, user.ClientCertificate)
+	key, keyErr := k.inlineOrFile(user.ClientKeyData, user.ClientKey)
 	if err := errors.Join(certificateErr, keyErr); err != nil {
 		return fmt.Errorf("client certificate: %w", err)
 	}
 	if len(certificate)+len(key) > 0 && e.tls != nil {
 		pair, err := tls.X509KeyPair(certificate, key)
 		if err != nil {
-			return distrust("client certificate: %v", err)
+			return untrustedf("client certificate: %v", err)
 		}
 		e.tls.Certificates = []tls.Certificate{pair}
 	}
-	token, err := k.load([]byte(user.Token), user.TokenFile)
+	token, err := k.inlineOrFile([]byte(user.Token), user.TokenFile)
 	if err != nil {
 		return fmt.Errorf("token: %w", err)
 	}
 	if e.token = strings.TrimSpace(string(token)); user.Token == "" && user.TokenFile != "" {
-		e.credentials = user.TokenFile
+		e.credentialsFile = user.TokenFile
 	}
 	if e.token == "" && len(certificate) == 0 {
-		return distrust("no credentials: expected a token, a tokenFile or a client certificate")
+		return untrustedf("no credentials: expected a token, a tokenFile or a client certificate")
 	}
 	return nil
 }

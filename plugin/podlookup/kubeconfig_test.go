@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// kubeconfigText is a kubeconfig whose cluster and user are given as YAML.
+// kubeconfigText returns a kubeconfig with a cluster and a user in YAML.
 func kubeconfigText(cluster, user string) string {
 	return fmt.Sprintf(`current-context: c
 contexts: [{name: c, context: {cluster: k, user: u}}]
@@ -36,8 +36,8 @@ func TestLoadKubeconfig(t *testing.T) {
 	const good, token = "{server: 'https://10.0.0.1:6443'}", "{token: t}"
 	for _, test := range []struct{ name, text, want string }{
 		{"inline token", kubeconfigText(good, token), ""},
-		{"token file beside it", kubeconfigText(good, "{tokenFile: token}"), ""},
-		{"CA file beside it", kubeconfigText("{server: 'https://[fd00::1]:443', certificate-authority: ca.crt}", token), ""},
+		{"token file next to it", kubeconfigText(good, "{tokenFile: token}"), ""},
+		{"CA file next to it", kubeconfigText("{server: 'https://[fd00::1]:443', certificate-authority: ca.crt}", token), ""},
 		{"JSON", `{"current-context":"c","contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}],"clusters":[{"name":"k","cluster":{"server":"https://a"}}],"users":[{"name":"u","user":{"token":"t"}}]}`, ""},
 		{"no server", kubeconfigText("{}", token), `server is ""`},
 		{"no TLS", kubeconfigText("{server: 'http://10.0.0.1:8080'}", token), "expected https://HOST:PORT"},
@@ -45,7 +45,7 @@ func TestLoadKubeconfig(t *testing.T) {
 		{"insecure", kubeconfigText("{server: 'https://a', insecure-skip-tls-verify: true}", token), "insecure-skip-tls-verify"},
 		{"proxy", kubeconfigText("{server: 'https://a', proxy-url: 'http://b'}", token), "proxy-url"},
 		{"bad CA", kubeconfigText("{server: 'https://a', certificate-authority-data: YQ==}", token), "no PEM certificate"},
-		{"exec", kubeconfigText(good, "{exec: {command: aws}}"), "executes nothing"},
+		{"exec", kubeconfigText(good, "{exec: {command: aws}}"), "runs no credential plugin"},
 		{"auth provider", kubeconfigText(good, "{auth-provider: {name: gcp}}"), "auth-provider"},
 		{"password", kubeconfigText(good, "{username: a, password: b}"), "username and password"},
 		{"impersonation", kubeconfigText(good, "{token: t, as: admin}"), "impersonation"},
@@ -60,8 +60,8 @@ func TestLoadKubeconfig(t *testing.T) {
 		{"CA file elsewhere", kubeconfigText("{server: 'https://a', certificate-authority: /etc/ssl/cert.pem}", token), "certificate-authority is"},
 		{"client certificate elsewhere", kubeconfigText(good, "{client-certificate: /a, client-key: /b}"), "client-certificate is"},
 		{"client key elsewhere", kubeconfigText(good, "{client-certificate: ca.crt, client-key: /b}"), "client-key is"},
-		{"token that is a link out", kubeconfigText(good, "{tokenFile: out}"), "escapes"},
-		{"open token file", kubeconfigText(good, "{tokenFile: open}"), "can be written by other users"},
+		{"token that is a link to another directory", kubeconfigText(good, "{tokenFile: out}"), "escapes"},
+		{"writable token file", kubeconfigText(good, "{tokenFile: open}"), "can be written by other users"},
 		{"no context", "clusters: []", `current-context is ""`},
 		{"no such context", "current-context: x", `current-context is "x"`},
 		{"no such cluster", "current-context: c\ncontexts: [{name: c, context: {cluster: x}}]", `cluster "x"`},
@@ -88,7 +88,7 @@ func TestLoadKubeconfig(t *testing.T) {
 	}
 }
 
-// kubeconfigDir has the files that the kubeconfigs of the tests point at.
+// kubeconfigDir returns a directory with the files that the tests' kubeconfigs name.
 func kubeconfigDir(t *testing.T) string {
 	t.Helper()
 	api, err := kubeapi.Start()
@@ -113,7 +113,7 @@ func kubeconfigDir(t *testing.T) string {
 func TestMissingKubeconfig(t *testing.T) {
 	lab.RequireRoot(t)
 	_, err := loadKubeconfig(t.TempDir())
-	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "is the node agent running") {
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "check that the node agent runs") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -122,7 +122,7 @@ func FuzzKubeconfig(f *testing.F) {
 	f.Add([]byte(kubeconfigText("{server: 'https://a'}", "{token: t}")))
 	f.Add([]byte("current-context: c\ncontexts: [{name: c}]\nclusters: [{name: ''}]\nusers: [{name: ''}]"))
 	f.Add([]byte("{\"users\": null"))
-	lab.RequireRoot(f) // only root's files are read
+	lab.RequireRoot(f) // loadKubeconfig reads only root's files
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte) {
 		writeFile(t, dir+"/kubeconfig", string(text))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podlookup reads one pod from the API server, by credentials that only
-// root could have placed.
+// Package podlookup reads one pod from the API server, with credentials from files
+// that only root can write.
 package podlookup
 
 import (
@@ -20,20 +20,20 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Error is a pod that could not be read; trying again later may help.
+// Error is a failed lookup. The runtime may retry the ADD.
 type Error struct{ Err error }
 
 func (e Error) Error() string { return e.Err.Error() }
 func (e Error) Unwrap() error { return e.Err }
 
-// IsGone reports whether a lookup failed because the API server has no such pod,
-// or another one of that name.
-func IsGone(err error) bool { return apierrors.IsNotFound(err) || isA[namesake](err) }
+// IsGone reports whether a lookup failed because the pod does not exist, or not with
+// that UID.
+func IsGone(err error) bool { return apierrors.IsNotFound(err) || isA[uidMismatch](err) }
 
-// Lookup is how pods are read.
+// Lookup holds the settings of pod lookups.
 type Lookup struct {
-	Directory     string        // of the kubeconfig and of all that it names
-	Timeout       time.Duration // of all attempts together
+	Directory     string        // of the kubeconfig and of the files that it names
+	Timeout       time.Duration // including retries
 	SingleAttempt bool
 	Log           *slog.Logger
 }
@@ -43,14 +43,14 @@ const (
 	maxBackoff   = 2 * time.Second
 )
 
-// Pod reads one pod from the API server. Every attempt reads kubeconfig, token and
-// CA anew, so that a renewal helps at once, and opens a connection of its own, so
-// that a dead one harms no other. Errors: Untrusted; Error.
+// Pod reads one pod from the API server. Every attempt reads the kubeconfig, token and
+// CA again, because the agent may have renewed them, and opens a new connection,
+// because the previous one may be dead. Errors: Untrusted; Error.
 func (l Lookup) Pod(ctx context.Context, want record.PodRef) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	// The first of several reads may come from the API server's cache; one that
-	// did not find this very pod is repeated against etcd.
+	// The first attempts may be served from the API server's cache. If it does not
+	// have this pod, the next attempt reads from etcd.
 	cached := want.UID != "" && !l.SingleAttempt
 	backoff := firstBackoff
 	var cause error
@@ -62,31 +62,30 @@ func (l Lookup) Pod(ctx context.Context, want record.PodRef) (*corev1.Pod, error
 		if isA[Untrusted](err) {
 			return nil, err
 		}
-		// An attempt that the budget cut short says nothing about the cause.
+		// The error of an attempt that the deadline canceled does not name the cause.
 		if cause == nil || ctx.Err() == nil {
 			cause = err
 		}
 		l.Log.Debug("pod lookup failed", "attempt", attempt, "error", err)
 		failed := func(reason string) error {
-			return Error{fmt.Errorf("looking up pod %s (attempt %d, %s): %w", want, attempt, reason, explain(cause))}
+			return Error{fmt.Errorf("looking up pod %s (attempt %d, %s): %w", want, attempt, reason, withHint(cause))}
 		}
 		if isFinal(err) || l.SingleAttempt {
-			return nil, failed("not worth repeating at once")
+			return nil, failed("not retried")
 		}
-		cached = cached && !apierrors.IsNotFound(err) && !isA[namesake](err)
+		cached = cached && !apierrors.IsNotFound(err) && !isA[uidMismatch](err)
 		pause := max(jitter(backoff), retryAfter(err))
 		backoff = min(2*backoff, maxBackoff)
 		if deadline, _ := ctx.Deadline(); time.Until(deadline) < pause {
 			return nil, failed("lookupTimeout of " + l.Timeout.String() + " is used up")
 		}
 		if err := sleep(ctx, pause); err != nil {
-			return nil, failed("the call was ended")
+			return nil, failed("canceled")
 		}
 	}
 }
 
-// attemptTimeout bounds one attempt, dialling included.
-const attemptTimeout = 3 * time.Second
+const attemptTimeout = 3 * time.Second // including the connection
 
 func (l Lookup) attempt(ctx context.Context, want record.PodRef, number int, cached bool) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
@@ -100,22 +99,23 @@ func (l Lookup) attempt(ctx context.Context, want record.PodRef, number int, cac
 		return nil, apiError{err, e}
 	}
 	if want.UID != "" && string(pod.UID) != want.UID {
-		return nil, namesake{want, string(pod.UID)}
+		return nil, uidMismatch{want, string(pod.UID)}
 	}
 	return pod, nil
 }
 
-// namesake is a pod of the same name from before or after the one wanted.
-type namesake struct {
+// uidMismatch is the error for another pod of the same name, deleted before or
+// created after the one that is looked up.
+type uidMismatch struct {
 	want  record.PodRef
 	found string
 }
 
-func (n namesake) Error() string {
-	return fmt.Sprintf("the API server has a pod of that name with UID %s, the runtime wants %s", n.found, n.want.UID)
+func (m uidMismatch) Error() string {
+	return fmt.Sprintf("the pod on the API server has UID %s, expected %s", m.found, m.want.UID)
 }
 
-// sleep waits, or returns the reason why the context ended before.
+// sleep returns the context's error if the context ends during the pause.
 func sleep(ctx context.Context, pause time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -128,7 +128,7 @@ func sleep(ctx context.Context, pause time.Duration) error {
 // jitter spreads the retries of many pods over time.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// retryAfter is how long an overloaded API server asks to be left alone.
+// retryAfter returns the delay that an overloaded API server asks for.
 func retryAfter(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok {
@@ -137,7 +137,7 @@ func retryAfter(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// isFinal reports whether only an operator can mend what failed.
+// isFinal reports whether retries fail until an operator intervenes.
 func isFinal(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -148,7 +148,7 @@ func isFinal(err error) bool {
 			return code >= 400 && code < 500
 		}
 	}
-	return isCertificateError(err) || isA[httplimit.TooLarge](err) || !isA[apiError](err) && !isA[namesake](err)
+	return isCertificateError(err) || isA[httplimit.TooLarge](err) || !isA[apiError](err) && !isA[uidMismatch](err)
 }
 
 func isA[E error](err error) bool {

@@ -29,13 +29,13 @@ func podWithUID(uid string) *corev1.Pod {
 	return pod
 }
 
-// site is an API server and a node's credentials for it.
-type site struct {
+// node has credentials for an API server.
+type node struct {
 	*kubeapi.Server
 	dir string
 }
 
-func newSite(t *testing.T, opts ...kubeapi.Option) site {
+func newNode(t *testing.T, opts ...kubeapi.Option) node {
 	t.Helper()
 	lab.RequireRoot(t)
 	api, err := kubeapi.Start(opts...)
@@ -47,24 +47,24 @@ func newSite(t *testing.T, opts ...kubeapi.Option) site {
 	if _, err := api.WriteKubeconfig(dir); err != nil {
 		t.Fatal(err)
 	}
-	return site{api, dir}
+	return node{api, dir}
 }
 
-// lookup reads the wanted pod with a budget of two seconds.
-func (s site) lookup(t *testing.T) (*corev1.Pod, error) {
+// lookup looks up the wanted pod with a timeout of two seconds.
+func (n node) lookup(t *testing.T) (*corev1.Pod, error) {
 	t.Helper()
-	const budget = 2 * time.Second
+	const timeout = 2 * time.Second
 	start := time.Now()
-	pod, err := Lookup{Directory: s.dir, Timeout: budget, Log: slog.New(slog.DiscardHandler)}.Pod(t.Context(), wanted)
-	// Not a measurement: a budget that is not held would be many times this.
-	if took := time.Since(start); took > 4*budget {
-		t.Errorf("the budget of %s was not held: %s", budget, took)
+	pod, err := Lookup{Directory: n.dir, Timeout: timeout, Log: slog.New(slog.DiscardHandler)}.Pod(t.Context(), wanted)
+	// Without the timeout, the lookup would take many times this.
+	if took := time.Since(start); took > 4*timeout {
+		t.Errorf("the lookup took %s, with a timeout of %s", took, timeout)
 	}
 	return pod, err
 }
 
-// firstly misbehaves for the first n requests.
-func firstly(n int64, fault kubeapi.Fault) kubeapi.Fault {
+// firstRequests has the fault apply to the first n requests.
+func firstRequests(n int64, fault kubeapi.Fault) kubeapi.Fault {
 	var count atomic.Int64
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		return count.Add(1) <= n && fault(w, r)
@@ -80,32 +80,32 @@ func answer(code int, reason metav1.StatusReason, message string) kubeapi.Fault 
 	}
 }
 
-// TestFaults is what can go wrong with an API server, and what the plugin makes of it.
+// TestFaults looks up a pod from API servers with faults.
 func TestFaults(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }
 	for _, test := range []struct {
 		name     string
-		arrange  func(t *testing.T, s site)
-		want     string // a part of the error, "" for a pod that is found
+		arrange  func(t *testing.T, n node)
+		want     string // part of the error, "" for none
 		requests int    // exactly, where not 0
 	}{
-		{"well", func(*testing.T, site) {}, "", 1},
-		{"500, then well", func(_ *testing.T, s site) {
-			s.Misbehave(firstly(2, answer(500, metav1.StatusReasonInternalError, "etcd is tired")))
+		{"healthy", func(*testing.T, node) {}, "", 1},
+		{"500, then healthy", func(_ *testing.T, n node) {
+			n.Misbehave(firstRequests(2, answer(500, metav1.StatusReasonInternalError, "etcd is slow")))
 		}, "", 3},
-		{"500", func(_ *testing.T, s site) { s.Misbehave(firstly(always, answer(500, "", "etcd is tired"))) }, "lookupTimeout of 2s is used up", 0},
-		{"429, then well", func(_ *testing.T, s site) {
-			s.Misbehave(firstly(1, func(w http.ResponseWriter, r *http.Request) bool {
+		{"500", func(_ *testing.T, n node) { n.Misbehave(firstRequests(always, answer(500, "", "etcd is slow"))) }, "lookupTimeout of 2s is used up", 0},
+		{"429, then healthy", func(_ *testing.T, n node) {
+			n.Misbehave(firstRequests(1, func(w http.ResponseWriter, r *http.Request) bool {
 				w.Header().Set("Retry-After", "1")
 				return answer(429, metav1.StatusReasonTooManyRequests, "slow down")(w, r)
 			}))
 		}, "", 2},
-		{"429", func(_ *testing.T, s site) {
-			s.Misbehave(firstly(always, answer(429, metav1.StatusReasonTooManyRequests, "slow down")))
+		{"429", func(_ *testing.T, n node) {
+			n.Misbehave(firstRequests(always, answer(429, metav1.StatusReasonTooManyRequests, "slow down")))
 		}, "slow down", 0},
-		{"no answer", func(_ *testing.T, s site) { s.Misbehave(firstly(always, hang)) }, "context deadline exceeded", 0},
-		{"slow", func(_ *testing.T, s site) {
-			s.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
+		{"no answer", func(_ *testing.T, n node) { n.Misbehave(firstRequests(always, hang)) }, "context deadline exceeded", 0},
+		{"slow", func(_ *testing.T, n node) {
+			n.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
 				select {
 				case <-r.Context().Done():
 				case <-time.After(5 * time.Second):
@@ -113,59 +113,59 @@ func TestFaults(t *testing.T) {
 				return false
 			})
 		}, "context deadline exceeded", 0},
-		{"down", func(_ *testing.T, s site) { _ = s.Close() }, "connection refused", 0},
-		{"401", func(_ *testing.T, s site) { s.SetToken("other") }, "renewing them?", 0},
-		{"401, until the token is renewed", func(t *testing.T, s site) {
-			s.SetToken("renewed")
-			time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(s.dir+"/token", []byte("renewed"), 0o600) })
+		{"down", func(_ *testing.T, n node) { _ = n.Close() }, "connection refused", 0},
+		{"401", func(_ *testing.T, n node) { n.SetToken("other") }, "runs and renews them", 0},
+		{"401, until the token is renewed", func(t *testing.T, n node) {
+			n.SetToken("renewed")
+			time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(n.dir+"/token", []byte("renewed"), 0o600) })
 		}, "", 0},
-		{"403", func(_ *testing.T, s site) {
-			s.Misbehave(firstly(always, answer(403, metav1.StatusReasonForbidden, "pods is forbidden")))
+		{"403", func(_ *testing.T, n node) {
+			n.Misbehave(firstRequests(always, answer(403, metav1.StatusReasonForbidden, "pods is forbidden")))
 		}, `needs the permission "get pods"`, 1},
-		{"404, then found", func(_ *testing.T, s site) {
-			s.Misbehave(firstly(1, answer(404, metav1.StatusReasonNotFound, "not found")))
+		{"404, then found", func(_ *testing.T, n node) {
+			n.Misbehave(firstRequests(1, answer(404, metav1.StatusReasonNotFound, "not found")))
 		}, "", 2},
-		{"404", func(_ *testing.T, s site) { s.Delete(wanted.Namespace, wanted.Name) }, "not found", 0},
-		{"a namesake from before", func(_ *testing.T, s site) {
-			s.Put(podWithUID("old"))
-			time.AfterFunc(300*time.Millisecond, func() { s.Put(podWithUID(wanted.UID)) })
+		{"404", func(_ *testing.T, n node) { n.Delete(wanted.Namespace, wanted.Name) }, "not found", 0},
+		{"another UID, then the pod's", func(_ *testing.T, n node) {
+			n.Put(podWithUID("old"))
+			time.AfterFunc(300*time.Millisecond, func() { n.Put(podWithUID(wanted.UID)) })
 		}, "", 0},
-		{"a namesake", func(_ *testing.T, s site) { s.Put(podWithUID("old")) }, "with UID old, the runtime wants " + wanted.UID, 0},
-		{"an answer without an end", func(_ *testing.T, s site) { s.Misbehave(firstly(always, endless)) }, "is larger than 4 MiB", 1},
-		{"an error without an end", func(_ *testing.T, s site) {
-			s.Misbehave(firstly(always, func(w http.ResponseWriter, r *http.Request) bool {
+		{"another UID", func(_ *testing.T, n node) { n.Put(podWithUID("old")) }, "has UID old, expected " + wanted.UID, 0},
+		{"an endless response", func(_ *testing.T, n node) { n.Misbehave(firstRequests(always, endless)) }, "is larger than 4 MiB", 1},
+		{"an endless error", func(_ *testing.T, n node) {
+			n.Misbehave(firstRequests(always, func(w http.ResponseWriter, r *http.Request) bool {
 				w.WriteHeader(http.StatusInternalServerError)
 				return endless(w, r)
 			}))
 		}, "is larger than 4 MiB", 1},
-		{"a header without a sane size", func(_ *testing.T, s site) {
-			s.Misbehave(firstly(always, func(w http.ResponseWriter, _ *http.Request) bool {
+		{"a header of 1 MiB", func(_ *testing.T, n node) {
+			n.Misbehave(firstRequests(always, func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Warning", strings.Repeat("x", 1<<20))
 				return false
 			}))
 		}, "exceeded 65536 bytes", 0},
-		{"wrong CA", func(t *testing.T, s site) { writeFile(t, s.dir+"/ca.crt", string(newSite(t).Cert.PEM)) }, "is the certificate authority in the kubeconfig that of", 0},
-		{"no kubeconfig", func(t *testing.T, s site) { remove(t, s.dir+"/kubeconfig") }, "is the node agent running", 0},
-		{"no token file", func(t *testing.T, s site) { remove(t, s.dir+"/token") }, "token: reading", 0},
+		{"wrong CA", func(t *testing.T, n node) { writeFile(t, n.dir+"/ca.crt", string(newNode(t).Cert.PEM)) }, "check that the kubeconfig has the certificate authority of", 0},
+		{"no kubeconfig", func(t *testing.T, n node) { remove(t, n.dir+"/kubeconfig") }, "check that the node agent runs", 0},
+		{"no token file", func(t *testing.T, n node) { remove(t, n.dir+"/token") }, "token: reading", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t)
-			s.Put(podWithUID(wanted.UID))
-			test.arrange(t, s)
-			pod, err := s.lookup(t)
+			n := newNode(t)
+			n.Put(podWithUID(wanted.UID))
+			test.arrange(t, n)
+			pod, err := n.lookup(t)
 			expectFault(t, err, test.want)
 			if test.want == "" && (pod == nil || string(pod.UID) != wanted.UID) {
 				t.Errorf("got %v", pod)
 			}
-			if got := s.Requests(); test.requests != 0 && got != test.requests {
+			if got := n.Requests(); test.requests != 0 && got != test.requests {
 				t.Errorf("%d requests, want %d", got, test.requests)
 			}
 		})
 	}
 }
 
-// endless answers until the client gives up.
+// endless writes a response until the client closes the connection.
 func endless(w http.ResponseWriter, r *http.Request) bool {
 	chunk := make([]byte, 1<<20)
 	for r.Context().Err() == nil {
@@ -198,56 +198,55 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// TestClock tells a certificate that is not valid yet, or no longer, from a
-// wrong one.
+// TestClock expects a hint for certificates that are not valid yet, or expired.
 func TestClock(t *testing.T) {
 	for _, offset := range []time.Duration{time.Hour, -3 * time.Hour} {
-		s := newSite(t, kubeapi.WithValidity(time.Now().Add(offset), time.Now().Add(offset+time.Hour)))
-		s.Put(podWithUID(wanted.UID))
-		_, err := s.lookup(t)
-		expectFault(t, err, "check the clock")
+		n := newNode(t, kubeapi.WithValidity(time.Now().Add(offset), time.Now().Add(offset+time.Hour)))
+		n.Put(podWithUID(wanted.UID))
+		_, err := n.lookup(t)
+		expectFault(t, err, "check the clocks")
 	}
 }
 
-// TestBlackHole talks to a server that takes connections and says nothing.
+// TestBlackHole connects to a server that accepts connections and never responds.
 func TestBlackHole(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	s := newSite(t)
-	s.URL = "https://" + listener.Addr().String()
-	if _, err := s.WriteKubeconfig(s.dir); err != nil {
+	n := newNode(t)
+	n.URL = "https://" + listener.Addr().String()
+	if _, err := n.WriteKubeconfig(n.dir); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.lookup(t)
+	_, err = n.lookup(t)
 	expectFault(t, err, "looking up pod")
 }
 
-// TestEnvironmentHasNoSay sets what client libraries like to read.
-func TestEnvironmentHasNoSay(t *testing.T) {
-	s := newSite(t)
-	s.Put(podWithUID(wanted.UID))
+// TestEnvironmentIsIgnored sets variables that client libraries read.
+func TestEnvironmentIsIgnored(t *testing.T) {
+	n := newNode(t)
+	n.Put(podWithUID(wanted.UID))
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "https_proxy"} {
 		t.Setenv(name, "http://127.0.0.1:1")
 	}
 	t.Setenv("KUBECONFIG", "/nonexistent")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-	_, err := s.lookup(t)
+	_, err := n.lookup(t)
 	expectFault(t, err, "")
 }
 
-// TestFirstReadIsCached looks at what is asked of the API server.
+// TestFirstReadIsCached records the resource versions of the requests.
 func TestFirstReadIsCached(t *testing.T) {
-	s := newSite(t)
+	n := newNode(t)
 	var versions []string
-	s.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
+	n.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
 		versions = append(versions, r.URL.Query().Get("resourceVersion"))
 		return len(versions) < 3 && answer(404, metav1.StatusReasonNotFound, "")(w, r)
 	})
-	s.Put(podWithUID(wanted.UID))
-	if _, err := s.lookup(t); err != nil {
+	n.Put(podWithUID(wanted.UID))
+	if _, err := n.lookup(t); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(versions, ","); got != "0,," {

@@ -16,27 +16,27 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Untrusted is a configuration that points outside of the allowed directories,
-// or a file there that another user than root could have written.
+// Untrusted is the error for a path outside the allowed directories, and for a file
+// in them that users other than root can write or that is not valid.
 type Untrusted string
 
 func (u Untrusted) Error() string { return string(u) }
 
-func distrust(format string, args ...any) error { return Untrusted(fmt.Sprintf(format, args...)) }
+func untrustedf(format string, args ...any) error { return Untrusted(fmt.Sprintf(format, args...)) }
 
-// TrustPaths judges the paths of a configuration before any of them is opened.
-// Errors: Untrusted.
-func TrustPaths(conf config.NetConf) error {
-	err := TrustPath("kubeconfig", conf.Kubeconfig)
+// CheckPaths checks that the paths of a configuration are in allowed directories. It
+// opens none of them. Errors: Untrusted.
+func CheckPaths(conf config.NetConf) error {
+	err := CheckPath("kubeconfig", conf.Kubeconfig)
 	if conf.AgentSocket != "" {
-		err = errors.Join(err, TrustPath("agentSocket", conf.AgentSocket))
+		err = errors.Join(err, CheckPath("agentSocket", conf.AgentSocket))
 	}
 	return err
 }
 
-// TrustPath reports an error where a configured file is not in an allowed
-// directory; see config.Directories.
-func TrustPath(key, path string) error {
+// CheckPath returns an error if a configured file is not in an allowed directory;
+// see config.Directories.
+func CheckPath(key, path string) error {
 	directory := filepath.Dir(path)
 	if slices.Contains(config.Directories(), directory) || directory == os.Getenv(config.DirectoryVariable) {
 		return nil
@@ -46,13 +46,13 @@ func TrustPath(key, path string) error {
 		return err
 	}
 	if !slices.Contains(listed, directory) {
-		return distrust("configuration key %q is %q: expected %s in %s, in a directory that %s lists, or in the one that the environment's %s names",
+		return untrustedf("configuration key %q is %q: expected %s in %s, in a directory that %s lists, or in that of the environment variable %s",
 			key, path, filepath.Base(path), strings.Join(config.Directories(), " or "), list, config.DirectoryVariable)
 	}
 	return nil
 }
 
-// listedDirectories reads the list next to this executable; no list is an empty one.
+// listedDirectories reads the optional list next to this executable.
 func listedDirectories() (list string, directories []string, err error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -72,12 +72,12 @@ func listedDirectories() (list string, directories []string, err error) {
 		return list, nil, err
 	}
 	if directories, err = config.ParseDirectories(content); err != nil {
-		return list, nil, distrust("%s: %v", list, err)
+		return list, nil, untrustedf("%s: %v", list, err)
 	}
 	return list, directories, nil
 }
 
-// openTrusted opens a directory that is root's own.
+// openTrusted opens a directory that only root can write to.
 func openTrusted(directory string) (*os.Root, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
@@ -85,7 +85,7 @@ func openTrusted(directory string) (*os.Root, error) {
 	}
 	info, err := root.Stat(".")
 	if err == nil {
-		err = judge(directory, info)
+		err = checkPermissions(directory, info)
 	}
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
@@ -93,10 +93,11 @@ func openTrusted(directory string) (*os.Root, error) {
 	return root, nil
 }
 
-// maxFile is more than any kubeconfig, token or list of authorities.
+// maxFile is the size limit of kubeconfigs, tokens and CA bundles.
 const maxFile = 1 << 20
 
-// readTrusted reads a regular file of root's that lies in root, links included.
+// readTrusted reads a regular file that only root can write to. Symbolic links may
+// not lead out of root.
 func readTrusted(root *os.Root, name string) ([]byte, error) {
 	path := filepath.Join(root.Name(), name)
 	file, err := openWithin(root, name)
@@ -104,7 +105,7 @@ func readTrusted(root *os.Root, name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if err != nil {
-		return nil, distrust("reading %s: %v", path, err)
+		return nil, untrustedf("reading %s: %v", path, err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	info, err := file.Stat()
@@ -112,9 +113,9 @@ func readTrusted(root *os.Root, name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, distrust("%s is of mode %s: expected a regular file", path, info.Mode())
+		return nil, untrustedf("%s is of mode %s: expected a regular file", path, info.Mode())
 	}
-	if err := judge(path, info); err != nil {
+	if err := checkPermissions(path, info); err != nil {
 		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
@@ -122,17 +123,17 @@ func readTrusted(root *os.Root, name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if len(data) > maxFile {
-		return nil, distrust("%s: expected at most %d bytes", path, maxFile)
+		return nil, untrustedf("%s: expected at most %d bytes", path, maxFile)
 	}
 	return data, nil
 }
 
 const writableByOthers fs.FileMode = 0o022
 
-// openWithin follows links as long as they stay in root. os.Root takes no
-// absolute ones; the kubelet's link to its current certificate is one.
+// openWithin follows symbolic links that stay in root. os.Root refuses absolute
+// ones, such as the kubelet's link to its current certificate.
 func openWithin(root *os.Root, name string) (*os.File, error) {
-	const flags = os.O_RDONLY | syscall.O_NONBLOCK // a pipe must not hold up the open
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK // opening a pipe must not block
 	file, err := root.OpenFile(name, flags, 0)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return file, err
@@ -149,17 +150,17 @@ func openWithin(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(within, flags, 0)
 }
 
-// judge refuses what is not root's or what other users can write to.
-func judge(path string, info fs.FileInfo) error {
+// checkPermissions refuses files that are not root's or that others can write to.
+func checkPermissions(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return errors.New("reading the owner of " + path)
 	}
 	if stat.Uid != 0 {
-		return distrust("%s belongs to uid %d: expected root", path, stat.Uid)
+		return untrustedf("%s belongs to uid %d: expected root", path, stat.Uid)
 	}
 	if info.Mode().Perm()&writableByOthers != 0 {
-		return distrust("%s can be written by other users than root (mode %s): expected no write permission for group and others", path, info.Mode())
+		return untrustedf("%s can be written by other users than root (mode %s): expected no write permission for group and others", path, info.Mode())
 	}
 	return nil
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestReadTrusted makes a trusted file, then spoils it or its directory in one
-// way at a time.
+// TestReadTrusted breaks one condition of a trusted file at a time.
 func TestReadTrusted(t *testing.T) {
 	lab.RequireRoot(t)
 	for _, test := range []struct {
@@ -33,10 +32,10 @@ func TestReadTrusted(t *testing.T) {
 		{"directory of another user", func(dir, _ string) error { return os.Chown(dir, 1000, 0) }, "belongs to uid 1000"},
 		{"directory that all may write to", func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "can be written by other users"},
 		{"directory that all may write to, sticky", func(dir, _ string) error { return os.Chmod(dir, 0o777|fs.ModeSticky) }, "can be written by other users"},
-		{"link within, as a kubelet's volume has it", func(dir, file string) error {
+		{"link within, as in a kubelet's volume", func(dir, file string) error {
 			return errors.Join(os.Mkdir(dir+"/..data", 0o755), os.Rename(file, dir+"/..data/file"), os.Symlink("..data/file", file))
 		}, ""},
-		{"absolute link within, as the kubelet's certificate has it", func(dir, file string) error {
+		{"absolute link within, as the kubelet's certificate", func(dir, file string) error {
 			return errors.Join(os.Rename(file, dir+"/file-2026"), os.Symlink(dir+"/file-2026", file))
 		}, ""},
 		{"link to a file elsewhere", func(_, file string) error {
@@ -81,9 +80,9 @@ func readIn(dir, name string) ([]byte, error) {
 	return readTrusted(root, name)
 }
 
-// TestTrustPaths allows the two directories of every node, the environment's,
-// and those of the list next to the executable, here this test's.
-func TestTrustPaths(t *testing.T) {
+// TestCheckPaths allows the two default directories, that of the environment
+// variable, and those of the list next to the executable, which is this test's.
+func TestCheckPaths(t *testing.T) {
 	lab.RequireRoot(t)
 	executable, err := os.Executable()
 	if err != nil {
@@ -107,7 +106,7 @@ func TestTrustPaths(t *testing.T) {
 		{"listed", "/srv/own", "# k3s\n/srv/own\n", 0o644, ""},
 		{"not listed", "/srv/other", "/srv/own\n", 0o644, list},
 		{"listed in a list that all may write", "/srv/own", "/srv/own\n", 0o666, "can be written by other users"},
-		{"list of nonsense", "/srv/own", "srv", 0o600, "expected an absolute path"},
+		{"malformed list", "/srv/own", "srv", 0o600, "expected an absolute path"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_ = os.Remove(list)
@@ -120,7 +119,7 @@ func TestTrustPaths(t *testing.T) {
 			conf := config.Default()
 			conf.Kubeconfig = test.directory + "/kubeconfig"
 			conf.AgentSocket = test.directory + "/agent.sock"
-			err := TrustPaths(conf)
+			err := CheckPaths(conf)
 			switch {
 			case test.want == "" && err != nil:
 				t.Error(err)

@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// check compares the pod's namespace with what it is to hold. A pod whose CHECK
-// fails at a start of CRI-O loses its address, and the kubelet ends it: so what
-// can't be compared is no fault while rules of ours are there.
+// check compares the pod's network namespace with its desired state. On restart
+// CRI-O runs CHECK for every pod and tears down those that fail. So a pod that has
+// our rules passes when check can't compare them.
 func check(args *skel.CmdArgs, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
@@ -26,25 +26,25 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r.singleAttempt = true // CRI-O starts when all its pods were checked, one by one
+	r.singleAttempt = true // CRI-O's restart waits for the CHECK of each pod in turn
 	p, err := r.decide(ctx)
 	if p == nil || err != nil {
-		return r.excuse(ctx, err)
+		return r.tolerate(ctx, err)
 	}
 	differences, err := p.differences(ctx)
-	if err := closing(p.netns, err); err != nil {
+	if err := errors.Join(err, p.netns.Close()); err != nil {
 		return fmt.Errorf("checking pod %s: %w", r.pod, err)
 	}
 	if len(differences) > 0 {
-		return fmt.Errorf("the rules of pod %s are not what they should be:\n%s", r.pod, strings.Join(differences, "\n"))
+		return fmt.Errorf("the rules of pod %s differ from the desired state:\n%s", r.pod, strings.Join(differences, "\n"))
 	}
 	return nil
 }
 
-// excuse forgives what a captured pod is not to blame for: an API server that
-// does not answer, annotations that were edited, and a refusal that is newer than
-// the pod, of its runtime class for example.
-func (r request) excuse(ctx context.Context, err error) error {
+// tolerate returns nil for an error that says nothing about the rules of a pod that
+// has rules: the API server does not respond, the annotations were edited since
+// ADD, or a newer configuration refuses the pod, for its runtime class for example.
+func (r request) tolerate(ctx context.Context, err error) error {
 	if !isA[podlookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
 		return err
 	}
@@ -53,16 +53,16 @@ func (r request) excuse(ctx context.Context, err error) error {
 		return errors.Join(err, openErr)
 	}
 	state, stateErr := netns.State(ctx)
-	if stateErr = closing(netns, stateErr); stateErr != nil || !capture.IsStamp(state.Stamp) {
+	if stateErr = errors.Join(stateErr, netns.Close()); stateErr != nil || !capture.IsStamp(state.Stamp) {
 		return errors.Join(err, stateErr)
 	}
-	r.log.Warn("the pod's rules are there, and were not compared", "stamp", state.Stamp, "error", err)
+	r.log.Warn("the pod has rules; CHECK could not compare them", "stamp", state.Stamp, "error", err)
 	return nil
 }
 
-// differences are from what ADD installs. Rules of ours that
-// another version made, or for annotations that were edited since, can't be
-// compared: the pod has what it was to get when it was made.
+// differences compares the rules with those that ADD would install now. Rules with
+// another stamp are not compared: another version of the plugin wrote them, or the
+// annotations were edited since ADD.
 func (p plan) differences(ctx context.Context) ([]string, error) {
 	state, err := p.netns.State(ctx)
 	if err != nil {

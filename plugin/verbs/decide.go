@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,8 +21,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// annotationConfigSource is written by the kubelet itself on every pod that it
-// runs: where it stands, the runtime handed over all of a pod's annotations.
+// annotationConfigSource is set by the kubelet on every pod that it runs. If it is
+// present, the runtime passed all annotations of the pod.
 const annotationConfigSource = "kubernetes.io/config.source"
 
 // request is one ADD or CHECK.
@@ -32,10 +33,10 @@ type request struct {
 	log      *slog.Logger
 	recorder *recorder
 
-	singleAttempt bool // of the lookup
+	singleAttempt bool // the lookup does not retry
 }
 
-// newRequest gives what could be read, with an error too.
+// newRequest returns what it could read even with an error, for the record.
 func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	r := request{netns: args.Netns, recorder: newRecorder(args.ContainerID)}
 	var err error
@@ -51,15 +52,16 @@ func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	return r, nil
 }
 
-// passed gives the reason why the pod is not ours, as far as that can be told
-// without API, credentials or a sane configuration; "" where it can't.
-func (r request) passed() record.Reason {
+// passReason returns why the pod is not captured, or "" if only the API server can
+// tell. It needs no credentials and no valid configuration: a fault of ours must
+// not fail pods outside the mesh.
+func (r request) passReason() record.Reason {
 	if r.pod.Name == "" {
 		return record.NotKubernetes
 	}
 	annotations, known := r.input.PodAnnotations()
 	source := annotations[annotationConfigSource]
-	// Annotations without the kubelet's own mark may be incomplete, and say nothing.
+	// Annotations without the kubelet's own may be incomplete.
 	known = known && source != ""
 	if r.input.ExcludesNamespace(r.pod.Namespace) {
 		if known && capture.Meshed(annotations) {
@@ -79,28 +81,28 @@ func (r request) passed() record.Reason {
 	return ""
 }
 
-// plan is what a pod's namespace is to hold.
+// plan is the desired state of a pod's network namespace.
 type plan struct {
 	intent  capture.Intent
 	backend config.Backend
 	netns   *podnet.Namespace // the caller closes it
 }
 
-// decide gives nil for a pod that is none of ours.
+// decide returns nil for a pod that is not captured.
 func (r request) decide(ctx context.Context) (*plan, error) {
-	if reason := r.passed(); reason != "" {
+	if reason := r.passReason(); reason != "" {
 		r.recorder.passed(reason, "")
-		r.log.Debug("left alone", "reason", reason)
+		r.log.Debug("not captured", "reason", reason)
 		return nil, nil
 	}
 	conf, warnings, err := r.input.NetConf()
-	for _, warning := range warnings { // not the pod's business
+	for _, warning := range warnings { // about the node, so not in the pod's record
 		r.log.Warn(warning)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := podlookup.TrustPaths(conf); err != nil {
+	if err := podlookup.CheckPaths(conf); err != nil {
 		return nil, err
 	}
 	r.recorder.lap(record.Deciding)
@@ -123,27 +125,27 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	case err != nil && netns == nil:
 		return nil, err
 	case err != nil:
-		return nil, closing(netns, fmt.Errorf("pod %s: %w", r.pod, err))
+		return nil, errors.Join(fmt.Errorf("pod %s: %w", r.pod, err), netns.Close())
 	case decision.Exemption.Cause != "":
-		r.leave(decision.Exemption)
+		r.recordExemption(decision.Exemption)
 		return nil, nil
 	}
 	return &plan{decision.Intent, conf.Backend, netns}, nil
 }
 
-// leave records a pod that was looked up and is not captured. In the mesh, that
-// is the operator's concern.
-func (r request) leave(exemption capture.Exemption) {
+// recordExemption records a pod that was looked up and is not captured. An operator
+// wants to know about those in the mesh, so their log level is Info.
+func (r request) recordExemption(exemption capture.Exemption) {
 	if exemption.Cause == capture.NotInjected {
 		r.recorder.passed(record.NotInjected, exemption.Message)
-		r.log.Debug("left alone", "reason", exemption.Message)
+		r.log.Debug("not captured", "reason", exemption.Message)
 		return
 	}
 	r.recorder.passed(record.Exempt(exemption.Cause), exemption.Message)
 	r.log.Info("in the mesh, and exempt from capture", "cause", exemption.Cause, "reason", exemption.Message)
 }
 
-// warn is about the pod.
+// warn logs warnings about the pod and adds them to its record.
 func (r request) warn(warnings ...string) {
 	for _, w := range warnings {
 		r.log.Warn(w)

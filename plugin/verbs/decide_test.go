@@ -17,8 +17,7 @@ const (
 	apiUID    = "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
 )
 
-// entryWith is stdin with the annotations that a runtime handed over; nil
-// means that it did not.
+// entryWith returns stdin with the annotations that the runtime passes; nil for none.
 func entryWith(t *testing.T, annotations any, more string) []byte {
 	t.Helper()
 	encoded, err := json.Marshal(annotations)
@@ -28,8 +27,8 @@ func entryWith(t *testing.T, annotations any, more string) []byte {
 	return fmt.Appendf(nil, `{"excludeNamespaces": ["kube-system"], %s "runtimeConfig": {"io.kubernetes.cri.pod-annotations": %s}}`, more, encoded)
 }
 
-// TestPassed tells the pods that need no look at the API, and those that do.
-func TestPassed(t *testing.T) {
+// TestPassReason distinguishes pods that need no API lookup from those that do.
+func TestPassReason(t *testing.T) {
 	t.Parallel()
 	const source, status = "kubernetes.io/config.source", "sidecar.istio.io/status"
 	for _, test := range []struct {
@@ -37,20 +36,20 @@ func TestPassed(t *testing.T) {
 		annotations          any
 		want, log            string
 	}{
-		{name: "no annotations handed over", uid: apiUID},
+		{name: "annotations not passed", uid: apiUID},
 		{name: "no annotations, no UID"},
 		{name: "static by UID", uid: staticUID, want: "static pod"},
 		{name: "not injected", uid: apiUID, annotations: map[string]string{source: "api"}, want: "not injected"},
 		{name: "injected", uid: apiUID, annotations: map[string]string{source: "api", status: ""}},
-		{name: "without the kubelet's mark", uid: apiUID, annotations: map[string]string{"a": "b"}},
-		{name: "with an empty mark", uid: apiUID, annotations: map[string]string{source: ""}},
-		{name: "none, but handed over", uid: apiUID, annotations: map[string]string{}},
-		{name: "without the mark, but static by UID", uid: staticUID, annotations: map[string]string{"a": "b"}, want: "static pod"},
+		{name: "without the kubelet's annotation", uid: apiUID, annotations: map[string]string{"a": "b"}},
+		{name: "with an empty source", uid: apiUID, annotations: map[string]string{source: ""}},
+		{name: "passed, but empty", uid: apiUID, annotations: map[string]string{}},
+		{name: "without the kubelet's annotation, but static by UID", uid: staticUID, annotations: map[string]string{"a": "b"}, want: "static pod"},
 		{name: "from a file", annotations: map[string]string{source: "file", status: "{}"}, want: "static pod"},
 		{name: "from a URL", annotations: map[string]string{source: "http"}, want: "static pod"},
-		{name: "marked as the API's, with a static pod's UID", uid: staticUID, annotations: map[string]string{source: "api", status: "{}"}},
-		{name: "annotations of another form", uid: apiUID, annotations: []string{source}},
-		{name: "values of another form", uid: apiUID, annotations: map[string]any{source: "api", "a": 1}},
+		{name: "source api, with a static pod's UID", uid: staticUID, annotations: map[string]string{source: "api", status: "{}"}},
+		{name: "annotations of the wrong type", uid: apiUID, annotations: []string{source}},
+		{name: "a value of the wrong type", uid: apiUID, annotations: map[string]any{source: "api", "a": 1}},
 		{name: "excluded", namespace: "kube-system", uid: apiUID, want: "the namespace is excluded"},
 		{name: "excluded, not injected", namespace: "kube-system", annotations: map[string]string{source: "api"}, want: "the namespace is excluded"},
 		{name: "excluded, injected", namespace: "kube-system", annotations: map[string]string{source: "api", status: ""}, want: "exempt_namespace_excluded", log: "runs uncaptured"},
@@ -69,7 +68,7 @@ func TestPassed(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", test.name, err)
 			}
-			if got := string(r.passed()); got != test.want {
+			if got := string(r.passReason()); got != test.want {
 				t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 			}
 			if (log.String() == "") != (test.log == "") || !strings.Contains(log.String(), test.log) {
@@ -79,7 +78,7 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// TestBadRequests are refused before anything else is looked at.
+// TestBadRequests expects an error from newRequest, with its code.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -99,9 +98,9 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// TestUnrelatedPods pass through ADD and CHECK with an entry that is wrong in
-// every key, and get their own result back.
-func TestUnrelatedPods(t *testing.T) {
+// TestPodsOutsideTheMesh runs ADD and CHECK with an entry whose every key is invalid:
+// they succeed, and ADD returns prevResult.
+func TestPodsOutsideTheMesh(t *testing.T) {
 	t.Parallel()
 	const previous = `{"cniVersion": "1.1.0",  "ips": [ ], "x": 1e400}`
 	args := &skel.CmdArgs{StdinData: []byte(`{"cniVersion":"1.1.0","name":"n","kubeconfig":5,"mesh":5,"prevResult":` + previous + `}`)}
@@ -118,8 +117,8 @@ func TestUnrelatedPods(t *testing.T) {
 	}
 }
 
-// TestEmptyResult is the answer where no plugin came before; it bears the
-// version that the runtime speaks.
+// TestEmptyResult runs ADD as the first plugin of a chain: the result has the version
+// that the runtime asked for.
 func TestEmptyResult(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"} {

@@ -16,21 +16,21 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Codes of our own; CNI leaves 100 and above to plugins.
+// CNI reserves codes below 100.
 const (
 	codeBadAnnotation uint = 100
 	codeRefused       uint = 101
 )
 
-// failure is an error with the code that the runtime gets and the reason that the
-// record names.
+// failure is an error with its CNI code for the runtime and its reason for the
+// record.
 type failure struct {
 	error
 	code   uint
 	reason record.Reason
 }
 
-// classify is the one place where errors get their code and their reason.
+// classify is the only place that assigns codes and reasons to errors.
 func classify(err error) failure {
 	if f, ok := errors.AsType[failure](err); ok {
 		return f
@@ -50,7 +50,7 @@ func classify(err error) failure {
 	return failure{err, types.ErrInternal, record.Kernel}
 }
 
-// cniError returns what skel prints; an error of skel's own has its code.
+// cniError returns the error that the runtime reads; skel's own errors keep their code.
 func cniError(err error) *types.Error {
 	if own, ok := errors.AsType[*types.Error](err); ok {
 		return own
@@ -59,16 +59,16 @@ func cniError(err error) *types.Error {
 	return types.NewError(f.code, f.message(), "")
 }
 
-// coded gives an error its code before skel sees it, which would make it 999.
-func coded(err error) error {
+// withCode returns err as a CNI error: skel gives any other error the code 999.
+func withCode(err error) error {
 	if err == nil {
 		return nil
 	}
 	return cniError(err)
 }
 
-// maxMessage bounds what a runtime logs and a kubelet makes an Event of: a
-// server's answer can be part of it.
+// maxMessage limits what the runtime logs and the kubelet writes into an Event: a
+// message can contain a server's response.
 const maxMessage = 16 << 10
 
 func (f failure) message() string {

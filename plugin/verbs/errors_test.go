@@ -18,8 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// TestCodes holds the codes to what is documented: runtimes and people's
-// alerts go by them.
+// TestCodes checks the documented codes, which runtimes and operators' alerts use.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -32,7 +31,7 @@ func TestCodes(t *testing.T) {
 		{"lookup", podlookup.Error{Err: errors.New("x")}, 11},
 		{"lookup without a kubeconfig", podlookup.Error{Err: fs.ErrNotExist}, 11},
 		{"lookup that ran out of time", podlookup.Error{Err: context.DeadlineExceeded}, 11},
-		{"annotation", capture.BadInput{{Key: "k", Value: "v", Why: "w"}}, 100},
+		{"annotation", capture.BadInput{{Key: "k", Value: "v", Problem: "w"}}, 100},
 		{"refusal", capture.Refusal("x"), 101},
 		{"gone", podnet.ErrGone, 3},
 		{"anything else", errors.New("x"), 999},
@@ -44,12 +43,12 @@ func TestCodes(t *testing.T) {
 				t.Errorf("%s: %v has code %d, want %d", test.name, err, got.Code, test.code)
 			}
 			if !strings.Contains(err.Error(), got.Msg) {
-				t.Errorf("%s: message %q is none of %q", test.name, got.Msg, err)
+				t.Errorf("%s: message %q is not part of %q", test.name, got.Msg, err)
 			}
 		}
 	}
-	if err := coded(nil); err != nil {
-		t.Errorf("no error became %v", err)
+	if err := withCode(nil); err != nil {
+		t.Errorf("withCode(nil) = %v", err)
 	}
 }
 
@@ -57,7 +56,7 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, fs.ErrClosed }
 
-// TestClosedStdout has nobody to read the answer: the exit status must say it.
+// TestClosedStdout expects a failing exit status if the output can't be written.
 func TestClosedStdout(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func() ([]byte, error){
@@ -72,8 +71,8 @@ func TestClosedStdout(t *testing.T) {
 	}
 }
 
-// TestNothingOnStdout is DEL's answer, whatever it is called with.
-func TestNothingOnStdout(t *testing.T) {
+// TestDelSucceeds runs DEL for namespaces that are none: it prints nothing.
+func TestDelSucceeds(t *testing.T) {
 	for _, netns := range []string{"", "/nonexistent", "/proc/self/ns/net", t.TempDir(), "relative", "\x00"} {
 		if netns != "\x00" {
 			t.Setenv("CNI_NETNS", netns)
@@ -85,7 +84,7 @@ func TestNothingOnStdout(t *testing.T) {
 	}
 }
 
-// TestErrorDocument reads the answer to a call that skel refuses.
+// TestErrorDocument reads the error of calls that skel refuses.
 func TestErrorDocument(t *testing.T) {
 	for _, command := range []string{"ADD", "CHECK", "STATUS", "GC", "add"} {
 		t.Setenv("CNI_COMMAND", command)

@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// parseIdentity reads CNI_ARGS ("KEY=value;KEY=value"). Keys that are not ours
-// don't matter. Not a Kubernetes pod: the zero identity.
+// parseIdentity reads the pod from CNI_ARGS ("KEY=value;KEY=value"). It returns the
+// zero PodRef if CNI_ARGS names no Kubernetes pod.
 func parseIdentity(args string) (record.PodRef, error) {
 	var pod record.PodRef
 	wanted := map[string]*string{
@@ -23,9 +23,9 @@ func parseIdentity(args string) (record.PodRef, error) {
 	seen := map[string]string{}
 	for pair := range strings.SplitSeq(args, ";") {
 		key, value, _ := strings.Cut(pair, "=")
-		// Multus repeats each key, with the same value.
+		// Multus sets each key twice, to the same value.
 		if other, ok := seen[key]; ok && other != value && strings.HasPrefix(key, "K8S_") {
-			return record.PodRef{}, badArgs("%s is set to both %q and %q", key, other, value)
+			return record.PodRef{}, argsError("%s is set to both %q and %q", key, other, value)
 		}
 		seen[key] = value
 		if field := wanted[key]; field != nil {
@@ -33,17 +33,17 @@ func parseIdentity(args string) (record.PodRef, error) {
 		}
 	}
 	if (pod.Name == "") != (pod.Namespace == "") {
-		return record.PodRef{}, badArgs("expected both K8S_POD_NAME and K8S_POD_NAMESPACE, or neither; got %q and %q", pod.Name, pod.Namespace)
+		return record.PodRef{}, argsError("expected both K8S_POD_NAME and K8S_POD_NAMESPACE, or neither; got %q and %q", pod.Name, pod.Namespace)
 	}
 	return pod, nil
 }
 
-func badArgs(format string, args ...any) error {
+func argsError(format string, args ...any) error {
 	return failure{fmt.Errorf("CNI_ARGS: "+format, args...), types.ErrInvalidEnvironmentVariables, record.Input}
 }
 
-// isStaticUID knows the UID of a pod that the kubelet read from a file or URL:
-// a hash, where the API server's are UUIDs.
+// isStaticUID reports whether a UID is that of a static pod: the kubelet uses an MD5
+// hash, the API server a UUID.
 func isStaticUID(uid string) bool {
 	return len(uid) == 32 && strings.Trim(uid, "0123456789abcdef") == ""
 }

@@ -50,10 +50,10 @@ func FuzzParseIdentity(f *testing.F) {
 	f.Fuzz(func(t *testing.T, args string) {
 		pod, err := parseIdentity(args)
 		if err == nil && (pod.Name == "") != (pod.Namespace == "") {
-			t.Errorf("half an identity: %+v", pod)
+			t.Errorf("either name or namespace is empty: %+v", pod)
 		}
 		if err != nil && pod != (record.PodRef{}) {
-			t.Errorf("an identity besides the error: %+v", pod)
+			t.Errorf("got an error and %+v", pod)
 		}
 	})
 }
@@ -77,6 +77,6 @@ func TestPanicBecomesAnError(t *testing.T) {
 		t.Errorf("status %d, stdout %s", status, out.String())
 	}
 	if !strings.Contains(log.String(), "TestPanicBecomesAnError") {
-		t.Errorf("no stack in the log: %s", log.String())
+		t.Errorf("the log has no stack trace: %s", log.String())
 	}
 }

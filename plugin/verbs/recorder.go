@@ -11,7 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// recorder is the record of one call, written while it happens.
+// recorder fills in the record of one call while the call proceeds.
 type recorder struct {
 	record.Record
 	lapBegan time.Time
@@ -22,7 +22,7 @@ func newRecorder(sandbox string) *recorder {
 	return &recorder{record.Record{Time: now, Sandbox: sandbox}, now}
 }
 
-// lap counts the time since the last one for a stage.
+// lap adds the time since the previous lap to a stage.
 func (r *recorder) lap(stage record.Stage) {
 	now := time.Now()
 	r.AddDuration(stage, now.Sub(r.lapBegan))
@@ -33,24 +33,24 @@ func (r *recorder) passed(reason record.Reason, message string) {
 	r.Verdict, r.Reason, r.Message = record.Passed, reason, message
 }
 
-// failed is the last word, whatever was recorded before.
+// failed replaces the verdict that was recorded before.
 func (r *recorder) failed(err error) {
 	f := classify(err)
 	r.Verdict, r.Reason, r.Code, r.Message = record.Failed, f.reason, f.code, f.message()
 }
 
-// tell sends the record to the agent, and keeps that of a failure for an agent
-// that does not listen yet. A socket outside of the allowed directories gets
-// nothing: root must not write where a pod's author pointed it to.
-func (r *recorder) tell(socket string, err error) {
+// send sends the record to the agent. The record of a failure that no agent
+// receives goes to the spool. A socket outside the allowed directories is ignored:
+// with Multus, a user of a namespace may have chosen it.
+func (r *recorder) send(socket string, err error) {
 	if err != nil {
 		r.failed(err)
 	}
-	if socket == "" || podlookup.TrustPath("agentSocket", socket) != nil || record.Send(socket, r.Record) || err == nil {
+	if socket == "" || podlookup.CheckPath("agentSocket", socket) != nil || record.Send(socket, r.Record) || err == nil {
 		return
 	}
 	spool := record.Spool(socket)
-	if socket == config.Default().AgentSocket { // elsewhere the agent makes the directory
+	if socket == config.Default().AgentSocket { // the agent creates any other directory
 		_ = os.MkdirAll(spool, 0o700)
 	}
 	record.Keep(spool, r.Record)

@@ -20,7 +20,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// TestReasons has one for every error that an ADD can end with.
+// TestReasons expects the reason of every error that an ADD can end with.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -28,7 +28,7 @@ func TestReasons(t *testing.T) {
 		want record.Reason
 	}{
 		{failure{errors.New("x"), types.ErrDecodingFailure, record.Input}, record.Input},
-		{badArgs("x"), record.Input},
+		{argsError("x"), record.Input},
 		{config.Faults{"x"}, record.Configuration},
 		{podlookup.Untrusted("x"), record.Configuration},
 		{podlookup.Error{Err: errors.New("x")}, record.Lookup},
@@ -37,46 +37,46 @@ func TestReasons(t *testing.T) {
 		{fmt.Errorf("x: %w", podnet.ErrGone), record.Gone},
 		{errors.New("x"), record.Kernel},
 	} {
-		s := newRecorder("sandbox")
-		s.failed(test.err)
-		if s.Reason != test.want || !slices.Contains(record.Reasons(s.Verdict), s.Reason) || s.Code != cniError(test.err).Code {
-			t.Errorf("%v: got %q, code %d, want %q", test.err, s.Reason, s.Code, test.want)
+		r := newRecorder("sandbox")
+		r.failed(test.err)
+		if r.Reason != test.want || !slices.Contains(record.Reasons(r.Verdict), r.Reason) || r.Code != cniError(test.err).Code {
+			t.Errorf("%v: got %q, code %d, want %q", test.err, r.Reason, r.Code, test.want)
 		}
 	}
 }
 
-// TestTell keeps what no agent takes, and only failures; it never writes to a
-// directory that is not allowed.
-func TestTell(t *testing.T) {
+// TestSend expects the records of failures that no agent received in the spool, and
+// nothing in directories that are not allowed.
+func TestSend(t *testing.T) {
 	lab.RequireRoot(t)
 	dir := t.TempDir()
 	socket := filepath.Join(dir, config.AgentSocketName)
 	if err := os.Mkdir(record.Spool(socket), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	kept := func() (count int) {
+	spooled := func() (count int) {
 		if err := record.Replay(record.Spool(socket), func([]byte) { count++ }); err != nil {
 			t.Error(err)
 		}
 		return count
 	}
-	newRecorder("a").tell(socket, errors.New("x"))
-	if got := kept(); got != 0 {
-		t.Errorf("%d kept in a directory that is not allowed", got)
+	newRecorder("a").send(socket, errors.New("x"))
+	if got := spooled(); got != 0 {
+		t.Errorf("%d spooled in a directory that is not allowed", got)
 	}
 	t.Setenv(config.DirectoryVariable, dir)
-	newRecorder("a").tell("", errors.New("x")) // switched off
-	newRecorder("a").tell(socket, nil)
-	if got := kept(); got != 0 {
-		t.Errorf("%d kept", got)
+	newRecorder("a").send("", errors.New("x")) // disabled
+	newRecorder("a").send(socket, nil)
+	if got := spooled(); got != 0 {
+		t.Errorf("%d spooled, want only failures", got)
 	}
-	newRecorder("a").tell(socket, errors.New("x"))
-	if got := kept(); got != 1 {
-		t.Errorf("%d kept of a failure", got)
+	newRecorder("a").send(socket, errors.New("x"))
+	if got := spooled(); got != 1 {
+		t.Errorf("%d spooled of one failure", got)
 	}
 	lab.AgentSocket(t, socket)
-	newRecorder("a").tell(socket, errors.New("x"))
-	if got := kept(); got != 0 {
-		t.Errorf("%d kept though it was taken", got)
+	newRecorder("a").send(socket, errors.New("x"))
+	if got := spooled(); got != 0 {
+		t.Errorf("%d spooled though the agent received the record", got)
 	}
 }

@@ -23,10 +23,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Deadlines of a whole call. ADD outlasts the longest lookup; the runtime's own,
-// minutes later, would say nothing about the cause. CHECK looks up once, in
-// seconds; the rest is for a node so busy that it compares slowly, because a
-// CHECK that runs out of time may cost the pod its address.
+// Deadlines of a whole call. ADD's is longer than the longest lookupTimeout, and
+// shorter than the runtime's, whose error would not name the cause. CHECK looks up
+// once, in seconds; the rest allows for a slow comparison on a busy node, because
+// CRI-O tears down pods whose CHECK fails.
 const (
 	addTimeout    = 150 * time.Second
 	checkTimeout  = 30 * time.Second
@@ -34,18 +34,18 @@ const (
 	statusTimeout = 10 * time.Second
 )
 
-// add answers an ADD and tells the node agent what came of it.
+// add executes ADD and sends its record to the agent.
 func add(args *skel.CmdArgs, stderr io.Writer) ([]byte, error) {
 	r, err := newRequest(args, stderr)
-	var answer []byte
+	var output []byte
 	if err == nil {
-		answer, err = protect(r.add, stderr)
+		output, err = protect(r.add, stderr)
 	}
-	r.recorder.tell(r.input.AgentSocket(), err)
-	return answer, err
+	r.recorder.send(r.input.AgentSocket(), err)
+	return output, err
 }
 
-// add captures the pod's traffic if it asks for it, and returns the result to print.
+// add captures the pod's traffic unless the pod is exempt, and returns the CNI result.
 func (r request) add() ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), addTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func (r request) add() ([]byte, error) {
 	if p != nil {
 		r.recorder.Backend = string(p.backend)
 		rules := capture.Rules(p.intent)
-		err := closing(p.netns, p.netns.Apply(ctx, rules, p.backend))
+		err := errors.Join(p.netns.Apply(ctx, rules, p.backend), p.netns.Close())
 		r.recorder.lap(record.Committing)
 		if err != nil {
 			return nil, fmt.Errorf("capturing pod %s: %w", r.pod, err)
@@ -68,42 +68,41 @@ func (r request) add() ([]byte, error) {
 	return result(r.input)
 }
 
-// result is prevResult as it came, or an empty result where no plugin came before.
+// result returns the bytes of prevResult, or an empty result for the first plugin of a chain.
 func result(in config.Input) ([]byte, error) {
 	if previous := in.PrevResult(); previous != nil {
 		return append(previous, '\n'), nil
 	}
 	empty, err := (&current.Result{CNIVersion: current.ImplementedSpecVersion}).GetAsVersion(in.CNIVersion())
 	if err != nil {
-		return nil, fmt.Errorf("making an empty result: %w", err)
+		return nil, fmt.Errorf("converting an empty result: %w", err)
 	}
 	var out bytes.Buffer
 	err = empty.PrintTo(&out)
 	return out.Bytes(), err
 }
 
-// del takes our rules out where the namespace still exists. It has no way to
-// fail: a namespace that is gone took them along, and whatever else is wrong
-// must not keep a pod from ending.
+// del removes our rules if the namespace still exists. It returns no error: a failing
+// DEL blocks the pod's deletion, and the rules end with the namespace anyway.
 func del(netns string, log *slog.Logger) {
 	if netns == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), delTimeout)
 	defer cancel()
-	waiting, stop := context.WithTimeout(ctx, delTimeout/2)
-	defer stop()
-	n, err := podnet.OpenForRemoval(waiting, netns)
+	lockCtx, cancelLock := context.WithTimeout(ctx, delTimeout/2)
+	defer cancelLock()
+	n, err := podnet.OpenForRemoval(lockCtx, netns)
 	if err == nil {
-		err = closing(n, n.Remove(ctx))
+		err = errors.Join(n.Remove(ctx), n.Close())
 	}
 	if err != nil && !errors.Is(err, podnet.ErrGone) {
-		log.Warn("the rules were left to go with the network namespace", "netns", netns, "error", err)
+		log.Warn("removing the rules failed; they end with the network namespace", "netns", netns, "error", err)
 	}
 }
 
-// status reports what a meshed pod would miss, if the operator asked for it.
-// It looks at this node only.
+// status reports, in mode strict, why meshed pods could not start. It examines this
+// node and sends no request to the API server.
 func status(args *skel.CmdArgs) error {
 	in, err := config.Read(args.StdinData)
 	if err != nil {
@@ -118,7 +117,7 @@ func status(args *skel.CmdArgs) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
 	defer cancel()
-	if err := podlookup.TrustPaths(conf); err != nil {
+	if err := podlookup.CheckPaths(conf); err != nil {
 		return err
 	}
 	access := podlookup.CheckAccess(filepath.Dir(conf.Kubeconfig))
@@ -127,6 +126,3 @@ func status(args *skel.CmdArgs) error {
 	}
 	return nil
 }
-
-// closing closes and keeps both errors.
-func closing(c io.Closer, err error) error { return errors.Join(err, c.Close()) }

@@ -86,8 +86,8 @@ func TestBrokenNode(t *testing.T) {
 	}{
 		{"token expired", func(t *testing.T) {
 			suite.Check(t, os.WriteFile(node.Path("/var/lib/capture-cni/token"), []byte(expiredToken), 0o600))
-		}, "Unauthorized: the API server refuses the credentials in /var/lib/capture-cni/token; is the node agent running"},
-		{"kubeconfig gone", func(t *testing.T) { suite.Check(t, os.Remove(node.Path("/var/lib/capture-cni/kubeconfig"))) }, "is the node agent running"},
+		}, "Unauthorized: the API server refuses the credentials in /var/lib/capture-cni/token: check that the node agent runs"},
+		{"kubeconfig gone", func(t *testing.T) { suite.Check(t, os.Remove(node.Path("/var/lib/capture-cni/kubeconfig"))) }, "check that the node agent runs"},
 		{"nothing but a misspelt key", func(t *testing.T) { edit(t, node, entry, `"type"`, `"ip-v6": "always", "type"`) }, ""},
 		{"misspelt value", func(t *testing.T) { edit(t, node, entry, `"type"`, `"ipv6": "sometimes", "type"`) }, `"ipv6" is "sometimes": expected one of`},
 	} {
