@@ -93,7 +93,7 @@ func TestReports(t *testing.T) {
 	}{
 		{pod: "web", want: record.Record{Verdict: record.Captured, Backend: "nftables"}},
 		{pod: "early", want: record.Record{Verdict: record.Captured, Backend: "nftables"}, warnings: []string{
-			"init container fetch has no network", "annotation traffic.sidecar.istio.io/excludeInboundPort is not known",
+			"init container fetch starts before istio-proxy", "annotation traffic.sidecar.istio.io/excludeInboundPort is not known",
 		}},
 		{pod: "classy", want: record.Record{Verdict: record.Captured, Backend: "nftables"}, warnings: []string{`runtime class "wasmtime" is not known`}},
 		{pod: "batch", want: record.Record{Verdict: record.Passed, Reason: record.NotInjected}, message: "not injected"},

@@ -36,7 +36,7 @@ func isolatingName(name string) string {
 	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '_' || r == '/' })
 	for _, part := range parts {
 		part = strings.TrimPrefix(part, shimPrefix)
-		if slices.ContainsFunc(capture.Sandboxes(), func(start string) bool { return strings.HasPrefix(part, start) }) {
+		if slices.ContainsFunc(capture.SandboxPrefixes(), func(start string) bool { return strings.HasPrefix(part, start) }) {
 			return name
 		}
 	}

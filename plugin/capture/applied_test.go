@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// TestAppliedRules applies every golden case and takes it out again.
+// TestAppliedRules applies the rules of every golden case and removes them.
 func TestAppliedRules(t *testing.T) {
 	lab.RequireRoot(t)
 	requireNFT(t)
@@ -48,7 +48,7 @@ func TestAppliedRules(t *testing.T) {
 			if diff := cmp.Diff(listed, nft(t, host, "list", "table", "inet", capture.TableName)); diff != "" {
 				t.Errorf("a second Apply changed the rules:\n%s", diff)
 			}
-			for range 2 { // removing what is not there is success, too
+			for range 2 { // the second finds no rules and succeeds
 				if err := host.Do(func() error { return netfilter.Remove(t.Context()) }); err != nil {
 					t.Error(err)
 				}
@@ -60,8 +60,7 @@ func TestAppliedRules(t *testing.T) {
 	}
 }
 
-// requireNFT skips where nft is missing, but not in CI, where a skipped test
-// would look like a passed one.
+// requireNFT skips the test if nft is missing; in CI the test fails instead.
 func requireNFT(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err == nil {
@@ -86,7 +85,7 @@ func nft(t *testing.T, host *lab.Host, args ...string) string {
 	return string(out)
 }
 
-// expectComments wants every rule's reason, and the stamp, to be read by people.
+// expectComments expects a comment for every rule, and the stamp.
 func expectComments(t *testing.T, rs capture.Ruleset, listed string) {
 	t.Helper()
 	want := map[string]int{rs.Stamp(): 1}
@@ -102,8 +101,8 @@ func expectComments(t *testing.T, rs capture.Ruleset, listed string) {
 	}
 }
 
-// expectLoadable gives nft its own listing to read, in place of what is there,
-// as somebody would who saves and restores it.
+// expectLoadable loads nft's own listing in place of the table, as an operator who
+// restores a saved ruleset would.
 func expectLoadable(t *testing.T, host *lab.Host, listed string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "listed.nft")
@@ -128,6 +127,6 @@ func expectNoDifference(t *testing.T, host *lab.Host, rs capture.Ruleset) {
 		t.Fatal(err)
 	}
 	if differences := netfilter.Diff(want, found); len(differences) > 0 {
-		t.Errorf("what was applied differs from what the kernel makes of it: %q", differences)
+		t.Errorf("the applied rules differ from the desired state: %q", differences)
 	}
 }

@@ -4,15 +4,14 @@ package capture
 
 import "net/netip"
 
-// builder gathers chains while Rules reads top to bottom; rules go into the
-// chain opened last.
+// builder collects the chains of a Ruleset. Rules are added to the last chain.
 type builder struct {
 	Intent
 	chains []Chain
 }
 
-// hook opens a built-in chain. Where IPv6 is not captured, it turns IPv6 away
-// at the door, so that no rule behind needs to look at the family.
+// hook opens a built-in chain. Where IPv6 is not captured, the chain's first rule
+// returns IPv6 packets, so that no later rule has to match the family.
 func (b *builder) hook(table Table, hook Hook) {
 	b.chains = append(b.chains, Chain{Table: table, Hook: hook, Name: string(hook)})
 	if !b.IPv6 {
@@ -25,8 +24,8 @@ func (b *builder) chain(table Table, name string) {
 	b.chains = append(b.chains, Chain{Table: table, Name: name})
 }
 
-// add appends a rule; one that only IPv6 packets could match is left out
-// where IPv6 is not captured.
+// add appends a rule. It omits rules that only IPv6 packets match where IPv6 is not
+// captured.
 func (b *builder) add(m Match, do Action, why string) {
 	if m.OnlyFamily() == IPv6 && !b.Intent.IPv6 {
 		return
@@ -35,7 +34,7 @@ func (b *builder) add(m Match, do Action, why string) {
 	last.Rules = append(last.Rules, Rule{m, do, why})
 }
 
-// exempt lets matching packets leave the chain; an empty list exempts nobody.
+// exempt returns matching packets from the chain. For an empty list it adds no rule.
 func (b *builder) exempt(m Match, why string) {
 	if !m.empty() {
 		b.add(m, Action{Verdict: Return}, why)
@@ -50,7 +49,7 @@ func (b *builder) reroutes() List[string] { return named("reroute_interfaces", b
 
 func (b *builder) ownerGroups() List[uint32] { return named("owner_groups", b.OwnerGroups) }
 
-// excludedOwnerGroups counts only where the captured ones are not listed.
+// excludedOwnerGroups is empty if the captured groups are listed.
 func (b *builder) excludedOwnerGroups() List[uint32] {
 	if len(b.OwnerGroups) > 0 {
 		return List[uint32]{}
@@ -58,7 +57,6 @@ func (b *builder) excludedOwnerGroups() List[uint32] {
 	return named("exclude_owner_groups", b.ExcludeOwnerGroups)
 }
 
-// lo is the loopback interface.
 var lo = one("lo")
 
 func (m Match) ofUser(uid uint32) Match { m.UID = one(uid); return m }
@@ -71,7 +69,7 @@ func (m Match) empty() bool {
 		len(m.DstPort.Values)+len(m.UID.Values)+len(m.GID.Values) == 0 && m.Mark+m.ExceptMark == 0
 }
 
-// one is a list of a single value; it needs no set and so no name.
+// one returns a list of a single value. It has no name, because it needs no set.
 func one[T any](value T) List[T] { return List[T]{Values: []T{value}} }
 
 func named[T any](name string, values []T) List[T] { return List[T]{Name: name, Values: values} }
@@ -80,8 +78,7 @@ func tcpPorts(name string, ports ...uint16) Match {
 	return Match{Protocol: TCP, DstPort: named(name, ports)}
 }
 
-// ranges is the part of a list of ranges that is of one family; a kernel set
-// holds a single family.
+// ranges returns the ranges of one family: a kernel set holds a single family.
 func ranges(name string, prefixes []netip.Prefix, family Family) List[netip.Prefix] {
 	return named(name+"_"+string(family), ofFamily(prefixes, family))
 }

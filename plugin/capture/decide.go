@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture decides what a pod's traffic capture should be and spells it
-// out as data: PodOf reads what of a pod decides, Decide turns that into an Intent,
-// Rules turns an Intent into a Ruleset. It is pure: it reads no file, no kernel and no API.
+// Package capture decides how a pod's traffic is captured. PodOf reads the relevant
+// fields of a pod, Decide turns them into an Intent, Rules turns an Intent into a
+// Ruleset. It is pure: it reads no file, no kernel and no API.
 package capture
 
 import (
@@ -15,26 +15,25 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Ports that Istio's proxy serves itself; they are never captured inbound.
+// proxyPorts are served by Istio's proxy itself and never captured inbound.
 var proxyPorts = [...]uint16{15020, 15021, 15090}
 
-// defaultExcludedOutboundPort is exempt where a pod says nothing else.
+// defaultExcludedOutboundPort is the default of excludeOutboundPorts.
 const defaultExcludedOutboundPort = 15020
 
-// Decision is what becomes of a pod: it has an Exemption, or it is captured as
-// its Intent says.
+// Decision is an Exemption, or the Intent of a pod that is captured.
 type Decision struct {
 	Exemption Exemption
 	Intent    Intent
 
-	// Warnings are for the operator, those that matter most first; they change
-	// nothing, and come with an error, too.
+	// Warnings are for the operator, the most important first. They are also set
+	// with an error.
 	Warnings []string
 }
 
-// Decide decides whether and how a pod is captured. addresses returns those of
-// its network namespace, and is called only for a pod that is not exempt. The error
-// is BadInput, naming every fault, a Refusal, or the one that addresses returned.
+// Decide decides whether and how a pod is captured. It calls addresses, for those of
+// the network namespace, only if the pod is not exempt. The error is BadInput with
+// every fault, a Refusal, or the error of addresses.
 func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, error)) (Decision, error) {
 	if exemption := Exclusion(pod); exemption.Cause != "" {
 		return Decision{Exemption: exemption}, nil
@@ -44,12 +43,12 @@ func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, e
 		return Decision{}, err
 	}
 	d := decider{pod: pod, proxy: pod.container(containerProxy), settings: settings}
-	intent := d.fromMesh()
-	d.fromAnnotations(&intent)
-	d.fromEnvironment(&intent)
-	d.proxyIdentity(&intent)
+	intent := d.meshDefaults()
+	d.readAnnotations(&intent)
+	d.readEnvironment(&intent)
+	d.setProxyIdentity(&intent)
 	d.chooseFamilies(&intent, own)
-	d.judgeRuntimeClass()
+	d.checkRuntimeClass()
 	d.warnEarlyContainers(&intent)
 	d.warnUnknownAnnotations()
 	if len(d.faults) > 0 {
@@ -61,7 +60,7 @@ func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, e
 	return Decision{Intent: intent, Warnings: d.warnings}, nil
 }
 
-// decider gathers what one Decide finds on its way.
+// decider holds the state of one Decide.
 type decider struct {
 	pod      Pod
 	proxy    *Container
@@ -70,7 +69,7 @@ type decider struct {
 	faults   BadInput
 	refusals []string
 	warnings []string
-	elements int // of the lists that were read so far
+	elements int // of all lists read so far
 }
 
 func (d *decider) refuse(format string, args ...any) {
@@ -81,7 +80,7 @@ func (d *decider) warn(format string, args ...any) {
 	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
 }
 
-func (d *decider) fromMesh() Intent {
+func (d *decider) meshDefaults() Intent {
 	mesh := d.settings.Mesh
 	return Intent{
 		OutboundPort:       mesh.OutboundPort,
@@ -94,7 +93,7 @@ func (d *decider) fromMesh() Intent {
 	}
 }
 
-func (d *decider) fromAnnotations(in *Intent) {
+func (d *decider) readAnnotations(in *Intent) {
 	mesh := d.settings.Mesh
 	switch mode, ok := d.pod.Annotations[annotationInterceptionMode]; {
 	case !ok || mode == modeRedirect:
@@ -128,7 +127,7 @@ func (d *decider) fromAnnotations(in *Intent) {
 	in.RerouteInterfaces = unique(listOf(d, reroute, "", config.ParseInterface)...)
 }
 
-// selectionOf reads an annotation of the form "*" or a list; absent means "*".
+// selectionOf reads an annotation that is "*" or a list. The default is "*".
 func selectionOf[T any](d *decider, key string, parse parser[T]) Selection[T] {
 	text, ok := d.pod.Annotations[key]
 	if !ok {
@@ -144,11 +143,11 @@ func selectionOf[T any](d *decider, key string, parse parser[T]) Selection[T] {
 	return selection
 }
 
-// listOf reads an annotation that must be a list.
-func listOf[T any](d *decider, key, absent string, parse parser[T]) []T {
+// listOf reads an annotation that is a list.
+func listOf[T any](d *decider, key, byDefault string, parse parser[T]) []T {
 	text, ok := d.pod.Annotations[key]
 	if !ok {
-		text = absent
+		text = byDefault
 	} else if !d.withinLimits(key, text) {
 		return nil
 	}
@@ -159,40 +158,40 @@ func listOf[T any](d *decider, key, absent string, parse parser[T]) []T {
 	return list
 }
 
-func (d *decider) fromEnvironment(in *Intent) {
-	in.DropInvalid = d.switchOf(envDropInvalid)
-	in.CaptureDNS = d.switchOf(envDNSCapture)
+func (d *decider) readEnvironment(in *Intent) {
+	in.DropInvalid = d.boolEnv(envDropInvalid)
+	in.CaptureDNS = d.boolEnv(envDNSCapture)
 }
 
-// switchOf reads a boolean of the proxy's environment. Istio takes what is no
-// boolean for false; so do we, and say it.
-func (d *decider) switchOf(name string) bool {
+// boolEnv reads a boolean from the proxy's environment. A value that is not a boolean
+// is false, as in Istio, with a warning.
+func (d *decider) boolEnv(name string) bool {
 	text, ok := d.proxy.Env[name]
 	if !ok {
 		return false
 	}
 	value, err := strconv.ParseBool(text)
 	if text == "" {
-		d.warn("%s of container %s is empty, or comes from elsewhere and is not known: taken for false", name, containerProxy)
+		d.warn("%s of container %s is empty, or set by valueFrom, which capture-cni can't read: using false", name, containerProxy)
 	} else if err != nil {
-		d.warn("%s of container %s is %s, not a boolean: taken for false", name, containerProxy, config.Quoted(text))
+		d.warn("%s of container %s is %s: expected a boolean, using false", name, containerProxy, config.Quoted(text))
 	}
 	return value
 }
 
 // chooseFamilies decides on IPv6; see config.IPv6Policy.
 func (d *decider) chooseFamilies(in *Intent, addresses []netip.Addr) {
-	has4, has6 := usable(addresses)
-	dualStack := d.switchOf(envDualStack)
+	has4, has6 := usableFamilies(addresses)
+	dualStack := d.boolEnv(envDualStack)
 	switch policy := d.settings.IPv6; {
 	case !has4 && !has6:
-		d.refuse("the pod has no usable address: capture-cni must stand after the interface plugin in the chain")
+		d.refuse("the pod has no usable address: capture-cni must be after the interface plugin in the chain")
 	case policy == config.IPv6Never && !has4:
 		d.refuse(`the pod has IPv6 addresses only and the configuration says "ipv6": "never": it would run uncaptured`)
 	case policy == config.IPv6Always:
 		in.IPv6 = true
 	case policy == config.IPv6Mesh:
-		in.IPv6 = !has4 || dualStack // whether or not there is an IPv6 address yet: one may come later
+		in.IPv6 = !has4 || dualStack // even without an IPv6 address: one may be added later
 	}
 	if has6 && !in.IPv6 {
 		d.warn("IPv6 is left uncaptured: the pod has an IPv6 address, %s is not true and \"ipv6\" is %q",
@@ -200,8 +199,8 @@ func (d *decider) chooseFamilies(in *Intent, addresses []netip.Addr) {
 	}
 }
 
-// usable tells the families in which others can reach the pod.
-func usable(addresses []netip.Addr) (has4, has6 bool) {
+// usableFamilies reports the families of the addresses that other hosts can reach.
+func usableFamilies(addresses []netip.Addr) (has4, has6 bool) {
 	for _, a := range addresses {
 		switch a = a.Unmap(); {
 		case a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsUnspecified():

@@ -20,7 +20,7 @@ var (
 	dualStack = append(slices.Clone(only4), only6...)
 )
 
-// decide is Decide of a pod in the API's form; an exempt one is an error.
+// decide runs Decide for a Kubernetes pod. An exemption is an error.
 func decide(pod *corev1.Pod, settings config.Settings, addresses []netip.Addr) (Intent, []string, error) {
 	decision, err := Decide(PodOf(pod), settings, func() ([]netip.Addr, error) { return addresses, nil })
 	if err == nil && decision.Exemption.Cause != "" {
@@ -50,7 +50,7 @@ func TestPorts(t *testing.T) {
 		t.Errorf("outbound, absent: %v", absent.ExcludeOutboundPorts)
 	}
 	if !absent.InboundPorts.All || !absent.OutboundRanges.All {
-		t.Error("absent includes are not everything")
+		t.Error("absent includes do not select everything")
 	}
 	set := intentOf(t, settings, only4,
 		annotated(annotationExcludeInboundPorts, "8, 8,9"), annotated(annotationExcludeOutboundPorts, ""),
@@ -62,7 +62,7 @@ func TestPorts(t *testing.T) {
 		t.Errorf("outbound, empty: %v", set.ExcludeOutboundPorts)
 	}
 	if set.InboundPorts.All || set.OutboundRanges.All || len(set.InboundPorts.Only)+len(set.OutboundRanges.Only) > 0 {
-		t.Error("empty includes are not nothing")
+		t.Error("empty includes select something")
 	}
 }
 
@@ -97,7 +97,7 @@ func TestFamilies(t *testing.T) {
 		expect(t, string(test.policy), err, test.refused)
 		if err != nil {
 			if _, ok := errors.AsType[Refusal](err); !ok {
-				t.Errorf("%+v: %v is no Refusal", test, err)
+				t.Errorf("%+v: %v is not a Refusal", test, err)
 			}
 			continue
 		}
@@ -190,7 +190,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestEveryFaultIsNamed(t *testing.T) {
+func TestAllFaultsAreReported(t *testing.T) {
 	t.Parallel()
 	bad := map[string]string{
 		annotationInterceptionMode: "redirect", annotationIncludeInboundPorts: "80,*", annotationExcludeInboundPorts: "*",
@@ -208,7 +208,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 	}
 	for key, value := range bad {
 		if !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), value) {
-			t.Errorf("%s: %q is not named in: %v", key, value, err)
+			t.Errorf("%s: %q is missing in: %v", key, value, err)
 		}
 	}
 }
@@ -217,10 +217,10 @@ func TestWarnings(t *testing.T) {
 	t.Parallel()
 	_, warnings, err := decide(meshedPod(
 		annotated(annotationTraffic+"excludeInboundPort", "80"), annotated("example.com/other", "x"),
-		annotated(annotationKubevirtInterfaces, "eth1"), withEnv(envDropInvalid, "ja")), config.DefaultSettings(), only4)
+		annotated(annotationKubevirtInterfaces, "eth1"), withEnv(envDropInvalid, "on")), config.DefaultSettings(), only4)
 	if err != nil || len(warnings) != 2 {
 		t.Fatalf("got %q, %v", warnings, err)
 	}
-	expect(t, "", errors.New(strings.Join(warnings, "\n")), `INVALID_DROP of container istio-proxy is "ja"`)
+	expect(t, "", errors.New(strings.Join(warnings, "\n")), `INVALID_DROP of container istio-proxy is "on"`)
 	expect(t, "", errors.New(strings.Join(warnings, "\n")), "excludeInboundPort is not known")
 }

@@ -4,18 +4,18 @@ package capture
 
 const portDNS = 53
 
-// Zones of conntrack. A query of the application and the one that the proxy
-// makes of it can have the same addresses and ports: they are kept apart.
+// Conntrack zones. The application's query and the query that the proxy then sends
+// upstream can have the same addresses and ports: zones keep their entries apart.
 const (
-	zoneUpstream uint16 = 1 // between whoever is not captured and a resolver
+	zoneUpstream uint16 = 1 // between a resolver and a sender that is not captured
 	zoneProxy    uint16 = 2 // between the application and the proxy
 )
 
 // dns matches queries.
 func dns(protocol Protocol) Match { return Match{Protocol: protocol, DstPort: one[uint16](portDNS)} }
 
-// dnsZones puts every packet of a query over UDP into its zone, before
-// conntrack looks at it. Of the rules that match, the first gives the zone.
+// dnsZones assigns a zone to every packet of DNS over UDP, before conntrack sees the
+// packet. The first rule that matches assigns it.
 func (b *builder) dnsZones() {
 	if !b.capturesDNS() {
 		return
@@ -36,8 +36,8 @@ func (b *builder) dnsZones() {
 
 	b.chain(Raw, chainOutputDNS)
 	if interfaces := b.excludedInterfaces(); len(interfaces.Values) > 0 {
-		// Only queries: what the proxy answers to one that left by another
-		// interface may well go out by this one.
+		// Only queries: the proxy's answer may leave by this interface although the
+		// query left by another.
 		excluded := queries
 		excluded.Out = interfaces
 		b.exempt(excluded, "excluded interface")
@@ -58,8 +58,7 @@ func (b *builder) dnsZones() {
 	b.add(queries, proxy, "the application's query")
 }
 
-// dnsJumps leads queries away before loopback is let go: a resolver may well
-// listen there.
+// dnsJumps comes before the rule that exempts loopback: a resolver may listen there.
 func (b *builder) dnsJumps() {
 	if b.capturesDNS() {
 		b.add(dns(TCP), Action{Verdict: Goto, Chain: chainOutputDNS}, "DNS over TCP")
@@ -67,7 +66,7 @@ func (b *builder) dnsJumps() {
 	}
 }
 
-// dnsQueries hands queries to the proxy, whatever resolver they are for.
+// dnsQueries redirects queries to the proxy, for any resolver.
 func (b *builder) dnsQueries() {
 	if !b.capturesDNS() {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// meshedPod is a pod as the injector leaves it, changed.
+// meshedPod returns an injected pod with changes.
 func meshedPod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Annotations = map[string]string{annotationStatus: "{}"}
@@ -53,7 +53,7 @@ func capabilities(names ...corev1.Capability) *corev1.SecurityContext {
 	return &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: names}}
 }
 
-// native moves the proxy among the init containers.
+// native makes the proxy a native sidecar.
 func native(p *corev1.Pod) {
 	proxy := p.Spec.Containers[1]
 	proxy.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
@@ -67,7 +67,7 @@ func TestExclusion(t *testing.T) {
 		name  string
 		pod   *corev1.Pod
 		cause ExemptionCause // "" for a pod that is captured
-		says  string         // a part of the message
+		says  string         // part of the message
 	}{
 		{"meshed", meshedPod(), "", ""},
 		{"native sidecar", meshedPod(native), "", ""},
@@ -76,7 +76,7 @@ func TestExclusion(t *testing.T) {
 		{"router", meshedPod(withArgs("proxy", "router")), OtherProxyType, "proxy type is router"},
 		{"waypoint", meshedPod(withArgs("proxy", "waypoint", "--x")), OtherProxyType, "proxy type is waypoint"},
 		{"native router", meshedPod(withArgs("proxy", "router"), native), OtherProxyType, "proxy type is router"},
-		{"istio-init that can", meshedPod(withInit(containerInit, capabilities("NET_RAW", "NET_ADMIN"))), InitContainer, "istio-init sets up"},
+		{"istio-init with NET_ADMIN", meshedPod(withInit(containerInit, capabilities("NET_RAW", "NET_ADMIN"))), InitContainer, "istio-init sets up"},
 		{"istio-init, with the kernel's prefix", meshedPod(withInit(containerInit, capabilities("CAP_NET_ADMIN"))), InitContainer, "istio-init sets up"},
 		{"istio-init with all", meshedPod(withInit(containerInit, capabilities("ALL"))), InitContainer, "istio-init sets up"},
 		{"istio-init, privileged", meshedPod(withInit(containerInit, &corev1.SecurityContext{Privileged: new(true)})), InitContainer, "istio-init sets up"},
@@ -88,13 +88,13 @@ func TestExclusion(t *testing.T) {
 		{"proxyless", meshedPod(withEnv(envDisableProxy, "true")), ProxyDisabled, "DISABLE_ENVOY"},
 		{"proxyless, 1", meshedPod(withEnv(envDisableProxy, "1")), ProxyDisabled, "DISABLE_ENVOY"},
 		{"not proxyless", meshedPod(withEnv(envDisableProxy, "false")), "", ""},
-		{"proxyless, no boolean", meshedPod(withEnv(envDisableProxy, "yes")), "", ""},
+		{"proxyless, not a boolean", meshedPod(withEnv(envDisableProxy, "yes")), "", ""},
 		{"proxyless, last one wins", meshedPod(withEnv(envDisableProxy, "true"), withEnv(envDisableProxy, "false")), "", ""},
 		{"inject annotation false", meshedPod(annotated(annotationInject, "false")), InjectFalse, "inject is false"},
 		{"inject annotation true", meshedPod(annotated(annotationInject, "true")), "", ""},
 		{"inject label false", meshedPod(labelled(annotationInject, "false")), InjectFalse, "inject is false"},
 		{"label over annotation", meshedPod(labelled(annotationInject, "true"), annotated(annotationInject, "false")), "", ""},
-		{"label without meaning over annotation", meshedPod(labelled(annotationInject, "no"), annotated(annotationInject, "false")), "", ""},
+		{"label that is not a boolean over annotation", meshedPod(labelled(annotationInject, "no"), annotated(annotationInject, "false")), "", ""},
 		{"inject: no", meshedPod(annotated(annotationInject, "no")), "", ""},
 		{"not injected", meshedPod(func(p *corev1.Pod) { delete(p.Annotations, annotationStatus) }), NotInjected, "not injected"},
 		{"empty status", meshedPod(annotated(annotationStatus, "")), "", ""},
@@ -105,16 +105,16 @@ func TestExclusion(t *testing.T) {
 			func(p *corev1.Pod) { delete(p.Annotations, annotationStatus) },
 			withInit(containerInit, capabilities("NET_ADMIN")), withEnv(envDisableProxy, "true"),
 		), NotInjected, "not injected"},
-		{"nothing at all", &corev1.Pod{}, NotInjected, "not injected"},
+		{"empty pod", &corev1.Pod{}, NotInjected, "not injected"},
 	} {
-		asked := 0
+		calls := 0
 		decision, err := Decide(PodOf(test.pod), config.DefaultSettings(), func() ([]netip.Addr, error) {
-			asked++
+			calls++
 			return only4, nil
 		})
 		got := decision.Exemption
-		if test.cause == "" && asked != 1 || test.cause != "" && (asked != 0 || err != nil || !reflect.DeepEqual(decision, Decision{Exemption: got})) {
-			t.Errorf("%s: asked %d times for addresses, decided %+v, %v", test.name, asked, decision, err)
+		if test.cause == "" && calls != 1 || test.cause != "" && (calls != 0 || err != nil || !reflect.DeepEqual(decision, Decision{Exemption: got})) {
+			t.Errorf("%s: %d calls for addresses, decided %+v, %v", test.name, calls, decision, err)
 		}
 		if got.Cause != test.cause || (got.Message == "") != (test.says == "") || !strings.Contains(got.Message, test.says) {
 			t.Errorf("%s: got %+v, want %s: %s", test.name, got, test.cause, test.says)
@@ -122,9 +122,8 @@ func TestExclusion(t *testing.T) {
 	}
 }
 
-// TestCapabilitySpellings exempts a pod for the documented spellings alone. The
-// others name NET_ADMIN for a runtime that upper-cases by Unicode or by ASCII,
-// and not for a policy that compares bytes.
+// TestCapabilitySpellings uses other spellings than the documented ones. A runtime that
+// upper-cases accepts them; an admission policy that compares bytes does not see them.
 func TestCapabilitySpellings(t *testing.T) {
 	t.Parallel()
 	for _, name := range []corev1.Capability{

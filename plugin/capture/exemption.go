@@ -7,18 +7,18 @@ import (
 	"strconv"
 )
 
-// Exemption is why a pod is not captured. The zero value is a pod that is.
+// Exemption is the reason why a pod is not captured. It is zero for a captured pod.
 type Exemption struct {
 	Cause   ExemptionCause
-	Message string // what in the pod, or in the configuration, says so
+	Message string // names the field of the pod or of the configuration
 }
 
-// ExemptionCause is one of a few stable words, which become labels of metrics.
+// ExemptionCause is a label value of metrics, so its values are stable.
 type ExemptionCause string
 
 const (
-	// NotInjected pods are outside the mesh. Every other cause is of a pod in the
-	// mesh whose traffic bypasses the proxy all the same.
+	// NotInjected is the cause of pods outside the mesh. Pods with any other cause
+	// are in the mesh, and their traffic bypasses the proxy.
 	NotInjected ExemptionCause = "not_injected"
 
 	InitContainer     ExemptionCause = "init_container"
@@ -35,18 +35,18 @@ func MeshedExemptions() []ExemptionCause {
 	return []ExemptionCause{InitContainer, NoProxy, ProxyDisabled, OtherProxyType, InjectFalse, InterceptionNone, NamespaceExcluded}
 }
 
-// ExcludedNamespace is the exemption of a pod in the mesh whose namespace the
+// ExcludedNamespace returns the exemption of a pod in the mesh whose namespace the
 // operator excludes.
 func ExcludedNamespace(namespace string) Exemption {
 	return Exemption{NamespaceExcluded, fmt.Sprintf("namespace %s is in excludeNamespaces", namespace)}
 }
 
-// Exclusion returns why a pod is not captured, as far as the pod itself says it.
+// Exclusion returns the exemption that follows from the pod alone.
 func Exclusion(pod Pod) Exemption {
 	if !Meshed(pod.Annotations) {
 		return Exemption{NotInjected, "annotation " + annotationStatus + " is absent: not injected"}
 	}
-	// A container that is only named istio-init exempts no pod.
+	// The name istio-init alone does not exempt a pod: any container can have it.
 	if c := pod.container(containerInit); c != nil && c.NetAdmin {
 		return Exemption{InitContainer, "container istio-init sets up the capture itself"}
 	}
@@ -55,7 +55,7 @@ func Exclusion(pod Pod) Exemption {
 		return Exemption{NoProxy, "no container istio-proxy"}
 	}
 	if isBool(proxy.Env[envDisableProxy], true) {
-		return Exemption{ProxyDisabled, envDisableProxy + " is set: the application speaks to the mesh itself"}
+		return Exemption{ProxyDisabled, envDisableProxy + " is set: proxyless gRPC"}
 	}
 	if kind := proxy.ProxyType; kind != "" && kind != "sidecar" {
 		return Exemption{OtherProxyType, "proxy type is " + kind + ", not sidecar"}
@@ -69,8 +69,7 @@ func Exclusion(pod Pod) Exemption {
 	return Exemption{}
 }
 
-// isBool reports whether a text is a boolean of this value; what is none counts
-// as absent.
+// isBool reports whether the text is a boolean with this value.
 func isBool(text string, want bool) bool {
 	value, err := strconv.ParseBool(text)
 	return err == nil && value == want

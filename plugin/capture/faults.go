@@ -9,27 +9,27 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Fault is one value that a pod got wrong.
+// Fault is an annotation with an invalid value.
 type Fault struct {
-	Key   string // the annotation
-	Value string // as written
-	Why   string // what is wrong, and the form expected
+	Key     string
+	Value   string
+	Problem string // ends with the expected form
 }
 
-// BadInput is every fault of one pod's annotations at once.
+// BadInput is the error with all faults of one pod's annotations.
 type BadInput []Fault
 
 func (faults BadInput) Error() string {
 	lines := make([]string, len(faults))
 	for i, f := range faults {
-		why := strings.ReplaceAll(f.Why, "\n", "; ")
-		lines[i] = fmt.Sprintf("annotation %s: %s: %s", f.Key, config.Quoted(f.Value), why)
+		problem := strings.ReplaceAll(f.Problem, "\n", "; ")
+		lines[i] = fmt.Sprintf("annotation %s: %s: %s", f.Key, config.Quoted(f.Value), problem)
 	}
 	return strings.Join(lines, "\n")
 }
 
-// Refusal is the reason why a meshed pod must not start as it is: it would
-// run uncaptured, or something else in it would.
+// Refusal is the error for a meshed pod that must not start: it, or one of its
+// containers, would run uncaptured.
 type Refusal string
 
 func (r Refusal) Error() string { return string(r) }

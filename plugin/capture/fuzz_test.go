@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// FuzzDecide takes any annotations: the answer is an error of a known kind, or
-// rules that the kernel can hold.
+// FuzzDecide passes any annotations: the result is an error of a known type, or
+// rules that the kernel accepts.
 func FuzzDecide(f *testing.F) {
 	f.Add("REDIRECT", "*", "15020", "", "*", "", "", "eth1", "true")
 	f.Add("NONE", "80, 81", "x", "0120", "10.0.0.0/8,::/0", "10.0.0.0/8,10.1.0.0/16,10.0.0.0/8", "eth0,eth0", "", "1")
@@ -32,7 +32,7 @@ func FuzzDecide(f *testing.F) {
 		if err != nil {
 			_, bad := errors.AsType[BadInput](err)
 			if _, refused := errors.AsType[Refusal](err); !bad && !refused {
-				t.Fatalf("an error of no kind: %v", err)
+				t.Fatalf("an error of type %T: %v", err, err)
 			}
 			if len(err.Error()) > 32<<10 {
 				t.Fatalf("an error of %d bytes", len(err.Error()))
@@ -45,21 +45,21 @@ func FuzzDecide(f *testing.F) {
 		if mode == modeNone {
 			return
 		}
-		holdable(t, Rules(decision.Intent))
+		expectLoadable(t, Rules(decision.Intent))
 		again, err := Decide(received(t, pod), config.DefaultSettings(), addresses)
 		if err != nil || !reflect.DeepEqual(again.Intent, decision.Intent) {
-			t.Fatalf("as JSON it is decided otherwise: %+v, %v", again, err)
+			t.Fatalf("received as JSON, it gets another decision: %+v, %v", again, err)
 		}
 	})
 }
 
-// holdable checks what the kernel, or nft, would refuse.
-func holdable(t *testing.T, rs Ruleset) {
+// expectLoadable checks for what the kernel, or nft, would refuse.
+func expectLoadable(t *testing.T, rs Ruleset) {
 	t.Helper()
 	chains := map[string]bool{}
 	for _, chain := range rs.Chains {
 		if chains[chain.NFTName()] || len(chain.Rules) == 0 && chain.Hook == "" {
-			t.Errorf("chain %s is there twice, or empty", chain.NFTName())
+			t.Errorf("chain %s is a duplicate, or empty", chain.NFTName())
 		}
 		chains[chain.NFTName()] = true
 	}
@@ -69,17 +69,17 @@ func holdable(t *testing.T, rs Ruleset) {
 				t.Errorf("comment %q", rule.Why)
 			}
 			if rule.Do.Chain != "" && !chains[NFTChain(chain.Table, rule.Do.Chain)] {
-				t.Errorf("a jump to %s, which is not there", rule.Do.Chain)
+				t.Errorf("a jump to the missing chain %s", rule.Do.Chain)
 			}
 		}
 	}
 	for _, set := range rs.Sets() {
 		for i, element := range set.Elements {
 			if prefix, ok := element.(netip.Prefix); ok && i > 0 && prefix.Overlaps(set.Elements[i-1].(netip.Prefix)) {
-				t.Errorf("set %s: %v overlaps its neighbour", set.Name, prefix)
+				t.Errorf("set %s: %v overlaps the previous element", set.Name, prefix)
 			}
 			if slices.Index(set.Elements, element) != i {
-				t.Errorf("set %s holds %v twice", set.Name, element)
+				t.Errorf("set %s has %v twice", set.Name, element)
 			}
 		}
 	}

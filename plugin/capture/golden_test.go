@@ -26,10 +26,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestGolden derives the rules of every case and compares them with the texts
-// beside it, which nft, iptables-restore and ip6tables-restore can load. A case
-// is a folder: pod.yaml; settings.json with keys of our conflist entry and
-// addresses, both optional; ruleset.nft, iptables.txt, ip6tables.txt.
+// TestGolden compares the rules of every case with files that nft, iptables-restore
+// and ip6tables-restore can load. A case is a directory with pod.yaml, ruleset.nft,
+// iptables.txt and ip6tables.txt. Optional are settings.json, with keys of our
+// conflist entry, and addresses.
 func TestGolden(t *testing.T) {
 	cases, err := filepath.Glob("testdata/*/pod.yaml")
 	if err != nil || len(cases) == 0 {
@@ -57,7 +57,7 @@ func expectGolden(t *testing.T, path, got string) {
 		}
 	}
 	if diff := cmp.Diff(string(read(t, path)), got); diff != "" {
-		t.Errorf("the rules changed (-golden +now); make golden if that is meant:\n%s", diff)
+		t.Errorf("the rules changed (-golden +now); run make golden if this is intended:\n%s", diff)
 	}
 }
 
@@ -70,7 +70,7 @@ func rulesOf(t *testing.T, dir string) capture.Ruleset {
 	return capture.Rules(decision.Intent)
 }
 
-// TestReceivedPods has every case's pod decided alike after it was sent as JSON.
+// TestReceivedPods expects the same decision for a pod that was sent as JSON.
 func TestReceivedPods(t *testing.T) {
 	cases, _ := filepath.Glob("testdata/*/pod.yaml")
 	for _, path := range cases {
@@ -128,11 +128,11 @@ func addressesOf(t *testing.T, dir string) []netip.Addr {
 	return addresses
 }
 
-func optional(t *testing.T, path, otherwise string) string {
+func optional(t *testing.T, path, byDefault string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return otherwise
+		return byDefault
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -15,14 +15,14 @@ type Selection[T any] struct {
 	Only []T
 }
 
-// Everything is the selection written "*".
+// Everything returns the selection "*".
 func Everything[T any]() Selection[T] { return Selection[T]{All: true} }
 
-// A parser turns one element of a list into its typed value, or says what form it expected.
+// A parser parses one element of a list. Its error says which form it expects.
 type parser[T any] func(element string) (T, error)
 
-// parseList reads a comma-separated list. White space around elements is
-// ignored; an empty string is an empty list; the first faulty elements are named.
+// parseList parses a comma-separated list. White space around elements is ignored.
+// The error names the first faulty elements and counts the others.
 func parseList[T any](text string, parse parser[T]) ([]T, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil

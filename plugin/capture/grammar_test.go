@@ -25,7 +25,7 @@ func TestParseList(t *testing.T) {
 	}
 	_, err = parseList("80,,x,443,", config.ParsePort)
 	if err == nil || strings.Count(err.Error(), "empty element") != 2 || !strings.Contains(err.Error(), `"x"`) {
-		t.Errorf("not every fault is named: %v", err)
+		t.Errorf("not all faults are named: %v", err)
 	}
 	if all, err := parseSelection(" * ", config.ParsePort); err != nil || !all.All {
 		t.Errorf("got %v, %v", all, err)
@@ -44,8 +44,8 @@ func expect(t *testing.T, input string, err error, want string) {
 	}
 }
 
-// TestDisjoint draws ranges in a small space, where they overlap a lot: the
-// result holds the same addresses, and none twice.
+// TestDisjoint draws random ranges that often overlap: the result contains the same
+// addresses, each in one range.
 func TestDisjoint(t *testing.T) {
 	t.Parallel()
 	property := func(seeds []uint16) bool {
@@ -57,14 +57,14 @@ func TestDisjoint(t *testing.T) {
 		kept := disjoint(ranges)
 		for i := range 256 {
 			address := netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
-			holds := func(p netip.Prefix) bool { return p.Contains(address) }
+			contains := func(p netip.Prefix) bool { return p.Contains(address) }
 			count := 0
 			for _, p := range kept {
-				if holds(p) {
+				if contains(p) {
 					count++
 				}
 			}
-			if count > 1 || (count == 1) != slices.ContainsFunc(ranges, holds) {
+			if count > 1 || (count == 1) != slices.ContainsFunc(ranges, contains) {
 				return false
 			}
 		}

@@ -8,28 +8,27 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// proxyIdentity finds the uid and gid whose traffic is the proxy's own, and
-// whoever else would pass for the proxy by them.
-func (d *decider) proxyIdentity(in *Intent) {
+// setProxyIdentity sets the uid and gid by which rules recognize the proxy's traffic.
+func (d *decider) setProxyIdentity(in *Intent) {
 	mesh := d.settings.Mesh
 	in.ProxyUID = d.proxyID("uid", Container.uid, mesh.ProxyUID)
 	in.ProxyGID = d.proxyID("gid", Container.gid, mesh.ProxyGID)
 }
 
-// proxyID is the container's id, else the pod's, else the mesh's. Root (0) is
-// never exempt, as in Istio: it falls back to the mesh's.
-func (d *decider) proxyID(kind string, pick func(Container) ID, otherwise uint32) uint32 {
+// proxyID returns the container's id, else the pod's, else the mesh's. The mesh's id
+// also replaces 0: as in Istio, root's traffic is never exempt.
+func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) uint32 {
 	id := pick(*d.proxy)
 	if id.Number == 0 {
-		id = ID{Number: int64(otherwise)}
+		id = ID{Number: int64(meshID)}
 	}
-	d.sharedID(kind, pick, id)
+	d.checkSharedID(kind, pick, id)
 	return uint32(id.Number)
 }
 
-// sharedID looks for others that run with the proxy's uid or gid: their
-// traffic could not be told from the proxy's, and would not be captured.
-func (d *decider) sharedID(kind string, pick func(Container) ID, proxy ID) {
+// checkSharedID refuses, or warns of, other containers with the proxy's uid or gid:
+// rules can't distinguish their traffic from the proxy's, so it escapes capture.
+func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) {
 	var refused, warned []string
 	for _, c := range d.pod.Containers {
 		if c.Name == containerProxy || isValidation(c) {
@@ -40,7 +39,7 @@ func (d *decider) sharedID(kind string, pick func(Container) ID, proxy ID) {
 			continue
 		}
 		if proxy.FromPod || id.FromPod || d.settings.SharedProxyUID == config.SharedUIDRefuse {
-			refused = append(refused, fmt.Sprintf("container %s runs with the proxy's %s %d and would escape capture: give one of them another one in its security context", c.Name, kind, id.Number))
+			refused = append(refused, fmt.Sprintf("container %s runs with the proxy's %s %d and would escape capture: set another one in a security context", c.Name, kind, id.Number))
 		} else {
 			warned = append(warned, fmt.Sprintf("container %s runs with the proxy's %s %d and escapes capture", c.Name, kind, id.Number))
 		}
@@ -49,9 +48,9 @@ func (d *decider) sharedID(kind string, pick func(Container) ID, proxy ID) {
 	d.warnings = append(d.warnings, config.Few(warned, "containers run with the proxy's "+kind+" and escape capture")...)
 }
 
-// isValidation reports whether a container is Istio's validation, which has the
-// proxy's uid on purpose and ends before the application starts. One that does not
-// end by then only bears the name.
+// isValidation reports whether a container is istio-validation, which has the proxy's
+// uid by design and ends before the application starts. A container of that name
+// that runs longer is not.
 func isValidation(c Container) bool {
 	return c.Name == containerValidation && c.Init && !c.KeepsRunning
 }

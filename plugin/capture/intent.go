@@ -2,21 +2,18 @@
 
 package capture
 
-import (
-	"net/netip"
-)
+import "net/netip"
 
-// Intent is what one pod asks for, every value typed and checked. It is the
-// only input of Rules: whatever decides packets stands here.
+// Intent holds the validated settings of one pod. It is the only input of Rules.
 type Intent struct {
-	// IPv6 says whether IPv6 is captured; IPv4 always is.
+	// IPv6 is set if IPv6 is captured; IPv4 always is.
 	IPv6 bool
 
-	// Transparent has inbound connections keep their addresses up to the
-	// proxy and, with its help, on to the application (TPROXY).
+	// Transparent preserves the addresses of inbound connections to the proxy and,
+	// with the proxy's help, to the application (TPROXY).
 	Transparent bool
 
-	// CaptureDNS hands queries to DNSPort, whatever resolver they are for.
+	// CaptureDNS redirects DNS queries for any resolver to DNSPort.
 	CaptureDNS bool
 
 	OutboundPort uint16
@@ -37,15 +34,15 @@ type Intent struct {
 	OutboundRanges        Selection[netip.Prefix]
 	ExcludeOutboundRanges []netip.Prefix
 
-	// CaptureLoopback is set where a loopback range of either family is asked
-	// for by itself; then loopback traffic is not exempt for either.
+	// CaptureLoopback is set if OutboundRanges lists a loopback range of either
+	// family; then loopback traffic of both families is not exempt.
 	CaptureLoopback bool
 
 	ExcludeInterfaces []string
 	RerouteInterfaces []string
 
-	// OwnerGroups, where not empty, are the only groups whose outbound
-	// traffic is captured; ExcludeOwnerGroups is read where it is empty.
+	// OwnerGroups, if not empty, are the only groups whose outbound traffic is
+	// captured, and ExcludeOwnerGroups has no effect.
 	OwnerGroups        []uint32
 	ExcludeOwnerGroups []uint32
 

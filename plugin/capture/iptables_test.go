@@ -18,8 +18,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// TestBothVariantsListTheSame loads every golden file by both variants of
-// iptables-restore and wants them to list the same rules.
+// TestBothVariantsListTheSame loads every golden file with both variants of
+// iptables-restore and expects them to list the same rules.
 func TestBothVariantsListTheSame(t *testing.T) {
 	lab.RequireRoot(t)
 	cases, _ := filepath.Glob("testdata/*/pod.yaml")
@@ -45,8 +45,8 @@ func TestBothVariantsListTheSame(t *testing.T) {
 	}
 }
 
-// restored gives the rules that a variant lists after it restored a text.
-// The order of chains differs, that of a chain's rules must not.
+// restored returns the rules that a variant of iptables lists after restoring a text.
+// They are sorted by chain, because the order of chains differs.
 func restored(t *testing.T, program, text string) []string {
 	t.Helper()
 	host, err := lab.NewHost()

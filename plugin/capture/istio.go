@@ -2,8 +2,8 @@
 
 package capture
 
-// Istio's vocabulary: every annotation key, container name and environment
-// variable by which an Istio-injected pod says what it wants.
+// The annotation keys, container names and environment variables of Istio that
+// decide how an injected pod is captured.
 // https://istio.io/latest/docs/reference/config/annotations/
 
 // Annotations.
@@ -28,7 +28,7 @@ const (
 const (
 	containerProxy      = "istio-proxy"
 	containerInit       = "istio-init"
-	containerValidation = "istio-validation" // runs with the proxy's uid on purpose
+	containerValidation = "istio-validation"
 )
 
 // Environment of the proxy container.
@@ -46,10 +46,10 @@ const (
 	modeNone     = "NONE"
 )
 
-// Annotation documents one annotation that decides how a pod is captured.
+// Annotation documents an annotation.
 type Annotation struct{ Key, Form, Default, Meaning string }
 
-// Annotations lists what a pod can ask for, in the order of the README's table.
+// Annotations returns all annotations that decide, in the order of the README's table.
 func Annotations() []Annotation {
 	const (
 		ports      = "`*` or ports"

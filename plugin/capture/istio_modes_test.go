@@ -6,8 +6,8 @@ import "slices"
 
 func (i istio) capturesDNS() bool { return i.dns && !slices.Contains(split(i.excludeOutbound), "53") }
 
-// zones are the raw table's. Ours is that excluded interfaces and groups are
-// left out, as they are in nat.
+// zones adds the rules of table raw. Unlike in Istio, excluded interfaces and groups
+// are exempt, as in nat.
 func (i istio) zones(t istioTables) {
 	const queries, answers = "raw ISTIO_OUTPUT_DNS", "raw ISTIO_INBOUND"
 	for _, name := range split(i.excludeInterfaces) {
@@ -34,13 +34,12 @@ func (i istio) zones(t istioTables) {
 	t.add(answers, "CT zone 1", isProtocol(UDP), sourcePort(53))
 }
 
-// tproxies tells whether there is anything for TPROXY to do.
+// tproxies reports whether inbound traffic is captured by TPROXY.
 func (i istio) tproxies() bool { return i.tproxy && i.includeInbound != "" }
 
-// transparent are the mangle table's rules. Ours is that the tunnel port is
-// exempt, that rerouted interfaces are left to nat, that answers to the proxy
-// find it whatever interface leads to the client or is excluded, and that what is for
-// localhost is not diverted: it is delivered here anyway.
+// transparent adds the rules of table mangle. Unlike in Istio, the tunnel port is
+// exempt, rerouted interfaces are left to nat, replies reach the proxy even if the
+// client is behind an excluded interface, and traffic to localhost is not diverted.
 func (i istio) transparent(t istioTables, loopback, proxySource string) {
 	t.add("mangle PREROUTING", "save mark", tcp, marked(1337))
 	for _, name := range split(i.reroute) {
@@ -54,7 +53,7 @@ func (i istio) transparent(t istioTables, loopback, proxySource string) {
 	t.add("mangle PREROUTING", "mangle ISTIO_INBOUND", tcp)
 	t.add("ISTIO_DIVERT", "MARK 1337")
 	t.add("ISTIO_DIVERT", "ACCEPT")
-	t.add("ISTIO_TPROXY", handedTo(15006), tcp, not(destination(loopback)))
+	t.add("ISTIO_TPROXY", tproxied(15006), tcp, not(destination(loopback)))
 
 	const inbound = "mangle ISTIO_INBOUND"
 	t.add(inbound, "RETURN", tcp, from("lo"), not(marked(1338)), not(marked(1337)))

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// istio is what istio-iptables is called with, in its own words: lists with
-// commas, "*" for everything.
+// istio holds the arguments of istio-iptables: lists with commas, "*" for everything.
 type istio struct {
 	includeInbound, excludeInbound   string
 	includeOutbound, excludeOutbound string // ports
@@ -79,28 +78,28 @@ func (t istioTables) insert(chain, target string, conditions ...condition) {
 	t[chain] = slices.Insert(t[chain], 0, istioRule{target, conditions})
 }
 
-// Targets after which the next rule goes on, and what they do.
-var istioEffects = map[string]func(*journey){
-	"MARK 1337":    func(j *journey) { j.mark = 1337 },
-	"MARK 1338":    func(j *journey) { j.mark = 1338 },
-	"save mark":    func(j *journey) { j.connMark = j.mark },
-	"restore mark": func(j *journey) { j.mark = j.connMark },
-	"CT zone 1":    func(j *journey) { j.setZone(1) },
-	"CT zone 2":    func(j *journey) { j.setZone(2) },
+// istioEffects are the targets that do not end the traversal of a chain.
+var istioEffects = map[string]func(*traversal){
+	"MARK 1337":    func(j *traversal) { j.mark = 1337 },
+	"MARK 1338":    func(j *traversal) { j.mark = 1338 },
+	"save mark":    func(j *traversal) { j.connMark = j.mark },
+	"restore mark": func(j *traversal) { j.mark = j.connMark },
+	"CT zone 1":    func(j *traversal) { j.setZone(1) },
+	"CT zone 2":    func(j *traversal) { j.setZone(2) },
 }
 
-// walk tells whether the packet leaves the table before the end of the chain.
-func (t istioTables) walk(chain string, j *journey) bool {
+// walk reports whether the packet leaves the table before the end of the chain.
+func (t istioTables) walk(chain string, j *traversal) bool {
 	for _, rule := range t[chain] {
 		if slices.ContainsFunc(rule.conditions, func(c condition) bool { return !c(j.packet) }) {
 			continue
 		}
-		effect, goesOn := istioEffects[rule.target]
+		effect, continues := istioEffects[rule.target]
 		_, isChain := t[rule.target]
 		switch {
 		case rule.target == "RETURN":
 			return false
-		case goesOn:
+		case continues:
 			effect(j)
 		case isChain:
 			if t.walk(rule.target, j) {
@@ -110,7 +109,7 @@ func (t istioTables) walk(chain string, j *journey) bool {
 			return true
 		default:
 			j.end = rule.target
-			if rule.target == handedTo(15006) {
+			if rule.target == tproxied(15006) {
 				j.mark = 1337
 			}
 			return true
@@ -119,8 +118,8 @@ func (t istioTables) walk(chain string, j *journey) bool {
 	return false
 }
 
-// tables are the rules in the order in which istio-iptables appends and
-// inserts them, for one family; the user and group are 1337.
+// tables returns the rules for one family, in the order in which istio-iptables
+// appends and inserts them. The proxy's uid and gid are 1337.
 func (i istio) tables(four bool) istioTables {
 	loopback, proxySource := i.loopback, "127.0.0.6/32"
 	if !four {
@@ -171,8 +170,7 @@ func (i istio) tables(four bool) istioTables {
 	return t
 }
 
-// owners are the rules of the proxy's user and of its group, which differ
-// under DNS capture.
+// owners adds the rules for the proxy's uid and gid, which differ under DNS capture.
 func (i istio) owners(t istioTables, loopback string) {
 	for n, owner := range []condition{user("1337"), group("1337")} {
 		toSelf := []condition{to("lo"), not(destination(loopback)), tcp, not(port("15008")), owner}
@@ -260,8 +258,8 @@ func (i istio) outbound(t istioTables, four bool) {
 	}
 }
 
-func (i istio) fate(p packet, tables map[bool]istioTables) string {
-	j := &journey{packet: p}
+func (i istio) result(p packet, tables map[bool]istioTables) string {
+	j := &traversal{packet: p}
 	if p.dst.Is4() || i.ipv6 {
 		for _, table := range p.tables() {
 			if j.end == "" {
@@ -269,5 +267,5 @@ func (i istio) fate(p packet, tables map[bool]istioTables) string {
 			}
 		}
 	}
-	return j.fate()
+	return j.result()
 }

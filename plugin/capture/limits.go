@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// Limits on what a pod's author writes. Rules, dumps of them and messages grow
-// with it, in the plugin and in the guard.
+// Limits on what a pod's author writes: the memory and time that plugin and guard
+// need for rules, dumps and messages grow with it.
 const (
-	// maxAnnotation is what Kubernetes allows for all annotations of a pod together.
+	// maxAnnotation is Kubernetes' limit for all annotations of a pod together.
 	maxAnnotation = 256 << 10
 
-	// maxElements is for all lists of a pod together.
+	// maxElements limits all lists of a pod together.
 	maxElements = 20_000
 )
 
-// withinLimits looks at a list's length before the list is read. A list beyond
-// the limits is a fault.
+// withinLimits reports whether a list may be parsed. If not, it adds a fault.
 func (d *decider) withinLimits(key, text string) bool {
 	if len(text) > maxAnnotation {
 		d.faults = append(d.faults, Fault{key, text, fmt.Sprintf("%d bytes: expected at most %d", len(text), maxAnnotation)})
@@ -26,7 +25,7 @@ func (d *decider) withinLimits(key, text string) bool {
 	}
 	d.elements += strings.Count(text, ",") + 1
 	if d.elements > maxElements {
-		d.faults = append(d.faults, Fault{key, text, fmt.Sprintf("expected at most %d elements in all lists of a pod together, and these make %d", maxElements, d.elements)})
+		d.faults = append(d.faults, Fault{key, text, fmt.Sprintf("expected at most %d elements in all lists of a pod together, got %d", maxElements, d.elements)})
 		return false
 	}
 	return true

@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// listed is a list of n elements, each made from its number.
+// listed returns a list of n elements.
 func listed(n int, element func(i int) string) string {
 	elements := make([]string, n)
 	for i := range elements {
@@ -27,11 +27,11 @@ func portNumber(i int) string    { return fmt.Sprint(1 + i%65535) }
 func address(i int) string       { return fmt.Sprintf("10.%d.%d.0/24", i/256%256, i%256) }
 func interfaceName(i int) string { return fmt.Sprintf("eth%d", i) }
 
-// longMessage is more than any message may be: what a runtime, the kubelet and the
-// agent take of it is less.
+// longMessage is the limit of any message, so that runtime, kubelet and agent do not
+// cut it.
 const longMessage = 8 << 10
 
-// TestLimits takes long lists and refuses longer ones, with the limit in the fault.
+// TestLimits accepts long lists and refuses longer ones, with the limit in the fault.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -48,7 +48,7 @@ func TestLimits(t *testing.T) {
 		{"20,001 in two lists", meshedPod(
 			annotated(annotationExcludeInboundPorts, listed(10_000, portNumber)), annotated(annotationExcludeOutboundRanges, listed(10_001, address)),
 		), "annotation " + annotationExcludeOutboundRanges + ": \"10.0.0.0/24"},
-		{"20,001 in one list", meshedPod(annotated(annotationIncludeOutboundPorts, listed(20_001, portNumber))), "at most 20000 elements in all lists of a pod together, and these make 20001"},
+		{"20,001 in one list", meshedPod(annotated(annotationIncludeOutboundPorts, listed(20_001, portNumber))), "at most 20000 elements in all lists of a pod together, got 20001"},
 		{"commas", meshedPod(annotated(annotationIncludeInboundPorts, strings.Repeat(",", 200_000))), "at most 20000"},
 		{"a long annotation", meshedPod(annotated(annotationExcludeInterfaces, "eth0"+strings.Repeat(" ", 256<<10))), "262148 bytes: expected at most 262144"},
 		{"a long mode", meshedPod(annotated(annotationInterceptionMode, strings.Repeat("x", 300_000))), "annotation " + annotationInterceptionMode},
@@ -65,8 +65,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestFaultsAreBounded names the first faults of a list, counts the others, and
-// repeats no long value.
+// TestFaultsAreBounded expects the first faults of a list, the number of the others,
+// and no long value.
 func TestFaultsAreBounded(t *testing.T) {
 	t.Parallel()
 	lists := []string{
@@ -94,13 +94,13 @@ func TestFaultsAreBounded(t *testing.T) {
 			t.Errorf("%s: %d faults in %d bytes, %d lines", name, len(faults), len(fmt.Sprint(err)), strings.Count(fmt.Sprint(err), "\n"))
 		}
 		if name == "many" && (!strings.Contains(err.Error(), `"?0"`) || !strings.Contains(err.Error(), "1990 more elements")) {
-			t.Errorf("the faults are not named and counted: %v", err)
+			t.Errorf("the faults are not named or not counted: %v", err)
 		}
 	}
 }
 
-// TestWarningsAreBounded names the first of each kind, so that no kind hides
-// another, and repeats no long value.
+// TestWarningsAreBounded expects the first warnings of each kind, so that no kind
+// hides another, and no long value.
 func TestWarningsAreBounded(t *testing.T) {
 	t.Parallel()
 	pod := meshedPod(withEnv(envDropInvalid, strings.Repeat("x", 1<<20)), func(p *corev1.Pod) {
@@ -113,17 +113,17 @@ func TestWarningsAreBounded(t *testing.T) {
 		}
 	})
 	_, warnings, err := decide(pod, config.DefaultSettings(), dualStack)
-	said := strings.Join(warnings, "\n")
-	if err != nil || len(said) > longMessage || len(warnings) > 40 {
-		t.Fatalf("%d warnings, %d bytes, %v", len(warnings), len(said), err)
+	all := strings.Join(warnings, "\n")
+	if err != nil || len(all) > longMessage || len(warnings) > 40 {
+		t.Fatalf("%d warnings, %d bytes, %v", len(warnings), len(all), err)
 	}
 	for _, want := range []string{"INVALID_DROP", "runtime class", "IPv6 is left", "unknown-0000 is not known", "shared-0 runs with", "init container early-0", "990 more"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q is not said:\n%s", want, said)
+		if !strings.Contains(all, want) {
+			t.Errorf("no warning contains %q:\n%s", want, all)
 		}
 	}
 	if last := slices.IndexFunc(warnings, func(w string) bool { return strings.Contains(w, "is not known and has no effect") }); last < len(warnings)-11 {
-		t.Errorf("unknown annotations come before what matters more:\n%s", said)
+		t.Errorf("unknown annotations come before more important warnings:\n%s", all)
 	}
 	settings := config.DefaultSettings()
 	settings.SharedProxyUID = config.SharedUIDRefuse

@@ -13,9 +13,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// TestTextIsWhatNetlinkSays loads every golden file by nft, applies the same
-// rules by netlink, and wants the kernel to list the same.
-func TestTextIsWhatNetlinkSays(t *testing.T) {
+// TestNetlinkEqualsNFT loads every golden file with nft, applies the same rules by
+// netlink, and expects the same listing.
+func TestNetlinkEqualsNFT(t *testing.T) {
 	lab.RequireRoot(t)
 	cases, _ := filepath.Glob("testdata/*/pod.yaml")
 	for _, path := range cases {
@@ -34,8 +34,8 @@ func TestTextIsWhatNetlinkSays(t *testing.T) {
 	}
 }
 
-// listing fills a fresh namespace and gives what nft then lists there.
-func listing(t *testing.T, fill func() error) string {
+// listing returns what nft lists after apply in a new namespace.
+func listing(t *testing.T, apply func() error) string {
 	t.Helper()
 	host, err := lab.NewHost()
 	if err != nil {
@@ -44,7 +44,7 @@ func listing(t *testing.T, fill func() error) string {
 	t.Cleanup(func() { _ = host.Close() })
 	var out []byte
 	err = host.Do(func() error {
-		if err := fill(); err != nil {
+		if err := apply(); err != nil {
 			return err
 		}
 		out, err = exec.CommandContext(t.Context(), "nft", "-s", "list", "ruleset").CombinedOutput()

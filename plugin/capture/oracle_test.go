@@ -33,13 +33,13 @@ func randomIstio(r *rand.Rand) istio {
 	}
 }
 
-// rules are what this package makes of the same.
+// rules returns this package's rules for the same settings.
 func (i istio) rules(t *testing.T) Ruleset {
 	t.Helper()
 	settings := config.DefaultSettings()
 	settings.Mesh.LoopbackCIDR = netip.MustParsePrefix(i.loopback)
 	settings.Mesh.OutboundOwnerGroups, settings.Mesh.OutboundOwnerGroupsExclude = numbers(i.onlyGroups), numbers(i.exceptGroups)
-	asked := []func(*corev1.Pod){
+	changes := []func(*corev1.Pod){
 		annotated(annotationIncludeInboundPorts, i.includeInbound), annotated(annotationExcludeInboundPorts, i.excludeInbound),
 		annotated(annotationIncludeOutboundPorts, i.includeOutbound), annotated(annotationExcludeOutboundPorts, i.excludeOutbound),
 		annotated(annotationIncludeOutboundRanges, i.includeRanges), annotated(annotationExcludeOutboundRanges, i.excludeRanges),
@@ -48,9 +48,9 @@ func (i istio) rules(t *testing.T) Ruleset {
 		withEnv(envDNSCapture, fmt.Sprint(i.dns)),
 	}
 	if i.tproxy {
-		asked = append(asked, annotated(annotationInterceptionMode, modeTProxy))
+		changes = append(changes, annotated(annotationInterceptionMode, modeTProxy))
 	}
-	return Rules(intentOf(t, settings, dualStack, asked...))
+	return Rules(intentOf(t, settings, dualStack, changes...))
 }
 
 func numbers(list string) (ids []uint32) {
@@ -61,25 +61,25 @@ func numbers(list string) (ids []uint32) {
 	return ids
 }
 
-// TestIstioDecidesTheSame asks for random things and sends random packets.
+// TestIstioDecidesTheSame compares the rules with Istio's for random settings and packets.
 func TestIstioDecidesTheSame(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(15001, 15006))
-	fates := map[string]int{}
+	results := map[string]int{}
 	for range 2000 {
-		asked := randomIstio(r)
-		tables := map[bool]istioTables{true: asked.tables(true), false: asked.tables(false)}
-		rules := asked.rules(t)
+		settings := randomIstio(r)
+		tables := map[bool]istioTables{true: settings.tables(true), false: settings.tables(false)}
+		rules := settings.rules(t)
 		for range 300 {
 			p := randomPacket(r)
-			want := asked.fate(p, tables)
-			fates[strings.Split(want, ",")[0]]++
-			if got := rules.fate(p); got != want {
-				t.Fatalf("%s\nunder %+v:\ngot  %s\nwant %s, by\n%s", p, asked, got, want, rules)
+			want := settings.result(p, tables)
+			results[strings.Split(want, ",")[0]]++
+			if got := rules.result(p); got != want {
+				t.Fatalf("%s\nunder %+v:\ngot  %s\nwant %s, by\n%s", p, settings, got, want, rules)
 			}
 		}
 	}
-	if len(fates) != 6 {
-		t.Errorf("not every fate was met: %v", fates)
+	if len(results) != 6 {
+		t.Errorf("the packets had not all results: %v", results)
 	}
 }

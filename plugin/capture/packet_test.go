@@ -9,8 +9,7 @@ import (
 	"slices"
 )
 
-// packet is what netfilter meets: the first one of a connection, or a later
-// one where that is said.
+// packet is the first packet of a connection, or a later one if established is set.
 type packet struct {
 	hook     Hook
 	in, out  string
@@ -19,7 +18,7 @@ type packet struct {
 	from     uint16 // source port
 	port     uint16 // destination port
 	uid, gid uint32
-	socket   bool // without one, a packet has no owner
+	socket   bool // whether uid and gid are known
 
 	mark, connMark       uint32
 	established, invalid bool
@@ -31,8 +30,7 @@ func (p packet) String() string {
 		p.hook, p.in, p.out, p.src, p.dst, p.protocol, p.from, p.port, p.socket, p.uid, p.gid, p.mark, p.connMark, p.established, p.invalid, p.begins)
 }
 
-// Every value below decides something in one of the rules, or lies just
-// beside one that does.
+// Every value below matches one of the rules, or is next to a value that does.
 var (
 	packetInterfaces = []string{"lo", "eth0", "eth1", "eth2"}
 	packetPorts      = []uint16{0, 53, 53, 80, 443, 3306, 8080, 15001, 15006, 15008, 15020, 15021, 15090}
@@ -79,30 +77,30 @@ func randomPacket(r *rand.Rand) packet {
 	return p
 }
 
-// journey is a packet on its way, and what has been made of it.
-type journey struct {
+// traversal is a packet in a hook, and what the rules have done to it.
+type traversal struct {
 	packet
 	zone uint16
-	end  string // what became of it, "" for nothing yet
+	end  string // the final verdict, "" for none yet
 }
 
-// setZone is what the kernel does: the first zone stays.
-func (j *journey) setZone(zone uint16) {
+// setZone keeps the first zone, as the kernel does.
+func (j *traversal) setZone(zone uint16) {
 	if j.zone == 0 {
 		j.zone = zone
 	}
 }
 
-// fate says all that decides about the packet after its journey.
-func (j *journey) fate() string {
+// result returns all that the rules changed, for comparison.
+func (j *traversal) result() string {
 	if j.end == "" {
 		j.end = untouched
 	}
 	return fmt.Sprintf("%s, zone %d, mark %d, connection's mark %d", j.end, j.zone, j.mark, j.connMark)
 }
 
-// tables are those that a packet passes. Only the first packet of a connection
-// meets nat, and none that conntrack can't place.
+// tables returns the tables that a packet traverses. Only the first packet of a
+// connection traverses nat, and no packet that conntrack calls invalid.
 func (p packet) tables() []Table {
 	if p.invalid || p.established {
 		return []Table{Raw, Mangle}
@@ -117,11 +115,11 @@ const (
 
 func redirected(port uint16) string { return fmt.Sprintf("redirected to %d", port) }
 
-func handedTo(port uint16) string { return fmt.Sprintf("handed with its addresses to %d", port) }
+func tproxied(port uint16) string { return fmt.Sprintf("by TPROXY to %d", port) }
 
-// fate is what becomes of a packet under the rules.
-func (rs Ruleset) fate(p packet) string {
-	j := &journey{packet: p}
+// result returns what the rules do to a packet.
+func (rs Ruleset) result(p packet) string {
+	j := &traversal{packet: p}
 	for _, table := range p.tables() {
 		for _, chain := range rs.Chains {
 			if j.end == "" && chain.Table == table && chain.Hook == p.hook {
@@ -129,11 +127,11 @@ func (rs Ruleset) fate(p packet) string {
 			}
 		}
 	}
-	return j.fate()
+	return j.result()
 }
 
-// walk tells whether the packet leaves the table before the end of the chain.
-func (rs Ruleset) walk(chain Chain, j *journey) bool {
+// walk reports whether the packet leaves the table before the end of the chain.
+func (rs Ruleset) walk(chain Chain, j *traversal) bool {
 	for _, rule := range chain.Rules {
 		if !rule.Match.holds(j.packet) {
 			continue
@@ -148,7 +146,7 @@ func (rs Ruleset) walk(chain Chain, j *journey) bool {
 			j.end = redirected(do.Port)
 			return true
 		case TProxy:
-			j.mark, j.end = do.Mark, handedTo(do.Port)
+			j.mark, j.end = do.Mark, tproxied(do.Port)
 			return true
 		case SetMark:
 			j.mark = do.Mark
@@ -165,7 +163,7 @@ func (rs Ruleset) walk(chain Chain, j *journey) bool {
 				return false
 			}
 		default:
-			panic("a verdict without meaning: " + do.Verdict)
+			panic("unknown verdict: " + do.Verdict)
 		}
 	}
 	return false

@@ -7,45 +7,45 @@ import (
 	"strings"
 )
 
-// Pod is what of a pod decides about its capture, and nothing else of it. It is
-// kept in memory and sent as JSON. Kubernetes limits its annotations and names;
-// what Kubernetes does not limit is shortened.
+// Pod holds only those fields of a Kubernetes pod that decide about its capture. It
+// is kept in memory and sent as JSON. Kubernetes limits the size of annotations and
+// names; PodOf shortens all other values.
 type Pod struct {
 	Annotations  map[string]string `json:"annotations"` // see With
 	RuntimeClass string            `json:"runtimeClass,omitempty"`
-	Containers   []Container       `json:"containers,omitempty"` // as they start: init containers first
+	Containers   []Container       `json:"containers,omitempty"` // in starting order: init containers first
 }
 
-// Container is what of a container decides.
+// Container holds the fields of a container that decide.
 type Container struct {
 	Name         string `json:"name"`
 	UID          ID     `json:"uid,omitzero"`
 	GID          ID     `json:"gid,omitzero"`
-	Init         bool   `json:"init,omitempty"`         // an init container, perhaps a native sidecar
+	Init         bool   `json:"init,omitempty"`         // true for native sidecars, too
 	KeepsRunning bool   `json:"keepsRunning,omitempty"` // its restart policy is Always
-	NetAdmin     bool   `json:"netAdmin,omitempty"`     // it may change the pod's network
+	NetAdmin     bool   `json:"netAdmin,omitempty"`     // it can change the network namespace
 
-	// Of the proxy alone: its role, and the variables that decide. A value that
-	// comes from elsewhere (valueFrom) is empty: only the kubelet knows it.
+	// Only for the proxy: its role, and the variables that decide. A variable that
+	// valueFrom sets is empty: only the kubelet knows its value.
 	ProxyType string            `json:"proxyType,omitempty"`
 	Env       map[string]string `json:"env,omitzero"`
 }
 
-// ID is what the kubelet starts a container with; 0 where the image decides.
+// ID is a container's uid or gid; 0 if only the image sets it.
 type ID struct {
 	Number  int64 `json:"number"`
 	FromPod bool  `json:"fromPod,omitempty"` // from the pod's security context, not the container's own
 }
 
-// Meshed reports from annotations alone whether a pod was injected.
+// Meshed reports whether a pod with these annotations was injected.
 func Meshed(annotations map[string]string) bool {
 	_, injected := annotations[annotationStatus]
 	return injected
 }
 
-// With returns the pod with other labels and annotations. Of these it keeps what
-// decides, the inject label as the annotation that it overrides, and the keys
-// below Istio's prefix that are not known, for a warning.
+// With returns the pod with other labels and annotations. It keeps the known keys,
+// the inject label as the annotation that it overrides, and, for a warning, unknown
+// keys with Istio's prefix.
 func (p Pod) With(labels, annotations map[string]string) Pod {
 	p.Annotations = map[string]string{}
 	for key, value := range annotations {
@@ -62,7 +62,7 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 	return p
 }
 
-// container returns nil where the pod has none of that name.
+// container returns nil if the pod has no container of that name.
 func (p Pod) container(name string) *Container {
 	i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == name })
 	if i < 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// received is a pod that was sent as JSON.
+// received returns a pod after sending it as JSON.
 func received(t *testing.T, pod Pod) (got Pod) {
 	t.Helper()
 	sent, err := json.Marshal(pod)
@@ -28,7 +28,7 @@ func received(t *testing.T, pod Pod) (got Pod) {
 	return got
 }
 
-// everyFieldPod says something in every field that decides, and in others.
+// everyFieldPod returns a pod with all fields that decide, and others.
 func everyFieldPod() *corev1.Pod {
 	pod := meshedPod(
 		annotated(annotationTraffic+"unknown", "u"), annotated(annotationInject, "true"), annotated("example.com/other", "o"),
@@ -43,9 +43,8 @@ func everyFieldPod() *corev1.Pod {
 	return pod
 }
 
-// TestPodForm holds the form in which a pod is sent: another version of the
-// project reads it.
-func TestPodForm(t *testing.T) {
+// TestPodJSON keeps the JSON form stable: another version of the project reads it.
+func TestPodJSON(t *testing.T) {
 	t.Parallel()
 	const want = `{"annotations":{"sidecar.istio.io/inject":"yes","sidecar.istio.io/status":"","traffic.sidecar.istio.io/excludeOutboundPorts":"80, 81","traffic.sidecar.istio.io/unknown":""},` +
 		`"runtimeClass":"runc",` +
@@ -64,9 +63,9 @@ func TestPodForm(t *testing.T) {
 	}
 }
 
-// TestPodHoldsWhatDecides changes a pod: what decides changes what is held of it,
-// and nothing else does.
-func TestPodHoldsWhatDecides(t *testing.T) {
+// TestPodHasDecidingFields changes fields of a Kubernetes pod: only those that decide
+// change its Pod.
+func TestPodHasDecidingFields(t *testing.T) {
 	t.Parallel()
 	app := func(change func(*corev1.Container)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { change(&p.Spec.Containers[0]) }
@@ -76,7 +75,7 @@ func TestPodHoldsWhatDecides(t *testing.T) {
 		"unknown key":   annotated(annotationTraffic+"other", ""),
 		"runtime class": func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
 		"proxy type":    withArgs("proxy", "router"),
-		"value from elsewhere": func(p *corev1.Pod) {
+		"valueFrom": func(p *corev1.Pod) {
 			p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: envDropInvalid, ValueFrom: &corev1.EnvVarSource{}}}
 		},
 		"pod's uid": func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsUser = new(int64(1)) },
@@ -130,13 +129,13 @@ func TestPodHoldsWhatDecides(t *testing.T) {
 			pod := everyFieldPod()
 			change(pod)
 			if got := PodOf(pod); reflect.DeepEqual(got, base) != same {
-				t.Errorf("%s: the same is %v, want %v: %+v", name, !same, same, got)
+				t.Errorf("%s: unchanged is %v, want %v: %+v", name, !same, same, got)
 			}
 		}
 	}
 }
 
-// TestPodIsSmall has a pod as large as it can be with little in it that decides.
+// TestPodIsSmall expects a small Pod of a Kubernetes pod with large values.
 func TestPodIsSmall(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
@@ -148,7 +147,7 @@ func TestPodIsSmall(t *testing.T) {
 	}
 }
 
-// TestWith replaces what a pod says by what its sandbox was made with.
+// TestWith replaces a pod's labels and annotations by those of its sandbox.
 func TestWith(t *testing.T) {
 	t.Parallel()
 	edited := meshedPod(annotated(annotationExcludeOutboundPorts, "80"), annotated(annotationInterceptionMode, modeNone), labelled(annotationInject, "false"))
@@ -157,11 +156,11 @@ func TestWith(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if pod := PodOf(edited); pod.Annotations[annotationInject] != "false" || edited.Annotations[annotationInject] != "" {
-		t.Errorf("the pod itself changed: %+v", edited.Annotations)
+		t.Errorf("PodOf changed its argument: %+v", edited.Annotations)
 	}
 }
 
-// TestUnreadableAddresses gives the caller its own error back, before any other.
+// TestUnreadableAddresses expects the error of addresses before any other.
 func TestUnreadableAddresses(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("gone")

@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// PodOf returns what of a pod decides. Only this file knows the form that pods
-// have in Kubernetes' API.
+// PodOf returns the fields of a Kubernetes pod that decide. Only this file reads
+// Kubernetes' types.
 func PodOf(pod *corev1.Pod) Pod {
 	var p Pod
 	if class := pod.Spec.RuntimeClassName; class != nil {
@@ -47,12 +47,10 @@ func effectiveID(own, shared *int64) ID {
 	return ID{}
 }
 
-// hasNetAdmin reports whether a container may change the pod's network.
-//
-// Capabilities match byte by byte, in the spelling that Kubernetes documents.
-// Runtimes upper-case by Unicode (containerd) or take lower case (CRI-O), so that
-// other spellings may grant the capability, too; but a policy that compares
-// strings does not see those, and what no policy sees must not end capture.
+// hasNetAdmin reports whether a container can change the network namespace. It
+// compares bytes with the spellings that Kubernetes documents. Runtimes accept
+// others, as containerd upper-cases by Unicode and CRI-O accepts lower case; but
+// admission policies compare strings, and a pod that bypasses them must stay captured.
 func hasNetAdmin(sc *corev1.SecurityContext) bool {
 	if sc.Privileged != nil && *sc.Privileged {
 		return true
@@ -62,8 +60,8 @@ func hasNetAdmin(sc *corev1.SecurityContext) bool {
 	})
 }
 
-// proxyType reads the role from the proxy's arguments: "proxy sidecar …".
-// Arguments of another form are the operator's own command line and give "".
+// proxyType returns the role from the proxy's arguments, "proxy sidecar …", or "" for
+// a custom command line.
 func proxyType(args []string) string {
 	if len(args) >= 2 && args[0] == "proxy" {
 		return config.Shortened(args[1])

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// disjoint sorts ranges, IPv4 first, and drops those that another one
-// contains: the kernel refuses overlapping elements in an interval set.
+// disjoint sorts ranges, IPv4 first, and removes those that another range contains:
+// the kernel refuses overlapping elements in an interval set.
 func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	sorted := slices.SortedFunc(slices.Values(prefixes), func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
@@ -25,7 +25,7 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	return kept
 }
 
-// ofFamily keeps the ranges of one family.
+// ofFamily returns the ranges of one family.
 func ofFamily(prefixes []netip.Prefix, family Family) []netip.Prefix {
 	var kept []netip.Prefix
 	for _, p := range prefixes {
@@ -36,7 +36,7 @@ func ofFamily(prefixes []netip.Prefix, family Family) []netip.Prefix {
 	return kept
 }
 
-// unique sorts values and drops repetitions.
+// unique sorts values and removes duplicates.
 func unique[T cmp.Ordered](values ...T) []T {
 	return slices.Compact(slices.Sorted(slices.Values(values)))
 }

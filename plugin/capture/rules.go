@@ -7,12 +7,11 @@ import (
 	"slices"
 )
 
-// Chains, as every Istio runbook expects them. ISTIO_PROXY and
-// ISTIO_OWNER_GROUPS are ours: they let exemptions stand first instead of in
-// negated matches. A built-in chain holds jumps alone, so that an exemption
-// never keeps a packet from somebody else's rules.
+// Chains have the names of Istio's runbooks. Istio has no ISTIO_PROXY and
+// ISTIO_OWNER_GROUPS: with them exemptions come first, without negated matches. A
+// built-in chain has only jumps: a RETURN there would skip other programs' rules.
 const (
-	// ChainPrefix begins the names of all chains but the built-in ones.
+	// ChainPrefix is the prefix of all chains but the built-in ones.
 	ChainPrefix = "ISTIO_"
 
 	chainInbound     = "ISTIO_INBOUND"
@@ -23,13 +22,13 @@ const (
 	chainTProxy      = "ISTIO_TPROXY"
 	chainDivert      = "ISTIO_DIVERT"
 	chainDrop        = "ISTIO_DROP"
-	chainStray       = "ISTIO_STRAY_SYN"    // what nat would not see
+	chainStray       = "ISTIO_STRAY_SYN"    // SYNs that bypass nat
 	chainProxy       = "ISTIO_PROXY"        // what the proxy itself sends
 	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // what the captured groups send
 )
 
-// Rules is the whole policy. It reads top to bottom, in the order in which a
-// packet meets it; the backends only encode it.
+// Rules is the whole policy, top to bottom in the order in which a packet traverses
+// it. The backends only encode it.
 func Rules(in Intent) Ruleset {
 	b := builder{Intent: in}
 
@@ -62,8 +61,8 @@ func Rules(in Intent) Ruleset {
 	return Ruleset{IPv6: in.IPv6, LocalMark: b.localMark(), Chains: b.chains}
 }
 
-// invalidPackets are dropped before anything else sees them, if asked for:
-// redirected connections would answer them with a reset.
+// invalidPackets drops packets that conntrack calls invalid, if INVALID_DROP is set:
+// nat skips them, and the kernel would answer them with a reset.
 func (b *builder) invalidPackets() {
 	if b.DropInvalid {
 		b.add(Match{Invalid: true}, Action{Verdict: Jump, Chain: chainDrop}, "INVALID_DROP is set")
@@ -78,14 +77,14 @@ func (b *builder) dropChain() {
 	}
 }
 
-// strayJump turns to a pod's own SYN that conntrack takes for part of another
-// connection: nat would never see it. A server outside can have it so, by a
-// segment to a port that is not captured, which the pod drops silently.
+// strayJump matches a SYN of the pod that conntrack assigns to another connection:
+// it would bypass nat. A remote server can cause this by sending a segment to a
+// port that is not captured, which the pod drops silently.
 func (b *builder) strayJump() {
 	b.add(Match{Protocol: TCP, Begins: true, Invalid: true}, Action{Verdict: Jump, Chain: chainStray}, "begins a connection that nat would not see")
 }
 
-// strayChain leaves out what is not captured anyway.
+// strayChain exempts what is not captured.
 func (b *builder) strayChain() {
 	b.chain(Mangle, chainStray)
 	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
@@ -115,7 +114,7 @@ func (b *builder) capturesInbound() bool {
 
 func (b *builder) redirectsInbound() bool { return b.capturesInbound() && !b.Transparent }
 
-// inbound is what others send to the pod.
+// inbound handles what other hosts send to the pod.
 func (b *builder) inbound() {
 	if !b.redirectsInbound() && len(b.RerouteInterfaces) == 0 {
 		return
@@ -128,8 +127,8 @@ func (b *builder) inbound() {
 	}
 }
 
-// reroutedInterfaces carry a virtual machine's traffic: what comes in there is
-// on its way out.
+// reroutedInterfaces captures what a virtual machine sends: it arrives on one of the
+// pod's interfaces and counts as outbound.
 func (b *builder) reroutedInterfaces() {
 	interfaces := b.reroutes()
 	if len(interfaces.Values) == 0 {
@@ -140,8 +139,7 @@ func (b *builder) reroutedInterfaces() {
 	b.exempt(Match{In: interfaces}, "rerouted interface, other range")
 }
 
-// inboundPorts acts on the ports whose capture is asked for. A list of them
-// ignores all excludes.
+// inboundPorts captures the included ports. A list of them overrides all excludes.
 func (b *builder) inboundPorts(toProxy Action) {
 	b.exempt(tcpPorts("", b.TunnelPort), "the proxy's tunnel port")
 	if !b.InboundPorts.All {
@@ -152,7 +150,7 @@ func (b *builder) inboundPorts(toProxy Action) {
 	b.add(Match{Protocol: TCP}, toProxy, "every other inbound port")
 }
 
-// outbound is what the pod's own processes send.
+// outbound handles what the pod's own processes send.
 func (b *builder) outbound() {
 	b.chain(NAT, chainOutput)
 	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
@@ -164,8 +162,8 @@ func (b *builder) outbound() {
 		b.exempt(Match{Out: lo, Mark: markProxy}, "inbound traffic that the proxy hands on")
 	}
 
-	// The uid decides before the group: on lo, a process that has only the
-	// proxy's group is like any other.
+	// The uid comes before the loopback rule and the gid after it: on lo, a process
+	// with only the proxy's gid is like any other.
 	if b.capturesDNS() {
 		b.exempt(dns(TCP).ofUser(b.ProxyUID), "the proxy's own DNS query")
 	}
@@ -196,7 +194,7 @@ func (b *builder) outbound() {
 	b.outboundRanges(Match{}, toProxy, "captured outbound range")
 }
 
-// outboundRanges acts on the destinations whose capture is asked for.
+// outboundRanges adds the rule for each included range.
 func (b *builder) outboundRanges(m Match, do Action, why string) {
 	if b.OutboundRanges.All {
 		b.add(m, do, why)
@@ -209,8 +207,8 @@ func (b *builder) outboundRanges(m Match, do Action, why string) {
 	}
 }
 
-// proxyTraffic is what the proxy itself sends. It is never captured, with one
-// exception: a service address that leads back to this pod is inbound traffic.
+// proxyTraffic handles what the proxy itself sends. It is not captured, except for
+// traffic to a service that is routed back to this pod: that is inbound.
 func (b *builder) proxyTraffic() {
 	b.chain(NAT, chainProxy)
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "the proxy to the application")
@@ -221,8 +219,8 @@ func (b *builder) proxyTraffic() {
 
 var localhostIPv6 = netip.MustParsePrefix("::1/128")
 
-// capturesDNS tells whether queries go to the proxy. The port among the
-// excluded ones lifts the capture of both protocols.
+// capturesDNS reports whether DNS queries are redirected to the proxy. An excluded
+// outbound port 53 disables this for TCP and UDP.
 func (b *builder) capturesDNS() bool {
 	return b.CaptureDNS && !slices.Contains(b.ExcludeOutboundPorts, portDNS)
 }

@@ -9,14 +9,11 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// A runtime class is known by its name alone: the handler behind it, and what
-// that does to the network, are the node's business. A name ends with * where
-// every name with that beginning is meant.
-
-// Sandboxes are the beginnings of customary names of runtimes that run a pod on a
-// network stack of its own, in a virtual machine or in a kernel in user space:
-// rules in the network namespace have no effect on it there.
-func Sandboxes() []string {
+// SandboxPrefixes returns prefixes of the usual names of runtimes that give a pod its
+// own network stack, in a virtual machine or in a user-space kernel: rules in the
+// network namespace have no effect there. Only the name of a runtime class is known:
+// its handler is part of the node's configuration.
+func SandboxPrefixes() []string {
 	return []string{
 		"kata", "peerpods", "contrast", "enclave-cc", // Kata Containers, and what is built on it
 		"gvisor", "runsc",
@@ -26,8 +23,8 @@ func Sandboxes() []string {
 	}
 }
 
-// sharedKernelClasses are customary names of runtimes whose pods have the node's
-// kernel for a network stack.
+// sharedKernelClasses returns the usual names of runtimes whose pods use the network
+// stack of the node's kernel. A * at the end matches any suffix.
 func sharedKernelClasses() []string {
 	return []string{
 		"runc", "crun", "youki",
@@ -36,24 +33,24 @@ func sharedKernelClasses() []string {
 	}
 }
 
-// judgeRuntimeClass refuses a pod whose runtime class is known for a network stack
-// of its own, and warns of one that is not known. The operator's lists come
-// first; a name in both is refused.
-func (d *decider) judgeRuntimeClass() {
+// checkRuntimeClass refuses pods with their own network stack and warns of unknown
+// runtime classes. The operator's lists take precedence over the built-in names, and
+// sandboxedRuntimeClasses over sharedKernelRuntimeClasses.
+func (d *decider) checkRuntimeClass() {
 	class := d.pod.RuntimeClass
 	switch {
 	case class == "":
 	case matches(class, d.settings.SandboxedRuntimeClasses):
 		d.refuse("runtime class %s is in sandboxedRuntimeClasses: such a pod has a network stack of its own and would run uncaptured", config.Quoted(class))
 	case matches(class, d.settings.SharedKernelRuntimeClasses):
-	case slices.ContainsFunc(Sandboxes(), func(name string) bool { return strings.HasPrefix(class, name) }):
+	case slices.ContainsFunc(SandboxPrefixes(), func(name string) bool { return strings.HasPrefix(class, name) }):
 		d.refuse("runtime class %s has the name of a sandbox with a network stack of its own: the pod would run uncaptured; if its pods share the node's kernel, add the name to sharedKernelRuntimeClasses", config.Quoted(class))
 	case !matches(class, sharedKernelClasses()):
 		d.warn("runtime class %s is not known: if its pods have a network stack of their own, this pod runs uncaptured; add the name to sharedKernelRuntimeClasses or to sandboxedRuntimeClasses", config.Quoted(class))
 	}
 }
 
-// matches reports whether one of the names, which may end with *, is that of the class.
+// matches reports whether one of the names matches; a * at the end matches any suffix.
 func matches(class string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		prefix, wild := strings.CutSuffix(name, "*")

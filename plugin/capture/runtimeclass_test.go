@@ -12,9 +12,9 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// TestRuntimeClasses judges a class by its name: sandboxes are refused, names of
-// the node's own kernel pass, the rest is captured with a warning. The operator's
-// lists decide before the built-in ones.
+// TestRuntimeClasses expects sandboxes to be refused, classes that share the node's
+// kernel to pass, and others to pass with a warning. The operator's lists take
+// precedence over the built-in ones.
 func TestRuntimeClasses(t *testing.T) {
 	t.Parallel()
 	const refused, warned, passed = "refused", "warned", "passed"
@@ -67,14 +67,14 @@ func TestRuntimeClasses(t *testing.T) {
 		settings := config.DefaultSettings()
 		settings.SandboxedRuntimeClasses, settings.SharedKernelRuntimeClasses = test.sandboxed, test.shared
 		_, warnings, err := decide(meshedPod(func(p *corev1.Pod) { p.Spec.RuntimeClassName = &test.class }), settings, only4)
-		got, said := passed, strings.Join(warnings, "\n")
+		got, message := passed, strings.Join(warnings, "\n")
 		if _, ok := errors.AsType[Refusal](err); ok {
-			got, said = refused, err.Error()
+			got, message = refused, err.Error()
 		} else if len(warnings) > 0 {
 			got = warned
 		}
-		if got != test.want || !strings.Contains(said, test.names) || got != passed && !strings.Contains(said, test.class) {
-			t.Errorf("class %q, sandboxed %q, shared %q: %s, want %s: %s", test.class, test.sandboxed, test.shared, got, test.want, said)
+		if got != test.want || !strings.Contains(message, test.names) || got != passed && !strings.Contains(message, test.class) {
+			t.Errorf("class %q, sandboxed %q, shared %q: %s, want %s: %s", test.class, test.sandboxed, test.shared, got, test.want, message)
 		}
 	}
 	if _, warnings, err := decide(meshedPod(), config.DefaultSettings(), only4); err != nil || len(warnings) > 0 {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestShape is the same for Rulesets that differ in their sets alone, and
-// another one for all others.
+// TestShape expects the same shape only for Rulesets that differ in the elements of
+// their sets alone.
 func TestShape(t *testing.T) {
 	t.Parallel()
 	prefixes := func(texts ...string) (parsed []netip.Prefix) {

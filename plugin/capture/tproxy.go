@@ -2,22 +2,21 @@
 
 package capture
 
-// Marks by which packets are told apart under TPROXY.
+// Packet marks under TPROXY.
 const (
-	// markProxy is on what the proxy hands on to the application, which the
-	// proxy sets itself, and on what has to be delivered to the proxy.
+	// markProxy is on packets from the proxy to the application, where the proxy
+	// sets it, and on packets to be delivered to the proxy.
 	markProxy uint32 = 1337
 
-	// markOwnPod is on what the proxy sends to its own pod like any client.
+	// markOwnPod is on packets that the proxy sends to its own pod as a client.
 	markOwnPod uint32 = 1338
 )
 
-// transparent tells whether inbound traffic goes to the proxy by TPROXY. Where
-// no inbound port is captured there is nothing to do it for.
+// transparent reports whether inbound traffic is captured by TPROXY.
 func (b *builder) transparent() bool { return b.Transparent && b.capturesInbound() }
 
-// localMark is the mark to be routed to this host: the answers to connections
-// that the proxy makes in the client's name are addressed to the client.
+// localMark returns the mark of packets to be routed to this host. The application's
+// replies to the proxy need it: they have the client's address as destination.
 func (b *builder) localMark() uint32 {
 	if b.transparent() {
 		return markProxy
@@ -37,14 +36,14 @@ func (b *builder) transparentReturn() {
 	}
 }
 
-// transparentInbound hands what others send to the pod to the proxy, with its
-// addresses, and remembers the connections that the proxy hands on.
+// transparentInbound captures inbound traffic by TPROXY, and sets a connection mark on
+// the proxy's connections to the application.
 func (b *builder) transparentInbound() {
 	if !b.transparent() {
 		return
 	}
 	b.chain(Mangle, chainInbound)
-	// On lo alone: while rules are replaced, a packet may meet the old ones, which
+	// Only on lo: while rules are replaced, a packet may traverse the old rules, which
 	// mark it, and then the new ones.
 	b.add(Match{In: lo, Mark: markProxy}, Action{Verdict: SetConnMark, Mark: markProxy}, "remember what the proxy hands on")
 	b.exempt(Match{Mark: markProxy}, "inbound traffic that the proxy hands on")
@@ -55,9 +54,9 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{In: lo, ExceptMark: markOwnPod}, "loopback between the application's processes")
 	b.inboundPorts(Action{Verdict: Goto, Chain: chainTProxy})
 
-	// A SYN is never diverted: where the proxy is gone, one that is sent again
-	// would reach the application. And a proxy that does not listen means a
-	// drop, not a packet that goes on to the application.
+	// A SYN is never diverted: if the proxy has ended, a retransmitted SYN would reach
+	// the application. If the proxy does not listen, packets are dropped for the same
+	// reason.
 	b.chain(Mangle, chainTProxy)
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{Dst: one(localhostIPv6)}, "localhost")

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// TestLists reads lists as pods write them, into what the rules work with.
+// TestLists reads lists from annotations.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	settings := config.DefaultSettings()
@@ -47,8 +47,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestOlderName has the newer annotation win by its presence, even an empty
-// one; what the older then says does not matter, right or wrong.
+// TestOlderName expects the newer annotation to override the older one, even if the
+// newer is empty or the older invalid.
 func TestOlderName(t *testing.T) {
 	t.Parallel()
 	for _, newer := range []string{"", "eth1"} {
@@ -62,9 +62,9 @@ func TestOlderName(t *testing.T) {
 	expect(t, "alone", err, annotationKubevirtInterfaces)
 }
 
-// TestSwitches reads booleans of the environment as Istio does, and says where
-// it took something for false.
-func TestSwitches(t *testing.T) {
+// TestBooleans reads booleans from the environment as Istio does, and warns of other
+// values.
+func TestBooleans(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]struct{ on, warned bool }{
 		"true": {on: true}, "TRUE": {on: true}, "t": {on: true}, "1": {on: true},
@@ -78,22 +78,22 @@ func TestSwitches(t *testing.T) {
 			t.Errorf("%s=%q: got %v", envDNSCapture, text, got)
 		}
 	}
-	fromElsewhere := func(p *corev1.Pod) {
+	valueFrom := func(p *corev1.Pod) {
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: envDNSCapture, ValueFrom: &corev1.EnvVarSource{}}}
 	}
-	_, warnings, err := decide(meshedPod(fromElsewhere), config.DefaultSettings(), only4)
+	_, warnings, err := decide(meshedPod(valueFrom), config.DefaultSettings(), only4)
 	if err != nil || len(warnings) != 1 {
 		t.Errorf("valueFrom: %q, %v", warnings, err)
 	}
 	onlyTheApp := func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: envDropInvalid, Value: "true"}} }
 	if intentOf(t, config.DefaultSettings(), only4, onlyTheApp).DropInvalid {
-		t.Error("another container's environment has a say")
+		t.Error("another container's environment has an effect")
 	}
 }
 
-// TestEverythingIsSaid has a pod with faults, reasons for refusal and
-// warnings: the faults come first, all reasons together, and warnings always.
-func TestEverythingIsSaid(t *testing.T) {
+// TestFaultsBeforeRefusals has a pod with faults, refusals and warnings: faults take
+// precedence over refusals, and warnings are always returned.
+func TestFaultsBeforeRefusals(t *testing.T) {
 	t.Parallel()
 	settings := config.DefaultSettings()
 	settings.SandboxedRuntimeClasses = []string{"kata"}
@@ -104,7 +104,7 @@ func TestEverythingIsSaid(t *testing.T) {
 	}
 	_, warnings, err := decide(meshedPod(refused...), settings, nil)
 	if _, ok := errors.AsType[Refusal](err); !ok || strings.Count(err.Error(), "\n") != 1 {
-		t.Errorf("not every reason is named: %v", err)
+		t.Errorf("not all refusals are named: %v", err)
 	}
 	if len(warnings) != 3 || !slices.IsSorted(warnings) {
 		t.Errorf("warnings %q", warnings)
@@ -114,7 +114,7 @@ func TestEverythingIsSaid(t *testing.T) {
 	if !ok || len(faults) != 1 || len(warnings) != 3 {
 		t.Fatalf("got %v, warnings %q", err, warnings)
 	}
-	if want := (Fault{annotationIncludeInboundPorts, "x,y", faults[0].Why}); faults[0] != want || strings.Contains(err.Error(), "\n") {
+	if want := (Fault{annotationIncludeInboundPorts, "x,y", faults[0].Problem}); faults[0] != want || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %+v, want one line for one annotation", faults[0])
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// warnEarlyContainers names the init containers that start before the proxy: the
-// rules are there already, and what they send goes to where no proxy listens yet.
+// warnEarlyContainers warns of init containers that start before the proxy: their
+// traffic is redirected to a port on which no proxy listens yet.
 func (d *decider) warnEarlyContainers(in *Intent) {
 	if !capturesOutbound(in) {
 		return
@@ -17,15 +17,15 @@ func (d *decider) warnEarlyContainers(in *Intent) {
 	var lines []string
 	for _, c := range d.pod.Containers {
 		if !c.Init || c.Name == containerProxy {
-			break // what follows finds the proxy
+			break // the following containers start after the proxy
 		}
-		passesForProxy := c.UID.Number == int64(in.ProxyUID) || c.GID.Number == int64(in.ProxyGID)
-		if c.Name != containerValidation && c.Name != containerInit && !passesForProxy {
-			lines = append(lines, fmt.Sprintf("init container %s has no network for what is captured: it starts before %s; a native sidecar or the proxy's uid %d would give it one",
+		hasProxyID := c.UID.Number == int64(in.ProxyUID) || c.GID.Number == int64(in.ProxyGID)
+		if c.Name != containerValidation && c.Name != containerInit && !hasProxyID {
+			lines = append(lines, fmt.Sprintf("init container %s starts before %s, so its captured connections fail: use a native sidecar, or the proxy's uid %d for it",
 				c.Name, containerProxy, in.ProxyUID))
 		}
 	}
-	d.warnings = append(d.warnings, config.Few(lines, "init containers have no network for what is captured")...)
+	d.warnings = append(d.warnings, config.Few(lines, "init containers start before the proxy")...)
 }
 
 func capturesOutbound(in *Intent) bool {

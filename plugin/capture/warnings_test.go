@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// TestEarlyContainers warns of init containers that come before the proxy and
-// can't do without it.
+// TestEarlyContainers expects warnings of init containers that start before the proxy
+// and whose traffic is captured.
 func TestEarlyContainers(t *testing.T) {
 	t.Parallel()
 	first := func(names ...string) func(*corev1.Pod) {
@@ -39,7 +39,7 @@ func TestEarlyContainers(t *testing.T) {
 		{"none", nil, nil},
 		{"two", []func(*corev1.Pod){first("fetch", "migrate")}, []string{"fetch", "migrate"}},
 		{"Istio's own", []func(*corev1.Pod){first(containerInit, containerValidation)}, nil},
-		{"a native sidecar before, and behind", []func(*corev1.Pod){native, first("fetch", containerProxy, "migrate")}, []string{"fetch"}},
+		{"before and after a native sidecar", []func(*corev1.Pod){native, first("fetch", containerProxy, "migrate")}, []string{"fetch"}},
 		{"with the proxy's uid", []func(*corev1.Pod){first("fetch"), as(1337, 5)}, nil},
 		{"with the proxy's gid", []func(*corev1.Pod){first("fetch"), as(5, 1337)}, nil},
 		{"with its own", []func(*corev1.Pod){first("fetch"), as(5, 5)}, []string{"fetch"}},
@@ -55,7 +55,7 @@ func TestEarlyContainers(t *testing.T) {
 		var got []string
 		for _, w := range warnings {
 			if rest, ok := strings.CutPrefix(w, "init container "); ok {
-				name, _, _ := strings.Cut(rest, " has no network")
+				name, _, _ := strings.Cut(rest, " starts before")
 				got = append(got, name)
 			}
 		}

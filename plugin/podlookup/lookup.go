@@ -104,8 +104,7 @@ func (l Lookup) attempt(ctx context.Context, want record.PodRef, number int, cac
 	return pod, nil
 }
 
-// uidMismatch is the error for another pod of the same name, deleted before or
-// created after the one that is looked up.
+// uidMismatch is the error for an earlier or later pod of the same name.
 type uidMismatch struct {
 	want  record.PodRef
 	found string
