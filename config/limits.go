@@ -11,8 +11,8 @@ import (
 // Limits on what a message repeats of values that a pod's author or, with Multus,
 // a namespace's user wrote.
 const (
-	maxNamed = 10 // faults or warnings of one kind; the rest are counted
-	maxShown = 64 // bytes of a value
+	maxNamed = 10  // faults or warnings of one kind; the rest are counted
+	maxShown = 128 // bytes of a value
 )
 
 // Shortened returns a value, cut to a length that is fit for a message.

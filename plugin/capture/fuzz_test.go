@@ -34,7 +34,7 @@ func FuzzDecide(f *testing.F) {
 			if _, refused := errors.AsType[Refusal](err); !bad && !refused {
 				t.Fatalf("an error of type %T: %v", err, err)
 			}
-			if len(err.Error()) > 32<<10 {
+			if len(err.Error()) > 64<<10 {
 				t.Fatalf("an error of %d bytes", len(err.Error()))
 			}
 			return
