@@ -13,14 +13,14 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// allowed are the directories of the tests that run at the moment.
+// allowed holds the directories of the running tests.
 var allowed struct {
 	sync.Mutex
 	directories map[string]bool
 }
 
-// allow lists a directory next to the built plugin until the test ends, as a
-// node's agent does for directories that are not the default ones.
+// allow adds a directory to the list next to the built plugin until the test ends, as
+// the agent does for directories other than the defaults.
 func allow(t testing.TB, directory string) {
 	t.Helper()
 	list(t, directory, true)

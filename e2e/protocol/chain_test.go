@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// conflist is a chain as a node has it. The bridge plugin works in the
-// namespace that the runtime is in: the tests' own host, never the machine's.
+// conflist returns a chain with a real interface plugin. The bridge plugin creates its
+// bridge in the runtime's network namespace: one of the test, not the machine's.
 func conflist(t *testing.T, n node, version string) []byte {
 	t.Helper()
 	return fmt.Appendf(nil, `{
@@ -31,7 +31,7 @@ func conflist(t *testing.T, n node, version string) []byte {
 }`, version, t.TempDir(), n.kubeconfig)
 }
 
-// machine is a runtime's host.
+// machine is the runtime's host.
 type machine struct {
 	*lab.Host
 	runtime *libcni.CNIConfig
@@ -46,19 +46,19 @@ func newHost(t *testing.T) *lab.Host {
 	return host
 }
 
-// TestChain takes pods through a chained conflist's whole life.
+// TestChain executes all verbs of a conflist for two pods.
 func TestChain(t *testing.T) {
 	for _, v := range versions {
 		t.Run(v, func(t *testing.T) {
 			m, _ := newChain(t, v)
 			for _, pod := range []string{"web", "batch"} {
-				m.lifeOf(t, v, pod)
+				m.executeVerbs(t, v, pod)
 			}
 		})
 	}
 }
 
-// newChain has its API server on the machine's own loopback.
+// newChain serves the API on the machine's loopback.
 func newChain(t *testing.T, v string) (machine, node) {
 	t.Helper()
 	lab.RequireRoot(t)
@@ -70,7 +70,7 @@ func newChain(t *testing.T, v string) (machine, node) {
 	return machine{host, libcni.NewCNIConfigWithCacheDir([]string{bin}, t.TempDir(), nil), parsed}, n
 }
 
-func (m machine) lifeOf(t *testing.T, v, pod string) {
+func (m machine) executeVerbs(t *testing.T, v, pod string) {
 	t.Helper()
 	sandbox := newHost(t)
 	call := &libcni.RuntimeConf{
@@ -114,7 +114,7 @@ func (m machine) lifeOf(t *testing.T, v, pod string) {
 	expectCaptured(t, sandbox, false)
 }
 
-// traffic makes sure that the rules work behind a real bridge.
+// traffic expects connections over the bridge to be captured or not.
 func (m machine) traffic(t *testing.T, sandbox *lab.Host, captured bool) {
 	t.Helper()
 	for host, servers := range map[*lab.Host]map[string]string{
@@ -135,7 +135,7 @@ func (m machine) traffic(t *testing.T, sandbox *lab.Host, captured bool) {
 	}
 }
 
-// TestCnitool does the same by the command that people use.
+// TestCnitool executes the chain with cnitool.
 func TestCnitool(t *testing.T) {
 	m, n := newChain(t, "1.0.0")
 	dir := t.TempDir()
@@ -153,8 +153,8 @@ func TestCnitool(t *testing.T) {
 		expectCaptured(t, sandbox, verb == "add" || verb == "check")
 	}
 	n.Delete("shop", "web")
-	hasty := strings.Replace(string(conflist(t, n, "1.0.0")), `"20s"`, `"1s"`, 1)
-	check(t, os.WriteFile(filepath.Join(dir, "10-chain.conflist"), []byte(hasty), 0o600))
+	shortTimeout := strings.Replace(string(conflist(t, n, "1.0.0")), `"20s"`, `"1s"`, 1)
+	check(t, os.WriteFile(filepath.Join(dir, "10-chain.conflist"), []byte(shortTimeout), 0o600))
 	check(t, m.Do(func() error {
 		if o := cnitool(t, dir, "add", sandbox.Path()); o.status == 0 || !strings.Contains(o.stdout+o.stderr, "looking up pod shop/web") {
 			t.Errorf("status %d: %s%s", o.status, o.stdout, o.stderr)

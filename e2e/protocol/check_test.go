@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// TestCheckSparesPods: where CRI-O starts again it gives up each pod whose CHECK
-// fails. None may fail that holds what it was to get when it was made.
+// TestCheckSparesPods expects CHECK to succeed for every pod with the rules of its
+// ADD: on restart CRI-O tears down pods whose CHECK fails.
 func TestCheckSparesPods(t *testing.T) {
 	down := func(w http.ResponseWriter, _ *http.Request) bool {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -38,19 +38,19 @@ func TestCheckSparesPods(t *testing.T) {
 		code    int // 0 for none
 		text    string
 	}{
-		"its annotations were edited":                {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "9000")}, 0, ""},
-		"and can't be understood":                    {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "http")}, 0, ""},
-		"nor are there rules":                        {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "http"), empty}, 100, "excludeInboundPorts"},
-		"its runtime class is refused by now":        {[]change{sandboxed}, 0, ""},
-		"and there are no rules":                     {[]change{sandboxed, empty}, 101, "kata"},
-		"no API server":                              {[]change{func(_ *testing.T, n node, _ *lab.Host) { n.Misbehave(down) }}, 0, ""},
-		"no API server and no rules":                 {[]change{func(_ *testing.T, n node, _ *lab.Host) { n.Misbehave(down) }, empty}, 11, "looking up pod shop/web"},
-		"the guard has repaired it":                  {[]change{repaired}, 0, ""},
-		"the guard has repaired it, then was undone": {[]change{repaired, tampered}, 999, "nat_ISTIO_INBOUND"},
-		"no rules":               {[]change{empty}, 999, "missing: table capture-cni"},
-		"rules of ours, changed": {[]change{tampered}, 999, "nat_ISTIO_INBOUND"},
-		"annotations were edited and no rules left":   {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "9000"), empty}, 999, "missing: table capture-cni"},
-		"no credentials, which are not the pod's own": {[]change{func(_ *testing.T, n node, _ *lab.Host) { n.Misbehave(unauthorized) }}, 0, ""},
+		"annotations edited":                  {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "9000")}, 0, ""},
+		"annotations invalid":                 {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "http")}, 0, ""},
+		"annotations invalid and no rules":    {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "http"), empty}, 100, "excludeInboundPorts"},
+		"runtime class refused since ADD":     {[]change{sandboxed}, 0, ""},
+		"runtime class refused and no rules":  {[]change{sandboxed, empty}, 101, "kata"},
+		"no API server":                       {[]change{func(_ *testing.T, n node, _ *lab.Host) { n.Misbehave(down) }}, 0, ""},
+		"no API server and no rules":          {[]change{func(_ *testing.T, n node, _ *lab.Host) { n.Misbehave(down) }, empty}, 11, "looking up pod shop/web"},
+		"repaired by the guard":               {[]change{repaired}, 0, ""},
+		"repaired by the guard, then changed": {[]change{repaired, tampered}, 999, "nat_ISTIO_INBOUND"},
+		"no rules":                            {[]change{empty}, 999, "missing: table capture-cni"},
+		"rules changed":                       {[]change{tampered}, 999, "nat_ISTIO_INBOUND"},
+		"annotations edited and no rules":     {[]change{edited("traffic.sidecar.istio.io/excludeInboundPorts", "9000"), empty}, 999, "missing: table capture-cni"},
+		"credentials refused":                 {[]change{func(_ *testing.T, n node, _ *lab.Host) { n.Misbehave(unauthorized) }}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, host := newNode(t), sandbox(t)
@@ -59,15 +59,15 @@ func TestCheckSparesPods(t *testing.T) {
 			for _, change := range tt.changes {
 				change(t, n, host)
 			}
-			before, asked := ruleset(t, host), n.Requests()
+			before, requests := ruleset(t, host), n.Requests()
 			c.command = "CHECK"
 			if o := c.run(t); tt.code == 0 {
 				o.silent(t)
 			} else {
 				o.fails(t, tt.code, tt.text)
 			}
-			if n.Requests() != asked+1 {
-				t.Errorf("the API server was asked %d times", n.Requests()-asked)
+			if got := n.Requests() - requests; got != 1 {
+				t.Errorf("%d API requests, want 1", got)
 			}
 			if after := ruleset(t, host); after != before {
 				t.Errorf("CHECK changed the rules:\n%s", after)
@@ -76,7 +76,7 @@ func TestCheckSparesPods(t *testing.T) {
 	}
 }
 
-// sandboxed gives the pod a runtime class that an ADD refuses.
+// sandboxed sets a runtime class that ADD refuses.
 func sandboxed(_ *testing.T, n node, _ *lab.Host) {
 	n.Put(meshed(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") }))
 }

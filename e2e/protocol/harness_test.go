@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package protocol drives the built plugin as runtimes do: through libcni,
-// through cnitool, and by hand with whatever environment and stdin can be.
+// Package protocol executes the built plugin as runtimes do: with libcni, with
+// cnitool, and directly with any environment and stdin.
 package protocol
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// bin is where TestMain builds the plugin, the reference plugins and cnitool.
+// bin is the directory of the plugin, the reference plugins and cnitool.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -49,7 +50,7 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// call is one call of the plugin. Fields that stay zero take what a runtime sends.
+// call is one call of the plugin. A zero field gets the value that a runtime sends.
 type call struct {
 	command, netns, ifname, container, args, stdin string
 	env                                            []string
@@ -57,27 +58,21 @@ type call struct {
 
 const noArgs = "-"
 
-// outcome is what came of it.
+// outcome is the result of a call.
 type outcome struct {
 	stdout, stderr string
 	status         int
 }
 
 func (c call) prepare() *exec.Cmd {
-	or := func(value, otherwise string) string {
-		if value == "" {
-			return otherwise
-		}
-		return value
-	}
-	args := or(c.args, "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_UID="+uid)
+	args := cmp.Or(c.args, "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_UID="+uid)
 	if args == noArgs {
 		args = ""
 	}
 	command := exec.Command(filepath.Join(bin, "capture-cni"))
 	command.Env = append([]string{
-		"CNI_COMMAND=" + or(c.command, "ADD"), "CNI_CONTAINERID=" + or(c.container, "sandbox"),
-		"CNI_NETNS=" + c.netns, "CNI_IFNAME=" + or(c.ifname, "eth0"), "CNI_PATH=" + bin, "CNI_ARGS=" + args,
+		"CNI_COMMAND=" + cmp.Or(c.command, "ADD"), "CNI_CONTAINERID=" + cmp.Or(c.container, "sandbox"),
+		"CNI_NETNS=" + c.netns, "CNI_IFNAME=" + cmp.Or(c.ifname, "eth0"), "CNI_PATH=" + bin, "CNI_ARGS=" + args,
 	}, c.env...)
 	command.Stdin = strings.NewReader(c.stdin)
 	return command
@@ -99,7 +94,7 @@ func finish(t *testing.T, command *exec.Cmd) outcome {
 	return outcome{stdout.String(), stderr.String(), command.ProcessState.ExitCode()}
 }
 
-// cniError is what a failed call says.
+// cniError is the output of a failed call.
 type cniError struct {
 	CNIVersion string
 	Code       int
@@ -107,7 +102,7 @@ type cniError struct {
 	Details    string
 }
 
-// fails wants one JSON document with the code and every text.
+// fails expects one JSON document with the code and every text.
 func (o outcome) fails(t *testing.T, code int, texts ...string) {
 	t.Helper()
 	var e cniError
@@ -117,12 +112,12 @@ func (o outcome) fails(t *testing.T, code int, texts ...string) {
 	}
 	for _, text := range texts {
 		if !strings.Contains(e.Msg+e.Details, text) {
-			t.Errorf("the error does not say %q: %s", text, e.Msg)
+			t.Errorf("no %q in the error: %s", text, e.Msg)
 		}
 	}
 }
 
-// succeeds wants status 0 and one JSON document.
+// succeeds expects status 0 and one JSON document.
 func (o outcome) succeeds(t *testing.T) map[string]any {
 	t.Helper()
 	if o.status != 0 {
@@ -133,7 +128,7 @@ func (o outcome) succeeds(t *testing.T) map[string]any {
 	return result
 }
 
-// silent wants status 0 and an empty stdout.
+// silent expects status 0 and an empty stdout.
 func (o outcome) silent(t *testing.T) {
 	t.Helper()
 	if o.status != 0 || o.stdout != "" {
@@ -141,7 +136,7 @@ func (o outcome) silent(t *testing.T) {
 	}
 }
 
-// document wants exactly one on stdout.
+// document decodes stdout, which must be exactly one document.
 func (o outcome) document(t *testing.T, into any) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(o.stdout))
@@ -153,17 +148,17 @@ func (o outcome) document(t *testing.T, into any) {
 	}
 }
 
-// conf is a configuration of ours alone; extra holds more keys, each with a comma behind.
+// conf returns our entry as stdin; extra holds more keys, each followed by a comma.
 func (n node) conf(extra string) string {
 	return fmt.Sprintf(`{"agentSocket": "", %s "cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "lookupTimeout": "20s", "kubeconfig": %q}`, extra, n.kubeconfig)
 }
 
-// hasty is one that soon gives up to look for a pod.
-func (n node) hasty(extra string) string {
+// shortTimeout is conf with a lookupTimeout of one second.
+func (n node) shortTimeout(extra string) string {
 	return strings.Replace(n.conf(extra), `"20s"`, `"1s"`, 1)
 }
 
-// ruleset is what nft lists in a namespace.
+// ruleset returns what nft lists in a namespace.
 func ruleset(t *testing.T, host *lab.Host) string {
 	t.Helper()
 	var out []byte

@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// attacker is the author of a NetworkAttachmentDefinition: a server of their own
-// and files of root's in a container's root file system, which the image brought.
+// attacker is the author of a NetworkAttachmentDefinition, with an API server, and with
+// files owned by root in the root file system of a container.
 type attacker struct {
 	*kubeapi.Server
 	rootfs string
@@ -37,27 +37,26 @@ func newAttacker(t *testing.T) attacker {
 }
 
 // TestStdinChoosesNoCredentials sends what a namespace's user can write into a
-// NetworkAttachmentDefinition: the node's token goes nowhere, the attacker's
-// server is not asked, and no file that was named is opened.
+// NetworkAttachmentDefinition: no API server gets a request, the attacker's included.
 func TestStdinChoosesNoCredentials(t *testing.T) {
-	n, thief := newNode(t), newAttacker(t)
-	theft := fmt.Sprintf(`
+	n, attacker := newNode(t), newAttacker(t)
+	kubeconfig := fmt.Sprintf(`
 current-context: c
 contexts: [{name: c, context: {cluster: k, user: u}}]
 clusters: [{name: k, cluster: {server: %q, certificate-authority: %q}}]
 users: [{name: u, user: {tokenFile: %q}}]
-`, thief.URL, thief.rootfs+"/ca.crt", filepath.Dir(n.kubeconfig)+"/token")
-	check(t, os.WriteFile(thief.rootfs+"/kubeconfig", []byte(theft), 0o600))
+`, attacker.URL, attacker.rootfs+"/ca.crt", filepath.Dir(n.kubeconfig)+"/token")
+	check(t, os.WriteFile(attacker.rootfs+"/kubeconfig", []byte(kubeconfig), 0o600))
 	check(t, os.Symlink(n.kubeconfig, filepath.Dir(n.kubeconfig)+"/link"))
 	directory := filepath.Dir(n.kubeconfig)
 	for name, path := range map[string]string{
-		"a container's root file system":     thief.rootfs + "/kubeconfig",
-		"another name":                       directory + "/link",
-		"below an allowed directory":         directory + "/sub/kubeconfig",
-		"through an allowed directory":       directory + "/../" + filepath.Base(thief.rootfs) + "/kubeconfig",
-		"through a process":                  "/proc/self/root" + n.kubeconfig,
-		"the kernel's log, which never ends": "/proc/kmsg",
-		"a relative path":                    "kubeconfig",
+		"a container's root file system": attacker.rootfs + "/kubeconfig",
+		"another name":                   directory + "/link",
+		"below an allowed directory":     directory + "/sub/kubeconfig",
+		"through an allowed directory":   directory + "/../" + filepath.Base(attacker.rootfs) + "/kubeconfig",
+		"through a process":              "/proc/self/root" + n.kubeconfig,
+		"an endless file":                "/proc/kmsg",
+		"a relative path":                "kubeconfig",
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := sandbox(t)
@@ -68,18 +67,17 @@ users: [{name: u, user: {tokenFile: %q}}]
 			expectNoRules(t, host)
 		})
 	}
-	if n.Requests()+thief.Requests() != 0 {
-		t.Errorf("%d requests to the API server and %d to the attacker's", n.Requests(), thief.Requests())
+	if n.Requests()+attacker.Requests() != 0 {
+		t.Errorf("%d requests to the API server and %d to the attacker's", n.Requests(), attacker.Requests())
 	}
 }
 
-// everyKey is what else may stand in a configuration, each with a value that an
-// attacker would like.
+// everyKey holds other keys that an attacker may try.
 const everyKey = `"args": {"cni": {"kubeconfig": "/x"}}, "dns": {}, "ipam": {}, "logLevel": "debug", "mesh": {"proxyUID": 1000},
 	"CAPTURE_CNI_DIR": "/x", "environment": {"CAPTURE_CNI_DIR": "/x"}, "delegates": [], "runDir": "/x", "stateDir": "/x",`
 
-// TestStdinChoosesNoSocket names a socket of the attacker's: the plugin writes
-// nothing there, for no pod, and makes no directory.
+// TestStdinChoosesNoSocket names a socket of the attacker: the plugin sends no record
+// to it and spools none next to it, neither of meshed nor of unmeshed pods.
 func TestStdinChoosesNoSocket(t *testing.T) {
 	n := newNode(t)
 	elsewhere := t.TempDir()
@@ -95,12 +93,12 @@ func TestStdinChoosesNoSocket(t *testing.T) {
 	entries, err := os.ReadDir(elsewhere + "/failures")
 	check(t, err)
 	if sent := lab.Datagrams(t, conn); len(sent)+len(entries) > 0 {
-		t.Errorf("%d records sent and %d kept where stdin said", len(sent), len(entries))
+		t.Errorf("%d records sent and %d spooled", len(sent), len(entries))
 	}
 }
 
-// TestKubeconfigChoosesNoFiles has a kubeconfig in an allowed directory name
-// files of another one: neither is opened, and no server is asked.
+// TestKubeconfigChoosesNoFiles has a kubeconfig in an allowed directory that names
+// files in another one: the plugin sends no request.
 func TestKubeconfigChoosesNoFiles(t *testing.T) {
 	n := newNode(t)
 	token := t.TempDir() + "/token"
@@ -108,11 +106,11 @@ func TestKubeconfigChoosesNoFiles(t *testing.T) {
 	content, err := os.ReadFile(n.kubeconfig)
 	check(t, err)
 	for key, name := range map[string]string{"tokenFile": "token", "certificate-authority": "ca.crt"} {
-		there := fmt.Sprintf("%s: %s}", key, name)
-		if !strings.Contains(string(content), there) {
-			t.Fatalf("no %q in the kubeconfig:\n%s", there, content)
+		original := fmt.Sprintf("%s: %s}", key, name)
+		if !strings.Contains(string(content), original) {
+			t.Fatalf("no %q in the kubeconfig:\n%s", original, content)
 		}
-		elsewhere := strings.Replace(string(content), there, fmt.Sprintf("%s: %s}", key, token), 1)
+		elsewhere := strings.Replace(string(content), original, fmt.Sprintf("%s: %s}", key, token), 1)
 		check(t, os.WriteFile(n.kubeconfig, []byte(elsewhere), 0o600))
 		host := sandbox(t)
 		call{netns: host.Path(), stdin: n.conf("")}.run(t).fails(t, 7, key+` is "`+token, "expected a file in")
@@ -123,8 +121,8 @@ func TestKubeconfigChoosesNoFiles(t *testing.T) {
 	}
 }
 
-// TestPipeForCredentials has a pipe that no process writes to in place of each
-// file: the plugin does not wait for it.
+// TestPipeForCredentials replaces each file by a pipe without a writer: the plugin
+// must not block.
 func TestPipeForCredentials(t *testing.T) {
 	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
 		n := newNode(t)
@@ -135,9 +133,9 @@ func TestPipeForCredentials(t *testing.T) {
 	}
 }
 
-// TestNodeImage has credentials in a listed directory, and a link to the current
-// one by its full path, as the kubelet keeps its certificate.
-func TestNodeImage(t *testing.T) {
+// TestLinkedToken has an absolute link to the current token in the same directory, as
+// the kubelet has for its certificate.
+func TestLinkedToken(t *testing.T) {
 	n := newNode(t)
 	token := filepath.Join(filepath.Dir(n.kubeconfig), "token")
 	check(t, os.Rename(token, token+"-2026-11-22"))

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestBadInput sends every malformed thing to a meshed pod's ADD: one error
-// with the right code, and not a rule.
+// TestBadInput sends malformed input to a meshed pod's ADD: the error has the right
+// code, and no rule is applied.
 func TestBadInput(t *testing.T) {
 	n := newNode(t)
 	const web = "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"
@@ -23,21 +23,21 @@ func TestBadInput(t *testing.T) {
 		texts []string
 	}{
 		{"no stdin", call{}, 6, nil},
-		{"no JSON", call{stdin: "{"}, 6, nil},
+		{"invalid JSON", call{stdin: "{"}, 6, nil},
 		{"two documents", call{stdin: n.conf("") + n.conf("")}, 6, nil},
 		{"a list", call{stdin: "[]"}, 6, nil},
 		{"no name", call{stdin: `{"cniVersion":"1.0.0"}`}, 7, []string{"missing network name"}},
 		{"name only", call{stdin: n.conf(""), args: "K8S_POD_NAME=web"}, 4, []string{"CNI_ARGS", "K8S_POD_NAMESPACE"}},
 		{"namespace only", call{stdin: n.conf(""), args: "K8S_POD_NAMESPACE=shop"}, 4, []string{"K8S_POD_NAME"}},
-		{"repeated key", call{stdin: n.conf(""), args: web + ";K8S_POD_NAME=other"}, 4, []string{`K8S_POD_NAME stands in it as "web" and as "other"`}},
+		{"repeated key", call{stdin: n.conf(""), args: web + ";K8S_POD_NAME=other"}, 4, []string{`K8S_POD_NAME is set to both "web" and "other"`}},
 		{"no interface name", call{stdin: n.conf(""), env: []string{"CNI_IFNAME="}}, 4, []string{"CNI_IFNAME"}},
 		{"faulty configuration", call{stdin: n.conf(`"ipv6": "yes", "mesh": {"inboundPort": 0, "excludeOutboundIPRanges": ["10.0.0.1"]}, "excludeNamespaces": "shop",`)}, 7, []string{
 			`"ipv6" is "yes"`, `"mesh.inboundPort" is 0: expected a port number from 1 to 65535`, `write 10.0.0.1/32`, `"excludeNamespaces" is "shop": expected a list`,
 		}},
-		{"no kubeconfig", call{stdin: node{kubeconfig: absent(t) + "/kubeconfig"}.hasty("")}, 11, []string{"/none/kubeconfig", "check that the node agent runs"}},
+		{"no kubeconfig", call{stdin: node{kubeconfig: absent(t) + "/kubeconfig"}.shortTimeout("")}, 11, []string{"/none/kubeconfig", "check that the node agent runs"}},
 		{"untrusted kubeconfig", call{stdin: node{kubeconfig: untrustedFile(t)}.conf("")}, 7, []string{"belongs to uid 1000"}},
-		{"no such pod", call{stdin: n.hasty(""), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=none"}, 11, []string{"looking up pod shop/none", "lookupTimeout of 1s"}},
-		{"another pod of that name", call{stdin: n.hasty(""), args: web + ";K8S_POD_UID=other"}, 11, []string{"UID " + uid}},
+		{"no such pod", call{stdin: n.shortTimeout(""), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=none"}, 11, []string{"looking up pod shop/none", "lookupTimeout of 1s"}},
+		{"another pod of that name", call{stdin: n.shortTimeout(""), args: web + ";K8S_POD_UID=other"}, 11, []string{"UID " + uid}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +51,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// absent is an allowed directory that is not there.
+// absent returns an allowed directory that does not exist.
 func absent(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir() + "/none"
@@ -114,15 +114,15 @@ func TestNamespaces(t *testing.T) {
 	call{netns: "/proc/self/ns/net", stdin: n.conf("")}.run(t).fails(t, 101, "the host's own network namespace")
 }
 
-// TestOthersPass lets every pod that is none of ours start although nothing
-// of ours is as it should be: no kubeconfig, a faulty entry, no API server.
-func TestOthersPass(t *testing.T) {
+// TestPodsOutsideTheMesh starts pods that need no lookup, without a kubeconfig and an
+// API server, with a valid and an invalid entry.
+func TestPodsOutsideTheMesh(t *testing.T) {
 	const web = "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"
 	annotations := func(pairs string) string {
 		return fmt.Sprintf(`"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {%s}},`, pairs)
 	}
 	for _, test := range []struct{ name, args, conf, reason string }{
-		{"no Kubernetes pod", noArgs, "", "not a Kubernetes pod"},
+		{"not a Kubernetes pod", noArgs, "", "not a Kubernetes pod"},
 		{"other arguments", "IgnoreUnknown=1;A=b", "", "not a Kubernetes pod"},
 		{"excluded namespace", web, `"excludeNamespaces": ["shop"],`, "the namespace is excluded"},
 		{"not injected", web, annotations(`"kubernetes.io/config.source": "api"`), "not injected"},
@@ -140,15 +140,15 @@ func TestOthersPass(t *testing.T) {
 				t.Errorf("%s: stdout %s, stderr %s", test.name, o.stdout, o.stderr)
 			}
 			if rules := ruleset(t, host); rules != "" {
-				t.Errorf("%s: rules in a pod that is none of ours:\n%s", test.name, rules)
+				t.Errorf("%s: the pod has rules:\n%s", test.name, rules)
 			}
 			call{command: "CHECK", netns: host.Path(), args: test.args, stdin: stdin}.run(t).silent(t)
 		}
 	}
 }
 
-// TestUnsureIsLookedUp does not trust annotations without the kubelet's mark.
-func TestUnsureIsLookedUp(t *testing.T) {
+// TestIncompleteAnnotations expects a lookup if the kubelet's annotation is missing.
+func TestIncompleteAnnotations(t *testing.T) {
 	n := newNode(t)
 	for _, annotations := range []string{`{}`, `{"a":"b"}`, `null`, `{"kubernetes.io/config.source": 5}`, `{"kubernetes.io/config.source": ""}`} {
 		host := sandbox(t)
@@ -157,7 +157,8 @@ func TestUnsureIsLookedUp(t *testing.T) {
 	}
 }
 
-// TestReasons logs why an injected pod is left alone, and warns of the rest.
+// TestReasons expects a log line with the reason why an injected pod is not captured,
+// and warnings.
 func TestReasons(t *testing.T) {
 	n := newNode(t)
 	for want, change := range map[string]func(*corev1.Pod){
@@ -175,7 +176,7 @@ func TestReasons(t *testing.T) {
 		o.succeeds(t)
 		expectCaptured(t, host, false)
 		if !strings.Contains(o.stderr, want) || !strings.Contains(o.stderr, "level=INFO") {
-			t.Errorf("the log does not say %q: %s", want, o.stderr)
+			t.Errorf("no %q in the log: %s", want, o.stderr)
 		}
 	}
 	n.Put(meshed())

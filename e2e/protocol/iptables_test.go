@@ -16,11 +16,10 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// programsMax is how many programs an ADD may execute for both families, the
-// plugin itself included.
-const programsMax = 7
+// maxPrograms is how many programs an ADD may execute, including the plugin itself.
+const maxPrograms = 7
 
-// executed traces a call and gives the programs with their arguments.
+// executed traces a call and returns the executed programs with their arguments.
 func executed(t *testing.T, c call) (programs []string) {
 	t.Helper()
 	plugin := c.prepare()
@@ -39,19 +38,19 @@ func executed(t *testing.T, c call) (programs []string) {
 	return programs
 }
 
-// TestProgramsExecuted counts what each verb executes: with iptables nothing
-// but -V, save and restore on the way of an ADD, with nftables nothing at all.
+// TestProgramsExecuted counts the programs that each verb executes. With iptables, ADD
+// executes only -V, save and restore; with nftables, none.
 func TestProgramsExecuted(t *testing.T) {
 	n := newNode(t)
-	harmless := regexp.MustCompile(`(^|/)(capture-cni|ip6?tables(-nft|-legacy)?(-restore|-save| -V)( --\S+)*)$`)
+	expected := regexp.MustCompile(`(^|/)(capture-cni|ip6?tables(-nft|-legacy)?(-restore|-save| -V)( --\S+)*)$`)
 	for _, test := range []struct {
 		backend  string
-		add, del int // at most, with the plugin itself
-	}{{"nftables", 1, 1}, {"iptables", programsMax, 100}, {"iptables-nft", 3, 1}, {"iptables-legacy", 5, 40}} {
+		add, del int // at most, including the plugin itself
+	}{{"nftables", 1, 1}, {"iptables", maxPrograms, 100}, {"iptables-nft", 3, 1}, {"iptables-legacy", 5, 40}} {
 		t.Run(test.backend, func(t *testing.T) {
 			host := sandbox(t)
 			script(t, host, "table ip nat {\n chain OTHER {\n }\n}\n")
-			for _, command := range []string{"iptables-legacy", "ip6tables-legacy"} { // so that there is something to save
+			for _, command := range []string{"iptables-legacy", "ip6tables-legacy"} { // the tables must exist to be saved
 				check(t, host.Do(func() error {
 					return exec.CommandContext(t.Context(), command, "--wait", "-t", "nat", "-N", "OTHER").Run()
 				}))
@@ -62,7 +61,7 @@ func TestProgramsExecuted(t *testing.T) {
 				t.Errorf("ADD executes %d programs, want at most %d: %q", len(added), test.add, added)
 			}
 			for _, program := range added {
-				if !harmless.MatchString(program) {
+				if !expected.MatchString(program) {
 					t.Errorf("ADD executes %q", program)
 				}
 			}
@@ -77,7 +76,7 @@ func TestProgramsExecuted(t *testing.T) {
 	}
 }
 
-// expectNoRules wants nothing of ours in any backend.
+// expectNoRules expects no rules of ours, with any backend.
 func expectNoRules(t *testing.T, host *lab.Host) {
 	t.Helper()
 	check(t, host.Do(func() error {
@@ -97,8 +96,7 @@ func expectNoRules(t *testing.T, host *lab.Host) {
 	}))
 }
 
-// TestBackendsByProtocol captures by every backend a pod that asks for all
-// there is, and calls each verb twice.
+// TestBackendsByProtocol executes each verb twice with every backend.
 func TestBackendsByProtocol(t *testing.T) {
 	n := newNode(t)
 	for _, backend := range []string{"nftables", "iptables", "iptables-nft", "iptables-legacy"} {
@@ -123,8 +121,8 @@ func TestBackendsByProtocol(t *testing.T) {
 	}
 }
 
-// TestLockedNode has somebody hold the lock that iptables' programs of the whole
-// node queue up for: neither ADD nor DEL does, and DEL leaves no rule.
+// TestLockedNode holds the node's lock of iptables: neither ADD nor DEL waits for it,
+// and DEL leaves no rule.
 func TestLockedNode(t *testing.T) {
 	n := newNode(t)
 	host := sandbox(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// isolate makes a root file system of nothing but the plugin, /proc, the
-// namespaces and the credentials, read-only but for /run, and calls the plugin in it.
+// isolate calls the plugin in a root file system with only the plugin, /proc, the
+// network namespaces and the credentials. Only /run is writable.
 const isolate = `
 set -e
 mount --make-rprivate /
@@ -30,13 +30,13 @@ mount -o remount,ro "$1"
 exec chroot "$1" /capture-cni
 `
 
-// isolated has the plugin called there for a pod in a namespace.
+// isolated executes a verb in the file system of isolate.
 func (n node) isolated(t *testing.T, host *lab.Host, verb, pod, keys string) outcome {
 	t.Helper()
 	return n.isolatedWith(t, host, verb, pod, keys, "")
 }
 
-// isolatedWith leaves out /run, for a noRun that is not empty.
+// isolatedWith omits /run unless noRun is empty.
 func (n node) isolatedWith(t *testing.T, host *lab.Host, verb, pod, keys, noRun string) outcome {
 	t.Helper()
 	plugin := call{
@@ -52,7 +52,7 @@ func (n node) isolatedWith(t *testing.T, host *lab.Host, verb, pod, keys, noRun 
 	return finish(t, command)
 }
 
-// TestNothingButTheBinary: no shell, no iptables, no nft, nowhere to write.
+// TestNothingButTheBinary runs ADD without a shell, iptables, nft or a writable disk.
 func TestNothingButTheBinary(t *testing.T) {
 	n := newNode(t)
 	for _, pod := range []string{"web", "batch"} {
@@ -62,10 +62,10 @@ func TestNothingButTheBinary(t *testing.T) {
 	}
 }
 
-// TestBackendThatIsMissing has an operator ask for iptables where there is none:
-// meshed pods are refused, pods outside the mesh start, and any pod ends, even
-// one that iptables captured before it went.
-func TestBackendThatIsMissing(t *testing.T) {
+// TestMissingBackend configures iptables on a node without it: meshed pods are refused,
+// pods outside the mesh start, and DEL succeeds, even for a pod whose rules iptables
+// applied before.
+func TestMissingBackend(t *testing.T) {
 	n := newNode(t)
 	for _, backend := range []string{"iptables", "iptables-nft", "iptables-legacy"} {
 		keys := fmt.Sprintf(`"backend": %q,`, backend)
@@ -80,14 +80,14 @@ func TestBackendThatIsMissing(t *testing.T) {
 	}
 }
 
-// TestOneDeadAddress gives the API server's name two addresses, one of which
-// swallows packets: the other one is found within an attempt.
+// TestOneDeadAddress resolves the API server's name to two addresses, one of which
+// drops packets: an attempt succeeds with the other.
 func TestOneDeadAddress(t *testing.T) {
 	machine := newHost(t)
 	check(t, machine.AddAddresses("lo"))
 	n := newNodeOn(t, machine)
 	_, port, _ := strings.Cut(strings.TrimPrefix(n.URL, "https://"), ":")
-	script(t, machine, "table ip deaf {\n chain output {\n type filter hook output priority 0\n ip daddr 127.0.0.99 drop\n }\n}\n")
+	script(t, machine, "table ip unreachable {\n chain output {\n type filter hook output priority 0\n ip daddr 127.0.0.99 drop\n }\n}\n")
 	n.URL = "https://api.test:" + port
 	kubeconfig, err := n.WriteKubeconfig(t.TempDir())
 	check(t, err)

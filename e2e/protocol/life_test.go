@@ -16,24 +16,24 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestDel can't fail, whatever is missing, and says nothing.
+// TestDel expects DEL to succeed without output for any input.
 func TestDel(t *testing.T) {
 	lab.RequireRoot(t)
 	good := node{kubeconfig: "/nonexistent"}.conf("")
 	for name, c := range map[string]call{
-		"namespace gone":      {netns: "/var/run/netns/there-is-none", stdin: good},
-		"no namespace":        {stdin: good},
-		"not a namespace":     {netns: "/etc/hostname", stdin: good},
-		"minimal":             {stdin: "{}"},
-		"no stdin":            {},
-		"garbage":             {stdin: "\x00{"},
-		"unknown version":     {stdin: `{"cniVersion":"9.9.9","name":"x","type":"capture-cni"}`},
-		"nothing of the pod":  {stdin: good, args: noArgs},
-		"contradicting":       {stdin: good, args: "K8S_POD_NAME=a;K8S_POD_NAME=b"},
-		"no container":        {stdin: good, env: []string{"CNI_CONTAINERID=", "CNI_IFNAME=", "CNI_PATH="}},
-		"bad configuration":   {stdin: node{}.conf(`"mesh": 5,`)},
-		"the host's own":      {netns: "/proc/self/ns/net", stdin: good},
-		"the first process's": {netns: "/proc/1/ns/net", stdin: good},
+		"namespace gone":    {netns: "/var/run/netns/there-is-none", stdin: good},
+		"no namespace":      {stdin: good},
+		"not a namespace":   {netns: "/etc/hostname", stdin: good},
+		"minimal":           {stdin: "{}"},
+		"no stdin":          {},
+		"garbage":           {stdin: "\x00{"},
+		"unknown version":   {stdin: `{"cniVersion":"9.9.9","name":"x","type":"capture-cni"}`},
+		"no CNI_ARGS":       {stdin: good, args: noArgs},
+		"two pod names":     {stdin: good, args: "K8S_POD_NAME=a;K8S_POD_NAME=b"},
+		"no container":      {stdin: good, env: []string{"CNI_CONTAINERID=", "CNI_IFNAME=", "CNI_PATH="}},
+		"bad configuration": {stdin: node{}.conf(`"mesh": 5,`)},
+		"the host's own":    {netns: "/proc/self/ns/net", stdin: good},
+		"init's namespace":  {netns: "/proc/1/ns/net", stdin: good},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.command = "DEL"
@@ -42,7 +42,7 @@ func TestDel(t *testing.T) {
 	}
 }
 
-// TestDelRemovesOurs, twice, and nothing else.
+// TestDelRemovesOurs runs DEL twice: it removes only our rules.
 func TestDelRemovesOurs(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	others := "table inet others {\n}\n"
@@ -67,7 +67,7 @@ func script(t *testing.T, host *lab.Host, text string) {
 	}))
 }
 
-// TestCheckNamesTheDifference through the binary; podnet's tests have them all.
+// TestCheckNamesTheDifference samples differences; podnet's tests cover all.
 func TestCheckNamesTheDifference(t *testing.T) {
 	n := newNode(t)
 	for change, want := range map[string]string{
@@ -90,8 +90,9 @@ func TestCheckNamesTheDifference(t *testing.T) {
 	}
 }
 
-// TestAgain: ten ADDs leave one ruleset; another one is refused until DEL.
-func TestAgain(t *testing.T) {
+// TestRepeatedADD runs ADD ten times for the same rules, and once for other rules, which
+// is refused until DEL.
+func TestRepeatedADD(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	c := call{netns: host.Path(), stdin: n.conf("")}
 	c.run(t).succeeds(t)
@@ -111,7 +112,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestKilled kills ADDs at any moment: the next DEL and ADD work as ever.
+// TestKilled kills ADDs at random moments: all rules or none are left, and the next
+// ADD succeeds.
 func TestKilled(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	c := call{netns: host.Path(), stdin: n.conf("")}
@@ -125,7 +127,7 @@ func TestKilled(t *testing.T) {
 		_ = command.Process.Kill() // it may have ended
 		_ = command.Wait()
 		if left := ruleset(t, host); left != "" && left != whole {
-			t.Fatalf("half of the rules were left:\n%s", left)
+			t.Fatalf("some of the rules were left:\n%s", left)
 		}
 		c.run(t).succeeds(t)
 	}
@@ -158,9 +160,9 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// TestOthersStartInEveryFault breaks the API server in several ways; a pod
-// that is not meshed starts without asking it.
-func TestOthersStartInEveryFault(t *testing.T) {
+// TestUnmeshedWithFaultyAPI has an API server with faults: a pod outside the mesh
+// starts without a request to it.
+func TestUnmeshedWithFaultyAPI(t *testing.T) {
 	for name, fault := range map[string]func(http.ResponseWriter, *http.Request) bool{
 		"500":       func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(500); return true },
 		"401":       func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(401); return true },
@@ -174,7 +176,7 @@ func TestOthersStartInEveryFault(t *testing.T) {
 			if n.Requests() != 0 {
 				t.Errorf("%d API requests", n.Requests())
 			}
-			call{netns: host.Path(), stdin: n.hasty("")}.run(t).fails(t, 11, "looking up pod shop/web")
+			call{netns: host.Path(), stdin: n.shortTimeout("")}.run(t).fails(t, 11, "looking up pod shop/web")
 			if rules := ruleset(t, host); rules != "" {
 				t.Errorf("rules were left:\n%s", rules)
 			}

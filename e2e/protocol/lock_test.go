@@ -16,9 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestPodHoldsNoLock has a process of the pod, of an ordinary user without
-// capabilities, lock all that it can open of its own namespace in every way:
-// ADD, CHECK and DEL go on.
+// TestPodHoldsNoLock has an unprivileged process in the pod lock the files of its
+// network namespace that it can open: ADD, CHECK and DEL do not wait for it.
 func TestPodHoldsNoLock(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	const hold = "exec 9</proc/self/ns/net && flock -x 9 && ! cat /run/capture-cni/lock/netns && echo locked && exec sleep 30"
@@ -28,8 +27,8 @@ func TestPodHoldsNoLock(t *testing.T) {
 	check(t, host.Do(holder.Start))
 	t.Cleanup(func() { _ = holder.Process.Kill(); _ = holder.Wait() })
 	released := make(chan struct{})
-	if said, err := bufio.NewReader(out).ReadString('\n'); said != "locked\n" {
-		t.Fatalf("the process in the pod says %q, %v", said, err)
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
+		t.Fatalf("the process in the pod wrote %q, %v", line, err)
 	}
 	go func() { _, _ = io.Copy(io.Discard, out); close(released) }()
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
@@ -44,8 +43,8 @@ func TestPodHoldsNoLock(t *testing.T) {
 	}
 }
 
-// TestNoLock has no /run to make the lock in: ADD fails and leaves no rule, a pod
-// outside the mesh starts, and DEL takes out the rules.
+// TestNoLock has no /run for the lock file: ADD fails and leaves no rule, a pod outside
+// the mesh starts, and DEL removes the rules.
 func TestNoLock(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	n.isolatedWith(t, host, "ADD", "web", "", "no /run").fails(t, 999, "the lock of network namespaces", "/run")
@@ -56,10 +55,10 @@ func TestNoLock(t *testing.T) {
 	expectNoRules(t, host)
 }
 
-// TestForeignLock has another user own the lock, or be able to open it.
+// TestForeignLock has a lock that another user owns or can open.
 func TestForeignLock(t *testing.T) {
 	n := newNode(t)
-	for name, spoil := range map[string]string{
+	for name, prepare := range map[string]string{
 		"file that all may read":        "mkdir -m 700 $L && install -m 644 /dev/null $L/netns",
 		"file of another user":          "mkdir -m 700 $L && install -m 600 -o 2000 /dev/null $L/netns",
 		"directory of another user":     "mkdir -m 700 $L && chown 2000 $L",
@@ -70,7 +69,7 @@ func TestForeignLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			host := sandbox(t)
 			plugin := call{netns: host.Path(), stdin: n.conf("")}.prepare()
-			script := "set -e; mkdir -p /run/capture-cni; mount -t tmpfs none /run/capture-cni; L=/run/capture-cni/lock; " + spoil + `; exec "$1"`
+			script := "set -e; mkdir -p /run/capture-cni; mount -t tmpfs none /run/capture-cni; L=/run/capture-cni/lock; " + prepare + `; exec "$1"`
 			command := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", plugin.Path)
 			command.Env, command.Stdin = append(plugin.Env, "PATH="+os.Getenv("PATH")), plugin.Stdin
 			finish(t, command).fails(t, 999, "the lock of network namespaces")
@@ -79,9 +78,9 @@ func TestForeignLock(t *testing.T) {
 	}
 }
 
-// TestLockOfANamespace holds the lock of one namespace: a call there waits, one
-// for another namespace does not, DEL goes on, and with its holder the lock is gone.
-func TestLockOfANamespace(t *testing.T) {
+// TestNamespaceLock holds the lock of one namespace: ADD waits for it, DEL and an ADD
+// for another namespace do not.
+func TestNamespaceLock(t *testing.T) {
 	lab.RequireRoot(t)
 	n, host, other := newNode(t), sandbox(t), sandbox(t)
 	lock, err := os.OpenFile("/run/capture-cni/lock/netns", os.O_RDWR|os.O_CREATE, 0o600)
@@ -97,7 +96,7 @@ func TestLockOfANamespace(t *testing.T) {
 	for n.Requests() < 2 { // the lock comes after the lookup
 		time.Sleep(time.Millisecond)
 	}
-	call{command: "DEL", netns: host.Path(), stdin: n.conf("")}.run(t).silent(t) // goes on without it
+	call{command: "DEL", netns: host.Path(), stdin: n.conf("")}.run(t).silent(t)
 	check(t, waiting.Process.Kill())
 	_ = waiting.Wait()
 	expectNoRules(t, host)

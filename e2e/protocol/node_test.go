@@ -18,8 +18,8 @@ import (
 
 const uid = "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
 
-// node is an API server with a meshed pod shop/web and an unmeshed shop/batch,
-// and credentials for it.
+// node has credentials for an API server with the meshed pod shop/web and the unmeshed
+// pod shop/batch.
 type node struct {
 	*kubeapi.Server
 	kubeconfig string
@@ -58,7 +58,8 @@ func meshed(changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// sandbox is a pod's namespace as the interface plugin leaves it.
+// sandbox returns a pod's network namespace with an address, as after the interface
+// plugin.
 func sandbox(t *testing.T) *lab.Host {
 	t.Helper()
 	lab.RequireRoot(t)
@@ -69,7 +70,7 @@ func sandbox(t *testing.T) *lab.Host {
 	return host
 }
 
-// newNodeOn serves on the loopback of a host, for plugins that run there.
+// newNodeOn serves the API on the loopback of a host, for plugins that run there.
 func newNodeOn(t *testing.T, host *lab.Host) node {
 	t.Helper()
 	var listener net.Listener

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// TestRecorded sends what containerd sent on a real node: the tests of the
-// cluster compare the recordings with what it sends today. Those of CRI-O, which
-// also checks, are of one run of it.
+// TestRecorded replays recorded calls of containerd and CRI-O. The cluster's tests
+// compare containerd's with those that it sends today. CRI-O's, with CHECK, were
+// recorded once.
 func TestRecorded(t *testing.T) {
-	containerd := []string{"meshed.add", "unmeshed.add", "static.add", "meshed.del", "meshed.late.del"} // the late one names no namespace
+	containerd := []string{"meshed.add", "unmeshed.add", "static.add", "meshed.del", "meshed.late.del"} // the late DEL has no CNI_NETNS
 	for runtime, files := range map[string][]string{
 		"containerd-1.6": containerd,
 		"containerd-2":   containerd,
@@ -35,17 +35,17 @@ func TestRecorded(t *testing.T) {
 					continue
 				}
 				n, host := newNode(t), sandbox(t)
-				again := func(file string) call {
+				replay := func(file string) call {
 					return readRecording(t, n, filepath.Join("testdata/recorded", runtime, file), host.Path())
 				}
-				again(tt.file).run(t).succeeds(t)
+				replay(tt.file).run(t).succeeds(t)
 				expectCaptured(t, host, tt.captured)
 				if got := n.Requests(); got != tt.requests {
 					t.Errorf("%s: %d API requests, want %d", tt.file, got, tt.requests)
 				}
 				for _, file := range files {
 					if !strings.HasSuffix(file, ".add") {
-						again(file).run(t).silent(t)
+						replay(file).run(t).silent(t)
 					}
 				}
 				expectCaptured(t, host, false)
@@ -54,7 +54,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// readRecording makes a call of the plugin from one of another plugin's.
+// readRecording returns a recorded call of another plugin as a call of ours.
 func readRecording(t *testing.T, n node, file, netns string) call {
 	t.Helper()
 	content, err := os.ReadFile(file + ".json")
@@ -67,12 +67,12 @@ func readRecording(t *testing.T, n node, file, netns string) call {
 	recorded.Stdin["type"], recorded.Stdin["kubeconfig"] = "capture-cni", n.kubeconfig
 	stdin, err := json.Marshal(recorded.Stdin)
 	check(t, err)
-	then := recorded.Environment["CNI_NETNS"]
+	recordedNetNS := recorded.Environment["CNI_NETNS"]
 	c := call{stdin: string(stdin), args: recorded.Environment["CNI_ARGS"], netns: netns}
-	if then == "" {
+	if recordedNetNS == "" {
 		c.netns = ""
 	} else {
-		c.stdin = strings.ReplaceAll(c.stdin, then, netns)
+		c.stdin = strings.ReplaceAll(c.stdin, recordedNetNS, netns)
 	}
 	for key, value := range recorded.Environment {
 		if key != "CNI_NETNS" && key != "CNI_ARGS" {

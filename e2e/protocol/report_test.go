@@ -23,16 +23,16 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// listen is a socket as the agent makes it, with the ring beside it.
+// listen returns a socket as the agent creates it, with the spool next to it.
 func listen(t *testing.T) (*net.UnixConn, string) {
 	t.Helper()
 	lab.RequireRoot(t)
-	socket := newRing(t)
+	socket := newSpool(t)
 	return lab.AgentSocket(t, socket), socket
 }
 
-// newRing gives where a socket would be, with the ring beside it.
-func newRing(t *testing.T) string {
+// newSpool returns the path of a socket that does not exist, with the spool next to it.
+func newSpool(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
 	allow(t, directory)
@@ -43,7 +43,7 @@ func newRing(t *testing.T) string {
 
 func reportTo(socket string) string { return fmt.Sprintf(`"agentSocket": %q,`, socket) }
 
-// receive reads one record; there has to be one.
+// receive waits for one record.
 func receive(t *testing.T, conn *net.UnixConn) record.Record {
 	t.Helper()
 	check(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
@@ -55,8 +55,8 @@ func receive(t *testing.T, conn *net.UnixConn) record.Record {
 	return r
 }
 
-// kept empties the ring.
-func kept(t *testing.T, socket string) (records []record.Record) {
+// spooled empties the spool.
+func spooled(t *testing.T, socket string) (records []record.Record) {
 	t.Helper()
 	check(t, record.Replay(record.Spool(socket), func(document []byte) {
 		r, err := record.Read(document)
@@ -66,8 +66,8 @@ func kept(t *testing.T, socket string) (records []record.Record) {
 	return records
 }
 
-// TestReports has the agent hear what came of each ADD.
-func TestReports(t *testing.T) {
+// TestRecords expects the record of each ADD at the agent's socket.
+func TestRecords(t *testing.T) {
 	n := newNode(t)
 	conn, socket := listen(t)
 	n.Put(meshed(func(p *corev1.Pod) {
@@ -116,7 +116,7 @@ func TestReports(t *testing.T) {
 		}
 		conf := n.conf
 		if test.pod == "gone" {
-			conf = n.hasty
+			conf = n.shortTimeout
 		}
 		before := time.Now()
 		call{netns: netns, args: "K8S_POD_NAMESPACE=shop;K8S_POD_UID=" + uid + ";K8S_POD_NAME=" + test.pod, stdin: conf(test.extra + reportTo(socket))}.run(t)
@@ -143,13 +143,13 @@ func TestReports(t *testing.T) {
 			t.Errorf("%s: stamp %q", test.pod, got.Stamp)
 		}
 	}
-	if left := kept(t, socket); len(left) > 0 {
-		t.Errorf("kept, though the agent listens: %v", left)
+	if left := spooled(t, socket); len(left) > 0 {
+		t.Errorf("spooled, though the agent received them: %v", left)
 	}
 }
 
-// TestReportKnowsThePod gives the UID where the runtime did not.
-func TestReportKnowsThePod(t *testing.T) {
+// TestRecordHasUID expects the UID in the record if the runtime does not pass it.
+func TestRecordHasUID(t *testing.T) {
 	n := newNode(t)
 	conn, socket := listen(t)
 	call{netns: sandbox(t).Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web", stdin: n.conf(reportTo(socket))}.run(t).succeeds(t)
@@ -158,19 +158,19 @@ func TestReportKnowsThePod(t *testing.T) {
 	}
 }
 
-// TestNobodyHears lets each thing stand in the socket's place that may: the
-// answers are the same, and failures wait in the ring.
-func TestNobodyHears(t *testing.T) {
+// TestNoAgent runs ADDs with no agent, or another file, at the socket's path: the
+// results are the same, and the records of failures are spooled.
+func TestNoAgent(t *testing.T) {
 	n := newNode(t)
 	for name, prepare := range map[string]func(t *testing.T) string{
-		"no agent": newRing,
+		"no agent": newSpool,
 		"no directory": func(t *testing.T) string {
 			directory := filepath.Join(t.TempDir(), "none")
 			allow(t, directory)
 			return filepath.Join(directory, config.AgentSocketName)
 		},
-		"a folder": func(t *testing.T) string {
-			socket := newRing(t)
+		"a directory": func(t *testing.T) string {
+			socket := newSpool(t)
 			check(t, os.Mkdir(socket, 0o700))
 			return socket
 		},
@@ -193,33 +193,33 @@ func TestNobodyHears(t *testing.T) {
 			call{netns: host.Path(), stdin: stdin}.run(t).succeeds(t)
 			expectCaptured(t, host, true)
 			call{netns: host.Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=batch", stdin: stdin}.run(t).succeeds(t)
-			call{netns: host.Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=gone", stdin: n.hasty(reportTo(socket))}.run(t).fails(t, 11, "not found")
+			call{netns: host.Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=gone", stdin: n.shortTimeout(reportTo(socket))}.run(t).fails(t, 11, "not found")
 			if name == "no directory" {
 				if _, err := os.Stat(filepath.Dir(socket)); err == nil {
-					t.Error("a directory was made where the configuration says")
+					t.Error("the plugin created the configured directory")
 				}
 				return
 			}
 			reasons := []record.Reason{}
-			for _, r := range kept(t, socket) {
+			for _, r := range spooled(t, socket) {
 				reasons = append(reasons, r.Reason)
 			}
 			if !slices.Equal(reasons, []record.Reason{record.Lookup}) {
-				t.Errorf("kept %q", reasons)
+				t.Errorf("spooled %q", reasons)
 			}
 		})
 	}
 }
 
-// TestReportsOfMany has 64 fail at once with no agent: each answer is right, and
-// the ring has room for all.
-func TestReportsOfMany(t *testing.T) {
+// TestManyRecords has 64 ADDs fail at once with no agent: each returns its error, and
+// all records are spooled.
+func TestManyRecords(t *testing.T) {
 	n := serve(t)
 	n.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
 		kubeapi.WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "no")
 		return true
 	})
-	socket := newRing(t)
+	socket := newSpool(t)
 	host := sandbox(t)
 	results := make(chan outcome)
 	const adds = 64
@@ -230,12 +230,12 @@ func TestReportsOfMany(t *testing.T) {
 		o := <-results
 		o.fails(t, 11, "get pods")
 	}
-	if got := len(kept(t, socket)); got != adds {
-		t.Errorf("%d kept, want %d", got, adds)
+	if got := len(spooled(t, socket)); got != adds {
+		t.Errorf("%d spooled, want %d", got, adds)
 	}
 }
 
-// BenchmarkReports prints what an unmeshed ADD takes with and without an agent.
+// BenchmarkReports measures an unmeshed ADD with and without an agent.
 func BenchmarkReports(b *testing.B) {
 	socket := func() string {
 		directory := b.TempDir()

@@ -15,7 +15,7 @@ import (
 
 var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
-// TestPrevResultPasses keeps the bytes of a result that no library would write.
+// TestPrevResultPasses expects the bytes of a prevResult that no library would write.
 func TestPrevResultPasses(t *testing.T) {
 	n := newNode(t)
 	const previous = `{"cniVersion":"1.0.0",  "x-unknown": {"b":1,"a":[1e3, 12345678901234567890]},
@@ -31,7 +31,7 @@ func TestPrevResultPasses(t *testing.T) {
 	}
 }
 
-// TestAlone has no plugin in front, any interface name, and two calls.
+// TestAlone runs ADD twice as the only plugin, with another interface name.
 func TestAlone(t *testing.T) {
 	n := newNode(t)
 	for _, version := range versions {
@@ -48,8 +48,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestRuntimes sends what containerd, CRI-O and Multus send for a meshed and
-// an unmeshed pod. The files hold stdin; the environment is in their names' table.
+// TestRuntimes sends what containerd, CRI-O and Multus send for a meshed and an
+// unmeshed pod. The files hold stdin, the table CNI_ARGS.
 func TestRuntimes(t *testing.T) {
 	for _, runtime := range []struct {
 		file, args, ifname string
@@ -87,7 +87,8 @@ func TestVersion(t *testing.T) {
 	call{command: "VERSION"}.run(t).succeeds(t)
 }
 
-// TestUnknownCommands are answered by one error, no command at all by nothing.
+// TestUnknownCommands expects an error for an unknown command, and the name of the
+// plugin on stderr for none.
 func TestUnknownCommands(t *testing.T) {
 	call{command: "RESTART", stdin: `{"cniVersion":"1.0.0","name":"x"}`}.run(t).fails(t, 4, "RESTART")
 	c := call{}.prepare()
@@ -97,7 +98,7 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
-// TestOwnVersion is the program's own, for people.
+// TestOwnVersion expects --version to print the version of the build.
 func TestOwnVersion(t *testing.T) {
 	c := call{}.prepare()
 	c.Args = append(c.Args, "--version")
@@ -108,7 +109,7 @@ func TestOwnVersion(t *testing.T) {
 	}
 }
 
-// TestVerbsByVersion: CHECK from 0.4.0, STATUS and GC from 1.1.0.
+// TestVerbsByVersion expects CHECK from 0.4.0, and STATUS and GC from 1.1.0.
 func TestVerbsByVersion(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	for _, version := range versions {
@@ -131,14 +132,14 @@ func TestStatus(t *testing.T) {
 	status := func(conf string) outcome {
 		return call{command: "STATUS", stdin: strings.Replace(conf, "1.0.0", "1.1.0", 1)}.run(t)
 	}
-	broken := node{kubeconfig: absent(t) + "/kubeconfig"}
+	withoutKubeconfig := node{kubeconfig: absent(t) + "/kubeconfig"}
 	status(n.conf(`"status": "strict",`)).silent(t)
-	status(broken.conf("")).silent(t)
-	status(broken.conf(`"mesh": 5,`)).silent(t)
-	status(broken.conf(`"status": "strict",`)).fails(t, 50, "/none/kubeconfig")
-	status(broken.conf(`"status": "strict", "mesh": 5,`)).fails(t, 7, `"mesh"`)
+	status(withoutKubeconfig.conf("")).silent(t)
+	status(withoutKubeconfig.conf(`"mesh": 5,`)).silent(t)
+	status(withoutKubeconfig.conf(`"status": "strict",`)).fails(t, 50, "/none/kubeconfig")
+	status(withoutKubeconfig.conf(`"status": "strict", "mesh": 5,`)).fails(t, 7, `"mesh"`)
 	status(node{kubeconfig: "/srv/elsewhere/kubeconfig"}.conf(`"status": "strict",`)).fails(t, 7, "/srv/elsewhere")
 	if n.Requests() != 0 {
-		t.Error("STATUS asked the API server")
+		t.Error("STATUS sent a request to the API server")
 	}
 }
