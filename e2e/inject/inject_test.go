@@ -18,7 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/inject"
 )
 
-// container is what the tests look at of one.
+// container holds the fields that the tests compare.
 type container struct {
 	Name     string
 	UID, GID int64
@@ -42,7 +42,7 @@ func TestInjected(t *testing.T) {
 		annotations    map[string]string
 		initContainers []container
 		containers     []container
-		wrote          map[string]string // besides what the pod brought
+		wrote          map[string]string // annotations
 	}{
 		{
 			name:           "a native sidecar comes first",
@@ -80,7 +80,7 @@ func TestInjected(t *testing.T) {
 			wrote:          map[string]string{"sidecar.istio.io/interceptionMode": "TPROXY"},
 		},
 		{
-			name:           "nothing is captured, and so nothing set up",
+			name:           "mode NONE needs no istio-init",
 			opts:           inject.Options{Init: true},
 			annotations:    map[string]string{"sidecar.istio.io/interceptionMode": "NONE"},
 			initContainers: []container{nativeProxy, migrate},
@@ -103,10 +103,10 @@ func TestInjected(t *testing.T) {
 				pod.Annotations[key] = value
 			}
 			got := review(t, tt.opts, pod)
-			if diff := cmp.Diff(tt.initContainers, seen(got.Spec.InitContainers)); diff != "" {
+			if diff := cmp.Diff(tt.initContainers, summarize(got.Spec.InitContainers)); diff != "" {
 				t.Errorf("init containers (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.containers, seen(got.Spec.Containers)); diff != "" {
+			if diff := cmp.Diff(tt.containers, summarize(got.Spec.Containers)); diff != "" {
 				t.Errorf("containers (-want +got):\n%s", diff)
 			}
 			for key, want := range tt.wrote {
@@ -158,7 +158,7 @@ func TestLeftAlone(t *testing.T) {
 }
 
 func TestNoReview(t *testing.T) {
-	for _, body := range []string{"", "{}", "no JSON"} {
+	for _, body := range []string{"", "{}", "not JSON"} {
 		recorder := httptest.NewRecorder()
 		inject.Handler(inject.Options{}).ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/inject", strings.NewReader(body)))
 		if recorder.Code != http.StatusBadRequest {
@@ -168,7 +168,7 @@ func TestNoReview(t *testing.T) {
 }
 
 func TestNoPod(t *testing.T) {
-	if response := ask(t, inject.Options{}, []byte(`"no pod"`)); response.Allowed || response.UID != "1" {
+	if response := ask(t, inject.Options{}, []byte(`"not a pod"`)); response.Allowed || response.UID != "1" {
 		t.Errorf("got %+v, want a refusal of request 1", response)
 	}
 }
@@ -239,7 +239,7 @@ func review(t *testing.T, opts inject.Options, pod *corev1.Pod) *corev1.Pod {
 	return got
 }
 
-func seen(containers []corev1.Container) []container {
+func summarize(containers []corev1.Container) []container {
 	var list []container
 	for _, c := range containers {
 		one := container{Name: c.Name, UID: -1, GID: -1, Always: c.RestartPolicy != nil}

@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// TestAdmissionSettings tells that the policy about weakening settings knows
-// every annotation that the plugin honours.
+// TestAdmissionSettings expects every annotation that can weaken capture in the
+// settings of the admission policy.
 func TestAdmissionSettings(t *testing.T) {
 	content, err := os.ReadFile("../../deploy/chart/values.yaml")
 	if err != nil {

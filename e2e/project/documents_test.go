@@ -33,7 +33,7 @@ func read(t *testing.T, name string) string {
 	return string(content)
 }
 
-// TestTables compares the README's tables with the code that they describe.
+// TestTables compares the README's tables with the code.
 func TestTables(t *testing.T) {
 	readme := read(t, "README.md")
 	for name, table := range map[string]string{"annotations": annotationTable(), "netconf": keyTable(), "metrics": metricTable()} {
@@ -47,7 +47,7 @@ func TestTables(t *testing.T) {
 			continue
 		}
 		if !*update {
-			t.Errorf("the README's table %s is not what the code says: run make golden", name)
+			t.Errorf("the README's table %s differs from the code: run make golden", name)
 			continue
 		}
 		readme = before + begin + table + end + after
@@ -89,7 +89,7 @@ func keyRows(prefix string, keys []config.Key) string {
 	return rows
 }
 
-// TestMakeTargets finds documents that name a make target which is not there.
+// TestMakeTargets expects every make target that a document names in the Makefile.
 func TestMakeTargets(t *testing.T) {
 	var targets []string
 	for _, match := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(read(t, "Makefile"), -1) {
@@ -98,19 +98,19 @@ func TestMakeTargets(t *testing.T) {
 	for _, document := range []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"} {
 		for _, match := range regexp.MustCompile("make ([a-z][a-z-]*)").FindAllStringSubmatch(codeOf(read(t, document)), -1) {
 			if !slices.Contains(targets, match[1]) {
-				t.Errorf("%s says %q, which the Makefile does not know", document, match[0])
+				t.Errorf("%s names %q, which is not in the Makefile", document, match[0])
 			}
 		}
 	}
 }
 
-// codeOf keeps what stands in code spans and blocks: prose may say "make sure".
+// codeOf returns the code spans and blocks: prose may say "make sure".
 func codeOf(markdown string) string {
 	spans := regexp.MustCompile("(?s)```.*?```|`[^`\n]+`").FindAllString(markdown, -1)
 	return strings.Join(spans, "\n")
 }
 
-// TestDependenciesHaveReasons wants every direct dependency named in ARCHITECTURE.md.
+// TestDependenciesHaveReasons expects every direct dependency in ARCHITECTURE.md.
 func TestDependenciesHaveReasons(t *testing.T) {
 	architecture := read(t, "ARCHITECTURE.md")
 	direct, _, _ := strings.Cut(read(t, "go.mod"), "// indirect")
@@ -121,14 +121,14 @@ func TestDependenciesHaveReasons(t *testing.T) {
 	}
 }
 
-// commented are the kinds of files that can say under which licence they are,
-// plain those that can't. Nothing else belongs here.
+// commented are the kinds of files with an SPDX line, plain those without. The
+// repository has no other kinds.
 var (
 	commented = []string{".go", ".yaml", ".tpl", "Makefile", "Dockerfile", "run"}
 	plain     = []string{".md", ".json", ".txt", ".mod", ".sum", ".errcheck", ".gitignore", "LICENSE"}
 )
 
-// TestLicence wants one SPDX line at the head of every file that can have one.
+// TestLicence expects an SPDX line at the head of every file that can have one.
 func TestLicence(t *testing.T) {
 	skipped := []string{".git", ".idea", ".vscode", "bin", "testdata"}
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
@@ -148,7 +148,7 @@ func TestLicence(t *testing.T) {
 			return nil
 		}
 		if !slices.Contains(commented, kind) {
-			t.Errorf("%s is of no kind that belongs here", path)
+			t.Errorf("%s is of an unknown kind", path)
 			return nil
 		}
 		content, err := os.ReadFile(path)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package project holds what must be true of the project itself: which way
-// imports point, and that its documents say what its code does.
+// Package project tests the project itself: the direction of its imports, and its
+// documents against its code.
 package project
 
 import (
@@ -19,8 +19,8 @@ import (
 
 const module = "github.com/capture-cni/capture-cni"
 
-// allowed says which of our packages may import which. Nothing imports e2e
-// but e2e itself and tests.
+// allowed maps each package to those of our packages that it may import. Only tests
+// and e2e itself import e2e.
 var allowed = map[string][]string{
 	"config":                   {},
 	"plugin/capture":           {"config"},
@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"deploy/image":             {},
 }
 
-// impure is what packages that only decide must not reach, even indirectly.
+// impure must not be imported by pure packages, even indirectly.
 var impure = []string{"k8s.io/client-go", "github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/mdlayher/netlink"}
 
 type goPackage struct {
@@ -87,7 +87,7 @@ func TestImportsPointOneWay(t *testing.T) {
 		checked++
 		may, ok := allowed[name]
 		if !ok {
-			t.Errorf("%s: a package that this test does not know", name)
+			t.Errorf("%s is missing in allowed", name)
 		}
 		for _, imported := range p.Imports {
 			if ours, ok := strings.CutPrefix(imported, module+"/"); ok && !slices.Contains(may, ours) {
@@ -96,7 +96,7 @@ func TestImportsPointOneWay(t *testing.T) {
 		}
 	}
 	if checked != len(allowed) {
-		t.Errorf("%d of %d packages are there", checked, len(allowed))
+		t.Errorf("%d packages exist, allowed has %d", checked, len(allowed))
 	}
 }
 
@@ -119,8 +119,7 @@ func TestDecidersArePure(t *testing.T) {
 	}
 }
 
-// TestOneFileExecutes keeps what the plugin executes in one place: iptables'
-// programs, where the operator chose that backend.
+// TestOneFileExecutes expects that only iptables' backends execute programs.
 func TestOneFileExecutes(t *testing.T) {
 	executing := containing(t, "../../plugin/*/*.go", `"os/exec"`, "go-iptables")
 	if want := []string{"iptables_programs.go", "legacy_remove.go"}; !slices.Equal(executing, want) {
@@ -128,15 +127,15 @@ func TestOneFileExecutes(t *testing.T) {
 	}
 }
 
-// TestOneFileKnowsKubernetes has all decisions made on capture.Pod.
-func TestOneFileKnowsKubernetes(t *testing.T) {
-	knowing := containing(t, "../../plugin/capture/*.go", `"k8s.io/`)
-	if want := []string{"podof.go"}; !slices.Equal(knowing, want) {
-		t.Errorf("Kubernetes' API is known to %q, want %q", knowing, want)
+// TestOneFileReadsKubernetesTypes expects all decisions to read capture.Pod.
+func TestOneFileReadsKubernetesTypes(t *testing.T) {
+	reading := containing(t, "../../plugin/capture/*.go", `"k8s.io/`)
+	if want := []string{"podof.go"}; !slices.Equal(reading, want) {
+		t.Errorf("Kubernetes' types are imported by %q, want %q", reading, want)
 	}
 }
 
-// containing returns the product's files with one of the texts.
+// containing returns the product files that contain one of the texts.
 func containing(t *testing.T, pattern string, texts ...string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -155,12 +154,12 @@ func containing(t *testing.T, pattern string, texts ...string) (found []string) 
 	return found
 }
 
-// TestTopLevel keeps the layout that users and tools know.
+// TestTopLevel expects Go code in these top-level directories alone.
 func TestTopLevel(t *testing.T) {
 	for _, p := range listPackages(t) {
 		top, _, _ := strings.Cut(strings.TrimPrefix(p.ImportPath, module+"/"), "/")
 		if !slices.Contains([]string{"config", "plugin", "install", "deploy", "e2e"}, path.Clean(top)) {
-			t.Errorf("%s: Go code in another top-level folder", p.ImportPath)
+			t.Errorf("%s: Go code in another top-level directory", p.ImportPath)
 		}
 	}
 }

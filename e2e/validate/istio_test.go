@@ -10,9 +10,9 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestIstioValidation does what istio-validation does, with the proxy's uid: it
-// listens on localhost at the proxy's inbound port, connects from localhost to
-// another address of lo, and wants to hear of that connection's port.
+// TestIstioValidation does what istio-validation does, with the proxy's uid: it listens
+// on localhost at the proxy's inbound port, connects from localhost to another address
+// of lo, and compares the original destination.
 func TestIstioValidation(t *testing.T) {
 	istio := lab.Owner{UID: 1337, GID: 1337}
 	for _, test := range []struct {

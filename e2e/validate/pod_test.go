@@ -20,7 +20,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Addresses of the pod.
 const (
 	ipv4 = "10.77.0.2/24"
 	ipv6 = "fd77::2/64"
@@ -31,7 +30,7 @@ var (
 	dualStack   = with(nil, "ISTIO_DUAL_STACK")
 )
 
-// with adds variables that are true.
+// with returns env with more variables, each true.
 func with(env map[string]string, names ...string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, env)
@@ -41,7 +40,7 @@ func with(env map[string]string, names ...string) map[string]string {
 	return all
 }
 
-// pod is linked to a node, which is its router.
+// pod is linked to a node, its router.
 type pod struct {
 	*lab.Host
 	node      *lab.Host
@@ -71,7 +70,7 @@ func newPod(t *testing.T, addresses ...string) pod {
 	return p
 }
 
-// rules are what the plugin makes of an injected pod.
+// rules returns the plugin's rules for an injected pod.
 func (p pod) rules(t *testing.T, annotations, env map[string]string) capture.Ruleset {
 	t.Helper()
 	return p.rulesBy(t, config.DefaultSettings(), annotations, env)
@@ -96,7 +95,8 @@ func (p pod) rulesBy(t *testing.T, settings config.Settings, annotations, env ma
 	return capture.Rules(decision.Intent)
 }
 
-// withoutInbound lacks what leads the pod's own calls to the inbound port.
+// withoutInbound omits the rule that redirects the pod's calls of itself to the inbound
+// port.
 func withoutInbound(t *testing.T, p pod) capture.Ruleset {
 	rs := p.rules(t, nil, dualStack)
 	for i, chain := range rs.Chains {
@@ -105,11 +105,11 @@ func withoutInbound(t *testing.T, p pod) capture.Ruleset {
 			return rs
 		}
 	}
-	t.Fatal("there is no chain ISTIO_PROXY")
+	t.Fatal("no chain ISTIO_PROXY")
 	return rs
 }
 
-// otherPorts lead where nobody listens.
+// otherPorts redirect to ports on which no process listens.
 func otherPorts(t *testing.T, p pod) capture.Ruleset {
 	settings := config.DefaultSettings()
 	settings.Mesh.OutboundPort, settings.Mesh.InboundPort = 25001, 25006
@@ -155,7 +155,7 @@ func nft(t *testing.T, host *lab.Host, script string, args ...string) []byte {
 	return out
 }
 
-// packets is what a named counter of table seen counted.
+// packets returns the value of a counter in table seen.
 func packets(t *testing.T, host *lab.Host, counter string) int {
 	t.Helper()
 	var listed struct {

@@ -29,8 +29,7 @@ var (
 	users = map[string]syscall.Credential{"outbound": app, "inbound": proxy}
 )
 
-// image is a folder with the agent and nothing else, which nobody but root
-// can write to.
+// image is a directory with only the agent, read-only for users.
 var image string
 
 func TestMain(m *testing.M) {
@@ -57,14 +56,13 @@ func inImage(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// program is a validation that runs.
+// program is a running validation.
 type program struct {
 	command *exec.Cmd
-	said    lab.Log
+	stderr  lab.Log
 }
 
-// start runs the validation inside the pod: as a user, and so without
-// capabilities.
+// start runs the validation in the pod as a user without capabilities.
 func (p pod) start(t *testing.T, user syscall.Credential, args ...string) *program {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "/capture-cni-node", append([]string{"validate"}, args...)...)
@@ -72,13 +70,13 @@ func (p pod) start(t *testing.T, user syscall.Credential, args ...string) *progr
 	command.Dir = "/"
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: image, Credential: &user}
 	running := &program{command: command}
-	command.Stderr = &running.said
+	command.Stderr = &running.stderr
 	check(t, p.Do(command.Start))
 	return running
 }
 
-// expect waits for the end.
-func (p *program) expect(t *testing.T, code int, says ...string) {
+// expect waits for the end of the program.
+func (p *program) expect(t *testing.T, code int, texts ...string) {
 	t.Helper()
 	err := p.command.Wait()
 	var exit *exec.ExitError
@@ -86,18 +84,18 @@ func (p *program) expect(t *testing.T, code int, says ...string) {
 		t.Fatal(err)
 	}
 	if got := p.command.ProcessState.ExitCode(); got != code {
-		t.Errorf("%q: exit status %d, want %d:\n%s", p.command.Args[2:], got, code, p.said.String())
+		t.Errorf("%q: exit status %d, want %d:\n%s", p.command.Args[2:], got, code, p.stderr.String())
 	}
-	for _, text := range says {
-		if !strings.Contains(p.said.String(), text) {
-			t.Errorf("%q: no %q in:\n%s", p.command.Args[2:], text, p.said.String())
+	for _, text := range texts {
+		if !strings.Contains(p.stderr.String(), text) {
+			t.Errorf("%q: no %q in:\n%s", p.command.Args[2:], text, p.stderr.String())
 		}
 	}
 }
 
 func (p *program) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for !strings.Contains(p.said.String(), text) {
+	for !strings.Contains(p.stderr.String(), text) {
 		if t.Context().Err() != nil {
 			t.Fatal(t.Context().Err())
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validate runs the agent's validation as a pod does: without any
-// capability, in a file system that holds nothing else, as one user.
+// Package validate runs the agent's validation as a pod does: as a user without
+// capabilities, in a file system with only the agent.
 package validate
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// TestCaptured passes under all rules, in both directions and families.
+// TestCaptured expects success with each kind of rules, in both directions.
 func TestCaptured(t *testing.T) {
 	for _, test := range []struct {
 		name        string
@@ -24,7 +24,7 @@ func TestCaptured(t *testing.T) {
 		{"IPv4", []string{ipv4}, nil, nil, []string{"IPv4: captured"}},
 		{"IPv6", []string{ipv6}, nil, nil, []string{"IPv6: captured"}},
 		{"both", []string{ipv4, ipv6}, nil, dualStack, []string{"IPv4: captured", "IPv6: captured"}},
-		{"IPv6 left alone on purpose", []string{ipv4, ipv6}, nil, nil, []string{"IPv4: captured"}},
+		{"IPv6 not captured by configuration", []string{ipv4, ipv6}, nil, nil, []string{"IPv4: captured"}},
 		{"TPROXY", []string{ipv4, ipv6}, transparent, dualStack, []string{"IPv4: captured", "IPv6: captured"}},
 		{"DNS", []string{ipv4, ipv6}, nil, with(dualStack, "ISTIO_META_DNS_CAPTURE"), []string{"IPv4: captured", "IPv6: captured"}},
 		{"TPROXY and DNS", []string{ipv4}, transparent, with(nil, "ISTIO_META_DNS_CAPTURE", "INVALID_DROP"), []string{"IPv4: captured"}},
@@ -42,7 +42,7 @@ func TestCaptured(t *testing.T) {
 	}
 }
 
-// TestNotCaptured tells what is missing by exit statuses.
+// TestNotCaptured expects the exit status of each direction that is not captured.
 func TestNotCaptured(t *testing.T) {
 	noOutbound := map[string]string{"traffic.sidecar.istio.io/includeOutboundIPRanges": ""}
 	for _, test := range []struct {
@@ -70,7 +70,7 @@ func TestNotCaptured(t *testing.T) {
 	}
 }
 
-// budget is for a busy machine where the answer is to be yes.
+// budget is longer where success is expected, for a busy machine.
 func budget(code int) string {
 	if code == 0 {
 		return "--budget=60s"
@@ -78,7 +78,7 @@ func budget(code int) string {
 	return "--budget=1s"
 }
 
-// TestOneFamily finds that IPv6 alone is not captured, if it is asked to look.
+// TestOneFamily expects an error for IPv6 alone, if the flags select IPv6.
 func TestOneFamily(t *testing.T) {
 	lab.RequireRoot(t)
 	p := newPod(t, ipv4, ipv6)
@@ -91,9 +91,9 @@ func TestOneFamily(t *testing.T) {
 	}
 }
 
-// TestLate waits for rules that come while it tries, IPv6's among them though
-// nothing told of those before.
-func TestLate(t *testing.T) {
+// TestRulesAppliedLater applies rules while the validation retries. They capture IPv6,
+// too, which it did not expect at its start.
+func TestRulesAppliedLater(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for direction, user := range users {
 			p := newPod(t, ipv4, ipv6)
@@ -105,7 +105,7 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// TestWrongUser is not taken for a proof: neither user sees the other direction.
+// TestWrongUser expects an error for each direction with the other direction's user.
 func TestWrongUser(t *testing.T) {
 	lab.RequireRoot(t)
 	p := newPod(t, ipv4)
@@ -114,7 +114,7 @@ func TestWrongUser(t *testing.T) {
 	p.start(t, app, "inbound", "--budget=0").expect(t, codeInbound, "running with uid 1000 and gid 1000")
 }
 
-// TestPortInUse does not wait, and blames nobody's rules.
+// TestPortInUse expects a status of its own, without retries.
 func TestPortInUse(t *testing.T) {
 	lab.RequireRoot(t)
 	for _, address := range []string{"0.0.0.0", "[::]", "127.0.0.1"} {
@@ -130,7 +130,7 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// TestNotTried says that nothing is known.
+// TestNotTried expects a status of its own if no connection could be tried.
 func TestNotTried(t *testing.T) {
 	lab.RequireRoot(t)
 	p := newPod(t, ipv4)
@@ -141,7 +141,7 @@ func TestNotTried(t *testing.T) {
 	p.start(t, app, "outbound").expect(t, codeNotTried, "no address besides loopback")
 }
 
-// TestRanges proves a pod that captures some destinations alone by one of them.
+// TestRanges validates a pod that captures one range by an address in it.
 func TestRanges(t *testing.T) {
 	lab.RequireRoot(t)
 	p := newPod(t, ipv4)
@@ -151,7 +151,7 @@ func TestRanges(t *testing.T) {
 	p.start(t, app, "outbound", budget(0), "--destination=10.96.0.1").expect(t, 0)
 }
 
-// TestUsage leaves the statuses of answers alone.
+// TestUsage expects a status that means no result.
 func TestUsage(t *testing.T) {
 	lab.RequireRoot(t)
 	p := newPod(t, ipv4)
@@ -159,8 +159,8 @@ func TestUsage(t *testing.T) {
 	p.start(t, app, "outbound", "--family=7").expect(t, 1, "expected auto, ipv4, ipv6 or both")
 }
 
-// TestStaysOnTheNode looks at what becomes of connections that are not captured:
-// the first router drops them.
+// TestStaysOnTheNode expects the first router to drop connections that are not
+// captured.
 func TestStaysOnTheNode(t *testing.T) {
 	lab.RequireRoot(t)
 	p := newPod(t, ipv4, ipv6)
@@ -178,9 +178,9 @@ func TestStaysOnTheNode(t *testing.T) {
 }`, "-f", "-")
 	p.start(t, app, "outbound", "--budget=0", "--family=both").expect(t, codeOutbound)
 	if n := packets(t, p.node, "arrived"); n < 2 {
-		t.Errorf("%d packets came to the router, want one of each family: does this test still see them?", n)
+		t.Errorf("%d packets arrived at the router, want one of each family", n)
 	}
 	if n := packets(t, p.node, "forwarded"); n != 0 {
-		t.Errorf("%d packets went on", n)
+		t.Errorf("%d packets were forwarded", n)
 	}
 }
