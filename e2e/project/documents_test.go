@@ -116,7 +116,7 @@ func TestDependenciesHaveReasons(t *testing.T) {
 	direct, _, _ := strings.Cut(read(t, "go.mod"), "// indirect")
 	for _, match := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(direct, -1) {
 		if !strings.Contains(architecture, "`"+match[1]+"`") {
-			t.Errorf("ARCHITECTURE.md gives no reason for %s", match[1])
+			t.Errorf("ARCHITECTURE.md has no reason for %s", match[1])
 		}
 	}
 }

@@ -59,7 +59,7 @@ func cniError(err error) *types.Error {
 	return types.NewError(f.code, f.message(), "")
 }
 
-// withCode returns err as a CNI error: skel gives any other error the code 999.
+// withCode returns err as a CNI error: skel sets code 999 on any other error.
 func withCode(err error) error {
 	if err == nil {
 		return nil
