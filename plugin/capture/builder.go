@@ -63,7 +63,7 @@ func (m Match) ofUser(uid uint32) Match { m.UID = one(uid); return m }
 
 func (m Match) ofGroups(groups List[uint32]) Match { m.GID = groups; return m }
 
-// empty tells a match made of an empty list; it would hold for every packet.
+// empty reports whether a match was made of empty lists. It would match every packet.
 func (m Match) empty() bool {
 	return len(m.In.Values)+len(m.Out.Values)+len(m.Src.Values)+len(m.Dst.Values)+
 		len(m.DstPort.Values)+len(m.UID.Values)+len(m.GID.Values) == 0 && m.Mark+m.ExceptMark == 0

@@ -2,29 +2,27 @@
 
 package capture
 
-import (
-	"net/netip"
-)
+import "net/netip"
 
 // ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which
-// the proxy hands inbound traffic on to the application. The first belongs to
-// lo by itself; the second has to be put there.
+// the proxy sends inbound traffic to the application. The kernel assigns the first to
+// lo by default; podnet adds the second.
 var (
 	ProxySourceIPv4 = netip.MustParsePrefix("127.0.0.6/32")
 	ProxySourceIPv6 = netip.MustParsePrefix("::6/128")
 )
 
-// Ruleset is what netfilter should hold in one pod's namespace.
+// Ruleset is the desired state of netfilter in one pod's network namespace.
 type Ruleset struct {
 	IPv6 bool // whether IPv6 is captured, and lo needs ProxySourceIPv6
 
-	// LocalMark, where not 0, is a mark whose packets have to be routed to
-	// this host itself, wherever they are addressed to.
+	// LocalMark, if not 0, is the mark of packets to be routed to this host,
+	// whatever their destination.
 	LocalMark uint32
 
 	Chains []Chain
 
-	stampOfText bool // it bears the Stamp of textVersion, see StampedAs
+	stampOfText bool // Stamp returns that of textVersion, see StampedAs
 }
 
 // Table is the netfilter table a chain belongs to, in iptables' sense.
@@ -44,8 +42,8 @@ const (
 	Output     Hook = "OUTPUT"
 )
 
-// Chain is a list of rules. A chain with a Hook is entered by packets, any
-// other one by a jump.
+// Chain is a list of rules. Packets enter a chain with a Hook from the kernel, any
+// other chain by a jump.
 type Chain struct {
 	Table Table
 	Hook  Hook
@@ -53,16 +51,16 @@ type Chain struct {
 	Rules []Rule
 }
 
-// Rule does something to the packets that match. Why is at most 127 bytes and
-// becomes the comment in the kernel.
+// Rule applies an action to packets that match. Why, at most 127 bytes, is the rule's
+// comment in the kernel.
 type Rule struct {
 	Match Match
 	Do    Action
 	Why   string
 }
 
-// Match holds where all of its set fields hold; a list holds where one of its
-// values does.
+// Match matches packets that match all fields that are set. A list matches if one of
+// its values does.
 type Match struct {
 	Family   Family
 	Protocol Protocol
@@ -74,9 +72,9 @@ type Match struct {
 
 	Mark, ExceptMark uint32 // the packet's mark is, or is not, this; 0 is any
 	ConnMark         uint32 // the connection's mark; 0 is any
-	Established      bool   // belongs to a connection and does not ask for a new one; needs TCP
-	Invalid          bool   // conntrack can't place the packet
-	Begins           bool   // asks for a new connection: a SYN; needs TCP
+	Established      bool   // conntrack's state is ESTABLISHED, and the packet is no SYN; needs TCP
+	Invalid          bool   // conntrack's state is INVALID
+	Begins           bool   // a SYN; needs TCP
 }
 
 // OnlyFamily returns the one family whose packets can match, or any.
@@ -93,8 +91,8 @@ func (m Match) OnlyFamily() Family {
 	return m.Family
 }
 
-// List is a match's alternatives. The name is what a set of more than one
-// value is called; lists of one name in a Ruleset are equal.
+// List holds the alternatives of a match. Two or more values are a set with this name.
+// Lists with the same name in a Ruleset are equal.
 type List[T any] struct {
 	Name   string
 	Values []T
@@ -116,7 +114,7 @@ const (
 	UDP Protocol = "udp"
 )
 
-// Verdict is what becomes of a matching packet.
+// Verdict is the kind of an Action.
 type Verdict string
 
 const (
@@ -126,14 +124,14 @@ const (
 	Redirect Verdict = "redirect" // to Port of this host
 	Drop     Verdict = "drop"
 
-	// TProxy hands the packet with its addresses to who listens at Port, sets
-	// Mark and leaves the table. Where nobody listens the next rule decides.
+	// TProxy delivers the packet, with its addresses, to the socket that listens at
+	// Port, sets Mark and leaves the table. Without a socket the next rule follows.
 	TProxy Verdict = "tproxy"
 
-	// These three let the next rule go on.
+	// After these three the next rule follows.
 	SetMark     Verdict = "mark"     // the packet's, to Mark
 	SetConnMark Verdict = "connmark" // the connection's, to Mark
-	SetZone     Verdict = "zone"     // conntrack's, to Zone; the first one set stays
+	SetZone     Verdict = "zone"     // conntrack's, to Zone; later ones have no effect
 )
 
 // Action is a verdict with its target.

@@ -27,13 +27,13 @@ const (
 	GIDSet       SetType = "gid"          // uint32
 )
 
-// Interval tells whether the kernel keeps the elements as ranges. Ports are
-// single values, but the kernel's other set for keys of two bytes, a bitmap,
-// takes a time that grows with the square of the list to fill.
+// Interval reports whether the kernel stores the elements as ranges. Ports are single
+// values, but filling the kernel's other set for keys of two bytes, a bitmap, takes a
+// time that grows with the square of its size.
 func (t SetType) Interval() bool { return t == IPv4Set || t == IPv6Set || t == PortSet }
 
-// Sets are the sets that the rules look up, each once, in the order of their
-// first use.
+// Sets returns the sets that the rules look up, each once, in the order of their first
+// use.
 func (rs Ruleset) Sets() []Set {
 	var sets []Set
 	seen := map[string]bool{}
@@ -73,7 +73,7 @@ func addressType(list List[netip.Prefix]) SetType {
 	return IPv6Set
 }
 
-// spell writes one value as nft reads it.
+// spell returns one value in nft's syntax.
 func spell(value any) string {
 	switch v := value.(type) {
 	case string:

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Shape is the Ruleset with the same two values in each set of one type: all
-// that it shares with Rulesets that differ in their sets' elements alone.
+// Shape returns the Ruleset with the same two values in each set of one type. Rulesets
+// that differ only in the elements of their sets have the same Shape.
 func (rs Ruleset) Shape() Ruleset {
 	shape := rs
 	shape.Chains = slices.Clone(rs.Chains)
@@ -30,7 +30,7 @@ func (m Match) shape() Match {
 	return m
 }
 
-// twoOf leaves a single value as it is: that stands in the rule itself.
+// twoOf keeps a single value, which is in the rule and not in a set.
 func twoOf[T any](list List[T], first, second T) List[T] {
 	if len(list.Values) > 1 {
 		list.Values = []T{first, second}

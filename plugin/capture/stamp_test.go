@@ -89,7 +89,7 @@ func TestStampHoldsEveryField(t *testing.T) {
 	}
 }
 
-// fill sets every field, and gives every list two values.
+// fill sets every field, and every list to two values.
 func fill(v reflect.Value) {
 	if v.Kind() == reflect.Slice {
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))

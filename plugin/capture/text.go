@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// TableName is the one nftables table that everything of ours lives in.
+// TableName is the nftables table with all of our chains.
 const TableName = "capture-cni"
 
 // StampChain is an unreachable chain whose only rule carries the Stamp.
 const StampChain = "stamp"
 
-// NFTName is the name of a chain in nftables, where one table holds the
-// chains of all of iptables' tables.
+// NFTName returns the chain's name in nftables, where one table has the chains of all
+// iptables tables.
 func (c Chain) NFTName() string { return NFTChain(c.Table, c.Name) }
 
-// NFTChain is the nftables name of a chain given by table and name.
+// NFTChain returns the nftables name of a chain.
 func NFTChain(table Table, name string) string { return string(table) + "_" + name }
 
-// Priority is where among the hook's chains of all tables this one stands.
+// Priority returns the chain's priority at its hook.
 func (c Chain) Priority() int32 {
 	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -100}[c.Table]
 }
 
-// Type is the nftables type of a base chain. One of type route has the packet
-// routed anew where a rule changed its mark.
+// Type returns the nftables type of a base chain. In a chain of type route, a packet
+// whose mark a rule changes is routed again.
 func (c Chain) Type() string {
 	switch {
 	case c.Table == NAT:
@@ -39,13 +39,13 @@ func (c Chain) Type() string {
 	return "filter"
 }
 
-// String is the Ruleset as text for `nft -f`.
+// String returns the Ruleset as text for `nft -f`.
 func (rs Ruleset) String() string {
 	body := rs.body()
 	return fmt.Sprintf("table inet %s {\n\tchain %s {\n\t\treturn comment %q\n\t}\n%s}\n", TableName, StampChain, rs.Stamp(), body)
 }
 
-// body is the table's content but for the stamp, which is a hash of it.
+// body returns the table's content without the stamp. A Stamp of textVersion is its hash.
 func (rs Ruleset) body() []byte {
 	var out bytes.Buffer
 	for _, set := range rs.Sets() {
@@ -88,7 +88,7 @@ func (do Action) text(table Table) string {
 	return string(do.Verdict)
 }
 
-// words spells a match. The order is the one in which netfilter tests it.
+// words returns a match in nft's syntax, in the order in which netfilter tests it.
 func (m Match) words() []string {
 	var words []string
 	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
@@ -126,7 +126,7 @@ func (m Match) words() []string {
 	return append(words, m.stateWords()...)
 }
 
-// stateWords spells what netfilter itself keeps of a packet.
+// stateWords returns the matches on marks and connection state.
 func (m Match) stateWords() []string {
 	var words []string
 	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
@@ -151,8 +151,8 @@ func (m Match) stateWords() []string {
 	return words
 }
 
-// addressWords spells a list of ranges. One that holds its whole family is a
-// match on the family: nft reads "ip daddr 0.0.0.0/0" as no match at all.
+// addressWords returns the match of a list of ranges. A range of a whole family becomes a
+// match of the family, because nft drops the match "ip daddr 0.0.0.0/0".
 func addressWords(field string, list List[netip.Prefix]) string {
 	first := list.Values[0]
 	protocol, family := "ip", IPv4
@@ -165,7 +165,7 @@ func addressWords(field string, list List[netip.Prefix]) string {
 	return fmt.Sprintf("%s %s %s", protocol, field, operand(list))
 }
 
-// operand is a single value, or the name of the set that holds the values.
+// operand returns a single value, or the name of the set.
 func operand[T any](list List[T]) string {
 	if len(list.Values) == 1 {
 		return spell(list.Values[0])
