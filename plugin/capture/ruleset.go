@@ -5,24 +5,25 @@ package capture
 import "net/netip"
 
 // ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which
-// the proxy sends inbound traffic to the application. The kernel assigns the first to
-// lo by default; podnet adds the second.
+// the proxy forwards inbound traffic to the application. The kernel assigns the
+// first to lo; the second has to be added.
 var (
 	ProxySourceIPv4 = netip.MustParsePrefix("127.0.0.6/32")
 	ProxySourceIPv6 = netip.MustParsePrefix("::6/128")
 )
 
-// Ruleset is the desired state of netfilter in one pod's network namespace.
+// Ruleset is what netfilter should hold in one pod's namespace. The JSON of its
+// fields is what a Stamp hashes.
 type Ruleset struct {
-	IPv6 bool // whether IPv6 is captured, and lo needs ProxySourceIPv6
+	IPv6 bool `json:",omitzero"` // whether IPv6 is captured, and lo needs ProxySourceIPv6
 
-	// LocalMark, if not 0, is the mark of packets to be routed to this host,
-	// whatever their destination.
-	LocalMark uint32
+	// LocalMark, unless 0, is a mark whose packets are routed to this host
+	// itself, whatever their destination.
+	LocalMark uint32 `json:",omitzero"`
 
 	Chains []Chain
 
-	stampOfText bool // Stamp returns that of textVersion, see StampedAs
+	stampOfText bool // its Stamp is that of textVersion, see StampedAs
 }
 
 // Table is the netfilter table a chain belongs to, in iptables' sense.
@@ -42,39 +43,41 @@ const (
 	Output     Hook = "OUTPUT"
 )
 
-// Chain is a list of rules. Packets enter a chain with a Hook from the kernel, any
-// other chain by a jump.
+// Chain is a list of rules. A packet enters a chain with a Hook by itself, and
+// any other one by a jump.
 type Chain struct {
 	Table Table
-	Hook  Hook
+	Hook  Hook `json:",omitzero"`
 	Name  string
 	Rules []Rule
 }
 
-// Rule applies an action to packets that match. Why, at most 127 bytes, is the rule's
-// comment in the kernel.
+// Rule applies an action to the packets that match. Why is at most 127 bytes, and
+// the rule's comment in the kernel.
 type Rule struct {
 	Match Match
 	Do    Action
 	Why   string
 }
 
-// Match matches packets that match all fields that are set. A list matches if one of
-// its values does.
+// Match holds if all of its set fields hold; a list holds if one of its values
+// does.
 type Match struct {
-	Family   Family
-	Protocol Protocol
-	In, Out  List[string]       // interfaces
-	Src, Dst List[netip.Prefix] // all of one family
-	SrcPort  List[uint16]       // one at most; needs Protocol
-	DstPort  List[uint16]       // needs Protocol
-	UID, GID List[uint32]       // of the socket's owner
+	Family   Family             `json:",omitzero"`
+	Protocol Protocol           `json:",omitzero"`
+	In       List[string]       `json:",omitzero"` // interface
+	Out      List[string]       `json:",omitzero"` // interface
+	Src, Dst List[netip.Prefix] `json:",omitzero"` // all of one family
+	SrcPort  List[uint16]       `json:",omitzero"` // one at most; needs Protocol
+	DstPort  List[uint16]       `json:",omitzero"` // needs Protocol
+	UID, GID List[uint32]       `json:",omitzero"` // of the socket's owner
 
-	Mark, ExceptMark uint32 // the packet's mark is, or is not, this; 0 is any
-	ConnMark         uint32 // the connection's mark; 0 is any
-	Established      bool   // conntrack's state is ESTABLISHED, and the packet is no SYN; needs TCP
-	Invalid          bool   // conntrack's state is INVALID
-	Begins           bool   // a SYN; needs TCP
+	Mark        uint32 `json:",omitzero"` // the packet's mark; 0 is any
+	ExceptMark  uint32 `json:",omitzero"` // a mark that the packet does not have; 0 is any
+	ConnMark    uint32 `json:",omitzero"` // the connection's mark; 0 is any
+	Established bool   `json:",omitzero"` // belongs to a connection and is not a SYN; needs TCP
+	Invalid     bool   `json:",omitzero"` // conntrack assigns the packet to no connection
+	Begins      bool   `json:",omitzero"` // is a SYN, which requests a new connection; needs TCP
 }
 
 // OnlyFamily returns the one family whose packets can match, or any.
@@ -91,12 +94,15 @@ func (m Match) OnlyFamily() Family {
 	return m.Family
 }
 
-// List holds the alternatives of a match. Two or more values are a set with this name.
-// Lists with the same name in a Ruleset are equal.
+// List holds a match's alternatives. Name is that of the set if there are several
+// values; lists of one name in a Ruleset are equal.
 type List[T any] struct {
-	Name   string
+	Name   string `json:",omitzero"`
 	Values []T
 }
+
+// IsZero reports whether the list matches anything, as if it was not set.
+func (l List[T]) IsZero() bool { return len(l.Values) == 0 }
 
 // Family is an address family; the zero value is any.
 type Family string
@@ -114,7 +120,7 @@ const (
 	UDP Protocol = "udp"
 )
 
-// Verdict is the kind of an Action.
+// Verdict is what happens to a matching packet.
 type Verdict string
 
 const (
@@ -124,11 +130,12 @@ const (
 	Redirect Verdict = "redirect" // to Port of this host
 	Drop     Verdict = "drop"
 
-	// TProxy delivers the packet, with its addresses, to the socket that listens at
-	// Port, sets Mark and leaves the table. Without a socket the next rule follows.
+	// TProxy delivers the packet, with its addresses, to the socket that listens
+	// at Port, sets Mark and leaves the table. Without such a socket, the next
+	// rule decides.
 	TProxy Verdict = "tproxy"
 
-	// After these three the next rule follows.
+	// After these three, the next rule decides.
 	SetMark     Verdict = "mark"     // the packet's, to Mark
 	SetConnMark Verdict = "connmark" // the connection's, to Mark
 	SetZone     Verdict = "zone"     // conntrack's, to Zone; later ones have no effect
@@ -137,8 +144,8 @@ const (
 // Action is a verdict with its target.
 type Action struct {
 	Verdict Verdict
-	Chain   string // of Jump and Goto, in the same table
-	Port    uint16 // of Redirect and TProxy
-	Mark    uint32 // of TProxy, SetMark and SetConnMark
-	Zone    uint16 // of SetZone
+	Chain   string `json:",omitzero"` // of Jump and Goto, in the same table
+	Port    uint16 `json:",omitzero"` // of Redirect and TProxy
+	Mark    uint32 `json:",omitzero"` // of TProxy, SetMark and SetConnMark
+	Zone    uint16 `json:",omitzero"` // of SetZone
 }

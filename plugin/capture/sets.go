@@ -3,12 +3,14 @@
 package capture
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
-// Set is a list of more than one value, as the kernel keeps it: looked up at
-// once, however long it is.
+// Set is a list of more than one value, as the kernel keeps it: the time of a
+// lookup does not depend on its length.
 type Set struct {
 	Name     string
 	Type     SetType
@@ -27,13 +29,13 @@ const (
 	GIDSet       SetType = "gid"          // uint32
 )
 
-// Interval reports whether the kernel stores the elements as ranges. Ports are single
-// values, but filling the kernel's other set for keys of two bytes, a bitmap, takes a
-// time that grows with the square of its size.
+// Interval reports whether the kernel keeps the elements as ranges. Ports are
+// single values, but the kernel's other set for keys of two bytes, a bitmap,
+// takes a time that grows with the square of the list to fill.
 func (t SetType) Interval() bool { return t == IPv4Set || t == IPv6Set || t == PortSet }
 
-// Sets returns the sets that the rules look up, each once, in the order of their first
-// use.
+// Sets returns the sets that the rules look up, each once, in the order of their
+// first use.
 func (rs Ruleset) Sets() []Set {
 	var sets []Set
 	seen := map[string]bool{}
@@ -73,7 +75,7 @@ func addressType(list List[netip.Prefix]) SetType {
 	return IPv6Set
 }
 
-// spell returns one value in nft's syntax.
+// spell returns one value as nft reads it.
 func spell(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -84,4 +86,69 @@ func spell(value any) string {
 		}
 	}
 	return fmt.Sprint(value)
+}
+
+// disjoint returns the ranges sorted, IPv4 first, without those that another one
+// contains: the kernel refuses overlapping elements in an interval set.
+func disjoint(prefixes []netip.Prefix) []netip.Prefix {
+	sorted := slices.SortedFunc(slices.Values(prefixes), func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	var kept []netip.Prefix
+	for _, p := range sorted {
+		// Sorted by address, then widest first: only the last kept range can contain p.
+		if len(kept) > 0 && kept[len(kept)-1].Overlaps(p) {
+			continue
+		}
+		kept = append(kept, p)
+	}
+	return kept
+}
+
+// ofFamily returns the ranges of one family.
+func ofFamily(prefixes []netip.Prefix, family Family) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return p.Addr().Is4() != (family == IPv4) })
+}
+
+// unique returns the values sorted, each once.
+func unique[T cmp.Ordered](values ...T) []T {
+	return slices.Compact(slices.Sorted(slices.Values(values)))
+}
+
+// Shape returns the Ruleset with the same two values in each set of one type.
+// Rulesets that differ only in the elements of their sets have the same Shape.
+func (rs Ruleset) Shape() Ruleset {
+	shape := rs
+	shape.Chains = slices.Clone(rs.Chains)
+	for i := range shape.Chains {
+		rules := slices.Clone(shape.Chains[i].Rules)
+		for j := range rules {
+			rules[j].Match = rules[j].Match.shape()
+		}
+		shape.Chains[i].Rules = rules
+	}
+	return shape
+}
+
+func (m Match) shape() Match {
+	m.In, m.Out = twoOf(m.In, "a", "b"), twoOf(m.Out, "a", "b")
+	m.Src, m.Dst = twoRanges(m.Src), twoRanges(m.Dst)
+	m.DstPort = twoOf(m.DstPort, 1, 3)
+	m.UID, m.GID = twoOf(m.UID, 1, 2), twoOf(m.GID, 1, 2)
+	return m
+}
+
+// twoOf returns a single value unchanged: it is part of the rule itself.
+func twoOf[T any](list List[T], first, second T) List[T] {
+	if len(list.Values) > 1 {
+		list.Values = []T{first, second}
+	}
+	return list
+}
+
+func twoRanges(list List[netip.Prefix]) List[netip.Prefix] {
+	if addressType(list) == IPv4Set {
+		return twoOf(list, netip.MustParsePrefix("192.0.2.0/25"), netip.MustParsePrefix("198.51.100.0/25"))
+	}
+	return twoOf(list, netip.MustParsePrefix("2001:db8::/33"), netip.MustParsePrefix("2001:db9::/33"))
 }

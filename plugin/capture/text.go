@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// TableName is the nftables table with all of our chains.
+// TableName names the one nftables table that holds all of our rules.
 const TableName = "capture-cni"
 
-// StampChain is an unreachable chain whose only rule carries the Stamp.
+// StampChain is an unreachable chain whose only rule bears the Stamp.
 const StampChain = "stamp"
 
-// NFTName returns the chain's name in nftables, where one table has the chains of all
-// iptables tables.
+// NFTName returns the name of a chain in nftables, where one table holds the
+// chains of all of iptables' tables.
 func (c Chain) NFTName() string { return NFTChain(c.Table, c.Name) }
 
-// NFTChain returns the nftables name of a chain.
+// NFTChain returns the nftables name of a chain given by table and name.
 func NFTChain(table Table, name string) string { return string(table) + "_" + name }
 
-// Priority returns the chain's priority at its hook.
+// Priority returns the chain's place among all chains of its hook.
 func (c Chain) Priority() int32 {
 	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -100}[c.Table]
 }
 
-// Type returns the nftables type of a base chain. In a chain of type route, a packet
-// whose mark a rule changes is routed again.
+// Type returns the nftables type of a base chain. After a chain of type route, the
+// kernel routes a packet again whose mark a rule changed.
 func (c Chain) Type() string {
 	switch {
 	case c.Table == NAT:
@@ -41,11 +41,11 @@ func (c Chain) Type() string {
 
 // String returns the Ruleset as text for `nft -f`.
 func (rs Ruleset) String() string {
-	body := rs.body()
-	return fmt.Sprintf("table inet %s {\n\tchain %s {\n\t\treturn comment %q\n\t}\n%s}\n", TableName, StampChain, rs.Stamp(), body)
+	return fmt.Sprintf("table inet %s {\n\tchain %s {\n\t\treturn comment %q\n\t}\n%s}\n", TableName, StampChain, rs.Stamp(), rs.body())
 }
 
-// body returns the table's content without the stamp. A Stamp of textVersion is its hash.
+// body returns the table's content without the stamp. A Stamp of textVersion is a
+// hash of it.
 func (rs Ruleset) body() []byte {
 	var out bytes.Buffer
 	for _, set := range rs.Sets() {
@@ -88,84 +88,52 @@ func (do Action) text(table Table) string {
 	return string(do.Verdict)
 }
 
-// words returns a match in nft's syntax, in the order in which netfilter tests it.
+// words returns a match as text, in the order in which netfilter tests it.
 func (m Match) words() []string {
 	var words []string
-	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
-	if m.Family != "" {
-		add("meta nfproto %s", m.Family)
-	}
-	if len(m.In.Values) > 0 {
-		add("iifname %s", operand(m.In))
-	}
-	if len(m.Out.Values) > 0 {
-		add("oifname %s", operand(m.Out))
-	}
-	for _, address := range []struct {
-		field string
-		List[netip.Prefix]
-	}{{"saddr", m.Src}, {"daddr", m.Dst}} {
-		if len(address.Values) > 0 {
-			add("%s", addressWords(address.field, address.List))
+	add := func(isSet bool, format string, args ...any) {
+		if isSet {
+			words = append(words, fmt.Sprintf(format, args...))
 		}
 	}
+	add(m.Family != "", "meta nfproto %s", m.Family)
+	add(!m.In.IsZero(), "iifname %s", operand(m.In))
+	add(!m.Out.IsZero(), "oifname %s", operand(m.Out))
+	add(!m.Src.IsZero(), "%s", addressWords("saddr", m.Src))
+	add(!m.Dst.IsZero(), "%s", addressWords("daddr", m.Dst))
 	switch {
-	case len(m.SrcPort.Values) > 0:
-		add("%s sport %s", m.Protocol, operand(m.SrcPort))
-	case len(m.DstPort.Values) > 0:
-		add("%s dport %s", m.Protocol, operand(m.DstPort))
-	case m.Protocol != "":
-		add("meta l4proto %s", m.Protocol)
+	case !m.SrcPort.IsZero():
+		add(true, "%s sport %s", m.Protocol, operand(m.SrcPort))
+	case !m.DstPort.IsZero():
+		add(true, "%s dport %s", m.Protocol, operand(m.DstPort))
+	default:
+		add(m.Protocol != "", "meta l4proto %s", m.Protocol)
 	}
-	if len(m.UID.Values) > 0 {
-		add("meta skuid %s", operand(m.UID))
-	}
-	if len(m.GID.Values) > 0 {
-		add("meta skgid %s", operand(m.GID))
-	}
-	return append(words, m.stateWords()...)
-}
-
-// stateWords returns the matches on marks and connection state.
-func (m Match) stateWords() []string {
-	var words []string
-	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
-	if m.Mark != 0 {
-		add("meta mark %d", m.Mark)
-	}
-	if m.ExceptMark != 0 {
-		add("meta mark != %d", m.ExceptMark)
-	}
-	if m.ConnMark != 0 {
-		add("ct mark %d", m.ConnMark)
-	}
-	if m.Established {
-		add("ct state established tcp flags & (fin | syn | rst | ack) != syn")
-	}
-	if m.Begins {
-		add("tcp flags & (fin | syn | rst | ack) == syn")
-	}
-	if m.Invalid {
-		add("ct state invalid")
-	}
+	add(!m.UID.IsZero(), "meta skuid %s", operand(m.UID))
+	add(!m.GID.IsZero(), "meta skgid %s", operand(m.GID))
+	add(m.Mark != 0, "meta mark %d", m.Mark)
+	add(m.ExceptMark != 0, "meta mark != %d", m.ExceptMark)
+	add(m.ConnMark != 0, "ct mark %d", m.ConnMark)
+	add(m.Established, "ct state established tcp flags & (fin | syn | rst | ack) != syn")
+	add(m.Begins, "tcp flags & (fin | syn | rst | ack) == syn")
+	add(m.Invalid, "ct state invalid")
 	return words
 }
 
-// addressWords returns the match of a list of ranges. A range of a whole family becomes a
-// match of the family, because nft drops the match "ip daddr 0.0.0.0/0".
+// addressWords returns a match on ranges. A range that is its whole family is a
+// match on the family: nft reads "ip daddr 0.0.0.0/0" as no match at all.
 func addressWords(field string, list List[netip.Prefix]) string {
-	first := list.Values[0]
 	protocol, family := "ip", IPv4
-	if !first.Addr().Is4() {
+	if addressType(list) == IPv6Set {
 		protocol, family = "ip6", IPv6
 	}
-	if first.Bits() == 0 {
+	if !list.IsZero() && list.Values[0].Bits() == 0 {
 		return "meta nfproto " + string(family)
 	}
 	return fmt.Sprintf("%s %s %s", protocol, field, operand(list))
 }
 
-// operand returns a single value, or the name of the set.
+// operand returns a single value, or the name of the set that holds the values.
 func operand[T any](list List[T]) string {
 	if len(list.Values) == 1 {
 		return spell(list.Values[0])
