@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -73,8 +74,7 @@ func change[T any](ctx context.Context, kind, flags uint16, items []T, encode fu
 	}
 	defer s.close()
 	var failed failures
-	for begin := 0; begin < len(items); begin += batch {
-		some := items[begin:min(begin+batch, len(items))]
+	for some := range slices.Chunk(items, batch) {
 		var messages []byte
 		for i, item := range some {
 			body, err := encode(item)

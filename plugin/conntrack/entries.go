@@ -28,22 +28,9 @@ type Entry struct {
 // complete reports whether these are all. It leaves out entries of conntrack's
 // zones: the rules set none for TCP.
 func Entries(ctx context.Context, most int, wanted func(Entry) bool) (entries []Entry, complete bool, err error) {
-	s, err := dial(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return nil, false, err
-	}
-	defer s.close()
-	complete = true
-	err = s.dump(ctx, messageGet, header(unix.AF_UNSPEC), func(body []byte) bool {
+	entries, complete, err = dump(ctx, unix.NETLINK_NETFILTER, messageGet, header(unix.AF_UNSPEC), most, func(body []byte) (Entry, bool) {
 		entry, ok := parseEntry(body)
-		if ok = ok && wanted(entry); ok && len(entries) == most {
-			complete = false
-			return false
-		}
-		if ok {
-			entries = append(entries, entry)
-		}
-		return true
+		return entry, ok && wanted(entry)
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("listing conntrack entries: %w", err)

@@ -73,18 +73,31 @@ func (s socket) receive(ctx context.Context, each func(m syscall.NetlinkMessage)
 	}
 }
 
-// dump calls each with the body of every message of a dump until it returns
-// false. After that the socket is unusable.
-func (s socket) dump(ctx context.Context, kind uint16, body []byte, each func(body []byte) (more bool)) error {
-	if err := s.send(encodeMessage(nil, kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 0, body)); err != nil {
-		return err
+// dump returns the parsed objects of a dump, at most most of them. complete reports
+// whether these are all. It leaves out those for which parse returns false.
+func dump[T any](ctx context.Context, protocol int, kind uint16, request []byte, most int, parse func(body []byte) (T, bool)) (found []T, complete bool, err error) {
+	s, err := dial(protocol)
+	if err != nil {
+		return nil, false, err
 	}
-	return s.receive(ctx, func(m syscall.NetlinkMessage) (bool, error) {
+	defer s.close()
+	if err := s.send(encodeMessage(nil, kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 0, request)); err != nil {
+		return nil, false, err
+	}
+	complete = true
+	err = s.receive(ctx, func(m syscall.NetlinkMessage) (bool, error) {
 		if m.Header.Type == unix.NLMSG_DONE || m.Header.Type == unix.NLMSG_ERROR {
 			return false, errorOf(m.Data)
 		}
-		return each(m.Data), nil
+		object, ok := parse(m.Data)
+		if ok && len(found) == most {
+			complete = false
+		} else if ok {
+			found = append(found, object)
+		}
+		return complete, nil
 	})
+	return found, complete, err
 }
 
 // encodeMessage appends a message to a batch.

@@ -45,34 +45,13 @@ const listed = 1<<Established | 1<<SynSent | 1<<SynReceived | 1<<FinWait1 | 1<<F
 func Sockets(ctx context.Context, most int) (sockets []Socket, complete bool, err error) {
 	complete = true
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		found, all, err := socketsOf(ctx, family, most)
+		found, all, err := dump(ctx, unix.NETLINK_SOCK_DIAG, unix.SOCK_DIAG_BY_FAMILY, socketRequest(family), most, parseSocket)
 		if err != nil {
 			return nil, false, fmt.Errorf("listing the namespace's TCP sockets: %w", err)
 		}
 		sockets, complete = append(sockets, found...), complete && all
 	}
 	return sockets, complete, nil
-}
-
-func socketsOf(ctx context.Context, family byte, most int) (sockets []Socket, complete bool, err error) {
-	s, err := dial(unix.NETLINK_SOCK_DIAG)
-	if err != nil {
-		return nil, false, err
-	}
-	defer s.close()
-	complete = true
-	err = s.dump(ctx, unix.SOCK_DIAG_BY_FAMILY, socketRequest(family), func(body []byte) bool {
-		socket, ok := parseSocket(body)
-		if ok && len(sockets) == most {
-			complete = false
-			return false
-		}
-		if ok {
-			sockets = append(sockets, socket)
-		}
-		return true
-	})
-	return sockets, complete, err
 }
 
 // socketRequest returns a struct inet_diag_req_v2, see sock_diag(7).

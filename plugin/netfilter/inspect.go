@@ -4,6 +4,7 @@ package netfilter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -81,7 +82,7 @@ func readStamp(r *reader, backend config.Backend) (stamp string, err error) {
 		stamp, err = findComment(r, unix.NFPROTO_IPV4, string(capture.NAT), markerChain, capture.StampPrefix)
 	case config.IPTablesLegacy:
 		var entries []byte
-		entries, err = legacyFamilies[capture.IPv4].entries(string(capture.NAT))
+		entries, err = tableOf{capture.IPv4, string(capture.NAT)}.legacyEntries()
 		stamp = comment(entries, capture.StampPrefix)
 	default:
 		return "", nil
@@ -105,24 +106,15 @@ func comment(content []byte, prefix string) string {
 // findComment returns the first comment in a chain that begins with a prefix; ""
 // where there is none.
 func findComment(r *reader, family byte, table, chain, prefix string) (string, error) {
-	l := listing{
-		family: family, request: unix.NFT_MSG_GETRULE, what: "rules in chain " + chain, limit: maxOurRules, bytes: maxOurBytes,
-		filter: slices.Concat(named(unix.NFTA_RULE_TABLE, table), named(unix.NFTA_RULE_CHAIN, chain)),
-	}
-	found, err := list(r, l, func(rule attributes) ([]string, error) {
-		// Older kernels ignore the filter.
-		if text(rule[unix.NFTA_RULE_TABLE]) != table || text(rule[unix.NFTA_RULE_CHAIN]) != chain {
+	l := listing{family: family, what: "rules in chain " + chain, limit: maxOurRules, bytes: maxOurBytes, filter: named(unix.NFTA_RULE_CHAIN, chain)}
+	return first(listRules(r, l, table, func(of string, rule attributes) ([]string, error) {
+		if of != chain {
 			return nil, nil
 		}
-		for _, content := range [][]byte{rule[unix.NFTA_RULE_EXPRESSIONS], rule[unix.NFTA_RULE_USERDATA]} {
-			if text := comment(content, prefix); text != "" {
-				return []string{text}, nil
-			}
+		text := cmp.Or(comment(rule[unix.NFTA_RULE_EXPRESSIONS], prefix), comment(rule[unix.NFTA_RULE_USERDATA], prefix))
+		if text == "" {
+			return nil, nil
 		}
-		return nil, nil
-	})
-	if err != nil || len(found) == 0 {
-		return "", err
-	}
-	return found[0], nil
+		return []string{text}, nil
+	}))
 }

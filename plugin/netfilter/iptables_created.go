@@ -70,3 +70,10 @@ func parseCreated(comment string) (c created, ok bool) {
 	}
 	return c, true
 }
+
+// isNote reports whether a comment is a note, which differs from namespace to
+// namespace.
+func isNote(comment string) bool {
+	_, ok := parseCreated(comment)
+	return ok
+}

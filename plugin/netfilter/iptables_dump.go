@@ -46,13 +46,13 @@ func compareTables(a, b tableOf) int {
 // their jumps to ours.
 func dumpChains(r *reader, table tableOf, chains []string) ([]object, error) {
 	labels := labels{}
-	rules, err := list(r, rulesOf(table), func(rule attributes) ([]ruleOf, error) {
-		chain, expressions := text(rule[unix.NFTA_RULE_CHAIN]), rule[unix.NFTA_RULE_EXPRESSIONS]
-		if text(rule[unix.NFTA_RULE_TABLE]) != table.name || !isOurs(chain) && !leadsToOurs(expressions) {
+	rules, err := listRules(r, rulesOf(table), table.name, func(chain string, rule attributes) ([]ruleOf, error) {
+		expressions := rule[unix.NFTA_RULE_EXPRESSIONS]
+		if !isOurs(chain) && !leadsToOurs(expressions) {
 			return nil, nil
 		}
 		why := ruleComment(rule)
-		if _, isNote := parseCreated(why); isNote { // it differs from namespace to namespace
+		if isNote(why) {
 			return nil, nil
 		}
 		parsed, err := labels.item(why, expressions)
@@ -61,6 +61,12 @@ func dumpChains(r *reader, table tableOf, chains []string) ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
+	return table.objects(chains, rules), nil
+}
+
+// objects returns our chains, and other chains with rules, as objects with their
+// rules.
+func (t tableOf) objects(chains []string, rules []ruleOf) []object {
 	items := map[string][]item{}
 	for _, rule := range rules {
 		items[rule.chain] = append(items[rule.chain], rule.item)
@@ -68,23 +74,15 @@ func dumpChains(r *reader, table tableOf, chains []string) ([]object, error) {
 	var objects []object
 	for _, chain := range slices.Sorted(slices.Values(chains)) {
 		if isOurs(chain) || len(items[chain]) > 0 {
-			objects = append(objects, object{name: table.chain(chain), items: items[chain]})
+			objects = append(objects, object{name: fmt.Sprintf("chain %s of %s table %s", chain, t.family, t.name), items: items[chain]})
 		}
 	}
-	return objects, nil
+	return objects
 }
 
-// rulesOf returns the listing of a table's rules.
+// rulesOf returns the listing of a table's rules, for listRules.
 func rulesOf(table tableOf) listing {
-	return listing{
-		family: protocolFamily[table.family], request: unix.NFT_MSG_GETRULE, what: "rules in table " + table.name, limit: maxRules,
-		filter: named(unix.NFTA_RULE_TABLE, table.name),
-	}
-}
-
-// chain returns a chain's name for a Diff.
-func (t tableOf) chain(name string) string {
-	return fmt.Sprintf("chain %s of %s table %s", name, t.family, t.name)
+	return listing{family: protocolFamily[table.family], what: "rules in table " + table.name, limit: maxRules}
 }
 
 // ruleComment returns the rule's comment. Versions of iptables keep it in the

@@ -132,24 +132,17 @@ func portArguments(m capture.Match) []string {
 // stateArguments returns the matches on a packet's marks and on its connection.
 func stateArguments(m capture.Match) string {
 	var words strings.Builder
-	if m.Mark != 0 {
-		fmt.Fprintf(&words, " -m mark --mark %d", m.Mark)
+	add := func(isSet bool, format string, args ...any) {
+		if isSet {
+			fmt.Fprintf(&words, format, args...)
+		}
 	}
-	if m.ExceptMark != 0 {
-		fmt.Fprintf(&words, " -m mark ! --mark %d", m.ExceptMark)
-	}
-	if m.ConnMark != 0 {
-		fmt.Fprintf(&words, " -m connmark --mark %d", m.ConnMark)
-	}
-	if m.Established {
-		words.WriteString(" -m tcp ! --syn -m conntrack --ctstate ESTABLISHED")
-	}
-	if m.Begins {
-		words.WriteString(" -m tcp --syn")
-	}
-	if m.Invalid {
-		words.WriteString(" -m conntrack --ctstate INVALID")
-	}
+	add(m.Mark != 0, " -m mark --mark %d", m.Mark)
+	add(m.ExceptMark != 0, " -m mark ! --mark %d", m.ExceptMark)
+	add(m.ConnMark != 0, " -m connmark --mark %d", m.ConnMark)
+	add(m.Established, " -m tcp ! --syn -m conntrack --ctstate ESTABLISHED")
+	add(m.Begins, " -m tcp --syn")
+	add(m.Invalid, " -m conntrack --ctstate INVALID")
 	return words.String()
 }
 

@@ -28,9 +28,8 @@ type otherRule struct {
 }
 
 func (r *removal) read(from *reader) error {
-	rules, err := list(from, rulesOf(r.name), func(rule attributes) ([]otherRule, error) {
-		chain := text(rule[unix.NFTA_RULE_CHAIN])
-		if text(rule[unix.NFTA_RULE_TABLE]) != r.name.name || isOurs(chain) {
+	rules, err := listRules(from, rulesOf(r.name), r.name.name, func(chain string, rule attributes) ([]otherRule, error) {
+		if isOurs(chain) {
 			return nil, nil
 		}
 		return []otherRule{{chain, bigEndian(rule[unix.NFTA_RULE_HANDLE]), leadsToOurs(rule[unix.NFTA_RULE_EXPRESSIONS])}}, nil

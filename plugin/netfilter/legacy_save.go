@@ -100,23 +100,16 @@ func (t savedTable) ours(family capture.Family) []object {
 	if !slices.Contains(t.chains, markerChain) {
 		return nil
 	}
-	items := map[string][]item{}
+	var rules []ruleOf
 	for _, rule := range t.rules {
 		if !isOurs(rule.chain) && !rule.leadsToOurs() {
 			continue
 		}
-		comment := commentOf(rule.text)
-		if _, isNote := parseCreated(comment); !isNote { // it differs from namespace to namespace
-			items[rule.chain] = append(items[rule.chain], item{label: ruleLabel(comment), content: rule.text})
+		if comment := commentOf(rule.text); !isNote(comment) {
+			rules = append(rules, ruleOf{rule.chain, item{label: ruleLabel(comment), content: rule.text}})
 		}
 	}
-	var objects []object
-	for _, chain := range slices.Sorted(slices.Values(t.chains)) {
-		if isOurs(chain) || len(items[chain]) > 0 {
-			objects = append(objects, object{name: tableOf{family, t.name}.chain(chain), items: items[chain]})
-		}
-	}
-	return objects
+	return tableOf{family, t.name}.objects(t.chains, rules)
 }
 
 // commentOf returns a rule's comment. One of several words is quoted; within

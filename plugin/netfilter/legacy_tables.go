@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"os"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -28,22 +30,56 @@ var legacyFamilies = map[capture.Family]legacyFamily{
 	capture.IPv6: {"/proc/thread-self/net/ip6_tables_names", unix.AF_INET6, unix.IPPROTO_IPV6, 136},
 }
 
-func legacyTables() (tableList, error) {
-	list := tableList{}
-	for family, legacy := range legacyFamilies {
-		names, err := os.ReadFile(legacy.tables)
-		if err != nil {
-			continue // this kernel, or this namespace, has none
-		}
-		for name := range strings.FieldsSeq(string(names)) {
-			entries, err := legacy.entries(name)
-			if err != nil {
-				return nil, fmt.Errorf("reading the legacy %s table: %w", name, err)
-			}
-			list[tableOf{family, name}] = legacy.chains(entries)
+// legacyNames returns the tables that exist, those of IPv4 first.
+func legacyNames() (names []tableOf) {
+	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
+		list, _ := os.ReadFile(legacyFamilies[family].tables) // a kernel or a namespace can have none
+		for name := range strings.FieldsSeq(string(list)) {
+			names = append(names, tableOf{family, name})
 		}
 	}
+	return names
+}
+
+func legacyTables() (tableList, error) {
+	list := tableList{}
+	for _, table := range legacyNames() {
+		entries, err := table.legacyEntries()
+		if err != nil {
+			return nil, err
+		}
+		list[table] = legacyFamilies[table.family].chains(entries)
+	}
 	return list, nil
+}
+
+// legacyEntries reads the table's rules. Errors: TooLarge.
+func (t tableOf) legacyEntries() ([]byte, error) {
+	entries, err := legacyFamilies[t.family].entries(t.name)
+	if err != nil {
+		return nil, fmt.Errorf("reading the legacy %s table: %w", t.name, err)
+	}
+	return entries, nil
+}
+
+// legacyObstruction is Obstruction for the tables of iptables-legacy. Those named
+// here have built-in chains in front of ours.
+func legacyObstruction() (string, error) {
+	for _, table := range legacyNames() {
+		if !slices.Contains([]capture.Table{capture.Raw, capture.Mangle, capture.NAT}, capture.Table(table.name)) {
+			continue
+		}
+		entries, err := table.legacyEntries()
+		if err != nil {
+			return "", err
+		}
+		for target := range legacyFamilies[table.family].targets(entries) {
+			if !isHarmlessTarget(target) {
+				return fmt.Sprintf("target %q in legacy %s table %s, in front of our rules", target, table.family, table.name), nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // Socket options of include/uapi/linux/netfilter_ipv4/ip_tables.h, the same for IPv6.
@@ -105,20 +141,34 @@ const (
 // entry, which is no chain, ends the table.
 func (f legacyFamily) chains(entries []byte) []string {
 	var names []string
-	for len(entries) > f.address+nextOffset+2 {
-		target := int(binary.NativeEndian.Uint16(entries[f.address+targetOffset:]))
-		next := int(binary.NativeEndian.Uint16(entries[f.address+nextOffset:]))
-		if next <= 0 || next > len(entries) {
-			break
+	for target, chain := range f.targets(entries) {
+		if target == "ERROR" && chain != "" && chain != "ERROR" {
+			names = append(names, chain)
 		}
-		if target+chainName+nameMax <= next && untilNUL(entries[target+targetName:next]) == "ERROR" {
-			if name := untilNUL(entries[target+chainName : next]); name != "ERROR" {
-				names = append(names, name)
-			}
-		}
-		entries = entries[next:]
 	}
 	return names
+}
+
+// targets iterates over the names of the rules' targets, "" for a plain verdict or
+// a jump, and the names that follow those long enough to hold one.
+func (f legacyFamily) targets(entries []byte) iter.Seq2[string, string] {
+	return func(yield func(target, chain string) bool) {
+		for len(entries) > f.address+nextOffset+2 {
+			target := int(binary.NativeEndian.Uint16(entries[f.address+targetOffset:]))
+			next := int(binary.NativeEndian.Uint16(entries[f.address+nextOffset:]))
+			if next <= 0 || next > len(entries) || target+targetName > next {
+				return
+			}
+			chain := ""
+			if target+chainName+nameMax <= next {
+				chain = untilNUL(entries[target+chainName : next])
+			}
+			if !yield(untilNUL(entries[target+targetName:next]), chain) {
+				return
+			}
+			entries = entries[next:]
+		}
+	}
 }
 
 // untilNUL returns the text before the first NUL.
@@ -135,4 +185,15 @@ func getOption(fd, level, option int, value unsafe.Pointer, length uintptr) erro
 		return errno
 	}
 	return nil
+}
+
+// isHarmlessTarget reports whether a target of iptables, of either variant,
+// changes nothing that decides about capture. "" is a plain verdict; ERROR marks
+// the beginning of a chain.
+func isHarmlessTarget(name string) bool {
+	switch name {
+	case "", "ERROR", "LOG", "NFLOG", "REJECT", "TRACE", "TCPMSS", "CHECKSUM", "SNAT", "MASQUERADE":
+		return true
+	}
+	return false
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -56,12 +55,6 @@ type dumper struct {
 	err          error
 }
 
-// named returns an attribute that holds a name, as a filter or a part of one.
-// Older kernels ignore some filters.
-func named(attribute uint16, name string) []netlink.Attribute {
-	return []netlink.Attribute{{Type: attribute, Data: []byte(name + "\x00")}}
-}
-
 // ours appends the objects of a list whose attribute names our table.
 func (d *dumper) ours(l listing, table uint16, read func(attributes) object) {
 	if d.err != nil {
@@ -89,16 +82,13 @@ func (d *dumper) rules() {
 	if d.err != nil {
 		return
 	}
-	l := listing{family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETRULE, what: "rules" + inOurTable, limit: maxOurRules, bytes: maxOurBytes, filter: named(unix.NFTA_RULE_TABLE, capture.TableName)}
+	l := listing{family: unix.NFPROTO_INET, what: "rules" + inOurTable, limit: maxOurRules, bytes: maxOurBytes}
 	labels := labels{}
 	var rules []ruleOf
-	rules, d.err = list(d.reader, l, func(message attributes) ([]ruleOf, error) {
-		if text(message[unix.NFTA_RULE_TABLE]) != capture.TableName {
-			return nil, nil
-		}
-		comment, _ := userComment(message[unix.NFTA_RULE_USERDATA])
-		parsed, err := labels.item(comment, message[unix.NFTA_RULE_EXPRESSIONS])
-		return []ruleOf{{"chain " + text(message[unix.NFTA_RULE_CHAIN]), parsed}}, err
+	rules, d.err = listRules(d.reader, l, capture.TableName, func(chain string, rule attributes) ([]ruleOf, error) {
+		comment, _ := userComment(rule[unix.NFTA_RULE_USERDATA])
+		parsed, err := labels.item(comment, rule[unix.NFTA_RULE_EXPRESSIONS])
+		return []ruleOf{{"chain " + chain, parsed}}, err
 	})
 	chains := map[string]*object{}
 	for i := range d.dumped {

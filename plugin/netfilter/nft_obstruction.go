@@ -91,27 +91,17 @@ func tablesInFront(chains []baseChain) []*frontTable {
 
 // obstruction describes the table's first rule that could hide a packet.
 func (t *frontTable) obstruction(r *reader) (string, error) {
-	rules := listing{
-		family: t.family, request: unix.NFT_MSG_GETRULE, what: "rules of " + familyNames[t.family] + " table " + strconv.Quote(t.name), limit: maxRules,
-		filter: named(unix.NFTA_RULE_TABLE, t.name),
-	}
-	found, err := list(r, rules, func(rule attributes) ([]string, error) {
-		chain := text(rule[unix.NFTA_RULE_CHAIN])
-		// Older kernels ignore the filter.
-		if text(rule[unix.NFTA_RULE_TABLE]) != t.name || t.later[chain] {
+	of := familyNames[t.family] + " table " + strconv.Quote(t.name)
+	return first(listRules(r, listing{family: t.family, what: "rules of " + of, limit: maxRules}, t.name, func(chain string, rule attributes) ([]string, error) {
+		if t.later[chain] {
 			return nil, nil
 		}
 		statement := obstructive(rule[unix.NFTA_RULE_EXPRESSIONS])
 		if statement == "" {
 			return nil, nil
 		}
-		return []string{fmt.Sprintf("%s in chain %q of %s table %q, which is at %s, in front of our rules",
-			statement, chain, familyNames[t.family], t.name, t.place)}, nil
-	})
-	if err != nil || len(found) == 0 {
-		return "", err
-	}
-	return found[0], nil
+		return []string{fmt.Sprintf("%s in chain %q of %s, which is at %s, in front of our rules", statement, chain, of, t.place)}, nil
+	}))
 }
 
 var familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev"}

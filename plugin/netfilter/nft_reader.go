@@ -5,6 +5,7 @@ package netfilter
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -134,4 +135,52 @@ func (r *reader) wrap(err error) error {
 		err = ctxErr
 	}
 	return fmt.Errorf("reading nftables: %w", err)
+}
+
+// listRules lists the rules of a table, which keep gets with their chains.
+func listRules[T any](r *reader, l listing, table string, keep func(chain string, rule attributes) ([]T, error)) ([]T, error) {
+	l.request, l.filter = unix.NFT_MSG_GETRULE, append(named(unix.NFTA_RULE_TABLE, table), l.filter...)
+	return list(r, l, func(rule attributes) ([]T, error) {
+		if text(rule[unix.NFTA_RULE_TABLE]) != table {
+			return nil, nil
+		}
+		return keep(text(rule[unix.NFTA_RULE_CHAIN]), rule)
+	})
+}
+
+// named returns an attribute that holds a name, as a filter or a part of one.
+// Older kernels ignore some filters.
+func named(attribute uint16, name string) []netlink.Attribute {
+	return []netlink.Attribute{{Type: attribute, Data: []byte(name + "\x00")}}
+}
+
+// first returns the first of the results of a list, "" if there is none.
+func first(found []string, err error) (string, error) {
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// Generation returns the number of commits to nf_tables in the calling thread's
+// namespace, by any program: while it is unchanged, so is every rule.
+func Generation(ctx context.Context) (uint32, error) {
+	r, err := newReader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer r.close()
+	found, err := list(r, listing{request: unix.NFT_MSG_GETGEN, single: true, what: "generations", limit: 1}, func(m attributes) ([]uint32, error) {
+		if id := m[unix.NFTA_GEN_ID]; len(id) == 4 {
+			return []uint32{binary.BigEndian.Uint32(id)}, nil
+		}
+		return nil, nil
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("reading the generation of nf_tables: %w", err)
+	case len(found) == 0:
+		return 0, errors.New("reading the generation of nf_tables: the kernel returned none")
+	}
+	return found[0], nil
 }

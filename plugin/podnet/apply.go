@@ -112,24 +112,22 @@ func (n *Namespace) Check(ctx context.Context, rs capture.Ruleset, asked config.
 
 // check compares the rules by compareRules, and lo and the policy routing itself.
 func (n *Namespace) check(ctx context.Context, rs capture.Ruleset, asked config.Backend, compareRules func(netfilter.Backend) ([]string, error)) ([]string, error) {
-	var differences []string
-	err := n.do(func() error {
+	return read(n, func() ([]string, error) {
 		backend, err := netfilter.Find(ctx, asked)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if differences, err = compareRules(backend); err != nil {
-			return err
+		differences, err := compareRules(backend)
+		if err != nil {
+			return nil, err
 		}
 		loopback, err := checkLoopback(rs.IPv6)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		routes, err := checkRoutes(rs)
-		differences = append(differences, slices.Concat(loopback, routes)...)
-		return err
+		return slices.Concat(differences, loopback, routes), err
 	})
-	return differences, err
 }
 
 // Remove undoes Apply, by any backend. It succeeds where there is nothing to

@@ -25,22 +25,14 @@ var ErrChanging = netfilter.ErrChanging
 
 // State reads the namespace's State. It changes nothing and executes no program.
 // Errors: TooLarge, ErrChanging.
-func (n *Namespace) State(ctx context.Context) (state State, err error) {
-	err = n.do(func() error {
-		state, err = netfilter.Inspect(ctx)
-		return err
-	})
-	return state, err
+func (n *Namespace) State(ctx context.Context) (State, error) {
+	return read(n, func() (State, error) { return netfilter.Inspect(ctx) })
 }
 
 // Generation returns a number that changes with every change of a rule in the
 // namespace, except for rules of iptables-legacy.
-func (n *Namespace) Generation(ctx context.Context) (generation uint32, err error) {
-	err = n.do(func() error {
-		generation, err = netfilter.Generation(ctx)
-		return err
-	})
-	return generation, err
+func (n *Namespace) Generation(ctx context.Context) (uint32, error) {
+	return read(n, func() (uint32, error) { return netfilter.Generation(ctx) })
 }
 
 // References caches the digests of References, one for each shape: Rulesets that
@@ -89,17 +81,15 @@ func (n *Namespace) Compare(ctx context.Context, references *References, rs capt
 }
 
 // Digest returns the digest of our rules in the namespace, as text.
-func (n *Namespace) Digest(ctx context.Context, backend config.Backend) (digest string, err error) {
-	err = n.do(func() error {
-		backend, err := netfilter.Find(ctx, backend)
+func (n *Namespace) Digest(ctx context.Context, asked config.Backend) (string, error) {
+	return read(n, func() (string, error) {
+		backend, err := netfilter.Find(ctx, asked)
 		if err != nil {
-			return err
+			return "", err
 		}
 		found, err := backend.Dump(ctx)
-		digest = found.Digest().String()
-		return err
+		return found.Digest().String(), err
 	})
-	return digest, err
 }
 
 // Comparable reports whether a digest's text is of this version of digests.
@@ -107,12 +97,8 @@ func Comparable(digest string) bool { return netfilter.Comparable(digest) }
 
 // Obstruction describes a rule of another table that could keep packets from
 // ours, which nftables holds; "" where there is none.
-func (n *Namespace) Obstruction(ctx context.Context) (obstruction string, err error) {
-	err = n.do(func() error {
-		obstruction, err = netfilter.Obstruction(ctx)
-		return err
-	})
-	return obstruction, err
+func (n *Namespace) Obstruction(ctx context.Context) (string, error) {
+	return read(n, func() (string, error) { return netfilter.Obstruction(ctx) })
 }
 
 // Is reports whether the namespace is the one at a path. It returns false for a

@@ -108,20 +108,26 @@ func (n *Namespace) do(f func() error) error {
 	})
 }
 
+// read returns what f reads in the namespace of n.
+func read[T any](n *Namespace, f func() (T, error)) (result T, err error) {
+	err = n.do(func() error {
+		result, err = f()
+		return err
+	})
+	return result, err
+}
+
 // Addresses returns all addresses of the namespace's interfaces.
 func (n *Namespace) Addresses() ([]netip.Addr, error) {
+	list, err := read(n, net.InterfaceAddrs)
+	if err != nil {
+		return nil, fmt.Errorf("reading the pod's addresses: %w", err)
+	}
 	var addresses []netip.Addr
-	err := n.do(func() error {
-		list, err := net.InterfaceAddrs()
-		if err != nil {
-			return fmt.Errorf("reading the pod's addresses: %w", err)
+	for _, a := range list {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			addresses = append(addresses, prefix.Addr())
 		}
-		for _, a := range list {
-			if prefix, err := netip.ParsePrefix(a.String()); err == nil {
-				addresses = append(addresses, prefix.Addr())
-			}
-		}
-		return nil
-	})
-	return addresses, err
+	}
+	return addresses, nil
 }
