@@ -11,7 +11,7 @@ const (
 	zoneProxy    uint16 = 2 // between the application and the proxy
 )
 
-// dns matches queries.
+// dns returns a match on queries.
 func dns(protocol Protocol) Match { return Match{Protocol: protocol, DstPort: one[uint16](portDNS)} }
 
 // dnsZones assigns a zone to every packet of DNS over UDP, before conntrack sees the

@@ -55,25 +55,21 @@ func (c created) note() string {
 	return strings.Join(words, " ")
 }
 
-// parseCreated parses a note; ok reports whether the comment is one.
-func parseCreated(comment string) (c created, ok bool) {
-	words := strings.Fields(comment)
-	if len(words) == 0 || words[0] != createdPrefix {
-		return created{}, false
+// parseCreated parses a note; it returns nothing for another comment.
+func parseCreated(comment string) (c created) {
+	if !isNote(comment) {
+		return c
 	}
-	for _, word := range words[1:] {
+	for _, word := range strings.Fields(comment)[1:] {
 		if word == "table" {
 			c.table = true
 		} else {
 			c.chains = append(c.chains, capture.Hook(word))
 		}
 	}
-	return c, true
+	return c
 }
 
 // isNote reports whether a comment is a note, which differs from namespace to
 // namespace.
-func isNote(comment string) bool {
-	_, ok := parseCreated(comment)
-	return ok
-}
+func isNote(comment string) bool { return strings.HasPrefix(comment, createdPrefix) }

@@ -55,7 +55,7 @@ func TestCreated(t *testing.T) {
 		if note != "" && !strings.Contains(text, fmt.Sprintf("-A CAPTURE_CNI -m comment --comment %q -j RETURN\n", note)) || note == "" && strings.Contains(text, "made:") {
 			t.Errorf("%+v: got\n%s", want, text)
 		}
-		if got, ok := parseCreated(note); ok != (note != "") || cmp.Diff(got, want, cmp.AllowUnexported(created{})) != "" {
+		if got, ok := parseCreated(note), isNote(note); ok != (note != "") || cmp.Diff(got, want, cmp.AllowUnexported(created{})) != "" {
 			t.Errorf("%q is read as %+v, %v", note, got, ok)
 		}
 	}
@@ -65,7 +65,7 @@ func FuzzParseCreated(f *testing.F) {
 	f.Add("made: table PREROUTING")
 	f.Add("capture-cni rules v1 ipv4 0")
 	f.Fuzz(func(t *testing.T, text string) {
-		parsed, ok := parseCreated(text)
+		parsed, ok := parseCreated(text), isNote(text)
 		if !ok && (parsed.table || len(parsed.chains) > 0) {
 			t.Errorf("%q is no note and is read as %+v", text, parsed)
 		}

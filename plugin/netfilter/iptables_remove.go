@@ -46,7 +46,7 @@ func (r *removal) read(from *reader) error {
 		}
 	}
 	note, err := findComment(from, protocolFamily[r.name.family], r.name.name, markerChain, createdPrefix)
-	r.created, _ = parseCreated(note)
+	r.created = parseCreated(note)
 	return err
 }
 
