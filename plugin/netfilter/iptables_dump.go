@@ -82,7 +82,7 @@ func (t tableOf) objects(chains []string, rules []ruleOf) []object {
 
 // rulesOf returns the listing of a table's rules, for listRules.
 func rulesOf(table tableOf) listing {
-	return listing{family: protocolFamily[table.family], what: "rules in table " + table.name, limit: maxRules}
+	return listing{family: familyNumber[table.family], what: "rules in table " + table.name, limit: maxRules}
 }
 
 // ruleComment returns the rule's comment. Versions of iptables keep it in the

@@ -45,7 +45,7 @@ func (r *removal) read(from *reader) error {
 			r.rules[rule.chain]++
 		}
 	}
-	note, err := findComment(from, protocolFamily[r.name.family], r.name.name, markerChain, createdPrefix)
+	note, err := findComment(from, familyNumber[r.name.family], r.name.name, markerChain, createdPrefix)
 	r.created = parseCreated(note)
 	return err
 }
@@ -54,7 +54,7 @@ func (r *removal) read(from *reader) error {
 // chains first, then the chains, then what iptables created for them, unless it
 // holds other rules or chains.
 func (r *removal) queue() {
-	family := nftables.TableFamily(protocolFamily[r.name.family])
+	family := nftables.TableFamily(familyNumber[r.name.family])
 	table := &nftables.Table{Family: family, Name: r.name.name}
 	chain := func(name string) *nftables.Chain { return &nftables.Chain{Table: table, Name: name} }
 	for _, j := range r.jumps {

@@ -43,9 +43,6 @@ func listTables(ctx context.Context, variant config.Backend) (tableList, error) 
 	return listNFTTables(r)
 }
 
-// protocolFamily is the family of nf_tables in which iptables keeps its tables.
-var protocolFamily = map[capture.Family]byte{capture.IPv4: unix.NFPROTO_IPV4, capture.IPv6: unix.NFPROTO_IPV6}
-
 // objectName names a table or one of its chains.
 type objectName struct {
 	family      byte
@@ -72,7 +69,7 @@ func listNFTTables(r *reader) (tableList, error) {
 	list := iptablesChains(chains)
 	tables, err := listNames(r, listing{request: unix.NFT_MSG_GETTABLE, what: "tables", limit: maxTables}, unix.NFTA_TABLE_NAME, unix.NFTA_TABLE_NAME)
 	for _, found := range tables {
-		for family, number := range protocolFamily {
+		for family, number := range familyNumber {
 			table := tableOf{family, found.table}
 			if _, ok := list[table]; !ok && found.family == number {
 				list[table] = nil // a table without chains
@@ -86,9 +83,8 @@ func listNFTTables(r *reader) (tableList, error) {
 func iptablesChains(chains []objectName) tableList {
 	list := tableList{}
 	for _, chain := range chains {
-		for family, number := range protocolFamily {
-			if chain.family == number {
-				table := tableOf{family, chain.table}
+		for family, number := range familyNumber {
+			if table := (tableOf{family, chain.table}); chain.family == number {
 				list[table] = append(list[table], chain.name)
 			}
 		}

@@ -172,27 +172,24 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 	case capture.Goto:
 		e.add(&expr.Verdict{Kind: expr.VerdictGoto, Chain: target})
 	case capture.Redirect:
-		e.add(
-			&expr.Immediate{Register: register, Data: key(do.Port)},
-			&expr.Redir{RegisterProtoMin: register},
-		)
+		e.load(key(do.Port), &expr.Redir{RegisterProtoMin: register})
 	case capture.TProxy:
-		e.add(&expr.Immediate{Register: register, Data: key(do.Port)}, &expr.TProxy{RegPort: register})
-		e.set(do.Mark, &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
+		e.load(key(do.Port), &expr.TProxy{RegPort: register})
+		e.load(key(do.Mark), &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
 		e.add(&expr.Verdict{Kind: expr.VerdictAccept})
 	case capture.SetMark:
-		e.set(do.Mark, &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
+		e.load(key(do.Mark), &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
 	case capture.SetConnMark:
-		e.set(do.Mark, &expr.Ct{Key: expr.CtKeyMARK, Register: register, SourceRegister: true})
+		e.load(key(do.Mark), &expr.Ct{Key: expr.CtKeyMARK, Register: register, SourceRegister: true})
 	case capture.SetZone:
-		e.add(&expr.Immediate{Register: register, Data: binaryutil.NativeEndian.PutUint16(do.Zone)},
-			&expr.Ct{Key: expr.CtKeyZONE, Register: register, SourceRegister: true})
+		zone := binaryutil.NativeEndian.PutUint16(do.Zone)
+		e.load(zone, &expr.Ct{Key: expr.CtKeyZONE, Register: register, SourceRegister: true})
 	}
 }
 
-// set loads a mark into the register, from which store takes it.
-func (e *encoder) set(mark uint32, store expr.Any) {
-	e.add(&expr.Immediate{Register: register, Data: key(mark)}, store)
+// load puts a value into the register, from which use takes it.
+func (e *encoder) load(value []byte, use expr.Any) {
+	e.add(&expr.Immediate{Register: register, Data: value}, use)
 }
 
 func meta(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: register} }
