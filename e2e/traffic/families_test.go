@@ -21,7 +21,7 @@ func TestIPv6Policy(t *testing.T) {
 			name   string
 			policy config.IPv6Policy
 			env    map[string]string
-			ipv6   string // who answers over IPv6
+			ipv6   string // the process that answers over IPv6
 		}{
 			{"mesh", config.IPv6Mesh, nil, direct},
 			{"mesh, dual stack", config.IPv6Mesh, map[string]string{"ISTIO_DUAL_STACK": "true"}, outbound},
@@ -76,8 +76,8 @@ func TestProxySourceAtOnce(t *testing.T) {
 	}
 }
 
-// TestIPv6Later gives a pod its IPv6 address after its ADD. With ISTIO_DUAL_STACK
-// it is captured like one that was there before.
+// TestIPv6Later adds a pod's IPv6 address after its ADD. With ISTIO_DUAL_STACK it
+// is captured like an address that was there before.
 func TestIPv6Later(t *testing.T) {
 	for _, annotations := range []map[string]string{nil, tproxy(nil)} {
 		forEachBackend(t, func(t *testing.T, backend config.Backend) {

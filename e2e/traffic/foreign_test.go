@@ -78,7 +78,7 @@ func byIPTables(variant string) func(t *testing.T, pod *lab.Host) {
 	}
 }
 
-// others are who may have left rules in a pod's namespace.
+// others are the programs that can have left rules in a pod's namespace.
 var others = map[string]func(*testing.T, *lab.Host){
 	"nobody":          func(*testing.T, *lab.Host) {},
 	"nft":             scripted(byNFT),

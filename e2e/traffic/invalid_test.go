@@ -18,7 +18,7 @@ import (
 )
 
 // TestInvalidDrop sends a packet that belongs to no connection: an
-// acknowledgement of a SYN that nobody sent. It is answered with a reset,
+// acknowledgement of a SYN that was never sent. It is answered with a reset,
 // unless INVALID_DROP is set.
 func TestInvalidDrop(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
@@ -94,7 +94,7 @@ func echo(to string) error {
 	return err
 }
 
-// sendStraySYNACK tells whether the pod answers with a reset.
+// sendStraySYNACK reports whether the pod answers with a reset.
 func sendStraySYNACK(t *testing.T, peer *lab.Host, from, to dst) (answered bool) {
 	t.Helper()
 	err := peer.Do(func() error {

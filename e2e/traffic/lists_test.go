@@ -84,7 +84,7 @@ func oddRange(i int, f family) string {
 	return netip.AddrFrom16(address).String() + "/128"
 }
 
-// meets gives the peer an address and connects to it.
+// meets adds an address to the peer and connects to it.
 func (w world) meets(t *testing.T, address netip.Addr, port int, want string) {
 	t.Helper()
 	// Added more than once in some tests; what counts is that it is there.

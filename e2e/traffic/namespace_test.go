@@ -30,7 +30,7 @@ func loopback(t *testing.T, host *lab.Host) string {
 }
 
 // TestFailureLeavesNothing applies rules of which the kernel refuses the last,
-// after everything else was prepared, beside rules of others.
+// after everything else was prepared, next to other programs' rules.
 func TestFailureLeavesNothing(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, leave := range others {
@@ -94,7 +94,7 @@ func expectRefusal(t *testing.T, err error, text string) {
 	}
 }
 
-// TestTamperedRules are not taken for the right ones by their stamp.
+// TestTamperedRules expects tampered rules to differ although their stamp is right.
 func TestTamperedRules(t *testing.T) {
 	const backend = config.NFTables
 	lab.RequireRoot(t)

@@ -84,7 +84,8 @@ func TestParity(t *testing.T) {
 	}
 }
 
-// meet tells who answers, and what the proxy is told of where it was meant to go.
+// meet returns which process answers, and the original destination that the proxy
+// sees.
 func (w world) meet(p probe, f family) string {
 	answer, _, err := w.ask(p, f)
 	if err != nil || answer.Server == direct || p.udp {

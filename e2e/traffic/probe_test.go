@@ -28,8 +28,8 @@ func spelled(annotations map[string]string) map[string]string {
 	return full
 }
 
-// probe connects and compares who answered; where that is the proxy, it must
-// still know the original destination.
+// probe connects and compares which process answered; if it is the proxy, it must
+// see the original destination.
 func (w world) probe(t *testing.T, p probe, f family) {
 	t.Helper()
 	if p.to[f] == "" {
@@ -48,7 +48,7 @@ func (w world) probe(t *testing.T, p probe, f family) {
 	}
 }
 
-// ask sends a probe. Where nobody answers, that is who does.
+// ask sends a probe. After an error, the answer is that of the server refused.
 func (w world) ask(p probe, f family) (answer lab.Answer, to netip.AddrPort, err error) {
 	host, network := w.pod, "tcp"
 	if p.remote {

@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// probe is one connection and who must answer it.
+// probe is one connection and the process that must answer it.
 type probe struct {
 	by     lab.Owner
 	from   dst // source address

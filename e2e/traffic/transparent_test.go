@@ -10,8 +10,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// sidecarRoot is what the injector makes of the proxy under TPROXY: it needs
-// root's capabilities, so only its group tells it from others.
+// sidecarRoot is the proxy's owner that the injector sets in the mode TPROXY: the
+// proxy needs root's capabilities, so only its group identifies it.
 var sidecarRoot = lab.Owner{UID: 0, GID: 1337}
 
 // tproxy completes annotations.

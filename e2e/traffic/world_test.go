@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package traffic proves the rules by real packets: it captures a pod's
-// namespace as its annotations ask for, connects from and to it as every kind
-// of process, and looks at who answers.
+// namespace as its annotations request, connects from and to it as every kind
+// of process, and checks which process answers.
 package traffic
 
 import (
@@ -186,7 +186,7 @@ func forEachBackend(t *testing.T, test func(t *testing.T, backend config.Backend
 	}
 }
 
-// namespace is a pod's, taken for the rest of a test, with a backend.
+// namespace is a pod's, locked for the rest of a test, with a backend.
 type namespace struct {
 	*podnet.Namespace
 	t       *testing.T
