@@ -22,13 +22,13 @@ import (
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	for reason, change := range map[string]func(*corev1.Pod){
-		`it is on node "node-2"`:           func(p *corev1.Pod) { p.Spec.NodeName = "node-2" },
-		`it is on node ""`:                 func(p *corev1.Pod) { p.Spec.NodeName = "" },
-		"another pod of that name":         func(p *corev1.Pod) { p.UID = "uid-of-its-successor" },
-		"sidecar.istio.io/status":          func(p *corev1.Pod) { p.Annotations = map[string]string{"sidecar.istio.io/inject": "true"} },
-		"no controller":                    func(p *corev1.Pod) { p.OwnerReferences = nil },
-		"no controller that makes another": func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" },
-		"no controller that":               func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
+		`it is on node "node-2"`:              func(p *corev1.Pod) { p.Spec.NodeName = "node-2" },
+		`it is on node ""`:                    func(p *corev1.Pod) { p.Spec.NodeName = "" },
+		"another pod of that name":            func(p *corev1.Pod) { p.UID = "uid-of-its-successor" },
+		"sidecar.istio.io/status":             func(p *corev1.Pod) { p.Annotations = map[string]string{"sidecar.istio.io/inject": "true"} },
+		"no controller":                       func(p *corev1.Pod) { p.OwnerReferences = nil },
+		"no controller that would replace it": func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" },
+		"no controller that":                  func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
 	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

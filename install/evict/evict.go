@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package evict evicts pods that the guard found uncaptured and may not repair in
-// place, so that their controllers make others.
+// place, so that their controllers replace them.
 package evict
 
 import (
@@ -58,7 +58,7 @@ const (
 )
 
 // New returns an Evictor of one node's pods. It evicts none while ready returns an
-// error: the pod that comes instead would be uncaptured, too.
+// error: the replacement would be uncaptured, too.
 func New(api *kube.Client, nodeName string, ready func(context.Context) error, registry prometheus.Registerer, log *slog.Logger) (*Evictor, error) {
 	if nodeName == "" {
 		return nil, errors.New("evicting pods: the agent does not know its node's name; set --node-name")
@@ -69,7 +69,7 @@ func New(api *kube.Client, nodeName string, ready func(context.Context) error, r
 	}, nil
 }
 
-// Metrics lists all metrics, in the order of the README's table.
+// Metrics returns all metrics, in the order of the README's table.
 func Metrics() []metrics.Metric { return metrics.Document(newCounter) }
 
 func newCounter(f *metrics.Factory) *prometheus.CounterVec {
@@ -91,27 +91,24 @@ func (e *Evictor) Request(pod record.PodRef) {
 
 // Serve evicts until ctx ends.
 func (e *Evictor) Serve(ctx context.Context) {
-	for ctx.Err() == nil {
+	queue := e.queue
+	var pause <-chan time.Time
+	for {
 		select {
 		case <-ctx.Done():
 			return
-		case r := <-e.queue:
+		case <-pause:
+			queue = e.queue
+		case r := <-queue:
 			if e.isDue(r) {
-				wait(ctx, e.evict(ctx, r.pod))
+				queue, pause = nil, time.After(e.evict(ctx, r.pod))
 			}
 		}
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// isDue reports whether a request is fresh, and no repetition of one that was just
-// attempted: the guard requests an eviction at each round.
+// isDue reports whether a request is fresh, and its pod was not attempted within
+// retryAfter: the guard repeats its requests.
 func (e *Evictor) isDue(r request) bool {
 	for uid, at := range e.attempted {
 		if time.Since(at) > retryAfter {
@@ -144,7 +141,7 @@ func (e *Evictor) evict(ctx context.Context, pod record.PodRef) time.Duration {
 		e.results.WithLabelValues(done).Inc()
 		log.Info("evicted the uncaptured pod")
 		return evictPause
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it has ended, or is another by now
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the pod has ended
 	case apierrors.HasStatusCause(err, policy.DisruptionBudgetCause):
 		e.results.WithLabelValues(refused).Inc()
 		log.Info("a PodDisruptionBudget refuses the eviction for now", "error", err)
@@ -167,7 +164,7 @@ func (e *Evictor) denial(pod *corev1.Pod, uid string) string {
 	case !capture.Meshed(pod.Annotations):
 		return "it is not in the mesh: it has no annotation sidecar.istio.io/status"
 	case owner == nil || owner.Kind == "Node":
-		return "it has no controller that makes another pod in its place"
+		return "it has no controller that would replace it"
 	}
 	return ""
 }

@@ -43,7 +43,7 @@ const (
 	resync = time.Minute
 )
 
-// Run goes on until ctx ends.
+// Run checks the node until ctx ends.
 func (r *Remover) Run(ctx context.Context) {
 	pause := firstPause
 	for {
@@ -68,7 +68,7 @@ func (r *Remover) check(ctx context.Context) (again bool) {
 		r.logOnce(err.Error())
 		return true
 	}
-	tainted := has(node.Spec.Taints, r.key)
+	tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == r.key })
 	r.observe(tainted)
 	if !tainted {
 		r.reminder = reminder{}
@@ -86,10 +86,6 @@ func (r *Remover) check(ctx context.Context) (again bool) {
 	r.reminder = reminder{}
 	r.logOnce("removed the taint " + r.key + " from the node")
 	return false
-}
-
-func has(taints []corev1.Taint, key string) bool {
-	return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
 // explain logs why the taint stays, and posts an Event if one is due.
@@ -118,10 +114,42 @@ func (r *Remover) event(node *corev1.Node, message string) *corev1.Event {
 	}
 }
 
-// logOnce logs what was not logged just before.
+// logOnce logs a message, unless it is the last one that was logged.
 func (r *Remover) logOnce(message string) {
 	if message != r.logged {
 		r.logged = message
 		r.log.Info(message)
 	}
+}
+
+const (
+	// grace is what a node's first agent may take before an Event is posted.
+	grace = 10 * time.Second
+
+	// samePause is between two Events with one message, changedPause between
+	// Events with different ones.
+	samePause    = 5 * time.Minute
+	changedPause = 30 * time.Second
+)
+
+// reminder paces the Events about a node that keeps its taint.
+type reminder struct {
+	since, posted time.Time
+	message       string
+}
+
+// due reports whether it is time for an Event, which then counts as posted.
+func (r *reminder) due(now time.Time, message string) bool {
+	if r.since.IsZero() {
+		r.since = now
+	}
+	pause := samePause
+	if message != r.message {
+		pause = changedPause
+	}
+	if now.Sub(r.since) < grace || now.Sub(r.posted) < pause {
+		return false
+	}
+	r.posted, r.message = now, message
+	return true
 }

@@ -3,10 +3,14 @@
 package telemetry
 
 import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -19,7 +23,7 @@ type addMetrics struct {
 	build, netConf *prometheus.GaugeVec
 }
 
-// Metrics lists all metrics, in the order of the README's table.
+// Metrics returns all metrics, in the order of the README's table.
 func Metrics() []metrics.Metric { return metrics.Document(newAddMetrics) }
 
 // stageBuckets reach from a commit in a small pod to a lookup's whole budget.
@@ -57,4 +61,19 @@ func (m *addMetrics) observe(r record.Record) {
 	for stage, seconds := range r.Stages {
 		m.stages.WithLabelValues(string(stage)).Observe(seconds)
 	}
+}
+
+// showBuild replaces the labels of build_info: the plugin may have been replaced.
+func (m *addMetrics) showBuild(plugin string) {
+	installed := "none"
+	if info, err := buildinfo.ReadFile(plugin); err == nil {
+		installed = config.Version(info)
+	}
+	m.build.Reset()
+	m.build.WithLabelValues(config.OwnVersion(), installed).Set(1)
+}
+
+func hash(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:6])
 }

@@ -20,9 +20,12 @@ import (
 // listen makes the socket, and the directories next to it, accessible to root alone
 // from the first moment on. It replaces an older socket in one step.
 func listen(ctx context.Context, path string) (*net.UnixConn, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory of the socket: %w", err)
+	}
 	for _, dir := range []string{record.Spool(path), history.Directory(path)} {
-		if err := makeDir(dir); err != nil {
-			return nil, err
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("making a directory of records: %w", err)
 		}
 	}
 	if err := checkDir(filepath.Dir(path)); err != nil {
@@ -77,21 +80,4 @@ func checkDir(dir string) error {
 		return fmt.Errorf("listening for records: %s has mode %s: expected a directory of user %d, writable by its owner alone, such as 0755", dir, info.Mode(), os.Geteuid())
 	}
 	return nil
-}
-
-func makeDir(dir string) error {
-	err := os.MkdirAll(filepath.Dir(dir), 0o700)
-	if err == nil {
-		err = os.Mkdir(dir, 0o700)
-	}
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("making a directory of records: %w", err)
-	}
-	return nil
-}
-
-// isAt reports whether a path still leads to the socket that was made there.
-func isAt(path string, made os.FileInfo) bool {
-	found, err := os.Lstat(path)
-	return err == nil && os.SameFile(made, found)
 }

@@ -49,15 +49,11 @@ func New(settings Settings, registry prometheus.Registerer, events *Events, log 
 }
 
 const (
-	// round is the period of the checks whether the path still leads to the
-	// socket, and whether the plugin has spooled records.
-	round = time.Minute
-
-	// relistenPause is the pause after the socket was lost.
-	relistenPause = 5 * time.Second
+	checkInterval = time.Minute     // between checks of the socket's path and of the spool
+	relistenPause = 5 * time.Second // after the socket was lost
 )
 
-// Serve listens until ctx ends, and anew whenever the socket was lost.
+// Serve listens until ctx ends, and again whenever the socket was lost.
 func (l *Listener) Serve(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := l.listen(ctx)
@@ -71,8 +67,6 @@ func (l *Listener) Serve(ctx context.Context) {
 		}
 	}
 }
-
-var errSocketLost = errors.New("another file is in the socket's place")
 
 // listen serves one socket, until it is lost. The file stays when the agent ends:
 // until the next agent listens, the plugin's records are refused and spooled.
@@ -88,15 +82,15 @@ func (l *Listener) listen(ctx context.Context) (err error) {
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
 	for ctx.Err() == nil {
-		if !isAt(l.settings.Socket, made) {
-			return errSocketLost
+		if found, err := os.Lstat(l.settings.Socket); err != nil || !os.SameFile(made, found) {
+			return errors.New("another file is in the socket's place")
 		}
 		l.metrics.showBuild(l.settings.Plugin)
 		l.openHistory()
 		if err := record.Replay(record.Spool(l.settings.Socket), l.receive); err != nil {
 			l.log.Warn("reading the spooled records failed", "error", err)
 		}
-		if err := l.read(ctx, conn, time.Now().Add(round)); err != nil {
+		if err := l.read(ctx, conn, time.Now().Add(checkInterval)); err != nil {
 			return err
 		}
 	}
@@ -151,7 +145,7 @@ func (l *Listener) receive(document []byte) {
 	}
 }
 
-// openHistory indexes the history again: another agent may have written to it.
+// openHistory rebuilds the index: another agent may have written to the history.
 func (l *Listener) openHistory() {
 	var err error
 	if l.history, err = history.Open(history.Directory(l.settings.Socket)); err != nil {
@@ -159,8 +153,8 @@ func (l *Listener) openHistory() {
 	}
 }
 
-// record keeps an ADD in the history, unless the pod was passed and is not in the
-// mesh.
+// record writes an ADD to the history, unless the pod is not in the mesh and there
+// are no warnings.
 func (l *Listener) record(r record.Record) {
 	if l.history == nil || r.Verdict == record.Passed && !r.Reason.IsExempt() && len(r.Warnings) == 0 {
 		return
