@@ -115,7 +115,7 @@ func TestEvict(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		for _, r := range heard[name] {
-			spared := strings.Contains(r.Message, "nobody would make it anew, so it is not evicted")
+			spared := strings.Contains(r.Message, "it has no controller that would replace it, so it is not evicted")
 			if r.Reason != kind.found || r.Pod.UID != "uid-of-"+name || r.Sandbox != name || spared != (kind.found == record.Uncaptured && !kind.doomed) {
 				t.Errorf("%s: told %+v", name, r)
 			}

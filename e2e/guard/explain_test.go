@@ -90,15 +90,15 @@ func TestExplainsTheLastADD(t *testing.T) {
 				"last ADD     2026-01-02T03:04:05Z: captured by nftables\n", "last ADD     decide took 0.5 ms\n",
 				"last ADD     apply took 12.3 ms\n", "last ADD     warned: IPv6 is left uncaptured\n",
 			},
-			[]string{"of then", "lookup", "not known"},
+			[]string{"earlier sandbox", "lookup", "not known"},
 		},
 		"failed": {
 			[]record.Record{captured, {Time: at.Add(time.Minute), Pod: web, Sandbox: "web", Verdict: record.Failed, Reason: record.Lookup, Message: "no answer"}},
 			[]string{"last ADD     2026-01-02T03:05:05Z: failed (lookup): no answer\n"},
-			[]string{"nftables\n", "took", "warned", "of then"},
+			[]string{"nftables\n", "took", "warned", "earlier sandbox"},
 		},
 		"of the sandbox before": {
-			[]record.Record{older}, []string{"captured by nftables; for the pod's sandbox of then, 4ed1\n"}, []string{"not known"},
+			[]record.Record{older}, []string{"captured by nftables; for an earlier sandbox of the pod, 4ed1\n"}, []string{"not known"},
 		},
 		"of another pod of that name": {[]record.Record{others}, []string{"last ADD     not known"}, []string{"nftables;", "took", "warned"}},
 		"nobody listened":             {nil, []string{"last ADD     not known"}, []string{"took", "warned"}},

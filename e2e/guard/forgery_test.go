@@ -72,7 +72,7 @@ func TestForgeries(t *testing.T) {
 		for _, restarts := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", over a restart"}[restarts], func(t *testing.T) {
 				n := newNode()
-				n.memory = t.TempDir()
+				n.baselines = t.TempDir()
 				conn := n.listen(t)
 				p := n.run(t, "web")
 				p.capture(t, nil)
@@ -135,7 +135,7 @@ func TestForgedBeforeTheFirstLook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
-			n.memory = t.TempDir()
+			n.baselines = t.TempDir()
 			conn := n.listen(t)
 			p := n.run(t, "web")
 			p.capture(t, nil)
@@ -177,14 +177,14 @@ func (busyRuntime) Sandboxes(context.Context) ([]cri.Sandbox, error) {
 // the runtime can't say which pods it has.
 func TestMemoryOutlivesABusyRuntime(t *testing.T) {
 	n := newNode()
-	n.memory = t.TempDir()
+	n.baselines = t.TempDir()
 	p := n.run(t, "web")
 	p.capture(t, nil)
 	keeper, _ := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
 	expectKept := func(want int) {
 		t.Helper()
-		kept, err := os.ReadDir(n.memory)
+		kept, err := os.ReadDir(n.baselines)
 		if err != nil || len(kept) != want {
 			t.Errorf("baselines %v, %v, want %d", kept, err, want)
 		}
@@ -212,7 +212,7 @@ func TestConfigurationChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
-			n.memory = t.TempDir()
+			n.baselines = t.TempDir()
 			p := n.run(t, "web")
 			made(t, n, p)
 			keeper, registry := n.keeper(t, guard.InPlace)
@@ -266,7 +266,7 @@ func TestOutdatedRulesChange(t *testing.T) {
 		for _, restarts := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", over a restart"}[restarts], func(t *testing.T) {
 				n := newNode()
-				n.memory = t.TempDir()
+				n.baselines = t.TempDir()
 				conn := n.listen(t)
 				p := n.run(t, "web")
 				p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})

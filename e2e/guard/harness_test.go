@@ -38,7 +38,7 @@ type node struct {
 	reads     int
 	reading   func() // called at each read
 	socket    string // of the agent; empty for none
-	memory    string // of guards, over a restart; empty for none
+	baselines string // directory that outlives a guard; empty for none
 	netConf   string // of the plugin
 }
 
@@ -154,7 +154,7 @@ func (n *node) keeperOf(t *testing.T, runtime guard.Runtime, settings guard.Sett
 	check(t, err)
 	settings.Conf, _, err = input.NetConf()
 	check(t, err)
-	settings.Socket, settings.Memory = n.socket, n.memory
+	settings.Socket, settings.BaselineDir = n.socket, n.baselines
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(testWriter{t}, nil))
 	return guard.New(settings, runtime, n, log, registry), registry

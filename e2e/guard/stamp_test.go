@@ -26,7 +26,7 @@ func TestStampOfText(t *testing.T) {
 		for _, seen := range []bool{true, false} {
 			t.Run(name+map[bool]string{false: ", before the first look"}[seen], func(t *testing.T) {
 				n := newNode()
-				n.memory = t.TempDir()
+				n.baselines = t.TempDir()
 				conn := n.listen(t)
 				p := n.run(t, "web")
 				p.capture(t, nil)

@@ -4,7 +4,6 @@ package guard
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
@@ -14,23 +13,22 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// baseline is what ADD or a repair left in a sandbox's network namespace. Rules
-// that differ from it were changed by neither.
+// baseline is the state in which ADD or a repair left a sandbox's network
+// namespace. A difference from it is drift.
 type baseline struct {
 	Stamp   string         `json:"stamp"` // empty for an unknown baseline
 	Backend config.Backend `json:"backend"`
-	Digest  string         `json:"digest,omitempty"` // of the rules; empty until they were read
-	// Unconfirmed is a baseline that was there at the first look, of another
-	// version or configuration, and of which no record of an ADD speaks.
+	Digest  string         `json:"digest,omitempty"` // of the rules; empty until they are read
+	// Unconfirmed is a baseline that the first examination found, of another version
+	// or configuration, without a record of an ADD.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
 }
 
 func (b baseline) isKnown() bool { return b.Stamp != "" }
 
-// confirm replaces a baseline that nothing confirms by what the plugin reported
-// of its ADD for the sandbox. The agent may write that record after the guard's
-// first look.
-func (b *baseline) confirm(socket string, sandbox cri.Sandbox) {
+// confirmBy replaces an unknown or unconfirmed baseline by the record of the
+// sandbox's ADD. The agent may write that after the first examination.
+func (b *baseline) confirmBy(socket string, sandbox cri.Sandbox) {
 	if b.isKnown() && !b.Unconfirmed || socket == "" {
 		return
 	}
@@ -44,7 +42,7 @@ func (b *baseline) confirm(socket string, sandbox cri.Sandbox) {
 	b.Unconfirmed = false
 }
 
-// adopt makes the baseline what the namespace holds now.
+// adopt sets the baseline to the namespace's current state.
 func (b *baseline) adopt(ctx context.Context, netns *podnet.Namespace, state podnet.State) error {
 	digest, err := netns.Digest(ctx, state.Backend)
 	if err != nil {
@@ -54,23 +52,23 @@ func (b *baseline) adopt(ctx context.Context, netns *podnet.Namespace, state pod
 	return nil
 }
 
-// holds reports whether the baseline is complete, and is of this state.
-func (b baseline) holds(state podnet.State) bool {
+// matches reports whether the baseline is complete, confirmed and of this state.
+func (b baseline) matches(state podnet.State) bool {
 	return b.Stamp == state.Stamp && b.Backend == state.Backend && podnet.Comparable(b.Digest) && !b.Unconfirmed
 }
 
-// judgeOutdated compares rules of another version, which the guard can't make,
-// with the baseline. At the first look they become it.
+// judgeOutdated compares rules of another version, which the guard can't render,
+// with the baseline. The first examination makes them the baseline.
 func (b *baseline) judgeOutdated(ctx context.Context, netns *podnet.Namespace, state podnet.State) Finding {
 	if b.isKnown() && b.Stamp != state.Stamp {
-		return Finding{State: Drifted, Reason: fmt.Sprintf("its rules say that they are %q, and it was captured by %q", state.Stamp, b.Stamp)}
+		return drifted("its rules have stamp %q, and it was captured with %q", state.Stamp, b.Stamp)
 	}
 	now := *b
 	if err := now.adopt(ctx, netns, state); err != nil {
 		return unreadable(err)
 	}
 	if podnet.Comparable(b.Digest) && b.Digest != now.Digest {
-		return Finding{State: Drifted, Reason: "its rules are those of another version or configuration and were changed: " + state.Stamp}
+		return drifted("its rules are those of another version or configuration and were changed: %s", state.Stamp)
 	}
 	now.Unconfirmed = !b.isKnown() || b.Unconfirmed
 	*b = now

@@ -15,112 +15,96 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// examineTimeout ends a look at one pod; an ADD may hold its lock.
+// examineTimeout bounds the examination of one pod, with its wait for an ADD.
 const examineTimeout = 4 * time.Second
 
-// examine looks at one pod and, where policy and rate allow it, puts it right.
-// While it does, it holds the lock of the namespace, for which ADD and DEL
-// wait: so the API server is asked before.
+// examine compares one pod with its desired state and, where policy and limits
+// allow it, repairs it. It reads the pod from the API server first: ADD and DEL
+// wait while it holds the lock of the namespace.
 func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	if slices.Contains(g.settings.Conf.ExcludeNamespaces, w.sandbox.Namespace) {
-		w.wish.exemption = capture.ExcludedNamespace(w.sandbox.Namespace)
-		return Finding{State: Exempt, Reason: w.wish.exemption.Message}
+		w.desired.exemption = capture.ExcludedNamespace(w.sandbox.Namespace)
+		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
-	pod, err := w.wish.refresh(ctx, g.pods, w.sandbox, g.settings.Refresh)
+	pod, err := w.desired.refresh(ctx, g.pods, w.sandbox, g.settings.Refresh)
 	if err != nil {
-		return Finding{State: Unknown, Reason: err.Error()}
+		return unknown(err)
 	}
-	if isolatedBy(w.sandbox.Runtime) != "" {
+	if isolatingRuntime(w.sandbox.Runtime) != "" {
 		return w.judgeIsolated(pod)
 	}
 	netns, err := podnet.TryOpen(w.sandbox.NetNS)
-	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" {
-		last := w.finding // an ADD or a DEL is at work; the next round sees what came of it
-		last.Repaired = ""
-		return last
+	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" { // an ADD or a DEL runs
+		return Finding{State: w.finding.State, Reason: w.finding.Reason}
 	}
 	if err != nil {
-		return Finding{State: Unknown, Reason: err.Error()}
+		return unknown(err)
 	}
 	defer netns.Close()
 	if pod != nil {
-		if err := w.wish.decide(pod, w.sandbox, g.settings.Conf.Capture, netns.Addresses); err != nil {
-			return Finding{State: Unknown, Reason: err.Error()}
+		if err := w.desired.decide(pod, w.sandbox, g.settings.Conf.Capture, netns.Addresses); err != nil {
+			return unknown(err)
 		}
 	}
-	if w.wish.exemption.Cause != "" {
-		return Finding{State: Exempt, Reason: w.wish.exemption.Message}
+	if w.desired.exemption.Cause != "" {
+		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
 	found := g.judge(ctx, netns, w)
-	if !found.isMissing() {
-		return found
-	}
-	if g.settings.Policy == Evict && !w.wish.owned {
-		found.Reason += "; nobody would make it anew, so it is not evicted"
-	}
-	if g.settings.Policy != InPlace {
-		return found
-	}
-	if refusal := g.pace.refusal(&w.repairs, time.Now()); refusal != "" {
-		found.Reason += "; " + refusal
-		return found
-	}
-	if w.repairs.attempted(time.Now()) {
-		g.metrics.repeated.Inc()
-		found.Reason += fmt.Sprintf("; attempt %d in a row to repair it", w.repairs.count)
-	}
-	connections, err := g.repair(ctx, netns, w)
-	if err != nil {
-		g.metrics.repaired(failed)
-		found.Reason += "; repairing it: " + err.Error()
-		return found
-	}
-	g.metrics.repaired(done)
-	return Finding{Captured, connections + "; found: " + found.Reason, found.State}
-}
-
-// judge tells how the pod stands. As long as nothing was committed to nf_tables
-// in its namespace, that is as before.
-func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
-	generation, err := netns.Generation(ctx)
-	if err != nil {
-		return Finding{State: Unknown, Reason: err.Error()}
-	}
-	now := look{generation, w.wish.stamp, w.wish.changed}
-	if w.sound == now && w.rounds%thorough != 0 {
-		w.rounds++
-		return w.finding
-	}
-	found := g.compare(ctx, netns, w)
-	found = obstructed(ctx, netns, w.baseline.Backend, found)
-	w.sound, w.rounds = look{}, 1
-	switch found.State {
-	case Captured, Changed, Outdated, Obstructed:
-		w.sound = now
+	switch {
+	case !found.isMissing():
+	case g.settings.Policy == InPlace:
+		return g.repair(ctx, netns, w, found)
+	case g.settings.Policy == Evict && !w.desired.hasController:
+		found.Reason += "; it has no controller that would replace it, so it is not evicted"
 	}
 	return found
 }
 
-// compare compares what the namespace holds with what it is to hold, and with
-// what ADD or a repair left there: a name that another process of the pod can
-// give to its own chains or rules does not decide.
+// judge returns the state of the pod. The last finding stays while no transaction
+// was committed to nf_tables in the namespace.
+func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
+	generation, err := netns.Generation(ctx)
+	if err != nil {
+		return unknown(err)
+	}
+	now := fingerprint{generation, w.desired.stamp, w.desired.changed}
+	if w.lastGood == now && w.roundsUnchanged%fullCheckEvery != 0 {
+		w.roundsUnchanged++
+		return w.finding
+	}
+	found := g.compare(ctx, netns, w)
+	w.lastGood, w.roundsUnchanged = fingerprint{}, 1
+	switch found.State {
+	case Captured, Changed, Outdated:
+		if w.baseline.Backend == config.NFTables { // tables of iptables are shared with other plugins
+			found = judgeObstruction(ctx, netns, found)
+		}
+		if found.State != Unknown {
+			w.lastGood = now
+		}
+	}
+	return found
+}
+
+// compare compares the namespace with the desired state and with the baseline. A
+// name of a chain or a stamp proves nothing: another process of the pod can use it.
 func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
 	state, err := netns.State(ctx)
 	if err != nil {
 		return unreadable(err)
 	}
-	w.baseline.confirm(g.settings.Socket, w.sandbox)
-	wish, left := w.wish, w.baseline
-	rules, own := wish.rules().StampedAs(state.Stamp)
+	w.baseline.confirmBy(g.settings.Socket, w.sandbox)
+	known := w.baseline.isKnown()
+	rules, own := w.desired.rules().StampedAs(state.Stamp)
 	switch {
-	case state.Backend == "" && state.Foreign != "" && !left.isKnown():
+	case state.Backend == "" && state.Foreign != "" && !known:
 		return Finding{State: Foreign, Reason: state.Foreign}
 	case state.Backend == "":
 		return Finding{State: Uncaptured, Reason: "no rules of the plugin are in its network namespace"}
-	case left.isKnown() && state.Backend != left.Backend:
-		return Finding{State: Drifted, Reason: fmt.Sprintf("its rules are in backend %s, and it was captured by %s", state.Backend, left.Backend)}
+	case known && state.Backend != w.baseline.Backend:
+		return drifted("its rules are in backend %s, and it was captured by %s", state.Backend, w.baseline.Backend)
 	case capture.IsStamp(state.Stamp) && !own:
 		return w.baseline.judgeOutdated(ctx, netns, state)
 	}
@@ -129,33 +113,61 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 	case err != nil:
 		return unreadable(err)
 	case len(differences) > 0:
-		return Finding{State: Drifted, Reason: strings.Join(differences, "; ")}
+		return drifted("%s", strings.Join(differences, "; "))
 	}
-	if !left.holds(state) {
+	if !w.baseline.matches(state) {
 		if err := w.baseline.adopt(ctx, netns, state); err != nil {
 			return unreadable(err)
 		}
 	}
-	if wish.changed {
+	if w.desired.changed {
 		return Finding{State: Changed, Reason: "its annotations were edited after it was made; a restart applies them"}
 	}
 	return Finding{State: Captured}
 }
 
-// unreadable is the finding for rules that could not be read: drifted where they
-// exceed a limit or keep changing, which ADD's rules never do, else unknown.
-func unreadable(err error) Finding {
-	_, tooLarge := errors.AsType[podnet.TooLarge](err)
-	if tooLarge || errors.Is(err, podnet.ErrChanging) {
-		return Finding{State: Drifted, Reason: err.Error()}
+// judgeObstruction returns Obstructed where another table could keep packets from
+// the rules. That is reported and never repaired: the table belongs to the pod.
+func judgeObstruction(ctx context.Context, netns *podnet.Namespace, found Finding) Finding {
+	obstruction, err := netns.Obstruction(ctx)
+	if _, tooLarge := errors.AsType[podnet.TooLarge](err); tooLarge {
+		obstruction, err = err.Error()+" in tables in front of our rules: they are not read", nil
 	}
-	return Finding{State: Unknown, Reason: err.Error()}
+	switch {
+	case err != nil:
+		return unknown(err)
+	case obstruction == "":
+		return found
+	case found.Reason != "":
+		obstruction += "; also, " + found.Reason
+	}
+	return Finding{State: Obstructed, Reason: obstruction}
 }
 
-// repair applies the rules for connections that begin from now on, and says what
-// became of the others. The pod may have ended meanwhile, and its namespace's
-// path lead to another's.
-func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched) (connections string, err error) {
+// repair repairs a pod, unless a limit forbids it.
+func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched, found Finding) Finding {
+	if refusal := g.limits.refusal(&w.repairs, time.Now()); refusal != "" {
+		found.Reason += "; " + refusal
+		return found
+	}
+	if w.repairs.add(time.Now()) {
+		g.metrics.repeated.Inc()
+		found.Reason += fmt.Sprintf("; attempt %d in a row to repair it", w.repairs.count)
+	}
+	connections, err := g.replace(ctx, netns, w)
+	if err != nil {
+		g.metrics.repairs.WithLabelValues(failed).Inc()
+		found.Reason += "; repairing it: " + err.Error()
+		return found
+	}
+	g.metrics.repairs.WithLabelValues(done).Inc()
+	return Finding{Captured, connections + "; found: " + found.Reason, found.State}
+}
+
+// replace replaces the rules, and returns what that means for the connections that
+// have begun. The pod may have ended meanwhile, and its namespace's path may lead
+// to another pod's.
+func (g *Guard) replace(ctx context.Context, netns *podnet.Namespace, w *watched) (connections string, err error) {
 	runs, err := g.runtime.Runs(ctx, w.sandbox)
 	if err != nil {
 		return "", err
@@ -167,7 +179,7 @@ func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched)
 	if !runs || !same {
 		return "", errors.New("the pod has ended")
 	}
-	rules := w.wish.rules()
+	rules := w.desired.rules()
 	lost, err := netns.Replace(ctx, rules)
 	if err != nil {
 		return "", fmt.Errorf("applying its rules: %w", err)

@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,9 @@ import (
 // ErrNotHere means that the node does not run a pod.
 var ErrNotHere = errors.New("this node does not run the pod")
 
-// Explain writes all that is known of one pod: what it asked for when it was
-// made and what it asks for now, what the kernel holds, what differs, and what
-// came of its last ADD. It changes nothing. Errors: ErrNotHere.
+// Explain writes what is known of one pod: its annotations at creation and now, its
+// state, its rules in the kernel, and its last ADD. It changes nothing. Errors:
+// ErrNotHere.
 func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writer) error {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	if err != nil {
@@ -34,20 +35,20 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 		return fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)
 	}
 	sandbox := sandboxes[i]
-	fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      %s\nnamespace    %s\n", namespace, name, sandbox.UID, sandbox.ID, orNone(sandbox.NetNS, "the node's own, or its runtime's"))
+	fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      %s\nnamespace    %s\n", namespace, name, sandbox.UID, sandbox.ID, cmp.Or(sandbox.NetNS, "the node's own, or its runtime's"))
 	if !isMeshed(sandbox) {
 		fmt.Fprintln(out, "in the mesh  no: it was not injected when it was made, or it has the node's network")
 		return nil
 	}
-	g.explainWish(ctx, sandbox, out)
-	w := &watched{sandbox: sandbox, baseline: g.memory.load(sandbox.ID)}
+	g.explainDesired(ctx, sandbox, out)
+	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID)}
 	found := g.examine(ctx, w)
 	fmt.Fprintf(out, "state        %s\n", found.State)
 	if found.Reason != "" {
 		fmt.Fprintf(out, "because      %s\n", found.Reason)
 	}
 	if sandbox.NetNS != "" {
-		if err := explainKernel(ctx, sandbox, w.wish, out); err != nil {
+		if err := explainKernel(ctx, w, out); err != nil {
 			return err
 		}
 	}
@@ -57,7 +58,7 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 	return explainAdd(g.settings.Socket, sandbox, out)
 }
 
-// Pods names the pods of the mesh that run, as namespace/name.
+// Pods returns the pods of the mesh that run, as namespace/name.
 func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	for _, sandbox := range sandboxes {
@@ -68,8 +69,8 @@ func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	return pods, err
 }
 
-// explainWish shows what decides on capture, and what was edited since.
-func (g *Guard) explainWish(ctx context.Context, sandbox cri.Sandbox, out io.Writer) {
+// explainDesired writes the annotations that decide on capture, and their edits.
+func (g *Guard) explainDesired(ctx context.Context, sandbox cri.Sandbox, out io.Writer) {
 	now := sandbox.Annotations
 	if pod, err := g.pods.Pod(ctx, refOf(sandbox)); err == nil {
 		now = pod.Annotations
@@ -79,27 +80,26 @@ func (g *Guard) explainWish(ctx context.Context, sandbox cri.Sandbox, out io.Wri
 	for _, annotation := range capture.Annotations() { // the value of any other may be a secret
 		then, was := sandbox.Annotations[annotation.Key]
 		today, is := now[annotation.Key]
-		switch {
-		case !was && !is:
-		case was && is && then == today:
-			fmt.Fprintf(out, "asked for    %s: %s\n", annotation.Key, valueOf(annotation, then))
-		case !was:
-			fmt.Fprintf(out, "asked for    %s: nothing; now %s\n", annotation.Key, valueOf(annotation, today))
-		case !is:
-			fmt.Fprintf(out, "asked for    %s: %s; now nothing\n", annotation.Key, valueOf(annotation, then))
-		default:
-			fmt.Fprintf(out, "asked for    %s: %s; now %s\n", annotation.Key, valueOf(annotation, then), valueOf(annotation, today))
+		if !was && !is {
+			continue
 		}
+		line := describe(annotation, then, was)
+		if was != is || then != today {
+			line += "; now " + describe(annotation, today, is)
+		}
+		fmt.Fprintf(out, "asked for    %s: %s\n", annotation.Key, line)
 	}
 }
 
 // maxValue bounds an annotation's value in an explanation.
 const maxValue = 1 << 10
 
-// valueOf quotes a value that has a form; of one that may be anything it says
-// how long it is.
-func valueOf(annotation capture.Annotation, value string) string {
+// describe quotes the value of an annotation that has a form. Of one without a
+// form, which may be a secret, it returns the length.
+func describe(annotation capture.Annotation, value string, exists bool) string {
 	switch {
+	case !exists:
+		return "nothing"
 	case annotation.Form == "any":
 		return fmt.Sprintf("present, %d bytes", len(value))
 	case len(value) > maxValue:
@@ -108,8 +108,8 @@ func valueOf(annotation capture.Annotation, value string) string {
 	return fmt.Sprintf("%q", value)
 }
 
-func explainKernel(ctx context.Context, sandbox cri.Sandbox, wish wish, out io.Writer) error {
-	netns, err := podnet.Open(ctx, sandbox.NetNS)
+func explainKernel(ctx context.Context, w *watched, out io.Writer) error {
+	netns, err := podnet.Open(ctx, w.sandbox.NetNS)
 	if err != nil {
 		return err
 	}
@@ -118,21 +118,21 @@ func explainKernel(ctx context.Context, sandbox cri.Sandbox, wish wish, out io.W
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "kernel       backend %s, %s\n", orNone(string(state.Backend), "none"), orNone(state.Stamp, "no stamp"))
+	fmt.Fprintf(out, "kernel       backend %s, %s\n", cmp.Or(string(state.Backend), "none"), cmp.Or(state.Stamp, "no stamp"))
 	if state.Foreign != "" {
-		fmt.Fprintf(out, "kernel       somebody else's rules: %s\n", state.Foreign)
+		fmt.Fprintf(out, "kernel       another plugin's rules: %s\n", state.Foreign)
 	}
-	if wish.stamp != "" {
-		fmt.Fprintf(out, "to be        %s\n", wish.stamp)
+	if w.desired.stamp != "" {
+		fmt.Fprintf(out, "expected     %s\n", w.desired.stamp)
 	}
 	return nil
 }
 
-// explainAdd shows the last record of the pod that an agent has heard.
+// explainAdd writes the record of the pod's last ADD.
 func explainAdd(socket string, sandbox cri.Sandbox, out io.Writer) error {
 	add, err := history.Last(history.Directory(socket), sandbox.UID)
 	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintln(out, "last ADD     not known: no agent listened when the plugin was called for the pod, if it was")
+		fmt.Fprintln(out, "last ADD     not known: no agent received a record of it")
 		return nil
 	}
 	if err != nil {
@@ -145,7 +145,7 @@ func explainAdd(socket string, sandbox cri.Sandbox, out io.Writer) error {
 		}
 	}
 	if add.Sandbox != sandbox.ID {
-		fmt.Fprintf(out, "; for the pod's sandbox of then, %s", add.Sandbox)
+		fmt.Fprintf(out, "; for an earlier sandbox of the pod, %s", add.Sandbox)
 	}
 	fmt.Fprintln(out)
 	for _, stage := range record.Stages() {
@@ -157,11 +157,4 @@ func explainAdd(socket string, sandbox cri.Sandbox, out io.Writer) error {
 		fmt.Fprintf(out, "last ADD     warned: %s\n", warning)
 	}
 	return nil
-}
-
-func orNone(text, none string) string {
-	if text == "" {
-		return none
-	}
-	return text
 }

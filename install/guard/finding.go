@@ -2,48 +2,57 @@
 
 package guard
 
-import "github.com/capture-cni/capture-cni/plugin/record"
+import (
+	"errors"
+	"fmt"
 
-// State is how a pod of the mesh stands. Those that the agent hears of are the
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// State is the state of a pod of the mesh. States that are sent to the agent are
 // reasons of records.
 type State string
 
 const (
-	// Captured pods hold the rules that they were to get, unchanged.
-	Captured State = "captured"
-	// Uncaptured pods hold nobody's rules.
-	Uncaptured = State(record.Uncaptured)
-	// Drifted pods hold rules of ours that somebody has changed.
-	Drifted = State(record.Drifted)
-	// Outdated pods hold rules of ours that another version, or another
-	// configuration, made.
-	Outdated = State(record.Outdated)
-	// Changed pods are captured as they were to be; their annotations say
-	// something else by now.
-	Changed = State(record.Changed)
-	// Foreign pods are captured by somebody else.
-	Foreign = State(record.Foreign)
-	// Obstructed pods hold rules of ours, and another table that could keep
-	// packets from them.
-	Obstructed = State(record.Obstructed)
-	// Unknown is a pod that could not be looked at.
-	Unknown State = "unknown"
-	// Exempt pods are in the mesh and not captured: their own containers or
-	// annotations, or the operator's excludeNamespaces, say so.
-	Exempt State = "exempt"
+	Captured   State = "captured"               // has the desired rules, unchanged
+	Uncaptured       = State(record.Uncaptured) // has no capture rules
+	Drifted          = State(record.Drifted)    // has our rules, changed since ADD or a repair
+	Outdated         = State(record.Outdated)   // has our rules, of another version or configuration
+	Changed          = State(record.Changed)    // is captured; its annotations were edited since
+	Foreign          = State(record.Foreign)    // is captured by another plugin
+	Obstructed       = State(record.Obstructed) // has our rules, and a table that could keep packets from them
+	Unknown    State = "unknown"                // could not be examined
+	Exempt     State = "exempt"                 // is in the mesh and not captured, by its own or the operator's choice
 )
 
-// States are all that an operator may see of, in the order of the README.
+// States returns all states, in the order of the README.
 func States() []State {
 	return []State{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, Unknown, Exempt}
 }
 
-// Finding is what a look at a pod gave.
+// Finding is the result of an examination.
 type Finding struct {
 	State    State
 	Reason   string
-	Repaired State // what the pod was before this look put it right; empty where it did not
+	Repaired State // the state before this examination repaired the pod; empty where it did not
 }
 
-// isMissing tells that the pod does not have the rules that it was to get.
+// isMissing reports whether the pod lacks the desired rules.
 func (f Finding) isMissing() bool { return f.State == Uncaptured || f.State == Drifted }
+
+func unknown(err error) Finding { return Finding{State: Unknown, Reason: err.Error()} }
+
+func drifted(format string, args ...any) Finding {
+	return Finding{State: Drifted, Reason: fmt.Sprintf(format, args...)}
+}
+
+// unreadable returns the finding for rules that could not be read: drifted where
+// they exceed a limit or keep changing, which ADD's rules never do, else unknown.
+func unreadable(err error) Finding {
+	_, tooLarge := errors.AsType[podnet.TooLarge](err)
+	if tooLarge || errors.Is(err, podnet.ErrChanging) {
+		return drifted("%s", err)
+	}
+	return unknown(err)
+}

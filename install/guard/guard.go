@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guard looks after the pods that run on a node: whether each one of
-// the mesh is captured, as it was to be when it was made. What a plugin can't
-// know, because it was not there yet or is there no more, shows here.
+// Package guard reconciles the pods of the mesh that run on a node: it compares
+// their rules with the desired ones. It also covers pods that started before the
+// plugin was installed, and rules that were changed after ADD.
 package guard
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -21,38 +20,34 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Policy is what becomes of a pod that is not captured as it should be.
+// Policy is what the guard does with a pod that lacks the desired rules.
 type Policy string
 
 const (
-	// InPlace applies the rules; connections that began without them live on.
-	InPlace Policy = "inPlace"
-	// ReportOnly changes nothing.
-	ReportOnly Policy = "report"
-	// Evict has the agent evict the pod, if somebody makes another.
-	Evict Policy = "evict"
+	InPlace    Policy = "inPlace" // applies the rules; connections that began without them live on
+	ReportOnly Policy = "report"  // changes nothing
+	Evict      Policy = "evict"   // asks the agent to evict the pod, if a controller would replace it
 )
 
-// Policies are all of them.
+// Policies returns all policies.
 func Policies() []Policy { return []Policy{InPlace, ReportOnly, Evict} }
 
-// Settings are how a guard is to work.
+// Settings are the settings of a guard.
 type Settings struct {
-	Conf    config.NetConf // of the plugin
-	Policy  Policy
-	Round   time.Duration // from one look at a pod to the next
-	Refresh time.Duration // from one read of a pod to the next, to notice changed annotations
-	Socket  string        // at which the agent hears what was found; empty for none
-	Memory  string        // directory of what ADDs and repairs left, over a restart; empty for none
+	Conf        config.NetConf // of the plugin
+	Policy      Policy
+	Round       time.Duration // between two examinations of a pod
+	Refresh     time.Duration // between two reads of a pod from the API server, to notice edited annotations
+	Socket      string        // of the agent, which receives records; empty for none
+	BaselineDir string        // directory of the baselines, which outlive the guard; empty for none
 }
 
-// Pace of the guard.
 const (
-	tick   = time.Second           // between two looks for new sandboxes,
-	calm   = 5 * time.Second       // where the runtime tells of them, too
-	slice  = time.Second           // of looks, before new sandboxes are looked for again
-	settle = 50 * time.Millisecond // from a sandbox to the look at it: others come with it
-	soon   = 5 * time.Second       // after a look that did not settle it
+	pollInterval           = time.Second           // between two listings of the sandboxes
+	pollIntervalWithEvents = 5 * time.Second       // the same, while the runtime sends events
+	roundBudget            = time.Second           // of examinations, before the sandboxes are listed again
+	settleDelay            = 50 * time.Millisecond // after an event: sandboxes often start together
+	retryInterval          = 5 * time.Second       // after an examination that left the pod unrepaired or unknown
 )
 
 // Guard watches one node. It is used by one goroutine.
@@ -63,45 +58,44 @@ type Guard struct {
 	log        *slog.Logger
 	metrics    *podMetrics
 	references podnet.References
-	pace       pace
-	memory     memory
+	limits     repairLimits
+	store      store
 	outbox     outbox
 	watched    map[string]*watched // by the sandbox's id
-	complaint  string              // about the runtime, said once
-	forgetful  string              // why the memory fails, said once
-	tidy       bool                // the memory is of no pods that have gone
+	pruned     bool                // the store has no baselines of sandboxes that have ended
+
+	runtimeError, storeError string // the last one that was logged
 }
 
-// watched is a pod of the mesh, and what was last found.
+// watched is a pod of the mesh, and its last finding.
 type watched struct {
-	sandbox cri.Sandbox // with labels and annotations only while it is looked at
-	wish    wish
-	finding Finding
-	next    time.Time
+	sandbox  cri.Sandbox // with labels and annotations only during an examination
+	desired  desired
+	finding  Finding
+	next     time.Time // of its examination
+	baseline baseline
+	repairs  streak
 
-	baseline baseline // that ADD or a repair left
-	repairs  repairs  // that followed one another
-
-	sound  look // at which it was last found in order; zero if it was not
-	rounds int  // since it was last looked at thoroughly
+	lastGood        fingerprint // zero if the last full comparison found a fault
+	roundsUnchanged int         // since that comparison
 }
 
-// look is all that a pod's state depends on, but for routes and addresses and
-// the tables of iptables-legacy: those are looked at in every tenth round.
-type look struct {
+// fingerprint is what a pod's state depends on, except for routes, addresses and
+// the tables of iptables-legacy. Every tenth round compares those, too.
+type fingerprint struct {
 	generation uint32
 	stamp      string
 	changed    bool
 }
 
-const thorough = 10
+const fullCheckEvery = 10 // rounds
 
-// New makes a guard whose metrics go to registry.
+// New returns a Guard that registers its metrics with registry.
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
 	return &Guard{
 		settings: settings, runtime: runtime, pods: pods, log: log, metrics: newPodMetrics(metrics.NewFactory(registry)),
-		pace: newPace(), memory: memory{dir: settings.Memory}, watched: map[string]*watched{},
-		outbox: outbox{socket: settings.Socket},
+		limits: newRepairLimits(), store: store{dir: settings.BaselineDir}, outbox: outbox{socket: settings.Socket},
+		watched: map[string]*watched{},
 	}
 }
 
@@ -113,69 +107,74 @@ func (g *Guard) Run(ctx context.Context) {
 	defer listener.Wait()
 	for ctx.Err() == nil {
 		complete := g.Round(ctx)
-		pause := tick
+		pause := pollInterval
 		switch {
 		case !complete:
 			pause = 0
 		case stream.open.Load():
-			pause = max(tick, min(calm, g.settings.Round))
+			pause = max(pollInterval, min(pollIntervalWithEvents, g.settings.Round))
 		}
 		select {
 		case <-ctx.Done():
 		case <-stream.started:
-			sleep(ctx, settle)
+			sleep(ctx, settleDelay)
 		case <-time.After(pause):
 		}
 	}
 }
 
-// Round examines every pod that is new or due, for one slice of time at most. It
+// Round examines every pod that is new or due, within the round's budget. It
 // reports whether that was enough; if not, the pods that have waited longest come
 // first in the next round.
 func (g *Guard) Round(ctx context.Context) (complete bool) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
-	if said := fmt.Sprint(err); err != nil && said != g.complaint {
-		g.log.Warn("the runtime does not tell all of its pods", "error", err)
-		g.complaint = said
-	} else if err == nil {
-		g.complaint = ""
+	g.warnOnce(&g.runtimeError, "listing the runtime's sandboxes failed, at least for some", err)
+	running := g.sync(sandboxes)
+	if err == nil {
+		g.runtimeError = ""
+		if !g.pruned {
+			g.warnOnce(&g.storeError, storeFailed, g.store.prune(running))
+			g.pruned = true
+		}
 	}
-	there := g.follow(sandboxes)
-	if err == nil && !g.tidy {
-		g.remember(g.memory.keep(there))
-		g.tidy = true
-	}
-	complete = true
 	slices.SortStableFunc(sandboxes, func(a, b cri.Sandbox) int { return g.due(a).Compare(g.due(b)) })
-	for began := time.Now(); len(sandboxes) > 0; sandboxes = sandboxes[1:] {
-		w := g.watched[sandboxes[0].ID]
+	complete = true
+	began := time.Now()
+	for _, sandbox := range sandboxes {
+		w := g.watched[sandbox.ID]
 		if w == nil || time.Now().Before(w.next) || ctx.Err() != nil {
 			continue
 		}
-		if time.Since(began) > slice {
+		if time.Since(began) > roundBudget {
 			complete = false
 			break
 		}
-		before, left := w.finding, w.baseline
-		w.sandbox = sandboxes[0]
+		before, baseline := w.finding, w.baseline
+		w.sandbox = sandbox
 		w.finding = g.examine(ctx, w)
-		w.sandbox = withoutMetadata(w.sandbox)
-		if w.baseline != left {
-			g.remember(g.memory.save(w.sandbox.ID, w.baseline))
+		w.sandbox = withoutMetadata(sandbox)
+		if w.baseline != baseline {
+			g.warnOnce(&g.storeError, storeFailed, g.store.save(sandbox.ID, w.baseline))
 		}
-		w.next = time.Now().Add(g.pause(w))
-		g.tell(w, before)
+		pause := g.settings.Round
+		if w.finding.State == Unknown || w.isMissing() {
+			pause = min(retryInterval, pause)
+		}
+		w.next = time.Now().Add(pause)
+		g.report(w, before)
 	}
 	g.metrics.count(g.watched)
 	g.outbox.send()
 	return complete
 }
 
-// remember logs why baselines are not kept, once for each reason.
-func (g *Guard) remember(err error) {
-	if said := fmt.Sprint(err); err != nil && said != g.forgetful {
-		g.log.Warn("what pods hold is not kept over a restart", "error", err)
-		g.forgetful = said
+const storeFailed = "storing the baselines of pods failed; after a restart they are unknown"
+
+// warnOnce logs an error, unless it is the last one that was logged.
+func (g *Guard) warnOnce(last *string, message string, err error) {
+	if err != nil && err.Error() != *last {
+		g.log.Warn(message, "error", err)
+		*last = err.Error()
 	}
 }
 
@@ -187,35 +186,29 @@ func (g *Guard) due(sandbox cri.Sandbox) time.Time {
 	return time.Time{}
 }
 
-// follow begins to watch new pods of the mesh, and forgets those that have gone.
-// It returns the ids of those that are there.
-func (g *Guard) follow(sandboxes []cri.Sandbox) (there map[string]bool) {
-	there = map[string]bool{}
+// sync adds new pods of the mesh to those watched, removes those that have ended,
+// and returns the ids of all sandboxes that run.
+func (g *Guard) sync(sandboxes []cri.Sandbox) (running map[string]bool) {
+	running = map[string]bool{}
 	for _, sandbox := range sandboxes {
-		there[sandbox.ID] = true
+		running[sandbox.ID] = true
 		if g.watched[sandbox.ID] == nil && isMeshed(sandbox) {
-			g.watched[sandbox.ID] = &watched{sandbox: withoutMetadata(sandbox), baseline: g.memory.load(sandbox.ID)}
+			g.watched[sandbox.ID] = &watched{sandbox: withoutMetadata(sandbox), baseline: g.store.load(sandbox.ID)}
 		}
 	}
 	for id := range g.watched {
-		if !there[id] {
+		if !running[id] {
 			delete(g.watched, id)
-			g.tidy = false
+			g.pruned = false
 		}
 	}
-	return there
+	return running
 }
 
-func (g *Guard) pause(w *watched) time.Duration {
-	if w.finding.State == Unknown || w.isMissing() {
-		return min(soon, g.settings.Round)
-	}
-	return g.settings.Round
-}
-
-// tell logs what is new, and has the agent know it.
-func (g *Guard) tell(w *watched, before Finding) {
-	if g.settings.Policy == Evict && w.wish.owned && w.isMissing() {
+// report logs a new finding and sends it to the agent. A request for an eviction
+// is repeated at each examination.
+func (g *Guard) report(w *watched, before Finding) {
+	if g.settings.Policy == Evict && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)
 	}
 	if w.finding.State == before.State && w.finding.Repaired == "" {
@@ -225,12 +218,12 @@ func (g *Guard) tell(w *watched, before Finding) {
 	log := g.log.With("pod", w.sandbox.Namespace+"/"+w.sandbox.Name, "state", w.finding.State)
 	switch {
 	case w.finding.Repaired != "":
-		log.Warn("the pod was not captured, and is now", "found", w.finding.Repaired, "reason", w.finding.Reason)
+		log.Warn("repaired the pod's capture rules", "found", w.finding.Repaired, "reason", w.finding.Reason)
 	case w.finding.State == Captured:
-		log.Debug("looked at the pod", "reason", w.finding.Reason)
+		log.Debug("the pod is captured", "reason", w.finding.Reason)
 	case w.finding.State == Exempt:
-		log.Info("the pod is in the mesh and exempt from capture", "cause", w.wish.exemption.Cause, "reason", w.finding.Reason)
+		log.Info("the pod is in the mesh and exempt from capture", "cause", w.desired.exemption.Cause, "reason", w.finding.Reason)
 	default:
-		log.Warn("the pod is not captured as it should be", "reason", w.finding.Reason)
+		log.Warn("the pod is not in the desired state", "reason", w.finding.Reason)
 	}
 }

@@ -17,11 +17,11 @@ import (
 // shimPrefix begins the names of containerd's shims, where a type is a path.
 const shimPrefix = "containerd-shim-"
 
-// isolatedBy returns the name of an OCI runtime that keeps a network stack of its
+// isolatingRuntime returns the name of an OCI runtime that keeps a network stack of its
 // own, "" for any other. containerd reports the type of the shim, like
 // io.containerd.kata.v2, and for a shim that runs programs like runc, the
-// program. CRI-O reports the handler's name alone, which is the operator's choice.
-func isolatedBy(runtime cri.OCIRuntime) string {
+// program. CRI-O reports only the handler's name, which the operator chose.
+func isolatingRuntime(runtime cri.OCIRuntime) string {
 	if runtime.Type == "" {
 		return isolatingName(runtime.Handler)
 	}
@@ -31,7 +31,8 @@ func isolatedBy(runtime cri.OCIRuntime) string {
 	return isolatingName(runtime.Type)
 }
 
-// isolatingName returns the name if one of its parts begins like a sandbox's.
+// isolatingName returns the name if one of its parts begins with the name of an
+// isolating runtime, else "".
 func isolatingName(name string) string {
 	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '_' || r == '/' })
 	for _, part := range parts {
@@ -43,20 +44,20 @@ func isolatingName(name string) string {
 	return ""
 }
 
-// judgeIsolated is for a sandbox whose traffic no rule of the node's kernel
-// sees. Neither a repair nor another pod in its place would change that.
+// judgeIsolated judges a pod whose traffic bypasses the node's kernel. Neither a
+// repair nor an eviction would change that.
 func (w *watched) judgeIsolated(now *corev1.Pod) Finding {
 	if now != nil {
-		w.wish = wish{read: time.Now(), exemption: capture.Exclusion(asMade(now, w.sandbox)), owned: isOwned(now)}
+		w.desired = desired{readAt: time.Now(), exemption: capture.Exclusion(asCreated(now, w.sandbox)), hasController: hasController(now)}
 	}
-	if w.wish.exemption.Cause != "" {
-		return Finding{State: Exempt, Reason: w.wish.exemption.Message}
+	if w.desired.exemption.Cause != "" {
+		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
-	return Finding{State: Uncaptured, Reason: "its runtime " + isolatedBy(w.sandbox.Runtime) + " keeps a network stack of its own, which the node's rules don't reach: use another runtime class, or take the pod out of the mesh"}
+	return Finding{State: Uncaptured, Reason: "its runtime " + isolatingRuntime(w.sandbox.Runtime) + " keeps a network stack of its own, which the node's rules don't reach: use another runtime class, or take the pod out of the mesh"}
 }
 
-// isMissing reports whether the pod lacks its rules, and a repair or an eviction
-// would change that.
+// isMissing reports whether the pod lacks the desired rules, and a repair or an
+// eviction would change that.
 func (w *watched) isMissing() bool {
-	return isolatedBy(w.sandbox.Runtime) == "" && w.finding.isMissing()
+	return isolatingRuntime(w.sandbox.Runtime) == "" && w.finding.isMissing()
 }

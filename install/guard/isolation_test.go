@@ -8,9 +8,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// TestIsolatedBy goes by the type of the shim and runc's program where the
-// runtime tells them, and by the handler's name only where it does not.
-func TestIsolatedBy(t *testing.T) {
+// TestIsolatingRuntime uses the type of the shim and its program where the runtime
+// reports them, and the handler's name only where it does not.
+func TestIsolatingRuntime(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ handler, runtimeType, program, want string }{
 		{"", "", "", ""},
@@ -31,7 +31,7 @@ func TestIsolatedBy(t *testing.T) {
 		{"nvidia", "", "", ""},
 		{"performance-katalog", "", "", ""},
 	} {
-		if got := isolatedBy(cri.OCIRuntime{Handler: tt.handler, Type: tt.runtimeType, Program: tt.program}); got != tt.want {
+		if got := isolatingRuntime(cri.OCIRuntime{Handler: tt.handler, Type: tt.runtimeType, Program: tt.program}); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
 		}
 	}

@@ -17,7 +17,7 @@ type podMetrics struct {
 	repeated     prometheus.Counter
 }
 
-// Metrics lists all metrics, in the order of the README's table.
+// Metrics returns all metrics, in the order of the README's table.
 func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 
 func newPodMetrics(f *metrics.Factory) *podMetrics {
@@ -47,15 +47,13 @@ const (
 	failed = "failed"
 )
 
-func (m *podMetrics) repaired(result string) { m.repairs.WithLabelValues(result).Inc() }
-
 func (m *podMetrics) count(watched map[string]*watched) {
 	counts := map[State]int{}
 	exempt := map[capture.ExemptionCause]int{}
 	for _, w := range watched {
 		counts[w.finding.State]++
 		if w.finding.State == Exempt {
-			exempt[w.wish.exemption.Cause]++
+			exempt[w.desired.exemption.Cause]++
 		}
 	}
 	for _, state := range States() {

@@ -8,17 +8,17 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// outbox holds the records for the agent, which posts Events of them. They wait for
-// an agent that does not listen yet, as on a node that has just started.
+// outbox queues the records for the agent, which posts Events. They wait until an
+// agent listens, as on a node that has just started.
 type outbox struct {
-	socket  string
-	waiting []record.Record
+	socket string // empty for none
+	queue  []record.Record
 }
 
 // outboxSize is more than a node has pods; the oldest record is dropped first.
 const outboxSize = 512
 
-// add adds a record of what was found of a pod, unless all is well.
+// add queues a record of a finding, except for pods that need no Event.
 func (o *outbox) add(w *watched) {
 	verdict, state := record.Found, w.finding.State
 	if w.finding.Repaired != "" {
@@ -27,45 +27,47 @@ func (o *outbox) add(w *watched) {
 	if state == Captured || state == Exempt || state == Unknown || o.socket == "" {
 		return
 	}
-	o.waiting = append(o.waiting, recordOf(w, verdict, state))
-	o.waiting = o.waiting[max(0, len(o.waiting)-outboxSize):]
+	o.queue = append(o.queue, recordOf(w, verdict, state))
+	o.queue = o.queue[max(0, len(o.queue)-outboxSize):]
 }
 
-// requestEviction asks an agent that listens to evict a pod. The next examination
-// repeats the request.
+// requestEviction asks the agent to evict a pod. The request is not queued: the
+// next examination repeats it.
 func (o *outbox) requestEviction(w *watched) {
 	record.Send(o.socket, recordOf(w, record.EvictionRequested, w.finding.State))
 }
 
 func recordOf(w *watched, verdict record.Verdict, state State) record.Record {
 	return record.Record{
-		Time: time.Now(), Pod: record.PodRef{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, UID: w.sandbox.UID}, Sandbox: w.sandbox.ID,
+		Time: time.Now(), Pod: refOf(w.sandbox), Sandbox: w.sandbox.ID,
 		Verdict: verdict, Reason: record.Reason(state), Message: message(verdict, state, w.finding.Reason),
 	}
 }
 
-// message is the text of the Event, for the pod's owner.
+// message returns the text of the Event, for the pod's owner.
 func message(verdict record.Verdict, state State, reason string) string {
 	switch {
 	case verdict == record.Repaired && state == Uncaptured:
 		return "the pod ran without capture and is captured now: " + reason
 	case verdict == record.Repaired:
-		return "the pod's rules had been changed and are as they were again: " + reason
-	case state == Uncaptured || state == Drifted:
-		return "the pod is not captured as it should be: " + reason
+		return "the pod's capture rules had been changed and are restored: " + reason
+	case state == Uncaptured:
+		return "the pod is not captured: " + reason
+	case state == Drifted:
+		return "the pod's capture rules were changed and are not restored: " + reason
 	case state == Outdated:
 		return "the pod is captured by rules of another version or configuration; a restart renews them: " + reason
 	case state == Obstructed:
 		return "another table in the pod's network namespace could keep packets from the capture rules: " + reason
 	case state == Foreign:
-		return "the pod is captured by rules that are not ours: " + reason
+		return "the pod is captured by another plugin's rules: " + reason
 	}
 	return reason
 }
 
-// send sends the records that wait, until the agent takes no more.
+// send sends the queued records, until the agent takes no more.
 func (o *outbox) send() {
-	for len(o.waiting) > 0 && record.Send(o.socket, o.waiting[0]) {
-		o.waiting = o.waiting[1:]
+	for len(o.queue) > 0 && record.Send(o.socket, o.queue[0]) {
+		o.queue = o.queue[1:]
 	}
 }

@@ -29,8 +29,8 @@ func receive(t *testing.T, conn *net.UnixConn) (records []record.Record) {
 	return records
 }
 
-// looked is a pod, and what a look at it gave.
-func looked(name string, f Finding) *watched {
+// examined returns a pod with a finding.
+func examined(name string, f Finding) *watched {
 	return &watched{sandbox: cri.Sandbox{ID: "sandbox-of-" + name, Namespace: "shop", Name: name, UID: "uid-of-" + name}, finding: f}
 }
 
@@ -45,49 +45,50 @@ func names(records []record.Record) (names []string) {
 func TestOutboxWaits(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
-	n := outbox{socket: socket}
-	n.send()
+	o := outbox{socket: socket}
+	o.send()
 	for _, name := range []string{"a", "b", "c"} {
-		n.add(looked(name, Finding{State: Uncaptured, Reason: "no rules"}))
-		n.send()
+		o.add(examined(name, Finding{State: Uncaptured, Reason: "no rules"}))
+		o.send()
 	}
-	if diff := cmp.Diff([]string{"a", "b", "c"}, names(n.waiting)); diff != "" {
-		t.Fatalf("what waits: %s", diff)
+	if diff := cmp.Diff([]string{"a", "b", "c"}, names(o.queue)); diff != "" {
+		t.Fatalf("queued: %s", diff)
 	}
 	conn := lab.AgentSocket(t, socket)
-	n.send()
-	n.send()
-	if diff := cmp.Diff([]string{"a", "b", "c"}, names(receive(t, conn))); diff != "" || len(n.waiting) != 0 {
-		t.Errorf("%d wait still\n%s", len(n.waiting), diff)
+	o.send()
+	o.send()
+	if diff := cmp.Diff([]string{"a", "b", "c"}, names(receive(t, conn))); diff != "" || len(o.queue) != 0 {
+		t.Errorf("%d are still queued\n%s", len(o.queue), diff)
 	}
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n.add(looked("d", Finding{State: Drifted}))
-	n.send()
-	if diff := cmp.Diff([]string{"d"}, names(n.waiting)); diff != "" {
+	o.add(examined("d", Finding{State: Drifted}))
+	o.send()
+	if diff := cmp.Diff([]string{"d"}, names(o.queue)); diff != "" {
 		t.Errorf("after the agent ended: %s", diff)
 	}
 }
 
-// TestOutboxOfABusyAgent keeps what an agent that does not read could not take.
+// TestOutboxOfABusyAgent keeps the records that an agent that does not read could
+// not take.
 func TestOutboxOfABusyAgent(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	conn := lab.AgentSocket(t, socket)
-	n := outbox{socket: socket}
+	o := outbox{socket: socket}
 	var want []string
 	for i := range outboxSize {
 		want = append(want, fmt.Sprint(i))
-		n.add(looked(want[i], Finding{State: Uncaptured, Reason: strings.Repeat("x", 1<<10)}))
+		o.add(examined(want[i], Finding{State: Uncaptured, Reason: strings.Repeat("x", 1<<10)}))
 	}
-	n.send()
-	if len(n.waiting) == 0 || len(n.waiting) == outboxSize {
-		t.Fatalf("%d of %d wait", len(n.waiting), outboxSize)
+	o.send()
+	if len(o.queue) == 0 || len(o.queue) == outboxSize {
+		t.Fatalf("%d of %d are queued", len(o.queue), outboxSize)
 	}
 	got := names(receive(t, conn))
-	for len(n.waiting) > 0 && len(got) < outboxSize {
-		n.send()
+	for len(o.queue) > 0 && len(got) < outboxSize {
+		o.send()
 		got = append(got, names(receive(t, conn))...)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -98,17 +99,18 @@ func TestOutboxOfABusyAgent(t *testing.T) {
 // TestOutboxIsBounded drops the oldest records where no agent listens.
 func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
-	n := outbox{socket: filepath.Join(t.TempDir(), "s")}
+	o := outbox{socket: filepath.Join(t.TempDir(), "s")}
 	const more = 10
 	for i := range outboxSize + more {
-		n.add(looked(fmt.Sprint(i), Finding{State: Uncaptured}))
+		o.add(examined(fmt.Sprint(i), Finding{State: Uncaptured}))
 	}
-	if first, last := n.waiting[0].Pod.Name, n.waiting[len(n.waiting)-1].Pod.Name; len(n.waiting) != outboxSize || first != fmt.Sprint(more) || last != fmt.Sprint(outboxSize+more-1) {
-		t.Errorf("%d wait, from %s to %s", len(n.waiting), first, last)
+	if first, last := o.queue[0].Pod.Name, o.queue[len(o.queue)-1].Pod.Name; len(o.queue) != outboxSize || first != fmt.Sprint(more) || last != fmt.Sprint(outboxSize+more-1) {
+		t.Errorf("%d are queued, from %s to %s", len(o.queue), first, last)
 	}
 }
 
-// TestOutbox sends a record unless all is well, in a form that the agent reads.
+// TestOutbox sends a record of each finding that needs an Event, in a form that
+// the agent reads.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -121,64 +123,64 @@ func TestOutbox(t *testing.T) {
 		{Finding{State: Exempt, Reason: "interception NONE"}, "", "", ""},
 		{Finding{State: Unknown, Reason: "no API server"}, "", "", ""},
 		{Finding{Captured, "no rules", Uncaptured}, record.Repaired, record.Uncaptured, "is captured now"},
-		{Finding{Captured, "one rule more", Drifted}, record.Repaired, record.Drifted, "are as they were again"},
+		{Finding{Captured, "one rule more", Drifted}, record.Repaired, record.Drifted, "are restored"},
 		{Finding{State: Uncaptured, Reason: "no rules"}, record.Found, record.Uncaptured, "not captured"},
-		{Finding{State: Drifted, Reason: "one rule more"}, record.Found, record.Drifted, "not captured"},
+		{Finding{State: Drifted, Reason: "one rule more"}, record.Found, record.Drifted, "not restored"},
 		{Finding{State: Outdated, Reason: "of v0"}, record.Found, record.Outdated, "a restart"},
 		{Finding{State: Changed, Reason: "edited"}, record.Found, record.Changed, "edited"},
 		{Finding{State: Obstructed, Reason: "notrack in front"}, record.Found, record.Obstructed, "another table"},
-		{Finding{State: Foreign, Reason: "of istio-cni"}, record.Found, record.Foreign, "not ours"},
+		{Finding{State: Foreign, Reason: "of istio-cni"}, record.Found, record.Foreign, "another plugin's"},
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
 		conn := lab.AgentSocket(t, socket)
-		n := outbox{socket: socket}
-		n.add(looked("web", tt.finding))
-		n.send()
+		o := outbox{socket: socket}
+		o.add(examined("web", tt.finding))
+		o.send()
 		got := receive(t, conn)
 		if tt.verdict == "" {
-			if len(got) > 0 || len(n.waiting) > 0 {
-				t.Errorf("%v: told %v", tt.finding, got)
+			if len(got) > 0 || len(o.queue) > 0 {
+				t.Errorf("%v: sent %v", tt.finding, got)
 			}
 			continue
 		}
 		if len(got) != 1 {
-			t.Errorf("%v: told %v", tt.finding, got)
+			t.Errorf("%v: sent %v", tt.finding, got)
 			continue
 		}
 		r := got[0]
 		if r.Verdict != tt.verdict || r.Reason != tt.reason || !strings.Contains(r.Message, tt.says) || !strings.Contains(r.Message, tt.finding.Reason) ||
 			r.Pod != (record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}) || r.Sandbox != "sandbox-of-web" || r.Time.IsZero() {
-			t.Errorf("%v: told %+v", tt.finding, r)
+			t.Errorf("%v: sent %+v", tt.finding, r)
 		}
 	}
 }
 
-// TestNoSocket keeps nothing where there is no agent at all.
+// TestNoSocket queues nothing without an agent socket.
 func TestNoSocket(t *testing.T) {
 	t.Parallel()
-	var n outbox
+	var o outbox
 	for _, state := range States() {
-		n.add(looked("web", Finding{State: state}))
-		n.requestEviction(looked("web", Finding{State: state}))
+		o.add(examined("web", Finding{State: state}))
+		o.requestEviction(examined("web", Finding{State: state}))
 	}
-	n.send()
-	if len(n.waiting) > 0 {
-		t.Errorf("waiting: %v", n.waiting)
+	o.send()
+	if len(o.queue) > 0 {
+		t.Errorf("queued: %v", o.queue)
 	}
 }
 
-// TestRequestEviction asks an agent that listens, and keeps no request: a later
-// examination repeats it.
+// TestRequestEviction sends the request at once or not at all: a later examination
+// repeats it.
 func TestRequestEviction(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
-	n := outbox{socket: socket}
-	n.requestEviction(looked("early", Finding{State: Uncaptured}))
+	o := outbox{socket: socket}
+	o.requestEviction(examined("early", Finding{State: Uncaptured}))
 	conn := lab.AgentSocket(t, socket)
-	n.send()
-	n.requestEviction(looked("web", Finding{State: Drifted, Reason: "one rule more"}))
+	o.send()
+	o.requestEviction(examined("web", Finding{State: Drifted, Reason: "one rule more"}))
 	got := receive(t, conn)
 	if len(got) != 1 || got[0].Verdict != record.EvictionRequested || got[0].Reason != record.Drifted || got[0].Pod.UID != "uid-of-web" {
-		t.Errorf("told %+v", got)
+		t.Errorf("sent %+v", got)
 	}
 }

@@ -9,72 +9,71 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Pace of repairs. A pod whose repairs follow one another is repaired this often
-// without a pause, and then after pauses that double.
+// Limits of repairs. After a few repairs in a row, a pod is repaired only after
+// pauses that double.
 const (
-	repairEvery  = time.Second // on the whole node
-	repairsAhead = 30
+	repairInterval = time.Second // on the whole node
+	repairBurst    = 30
 
-	promptRepairs = 5
-	firstPause    = 2 * time.Second
-	longestPause  = time.Minute
-	calmAfter     = 10 * time.Minute // without a repair
+	repairsWithoutPause = 5
+	firstPause          = 2 * time.Second
+	longestPause        = time.Minute
+	resetAfter          = 10 * time.Minute // without a repair
 )
 
-// pace limits the repairs on a node. Pods that lose their rules again and again
-// have a limit of their own, so that a pod that lost them once never waits for
-// those.
-type pace struct{ first, repeated *rate.Limiter }
+// repairLimits limits the repairs on a node. Repeated repairs have a limit of their
+// own, so that they never delay the first repair of another pod.
+type repairLimits struct{ first, repeated *rate.Limiter }
 
-func newPace() pace {
-	limiter := func() *rate.Limiter { return rate.NewLimiter(rate.Every(repairEvery), repairsAhead) }
-	return pace{first: limiter(), repeated: limiter()}
+func newRepairLimits() repairLimits {
+	limiter := func() *rate.Limiter { return rate.NewLimiter(rate.Every(repairInterval), repairBurst) }
+	return repairLimits{first: limiter(), repeated: limiter()}
 }
 
-// refusal says why a pod can't be repaired yet; "" where it may, which counts as
-// one of the node's repairs.
-func (p pace) refusal(of *repairs, now time.Time) string {
-	if wait := of.wait(now); wait > 0 {
-		return fmt.Sprintf("it was repaired %d times in a row, and is not for another %s", of.count, wait.Round(time.Second))
+// refusal returns why a pod can't be repaired yet, or "" and takes one of the
+// node's repairs.
+func (l repairLimits) refusal(s *streak, now time.Time) string {
+	if wait := s.backOff(now); wait > 0 {
+		return fmt.Sprintf("it was repaired %d times in a row; the next repair is possible in %s", s.count, wait.Round(time.Second))
 	}
-	limit := p.first
-	if of.repeat(now) {
-		limit = p.repeated
+	limit := l.first
+	if s.isOn(now) {
+		limit = l.repeated
 	}
 	if !limit.AllowN(now, 1) {
-		return "too many repairs at once on this node, it has to wait"
+		return "too many repairs at once on this node; the next examination retries"
 	}
 	return ""
 }
 
-// repairs are a pod's, as far as they followed one another.
-type repairs struct {
+// streak counts the repairs of a pod that followed one another.
+type streak struct {
 	count int
 	last  time.Time
 }
 
-// attempted counts a repair, and reports whether it followed another one.
-func (r *repairs) attempted(now time.Time) (repeated bool) {
-	repeated = r.repeat(now)
+// add counts a repair, and reports whether it followed another one.
+func (s *streak) add(now time.Time) (repeated bool) {
+	repeated = s.isOn(now)
 	if !repeated {
-		r.count = 0
+		s.count = 0
 	}
-	r.count++
-	r.last = now
+	s.count++
+	s.last = now
 	return repeated
 }
 
-// repeat reports whether a repair now would follow another one.
-func (r repairs) repeat(now time.Time) bool { return r.count > 0 && now.Sub(r.last) < calmAfter }
+// isOn reports whether a repair now would follow another one.
+func (s streak) isOn(now time.Time) bool { return s.count > 0 && now.Sub(s.last) < resetAfter }
 
-// wait is how long the next repair has to be put off.
-func (r repairs) wait(now time.Time) time.Duration {
-	if !r.repeat(now) || r.count < promptRepairs {
+// backOff returns the wait until the next repair.
+func (s streak) backOff(now time.Time) time.Duration {
+	if !s.isOn(now) || s.count < repairsWithoutPause {
 		return 0
 	}
 	pause := firstPause
-	for range r.count - promptRepairs {
+	for range s.count - repairsWithoutPause {
 		pause = min(2*pause, longestPause)
 	}
-	return max(0, pause-now.Sub(r.last))
+	return max(0, pause-now.Sub(s.last))
 }

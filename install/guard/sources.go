@@ -12,10 +12,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Runtime is what the guard asks of the node's container runtime.
+// Runtime is the node's container runtime.
 type Runtime interface {
-	// Sandboxes lists the sandboxes that run; also with an error, all that it
-	// could locate.
+	// Sandboxes returns the sandboxes that run; with an error, those that it could
+	// locate.
 	Sandboxes(ctx context.Context) ([]cri.Sandbox, error)
 
 	// Runs reports whether a sandbox still runs, in the namespace that it had.
@@ -29,8 +29,8 @@ type Runtime interface {
 
 // Pods reads pods from the API server.
 type Pods interface {
-	// Pod returns one pod. podlookup.IsGone tells an error for a pod that the
-	// API server does not have.
+	// Pod returns one pod. Errors: podlookup.IsGone, for a pod that the API server
+	// does not have.
 	Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error)
 }
 
@@ -38,18 +38,18 @@ func refOf(s cri.Sandbox) record.PodRef {
 	return record.PodRef{Namespace: s.Namespace, Name: s.Name, UID: s.UID}
 }
 
-// asMade returns a pod as it was when its sandbox was made.
-func asMade(now *corev1.Pod, s cri.Sandbox) capture.Pod {
+// asCreated returns a pod with the labels and annotations of its creation.
+func asCreated(now *corev1.Pod, s cri.Sandbox) capture.Pod {
 	return capture.PodOf(now).With(s.Labels, s.Annotations)
 }
 
-// isMeshed reports whether a pod is in the mesh, as far as its sandbox says it.
+// isMeshed reports whether a pod is in the mesh, according to its sandbox.
 func isMeshed(s cri.Sandbox) bool {
-	return (s.NetNS != "" || isolatedBy(s.Runtime) != "") && capture.Meshed(s.Annotations)
+	return (s.NetNS != "" || isolatingRuntime(s.Runtime) != "") && capture.Meshed(s.Annotations)
 }
 
-// withoutMetadata leaves out what each listing brings anew; a pod may have 256 KiB
-// of annotations.
+// withoutMetadata returns a sandbox without labels and annotations, which may have
+// 256 KiB and come with each listing.
 func withoutMetadata(s cri.Sandbox) cri.Sandbox {
 	s.Labels, s.Annotations = nil, nil
 	return s

@@ -11,9 +11,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// eventStream notifies of sandboxes that start.
+// eventStream notifies the guard of sandboxes that start.
 type eventStream struct {
-	started chan struct{} // one or more have started since it was last read
+	started chan struct{} // one or more sandboxes have started since the last read
 	open    atomic.Bool   // the runtime sends events
 }
 
@@ -22,12 +22,13 @@ func newEventStream() *eventStream { return &eventStream{started: make(chan stru
 // reopenPause is the pause after a stream has ended.
 const reopenPause = 10 * time.Second
 
-// listen goes on until ctx ends, or the runtime sends no events at all.
+// listen receives events until ctx ends. It returns early for a runtime that sends
+// none.
 func (s *eventStream) listen(ctx context.Context, runtime Runtime) {
 	for ctx.Err() == nil {
 		err := runtime.Listen(ctx, func() {
 			s.open.Store(true)
-			s.notify() // of those that started before
+			s.notify() // of sandboxes that started before
 		}, s.notify)
 		s.open.Store(false)
 		if errors.Is(err, cri.ErrNoEvents) {
@@ -37,7 +38,7 @@ func (s *eventStream) listen(ctx context.Context, runtime Runtime) {
 	}
 }
 
-// notify never blocks: one notification stands for all until it is read.
+// notify never blocks: one pending notification stands for all events.
 func (s *eventStream) notify() {
 	select {
 	case s.started <- struct{}{}:

@@ -17,35 +17,35 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// teller is a Runtime whose streams are what a test makes of them.
-type teller struct {
+// streamer is a Runtime whose streams a test makes.
+type streamer struct {
 	Runtime
 	stream func(ctx context.Context, connected, began func()) error
 	calls  atomic.Int32
 }
 
-func (r *teller) Listen(ctx context.Context, connected, began func()) error {
+func (r *streamer) Listen(ctx context.Context, connected, began func()) error {
 	r.calls.Add(1)
 	return r.stream(ctx, connected, began)
 }
 
-// quietNode is a Runtime with no pods, which counts how often it is asked.
-type quietNode struct {
-	*teller
-	asked atomic.Int32
+// emptyNode is a Runtime without pods that counts the listings.
+type emptyNode struct {
+	*streamer
+	listings atomic.Int32
 }
 
-func (n *quietNode) Sandboxes(context.Context) ([]cri.Sandbox, error) {
-	n.asked.Add(1)
+func (n *emptyNode) Sandboxes(context.Context) ([]cri.Sandbox, error) {
+	n.listings.Add(1)
 	return nil, nil
 }
 
-// TestPace looks each second for new pods or, where the runtime tells of them,
-// less often: but in each round.
-func TestPace(t *testing.T) {
+// TestPollInterval lists the sandboxes each second or, while the runtime sends
+// events, less often, but at least once a round.
+func TestPollInterval(t *testing.T) {
 	t.Parallel()
-	silent := func(context.Context, func(), func()) error { return cri.ErrNoEvents }
-	telling := func(ctx context.Context, connected, _ func()) error {
+	noEvents := func(context.Context, func(), func()) error { return cri.ErrNoEvents }
+	sending := func(ctx context.Context, connected, _ func()) error {
 		connected()
 		<-ctx.Done()
 		return ctx.Err()
@@ -54,33 +54,33 @@ func TestPace(t *testing.T) {
 		name   string
 		stream func(ctx context.Context, connected, began func()) error
 		round  time.Duration
-		want   int32 // looks in a minute
+		want   int32 // listings in a minute
 	}{
-		{"no events", silent, 30 * time.Second, 60},
-		{"events", telling, 30 * time.Second, 12},
-		{"a short round", telling, 2 * time.Second, 30},
-		{"no round at all", telling, 0, 60},
+		{"no events", noEvents, 30 * time.Second, 60},
+		{"events", sending, 30 * time.Second, 12},
+		{"a short round", sending, 2 * time.Second, 30},
+		{"no round at all", sending, 0, 60},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				n := &quietNode{teller: &teller{stream: tt.stream}}
+				n := &emptyNode{streamer: &streamer{stream: tt.stream}}
 				g := New(Settings{Round: tt.round}, n, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go g.Run(ctx)
 				time.Sleep(10*time.Second + 500*time.Millisecond)
-				before := n.asked.Load()
+				before := n.listings.Load()
 				time.Sleep(time.Minute)
-				if got := n.asked.Load() - before; got != tt.want {
-					t.Errorf("%d looks in a minute, want %d", got, tt.want)
+				if got := n.listings.Load() - before; got != tt.want {
+					t.Errorf("%d listings in a minute, want %d", got, tt.want)
 				}
 			})
 		})
 	}
 }
 
-// TestNotify keeps one event for who listens later, and waits for nobody.
+// TestNotify keeps one notification until it is read, and never blocks.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	e := newEventStream()
@@ -88,21 +88,21 @@ func TestNotify(t *testing.T) {
 		for range 100 {
 			e.notify()
 		}
-		if heard := len(e.started); heard != 1 {
-			t.Fatalf("%d events are there", heard)
+		if pending := len(e.started); pending != 1 {
+			t.Fatalf("%d notifications are pending", pending)
 		}
 		<-e.started
-		if heard := len(e.started); heard != 0 {
-			t.Fatalf("%d events are there once it was read", heard)
+		if pending := len(e.started); pending != 0 {
+			t.Fatalf("%d notifications are pending after the read", pending)
 		}
 	}
 }
 
-// TestNoEvents asks a runtime once that can't be listened to.
+// TestNoEvents asks a runtime that sends no events only once.
 func TestNoEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &teller{stream: func(context.Context, func(), func()) error {
+		r := &streamer{stream: func(context.Context, func(), func()) error {
 			return fmt.Errorf("%w: containerd 1.7.29", cri.ErrNoEvents)
 		}}
 		e := newEventStream()
@@ -118,14 +118,14 @@ func TestNoEvents(t *testing.T) {
 	})
 }
 
-// TestListensAgain says that it hears for as long as it does: who relies on it
-// looks less often.
-func TestListensAgain(t *testing.T) {
+// TestReopens reports the stream as open exactly while it is: the guard lists the
+// sandboxes less often meanwhile.
+func TestReopens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan error)
 		var up atomic.Bool
-		r := &teller{}
+		r := &streamer{}
 		r.stream = func(_ context.Context, connected, began func()) error {
 			if !up.Load() {
 				return errors.New("no such socket")
@@ -163,7 +163,7 @@ func TestListensAgain(t *testing.T) {
 	})
 }
 
-func expectStream(t *testing.T, e *eventStream, r *teller, when string, calls int32, open bool, began int) {
+func expectStream(t *testing.T, e *eventStream, r *streamer, when string, calls int32, open bool, began int) {
 	t.Helper()
 	synctest.Wait()
 	if r.calls.Load() != calls || e.open.Load() != open || len(e.started) != began {
@@ -171,11 +171,11 @@ func expectStream(t *testing.T, e *eventStream, r *teller, when string, calls in
 	}
 }
 
-// TestEndsWhileItPauses is with its context, at once.
-func TestEndsWhileItPauses(t *testing.T) {
+// TestContextEndsThePause at once.
+func TestContextEndsThePause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &teller{stream: func(context.Context, func(), func()) error { return errors.New("no such socket") }}
+		r := &streamer{stream: func(context.Context, func(), func()) error { return errors.New("no such socket") }}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()

@@ -42,25 +42,31 @@ func (f File) Key() (key string, ok bool) {
 	return key, ok && dashed
 }
 
-// OpenDir opens a directory. It refuses a link, and a directory that other users
-// can access. Errors: fs.ErrNotExist.
+// OpenDir opens a directory of records, mode 0700. Errors: fs.ErrNotExist.
 func OpenDir(path string) (*Dir, error) {
+	root, err := OpenPrivate(path, 0o700)
+	return &Dir{root}, err
+}
+
+// OpenPrivate opens a directory. It refuses a link, a directory of another user, and
+// one with more permissions than mode. Errors: fs.ErrNotExist.
+func OpenPrivate(path string, mode fs.FileMode) (*os.Root, error) {
 	seen, err := os.Lstat(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening a directory of records: %w", err)
+		return nil, fmt.Errorf("opening a private directory: %w", err)
 	}
 	at, ok := seen.Sys().(*syscall.Stat_t)
-	if !ok || !seen.IsDir() || seen.Mode().Perm()&0o077 != 0 || int(at.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("opening a directory of records: %s must be a directory owned by root, mode 0700", path)
+	if !ok || !seen.IsDir() || seen.Mode().Perm()&^mode != 0 || int(at.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("opening a private directory: %s must be a directory owned by root, mode %#o", path, mode)
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening a directory of records: %w", err)
+		return nil, fmt.Errorf("opening a private directory: %w", err)
 	}
 	if opened, err := root.Stat("."); err != nil || !os.SameFile(seen, opened) {
-		return nil, errors.Join(fmt.Errorf("opening a directory of records: %s was replaced", path), err, root.Close())
+		return nil, errors.Join(fmt.Errorf("opening a private directory: %s was replaced", path), err, root.Close())
 	}
-	return &Dir{root}, nil
+	return root, nil
 }
 
 // Close closes the directory.

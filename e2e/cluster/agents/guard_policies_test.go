@@ -45,12 +45,12 @@ func TestGuardEvicts(t *testing.T) {
 		return fmt.Errorf("%s is still there", owned)
 	})
 	for _, pod := range []string{protected, "alone"} {
-		waitForEvent(t, n, pod, "CaptureMissing", "not captured as it should be")
+		waitForEvent(t, n, pod, "CaptureMissing", "the pod is not captured")
 		if rules := n.Rules(t, pod); rules.Backend != "" {
 			t.Errorf("%s has the rules %+v", pod, rules)
 		}
 	}
-	waitForEvent(t, n, "alone", "CaptureMissing", "nobody would make it anew")
+	waitForEvent(t, n, "alone", "CaptureMissing", "it has no controller that would replace it")
 	if now := podOf(t, n, "protected"); now != protected {
 		t.Errorf("%s was evicted, in spite of the PodDisruptionBudget", protected)
 	}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// store keeps the baseline of each sandbox in a file of its own, so that the next
+// guard notices rules that were changed while none ran.
+type store struct{ dir string } // empty for none
+
+// maxBaseline is the most bytes of a file: a stamp and a digest take less.
+const maxBaseline = 4 << 10
+
+// maxMode is the widest mode of the directory: what it holds decides on repairs.
+const maxMode = 0o755
+
+// unfinished is the suffix of a file that is being written.
+const unfinished = ".part"
+
+// sandboxID is the form of the runtimes' ids, which become names of files.
+var sandboxID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+
+// load returns a sandbox's baseline, or an unknown one if none can be read.
+func (s store) load(id string) (b baseline) {
+	if s.dir == "" || !sandboxID.MatchString(id) {
+		return baseline{}
+	}
+	root, err := record.OpenPrivate(s.dir, maxMode)
+	if err != nil {
+		return baseline{}
+	}
+	defer func() { _ = root.Close() }() // nothing was written
+	file, err := root.Open(id)
+	if err != nil {
+		return baseline{}
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	content, err := io.ReadAll(io.LimitReader(file, maxBaseline+1))
+	if err != nil || len(content) > maxBaseline || json.Unmarshal(content, &b) != nil {
+		return baseline{}
+	}
+	return b
+}
+
+// save replaces a sandbox's baseline atomically.
+func (s store) save(id string, b baseline) (err error) {
+	if s.dir == "" {
+		return nil
+	}
+	if !sandboxID.MatchString(id) {
+		return fmt.Errorf("storing the baseline of sandbox %.200q: expected an id of the form %s", id, sandboxID)
+	}
+	content, err := json.Marshal(b)
+	if err != nil || len(content) > maxBaseline {
+		return errors.Join(fmt.Errorf("storing the baseline of sandbox %s: %d bytes, expected at most %d", id, len(content), maxBaseline), err)
+	}
+	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("making the directory of baselines: %w", err)
+	}
+	root, err := record.OpenPrivate(s.dir, maxMode)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err = root.WriteFile(id+unfinished, content, 0o600); err == nil {
+		err = root.Rename(id+unfinished, id)
+	}
+	if err != nil {
+		return fmt.Errorf("storing the baseline of sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+// prune deletes the baselines of all sandboxes but those that run, by their ids.
+func (s store) prune(running map[string]bool) (err error) {
+	if s.dir == "" {
+		return nil
+	}
+	root, err := record.OpenPrivate(s.dir, maxMode)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	files, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("listing the baselines: %w", err)
+	}
+	for _, file := range files {
+		if running[file.Name()] {
+			continue
+		}
+		if err := root.Remove(file.Name()); err != nil {
+			return fmt.Errorf("deleting the baseline of a sandbox that has ended: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+var stored = baseline{Stamp: "capture-cni rules v1 ipv4 00", Backend: config.NFTables, Digest: "1:00", Unconfirmed: true}
+
+// TestStore keeps a baseline of each sandbox until the sandbox has ended.
+func TestStore(t *testing.T) {
+	t.Parallel()
+	s := store{filepath.Join(t.TempDir(), "guard")}
+	if err := s.prune(nil); err != nil {
+		t.Fatalf("before anything was saved: %v", err)
+	}
+	if got := s.load("web"); got != (baseline{}) {
+		t.Fatalf("before anything was saved: %+v", got)
+	}
+	for _, id := range []string{"web", "db"} {
+		if err := s.save(id, baseline{Stamp: "an older one"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.save(id, stored); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "api"+unfinished), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.prune(map[string]bool{"web": true}); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "web" {
+		t.Errorf("kept %v, %v", entries, err)
+	}
+	if diff := cmp.Diff(stored, store{s.dir}.load("web")); diff != "" {
+		t.Error(diff)
+	}
+	if got := s.load("db"); got != (baseline{}) {
+		t.Errorf("of a sandbox that has ended: %+v", got)
+	}
+}
+
+// TestStoreRefuses ids that are no names of files, files that are no baselines,
+// and a directory that another user can write to.
+func TestStoreRefuses(t *testing.T) {
+	t.Parallel()
+	s := store{filepath.Join(t.TempDir(), "guard")}
+	for _, id := range []string{"", "..", "../web", "a/b", ".web", "web.part", strings.Repeat("a", 129), "a\x00"} {
+		if err := s.save(id, stored); err == nil || s.load(id) != (baseline{}) {
+			t.Errorf("sandbox %q is saved: %v", id, err)
+		}
+	}
+	if err := s.save("web", baseline{Stamp: strings.Repeat("x", maxBaseline)}); err == nil || !strings.Contains(err.Error(), "4096") {
+		t.Errorf("a baseline that is too large: %v", err)
+	}
+	if err := s.save("web", stored); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"torn": `{"stamp":"capture-cni`, "large": `{"stamp":"` + strings.Repeat("x", maxBaseline) + `"}`, "another": `{"stamp":1}`} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.load(name); got != (baseline{}) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if err := os.Chmod(s.dir, 0o757); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.load("web"); got != (baseline{}) {
+		t.Errorf("from a directory that other users can write to: %+v", got)
+	}
+	if err := s.save("web", stored); err == nil {
+		t.Error("saved to a directory that other users can write to")
+	}
+	link := store{filepath.Join(t.TempDir(), "link")}
+	if err := os.Symlink(t.TempDir(), link.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := link.save("web", stored); err == nil {
+		t.Error("a link is followed")
+	}
+}
+
+// TestNoStore works without a directory.
+func TestNoStore(t *testing.T) {
+	t.Parallel()
+	var s store
+	if err := s.save("web", stored); err != nil || s.prune(nil) != nil || s.load("web") != (baseline{}) {
+		t.Errorf("%v", err)
+	}
+}
