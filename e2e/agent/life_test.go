@@ -169,7 +169,7 @@ func TestHandover(t *testing.T) {
 	first := n.start(t, "--mode", "insert")
 	first.ready(t)
 	second := n.start(t, "--mode", "insert")
-	eventually(t, func() (string, error) { return "", expectReadyz(second, "still at work") })
+	eventually(t, func() (string, error) { return "", expectReadyz(second, "still runs on the node") })
 	first.stop(t)
 	second.ready(t)
 	other := n.start(t, "--mode", "insert", "--owner", "another")
@@ -191,7 +191,7 @@ func TestAbsent(t *testing.T) {
 	a.ready(t)
 	a.stop(t)
 	refusing := n.start(t, "--mode", "insert", "--state", "absent")
-	eventually(t, func() (string, error) { return "", expectReadyz(refusing, "no CRI socket to ask") })
+	eventually(t, func() (string, error) { return "", expectReadyz(refusing, "without a CRI socket") })
 	if got, err := n.loadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
 		t.Errorf("the refusing agent cleaned the node: %q (%v)", got, err)
 	}

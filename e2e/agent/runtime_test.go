@@ -205,7 +205,7 @@ func TestAutoWaitsForTheRuntime(t *testing.T) {
 				c.hangs.Store(true)
 				a := n.start(t, "--mode", "auto", "--cri-socket", socket)
 				eventually(t, func() (string, error) {
-					if log := a.log.String(); !strings.Contains(log, "whether the runtime loads a drop-in is not known yet") {
+					if log := a.log.String(); !strings.Contains(log, "the runtime has not reported yet whether it loads a drop-in") {
 						return "", &unexpected{"an agent without an answer", log}
 					}
 					return a.ready(t, http.StatusServiceUnavailable), nil
@@ -234,7 +234,7 @@ func TestReadinessAsksTheRuntime(t *testing.T) {
 	_, socket := n.serveRuntime(t, false)
 	a := n.start(t, "--mode", "dropin", "--cri-socket", socket) // which this runtime does not read
 	a.ready(t, http.StatusServiceUnavailable)
-	eventually(t, func() (string, error) { return "", expectReadyz(a, "the runtime has not loaded our entry") })
+	eventually(t, func() (string, error) { return "", expectReadyz(a, "the runtime has not loaded the entry") })
 	out, err := n.command("verify", "--mode", "dropin", "--cri-socket", socket, "-o", "json")
 	if err == nil || !strings.Contains(out, `"part": "runtime"`) {
 		t.Errorf("verify: %v: %s", err, out)

@@ -82,7 +82,7 @@ func (o *options) newGuard(settings guard.Settings, registry prometheus.Register
 	if err != nil {
 		return nil, err
 	}
-	settings.Conf, settings.Socket, settings.BaselineDir = nodeSettings.Entry.Conf, nodeSettings.AgentSocket(), nodeSettings.GuardMemory()
+	settings.Conf, settings.Socket, settings.BaselineDir = nodeSettings.Entry.Conf, nodeSettings.AgentSocket(), nodeSettings.GuardDirectory()
 	if settings.Policy == guard.InPlace && settings.Conf.Backend != config.NFTables {
 		return nil, fmt.Errorf("--policy is %q, which takes backend %q, and netconf says %q: use report or evict, or no guard", settings.Policy, config.NFTables, settings.Conf.Backend)
 	}

@@ -26,15 +26,15 @@ func main() {
 	limitMemory()
 	klog.SetSlogLogger(newLog()) // of the API client
 	if err := root().ExecuteContext(ctx); err != nil {
-		if !errors.Is(err, errNotGood) { // what is wrong was printed
+		if !errors.Is(err, errCheckFailed) { // what is wrong was printed
 			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)
 		}
 		os.Exit(exitStatus(err))
 	}
 }
 
-// errNotGood is the exit status of commands whose answer is no.
-var errNotGood = errors.New("not as it should be")
+// errCheckFailed is the exit status of commands whose answer is no.
+var errCheckFailed = errors.New("not as it should be")
 
 func root() *cobra.Command {
 	command := &cobra.Command{

@@ -33,7 +33,7 @@ func (o *options) queryCommand(use, short string, query func(context.Context, no
 				return err
 			}
 			if !good {
-				return errNotGood
+				return errCheckFailed
 			}
 			return nil
 		},

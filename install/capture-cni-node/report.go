@@ -113,9 +113,9 @@ func (o *options) podParts(ctx context.Context) []bundle.Part {
 
 // recordsIn writes one record a line, the newest first: where the part is cut,
 // the oldest are missing.
-func recordsIn(folder string) func(context.Context, io.Writer) error {
+func recordsIn(directory string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
-		records, err := record.ReadAll(folder)
+		records, err := record.ReadAll(directory)
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func probes(keeper *node.Keeper, registry *prometheus.Registry) http.Handler {
 		fmt.Fprintln(w, "alive:", alive)
 	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		report := keeper.Look(r.Context())
+		report := keeper.CurrentReport(r.Context())
 		if !report.Good() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}

@@ -41,5 +41,5 @@ func (u untaint) tasks(o *options, keeper *node.Keeper, log *slog.Logger) ([]tas
 		return nil, err
 	}
 	ready := func(ctx context.Context) error { return keeper.Accepts(ctx, pod, u.kernel) }
-	return []task{untilEnd(taint.NewRemover(api, o.nodeName, u.key, ready, keeper.Tainted, log).Run)}, nil
+	return []task{untilEnd(taint.NewRemover(api, o.nodeName, u.key, ready, keeper.SetTainted, log).Run)}, nil
 }

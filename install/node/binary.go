@@ -28,41 +28,36 @@ const (
 	tryTimeout = 10 * time.Second
 )
 
-// binaries are the plugin that the agent brings and the folder in which it
-// keeps one that works. The file is large, and is never held in memory.
+// binaries are the agent's copy of the plugin and the directory of the last copy that
+// worked. The file is large: no function reads it into memory.
 type binaries struct {
 	plugin string // path
 	state  *host.Dir
 }
 
-// install makes a folder hold the plugin. It counts only once it has answered a
-// call from where it is; an old one stays until then, and where even that one
-// is broken, the last that worked takes its place.
+// install replaces a directory's plugin if it differs. The new one takes its place only
+// after it has answered a call. If it fails and the old one fails as well, the last
+// copy that worked is restored.
 func (b binaries) install(ctx context.Context, bin *host.Dir) (changed bool, err error) {
 	if err := bin.ClearTemps(); err != nil {
 		return false, err
 	}
-	switch err := b.fault(bin); {
-	case err == nil:
-		return false, nil
-	case !isDifferent(err):
+	if err := b.fault(bin); !errors.Is(err, errDiffers) && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	plugin, err := os.Open(b.plugin)
+	plugin, err := b.open()
 	if err != nil {
-		return false, fmt.Errorf("reading the plugin: %w", err)
+		return false, err
 	}
 	defer plugin.Close()
-	err = bin.ReplaceFrom(binaryName, plugin, host.As(0o755), func(path string) error { return tryPlugin(ctx, path) })
-	if err != nil {
-		return false, errors.Join(err, b.putBack(ctx, bin))
+	if err := replacePlugin(ctx, bin, plugin); err != nil {
+		return false, errors.Join(err, b.restore(ctx, bin))
 	}
 	return true, nil
 }
 
-// putBack is for a new plugin that does not run beside an old one that does not
-// either.
-func (b binaries) putBack(ctx context.Context, bin *host.Dir) error {
+// restore replaces a plugin that does not run by the last copy that did.
+func (b binaries) restore(ctx context.Context, bin *host.Dir) error {
 	if tryPlugin(ctx, bin.Path()+"/"+binaryName) == nil {
 		return nil
 	}
@@ -74,52 +69,53 @@ func (b binaries) putBack(ctx context.Context, bin *host.Dir) error {
 		return err
 	}
 	defer good.Close()
-	return bin.ReplaceFrom(binaryName, good, host.As(0o755), func(path string) error { return tryPlugin(ctx, path) })
+	return replacePlugin(ctx, bin, good)
 }
 
-// keepLastGood remembers a plugin that runs.
+func replacePlugin(ctx context.Context, bin *host.Dir, content io.Reader) error {
+	return bin.ReplaceFrom(binaryName, content, host.As(0o755), func(path string) error { return tryPlugin(ctx, path) })
+}
+
+// keepLastGood copies a plugin that runs to the state directory.
 func (b binaries) keepLastGood() error {
-	plugin, err := os.Open(b.plugin)
+	plugin, err := b.open()
 	if err != nil {
-		return fmt.Errorf("reading the plugin: %w", err)
+		return err
 	}
 	defer plugin.Close()
 	return b.state.ReplaceFrom(lastGoodName, plugin, host.As(0o600), nil)
 }
 
-// different is a plugin that is missing, or not the wanted one.
-type different string
-
-func (d different) Error() string { return string(d) }
-
-func isDifferent(err error) bool {
-	_, ok := errors.AsType[different](err)
-	return ok
-}
-
-// fault says why a folder's plugin is not the wanted one, nil if it is.
-func (b binaries) fault(bin *host.Dir) error {
+func (b binaries) open() (*os.File, error) {
 	plugin, err := os.Open(b.plugin)
 	if err != nil {
-		return fmt.Errorf("reading the plugin: %w", err)
+		return nil, fmt.Errorf("reading the agent's copy of the plugin: %w", err)
+	}
+	return plugin, nil
+}
+
+var errDiffers = errors.New("differs from the agent's copy")
+
+// fault returns why a directory's plugin must be replaced, or can't be compared.
+func (b binaries) fault(bin *host.Dir) error {
+	plugin, err := b.open()
+	if err != nil {
+		return err
 	}
 	defer plugin.Close()
 	current, err := bin.Open(binaryName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return different(fmt.Sprintf("%s has no %s", bin.Path(), binaryName))
-	}
 	if err != nil {
 		return err
 	}
 	defer current.Close()
 	same, err := sameBytes(current, plugin)
 	if err == nil && !same {
-		return different(fmt.Sprintf("%s in %s is another one than the agent brings", binaryName, bin.Path()))
+		err = fmt.Errorf("%s/%s %w", bin.Path(), binaryName, errDiffers)
 	}
 	return err
 }
 
-// sameBytes compares two files to their ends.
+// sameBytes reports whether two files have the same content.
 func sameBytes(a, b io.Reader) (bool, error) {
 	left, right := make([]byte, 64<<10), make([]byte, 64<<10)
 	for {
@@ -132,14 +128,14 @@ func sameBytes(a, b io.Reader) (bool, error) {
 			return true, nil
 		}
 		if err := errors.Join(errA, errB); err != nil {
-			return false, fmt.Errorf("comparing two plugins: %w", err)
+			return false, fmt.Errorf("comparing the plugin with the agent's copy: %w", err)
 		}
 	}
 }
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// tryPlugin asks a plugin for its versions, as a runtime would.
+// tryPlugin calls VERSION, as a runtime does.
 func tryPlugin(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -148,21 +144,21 @@ func tryPlugin(ctx context.Context, path string) error {
 		return fmt.Errorf("the plugin does not run: %w", err)
 	}
 	if !bytes.Contains(out, []byte("supportedVersions")) {
-		return fmt.Errorf("the plugin does not answer as one: %q", out)
+		return fmt.Errorf("the plugin does not run: its response to VERSION has no supportedVersions: %q", out)
 	}
 	return nil
 }
 
-// callPlugin calls a plugin as a runtime would. What it answers to a call that
-// fails is the error.
+// callPlugin calls a plugin as a runtime does. The error of a failed call is the one
+// that the plugin reports.
 func callPlugin(ctx context.Context, path string, conf []byte, environment ...string) (out []byte, err error) {
 	for {
 		command := exec.CommandContext(ctx, path)
 		command.Env = environment
 		command.Stdin = bytes.NewReader(conf)
 		out, err = command.Output()
-		// Another process of ours that is being started at this moment holds
-		// the file open for writing for an instant.
+		// Another child of the agent holds the file open for writing between
+		// its fork and its exec.
 		if errors.Is(err, syscall.ETXTBSY) && ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
@@ -170,9 +166,9 @@ func callPlugin(ctx context.Context, path string, conf []byte, environment ...st
 			}
 			continue
 		}
-		var answer types.Error
-		if err != nil && json.Unmarshal(out, &answer) == nil && answer.Msg != "" {
-			err = &answer
+		var reported types.Error
+		if err != nil && json.Unmarshal(out, &reported) == nil && reported.Msg != "" {
+			err = &reported
 		}
 		return out, err
 	}

@@ -5,20 +5,20 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// canaryTimeout is more than the plugin gives itself.
+// canaryTimeout is longer than the plugin's own timeouts.
 const canaryTimeout = 3 * time.Minute
 
-// Canary calls the installed plugin as the runtime would, with its entry and
-// credentials, for a pod that it has to look up. The pod must be outside the
-// mesh: the plugin then reads it and touches no namespace, which needs no
-// capability. kernel has it also apply rules to a scratch namespace, which does.
+// Canary calls the installed plugin as the runtime does, with its entry and
+// credentials, for a pod that the plugin must look up. The pod must be outside the
+// mesh: the plugin then reads it and enters no network namespace, which needs no
+// capability. With kernel, the plugin also applies rules in a scratch namespace, which
+// needs SYS_ADMIN and NET_ADMIN.
 func (n *Node) Canary(ctx context.Context, pod record.PodRef, kernel bool) error {
 	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
@@ -26,24 +26,24 @@ func (n *Node) Canary(ctx context.Context, pod record.PodRef, kernel bool) error
 	if err != nil {
 		return err
 	}
-	for _, folder := range n.settings.BinDirs {
-		plugin := n.settings.at(folder) + "/" + binaryName
-		_, err := callPlugin(ctx, plugin, conf, "CNI_COMMAND=ADD", "CNI_CONTAINERID=canary", "CNI_IFNAME=eth0", "CNI_PATH="+folder,
-			"CNI_NETNS=/run/netns/capture-cni-canary", // is not there, and need not be
+	for _, directory := range n.settings.BinDirs {
+		plugin := n.settings.at(directory) + "/" + binaryName
+		_, err := callPlugin(ctx, plugin, conf, "CNI_COMMAND=ADD", "CNI_CONTAINERID=canary", "CNI_IFNAME=eth0", "CNI_PATH="+directory,
+			"CNI_NETNS=/run/netns/capture-cni-canary", // does not exist: the plugin does not enter it
 			fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.Namespace, pod.Name, pod.UID))
 		if err == nil && kernel {
-			_, err = callPlugin(ctx, plugin, conf, "CNI_COMMAND=STATUS", "CNI_PATH="+folder)
+			_, err = callPlugin(ctx, plugin, conf, "CNI_COMMAND=STATUS", "CNI_PATH="+directory)
 		}
 		if err != nil {
-			return fmt.Errorf("canary: the plugin in %s, called as by the runtime: %w", folder, err)
+			return fmt.Errorf("canary: calling the plugin in %s: %w", directory, err)
 		}
 	}
 	return nil
 }
 
-// canaryConf is the entry as the runtime would pass it on, but for three keys:
-// the agent's own namespace may be excluded, STATUS says nothing unless it is
-// strict, and what becomes of a canary is not to be counted as a pod's fate.
+// canaryConf returns the entry as the runtime passes it to the plugin, but for three
+// keys: the agent's own namespace may be excluded, STATUS reports nothing unless it is
+// strict, and the agent must not count a canary as an ADD.
 func (n *Node) canaryConf() ([]byte, error) {
 	kubeconfig, err := n.credentials.fault()
 	if err != nil {
@@ -59,23 +59,3 @@ func (n *Node) canaryConf() ([]byte, error) {
 	}
 	return json.Marshal(conf)
 }
-
-// Ready reports what is wrong with the node.
-func (k *Keeper) Ready(ctx context.Context) error {
-	if report := k.Look(ctx); !report.Good() {
-		return errors.New(report.String())
-	}
-	return nil
-}
-
-// Accepts reports why pods should not start yet: what is wrong with the node, or what
-// the canary found. pod is as Canary wants it.
-func (k *Keeper) Accepts(ctx context.Context, pod record.PodRef, kernel bool) error {
-	if err := k.Ready(ctx); err != nil {
-		return err
-	}
-	return k.node.Canary(ctx, pod, kernel)
-}
-
-// Tainted sets the metric that shows whether the taint keeps pods off the node.
-func (k *Keeper) Tainted(tainted bool) { k.metrics.taint.Set(boolean(tainted)) }

@@ -3,58 +3,154 @@
 package node
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/history"
+	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Clean takes everything away, in the order in which nothing breaks: first the
-// entry, so that no new pod asks for the plugin, then what the plugin needs.
-// The binary stays, for pods that were started with it and have yet to end,
-// unless purge says that there are none. A missing piece is no error.
-func (n *Node) Clean(purge bool) error {
-	if err := n.removeEntries(); err != nil {
-		return err
+// Absent keeps the node clean until ctx ends. The agent keeps running: that it is
+// ready means that the node is clean.
+func (k *Keeper) Absent(ctx context.Context, force bool) error {
+	lock := k.claim(ctx)
+	if lock == nil {
+		return nil
 	}
-	if err := n.credentials.clear(); err != nil {
-		return err
-	}
-	errs := []error{n.removeReports()}
-	if purge {
-		for _, folder := range n.settings.BinDirs {
-			errs = append(errs, n.removeFiles(folder, binaryName, config.DirectoriesFile))
+	defer lock.Close()
+	for {
+		report := Report{Mode: k.node.mode}
+		err := k.node.checkRemovable(ctx, force)
+		if err == nil {
+			err = k.node.Clean(false)
+		}
+		report.add(PartEntry, err)
+		k.setReport(report)
+		k.absent.Store(true)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(resyncInterval):
 		}
 	}
-	return errors.Join(append(errs, n.removeFiles(n.settings.StateDir, lastGoodName, ownerName))...)
 }
 
-func (n *Node) removeEntries() error {
-	net, err := n.open(n.settings.NetDir)
+// checkRemovable returns the reason why the entry may not be removed yet: a captured
+// pod that restarts without it would run uncaptured.
+func (n *Node) checkRemovable(ctx context.Context, force bool) error {
+	if force {
+		return nil
+	}
+	found, err := n.hasEntry()
+	if err != nil || !found {
+		return err
+	}
+	if n.runtime == nil {
+		return errors.New("without a CRI socket the agent can't list captured pods: set --cri-socket, or use --force")
+	}
+	pods, err := n.meshedPods(ctx)
+	if err == nil && len(pods) > 0 {
+		err = fmt.Errorf("%d captured pods still run on the node (%s): drain it, or use --force", len(pods), strings.Join(pods, ", "))
+	}
+	return err
+}
+
+// hasEntry reports whether any mode's entry is present.
+func (n *Node) hasEntry() (found bool, err error) {
+	err = n.inDirectory(n.settings.NetDir, func(net *host.Dir) error {
+		for _, placement := range placements {
+			if found, err = placement.found(net); err != nil || found {
+				return err
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// Clean removes everything from the node. The entry goes first, so that no new pod
+// needs the plugin, then what the plugin needs. The binary stays unless purge is set:
+// the runtime executes it to delete pods that were started with it. A missing file is
+// no error.
+func (n *Node) Clean(purge bool) error {
+	s := n.settings
+	err := n.inDirectory(s.NetDir, func(net *host.Dir) error {
+		errs := []error{net.ClearTemps()}
+		for _, placement := range placements {
+			errs = append(errs, placement.remove(net))
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return err
+	}
+	for _, directory := range s.credentialDirs() {
+		err = errors.Join(err, n.removeFiles(directory, kubeconfigName, tokenName, caName))
+	}
+	if err != nil {
+		return err
+	}
+	errs := []error{n.inDirectory(s.RunDir, removeRecords)}
+	if purge {
+		for _, directory := range s.BinDirs {
+			errs = append(errs, n.removeFiles(directory, binaryName, config.DirectoriesFile))
+		}
+	}
+	return errors.Join(append(errs, n.removeFiles(s.StateDir, lastGoodName, ownerName))...)
+}
+
+// removeRecords deletes the agent's socket, the spool, the history, and the guard's
+// files.
+func removeRecords(run *host.Dir) error {
+	err := run.Remove(config.AgentSocketName)
+	for _, path := range []string{record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName), guardName} {
+		err = errors.Join(err, removeDirectory(run, filepath.Base(path)))
+	}
+	return err
+}
+
+// removeDirectory deletes a subdirectory that contains only files.
+func removeDirectory(parent *host.Dir, name string) error {
+	directory, err := parent.Sub(name, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	errs := []error{net.ClearTemps()}
-	for _, placement := range placements {
-		errs = append(errs, placement.remove(net))
+	names, err := directory.Names()
+	errs := []error{err}
+	for _, file := range names {
+		errs = append(errs, directory.Remove(file))
 	}
-	return errors.Join(append(errs, net.Close())...)
+	return errors.Join(append(errs, directory.Close(), parent.RemoveDir(name))...)
 }
 
-func (n *Node) removeFiles(folder string, names ...string) error {
-	dir, err := n.open(folder)
+func (n *Node) removeFiles(directory string, names ...string) error {
+	return n.inDirectory(directory, func(dir *host.Dir) error {
+		errs := []error{dir.ClearTemps()}
+		for _, name := range names {
+			errs = append(errs, dir.Remove(name))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// inDirectory calls do with a directory of the node, unless that is missing.
+func (n *Node) inDirectory(path string, do func(*host.Dir) error) error {
+	directory, err := n.open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	errs := []error{dir.ClearTemps()}
-	for _, name := range names {
-		errs = append(errs, dir.Remove(name))
-	}
-	return errors.Join(append(errs, dir.Close())...)
+	return errors.Join(do(directory), directory.Close())
 }

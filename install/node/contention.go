@@ -4,28 +4,28 @@ package node
 
 import "time"
 
-// A writer that takes our entry away again and again is answered at once this
-// often within the window, and then ever more slowly: two that never give in
-// would wear the disk out, and the runtime would load every state in between.
+// The agent restores an entry at once up to promptRepairs times within repairWindow,
+// then with a back-off: otherwise the agent and the other program would rewrite the
+// file without a pause, and the runtime would load each version.
 const (
-	promptRepairs   = 5
-	repairWindow    = 30 * time.Second
-	firstBackOff    = time.Second
-	longestBackOff  = 30 * time.Second
-	peaceAfterQuiet = 2 * time.Minute
+	promptRepairs = 5
+	repairWindow  = 30 * time.Second
+	minBackOff    = time.Second
+	maxBackOff    = 30 * time.Second
+	quietPeriod   = 2 * time.Minute
 )
 
-// contention remembers repairs.
+// contention is the history of repairs, and the back-off that follows from it.
 type contention struct {
 	repairs []time.Time // within the window
 	last    time.Time
-	backOff time.Duration // 0 in peace
+	backOff time.Duration // 0 without contention
 }
 
-// repaired notes that our entry had to be put back, and tells whether that is
-// a fight by now.
-func (c *contention) repaired(now time.Time) (fight bool) {
-	if c.over(now) {
+// recordRepair records that the agent restored the entry, and reports whether the entry
+// is contended.
+func (c *contention) recordRepair(now time.Time) (contended bool) {
+	if c.isOver(now) {
 		c.repairs, c.backOff = nil, 0
 	}
 	c.last = now
@@ -35,17 +35,17 @@ func (c *contention) repaired(now time.Time) (fight bool) {
 	}
 	switch {
 	case c.backOff > 0:
-		c.backOff = min(2*c.backOff, longestBackOff)
+		c.backOff = min(2*c.backOff, maxBackOff)
 	case len(c.repairs) > promptRepairs:
-		c.backOff = firstBackOff
+		c.backOff = minBackOff
 	}
 	return c.backOff > 0
 }
 
-// over tells that nobody has taken our entry away for a while.
-func (c *contention) over(now time.Time) bool { return now.Sub(c.last) > peaceAfterQuiet }
+// isOver reports whether the last repair is longer ago than quietPeriod.
+func (c *contention) isOver(now time.Time) bool { return now.Sub(c.last) > quietPeriod }
 
-// wait is how long the next repair should be put off.
+// wait returns the time until the next repair is due.
 func (c *contention) wait(now time.Time) time.Duration {
 	return max(0, c.backOff-now.Sub(c.last))
 }

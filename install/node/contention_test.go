@@ -27,10 +27,10 @@ func TestContention(t *testing.T) {
 			var got []time.Duration
 			for _, after := range test.repairs {
 				now := began.Add(after)
-				fight := c.repaired(now)
+				contended := c.recordRepair(now)
 				got = append(got, c.wait(now))
-				if fight != (c.wait(now) > 0) {
-					t.Errorf("at %s: a fight: %v, a back-off of %s", after, fight, c.wait(now))
+				if contended != (c.wait(now) > 0) {
+					t.Errorf("at %s: contended: %v, a back-off of %s", after, contended, c.wait(now))
 				}
 			}
 			if !slices.Equal(got, test.backOff) {
@@ -45,26 +45,26 @@ func TestContentionPasses(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	var c contention
-	if !c.over(now) || c.wait(now) != 0 {
-		t.Errorf("before any repair: over %v, wait %s", c.over(now), c.wait(now))
+	if !c.isOver(now) || c.wait(now) != 0 {
+		t.Errorf("before any repair: over %v, wait %s", c.isOver(now), c.wait(now))
 	}
 	for range promptRepairs + 1 {
-		c.repaired(now)
+		c.recordRepair(now)
 	}
 	for _, test := range []struct {
 		after, wait time.Duration
 		over        bool
 	}{
-		{0, firstBackOff, false},
+		{0, minBackOff, false},
 		{400 * time.Millisecond, 600 * time.Millisecond, false},
-		{firstBackOff, 0, false},
+		{minBackOff, 0, false},
 		{time.Minute, 0, false},
-		{peaceAfterQuiet, 0, false},
-		{peaceAfterQuiet + 1, 0, true},
+		{quietPeriod, 0, false},
+		{quietPeriod + 1, 0, true},
 	} {
 		at := now.Add(test.after)
-		if c.wait(at) != test.wait || c.over(at) != test.over {
-			t.Errorf("after %s: wait %s, over %v; want %s, %v", test.after, c.wait(at), c.over(at), test.wait, test.over)
+		if c.wait(at) != test.wait || c.isOver(at) != test.over {
+			t.Errorf("after %s: wait %s, over %v; want %s, %v", test.after, c.wait(at), c.isOver(at), test.wait, test.over)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -21,47 +20,47 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 )
 
-// Files that the plugin reads a pod with.
+// The plugin's credentials.
 const (
 	kubeconfigName = "kubeconfig"
 	tokenName      = "token"
 	caName         = "ca.crt"
 )
 
-// credentials keeps the plugin's token young.
+// credentials writes and renews the plugin's credentials.
 type credentials struct {
 	settings Settings
 	api      *kube.Client
 }
 
-// secrets are where they ended up, and for how long they are good.
+// secrets are the credentials on the node, and when they expire.
 type secrets struct {
 	kubeconfig string // as the plugin sees it
 	token      lifetime
 	caExpires  time.Time
-	fallback   bool // not on the disk that survives a boot
+	fallback   bool // in the run directory alone, which a reboot empties
 }
 
-// ensure makes kubeconfig, token and CA be there and good. renew asks for a
-// new token though the old one has time left. With an error, what is there is
-// still good unless the secrets are zero.
+// ensure writes kubeconfig, token and CA where they are missing, differ or are due for
+// renewal. renew requests a new token whatever the old one's age. With an error, the
+// credentials on the node are still valid unless the returned secrets are zero.
 func (c credentials) ensure(ctx context.Context, renew bool) (secrets, error) {
 	ca, err := os.ReadFile(c.settings.Credentials.CAFile)
 	if err != nil {
 		return secrets{}, fmt.Errorf("reading the cluster's CA: %w", err)
 	}
-	token, requestErr := c.youngToken(ctx, renew)
+	token, requestErr := c.freshToken(ctx, renew)
 	if token == "" {
 		return secrets{}, requestErr
 	}
-	good, err := readLifetime(token)
+	valid, err := readLifetime(token)
 	if err != nil {
 		return secrets{}, errors.Join(requestErr, err)
 	}
-	for _, folder := range []string{c.settings.StateDir, c.settings.RunDir} {
-		err = c.write(folder, ca, token)
+	for _, directory := range c.settings.credentialDirs() {
+		err = c.write(directory, ca, token)
 		if err == nil {
-			return secrets{folder + "/" + kubeconfigName, good, firstEnd(ca), folder != c.settings.StateDir}, requestErr
+			return secrets{directory + "/" + kubeconfigName, valid, firstExpiry(ca), directory != c.settings.StateDir}, requestErr
 		}
 		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EROFS) && !errors.Is(err, syscall.EDQUOT) {
 			break
@@ -70,9 +69,9 @@ func (c credentials) ensure(ctx context.Context, renew bool) (secrets, error) {
 	return secrets{}, errors.Join(requestErr, err)
 }
 
-// firstEnd is when the first of a bundle's certificates ends, zero where there
-// is none that can be read.
-func firstEnd(bundle []byte) (first time.Time) {
+// firstExpiry returns when the first of a bundle's certificates expires, zero if it
+// contains none.
+func firstExpiry(bundle []byte) (first time.Time) {
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err == nil && (first.IsZero() || certificate.NotAfter.Before(first)) {
@@ -82,68 +81,67 @@ func firstEnd(bundle []byte) (first time.Time) {
 	return first
 }
 
-// youngToken is the one that is there, or a new one where that has lived half
-// its life. Where none can be had, the old one does until it ends.
-func (c credentials) youngToken(ctx context.Context, renew bool) (string, error) {
-	current, good := c.currentToken()
-	if current != "" && !renew && time.Now().Before(good.renewal()) {
+// freshToken returns the current token, or a new one after half of its lifetime. If
+// the request fails, it returns the error and the current token while that is valid.
+func (c credentials) freshToken(ctx context.Context, renew bool) (string, error) {
+	_, current, valid := c.currentToken()
+	if current != "" && !renew && time.Now().Before(valid.renewal()) {
 		return current, nil
 	}
 	token, err := c.api.RequestToken(ctx, c.settings.Credentials.TokenSpec)
 	if err == nil {
 		return token, nil
 	}
-	if current != "" && time.Now().Before(good.expires) {
+	if current != "" && time.Now().Before(valid.expires) {
 		return current, err
 	}
 	return "", err
 }
 
-func (c credentials) currentToken() (token string, good lifetime) {
-	for _, folder := range []string{c.settings.StateDir, c.settings.RunDir} {
-		content, err := os.ReadFile(c.settings.at(folder) + "/" + tokenName)
+// currentToken returns the token that expires last, and its directory.
+func (c credentials) currentToken() (directory, token string, valid lifetime) {
+	for _, dir := range c.settings.credentialDirs() {
+		content, err := os.ReadFile(c.settings.at(dir) + "/" + tokenName)
 		if err != nil {
 			continue
 		}
-		if l, err := readLifetime(string(content)); err == nil && l.expires.After(good.expires) {
-			token, good = string(content), l
+		if l, err := readLifetime(string(content)); err == nil && l.expires.After(valid.expires) {
+			directory, token, valid = dir, string(content), l
 		}
 	}
-	return token, good
+	return directory, token, valid
 }
 
-// write replaces what differs; the kubeconfig comes last, for it names the others.
-func (c credentials) write(folder string, ca []byte, token string) error {
-	dir, err := host.MakeDir(c.settings.at(folder))
+// write replaces files that differ. The kubeconfig comes last, as it refers to the others.
+func (c credentials) write(directory string, ca []byte, token string) (err error) {
+	dir, err := host.MakeDir(c.settings.at(directory))
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := c.kubeconfig(folder)
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	kubeconfig, err := c.kubeconfig(directory)
 	if err != nil {
-		return errors.Join(err, dir.Close())
+		return err
 	}
 	if err := dir.ClearTemps(); err != nil {
-		return errors.Join(err, dir.Close())
+		return err
 	}
 	for _, file := range []struct {
 		name    string
 		content []byte
 	}{{caName, ca}, {tokenName, []byte(token)}, {kubeconfigName, kubeconfig}} {
-		if current, err := dir.Read(file.name); err == nil && bytes.Equal(current, file.content) {
-			continue
-		}
-		if err := dir.Replace(file.name, file.content, host.As(0o600), nil); err != nil {
-			return errors.Join(err, dir.Close())
+		if err := ensureFile(dir, file.name, file.content); err != nil {
+			return err
 		}
 	}
-	return dir.Close()
+	return nil
 }
 
-func (c credentials) kubeconfig(folder string) ([]byte, error) {
+func (c credentials) kubeconfig(directory string) ([]byte, error) {
 	const name = "capture-cni"
 	content := clientcmdapi.NewConfig()
-	content.Clusters[name] = &clientcmdapi.Cluster{Server: c.settings.Credentials.Server, CertificateAuthority: folder + "/" + caName}
-	content.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: folder + "/" + tokenName}
+	content.Clusters[name] = &clientcmdapi.Cluster{Server: c.settings.Credentials.Server, CertificateAuthority: directory + "/" + caName}
+	content.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: directory + "/" + tokenName}
 	content.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	content.CurrentContext = name
 	text, err := clientcmd.Write(*content)
@@ -153,63 +151,36 @@ func (c credentials) kubeconfig(folder string) ([]byte, error) {
 	return text, nil
 }
 
-// rejected tells whether the API server takes the plugin's token for invalid,
-// as it does after its keys were changed.
+// rejected reports whether the API server rejects the plugin's token, as it does
+// after its signing key was replaced.
 func (c credentials) rejected(ctx context.Context) bool {
-	token, _ := c.currentToken()
-	if token == "" {
-		return false
-	}
-	return kube.RejectsToken(ctx, c.settings.Credentials.Server, c.settings.Credentials.CAFile, token)
+	_, token, _ := c.currentToken()
+	return token != "" && kube.RejectsToken(ctx, c.settings.Credentials.Server, c.settings.Credentials.CAFile, token)
 }
 
-// fault says why the plugin could not read a pod with what is there, and gives
+// fault returns why the plugin can't read a pod with the credentials on the node, and
 // the kubeconfig that it would use.
 func (c credentials) fault() (kubeconfig string, err error) {
 	kubeconfig = c.settings.StateDir + "/" + kubeconfigName
-	token, good := c.currentToken()
+	directory, token, valid := c.currentToken()
 	if token == "" {
-		return kubeconfig, fmt.Errorf("%s has no token", c.settings.StateDir)
+		return kubeconfig, fmt.Errorf("%s contains no token", c.settings.StateDir)
 	}
-	if !time.Now().Before(good.expires) {
-		return kubeconfig, fmt.Errorf("the token ended at %s", good.expires.Format(time.RFC3339))
+	if !time.Now().Before(valid.expires) {
+		return kubeconfig, fmt.Errorf("the token expired at %s", valid.expires.Format(time.RFC3339))
 	}
-	for _, folder := range []string{c.settings.StateDir, c.settings.RunDir} {
-		current, err := os.ReadFile(c.settings.at(folder) + "/" + tokenName)
-		if err != nil || string(current) != token {
-			continue
+	for _, name := range []string{kubeconfigName, caName} {
+		if _, err := os.Stat(c.settings.at(directory) + "/" + name); err != nil {
+			return directory + "/" + kubeconfigName, fmt.Errorf("checking the credentials: %w", err)
 		}
-		kubeconfig = folder + "/" + kubeconfigName
-		for _, name := range []string{kubeconfigName, caName} {
-			if _, err := os.Stat(c.settings.at(folder) + "/" + name); err != nil {
-				return kubeconfig, fmt.Errorf("looking at the credentials: %w", err)
-			}
-		}
-		break
 	}
-	return kubeconfig, nil
+	return directory + "/" + kubeconfigName, nil
 }
 
-// CredentialsDir returns the directory of the plugin's credentials, as the plugin
-// sees it.
-func (s Settings) CredentialsDir() string {
-	kubeconfig, _ := credentials{settings: s}.fault() // a path also with a fault
-	return filepath.Dir(kubeconfig)
-}
-
-// clear deletes the credentials in both places.
-func (c credentials) clear() error {
-	var errs []error
-	for _, folder := range []string{c.settings.StateDir, c.settings.RunDir} {
-		dir, err := host.OpenDir(c.settings.at(folder))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, dir.ClearTemps(), dir.Remove(kubeconfigName), dir.Remove(tokenName), dir.Remove(caName), dir.Close())
+// ensureFile replaces a file of the agent's own unless it has the content.
+func ensureFile(dir *host.Dir, name string, content []byte) error {
+	if current, err := dir.Read(name); err == nil && bytes.Equal(current, content) {
+		return nil
 	}
-	return errors.Join(errs...)
+	return dir.Replace(name, content, host.As(0o600), nil)
 }

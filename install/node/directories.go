@@ -14,8 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// ownDirectories are those from which the plugin has to take credentials and its
-// agent's socket, as far as it does not allow them by itself.
+// ownDirectories returns the directories of the credentials and the agent's socket
+// that the plugin does not allow by default.
 func (s Settings) ownDirectories() []string {
 	wanted := []string{s.StateDir, s.RunDir}
 	if socket := s.Entry.Conf.AgentSocket; socket != "" {
@@ -31,53 +31,42 @@ func (s Settings) ownDirectories() []string {
 	return own
 }
 
-// listDirectories makes the list next to the plugin hold our directories; what
-// else it lists stays, which an image of the node may have brought.
+// listDirectories adds our directories to the list next to the plugin. It keeps the
+// others, which the node's image may list.
 func (s Settings) listDirectories(bin *host.Dir) error {
-	fault := s.directoriesFault(bin)
-	if fault == nil {
-		return nil
-	}
-	listed, err := readDirectories(bin)
-	if err != nil {
+	listed, missing, err := s.missingDirectories(bin)
+	if err != nil || len(missing) == 0 {
 		return err
 	}
-	for _, directory := range s.ownDirectories() {
-		if !slices.Contains(listed, directory) {
-			listed = append(listed, directory)
-		}
-	}
-	return bin.Replace(config.DirectoriesFile, config.FormatDirectories(listed), host.As(0o600), nil)
+	return bin.Replace(config.DirectoriesFile, config.FormatDirectories(append(listed, missing...)), host.As(0o600), nil)
 }
 
-// directoriesFault reports which of our directories the plugin would refuse.
+// directoriesFault returns which of our directories the plugin would refuse.
 func (s Settings) directoriesFault(bin *host.Dir) error {
+	_, missing, err := s.missingDirectories(bin)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("%s/%s does not list %s: the plugin would refuse the credentials there", bin.Path(), config.DirectoriesFile, strings.Join(missing, ", "))
+	}
+	return err
+}
+
+// missingDirectories returns the directories that are listed next to the plugin, and
+// those of ours that are not.
+func (s Settings) missingDirectories(bin *host.Dir) (listed, missing []string, err error) {
 	own := s.ownDirectories()
 	if len(own) == 0 {
-		return nil
+		return nil, nil, nil
 	}
-	listed, err := readDirectories(bin)
-	if err != nil {
-		return err
-	}
-	missing := slices.DeleteFunc(own, func(directory string) bool { return slices.Contains(listed, directory) })
-	if len(missing) > 0 {
-		return fmt.Errorf("%s/%s does not list %s: the plugin would refuse the credentials there", bin.Path(), config.DirectoriesFile, strings.Join(missing, ", "))
-	}
-	return nil
-}
-
-func readDirectories(bin *host.Dir) ([]string, error) {
 	content, err := bin.Read(config.DirectoriesFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, own, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	listed, err := config.ParseDirectories(content)
+	listed, err = config.ParseDirectories(content)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s/%s: %w", bin.Path(), config.DirectoriesFile, err)
+		return nil, nil, fmt.Errorf("reading %s/%s: %w", bin.Path(), config.DirectoriesFile, err)
 	}
-	return listed, nil
+	return listed, slices.DeleteFunc(own, func(directory string) bool { return slices.Contains(listed, directory) }), nil
 }

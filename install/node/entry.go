@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/conflist"
 )
 
-// podAnnotations is the capability by which the runtime hands over a pod's
+// podAnnotations is the capability with which the runtime passes on a pod's
 // annotations. With them a pod outside the mesh costs no API call.
 const podAnnotations = `"capabilities":{"io.kubernetes.cri.pod-annotations":true}`
 
@@ -26,8 +26,8 @@ type Entry struct {
 	Mode Mode
 }
 
-// ParseEntry reads the operator's keys strictly: an unknown key is an error here,
-// where the log of an ADD would be too late.
+// ParseEntry parses the operator's keys strictly: the agent refuses an unknown key, of
+// which the plugin could only warn at each ADD.
 func ParseEntry(keys []byte, mode Mode, stateDir, runDir string) (Entry, error) {
 	keys = bytes.TrimSpace(keys)
 	if len(keys) == 0 {
@@ -60,7 +60,7 @@ func ParseEntry(keys []byte, mode Mode, stateDir, runDir string) (Entry, error) 
 }
 
 // Text returns the entry with the path of a kubeconfig: the agent's keys, then the
-// operator's in their order. Multus hands over no annotations.
+// operator's in their order. Multus passes on no annotations.
 func (e Entry) Text(kubeconfig string) []byte {
 	own := fmt.Appendf(nil, `{"type":%q,"kubeconfig":%q`, conflist.PluginType, kubeconfig)
 	if e.Mode != Multus {

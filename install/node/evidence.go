@@ -21,10 +21,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// Evidence is what a bundle has of the node, besides the judgement on it: the
-// lists in outline, the plugin in place, until when its credentials are good,
-// what the runtime has loaded. Each part is made of known fields; no file is
-// copied.
+// Evidence returns the parts of a support bundle that describe the node: the installed
+// plugin, the expiry of its credentials, what the runtime has loaded, and an outline of
+// the conflists. Each part contains known fields only; no file is copied.
 func (n *Node) Evidence() []bundle.Part {
 	return []bundle.Part{
 		{Name: "node/plugin.txt", Write: n.writePlugins},
@@ -36,8 +35,8 @@ func (n *Node) Evidence() []bundle.Part {
 
 func (n *Node) writePlugins(ctx context.Context, out io.Writer) error {
 	var errs []error
-	for _, folder := range n.settings.BinDirs {
-		path := n.settings.at(folder) + "/" + binaryName
+	for _, directory := range n.settings.BinDirs {
+		path := n.settings.at(directory) + "/" + binaryName
 		info, err := os.Stat(path)
 		if err != nil {
 			errs = append(errs, err)
@@ -47,13 +46,13 @@ func (n *Node) writePlugins(ctx context.Context, out io.Writer) error {
 		if build, err := buildinfo.ReadFile(path); err == nil {
 			version = bundle.Plain(build.Main.Version) + ", " + bundle.Plain(build.GoVersion)
 		}
-		fmt.Fprintf(out, "%s/%s: %s, %d bytes, %s, version %s, runs: %s\n", folder, binaryName, info.Mode(), info.Size(),
-			info.ModTime().UTC().Format(time.RFC3339), version, yesOr(outcome(tryPlugin(ctx, path))))
+		fmt.Fprintf(out, "%s/%s: %s, %d bytes, %s, version %s, runs: %s\n", directory, binaryName, info.Mode(), info.Size(),
+			info.ModTime().UTC().Format(time.RFC3339), version, yesOrReason(outcome(tryPlugin(ctx, path))))
 	}
 	return errors.Join(errs...)
 }
 
-// outcome is why a program did not run as a plugin, without what it printed.
+// outcome returns why a plugin does not run, without its output.
 func outcome(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return errors.New(exit.ProcessState.String())
@@ -62,33 +61,32 @@ func outcome(err error) error {
 		return failed
 	}
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("it does not answer as a plugin")
+		return errors.New("not the response of a plugin")
 	}
 	return err
 }
 
 func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
 	kubeconfig, err := n.credentials.fault()
-	fmt.Fprintf(out, "kubeconfig  %s\nusable      %s\n", kubeconfig, yesOr(err))
-	if token, good := n.credentials.currentToken(); token != "" {
-		fmt.Fprintf(out, "token       issued %s, ends %s\n", good.issued.UTC().Format(time.RFC3339), good.expires.UTC().Format(time.RFC3339))
+	fmt.Fprintf(out, "kubeconfig  %s\nusable      %s\n", kubeconfig, yesOrReason(err))
+	if _, token, valid := n.credentials.currentToken(); token != "" {
+		fmt.Fprintf(out, "token       issued %s, ends %s\n", valid.issued.UTC().Format(time.RFC3339), valid.expires.UTC().Format(time.RFC3339))
 	}
 	ca, err := os.ReadFile(n.settings.at(filepath.Dir(kubeconfig)) + "/" + caName)
 	if err == nil {
-		fmt.Fprintf(out, "CA          ends %s\n", firstEnd(ca).UTC().Format(time.RFC3339))
+		fmt.Fprintf(out, "CA          ends %s\n", firstExpiry(ca).UTC().Format(time.RFC3339))
 	}
 	return err
 }
 
-func yesOr(err error) string {
+func yesOrReason(err error) string {
 	if err != nil {
 		return "no: " + err.Error()
 	}
 	return "yes"
 }
 
-// loadedEvidence is what the runtime says of itself and of the lists that it has
-// loaded.
+// loadedEvidence is what the runtime reports of itself and of the lists it has loaded.
 type loadedEvidence struct {
 	Name       string             `json:"name"`
 	Version    string             `json:"version"`
@@ -104,12 +102,12 @@ func (n *Node) writeLoaded(ctx context.Context, out io.Writer) error {
 	}
 	version, err := n.runtime.Version(ctx)
 	if err != nil {
-		return fmt.Errorf("asking the runtime for its version: %s", status.Code(err))
+		return fmt.Errorf("reading the runtime's version: %s", status.Code(err))
 	}
 	e := loadedEvidence{Name: bundle.Plain(version.Name), Version: bundle.Plain(version.Version), BinDirs: []string{}, Networks: []conflist.Outline{}}
 	loaded, err := n.runtime.CNIConfig(ctx)
 	if err != nil && !errors.Is(err, cri.ErrNoConfig) {
-		err = errors.New("asking the runtime for its status: no answer that can be read")
+		err = errors.New("reading the runtime's status: malformed response")
 	}
 	e.ConfDir, e.MaxConfNum = bundle.Plain(loaded.PluginConfDir), loaded.PluginMaxConfNum
 	for _, dir := range loaded.PluginDirs {

@@ -39,11 +39,11 @@ type listEvidence struct {
 	Own      []ownEntry `json:"own,omitempty"`
 }
 
-// ownEntry is an entry of ours, in a list or alone.
+// ownEntry is an entry of capture-cni, in a list or in a file of its own.
 type ownEntry struct {
 	Keys    map[string]any `json:"keys,omitempty"`    // all documented ones
 	Unknown int            `json:"unknown,omitempty"` // keys that are not documented
-	Faulty  []string       `json:"faulty,omitempty"`  // documented keys whose values have not the documented form
+	Faulty  []string       `json:"faulty,omitempty"`  // documented keys with malformed values
 }
 
 // writeLists writes one line for each file, in the runtime's order.
@@ -62,8 +62,8 @@ func (n *Node) writeLists(_ context.Context, out io.Writer) error {
 	return err
 }
 
-// lists names the runtime's lists, those that another program put out of use,
-// and entries that are chained from a directory of their own.
+// lists returns the names of the runtime's lists, of those that another program
+// renamed to disable them, and of drop-ins.
 func (n *Node) lists() (names []string, err error) {
 	net, err := n.open(n.settings.NetDir)
 	if err != nil {
@@ -112,7 +112,7 @@ func (n *Node) listEvidence(name string) listEvidence {
 	return e
 }
 
-// withoutPath returns what a system call says: the evidence names the file.
+// withoutPath returns the error of a system call alone: the evidence has the file's name.
 func withoutPath(err error) error {
 	if failed, ok := errors.AsType[*os.PathError](err); ok {
 		return failed.Err
@@ -120,7 +120,7 @@ func withoutPath(err error) error {
 	return err
 }
 
-// readList opens without waiting: a pipe's writer may never come.
+// readList reads a list. Opening a pipe must not block.
 func readList(path string) (text []byte, err error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -139,8 +139,8 @@ func readList(path string) (text []byte, err error) {
 	return io.ReadAll(io.LimitReader(file, maxListSize))
 }
 
-// ownEntryOf keeps the documented keys, which hold no secret, where each has a
-// value of its documented form.
+// ownEntryOf returns the documented keys, which contain no secret, as far as their values
+// are well-formed.
 func ownEntryOf(entry json.RawMessage) (own ownEntry) {
 	var fields map[string]json.RawMessage
 	input, err := config.Read(entry)

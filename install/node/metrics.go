@@ -41,7 +41,7 @@ func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
 // observe shows a report.
 func (m *nodeMetrics) observe(report Report) {
 	for _, part := range Parts() {
-		m.good.WithLabelValues(string(part)).Set(boolean(report.Is(part)))
+		m.good.WithLabelValues(string(part)).Set(boolean(report.IsGood(part)))
 	}
 }
 

@@ -12,15 +12,15 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 )
 
-// Node is one node, and what is known of it.
+// Node installs, verifies and removes the plugin on one node.
 type Node struct {
 	settings    Settings
 	credentials credentials
 	runtime     *cri.Client // nil where no CRI socket is configured
 	log         *slog.Logger
 
-	current secrets // as of the last pass
-	mode    Mode    // decided, where the settings say Auto
+	current secrets // of the last successful Install
+	mode    Mode    // of the settings; Auto until it is decided
 }
 
 // New returns a Node. api may be nil where nothing is installed, and runtime where
@@ -29,42 +29,42 @@ func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Log
 	return &Node{settings: settings, credentials: credentials{settings, api}, runtime: runtime, log: log, mode: settings.Mode}
 }
 
-// Install brings the whole node into the desired state, as far as it can. The
-// entry, which has the runtime call the plugin, comes after all that the plugin
-// needs. renew asks for a new token whatever the old one's age.
+// Install brings the node into the desired state, as far as it can. It writes the
+// entry, with which the runtime calls the plugin, after all that the plugin needs.
+// renew requests a new token whatever the old one's age.
 func (n *Node) Install(ctx context.Context, renew bool) Report {
 	var report Report
-	for _, folder := range n.settings.BinDirs {
-		report.add(PartBinary, n.installBinary(ctx, folder))
+	for _, directory := range n.settings.BinDirs {
+		report.add(PartBinary, n.installBinary(ctx, directory))
 	}
 	current, err := n.credentials.ensure(ctx, renew)
 	report.add(PartCredentials, err)
 	if current.kubeconfig != "" {
 		n.current = current
 	}
-	if n.current.kubeconfig != "" && (report.Is(PartBinary) || n.pluginRuns(ctx)) {
+	if n.current.kubeconfig != "" && (report.IsGood(PartBinary) || n.pluginRuns(ctx)) {
 		_, err := n.PlaceEntry(ctx)
 		report.add(PartEntry, err)
 	} else {
-		report.add(PartEntry, waiting("the entry is not written before the plugin and its credentials are in place"))
+		report.add(PartEntry, waiting("the agent writes the entry once the plugin and its credentials are installed"))
 	}
 	report.Mode = n.mode
 	return report
 }
 
-// pluginRuns tells whether what is in place does for the time being, though it
-// is not what the agent brings.
+// pluginRuns reports whether the installed plugins run, whether or not they are the
+// agent's copy.
 func (n *Node) pluginRuns(ctx context.Context) bool {
-	for _, folder := range n.settings.BinDirs {
-		if tryPlugin(ctx, n.settings.at(folder)+"/"+binaryName) != nil {
+	for _, directory := range n.settings.BinDirs {
+		if tryPlugin(ctx, n.settings.at(directory)+"/"+binaryName) != nil {
 			return false
 		}
 	}
 	return true
 }
 
-func (n *Node) installBinary(ctx context.Context, folder string) error {
-	bin, err := n.open(folder)
+func (n *Node) installBinary(ctx context.Context, directory string) error {
+	bin, err := n.open(directory)
 	if err != nil {
 		return err
 	}
@@ -76,18 +76,20 @@ func (n *Node) installBinary(ctx context.Context, folder string) error {
 	listErr := n.settings.listDirectories(bin)
 	changed, err := b.install(ctx, bin)
 	if changed {
-		n.log.Info("installed the plugin", "folder", folder)
+		n.log.Info("installed the plugin", "directory", directory)
 		if err := b.keepLastGood(); err != nil {
-			n.log.Warn("no copy of the plugin is kept for the day on which a new one does not run", "error", err)
+			n.log.Warn("keeping a copy of the plugin failed: without it the agent can't replace one that does not run", "error", err)
 		}
 	}
 	return errors.Join(listErr, err, bin.Close(), state.Close())
 }
 
-func (n *Node) open(folder string) (*host.Dir, error) { return host.OpenDir(n.settings.at(folder)) }
+func (n *Node) open(directory string) (*host.Dir, error) {
+	return host.OpenDir(n.settings.at(directory))
+}
 
-// PlaceEntry puts our entry where the runtime finds it, and takes away what
-// other modes left. It tells whether anything had to be done.
+// PlaceEntry writes the entry into the runtime's CNI configuration and removes the
+// entries of other modes. It reports whether it wrote the entry.
 func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	entry := n.settings.Entry.Text(n.current.kubeconfig)
 	net, err := n.open(n.settings.NetDir)
@@ -107,32 +109,27 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 			return false, err
 		}
 		changed = true
-		n.log.Info("placed our entry", "mode", n.mode, "folder", n.settings.NetDir)
-	case n.mode == DropIn && n.runtimeFault(ctx, DropIn) != nil: // an agent was killed before it could stir
+		n.log.Info("placed the entry", "mode", n.mode, "directory", n.settings.NetDir)
+	case n.mode == DropIn && n.runtimeFault(ctx, DropIn) != nil: // an agent was killed before TriggerWatch
 		if err := net.TriggerWatch(); err != nil {
 			return false, err
 		}
 	}
-	return changed, n.removeOtherModes(net)
-}
-
-func (n *Node) removeOtherModes(net *host.Dir) error {
-	var errs []error
 	for mode, placement := range placements {
 		if mode != n.mode {
-			errs = append(errs, placement.remove(net))
+			err = errors.Join(err, placement.remove(net))
 		}
 	}
-	return errors.Join(errs...)
+	return changed, err
 }
 
-// decide settles whether the mode fits this node and, for Auto, which one does.
-// After an error that is still open.
+// decide refuses a mode that the runtime's configuration rules out, and for Auto
+// decides on the mode. After an error the mode stays Auto.
 func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
 	switch n.mode {
 	case Owned:
-		looks, source := whereItLooks(ctx, n.settings, n.runtime)
-		return looks.refuseBeside(Owned, source)
+		reported, source := runtimeConfigOf(ctx, n.settings, n.runtime)
+		return reported.checkMaxConfNum(Owned, source)
 	case Auto:
 		loaded, err := n.tryDropIn(ctx, net, entry)
 		if err != nil {
@@ -146,9 +143,8 @@ func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
 	return nil
 }
 
-// tryDropIn tells whether the runtime, asked after a drop-in was placed, has
-// loaded it. One in vain goes, as what other modes left, once the list holds our
-// entry.
+// tryDropIn places a drop-in and reports whether the runtime has loaded it. PlaceEntry
+// removes one that it has not, as an entry of another mode.
 func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, entry []byte) (loaded bool, err error) {
 	p, err := findPrimary(net)
 	if err != nil {
@@ -156,22 +152,22 @@ func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, entry []byte) (load
 	}
 	_, ownedErr := net.Read(ownedName)
 	if n.runtime == nil || p.list.Ours() > 0 || ownedErr == nil {
-		return false, nil // nobody to ask, or what is loaded may come from elsewhere
+		return false, nil // no CRI socket, or the runtime may have loaded another entry of capture-cni
 	}
 	if err := (dropIn{}).place(net, entry); err != nil {
-		return false, nil // the list lets none be loaded, or none can be written
+		return false, nil // the list forbids drop-ins, or it can't be written
 	}
 	return n.loadsDropIn(ctx)
 }
 
-// Verify looks whether the node is as Install would have it, and changes nothing.
+// Verify reports whether the node is in the desired state. It changes nothing.
 func (n *Node) Verify(ctx context.Context) Report { return n.verify(ctx, n.mode) }
 
-// verify may run beside Install: all that it reads of the Node stays as it is.
+// verify may run concurrently with Install, which changes no field that it reads.
 func (n *Node) verify(ctx context.Context, mode Mode) Report {
 	report := Report{Mode: mode, Findings: []Finding{}}
-	for _, folder := range n.settings.BinDirs {
-		bin, err := n.open(folder)
+	for _, directory := range n.settings.BinDirs {
+		bin, err := n.open(directory)
 		if err == nil {
 			err = errors.Join(binaries{plugin: n.settings.Binary}.fault(bin), n.settings.directoriesFault(bin), bin.Close())
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// ownerName is the file that says which release the node belongs to.
+// ownerName is the file with the release that the node belongs to.
 const ownerName = "owner"
 
-// claim makes the node ours: one agent at a time, and of one release only. An
-// agent of the same release is waited for, another release's node is refused.
+// claim locks the node for this agent. It fails while another agent of the release
+// holds the lock, or if the node belongs to another release.
 func (n *Node) claim() (io.Closer, error) {
 	state, err := host.MakeDir(n.settings.at(n.settings.StateDir))
 	if err != nil {
@@ -32,14 +32,14 @@ func (n *Node) claim() (io.Closer, error) {
 	}
 	lock, err := state.TryLock()
 	if errors.Is(err, host.ErrLocked) {
-		return nil, waiting("another agent of this release is still at work on the node")
+		return nil, waiting("another agent of this release still runs on the node")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if len(owner) == 0 {
 		if err := state.Replace(ownerName, []byte(n.settings.Owner+"\n"), host.As(0o600), nil); err != nil {
-			n.log.Warn("whose node this is could not be noted down", "error", err)
+			n.log.Warn("writing the node's owner failed", "error", err)
 		}
 	}
 	return lock, nil

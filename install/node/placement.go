@@ -14,25 +14,25 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// placement is one way to get our entry before the runtime. Its methods work in
-// the folder of lists.
+// placement is one way to add the entry to the runtime's CNI configuration. Its
+// methods take the directory of conflists.
 type placement interface {
-	// fault says why the entry is not where and what it should be, nil if it is.
+	// fault returns why the entry is missing or outdated.
 	fault(net *host.Dir, entry []byte) error
 
-	// place puts it there; a second time, it changes nothing.
+	// place writes the entry unless it is up to date.
 	place(net *host.Dir, entry []byte) error
 
-	// found tells whether there is anything that remove would take away.
+	// found reports whether remove would remove anything.
 	found(net *host.Dir) (bool, error)
 
-	// remove takes it away; nothing there is success.
+	// remove removes the entry. A missing one is no error.
 	remove(net *host.Dir) error
 }
 
 var placements = map[Mode]placement{DropIn: dropIn{}, Insert: inserted{}, Owned: owned{}, Multus: multus{}}
 
-// inserted edits the list of the primary.
+// inserted writes the entry into the primary conflist.
 type inserted struct{}
 
 func (inserted) fault(net *host.Dir, entry []byte) error {
@@ -41,7 +41,7 @@ func (inserted) fault(net *host.Dir, entry []byte) error {
 		return err
 	}
 	if p.conf || !p.list.Has(entry) {
-		return fmt.Errorf("%s, which the runtime loads, has not our entry as it should be", p.file)
+		return fmt.Errorf("%s, which the runtime loads, lacks an up-to-date capture-cni entry", p.file)
 	}
 	return nil
 }
@@ -59,48 +59,48 @@ func (inserted) place(net *host.Dir, entry []byte) error {
 		return err
 	}
 	if !p.conf {
-		return net.Replace(p.file, text, host.Kept(0o600), unchanged(net, p.file, p.text))
+		return net.Replace(p.file, text, host.Kept(0o600), checkUnchanged(net, p.file, p.text))
 	}
-	// The list first: until the plain file is out of the way, it still counts.
+	// The list first: the runtime loads the plain file until that is renamed.
 	if err := net.Replace(listName(p.file), text, host.As(0o600), nil); err != nil {
 		return err
 	}
 	return net.Rename(p.file, p.file+originalSuffix)
 }
 
-// unchanged looks at the last moment whether somebody has written the file that
-// was edited: what came meanwhile must not be lost. No lock is shared with its
-// writer, so that this narrows the window to what a rename takes.
-func unchanged(net *host.Dir, name string, edited []byte) func(string) error {
+// checkUnchanged fails if another program wrote the file since it was read, so that its
+// change is not lost. The agent shares no lock with that program: the window narrows to
+// the time of a rename.
+func checkUnchanged(net *host.Dir, name string, edited []byte) func(string) error {
 	return func(string) error {
 		current, err := net.Read(name)
 		if err == nil && !bytes.Equal(current, edited) {
-			err = waiting(name + " was written by its owner at this moment")
+			err = waiting(name + " was written by its owner while the agent edited it")
 		}
 		return err
 	}
 }
 
-// found looks, as remove does, into every list.
+// found reads every list, as remove does.
 func (inserted) found(net *host.Dir) (bool, error) {
 	names, err := net.Names()
 	for _, name := range names {
 		if strings.HasSuffix(name, originalSuffix) {
 			return true, nil
 		}
-		if list, _ := readOurs(net, name); list != nil {
+		if list, _ := readListWithEntry(net, name); list != nil {
 			return true, nil
 		}
 	}
 	return false, err
 }
 
-// readOurs reads a list with entries of ours, other than the one that is all
-// ours; nil for any other file, or one that can't be read.
-func readOurs(net *host.Dir, name string) (*conflist.List, []byte) {
+// readListWithEntry returns a list that contains the entry, other than mode owned's;
+// nil for any other file.
+func readListWithEntry(net *host.Dir, name string) (*conflist.List, []byte) {
 	text, err := net.Read(name)
 	if err != nil || name == ownedName {
-		return nil, nil // or a link that leads elsewhere, and so not of our making
+		return nil, nil // or a link out of the directory, which the agent never makes
 	}
 	list, err := conflist.Parse(text)
 	if err != nil || list.Ours() == 0 {
@@ -109,7 +109,7 @@ func readOurs(net *host.Dir, name string) (*conflist.List, []byte) {
 	return list, text
 }
 
-// remove looks into every list: the primary may have changed since.
+// remove reads every list: the primary may have changed since.
 func (inserted) remove(net *host.Dir) error {
 	names, err := net.Names()
 	if err != nil {
@@ -126,7 +126,7 @@ func removeFrom(net *host.Dir, name string) error {
 	if original, ok := strings.CutSuffix(name, originalSuffix); ok {
 		return restoreOriginal(net, original)
 	}
-	list, text := readOurs(net, name)
+	list, text := readListWithEntry(net, name)
 	if list == nil {
 		return nil
 	}
@@ -134,15 +134,15 @@ func removeFrom(net *host.Dir, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if wasMade(net, name, without) {
+	if isConverted(net, name, without) {
 		return net.Remove(name)
 	}
-	return net.Replace(name, without, host.Kept(0o600), unchanged(net, name, text))
+	return net.Replace(name, without, host.Kept(0o600), checkUnchanged(net, name, text))
 }
 
-// wasMade tells a list that came in the place of a plain configuration, which
-// has its place back already: an earlier removal got no further.
-func wasMade(net *host.Dir, name string, list []byte) bool {
+// isConverted reports whether a list was made of a plain configuration that is
+// restored: an earlier removal was interrupted before it deleted the list.
+func isConverted(net *host.Dir, name string, list []byte) bool {
 	for _, extension := range []string{".conf", ".json"} {
 		conf, err := net.Read(strings.TrimSuffix(name, filepath.Ext(name)) + extension)
 		if err != nil {
@@ -155,23 +155,23 @@ func wasMade(net *host.Dir, name string, list []byte) bool {
 	return false
 }
 
-// restoreOriginal gives a plain configuration its place back. It counts before
-// the list that came in its place, which goes last.
+// restoreOriginal restores a plain configuration, and then deletes the list that was
+// made of it: the runtime prefers the plain file.
 func restoreOriginal(net *host.Dir, conf string) error {
 	if _, err := net.Read(conf); errors.Is(err, fs.ErrNotExist) {
 		if err := net.Rename(conf+originalSuffix, conf); err != nil {
 			return err
 		}
-	} else if err := net.Remove(conf + originalSuffix); err != nil { // its owner wrote a new one
+	} else if err := net.Remove(conf + originalSuffix); err != nil { // its owner wrote a new file
 		return err
 	}
-	if list, _ := readOurs(net, listName(conf)); list != nil {
+	if list, _ := readListWithEntry(net, listName(conf)); list != nil {
 		return net.Remove(listName(conf))
 	}
 	return nil
 }
 
-// owned keeps a list of our own that does what the primary's does.
+// owned writes a conflist of the agent's own that embeds the primary one.
 type owned struct{}
 
 func (owned) wanted(net *host.Dir, entry []byte) ([]byte, error) {
@@ -180,7 +180,7 @@ func (owned) wanted(net *host.Dir, entry []byte) ([]byte, error) {
 		return nil, err
 	}
 	if p.file < ownedName {
-		return nil, fmt.Errorf("%s sorts before %s: a list of our own would not be loaded; use mode %q", p.file, ownedName, Insert)
+		return nil, fmt.Errorf("%s sorts before %s, which the runtime therefore would not load: use mode %q", p.file, ownedName, Insert)
 	}
 	return conflist.Embed(p.list, conflist.Source(p.file, p.text), entry)
 }
@@ -192,24 +192,21 @@ func (o owned) fault(net *host.Dir, entry []byte) error {
 	case readErr != nil:
 		return errors.Join(err, readErr)
 	case err != nil:
-		return fmt.Errorf("%s may be stale, it embeds %s: %w", ownedName, conflist.SourceOf(current), err)
+		return fmt.Errorf("%s may be outdated, it embeds %s: %w", ownedName, conflist.SourceOf(current), err)
 	case !bytes.Equal(current, want):
-		return fmt.Errorf("%s is stale: the primary's list has changed", ownedName)
+		return fmt.Errorf("%s is outdated: the primary list has changed", ownedName)
 	}
 	return nil
 }
 
-// place follows the primary. While that is missing, or half written, what was
-// embedded last stays.
+// place embeds the primary as it is now. While that is missing or incomplete, the
+// outdated list stays.
 func (o owned) place(net *host.Dir, entry []byte) error {
 	want, err := o.wanted(net, entry)
 	if err != nil {
 		return err
 	}
-	if current, err := net.Read(ownedName); err == nil && bytes.Equal(current, want) {
-		return nil
-	}
-	return net.Replace(ownedName, want, host.As(0o600), nil)
+	return ensureFile(net, ownedName, want)
 }
 
 func (owned) found(net *host.Dir) (bool, error) { return net.Has(ownedName) }

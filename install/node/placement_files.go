@@ -11,12 +11,12 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// dropInName is the file of our own, of either kind.
+// dropInName is the file of a drop-in, and of mode multus.
 const dropInName = "capture-cni.conf"
 
-// dropIn puts our entry into the folder that libcni (1.3 and newer) reads the
-// rest of a list from, and which bears the network's name. Runtimes read it with
-// the list but watch only the folder above, which therefore is stirred.
+// dropIn writes the entry into the directory named after the network, from which libcni
+// (1.3 and newer) reads further plugins of the list. Runtimes watch only the directory
+// above, so that its watch is triggered.
 type dropIn struct{}
 
 func (dropIn) network(net *host.Dir) (string, error) {
@@ -25,7 +25,7 @@ func (dropIn) network(net *host.Dir) (string, error) {
 		return "", err
 	}
 	if p.conf || p.list.LoadOnlyInlinedPlugins {
-		return "", fmt.Errorf("%s lets no drop-in be loaded: use mode %q", p.file, Insert)
+		return "", fmt.Errorf("%s excludes drop-ins: use mode %q", p.file, Insert)
 	}
 	return p.list.Name, nil
 }
@@ -35,15 +35,11 @@ func (d dropIn) fault(net *host.Dir, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	folder, err := net.Sub(network, false)
+	directory, err := net.Sub(network, false)
 	if err != nil {
 		return err
 	}
-	current, err := folder.Read(dropInName)
-	if err == nil && !bytes.Equal(current, lines(entry)) {
-		err = fmt.Errorf("%s in %s is not what it should be", dropInName, folder.Path())
-	}
-	return errors.Join(err, folder.Close())
+	return errors.Join(dropInFault(directory, indented(entry)), directory.Close())
 }
 
 func (d dropIn) place(net *host.Dir, entry []byte) error {
@@ -51,22 +47,19 @@ func (d dropIn) place(net *host.Dir, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	folder, err := net.Sub(network, true)
+	directory, err := net.Sub(network, true)
 	if err != nil {
 		return err
 	}
-	if err := folder.ClearTemps(); err != nil {
-		return errors.Join(err, folder.Close())
+	if err := directory.ClearTemps(); err != nil {
+		return errors.Join(err, directory.Close())
 	}
-	if current, readErr := folder.Read(dropInName); readErr != nil || !bytes.Equal(current, lines(entry)) {
-		err = folder.Replace(dropInName, lines(entry), host.As(0o600), nil)
-	}
-	return errors.Join(err, folder.Close(), net.TriggerWatch())
+	return errors.Join(ensureFile(directory, dropInName, indented(entry)), directory.Close(), net.TriggerWatch())
 }
 
 func (dropIn) found(net *host.Dir) (found bool, err error) {
-	err = eachFolder(net, func(_ string, folder *host.Dir) error {
-		has, err := folder.Has(dropInName)
+	err = eachSubdirectory(net, func(_ string, directory *host.Dir) error {
+		has, err := directory.Has(dropInName)
 		found = found || has
 		return err
 	})
@@ -74,59 +67,57 @@ func (dropIn) found(net *host.Dir) (found bool, err error) {
 }
 
 func (dropIn) remove(net *host.Dir) error {
-	return eachFolder(net, func(name string, folder *host.Dir) error {
-		clearErr := folder.ClearTemps()
-		if has, err := folder.Has(dropInName); err != nil || !has {
+	return eachSubdirectory(net, func(name string, directory *host.Dir) error {
+		clearErr := directory.ClearTemps()
+		if has, err := directory.Has(dropInName); err != nil || !has {
 			return errors.Join(clearErr, err)
 		}
-		return errors.Join(clearErr, folder.Remove(dropInName), net.RemoveDir(name), net.TriggerWatch())
+		return errors.Join(clearErr, directory.Remove(dropInName), net.RemoveDir(name), net.TriggerWatch())
 	})
 }
 
-// eachFolder goes through all folders within one: the network may have had
-// another name.
-func eachFolder(net *host.Dir, do func(name string, folder *host.Dir) error) error {
+// eachSubdirectory calls do with each subdirectory: the network may have been renamed.
+func eachSubdirectory(net *host.Dir, do func(name string, directory *host.Dir) error) error {
 	names, err := net.Directories()
 	errs := []error{err}
 	for _, name := range names {
-		folder, err := net.Sub(name, false)
+		directory, err := net.Sub(name, false)
 		if err != nil {
-			continue // gone meanwhile, or a link
+			continue // removed meanwhile, or a link
 		}
-		errs = append(errs, do(name, folder), folder.Close())
+		errs = append(errs, do(name, directory), directory.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// multus is a configuration of our own that network attachments name.
+// multus writes a configuration that network attachments refer to.
 type multus struct{}
 
-// wanted is our entry as a whole configuration.
+// wanted returns the entry as a configuration of its own.
 func (multus) wanted(entry []byte) []byte {
-	return lines(append([]byte(`{"cniVersion":"1.0.0","name":"capture-cni",`), bytes.TrimSpace(entry)[1:]...))
+	return indented(append([]byte(`{"cniVersion":"1.0.0","name":"capture-cni",`), bytes.TrimSpace(entry)[1:]...))
 }
 
-func (m multus) fault(net *host.Dir, entry []byte) error {
-	current, err := net.Read(dropInName)
-	if err == nil && !bytes.Equal(current, m.wanted(entry)) {
-		err = fmt.Errorf("%s in %s is not what it should be", dropInName, net.Path())
-	}
-	return err
-}
+func (m multus) fault(net *host.Dir, entry []byte) error { return dropInFault(net, m.wanted(entry)) }
 
 func (m multus) place(net *host.Dir, entry []byte) error {
-	if m.fault(net, entry) == nil {
-		return nil
-	}
-	return net.Replace(dropInName, m.wanted(entry), host.As(0o600), nil)
+	return ensureFile(net, dropInName, m.wanted(entry))
 }
 
 func (multus) found(net *host.Dir) (bool, error) { return net.Has(dropInName) }
 
 func (multus) remove(net *host.Dir) error { return net.Remove(dropInName) }
 
-// lines indents a document that was made here.
-func lines(document []byte) []byte {
+func dropInFault(directory *host.Dir, want []byte) error {
+	current, err := directory.Read(dropInName)
+	if err == nil && !bytes.Equal(current, want) {
+		err = fmt.Errorf("%s/%s is outdated", directory.Path(), dropInName)
+	}
+	return err
+}
+
+// indented returns a JSON document with indentation.
+func indented(document []byte) []byte {
 	var out bytes.Buffer
 	if json.Indent(&out, document, "", "  ") != nil {
 		return document

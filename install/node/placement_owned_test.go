@@ -17,7 +17,7 @@ func TestOwnedFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeConfig(t, net, "10-ptp.conflist", bridgeList)
-	if fault := p.fault(net, oldEntry); fault == nil || !strings.Contains(fault.Error(), "is stale: the primary's list has changed") {
+	if fault := p.fault(net, oldEntry); fault == nil || !strings.Contains(fault.Error(), "is outdated: the primary list has changed") {
 		t.Errorf("after a change, fault is %v", fault)
 	}
 	if err := p.place(net, oldEntry); err != nil {
@@ -33,7 +33,7 @@ func TestOwnedFollows(t *testing.T) {
 		"gone":         func() { _ = os.Remove(filepath.Join(net.Path(), "10-ptp.conflist")) },
 	} {
 		change()
-		if fault := p.fault(net, oldEntry); !isWaiting(fault) || !strings.Contains(fault.Error(), "may be stale, it embeds 10-ptp.conflist") {
+		if fault := p.fault(net, oldEntry); !isWaiting(fault) || !strings.Contains(fault.Error(), "may be outdated, it embeds 10-ptp.conflist") {
 			t.Errorf("%s: fault is %v", name, fault)
 		}
 		if err := p.place(net, newEntry); !isWaiting(err) || filesIn(t, net)[ownedName] != embedded {

@@ -28,7 +28,7 @@ func TestRemoveFindsAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := string(lines(oldEntry))
+	own := string(indented(oldEntry))
 	for name, test := range map[string]struct {
 		mode          Mode
 		before, after map[string]string

@@ -176,10 +176,10 @@ func TestPlacements(t *testing.T) {
 func holds(t *testing.T, text, network string, entry []byte) bool {
 	t.Helper()
 	if network == "" {
-		return text == string(lines(entry))
+		return text == string(indented(entry))
 	}
 	if !strings.Contains(text, `"plugins"`) {
-		return text == "{\n  \"cniVersion\": \"1.0.0\",\n  \"name\": \""+network+"\","+string(lines(entry))[1:]
+		return text == "{\n  \"cniVersion\": \"1.0.0\",\n  \"name\": \""+network+"\","+string(indented(entry))[1:]
 	}
 	list, err := conflist.Parse([]byte(text))
 	if err != nil {
@@ -198,9 +198,9 @@ func TestPlacementRefused(t *testing.T) {
 		waits       bool // it passes by itself
 		errContains string
 	}{
-		"insert, nothing there":        {Insert, map[string]string{}, true, "no network configuration is in"},
-		"dropin, nothing there":        {DropIn, map[string]string{}, true, "no network configuration is in"},
-		"owned, nothing there":         {Owned, map[string]string{}, true, "no network configuration is in"},
+		"insert, nothing there":        {Insert, map[string]string{}, true, "no network configuration in"},
+		"dropin, nothing there":        {DropIn, map[string]string{}, true, "no network configuration in"},
+		"owned, nothing there":         {Owned, map[string]string{}, true, "no network configuration in"},
 		"insert, half a list":          {Insert, map[string]string{"10-ptp.conflist": half, "20-bridge.conflist": bridgeList}, true, "10-ptp.conflist"},
 		"dropin, half a list":          {DropIn, map[string]string{"10-ptp.conflist": half}, true, "10-ptp.conflist"},
 		"owned, half a list":           {Owned, map[string]string{"10-ptp.conflist": half}, true, "10-ptp.conflist"},
@@ -226,13 +226,13 @@ func TestPlacementRefused(t *testing.T) {
 func TestInsertKeepsWhatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	net := configDirectory(t, map[string]string{"10-ptp.conflist": bridgeList})
-	if err := unchanged(net, "10-ptp.conflist", []byte(bridgeList))(""); err != nil {
+	if err := checkUnchanged(net, "10-ptp.conflist", []byte(bridgeList))(""); err != nil {
 		t.Errorf("unchanged: %v", err)
 	}
-	if err := unchanged(net, "10-ptp.conflist", []byte(ptpList))(""); !isWaiting(err) {
+	if err := checkUnchanged(net, "10-ptp.conflist", []byte(ptpList))(""); !isWaiting(err) {
 		t.Errorf("written meanwhile: got %v, want it to wait", err)
 	}
-	if err := unchanged(net, "20-ptp.conflist", []byte(ptpList))(""); !errors.Is(err, fs.ErrNotExist) {
+	if err := checkUnchanged(net, "20-ptp.conflist", []byte(ptpList))(""); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("removed meanwhile: got %v", err)
 	}
 }

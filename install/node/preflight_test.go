@@ -124,7 +124,7 @@ func TestPreflight(t *testing.T) {
 		want    []string
 		serious bool
 	}{
-		"another folder": {
+		"another directory": {
 			map[string]string{list: good, "/etc/containerd/config.toml": "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nconf_dir = \"/elsewhere\"\nbin_dir = \"/home/kubernetes/bin\"\n"},
 			nil,
 			[]string{"use --net-dir /elsewhere", "use --bin-dir /home/kubernetes/bin"},
@@ -139,7 +139,7 @@ func TestPreflight(t *testing.T) {
 		"no primary":   {map[string]string{"/etc/cni/net.d/99-loopback.conf": `{"cniVersion":"1.0.0","name":"lo","type":"loopback"}`}, nil, []string{"the interface plugin has not been installed", "wait for it"}, true},
 		"old version":  {map[string]string{list: strings.Replace(good, "1.0.0", "0.2.0", 1)}, nil, []string{"has cniVersion 0.2.0"}, true},
 		"another mesh": {map[string]string{list: strings.Replace(good, `{"type": "calico"}`, `{"type": "calico"}, {"type": "linkerd-cni"}`, 1)}, nil, []string{"linkerd-cni", "uninstall it, or use --mode owned"}, true},
-		"left out":     {map[string]string{list: strings.Replace(good, `{"type": "calico"}`, `{"type": "calico"}, {"type": "linkerd-cni"}`, 1)}, func(s *Settings) { s.Mode = Owned }, []string{"note: ", "a list of our own leaves it out"}, true},
+		"left out":     {map[string]string{list: strings.Replace(good, `{"type": "calico"}`, `{"type": "calico"}, {"type": "linkerd-cni"}`, 1)}, func(s *Settings) { s.Mode = Owned }, []string{"note: ", "mode owned leaves its entry out"}, true},
 		"Multus":       {map[string]string{list: strings.Replace(good, "calico", "multus-shim", 1)}, nil, []string{"consider --mode multus", "every pod costs an API read"}, true},
 		"no drop-in":   {map[string]string{list: strings.Replace(good, `"name"`, `"loadOnlyInlinedPlugins": true, "name"`, 1)}, func(s *Settings) { s.Mode = DropIn }, []string{"use --mode insert"}, true},
 		"SELinux":      {map[string]string{list: good, "/sys/fs/selinux/enforce": "1"}, nil, []string{"note: SELinux is enforcing"}, true},

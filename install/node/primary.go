@@ -3,7 +3,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// primary is the list that the runtime would load if we were not there.
+// primary is the list that the runtime would load without the agent.
 type primary struct {
 	file string
 	text []byte
@@ -23,20 +22,15 @@ type primary struct {
 	conf bool // a plain configuration, of which list was made
 }
 
-// waiting is a reason why nothing can be done yet. It passes by itself.
-type waiting string
-
-func (w waiting) Error() string { return string(w) }
-
-// ownedName sorts before what any installer is known to write.
+// ownedName sorts before the files of all known installers.
 const ownedName = "00-capture-cni.conflist"
 
-// originalSuffix ends the name of a plain configuration in whose place a list
-// of ours came. No runtime loads a file of such a name.
+// originalSuffix is the suffix of a plain configuration that the agent replaced by a
+// list. No runtime loads a file with it.
 const originalSuffix = ".capture-cni-original"
 
-// findPrimary goes by libcni's order. The first file decides: where it can't be
-// read yet, its writer is at work, and any other file would be the wrong one.
+// findPrimary returns the first list in libcni's order. If that is incomplete, its owner
+// is writing it: no other file is used instead.
 func findPrimary(net *host.Dir) (primary, error) {
 	names, err := net.Names()
 	if err != nil {
@@ -57,9 +51,9 @@ func findPrimary(net *host.Dir) (primary, error) {
 		if found.isLoopback() {
 			continue
 		}
-		return found, found.fit()
+		return found, found.checkVersion()
 	}
-	return primary{}, waiting("no network configuration is in " + net.Path() + " yet: the interface plugin has not been installed")
+	return primary{}, waiting("no network configuration in " + net.Path() + ": the interface plugin has not been installed yet")
 }
 
 func readPrimary(name string, text []byte) (primary, error) {
@@ -79,14 +73,14 @@ func (p primary) isLoopback() bool {
 	return len(p.list.Plugins) == 1 && p.list.Plugins[0].Type == "loopback"
 }
 
-// fit refuses lists in which our entry would break every pod: below the
-// versions that know chaining, or above those that the plugin knows.
-func (p primary) fit() error {
+// checkVersion refuses lists in which the entry would break every pod: versions without
+// chained plugins, or newer ones than the plugin supports.
+func (p primary) checkVersion() error {
 	if p.list.CNIVersion == "" {
-		return fmt.Errorf("%s has no cniVersion, which means 0.1.0: plugins can't be chained there; its owner has to set one from 0.3.0 on", p.file)
+		return fmt.Errorf("%s has no cniVersion, which means 0.1.0 without chained plugins: set 0.3.0 or newer", p.file)
 	}
 	if !slices.Contains(version.VersionsStartingFrom("0.3.0").SupportedVersions(), p.list.CNIVersion) {
-		return fmt.Errorf("%s has cniVersion %s, which the plugin does not know: it knows 0.3.0 to 1.1.0", p.file, conflist.Shown(p.list.CNIVersion))
+		return fmt.Errorf("%s has cniVersion %s, which the plugin does not support: expected 0.3.0 to 1.1.0", p.file, conflist.Shown(p.list.CNIVersion))
 	}
 	if p.list.Others() == 0 {
 		return conflist.ErrNoInterfacePlugin
@@ -94,7 +88,7 @@ func (p primary) fit() error {
 	return nil
 }
 
-// owner names who writes the list, as far as that can be told.
+// owner returns the type of the list's first plugin, as a hint at who writes it.
 func (p primary) owner() string {
 	for _, plugin := range p.list.Plugins {
 		if plugin.Type != conflist.PluginType {
@@ -104,13 +98,7 @@ func (p primary) owner() string {
 	return "unknown"
 }
 
-// isWaiting tells a state that passes from a fault.
-func isWaiting(err error) bool {
-	_, ok := errors.AsType[waiting](err)
-	return ok
-}
-
-// listName is what a plain configuration's list is called.
+// listName returns the name of the list that replaces a plain configuration.
 func listName(conf string) string {
 	return strings.TrimSuffix(conf, filepath.Ext(conf)) + ".conflist"
 }

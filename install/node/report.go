@@ -3,11 +3,13 @@
 package node
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// Part is one thing that has to be right about a node.
+// Part is one part of a node's desired state.
 type Part string
 
 const (
@@ -18,33 +20,28 @@ const (
 	PartRuntime     Part = "runtime"
 )
 
-// Parts are all of them, in the order in which they are brought about.
+// Parts returns all parts, in the order of their installation.
 func Parts() []Part { return []Part{PartOwner, PartBinary, PartCredentials, PartEntry, PartRuntime} }
 
-// Finding is what is wrong with a part.
+// Finding is why a part is not in the desired state.
 type Finding struct {
 	Part    Part   `json:"part"`
 	Reason  string `json:"reason"`
-	Waiting bool   `json:"waiting,omitempty"` // it passes by itself
+	Waiting bool   `json:"waiting,omitempty"` // it resolves without the operator
 }
 
-// Report is how a node is. Without findings it is as it should be.
+// Report is the state of a node. Without findings it is in the desired state.
 type Report struct {
 	Mode     Mode      `json:"mode"`
 	Findings []Finding `json:"findings"`
 }
 
-// Good tells that nothing is wrong.
+// Good reports whether the node is in the desired state.
 func (r Report) Good() bool { return len(r.Findings) == 0 }
 
-// Is tells whether one part is right.
-func (r Report) Is(part Part) bool {
-	for _, f := range r.Findings {
-		if f.Part == part {
-			return false
-		}
-	}
-	return true
+// IsGood reports whether a part is in the desired state.
+func (r Report) IsGood(part Part) bool {
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Part == part })
 }
 
 func (r *Report) add(part Part, err error) {
@@ -53,14 +50,24 @@ func (r *Report) add(part Part, err error) {
 	}
 }
 
-// String is one reason a line.
+// String returns one finding a line.
 func (r Report) String() string {
 	if r.Good() {
-		return "the node is as it should be, in mode " + string(r.Mode)
+		return "the node is in the desired state, in mode " + string(r.Mode)
 	}
 	lines := make([]string, len(r.Findings))
 	for i, f := range r.Findings {
 		lines[i] = fmt.Sprintf("%s: %s", f.Part, f.Reason)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// waiting is a reason why the agent must wait. It resolves without the operator.
+type waiting string
+
+func (w waiting) Error() string { return string(w) }
+
+func isWaiting(err error) bool {
+	_, ok := errors.AsType[waiting](err)
+	return ok
 }

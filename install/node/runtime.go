@@ -25,44 +25,44 @@ func (n *Node) runtimeFault(ctx context.Context, mode Mode) error {
 		return nil
 	}
 	if err == nil && !loaded.Calls(conflist.PluginType) {
-		err = errors.New("the runtime has not loaded our entry: new pods start without the plugin")
+		err = errors.New("the runtime has not loaded the entry: new pods start without the plugin")
 	}
 	return err
 }
 
-// loadTime is how long a runtime may take to load a file that it watches.
-const loadTime = 5 * time.Second
+// loadTimeout is how long the agent waits for a runtime to load a file that it watches.
+const loadTimeout = 5 * time.Second
 
-// loadsDropIn waits for the runtime to load a drop-in. It reports false only if
-// the runtime, asked after loadTime, has not loaded it, or never reports what it
-// has loaded. Without an answer nothing is known: that is an error.
+// loadsDropIn waits up to loadTimeout for the runtime to load a drop-in, and reports
+// whether it has. It reports false also for a runtime that never reports what it has
+// loaded. If the runtime does not respond, loadsDropIn fails.
 func (n *Node) loadsDropIn(ctx context.Context) (bool, error) {
-	for deadline := time.Now().Add(loadTime); ; {
+	for deadline := time.Now().Add(loadTimeout); ; {
 		late := time.Now().After(deadline)
-		loaded, err := n.runtime.CNIConfig(ctx) // fails now and then where a node is busy
+		loaded, err := n.runtime.CNIConfig(ctx) // fails at times on a busy node
 		switch {
 		case err == nil && loaded.Calls(conflist.PluginType):
 			return true, nil
 		case errors.Is(err, cri.ErrNoConfig) || late && err == nil:
 			return false, nil
 		case late:
-			return false, waiting("whether the runtime loads a drop-in is not known yet: " + err.Error())
+			return false, waiting("the runtime has not reported yet whether it loads a drop-in: " + err.Error())
 		}
 		select {
 		case <-ctx.Done():
-			return false, fmt.Errorf("asking the runtime whether it loads a drop-in: %w", ctx.Err())
+			return false, fmt.Errorf("waiting for the runtime to load a drop-in: %w", ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// isCRIO goes by the name that the runtime reports.
+// isCRIO reports whether the runtime is CRI-O.
 func isCRIO(ctx context.Context, runtime *cri.Client) bool {
 	version, err := runtime.Version(ctx)
 	return err == nil && version.Name == "cri-o"
 }
 
-// meshedPods names the pods that run on the node and depend on the plugin.
+// meshedPods returns the pods on the node that depend on the plugin.
 func (n *Node) meshedPods(ctx context.Context) (pods []string, err error) {
 	sandboxes, err := n.runtime.Sandboxes(ctx)
 	for _, sandbox := range sandboxes {

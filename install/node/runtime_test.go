@@ -57,7 +57,7 @@ func TestWhereTheRuntimeLooks(t *testing.T) {
 		"/etc/crio/crio.conf":         "[crio.network]\nnetwork_dir = \"/etc/kubernetes/cni/net.d\"\nplugin_dirs = [\"/var/lib/cni/bin\"]\n",
 	})
 	for name, want := range map[string]string{"cri-o": "/etc/kubernetes/cni/net.d", "containerd": "/etc/cni/net.d"} {
-		if found, source := whereItLooks(t.Context(), both, serveRuntime(t, named{name: name})); found.confDir != want {
+		if found, source := runtimeConfigOf(t.Context(), both, serveRuntime(t, named{name: name})); found.confDir != want {
 			t.Errorf("%s: %s, by %s; want %s", name, found.confDir, source, want)
 		}
 	}

@@ -14,29 +14,30 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// runtimeConfig is where a runtime looks, as its own files say it.
+// runtimeConfig is the runtime's configuration of CNI.
 type runtimeConfig struct {
 	confDir    string
 	binDirs    []string
-	maxConfNum *int // nil where nothing is said
+	maxConfNum *int // nil if not set
 }
 
-// refuseBeside refuses a list of our own where the runtime would load the
-// primary's beside it.
-func (c runtimeConfig) refuseBeside(mode Mode, source string) error {
+// checkMaxConfNum refuses mode owned if the runtime would load the primary list next to
+// the agent's.
+func (c runtimeConfig) checkMaxConfNum(mode Mode, source string) error {
 	if mode == Owned && c.maxConfNum != nil && *c.maxConfNum != 1 {
-		return fmt.Errorf("%s says max_conf_num = %d: in mode owned, the primary's list would be loaded beside ours", source, *c.maxConfNum)
+		return fmt.Errorf("max_conf_num = %[2]d in %[1]s: in mode owned, the runtime would load the primary list next to the agent's", source, *c.maxConfNum)
 	}
 	return nil
 }
 
-// whereItLooks asks the runtime, else its files. source is "" where neither says.
-func whereItLooks(ctx context.Context, settings Settings, runtime *cri.Client) (looks runtimeConfig, source string) {
+// runtimeConfigOf returns what the runtime reports, else what its files contain. source
+// is "" if neither is available.
+func runtimeConfigOf(ctx context.Context, settings Settings, runtime *cri.Client) (found runtimeConfig, source string) {
 	if runtime != nil {
 		if loaded, err := runtime.CNIConfig(ctx); err == nil {
-			return runtimeConfig{loaded.PluginConfDir, loaded.PluginDirs, &loaded.PluginMaxConfNum}, "the runtime itself"
+			return runtimeConfig{loaded.PluginConfDir, loaded.PluginDirs, &loaded.PluginMaxConfNum}, "the runtime's status"
 		}
-		if isCRIO(ctx, runtime) { // a node may have containerd's files all the same
+		if isCRIO(ctx, runtime) { // the node may have containerd's files as well
 			return readCRIO(settings)
 		}
 	}
@@ -51,11 +52,11 @@ type containerdCNI struct {
 	MaxConfNum *int     `toml:"max_conf_num"`
 }
 
-// containerdPlugins are the names that the part has had; the newest counts.
+// containerdPlugins are the names of the CRI plugin, the newest first.
 var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
 
-// readRuntimeConfig reads containerd's files, or CRI-O's. source is "" where
-// the node has neither.
+// readRuntimeConfig reads containerd's files, else CRI-O's. source is "" if the node
+// has neither.
 func readRuntimeConfig(settings Settings) (found runtimeConfig, source string) {
 	for _, path := range []string{
 		"/etc/containerd/config.toml",
@@ -82,16 +83,7 @@ func readRuntimeConfig(settings Settings) (found runtimeConfig, source string) {
 	return readCRIO(settings)
 }
 
-func cleaned(paths []string) []string {
-	clean := make([]string, len(paths))
-	for i, path := range paths {
-		clean[i] = filepath.Clean(path)
-	}
-	return clean
-}
-
-// readCRIO reads the file and then all in the folder beside it, where the last
-// one wins.
+// readCRIO reads CRI-O's file and then its drop-ins, where the last one wins.
 func readCRIO(settings Settings) (found runtimeConfig, source string) {
 	files := []string{settings.at("/etc/crio/crio.conf")}
 	_ = filepath.WalkDir(settings.at("/etc/crio/crio.conf.d"), func(path string, _ fs.DirEntry, _ error) error {
@@ -116,8 +108,9 @@ func readCRIO(settings Settings) (found runtimeConfig, source string) {
 			if network.Dir != "" {
 				found.confDir = filepath.Clean(network.Dir)
 			}
-			if len(network.PluginDirs) > 0 {
-				found.binDirs = cleaned(network.PluginDirs)
+			for i, dir := range network.PluginDirs {
+				network.PluginDirs[i] = filepath.Clean(dir)
+				found.binDirs = network.PluginDirs
 			}
 		}
 	}

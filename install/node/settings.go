@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node keeps one node in the state in which its runtime calls the
-// plugin for every pod, and takes all of it away again when it is told to.
+// Package node keeps one node in the desired state, in which the runtime calls the
+// plugin for every pod, and removes everything from it on request.
 package node
 
 import (
@@ -10,34 +10,34 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 )
 
-// Mode is how our entry gets before the runtime.
+// Mode is how the plugin is added to the runtime's CNI configuration.
 type Mode string
 
 const (
-	// Auto is DropIn where the runtime is then seen to have loaded it, else Insert.
+	// Auto is DropIn if the runtime reports that it has loaded the drop-in, else Insert.
 	Auto Mode = "auto"
-	// DropIn puts a file of our own beside the primary's list; nobody's file is edited.
+	// DropIn writes a file of the agent's own next to the primary conflist.
 	DropIn Mode = "dropin"
-	// Insert puts our entry into the list that the runtime would load.
+	// Insert writes the entry into the conflist that the runtime loads.
 	Insert Mode = "insert"
-	// Owned puts a list of our own, which embeds the primary's, before all others.
+	// Owned writes a conflist that embeds the primary one and sorts before all others.
 	Owned Mode = "owned"
-	// Multus puts a configuration of our own where network attachments are looked for.
+	// Multus writes a configuration that network attachments refer to.
 	Multus Mode = "multus"
 )
 
-// Settings are what the operator wants of a node. All folders are the node's
+// Settings are what the operator wants of a node. All directories are the node's
 // own paths; Root is where the agent sees the node's file system.
 type Settings struct {
 	Root string
 	Mode Mode
 
-	NetDir   string   // where the runtime looks for lists
-	BinDirs  []string // where it looks for plugins
-	StateDir string   // survives a boot: credentials, what we must remember
-	RunDir   string   // where the agent hears the plugin, and credentials go if the disk is full
+	NetDir   string   // the runtime's network configurations
+	BinDirs  []string // the runtime's plugins
+	StateDir string   // survives a reboot: credentials, and the agent's state
+	RunDir   string   // the agent's socket, and the credentials while StateDir is full
 
-	Binary string // the plugin that the agent brings, in its own file system
+	Binary string // the agent's copy of the plugin, in its own file system
 	Entry  Entry
 
 	Credentials CredentialSettings
@@ -51,5 +51,33 @@ type CredentialSettings struct {
 	CAFile string // in the agent's own file system
 }
 
-// at is where the agent sees a path of the node.
+// at returns a path of the node as the agent sees it.
 func (s Settings) at(path string) string { return filepath.Join(s.Root, path) }
+
+// AgentSocket returns the agent's socket as the agent sees it, "" if the operator
+// disabled it.
+func (s Settings) AgentSocket() string {
+	if s.Entry.Conf.AgentSocket == "" {
+		return ""
+	}
+	return s.at(s.Entry.Conf.AgentSocket)
+}
+
+// guardName is the guard's directory in the run directory.
+const guardName = "guard"
+
+// GuardDirectory returns the directory of the guard's baselines, as the agent sees it.
+func (s Settings) GuardDirectory() string { return s.at(s.RunDir) + "/" + guardName }
+
+// Plugin returns the installed binary, as the agent sees it.
+func (s Settings) Plugin() string { return s.at(s.BinDirs[0]) + "/" + binaryName }
+
+// credentialDirs returns where credentials are written, in the order of preference.
+func (s Settings) credentialDirs() []string { return []string{s.StateDir, s.RunDir} }
+
+// CredentialsDir returns the directory of the plugin's credentials, as the plugin
+// sees it.
+func (s Settings) CredentialsDir() string {
+	kubeconfig, _ := credentials{settings: s}.fault() // a path also with a fault
+	return filepath.Dir(kubeconfig)
+}

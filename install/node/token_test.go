@@ -27,19 +27,19 @@ func TestReadLifetime(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct{ token, errContains string }{
-		"empty":                  {"", "no JWT"},
-		"two parts":              {"header.payload", "no JWT"},
-		"four parts":             {jwt(claims) + ".more", "no JWT"},
+		"empty":                  {"", "not a JWT"},
+		"two parts":              {"header.payload", "not a JWT"},
+		"four parts":             {jwt(claims) + ".more", "not a JWT"},
 		"not base64":             {"header.%.signature", "illegal base64"},
 		"padded base64":          {"header.e30=.signature", "illegal base64"},
 		"not JSON":               {jwt("x"), "invalid character"},
 		"a time that is no time": {jwt(`{"iat": 1767225600, "exp": "tomorrow"}`), "cannot unmarshal"},
-		"no claims":              {jwt(`{}`), "when it ends"},
-		"no end":                 {jwt(`{"iat": 1767225600}`), "when it ends"},
-		"no beginning":           {jwt(`{"exp": 1767229200}`), "when it ends"},
-		"a beginning below 0":    {jwt(`{"iat": -1, "exp": 1767229200}`), "when it ends"},
-		"ends as it begins":      {jwt(`{"iat": 1767225600, "exp": 1767225600}`), "when it ends"},
-		"ends before it begins":  {jwt(`{"iat": 1767229200, "exp": 1767225600}`), "when it ends"},
+		"no claims":              {jwt(`{}`), "expected the claims iat and exp"},
+		"no end":                 {jwt(`{"iat": 1767225600}`), "expected the claims iat and exp"},
+		"no beginning":           {jwt(`{"exp": 1767229200}`), "expected the claims iat and exp"},
+		"a beginning below 0":    {jwt(`{"iat": -1, "exp": 1767229200}`), "expected the claims iat and exp"},
+		"ends as it begins":      {jwt(`{"iat": 1767225600, "exp": 1767225600}`), "expected the claims iat and exp"},
+		"ends before it begins":  {jwt(`{"iat": 1767229200, "exp": 1767225600}`), "expected the claims iat and exp"},
 	} {
 		got, err := readLifetime(test.token)
 		if err == nil || !strings.Contains(err.Error(), test.errContains) || got != (lifetime{}) {

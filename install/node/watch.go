@@ -14,33 +14,33 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// pollInterval is how often folders are looked at where the kernel has no more
-// watches to give.
+// pollInterval is how often the agent checks directories if the kernel has no inotify
+// watches left.
 const pollInterval = time.Second
 
-// watch watches folders, and the folders within them, from now on. serve sends a
-// folder's path whenever something in it was created, written, renamed or removed,
-// until its context ends. Where nothing can be watched, polling is called, and serve
-// sends every path at each interval.
-func watch(folders []string, polling func(), log *slog.Logger) (changes <-chan string, serve func(context.Context)) {
+// watch watches directories and their subdirectories from now on. Until its context
+// ends, serve sends the path of a directory in which a file was created, written,
+// renamed or removed. If the kernel refuses watches, watch calls polling, and serve sends
+// every path at each interval.
+func watch(directories []string, polling func(), log *slog.Logger) (changes <-chan string, serve func(context.Context)) {
 	sent := make(chan string, 1)
 	watcher, err := fsnotify.NewWatcher()
-	for i := 0; err == nil && i < len(folders); i++ {
-		err = watcher.Add(folders[i])
-		addFolders(watcher, folders[i])
+	for i := 0; err == nil && i < len(directories); i++ {
+		err = watcher.Add(directories[i])
+		addSubdirectories(watcher, directories[i])
 	}
 	if err == nil {
-		return sent, func(ctx context.Context) { forward(ctx, watcher, folders, sent, log) }
+		return sent, func(ctx context.Context) { forward(ctx, watcher, directories, sent, log) }
 	}
-	log.Warn("changes on the node can't be watched and are polled for; raise fs.inotify.max_user_instances and max_user_watches", "error", err)
+	log.Warn("watching directories failed; polling: raise fs.inotify.max_user_instances and max_user_watches", "error", err)
 	polling()
 	if watcher != nil {
 		_ = watcher.Close()
 	}
-	return sent, func(ctx context.Context) { poll(ctx, folders, sent) }
+	return sent, func(ctx context.Context) { poll(ctx, directories, sent) }
 }
 
-func forward(ctx context.Context, watcher *fsnotify.Watcher, folders []string, changes chan<- string, log *slog.Logger) {
+func forward(ctx context.Context, watcher *fsnotify.Watcher, directories []string, changes chan<- string, log *slog.Logger) {
 	defer watcher.Close()
 	for {
 		select {
@@ -51,49 +51,49 @@ func forward(ctx context.Context, watcher *fsnotify.Watcher, folders []string, c
 				continue
 			}
 			if event.Has(fsnotify.Create) {
-				addFolders(watcher, filepath.Dir(event.Name))
+				addSubdirectories(watcher, filepath.Dir(event.Name))
 			}
 			send(ctx, changes, filepath.Dir(event.Name))
 		case err := <-watcher.Errors:
-			// Events were lost: look at everything.
-			log.Warn("watching the node's folders", "error", err)
-			for _, folder := range folders {
-				send(ctx, changes, folder)
+			// Events were lost.
+			log.Warn("watching the node's directories", "error", err)
+			for _, directory := range directories {
+				send(ctx, changes, directory)
 			}
 		}
 	}
 }
 
-// addFolders watches the folders within one; drop-ins are in such. Where that
-// does not work, the next look at everything finds what was missed.
-func addFolders(watcher *fsnotify.Watcher, folder string) {
-	entries, err := os.ReadDir(folder)
+// addSubdirectories watches a directory's subdirectories, which contain drop-ins. If that
+// fails, the next resync finds what was missed.
+func addSubdirectories(watcher *fsnotify.Watcher, directory string) {
+	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return
 	}
 	for _, entry := range entries {
 		if entry.IsDir() {
-			_ = watcher.Add(filepath.Join(folder, entry.Name()))
+			_ = watcher.Add(filepath.Join(directory, entry.Name()))
 		}
 	}
 }
 
-func poll(ctx context.Context, folders []string, changes chan<- string) {
+func poll(ctx context.Context, directories []string, changes chan<- string) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pollInterval):
-			for _, folder := range folders {
-				send(ctx, changes, folder)
+			for _, directory := range directories {
+				send(ctx, changes, directory)
 			}
 		}
 	}
 }
 
-func send(ctx context.Context, changes chan<- string, folder string) {
+func send(ctx context.Context, changes chan<- string, directory string) {
 	select {
-	case changes <- folder:
+	case changes <- directory:
 	case <-ctx.Done():
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestRemoveReports leaves nothing of what plugin, agent and guard kept.
-func TestRemoveReports(t *testing.T) {
+// TestCleanRemovesRecords expects that no file of the plugin, agent and guard is left.
+func TestCleanRemovesRecords(t *testing.T) {
 	t.Parallel()
 	settings := Settings{Root: t.TempDir(), RunDir: "/run/capture-cni"}
-	for _, path := range []string{settings.GuardMemory() + "/web", settings.at("/run/capture-cni/adds/1.json")} {
+	for _, path := range []string{settings.GuardDirectory() + "/web", settings.at("/run/capture-cni/adds/1.json")} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -20,7 +20,7 @@ func TestRemoveReports(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := (&Node{settings: settings}).removeReports(); err != nil {
+	if err := (&Node{settings: settings}).inDirectory(settings.RunDir, removeRecords); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(settings.at("/run/capture-cni")); err != nil || len(left) > 0 {
