@@ -15,10 +15,10 @@ import (
 func explainCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain NAMESPACE/POD",
-		Short: "Say how a pod of this node is captured, and why",
-		Long: `Say how a pod of this node is captured, and why: what it asked for when it was
-made and what it asks for now, what the kernel holds, what differs, and what came
-of its last ADD. Needs what the guard needs, and runs in its container:
+		Short: "Explain how a pod of this node is captured",
+		Long: `Explain how a pod of this node is captured: the annotations at its creation and
+now, the rules in the kernel, their differences, and the result of its last ADD.
+Needs what the guard needs, and runs in its container:
 
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node explain shop/web`,
 		Args: cobra.ExactArgs(1),

@@ -29,32 +29,30 @@ func guardCommand(o *options) *cobra.Command {
 	var round, refresh time.Duration
 	command := &cobra.Command{
 		Use:   "guard",
-		Short: "Look after the pods of the mesh that run on the node",
-		Long: `Look after the pods of the mesh that run on the node.
+		Short: "Verify and repair the capture of running pods",
+		Long: `Verify and repair the capture of the pods of the mesh that run on the node.
 
-Finds out, through the runtime, whether each of them is captured as it was to be
-when it was made, and with --policy inPlace puts right those that are not:
-connections that began before live on where the kernel allows it. What ADD or a
-repair left in each pod is kept in --run-dir, so that later changes are told from
-it after a restart. With --policy evict it asks the agent, in --run-dir, to evict
-them. Needs --cri-socket, the pods' network namespaces where the runtime has them,
-and the capabilities SYS_ADMIN and NET_ADMIN; it reads pods by the plugin's own
-kubeconfig.`,
+The guard lists the pods through the runtime and compares the rules in each network
+namespace with the desired state, which comes from the annotations at the pod's
+creation. With --policy inPlace it repairs pods that drift; established connections
+survive where the kernel allows it. With --policy evict it requests the eviction of
+such pods from the agent, whose socket is in --run-dir. It keeps each pod's baseline
+in --run-dir, to detect drift also after a restart.
+
+Needs --cri-socket, the pods' network namespaces at the runtime's paths, and the
+capabilities SYS_ADMIN and NET_ADMIN. It reads pods with the plugin's kubeconfig.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if !slices.Contains(guard.Policies(), guard.Policy(policy)) {
 				return fmt.Errorf("--policy is %q: expected inPlace, report or evict", policy)
 			}
-			if err := listenAddress("listen", address); err != nil {
-				return err
-			}
 			return o.guard(command.Context(), address, guard.Settings{Policy: guard.Policy(policy), Round: round, Refresh: refresh})
 		},
 	}
-	command.Flags().StringVar(&policy, "policy", string(guard.InPlace), "what becomes of a pod that is not captured as it should be: inPlace, report or evict")
-	command.Flags().StringVar(&address, "listen", "127.0.0.1:15016", "where /healthz and /metrics are served")
-	command.Flags().DurationVar(&round, "round", 30*time.Second, "how often each pod is looked at")
-	command.Flags().DurationVar(&refresh, "refresh", 5*time.Minute, "how often each pod is read again, to notice edited annotations")
+	command.Flags().StringVar(&policy, "policy", string(guard.InPlace), "what to do with a pod that is not in the desired state: inPlace, report or evict")
+	command.Flags().StringVar(&address, "listen", "127.0.0.1:15016", "address of /healthz and /metrics")
+	command.Flags().DurationVar(&round, "round", 30*time.Second, "interval of the checks of each pod")
+	command.Flags().DurationVar(&refresh, "refresh", 5*time.Minute, "interval at which the guard reads each pod again, to detect edited annotations")
 	return command
 }
 
@@ -75,8 +73,7 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 	return runTogether(ctx, server, untilEnd(g.Run))
 }
 
-// newGuard makes a guard that knows the plugin's configuration as the agent
-// places it.
+// newGuard returns a guard with the plugin's configuration, as the agent writes it.
 func (o *options) newGuard(settings guard.Settings, registry prometheus.Registerer) (*guard.Guard, error) {
 	nodeSettings, err := o.settings()
 	if err != nil {
@@ -84,10 +81,10 @@ func (o *options) newGuard(settings guard.Settings, registry prometheus.Register
 	}
 	settings.Conf, settings.Socket, settings.BaselineDir = nodeSettings.Entry.Conf, nodeSettings.AgentSocket(), nodeSettings.GuardDirectory()
 	if settings.Policy == guard.InPlace && settings.Conf.Backend != config.NFTables {
-		return nil, fmt.Errorf("--policy is %q, which takes backend %q, and netconf says %q: use report or evict, or no guard", settings.Policy, config.NFTables, settings.Conf.Backend)
+		return nil, fmt.Errorf("--policy is %q: expected backend %q, netconf says %q: use report or evict, or no guard", settings.Policy, config.NFTables, settings.Conf.Backend)
 	}
 	if o.criSocket == "" {
-		return nil, errors.New("the guard asks the runtime which pods run: set --cri-socket (paths.criSocket)")
+		return nil, errors.New("no CRI socket, through which the guard lists pods: set --cri-socket (paths.criSocket)")
 	}
 	runtime, err := cri.New(o.criSocket)
 	if err != nil {
@@ -96,8 +93,8 @@ func (o *options) newGuard(settings guard.Settings, registry prometheus.Register
 	return guard.New(settings, cri.NewLocator(runtime), podReader{nodeSettings}, newLog(), registry), nil
 }
 
-// podReader reads pods by the plugin's credentials, wherever on the node the agent
-// has put them: the disk of the state directory may be full.
+// podReader reads pods with the plugin's credentials. It looks up their directory for
+// each pod: the agent changes it while the disk of the state directory is full.
 type podReader struct{ settings node.Settings }
 
 // Pod implements guard.Pods.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command capture-cni-node is the node agent: it puts the plugin, its
-// credentials and its entry in the runtime's configuration on a node, keeps
-// them there, and takes them away again when it is told to, never when it ends.
+// Command capture-cni-node is the node agent. It installs the plugin, its credentials
+// and its entry in the runtime's configuration on a node, and keeps them there. It
+// removes them on request, never at its own end.
 package main
 
 import (
@@ -24,17 +24,17 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	limitMemory()
-	klog.SetSlogLogger(newLog()) // of the API client
+	klog.SetSlogLogger(newLog()) // the API client's
 	if err := root().ExecuteContext(ctx); err != nil {
-		if !errors.Is(err, errCheckFailed) { // what is wrong was printed
+		if !errors.Is(err, errCheckFailed) { // the report was printed
 			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)
 		}
 		os.Exit(exitStatus(err))
 	}
 }
 
-// errCheckFailed is the exit status of commands whose answer is no.
-var errCheckFailed = errors.New("not as it should be")
+// errCheckFailed ends a query whose report is not good.
+var errCheckFailed = errors.New("check failed")
 
 func root() *cobra.Command {
 	command := &cobra.Command{

@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -31,30 +30,30 @@ type options struct {
 	apiServer, caFile, kubeconfig       string
 }
 
-// inCluster is where a pod finds its own credentials.
+// inCluster is the directory of a pod's own credentials.
 const inCluster = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 func (o *options) declare(flags *pflag.FlagSet) {
-	flags.StringVar(&o.root, "root", "/", "where the node's file system is seen")
-	flags.StringVar(&o.mode, "mode", string(node.Auto), "how the entry gets before the runtime: auto, dropin, insert, owned or multus")
-	flags.StringVar(&o.netDir, "net-dir", "/etc/cni/net.d", "where the runtime looks for network configurations, on the node")
-	flags.StringSliceVar(&o.binDirs, "bin-dir", []string{"/opt/cni/bin"}, "where the runtime looks for plugins, on the node; more than one is fine")
-	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/capture-cni", "where credentials are kept, on the node; has to survive a boot")
-	flags.StringVar(&o.runDir, "run-dir", "/run/capture-cni", "where the agent hears the plugin, and credentials go while that disk is full; on the node")
-	flags.StringVar(&o.binary, "plugin", "/opt/capture-cni/capture-cni", "the plugin to install, in the agent's own file system")
-	flags.StringVar(&o.netConf, "netconf", "", "file with more keys for the plugin's entry (JSON object)")
-	flags.StringVar(&o.criSocket, "cri-socket", "", "the runtime's socket in the agent's own file system, to see what it has loaded")
-	flags.StringVar(&o.owner, "owner", "capture-cni", "the release that the node belongs to")
+	flags.StringVar(&o.root, "root", "/", "the node's file system, as the agent sees it")
+	flags.StringVar(&o.mode, "mode", string(node.Auto), "how the plugin is added to the runtime's CNI configuration: auto, dropin, insert, owned or multus")
+	flags.StringVar(&o.netDir, "net-dir", "/etc/cni/net.d", "directory of the runtime's network configurations, on the node")
+	flags.StringSliceVar(&o.binDirs, "bin-dir", []string{"/opt/cni/bin"}, "directories of the runtime's plugins, on the node; can be repeated")
+	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/capture-cni", "directory of the credentials and the agent's state, on the node; must survive a reboot")
+	flags.StringVar(&o.runDir, "run-dir", "/run/capture-cni", "directory of the agent's socket, on the node; holds the credentials while the disk of --state-dir is full or read-only")
+	flags.StringVar(&o.binary, "plugin", "/opt/capture-cni/capture-cni", "plugin to install, in the agent's own file system")
+	flags.StringVar(&o.netConf, "netconf", "", "file with further keys of the plugin's entry (JSON object)")
+	flags.StringVar(&o.criSocket, "cri-socket", "", "the runtime's CRI socket, in the agent's own file system; empty: none")
+	flags.StringVar(&o.owner, "owner", "capture-cni", "release of this agent; one release owns a node")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the plugin's service account")
-	flags.StringVar(&o.serviceAccount, "service-account", "capture-cni", "the plugin's service account, which may get pods")
-	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "the Node that tokens end with; empty for none")
-	flags.DurationVar(&o.tokenTTL, "token-ttl", 24*time.Hour, "how long a token of the plugin's is good; it is renewed at half of it")
-	flags.StringVar(&o.apiServer, "api-server", "", "URL of the API server as the node reaches it (default: the one that the agent uses)")
-	flags.StringVar(&o.caFile, "ca-file", inCluster+"ca.crt", "the cluster's CA, in the agent's own file system")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the agent's own access to the API server (default: that of its pod)")
+	flags.StringVar(&o.serviceAccount, "service-account", "capture-cni", "the plugin's service account; needs the permission to get pods")
+	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "Node to bind tokens to; deleting the Node revokes them; empty: none")
+	flags.DurationVar(&o.tokenTTL, "token-ttl", 24*time.Hour, "lifetime of the plugin's token; the agent renews it after half of that")
+	flags.StringVar(&o.apiServer, "api-server", "", "URL of the API server, as the node reaches it; empty: the URL that the agent uses")
+	flags.StringVar(&o.caFile, "ca-file", inCluster+"ca.crt", "certificates of the cluster's CA, in the agent's own file system")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the agent; empty: the service account of its pod")
 }
 
-// settings are the flags, read and checked.
+// settings returns the flags, validated.
 func (o *options) settings() (node.Settings, error) {
 	s := node.Settings{
 		Root: o.root, Mode: node.Mode(o.mode),
@@ -79,7 +78,7 @@ func (o *options) settings() (node.Settings, error) {
 		}
 	}
 	if o.tokenTTL < 10*time.Minute {
-		faults = append(faults, fmt.Errorf("--token-ttl is %s: the API server gives no token for less than 10m", o.tokenTTL))
+		faults = append(faults, fmt.Errorf("--token-ttl is %s: expected at least 10m, the API server's minimum", o.tokenTTL))
 	}
 	var keys []byte
 	if o.netConf != "" {
@@ -92,47 +91,26 @@ func (o *options) settings() (node.Settings, error) {
 	return s, errors.Join(append(faults, err)...)
 }
 
-// connect returns a client with the agent's rights, and completes the settings by
-// the URL of the API server.
-func (o *options) connect(s *node.Settings) (*kube.Client, error) {
-	access, err := o.access()
-	if err != nil {
-		return nil, fmt.Errorf("finding the API server: %w", err)
-	}
-	if s.Credentials.Server == "" {
-		s.Credentials.Server = access.Host
-	}
-	return kube.New(access)
-}
-
-// api returns a client with the agent's rights and a rate limit of its own.
-func (o *options) api() (*kube.Client, error) {
-	access, err := o.access()
-	if err != nil {
-		return nil, err
-	}
-	return kube.New(access)
-}
-
-func (o *options) access() (*rest.Config, error) {
+// api returns a client with the agent's rights and a rate limit of its own, and the URL
+// of the API server.
+func (o *options) api() (client *kube.Client, url string, err error) {
+	var access *rest.Config
 	if o.kubeconfig != "" {
-		return clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+		access, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	} else {
+		access, err = rest.InClusterConfig()
 	}
-	return rest.InClusterConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the agent's access to the API server: %w", err)
+	}
+	client, err = kube.New(access)
+	return client, access.Host, err
 }
 
-// runtime returns a client of the CRI socket, nil where none is configured.
+// runtime returns a client of the CRI socket, nil if none is configured.
 func (o *options) runtime() (*cri.Client, error) {
 	if o.criSocket == "" {
 		return nil, nil
 	}
 	return cri.New(o.criSocket)
-}
-
-// listenAddress checks an address to serve at.
-func listenAddress(flag, address string) error {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return fmt.Errorf("--%s is %q: expected host:port", flag, address)
-	}
-	return nil
 }

@@ -25,11 +25,11 @@ func reportCommand(o *options) *cobra.Command {
 	var address, scope string
 	command := &cobra.Command{
 		Use:   "report",
-		Short: "Pack what is known of the node and its pods, for a support case",
-		Long: `Pack what is known of the node and its pods, for a support case: a gzipped tar
-archive on stdout. It holds known fields only: no file of the node is copied, and
-of CNI lists, pods and metrics only what has a fixed form is packed. In the
-installer's container it describes the node, in the guard's the pods:
+		Short: "Write a support bundle of the node and its pods",
+		Long: `Write a support bundle of the node and its pods to stdout, a gzipped tar archive.
+It contains known fields only: no file of the node is copied, and only values of a
+fixed form are taken from conflists, pods and metrics. In the installer's container
+it describes the node, in the guard's container the pods:
 
   kubectl exec --namespace capture-cni AGENT --container installer -- /capture-cni-node report > node.tar.gz
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node report > pods.tar.gz`,
@@ -46,12 +46,12 @@ installer's container it describes the node, in the guard's the pods:
 			return bundle.Write(command.Context(), command.OutOrStdout(), time.Now(), parts)
 		},
 	}
-	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "where the agent, or the guard, serves its metrics")
+	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "address at which the agent, or the guard, serves its metrics")
 	command.Flags().StringVar(&scope, "scope", scopeAll, "what the report describes: node, pods or all")
 	return command
 }
 
-// What a report describes. A container sees its own part alone.
+// What a report describes.
 const (
 	scopeNode = "node"
 	scopePods = "pods"
@@ -90,7 +90,7 @@ func (o *options) parts(ctx context.Context, scope, address string) ([]bundle.Pa
 	return parts, nil
 }
 
-// podParts explain each pod of the mesh.
+// podParts returns a part for each pod of the mesh.
 func (o *options) podParts(ctx context.Context) []bundle.Part {
 	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
 	var pods []string
@@ -111,8 +111,8 @@ func (o *options) podParts(ctx context.Context) []bundle.Part {
 	return parts
 }
 
-// recordsIn writes one record a line, the newest first: where the part is cut,
-// the oldest are missing.
+// recordsIn writes one record a line, the newest first: the bundle's limit cuts off the
+// oldest.
 func recordsIn(directory string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
 		records, err := record.ReadAll(directory)

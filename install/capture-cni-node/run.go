@@ -26,23 +26,20 @@ func runCommand(o *options) *cobra.Command {
 		Short: "Bring the node into the desired state and keep it there",
 		Long: `Bring the node into the desired state and keep it there.
 
-With --state present: the plugin, its credentials and its entry. With --state
-absent: none of them; the agent then stays, and is ready once the node is clean.
-The end of the process changes nothing on the node.`,
+With --state present, the agent keeps the plugin, its credentials and its entry
+installed. With --state absent, it removes them, keeps running, and is ready once
+the node is clean. The end of the process changes nothing on the node.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if state != "present" && state != "absent" {
 				return fmt.Errorf("--state is %q: expected present or absent", state)
 			}
-			if err := listenAddress("listen", address); err != nil {
-				return err
-			}
 			return o.run(command.Context(), address, state == "absent", force, u, t)
 		},
 	}
-	command.Flags().StringVar(&state, "state", "present", "present or absent")
-	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "where /healthz, /readyz and /metrics are served")
-	command.Flags().BoolVar(&force, "force", false, "with --state absent: also while captured pods run on the node")
+	command.Flags().StringVar(&state, "state", "present", "desired state of the node: present or absent")
+	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "address of /healthz, /readyz and /metrics")
+	command.Flags().BoolVar(&force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
 	u.declare(command.Flags())
 	t.declare(command.Flags())
 	return command
@@ -54,9 +51,12 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	if err != nil {
 		return err
 	}
-	api, err := o.connect(&settings)
-	if err != nil && !absent { // cleaning needs no API server
+	api, url, err := o.api()
+	if err != nil && !absent { // a removal needs no API server
 		return err
+	}
+	if settings.Credentials.Server == "" {
+		settings.Credentials.Server = url
 	}
 	runtime, err := o.runtime()
 	if err != nil {
@@ -84,7 +84,7 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	return runTogether(ctx, slices.Concat([]task{server, keeper.Present}, telemetry, untaint)...)
 }
 
-// probes answers those of the kubelet and serves metrics.
+// probes serves the kubelet's probes and the metrics.
 func probes(keeper *node.Keeper, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// task works until its context ends, or fails.
+// task runs until its context ends, or fails.
 type task func(context.Context) error
 
 // untilEnd is a task that can't fail.
@@ -30,8 +30,11 @@ func runTogether(ctx context.Context, tasks ...task) error {
 	return group.Wait()
 }
 
-// httpServer listens at an address at once; the task serves.
+// httpServer listens at the address of --listen. The returned task serves.
 func httpServer(ctx context.Context, address string, handler http.Handler) (task, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, fmt.Errorf("--listen is %q: expected host:port", address)
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening at %s: %w", address, err)

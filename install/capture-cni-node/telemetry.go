@@ -13,22 +13,22 @@ import (
 	"github.com/capture-cni/capture-cni/install/telemetry"
 )
 
-// telemetryFlags are what the agent does with the plugin's records.
+// telemetryFlags are the flags of what the agent does with records.
 type telemetryFlags struct{ events, evict bool }
 
 func (t *telemetryFlags) declare(flags *pflag.FlagSet) {
-	flags.BoolVar(&t.events, "events", true, "post Events on pods that fail or deserve a warning; needs the permission to create and patch them")
-	flags.BoolVar(&t.evict, "evict", false, "evict pods of this node for which a guard with --policy evict asks; needs --node-name and the permission to get pods and create evictions")
+	flags.BoolVar(&t.events, "events", true, "post Events on pods with errors or warnings; needs the permission to create and patch Events")
+	flags.BoolVar(&t.evict, "evict", false, "evict pods on request of a guard with --policy evict; needs --node-name and the permission to get pods and create evictions")
 }
 
-// tasks receive the plugin's records and act on them. Nothing else depends on them.
+// tasks returns the tasks that receive the plugin's records and act on them.
 func (t telemetryFlags) tasks(o *options, keeper *node.Keeper, s node.Settings, registry prometheus.Registerer, log *slog.Logger) ([]task, error) {
 	settings := telemetry.Settings{Socket: s.AgentSocket(), Plugin: s.Plugin(), NetConf: s.Entry.Keys}
 	if settings.Socket == "" {
 		log.Info("agentSocket is empty: no Events and no ADD metrics")
 		return nil, nil
 	}
-	api, err := o.api()
+	api, _, err := o.api()
 	var tasks []task
 	var events *telemetry.Events
 	switch {

@@ -15,19 +15,19 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// untaint are the flags about the taint that the node was registered with.
+// untaint are the flags of the taint with which the node was registered.
 type untaint struct {
 	key    string
 	kernel bool
 }
 
 func (u *untaint) declare(flags *pflag.FlagSet) {
-	flags.StringVar(&u.key, "untaint", "", "the taint, by its key, to take off the node once pods would be captured there, e.g. capture-cni.io/not-ready; empty for none")
-	flags.BoolVar(&u.kernel, "canary-kernel", false, "with --untaint: also have the plugin try the kernel first, which needs SYS_ADMIN and NET_ADMIN")
+	flags.StringVar(&u.key, "untaint", "", "key of the taint to remove once the node captures pods, e.g. capture-cni.io/not-ready; empty: none")
+	flags.BoolVar(&u.kernel, "canary-kernel", false, "with --untaint: also test the kernel first, which needs SYS_ADMIN and NET_ADMIN")
 }
 
-// tasks remove the taint as soon as that is safe. The plugin is tried with the agent's
-// own pod.
+// tasks returns the task that removes the taint once the node captures pods. It calls
+// the plugin for the agent's own pod.
 func (u untaint) tasks(o *options, keeper *node.Keeper, log *slog.Logger) ([]task, error) {
 	if u.key == "" {
 		return nil, nil
@@ -36,7 +36,7 @@ func (u untaint) tasks(o *options, keeper *node.Keeper, log *slog.Logger) ([]tas
 	if o.nodeName == "" || pod.Namespace == "" || pod.Name == "" {
 		return nil, errors.New("--untaint needs --node-name, and the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 	}
-	api, err := o.api()
+	api, _, err := o.api()
 	if err != nil {
 		return nil, err
 	}
