@@ -61,7 +61,7 @@ func TestLargestLists(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(container/2)) // as it sets itself in a container
 	first, resident := crowd.watch(t, 10*time.Second)
 	if first > mostTime {
-		t.Errorf("the guard had looked at all pods after %s, want %s at most", first, mostTime)
+		t.Errorf("the guard had examined all pods after %s, want %s at most", first, mostTime)
 	}
 	if resident > mostMemory {
 		t.Errorf("the guard held %d MiB, want %d at most", resident>>20, mostMemory>>20)
@@ -74,7 +74,7 @@ func TestLargestLists(t *testing.T) {
 		if took := time.Since(began); took > mostAtOnce {
 			t.Errorf("slice %d took %s, want %s at most", slices, took, mostAtOnce)
 		}
-		if crowd.node.reads == len(crowd.node.pods) { // then all have been looked at
+		if crowd.node.reads == len(crowd.node.pods) { // then all have been examined
 			break
 		}
 	}
@@ -105,7 +105,7 @@ type crowd struct {
 }
 
 // watch runs the built guard for the crowd. It returns how long the guard took
-// to look at all pods, and the most memory that it held until then and for
+// to examine all pods, and the most memory that it held until then and for
 // rounds after.
 func (c crowd) watch(t *testing.T, round time.Duration) (first time.Duration, resident int) {
 	t.Helper()
@@ -133,12 +133,12 @@ func (c crowd) watch(t *testing.T, round time.Duration) (first time.Duration, re
 		}
 	}
 	first = time.Since(began)
-	looked, _ := usage(t, command.Process.Pid)
+	examined, _ := usage(t, command.Process.Pid)
 	after := 3 * round / 2
 	time.Sleep(after)
 	used, resident := usage(t, command.Process.Pid)
-	t.Logf("%d pods: looked at in %s, with %s of a core; then %.2f %% of a core; %d MiB resident at most", pods,
-		first.Round(10*time.Millisecond), looked, 100*(used-looked).Seconds()/after.Seconds(), resident>>20)
+	t.Logf("%d pods: examined in %s, with %s of a core; then %.2f %% of a core; %d MiB resident at most", pods,
+		first.Round(10*time.Millisecond), examined, 100*(used-examined).Seconds()/after.Seconds(), resident>>20)
 	return first, resident
 }
 

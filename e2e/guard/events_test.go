@@ -17,8 +17,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// talker is a runtime that tells of what happens, as containerd does.
-type talker struct {
+// eventRuntime is a runtime that sends events, as containerd does.
+type eventRuntime struct {
 	criStub
 	version   string
 	connected chan struct{} // one for each stream
@@ -28,18 +28,18 @@ type talker struct {
 	lists int
 }
 
-func (r *talker) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+func (r *eventRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: r.version, RuntimeApiVersion: "v1"}, nil
 }
 
-func (r *talker) ListPodSandbox(ctx context.Context, asked *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (r *eventRuntime) ListPodSandbox(ctx context.Context, asked *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lists++
 	return r.criStub.ListPodSandbox(ctx, asked)
 }
 
-func (r *talker) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+func (r *eventRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
 	r.connected <- struct{}{}
 	for {
 		select {
@@ -53,8 +53,8 @@ func (r *talker) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runti
 	}
 }
 
-// begin has a sandbox there from now on.
-func (r *talker) begin(s cri.Sandbox) {
+// begin adds a sandbox to the listing.
+func (r *eventRuntime) begin(s cri.Sandbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.items = append(r.items, &runtimeapi.PodSandbox{
@@ -63,25 +63,25 @@ func (r *talker) begin(s cri.Sandbox) {
 	})
 }
 
-func (r *talker) listed() int {
+func (r *eventRuntime) listed() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lists
 }
 
-// town is a node whose runtime talks, with a guard that runs, and pods that
-// nobody has captured and that have not begun.
-type town struct {
+// eventNode is a node whose runtime sends events, with a guard that runs, and
+// uncaptured pods that have not begun.
+type eventNode struct {
 	*node
-	runtime *talker
-	pods    []*pod
-	looked  chan struct{} // one for each look at a pod
+	runtime  *eventRuntime
+	pods     []*pod
+	examined chan struct{} // one for each examination
 }
 
-func newTown(t *testing.T, version string, pods int) *town {
+func newEventNode(t *testing.T, version string, pods int) *eventNode {
 	t.Helper()
-	d := &town{node: newNode(), looked: make(chan struct{}, pods)}
-	d.runtime = &talker{criStub: criStub{netns: map[string]string{}}, version: version, connected: make(chan struct{}, 16), events: make(chan *runtimeapi.ContainerEventResponse)}
+	d := &eventNode{node: newNode(), examined: make(chan struct{}, pods)}
+	d.runtime = &eventRuntime{criStub: criStub{netns: map[string]string{}}, version: version, connected: make(chan struct{}, 16), events: make(chan *runtimeapi.ContainerEventResponse)}
 	for i := range pods {
 		p := d.run(t, fmt.Sprintf("web-%d", i))
 		d.runtime.netns[p.sandbox.ID] = p.sandbox.NetNS
@@ -89,8 +89,8 @@ func newTown(t *testing.T, version string, pods int) *town {
 	}
 	d.reading = func() {
 		select {
-		case d.looked <- struct{}{}:
-		default: // one is looked at again
+		case d.examined <- struct{}{}:
+		default: // a second examination
 		}
 	}
 	connection, err := cri.New(serveCRI(t, t.TempDir(), d.runtime))
@@ -103,13 +103,13 @@ func newTown(t *testing.T, version string, pods int) *town {
 	return d
 }
 
-// expectLook waits for the look at a pod that has begun, and for its rules.
-func (d *town) expectLook(t *testing.T, deadline <-chan time.Time, p *pod) {
+// expectCapture waits for the examination of a pod that has begun, and for its rules.
+func (d *eventNode) expectCapture(t *testing.T, deadline <-chan time.Time, p *pod) {
 	t.Helper()
 	select {
-	case <-d.looked:
+	case <-d.examined:
 	case <-deadline:
-		t.Fatalf("%s is not looked at; the runtime was asked %d times which pods it has", p.sandbox.ID, d.runtime.listed())
+		t.Fatalf("%s is not examined; the sandboxes were listed %d times", p.sandbox.ID, d.runtime.listed())
 	}
 	for p.rules(t) == (netfilter.State{}) {
 		select {
@@ -120,12 +120,11 @@ func (d *town) expectLook(t *testing.T, deadline <-chan time.Time, p *pod) {
 	}
 }
 
-// TestSeesSandboxesBegin has a guard that is told of new sandboxes look at so
-// many of them, one after the other, that it would take twice its time if it
-// only looked now and then.
-func TestSeesSandboxesBegin(t *testing.T) {
+// TestEventsSpeedUpDetection starts so many sandboxes, one after the other, that a
+// guard without events would take twice the time to find them.
+func TestEventsSpeedUpDetection(t *testing.T) {
 	const pods = 8
-	d := newTown(t, "2.1.0", pods)
+	d := newEventNode(t, "2.1.0", pods)
 	deadline := time.After(pods * 5 * time.Second / 2)
 	select {
 	case <-d.runtime.connected:
@@ -139,7 +138,7 @@ func TestSeesSandboxesBegin(t *testing.T) {
 			ContainerId: p.sandbox.ID, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
 			PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: p.sandbox.ID},
 		}
-		d.expectLook(t, deadline, p)
+		d.expectCapture(t, deadline, p)
 		t.Logf("%s: captured %s after its event", p.sandbox.ID, time.Since(began).Round(time.Millisecond))
 	}
 	if streams := len(d.runtime.connected); streams > 0 {
@@ -147,16 +146,16 @@ func TestSeesSandboxesBegin(t *testing.T) {
 	}
 }
 
-// TestTakesNobodysEvents looks for itself where the runtime would take what it
-// tells the guard from the kubelet.
-func TestTakesNobodysEvents(t *testing.T) {
+// TestTakesNoEventsFromTheKubelet lists the sandboxes itself where an event stream
+// would take events from the kubelet.
+func TestTakesNoEventsFromTheKubelet(t *testing.T) {
 	lab.RequireTime(t)
 	const pods = 2
-	d := newTown(t, "1.7.2", pods)
+	d := newEventNode(t, "1.7.2", pods)
 	deadline := time.After(2 * time.Minute)
 	for _, p := range d.pods {
 		d.runtime.begin(p.sandbox)
-		d.expectLook(t, deadline, p)
+		d.expectCapture(t, deadline, p)
 	}
 	if streams := len(d.runtime.connected); streams > 0 {
 		t.Errorf("%d streams", streams)

@@ -19,15 +19,15 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// listen has the node's agent listen.
+// listen opens the socket of the node's agent.
 func (n *node) listen(t *testing.T) *net.UnixConn {
 	t.Helper()
 	n.socket = filepath.Join(t.TempDir(), "s")
 	return lab.AgentSocket(t, n.socket)
 }
 
-// hear gives the records that were sent so far, by their pod, without waiting.
-func hear(t *testing.T, conn *net.UnixConn) map[string][]record.Record {
+// receive returns the records that were sent so far, by pod, without waiting.
+func receive(t *testing.T, conn *net.UnixConn) map[string][]record.Record {
 	t.Helper()
 	records := map[string][]record.Record{}
 	for _, document := range lab.Datagrams(t, conn) {
@@ -44,13 +44,13 @@ func (n *node) own(name, kind string) {
 	n.pods[name].OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "owner", Controller: &controller}}
 }
 
-// kinds are pods of all kinds, and what a guard that evicts is to say of each:
-// once what it found, and at each look that it is doomed, if it is.
+// kinds are pods of all kinds, and the records that a guard that evicts sends of
+// each: its finding once, and a request for an eviction at each examination.
 var kinds = map[string]struct {
-	owner    string
-	happened func(t *testing.T, n *node, p *pod)
-	found    record.Reason
-	doomed   bool
+	owner     string
+	happened  func(t *testing.T, n *node, p *pod)
+	found     record.Reason
+	requested bool
 }{
 	"uncaptured": {"ReplicaSet", func(*testing.T, *node, *pod) {}, record.Uncaptured, true},
 	"drifted": {"DaemonSet", func(t *testing.T, _ *node, p *pod) {
@@ -76,8 +76,8 @@ var kinds = map[string]struct {
 	}, "", false},
 }
 
-// TestEvict changes nothing in any namespace, and asks at each look for those
-// pods, and only for those, that are not captured and come back if they go.
+// TestEvict changes nothing in any namespace, and requests at each examination the
+// eviction of the pods that are not captured and have a controller, and of no other.
 func TestEvict(t *testing.T) {
 	n := newNode()
 	conn := n.listen(t)
@@ -92,15 +92,15 @@ func TestEvict(t *testing.T) {
 		before[name] = pods[name].list(t)
 	}
 	keeper, registry := n.keeper(t, guard.Evict)
-	const looks = 3
-	heard := map[string][]record.Record{}
-	for look := range looks {
+	const examinations = 3
+	received := map[string][]record.Record{}
+	for i := range examinations {
 		keeper.Round(t.Context())
-		for name, records := range hear(t, conn) {
-			if doomed := count(records, record.EvictionRequested); doomed != (map[bool]int{true: 1})[kinds[name].doomed] {
-				t.Errorf("%s: asked for %d times at look %d", name, doomed, look)
+		for name, records := range receive(t, conn) {
+			if requested := count(records, record.EvictionRequested); requested != (map[bool]int{true: 1})[kinds[name].requested] {
+				t.Errorf("%s: requested %d times at examination %d", name, requested, i)
 			}
-			heard[name] = append(heard[name], records...)
+			received[name] = append(received[name], records...)
 		}
 	}
 	for name, kind := range kinds {
@@ -108,16 +108,16 @@ func TestEvict(t *testing.T) {
 		if kind.found != "" {
 			want[record.Found] = 1
 		}
-		if kind.doomed {
-			want[record.EvictionRequested] = looks
+		if kind.requested {
+			want[record.EvictionRequested] = examinations
 		}
-		if diff := cmp.Diff(want, verdicts(heard[name])); diff != "" {
+		if diff := cmp.Diff(want, verdicts(received[name])); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		for _, r := range heard[name] {
+		for _, r := range received[name] {
 			spared := strings.Contains(r.Message, "it has no controller that would replace it, so it is not evicted")
-			if r.Reason != kind.found || r.Pod.UID != "uid-of-"+name || r.Sandbox != name || spared != (kind.found == record.Uncaptured && !kind.doomed) {
-				t.Errorf("%s: told %+v", name, r)
+			if r.Reason != kind.found || r.Pod.UID != "uid-of-"+name || r.Sandbox != name || spared != (kind.found == record.Uncaptured && !kind.requested) {
+				t.Errorf("%s: sent %+v", name, r)
 			}
 		}
 		if after := pods[name].list(t); after != before[name] {
@@ -139,9 +139,9 @@ func verdicts(records []record.Record) map[record.Verdict]int {
 	return counts
 }
 
-// TestAsksNoMore for a pod that is captured by now, or has gone; and again,
-// without an agent in between that heard it, for one that still is not.
-func TestAsksNoMore(t *testing.T) {
+// TestEvictionRequestsStop for a pod that is captured by now or has ended, and go on
+// for one that is not captured, also if no agent received the last request.
+func TestEvictionRequestsStop(t *testing.T) {
 	n := newNode()
 	conn := n.listen(t)
 	healed := n.run(t, "healed")
@@ -153,24 +153,23 @@ func TestAsksNoMore(t *testing.T) {
 	}
 	keeper, _ := n.keeper(t, guard.Evict)
 	keeper.Round(t.Context())
-	if got := slices.Sorted(maps.Keys(hear(t, conn))); !slices.Equal(got, []string{"gone", "healed", "stays"}) {
+	if got := slices.Sorted(maps.Keys(receive(t, conn))); !slices.Equal(got, []string{"gone", "healed", "stays"}) {
 		t.Fatalf("asked for %q", got)
 	}
 	healed.capture(t, nil)
 	delete(n.sandboxes, "gone")
 	check(t, os.Rename(n.socket, n.socket+".away"))
-	keeper.Round(t.Context()) // which nobody hears
+	keeper.Round(t.Context()) // without an agent
 	check(t, os.Rename(n.socket+".away", n.socket))
 	keeper.Round(t.Context())
-	got := hear(t, conn)
+	got := receive(t, conn)
 	if count(got["stays"], record.EvictionRequested) != 1 || len(got) != 1 {
-		t.Errorf("told %v", got)
+		t.Errorf("sent %v", got)
 	}
 }
 
-// TestOthersDoomNobody has the agent know what was found, and evict nobody by
-// a policy that says otherwise.
-func TestOthersDoomNobody(t *testing.T) {
+// TestOtherPoliciesEvictNoPod send findings and repairs, and request no eviction.
+func TestOtherPoliciesEvictNoPod(t *testing.T) {
 	for policy, want := range map[guard.Policy]record.Verdict{guard.InPlace: record.Repaired, guard.ReportOnly: record.Found} {
 		n := newNode()
 		conn := n.listen(t)
@@ -182,11 +181,11 @@ func TestOthersDoomNobody(t *testing.T) {
 		for range 3 {
 			keeper.Round(t.Context())
 		}
-		heard := hear(t, conn)
+		received := receive(t, conn)
 		for _, name := range []string{"owned", "alone"} {
-			got := heard[name]
+			got := received[name]
 			if diff := cmp.Diff(map[record.Verdict]int{want: 1}, verdicts(got)); diff != "" || strings.Contains(got[0].Message, "evicted") {
-				t.Errorf("%s: %s: told %v\n%s", policy, name, got, diff)
+				t.Errorf("%s: %s: sent %v\n%s", policy, name, got, diff)
 			}
 		}
 	}

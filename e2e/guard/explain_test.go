@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// TestExplain tells of a pod what an operator has to know, and touches nothing.
+// TestExplain explains a drifted pod, and changes nothing.
 func TestExplain(t *testing.T) {
 	n := newNode()
 	p := n.run(t, "web")
@@ -38,7 +38,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("it changed the rules:\n%s", after)
 	}
 	if strings.Contains(out.String(), "last ADD") {
-		t.Errorf("it speaks of an ADD, of which nobody could have told it:\n%s", out.String())
+		t.Errorf("it names an ADD without an agent socket:\n%s", out.String())
 	}
 	if err := keeper.Explain(t.Context(), "shop", "none", &out); !errors.Is(err, guard.ErrNotHere) {
 		t.Errorf("a pod that is not there: %v", err)
@@ -69,7 +69,7 @@ func TestExplainsExempt(t *testing.T) {
 	}
 }
 
-// TestExplainsTheLastADD tells what an agent heard of the pod when it was made.
+// TestExplainsTheLastADD writes the record of the pod's ADD.
 func TestExplainsTheLastADD(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	web := record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}
@@ -101,7 +101,7 @@ func TestExplainsTheLastADD(t *testing.T) {
 			[]record.Record{older}, []string{"captured by nftables; for an earlier sandbox of the pod, 4ed1\n"}, []string{"not known"},
 		},
 		"of another pod of that name": {[]record.Record{others}, []string{"last ADD     not known"}, []string{"nftables;", "took", "warned"}},
-		"nobody listened":             {nil, []string{"last ADD     not known"}, []string{"took", "warned"}},
+		"no record":                   {nil, []string{"last ADD     not known"}, []string{"took", "warned"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
@@ -109,7 +109,7 @@ func TestExplainsTheLastADD(t *testing.T) {
 			n.run(t, "web").capture(t, nil)
 			check(t, os.Mkdir(history.Directory(n.socket), 0o700))
 			for _, r := range tt.records {
-				check(t, remember(n.socket, r))
+				check(t, recordADD(n.socket, r))
 			}
 			explained := n.explain(t)
 			_, said, _ := strings.Cut(explained, "last ADD")
@@ -127,9 +127,9 @@ func TestExplainsTheLastADD(t *testing.T) {
 	}
 }
 
-// TestExplainsWithoutMemory where no agent has ever run, and does not believe
-// what others could have written.
-func TestExplainsWithoutMemory(t *testing.T) {
+// TestExplainsWithoutHistory where no agent has ever run, and refuses a history that
+// other users can read.
+func TestExplainsWithoutHistory(t *testing.T) {
 	n := newNode()
 	n.listen(t)
 	n.run(t, "web").capture(t, nil)
@@ -140,7 +140,7 @@ func TestExplainsWithoutMemory(t *testing.T) {
 	keeper, _ := n.keeper(t, guard.ReportOnly)
 	var out strings.Builder
 	if err := keeper.Explain(t.Context(), "shop", "web", &out); err == nil || strings.Contains(out.String(), "last ADD") || !strings.Contains(out.String(), "state        captured") {
-		t.Errorf("a folder that others can read: %v\n%s", err, out.String())
+		t.Errorf("a directory that other users can read: %v\n%s", err, out.String())
 	}
 }
 
@@ -152,8 +152,8 @@ func (n *node) explain(t *testing.T) string {
 	return out.String()
 }
 
-// remember keeps a record as the agent does.
-func remember(socket string, r record.Record) error {
+// recordADD writes a record to the history, as the agent does.
+func recordADD(socket string, r record.Record) error {
 	history, err := history.Open(history.Directory(socket))
 	if err != nil {
 		return err

@@ -85,7 +85,7 @@ func TestForgeries(t *testing.T) {
 				}
 				keeper.Round(t.Context())
 				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
-				expectRepair(t, hear(t, conn)["web"], tt.found)
+				expectRepair(t, receive(t, conn)["web"], tt.found)
 				if !strings.Contains(p.list(t), "redirect to :15001") {
 					t.Errorf("it is not captured:\n%s", p.list(t))
 				}
@@ -107,7 +107,7 @@ func TestForgedBackend(t *testing.T) {
 	keeper.Round(t.Context())
 	forgeries["the marker of another backend"].forge(t, p)
 	keeper.Round(t.Context())
-	records := hear(t, conn)["web"]
+	records := receive(t, conn)["web"]
 	expectRepair(t, records, record.Drifted)
 	if want := "in backend iptables-nft, and it was captured by nftables"; !strings.Contains(records[0].Message, want) {
 		t.Errorf("the report does not say %q: %s", want, records[0].Message)
@@ -121,10 +121,10 @@ func expectRepair(t *testing.T, records []record.Record, found record.Reason) {
 	}
 }
 
-// TestForgedBeforeTheFirstLook has the guard believe the plugin's record of its
+// TestForgedBeforeTheFirstExamination has the guard believe the plugin's record of its
 // ADD where it did not see the pod before it was changed, also if the agent
-// writes that record after the guard's first look.
-func TestForgedBeforeTheFirstLook(t *testing.T) {
+// writes that record after the guard's first examination.
+func TestForgedBeforeTheFirstExamination(t *testing.T) {
 	for name, tt := range map[string]struct {
 		forge func(t *testing.T, p *pod)
 		first guard.State // without a record
@@ -147,21 +147,21 @@ func TestForgedBeforeTheFirstLook(t *testing.T) {
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			expect(t, registry, map[guard.State]float64{tt.first: 1})
-			hear(t, conn)
+			receive(t, conn)
 			check(t, os.Mkdir(history.Directory(n.socket), 0o700))
 			other := add
 			other.Sandbox = "another"
-			check(t, remember(n.socket, other))
+			check(t, recordADD(n.socket, other))
 			keeper, registry = n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			expect(t, registry, map[guard.State]float64{tt.first: 1})
-			hear(t, conn)
+			receive(t, conn)
 			add.Time = add.Time.Add(time.Second)
-			check(t, remember(n.socket, add))
+			check(t, recordADD(n.socket, add))
 			keeper, registry = n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
-			expectRepair(t, hear(t, conn)["web"], tt.found)
+			expectRepair(t, receive(t, conn)["web"], tt.found)
 		})
 	}
 }
@@ -173,9 +173,9 @@ func (busyRuntime) Sandboxes(context.Context) ([]cri.Sandbox, error) {
 	return nil, errors.New("the runtime is busy")
 }
 
-// TestMemoryOutlivesABusyRuntime forgets a pod when it has gone, and not when
+// TestBaselinesOutliveABusyRuntime forgets a pod when it has gone, and not when
 // the runtime can't say which pods it has.
-func TestMemoryOutlivesABusyRuntime(t *testing.T) {
+func TestBaselinesOutliveABusyRuntime(t *testing.T) {
 	n := newNode()
 	n.baselines = t.TempDir()
 	p := n.run(t, "web")
@@ -279,14 +279,14 @@ func TestOutdatedRulesChange(t *testing.T) {
 				if after := p.list(t); after != before {
 					t.Errorf("what is outdated was changed:\n%s", after)
 				}
-				hear(t, conn)
+				receive(t, conn)
 				change(t, p)
 				if restarts {
 					keeper, registry = n.keeper(t, guard.InPlace)
 				}
 				keeper.Round(t.Context())
 				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
-				expectRepair(t, hear(t, conn)["web"], record.Drifted)
+				expectRepair(t, receive(t, conn)["web"], record.Drifted)
 			})
 		}
 	}

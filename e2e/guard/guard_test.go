@@ -22,8 +22,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// TestStates brings a pod into each state and wants it to be told, and with a
-// policy that repairs, only those put right that may be.
+// TestStates brings a pod into each state: the guard reports it and, with a policy
+// that repairs, repairs only what it may.
 func TestStates(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -87,7 +87,7 @@ func TestStates(t *testing.T) {
 			if !strings.Contains(p.list(t), "redirect to :15001") {
 				t.Errorf("it is not captured:\n%s", p.list(t))
 			}
-			keeper.Round(t.Context()) // which finds its own work good
+			keeper.Round(t.Context()) // of repaired rules
 			next := guard.Captured
 			if !maps.Equal(n.pods["web"].Annotations, p.sandbox.Annotations) {
 				next = guard.Changed
@@ -97,8 +97,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestConnectionsLiveOn repairs a pod to which somebody is connected: that
-// connection goes on, the next one is captured.
+// TestConnectionsLiveOn repairs a pod with an open connection: that goes on, the
+// next one is captured.
 func TestConnectionsLiveOn(t *testing.T) {
 	for _, mode := range []string{"REDIRECT", "TPROXY"} {
 		t.Run(mode, func(t *testing.T) { testConnectionsLiveOn(t, mode) })
@@ -132,8 +132,8 @@ func testConnectionsLiveOn(t *testing.T, mode string) {
 }
 
 // TestProxiedConnectionsLiveOn has a connection through the proxy speak all the
-// time, and others begin, while rules are changed and put right, again and
-// again. The change does no harm itself, and nobody listens behind the proxy:
+// time, and others begin, while rules are changed and repaired, again and
+// again. The change does no harm itself, and no server listens behind the proxy:
 // a connection that went past it would be refused.
 func TestProxiedConnectionsLiveOn(t *testing.T) {
 	for mode, chain := range map[string]string{"REDIRECT": "nat_PREROUTING", "TPROXY": "mangle_PREROUTING"} {
@@ -172,7 +172,7 @@ func TestProxiedConnectionsLiveOn(t *testing.T) {
 	}
 }
 
-// TestNeverAnother has pods end while they are looked at, and namespaces
+// TestNeverAnother has pods end while they are examined, and namespaces
 // replaced by others: none but the pod's own is ever touched.
 func TestNeverAnother(t *testing.T) {
 	t.Run("the sandbox has ended", func(t *testing.T) {
@@ -268,9 +268,9 @@ func expectExempt(t *testing.T, registry *prometheus.Registry, cause capture.Exe
 	}
 }
 
-// TestNobodyWaitsForTheAPI has a DEL come while the guard reads the pod: the
-// lock that it needs is free.
-func TestNobodyWaitsForTheAPI(t *testing.T) {
+// TestLockIsFreeDuringAPIReads runs a DEL while the guard reads the pod: the lock is
+// free.
+func TestLockIsFreeDuringAPIReads(t *testing.T) {
 	n := newNode()
 	p := n.run(t, "web")
 	p.capture(t, nil)

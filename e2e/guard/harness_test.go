@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guard has the guard look after pods in real network namespaces.
+// Package guard tests the guard with pods in real network namespaces.
 package guard
 
 import (
@@ -34,7 +34,7 @@ type node struct {
 	mu        sync.Mutex
 	sandboxes map[string]cri.Sandbox
 	pods      map[string]*corev1.Pod // by name, which is the sandbox's id, too
-	ended     map[string]bool        // sandboxes that end while they are looked at
+	ended     map[string]bool        // sandboxes that end while they are examined
 	reads     int
 	reading   func() // called at each read
 	socket    string // of the agent; empty for none
@@ -78,13 +78,13 @@ const (
 	appPort, inboundPort    = 8080, 15006
 )
 
-// pod is one that runs on the node, with somebody who connects to it.
+// pod is one that runs on the node, with a peer that connects to it.
 type pod struct {
 	host, peer *lab.Host
 	sandbox    cri.Sandbox
 }
 
-// run starts a meshed pod that nobody has captured.
+// run starts a meshed, uncaptured pod.
 func (n *node) run(t *testing.T, name string) *pod {
 	t.Helper()
 	lab.RequireRoot(t)
@@ -141,7 +141,7 @@ func (p *pod) rules(t *testing.T) (state netfilter.State) {
 	return state
 }
 
-// keeper makes a guard of the node that reads pods again at every look.
+// keeper makes a guard of the node that reads pods again at every examination.
 func (n *node) keeper(t *testing.T, policy guard.Policy) (*guard.Guard, *prometheus.Registry) {
 	t.Helper()
 	return n.keeperOf(t, n, guard.Settings{Policy: policy})

@@ -49,7 +49,7 @@ func TestIsolatedSandbox(t *testing.T) {
 		"CRI-O's kata":                {"kata-qemu", "", "", true},
 		"CRI-O's crun":                {"crun", "", "", false},
 		"a wrapper of runc":           {"nvidia", "io.containerd.runc.v2", "/usr/bin/nvidia-container-runtime", false},
-		"a shim that nothing is told": {"", "", "", false},
+		"a shim that is not reported": {"", "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, policy := range []guard.Policy{guard.InPlace, guard.Evict} {
@@ -82,17 +82,17 @@ func testIsolated(t *testing.T, runtime *typedCRI, policy guard.Policy, isolated
 	for range 2 {
 		keeper.Round(t.Context())
 	}
-	heard := hear(t, conn)
+	received := receive(t, conn)
 	if !isolated {
 		return
 	}
 	expect(t, registry, map[guard.State]float64{guard.Uncaptured: 2})
-	for name, records := range heard {
+	for name, records := range received {
 		if len(records) != 1 || records[0].Verdict != record.Found || records[0].Reason != record.Uncaptured || !strings.Contains(records[0].Message, "network stack") {
 			t.Errorf("%s, %s: reported %+v", policy, name, records)
 		}
 	}
-	if len(heard) != 2 || bare.rules(t) != (netfilter.State{}) || runtime.asked != 2 {
-		t.Errorf("%s: %d pods reported, %+v in the bare one, %d status requests", policy, len(heard), bare.rules(t), runtime.asked)
+	if len(received) != 2 || bare.rules(t) != (netfilter.State{}) || runtime.asked != 2 {
+		t.Errorf("%s: %d pods reported, %+v in the bare one, %d status requests", policy, len(received), bare.rules(t), runtime.asked)
 	}
 }

@@ -65,7 +65,7 @@ func TestObstructed(t *testing.T) {
 				keeper.Round(t.Context())
 				expect(t, registry, map[guard.State]float64{"obstructed": 1})
 			}
-			records := hear(t, conn)["web"]
+			records := receive(t, conn)["web"]
 			if len(records) != 1 || records[0].Verdict != record.Found || records[0].Reason != "obstructed" {
 				t.Fatalf("reported %+v", records)
 			}
@@ -98,7 +98,7 @@ func TestObstructedAndRepaired(t *testing.T) {
 	if rules := p.list(t); !strings.Contains(rules, "redirect to :15001") || !strings.Contains(rules, "notrack") {
 		t.Errorf("it holds\n%s", rules)
 	}
-	if diff := verdicts(hear(t, conn)["web"]); diff[record.Repaired] != 1 || diff[record.Found] != 1 {
+	if diff := verdicts(receive(t, conn)["web"]); diff[record.Repaired] != 1 || diff[record.Found] != 1 {
 		t.Errorf("reported %v", diff)
 	}
 }

@@ -51,7 +51,7 @@ func TestRepairWithoutSockets(t *testing.T) {
 		t.Errorf("a new connection reaches %q, %v", answer.Server, err)
 	}
 	p.holdsWhatADDInstalls(t, n)
-	records := hear(t, events)["web"]
+	records := receive(t, events)["web"]
 	if len(records) != 1 {
 		t.Fatalf("%d Events", len(records))
 	}

@@ -24,7 +24,7 @@ func TestStampOfText(t *testing.T) {
 		"an element is new": {"add", "element", "inet", "capture-cni", "exclude_inbound_ports", "{ 8080 }"},
 	} {
 		for _, seen := range []bool{true, false} {
-			t.Run(name+map[bool]string{false: ", before the first look"}[seen], func(t *testing.T) {
+			t.Run(name+map[bool]string{false: ", before the first examination"}[seen], func(t *testing.T) {
 				n := newNode()
 				n.baselines = t.TempDir()
 				conn := n.listen(t)
@@ -41,7 +41,7 @@ func TestStampOfText(t *testing.T) {
 					if after := p.list(t); after != before {
 						t.Errorf("a captured pod was changed:\n%s", after)
 					}
-					if records := hear(t, conn)["web"]; len(records) > 0 {
+					if records := receive(t, conn)["web"]; len(records) > 0 {
 						t.Errorf("reported %+v", records)
 					}
 				}
@@ -49,7 +49,7 @@ func TestStampOfText(t *testing.T) {
 				keeper, registry := n.keeper(t, guard.InPlace)
 				keeper.Round(t.Context())
 				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
-				expectRepair(t, hear(t, conn)["web"], record.Drifted)
+				expectRepair(t, receive(t, conn)["web"], record.Drifted)
 				if repaired := p.rules(t).Stamp; repaired == stamp || !strings.HasPrefix(repaired, capture.StampPrefix) {
 					t.Errorf("the repair wrote stamp %q", repaired)
 				}

@@ -171,7 +171,7 @@ func pod(name string) record.PodRef {
 }
 
 // TestAnswers counts what the API server says. A pod that it does not know any
-// more, or only another of that name, is nobody's failure. None is asked for
+// more, or only another of that name, is no failure. None is asked for
 // twice, and none that stays keeps another waiting.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
@@ -205,7 +205,7 @@ func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.codes["kept"] = http.StatusTooManyRequests
-		for range 25 { // as the guard does, after each look
+		for range 25 { // as the guard does, after each examination
 			w.Request(pod("kept"))
 			w.serve(t, 5*time.Second)
 		}
@@ -222,7 +222,7 @@ func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var guard sync.WaitGroup
-		guard.Go(func() { // after each look
+		guard.Go(func() { // after each examination
 			for range 8 {
 				for _, name := range []string{"a", "b", "c"} {
 					w.Request(pod(name))

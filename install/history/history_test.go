@@ -89,7 +89,7 @@ func messages(t *testing.T, dir string) (messages []string) {
 	return messages
 }
 
-// TestRecord keeps one record of each pod, the one that was told last.
+// TestRecord keeps one record of each pod, the one that was sent last.
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	dir := recorded(
@@ -230,7 +230,7 @@ func TestRubbish(t *testing.T) {
 		t.Fatal(err)
 	}
 	outside := filepath.Join(t.TempDir(), "outside")
-	if err := errors.Join(os.WriteFile(outside, whole, 0o600), os.Symlink(outside, filepath.Join(dir, "1-linked.json")), os.Mkdir(filepath.Join(dir, "2-folder.json"), 0o700)); err != nil {
+	if err := errors.Join(os.WriteFile(outside, whole, 0o600), os.Symlink(outside, filepath.Join(dir, "1-linked.json")), os.Mkdir(filepath.Join(dir, "2-directory.json"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	for name, content := range map[string][]byte{
@@ -244,7 +244,7 @@ func TestRubbish(t *testing.T) {
 	if diff := cmp.Diff([]string{"good"}, messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
-	for _, uid := range []string{"linked", "folder", "half", "empty", "long", "newer", "unfinished"} {
+	for _, uid := range []string{"linked", "directory", "half", "empty", "long", "newer", "unfinished"} {
 		if r, err := Last(dir, uid); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is read as %v, %v", uid, r, err)
 		}

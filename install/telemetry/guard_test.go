@@ -21,19 +21,19 @@ func of(name string, r record.Record) record.Record {
 	return r
 }
 
-// expectHeardAll returns when all that was sent before was taken: a Listener
+// expectAllReceived returns when all that was sent before was taken: a Listener
 // takes one after the other.
-func (a *agent) expectHeardAll(t *testing.T) {
+func (a *agent) expectAllReceived(t *testing.T) {
 	t.Helper()
 	marker := record.Record{Pod: record.PodRef{Name: "marker"}, Verdict: record.Failed, Reason: record.Kernel}
-	a.expectHeard(t, marker)
+	a.expectReceived(t, marker)
 	a.expect(t, 1, "adds_total", "result=failed", "reason=kernel")
 }
 
 var (
-	repaired = record.Record{Verdict: record.Repaired, Reason: record.Uncaptured, Message: "it is captured now"}
-	found    = record.Record{Verdict: record.Found, Reason: record.Drifted, Message: "it is not captured"}
-	doomed   = record.Record{Verdict: record.EvictionRequested, Reason: record.Uncaptured, Message: "it is to go"}
+	repaired  = record.Record{Verdict: record.Repaired, Reason: record.Uncaptured, Message: "it is captured now"}
+	found     = record.Record{Verdict: record.Found, Reason: record.Drifted, Message: "it is not captured"}
+	requested = record.Record{Verdict: record.EvictionRequested, Reason: record.Uncaptured, Message: "it is to go"}
 )
 
 // TestRemembers the last ADD of a pod that was captured or should have been,
@@ -45,15 +45,15 @@ func TestRemembers(t *testing.T) {
 	warned.Warnings = []string{"an annotation is misspelt"}
 	heard := map[string][]record.Record{
 		"captured": {captured}, "failed": {failed}, "passed": {passed}, "warned": {warned},
-		"at-last": {failed, captured}, "repaired": {repaired}, "found": {found}, "doomed": {doomed},
-		"found-later": {captured, found, doomed, repaired}, "passed-later": {captured, passed},
+		"at-last": {failed, captured}, "repaired": {repaired}, "found": {found}, "doomed": {requested},
+		"found-later": {captured, found, requested, repaired}, "passed-later": {captured, passed},
 	}
 	for name, records := range heard {
 		for _, r := range records {
-			a.expectHeard(t, of(name, r))
+			a.expectReceived(t, of(name, r))
 		}
 	}
-	a.expectHeardAll(t)
+	a.expectAllReceived(t)
 	want := map[string]record.Verdict{
 		"captured": record.Captured, "failed": record.Failed, "warned": record.Passed,
 		"at-last": record.Captured, "found-later": record.Captured, "passed-later": record.Captured,
@@ -71,10 +71,10 @@ func TestRemembers(t *testing.T) {
 func TestGuardIsNoADD(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
-	for _, r := range []record.Record{repaired, found, doomed} {
-		a.expectHeard(t, of("web", r))
+	for _, r := range []record.Record{repaired, found, requested} {
+		a.expectReceived(t, of("web", r))
 	}
-	a.expectHeardAll(t)
+	a.expectAllReceived(t)
 	families, err := a.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestGuardIsNoADD(t *testing.T) {
 	}
 	a.expect(t, 0, "records_lost_total", "cause=form")
 	log := a.log.String()
-	if !strings.Contains(log, repaired.Message) || strings.Contains(log, found.Message) || strings.Contains(log, doomed.Message) {
+	if !strings.Contains(log, repaired.Message) || strings.Contains(log, found.Message) || strings.Contains(log, requested.Message) {
 		t.Errorf("log %s", log)
 	}
 }
@@ -104,16 +104,16 @@ func TestEvictsOnRequest(t *testing.T) {
 	t.Parallel()
 	asked := make(chan record.PodRef, 16)
 	a := start(t, newSocket(t), func(s *Settings) { s.Evict = func(pod record.PodRef) { asked <- pod } })
-	drifted := doomed
+	drifted := requested
 	drifted.Reason = record.Drifted
 	for _, r := range []record.Record{
 		of("captured", captured), of("passed", passed), of("failed", failed), of("found", found), of("repaired", repaired),
-		of("doomed", doomed), of("drifted", drifted), of("doomed", doomed),
+		of("doomed", requested), of("drifted", drifted), of("doomed", requested),
 	} {
-		a.expectHeard(t, r)
+		a.expectReceived(t, r)
 	}
 	send(t, a.socket, `{"version": 1, "verdict": "doomed", "reason": "foreign", "pod": {"namespace": "shop", "name": "foreign", "uid": "foreign"}}`)
-	a.expectHeardAll(t)
+	a.expectAllReceived(t)
 	var got []record.PodRef
 	for len(asked) > 0 {
 		got = append(got, <-asked)
@@ -129,7 +129,7 @@ func TestEvictsOnRequest(t *testing.T) {
 func TestEvictsNone(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
-	a.expectHeard(t, of("web", doomed))
-	a.expectHeardAll(t)
+	a.expectReceived(t, of("web", requested))
+	a.expectAllReceived(t)
 	a.expect(t, 0, "records_lost_total", "cause=form")
 }

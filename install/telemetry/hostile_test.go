@@ -24,7 +24,7 @@ func TestSender(t *testing.T) {
 	t.Parallel()
 	lab.RequireRoot(t)
 	a := start(t, newSocket(t))
-	a.expectHeard(t, captured)
+	a.expectReceived(t, captured)
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -64,9 +64,9 @@ func sendAs(uid int, socket string, document []byte) error {
 	return <-sent
 }
 
-// TestOpenFolder listens in no directory in which another user could put a
+// TestOpenDirectory listens in no directory in which another user could put a
 // socket in the place of ours, and says what has to be changed.
-func TestOpenFolder(t *testing.T) {
+func TestOpenDirectory(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
 	dir := filepath.Dir(socket)
@@ -86,7 +86,7 @@ func TestOpenFolder(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil { // as Kubernetes makes it
 		t.Fatal(err)
 	}
-	a.expectHeard(t, captured)
+	a.expectReceived(t, captured)
 }
 
 // TestLogIsPaced has a pod that fails in a loop, and records that can't be read:
@@ -97,7 +97,7 @@ func TestLogIsPaced(t *testing.T) {
 	sent := 0
 	eventually(t, func() error {
 		for range logBurst {
-			a.expectHeard(t, failed)
+			a.expectReceived(t, failed)
 			sent++
 		}
 		if a.value(t, "log_lines_dropped_total") == 0 {
@@ -126,7 +126,7 @@ func TestLogIsPaced(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
-	a.expectHeard(t, captured)
+	a.expectReceived(t, captured)
 	send(t, a.socket, `{"version":1,"verdict":"captured","message":"`+strings.Repeat("x", record.MaxSize)+`"}`)
 	a.expect(t, 1, "records_lost_total", "cause=form")
 	if log := a.log.String(); len(log) > 4<<10 {
@@ -138,14 +138,14 @@ func TestTooLarge(t *testing.T) {
 func TestHistoryIsPutRight(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
-	a.expectHeard(t, of("before", captured))
-	a.expectHeardAll(t)
+	a.expectReceived(t, of("before", captured))
+	a.expectAllReceived(t)
 	memory := history.Directory(a.socket)
 	if err := errors.Join(os.RemoveAll(memory), os.Mkdir(memory, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		a.expectHeard(t, of("after", captured))
+		a.expectReceived(t, of("after", captured))
 		_, err := history.Last(memory, "after")
 		return err
 	})

@@ -107,7 +107,7 @@ func eventually(t *testing.T, try func() error) {
 	}
 }
 
-func (a *agent) expectHeard(t *testing.T, r record.Record) {
+func (a *agent) expectReceived(t *testing.T, r record.Record) {
 	t.Helper()
 	eventually(t, func() error {
 		if !record.Send(a.socket, r) {
@@ -133,7 +133,7 @@ func TestHears(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
 	for _, r := range []record.Record{captured, captured, passed, failed} {
-		a.expectHeard(t, r)
+		a.expectReceived(t, r)
 	}
 	a.expect(t, 2, "adds_total", "result=captured", "reason=")
 	a.expect(t, 1, "adds_total", "result=passed", "reason=not injected")
@@ -142,7 +142,7 @@ func TestHears(t *testing.T) {
 	a.expect(t, 2, "add_stage_seconds", "stage=apply")
 	a.expect(t, 1, "netconf_info", "hash="+hash([]byte(`{"ipv6":"always"}`)))
 	a.expect(t, 1, "build_info")
-	a.expectHeardAll(t) // the log comes after the metrics
+	a.expectAllReceived(t) // the log comes after the metrics
 	log := a.log.String()
 	if strings.Count(log, "msg=captured") != 2 || strings.Count(log, "level=INFO") != 2 || !strings.Contains(log, "pod=shop/web") || !strings.Contains(log, "IPv6 is left uncaptured") {
 		t.Errorf("log %s", log)
@@ -161,12 +161,12 @@ func TestExempt(t *testing.T) {
 		Time: time.Now(), Pod: record.PodRef{Namespace: "shop", Name: "own-init", UID: "77aa"},
 		Verdict: record.Passed, Reason: record.Exempt(capture.InitContainer), Message: "container istio-init sets up the capture itself",
 	}
-	a.expectHeard(t, exempt)
-	a.expectHeard(t, passed)
+	a.expectReceived(t, exempt)
+	a.expectReceived(t, passed)
 	a.expect(t, 1, "adds_total", "result=passed", "reason=exempt_init_container")
 	a.expect(t, 0, "adds_total", "result=passed", "reason=exempt_disable_envoy")
 	a.expect(t, 1, "adds_total", "result=passed", "reason=not injected")
-	a.expectHeardAll(t)
+	a.expectAllReceived(t)
 	if log := a.log.String(); strings.Count(log, "exempt from capture") != 1 || !strings.Contains(log, "pod=shop/own-init") || !strings.Contains(log, "sets up the capture itself") {
 		t.Errorf("log %s", log)
 	}
@@ -179,11 +179,11 @@ func TestExempt(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
-	a.expectHeard(t, captured)
+	a.expectReceived(t, captured)
 	for _, document := range []string{`{"version": 2, "verdict": "postponed"}`, "{", `{"version": 1, "verdict": "captured", "reason": "new"}`} {
 		send(t, a.socket, document)
 	}
-	a.expectHeard(t, captured)
+	a.expectReceived(t, captured)
 	a.expect(t, 2, "adds_total", "result=captured")
 	a.expect(t, 1, "records_lost_total", "cause=version")
 	a.expect(t, 2, "records_lost_total", "cause=form")
@@ -244,7 +244,7 @@ func TestSocket(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := start(t, socket)
-			a.expectHeard(t, captured)
+			a.expectReceived(t, captured)
 			a.expect(t, 1, "adds_total", "result=captured")
 			for path, want := range map[string]os.FileMode{
 				socket: os.ModeSocket | 0o600, record.Spool(socket): os.ModeDir | 0o700, history.Directory(socket): os.ModeDir | 0o700,
@@ -257,8 +257,8 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// TestSocketIsAFolder is a reason to say so, and to try again.
-func TestSocketIsAFolder(t *testing.T) {
+// TestSocketIsADirectory is a reason to say so, and to try again.
+func TestSocketIsADirectory(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
 	if err := os.MkdirAll(socket, 0o755); err != nil {
@@ -274,7 +274,7 @@ func TestSocketIsAFolder(t *testing.T) {
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
-	a.expectHeard(t, captured)
+	a.expectReceived(t, captured)
 }
 
 // TestEveryAgentReceives gives the socket to the younger of two, and a thousand
@@ -283,10 +283,10 @@ func TestEveryAgentReceives(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
 	first := start(t, socket)
-	first.expectHeard(t, captured)
+	first.expectReceived(t, captured)
 	second := start(t, socket)
 	eventually(t, func() error {
-		second.expectHeard(t, captured)
+		second.expectReceived(t, captured)
 		if second.value(t, "adds_total", "result=captured") < 1 {
 			return errors.New("the second agent receives nothing")
 		}
@@ -296,7 +296,7 @@ func TestEveryAgentReceives(t *testing.T) {
 	for i := range 1000 {
 		r := failed
 		r.Message = fmt.Sprint(i)
-		second.expectHeard(t, r)
+		second.expectReceived(t, r)
 	}
 	second.expect(t, before+1000, "adds_total", "result=failed", "reason=annotations")
 }

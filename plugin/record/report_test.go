@@ -68,7 +68,7 @@ func TestSend(t *testing.T) {
 		record(func(r *Record) { *r = Record{Version: Version, Verdict: Passed, Reason: NotKubernetes} }),
 	} {
 		if !Send(socket, want) {
-			t.Fatal("nobody took it")
+			t.Fatal("no agent received it")
 		}
 		if diff := cmp.Diff(want, receive(t, conn)); diff != "" {
 			t.Error(diff)
@@ -76,8 +76,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestNobodyTakesIt goes through what may be in the socket's place.
-func TestNobodyTakesIt(t *testing.T) {
+// TestNoAgent goes through what may be in the socket's place.
+func TestNoAgent(t *testing.T) {
 	t.Parallel()
 	conn, gone := reader(t, 0o600)
 	if err := conn.Close(); err != nil {
@@ -102,7 +102,7 @@ func TestNobodyTakesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, path := range map[string]string{
-		"nothing": filepath.Join(dir, "none"), "no folder": filepath.Join(dir, "none", "none"), "a folder": dir, "a file": file,
+		"nothing": filepath.Join(dir, "none"), "no directory": filepath.Join(dir, "none", "none"), "a directory": dir, "a file": file,
 		"whose reader ended": gone, "of another kind": stream.Addr().String(), "that others can write to": others, "a link": link,
 		"a path too long": filepath.Join(dir, strings.Repeat("x", 200)), "empty": "",
 	} {
@@ -139,7 +139,7 @@ func TestLong(t *testing.T) {
 			r.Warnings = append(r.Warnings, long)
 		}
 	})) {
-		t.Fatal("nobody took it")
+		t.Fatal("no agent received it")
 	}
 	got := receive(t, conn)
 	if len(got.Message) < maxMessage/2 || len(got.Message) > maxMessage+3 || len(got.Warnings) != maxWarnings || !strings.HasSuffix(got.Message, "…") {
@@ -206,7 +206,7 @@ func numbered(i int) Record {
 	return record(func(r *Record) { r.Time, r.Message = time.Unix(int64(i), 0), fmt.Sprint(i) })
 }
 
-// replay gives the messages of what was kept.
+// replay returns the messages of what was kept.
 func replay(t *testing.T, dir string) (messages []string) {
 	t.Helper()
 	if err := Replay(dir, func(document []byte) {
@@ -221,7 +221,7 @@ func replay(t *testing.T, dir string) (messages []string) {
 	return messages
 }
 
-// TestSpool keeps the youngest, gives them in order, and only once.
+// TestSpool keeps the youngest, returns them in order, and only once.
 func TestSpool(t *testing.T) {
 	t.Parallel()
 	dir := spool(t)
@@ -299,7 +299,7 @@ func TestSpoolIsRootsOwn(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(none); err == nil {
-		t.Error("a folder was made")
+		t.Error("a directory was made")
 	}
 }
 
