@@ -106,6 +106,7 @@ func TestCheckByIPTables(t *testing.T) {
 			{"removed jump", six + " -t mangle -D PREROUTING 1", `missing: chain PREROUTING of ipv6 table mangle`},
 			{"removed one of two jumps", four + " -t raw -D OUTPUT 1", `missing: rule "answers of the proxy" of chain OUTPUT of ipv4 table raw`},
 			{"added rule", six + " -t nat -I ISTIO_OUTPUT -j RETURN", "unexpected: a rule without comment of chain ISTIO_OUTPUT of ipv6 table nat"},
+			{"added rule with the comment of a note", six + " -t nat -I ISTIO_OUTPUT -m comment --comment made:table -j RETURN", `unexpected: rule "made:table" of chain ISTIO_OUTPUT of ipv6 table nat`},
 			{"added jump", four + " -t nat -A INPUT -j CAPTURE_CNI", "unexpected: chain INPUT of ipv4 table nat"},
 			{"changed rule", four + " -t mangle -R ISTIO_DIVERT 1 -j MARK --set-mark 1338", "unexpected: a rule without comment of chain ISTIO_DIVERT"},
 			{"added chain", four + " -t nat -N ISTIO_OTHER", "unexpected: chain ISTIO_OTHER of ipv4 table nat"},

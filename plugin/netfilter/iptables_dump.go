@@ -52,7 +52,7 @@ func dumpChains(r *reader, table tableOf, chains []string) ([]object, error) {
 			return nil, nil
 		}
 		why := ruleComment(rule)
-		if isNote(why) {
+		if chain == markerChain && isNote(why) { // it differs from namespace to namespace
 			return nil, nil
 		}
 		parsed, err := labels.item(why, expressions)

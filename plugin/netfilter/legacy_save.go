@@ -105,7 +105,7 @@ func (t savedTable) ours(family capture.Family) []object {
 		if !isOurs(rule.chain) && !rule.leadsToOurs() {
 			continue
 		}
-		if comment := commentOf(rule.text); !isNote(comment) {
+		if comment := commentOf(rule.text); rule.chain != markerChain || !isNote(comment) {
 			rules = append(rules, ruleOf{rule.chain, item{label: ruleLabel(comment), content: rule.text}})
 		}
 	}
