@@ -134,10 +134,10 @@ func TestFaultsAreBounded(t *testing.T) {
 	entry := fmt.Sprintf(`{"ipv6": %q, "excludeNamespaces": [%s 1], "mesh": %q, "backend": [%s 1], "kubeconfig": "%s", "sandboxedRuntimeClasses": [%q, 5]%s, %q: 1}`,
 		long, strings.Repeat("5,", 5_000), long, strings.Repeat("5,", 5_000), long, long, keys.String(), long)
 	_, warnings, err := input(t, entry).NetConf()
-	if err == nil || len(err.Error()) > 4<<10 || !strings.Contains(err.Error(), "element 0: expected a name") || !strings.Contains(err.Error(), "4991 more") {
+	if err == nil || len(err.Error()) > 4<<10 || !strings.Contains(err.Error(), "element 0: expected a name") || !strings.Contains(err.Error(), "4996 more") {
 		t.Errorf("an error of %d bytes: %.500v", len(fmt.Sprint(err)), err)
 	}
-	if all := strings.Join(warnings, "\n"); len(all) > 4<<10 || !strings.Contains(all, "unknown0000") || !strings.Contains(all, "1991 more") {
+	if all := strings.Join(warnings, "\n"); len(all) > 4<<10 || !strings.Contains(all, "unknown0000") || !strings.Contains(all, "1996 more") {
 		t.Errorf("%d warnings of %d bytes: %.500s", len(warnings), len(all), all)
 	}
 }

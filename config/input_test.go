@@ -86,7 +86,7 @@ func TestStandardKeys(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("got %q, %v", warnings, err)
 	}
-	_, warnings, _ = input(t, `{"Mesh": {}, "cni.device": 1, "mesh": {"unknown": 1, "cni.dev/x": 1, "name": "n", "InboundPort": 1}}`).NetConf()
+	_, warnings, _ = input(t, `{"Mesh": {}, "cni.device": 1, "mesh": {"unknown": 1, "name": "n", "InboundPort": 1}}`).NetConf()
 	for _, key := range []string{`"Mesh"`, `"cni.device"`, `"mesh.unknown"`, `"mesh.name"`, `"mesh.InboundPort"`} {
 		if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, key) }) {
 			t.Errorf("no warning of %s in %q", key, warnings)

@@ -11,7 +11,7 @@ import (
 // Limits on what a message repeats of values that a pod's author or, with Multus,
 // a namespace's user wrote.
 const (
-	maxNamed = 10  // faults or warnings of one kind; the rest are counted
+	maxNamed = 5   // faults or warnings of one kind; the rest are counted
 	maxShown = 128 // bytes of a value
 )
 

@@ -111,7 +111,7 @@ func TestWaiting(t *testing.T) {
 	n := newNode(t)
 	check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
 	a := n.start(t, "--mode", "insert")
-	if body := a.ready(t, http.StatusServiceUnavailable); !strings.Contains(body, "entry") && !strings.Contains(body, "looked at") {
+	if body := a.ready(t, http.StatusServiceUnavailable); !strings.Contains(body, "entry") && !strings.Contains(body, "has not checked") {
 		t.Errorf("got %s", body)
 	}
 	for _, half := range []string{"", `{"cniVersion": "0.3.1", "name": "kind`} {

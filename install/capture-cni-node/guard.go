@@ -99,6 +99,6 @@ type podReader struct{ settings node.Settings }
 
 // Pod implements guard.Pods.
 func (r podReader) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error) {
-	lookup := podlookup.Lookup{Directory: r.settings.CredentialsDir(), Timeout: 5 * time.Second, SingleAttempt: true, Log: newLog()}
+	lookup := podlookup.Lookup{Directory: r.settings.CredentialsDir(), Timeout: 5 * time.Second, SingleAttempt: true, Uncached: true, Log: newLog()}
 	return lookup.Pod(ctx, ref)
 }

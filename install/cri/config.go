@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -34,6 +36,9 @@ func (c *Client) CNIConfig(ctx context.Context) (CNIConfig, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	answer, err := c.runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
+	if status.Code(err) == codes.Unimplemented {
+		return CNIConfig{}, fmt.Errorf("%w: %w", ErrNoConfig, err)
+	}
 	if err != nil {
 		return CNIConfig{}, c.failed("asking the runtime for its status", err)
 	}
@@ -43,7 +48,7 @@ func (c *Client) CNIConfig(ctx context.Context) (CNIConfig, error) {
 	}
 	var loaded CNIConfig
 	if err := json.Unmarshal([]byte(text), &loaded); err != nil {
-		return CNIConfig{}, fmt.Errorf("reading the runtime's CNI configuration: %w", err)
+		return CNIConfig{}, fmt.Errorf("%w: %w", ErrNoConfig, err)
 	}
 	return loaded, nil
 }

@@ -56,7 +56,10 @@ func (n *Node) checkRemovable(ctx context.Context, force bool) error {
 		return errors.New("without a CRI socket the agent can't list captured pods: set --cri-socket, or use --force")
 	}
 	pods, err := n.meshedPods(ctx)
-	if err == nil && len(pods) > 0 {
+	if err != nil {
+		return fmt.Errorf("%w: without the list of captured pods the entry stays; repair it, or use --force", err)
+	}
+	if len(pods) > 0 {
 		err = fmt.Errorf("%d captured pods still run on the node (%s): drain it, or use --force", len(pods), strings.Join(pods, ", "))
 	}
 	return err

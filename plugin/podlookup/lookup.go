@@ -35,6 +35,7 @@ type Lookup struct {
 	Directory     string        // of the kubeconfig and of the files that it names
 	Timeout       time.Duration // including retries
 	SingleAttempt bool
+	Uncached      bool // read from etcd, for a caller that acts on IsGone
 	Log           *slog.Logger
 }
 
@@ -51,7 +52,7 @@ func (l Lookup) Pod(ctx context.Context, want record.PodRef) (*corev1.Pod, error
 	defer cancel()
 	// The first attempts may be served from the API server's cache. If it does not
 	// have this pod, the next attempt reads from etcd.
-	cached := want.UID != "" && !l.SingleAttempt
+	cached := want.UID != "" && !l.Uncached
 	backoff := firstBackoff
 	var cause error
 	for attempt := 1; ; attempt++ {
