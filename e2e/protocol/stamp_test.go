@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -15,16 +16,22 @@ import (
 // version of the plugin wrote: their stamp holds a hash of text.
 func TestStampOfText(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
-	c := call{netns: host.Path(), stdin: n.conf("")}
+	conn, socket := listen(t)
+	c := call{netns: host.Path(), stdin: strings.Replace(n.conf(""), `"agentSocket": "",`, reportTo(socket), 1)}
 	c.run(t).succeeds(t)
 	decision, err := lab.Decide(meshed(), config.DefaultSettings(), netip.MustParseAddr("192.0.2.1"))
 	check(t, err)
+	stamp := lab.TextStamp(capture.Rules(decision.Intent))
 	script(t, host, "flush chain inet capture-cni stamp\n"+
-		`add rule inet capture-cni stamp return comment "`+lab.TextStamp(capture.Rules(decision.Intent))+`"`)
+		`add rule inet capture-cni stamp return comment "`+stamp+`"`)
 	before := ruleset(t, host)
 	verify := call{command: "CHECK", netns: host.Path(), stdin: n.conf("")}
 	verify.run(t).silent(t)
+	receive(t, conn) // of the first ADD
 	c.run(t).succeeds(t)
+	if r := receive(t, conn); r.Stamp != stamp {
+		t.Errorf("the record has stamp %q, the namespace %q", r.Stamp, stamp)
+	}
 	if after := ruleset(t, host); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}

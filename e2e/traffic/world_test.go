@@ -202,7 +202,8 @@ func open(t *testing.T, pod *lab.Host, backend config.Backend) namespace {
 }
 
 func (n namespace) Apply(rs capture.Ruleset) error {
-	return n.Namespace.Apply(n.t.Context(), rs, n.backend)
+	_, err := n.Namespace.Apply(n.t.Context(), rs, n.backend)
+	return err
 }
 
 func (n namespace) Check(rs capture.Ruleset) ([]string, error) {

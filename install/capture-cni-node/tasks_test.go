@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"testing"
 )
@@ -33,16 +35,33 @@ func TestRunTogether(t *testing.T) {
 func TestHTTPServer(t *testing.T) {
 	t.Parallel()
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") })
-	serve, err := httpServer(t.Context(), "127.0.0.1:0", handler)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_ = free.Close()
+	serve, err := httpServer(t.Context(), address, handler)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- serve(ctx) }()
+	answer, err := http.Get("http://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "served" {
+		t.Errorf("got %q, %v", body, err)
+	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("ended: %v", err)
+	}
+	if _, err := net.Dial("tcp", address); err == nil {
+		t.Error("the address is served after the context has ended")
 	}
 	if _, err := httpServer(t.Context(), "127.0.0.1:http-or-so", handler); err == nil {
 		t.Error("a bad address is no error")

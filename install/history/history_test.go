@@ -124,8 +124,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestRecordKeepsTheYounger where an older record comes late: what nobody took
-// is replayed by the minute, behind what was taken meanwhile.
+// TestRecordKeepsTheYounger writes an older record last: the spool is replayed each
+// minute, after records that arrived in the meantime.
 func TestRecordKeepsTheYounger(t *testing.T) {
 	t.Parallel()
 	dir := recorded(t, add("6c1f", 9, "younger"), add("6c1f", 1, "older, replayed"))

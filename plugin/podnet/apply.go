@@ -16,13 +16,15 @@ import (
 
 // Apply makes the namespace hold the Ruleset. The rules come last and are the
 // only commit point: after an error, the namespace is unchanged. If it holds the
-// same rules already, Apply succeeds. Errors: a capture.Refusal for other rules,
-// ours or another plugin's.
-func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
+// same rules already, Apply succeeds. It returns the stamp that the namespace then
+// holds: rules that an earlier version left keep theirs. Errors: a capture.Refusal
+// for other rules, ours or another plugin's.
+func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) (stamp string, err error) {
 	if err := n.refuseUserNamespace(asked); err != nil {
-		return err
+		return "", err
 	}
-	return n.do(func() error {
+	stamp = rs.Stamp()
+	err = n.do(func() error {
 		backend, err := netfilter.Find(ctx, asked)
 		if err != nil {
 			return err
@@ -42,8 +44,10 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 		if !own {
 			return capture.Refusal(fmt.Sprintf("the namespace holds other rules of an earlier ADD (%s): delete the pod to get a new sandbox", state.Stamp))
 		}
+		stamp = state.Stamp
 		return verifyPresent(ctx, present, backend)
 	})
+	return stamp, err
 }
 
 // commitRules prepares the namespace and commits the Ruleset; after an error, it

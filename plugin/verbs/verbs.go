@@ -57,12 +57,13 @@ func (r request) add() ([]byte, error) {
 	if p != nil {
 		r.recorder.Backend = string(p.backend)
 		rules := capture.Rules(p.intent)
-		err := errors.Join(p.netns.Apply(ctx, rules, p.backend), p.netns.Close())
+		stamp, err := p.netns.Apply(ctx, rules, p.backend)
+		err = errors.Join(err, p.netns.Close())
 		r.recorder.lap(record.Committing)
 		if err != nil {
 			return nil, fmt.Errorf("capturing pod %s: %w", r.pod, err)
 		}
-		r.recorder.Verdict, r.recorder.Stamp = record.Captured, rules.Stamp()
+		r.recorder.Verdict, r.recorder.Stamp = record.Captured, stamp
 		r.log.Info("captured", "backend", p.backend, "ipv6", rules.IPv6, "took", time.Since(r.recorder.Time).Round(time.Millisecond/10))
 	}
 	return result(r.input)
