@@ -4,7 +4,6 @@ package protocol
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -17,7 +16,7 @@ import (
 func TestStampOfText(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	conn, socket := listen(t)
-	c := call{netns: host.Path(), stdin: strings.Replace(n.conf(""), `"agentSocket": "",`, reportTo(socket), 1)}
+	c := call{netns: host.Path(), stdin: n.conf(reportTo(socket))}
 	c.run(t).succeeds(t)
 	decision, err := lab.Decide(meshed(), config.DefaultSettings(), netip.MustParseAddr("192.0.2.1"))
 	check(t, err)

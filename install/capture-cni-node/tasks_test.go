@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRunTogether ends every task when one fails, and waits for their ends.
@@ -35,12 +37,10 @@ func TestRunTogether(t *testing.T) {
 func TestHTTPServer(t *testing.T) {
 	t.Parallel()
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") })
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := lab.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := free.Addr().String()
-	_ = free.Close()
 	serve, err := httpServer(t.Context(), address, handler)
 	if err != nil {
 		t.Fatal(err)

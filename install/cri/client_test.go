@@ -30,7 +30,7 @@ func (s server) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxReques
 }
 
 // serve answers at a socket until stop is called, which removes it.
-func serve(t *testing.T, socket string, s server) (stop func()) {
+func serve(t *testing.T, socket string, s runtimeapi.RuntimeServiceServer) (stop func()) {
 	t.Helper()
 	listener, err := net.Listen("unix", socket)
 	if err != nil {

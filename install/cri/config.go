@@ -27,8 +27,8 @@ type CNIConfig struct {
 	}
 }
 
-// ErrNoConfig is the answer of a runtime that does not report its configuration,
-// as CRI-O.
+// ErrNoConfig is the answer of a runtime that does not report its configuration, as
+// CRI-O, or not in containerd's form.
 var ErrNoConfig = errors.New("the runtime does not report which CNI configuration it has loaded")
 
 // CNIConfig returns what containerd reports with its status. Errors: ErrNoConfig.

@@ -57,12 +57,12 @@ func (n *Node) checkRemovable(ctx context.Context, force bool) error {
 	}
 	pods, err := n.meshedPods(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: without the list of captured pods the entry stays; repair it, or use --force", err)
+		return fmt.Errorf("%w: the entry stays while the runtime does not list its pods: check the runtime, or use --force", err)
 	}
 	if len(pods) > 0 {
-		err = fmt.Errorf("%d captured pods still run on the node (%s): drain it, or use --force", len(pods), strings.Join(pods, ", "))
+		return fmt.Errorf("%d captured pods still run on the node (%s): drain it, or use --force", len(pods), strings.Join(pods, ", "))
 	}
-	return err
+	return nil
 }
 
 // hasEntry reports whether any mode's entry is present.

@@ -4,8 +4,10 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -60,5 +62,19 @@ func TestWhereTheRuntimeLooks(t *testing.T) {
 		if found, source := runtimeConfigOf(t.Context(), both, serveRuntime(t, named{name: name})); found.confDir != want {
 			t.Errorf("%s: %s, by %s; want %s", name, found.confDir, source, want)
 		}
+	}
+}
+
+// TestUnlistedPodsKeepTheEntry has a runtime that does not list its pods: captured ones
+// may be among them.
+func TestUnlistedPodsKeepTheEntry(t *testing.T) {
+	t.Parallel()
+	settings := machine(t, map[string]string{"/etc/cni/net.d/" + ownedName: `{"name": "k8s", "plugins": [{"type": "capture-cni"}]}`})
+	n := New(settings, nil, serveRuntime(t, named{}), slog.New(slog.DiscardHandler))
+	if err := n.checkRemovable(t.Context(), false); err == nil || !strings.Contains(err.Error(), "the entry stays") {
+		t.Errorf("got %v", err)
+	}
+	if err := n.checkRemovable(t.Context(), true); err != nil {
+		t.Errorf("with --force: %v", err)
 	}
 }

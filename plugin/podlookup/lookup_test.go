@@ -252,4 +252,8 @@ func TestFirstReadIsCached(t *testing.T) {
 	if got := strings.Join(versions, ","); got != "0,," {
 		t.Errorf("resource versions %q, want one read from the cache, then quorum reads", got)
 	}
+	versions = nil
+	if _, err := (Lookup{Directory: n.dir, Timeout: 5 * time.Second, Uncached: true, Log: slog.New(slog.DiscardHandler)}).Pod(t.Context(), wanted); err != nil || strings.Join(versions, ",") != ",," {
+		t.Errorf("resource versions %q, %v, want quorum reads alone", versions, err)
+	}
 }
