@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
 // batch is the number of messages that are sent at once. All answers to them fit
@@ -68,11 +70,11 @@ func exceptMissing[T any](_ T, err error) error {
 // change sends a message for each item. refused decides whether the kernel's error
 // for an item is a failure; the other items are changed nevertheless.
 func change[T any](ctx context.Context, kind, flags uint16, items []T, encode func(T) ([]byte, error), refused func(T, error) error) error {
-	s, err := dial(unix.NETLINK_NETFILTER)
+	s, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	var failed failures
 	for some := range slices.Chunk(items, batch) {
 		var messages []byte
@@ -85,17 +87,17 @@ func change[T any](ctx context.Context, kind, flags uint16, items []T, encode fu
 			if i == len(some)-1 {
 				with |= unix.NLM_F_ACK // the kernel always sends errors; this marks their end
 			}
-			messages = encodeMessage(messages, kind, with, uint32(i), body)
+			messages = nlsocket.AppendMessage(messages, kind, with, uint32(i), body)
 		}
-		if err := s.send(messages); err != nil {
+		if err := s.Send(messages); err != nil {
 			return err
 		}
-		err := s.receive(ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
+		err := s.Receive(ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
 			i := int(m.Header.Seq)
 			if m.Header.Type != unix.NLMSG_ERROR || i >= len(some) {
 				return true, nil
 			}
-			if err := errorOf(m.Data); err != nil {
+			if err := nlsocket.ErrorOf(m.Data); err != nil {
 				failed.add(refused(some[i], err))
 			}
 			return i < len(some)-1, nil

@@ -49,10 +49,9 @@ func DigestOf(shape [sha256.Size]byte, rs capture.Ruleset) Digest {
 	var all, stamp sum
 	sets := slices.SortedFunc(slices.Values(rs.Sets()), func(a, b capture.Set) int { return cmp.Compare(a.Name, b.Name) })
 	for _, set := range sets {
-		encoded := elements(set)
-		items := make([]item, len(encoded))
-		for i, element := range encoded {
-			items[i] = item{content: elementContent(element.Key, elementFlags(element.IntervalEnd))}
+		items := make([]item, 0, 2*len(set.Elements))
+		for key, endsRange := range elements(set.Type, set.Elements) {
+			items = append(items, item{content: elementContent(key, elementFlags(endsRange))})
 		}
 		sortItems(items)
 		all.add("set " + set.Name)

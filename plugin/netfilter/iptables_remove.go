@@ -5,13 +5,12 @@ package netfilter
 import (
 	"slices"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 )
 
 // removal removes our rules from one table.
 type removal struct {
-	writer *nftables.Conn
+	batch  *batch
 	name   tableOf
 	chains []string
 
@@ -54,29 +53,26 @@ func (r *removal) read(from *reader) error {
 // chains first, then the chains, then what iptables created for them, unless it
 // holds other rules or chains.
 func (r *removal) queue() {
-	family := nftables.TableFamily(familyNumber[r.name.family])
-	table := &nftables.Table{Family: family, Name: r.name.name}
-	chain := func(name string) *nftables.Chain { return &nftables.Chain{Table: table, Name: name} }
+	table := nftTable{familyNumber[r.name.family], r.name.name}
 	for _, j := range r.jumps {
-		// The library never fails to queue a rule that has a handle.
-		_ = r.writer.DelRule(&nftables.Rule{Table: table, Chain: chain(j.chain), Handle: j.handle})
+		r.batch.deleteRule(table, j.chain, j.handle)
 	}
 	ours := slices.DeleteFunc(slices.Clone(r.chains), func(name string) bool { return !isOurs(name) })
 	for _, name := range ours {
-		r.writer.FlushChain(chain(name))
+		r.batch.deleteRules(table, name)
 	}
 	for _, name := range ours {
-		r.writer.DelChain(chain(name))
+		r.batch.deleteChain(table, name)
 	}
 	gone := len(ours)
 	for _, hook := range r.created.chains {
 		if name := string(hook); slices.Contains(r.chains, name) && r.rules[name] == 0 {
-			r.writer.DelChain(chain(name))
+			r.batch.deleteChain(table, name)
 			gone++
 		}
 	}
 	if r.created.table && gone == len(r.chains) {
-		r.writer.DelTable(table)
+		r.batch.deleteTable(table)
 	}
 }
 

@@ -208,12 +208,12 @@ func TestEnableConntrack(t *testing.T) {
 	for name, end := range map[string]func() error{
 		"repaired": func() error { return netfilter.NFTables{}.Replace(t.Context(), rules()) },
 		"deleted":  func() error { return netfilter.Remove(t.Context()) },
-		"undone":   netfilter.DisableConntrack,
+		"undone":   func() error { return netfilter.DisableConntrack(t.Context()) },
 	} {
 		host := newHost(t)
-		within(t, host, netfilter.DisableConntrack) // there is nothing to undo yet
+		within(t, host, func() error { return netfilter.DisableConntrack(t.Context()) }) // there is nothing to undo yet
 		for range 2 {
-			within(t, host, netfilter.EnableConntrack)
+			within(t, host, func() error { return netfilter.EnableConntrack(t.Context()) })
 			if got := inspect(t, host); got != (netfilter.State{}) {
 				t.Errorf("it is taken for %+v", got)
 			}

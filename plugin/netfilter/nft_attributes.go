@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/google/nftables/userdata"
-	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // attributes holds the attributes of one netlink message, by type. The bytes
@@ -34,7 +34,7 @@ func eachAttribute(data []byte, visit func(kind uint16, content []byte) error) e
 		if length < header || length > len(data) {
 			return errMalformed
 		}
-		kind := binary.NativeEndian.Uint16(data[2:]) &^ netlink.Nested
+		kind := binary.NativeEndian.Uint16(data[2:]) &^ unix.NLA_F_NESTED
 		if err := visit(kind, data[header:length]); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ const register = 1
 
 // encodeRule returns a rule as the kernel's expressions, in the order of
 // Ruleset.String.
-func encodeRule(table capture.Table, rule capture.Rule, sets setsByName) []expr.Any {
+func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any {
 	e := encoder{sets: sets}
 	m := rule.Match
 	e.family(m.Family)
@@ -54,7 +54,7 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setsByName) []expr.
 }
 
 type encoder struct {
-	sets  setsByName
+	sets  setIDs
 	exprs []expr.Any
 }
 
@@ -84,8 +84,7 @@ func encodeList[T any](e *encoder, list capture.List[T], load expr.Any) {
 		e.add(load)
 		e.equals(key(list.Values[0]))
 	default:
-		set := e.sets[list.Name]
-		e.add(load, &expr.Lookup{SourceRegister: register, SetName: set.Name, SetID: set.ID})
+		e.add(load, &expr.Lookup{SourceRegister: register, SetName: list.Name, SetID: e.sets[list.Name]})
 	}
 }
 

@@ -8,9 +8,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"syscall"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
 // ErrChanging means that a list changed during each attempt to read it.
@@ -19,53 +21,60 @@ var ErrChanging = errors.New("the rules kept changing while they were read")
 // reader reads nf_tables of the calling thread's namespace, within the limits and
 // until its context ends.
 type reader struct {
-	ctx  context.Context
-	conn *netlink.Conn
+	ctx      context.Context
+	socket   connection
+	sequence uint32 // of the last request
 }
 
-// messageBuffer is the size of the largest part of a list: the kernel sends at
-// most 32 KiB at once, and less to a socket that reads less.
-const messageBuffer = 32 << 10
+// connection is a netlink socket.
+type connection interface {
+	Send(messages []byte) error
+	Receive(ctx context.Context, each func(m syscall.NetlinkMessage) (more bool, err error)) error
+	Close()
+}
 
 func newReader(ctx context.Context) (*reader, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{MessageBufferSize: messageBuffer})
+	socket, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
-		return nil, fmt.Errorf("opening netlink: %w", err)
+		return nil, err
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return nil, errors.Join(fmt.Errorf("setting a deadline: %w", err), conn.Close())
-		}
-	}
-	return &reader{ctx, conn}, nil
+	return &reader{ctx: ctx, socket: socket}, nil
 }
 
-func (r *reader) close() { _ = r.conn.Close() } // nothing was written
+func (r *reader) close() { r.socket.Close() }
 
 // listing is a request for one of the kernel's lists.
 type listing struct {
 	family  byte // 0 is all
 	request uint16
-	filter  []netlink.Attribute
+	filter  []filter
 	single  bool   // one object, which the filter names
 	what    string // names the objects in errors, in the plural
 	limit   int    // of objects that are read, and of results that are kept
 	bytes   int    // limit of bytes; 0 is maxBytes
 }
 
-func (l listing) message() (netlink.Message, error) {
-	filter, err := netlink.MarshalAttributes(l.filter)
-	if err != nil {
-		return netlink.Message{}, fmt.Errorf("encoding a dump request: %w", err)
-	}
-	flags := netlink.Request
+// filter is an attribute that holds a name. Older kernels ignore some filters.
+type filter struct {
+	attribute uint16
+	name      string
+}
+
+// named returns a filter or a part of one.
+func named(attribute uint16, name string) []filter { return []filter{{attribute, name}} }
+
+func (l listing) message(sequence uint32) []byte {
+	flags := uint16(unix.NLM_F_REQUEST)
 	if !l.single {
-		flags |= netlink.Dump
+		flags |= unix.NLM_F_DUMP
 	}
-	return netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | l.request), Flags: flags},
-		Data:   append([]byte{l.family, unix.NFNETLINK_V0, 0, 0}, filter...),
-	}, nil
+	b := batch{sequence: sequence - 1}
+	b.message(l.request, flags, l.family, func() {
+		for _, f := range l.filter {
+			b.text(f.attribute, f.name)
+		}
+	})
+	return b.content
 }
 
 const listAttempts = 5
@@ -87,46 +96,51 @@ func list[T any](r *reader, l listing, keep func(object attributes) ([]T, error)
 }
 
 func listOnce[T any](r *reader, l listing, keep func(object attributes) ([]T, error)) (kept []T, whole bool, err error) {
-	request, err := l.message()
-	if err != nil {
-		return nil, false, err
-	}
-	if _, err := r.conn.Send(request); err != nil {
+	r.sequence++
+	if err := r.socket.Send(l.message(r.sequence)); err != nil {
 		return nil, false, r.wrap(err)
 	}
 	whole = true
 	objects, size, mostBytes := 0, 0, cmp.Or(l.bytes, maxBytes)
-	for message, receiveErr := range r.conn.ReceiveIter() {
-		objects, size = objects+1, size+len(message.Data)
-		switch {
-		case errors.Is(receiveErr, unix.ENOENT):
-			return nil, true, nil // the table or chain does not exist
-		case receiveErr != nil:
-			return nil, false, r.wrap(receiveErr)
-		case r.ctx.Err() != nil:
-			err = r.wrap(r.ctx.Err())
-		case objects > l.limit || len(kept) > l.limit:
-			err = TooLarge{l.what, l.limit}
-		case size > mostBytes:
-			err = TooLarge{"bytes of " + l.what, mostBytes}
-		case message.Header.Flags&netlink.DumpInterrupted != 0:
+	var fault error // of this package, which wrap leaves alone
+	err = r.socket.Receive(r.ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
+		if m.Header.Flags&unix.NLM_F_DUMP_INTR != 0 { // also of the last message, NLMSG_DONE
 			whole = false
 		}
-		var object attributes
-		var some []T
-		if err == nil {
-			object, err = parseMessage(message.Data)
+		switch m.Header.Type {
+		case unix.NLMSG_ERROR, unix.NLMSG_DONE:
+			return false, nlsocket.ErrorOf(m.Data)
 		}
-		if err == nil {
-			some, err = keep(object)
+		objects, size = objects+1, size+len(m.Data)
+		switch {
+		case objects > l.limit || len(kept) > l.limit:
+			fault = TooLarge{l.what, l.limit}
+		case size > mostBytes:
+			fault = TooLarge{"bytes of " + l.what, mostBytes}
+		default:
+			var some []T
+			some, fault = keepObject(m.Data, keep)
+			kept = append(kept, some...)
 		}
-		if err != nil {
-			r.close() // else the library reads the rest of the list
-			return nil, false, err
-		}
-		kept = append(kept, some...)
+		return fault == nil && !l.single, nil
+	})
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil, true, nil // the table or chain does not exist
+	case err != nil:
+		return nil, false, r.wrap(err)
+	case fault != nil:
+		return nil, false, fault
 	}
 	return kept, whole, nil
+}
+
+func keepObject[T any](message []byte, keep func(object attributes) ([]T, error)) ([]T, error) {
+	object, err := parseMessage(message)
+	if err != nil {
+		return nil, err
+	}
+	return keep(object)
 }
 
 // wrap returns the error of a request, or the context's if that has ended.
@@ -146,12 +160,6 @@ func listRules[T any](r *reader, l listing, table string, keep func(chain string
 		}
 		return keep(text(rule[unix.NFTA_RULE_CHAIN]), rule)
 	})
-}
-
-// named returns an attribute that holds a name, as a filter or a part of one.
-// Older kernels ignore some filters.
-func named(attribute uint16, name string) []netlink.Attribute {
-	return []netlink.Attribute{{Type: attribute, Data: []byte(name + "\x00")}}
 }
 
 // first returns the first of the results of a list, "" if there is none.

@@ -4,76 +4,119 @@ package netfilter
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// setChunk is the number of elements in one message. A netlink attribute, and so
-// the list of elements, is limited to 64 KiB: the library truncates longer ones.
+// setChunk is the number of values in one message: an attribute, and so the list of
+// elements, is limited to 64 KiB.
 const setChunk = 500
 
-type setsByName map[string]*nftables.Set
+// setIDs holds the ids by which rules of the same transaction refer to sets.
+type setIDs map[string]uint32
 
-func addSets(conn *nftables.Conn, table *nftables.Table, sets []capture.Set) (setsByName, error) {
-	added := setsByName{}
+func (b *batch) addSets(table nftTable, sets []capture.Set) setIDs {
+	ids := setIDs{}
 	for i, set := range sets {
-		// Rules of the transaction refer to the set by this id. Without one, the
-		// library would count in a variable that all transactions share.
-		encoded := &nftables.Set{Table: table, ID: uint32(i + 1), Name: set.Name, Interval: set.Type.Interval()}
-		encoded.KeyType, encoded.KeyByteOrder = keyType(set.Type)
-		if err := conn.AddSet(encoded, nil); err != nil {
-			return nil, fmt.Errorf("encoding set %s: %w", set.Name, err)
+		id := uint32(i + 1)
+		ids[set.Name] = id
+		b.addSet(table, set, id)
+		for chunk := range slices.Chunk(set.Elements, setChunk) {
+			b.addElements(table, set, id, chunk)
 		}
-		for chunk := range slices.Chunk(elements(set), setChunk) {
-			if err := conn.SetAddElements(encoded, chunk); err != nil {
-				return nil, fmt.Errorf("encoding set %s: %w", set.Name, err)
+	}
+	return ids
+}
+
+func (b *batch) addSet(table nftTable, set capture.Set, id uint32) {
+	datatype, byteOrder := keyType(set.Type)
+	var flags uint32
+	if set.Type.Interval() {
+		flags, byteOrder = unix.NFT_SET_INTERVAL, bigEndianKeys
+	}
+	b.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, table.family, func() {
+		b.text(unix.NFTA_SET_TABLE, table.name)
+		b.text(unix.NFTA_SET_NAME, set.Name)
+		b.number(unix.NFTA_SET_FLAGS, flags)
+		b.number(unix.NFTA_SET_KEY_TYPE, datatype.GetNFTMagic())
+		b.number(unix.NFTA_SET_KEY_LEN, datatype.Bytes)
+		b.number(unix.NFTA_SET_ID, id)
+		b.bytes(unix.NFTA_SET_USERDATA, userdata.AppendUint32(nil, userdata.NFTNL_UDATA_SET_KEYBYTEORDER, byteOrder))
+	})
+}
+
+func (b *batch) addElements(table nftTable, set capture.Set, id uint32, values []any) {
+	b.message(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, table.family, func() {
+		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, table.name)
+		b.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
+		b.number(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+		b.nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
+			for key, endsRange := range elements(set.Type, values) {
+				b.addElement(key, endsRange)
+			}
+		})
+	})
+}
+
+func (b *batch) addElement(key []byte, endsRange bool) {
+	b.nested(unix.NFTA_LIST_ELEM, func() {
+		if endsRange {
+			b.number(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+		}
+		b.nested(unix.NFTA_SET_ELEM_KEY, func() { b.bytes(unix.NFTA_DATA_VALUE, key) })
+	})
+}
+
+// elements returns the keys of values, and whether a key ends a range. In an interval
+// set, each value is two elements: its first key, and the key after its last one, unless
+// the space of keys ends there.
+func elements(t capture.SetType, values []any) iter.Seq2[[]byte, bool] {
+	return func(yield func(key []byte, endsRange bool) bool) {
+		for _, value := range values {
+			if !yield(key(value), false) {
+				return
+			}
+			if !t.Interval() {
+				continue
+			}
+			if end := after(value); end != nil && !yield(end, true) {
+				return
 			}
 		}
-		added[set.Name] = encoded
 	}
-	return added, nil
 }
 
-// keyType returns a set's type and the byte order of its elements, which the
-// kernel ignores and nft needs to list them.
-func keyType(t capture.SetType) (nftables.SetDatatype, binaryutil.ByteOrder) {
+// The byte order of a set's keys, which the kernel ignores and nft needs to list them.
+const (
+	nativeKeys    = 1
+	bigEndianKeys = 2
+)
+
+// keyType returns a set's type and the byte order of its keys.
+func keyType(t capture.SetType) (nftables.SetDatatype, uint32) {
 	switch t {
 	case capture.InterfaceSet:
-		return nftables.TypeIFName, binaryutil.NativeEndian
+		return nftables.TypeIFName, nativeKeys
 	case capture.IPv4Set:
-		return nftables.TypeIPAddr, binaryutil.BigEndian
+		return nftables.TypeIPAddr, bigEndianKeys
 	case capture.IPv6Set:
-		return nftables.TypeIP6Addr, binaryutil.BigEndian
+		return nftables.TypeIP6Addr, bigEndianKeys
 	case capture.PortSet:
-		return nftables.TypeInetService, binaryutil.BigEndian
+		return nftables.TypeInetService, bigEndianKeys
 	case capture.UIDSet:
-		return nftables.TypeUID, binaryutil.NativeEndian
+		return nftables.TypeUID, nativeKeys
 	case capture.GIDSet:
-		return nftables.TypeGID, binaryutil.NativeEndian
+		return nftables.TypeGID, nativeKeys
 	}
 	panic(fmt.Sprintf("netfilter: no encoding for a set of type %q", t))
-}
-
-// elements encodes a set's values. In an interval set, each value is two elements:
-// its first key, and the key after its last one, unless the space of keys ends there.
-func elements(set capture.Set) []nftables.SetElement {
-	encoded := make([]nftables.SetElement, 0, 2*len(set.Elements))
-	for _, value := range set.Elements {
-		encoded = append(encoded, nftables.SetElement{Key: key(value)})
-		if !set.Type.Interval() {
-			continue
-		}
-		if end := after(value); end != nil {
-			encoded = append(encoded, nftables.SetElement{Key: end, IntervalEnd: true})
-		}
-	}
-	return encoded
 }
 
 // after returns the key after a range or a single port; nil where there is none.
@@ -91,11 +134,22 @@ func after(value any) []byte {
 	return nil
 }
 
+// lastAddress sets the bits of the host part. It allocates nothing: a pod can list
+// thousands of ranges.
 func lastAddress(p netip.Prefix) netip.Addr {
-	last := p.Addr().AsSlice()
-	for i, bits := range mask(p) {
-		last[i] |= ^bits
+	if p.Addr().Is4() {
+		last := p.Addr().As4()
+		setFrom(last[:], p.Bits())
+		return netip.AddrFrom4(last)
 	}
-	addr, _ := netip.AddrFromSlice(last)
-	return addr
+	last := p.Addr().As16()
+	setFrom(last[:], p.Bits())
+	return netip.AddrFrom16(last)
+}
+
+// setFrom sets all bits of an address from one on.
+func setFrom(address []byte, bit int) {
+	for i := bit / 8; i < len(address); i++ {
+		address[i] |= 0xff >> max(0, bit-8*i)
+	}
 }

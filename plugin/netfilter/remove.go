@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -25,16 +24,13 @@ func Remove(ctx context.Context) error {
 // begins no transaction if there are none: even an empty one waits for an RCU
 // grace period. A list that can't be read does not stop the rest of the removal.
 func removeFromNFTables(ctx context.Context) error {
-	writer, err := newWriter()
-	if err != nil {
-		return err
-	}
-	found, err := queueRemoval(ctx, writer)
+	b := newBatch()
+	found, err := queueRemoval(ctx, b)
 	if !found {
 		return err
 	}
-	if flushErr := writer.Flush(); flushErr != nil {
-		err = errors.Join(err, fmt.Errorf("removing our rules: %w", flushErr))
+	if commitErr := b.commit(ctx); commitErr != nil {
+		err = errors.Join(err, fmt.Errorf("removing our rules: %w", commitErr))
 	}
 	return err
 }
@@ -43,7 +39,7 @@ func removeFromNFTables(ctx context.Context) error {
 // there are any; with an error, it has queued those that it found. The rules of
 // iptables-nft are in nf_tables as well: one transaction deletes all, without the
 // programs of iptables, and even if some rules are missing.
-func queueRemoval(ctx context.Context, writer *nftables.Conn) (found bool, err error) {
+func queueRemoval(ctx context.Context, b *batch) (found bool, err error) {
 	// A repair that was interrupted leaves trackingTable.
 	for _, name := range []string{capture.TableName, trackingTable} {
 		isThere, err := hasTable(ctx, name)
@@ -51,7 +47,7 @@ func queueRemoval(ctx context.Context, writer *nftables.Conn) (found bool, err e
 			return found, err
 		}
 		if isThere {
-			writer.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
+			b.deleteTable(inetTable(name))
 			found = true
 		}
 	}
@@ -66,7 +62,7 @@ func queueRemoval(ctx context.Context, writer *nftables.Conn) (found bool, err e
 	}
 	maps.DeleteFunc(tables, func(_ tableOf, chains []string) bool { return !slices.Contains(chains, markerChain) })
 	for name, chains := range tables {
-		removal := removal{writer: writer, name: name, chains: chains}
+		removal := removal{batch: b, name: name, chains: chains}
 		if err := removal.read(r); err != nil {
 			return found, err
 		}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nlsocket"
+)
+
+// batch is a transaction of nf_tables: the kernel commits all of its messages or none.
+// Only the last message is acknowledged, and every one that fails: google/nftables
+// reads an acknowledgement and an echo of each, which takes longer than the
+// transaction.
+type batch struct {
+	content  []byte
+	sequence uint32 // of the last message
+	last     int    // where it begins
+}
+
+// beginSequence is the sequence number of the message that begins the transaction. An
+// error of the whole transaction has it.
+const beginSequence = 1
+
+func newBatch() *batch {
+	b := &batch{content: make([]byte, 0, 16<<10)}
+	b.control(unix.NFNL_MSG_BATCH_BEGIN)
+	return b
+}
+
+// control appends a message that begins or ends the transaction.
+func (b *batch) control(kind uint16) {
+	b.sequence++
+	header := []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
+	b.content = nlsocket.AppendMessage(b.content, kind, unix.NLM_F_REQUEST, b.sequence, header)
+}
+
+// isEmpty reports whether the transaction has no messages.
+func (b *batch) isEmpty() bool { return b.sequence == beginSequence }
+
+// message appends a message with the attributes that write appends.
+func (b *batch) message(kind, flags uint16, family byte, write func()) {
+	b.sequence++
+	b.last = len(b.content)
+	b.content = nlsocket.AppendHeader(b.content, 0, unix.NFNL_SUBSYS_NFTABLES<<8|kind, unix.NLM_F_REQUEST|flags, b.sequence)
+	b.content = append(b.content, family, unix.NFNETLINK_V0, 0, 0) // struct nfgenmsg
+	write()
+	binary.NativeEndian.PutUint32(b.content[b.last:], uint32(len(b.content)-b.last))
+}
+
+// bytes appends an attribute. Attributes are aligned to 4 bytes; see struct nlattr in
+// netlink(7).
+func (b *batch) bytes(kind uint16, data []byte) {
+	const header, alignment = 4, 4
+	b.content = binary.NativeEndian.AppendUint16(b.content, uint16(header+len(data)))
+	b.content = binary.NativeEndian.AppendUint16(b.content, kind)
+	b.content = append(b.content, data...)
+	for range -len(data) & (alignment - 1) {
+		b.content = append(b.content, 0)
+	}
+}
+
+func (b *batch) text(kind uint16, text string) { b.bytes(kind, append([]byte(text), 0)) }
+
+func (b *batch) number(kind uint16, number uint32) {
+	var data [4]byte
+	binary.BigEndian.PutUint32(data[:], number)
+	b.bytes(kind, data[:])
+}
+
+// nested appends an attribute that contains those that write appends, 64 KiB at most.
+func (b *batch) nested(kind uint16, write func()) {
+	start := len(b.content)
+	b.bytes(kind|unix.NLA_F_NESTED, nil)
+	write()
+	binary.NativeEndian.PutUint16(b.content[start:], uint16(len(b.content)-start))
+}
+
+// commit sends the transaction. Errors: those of the kernel, as unix.Errno, with what they
+// are about.
+func (b *batch) commit(ctx context.Context) error {
+	if b.isEmpty() {
+		return nil
+	}
+	socket, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return missingSocket(err)
+	}
+	defer socket.Close()
+	return b.exchange(ctx, socket)
+}
+
+// exchange sends the transaction over a connection and reads the answers.
+func (b *batch) exchange(ctx context.Context, socket connection) error {
+	last := b.sequence
+	flags := b.content[b.last+6:]
+	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
+	b.control(unix.NFNL_MSG_BATCH_END)
+	if err := socket.Send(b.content); err != nil {
+		return err
+	}
+	var faults, described []error
+	err := socket.Receive(ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
+		if m.Header.Type != unix.NLMSG_ERROR {
+			return true, nil
+		}
+		// Later ones with the same error follow from the first: a rule of a chain that
+		// could not be made.
+		if fault := nlsocket.ErrorOf(m.Data); fault != nil && !slices.Contains(faults, fault) {
+			faults, described = append(faults, fault), append(described, b.describe(m.Header.Seq, fault))
+		}
+		return m.Header.Seq != last && m.Header.Seq != beginSequence, nil
+	})
+	return errors.Join(append(described, err)...)
+}
