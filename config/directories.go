@@ -21,6 +21,15 @@ const (
 	KubeconfigName  = "kubeconfig"
 	AgentSocketName = "agent.sock"
 
+	// SocketsName is a directory next to the agent's socket. It contains sockets
+	// and nothing else, for containers that need no other file of the agent.
+	SocketsName    = "sockets"
+	podsSocketName = "pods.sock"
+
+	// LookupProgram reads a pod from the API server. It is next to the plugin's
+	// executable.
+	LookupProgram = "capture-cni-lookup"
+
 	// DirectoriesFile lists more allowed directories. It is next to the plugin's
 	// executable and owned by root.
 	DirectoriesFile = "capture-cni.dirs"
@@ -28,6 +37,16 @@ const (
 	// directory, for calls by hand.
 	DirectoryVariable = "CAPTURE_CNI_DIR"
 )
+
+// PodsSocket returns the socket at which the agent answers requests of pods.
+func PodsSocket(agentSocket string) string {
+	return filepath.Join(filepath.Dir(agentSocket), SocketsName, podsSocketName)
+}
+
+// GuardSocket returns another name of the agent's socket, for the guard.
+func GuardSocket(agentSocket string) string {
+	return filepath.Join(filepath.Dir(agentSocket), SocketsName, AgentSocketName)
+}
 
 // Directories returns the directories that are always allowed.
 func Directories() []string { return []string{StateDirectory, RunDirectory} }

@@ -27,7 +27,7 @@ func Keys() []Key {
 	return []Key{
 		{
 			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig",
-			Meaning: "file with the API server's address and credentials: `kubeconfig` in an allowed directory",
+			Meaning: "file with the API server's address and credentials, for capture-cni-lookup: `kubeconfig` in an allowed directory. It may be missing while the agent answers",
 			set:     setter(func(c *NetConf) *string { return &c.Kubeconfig }, fileNamed(KubeconfigName)),
 		},
 		{
@@ -75,7 +75,7 @@ func Keys() []Key {
 		},
 		{
 			Name: "agentSocket", Type: "absolute path, or empty", Default: "/run/capture-cni/agent.sock",
-			Meaning: "agent socket that receives ADD results: `agent.sock` in an allowed directory. Best effort: the plugin never blocks on it. Empty: disabled",
+			Meaning: "agent socket that receives ADD results: `agent.sock` in an allowed directory. Best effort: the plugin never blocks on it. The agent answers requests of pods at `sockets/pods.sock` in the same directory. Empty: no agent; pods are read from the API server",
 			set:     setter(func(c *NetConf) *string { return &c.AgentSocket }, agentSocket),
 		},
 		{

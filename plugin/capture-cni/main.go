@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +22,9 @@ func main() {
 		fmt.Println("capture-cni", config.OwnVersion())
 		return
 	}
+	// One call is one sequence of steps that takes milliseconds: more processors would
+	// only hand it around.
+	runtime.GOMAXPROCS(1)
 	stdout, err := claimStdout()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "capture-cni:", err)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture decides how a pod's traffic is captured. PodOf reads the relevant
-// fields of a pod, Decide turns them into an Intent, Rules turns an Intent into a
-// Ruleset. It is pure: it reads no file, no kernel and no API.
+// Package capture decides how a pod's traffic is captured. Decide turns a Pod, the
+// fields that decide, into an Intent; Rules turns an Intent into a Ruleset. It is pure:
+// it reads no file, no kernel and no API, and links none of Kubernetes' packages.
 package capture
 
 import (

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capture-cni/capture-cni/config"
 )
 
@@ -20,16 +18,16 @@ var (
 	dualStack = append(slices.Clone(only4), only6...)
 )
 
-// decide runs Decide for a Kubernetes pod. An exemption is an error.
-func decide(pod *corev1.Pod, settings config.Settings, addresses []netip.Addr) (Intent, []string, error) {
-	decision, err := Decide(PodOf(pod), settings, func() ([]netip.Addr, error) { return addresses, nil })
+// decide runs Decide with known addresses. An exemption is an error.
+func decide(pod Pod, settings config.Settings, addresses []netip.Addr) (Intent, []string, error) {
+	decision, err := Decide(pod, settings, func() ([]netip.Addr, error) { return addresses, nil })
 	if err == nil && decision.Exemption.Cause != "" {
 		err = errors.New("exempt: " + decision.Exemption.Message)
 	}
 	return decision.Intent, decision.Warnings, err
 }
 
-func intentOf(t *testing.T, settings config.Settings, addresses []netip.Addr, changes ...func(*corev1.Pod)) Intent {
+func intentOf(t *testing.T, settings config.Settings, addresses []netip.Addr, changes ...func(*Pod)) Intent {
 	t.Helper()
 	intent, _, err := decide(meshedPod(changes...), settings, addresses)
 	if err != nil {
@@ -110,57 +108,51 @@ func TestFamilies(t *testing.T) {
 
 func TestProxyIdentity(t *testing.T) {
 	t.Parallel()
-	onPod := func(uid, gid int64) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &uid, RunAsGroup: &gid}
+	onPod := func(uid, gid int64) func(*Pod) {
+		return func(p *Pod) {
+			for i := range p.Containers {
+				p.Containers[i].UID, p.Containers[i].GID = ID{Number: uid, FromPod: true}, ID{Number: gid, FromPod: true}
+			}
 		}
 	}
-	on := func(container int, uid, gid int64) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Spec.Containers[container].SecurityContext = &corev1.SecurityContext{RunAsUser: &uid, RunAsGroup: &gid}
+	on := func(container string, changes ...func(*Container)) func(*Pod) {
+		return func(p *Pod) {
+			for _, change := range changes {
+				change(p.container(container))
+			}
 		}
 	}
 	for _, test := range []struct {
 		name     string
-		changes  []func(*corev1.Pod)
+		changes  []func(*Pod)
 		policy   config.SharedUIDPolicy
 		uid, gid uint32
 		refused  string
 		warned   bool
 	}{
 		{name: "default", uid: 1337, gid: 1337},
-		{name: "container", changes: []func(*corev1.Pod){on(1, 5, 6)}, uid: 5, gid: 6},
-		{name: "container over pod", changes: []func(*corev1.Pod){onPod(7, 8), on(1, 5, 6)}, uid: 5, gid: 6},
-		{name: "pod", changes: []func(*corev1.Pod){onPod(7, 8), on(0, 9, 9)}, uid: 7, gid: 8},
-		{name: "root", changes: []func(*corev1.Pod){on(1, 0, 0)}, uid: 1337, gid: 1337},
-		{name: "large", changes: []func(*corev1.Pod){on(1, 4294967294, 2147483648)}, uid: 4294967294, gid: 2147483648},
-		{name: "shared through the pod", changes: []func(*corev1.Pod){onPod(7, 8)}, refused: "container app runs with the proxy's uid 7"},
-		{name: "gid shared through the pod", changes: []func(*corev1.Pod){onPod(7, 8), on(1, 5, 8), func(p *corev1.Pod) {
-			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(9))}
-		}}, refused: "proxy's gid 8"},
-		{name: "inherited by the application alone", changes: []func(*corev1.Pod){onPod(1337, 8), on(1, 1337, 9)}, refused: "proxy's uid 1337"},
-		{name: "root of the pod, and an application by choice", changes: []func(*corev1.Pod){onPod(0, 0), on(0, 1337, 1)}, uid: 1337, gid: 1337, warned: true},
-		{name: "gid shared by choice", changes: []func(*corev1.Pod){on(0, 1, 1337)}, uid: 1337, gid: 1337, warned: true},
-		{name: "shared by choice", changes: []func(*corev1.Pod){on(0, 1337, 1)}, uid: 1337, gid: 1337, warned: true},
-		{name: "shared by choice, refused", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){on(0, 1337, 1)}, refused: "would escape capture"},
-		{name: "an init container shares", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){withInit("setup", &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, refused: "container setup"},
-		{name: "validation may share", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))})}, uid: 1337, gid: 1337},
-		{name: "validation among the containers", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){on(0, 1337, 1), func(p *corev1.Pod) {
-			p.Spec.Containers[0].Name = containerValidation
-		}}, refused: "container istio-validation"},
-		{name: "validation that keeps running", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){
-			withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))}),
-			func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways) },
+		{name: "container", changes: []func(*Pod){on(containerProxy, runsAs(5, 6))}, uid: 5, gid: 6},
+		{name: "container over pod", changes: []func(*Pod){onPod(7, 8), on(containerProxy, runsAs(5, 6))}, uid: 5, gid: 6},
+		{name: "pod", changes: []func(*Pod){onPod(7, 8), on("app", runsAs(9, 9))}, uid: 7, gid: 8},
+		{name: "root", changes: []func(*Pod){on(containerProxy, runsAs(0, 0))}, uid: 1337, gid: 1337},
+		{name: "large", changes: []func(*Pod){on(containerProxy, runsAs(4294967294, 2147483648))}, uid: 4294967294, gid: 2147483648},
+		{name: "shared through the pod", changes: []func(*Pod){onPod(7, 8)}, refused: "container app runs with the proxy's uid 7"},
+		{name: "gid shared through the pod", changes: []func(*Pod){onPod(7, 8), on(containerProxy, runsAs(5, 8)), on("app", func(c *Container) { c.UID = ID{Number: 9} })}, refused: "proxy's gid 8"},
+		{name: "inherited by the application alone", changes: []func(*Pod){onPod(1337, 8), on(containerProxy, runsAs(1337, 9))}, refused: "proxy's uid 1337"},
+		{name: "root of the pod, and an application by choice", changes: []func(*Pod){onPod(0, 0), on("app", runsAs(1337, 1))}, uid: 1337, gid: 1337, warned: true},
+		{name: "gid shared by choice", changes: []func(*Pod){on("app", runsAs(1, 1337))}, uid: 1337, gid: 1337, warned: true},
+		{name: "shared by choice", changes: []func(*Pod){on("app", runsAs(1337, 1))}, uid: 1337, gid: 1337, warned: true},
+		{name: "shared by choice, refused", policy: config.SharedUIDRefuse, changes: []func(*Pod){on("app", runsAs(1337, 1))}, refused: "would escape capture"},
+		{name: "an init container shares", policy: config.SharedUIDRefuse, changes: []func(*Pod){withInit("setup", runsAs(1337, 0))}, refused: "container setup"},
+		{name: "validation may share", policy: config.SharedUIDRefuse, changes: []func(*Pod){withInit(containerValidation, runsAs(1337, 0))}, uid: 1337, gid: 1337},
+		{name: "validation among the containers", policy: config.SharedUIDRefuse, changes: []func(*Pod){on("app", runsAs(1337, 1), func(c *Container) { c.Name = containerValidation })}, refused: "container istio-validation"},
+		{name: "validation that keeps running", policy: config.SharedUIDRefuse, changes: []func(*Pod){
+			withInit(containerValidation, runsAs(1337, 0), keepsRunning),
 		}, refused: "container istio-validation"},
-		{name: "validation that keeps running, warned", changes: []func(*corev1.Pod){
-			withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))}),
-			func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways) },
+		{name: "validation that keeps running, warned", changes: []func(*Pod){
+			withInit(containerValidation, runsAs(1337, 0), keepsRunning),
 		}, uid: 1337, gid: 1337, warned: true},
-		{name: "validation that runs once", policy: config.SharedUIDRefuse, changes: []func(*corev1.Pod){
-			withInit(containerValidation, &corev1.SecurityContext{RunAsUser: new(int64(1337))}),
-			func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyNever) },
-		}, uid: 1337, gid: 1337},
-		{name: "native sidecar", changes: []func(*corev1.Pod){on(1, 5, 6), native}, uid: 5, gid: 6},
+		{name: "native sidecar", changes: []func(*Pod){on(containerProxy, runsAs(5, 6)), native}, uid: 5, gid: 6},
 	} {
 		settings := config.DefaultSettings()
 		if test.policy != "" {
@@ -178,9 +170,9 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	settings := config.DefaultSettings()
 	settings.SandboxedRuntimeClasses = []string{"kata", "gvisor"}
-	for want, change := range map[string]func(*corev1.Pod){
-		`runtime class "kata"`: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
-		"":                     func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("runc") },
+	for want, change := range map[string]func(*Pod){
+		`runtime class "kata"`: withClass("kata"),
+		"":                     withClass("runc"),
 	} {
 		_, _, err := decide(meshedPod(change), settings, only4)
 		expect(t, want, err, want)

@@ -20,13 +20,13 @@ func FuzzDecide(f *testing.F) {
 	f.Add("NONE", "80, 81", "x", "0120", "10.0.0.0/8,::/0", "10.0.0.0/8,10.1.0.0/16,10.0.0.0/8", "eth0,eth0", "", "1")
 	f.Add("TPROXY", "", ",", "*", "127.0.0.0/8", "1.2.3.4", "eth+", "a b", "")
 	f.Fuzz(func(t *testing.T, mode, includeIn, exclude, includeOut, include, excludeRanges, excludeIf, reroute, invalid string) {
-		pod := PodOf(meshedPod(
+		pod := meshedPod(
 			annotated(annotationInterceptionMode, mode),
 			annotated(annotationIncludeInboundPorts, includeIn), annotated(annotationExcludeInboundPorts, exclude),
 			annotated(annotationIncludeOutboundPorts, includeOut), annotated(annotationExcludeOutboundPorts, exclude),
 			annotated(annotationIncludeOutboundRanges, include), annotated(annotationExcludeOutboundRanges, excludeRanges),
 			annotated(annotationExcludeInterfaces, excludeIf), annotated(annotationRerouteInterfaces, reroute),
-			withEnv(envDropInvalid, invalid), withEnv(envDualStack, invalid)))
+			withEnv(envDropInvalid, invalid), withEnv(envDualStack, invalid))
 		addresses := func() ([]netip.Addr, error) { return dualStack, nil }
 		decision, err := Decide(pod, config.DefaultSettings(), addresses)
 		if err != nil {

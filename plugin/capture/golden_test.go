@@ -22,6 +22,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -75,7 +76,7 @@ func TestReceivedPods(t *testing.T) {
 	cases, _ := filepath.Glob("testdata/*/pod.yaml")
 	for _, path := range cases {
 		dir := filepath.Dir(path)
-		pod := capture.PodOf(podOf(t, dir))
+		pod := podfields.Of(podOf(t, dir))
 		sent, err := json.Marshal(pod)
 		if err != nil {
 			t.Fatal(err)

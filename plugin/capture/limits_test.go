@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capture-cni/capture-cni/config"
 )
 
@@ -36,7 +34,7 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
-		pod   *corev1.Pod
+		pod   Pod
 		fault string // "" for none
 	}{
 		{"10,000 ports", meshedPod(annotated(annotationExcludeInboundPorts, listed(10_000, portNumber))), ""},
@@ -103,13 +101,11 @@ func TestFaultsAreBounded(t *testing.T) {
 // hides another, and no long value.
 func TestWarningsAreBounded(t *testing.T) {
 	t.Parallel()
-	pod := meshedPod(withEnv(envDropInvalid, strings.Repeat("x", 1<<20)), func(p *corev1.Pod) {
-		p.Spec.RuntimeClassName = new(strings.Repeat("r", 1<<20))
+	pod := meshedPod(withEnv(envDropInvalid, strings.Repeat("x", 1<<20)), withClass(strings.Repeat("r", 1<<20)), func(p *Pod) {
 		for i := range 1000 {
 			p.Annotations[fmt.Sprintf("%sunknown-%04d", annotationTraffic, i)] = ""
-			shared := corev1.Container{Name: fmt.Sprintf("shared-%d", i), SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1337))}}
-			p.Spec.Containers = append(p.Spec.Containers, shared)
-			p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: fmt.Sprintf("early-%d", i)})
+			p.Containers = append(p.Containers, Container{Name: fmt.Sprintf("shared-%d", i), UID: ID{Number: 1337}})
+			withInit(fmt.Sprintf("early-%d", i))(p)
 		}
 	})
 	_, warnings, err := decide(pod, config.DefaultSettings(), dualStack)
@@ -129,9 +125,5 @@ func TestWarningsAreBounded(t *testing.T) {
 	settings.SharedProxyUID = config.SharedUIDRefuse
 	if _, _, err := decide(pod, settings, dualStack); err == nil || len(err.Error()) > longMessage || !strings.Contains(err.Error(), "shared-0") || !strings.Contains(err.Error(), "995 more") {
 		t.Errorf("refused with %d bytes: %.200v", len(fmt.Sprint(err)), err)
-	}
-	exempt := Exclusion(PodOf(meshedPod(withArgs("proxy", strings.Repeat("r", 1<<20)))))
-	if exempt.Cause != OtherProxyType || len(exempt.Message) > longMessage {
-		t.Errorf("exempt for %s in %d bytes", exempt.Cause, len(exempt.Message))
 	}
 }

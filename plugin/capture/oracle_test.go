@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capture-cni/capture-cni/config"
 )
 
@@ -39,7 +37,7 @@ func (i istio) rules(t *testing.T) Ruleset {
 	settings := config.DefaultSettings()
 	settings.Mesh.LoopbackCIDR = netip.MustParsePrefix(i.loopback)
 	settings.Mesh.OutboundOwnerGroups, settings.Mesh.OutboundOwnerGroupsExclude = numbers(i.onlyGroups), numbers(i.exceptGroups)
-	changes := []func(*corev1.Pod){
+	changes := []func(*Pod){
 		annotated(annotationIncludeInboundPorts, i.includeInbound), annotated(annotationExcludeInboundPorts, i.excludeInbound),
 		annotated(annotationIncludeOutboundPorts, i.includeOutbound), annotated(annotationExcludeOutboundPorts, i.excludeOutbound),
 		annotated(annotationIncludeOutboundRanges, i.includeRanges), annotated(annotationExcludeOutboundRanges, i.excludeRanges),

@@ -7,9 +7,14 @@ import (
 	"strings"
 )
 
+// PodVersion is the version of Pod's fields. It changes with their names, types and
+// meanings: a program that asks another for a Pod must not read an absent field as a
+// default.
+const PodVersion = 1
+
 // Pod holds only those fields of a Kubernetes pod that decide about its capture. It
 // is kept in memory and sent as JSON. Kubernetes limits the size of annotations and
-// names; PodOf shortens all other values.
+// names; package podfields shortens all other values.
 type Pod struct {
 	Annotations  map[string]string `json:"annotations"` // see With
 	RuntimeClass string            `json:"runtimeClass,omitempty"`
@@ -35,6 +40,18 @@ type Container struct {
 type ID struct {
 	Number  int64 `json:"number"`
 	FromPod bool  `json:"fromPod,omitempty"` // from the pod's security context, not the container's own
+}
+
+// IsProxy reports whether a container of this name is the sidecar proxy.
+func IsProxy(container string) bool { return container == containerProxy }
+
+// DecidesAsVariable reports whether an environment variable of the proxy decides.
+func DecidesAsVariable(name string) bool {
+	switch name {
+	case envDisableProxy, envDNSCapture, envDualStack, envDropInvalid:
+		return true
+	}
+	return false
 }
 
 // Meshed reports whether a pod with these annotations was injected.

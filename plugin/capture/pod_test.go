@@ -5,12 +5,12 @@ package capture
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 )
@@ -28,122 +28,18 @@ func received(t *testing.T, pod Pod) (got Pod) {
 	return got
 }
 
-// everyFieldPod returns a pod with all fields that decide, and others.
-func everyFieldPod() *corev1.Pod {
-	pod := meshedPod(
-		annotated(annotationTraffic+"unknown", "u"), annotated(annotationInject, "true"), annotated("example.com/other", "o"),
-		annotated(annotationExcludeOutboundPorts, "80, 81"), labelled(annotationInject, "yes"),
-		withEnv(envDNSCapture, "true"), withEnv(envDualStack, "false"), withEnv(envDualStack, "1"), withEnv("OTHER", "o"),
-		withInit(containerInit, capabilities("NET_ADMIN")), withInit(containerValidation, nil))
-	pod.Spec.RuntimeClassName = new("runc")
-	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(5)), RunAsGroup: new(int64(6))}
-	pod.Spec.InitContainers[1].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
-	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(7))}
-	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: envDropInvalid, Value: "true"}}
-	return pod
-}
-
-// TestPodJSON keeps the JSON form stable: another version of the project reads it.
-func TestPodJSON(t *testing.T) {
+// TestReceived sends pods as JSON.
+func TestReceived(t *testing.T) {
 	t.Parallel()
-	const want = `{"annotations":{"sidecar.istio.io/inject":"yes","sidecar.istio.io/status":"","traffic.sidecar.istio.io/excludeOutboundPorts":"80, 81","traffic.sidecar.istio.io/unknown":""},` +
-		`"runtimeClass":"runc",` +
-		`"containers":[{"name":"istio-init","uid":{"number":5,"fromPod":true},"gid":{"number":6,"fromPod":true},"init":true,"netAdmin":true},` +
-		`{"name":"istio-validation","uid":{"number":5,"fromPod":true},"gid":{"number":6,"fromPod":true},"init":true,"keepsRunning":true},` +
-		`{"name":"app","uid":{"number":7},"gid":{"number":6,"fromPod":true}},` +
-		`{"name":"istio-proxy","uid":{"number":5,"fromPod":true},"gid":{"number":6,"fromPod":true},"proxyType":"sidecar","env":{"ISTIO_DUAL_STACK":"1","ISTIO_META_DNS_CAPTURE":"true"}}]}`
-	got, err := json.Marshal(PodOf(everyFieldPod()))
-	if err != nil || string(got) != want {
-		t.Errorf("got  %s, %v\nwant %s", got, err, want)
-	}
-	for _, pod := range []Pod{PodOf(everyFieldPod()), PodOf(meshedPod()), PodOf(meshedPod(native)), PodOf(&corev1.Pod{})} {
+	inherited := func(c *Container) { c.UID, c.GID = ID{5, true}, ID{6, true} }
+	for _, pod := range []Pod{
+		{},
+		meshedPod(), meshedPod(native), meshedPod(withoutProxy),
+		meshedPod(withClass("runc"), withEnv(envDNSCapture, ""), withInit(containerInit, netAdmin, keepsRunning, inherited), annotated(annotationInject, "no")),
+	} {
 		if got := received(t, pod); !reflect.DeepEqual(got, pod) {
 			t.Errorf("received %+v, sent %+v", got, pod)
 		}
-	}
-}
-
-// TestPodHasDecidingFields changes fields of a Kubernetes pod: only those that decide
-// change its Pod.
-func TestPodHasDecidingFields(t *testing.T) {
-	t.Parallel()
-	app := func(change func(*corev1.Container)) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { change(&p.Spec.Containers[0]) }
-	}
-	deciding := map[string]func(*corev1.Pod){
-		"inject label":  labelled(annotationInject, "false"),
-		"unknown key":   annotated(annotationTraffic+"other", ""),
-		"runtime class": func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
-		"proxy type":    withArgs("proxy", "router"),
-		"valueFrom": func(p *corev1.Pod) {
-			p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: envDropInvalid, ValueFrom: &corev1.EnvVarSource{}}}
-		},
-		"pod's uid": func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsUser = new(int64(1)) },
-		"pod's gid": func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsGroup = new(int64(1)) },
-		"uid":       app(func(c *corev1.Container) { c.SecurityContext.RunAsUser = new(int64(1)) }),
-		"gid":       app(func(c *corev1.Container) { c.SecurityContext.RunAsGroup = new(int64(1)) }),
-		"the pod's uid as its own": app(func(c *corev1.Container) {
-			c.SecurityContext.RunAsGroup = new(int64(6))
-		}),
-		"privileged":     app(func(c *corev1.Container) { c.SecurityContext.Privileged = new(true) }),
-		"capabilities":   app(func(c *corev1.Container) { c.SecurityContext.Capabilities = capabilities("ALL").Capabilities }),
-		"name":           app(func(c *corev1.Container) { c.Name = "other" }),
-		"restart policy": app(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) }),
-		"one more":       withInit("setup", nil),
-		"native sidecar": native,
-	}
-	for _, a := range Annotations() {
-		deciding["annotation "+a.Key] = func(p *corev1.Pod) {
-			if a.Key == annotationInject {
-				delete(p.Labels, a.Key) // it overrides the annotation
-			}
-			if _, ok := p.Annotations[a.Key]; ok {
-				delete(p.Annotations, a.Key)
-			} else {
-				p.Annotations[a.Key] = ""
-			}
-		}
-	}
-	for _, name := range []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid} {
-		deciding["variable "+name] = withEnv(name, "0")
-	}
-	other := map[string]func(*corev1.Pod){
-		"status":             annotated(annotationStatus, `{"revision": "default"}`),
-		"unknown key's text": annotated(annotationTraffic+"unknown", "x"),
-		"overridden":         annotated(annotationInject, "false"),
-		"annotation":         annotated("example.com/other", "x"),
-		"annotation's case":  annotated("traffic.sidecar.istio.io", "x"),
-		"label":              func(p *corev1.Pod) { p.Labels["app"] = "web" },
-		"variable":           withEnv("OTHER", "x"),
-		"the app's variable": app(func(c *corev1.Container) { c.Env = append(c.Env, corev1.EnvVar{Name: envDNSCapture, Value: "true"}) }),
-		"the app's args":     app(func(c *corev1.Container) { c.Args = []string{"proxy", "router"} }),
-		"more args":          withArgs("proxy", "sidecar", "--x"),
-		"image":              app(func(c *corev1.Container) { c.Image = "x" }),
-		"capability":         app(func(c *corev1.Container) { c.SecurityContext.Capabilities = capabilities("NET_RAW").Capabilities }),
-		"node":               func(p *corev1.Pod) { p.Spec.NodeName = "x" },
-		"status of the pod":  func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" },
-	}
-	base := PodOf(everyFieldPod())
-	for same, changes := range map[bool]map[string]func(*corev1.Pod){false: deciding, true: other} {
-		for name, change := range changes {
-			pod := everyFieldPod()
-			change(pod)
-			if got := PodOf(pod); reflect.DeepEqual(got, base) != same {
-				t.Errorf("%s: unchanged is %v, want %v: %+v", name, !same, same, got)
-			}
-		}
-	}
-}
-
-// TestPodIsSmall expects a small Pod of a Kubernetes pod with large values.
-func TestPodIsSmall(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("x", 1<<20)
-	pod := PodOf(meshedPod(
-		withEnv(envDropInvalid, long), withEnv("OTHER", long), withArgs("proxy", long, long),
-		annotated(annotationStatus, long), annotated(annotationTraffic+"unknown", long), annotated("example.com/other", long)))
-	if sent, err := json.Marshal(pod); err != nil || len(sent) > 1<<10 {
-		t.Errorf("%d bytes, %v", len(sent), err)
 	}
 }
 
@@ -151,12 +47,26 @@ func TestPodIsSmall(t *testing.T) {
 func TestWith(t *testing.T) {
 	t.Parallel()
 	edited := meshedPod(annotated(annotationExcludeOutboundPorts, "80"), annotated(annotationInterceptionMode, modeNone), labelled(annotationInject, "false"))
-	made := meshedPod(annotated(annotationExcludeOutboundPorts, "443"), labelled("app", "web"))
-	if got, want := PodOf(edited).With(made.Labels, made.Annotations), PodOf(made); !reflect.DeepEqual(got, want) {
+	before := maps.Clone(edited.Annotations)
+	labels := map[string]string{annotationInject: "yes", "app": "web"}
+	annotations := map[string]string{
+		annotationStatus: `{"revision": "default"}`, annotationInject: "false", annotationExcludeOutboundPorts: "443",
+		annotationTraffic + "unknown": "x", "example.com/other": "x", strings.TrimSuffix(annotationTraffic, "/"): "x",
+	}
+	want := edited
+	want.Annotations = map[string]string{
+		annotationStatus: "", annotationInject: "yes", annotationExcludeOutboundPorts: "443", annotationTraffic + "unknown": "",
+	}
+	if got := edited.With(labels, annotations); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if pod := PodOf(edited); pod.Annotations[annotationInject] != "false" || edited.Annotations[annotationInject] != "" {
-		t.Errorf("PodOf changed its argument: %+v", edited.Annotations)
+	if !maps.Equal(edited.Annotations, before) || annotations[annotationInject] != "false" {
+		t.Errorf("With changed its receiver or its arguments: %v, %v", edited.Annotations, annotations)
+	}
+	for _, a := range Annotations() {
+		if _, ok := edited.With(nil, map[string]string{a.Key: "x"}).Annotations[a.Key]; !ok {
+			t.Errorf("annotation %s is lost", a.Key)
+		}
 	}
 }
 
@@ -164,9 +74,40 @@ func TestWith(t *testing.T) {
 func TestUnreadableAddresses(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("gone")
-	decision, err := Decide(PodOf(meshedPod(annotated(annotationInterceptionMode, "?"))), config.DefaultSettings(),
+	decision, err := Decide(meshedPod(annotated(annotationInterceptionMode, "?")), config.DefaultSettings(),
 		func() ([]netip.Addr, error) { return nil, gone })
 	if !errors.Is(err, gone) || !reflect.DeepEqual(decision, Decision{}) {
 		t.Errorf("got %+v, %v", decision, err)
 	}
+}
+
+// fieldsOf are the fields of each PodVersion, with their types.
+var fieldsOf = map[int]string{
+	1: `{annotations map[string]string;runtimeClass,omitempty string;containers,omitempty []` +
+		`{name string;uid,omitzero {number int64;fromPod,omitempty bool};gid,omitzero {number int64;fromPod,omitempty bool};` +
+		`init,omitempty bool;keepsRunning,omitempty bool;netAdmin,omitempty bool;proxyType,omitempty string;env,omitzero map[string]string}}`,
+}
+
+// TestPodVersion compares the fields of Pod with those of its version.
+func TestPodVersion(t *testing.T) {
+	t.Parallel()
+	if got := fields(reflect.TypeFor[Pod]()); got != fieldsOf[PodVersion] {
+		t.Errorf("the fields of Pod are not those of PodVersion %d: raise PodVersion and add its fields to fieldsOf; the older versions stay as they are\ngot  %s\nwant %s",
+			PodVersion, got, fieldsOf[PodVersion])
+	}
+}
+
+// fields returns the JSON names of a type's fields, with their types.
+func fields(of reflect.Type) string {
+	switch of.Kind() {
+	case reflect.Slice:
+		return "[]" + fields(of.Elem())
+	case reflect.Struct:
+		var all []string
+		for field := range of.Fields() {
+			all = append(all, fmt.Sprintf("%s %s", field.Tag.Get("json"), fields(field.Type)))
+		}
+		return "{" + strings.Join(all, ";") + "}"
+	}
+	return of.String()
 }

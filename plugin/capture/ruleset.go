@@ -23,7 +23,8 @@ type Ruleset struct {
 
 	Chains []Chain
 
-	stampOfText bool // its Stamp is that of textVersion, see StampedAs
+	stampOfText bool   // its Stamp is that of textVersion, see StampedAs
+	stamp       string // see WithStamp
 }
 
 // Table is the netfilter table a chain belongs to, in iptables' sense.

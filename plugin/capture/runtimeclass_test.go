@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capture-cni/capture-cni/config"
 )
 
@@ -66,7 +64,7 @@ func TestRuntimeClasses(t *testing.T) {
 	} {
 		settings := config.DefaultSettings()
 		settings.SandboxedRuntimeClasses, settings.SharedKernelRuntimeClasses = test.sandboxed, test.shared
-		_, warnings, err := decide(meshedPod(func(p *corev1.Pod) { p.Spec.RuntimeClassName = &test.class }), settings, only4)
+		_, warnings, err := decide(meshedPod(withClass(test.class)), settings, only4)
 		got, message := passed, strings.Join(warnings, "\n")
 		if _, ok := errors.AsType[Refusal](err); ok {
 			got, message = refused, err.Error()

@@ -119,6 +119,7 @@ func unique[T cmp.Ordered](values ...T) []T {
 // Rulesets that differ only in the elements of their sets have the same Shape.
 func (rs Ruleset) Shape() Ruleset {
 	shape := rs
+	shape.stamp = ""
 	shape.Chains = slices.Clone(rs.Chains)
 	for i := range shape.Chains {
 		rules := slices.Clone(shape.Chains[i].Rules)

@@ -27,6 +27,9 @@ const StampPrefix = "capture-cni rules v"
 // Stamp identifies the Ruleset in the kernel: the version of the rules, the
 // families captured and a hash of all rules.
 func (rs Ruleset) Stamp() string {
+	if rs.stamp != "" {
+		return rs.stamp
+	}
 	version, hashed := rulesVersion, rs.encode
 	if rs.stampOfText {
 		version, hashed = textVersion, rs.body
@@ -37,6 +40,13 @@ func (rs Ruleset) Stamp() string {
 	}
 	sum := sha256.Sum256(hashed())
 	return fmt.Sprintf("%s%d %s %s", StampPrefix, version, families, hex.EncodeToString(sum[:16]))
+}
+
+// WithStamp returns the Ruleset with its Stamp computed, for callers that need it more
+// than once: it is a hash of all rules.
+func (rs Ruleset) WithStamp() Ruleset {
+	rs.stamp = rs.Stamp()
+	return rs
 }
 
 // encode returns all data of the Ruleset, such that different Rulesets have
@@ -53,7 +63,7 @@ func (rs Ruleset) encode() []byte {
 // reports whether the stamp is either; if not, the Ruleset is returned as it is.
 func (rs Ruleset) StampedAs(stamp string) (as Ruleset, own bool) {
 	former := rs
-	former.stampOfText = true
+	former.stampOfText, former.stamp = true, ""
 	switch stamp {
 	case rs.Stamp():
 		return rs, true

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capture-cni/capture-cni/config"
 )
 
@@ -78,14 +76,7 @@ func TestBooleans(t *testing.T) {
 			t.Errorf("%s=%q: got %v", envDNSCapture, text, got)
 		}
 	}
-	valueFrom := func(p *corev1.Pod) {
-		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: envDNSCapture, ValueFrom: &corev1.EnvVarSource{}}}
-	}
-	_, warnings, err := decide(meshedPod(valueFrom), config.DefaultSettings(), only4)
-	if err != nil || len(warnings) != 1 {
-		t.Errorf("valueFrom: %q, %v", warnings, err)
-	}
-	onlyTheApp := func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: envDropInvalid, Value: "true"}} }
+	onlyTheApp := func(p *Pod) { p.container("app").Env = map[string]string{envDropInvalid: "true"} }
 	if intentOf(t, config.DefaultSettings(), only4, onlyTheApp).DropInvalid {
 		t.Error("another container's environment has an effect")
 	}
@@ -97,10 +88,10 @@ func TestFaultsBeforeRefusals(t *testing.T) {
 	t.Parallel()
 	settings := config.DefaultSettings()
 	settings.SandboxedRuntimeClasses = []string{"kata"}
-	refused := []func(*corev1.Pod){
+	refused := []func(*Pod){
 		annotated(annotationTraffic+"z", ""), annotated(annotationTraffic+"a", ""),
 		withEnv(envDropInvalid, "?"),
-		func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") },
+		withClass("kata"),
 	}
 	_, warnings, err := decide(meshedPod(refused...), settings, nil)
 	if _, ok := errors.AsType[Refusal](err); !ok || strings.Count(err.Error(), "\n") != 1 {

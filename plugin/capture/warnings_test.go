@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capture-cni/capture-cni/config"
 )
 
@@ -16,35 +14,28 @@ import (
 // and whose traffic is captured.
 func TestEarlyContainers(t *testing.T) {
 	t.Parallel()
-	first := func(names ...string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
+	first := func(names ...string) func(*Pod) {
+		return func(p *Pod) {
 			for _, name := range names {
-				p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: name})
+				withInit(name)(p)
 			}
 		}
 	}
-	native := func(p *corev1.Pod) {
-		p.Spec.Containers = slices.DeleteFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == containerProxy })
-	}
-	as := func(uid, gid int64) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Spec.InitContainers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: &uid, RunAsGroup: &gid}
-		}
-	}
+	fetchAs := func(uid, gid int64) func(*Pod) { return withInit("fetch", runsAs(uid, gid)) }
 	for _, test := range []struct {
 		name    string
-		changes []func(*corev1.Pod)
+		changes []func(*Pod)
 		want    []string
 	}{
 		{"none", nil, nil},
-		{"two", []func(*corev1.Pod){first("fetch", "migrate")}, []string{"fetch", "migrate"}},
-		{"Istio's own", []func(*corev1.Pod){first(containerInit, containerValidation)}, nil},
-		{"before and after a native sidecar", []func(*corev1.Pod){native, first("fetch", containerProxy, "migrate")}, []string{"fetch"}},
-		{"with the proxy's uid", []func(*corev1.Pod){first("fetch"), as(1337, 5)}, nil},
-		{"with the proxy's gid", []func(*corev1.Pod){first("fetch"), as(5, 1337)}, nil},
-		{"with its own", []func(*corev1.Pod){first("fetch"), as(5, 5)}, []string{"fetch"}},
-		{"nothing captured", []func(*corev1.Pod){first("fetch"), annotated(annotationIncludeOutboundRanges, "")}, nil},
-		{"only a port captured", []func(*corev1.Pod){
+		{"two", []func(*Pod){first("fetch", "migrate")}, []string{"fetch", "migrate"}},
+		{"Istio's own", []func(*Pod){first(containerInit, containerValidation)}, nil},
+		{"before and after a native sidecar", []func(*Pod){first("fetch"), native, first("migrate")}, []string{"fetch"}},
+		{"with the proxy's uid", []func(*Pod){fetchAs(1337, 5)}, nil},
+		{"with the proxy's gid", []func(*Pod){fetchAs(5, 1337)}, nil},
+		{"with its own", []func(*Pod){fetchAs(5, 5)}, []string{"fetch"}},
+		{"nothing captured", []func(*Pod){first("fetch"), annotated(annotationIncludeOutboundRanges, "")}, nil},
+		{"only a port captured", []func(*Pod){
 			first("fetch"), annotated(annotationIncludeOutboundRanges, ""), annotated(annotationIncludeOutboundPorts, "80"),
 		}, []string{"fetch"}},
 	} {

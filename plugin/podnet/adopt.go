@@ -34,7 +34,7 @@ func (n *Namespace) Replace(ctx context.Context, rs capture.Ruleset) (lost, err 
 	err = n.do(func() error {
 		lost = adopt(ctx)
 		if err := commitRules(ctx, rs, netfilter.NFTables{}.Replace); err != nil {
-			return errors.Join(err, netfilter.DisableConntrack())
+			return errors.Join(err, netfilter.DisableConntrack(ctx))
 		}
 		lost = errors.Join(lost, addressErr, deleteStale(ctx, own))
 		return nil
@@ -49,7 +49,7 @@ func (n *Namespace) Replace(ctx context.Context, rs capture.Ruleset) (lost, err 
 func adopt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	if err := netfilter.EnableConntrack(); err != nil {
+	if err := netfilter.EnableConntrack(ctx); err != nil {
 		return err
 	}
 	sockets, complete, err := conntrack.Sockets(ctx, maxSockets)

@@ -23,6 +23,7 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 	if err := n.refuseUserNamespace(asked); err != nil {
 		return "", err
 	}
+	rs = rs.WithStamp()
 	stamp = rs.Stamp()
 	err = n.do(func() error {
 		backend, err := netfilter.Find(ctx, asked)

@@ -9,8 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"runtime/debug"
 
@@ -115,19 +113,4 @@ func read[T any](n *Namespace, f func() (T, error)) (result T, err error) {
 		return err
 	})
 	return result, err
-}
-
-// Addresses returns all addresses of the namespace's interfaces.
-func (n *Namespace) Addresses() ([]netip.Addr, error) {
-	list, err := read(n, net.InterfaceAddrs)
-	if err != nil {
-		return nil, fmt.Errorf("reading the pod's addresses: %w", err)
-	}
-	var addresses []netip.Addr
-	for _, a := range list {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
-			addresses = append(addresses, prefix.Addr())
-		}
-	}
-	return addresses, nil
 }

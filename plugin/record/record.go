@@ -18,6 +18,10 @@ import (
 // Version is that of Record's form.
 const Version = 1
 
+// Canary is the sandbox id of the agent's own calls of the plugin. They are no ADDs of
+// a pod, and nothing is sent of them.
+const Canary = "canary"
+
 // Record is the result of one ADD, or of the guard's examination of a pod.
 type Record struct {
 	Version  int               `json:"version"`

@@ -19,6 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // annotationConfigSource is set by the kubelet on every pod that it runs. If it is
@@ -102,19 +103,20 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := podlookup.CheckPaths(conf); err != nil {
+	if err := trust.CheckPaths(conf); err != nil {
 		return nil, err
 	}
 	r.recorder.lap(record.Deciding)
-	lookup := podlookup.Lookup{Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout, SingleAttempt: r.singleAttempt, Log: r.log}
-	pod, err := lookup.Pod(ctx, r.pod)
+	lookup := lookupBy(conf)
+	lookup.SingleAttempt, lookup.Log = r.singleAttempt, r.log
+	found, err := lookup.Pod(ctx, r.pod)
 	r.recorder.lap(record.LookingUp)
 	if err != nil {
 		return nil, err
 	}
-	r.recorder.Pod.UID = string(pod.UID)
+	r.recorder.Pod.UID = found.UID
 	var netns *podnet.Namespace
-	decision, err := capture.Decide(capture.PodOf(pod), conf.Capture, func() (_ []netip.Addr, err error) {
+	decision, err := capture.Decide(*found.Pod, conf.Capture, func() (_ []netip.Addr, err error) {
 		if netns, err = podnet.Open(ctx, r.netns); err != nil {
 			return nil, err
 		}
@@ -131,6 +133,15 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, nil
 	}
 	return &plan{decision.Intent, conf.Backend, netns}, nil
+}
+
+// lookupBy returns the ways of a lookup that a configuration leaves open.
+func lookupBy(conf config.NetConf) podlookup.Lookup {
+	lookup := podlookup.Lookup{Program: podlookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
+	if conf.AgentSocket != "" {
+		lookup.Socket = config.PodsSocket(conf.AgentSocket)
+	}
+	return lookup
 }
 
 // recordExemption records a pod that was looked up and is not captured. An operator

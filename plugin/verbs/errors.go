@@ -14,6 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // CNI reserves codes below 100.
@@ -36,7 +37,7 @@ func classify(err error) failure {
 		return f
 	}
 	switch {
-	case isA[config.Faults](err) || isA[podlookup.Untrusted](err):
+	case isA[config.Faults](err) || isA[trust.Untrusted](err):
 		return failure{err, types.ErrInvalidNetworkConfig, record.Configuration}
 	case isA[podlookup.Error](err):
 		return failure{err, types.ErrTryAgainLater, record.Lookup}

@@ -16,6 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // TestCodes checks the documented codes, which runtimes and operators' alerts use.
@@ -27,7 +28,7 @@ func TestCodes(t *testing.T) {
 		code uint
 	}{
 		{"configuration", config.Faults{"a", "b"}, 7},
-		{"untrusted file", podlookup.Untrusted("x"), 7},
+		{"untrusted file", trust.Untrusted("x"), 7},
 		{"lookup", podlookup.Error{Err: errors.New("x")}, 11},
 		{"lookup without a kubeconfig", podlookup.Error{Err: fs.ErrNotExist}, 11},
 		{"lookup that ran out of time", podlookup.Error{Err: context.DeadlineExceeded}, 11},

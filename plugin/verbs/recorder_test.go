@@ -18,6 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // TestReasons expects the reason of every error that an ADD can end with.
@@ -30,7 +31,7 @@ func TestReasons(t *testing.T) {
 		{failure{errors.New("x"), types.ErrDecodingFailure, record.Input}, record.Input},
 		{argsError("x"), record.Input},
 		{config.Faults{"x"}, record.Configuration},
-		{podlookup.Untrusted("x"), record.Configuration},
+		{trust.Untrusted("x"), record.Configuration},
 		{podlookup.Error{Err: errors.New("x")}, record.Lookup},
 		{capture.BadInput{{}}, record.Annotations},
 		{capture.Refusal("x"), record.Refused},

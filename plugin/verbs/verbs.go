@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -18,9 +17,9 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // Deadlines of a whole call. ADD's is longer than the longest lookupTimeout, and
@@ -118,11 +117,10 @@ func status(args *skel.CmdArgs) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
 	defer cancel()
-	if err := podlookup.CheckPaths(conf); err != nil {
+	if err := trust.CheckPaths(conf); err != nil {
 		return err
 	}
-	access := podlookup.CheckAccess(filepath.Dir(conf.Kubeconfig))
-	if err := errors.Join(access, podnet.Probe(ctx, conf.Backend)); err != nil {
+	if err := errors.Join(lookupBy(conf).CheckWays(ctx), podnet.Probe(ctx, conf.Backend)); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, "meshed pods can't start: "+err.Error(), "")
 	}
 	return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podlookup
+package trust
 
 import (
 	"errors"
@@ -72,12 +72,12 @@ func TestReadTrusted(t *testing.T) {
 }
 
 func readIn(dir, name string) ([]byte, error) {
-	root, err := openTrusted(dir)
+	root, err := OpenDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	return readTrusted(root, name)
+	return Read(root, name)
 }
 
 // TestCheckPaths allows the two default directories, that of the environment
@@ -128,4 +128,16 @@ func TestCheckPaths(t *testing.T) {
 			}
 		})
 	}
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

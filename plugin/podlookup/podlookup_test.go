@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podlookup
+package podlookup_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,8 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubetypes "k8s.io/apimachinery/pkg/types"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podapi"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -26,13 +34,38 @@ var wanted = record.PodRef{Namespace: "shop", Name: "web", UID: "6c1f8c3e-0b7a-4
 func podWithUID(uid string) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name, pod.UID = wanted.Namespace, wanted.Name, kubetypes.UID(uid)
+	pod.Spec.RuntimeClassName = new("runc")
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", Controller: new(true)}}
 	return pod
 }
 
-// node has credentials for an API server.
+// TestMain makes this test's executable capture-cni-lookup where it is called by that
+// name.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != config.LookupProgram {
+		os.Exit(m.Run())
+	}
+	if len(os.Environ()) > 0 {
+		panic("the program has an environment")
+	}
+	var request podlookup.Request
+	err := json.NewDecoder(os.Stdin).Decode(&request)
+	document, encodeErr := json.Marshal(podapi.Answer(context.Background(), request))
+	_, writeErr := os.Stdout.Write(document)
+	if errors.Join(err, encodeErr, writeErr) != nil {
+		os.Exit(1)
+	}
+}
+
+// node has credentials for an API server, and the program.
 type node struct {
 	*kubeapi.Server
 	dir string
+}
+
+// settings are those of a lookup without an agent.
+func (n node) settings() podlookup.Lookup {
+	return podlookup.Lookup{Program: filepath.Join(n.dir, config.LookupProgram), Directory: n.dir, Timeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler)}
 }
 
 func newNode(t *testing.T, opts ...kubeapi.Option) node {
@@ -47,20 +80,26 @@ func newNode(t *testing.T, opts ...kubeapi.Option) node {
 	if _, err := api.WriteKubeconfig(dir); err != nil {
 		t.Fatal(err)
 	}
+	executable, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(executable, filepath.Join(dir, config.LookupProgram))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	return node{api, dir}
 }
 
 // lookup looks up the wanted pod with a timeout of two seconds.
-func (n node) lookup(t *testing.T) (*corev1.Pod, error) {
+func (n node) lookup(t *testing.T) (podlookup.Answer, error) {
 	t.Helper()
-	const timeout = 2 * time.Second
 	start := time.Now()
-	pod, err := Lookup{Directory: n.dir, Timeout: timeout, Log: slog.New(slog.DiscardHandler)}.Pod(t.Context(), wanted)
+	answer, err := n.settings().Pod(t.Context(), wanted)
 	// Without the timeout, the lookup would take many times this.
-	if took := time.Since(start); took > 4*timeout {
-		t.Errorf("the lookup took %s, with a timeout of %s", took, timeout)
+	if took := time.Since(start); took > 4*n.settings().Timeout {
+		t.Errorf("the lookup took %s, with a timeout of %s", took, n.settings().Timeout)
 	}
-	return pod, err
+	return answer, err
 }
 
 // firstRequests has the fault apply to the first n requests.
@@ -153,10 +192,10 @@ func TestFaults(t *testing.T) {
 			n := newNode(t)
 			n.Put(podWithUID(wanted.UID))
 			test.arrange(t, n)
-			pod, err := n.lookup(t)
+			found, err := n.lookup(t)
 			expectFault(t, err, test.want)
-			if test.want == "" && (pod == nil || string(pod.UID) != wanted.UID) {
-				t.Errorf("got %v", pod)
+			if test.want == "" && (found.UID != wanted.UID || !found.HasController || found.Version != capture.PodVersion || found.Pod.RuntimeClass != "runc") {
+				t.Errorf("got %+v", found)
 			}
 			if got := n.Requests(); test.requests != 0 && got != test.requests {
 				t.Errorf("%d requests, want %d", got, test.requests)
@@ -186,7 +225,7 @@ func expectFault(t *testing.T, err error, want string) {
 	}
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "looking up pod shop/web") {
 		t.Errorf("got error %v, want one with %q", err, want)
-	} else if !isA[Error](err) {
+	} else if _, ok := errors.AsType[podlookup.Error](err); !ok {
 		t.Errorf("got %T, want Error", err)
 	}
 }
@@ -252,8 +291,11 @@ func TestFirstReadIsCached(t *testing.T) {
 	if got := strings.Join(versions, ","); got != "0,," {
 		t.Errorf("resource versions %q, want one read from the cache, then quorum reads", got)
 	}
-	versions = nil
-	if _, err := (Lookup{Directory: n.dir, Timeout: 5 * time.Second, Uncached: true, Log: slog.New(slog.DiscardHandler)}).Pod(t.Context(), wanted); err != nil || strings.Join(versions, ",") != ",," {
-		t.Errorf("resource versions %q, %v, want quorum reads alone", versions, err)
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

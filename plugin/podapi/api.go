@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podlookup
+package podapi
 
 import (
 	"context"
@@ -26,12 +26,8 @@ import (
 // dialTimeout is for one address of the API server.
 const dialTimeout = 2 * time.Second
 
-// getPod sends one GET over a new connection.
-func getPod(ctx context.Context, e endpoint, want record.PodRef, attempt int, cached bool) (*corev1.Pod, error) {
-	client, err := restClient(e, attempt)
-	if err != nil {
-		return nil, err
-	}
+// getPod sends one GET. A cached answer may be as old as the API server's cache.
+func getPod(ctx context.Context, client *rest.RESTClient, e endpoint, want record.PodRef, cached bool) (*corev1.Pod, error) {
 	request := client.Get().Namespace(want.Namespace).Resource("pods").Name(want.Name).MaxRetries(0)
 	if cached {
 		request.Param("resourceVersion", "0")
@@ -47,7 +43,7 @@ func getPod(ctx context.Context, e endpoint, want record.PodRef, attempt int, ca
 }
 
 // restClient returns a client for pods alone: linking the whole clientset would
-// triple the plugin's start-up time.
+// triple the program's start-up time.
 func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
@@ -65,8 +61,7 @@ func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 	}
 	transport := httplimit.Transport(&http.Transport{
 		DialContext:            dialer{attempt}.dial,
-		TLSClientConfig:        e.tls,
-		DisableKeepAlives:      true, // and no Proxy: HTTPS_PROXY in the environment is the runtime's
+		TLSClientConfig:        e.tls, // and no Proxy: traffic to the API server takes none
 		MaxResponseHeaderBytes: httplimit.MaxHeader,
 	})
 	client, err := rest.RESTClientForConfigAndClient(config, &http.Client{Transport: transport})

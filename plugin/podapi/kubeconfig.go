@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podlookup
+package podapi
 
 import (
 	"crypto/tls"
@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // endpoint is an API server and the plugin's credentials for it.
@@ -27,23 +28,16 @@ type endpoint struct {
 	credentialsFile string // where the token is from, for messages
 }
 
-// CheckAccess validates the kubeconfig of a directory. It sends no request.
-// Errors: Untrusted; fs.ErrNotExist.
-func CheckAccess(directory string) error {
-	_, err := loadKubeconfig(directory)
-	return err
-}
-
 // loadKubeconfig reads the kubeconfig of a directory and the files there that it
 // names. It does not read the environment, runs no credential plugin and requires
-// TLS verification. Errors: Untrusted; fs.ErrNotExist.
+// TLS verification. Errors: trust.Untrusted; fs.ErrNotExist.
 func loadKubeconfig(directory string) (endpoint, error) {
 	path := filepath.Join(directory, config.KubeconfigName)
-	root, err := openTrusted(directory)
+	root, err := trust.OpenDirectory(directory)
 	if err == nil {
 		defer func() { _ = root.Close() }() // it was only read from
 		var data []byte
-		if data, err = readTrusted(root, config.KubeconfigName); err == nil {
+		if data, err = trust.Read(root, config.KubeconfigName); err == nil {
 			return parseKubeconfig(root, data)
 		}
 	}
@@ -57,11 +51,11 @@ func parseKubeconfig(root *os.Root, data []byte) (endpoint, error) {
 	path := filepath.Join(root.Name(), config.KubeconfigName)
 	var content clientcmd.Config
 	if err := yaml.Unmarshal(data, &content); err != nil {
-		return endpoint{}, untrustedf("kubeconfig %s: %v", path, err)
+		return endpoint{}, trust.Untrustedf("kubeconfig %s: %v", path, err)
 	}
 	cluster, user, err := currentContext(content)
 	if err != nil {
-		return endpoint{}, untrustedf("kubeconfig %s: %v", path, err)
+		return endpoint{}, trust.Untrustedf("kubeconfig %s: %v", path, err)
 	}
 	e := endpoint{credentialsFile: path}
 	k := kubeconfig{root}
@@ -116,7 +110,7 @@ func (k kubeconfig) checkNames(cluster clientcmd.Cluster, user clientcmd.AuthInf
 		{"tokenFile", user.TokenFile},
 	} {
 		if file.path != "" && !filepath.IsLocal(k.relative(file.path)) {
-			errs = append(errs, untrustedf("%s is %q: expected a file in %s", file.key, file.path, k.root.Name()))
+			errs = append(errs, trust.Untrustedf("%s is %q: expected a file in %s", file.key, file.path, k.root.Name()))
 		}
 	}
 	return errors.Join(errs...)
@@ -140,18 +134,18 @@ func (k kubeconfig) inlineOrFile(inline []byte, path string) ([]byte, error) {
 	if len(inline) > 0 || path == "" {
 		return inline, nil
 	}
-	return readTrusted(k.root, k.relative(path))
+	return trust.Read(k.root, k.relative(path))
 }
 
 func (k kubeconfig) setServer(cluster clientcmd.Cluster, e *endpoint) error {
 	server, err := url.Parse(cluster.Server)
 	switch {
 	case err != nil || server.Scheme != "https" || server.Host == "":
-		return untrustedf("server is %q: expected https://HOST:PORT", cluster.Server)
+		return trust.Untrustedf("server is %q: expected https://HOST:PORT", cluster.Server)
 	case cluster.InsecureSkipTLSVerify:
-		return untrustedf("insecure-skip-tls-verify is set: set certificate-authority instead")
+		return trust.Untrustedf("insecure-skip-tls-verify is set: set certificate-authority instead")
 	case cluster.ProxyURL != "":
-		return untrustedf("proxy-url is set: expected a direct connection to the API server")
+		return trust.Untrustedf("proxy-url is set: expected a direct connection to the API server")
 	}
 	authorities, err := k.inlineOrFile(cluster.CertificateAuthorityData, cluster.CertificateAuthority)
 	if err != nil {
@@ -162,7 +156,7 @@ func (k kubeconfig) setServer(cluster clientcmd.Cluster, e *endpoint) error {
 	if len(authorities) > 0 {
 		e.tls.RootCAs = x509.NewCertPool()
 		if !e.tls.RootCAs.AppendCertsFromPEM(authorities) {
-			return untrustedf("certificate-authority contains no PEM certificate")
+			return trust.Untrustedf("certificate-authority contains no PEM certificate")
 		}
 	}
 	return nil
@@ -171,13 +165,13 @@ func (k kubeconfig) setServer(cluster clientcmd.Cluster, e *endpoint) error {
 func (k kubeconfig) setCredentials(user clientcmd.AuthInfo, e *endpoint) error {
 	switch {
 	case user.Exec != nil:
-		return untrustedf("exec is set: the plugin runs no credential plugin; set tokenFile")
+		return trust.Untrustedf("exec is set: the plugin runs no credential plugin; set tokenFile")
 	case user.AuthProvider != nil:
-		return untrustedf("auth-provider is set: set tokenFile")
+		return trust.Untrustedf("auth-provider is set: set tokenFile")
 	case user.Username != "" || user.Password != "":
-		return untrustedf("username and password are not supported: set tokenFile")
+		return trust.Untrustedf("username and password are not supported: set tokenFile")
 	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups)+len(user.ImpersonateUserExtra) > 0:
-		return untrustedf("impersonation is not supported: use the token of the plugin's ServiceAccount")
+		return trust.Untrustedf("impersonation is not supported: use the token of the plugin's ServiceAccount")
 	}
 	certificate, certificateErr := k.inlineOrFile(user.ClientCertificateData, user.ClientCertificate)
 	key, keyErr := k.inlineOrFile(user.ClientKeyData, user.ClientKey)
@@ -187,7 +181,7 @@ func (k kubeconfig) setCredentials(user clientcmd.AuthInfo, e *endpoint) error {
 	if len(certificate)+len(key) > 0 && e.tls != nil {
 		pair, err := tls.X509KeyPair(certificate, key)
 		if err != nil {
-			return untrustedf("client certificate: %v", err)
+			return trust.Untrustedf("client certificate: %v", err)
 		}
 		e.tls.Certificates = []tls.Certificate{pair}
 	}
@@ -199,7 +193,7 @@ func (k kubeconfig) setCredentials(user clientcmd.AuthInfo, e *endpoint) error {
 		e.credentialsFile = user.TokenFile
 	}
 	if e.token == "" && len(certificate) == 0 {
-		return untrustedf("no credentials: expected a token, a tokenFile or a client certificate")
+		return trust.Untrustedf("no credentials: expected a token, a tokenFile or a client certificate")
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podlookup
+package podapi
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // kubeconfigText returns a kubeconfig with a cluster and a user in YAML.
@@ -78,7 +79,7 @@ func TestLoadKubeconfig(t *testing.T) {
 			switch {
 			case test.want == "" && (err != nil || e.token != "t" || e.server.Scheme != "https"):
 				t.Errorf("got %+v, %v", e, err)
-			case test.want != "" && (!isA[Untrusted](err) || !strings.Contains(err.Error(), test.want)):
+			case test.want != "" && (!isA[trust.Untrusted](err) || !strings.Contains(err.Error(), test.want)):
 				t.Errorf("got error %v, want one with %q", err, test.want)
 			}
 			if err != nil && !strings.Contains(err.Error(), path) {

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package capture
+// Package podfields returns the fields of Kubernetes' Pod that decide about a pod's
+// capture. Only the programs that read pods from the API server link it.
+package podfields
 
 import (
 	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// PodOf returns the fields of a Kubernetes pod that decide. Only this file reads
-// Kubernetes' types.
-func PodOf(pod *corev1.Pod) Pod {
-	var p Pod
+// Of returns the fields that decide.
+func Of(pod *corev1.Pod) capture.Pod {
+	var p capture.Pod
 	if class := pod.Spec.RuntimeClassName; class != nil {
 		p.RuntimeClass = *class
 	}
 	shared := cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{})
 	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		own := cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
-		container := Container{
+		container := capture.Container{
 			Name:         c.Name,
 			UID:          effectiveID(own.RunAsUser, shared.RunAsUser),
 			GID:          effectiveID(own.RunAsGroup, shared.RunAsGroup),
@@ -29,7 +32,7 @@ func PodOf(pod *corev1.Pod) Pod {
 			KeepsRunning: c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways,
 			NetAdmin:     hasNetAdmin(own),
 		}
-		if c.Name == containerProxy {
+		if capture.IsProxy(c.Name) {
 			container.ProxyType, container.Env = proxyType(c.Args), proxyEnv(c.Env)
 		}
 		p.Containers = append(p.Containers, container)
@@ -37,14 +40,21 @@ func PodOf(pod *corev1.Pod) Pod {
 	return p.With(pod.Labels, pod.Annotations)
 }
 
-func effectiveID(own, shared *int64) ID {
+// HasController reports whether a controller would replace the pod. A static pod is
+// controlled by its Node, which replaces none.
+func HasController(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind != "Node"
+}
+
+func effectiveID(own, shared *int64) capture.ID {
 	switch {
 	case own != nil:
-		return ID{Number: *own}
+		return capture.ID{Number: *own}
 	case shared != nil:
-		return ID{*shared, true}
+		return capture.ID{Number: *shared, FromPod: true}
 	}
-	return ID{}
+	return capture.ID{}
 }
 
 // hasNetAdmin reports whether a container can change the network namespace. It
@@ -72,8 +82,7 @@ func proxyType(args []string) string {
 func proxyEnv(variables []corev1.EnvVar) map[string]string {
 	env := map[string]string{}
 	for _, v := range variables {
-		switch v.Name {
-		case envDisableProxy, envDNSCapture, envDualStack, envDropInvalid:
+		if capture.DecidesAsVariable(v.Name) {
 			env[v.Name] = config.Shortened(v.Value) // the last one wins, as in the kubelet
 		}
 	}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podlookup
+// Package trust opens files and directories that only root can have written, in
+// directories that the operator allows.
+package trust
 
 import (
 	"errors"
@@ -22,7 +24,8 @@ type Untrusted string
 
 func (u Untrusted) Error() string { return string(u) }
 
-func untrustedf(format string, args ...any) error { return Untrusted(fmt.Sprintf(format, args...)) }
+// Untrustedf returns an Untrusted error.
+func Untrustedf(format string, args ...any) error { return Untrusted(fmt.Sprintf(format, args...)) }
 
 // CheckPaths checks that the paths of a configuration are in allowed directories. It
 // opens none of them. Errors: Untrusted.
@@ -46,7 +49,7 @@ func CheckPath(key, path string) error {
 		return err
 	}
 	if !slices.Contains(listed, directory) {
-		return untrustedf("configuration key %q is %q: expected %s in %s, in a directory that %s lists, or in that of the environment variable %s",
+		return Untrustedf("configuration key %q is %q: expected %s in %s, in a directory that %s lists, or in that of the environment variable %s",
 			key, path, filepath.Base(path), strings.Join(config.Directories(), " or "), list, config.DirectoryVariable)
 	}
 	return nil
@@ -64,7 +67,7 @@ func listedDirectories() (list string, directories []string, err error) {
 		return list, nil, fmt.Errorf("opening the plugin's own directory: %w", err)
 	}
 	defer func() { _ = root.Close() }() // it was only read from
-	content, err := readTrusted(root, config.DirectoriesFile)
+	content, err := Read(root, config.DirectoriesFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return list, nil, nil
 	}
@@ -72,13 +75,13 @@ func listedDirectories() (list string, directories []string, err error) {
 		return list, nil, err
 	}
 	if directories, err = config.ParseDirectories(content); err != nil {
-		return list, nil, untrustedf("%s: %v", list, err)
+		return list, nil, Untrustedf("%s: %v", list, err)
 	}
 	return list, directories, nil
 }
 
-// openTrusted opens a directory that only root can write to.
-func openTrusted(directory string) (*os.Root, error) {
+// OpenDirectory opens a directory that only root can write to.
+func OpenDirectory(directory string) (*os.Root, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", directory, err)
@@ -96,16 +99,16 @@ func openTrusted(directory string) (*os.Root, error) {
 // maxFile is the size limit of kubeconfigs, tokens and CA bundles.
 const maxFile = 1 << 20
 
-// readTrusted reads a regular file that only root can write to. Symbolic links may
+// Read reads a regular file that only root can write to. Symbolic links may
 // not lead out of root.
-func readTrusted(root *os.Root, name string) ([]byte, error) {
+func Read(root *os.Root, name string) ([]byte, error) {
 	path := filepath.Join(root.Name(), name)
 	file, err := openWithin(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if err != nil {
-		return nil, untrustedf("reading %s: %v", path, err)
+		return nil, Untrustedf("reading %s: %v", path, err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	info, err := file.Stat()
@@ -113,7 +116,7 @@ func readTrusted(root *os.Root, name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, untrustedf("%s is of mode %s: expected a regular file", path, info.Mode())
+		return nil, Untrustedf("%s is of mode %s: expected a regular file", path, info.Mode())
 	}
 	if err := checkPermissions(path, info); err != nil {
 		return nil, err
@@ -123,7 +126,7 @@ func readTrusted(root *os.Root, name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if len(data) > maxFile {
-		return nil, untrustedf("%s: expected at most %d bytes", path, maxFile)
+		return nil, Untrustedf("%s: expected at most %d bytes", path, maxFile)
 	}
 	return data, nil
 }
@@ -157,10 +160,10 @@ func checkPermissions(path string, info fs.FileInfo) error {
 		return errors.New("reading the owner of " + path)
 	}
 	if stat.Uid != 0 {
-		return untrustedf("%s belongs to uid %d: expected root", path, stat.Uid)
+		return Untrustedf("%s belongs to uid %d: expected root", path, stat.Uid)
 	}
 	if info.Mode().Perm()&writableByOthers != 0 {
-		return untrustedf("%s can be written by other users than root (mode %s): expected no write permission for group and others", path, info.Mode())
+		return Untrustedf("%s can be written by other users than root (mode %s): expected no write permission for group and others", path, info.Mode())
 	}
 	return nil
 }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podfields_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
+)
+
+// TestExclusion spells the fields that exempt a pod in the ways that Kubernetes knows.
+func TestExclusion(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		pod   *corev1.Pod
+		cause capture.ExemptionCause // "" for a pod that is captured
+	}{
+		{"meshed", meshedPod(), ""},
+		{"native sidecar", meshedPod(native), ""},
+		{"no arguments", meshedPod(withArgs()), ""},
+		{"one argument", meshedPod(withArgs("proxy")), ""},
+		{"own command line", meshedPod(withArgs("sh", "-c", "proxy router")), ""},
+		{"own command line of two words", meshedPod(withArgs("run", "router")), ""},
+		{"router", meshedPod(withArgs("proxy", "router")), capture.OtherProxyType},
+		{"waypoint", meshedPod(withArgs("proxy", "waypoint", "--x")), capture.OtherProxyType},
+		{"native router", meshedPod(withArgs("proxy", "router"), native), capture.OtherProxyType},
+		{"istio-init with NET_ADMIN", meshedPod(withInit("istio-init", capabilities("NET_RAW", "NET_ADMIN"))), capture.InitContainer},
+		{"istio-init, with the kernel's prefix", meshedPod(withInit("istio-init", capabilities("CAP_NET_ADMIN"))), capture.InitContainer},
+		{"istio-init with all", meshedPod(withInit("istio-init", capabilities("ALL"))), capture.InitContainer},
+		{"istio-init, privileged", meshedPod(withInit("istio-init", &corev1.SecurityContext{Privileged: new(true)})), capture.InitContainer},
+		{"istio-init, not privileged", meshedPod(withInit("istio-init", &corev1.SecurityContext{Privileged: new(false)})), ""},
+		{"istio-init by name only", meshedPod(withInit("istio-init", nil)), ""},
+		{"istio-init with another capability", meshedPod(withInit("istio-init", capabilities("NET_RAW"))), ""},
+		{"istio-init without a capability", meshedPod(withInit("istio-init", &corev1.SecurityContext{
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"NET_ADMIN"}},
+		})), ""},
+		{"no proxy", meshedPod(func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), capture.NoProxy},
+		{"proxyless", meshedPod(withEnv(disableProxy, "true")), capture.ProxyDisabled},
+		{"proxyless, last one wins", meshedPod(withEnv(disableProxy, "true"), withEnv(disableProxy, "false")), ""},
+		{"inject annotation false", meshedPod(annotated(inject, "false")), capture.InjectFalse},
+		{"inject label false", meshedPod(labelled(inject, "false")), capture.InjectFalse},
+		{"label over annotation", meshedPod(labelled(inject, "true"), annotated(inject, "false")), ""},
+		{"label that is not a boolean over annotation", meshedPod(labelled(inject, "no"), annotated(inject, "false")), ""},
+		{"not injected", meshedPod(func(p *corev1.Pod) { delete(p.Annotations, status) }), capture.NotInjected},
+		{"mode NONE", meshedPod(annotated(mode, "NONE")), capture.InterceptionNone},
+		{"empty pod", &corev1.Pod{}, capture.NotInjected},
+	} {
+		if got := capture.Exclusion(podfields.Of(tt.pod)); got.Cause != tt.cause {
+			t.Errorf("%s: got %+v, want %q", tt.name, got, tt.cause)
+		}
+	}
+	const longest = 8 << 10
+	long := capture.Exclusion(podfields.Of(meshedPod(withArgs("proxy", strings.Repeat("r", 1<<20)))))
+	if long.Cause != capture.OtherProxyType || len(long.Message) > longest {
+		t.Errorf("exempt for %s in %d bytes", long.Cause, len(long.Message))
+	}
+}
+
+// TestCapabilitySpellings uses other spellings than the documented ones. A runtime that
+// upper-cases accepts them; an admission policy that compares bytes does not see them.
+func TestCapabilitySpellings(t *testing.T) {
+	t.Parallel()
+	for _, name := range []corev1.Capability{
+		"NET_ADM\u0131N", "CAP_NET_ADM\u0131N", // dotless i: its upper case is I
+		"NET_ADM\u0130N", "NET_ADM\uff29N", "\uff2eET_ADMIN", // a dotted I, full-width letters
+		"\u0391LL", "A\u217cL", "AL\u029f", // Greek alpha, the numeral l, a small capital l
+		"net_admin", "Net_Admin", "cap_net_admin", "CAP_net_admin", "all", "All",
+		"NET_ADMIN ", " NET_ADMIN", "NET_ADMIN\x00", "NET-ADMIN", "CAP_CAP_NET_ADMIN", "CAP_ALL", "",
+	} {
+		if got := capture.Exclusion(podfields.Of(meshedPod(withInit("istio-init", capabilities(name))))); got != (capture.Exemption{}) {
+			t.Errorf("%q (% x) exempts the pod: %s", name, string(name), got.Message)
+		}
+	}
+}
+
+// TestIDs reads the uid and gid of containers with and without a security context of
+// their own.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	type ids struct{ uid, gid *int64 }
+	id := func(n int64) *int64 { return &n }
+	for name, tt := range map[string]struct {
+		pod, container *ids
+		uid, gid       capture.ID
+	}{
+		"none":                    {},
+		"empty contexts":          {pod: &ids{}, container: &ids{}},
+		"container":               {nil, &ids{id(5), id(6)}, capture.ID{Number: 5}, capture.ID{Number: 6}},
+		"pod":                     {&ids{id(7), id(8)}, nil, capture.ID{Number: 7, FromPod: true}, capture.ID{Number: 8, FromPod: true}},
+		"container over pod":      {&ids{id(7), id(8)}, &ids{id(5), id(6)}, capture.ID{Number: 5}, capture.ID{Number: 6}},
+		"uid alone over pod":      {&ids{id(7), id(8)}, &ids{id(9), nil}, capture.ID{Number: 9}, capture.ID{Number: 8, FromPod: true}},
+		"gid alone over pod":      {&ids{id(7), id(8)}, &ids{nil, id(9)}, capture.ID{Number: 7, FromPod: true}, capture.ID{Number: 9}},
+		"root over pod":           {&ids{id(7), id(8)}, &ids{id(0), id(0)}, capture.ID{}, capture.ID{}},
+		"root of the pod":         {&ids{id(0), id(0)}, nil, capture.ID{FromPod: true}, capture.ID{FromPod: true}},
+		"the pod's uid by choice": {&ids{id(7), id(8)}, &ids{id(7), id(8)}, capture.ID{Number: 7}, capture.ID{Number: 8}},
+		"large":                   {nil, &ids{id(4294967294), id(2147483648)}, capture.ID{Number: 4294967294}, capture.ID{Number: 2147483648}},
+	} {
+		pod := meshedPod()
+		if tt.pod != nil {
+			pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: tt.pod.uid, RunAsGroup: tt.pod.gid}
+		}
+		if tt.container != nil {
+			pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: tt.container.uid, RunAsGroup: tt.container.gid}
+		}
+		if got := podfields.Of(pod).Containers[0]; got.UID != tt.uid || got.GID != tt.gid {
+			t.Errorf("%s: got %+v and %+v, want %+v and %+v", name, got.UID, got.GID, tt.uid, tt.gid)
+		}
+	}
+}
+
+// TestValidation recognizes istio-validation, which may share the proxy's uid, by its
+// restart policy.
+func TestValidation(t *testing.T) {
+	t.Parallel()
+	settings := config.DefaultSettings()
+	settings.SharedProxyUID = config.SharedUIDRefuse
+	for policy, refused := range map[corev1.ContainerRestartPolicy]bool{
+		"": false, corev1.ContainerRestartPolicyNever: false, corev1.ContainerRestartPolicyOnFailure: false, corev1.ContainerRestartPolicyAlways: true,
+	} {
+		pod := meshedPod(withInit("istio-validation", &corev1.SecurityContext{RunAsUser: new(int64(1337))}))
+		if policy != "" {
+			pod.Spec.InitContainers[0].RestartPolicy = &policy
+		}
+		_, err := capture.Decide(podfields.Of(pod), settings, addresses)
+		if (err != nil) != refused {
+			t.Errorf("restart policy %q: %v", policy, err)
+		}
+	}
+}
+
+// TestValueFrom warns of a variable whose value only the kubelet knows.
+func TestValueFrom(t *testing.T) {
+	t.Parallel()
+	decision, err := capture.Decide(podfields.Of(meshedPod(func(p *corev1.Pod) {
+		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: dnsCapture, ValueFrom: &corev1.EnvVarSource{}}}
+	})), config.DefaultSettings(), addresses)
+	if err != nil || decision.Intent.CaptureDNS || !slices.ContainsFunc(decision.Warnings, func(w string) bool { return strings.Contains(w, "set by valueFrom") }) {
+		t.Errorf("got %+v, %v", decision, err)
+	}
+}
+
+func addresses() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.1.2.3")}, nil }

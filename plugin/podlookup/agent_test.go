@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podlookup_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
+)
+
+// agent answers requests as a test wants.
+type agent struct {
+	socket   string
+	requests atomic.Int64
+}
+
+// serve handles each connection in a goroutine until the test ends.
+func serve(t *testing.T, handle func(net.Conn)) *agent {
+	t.Helper()
+	a := &agent{socket: filepath.Join(t.TempDir(), "pods.sock")}
+	a.serve(t, handle)
+	return a
+}
+
+func (a *agent) serve(t *testing.T, handle func(net.Conn)) {
+	t.Helper()
+	listener, err := net.Listen("unix", a.socket)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			a.requests.Add(1)
+			go func() {
+				defer conn.Close()
+				handle(conn)
+			}()
+		}
+	}()
+}
+
+// answering accepts a connection and sends the same answer to every request.
+func answering(answer podlookup.Answer) func(net.Conn) {
+	document, err := json.Marshal(answer)
+	if err != nil {
+		panic(err)
+	}
+	return func(conn net.Conn) {
+		_, _ = conn.Write([]byte{podlookup.Accepted})
+		if _, err := podlookup.ReadMessage(conn, podlookup.MaxRequest); err == nil {
+			_ = podlookup.WriteMessage(conn, document)
+		}
+	}
+}
+
+func theAgents() podlookup.Answer {
+	return podlookup.Answer{Version: capture.PodVersion, UID: wanted.UID, Pod: &capture.Pod{RuntimeClass: "by the agent"}}
+}
+
+func faulty(kind podlookup.FaultKind, message string) podlookup.Answer {
+	return podlookup.Answer{Version: capture.PodVersion, Fault: &podlookup.Fault{Kind: kind, Message: message}}
+}
+
+func ofVersion(version int) podlookup.Answer {
+	answer := theAgents()
+	answer.Version = version
+	return answer
+}
+
+func silent(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<10)); time.Sleep(5 * time.Second) }
+
+// TestAgentFirst expects the agent's pod, or the API server's where the agent has
+// none, and the errors of both ways where neither has.
+func TestAgentFirst(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		agent     func(net.Conn) // nil: no socket
+		by        string         // the pod's runtime class with credentials; a part of the error where the pod is nowhere
+		alone     string         // a part of the error without credentials
+		mostTaken time.Duration  // with credentials, on a busy machine
+	}{
+		{"answers", answering(theAgents()), "by the agent", "", time.Second},
+		{"does not run", nil, "runc", "no such file", time.Second},
+		{"does not accept", silent, "runc", "did not accept the connection within 100ms", time.Second},
+		{"refuses a connection too many", func(net.Conn) {}, "runc", "did not accept the connection", time.Second},
+		{"says nothing it should", func(conn net.Conn) { _, _ = conn.Write([]byte{0}) }, "runc", "the first byte is 0x0", time.Second},
+		{"does not answer", func(conn net.Conn) { _, _ = conn.Write([]byte{podlookup.Accepted}); silent(conn) }, "runc", "deadline exceeded", 3 * time.Second},
+		{"breaks off", func(conn net.Conn) {
+			_, _ = conn.Write([]byte{podlookup.Accepted, 0, 0})
+			_, _ = podlookup.ReadMessage(conn, podlookup.MaxRequest)
+		}, "runc", "EOF", time.Second},
+		{"answers without end", func(conn net.Conn) {
+			_, _ = conn.Write([]byte{podlookup.Accepted})
+			_, _ = podlookup.ReadMessage(conn, podlookup.MaxRequest)
+			_, _ = conn.Write([]byte{0xff, 0xff, 0xff, 0xff})
+		}, "runc", "a message of 4294967295 bytes: expected at most", time.Second},
+		{"answers no JSON", func(conn net.Conn) {
+			_, _ = conn.Write([]byte{podlookup.Accepted})
+			_, _ = podlookup.ReadMessage(conn, podlookup.MaxRequest)
+			_ = podlookup.WriteMessage(conn, []byte("pod"))
+		}, "runc", "reading the answer", time.Second},
+		{"is of an older version", answering(ofVersion(capture.PodVersion - 1)), "runc", fmt.Sprintf("version %d of a pod's fields, expected %d", capture.PodVersion-1, capture.PodVersion), time.Second},
+		{"is of a newer version", answering(ofVersion(capture.PodVersion + 1)), "runc", fmt.Sprintf("version %d of a pod's fields", capture.PodVersion+1), time.Second},
+		{"has another pod", answering(podlookup.Answer{Version: capture.PodVersion, UID: "other", Pod: &capture.Pod{}}), "runc", "UID other, expected", time.Second},
+		{"has no pod in its answer", answering(podlookup.Answer{Version: capture.PodVersion}), "runc", "it has no pod", time.Second},
+		{"reaches no API server", answering(faulty(podlookup.Failed, "connection refused")), "runc", "connection refused", time.Second},
+		{"may not read", answering(faulty(podlookup.Refused, "forbidden")), "runc", "forbidden", time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			a := &agent{socket: "/nonexistent/pods.sock"}
+			if test.agent != nil {
+				a = serve(t, test.agent)
+			}
+			n := newNode(t)
+			n.Put(podWithUID(wanted.UID))
+			lookup := n.settings()
+			lookup.Socket, lookup.Timeout = a.socket, 20*time.Second
+			began := time.Now()
+			found, err := lookup.Pod(t.Context(), wanted)
+			if err != nil || found.Pod.RuntimeClass != test.by {
+				t.Errorf("got %+v, %v, want the pod %s", found, err, test.by)
+			}
+			if took := time.Since(began); took > test.mostTaken+4*time.Second {
+				t.Errorf("took %s", took)
+			}
+			if requests := n.Requests(); (requests == 0) != (test.by == "by the agent") {
+				t.Errorf("%d requests reached the API server", requests)
+			}
+			remove(t, n.dir+"/kubeconfig")
+			lookup.Timeout = 500 * time.Millisecond
+			switch _, err := lookup.Pod(t.Context(), wanted); {
+			case test.alone == "" && err != nil:
+				t.Error(err)
+			case test.alone != "":
+				expectFault(t, err, test.alone)
+				expectFault(t, err, "asking the node agent at "+a.socket)
+				expectFault(t, err, "kubeconfig: no such file")
+			}
+		})
+	}
+}
+
+// TestGonePodIsNotAskedTwice expects no request to the API server for a pod that the
+// agent has not found there.
+func TestGonePodIsNotAskedTwice(t *testing.T) {
+	t.Parallel()
+	a := serve(t, answering(faulty(podlookup.Gone, "the API server has no pod shop/web")))
+	n := newNode(t)
+	lookup := n.settings()
+	lookup.Socket, lookup.Timeout = a.socket, 500*time.Millisecond
+	_, err := lookup.Pod(t.Context(), wanted)
+	expectFault(t, err, "has no pod shop/web")
+	if !podlookup.IsGone(err) || n.Requests() != 0 || a.requests.Load() < 2 {
+		t.Errorf("gone %v after %d requests of the agent and %d of the API server", podlookup.IsGone(err), a.requests.Load(), n.Requests())
+	}
+}
+
+// TestAgentIsWaitedFor starts the agent of a node without credentials during a lookup.
+func TestAgentIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	a := &agent{socket: filepath.Join(t.TempDir(), "pods.sock")}
+	n := newNode(t)
+	remove(t, n.dir+"/kubeconfig")
+	lookup := n.settings()
+	lookup.Socket, lookup.Timeout = a.socket, 20*time.Second
+	time.AfterFunc(500*time.Millisecond, func() { a.serve(t, answering(theAgents())) })
+	if found, err := lookup.Pod(t.Context(), wanted); err != nil || found.Pod.RuntimeClass != "by the agent" {
+		t.Errorf("got %+v, %v", found, err)
+	}
+}
+
+// TestNothingIsLeft asks for a pod on a node without agent and credentials: with an
+// agent's socket in the configuration until the timeout, else once.
+func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	remove(t, n.dir+"/"+"capture-cni-lookup")
+	lookup := n.settings()
+	_, err := lookup.Pod(t.Context(), wanted)
+	expectFault(t, err, "attempt 1, not retried")
+	expectFault(t, err, "capture-cni-lookup: no such file")
+	lookup.Socket, lookup.Timeout = "/nonexistent/pods.sock", 500*time.Millisecond
+	_, err = lookup.Pod(t.Context(), wanted)
+	expectFault(t, err, "lookupTimeout of 500ms is used up")
+}
+
+// TestBrokenProgram executes programs other than capture-cni-lookup.
+func TestBrokenProgram(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		"echo no credentials >&2; exit 3": "exit status 3\nno credentials",
+		"echo hello":                      "reading the answer",
+		"yes":                             "more than 4194304 bytes of output",
+		"sleep 60":                        "deadline exceeded",
+		"sleep 60 & echo '{}'":            "WaitDelay expired",
+		`echo '{"version": 0}'`:           "version 0 of a pod's fields",
+	} {
+		n := newNode(t)
+		remove(t, n.dir+"/capture-cni-lookup")
+		if err := os.WriteFile(n.dir+"/capture-cni-lookup", []byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lookup := n.settings()
+		lookup.SingleAttempt = true
+		_, err := lookup.Pod(t.Context(), wanted)
+		expectFault(t, err, want)
+	}
+}
+
+// TestCheckWays expects an error that names both ways while neither is open.
+func TestCheckWays(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name        string
+		answer      podlookup.Answer
+		credentials string // "", "valid" or "untrusted"
+		want        string
+	}{
+		{"agent and credentials", podlookup.Answer{Version: capture.PodVersion}, "valid", ""},
+		{"agent alone", podlookup.Answer{Version: capture.PodVersion}, "", ""},
+		{"credentials alone", faulty(podlookup.Failed, "has not read its node's pods yet"), "valid", ""},
+		{"neither", faulty(podlookup.Failed, "has not read its node's pods yet"), "", "has not read its node's pods yet\nasking the API server"},
+		{"credentials that all can write", faulty(podlookup.Failed, "not yet"), "untrusted", "can be written by other users"},
+	} {
+		n := newNode(t)
+		switch test.credentials {
+		case "":
+			remove(t, n.dir+"/kubeconfig")
+		case "untrusted":
+			if err := os.Chmod(n.dir+"/kubeconfig", 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lookup := n.settings()
+		lookup.Socket = serve(t, answering(test.answer)).socket
+		err := lookup.CheckWays(t.Context())
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", test.name, err, test.want)
+		}
+		if n.Requests() != 0 {
+			t.Errorf("%s: %d requests reached the API server", test.name, n.Requests())
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podlookup asks for one pod: the node agent first, which watches its node's
+// pods, then the API server, by executing capture-cni-lookup.
+package podlookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/trust"
+)
+
+// Error is a failed lookup. The runtime may retry the ADD.
+type Error struct{ Err error }
+
+func (e Error) Error() string { return e.Err.Error() }
+func (e Error) Unwrap() error { return e.Err }
+
+// Lookup holds the settings of pod lookups.
+type Lookup struct {
+	Socket        string        // of the agent; empty for none
+	Program       string        // path of capture-cni-lookup; see ProgramPath
+	Directory     string        // of the credentials
+	Timeout       time.Duration // including retries
+	SingleAttempt bool
+	Log           *slog.Logger
+}
+
+const (
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = 2 * time.Second
+)
+
+// Pod asks for one pod until it has an answer, the timeout has passed, or retries are
+// of no use. Without a UID in want, the answer is what the API server has at this
+// moment. Errors: trust.Untrusted; Error.
+func (l Lookup) Pod(ctx context.Context, want record.PodRef) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	backoff := firstBackoff
+	var last failedAttempt
+	for number := 1; ; number++ {
+		answer, failed := l.attempt(ctx, Request{Pod: want, Attempt: number})
+		if failed.isNone() {
+			return answer, nil
+		}
+		if fault, ok := errors.AsType[*Fault](failed.api); ok && fault.Kind == Untrusted {
+			return Answer{}, trust.Untrusted(failed.api.Error())
+		}
+		// The error of an attempt that the deadline canceled does not name the cause.
+		if last.isNone() || ctx.Err() == nil {
+			last = failed
+		}
+		l.Log.Debug("pod lookup failed", "attempt", number, "error", failed.join())
+		end := func(reason string) error {
+			return Error{fmt.Errorf("looking up pod %s (attempt %d, %s): %w", want, number, reason, last.join())}
+		}
+		if l.SingleAttempt || failed.isFinal() {
+			return Answer{}, end("not retried")
+		}
+		pause := max(jitter(backoff), failed.retryAfter())
+		backoff = min(2*backoff, maxBackoff)
+		if deadline, _ := ctx.Deadline(); time.Until(deadline) < pause {
+			return Answer{}, end("lookupTimeout of " + l.Timeout.String() + " is used up")
+		}
+		if !sleep(ctx, pause) {
+			return Answer{}, end("canceled")
+		}
+	}
+}
+
+// CheckWays returns why pods could not be looked up at this moment, nil if at least
+// one of the ways is open. It sends no request to the API server.
+func (l Lookup) CheckWays(ctx context.Context) error {
+	var agent error
+	if l.Socket != "" {
+		ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+		defer cancel()
+		if agent = (Agent{l.Socket}).Ping(ctx); agent == nil {
+			return nil
+		}
+	}
+	_, api := program{l.Program, l.Directory}.ask(ctx, Request{})
+	if api != nil {
+		return errors.Join(agent, api)
+	}
+	return nil
+}
+
+// sleep reports whether the pause passed before ctx ended.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}
+
+// jitter spreads the retries of many pods over time.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podlookup
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// program is capture-cni-lookup, with the directory of the credentials.
+type program struct{ path, directory string }
+
+// ProgramPath returns where capture-cni-lookup is installed: next to this executable.
+func ProgramPath() string {
+	executable, err := os.Executable()
+	if err != nil {
+		return config.LookupProgram // which is not found
+	}
+	return filepath.Join(filepath.Dir(executable), config.LookupProgram)
+}
+
+// maxErrorOutput limits what an error repeats of the program's stderr.
+const maxErrorOutput = 512
+
+// ask executes the program with an empty environment. Errors: *Fault.
+func (p program) ask(ctx context.Context, request Request) (Answer, error) {
+	request.Version, request.Directory = capture.PodVersion, p.directory
+	answer, err := p.execute(ctx, request)
+	if err != nil {
+		return Answer{}, fmt.Errorf("asking the API server: %w", err)
+	}
+	return answer, nil
+}
+
+func (p program) execute(ctx context.Context, request Request) (Answer, error) {
+	if err := p.check(); err != nil {
+		return Answer{}, err
+	}
+	document, err := json.Marshal(request)
+	if err != nil {
+		return Answer{}, fmt.Errorf("encoding the request: %w", err)
+	}
+	stdout, stderr := &bounded{limit: MaxAnswer}, &bounded{limit: maxErrorOutput}
+	command := exec.CommandContext(ctx, p.path)
+	command.Env = []string{} // nil would be this process's own
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(document), stdout, stderr
+	command.WaitDelay = time.Second // for a child that holds the pipes open
+	if err := command.Run(); err != nil {
+		return Answer{}, fmt.Errorf("executing %s: %w", p.path, errors.Join(ctx.Err(), stdout.overflow, err, stderr.text()))
+	}
+	return ParseAnswer(stdout.content.Bytes(), request)
+}
+
+// check returns a Fault if there are no credentials or no program on this node.
+func (p program) check() error {
+	for _, path := range []string{filepath.Join(p.directory, config.KubeconfigName), p.path} {
+		_, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return &Fault{Kind: NoCredentials, Message: fmt.Sprintf("%v: check that the node agent runs on this node and writes to %s", err, filepath.Dir(path))}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bounded keeps the first bytes of what is written to it.
+type bounded struct {
+	content  bytes.Buffer
+	limit    int
+	overflow error // for more than that
+}
+
+// Write implements io.Writer. It fails beyond the limit, which ends the program.
+func (b *bounded) Write(p []byte) (int, error) {
+	n, _ := b.content.Write(p[:min(len(p), b.limit-b.content.Len())])
+	if n < len(p) {
+		b.overflow = fmt.Errorf("more than %d bytes of output", b.limit)
+	}
+	return n, b.overflow
+}
+
+// text returns what was written as an error, nil for nothing.
+func (b *bounded) text() error {
+	if b.content.Len() == 0 {
+		return nil
+	}
+	return errors.New(config.Shortened(b.content.String()))
+}
