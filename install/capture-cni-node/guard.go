@@ -14,19 +14,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 func guardCommand(o *options) *cobra.Command {
 	var policy, address string
-	var round, refresh time.Duration
+	var round time.Duration
 	command := &cobra.Command{
 		Use:   "guard",
 		Short: "Verify and repair the capture of running pods",
@@ -36,23 +34,23 @@ The guard lists the pods through the runtime and compares the rules in each netw
 namespace with the desired state, which comes from the annotations at the pod's
 creation. With --policy inPlace it repairs pods that drift; established connections
 survive where the kernel allows it. With --policy evict it requests the eviction of
-such pods from the agent, whose socket is in --run-dir. It keeps each pod's baseline
-in --run-dir, to detect drift also after a restart.
+such pods from the agent. It keeps each pod's baseline in --run-dir, to detect drift
+also after a restart.
 
-Needs --cri-socket, the pods' network namespaces at the runtime's paths, and the
-capabilities SYS_ADMIN and NET_ADMIN. It reads pods with the plugin's kubeconfig.`,
+Needs --cri-socket, the agent's sockets in --run-dir, the pods' network namespaces at
+the runtime's paths, and the capabilities SYS_ADMIN and NET_ADMIN. It has no access to
+the API server: it asks the agent for pods.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if !slices.Contains(guard.Policies(), guard.Policy(policy)) {
 				return fmt.Errorf("--policy is %q: expected inPlace, report or evict", policy)
 			}
-			return o.guard(command.Context(), address, guard.Settings{Policy: guard.Policy(policy), Round: round, Refresh: refresh})
+			return o.guard(command.Context(), address, guard.Settings{Policy: guard.Policy(policy), Round: round})
 		},
 	}
 	command.Flags().StringVar(&policy, "policy", string(guard.InPlace), "what to do with a pod that is not in the desired state: inPlace, report or evict")
 	command.Flags().StringVar(&address, "listen", "127.0.0.1:15016", "address of /healthz and /metrics")
 	command.Flags().DurationVar(&round, "round", 30*time.Second, "interval of the checks of each pod")
-	command.Flags().DurationVar(&refresh, "refresh", 5*time.Minute, "interval at which the guard reads each pod again, to detect edited annotations")
 	return command
 }
 
@@ -63,14 +61,25 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	server, err := httpServer(ctx, address, mux)
+	server, err := httpServer(ctx, address, guardProbe(g.Stuck, registry))
 	if err != nil {
 		return err
 	}
 	return runTogether(ctx, server, untilEnd(g.Run))
+}
+
+// guardProbe serves the kubelet's probe and the metrics.
+func guardProbe(stuck func() error, registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := stuck(); err != nil {
+			http.Error(w, "stuck: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, "alive")
+	})
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
 }
 
 // newGuard returns a guard with the plugin's configuration, as the agent writes it.
@@ -79,7 +88,11 @@ func (o *options) newGuard(settings guard.Settings, registry prometheus.Register
 	if err != nil {
 		return nil, err
 	}
-	settings.Conf, settings.Socket, settings.BaselineDir = nodeSettings.Entry.Conf, nodeSettings.AgentSocket(), nodeSettings.GuardDirectory()
+	if nodeSettings.AgentSocket() == "" {
+		return nil, errors.New("agentSocket is empty in netconf, and the guard asks the agent for pods: expected a path, or no guard")
+	}
+	settings.Conf, settings.Socket, settings.BaselineDir = nodeSettings.Entry.Conf, nodeSettings.GuardSocket(), nodeSettings.GuardDirectory()
+	settings.HistoryDir = history.Directory(nodeSettings.AgentSocket())
 	if settings.Policy == guard.InPlace && settings.Conf.Backend != config.NFTables {
 		return nil, fmt.Errorf("--policy is %q: expected backend %q, netconf says %q: use report or evict, or no guard", settings.Policy, config.NFTables, settings.Conf.Backend)
 	}
@@ -90,15 +103,5 @@ func (o *options) newGuard(settings guard.Settings, registry prometheus.Register
 	if err != nil {
 		return nil, err
 	}
-	return guard.New(settings, cri.NewLocator(runtime), podReader{nodeSettings}, newLog(), registry), nil
-}
-
-// podReader reads pods with the plugin's credentials. It looks up their directory for
-// each pod: the agent changes it while the disk of the state directory is full.
-type podReader struct{ settings node.Settings }
-
-// Pod implements guard.Pods.
-func (r podReader) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error) {
-	lookup := podlookup.Lookup{Directory: r.settings.CredentialsDir(), Timeout: 5 * time.Second, SingleAttempt: true, Uncached: true, Log: newLog()}
-	return lookup.Pod(ctx, ref)
+	return guard.New(settings, cri.NewLocator(runtime), podlookup.Agent{Socket: nodeSettings.PodsSocket()}, newLog(), registry), nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/socket"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // options are the flags of all commands.
@@ -26,6 +28,7 @@ type options struct {
 	binary, netConf                     string
 	criSocket, owner                    string
 	namespace, serviceAccount, nodeName string
+	tokenOnNode                         bool
 	tokenTTL                            time.Duration
 	apiServer, caFile, kubeconfig       string
 }
@@ -47,6 +50,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the plugin's service account")
 	flags.StringVar(&o.serviceAccount, "service-account", "capture-cni", "the plugin's service account; needs the permission to get pods")
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "Node to bind tokens to; deleting the Node revokes them; empty: none")
+	flags.BoolVar(&o.tokenOnNode, "token-on-node", true, "install credentials for the API server, with which the plugin reads pods while the agent does not answer; false: remove them, which needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 	flags.DurationVar(&o.tokenTTL, "token-ttl", 24*time.Hour, "lifetime of the plugin's token; the agent renews it after half of that")
 	flags.StringVar(&o.apiServer, "api-server", "", "URL of the API server, as the node reaches it; empty: the URL that the agent uses")
 	flags.StringVar(&o.caFile, "ca-file", inCluster+"ca.crt", "certificates of the cluster's CA, in the agent's own file system")
@@ -60,6 +64,7 @@ func (o *options) settings() (node.Settings, error) {
 		NetDir: o.netDir, BinDirs: o.binDirs, StateDir: o.stateDir, RunDir: o.runDir,
 		Binary: o.binary, Owner: o.owner,
 		Credentials: node.CredentialSettings{
+			OnNode: o.tokenOnNode, Pod: ownPod(),
 			TokenSpec: kube.TokenSpec{Namespace: o.namespace, ServiceAccount: o.serviceAccount, Node: o.nodeName, TTL: o.tokenTTL},
 			Server:    o.apiServer, CAFile: o.caFile,
 		},
@@ -88,7 +93,29 @@ func (o *options) settings() (node.Settings, error) {
 	}
 	var err error
 	s.Entry, err = node.ParseEntry(keys, s.Mode, s.StateDir, s.RunDir)
+	if err == nil {
+		faults = append(faults, o.socketFaults(s)...)
+	}
 	return s, errors.Join(append(faults, err)...)
+}
+
+func (o *options) socketFaults(s node.Settings) (faults []error) {
+	pods := s.PodsSocket()
+	if len(pods) > socket.MaxPath {
+		faults = append(faults, fmt.Errorf("the socket's path %s has %d bytes: expected at most %d; set a shorter --run-dir", pods, len(pods), socket.MaxPath))
+	}
+	if s.Credentials.OnNode {
+		return faults
+	}
+	if pods == "" {
+		faults = append(faults, errors.New(`--token-on-node is false and the plugin's key "agentSocket" is empty: pods could be read in no way`))
+	}
+	return faults
+}
+
+// ownPod returns the agent's own pod, which is outside the mesh.
+func ownPod() record.PodRef {
+	return record.PodRef{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")}
 }
 
 // api returns a client with the agent's rights and a rate limit of its own, and the URL

@@ -18,6 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
 func renderCommand(o *options) *cobra.Command {
@@ -58,7 +59,7 @@ func renderPod(out io.Writer, conf config.NetConf, manifest string, addresses []
 	if err != nil {
 		return err
 	}
-	decision, err := capture.Decide(capture.PodOf(pod), conf.Capture, func() ([]netip.Addr, error) { return parseAddresses(addresses) })
+	decision, err := capture.Decide(podfields.Of(pod), conf.Capture, func() ([]netip.Addr, error) { return parseAddresses(addresses) })
 	if err != nil {
 		return err
 	}

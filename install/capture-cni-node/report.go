@@ -69,9 +69,10 @@ func (o *options) parts(ctx context.Context, scope, address string) ([]bundle.Pa
 		{Name: "metrics.txt", Write: metricsAt(address)},
 	}
 	if socket := settings.AgentSocket(); socket != "" {
-		parts = append(parts,
-			bundle.Part{Name: "adds.json", Write: recordsIn(history.Directory(socket))},
-			bundle.Part{Name: "failures.json", Write: recordsIn(record.Spool(socket))})
+		parts = append(parts, bundle.Part{Name: "adds.json", Write: recordsIn(history.Directory(socket))})
+		if scope != scopePods { // they are not in the guard's container
+			parts = append(parts, bundle.Part{Name: "failures.json", Write: recordsIn(record.Spool(socket))})
+		}
 	}
 	if scope != scopePods {
 		runtime, err := o.runtime()

@@ -18,6 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 )
 
@@ -97,7 +98,7 @@ func isKnownSample(line string) bool {
 
 func isKnownLabel(name string) bool {
 	switch name {
-	case "agent", "cause", "hash", "le", "part", "plugin", "quantile", "reason", "result", "stage", "state", "version", "writer":
+	case "agent", "cause", "hash", "le", "part", "plugin", "quantile", "reason", "result", "source", "stage", "state", "version", "writer":
 		return true
 	}
 	return false
@@ -107,7 +108,7 @@ func isKnownMetric(name string) bool {
 	if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
 		return true
 	}
-	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
+	for _, m := range slices.Concat(node.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
 		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} { // the last three of a histogram
 			if name == m.Name+suffix {
 				return true

@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 
@@ -13,7 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/pods"
 )
 
 func runCommand(o *options) *cobra.Command {
@@ -65,7 +69,11 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	n := node.New(settings, api, runtime, log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	keeper := node.NewKeeper(n, registry)
+	answerer, ready, err := o.pods(settings, api, absent, registry, log)
+	if err != nil {
+		return err
+	}
+	keeper := node.NewKeeper(n, ready, registry)
 	server, err := httpServer(ctx, address, probes(keeper, registry))
 	if err != nil {
 		return err
@@ -81,7 +89,20 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	if err != nil {
 		return err
 	}
-	return runTogether(ctx, slices.Concat([]task{server, keeper.Present}, telemetry, untaint)...)
+	listeners := after(keeper.Claimed(), slices.Concat(answerer, telemetry))
+	return runTogether(ctx, slices.Concat([]task{server, keeper.Present}, listeners, untaint)...)
+}
+
+// pods returns the task that answers requests of pods, and why it can't.
+func (o *options) pods(s node.Settings, api *kube.Client, absent bool, registry prometheus.Registerer, log *slog.Logger) (tasks []task, ready func() error, err error) {
+	if absent || s.PodsSocket() == "" {
+		return nil, func() error { return nil }, nil
+	}
+	if !s.Credentials.OnNode && (s.Credentials.Pod.Name == "" || s.Credentials.Pod.Namespace == "" || s.Credentials.Pod.UID == "") {
+		return nil, nil, errors.New("--token-on-node=false needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
+	}
+	server := pods.New(pods.Settings{Socket: s.PodsSocket(), Node: o.nodeName}, api, registry, log)
+	return []task{server.Serve}, server.Ready, nil
 }
 
 // probes serves the kubelet's probes and the metrics.

@@ -21,6 +21,22 @@ func untilEnd(work func(context.Context)) task {
 	return func(ctx context.Context) error { work(ctx); return nil }
 }
 
+// after returns tasks that begin once a channel is closed.
+func after(begin <-chan struct{}, tasks []task) []task {
+	waiting := make([]task, len(tasks))
+	for i, t := range tasks {
+		waiting[i] = func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-begin:
+				return t(ctx)
+			}
+		}
+	}
+	return waiting
+}
+
 // runTogether ends all tasks when the first one fails, and waits for all of them.
 func runTogether(ctx context.Context, tasks ...task) error {
 	group, ctx := errgroup.WithContext(ctx)

@@ -35,7 +35,7 @@ func (t telemetryFlags) tasks(o *options, keeper *node.Keeper, s node.Settings, 
 	case t.events && err != nil:
 		log.Warn("Events are disabled", "error", err)
 	case t.events:
-		events = telemetry.NewEvents(api, o.nodeName, log)
+		events = telemetry.NewEvents(api, o.nodeName, registry, log)
 		tasks = append(tasks, untilEnd(events.Serve))
 	}
 	if t.evict {

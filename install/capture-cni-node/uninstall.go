@@ -11,20 +11,21 @@ import (
 )
 
 func uninstallCommand(o *options) *cobra.Command {
-	var purge bool
+	var purge, force bool
 	command := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove the plugin's entry and credentials from the node",
 		Long: `Remove the plugin's entry and credentials from the node and, with --purge, its
 binary. Needs no API server and can be repeated. Without --purge the binary stays:
-the runtime executes it to delete pods that were started with it.`,
+the runtime executes it to delete pods that were started with it. While an agent
+runs on the node, uninstall refuses: the agent would install everything again.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			settings, err := o.settings()
 			if err != nil {
 				return err
 			}
-			if err := node.New(settings, nil, nil, newLog()).Clean(purge); err != nil {
+			if err := node.New(settings, nil, nil, newLog()).Uninstall(purge, force); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(command.OutOrStdout(), "the node is clean")
@@ -32,5 +33,6 @@ the runtime executes it to delete pods that were started with it.`,
 		},
 	}
 	command.Flags().BoolVar(&purge, "purge", false, "also delete the plugin's binary; only safe once no pod is left that was started with it")
+	command.Flags().BoolVar(&force, "force", false, "remove everything also while an agent runs on the node; the agent installs it again")
 	return command
 }

@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 
 	"github.com/spf13/pflag"
 
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/taint"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // untaint are the flags of the taint with which the node was registered.
@@ -32,7 +30,7 @@ func (u untaint) tasks(o *options, keeper *node.Keeper, log *slog.Logger) ([]tas
 	if u.key == "" {
 		return nil, nil
 	}
-	pod := record.PodRef{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")}
+	pod := ownPod()
 	if o.nodeName == "" || pod.Namespace == "" || pod.Name == "" {
 		return nil, errors.New("--untaint needs --node-name, and the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 	}

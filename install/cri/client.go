@@ -23,8 +23,8 @@ const (
 	// annotations of all pods.
 	maxMessage = 16 << 20
 
-	// statusTimeout bounds a question about the runtime, requestTimeout one about
-	// its sandboxes.
+	// statusTimeout bounds a request about the runtime or one sandbox, requestTimeout
+	// a listing of all sandboxes.
 	statusTimeout  = 2 * time.Second
 	requestTimeout = 5 * time.Second
 )

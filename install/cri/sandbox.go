@@ -3,10 +3,11 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,6 +23,9 @@ type Sandbox struct {
 	// A Locator alone knows these; empty for a sandbox in the node's network.
 	NetNS   string
 	Runtime OCIRuntime
+
+	// PlaceError is why a Locator does not know NetNS and Runtime.
+	PlaceError error
 }
 
 // OCIRuntime is what runs a sandbox's containers.
@@ -59,7 +63,7 @@ type place struct {
 
 // locate asks for the place of a sandbox, and whether the sandbox runs.
 func (c *Client) locate(ctx context.Context, id string) (at place, ready bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	answer, err := c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err != nil {
@@ -101,17 +105,22 @@ func placeOf(answer *runtimeapi.PodSandboxStatusResponse) (place, error) {
 	return at, nil
 }
 
-// Locator lists sandboxes with their places. It is used by one goroutine.
+// Locator lists sandboxes with their places. Only one goroutine at a time may list;
+// Runs has no such limit.
 type Locator struct {
 	*Client
-	places map[string]place // by sandbox id; they don't change
+	places   map[string]place // by sandbox id; they don't change
+	failures map[string]int   // requests for a place that failed, by sandbox id
 }
 
 // NewLocator returns a Locator that asks a client.
-func NewLocator(client *Client) *Locator { return &Locator{client, map[string]place{}} }
+func NewLocator(client *Client) *Locator {
+	return &Locator{client, map[string]place{}, map[string]int{}}
+}
 
-// Sandboxes lists the sandboxes that run, with their places; also with an error,
-// all whose place is known. A place costs one request, made once.
+// Sandboxes lists the sandboxes that run, with their places. A place costs one
+// request, made once. One that can't be read is the sandbox's PlaceError, not an error
+// of the listing.
 func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -119,25 +128,39 @@ func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) 
 	if err != nil {
 		return nil, err
 	}
-	var errs []error
-	places := make(map[string]place, len(all))
+	// The sandboxes for which the runtime does not answer use up the time of the
+	// listing: they come last.
+	slices.SortStableFunc(all, func(a, b Sandbox) int { return cmp.Compare(l.failures[a.ID], l.failures[b.ID]) })
+	places, failures := make(map[string]place, len(all)), map[string]int{}
 	for _, sandbox := range all {
-		at, known := l.places[sandbox.ID]
-		if !known {
-			at, _, err = l.locate(ctx, sandbox.ID)
-			if status.Code(err) == codes.NotFound {
-				continue // it ended meanwhile
-			}
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
+		at, err := l.place(ctx, sandbox.ID)
+		switch {
+		case status.Code(err) == codes.NotFound:
+			continue // it ended meanwhile
+		case err != nil:
+			sandbox.PlaceError, failures[sandbox.ID] = err, l.failures[sandbox.ID]
+		default:
+			places[sandbox.ID], sandbox.NetNS, sandbox.Runtime = at, at.netns, at.runtime
 		}
-		places[sandbox.ID], sandbox.NetNS, sandbox.Runtime = at, at.netns, at.runtime
 		located = append(located, sandbox)
 	}
-	l.places = places
-	return located, errors.Join(errs...)
+	l.places, l.failures = places, failures
+	return located, nil
+}
+
+// place returns a sandbox's place, and counts the requests that failed.
+func (l *Locator) place(ctx context.Context, id string) (place, error) {
+	if at, known := l.places[id]; known {
+		return at, nil
+	}
+	if ctx.Err() != nil {
+		return place{}, fmt.Errorf("asking for sandbox %s: the listing took %s: %w", id, requestTimeout, ctx.Err())
+	}
+	at, _, err := l.locate(ctx, id)
+	if err != nil {
+		l.failures[id]++
+	}
+	return at, err
 }
 
 // Runs reports whether a sandbox still runs, in the network namespace that it had.

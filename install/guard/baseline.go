@@ -28,11 +28,11 @@ func (b baseline) isKnown() bool { return b.Stamp != "" }
 
 // confirmBy replaces an unknown or unconfirmed baseline by the record of the
 // sandbox's ADD. The agent may write that after the first examination.
-func (b *baseline) confirmBy(socket string, sandbox cri.Sandbox) {
-	if b.isKnown() && !b.Unconfirmed || socket == "" {
+func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
+	if b.isKnown() && !b.Unconfirmed || historyDir == "" {
 		return
 	}
-	add, err := history.Last(history.Directory(socket), sandbox.UID)
+	add, err := history.Last(historyDir, sandbox.UID)
 	if err != nil || add.Sandbox != sandbox.ID || add.Verdict != record.Captured || !capture.IsStamp(add.Stamp) {
 		return
 	}

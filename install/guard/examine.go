@@ -5,7 +5,6 @@ package guard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -19,8 +18,8 @@ import (
 const examineTimeout = 4 * time.Second
 
 // examine compares one pod with its desired state and, where policy and limits
-// allow it, repairs it. It reads the pod from the API server first: ADD and DEL
-// wait while it holds the lock of the namespace.
+// allow it, repairs it. It asks the agent first: ADD and DEL wait while it holds the
+// lock of the namespace.
 func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
@@ -28,12 +27,15 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 		w.desired.exemption = capture.ExcludedNamespace(w.sandbox.Namespace)
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
-	pod, err := w.desired.refresh(ctx, g.pods, w.sandbox, g.settings.Refresh)
+	if w.sandbox.PlaceError != nil {
+		return unknown(w.sandbox.PlaceError)
+	}
+	answer, err := g.ask(ctx, w)
 	if err != nil {
 		return unknown(err)
 	}
 	if isolatingRuntime(w.sandbox.Runtime) != "" {
-		return w.judgeIsolated(pod)
+		return w.judgeIsolated(answer)
 	}
 	netns, err := podnet.TryOpen(w.sandbox.NetNS)
 	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" { // an ADD or a DEL runs
@@ -43,8 +45,8 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 		return unknown(err)
 	}
 	defer netns.Close()
-	if pod != nil {
-		if err := w.desired.decide(pod, w.sandbox, g.settings.Conf.Capture, netns.Addresses); err != nil {
+	if answer != nil {
+		if err := w.desired.decide(answer, w.sandbox, g.settings.Conf.Capture, netns.Addresses); err != nil {
 			return unknown(err)
 		}
 	}
@@ -52,11 +54,17 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
 	found := g.judge(ctx, netns, w)
-	switch {
-	case !found.isMissing():
-	case g.settings.Policy == InPlace:
+	if !found.isMissing() || g.settings.Policy == ReportOnly {
+		return found
+	}
+	if fault := g.runtimeFault(); fault != nil {
+		found.Reason += "; left alone, because it may have ended: " + fault.Error()
+		return found
+	}
+	if g.settings.Policy == InPlace {
 		return g.repair(ctx, netns, w, found)
-	case g.settings.Policy == Evict && !w.desired.hasController:
+	}
+	if !w.desired.hasController {
 		found.Reason += "; it has no controller that would replace it, so it is not evicted"
 	}
 	return found
@@ -95,7 +103,7 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 	if err != nil {
 		return unreadable(err)
 	}
-	w.baseline.confirmBy(g.settings.Socket, w.sandbox)
+	w.baseline.confirmBy(g.settings.HistoryDir, w.sandbox)
 	known := w.baseline.isKnown()
 	rules, own := w.desired.rules().StampedAs(state.Stamp)
 	switch {
@@ -142,51 +150,4 @@ func judgeObstruction(ctx context.Context, netns *podnet.Namespace, found Findin
 		obstruction += "; also, " + found.Reason
 	}
 	return Finding{State: Obstructed, Reason: obstruction}
-}
-
-// repair repairs a pod, unless a limit forbids it.
-func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched, found Finding) Finding {
-	if refusal := g.limits.refusal(&w.repairs, time.Now()); refusal != "" {
-		found.Reason += "; " + refusal
-		return found
-	}
-	if w.repairs.add(time.Now()) {
-		g.metrics.repeated.Inc()
-		found.Reason += fmt.Sprintf("; attempt %d in a row to repair it", w.repairs.count)
-	}
-	connections, err := g.replace(ctx, netns, w)
-	if err != nil {
-		g.metrics.repairs.WithLabelValues(failed).Inc()
-		found.Reason += "; repairing it: " + err.Error()
-		return found
-	}
-	g.metrics.repairs.WithLabelValues(done).Inc()
-	return Finding{Captured, connections + "; found: " + found.Reason, found.State}
-}
-
-// replace replaces the rules, and returns what that means for the connections that
-// have begun. The pod may have ended meanwhile, and its namespace's path may lead
-// to another pod's.
-func (g *Guard) replace(ctx context.Context, netns *podnet.Namespace, w *watched) (connections string, err error) {
-	runs, err := g.runtime.Runs(ctx, w.sandbox)
-	if err != nil {
-		return "", err
-	}
-	same, err := netns.Is(w.sandbox.NetNS)
-	if err != nil {
-		return "", err
-	}
-	if !runs || !same {
-		return "", errors.New("the pod has ended")
-	}
-	rules := w.desired.rules()
-	lost, err := netns.Replace(ctx, rules)
-	if err != nil {
-		return "", fmt.Errorf("applying its rules: %w", err)
-	}
-	w.baseline = baseline{Stamp: rules.Stamp(), Backend: config.NFTables}
-	if lost != nil {
-		return "not all connections that began before live on: " + lost.Error(), nil
-	}
-	return "connections that began before stay as they are until they end", nil
 }

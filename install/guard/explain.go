@@ -15,6 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -52,10 +53,10 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 			return err
 		}
 	}
-	if g.settings.Socket == "" {
+	if g.settings.HistoryDir == "" {
 		return nil
 	}
-	return explainAdd(g.settings.Socket, sandbox, out)
+	return explainAdd(g.settings.HistoryDir, sandbox, out)
 }
 
 // Pods returns the pods of the mesh that run, as namespace/name.
@@ -71,14 +72,17 @@ func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 
 // explainDesired writes the annotations that decide on capture, and their edits.
 func (g *Guard) explainDesired(ctx context.Context, sandbox cri.Sandbox, out io.Writer) {
-	now := sandbox.Annotations
-	if pod, err := g.pods.Pod(ctx, refOf(sandbox)); err == nil {
-		now = pod.Annotations
+	created := capture.Pod{}.With(sandbox.Labels, sandbox.Annotations).Annotations
+	now := created
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	if answer, err := g.pods.Ask(ctx, podlookup.Request{Pod: refOf(sandbox)}); err == nil {
+		now = answer.Pod.Annotations
 	} else {
 		fmt.Fprintf(out, "asks now     unknown: %v\n", err)
 	}
 	for _, annotation := range capture.Annotations() { // the value of any other may be a secret
-		then, was := sandbox.Annotations[annotation.Key]
+		then, was := created[annotation.Key]
 		today, is := now[annotation.Key]
 		if !was && !is {
 			continue
@@ -94,14 +98,14 @@ func (g *Guard) explainDesired(ctx context.Context, sandbox cri.Sandbox, out io.
 // maxValue bounds an annotation's value in an explanation.
 const maxValue = 1 << 10
 
-// describe quotes the value of an annotation that has a form. Of one without a
-// form, which may be a secret, it returns the length.
+// describe quotes the value of an annotation that has a form. Of one without a form,
+// only the presence is known.
 func describe(annotation capture.Annotation, value string, exists bool) string {
 	switch {
 	case !exists:
 		return "nothing"
 	case annotation.Form == "any":
-		return fmt.Sprintf("present, %d bytes", len(value))
+		return "present"
 	case len(value) > maxValue:
 		return fmt.Sprintf("%q… (%d bytes, cut after %d)", value[:maxValue], len(value), maxValue)
 	}
@@ -129,8 +133,8 @@ func explainKernel(ctx context.Context, w *watched, out io.Writer) error {
 }
 
 // explainAdd writes the record of the pod's last ADD.
-func explainAdd(socket string, sandbox cri.Sandbox, out io.Writer) error {
-	add, err := history.Last(history.Directory(socket), sandbox.UID)
+func explainAdd(historyDir string, sandbox cri.Sandbox, out io.Writer) error {
+	add, err := history.Last(historyDir, sandbox.UID)
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintln(out, "last ADD     not known: no agent received a record of it")
 		return nil

@@ -8,6 +8,7 @@ package guard
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -37,8 +37,8 @@ type Settings struct {
 	Conf        config.NetConf // of the plugin
 	Policy      Policy
 	Round       time.Duration // between two examinations of a pod
-	Refresh     time.Duration // between two reads of a pod from the API server, to notice edited annotations
 	Socket      string        // of the agent, which receives records; empty for none
+	HistoryDir  string        // directory of the last ADDs, which the agent writes; empty for none
 	BaselineDir string        // directory of the baselines, which outlive the guard; empty for none
 }
 
@@ -54,6 +54,7 @@ const (
 type Guard struct {
 	settings   Settings
 	runtime    Runtime
+	lister     lister
 	pods       Pods
 	log        *slog.Logger
 	metrics    *podMetrics
@@ -63,40 +64,25 @@ type Guard struct {
 	outbox     outbox
 	watched    map[string]*watched // by the sandbox's id
 	pruned     bool                // the store has no baselines of sandboxes that have ended
+	unsaved    bool                // the store lacks baselines, as was logged
+	progress   progress
 
-	runtimeError, storeError string // the last one that was logged
+	askAgain, askNewAgain  time.Time // see askPause
+	askNewFault            error     // until askNewAgain
+	runsAgain              time.Time // see runsPause
+	runsFault              error     // until runsAgain
+	storeError, agentError string    // the last one that was logged
 }
-
-// watched is a pod of the mesh, and its last finding.
-type watched struct {
-	sandbox  cri.Sandbox // with labels and annotations only during an examination
-	desired  desired
-	finding  Finding
-	next     time.Time // of its examination
-	baseline baseline
-	repairs  streak
-
-	lastGood        fingerprint // zero if the last full comparison found a fault
-	roundsUnchanged int         // since that comparison
-}
-
-// fingerprint is what a pod's state depends on, except for routes, addresses and
-// the tables of iptables-legacy. Every tenth round compares those, too.
-type fingerprint struct {
-	generation uint32
-	stamp      string
-	changed    bool
-}
-
-const fullCheckEvery = 10 // rounds
 
 // New returns a Guard that registers its metrics with registry.
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
-	return &Guard{
-		settings: settings, runtime: runtime, pods: pods, log: log, metrics: newPodMetrics(metrics.NewFactory(registry)),
-		limits: newRepairLimits(), store: store{dir: settings.BaselineDir}, outbox: outbox{socket: settings.Socket},
-		watched: map[string]*watched{},
+	g := &Guard{
+		settings: settings, runtime: runtime, lister: lister{runtime: runtime, log: log}, pods: pods, log: log,
+		metrics: newPodMetrics(metrics.NewFactory(registry)), limits: newRepairLimits(), store: store{dir: settings.BaselineDir},
+		outbox: outbox{socket: settings.Socket}, watched: map[string]*watched{},
 	}
+	g.progress.update(nil, time.Now())
+	return g
 }
 
 // Run guards until ctx ends.
@@ -105,6 +91,7 @@ func (g *Guard) Run(ctx context.Context) {
 	var listener sync.WaitGroup
 	listener.Go(func() { stream.listen(ctx, g.runtime) })
 	defer listener.Wait()
+	defer g.lister.wait()
 	for ctx.Err() == nil {
 		complete := g.Round(ctx)
 		pause := pollInterval
@@ -118,6 +105,7 @@ func (g *Guard) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-stream.started:
 			sleep(ctx, settleDelay)
+		case <-g.lister.done():
 		case <-time.After(pause):
 		}
 	}
@@ -125,50 +113,65 @@ func (g *Guard) Run(ctx context.Context) {
 
 // Round examines every pod that is new or due, within the round's budget. It
 // reports whether that was enough; if not, the pods that have waited longest come
-// first in the next round.
+// first in the next round. Without a listing of the sandboxes it examines the pods
+// that it knows.
 func (g *Guard) Round(ctx context.Context) (complete bool) {
-	sandboxes, err := g.runtime.Sandboxes(ctx)
-	g.warnOnce(&g.runtimeError, "listing the runtime's sandboxes failed, at least for some", err)
-	running := g.sync(sandboxes)
-	if err == nil {
-		g.runtimeError = ""
-		if !g.pruned {
-			g.warnOnce(&g.storeError, storeFailed, g.store.prune(running))
-			g.pruned = true
-		}
+	running := byID(g.lister.next(ctx))
+	if g.lister.fault == nil {
+		g.sync(running)
 	}
-	slices.SortStableFunc(sandboxes, func(a, b cri.Sandbox) int { return g.due(a).Compare(g.due(b)) })
 	complete = true
 	began := time.Now()
-	for _, sandbox := range sandboxes {
-		w := g.watched[sandbox.ID]
-		if w == nil || time.Now().Before(w.next) || ctx.Err() != nil {
-			continue
+	for _, w := range g.due(began) {
+		if ctx.Err() != nil {
+			break
 		}
 		if time.Since(began) > roundBudget {
 			complete = false
 			break
 		}
-		before, baseline := w.finding, w.baseline
-		w.sandbox = sandbox
-		w.finding = g.examine(ctx, w)
-		w.sandbox = withoutMetadata(sandbox)
-		if w.baseline != baseline {
-			g.warnOnce(&g.storeError, storeFailed, g.store.save(sandbox.ID, w.baseline))
+		if sandbox, listed := running[w.sandbox.ID]; listed {
+			w.sandbox = sandbox
 		}
-		pause := g.settings.Round
-		if w.finding.State == Unknown || w.isMissing() {
-			pause = min(retryInterval, pause)
-		}
-		w.next = time.Now().Add(pause)
-		g.report(w, before)
+		g.revisit(ctx, w)
+		w.sandbox = withoutMetadata(w.sandbox)
 	}
 	g.metrics.count(g.watched)
+	g.metrics.lastListing.Set(seconds(g.lister.last))
+	g.metrics.lastRound.Set(seconds(g.progress.update(g.watched, time.Now())))
 	g.outbox.send()
 	return complete
 }
 
-const storeFailed = "storing the baselines of pods failed; after a restart they are unknown"
+// revisit examines a pod, stores its baseline, and reports a new finding.
+func (g *Guard) revisit(ctx context.Context, w *watched) {
+	before, baseline := w.finding, w.baseline
+	w.finding = g.examine(ctx, w)
+	if w.baseline != baseline || w.unsaved {
+		g.save(w)
+	}
+	pause := g.settings.Round
+	if w.finding.State == Unknown || w.isMissing() {
+		pause = min(retryInterval, pause)
+	}
+	w.next = time.Now().Add(pause)
+	g.report(w, before)
+}
+
+// save stores a pod's baseline. One that can't be stored stays in memory, and the next
+// examination retries.
+func (g *Guard) save(w *watched) {
+	err := g.store.save(w.sandbox.ID, w.baseline)
+	w.unsaved = err != nil
+	switch {
+	case err != nil && !g.unsaved:
+		g.log.Warn("storing the baseline of a pod failed; retrying; until it is stored, a restart of the guard loses it", "error", err)
+		g.unsaved = true
+	case g.unsaved && !slices.ContainsFunc(slices.Collect(maps.Values(g.watched)), func(w *watched) bool { return w.unsaved }):
+		g.log.Info("all baselines of pods are stored again")
+		g.unsaved = false
+	}
+}
 
 // warnOnce logs an error, unless it is the last one that was logged.
 func (g *Guard) warnOnce(last *string, message string, err error) {
@@ -178,37 +181,10 @@ func (g *Guard) warnOnce(last *string, message string, err error) {
 	}
 }
 
-// due returns when the guard examines a pod next.
-func (g *Guard) due(sandbox cri.Sandbox) time.Time {
-	if w := g.watched[sandbox.ID]; w != nil {
-		return w.next
-	}
-	return time.Time{}
-}
-
-// sync adds new pods of the mesh to those watched, removes those that have ended,
-// and returns the ids of all sandboxes that run.
-func (g *Guard) sync(sandboxes []cri.Sandbox) (running map[string]bool) {
-	running = map[string]bool{}
-	for _, sandbox := range sandboxes {
-		running[sandbox.ID] = true
-		if g.watched[sandbox.ID] == nil && isMeshed(sandbox) {
-			g.watched[sandbox.ID] = &watched{sandbox: withoutMetadata(sandbox), baseline: g.store.load(sandbox.ID)}
-		}
-	}
-	for id := range g.watched {
-		if !running[id] {
-			delete(g.watched, id)
-			g.pruned = false
-		}
-	}
-	return running
-}
-
 // report logs a new finding and sends it to the agent. A request for an eviction
 // is repeated at each examination.
 func (g *Guard) report(w *watched, before Finding) {
-	if g.settings.Policy == Evict && w.desired.hasController && w.isMissing() {
+	if g.settings.Policy == Evict && g.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)
 	}
 	if w.finding.State == before.State && w.finding.Repaired == "" {

@@ -6,12 +6,10 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
 )
 
 // shimPrefix begins the names of containerd's shims, where a type is a path.
@@ -46,9 +44,9 @@ func isolatingName(name string) string {
 
 // judgeIsolated judges a pod whose traffic bypasses the node's kernel. Neither a
 // repair nor an eviction would change that.
-func (w *watched) judgeIsolated(now *corev1.Pod) Finding {
-	if now != nil {
-		w.desired = desired{readAt: time.Now(), exemption: capture.Exclusion(asCreated(now, w.sandbox)), hasController: hasController(now)}
+func (w *watched) judgeIsolated(answer *podlookup.Answer) Finding {
+	if answer != nil {
+		w.desired = newDesired(answer, capture.Exclusion(asCreated(answer, w.sandbox)))
 	}
 	if w.desired.exemption.Cause != "" {
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}

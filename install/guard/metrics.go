@@ -4,6 +4,7 @@ package guard
 
 import (
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,6 +16,8 @@ type podMetrics struct {
 	pods, exempt *prometheus.GaugeVec
 	repairs      *prometheus.CounterVec
 	repeated     prometheus.Counter
+
+	lastListing, lastRound prometheus.Gauge
 }
 
 // Metrics returns all metrics, in the order of the README's table.
@@ -26,6 +29,9 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 		exempt:   f.GaugeVec("exempt_pods", "pods of the mesh on this node that are exempt from capture, by `cause` ("+causes()+"); of the guard", "cause"),
 		repairs:  f.CounterVec("pod_repairs_total", "attempts to repair the rules of a running pod, by `result` (done, failed); of the guard", "result"),
 		repeated: f.Counter("pod_repairs_repeated_total", "attempts to repair a pod within ten minutes of the previous attempt; of the guard"),
+
+		lastListing: f.Gauge("guard_last_listing_timestamp_seconds", "when the container runtime last listed its sandboxes, 0 before the first listing; until the next one, the guard examines the pods that it knows"),
+		lastRound:   f.Gauge("guard_last_round_timestamp_seconds", "when the guard last had no examination of a pod left to do; while pods wait, the time since which the first one has waited"),
 	}
 	for _, result := range []string{done, failed} {
 		m.repairs.WithLabelValues(result) // a rate needs a beginning
@@ -62,4 +68,12 @@ func (m *podMetrics) count(watched map[string]*watched) {
 	for _, cause := range capture.MeshedExemptions() {
 		m.exempt.WithLabelValues(string(cause)).Set(float64(exempt[cause]))
 	}
+}
+
+// seconds returns the time of a gauge, 0 for the zero time.
+func seconds(at time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return float64(at.UnixMilli()) / 1000
 }

@@ -5,17 +5,15 @@ package guard
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Runtime is the node's container runtime.
 type Runtime interface {
-	// Sandboxes returns the sandboxes that run; with an error, those that it could
-	// locate.
+	// Sandboxes returns all sandboxes that run, or an error. One call runs at a time.
 	Sandboxes(ctx context.Context) ([]cri.Sandbox, error)
 
 	// Runs reports whether a sandbox still runs, in the namespace that it had.
@@ -27,11 +25,11 @@ type Runtime interface {
 	Listen(ctx context.Context, connected, began func()) error
 }
 
-// Pods reads pods from the API server.
+// Pods is the agent, which watches the pods of its node.
 type Pods interface {
-	// Pod returns one pod. Errors: podlookup.IsGone, for a pod that the API server
-	// does not have.
-	Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error)
+	// Ask returns a pod, or Unchanged for the pod of the request's digest. Errors:
+	// *podlookup.Fault; any other means that the agent did not answer.
+	Ask(ctx context.Context, request podlookup.Request) (podlookup.Answer, error)
 }
 
 func refOf(s cri.Sandbox) record.PodRef {
@@ -39,13 +37,15 @@ func refOf(s cri.Sandbox) record.PodRef {
 }
 
 // asCreated returns a pod with the labels and annotations of its creation.
-func asCreated(now *corev1.Pod, s cri.Sandbox) capture.Pod {
-	return capture.PodOf(now).With(s.Labels, s.Annotations)
+func asCreated(answer *podlookup.Answer, s cri.Sandbox) capture.Pod {
+	return answer.Pod.With(s.Labels, s.Annotations)
 }
 
-// isMeshed reports whether a pod is in the mesh, according to its sandbox.
+// isMeshed reports whether a pod is in the mesh, according to its sandbox. Until the
+// runtime has said where the sandbox is, it may have the node's network.
 func isMeshed(s cri.Sandbox) bool {
-	return (s.NetNS != "" || isolatingRuntime(s.Runtime) != "") && capture.Meshed(s.Annotations)
+	placed := s.NetNS != "" || isolatingRuntime(s.Runtime) != "" || s.PlaceError != nil
+	return placed && capture.Meshed(s.Annotations)
 }
 
 // withoutMetadata returns a sandbox without labels and annotations, which may have

@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 
+	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -76,13 +77,14 @@ func (s store) save(id string, b baseline) (err error) {
 		err = root.Rename(id+unfinished, id)
 	}
 	if err != nil {
+		_ = root.Remove(id + unfinished) // on a full disk, every byte counts
 		return fmt.Errorf("storing the baseline of sandbox %s: %w", id, err)
 	}
 	return nil
 }
 
 // prune deletes the baselines of all sandboxes but those that run, by their ids.
-func (s store) prune(running map[string]bool) (err error) {
+func (s store) prune(running map[string]cri.Sandbox) (err error) {
 	if s.dir == "" {
 		return nil
 	}
@@ -99,7 +101,7 @@ func (s store) prune(running map[string]bool) (err error) {
 		return fmt.Errorf("listing the baselines: %w", err)
 	}
 	for _, file := range files {
-		if running[file.Name()] {
+		if _, runs := running[file.Name()]; runs {
 			continue
 		}
 		if err := root.Remove(file.Name()); err != nil {

@@ -3,14 +3,20 @@
 package guard
 
 import (
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/cri"
 )
 
 var stored = baseline{Stamp: "capture-cni rules v1 ipv4 00", Backend: config.NFTables, Digest: "1:00", Unconfirmed: true}
@@ -36,7 +42,7 @@ func TestStore(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.dir, "api"+unfinished), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.prune(map[string]bool{"web": true}); err != nil {
+	if err := s.prune(map[string]cri.Sandbox{"web": {}}); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(s.dir)
@@ -67,7 +73,7 @@ func TestStoreRefuses(t *testing.T) {
 	if err := s.save("web", stored); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"torn": `{"stamp":"capture-cni`, "large": `{"stamp":"` + strings.Repeat("x", maxBaseline) + `"}`, "another": `{"stamp":1}`} {
+	for name, content := range map[string]string{"torn": `{"stamp":"capture-cni`, "empty": "", "large": `{"stamp":"` + strings.Repeat("x", maxBaseline) + `"}`, "another": `{"stamp":1}`} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -100,4 +106,50 @@ func TestNoStore(t *testing.T) {
 	if err := s.save("web", stored); err != nil || s.prune(nil) != nil || s.load("web") != (baseline{}) {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestStoreOnAFullDisk keeps the baseline that was stored before and no other file,
+// logs the failure once, and stores the new one once there is space.
+func TestStoreOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	lab.RequireRoot(t)
+	directory := t.TempDir()
+	if err := unix.Mount("none", directory, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
+	var log strings.Builder
+	g := New(Settings{BaselineDir: filepath.Join(directory, "guard")}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+	pods := []*watched{examined("a", Finding{}), examined("b", Finding{})}
+	for _, w := range pods {
+		g.watched[w.sandbox.ID] = w
+		w.baseline = stored
+		g.save(w)
+	}
+	filler := filepath.Join(directory, "filler")
+	if err := os.WriteFile(filler, make([]byte, 128<<10), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	expect := func(when, stamp string, unsaved bool, logged string) {
+		t.Helper()
+		for _, w := range pods {
+			w.baseline.Stamp = "a newer one"
+			g.save(w)
+			if got := g.store.load(w.sandbox.ID); got.Stamp != stamp || w.unsaved != unsaved {
+				t.Errorf("%s: %s has %+v, unsaved: %v", when, w.sandbox.ID, got, w.unsaved)
+			}
+		}
+		if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 1 || !strings.Contains(lines[0], logged) {
+			t.Errorf("%s: logged\n%s\nwant %q once", when, log.String(), logged)
+		}
+		log.Reset()
+		if files, err := os.ReadDir(g.store.dir); err != nil || len(files) != len(pods) {
+			t.Errorf("%s: files %v, %v", when, files, err)
+		}
+	}
+	expect("full", stored.Stamp, true, "no space left")
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	expect("with space", "a newer one", false, "stored again")
 }

@@ -25,7 +25,11 @@ import (
 const requestTimeout = 10 * time.Second
 
 // Client is the API server, with the agent's own rights.
-type Client struct{ rest rest.Interface }
+type Client struct {
+	rest    rest.Interface // limited to a few requests per second
+	reads   rest.Interface // of pods, which pod starts wait for: the callers limit them
+	streams rest.Interface // list and watch of a node's pods
+}
 
 // New returns a client. It connects with the first request.
 func New(access *rest.Config) (*Client, error) {
@@ -33,15 +37,29 @@ func New(access *rest.Config) (*Client, error) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(authentication.SchemeGroupVersion, &authentication.TokenRequest{})
 	scheme.AddKnownTypes(policy.SchemeGroupVersion, &policy.Eviction{})
-	scheme.AddKnownTypes(core, &corev1.Event{}, &corev1.Node{}, &corev1.Pod{})
+	scheme.AddKnownTypes(core, &corev1.Event{}, &corev1.Node{}, &corev1.Pod{}, &corev1.PodList{})
 	metav1.AddToGroupVersion(scheme, core)
 	config := rest.CopyConfig(access)
 	config.APIPath, config.GroupVersion = "/api", &core
-	config.Wrap(httplimit.Transport)
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("making an API client: %w", err)
+
+	limited := rest.CopyConfig(config)
+	limited.Wrap(httplimit.Transport)
+	reads := rest.CopyConfig(limited)
+	reads.QPS = -1
+	reads.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	streams := rest.CopyConfig(config)
+	streams.Wrap(limitStreams)
+	streams.Timeout = 0 // it would end every watch
+	streams.AcceptContentTypes = reads.AcceptContentTypes
+
+	client := &Client{}
+	for target, config := range map[*rest.Interface]*rest.Config{&client.rest: limited, &client.reads: reads, &client.streams: streams} {
+		made, err := rest.RESTClientFor(config)
+		if err != nil {
+			return nil, fmt.Errorf("making an API client: %w", err)
+		}
+		*target = made
 	}
-	return &Client{client}, nil
+	return client, nil
 }

@@ -14,12 +14,29 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
+// PodStore keeps the pods of a node: Kubernetes' pods, or what Transform made of them.
+type PodStore interface {
+	// Transform is called for a pod before others are read.
+	Transform(pod any) (any, error)
+	Add(pod any) error
+	Update(pod any) error
+	Delete(pod any) error
+	// Replace passes all pods of the node. From the first call on, they are known.
+	Replace(pods []any, resourceVersion string) error
+	Resync() error
+
+	// WatchStarted is called when the API server has accepted a watch.
+	WatchStarted()
+	// WatchFailed is called with the error of each list and watch that failed.
+	WatchFailed(err error)
+}
+
 // Pod returns the pod that has a name now, whatever its UID.
 func (c *Client) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	pod := &corev1.Pod{}
-	if err := c.rest.Get().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).MaxRetries(0).Do(ctx).Into(pod); err != nil {
+	if err := c.reads.Get().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).MaxRetries(0).Do(ctx).Into(pod); err != nil {
 		return nil, fmt.Errorf("reading pod %s: %w", ref, err)
 	}
 	return pod, nil

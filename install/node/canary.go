@@ -22,13 +22,22 @@ const canaryTimeout = 3 * time.Minute
 func (n *Node) Canary(ctx context.Context, pod record.PodRef, kernel bool) error {
 	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
-	conf, err := n.canaryConf()
+	kubeconfig, err := n.credentialsFault()
+	if err != nil {
+		return err
+	}
+	return n.canary(ctx, kubeconfig, pod, kernel)
+}
+
+// canary calls the installed plugins with the path of a kubeconfig.
+func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef, kernel bool) error {
+	conf, err := n.canaryConf(kubeconfig)
 	if err != nil {
 		return err
 	}
 	for _, directory := range n.settings.BinDirs {
 		plugin := n.settings.at(directory) + "/" + binaryName
-		_, err := callPlugin(ctx, plugin, conf, "CNI_COMMAND=ADD", "CNI_CONTAINERID=canary", "CNI_IFNAME=eth0", "CNI_PATH="+directory,
+		_, err := callPlugin(ctx, plugin, conf, "CNI_COMMAND=ADD", "CNI_CONTAINERID="+record.Canary, "CNI_IFNAME=eth0", "CNI_PATH="+directory,
 			"CNI_NETNS=/run/netns/capture-cni-canary", // does not exist: the plugin does not enter it
 			fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.Namespace, pod.Name, pod.UID))
 		if err == nil && kernel {
@@ -41,20 +50,16 @@ func (n *Node) Canary(ctx context.Context, pod record.PodRef, kernel bool) error
 	return nil
 }
 
-// canaryConf returns the entry as the runtime passes it to the plugin, but for three
-// keys: the agent's own namespace may be excluded, STATUS reports nothing unless it is
-// strict, and the agent must not count a canary as an ADD.
-func (n *Node) canaryConf() ([]byte, error) {
-	kubeconfig, err := n.credentials.fault()
-	if err != nil {
-		return nil, err
-	}
+// canaryConf returns the entry as the runtime passes it to the plugin, but for two
+// keys: the agent's own namespace may be excluded, and STATUS reports nothing unless it
+// is strict.
+func (n *Node) canaryConf(kubeconfig string) ([]byte, error) {
 	var conf map[string]json.RawMessage
 	if err := json.Unmarshal(n.settings.Entry.Text(kubeconfig), &conf); err != nil {
 		return nil, fmt.Errorf("reading the entry: %w", err)
 	}
 	delete(conf, "excludeNamespaces")
-	for key, value := range map[string]string{"name": "canary", "cniVersion": "1.1.0", "status": "strict", "agentSocket": ""} {
+	for key, value := range map[string]string{"name": "canary", "cniVersion": "1.1.0", "status": "strict"} {
 		conf[key] = json.RawMessage(`"` + value + `"`)
 	}
 	return json.Marshal(conf)

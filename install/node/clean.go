@@ -103,17 +103,17 @@ func (n *Node) Clean(purge bool) error {
 	errs := []error{n.inDirectory(s.RunDir, removeRecords)}
 	if purge {
 		for _, directory := range s.BinDirs {
-			errs = append(errs, n.removeFiles(directory, binaryName, config.DirectoriesFile))
+			errs = append(errs, n.removeFiles(directory, binaryName, config.LookupProgram, config.DirectoriesFile))
 		}
 	}
-	return errors.Join(append(errs, n.removeFiles(s.StateDir, lastGoodName, ownerName))...)
+	return errors.Join(append(errs, n.removeFiles(s.StateDir, lastGood(binaryName), lastGood(config.LookupProgram), ownerName))...)
 }
 
-// removeRecords deletes the agent's socket, the spool, the history, and the guard's
+// removeRecords deletes the agent's sockets, the spool, the history, and the guard's
 // files.
 func removeRecords(run *host.Dir) error {
 	err := run.Remove(config.AgentSocketName)
-	for _, path := range []string{record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName), guardName} {
+	for _, path := range []string{config.SocketsName, record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName), guardName} {
 		err = errors.Join(err, removeDirectory(run, filepath.Base(path)))
 	}
 	return err

@@ -31,6 +31,7 @@ const (
 type credentials struct {
 	settings Settings
 	api      *kube.Client
+	requests *tokenRequests
 }
 
 // secrets are the credentials on the node, and when they expire.
@@ -82,20 +83,41 @@ func firstExpiry(bundle []byte) (first time.Time) {
 }
 
 // freshToken returns the current token, or a new one after half of its lifetime. If
-// the request fails, it returns the error and the current token while that is valid.
+// the request fails, or must wait after an earlier one, it returns the error and the
+// current token while that is valid. An error with a new token is about the clocks.
 func (c credentials) freshToken(ctx context.Context, renew bool) (string, error) {
 	_, current, valid := c.currentToken()
 	if current != "" && !renew && time.Now().Before(valid.renewal()) {
-		return current, nil
+		c.requests.recordCurrent(time.Now(), valid)
+		return current, c.requests.clocks
 	}
-	token, err := c.api.RequestToken(ctx, c.settings.Credentials.TokenSpec)
-	if err == nil {
-		return token, nil
+	err := c.requests.fault()
+	if c.requests.isDue(time.Now()) {
+		var token string
+		if token, err = c.requestToken(ctx, renew); token != "" {
+			return token, err
+		}
 	}
 	if current != "" && time.Now().Before(valid.expires) {
 		return current, err
 	}
 	return "", err
+}
+
+// requestToken requests a token. rejected says that the API server rejected the last one.
+func (c credentials) requestToken(ctx context.Context, rejected bool) (string, error) {
+	token, err := c.api.RequestToken(ctx, c.settings.Credentials.TokenSpec)
+	if err != nil {
+		c.requests.recordFailure(time.Now(), err)
+		return "", err
+	}
+	valid, err := readLifetime(token)
+	if err != nil {
+		c.requests.recordFailure(time.Now(), err)
+		return "", err
+	}
+	c.requests.recordToken(time.Now(), valid, rejected)
+	return token, c.requests.clocks
 }
 
 // currentToken returns the token that expires last, and its directory.

@@ -13,9 +13,9 @@ func tokenUntil(expires time.Time) string {
 	return jwt(fmt.Sprintf(`{"iat":%d,"exp":%d}`, expires.Add(-time.Hour).Unix(), expires.Unix()))
 }
 
-// TestCredentialsDir goes where the younger token is: the agent renews it in the
+// TestYoungerToken goes where the younger token is: the agent renews it in the
 // run directory while the disk of the state directory is full.
-func TestCredentialsDir(t *testing.T) {
+func TestYoungerToken(t *testing.T) {
 	t.Parallel()
 	const state, run = "/var/lib/capture-cni", "/run/capture-cni"
 	old, young := tokenUntil(time.Now().Add(time.Hour)), tokenUntil(time.Now().Add(2*time.Hour))
@@ -30,8 +30,9 @@ func TestCredentialsDir(t *testing.T) {
 		"no longer full":  {map[string]string{state + "/token": young, run + "/token": old}, state},
 		"expired":         {map[string]string{run + "/token": tokenUntil(time.Now().Add(-time.Hour))}, state},
 	} {
-		if got := machine(t, tt.files).CredentialsDir(); got != tt.want {
-			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		kubeconfig, _ := credentials{settings: machine(t, tt.files)}.fault()
+		if want := tt.want + "/kubeconfig"; kubeconfig != want {
+			t.Errorf("%s: %s, want %s", name, kubeconfig, want)
 		}
 	}
 }

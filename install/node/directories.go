@@ -6,13 +6,31 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/host"
 )
+
+// deletedMount returns an error if a directory was deleted on the node while the agent's
+// container has it mounted. The mount shows the deleted directory until the container is
+// started again, whatever takes its place on the node.
+func (s Settings) deletedMount() error {
+	for _, directory := range append([]string{s.NetDir, s.StateDir, s.RunDir}, s.BinDirs...) {
+		info, err := os.Stat(s.at(directory))
+		if err != nil {
+			continue
+		}
+		if at, ok := info.Sys().(*syscall.Stat_t); ok && at.Nlink == 0 {
+			return fmt.Errorf("%s was deleted on the node, and the agent's mount still shows the deleted directory: restart the agent's container", directory)
+		}
+	}
+	return nil
+}
 
 // ownDirectories returns the directories of the credentials and the agent's socket
 // that the plugin does not allow by default.

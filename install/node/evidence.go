@@ -36,20 +36,26 @@ func (n *Node) Evidence() []bundle.Part {
 func (n *Node) writePlugins(ctx context.Context, out io.Writer) error {
 	var errs []error
 	for _, directory := range n.settings.BinDirs {
-		path := n.settings.at(directory) + "/" + binaryName
-		info, err := os.Stat(path)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		for _, p := range n.settings.programs(nil) {
+			errs = append(errs, n.writeProgram(ctx, directory, p, out))
 		}
-		version := "unknown"
-		if build, err := buildinfo.ReadFile(path); err == nil {
-			version = bundle.Plain(build.Main.Version) + ", " + bundle.Plain(build.GoVersion)
-		}
-		fmt.Fprintf(out, "%s/%s: %s, %d bytes, %s, version %s, runs: %s\n", directory, binaryName, info.Mode(), info.Size(),
-			info.ModTime().UTC().Format(time.RFC3339), version, yesOrReason(outcome(tryPlugin(ctx, path))))
 	}
 	return errors.Join(errs...)
+}
+
+func (n *Node) writeProgram(ctx context.Context, directory string, p program, out io.Writer) error {
+	path := n.settings.at(directory) + "/" + p.name
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	version := "unknown"
+	if build, err := buildinfo.ReadFile(path); err == nil {
+		version = bundle.Plain(build.Main.Version) + ", " + bundle.Plain(build.GoVersion)
+	}
+	fmt.Fprintf(out, "%s/%s: %s, %d bytes, %s, version %s, runs: %s\n", directory, p.name, info.Mode(), info.Size(),
+		info.ModTime().UTC().Format(time.RFC3339), version, yesOrReason(outcome(p.try(ctx, path))))
+	return nil
 }
 
 // outcome returns why a plugin does not run, without its output.
@@ -67,7 +73,11 @@ func outcome(err error) error {
 }
 
 func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
-	kubeconfig, err := n.credentials.fault()
+	kubeconfig, err := n.credentialsFault()
+	if !n.settings.Credentials.OnNode {
+		fmt.Fprintf(out, "credentials none, as --token-on-node=false wants it\nremoved     %s\n", yesOrReason(err))
+		return nil
+	}
 	fmt.Fprintf(out, "kubeconfig  %s\nusable      %s\n", kubeconfig, yesOrReason(err))
 	if _, token, valid := n.credentials.currentToken(); token != "" {
 		fmt.Fprintf(out, "token       issued %s, ends %s\n", valid.issued.UTC().Format(time.RFC3339), valid.expires.UTC().Format(time.RFC3339))

@@ -4,7 +4,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"io"
 	"path/filepath"
 	"slices"
@@ -15,25 +14,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Keeper keeps a node in the desired state: it reconciles on changes and at intervals.
 type Keeper struct {
 	node    *Node
+	pods    func() error // why requests of pods are not answered
 	metrics *nodeMetrics
 
-	contention contention
-	absent     atomic.Bool // the desired state is a clean node
+	contention   contention
+	tokenChecked time.Time
+	nextResync   time.Time
+	absent       atomic.Bool   // the desired state is a clean node
+	claimed      chan struct{} // closed once the node is this agent's
 
 	mu         sync.Mutex
 	report     Report // of the last reconciliation
+	clocks     error  // of node and API server, as the last token shows
 	reportedAt time.Time
 }
 
-// NewKeeper returns a Keeper of a node that registers its metrics.
-func NewKeeper(node *Node, registry prometheus.Registerer) *Keeper {
-	k := &Keeper{node: node, metrics: newNodeMetrics(metrics.NewFactory(registry))}
+// NewKeeper returns a Keeper of a node that registers its metrics. pods returns why the
+// agent can't answer requests of pods, nil if it can.
+func NewKeeper(node *Node, pods func() error, registry prometheus.Registerer) *Keeper {
+	k := &Keeper{node: node, pods: pods, metrics: newNodeMetrics(metrics.NewFactory(registry)), claimed: make(chan struct{})}
 	k.setReport(Report{Mode: node.mode, Findings: []Finding{{PartOwner, "the agent has not checked the node yet", true}}})
 	return k
 }
@@ -43,8 +47,10 @@ const (
 	resyncInterval = time.Minute
 
 	// tokenCheckInterval is how often the agent checks that the API server accepts
-	// the plugin's token. Without a valid one, lookups of meshed pods time out.
-	tokenCheckInterval = 10 * time.Second
+	// the plugin's token. While the agent does not answer requests of pods, the plugin
+	// needs the token, and lookups of meshed pods without a valid one time out.
+	tokenCheckInterval    = 5 * time.Minute
+	tokenCheckWithoutPods = 10 * time.Second
 
 	// undecidedInterval is how often the agent resyncs while mode auto is undecided:
 	// pods start uncaptured until the runtime loads the entry.
@@ -52,10 +58,13 @@ const (
 )
 
 // Present keeps the node installed until ctx ends. It then removes nothing, so that
-// pods are captured also without an agent.
+// pods are captured also without an agent. Error: a directory of the node was deleted, and
+// the agent's container must be started again to see what takes its place.
 func (k *Keeper) Present(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
 	lock := k.claim(ctx)
 	if lock == nil {
+		end()
 		return nil
 	}
 	defer lock.Close()
@@ -63,10 +72,11 @@ func (k *Keeper) Present(ctx context.Context) error {
 	changes, serve := watch(append(others, net), func() { k.metrics.polling.Set(1) }, k.node.log)
 	var watching sync.WaitGroup
 	watching.Go(func() { serve(ctx) })
-	defer watching.Wait()
+	defer func() { end(); watching.Wait() }()
 	k.resync(ctx, false)
-	everything, token := time.NewTicker(resyncInterval), time.NewTicker(tokenCheckInterval)
-	defer everything.Stop()
+	k.checkToken(ctx)
+	due, token := time.NewTicker(pollInterval), time.NewTicker(tokenCheckWithoutPods)
+	defer due.Stop()
 	defer token.Stop()
 	for {
 		select {
@@ -78,18 +88,38 @@ func (k *Keeper) Present(ctx context.Context) error {
 			} else { // the runtime's directory, or a subdirectory
 				k.repair(ctx)
 			}
-		case <-everything.C:
-			k.resync(ctx, false)
-		case <-token.C:
-			if k.node.credentials.rejected(ctx) {
-				k.metrics.tokensBad.Inc()
-				k.resync(ctx, true)
+		case <-due.C:
+			if err := k.node.settings.deletedMount(); err != nil {
+				return err
 			}
-		case <-time.After(k.untilNext()):
-			k.resync(ctx, false)
+			if !time.Now().Before(k.nextResync) {
+				k.resync(ctx, false)
+			}
+		case <-token.C:
+			if k.pods() != nil || time.Since(k.tokenChecked) >= tokenCheckInterval {
+				k.checkToken(ctx)
+			}
 		}
 	}
 }
+
+// checkToken requests a new token if the API server rejects the current one.
+func (k *Keeper) checkToken(ctx context.Context) {
+	k.tokenChecked = time.Now()
+	if !k.node.settings.Credentials.OnNode {
+		return
+	}
+	if k.node.credentials.rejected(ctx) {
+		k.metrics.tokensBad.Inc()
+		k.resync(ctx, true)
+	} else {
+		k.node.credentials.requests.rejected = 0
+	}
+}
+
+// Claimed returns a channel that is closed once the node is this agent's: the sockets at
+// which plugin and guard reach an agent are another agent's until then.
+func (k *Keeper) Claimed() <-chan struct{} { return k.claimed }
 
 // claim waits until no other agent holds the node and no other release owns it. It
 // returns nil if ctx ends first.
@@ -97,6 +127,7 @@ func (k *Keeper) claim(ctx context.Context) io.Closer {
 	for {
 		lock, err := k.node.claim()
 		if err == nil {
+			close(k.claimed)
 			return lock
 		}
 		report := Report{Mode: k.node.mode}
@@ -121,11 +152,16 @@ func (k *Keeper) directories() (net string, others []string) {
 	return settings.at(settings.NetDir), others
 }
 
-// untilNext returns the time until the token is due for renewal or, in an undecided
-// mode auto, until the next attempt. It is at least a second.
+// untilNext returns the time until the next resync without an event: until the token is
+// due for renewal or, in an undecided mode auto or with credentials to remove, until the
+// next attempt.
 func (k *Keeper) untilNext() time.Duration {
-	next := max(time.Second, time.Until(k.node.current.token.renewal()))
-	if k.node.mode == Auto {
+	next := resyncInterval
+	onNode := k.node.settings.Credentials.OnNode
+	if onNode {
+		next = min(next, max(pollInterval, time.Until(k.node.current.token.renewal()), time.Until(k.node.credentials.requests.next)))
+	}
+	if k.node.mode == Auto || !onNode && !k.lastReport().IsGood(PartCredentials) {
 		next = min(next, undecidedInterval)
 	}
 	return next
@@ -136,12 +172,13 @@ func (k *Keeper) untilNext() time.Duration {
 func (k *Keeper) resync(ctx context.Context, renew bool) {
 	before := k.node.current.token
 	report := k.node.Install(ctx, renew)
+	report.add(PartPods, k.pods())
 	if after := k.node.current.token; after != before {
 		k.metrics.tokensRequested.Inc()
 		k.metrics.tokenIssued.Set(float64(after.issued.Unix()))
 		k.metrics.tokenExpires.Set(float64(after.expires.Unix()))
 	}
-	if report.IsGood(PartCredentials) {
+	if report.IsGood(PartCredentials) && k.node.settings.Credentials.OnNode {
 		k.metrics.credentialsChecked.SetToCurrentTime()
 		k.metrics.caExpires.Set(float64(k.node.current.caExpires.Unix()))
 	}
@@ -149,7 +186,9 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 		k.metrics.contended.Reset()
 	}
 	k.metrics.credentialsFallback.Set(boolean(k.node.current.fallback))
+	k.setClocks(k.node.credentials.requests.clocks)
 	k.setReport(report)
+	k.nextResync = time.Now().Add(k.untilNext())
 }
 
 // repair restores the entry after another program changed the runtime's directory.
@@ -179,62 +218,6 @@ func (k *Keeper) repair(ctx context.Context) {
 	report.add(PartEntry, err)
 	k.setReport(report)
 }
-
-func (k *Keeper) setReport(report Report) {
-	k.mu.Lock()
-	last := k.report
-	k.report, k.reportedAt = report, time.Now()
-	k.mu.Unlock()
-	k.metrics.observe(report)
-	if last.String() != report.String() {
-		k.node.log.Info("checked the node", "mode", report.Mode, "good", report.Good(), "findings", report.Findings)
-	}
-}
-
-// Alive reports whether the agent still checks the node.
-func (k *Keeper) Alive() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return time.Since(k.reportedAt) < 5*resyncInterval
-}
-
-// CurrentReport returns the state of disk and runtime at this moment. While the node
-// belongs to another agent, or should be clean, it returns the last report.
-func (k *Keeper) CurrentReport(ctx context.Context) Report {
-	last := k.lastReport()
-	if k.absent.Load() || !last.IsGood(PartOwner) {
-		return last
-	}
-	report := k.node.verify(ctx, last.Mode)
-	k.metrics.observe(report)
-	return report
-}
-
-func (k *Keeper) lastReport() Report {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.report
-}
-
-// Ready returns what is wrong with the node.
-func (k *Keeper) Ready(ctx context.Context) error {
-	if report := k.CurrentReport(ctx); !report.Good() {
-		return errors.New(report.String())
-	}
-	return nil
-}
-
-// Accepts returns why pods should not start yet: what is wrong with the node, or why
-// the canary failed. For pod and kernel see Canary.
-func (k *Keeper) Accepts(ctx context.Context, pod record.PodRef, kernel bool) error {
-	if err := k.Ready(ctx); err != nil {
-		return err
-	}
-	return k.node.Canary(ctx, pod, kernel)
-}
-
-// SetTainted sets the metric that reports whether the node has the taint.
-func (k *Keeper) SetTainted(tainted bool) { k.metrics.taint.Set(boolean(tainted)) }
 
 // writer returns the type of the first plugin in the list that contains the entry.
 func (n *Node) writer() string {

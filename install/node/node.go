@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
 )
 
 // Node installs, verifies and removes the plugin on one node.
@@ -26,7 +28,7 @@ type Node struct {
 // New returns a Node. api may be nil where nothing is installed, and runtime where
 // no CRI socket is configured.
 func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
-	return &Node{settings: settings, credentials: credentials{settings, api}, runtime: runtime, log: log, mode: settings.Mode}
+	return &Node{settings: settings, credentials: credentials{settings, api, &tokenRequests{}}, runtime: runtime, log: log, mode: settings.Mode}
 }
 
 // Install brings the node into the desired state, as far as it can. It writes the
@@ -35,9 +37,9 @@ func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Log
 func (n *Node) Install(ctx context.Context, renew bool) Report {
 	var report Report
 	for _, directory := range n.settings.BinDirs {
-		report.add(PartBinary, n.installBinary(ctx, directory))
+		report.add(PartBinary, n.installPrograms(ctx, directory))
 	}
-	current, err := n.credentials.ensure(ctx, renew)
+	current, err := n.ensureCredentials(ctx, renew)
 	report.add(PartCredentials, err)
 	if current.kubeconfig != "" {
 		n.current = current
@@ -63,7 +65,7 @@ func (n *Node) pluginRuns(ctx context.Context) bool {
 	return true
 }
 
-func (n *Node) installBinary(ctx context.Context, directory string) error {
+func (n *Node) installPrograms(ctx context.Context, directory string) error {
 	bin, err := n.open(directory)
 	if err != nil {
 		return err
@@ -72,16 +74,22 @@ func (n *Node) installBinary(ctx context.Context, directory string) error {
 	if err != nil {
 		return errors.Join(err, bin.Close())
 	}
-	b := binaries{n.settings.Binary, state}
-	listErr := n.settings.listDirectories(bin)
-	changed, err := b.install(ctx, bin)
+	errs := []error{n.settings.listDirectories(bin)}
+	for _, p := range n.settings.programs(state) {
+		errs = append(errs, n.installProgram(ctx, p, bin))
+	}
+	return errors.Join(append(errs, bin.Close(), state.Close())...)
+}
+
+func (n *Node) installProgram(ctx context.Context, p program, bin *host.Dir) error {
+	changed, err := p.install(ctx, bin)
 	if changed {
-		n.log.Info("installed the plugin", "directory", directory)
-		if err := b.keepLastGood(); err != nil {
-			n.log.Warn("keeping a copy of the plugin failed: without it the agent can't replace one that does not run", "error", err)
+		n.log.Info("installed a program", "name", p.name, "directory", bin.Path())
+		if err := p.keepLastGood(); err != nil {
+			n.log.Warn("keeping a copy of a program failed: without it the agent can't replace one that does not run", "name", p.name, "error", err)
 		}
 	}
-	return errors.Join(listErr, err, bin.Close(), state.Close())
+	return err
 }
 
 func (n *Node) open(directory string) (*host.Dir, error) {
@@ -160,8 +168,24 @@ func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, entry []byte) (load
 	return n.loadsDropIn(ctx)
 }
 
-// Verify reports whether the node is in the desired state. It changes nothing.
-func (n *Node) Verify(ctx context.Context) Report { return n.verify(ctx, n.mode) }
+// Verify reports whether the node is in the desired state. It changes nothing. Without
+// credentials on the node, pods need an agent that answers.
+func (n *Node) Verify(ctx context.Context) Report {
+	report := n.verify(ctx, n.mode)
+	if !n.settings.Credentials.OnNode {
+		report.add(PartPods, n.pingAgent(ctx))
+	}
+	return report
+}
+
+const pingTimeout = time.Second
+
+// pingAgent returns why the agent does not answer requests of pods, nil if it does.
+func (n *Node) pingAgent(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return podlookup.Agent{Socket: n.settings.PodsSocket()}.Ping(ctx)
+}
 
 // verify may run concurrently with Install, which changes no field that it reads.
 func (n *Node) verify(ctx context.Context, mode Mode) Report {
@@ -169,11 +193,15 @@ func (n *Node) verify(ctx context.Context, mode Mode) Report {
 	for _, directory := range n.settings.BinDirs {
 		bin, err := n.open(directory)
 		if err == nil {
-			err = errors.Join(binaries{plugin: n.settings.Binary}.fault(bin), n.settings.directoriesFault(bin), bin.Close())
+			err = n.settings.directoriesFault(bin)
+			for _, p := range n.settings.programs(nil) {
+				err = errors.Join(err, p.fault(bin))
+			}
+			err = errors.Join(err, bin.Close())
 		}
 		report.add(PartBinary, err)
 	}
-	kubeconfig, err := n.credentials.fault()
+	kubeconfig, err := n.credentialsFault()
 	report.add(PartCredentials, err)
 	report.add(PartEntry, n.entryFault(kubeconfig, mode))
 	report.add(PartRuntime, n.runtimeFault(ctx, mode))

@@ -15,6 +15,37 @@ import (
 // ownerName is the file with the release that the node belongs to.
 const ownerName = "owner"
 
+// Uninstall is Clean for a node on which no agent runs: an agent would install what it
+// removes. force removes it all the same.
+func (n *Node) Uninstall(purge, force bool) error {
+	lock, err := n.lockUnclaimed()
+	if err != nil && !force {
+		return err
+	}
+	err = n.Clean(purge)
+	if lock != nil {
+		err = errors.Join(err, lock.Close())
+	}
+	return err
+}
+
+// lockUnclaimed takes the lock of the node, of any release, nil if there is no state
+// directory. It fails while an agent holds it.
+func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
+	err = n.inDirectory(n.settings.StateDir, func(state *host.Dir) error {
+		lock, err = state.TryLock()
+		if !errors.Is(err, host.ErrLocked) {
+			return err
+		}
+		owner, readErr := state.Read(ownerName)
+		if readErr != nil {
+			owner = []byte("unknown")
+		}
+		return fmt.Errorf("an agent of release %q runs on the node and would install again what is removed: stop it first, or set its --state to absent (chart: state=absent), or use --force", strings.TrimSpace(string(owner)))
+	})
+	return lock, err
+}
+
 // claim locks the node for this agent. It fails while another agent of the release
 // holds the lock, or if the node belongs to another release.
 func (n *Node) claim() (io.Closer, error) {

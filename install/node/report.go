@@ -16,12 +16,15 @@ const (
 	PartOwner       Part = "owner"
 	PartBinary      Part = "binary"
 	PartCredentials Part = "credentials"
+	PartPods        Part = "pods" // the agent answers requests of them
 	PartEntry       Part = "entry"
 	PartRuntime     Part = "runtime"
 )
 
 // Parts returns all parts, in the order of their installation.
-func Parts() []Part { return []Part{PartOwner, PartBinary, PartCredentials, PartEntry, PartRuntime} }
+func Parts() []Part {
+	return []Part{PartOwner, PartBinary, PartCredentials, PartPods, PartEntry, PartRuntime}
+}
 
 // Finding is why a part is not in the desired state.
 type Finding struct {
@@ -47,6 +50,20 @@ func (r Report) IsGood(part Part) bool {
 func (r *Report) add(part Part, err error) {
 	if err != nil {
 		r.Findings = append(r.Findings, Finding{part, err.Error(), isWaiting(err)})
+	}
+}
+
+// explain replaces the findings of a part by those of an earlier report, if both have any.
+func (r *Report) explain(part Part, earlier Report) {
+	if r.IsGood(part) || earlier.IsGood(part) {
+		return
+	}
+	isOfPart := func(f Finding) bool { return f.Part == part }
+	r.Findings = slices.DeleteFunc(r.Findings, isOfPart)
+	for _, f := range earlier.Findings {
+		if isOfPart(f) {
+			r.Findings = append(r.Findings, f)
+		}
 	}
 }
 

@@ -7,7 +7,9 @@ package node
 import (
 	"path/filepath"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Mode is how the plugin is added to the runtime's CNI configuration.
@@ -37,15 +39,18 @@ type Settings struct {
 	StateDir string   // survives a reboot: credentials, and the agent's state
 	RunDir   string   // the agent's socket, and the credentials while StateDir is full
 
-	Binary string // the agent's copy of the plugin, in its own file system
+	Binary string // the agent's copy of the plugin, in its own file system; next to it is that of capture-cni-lookup
 	Entry  Entry
 
 	Credentials CredentialSettings
 	Owner       string // the release that this agent belongs to
 }
 
-// CredentialSettings are what the plugin reads pods with.
+// CredentialSettings are what the plugin reads pods with while the agent does not
+// answer.
 type CredentialSettings struct {
+	OnNode bool          // false: no credentials on the node, and no program to use them
+	Pod    record.PodRef // the agent's own, for the canary that precedes their removal
 	kube.TokenSpec
 	Server string // URL of the API server, as the node reaches it
 	CAFile string // in the agent's own file system
@@ -63,6 +68,23 @@ func (s Settings) AgentSocket() string {
 	return s.at(s.Entry.Conf.AgentSocket)
 }
 
+// PodsSocket returns the socket at which the agent answers requests of pods, as the
+// agent sees it, "" if the operator disabled it.
+func (s Settings) PodsSocket() string {
+	if s.Entry.Conf.AgentSocket == "" {
+		return ""
+	}
+	return s.at(config.PodsSocket(s.Entry.Conf.AgentSocket))
+}
+
+// GuardSocket returns the agent's socket as the guard sees it.
+func (s Settings) GuardSocket() string {
+	if s.Entry.Conf.AgentSocket == "" {
+		return ""
+	}
+	return s.at(config.GuardSocket(s.Entry.Conf.AgentSocket))
+}
+
 // guardName is the guard's directory in the run directory.
 const guardName = "guard"
 
@@ -74,10 +96,3 @@ func (s Settings) Plugin() string { return s.at(s.BinDirs[0]) + "/" + binaryName
 
 // credentialDirs returns where credentials are written, in the order of preference.
 func (s Settings) credentialDirs() []string { return []string{s.StateDir, s.RunDir} }
-
-// CredentialsDir returns the directory of the plugin's credentials, as the plugin
-// sees it.
-func (s Settings) CredentialsDir() string {
-	kubeconfig, _ := credentials{settings: s}.fault() // a path also with a fault
-	return filepath.Dir(kubeconfig)
-}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,24 +16,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Events posts Events on pods, in the pods' own namespaces.
 type Events struct {
-	api    *kube.Client
-	node   string
-	log    *slog.Logger
-	queue  chan notice
-	limit  flowcontrol.RateLimiter
-	posted map[subject]*counted
+	api     *kube.Client
+	node    string
+	log     *slog.Logger
+	limit   flowcontrol.RateLimiter
+	queued  chan struct{} // has an element while the queue may not be empty
+	dropped *droppedEvents
+
+	mu     sync.Mutex
+	events map[subject]*counted
+	queue  []subject // whose Events are due
 }
 
-// counted is an Event with its count so far, and whether the API server has it.
+// counted is an Event with its count so far.
 type counted struct {
 	corev1.Event
-	created bool
+	created bool // the API server has it
+	queued  bool
 }
 
 // notice is a message about a pod.
@@ -66,18 +75,20 @@ const (
 	maxMessage      = 1024      // limit of the API server
 )
 
-// NewEvents returns Events of one node's pods. Serve posts them.
-func NewEvents(api *kube.Client, node string, log *slog.Logger) *Events {
+// NewEvents returns Events of one node's pods that registers its metrics. Serve posts
+// them.
+func NewEvents(api *kube.Client, node string, registry prometheus.Registerer, log *slog.Logger) *Events {
 	return &Events{
 		api: api, node: node, log: log,
-		queue:  make(chan notice, queueLength),
-		limit:  flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventsAtOnce),
-		posted: map[subject]*counted{},
+		limit:   flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventsAtOnce),
+		queued:  make(chan struct{}, 1),
+		dropped: newDroppedEvents(metrics.NewFactory(registry)),
+		events:  map[subject]*counted{},
 	}
 }
 
 // Post queues the Events that a record calls for. When the queue is full they are
-// dropped.
+// dropped and counted.
 func (e *Events) Post(r record.Record) {
 	if r.Pod.Name == "" {
 		return
@@ -105,44 +116,96 @@ func eventReason(r record.Record) string {
 	return ""
 }
 
+// enqueue counts a notice in its subject's Event. The Event is posted once for all
+// notices that come before its turn.
 func (e *Events) enqueue(n notice) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	event := e.events[n.subject]
+	if (event == nil || !event.queued) && len(e.queue) >= queueLength {
+		e.dropped.count(causeFull, time.Now())
+		return
+	}
+	if event == nil {
+		e.forget(n.at)
+		event = &counted{Event: e.event(n)}
+		e.events[n.subject] = event
+	}
+	event.Count++
+	event.LastTimestamp, event.Message = metav1.NewTime(n.at), cut(n.message)
+	if !event.queued {
+		event.queued = true
+		e.queue = append(e.queue, n.subject)
+	}
 	select {
-	case e.queue <- n:
+	case e.queued <- struct{}{}:
 	default:
 	}
 }
 
-// Serve posts Events until ctx ends.
-func (e *Events) Serve(ctx context.Context) {
-	var failing bool
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case n := <-e.queue:
-			err := e.post(ctx, n)
-			if err != nil && !failing { // the first of a row
-				e.log.Warn("posting Events failed", "pod", n.subject.pod.String(), "error", err)
-			}
-			failing = err != nil
+// forget deletes the Events that the API server has deleted, and others where there are
+// too many. Those in the queue stay.
+func (e *Events) forget(now time.Time) {
+	for s, event := range e.events {
+		if !event.queued && (now.Sub(event.LastTimestamp.Time) > eventLife || len(e.events) > 4*queueLength) {
+			delete(e.events, s)
 		}
 	}
 }
 
-// post creates an Event, or updates the one of the same subject. A notice beyond
-// the rate limit is counted in the next update.
-func (e *Events) post(ctx context.Context, n notice) error {
-	e.forget(n.at)
-	event := e.posted[n.subject]
-	if event == nil {
-		event = &counted{Event: e.event(n)}
-		e.posted[n.subject] = event
+// Serve posts Events until ctx ends, and summaries of those that were dropped.
+func (e *Events) Serve(ctx context.Context) {
+	var failing bool
+	for ctx.Err() == nil {
+		if e.postNext(ctx, &failing) {
+			continue
+		}
+		summary := time.NewTimer(e.dropped.untilSummary(time.Now()))
+		select {
+		case <-ctx.Done():
+		case <-e.queued:
+		case <-summary.C:
+		}
+		summary.Stop()
 	}
-	event.Count++
-	event.LastTimestamp, event.Message = metav1.NewTime(n.at), cut(n.message)
-	if !e.limit.TryAccept() {
-		return nil
+}
+
+// postNext posts a summary that is due, and the first Event of the queue. It reports
+// whether there was one.
+func (e *Events) postNext(ctx context.Context, failing *bool) bool {
+	e.postSummary(ctx, time.Now())
+	if e.isEmpty() || e.limit.Wait(ctx) != nil { // ctx has ended
+		return false
 	}
+	s, event := e.next()
+	err := e.post(ctx, s, event)
+	if err != nil {
+		e.dropped.count(causeError, time.Now())
+		if !*failing { // the first of a row
+			e.log.Warn("posting Events failed", "pod", s.pod.String(), "error", err)
+		}
+	}
+	*failing = err != nil
+	return true
+}
+
+func (e *Events) isEmpty() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.queue) == 0
+}
+
+// next takes the first Event from the queue, with the notices so far.
+func (e *Events) next() (s subject, event counted) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, e.queue = e.queue[0], e.queue[1:]
+	e.events[s].queued = false
+	return s, *e.events[s]
+}
+
+// post creates an Event, or updates the one of the same subject.
+func (e *Events) post(ctx context.Context, s subject, event counted) error {
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	if event.created {
@@ -150,30 +213,24 @@ func (e *Events) post(ctx context.Context, n notice) error {
 		if !apierrors.IsNotFound(err) {
 			return err
 		}
-		event.Name = newName(n.subject.pod) // the API server has deleted it
+		event.Name = newName(s.pod.Name) // the API server has deleted it
 	}
 	err := e.api.CreateEvent(ctx, &event.Event)
-	event.created = err == nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if kept := e.events[s]; kept != nil {
+		kept.created, kept.Name = err == nil, event.Name
+	}
 	return err
 }
 
-// forget deletes the Events that the API server has deleted, and others where
-// there are too many.
-func (e *Events) forget(now time.Time) {
-	for s, event := range e.posted {
-		if now.Sub(event.LastTimestamp.Time) > eventLife || len(e.posted) > 4*queueLength {
-			delete(e.posted, s)
-		}
-	}
-}
-
 // newName returns a name of the form that client-go's recorder gives Events.
-func newName(pod record.PodRef) string { return fmt.Sprintf("%s.%x", pod.Name, time.Now().UnixNano()) }
+func newName(about string) string { return fmt.Sprintf("%s.%x", about, time.Now().UnixNano()) }
 
 func (e *Events) event(n notice) corev1.Event {
 	pod := n.subject.pod
 	return corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: newName(pod)},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: newName(pod.Name)},
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)},
 		Type:           corev1.EventTypeWarning, Reason: n.subject.reason,
 		FirstTimestamp:      metav1.NewTime(n.at),

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -68,18 +69,19 @@ func newEvents(t *testing.T) (*Events, *server) {
 	s := &server{events: map[string]corev1.Event{}}
 	listener := httptest.NewServer(s)
 	t.Cleanup(listener.Close)
-	api, err := kube.New(&rest.Config{Host: listener.URL})
+	api, err := kube.New(&rest.Config{Host: listener.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewEvents(api, "node-1", slog.New(slog.DiscardHandler)), s
+	return NewEvents(api, "node-1", prometheus.NewRegistry(), slog.New(slog.DiscardHandler)), s
 }
 
 // flush posts all that is queued.
 func flush(t *testing.T, e *Events) (errs []error) {
 	t.Helper()
-	for len(e.queue) > 0 {
-		if err := e.post(t.Context(), <-e.queue); err != nil {
+	for !e.isEmpty() {
+		s, event := e.next()
+		if err := e.post(t.Context(), s, event); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -96,6 +98,9 @@ func TestEvents(t *testing.T) {
 		r.Time = at.Add(time.Duration(i) * time.Second)
 		r.Message = "attempt " + string(rune('1'+i))
 		e.Post(r)
+		if errs := flush(t, e); len(errs) > 0 {
+			t.Fatal(errs)
+		}
 	}
 	e.Post(passed)
 	e.Post(record.Record{Verdict: record.Failed, Reason: record.Input, Message: "no pod"})
@@ -161,35 +166,6 @@ func TestNoPermission(t *testing.T) {
 	e.Post(failed)
 	if errs := flush(t, e); len(errs) > 0 || len(s.all()) != 1 {
 		t.Errorf("got %v, %v", errs, s.all())
-	}
-}
-
-// TestTooMany has no more posted than the limit lets through, none of which is
-// longer than the API server takes, and remembers no more than it has to.
-func TestTooMany(t *testing.T) {
-	t.Parallel()
-	e, s := newEvents(t)
-	r := failed
-	r.Message = strings.Repeat("ü", 2*maxMessage)
-	for range 3000 {
-		r.Pod.UID += "x"
-		r.Time = time.Now()
-		e.Post(r) // the queue is full after a while, and nobody waits
-		if len(e.queue) == queueLength {
-			flush(t, e)
-		}
-	}
-	events := s.all()
-	if len(events) < eventsAtOnce || len(events) > 10*eventsAtOnce {
-		t.Errorf("%d Events", len(events))
-	}
-	for _, event := range events {
-		if len(event.Message) > maxMessage || len(event.Message) < maxMessage-10 {
-			t.Errorf("a message of %d bytes", len(event.Message))
-		}
-	}
-	if len(e.posted) > 4*queueLength+1 {
-		t.Errorf("%d are remembered", len(e.posted))
 	}
 }
 

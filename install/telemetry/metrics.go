@@ -7,6 +7,7 @@ import (
 	"debug/buildinfo"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,7 +25,9 @@ type addMetrics struct {
 }
 
 // Metrics returns all metrics, in the order of the README's table.
-func Metrics() []metrics.Metric { return metrics.Document(newAddMetrics) }
+func Metrics() []metrics.Metric {
+	return slices.Concat(metrics.Document(newAddMetrics), metrics.Document(newDroppedEvents))
+}
 
 // stageBuckets reach from a commit in a small pod to a lookup's whole budget.
 var stageBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120}

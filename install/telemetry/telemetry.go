@@ -16,8 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/socket"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -49,8 +51,9 @@ func New(settings Settings, registry prometheus.Registerer, events *Events, log 
 }
 
 const (
-	checkInterval = time.Minute     // between checks of the socket's path and of the spool
-	relistenPause = 5 * time.Second // after the socket was lost
+	checkInterval  = time.Second     // between checks of the socket's path
+	replayInterval = time.Minute     // between checks of the spool and of the installed plugin
+	relistenPause  = 5 * time.Second // after an attempt to listen failed, or another file took the socket's place
 )
 
 // Serve listens until ctx ends, and again whenever the socket was lost.
@@ -59,6 +62,10 @@ func (l *Listener) Serve(ctx context.Context) {
 		err := l.listen(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		if errors.Is(err, socket.ErrRemoved) {
+			l.log.Warn("the socket for records was removed; listening again", "socket", l.settings.Socket)
+			continue
 		}
 		l.log.Warn("receiving records failed; retrying", "socket", l.settings.Socket, "error", err)
 		select {
@@ -81,20 +88,32 @@ func (l *Listener) listen(ctx context.Context) (err error) {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	var replayed time.Time
 	for ctx.Err() == nil {
-		if found, err := os.Lstat(l.settings.Socket); err != nil || !os.SameFile(made, found) {
-			return errors.New("another file is in the socket's place")
+		for _, path := range []string{l.settings.Socket, config.GuardSocket(l.settings.Socket)} {
+			if err := socket.CheckPath(path, made); err != nil {
+				return err
+			}
 		}
-		l.metrics.showBuild(l.settings.Plugin)
-		l.openHistory()
-		if err := record.Replay(record.Spool(l.settings.Socket), l.receive); err != nil {
-			l.log.Warn("reading the spooled records failed", "error", err)
+		if time.Since(replayed) >= replayInterval {
+			replayed = time.Now()
+			l.replay()
 		}
 		if err := l.read(ctx, conn, time.Now().Add(checkInterval)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// replay reads what was spooled, and looks at what another agent or an upgrade may have
+// replaced.
+func (l *Listener) replay() {
+	l.metrics.showBuild(l.settings.Plugin)
+	l.openHistory()
+	if err := record.Replay(record.Spool(l.settings.Socket), l.receive); err != nil {
+		l.log.Warn("reading the spooled records failed", "error", err)
+	}
 }
 
 // read receives records until a time.

@@ -257,6 +257,31 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// TestKubeletsDirectory takes over a directory of records that the kubelet has made for
+// the guard's volume, and refuses one in which another user could have written.
+func TestKubeletsDirectory(t *testing.T) {
+	t.Parallel()
+	for made, want := range map[os.FileMode]os.FileMode{0o755: 0o700, 0o757: 0o757} {
+		socket := newSocket(t)
+		dir := history.Directory(socket)
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, made)); err != nil {
+			t.Fatal(err)
+		}
+		a := start(t, socket)
+		a.expectReceived(t, captured)
+		a.expect(t, 1, "adds_total", "result=captured")
+		if info, err := os.Lstat(dir); err != nil || info.Mode().Perm() != want {
+			t.Errorf("made with %v: it has %v, %v", made, info.Mode(), err)
+		}
+		eventually(t, func() error {
+			if entries, err := os.ReadDir(dir); err != nil || (len(entries) > 0) != (want == 0o700) {
+				return fmt.Errorf("made with %v: it has %v, %v", made, entries, err)
+			}
+			return nil
+		})
+	}
+}
+
 // TestSocketIsADirectory is a reason to say so, and to try again.
 func TestSocketIsADirectory(t *testing.T) {
 	t.Parallel()

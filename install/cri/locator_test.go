@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// locatable is a runtime that reports the places of sandboxes, unless it fails or
+// hangs.
+type locatable struct {
+	runtimeapi.RuntimeServiceClient
+	ids    []string
+	faults map[string]codes.Code
+	hangs  string // a letter for each sandbox
+	asked  []string
+}
+
+func (l *locatable) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {
+	list := &runtimeapi.ListPodSandboxResponse{}
+	for _, id := range l.ids {
+		list.Items = append(list.Items, &runtimeapi.PodSandbox{Id: id})
+	}
+	return list, nil
+}
+
+func (l *locatable) PodSandboxStatus(ctx context.Context, request *runtimeapi.PodSandboxStatusRequest, _ ...grpc.CallOption) (*runtimeapi.PodSandboxStatusResponse, error) {
+	id := request.PodSandboxId
+	l.asked = append(l.asked, id)
+	if slices.Contains([]byte(l.hangs), id[0]) {
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	if code := l.faults[id]; code != codes.OK {
+		return nil, status.Error(code, "a fault")
+	}
+	return answer(fmt.Sprintf(`{"runtimeSpec":{"linux":{"namespaces":[{"type":"network","path":"/netns/%s"}]}}}`, id)), nil
+}
+
+func (l *locatable) locator() *Locator { return NewLocator(&Client{socket: "/", runtime: l}) }
+
+// expectPlaces wants a listing of all sandboxes with these network namespaces, and
+// the reason where there is none.
+func expectPlaces(t *testing.T, l *Locator, want map[string]string) {
+	t.Helper()
+	list, err := l.Sandboxes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, sandbox := range list {
+		got[sandbox.ID] = sandbox.NetNS
+		if (sandbox.PlaceError == nil) == (sandbox.NetNS == "") {
+			t.Errorf("%s: %q, %v", sandbox.ID, sandbox.NetNS, sandbox.PlaceError)
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestPlaceError lists a sandbox whose place can't be read with its error, and keeps
+// the places of all others.
+func TestPlaceError(t *testing.T) {
+	t.Parallel()
+	runtime := &locatable{ids: []string{"a", "b", "c"}, faults: map[string]codes.Code{"a": codes.Internal, "c": codes.NotFound}}
+	locator := runtime.locator()
+	expectPlaces(t, locator, map[string]string{"a": "", "b": "/netns/b"})
+	runtime.faults = nil
+	expectPlaces(t, locator, map[string]string{"a": "/netns/a", "b": "/netns/b", "c": "/netns/c"})
+	runtime.faults = map[string]codes.Code{"a": codes.Internal, "b": codes.Internal, "c": codes.NotFound}
+	expectPlaces(t, locator, map[string]string{"a": "/netns/a", "b": "/netns/b", "c": "/netns/c"})
+	if want := []string{"a", "b", "c", "c", "a"}; !slices.Equal(runtime.asked, want) {
+		t.Errorf("asked for %q, want %q", runtime.asked, want)
+	}
+}
+
+// TestHangingSandboxes locates a sandbox that is listed after so many for which the
+// runtime does not answer that they use up the time of two listings.
+func TestHangingSandboxes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runtime := &locatable{ids: []string{"a", "b", "c", "d", "e", "f", "late"}, hangs: "abcdef"}
+		locator := runtime.locator()
+		want := map[string]string{"a": "", "b": "", "c": "", "d": "", "e": "", "f": "", "late": ""}
+		expectPlaces(t, locator, want)
+		expectPlaces(t, locator, want)
+		want["late"] = "/netns/late"
+		expectPlaces(t, locator, want)
+	})
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/cri"
+)
+
+// listingWait is how long a round waits for a listing. Then it examines the pods that
+// are known, and a later round takes the listing.
+const listingWait = time.Second
+
+// lister lists the sandboxes in a goroutine of its own, one listing at a time.
+type lister struct {
+	runtime Runtime
+	log     *slog.Logger
+	pending *listing  // nil for none
+	last    time.Time // of the last listing that succeeded; zero for none
+	fault   error     // why this round has no listing; nil if it has one
+	since   time.Time // of the first fault after the last listing
+}
+
+// listing is one request to the runtime. Its results may be read once done is closed.
+type listing struct {
+	began     time.Time
+	done      chan struct{}
+	sandboxes []cri.Sandbox
+	err       error
+}
+
+// errNotYet is the fault of a listing that the runtime has not answered.
+var errNotYet = errors.New("it has not answered the request for a listing")
+
+// next returns the sandboxes that run. It sets fault, and returns no sandboxes, if the
+// runtime returns an error or does not answer within listingWait.
+func (l *lister) next(ctx context.Context) []cri.Sandbox {
+	if l.pending == nil {
+		l.pending = l.begin(ctx)
+	}
+	now := l.pending
+	select {
+	case <-now.done:
+	default:
+		select {
+		case <-now.done:
+		case <-time.After(time.Until(now.began.Add(listingWait))):
+			l.failed(errNotYet)
+			return nil
+		case <-ctx.Done():
+			l.fault = ctx.Err()
+			return nil
+		}
+	}
+	l.pending = nil
+	if now.err != nil {
+		l.failed(now.err)
+		return nil
+	}
+	if !l.since.IsZero() {
+		l.log.Info("the container runtime answers again", "brokenFor", time.Since(l.since).Round(time.Second))
+	}
+	l.fault, l.since, l.last = nil, time.Time{}, time.Now()
+	return now.sandboxes
+}
+
+func (l *lister) begin(ctx context.Context) *listing {
+	started := &listing{began: time.Now(), done: make(chan struct{})}
+	go func() {
+		defer close(started.done)
+		started.sandboxes, started.err = l.runtime.Sandboxes(ctx)
+	}()
+	return started
+}
+
+// failed sets the fault, and logs the first one after a listing.
+func (l *lister) failed(err error) {
+	l.fault = fmt.Errorf("the container runtime does not answer: %w", err)
+	if l.since.IsZero() {
+		l.since = time.Now()
+		l.log.Warn("listing the sandboxes failed; known pods are still examined, but not repaired or evicted, and pods that start or end are not noticed", "error", err)
+	}
+}
+
+// done is closed once a pending listing is; it blocks if there is none.
+func (l *lister) done() <-chan struct{} {
+	if l.pending == nil {
+		return nil
+	}
+	return l.pending.done
+}
+
+// wait waits for the pending listing. Its context has ended.
+func (l *lister) wait() {
+	if l.pending != nil {
+		<-l.pending.done
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+const (
+	// runsTimeout bounds the request whether a pod still runs: ADD and DEL of the pod
+	// wait meanwhile.
+	runsTimeout = 2 * time.Second
+
+	// runsPause follows such a request without an answer. In it no pod is repaired, so
+	// that a runtime that hangs does not delay the examinations of a whole node.
+	runsPause = 5 * time.Second
+)
+
+// runtimeFault returns why the container runtime can't say whether a pod still runs, or
+// nil. Meanwhile pods are neither repaired nor evicted.
+func (g *Guard) runtimeFault() error {
+	if g.lister.fault == nil && time.Now().Before(g.runsAgain) {
+		return g.runsFault
+	}
+	return g.lister.fault
+}
+
+// repair repairs a pod, unless a limit forbids it.
+func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched, found Finding) Finding {
+	if refusal := g.limits.refusal(&w.repairs, time.Now()); refusal != "" {
+		found.Reason += "; " + refusal
+		return found
+	}
+	if w.repairs.add(time.Now()) {
+		g.metrics.repeated.Inc()
+		found.Reason += fmt.Sprintf("; attempt %d in a row to repair it", w.repairs.count)
+	}
+	connections, err := g.replace(ctx, netns, w)
+	if err != nil {
+		g.metrics.repairs.WithLabelValues(failed).Inc()
+		found.Reason += "; repairing it: " + err.Error()
+		return found
+	}
+	g.metrics.repairs.WithLabelValues(done).Inc()
+	return Finding{Captured, connections + "; found: " + found.Reason, found.State}
+}
+
+// replace replaces the rules, and returns what that means for the connections that
+// have begun. The pod may have ended meanwhile, and its namespace's path may lead
+// to another pod's.
+func (g *Guard) replace(ctx context.Context, netns *podnet.Namespace, w *watched) (connections string, err error) {
+	runs, err := g.runs(ctx, w)
+	if err != nil {
+		return "", err
+	}
+	same, err := netns.Is(w.sandbox.NetNS)
+	if err != nil {
+		return "", err
+	}
+	if !runs || !same {
+		return "", errors.New("the pod has ended")
+	}
+	rules := w.desired.rules()
+	lost, err := netns.Replace(ctx, rules)
+	if err != nil {
+		return "", fmt.Errorf("applying its rules: %w", err)
+	}
+	w.baseline = baseline{Stamp: rules.Stamp(), Backend: config.NFTables}
+	if lost != nil {
+		return "not all connections that began before live on: " + lost.Error(), nil
+	}
+	return "connections that began before stay as they are until they end", nil
+}
+
+// runs asks the runtime whether a pod still runs.
+func (g *Guard) runs(ctx context.Context, w *watched) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, runsTimeout)
+	defer cancel()
+	began := time.Now()
+	runs, err := g.runtime.Runs(ctx, w.sandbox)
+	if err != nil && time.Since(began) > runsTimeout/2 {
+		g.runsFault = fmt.Errorf("the container runtime does not answer: %w", err)
+		g.runsAgain = time.Now().Add(min(runsPause, g.settings.Round))
+	}
+	return runs, err
+}

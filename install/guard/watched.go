@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/cri"
+)
+
+// watched is a pod of the mesh, and its last finding.
+type watched struct {
+	sandbox  cri.Sandbox // with labels and annotations only during an examination
+	desired  desired
+	finding  Finding
+	listed   time.Time // the first time
+	next     time.Time // of its examination; zero before the first one
+	baseline baseline
+	unsaved  bool // the store lacks the baseline
+	repairs  streak
+
+	lastGood        fingerprint // zero if the last full comparison found a fault
+	roundsUnchanged int         // since that comparison
+}
+
+// fingerprint is what a pod's state depends on, except for routes, addresses and
+// the tables of iptables-legacy. Every tenth round compares those, too.
+type fingerprint struct {
+	generation uint32
+	stamp      string
+	changed    bool
+}
+
+const fullCheckEvery = 10 // rounds
+
+// due returns the pods that are due, those that have waited longest first.
+func (g *Guard) due(now time.Time) (due []*watched) {
+	for _, w := range g.watched {
+		if !now.Before(w.next) {
+			due = append(due, w)
+		}
+	}
+	slices.SortFunc(due, func(a, b *watched) int {
+		return cmp.Or(a.next.Compare(b.next), cmp.Compare(a.sandbox.ID, b.sandbox.ID))
+	})
+	return due
+}
+
+// sync adds new pods of the mesh to those watched, and removes those that have ended.
+func (g *Guard) sync(running map[string]cri.Sandbox) {
+	for id, sandbox := range running {
+		if g.watched[id] == nil && isMeshed(sandbox) {
+			g.watched[id] = &watched{sandbox: withoutMetadata(sandbox), listed: time.Now(), baseline: g.store.load(id)}
+		}
+	}
+	for id := range g.watched {
+		if !isMeshed(running[id]) {
+			delete(g.watched, id)
+			g.pruned = false
+		}
+	}
+	if !g.pruned {
+		g.warnOnce(&g.storeError, "deleting the baselines of pods that have ended failed", g.store.prune(running))
+		g.pruned = true
+	}
+}
+
+func byID(sandboxes []cri.Sandbox) map[string]cri.Sandbox {
+	byID := make(map[string]cri.Sandbox, len(sandboxes))
+	for _, sandbox := range sandboxes {
+		byID[sandbox.ID] = sandbox
+	}
+	return byID
+}

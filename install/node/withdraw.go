@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+// ensureCredentials writes the credentials or, if the node should have none, withdraws
+// those of an earlier configuration.
+func (n *Node) ensureCredentials(ctx context.Context, renew bool) (secrets, error) {
+	if n.settings.Credentials.OnNode {
+		return n.credentials.ensure(ctx, renew)
+	}
+	return secrets{kubeconfig: n.settings.StateDir + "/" + kubeconfigName}, n.withdrawCredentials(ctx)
+}
+
+// withdrawTimeout is for an attempt to withdraw credentials, which the next one follows
+// soon. The agent does not repair its entry meanwhile.
+const withdrawTimeout = 5 * time.Second
+
+// withdrawCredentials removes the credentials, and the program that uses them, once
+// every installed plugin has got a pod from the agent without them. A plugin of an
+// older release needs them.
+func (n *Node) withdrawCredentials(ctx context.Context) error {
+	left := n.credentialFiles()
+	if len(left) == 0 {
+		return nil
+	}
+	unused, err := n.directoryWithoutCredentials()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
+	defer cancel()
+	err = n.pingAgent(ctx) // its reason is clearer than that of a plugin that is ended
+	if err == nil {
+		err = n.canary(ctx, unused+"/"+kubeconfigName, n.settings.Credentials.Pod, false)
+	}
+	if err != nil {
+		return waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))
+	}
+	// The files that credentialFiles looks for go last: with them, the work is done.
+	errs := []error{n.removeFiles(n.settings.StateDir, lastGood(config.LookupProgram))}
+	for _, directory := range n.settings.credentialDirs() {
+		errs = append(errs, n.removeFiles(directory, kubeconfigName, tokenName, caName))
+	}
+	for _, directory := range n.settings.BinDirs {
+		errs = append(errs, n.removeFiles(directory, config.LookupProgram))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("removing the credentials: %w", err)
+	}
+	n.log.Info("removed the plugin's credentials: pods come from the agent alone")
+	return nil
+}
+
+// credentialFiles returns the credentials on the node, and the programs that use them.
+func (n *Node) credentialFiles() (found []string) {
+	for _, directory := range n.settings.credentialDirs() {
+		for _, name := range []string{kubeconfigName, tokenName} {
+			found = append(found, directory+"/"+name)
+		}
+	}
+	for _, directory := range n.settings.BinDirs {
+		found = append(found, directory+"/"+config.LookupProgram)
+	}
+	return slices.DeleteFunc(found, func(path string) bool {
+		_, err := os.Lstat(n.settings.at(path))
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
+// directoryWithoutCredentials returns one of the two directories that the plugin allows
+// and that has no kubeconfig. If both have one, it removes that of the run directory,
+// which the plugin uses only while it can't be written to the other.
+func (n *Node) directoryWithoutCredentials() (string, error) {
+	if _, err := os.Lstat(n.settings.at(n.settings.StateDir) + "/" + kubeconfigName); errors.Is(err, os.ErrNotExist) {
+		return n.settings.StateDir, nil
+	}
+	return n.settings.RunDir, n.removeFiles(n.settings.RunDir, kubeconfigName, tokenName, caName)
+}
+
+// credentialsFault returns why the plugin can't read a pod with the credentials on the
+// node, or which credentials are left on one that should have none, and the kubeconfig
+// of the entry.
+func (n *Node) credentialsFault() (kubeconfig string, err error) {
+	if n.settings.Credentials.OnNode {
+		return n.credentials.fault()
+	}
+	if left := n.credentialFiles(); len(left) > 0 {
+		err = waiting(fmt.Sprintf("%s: expected no credentials on the node; the agent removes them once every installed plugin gets pods from it", left[0]))
+	}
+	return n.settings.StateDir + "/" + kubeconfigName, err
+}

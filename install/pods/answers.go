@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// podReader reads one pod from the API server, whatever its UID.
+type podReader interface {
+	Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error)
+}
+
+// answers answers requests from the cache, else from the API server.
+type answers struct {
+	cache   *podCache
+	api     podReader
+	metrics *podMetrics
+	log     *slog.Logger
+	reads   singleflight.Group
+}
+
+// answer returns the document that answers a request.
+func (a *answers) answer(ctx context.Context, request podlookup.Request) []byte {
+	switch {
+	case request.Version != capture.PodVersion: // the version is all that the other release must read
+		return a.encode(sourceFault, podlookup.Answer{})
+	case request.Pod.Name == "":
+		return a.pong()
+	case request.Pod.UID != "":
+		if found, ok := a.cache.find(request.Pod.String(), request.Pod.UID); ok {
+			return a.send(sourceWatch, found, request)
+		}
+	}
+	found, err := a.read(ctx, request.Pod)
+	if err != nil {
+		return a.fault(err, request.Pod)
+	}
+	if request.Pod.UID != "" && request.Pod.UID != found.uid {
+		return a.fault(uidMismatch{want: request.Pod.UID, found: found.uid}, request.Pod)
+	}
+	return a.send(sourceRead, found, request)
+}
+
+// pong answers a request without a pod.
+func (a *answers) pong() []byte {
+	document, err := json.Marshal(podlookup.Answer{Version: capture.PodVersion, Fault: a.unready()})
+	if err != nil {
+		return nil
+	}
+	return document
+}
+
+func (a *answers) unready() *podlookup.Fault {
+	if err := a.cache.unready(); err != nil {
+		return &podlookup.Fault{Kind: podlookup.Failed, Message: err.Error()}
+	}
+	return nil
+}
+
+// read reads a pod from the API server. Requests of the same pod share one read.
+// Those without a UID share none: a read that began before the request could return
+// an earlier pod of that name. The cache does not keep what was read: only the watch
+// says when a pod is gone.
+func (a *answers) read(ctx context.Context, pod record.PodRef) (*entry, error) {
+	if pod.UID == "" {
+		return a.readAlone(ctx, pod)
+	}
+	shared := a.reads.DoChan(pod.String()+"/"+pod.UID, func() (any, error) {
+		return a.readAlone(context.WithoutCancel(ctx), pod) // kube.Client has a timeout of its own
+	})
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("reading pod %s: %w", pod, ctx.Err())
+	case result := <-shared:
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.(*entry), nil
+	}
+}
+
+func (a *answers) readAlone(ctx context.Context, ref record.PodRef) (*entry, error) {
+	pod, err := a.api.Pod(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return newEntry(pod)
+}
+
+// send returns the document of an entry, or that it has not changed.
+func (a *answers) send(source string, e *entry, request podlookup.Request) []byte {
+	if request.Digest == e.digest {
+		return a.encode(sourceUnchanged, podlookup.Answer{Unchanged: true})
+	}
+	document, err := e.answer()
+	if err != nil {
+		return a.fault(err, request.Pod)
+	}
+	a.metrics.requests.WithLabelValues(source).Inc()
+	return document
+}
+
+// fault returns the document of an error.
+func (a *answers) fault(err error, pod record.PodRef) []byte {
+	fault := faultOf(err, pod)
+	if unready := a.cache.unready(); unready != nil && fault.Kind != podlookup.Gone {
+		fault.Message = unready.Error() + ": " + fault.Message
+	}
+	a.log.Debug("a request of a pod failed", "kind", fault.Kind, "error", fault.Message)
+	return a.encode(sourceFault, podlookup.Answer{Fault: fault})
+}
+
+func (a *answers) encode(source string, answer podlookup.Answer) []byte {
+	a.metrics.requests.WithLabelValues(source).Inc()
+	answer.Version = capture.PodVersion
+	document, err := json.Marshal(answer)
+	if err != nil {
+		a.log.Error("encoding an answer failed", "error", err)
+	}
+	return document
+}
+
+// parseRequest reads a request. Its names are parts of a URL.
+func parseRequest(document []byte) (podlookup.Request, error) {
+	var request podlookup.Request
+	if err := json.Unmarshal(document, &request); err != nil {
+		return podlookup.Request{}, fmt.Errorf("reading the request: %w", err)
+	}
+	if request.Pod.Name == "" {
+		return request, nil
+	}
+	for _, name := range []string{request.Pod.Namespace, request.Pod.Name} {
+		if faults := content.IsPathSegmentName(name); name == "" || len(faults) > 0 {
+			return podlookup.Request{}, fmt.Errorf("reading the request: %q is not a name of a pod or namespace", name)
+		}
+	}
+	return request, nil
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// podCache holds the answers for the pods of this node. It implements kube.PodStore.
+type podCache struct {
+	metrics *podMetrics
+	log     *slog.Logger
+
+	mu      sync.RWMutex
+	entries map[string]*entry // by namespace/name
+	watched bool              // false where the node's name is unknown: nothing fills the cache
+	synced  bool              // the node's pods were read at least once
+	failure error             // why the watch is broken; nil while it is not
+	broken  time.Time         // since when
+}
+
+func newPodCache(watched bool, m *podMetrics, log *slog.Logger) *podCache {
+	return &podCache{metrics: m, log: log, entries: map[string]*entry{}, watched: watched}
+}
+
+// find returns the answer for a pod. It has one for no other pod of that name.
+func (c *podCache) find(key, uid string) (*entry, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	found, ok := c.entries[key]
+	return found, ok && found.uid == uid
+}
+
+// unready returns why the node's pods are not known, nil if they are.
+func (c *podCache) unready() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	switch {
+	case !c.watched || c.synced:
+		return nil
+	case c.failure != nil:
+		return fmt.Errorf("the agent has not read its node's pods yet: %w", c.failure)
+	}
+	return errors.New("the agent has not read its node's pods yet: the API server has not answered so far")
+}
+
+// Transform makes the entry of a pod, so that the pod itself is not kept.
+func (c *podCache) Transform(object any) (any, error) {
+	return entryOf(object)
+}
+
+// Add implements kube.PodStore.
+func (c *podCache) Add(object any) error {
+	added, err := entryOf(object)
+	if err != nil {
+		// An older answer for this pod would be wrong. Without one, the pod is read.
+		return errors.Join(err, c.Delete(object))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries[added.key] = added
+	c.metrics.watched.Set(float64(len(c.entries)))
+	return nil
+}
+
+// Update implements kube.PodStore.
+func (c *podCache) Update(object any) error { return c.Add(object) }
+
+// Delete implements kube.PodStore.
+func (c *podCache) Delete(object any) error {
+	key, err := keyOf(object)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.entries, key)
+	c.metrics.watched.Set(float64(len(c.entries)))
+	return nil
+}
+
+// Replace implements kube.PodStore. The objects are all pods of the node. It leaves
+// out those without an entry: they are read when they are asked for.
+func (c *podCache) Replace(objects []any, _ string) error {
+	entries := make(map[string]*entry, len(objects))
+	for _, object := range objects {
+		added, err := entryOf(object)
+		if err != nil {
+			c.log.Warn("keeping a pod failed; it is read with each request", "error", err)
+			continue
+		}
+		entries[added.key] = added
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.synced {
+		c.log.Info("the node's pods were read", "pods", len(entries))
+	}
+	c.entries, c.synced = entries, true
+	c.metrics.watched.Set(float64(len(entries)))
+	c.metrics.synced.Set(1)
+	return nil
+}
+
+// Resync implements kube.PodStore.
+func (c *podCache) Resync() error { return nil }
+
+// WatchStarted implements kube.PodStore.
+func (c *podCache) WatchStarted() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure != nil {
+		c.log.Info("watching the node's pods again", "brokenFor", time.Since(c.broken).Round(time.Second))
+	}
+	c.failure = nil
+}
+
+// WatchFailed implements kube.PodStore.
+func (c *podCache) WatchFailed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure == nil {
+		c.broken = time.Now()
+		c.log.Warn("watching the node's pods failed; retrying", "error", err, "synced", c.synced)
+	}
+	c.failure = err
+}

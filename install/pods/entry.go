@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
+)
+
+// compressFrom is the size of an answer from which on it is kept compressed.
+const compressFrom = 4 << 10
+
+// entry is the answer for one pod, encoded.
+type entry struct {
+	key, uid, digest string
+	document         []byte
+	size             int // of the document before it was compressed; 0 if it was not
+}
+
+// entryOf returns the entry of a pod, or the entry that it was transformed into.
+func entryOf(object any) (*entry, error) {
+	switch object := object.(type) {
+	case *entry:
+		return object, nil
+	case *corev1.Pod:
+		return newEntry(object)
+	}
+	return nil, fmt.Errorf("keeping an object of type %T: expected a pod", object)
+}
+
+// keyOf returns the key of what entryOf takes.
+func keyOf(object any) (string, error) {
+	switch object := object.(type) {
+	case *entry:
+		return object.key, nil
+	case *corev1.Pod:
+		return object.Namespace + "/" + object.Name, nil
+	}
+	return "", fmt.Errorf("an object has type %T: expected a pod", object)
+}
+
+func newEntry(pod *corev1.Pod) (*entry, error) {
+	key, _ := keyOf(pod) // of a pod, it has no error
+	fields := podfields.Of(pod)
+	answer := podlookup.Answer{Version: capture.PodVersion, UID: string(pod.UID), HasController: podfields.HasController(pod), Pod: &fields}
+	document, err := json.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("encoding pod %s: %w", key, err)
+	}
+	sum := sha256.Sum256(document)
+	answer.Digest = hex.EncodeToString(sum[:16])
+	if document, err = json.Marshal(answer); err != nil {
+		return nil, fmt.Errorf("encoding pod %s: %w", key, err)
+	}
+	if len(document) > podlookup.MaxAnswer {
+		return nil, fmt.Errorf("pod %s takes %d bytes: expected at most %d", key, len(document), podlookup.MaxAnswer)
+	}
+	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, document: document}
+	if len(document) > compressFrom {
+		e.document, e.size = compress(document), len(document)
+	}
+	return e, nil
+}
+
+// answer returns the document to send.
+func (e *entry) answer() ([]byte, error) {
+	if e.size == 0 {
+		return e.document, nil
+	}
+	document := make([]byte, e.size)
+	if _, err := io.ReadFull(flate.NewReader(bytes.NewReader(e.document)), document); err != nil {
+		return nil, fmt.Errorf("decompressing pod %s: %w", e.key, err)
+	}
+	return document, nil
+}
+
+// compress can't fail: neither does the writer, nor is the level invalid.
+func compress(document []byte) []byte {
+	var compressed bytes.Buffer
+	writer, _ := flate.NewWriter(&compressed, flate.BestSpeed)
+	_, _ = writer.Write(document)
+	_ = writer.Close()
+	return bytes.Clone(compressed.Bytes())
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package socket makes the sockets of the agent. They are accessible to the agent's
+// user alone, and replace those of an earlier agent in one step.
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxPath is the kernel's limit for the path of a socket, in bytes.
+const MaxPath = 107
+
+// ListenStream makes a stream socket. Closing the listener keeps the file: until the
+// next agent replaces it, connections are refused.
+func ListenStream(ctx context.Context, path string) (*net.UnixListener, error) {
+	return place(path, func(unfinished string) (*net.UnixListener, error) {
+		listener, err := (&net.ListenConfig{Control: ownerOnly}).Listen(ctx, "unix", unfinished)
+		if err != nil {
+			return nil, err
+		}
+		listener.(*net.UnixListener).SetUnlinkOnClose(false)
+		return listener.(*net.UnixListener), nil
+	})
+}
+
+// ListenDatagrams makes a datagram socket. The kernel passes the sender's
+// credentials with each datagram.
+func ListenDatagrams(ctx context.Context, path string) (*net.UnixConn, error) {
+	return place(path, func(unfinished string) (*net.UnixConn, error) {
+		conn, err := (&net.ListenConfig{Control: ownerOnlyWithSenders}).ListenPacket(ctx, "unixgram", unfinished)
+		if err != nil {
+			return nil, err
+		}
+		return conn.(*net.UnixConn), nil
+	})
+}
+
+// place makes a socket with an unfinished name, and renames it. That name is as long
+// as the socket's own: it fits wherever the socket's does.
+func place[S io.Closer](path string, listen func(unfinished string) (S, error)) (made S, err error) {
+	if len(path) > MaxPath {
+		return made, fmt.Errorf("the path of the socket %s has %d bytes: expected at most %d", path, len(path), MaxPath)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return made, fmt.Errorf("making the directory of the socket: %w", err)
+	}
+	if err := checkDirectory(filepath.Dir(path)); err != nil {
+		return made, err
+	}
+	unfinished := path[:len(path)-1] + "~"
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return made, err
+	}
+	if made, err = listen(unfinished); err != nil {
+		return made, err
+	}
+	if err := os.Rename(unfinished, path); err != nil {
+		return made, errors.Join(err, made.Close(), os.Remove(unfinished))
+	}
+	return made, nil
+}
+
+// ErrRemoved means that a socket's file was removed.
+var ErrRemoved = errors.New("the socket's file was removed")
+
+// CheckPath returns an error if a socket's path leads to another file than the one that
+// was made: ErrRemoved if there is none.
+func CheckPath(path string, made os.FileInfo) error {
+	found, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return ErrRemoved
+	case err != nil:
+		return err
+	case !os.SameFile(made, found):
+		return errors.New("another file is in the socket's place")
+	}
+	return nil
+}
+
+// Alias gives a socket another name, in a directory that it makes: a container that has
+// that directory alone reaches the socket. The directory must be on the same file system.
+func Alias(path, alias string) error {
+	if err := os.MkdirAll(filepath.Dir(alias), 0o700); err != nil {
+		return fmt.Errorf("making the directory of the socket: %w", err)
+	}
+	if err := checkDirectory(filepath.Dir(alias)); err != nil {
+		return err
+	}
+	unfinished := alias[:len(alias)-1] + "~"
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Link(path, unfinished); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, alias)
+}
+
+// checkDirectory refuses a directory in which another user could replace the socket.
+func checkDirectory(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	at, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(at.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s has mode %s: expected a directory of user %d, writable by its owner alone, such as 0755", dir, info.Mode(), os.Geteuid())
+	}
+	return nil
+}
+
+// ownerOnly sets the mode of the socket's file before the file is made.
+func ownerOnly(_, _ string, raw syscall.RawConn) error {
+	return control(raw, func(fd int) error { return unix.Fchmod(fd, 0o600) })
+}
+
+func ownerOnlyWithSenders(_, _ string, raw syscall.RawConn) error {
+	return control(raw, func(fd int) error {
+		return errors.Join(unix.Fchmod(fd, 0o600), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
+	})
+}
+
+// PeerUID returns the user of the process at the other end of a connection. Root of
+// another user namespace has another uid here.
+func PeerUID(conn *net.UnixConn) (int, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("reading the user of the other end: %w", err)
+	}
+	var peer *unix.Ucred
+	if err := control(raw, func(fd int) error {
+		peer, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
+	}); err != nil {
+		return 0, fmt.Errorf("reading the user of the other end: %w", err)
+	}
+	return int(peer.Uid), nil
+}
+
+func control(raw syscall.RawConn, f func(fd int) error) error {
+	var err error
+	if controlErr := raw.Control(func(fd uintptr) { err = f(int(fd)) }); controlErr != nil {
+		return controlErr
+	}
+	return err
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capture-cni/capture-cni/install/metrics"
+)
+
+// Causes of a dropped Event.
+const (
+	causeFull  = "full"
+	causeError = "error"
+)
+
+const (
+	eventDropped = "CaptureEventsDropped"
+
+	// summaryDelay is how long a summary waits for further drops, summaryInterval the
+	// least time between two summaries.
+	summaryDelay    = 10 * time.Second
+	summaryInterval = 5 * time.Minute
+)
+
+// droppedEvents are the Events that were not posted since the last summary.
+type droppedEvents struct {
+	total *prometheus.CounterVec
+
+	mu          sync.Mutex
+	full, error int
+	first       time.Time // of those
+	last        time.Time // summary
+}
+
+func newDroppedEvents(f *metrics.Factory) *droppedEvents {
+	d := &droppedEvents{total: f.CounterVec("events_dropped_total",
+		fmt.Sprintf("notices about pods that did not get into an Event, by `cause` (full: %d Events waited; error: the API server did not take it)", queueLength), "cause")}
+	d.total.WithLabelValues(causeFull)
+	d.total.WithLabelValues(causeError)
+	return d
+}
+
+func (d *droppedEvents) count(cause string, now time.Time) {
+	d.total.WithLabelValues(cause).Inc()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.full+d.error == 0 {
+		d.first = now
+	}
+	if cause == causeFull {
+		d.full++
+	} else {
+		d.error++
+	}
+}
+
+// untilSummary returns the time until a summary is due.
+func (d *droppedEvents) untilSummary(now time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.full+d.error == 0 {
+		return summaryInterval
+	}
+	return max(d.first.Add(summaryDelay).Sub(now), d.last.Add(summaryInterval).Sub(now), 0)
+}
+
+// summary returns a message about the Events that were dropped, "" until one is due.
+func (d *droppedEvents) summary(now time.Time) string {
+	if d.untilSummary(now) > 0 {
+		return ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	message := fmt.Sprintf("%d Events about pods of this node were dropped since %s: %d because %d others waited, %d because the API server did not take them. The agent's log and metrics have each ADD and repair",
+		d.full+d.error, d.first.UTC().Format(time.RFC3339), d.full, queueLength, d.error)
+	d.full, d.error, d.last = 0, 0, now
+	return message
+}
+
+// postSummary logs and posts a summary if one is due. A summary that can't be posted is
+// in the log alone.
+func (e *Events) postSummary(ctx context.Context, now time.Time) {
+	message := e.dropped.summary(now)
+	if message == "" {
+		return
+	}
+	e.log.Warn(message)
+	if e.node == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	at := metav1.NewTime(now)
+	event := corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: newName(e.node)},
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: e.node, UID: types.UID(e.node)}, // as the kubelet's
+		Type:           corev1.EventTypeWarning, Reason: eventDropped, Message: message,
+		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		Source:              corev1.EventSource{Component: component, Host: e.node},
+		ReportingController: component, ReportingInstance: e.node,
+	}
+	if err := e.api.CreateEvent(ctx, &event); err != nil {
+		e.log.Warn("posting a summary of dropped Events failed", "error", err)
+	}
+}
