@@ -27,7 +27,7 @@ func TestAgentKnowsItsFlags(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install/capture-cni-node").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, values := range [][]string{{}, {"taint.remove=true", "taint.tryKernel=true"}, allFlags, append([]string{"platform=openshift"}, allFlags...)} {
+	for _, values := range [][]string{{}, {"taint.remove=true", "taint.tryKernel=true"}, {"token.onNode=false"}, allFlags, append([]string{"platform=openshift"}, allFlags...)} {
 		all := objects(t, values...)
 		set := daemonSet(t, values...)
 		file := filepath.Join(t.TempDir(), "netconf.json")

@@ -7,21 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// features are those that add permissions, with the values that enable them.
-var features = []struct {
-	name   string
-	values []string
-}{
-	{"always", []string{"events.enabled=false"}},
-	{"events", nil},
-	{"guard.policy=evict", []string{"guard.policy=evict"}},
-	{"openshift", []string{"platform=openshift"}},
-	{"taint.remove", []string{"taint.remove=true"}},
+// profiles are the values that change permissions.
+var profiles = []string{
+	"token.onNode=false", "netconf.agentSocket=", "events.enabled=false", "guard.enabled=false", "guard.policy=evict",
+	"platform=openshift", "taint.remove=true", "state=absent",
 }
 
 // grant is a role and its subjects.
@@ -31,33 +26,46 @@ type grant struct {
 	Rules []rbacv1.PolicyRule `json:"rules"`
 }
 
-// TestPermissions writes all permissions that the chart can grant to one file, by
-// the feature that adds them.
+// profile is the difference between the permissions of some values and the default.
+type profile struct {
+	Grants  []grant  `json:"grants,omitempty"`
+	Without []string `json:"without,omitempty"` // roles
+}
+
+// TestPermissions writes all permissions that the chart can grant to one file: those of
+// the default values, and for each profile those that it adds and leaves out.
 func TestPermissions(t *testing.T) {
-	text := "# SPDX-License-Identifier: Apache-2.0\n\n# All permissions that the chart grants, by feature. Made by go test ./deploy -update.\n"
-	var granted []string
-	for _, feature := range features {
-		var added []grant
-		for _, g := range grants(t, objects(t, feature.values...)) {
-			key, err := yaml.Marshal(g)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Contains(granted, string(key)) {
-				granted = append(granted, string(key))
-				added = append(added, g)
+	byDefault := grants(t, objects(t))
+	text := "# SPDX-License-Identifier: Apache-2.0\n\n# All permissions that the chart grants: with the default values, and what other values add and leave out.\n" +
+		"# Made by go test ./deploy -update.\n" + section(t, "default", profile{Grants: byDefault})
+	for _, values := range profiles {
+		var difference profile
+		granted := grants(t, objects(t, values))
+		for _, g := range granted {
+			if !slices.ContainsFunc(byDefault, func(other grant) bool { return cmp.Equal(g, other) }) {
+				difference.Grants = append(difference.Grants, g)
 			}
 		}
-		section, err := yaml.Marshal(map[string][]grant{feature.name: added})
-		if err != nil {
-			t.Fatal(err)
+		for _, g := range byDefault {
+			if !slices.ContainsFunc(granted, func(other grant) bool { return g.Role == other.Role }) {
+				difference.Without = append(difference.Without, g.Role)
+			}
 		}
-		text += "\n" + string(section)
+		text += section(t, values, difference)
 	}
 	if strings.Contains(text, `'*'`) {
 		t.Error("a rule has a wildcard")
 	}
 	expectFresh(t, "rbac.golden.yaml", text)
+}
+
+func section(t *testing.T, name string, content profile) string {
+	t.Helper()
+	text, err := yaml.Marshal(map[string]profile{name: content})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "\n" + string(text)
 }
 
 // grants joins roles with their bindings. A role without a binding is an error, as

@@ -55,13 +55,13 @@ func TestTaintRemoval(t *testing.T) {
 		if got := slices.Contains(installer.Args, "--canary-kernel"); got != (tt.added != nil) {
 			t.Errorf("%q: --canary-kernel is set: %v", tt.values, got)
 		}
-		expectCredentials(t, installer, tt.untaint != nil)
+		expectCanary(t, installer, tt.untaint != nil)
 	}
 }
 
-// expectCredentials wants what the canary ADD needs: the agent's own pod in the
-// environment, and read-only mounts of the plugin's credentials at the node's paths.
-func expectCredentials(t *testing.T, installer corev1.Container, wanted bool) {
+// expectCanary wants what the canary ADD needs: the agent's own pod in the environment,
+// and read-only mounts of the plugin's credentials and socket at the node's paths.
+func expectCanary(t *testing.T, installer corev1.Container, wanted bool) {
 	t.Helper()
 	for _, name := range []string{"POD_NAME", "POD_UID"} {
 		if slices.ContainsFunc(installer.Env, func(e corev1.EnvVar) bool { return e.Name == name }) != wanted {

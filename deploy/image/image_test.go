@@ -32,7 +32,7 @@ const (
 func TestImage(t *testing.T) {
 	lab.RequireTime(t)
 	const module = "github.com/capture-cni/capture-cni/"
-	programs, err := parse([]string{"/capture-cni-node=" + module + "install/capture-cni-node", "/opt/capture-cni/capture-cni=" + module + "plugin/capture-cni"})
+	programs, err := parse([]string{"/capture-cni-node=" + module + "install/capture-cni-node", "/opt/capture-cni/capture-cni=" + module + "plugin/capture-cni", "/opt/capture-cni/capture-cni-lookup=" + module + "plugin/capture-cni-lookup"})
 	check(t, err)
 	dir := t.TempDir()
 	var tarballs [2][]byte
@@ -95,7 +95,7 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 		if file.Platform().String() != found.Platform.String() || !slices.Equal(file.Config.Entrypoint, []string{"/capture-cni-node"}) {
 			t.Errorf("%s: configuration %+v", found.Platform, file)
 		}
-		want := map[string]int64{"opt": 0o755, "opt/capture-cni": 0o755, "capture-cni-node": 0o755, "opt/capture-cni/capture-cni": 0o755}
+		want := map[string]int64{"opt": 0o755, "opt/capture-cni": 0o755, "capture-cni-node": 0o755, "opt/capture-cni/capture-cni": 0o755, "opt/capture-cni/capture-cni-lookup": 0o755}
 		for r := tar.NewReader(mutate.Extract(image)); ; {
 			header, err := r.Next()
 			if errors.Is(err, io.EOF) {

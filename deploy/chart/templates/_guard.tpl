@@ -1,9 +1,9 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* Whether there is a guard: it needs a runtime to ask, pods to look after, and no programs of the node's to read rules with. */ -}}
+{{- /* Whether there is a guard: it needs a runtime and an agent's socket to ask, pods to look after, and no programs of the node's to read rules with. */ -}}
 {{- define "capture-cni.guarded" -}}
 {{- $node := include "capture-cni.node" . | fromJson -}}
-{{- and .Values.guard.enabled (not (empty $node.criSocket)) (ne .Values.state "absent") (eq (.Values.netconf.backend | default "nftables") "nftables") -}}
+{{- and .Values.guard.enabled (not (empty $node.criSocket)) (not (empty $node.socketDir)) (ne .Values.state "absent") (eq (.Values.netconf.backend | default "nftables") "nftables") -}}
 {{- end -}}
 
 {{- /* Whether the agent may have to evict pods. */ -}}
@@ -21,7 +21,6 @@
   args:
     - --policy={{ .Values.guard.policy }}
     - --round={{ .Values.guard.round }}
-    - --refresh={{ .Values.guard.refresh }}
   envFrom:
     - configMapRef:
         name: capture-cni-node-flags
@@ -61,13 +60,14 @@
     - name: netconf
       mountPath: /etc/capture-cni
       readOnly: true
-    # The plugin's own access to the API server.
-    - name: state-dir
-      mountPath: {{ .Values.paths.stateDir }}
+    # The agent's sockets: one for requests of pods, one for records of what was found. Never the directory around them, which can
+    # hold the plugin's credentials: the guard has no access to the API server.
+    - name: sockets
+      mountPath: {{ $node.socketDir }}/sockets
       readOnly: true
-    # The agent's socket, at which it hears what was found.
-    - name: run-dir
-      mountPath: {{ .Values.paths.runDir }}
+    # The last ADD of each pod, as the agent recorded it.
+    - name: adds
+      mountPath: {{ $node.socketDir }}/adds
       readOnly: true
     # The lock of the pods' network namespaces, which the plugin takes, too; both have its path compiled in.
     - name: lock

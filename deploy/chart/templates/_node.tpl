@@ -12,6 +12,14 @@
 {{- if eq $criSocket "none" -}}
 {{- $criSocket = "" -}}
 {{- end -}}
+{{- /* The directory of the agent's socket; empty without one. */ -}}
+{{- $socketDir := .Values.paths.runDir -}}
+{{- if hasKey .Values.netconf "agentSocket" -}}
+{{- $socketDir = .Values.netconf.agentSocket | empty | ternary "" (dir .Values.netconf.agentSocket) -}}
+{{- end -}}
+{{- if and (not .Values.token.onNode) (empty $socketDir) -}}
+{{- fail "token.onNode is false and netconf.agentSocket is empty: the plugin could read pods in no way. Remove netconf.agentSocket, or set token.onNode to true" -}}
+{{- end -}}
 {{- $seLinux := dict -}}
 {{- with $platform.seLinuxType -}}
 {{- $seLinux = dict "type" . -}}
@@ -20,6 +28,7 @@
   "netDir" (.Values.paths.netDir | default $netDir)
   "binDirs" (.Values.paths.binDirs | default $platform.binDirs)
   "criSocket" $criSocket
+  "socketDir" $socketDir
   "seLinuxOptions" (.Values.seLinuxOptions | default $seLinux)
   | toJson -}}
 {{- end }}
@@ -51,6 +60,7 @@ CAPTURE_CNI_RUN_DIR: {{ .Values.paths.runDir | quote }}
 CAPTURE_CNI_CRI_SOCKET: /host{{ . }}
 {{- end }}
 CAPTURE_CNI_NETCONF: /etc/capture-cni/netconf.json
+CAPTURE_CNI_TOKEN_ON_NODE: {{ .Values.token.onNode | quote }}
 CAPTURE_CNI_TOKEN_TTL: {{ .Values.token.ttl | quote }}
 {{- with .Values.apiServer }}
 CAPTURE_CNI_API_SERVER: {{ . | quote }}
