@@ -3,8 +3,10 @@
 package agent
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,7 +92,7 @@ func TestDefaultDirectories(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(root+n.netDir, primaryName), []byte(kindnet), 0o644))
 	n.stateDir, n.runDir = config.StateDirectory, config.RunDirectory
 	n.start(t, "--mode", "insert", "--root", root).ready(t)
-	if left := files(t, root+n.binDir); len(left) != 1 {
-		t.Errorf("got the files %q, want the plugin alone", left)
+	if left := files(t, root+n.binDir); len(left) != 2 {
+		t.Errorf("got the files %q, want the plugin and capture-cni-lookup alone", slices.Collect(maps.Keys(left)))
 	}
 }

@@ -37,7 +37,7 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(bin)
-	for name, source := range map[string]string{"capture-cni": "plugin/capture-cni", "capture-cni-node": "install/capture-cni-node"} {
+	for name, source := range map[string]string{"capture-cni": "plugin/capture-cni", "capture-cni-lookup": "plugin/capture-cni-lookup", "capture-cni-node": "install/capture-cni-node"} {
 		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(bin, name), "github.com/capture-cni/capture-cni/"+source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -74,7 +74,7 @@ const primaryName = "10-kindnet.conflist"
 func newNode(t *testing.T) *node {
 	t.Helper()
 	lab.RequireRoot(t)
-	dir := t.TempDir()
+	dir := shortDir(t)
 	n := &node{dir: dir, netDir: dir + "/net.d", binDir: dir + "/bin", stateDir: dir + "/state", runDir: dir + "/run"}
 	for _, directory := range []string{n.netDir, n.binDir} {
 		check(t, os.Mkdir(directory, 0o755))
@@ -88,6 +88,16 @@ func newNode(t *testing.T) *node {
 	check(t, err)
 	n.write(t, primaryName, kindnet)
 	return n
+}
+
+// shortDir is a temporary directory without the test's name in its path: that of a
+// socket is limited to 107 bytes.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "node-")
+	check(t, err)
+	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
+	return dir
 }
 
 func (n *node) write(t *testing.T, name, content string) {

@@ -85,6 +85,7 @@ func (n *node) settings(t *testing.T, mode, keys string) agentnode.Settings {
 		Root: "/", Mode: agentnode.Mode(mode), NetDir: n.netDir, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
 		Binary: filepath.Join(bin, "capture-cni"), Entry: entry, Owner: "capture-cni",
 		Credentials: agentnode.CredentialSettings{
+			OnNode:    true,
 			TokenSpec: kube.TokenSpec{Namespace: "mesh", ServiceAccount: "capture-cni", TTL: 24 * time.Hour},
 			Server:    n.api.URL, CAFile: filepath.Dir(n.access) + "/ca.crt",
 		},
@@ -253,12 +254,15 @@ func hasTemp(files map[string]string) bool {
 	return false
 }
 
-// otherRelease returns a plugin with another content, which works the same.
+// otherRelease returns a plugin with another content, which works the same, next to its
+// capture-cni-lookup.
 func otherRelease(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(bin, "capture-cni"))
-	check(t, err)
-	path := filepath.Join(t.TempDir(), "capture-cni")
-	check(t, os.WriteFile(path, append(content, strconv.Itoa(len(content))...), 0o755))
-	return path
+	dir := t.TempDir()
+	for _, name := range []string{"capture-cni", "capture-cni-lookup"} {
+		content, err := os.ReadFile(filepath.Join(bin, name))
+		check(t, err)
+		check(t, os.WriteFile(filepath.Join(dir, name), append(content, strconv.Itoa(len(content))...), 0o755))
+	}
+	return filepath.Join(dir, "capture-cni")
 }

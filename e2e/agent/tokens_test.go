@@ -129,6 +129,22 @@ func TestAgentGone(t *testing.T) {
 	}
 }
 
+// TestRejectedToken has the API server's keys change while no agent runs: the next agent
+// checks the token at its start, and not only minutes later.
+func TestRejectedToken(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.start(t, "--mode", "insert").stopOnceReady(t)
+	n.api.ChangeKeys()
+	a := n.start(t, "--mode", "insert")
+	a.ready(t)
+	eventually(t, func() (string, error) { return "", expectMetric(a, "capture_cni_token_rejected_total 1") })
+	n.pod("web", true)
+	if out, err := n.call("ADD", "web", sandbox(t).Path(), "5s"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestNewCA replaces the cluster's CA: the agent copies the new one.
 func TestNewCA(t *testing.T) {
 	t.Parallel()

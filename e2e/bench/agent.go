@@ -32,7 +32,11 @@ type agentNode struct {
 // agent measures how soon the node agent is ready, how soon it repairs a list
 // that was rewritten, and what it costs at rest.
 func (b *bench) agent(chosen effort) (err error) {
-	n, ready, err := b.startAgent()
+	const node = "node-2"
+	for i := range podsOfNode {
+		b.api.Put(podOn(node, i))
+	}
+	n, ready, err := b.startAgent(node, filepath.Join(b.dir, "run-2"))
 	if err != nil {
 		return err
 	}
@@ -53,21 +57,39 @@ func (b *bench) agent(chosen effort) (err error) {
 		}
 	}
 	progress("idle for %s", chosen.idle)
-	busy, resident, err := n.idle(b.ctx, chosen.idle)
+	idle, err := n.busy(func() error { return sleep(b.ctx, chosen.idle) })
+	if err != nil {
+		return err
+	}
+	progress("%d pod events a minute for %s", eventsPerMinute, chosen.idle)
+	withEvents, err := n.busy(func() error { return b.changePods(node, chosen.idle) })
+	if err != nil {
+		return err
+	}
+	resident, err := n.resident()
 	if err != nil {
 		return err
 	}
 	return printTable("AGENT\tMEASURED\tTARGET",
-		fmt.Sprintf("from start to ready, fresh node\t%s ms\t200 ms", ms(ready)),
+		fmt.Sprintf("from start to ready, fresh node with %d pods\t%s ms\t200 ms", podsOfNode, ms(ready)),
 		fmt.Sprintf("our entry back after a rewrite, p50\t%s ms\t20 ms", ms(percentile(repairs, 50))),
 		fmt.Sprintf("our entry back after a rewrite, p99\t%s ms\t100 ms", ms(percentile(repairs, 99))),
-		fmt.Sprintf("idle, share of a core\t%.3f %%\t0.1 %%", 100*busy.Seconds()/chosen.idle.Seconds()),
-		fmt.Sprintf("resident\t%.1f MiB\t32 MiB", resident))
+		fmt.Sprintf("idle, share of a core\t%.3f %%\t0.1 %%", 100*idle),
+		fmt.Sprintf("%d pod events a minute, share of a core\t%.3f %%\t0.3 %%", eventsPerMinute, 100*withEvents),
+		fmt.Sprintf("resident, with %d pods\t%.1f MiB\t40 MiB", podsOfNode, resident))
+}
+
+// answerPods starts the agent that answers the plugin's calls, once.
+func (b *bench) answerPods() (err error) {
+	if b.node == nil {
+		b.node, _, err = b.startAgent(nodeName, b.dir)
+	}
+	return err
 }
 
 // startAgent creates a node and waits until its agent is ready.
-func (b *bench) startAgent() (n *agentNode, ready time.Duration, err error) {
-	n = &agentNode{dir: filepath.Join(b.dir, "node")}
+func (b *bench) startAgent(node, runDir string) (n *agentNode, ready time.Duration, err error) {
+	n = &agentNode{dir: filepath.Join(b.dir, node)}
 	for _, directory := range []string{"net.d", "bin"} {
 		if err := os.MkdirAll(filepath.Join(n.dir, directory), 0o755); err != nil {
 			return nil, 0, fmt.Errorf("creating a node: %w", err)
@@ -82,7 +104,7 @@ func (b *bench) startAgent() (n *agentNode, ready time.Duration, err error) {
 	}
 	n.url = "http://" + address + "/readyz"
 	n.process = exec.CommandContext(b.ctx, b.program("capture-cni-node"), "run", "--mode", "insert", "--listen", address,
-		"--net-dir", n.dir+"/net.d", "--bin-dir", n.dir+"/bin", "--state-dir", n.dir+"/state", "--run-dir", n.dir+"/run",
+		"--net-dir", n.dir+"/net.d", "--bin-dir", n.dir+"/bin", "--state-dir", n.dir+"/state", "--run-dir", runDir, "--node-name", node,
 		"--plugin", b.program("capture-cni"), "--kubeconfig", b.kubeconfig, "--ca-file", b.dir+"/ca.crt", "--namespace", "mesh")
 	start := time.Now()
 	if err := n.process.Start(); err != nil {
@@ -140,29 +162,31 @@ func (n *agentNode) repair(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// idle leaves the agent at rest, and returns the processor time that it used and
-// its resident memory in MiB.
-func (n *agentNode) idle(ctx context.Context, total time.Duration) (busy time.Duration, resident float64, err error) {
+// busy returns the share of a core that the agent used during something.
+func (n *agentNode) busy(during func() error) (share float64, err error) {
 	before, err := n.used()
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	if err := sleep(ctx, total); err != nil {
-		return 0, 0, err
+	began := time.Now()
+	if err := during(); err != nil {
+		return 0, err
 	}
 	after, err := n.used()
-	if err != nil {
-		return 0, 0, err
-	}
+	return (after - before).Seconds() / time.Since(began).Seconds(), err
+}
+
+// resident returns the agent's resident memory in MiB.
+func (n *agentNode) resident() (float64, error) {
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.process.Process.Pid))
 	if err != nil {
-		return 0, 0, fmt.Errorf("reading the agent's memory: %w", err)
+		return 0, fmt.Errorf("reading the agent's memory: %w", err)
 	}
 	pages, err := strconv.Atoi(strings.Fields(string(statm))[1])
 	if err != nil {
-		return 0, 0, fmt.Errorf("reading the agent's memory: %w", err)
+		return 0, fmt.Errorf("reading the agent's memory: %w", err)
 	}
-	return after - before, float64(pages*os.Getpagesize()) / (1 << 20), nil
+	return float64(pages*os.Getpagesize()) / (1 << 20), nil
 }
 
 // used returns the agent's processor time so far, from /proc/PID/schedstat.

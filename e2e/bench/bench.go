@@ -25,6 +25,7 @@ type bench struct {
 	dir        string
 	api        *kubeapi.Server
 	kubeconfig string
+	node       *agentNode // whose agent answers the plugin; nil before a part has needed it
 }
 
 func newBench(ctx context.Context) (b *bench, err error) {
@@ -37,7 +38,7 @@ func newBench(ctx context.Context) (b *bench, err error) {
 	if b.dir, err = os.MkdirTemp("", "bench-"); err != nil {
 		return b, fmt.Errorf("creating a directory: %w", err)
 	}
-	for name, source := range map[string]string{"capture-cni": "./plugin/capture-cni", "capture-cni-node": "./install/capture-cni-node", "floor": "./e2e/bench/floor", "empty": "./e2e/bench/empty", "peak": "./e2e/bench/peak"} {
+	for name, source := range map[string]string{"capture-cni": "./plugin/capture-cni", "capture-cni-lookup": "./plugin/capture-cni-lookup", "capture-cni-node": "./install/capture-cni-node", "floor": "./e2e/bench/floor", "empty": "./e2e/bench/empty", "peak": "./e2e/bench/peak"} {
 		progress("building %s", name)
 		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.program(name), source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -48,7 +49,13 @@ func newBench(ctx context.Context) (b *bench, err error) {
 	if b.api, err = kubeapi.Start(); err != nil {
 		return b, err
 	}
-	b.kubeconfig, err = b.api.WriteKubeconfig(b.dir)
+	if b.kubeconfig, err = b.api.WriteKubeconfig(b.dir); err != nil {
+		return b, err
+	}
+	if err := os.Mkdir(b.alone(), 0o700); err != nil {
+		return b, fmt.Errorf("creating a directory: %w", err)
+	}
+	_, err = b.api.WriteKubeconfig(b.alone())
 	b.api.Put(pod("web", map[string]string{"sidecar.istio.io/status": "{}"}))
 	b.api.Put(pod("batch", nil))
 	everything := pod("everything", map[string]string{"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": "TPROXY"})
@@ -58,7 +65,15 @@ func newBench(ctx context.Context) (b *bench, err error) {
 	return b, err
 }
 
+// alone is the directory of a plugin without an agent.
+func (b *bench) alone() string { return filepath.Join(b.dir, "alone") }
+
 func (b *bench) close() error {
+	if b.node != nil {
+		if err := b.node.stop(); err != nil {
+			return errors.Join(err, os.RemoveAll(b.dir))
+		}
+	}
 	if b.api != nil {
 		return errors.Join(b.api.Close(), os.RemoveAll(b.dir))
 	}
@@ -67,12 +82,15 @@ func (b *bench) close() error {
 
 func (b *bench) program(name string) string { return filepath.Join(b.dir, name) }
 
+// nodeName is the node of the pods that the plugin is called for.
+const nodeName = "node-1"
+
 const uid = "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
 
 // pod returns a pod of about a real one's size.
 func pod(name string, annotations map[string]string) *corev1.Pod {
 	p := &corev1.Pod{}
-	p.Namespace, p.Name, p.UID, p.Annotations = "shop", name, uid, annotations
+	p.Namespace, p.Name, p.UID, p.Annotations, p.Spec.NodeName = "shop", name, uid, annotations, nodeName
 	p.Spec.Containers = []corev1.Container{{Name: "app", Image: "app"}}
 	if annotations != nil {
 		proxy := corev1.Container{Name: "istio-proxy", Image: "proxy", Args: []string{"proxy", "sidecar"}}
@@ -93,16 +111,22 @@ const (
 
 func by(backend config.Backend) string { return fmt.Sprintf(`"backend":%q`, backend) }
 
-// call prepares a call of the plugin for a pod.
+// call prepares a call of the plugin for a pod, which the agent answers.
 func (b *bench) call(verb, name, netns string, keys ...string) *exec.Cmd {
+	return b.callFrom(b.dir, verb, name, netns, keys...)
+}
+
+// callFrom prepares a call of the plugin with the sockets and credentials in a directory.
+func (b *bench) callFrom(dir, verb, name, netns string, keys ...string) *exec.Cmd {
 	keys = append(keys, `"cniVersion":"1.0.0","name":"bench","type":"capture-cni","logLevel":"error","prevResult":{"cniVersion":"1.0.0"}`)
 	command := exec.CommandContext(b.ctx, b.program("capture-cni"))
 	command.Env = []string{
 		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=bench", "CNI_NETNS=" + netns, "CNI_IFNAME=eth0", "CNI_PATH=" + b.dir,
 		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + name + ";K8S_POD_UID=" + uid,
-		config.DirectoryVariable + "=" + b.dir,
+		config.DirectoryVariable + "=" + dir,
 	}
-	command.Stdin = strings.NewReader(fmt.Sprintf(`{%s,"kubeconfig":%q}`, strings.Join(keys, ","), b.kubeconfig))
+	command.Stdin = strings.NewReader(fmt.Sprintf(`{%s,"kubeconfig":%q,"agentSocket":%q}`, strings.Join(keys, ","),
+		filepath.Join(dir, config.KubeconfigName), filepath.Join(dir, config.AgentSocketName)))
 	return command
 }
 

@@ -24,7 +24,7 @@ type effort struct {
 	batches int // of ADDs at the same moment
 
 	repairs     int           // of our entry, by the agent
-	pause, idle time.Duration // between two repairs; for the agent at rest
+	pause, idle time.Duration // between two repairs; for the agent at rest, and with events
 }
 
 var (
@@ -35,6 +35,7 @@ var (
 func main() {
 	chosen := thorough
 	n := flag.Int("n", 0, fmt.Sprintf("runs of each kind of call (default %d, or %d with -quick)", thorough.runs, quick.runs))
+	only := flag.String("only", "", "the one part to measure: calls, lists, parallel or agent (default all)")
 	fast := flag.Bool("quick", false, "measure less often: takes seconds, with less exact figures")
 	flag.Parse()
 	if *fast {
@@ -45,13 +46,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, chosen); err != nil {
+	if err := run(ctx, chosen, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, chosen effort) (err error) {
+func run(ctx context.Context, chosen effort, only string) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces need root: run it with sudo")
 	}
@@ -60,15 +61,26 @@ func run(ctx context.Context, chosen effort) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	for _, part := range []func() error{
-		func() error { return b.verbs(chosen.runs) },
-		func() error { return b.growth(chosen) },
-		func() error { return b.parallel(chosen.batches) },
-		func() error { return b.agent(chosen) },
+	found := false
+	for _, part := range []struct {
+		name    string
+		measure func() error
+	}{
+		{"calls", func() error { return b.verbs(chosen.runs) }},
+		{"lists", func() error { return b.growth(chosen) }},
+		{"parallel", func() error { return b.parallel(chosen.batches) }},
+		{"agent", func() error { return b.agent(chosen) }},
 	} {
-		if err := part(); err != nil {
+		if only != "" && only != part.name {
+			continue
+		}
+		found = true
+		if err := part.measure(); err != nil {
 			return err
 		}
+	}
+	if !found {
+		return fmt.Errorf("-only is %q: expected calls, lists, parallel or agent", only)
 	}
 	return nil
 }

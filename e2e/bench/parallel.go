@@ -16,6 +16,7 @@ const atOnce = 16
 // batch is one kind of call, many at the same moment.
 type batch struct {
 	name    string
+	target  string
 	prepare func(netns string) *exec.Cmd
 	totals  []time.Duration // until the last call of a round ended
 	each    samples
@@ -23,9 +24,12 @@ type batch struct {
 
 // parallel calls the plugin for many pods at once, as after a node's boot.
 func (b *bench) parallel(rounds int) error {
+	if err := b.answerPods(); err != nil {
+		return err
+	}
 	batches := []*batch{
 		{name: "floor", prepare: b.floor},
-		{name: "ADD, meshed", prepare: func(netns string) *exec.Cmd { return b.call("ADD", "web", netns) }},
+		{name: "ADD, meshed", target: "0.85x floor", prepare: func(netns string) *exec.Cmd { return b.call("ADD", "web", netns) }},
 	}
 	progress("%d at once", atOnce)
 	for range rounds {

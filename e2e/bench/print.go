@@ -42,7 +42,7 @@ func (b *bench) printVerbs(rows []*verb) error {
 
 func (b *bench) printBinaries() error {
 	lines := []string{"BINARY\tMiB\tTARGET"}
-	for _, binary := range []struct{ name, target string }{{"empty", ""}, {"floor", ""}, {"capture-cni", "20 MiB"}} {
+	for _, binary := range []struct{ name, target string }{{"empty", ""}, {"floor", ""}, {"capture-cni", "8 MiB"}, {"capture-cni-lookup", ""}} {
 		info, err := os.Stat(b.program(binary.name))
 		if err != nil {
 			return fmt.Errorf("reading the size of a binary: %w", err)
@@ -55,10 +55,13 @@ func (b *bench) printBinaries() error {
 // printGrowth compares each list's connections with those through the list of
 // ten of its kind.
 func printGrowth(lists []*list) error {
-	lines := []string{"BACKEND\tLIST\tLENGTH\tADD p50 ms\tADD CPU ms\tCONNECT, CAPTURED us\tx 10\tCONNECT, EXCLUDED us\tx 10\tTARGET"}
-	var ten *list
+	lines := []string{"BACKEND\tLIST\tLENGTH\tADD p50 ms\tADD CPU ms\tx NONE\tCONNECT, CAPTURED us\tx 10\tCONNECT, EXCLUDED us\tx 10\tTARGET"}
+	var none, ten *list
 	for _, l := range lists {
-		if l.n == 10 {
+		switch l.n {
+		case 0:
+			none = l
+		case 10:
 			ten = l
 		}
 		captured, excluded := "-\t-", "-\t-"
@@ -68,20 +71,20 @@ func printGrowth(lists []*list) error {
 		} else {
 			captured = us(percentile(l.captured, 50)) + "\t-"
 		}
-		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s", l.backend, l.kind, l.n,
-			ms(percentile(l.adds.walls(), 50)), ms(percentile(l.adds.cpus(), 50)), captured, excluded, l.target()))
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%.2f\t%s\t%s\t%s", l.backend, l.kind, l.n,
+			ms(percentile(l.adds.walls(), 50)), ms(percentile(l.adds.cpus(), 50)), ratio(l.adds.walls(), none.adds.walls()), captured, excluded, l.target()))
 	}
 	return printTable(lines...)
 }
 
 // printParallel shows batches of calls that were started at the same moment.
 func printParallel(batches []*batch) error {
-	lines := []string{"AT ONCE\tALL DONE p50 ms\tEACH p50 ms\tEACH p99 ms\tCPU OF EACH ms\tx FLOOR"}
+	lines := []string{"AT ONCE\tALL DONE p50 ms\tEACH p50 ms\tEACH p99 ms\tCPU OF EACH ms\tx FLOOR\tTARGET"}
 	floor := batches[0]
 	for _, batch := range batches {
-		lines = append(lines, fmt.Sprintf("%d x %s\t%s\t%s\t%s\t%s\t%.2f", atOnce, batch.name,
+		lines = append(lines, fmt.Sprintf("%d x %s\t%s\t%s\t%s\t%s\t%.2f\t%s", atOnce, batch.name,
 			ms(percentile(batch.totals, 50)), ms(percentile(batch.each.walls(), 50)), ms(percentile(batch.each.walls(), 99)),
-			ms(percentile(batch.each.cpus(), 50)), ratio(batch.totals, floor.totals)))
+			ms(percentile(batch.each.cpus(), 50)), ratio(batch.totals, floor.totals), batch.target))
 	}
 	return printTable(lines...)
 }

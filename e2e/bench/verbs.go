@@ -36,14 +36,18 @@ func (b *bench) rows() []*verb {
 			prepare: func(string) *exec.Cmd { return exec.CommandContext(b.ctx, b.program("empty")) },
 		},
 		floorRow: {name: "floor", prepare: b.floor},
-		b.row("ADD, unmeshed, annotations given", "5x empty, 0 requests", "ADD", "batch", annotated),
-		b.row("ADD, unmeshed, looked up", "1 request", "ADD", "batch"),
+		b.row("ADD, unmeshed, annotations given", "2.5x empty, 0 requests", "ADD", "batch", annotated),
+		b.row("ADD, unmeshed, looked up", "0 requests", "ADD", "batch"),
+		{
+			name: "nftables, ADD without an agent", target: "2x floor, 2 programs, 1 request",
+			prepare: func(netns string) *exec.Cmd { return b.callFrom(b.alone(), "ADD", "web", netns) },
+		},
 		b.row("DEL, unmeshed", "0 requests", "DEL", "batch"),
 	}
 	for _, backend := range backends {
-		add, del := "4x floor, 7 programs, 1 request", ""
+		add, del := "4x floor, 7 programs, 0 requests", ""
 		if backend == config.NFTables {
-			add, del = "1.5x floor, 32 MiB, 1 program, 1 request", "0 requests"
+			add, del = "0.85x floor, 10 MiB, 1 program, 0 requests", "0 requests"
 		}
 		name := func(what string) string { return fmt.Sprintf("%s, %s", backend, what) }
 		rows = append(rows,
@@ -73,6 +77,9 @@ func (b *bench) row(name, target, command, pod string, keys ...string) *verb {
 // same for all, and in random order, so that none always follows the same one.
 func (b *bench) verbs(runs int) error {
 	const warmUp = 3
+	if err := b.answerPods(); err != nil {
+		return err
+	}
 	rows := b.rows()
 	for turn := range warmUp + runs {
 		if turn%50 == 0 {

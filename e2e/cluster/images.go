@@ -31,7 +31,8 @@ func (c *Cluster) buildApps(ctx context.Context) error {
 func (c *Cluster) buildAgent(ctx context.Context, tag string) (tarball string, err error) {
 	tarball = c.path("agent-" + tag + ".tar")
 	return tarball, buildImage(ctx, tarball, "test.local/capture-cni/capture-cni:"+tag,
-		"/capture-cni-node="+module+"/install/capture-cni-node", "/opt/capture-cni/capture-cni="+module+"/plugin/capture-cni")
+		"/capture-cni-node="+module+"/install/capture-cni-node",
+		"/opt/capture-cni/capture-cni="+module+"/plugin/capture-cni", "/opt/capture-cni/capture-cni-lookup="+module+"/plugin/capture-cni-lookup")
 }
 
 func buildImage(ctx context.Context, out, name string, programs ...string) error {

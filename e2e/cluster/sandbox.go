@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,8 +32,8 @@ func (n *Node) CRI(ctx context.Context) (internalapi.RuntimeService, error) {
 	return service, nil
 }
 
-// Sandboxes lists the sandboxes of the node's running pods. A listing fails when
-// one of them ends meanwhile; then it is repeated.
+// Sandboxes lists the sandboxes of the node's running pods. It repeats a listing that
+// lacks a sandbox's place.
 func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
 	client, err := cri.New(n.Path("/run/containerd/containerd.sock"))
 	if err != nil {
@@ -40,10 +41,10 @@ func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
 	}
 	defer func() { _ = client.Close() }()
 	runtime := cri.NewLocator(client)
-	list, err := runtime.Sandboxes(ctx)
+	list, err := located(ctx, runtime)
 	for deadline := time.Now().Add(Timeout); err != nil && ctx.Err() == nil && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
-		list, err = runtime.Sandboxes(ctx)
+		list, err = located(ctx, runtime)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the sandboxes of %s: %w", n.Name, err)
@@ -52,6 +53,15 @@ func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
 		sandboxes = append(sandboxes, Sandbox{found, n})
 	}
 	return sandboxes, nil
+}
+
+// located lists sandboxes, and fails where the place of one is not known.
+func located(ctx context.Context, runtime *cri.Locator) ([]cri.Sandbox, error) {
+	list, err := runtime.Sandboxes(ctx)
+	for _, sandbox := range list {
+		err = errors.Join(err, sandbox.PlaceError)
+	}
+	return list, err
 }
 
 // Stop stops a sandbox without the kubelet.

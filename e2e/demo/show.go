@@ -17,6 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
 func printLine(format string, args ...any) { fmt.Printf(format+"\n", args...) }
@@ -43,7 +44,7 @@ func showTimes(p *pod) {
 // showRules prints the ruleset as text, after a comparison of its stamp with the
 // one in the namespace.
 func showRules(p *pod, manifest *corev1.Pod) error {
-	decision, err := capture.Decide(capture.PodOf(manifest), config.DefaultSettings(), func() ([]netip.Addr, error) {
+	decision, err := capture.Decide(podfields.Of(manifest), config.DefaultSettings(), func() ([]netip.Addr, error) {
 		var addresses []netip.Addr
 		for _, text := range p.addresses() {
 			if address, err := netip.ParseAddr(text); err == nil {

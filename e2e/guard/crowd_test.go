@@ -14,16 +14,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
@@ -67,15 +66,19 @@ func TestLargestLists(t *testing.T) {
 		t.Errorf("the guard held %d MiB, want %d at most", resident>>20, mostMemory>>20)
 	}
 
-	keeper, registry := crowd.node.keeperOf(t, crowd.node, guard.Settings{Policy: guard.ReportOnly, Refresh: time.Hour})
+	keeper, registry := crowd.node.keeperOf(t, crowd.node, guard.Settings{Policy: guard.ReportOnly})
+	inSlices := time.Now()
 	for slices := 1; ; slices++ {
 		began := time.Now()
 		keeper.Round(t.Context())
 		if took := time.Since(began); took > mostAtOnce {
 			t.Errorf("slice %d took %s, want %s at most", slices, took, mostAtOnce)
 		}
-		if crowd.node.reads == len(crowd.node.pods) { // then all have been examined
+		if crowd.node.reads-crowd.node.unchanged == len(crowd.node.pods) { // then all have been examined
 			break
+		}
+		if time.Since(inSlices) > mostTime {
+			t.Fatalf("%d requests, %d of them unchanged, after %d slices", crowd.node.reads, crowd.node.unchanged, slices)
 		}
 	}
 	expect(t, registry, map[guard.State]float64{guard.Captured: float64(len(crowd.node.pods))})
@@ -96,11 +99,10 @@ func addresses(pod, size int) string {
 	return string(list[:len(list)-1])
 }
 
-// crowd are many captured pods, of a runtime that answers on a socket and an
-// API server, and as the other tests have them.
+// crowd are many captured pods, of a runtime that answers on a socket, and as the
+// other tests have them.
 type crowd struct {
 	stub *criStub
-	api  *kubeapi.Server
 	node *node
 }
 
@@ -110,36 +112,51 @@ type crowd struct {
 func (c crowd) watch(t *testing.T, round time.Duration) (first time.Duration, resident int) {
 	t.Helper()
 	dir := t.TempDir()
-	agent := filepath.Join(dir, "capture-cni-node")
+	_, _ = c.node.serveIn(t, dir)
+	command, address, stop := startGuard(t, dir, "--cri-socket", serveCRI(t, dir, c.stub), "--round", round.String())
+	pods := len(c.stub.items)
+	first = waitForCaptured(t, address, pods)
+	examined, _ := usage(t, command.Process.Pid)
+	after := 3 * round / 2
+	time.Sleep(after)
+	used, resident := usage(t, command.Process.Pid)
+	stop()
+	c.node.reads, c.node.unchanged = 0, 0
+	t.Logf("%d pods: examined in %s, with %s of a core; then %.2f %% of a core; %d MiB resident at most", pods,
+		first.Round(10*time.Millisecond), examined, 100*(used-examined).Seconds()/after.Seconds(), resident>>20)
+	return first, resident
+}
+
+// startGuard starts the built guard with this run directory, until stop is called or the
+// test ends. It returns the address of its metrics.
+func startGuard(t *testing.T, runDir string, flags ...string) (command *exec.Cmd, address string, stop func()) {
+	t.Helper()
+	agent := filepath.Join(t.TempDir(), "capture-cni-node")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "github.com/capture-cni/capture-cni/install/capture-cni-node")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	_, err := c.api.WriteKubeconfig(dir)
-	check(t, err)
-	socket := serveCRI(t, dir, c.stub)
 	address, err := lab.FreeAddress()
 	check(t, err)
-	command := exec.Command(agent, "guard", "--cri-socket", socket, "--state-dir", dir, "--run-dir", dir, "--listen", address, "--round", round.String())
+	command = exec.Command(agent, append([]string{"guard", "--run-dir", runDir, "--state-dir", "/nonexistent", "--listen", address}, flags...)...)
 	command.Stderr = os.Stderr
 	check(t, command.Start())
-	defer func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() }()
-	pods := len(c.stub.items)
+	stop = sync.OnceFunc(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })
+	t.Cleanup(stop)
+	return command, address, stop
+}
+
+// waitForCaptured waits until the guard reports this many captured pods.
+func waitForCaptured(t *testing.T, address string, pods int) (took time.Duration) {
+	t.Helper()
 	began := time.Now()
 	for want := fmt.Sprintf("capture_cni_pods{state=\"captured\"} %d\n", pods); !strings.Contains(metrics(t, address), want); time.Sleep(50 * time.Millisecond) {
 		if time.Since(began) > 2*time.Minute {
 			t.Fatalf("not all pods are captured:\n%s", metrics(t, address))
 		}
 	}
-	first = time.Since(began)
-	examined, _ := usage(t, command.Process.Pid)
-	after := 3 * round / 2
-	time.Sleep(after)
-	used, resident := usage(t, command.Process.Pid)
-	t.Logf("%d pods: examined in %s, with %s of a core; then %.2f %% of a core; %d MiB resident at most", pods,
-		first.Round(10*time.Millisecond), examined, 100*(used-examined).Seconds()/after.Seconds(), resident>>20)
-	return first, resident
+	return time.Since(began)
 }
 
 // metrics are what the guard shows, once it does.
@@ -160,10 +177,7 @@ func metrics(t *testing.T, address string) string {
 // captureCrowd captures as many pods with these annotations.
 func captureCrowd(t *testing.T, pods int, annotations func(i int) map[string]string) crowd {
 	t.Helper()
-	api, err := kubeapi.Start()
-	check(t, err)
-	t.Cleanup(func() { _ = api.Close() })
-	c := crowd{&criStub{netns: map[string]string{}}, api, newNode()}
+	c := crowd{&criStub{netns: map[string]string{}}, newNode()}
 	for i := range pods {
 		name := fmt.Sprintf("web-%d", i)
 		host := newHost(t)
@@ -173,8 +187,6 @@ func captureCrowd(t *testing.T, pods int, annotations func(i int) map[string]str
 		}
 		sandbox.Annotations["sidecar.istio.io/status"] = "{}"
 		pod := meshed(sandbox)
-		pod.UID = types.UID(sandbox.UID)
-		c.api.Put(pod)
 		c.node.sandboxes[name], c.node.pods[name] = sandbox, pod
 		check(t, host.AddAddresses("lo", "192.0.2.2/32"))
 		decision, err := lab.Decide(pod, config.DefaultSettings(), netip.MustParseAddr("192.0.2.2"))

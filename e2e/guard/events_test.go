@@ -95,7 +95,7 @@ func newEventNode(t *testing.T, version string, pods int) *eventNode {
 	}
 	connection, err := cri.New(serveCRI(t, t.TempDir(), d.runtime))
 	check(t, err)
-	keeper, _ := d.keeperOf(t, cri.NewLocator(connection), guard.Settings{Policy: guard.InPlace, Round: time.Hour, Refresh: time.Hour})
+	keeper, _ := d.keeperOf(t, cri.NewLocator(connection), guard.Settings{Policy: guard.InPlace, Round: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup
 	wait.Go(func() { keeper.Run(ctx) })

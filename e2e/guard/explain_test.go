@@ -45,6 +45,23 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainsLabels compares the inject label of a pod, which overrides the
+// annotation, with that of its sandbox.
+func TestExplainsLabels(t *testing.T) {
+	const key = "sidecar.istio.io/inject"
+	n := newNode()
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	p.sandbox.Labels = map[string]string{key: "true"}
+	n.sandboxes["web"] = p.sandbox
+	for now, want := range map[string]string{"true": key + ": \"true\"\n", "false": key + ": \"true\"; now \"false\"\n"} {
+		n.pods["web"].Labels = map[string]string{key: now}
+		if out := n.explain(t); !strings.Contains(out, want) {
+			t.Errorf("label %s now: it does not say %q:\n%s", now, want, out)
+		}
+	}
+}
+
 // TestExplainsExempt lists a pod of the mesh that is not captured, and says why.
 func TestExplainsExempt(t *testing.T) {
 	for want, change := range map[string]func(s *cri.Sandbox){

@@ -19,27 +19,29 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// node is a runtime and an API server at once: what both know of pods.
+// node is a runtime and an agent at once: what both know of pods.
 type node struct {
 	mu        sync.Mutex
 	sandboxes map[string]cri.Sandbox
 	pods      map[string]*corev1.Pod // by name, which is the sandbox's id, too
 	ended     map[string]bool        // sandboxes that end while they are examined
-	reads     int
-	reading   func() // called at each read
-	socket    string // of the agent; empty for none
-	baselines string // directory that outlives a guard; empty for none
-	netConf   string // of the plugin
+	reads     int                    // requests of the guard
+	unchanged int                    // of these, how many were answered so
+	reading   func()                 // called at each read
+	socket    string                 // of the agent, for records; empty for none
+	baselines string                 // directory that outlives a guard; empty for none
+	netConf   string                 // of the plugin
 }
 
 func newNode() *node {
@@ -59,19 +61,6 @@ func (n *node) Runs(_ context.Context, sandbox cri.Sandbox) (bool, error) {
 }
 
 func (n *node) Listen(context.Context, func(), func()) error { return cri.ErrNoEvents }
-
-func (n *node) Pod(_ context.Context, ref record.PodRef) (*corev1.Pod, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.reads++
-	if n.reading != nil {
-		n.reading()
-	}
-	if pod := n.pods[ref.Name]; pod != nil {
-		return pod.DeepCopy(), nil
-	}
-	return nil, errors.New("no such pod")
-}
 
 const (
 	podAddress, peerAddress = "192.0.2.2", "192.0.2.1"
@@ -105,7 +94,7 @@ func (n *node) run(t *testing.T, name string) *pod {
 
 func meshed(s cri.Sandbox) *corev1.Pod {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}, {Name: "istio-proxy"}}}}
-	pod.Name, pod.Namespace, pod.Annotations = s.Name, s.Namespace, maps.Clone(s.Annotations)
+	pod.Name, pod.Namespace, pod.UID, pod.Annotations = s.Name, s.Namespace, types.UID(s.UID), maps.Clone(s.Annotations)
 	return pod
 }
 
@@ -141,7 +130,7 @@ func (p *pod) rules(t *testing.T) (state netfilter.State) {
 	return state
 }
 
-// keeper makes a guard of the node that reads pods again at every examination.
+// keeper makes a guard of the node that examines each pod in every round.
 func (n *node) keeper(t *testing.T, policy guard.Policy) (*guard.Guard, *prometheus.Registry) {
 	t.Helper()
 	return n.keeperOf(t, n, guard.Settings{Policy: policy})
@@ -150,14 +139,23 @@ func (n *node) keeper(t *testing.T, policy guard.Policy) (*guard.Guard, *prometh
 // keeperOf makes one that has the pods of the node from a runtime of its own.
 func (n *node) keeperOf(t *testing.T, runtime guard.Runtime, settings guard.Settings) (*guard.Guard, *prometheus.Registry) {
 	t.Helper()
+	return n.keeperAsking(t, n, runtime, settings)
+}
+
+// keeperAsking makes one that asks another agent.
+func (n *node) keeperAsking(t *testing.T, pods guard.Pods, runtime guard.Runtime, settings guard.Settings) (*guard.Guard, *prometheus.Registry) {
+	t.Helper()
 	input, err := config.Read([]byte(n.netConf))
 	check(t, err)
 	settings.Conf, _, err = input.NetConf()
 	check(t, err)
 	settings.Socket, settings.BaselineDir = n.socket, n.baselines
+	if n.socket != "" {
+		settings.HistoryDir = history.Directory(n.socket)
+	}
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(testWriter{t}, nil))
-	return guard.New(settings, runtime, n, log, registry), registry
+	return guard.New(settings, runtime, pods, log, registry), registry
 }
 
 type testWriter struct{ t *testing.T }

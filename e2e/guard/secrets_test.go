@@ -25,7 +25,7 @@ func TestExplainHasNoSecret(t *testing.T) {
 	if strings.Contains(explained, secret) {
 		t.Errorf("it has a secret:\n%s", explained)
 	}
-	for _, want := range []string{"sidecar.istio.io/status: present, 21 bytes; now present, 22 bytes", "8080,8080", "(5004 bytes, cut after 1024)", `excludeOutboundPorts: nothing; now "5432"`} {
+	for _, want := range []string{"sidecar.istio.io/status: present\n", "8080,8080", "(5004 bytes, cut after 1024)", `excludeOutboundPorts: nothing; now "5432"`} {
 		if !strings.Contains(explained, want) {
 			t.Errorf("it does not say %q:\n%s", want, explained)
 		}

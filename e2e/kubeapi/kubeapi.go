@@ -6,6 +6,7 @@
 package kubeapi
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -40,7 +41,8 @@ type Server struct {
 
 	events []corev1.Event
 
-	issuer issuer
+	issuer  issuer
+	changes changes
 }
 
 // Fault is called before each request. It answers the request and returns true,
@@ -87,12 +89,15 @@ func Start(opts ...Option) (*Server, error) {
 		token: "token-of-the-demo",
 		pods:  map[string]*corev1.Pod{},
 		nodes: map[string]*corev1.Node{},
+
+		changes: newChanges(),
 	}
 	s.http = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert.pair}, MinVersion: tls.VersionTLS12},
 		ErrorLog:          discardLog(),
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
 	}
 	go func() { _ = s.http.ServeTLS(o.listener, "", "") }() // until Close, which is its error
 	return s, nil
@@ -103,20 +108,6 @@ func (s *Server) Close() error { return s.http.Close() }
 
 // Requests returns how many requests came in.
 func (s *Server) Requests() int { return int(s.requests.Load()) }
-
-// Put adds or replaces a pod.
-func (s *Server) Put(pod *corev1.Pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pods[pod.Namespace+"/"+pod.Name] = pod.DeepCopy()
-}
-
-// Delete removes a pod.
-func (s *Server) Delete(namespace, name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.pods, namespace+"/"+name)
-}
 
 // Misbehave sets the fault that is called before each request; nil for none.
 func (s *Server) Misbehave(f Fault) {
@@ -139,11 +130,12 @@ func (s *Server) SetToken(token string) {
 	s.token = token
 }
 
-// ServeHTTP answers GET /api/v1/namespaces/NAMESPACE/pods/NAME, requests for
-// tokens, nodes and events, and GET /api, which clients use to check a token.
+// ServeHTTP answers GET of pods, lists and watches of all pods, requests for tokens,
+// nodes and events, and GET /api, which clients use to check a token.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
 	s.mu.Lock()
+	s.changes.counts[kindOf(r)]++
 	fault := s.fault
 	s.mu.Unlock()
 	if fault != nil && fault(w, r) {
@@ -167,19 +159,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && len(part) == 5 && part[4] == "events":
 		s.serveEvent(w, r)
 		return
+	case r.Method == http.MethodGet && r.URL.Path == podsPath:
+		s.servePods(w, r)
+		return
 	}
 	if r.Method != http.MethodGet || len(part) != 6 || part[0] != "api" || part[4] != "pods" {
 		WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "only pods can be read")
 		return
 	}
-	s.mu.Lock()
-	pod := s.pods[part[3]+"/"+part[5]]
-	s.mu.Unlock()
-	if pod == nil {
-		WriteStatus(w, r, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", part[5]))
-		return
-	}
-	write(w, r, http.StatusOK, pod.DeepCopy()) // encoding sets the object's kind
+	s.servePod(w, r, part[3], part[5])
 }
 
 // WriteStatus answers with an error in the API server's form.
@@ -189,18 +177,25 @@ func WriteStatus(w http.ResponseWriter, r *http.Request, code int, reason metav1
 
 // write encodes the object as protobuf where the client prefers it, else as JSON.
 func write(w http.ResponseWriter, r *http.Request, code int, object runtime.Object) {
-	scheme := runtime.NewScheme()
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.Node{}, &corev1.Event{})
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	codecs := serializer.NewCodecFactory(scheme)
-	mediaType := runtime.ContentTypeJSON
-	if strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
-		mediaType = runtime.ContentTypeProtobuf
-	}
+	codecs, mediaType := newCodecs(), mediaTypeFor(r)
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType)
 	w.Header().Set("Content-Type", mediaType)
 	w.WriteHeader(code)
 	_ = codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(object, w)
+}
+
+func newCodecs() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Node{}, &corev1.Event{})
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	return serializer.NewCodecFactory(scheme)
+}
+
+func mediaTypeFor(r *http.Request) string {
+	if strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
+		return runtime.ContentTypeProtobuf
+	}
+	return runtime.ContentTypeJSON
 }
 
 // LoadDirectory adds every pod manifest (*.yaml, *.yml, *.json) in a directory.

@@ -18,6 +18,7 @@ import (
 // keys are changed.
 type issuer struct {
 	ttl       time.Duration // of every token; 0 for the requested one
+	ahead     time.Duration // its clock, of that of this machine
 	unbound   bool          // refuses tokens that are bound to a Node
 	serial    int
 	until     map[string]time.Time
@@ -29,6 +30,13 @@ func (s *Server) IssueTokens(ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.issuer.ttl = ttl
+}
+
+// SetClock makes the clock of the issuer go ahead of this machine's, or behind it.
+func (s *Server) SetClock(ahead time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.issuer.ahead = ahead
 }
 
 // RefuseNodeBinding makes the Server behave as Kubernetes before 1.31.
@@ -87,8 +95,9 @@ func (i *issuer) issue(spec authentication.TokenRequestSpec) string {
 	}
 	now := time.Now()
 	i.serial++
+	issued := now.Add(i.ahead)
 	encode := base64.RawURLEncoding.EncodeToString
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"serial":%d}`, now.Unix(), now.Add(ttl).Unix(), i.serial)
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"serial":%d}`, issued.Unix(), issued.Add(ttl).Unix(), i.serial)
 	token := strings.Join([]string{encode([]byte(`{"alg":"none"}`)), encode([]byte(claims)), encode([]byte("signature"))}, ".")
 	if i.until == nil {
 		i.until = map[string]time.Time{}

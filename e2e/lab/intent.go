@@ -10,12 +10,13 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
 // Decide is capture.Decide for a pod whose addresses are known; a pod that is not
 // captured is an error.
 func Decide(pod *corev1.Pod, settings config.Settings, addresses ...netip.Addr) (capture.Decision, error) {
-	decision, err := capture.Decide(capture.PodOf(pod), settings, func() ([]netip.Addr, error) { return addresses, nil })
+	decision, err := capture.Decide(podfields.Of(pod), settings, func() ([]netip.Addr, error) { return addresses, nil })
 	if err == nil && decision.Exemption.Cause != "" {
 		err = errors.New("the pod is not captured: " + decision.Exemption.Message)
 	}

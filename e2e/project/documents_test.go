@@ -16,6 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -67,7 +68,7 @@ func annotationTable() string {
 
 func metricTable() string {
 	table := "| metric | meaning |\n|---|---|\n"
-	for _, m := range slices.Concat(node.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
+	for _, m := range slices.Concat(node.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
 		table += fmt.Sprintf("| `%s` | %s |\n", m.Name, m.Help)
 	}
 	return table

@@ -22,32 +22,39 @@ const module = "github.com/capture-cni/capture-cni"
 // allowed maps each package to those of our packages that it may import. Only tests
 // and e2e itself import e2e.
 var allowed = map[string][]string{
-	"config":                   {},
-	"plugin/capture":           {"config"},
-	"plugin/netfilter":         {"config", "plugin/capture"},
-	"plugin/conntrack":         {},
-	"plugin/podnet":            {"config", "plugin/capture", "plugin/conntrack", "plugin/netfilter"},
-	"plugin/record":            {"plugin/capture"},
-	"plugin/httplimit":         {},
-	"plugin/podlookup":         {"config", "plugin/httplimit", "plugin/record"},
-	"plugin/verbs":             {"config", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
-	"plugin/capture-cni":       {"config", "plugin/verbs"},
-	"install/conflist":         {},
-	"install/host":             {},
-	"install/validate":         {"plugin/capture"},
-	"install/kube":             {"plugin/httplimit", "plugin/record"},
-	"install/cri":              {},
-	"install/history":          {"plugin/record"},
-	"install/bundle":           {},
-	"install/metrics":          {},
-	"install/node":             {"config", "install/bundle", "install/conflist", "install/cri", "install/history", "install/host", "install/kube", "install/metrics", "plugin/capture", "plugin/podnet", "plugin/record"},
-	"install/telemetry":        {"config", "install/history", "install/kube", "install/metrics", "plugin/record"},
-	"install/taint":            {"install/kube"},
-	"install/evict":            {"install/kube", "install/metrics", "plugin/capture", "plugin/record"},
-	"install/guard":            {"config", "install/cri", "install/history", "install/metrics", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
-	"install/capture-cni-node": {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/kube", "install/node", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/netfilter", "plugin/podlookup", "plugin/record"},
-	"deploy":                   {}, // tests alone
-	"deploy/image":             {},
+	"config":                    {},
+	"plugin/capture":            {"config"},
+	"plugin/podfields":          {"config", "plugin/capture"},
+	"plugin/nlsocket":           {},
+	"plugin/netfilter":          {"config", "plugin/capture", "plugin/nlsocket"},
+	"plugin/conntrack":          {"plugin/nlsocket"},
+	"plugin/podnet":             {"config", "plugin/capture", "plugin/conntrack", "plugin/netfilter"},
+	"plugin/record":             {"plugin/capture"},
+	"plugin/httplimit":          {},
+	"plugin/trust":              {"config"},
+	"plugin/podlookup":          {"config", "plugin/capture", "plugin/record", "plugin/trust"},
+	"plugin/podapi":             {"config", "plugin/capture", "plugin/httplimit", "plugin/podfields", "plugin/podlookup", "plugin/record", "plugin/trust"},
+	"plugin/verbs":              {"config", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record", "plugin/trust"},
+	"plugin/capture-cni":        {"config", "plugin/verbs"},
+	"plugin/capture-cni-lookup": {"config", "plugin/podapi", "plugin/podlookup"},
+	"install/conflist":          {},
+	"install/host":              {},
+	"install/socket":            {},
+	"install/pods":              {"install/kube", "install/metrics", "install/socket", "plugin/capture", "plugin/httplimit", "plugin/podfields", "plugin/podlookup", "plugin/record"},
+	"install/validate":          {"plugin/capture"},
+	"install/kube":              {"plugin/httplimit", "plugin/record"},
+	"install/cri":               {},
+	"install/history":           {"plugin/record"},
+	"install/bundle":            {},
+	"install/metrics":           {},
+	"install/node":              {"config", "install/bundle", "install/conflist", "install/cri", "install/history", "install/host", "install/kube", "install/metrics", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
+	"install/telemetry":         {"config", "install/history", "install/kube", "install/metrics", "install/socket", "plugin/record"},
+	"install/taint":             {"install/kube"},
+	"install/evict":             {"install/kube", "install/metrics", "plugin/capture", "plugin/record"},
+	"install/guard":             {"config", "install/cri", "install/history", "install/metrics", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
+	"install/capture-cni-node":  {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/kube", "install/node", "install/pods", "install/socket", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/netfilter", "plugin/podfields", "plugin/podlookup", "plugin/record"},
+	"deploy":                    {}, // tests alone
+	"deploy/image":              {},
 }
 
 // impure must not be imported by pure packages, even indirectly.
@@ -119,19 +126,42 @@ func TestDecidersArePure(t *testing.T) {
 	}
 }
 
-// TestOneFileExecutes expects that only iptables' backends execute programs.
-func TestOneFileExecutes(t *testing.T) {
+// TestFilesThatExecute expects that only iptables' backends and the lookup by
+// capture-cni-lookup execute programs.
+func TestFilesThatExecute(t *testing.T) {
 	executing := containing(t, "../../plugin/*/*.go", `"os/exec"`, "go-iptables")
-	if want := []string{"iptables_programs.go", "legacy_remove.go"}; !slices.Equal(executing, want) {
+	if want := []string{"iptables_programs.go", "legacy_remove.go", "program.go"}; !slices.Equal(executing, want) {
 		t.Errorf("programs are executed by %q, want %q", executing, want)
 	}
 }
 
-// TestOneFileReadsKubernetesTypes expects all decisions to read capture.Pod.
-func TestOneFileReadsKubernetesTypes(t *testing.T) {
-	reading := containing(t, "../../plugin/capture/*.go", `"k8s.io/`)
-	if want := []string{"podof.go"}; !slices.Equal(reading, want) {
-		t.Errorf("Kubernetes' types are imported by %q, want %q", reading, want)
+// TestDecidersLinkNoKubernetesTypes expects all decisions to read capture.Pod.
+func TestDecidersLinkNoKubernetesTypes(t *testing.T) {
+	if importing := containing(t, "../../plugin/capture/*.go", `"k8s.io/`, `"sigs.k8s.io/`); len(importing) > 0 {
+		t.Errorf("Kubernetes' types are imported by %q", importing)
+	}
+	for _, p := range listPackages(t) {
+		if p.ImportPath != module+"/plugin/capture" {
+			continue
+		}
+		if i := slices.IndexFunc(p.Deps, func(d string) bool { return strings.HasPrefix(d, "k8s.io/") || strings.HasPrefix(d, "sigs.k8s.io/") }); i >= 0 {
+			t.Errorf("%s depends on %s", p.ImportPath, p.Deps[i])
+		}
+	}
+}
+
+// TestPluginIsSmall expects that capture-cni links no client of the API server, none of
+// Kubernetes' types and no TLS: each pod start would pay for them.
+func TestPluginIsSmall(t *testing.T) {
+	for _, p := range listPackages(t) {
+		if p.ImportPath != module+"/plugin/capture-cni" {
+			continue
+		}
+		for _, dependency := range p.Deps {
+			if strings.HasPrefix(dependency, "k8s.io/") || dependency == "crypto/tls" || dependency == "net/http" {
+				t.Errorf("%s depends on %s", p.ImportPath, dependency)
+			}
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ func buildAndRun(m *testing.M) int {
 		"github.com/containernetworking/plugins/plugins/ipam/host-local",
 		"github.com/containernetworking/cni/cnitool",
 		"github.com/capture-cni/capture-cni/plugin/capture-cni",
+		"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup",
 	} {
 		build := exec.Command("go", "build", "-trimpath", "-o", bin+"/", target)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -16,8 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// maxPrograms is how many programs an ADD may execute, including the plugin itself.
-const maxPrograms = 7
+// maxPrograms is how many programs an ADD may execute, including the plugin itself and,
+// without an agent, capture-cni-lookup.
+const maxPrograms = 8
 
 // executed traces a call and returns the executed programs with their arguments.
 func executed(t *testing.T, c call) (programs []string) {
@@ -39,14 +40,15 @@ func executed(t *testing.T, c call) (programs []string) {
 }
 
 // TestProgramsExecuted counts the programs that each verb executes. With iptables, ADD
-// executes only -V, save and restore; with nftables, none.
+// executes only -V, save and restore; with nftables, none. There is no agent, so
+// capture-cni-lookup comes on top.
 func TestProgramsExecuted(t *testing.T) {
 	n := newNode(t)
-	expected := regexp.MustCompile(`(^|/)(capture-cni|ip6?tables(-nft|-legacy)?(-restore|-save| -V)( --\S+)*)$`)
+	expected := regexp.MustCompile(`(^|/)(capture-cni(-lookup)?|ip6?tables(-nft|-legacy)?(-restore|-save| -V)( --\S+)*)$`)
 	for _, test := range []struct {
 		backend  string
 		add, del int // at most, including the plugin itself
-	}{{"nftables", 1, 1}, {"iptables", maxPrograms, 100}, {"iptables-nft", 3, 1}, {"iptables-legacy", 5, 40}} {
+	}{{"nftables", 2, 1}, {"iptables", maxPrograms, 100}, {"iptables-nft", 4, 1}, {"iptables-legacy", 6, 40}} {
 		t.Run(test.backend, func(t *testing.T) {
 			host := sandbox(t)
 			script(t, host, "table ip nat {\n chain OTHER {\n }\n}\n")

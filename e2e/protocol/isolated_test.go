@@ -14,14 +14,14 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// isolate calls the plugin in a root file system with only the plugin, /proc, the
+// isolate calls the plugin in a root file system with only its two programs, /proc, the
 // network namespaces and the credentials. Only /run is writable.
 const isolate = `
 set -e
 mount --make-rprivate /
 mount -t tmpfs none "$1"
 mkdir "$1/proc" "$1/netns" "$1/credentials" "$1/run"
-cp "$2" "$1/capture-cni"
+cp "$2" "$2-lookup" "$1"
 mount -t proc proc "$1/proc"
 mount --rbind /var/run/netns "$1/netns"
 mount --bind "$3" "$1/credentials"
@@ -52,8 +52,8 @@ func (n node) isolatedWith(t *testing.T, host *lab.Host, verb, pod, keys, noRun 
 	return finish(t, command)
 }
 
-// TestNothingButTheBinary runs ADD without a shell, iptables, nft or a writable disk.
-func TestNothingButTheBinary(t *testing.T) {
+// TestNothingButTheBinaries runs ADD without a shell, iptables, nft or a writable disk.
+func TestNothingButTheBinaries(t *testing.T) {
 	n := newNode(t)
 	for _, pod := range []string{"web", "batch"} {
 		host := sandbox(t)

@@ -5,6 +5,7 @@ package agents
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -17,8 +18,9 @@ import (
 )
 
 // TestAPIGone stops the sandboxes of pods while there is no API server: the
-// kubelets create new ones. Those of unmeshed pods start and stop. Those of meshed
-// pods wait, with an event that says for what.
+// kubelets create new ones. Those of unmeshed pods start and stop. A meshed pod starts
+// on the node whose agent has seen it. On the other, where the agent starts meanwhile,
+// it waits, with an event that says for what.
 func TestAPIGone(t *testing.T) {
 	c.InstallChart(t, suite.ShortLookup)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -28,6 +30,7 @@ func TestAPIGone(t *testing.T) {
 		plain = append(plain, suite.Unmeshed(suite.Server("plain-"+node.Name, node.Name)))
 	}
 	n.Run(t, append(meshed, plain...)...)
+	known, unknown := meshed[0], meshed[1]
 	suite.Check(t, c.StopAPI())
 	stopped := time.Now()
 	running := false
@@ -36,6 +39,14 @@ func TestAPIGone(t *testing.T) {
 			suite.Check(t, c.StartAPI(context.Background()))
 		}
 	}()
+	signalAgent(t, c.Nodes[1], "KILL")
+	suite.Eventually(t, func() error { // the kubelet starts it again
+		status, body, err := suite.AskAgent(t.Context(), c.Nodes[1], "/readyz")
+		if err == nil && (status == http.StatusOK || !strings.Contains(body, "pods: the agent has not read its node's pods yet: ")) {
+			err = fmt.Errorf("/readyz says %d: %s", status, body)
+		}
+		return err
+	})
 	for _, pod := range append(meshed, plain...) {
 		loseSandbox(t, n, pod.Name)
 	}
@@ -52,20 +63,20 @@ func TestAPIGone(t *testing.T) {
 			return nil
 		})
 	}
+	n.WaitSandbox(t, known.Name)
+	n.ExpectCaptured(t, known.Name)
 	time.Sleep(time.Until(stopped.Add(8 * time.Second))) // longer than the kubelets' first tries
-	for _, pod := range meshed {
-		if n.HasSandbox(t, pod.Name) {
-			t.Errorf("%s has started", pod.Name)
-		}
+	if n.HasSandbox(t, unknown.Name) {
+		t.Errorf("%s has started", unknown.Name)
 	}
 	suite.Check(t, c.StartAPI(t.Context()))
 	running, back := true, time.Now()
-	for _, pod := range meshed {
-		n.WaitSandbox(t, pod.Name)
-		n.ExpectCaptured(t, pod.Name)
-		n.WaitSandboxEvent(t, pod.Name, "lookupTimeout of 3s is used up")
+	n.WaitSandbox(t, unknown.Name)
+	t.Logf("the meshed pod ran %s after the API server was back", time.Since(back).Round(100*time.Millisecond))
+	n.ExpectCaptured(t, unknown.Name)
+	for _, reason := range []string{"lookupTimeout of 3s is used up", "the agent has not read its node's pods yet: ", "asking the API server: request to "} {
+		n.WaitSandboxEvent(t, unknown.Name, reason)
 	}
-	t.Logf("the meshed pods ran %s after the API server was back", time.Since(back).Round(100*time.Millisecond))
 	// Controllers and kubelets are slow to reconnect. The next test needs them,
 	// and they are back once they have restarted the agents.
 	kubectl(t, "rollout", "restart", "daemonset/capture-cni-node")

@@ -20,7 +20,7 @@ import (
 )
 
 // frequentRounds are settings with which the guard checks every 2 s.
-var frequentRounds = []string{"guard.round=2s", "guard.refresh=2s"}
+var frequentRounds = []string{"guard.round=2s"}
 
 // TestGuardFindsEarlyPods creates meshed pods before any agent runs: the guard
 // finds and repairs each of them soon after it has started.

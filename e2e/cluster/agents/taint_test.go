@@ -65,21 +65,21 @@ func TestTaint(t *testing.T) {
 	}
 }
 
-// TestTaintStays removes a permission that the plugin needs: a new agent leaves the
-// taint on its node, with an Event that says why, until the permission is back.
+// TestTaintStays removes a permission that the agent needs to watch pods: a new agent
+// leaves the taint on its node, with an Event that says why, until the permission is back.
 func TestTaintStays(t *testing.T) {
 	c.InstallChart(t, taintRemoval...)
 	node := c.Nodes[0]
 	suite.Check(t, removeTaints(t))
 	c.MustKubectl(t, "delete", "events", "--field-selector=reason=CaptureNotReady") // of an earlier run
-	binding := c.MustKubectl(t, "get", "clusterrolebinding", "capture-cni", "-o", "json")
-	c.MustKubectl(t, "delete", "clusterrolebinding", "capture-cni")
+	binding := c.MustKubectl(t, "get", "clusterrolebinding", "capture-cni-node", "-o", "json")
+	c.MustKubectl(t, "delete", "clusterrolebinding", "capture-cni-node")
 	t.Cleanup(func() { _, _ = c.Kubectl(context.Background(), binding, "apply", "--filename=-") }) // for a test that failed before it did
 	addTaint(t, node)
 	kubectl(t, "delete", "pods", "--field-selector=spec.nodeName="+node.Name) // a new agent checks at once
 	suite.Eventually(t, func() error {
 		said := c.MustKubectl(t, "get", "events", "--field-selector=reason=CaptureNotReady,involvedObject.name="+node.Name, "-o", "jsonpath={.items[*].message}")
-		if !strings.Contains(said, `needs the permission "get pods"`) {
+		if !strings.Contains(said, "pods: the agent has not read its node's pods yet: ") || !strings.Contains(said, "cannot list resource") {
 			return fmt.Errorf("the Events are %q", said)
 		}
 		return nil

@@ -49,10 +49,14 @@ func agentsEvent() *corev1.Event {
 	}
 }
 
+func aboutNode(e *corev1.Event, name string) {
+	e.Namespace, e.InvolvedObject = "default", corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name}
+}
+
 func testEventsPolicy(t *testing.T) {
 	const (
 		another = "an agent may post Events of capture-cni and its own node alone, which is"
-		noPod   = "an agent may post Events about pods alone"
+		noPod   = "an agent may post Events about pods and its own node alone"
 		owned   = "has no labels, annotations, finalizers and owners"
 	)
 	var waited sync.Once // until the policy is in effect
@@ -69,7 +73,8 @@ func testEventsPolicy(t *testing.T) {
 		{"another controller", "node1", func(e *corev1.Event) { e.ReportingController = "kubelet" }, another},
 		{"another instance", "node1", func(e *corev1.Event) { e.ReportingInstance = "node2" }, another},
 		{"about a secret", "node1", func(e *corev1.Event) { e.InvolvedObject.Kind = "Secret" }, noPod},
-		{"about its node", "node1", func(e *corev1.Event) { e.InvolvedObject.Kind = "Node" }, noPod},
+		{"about another node", "node1", func(e *corev1.Event) { aboutNode(e, "node2") }, noPod},
+		{"about its node", "node1", func(e *corev1.Event) { aboutNode(e, "node1") }, ""},
 		{"another reason", "node1", func(e *corev1.Event) { e.Reason = "BackOff" }, "begins with Capture"},
 		{"with a label", "node1", func(e *corev1.Event) { e.Labels = map[string]string{"a": "b"} }, owned},
 		{"with a finalizer", "node1", func(e *corev1.Event) { e.Finalizers = []string{"a.example/b"} }, owned},

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// soon is the longest time that an agent takes which notices a change, and less than
+// one that waits for its next resync.
+const soon = 15 * time.Second
+
+// expectEntrySoon waits until a runtime would call our plugin.
+func (n *node) expectEntrySoon(t *testing.T, a *agent) {
+	t.Helper()
+	begin := time.Now()
+	eventually(t, func() (string, error) {
+		got, err := n.loadedTypes()
+		if err == nil && !strings.Contains(got, "capture-cni") {
+			err = &unexpected{"capture-cni", got}
+		}
+		return got, err
+	})
+	if took := time.Since(begin); took > soon {
+		t.Errorf("the entry was restored after %s: %s", took, a.log)
+	}
+}
+
+// TestReplacedDirectories deletes the runtime's directories and makes them anew: the
+// agent goes on watching, and repairs what comes later.
+func TestReplacedDirectories(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	a := n.start(t, "--mode", "insert")
+	a.ready(t)
+	for range 2 {
+		check(t, os.RemoveAll(n.netDir))
+		check(t, os.Mkdir(n.netDir, 0o755))
+		n.write(t, primaryName, kindnet)
+		n.expectEntrySoon(t, a)
+		n.write(t, primaryName, kindnet) // the new directory is watched
+		n.expectEntrySoon(t, a)
+	}
+	check(t, os.RemoveAll(n.binDir))
+	check(t, os.Mkdir(n.binDir, 0o755))
+	begin := time.Now()
+	eventually(t, func() (string, error) {
+		_, err := os.Stat(n.binDir + "/capture-cni")
+		return "", err
+	})
+	if took := time.Since(begin); took > soon {
+		t.Errorf("the plugin was restored after %s", took)
+	}
+	a.ready(t)
+}
+
+// TestDeletedMount deletes a directory that the agent's container has mounted: the
+// mount shows the deleted one from then on, and the agent ends. The kubelet starts it
+// again, with the directory that took its place.
+func TestDeletedMount(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	check(t, os.Mkdir(n.dir+"/mounted", 0o755))
+	net := n.netDir
+	command := []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && exec "$@"`, net, n.dir + "/mounted"}
+	n.netDir = n.dir + "/mounted"
+	a := n.startBehind(t, command, "--mode", "insert")
+	a.ready(t)
+	check(t, os.RemoveAll(net))
+	check(t, os.Mkdir(net, 0o755))
+	ended := make(chan error, 1)
+	go func() { ended <- a.Wait() }()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(a.log.String(), "was deleted on the node") {
+			t.Errorf("the agent ended with %v: %s", err, a.log)
+		}
+	case <-time.After(soon):
+		t.Fatalf("the agent goes on: %s", a.log)
+	}
+	again := n.startBehind(t, command, "--mode", "insert")
+	check(t, os.WriteFile(net+"/"+primaryName, []byte(kindnet), 0o644))
+	again.ready(t)
+	n.netDir = net
+	n.expectEntrySoon(t, again)
+}

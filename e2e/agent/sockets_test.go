@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
+)
+
+// sockets returns the agent's sockets, with the name that the guard has for one.
+func (n *node) sockets() []string {
+	path := n.runDir + "/agent.sock"
+	return []string{path, config.GuardSocket(path), config.PodsSocket(path)}
+}
+
+func stat(t *testing.T, paths []string) (found []fs.FileInfo) {
+	t.Helper()
+	for _, path := range paths {
+		info, err := os.Lstat(path)
+		check(t, err)
+		found = append(found, info)
+	}
+	return found
+}
+
+// ask returns why the agent's socket does not answer requests of pods.
+func (n *node) ask(t *testing.T) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return podlookup.Agent{Socket: config.PodsSocket(n.runDir + "/agent.sock")}.Ping(ctx)
+}
+
+// TestTwoAgents starts a second agent, of the same release or of another: it waits and
+// says so, and the sockets stay the first one's, which answers. When the first has
+// ended, one of the same release takes over within seconds.
+func TestTwoAgents(t *testing.T) {
+	for name, tt := range map[string]struct{ owner, reason string }{
+		"one release":     {"mesh", "another agent of this release still runs on the node"},
+		"another release": {"other", `the node belongs to release "mesh"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			first := n.start(t, "--mode", "insert", "--owner", "mesh")
+			first.ready(t)
+			before := stat(t, n.sockets())
+			second := n.start(t, "--mode", "insert", "--owner", tt.owner)
+			eventually(t, func() (string, error) { return "", expectReadyz(second, tt.reason) })
+			check(t, expectMetric(second, `capture_cni_node_good{part="owner"} 0`))
+			for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(100 * time.Millisecond) {
+				check(t, n.ask(t))
+				for i, now := range stat(t, n.sockets()) {
+					if !os.SameFile(before[i], now) {
+						t.Fatalf("the waiting agent replaced %s", n.sockets()[i])
+					}
+				}
+			}
+			first.stop(t)
+			if tt.owner != "mesh" {
+				return
+			}
+			begin := time.Now()
+			eventually(t, func() (string, error) { return "", n.ask(t) })
+			second.ready(t)
+			if took := time.Since(begin); took > soon {
+				t.Errorf("the second agent took over after %s", took)
+			}
+			for i, now := range stat(t, n.sockets()) {
+				if os.SameFile(before[i], now) {
+					t.Errorf("%s is still the first agent's", n.sockets()[i])
+				}
+			}
+		})
+	}
+}
+
+// TestRunCleared deletes what the agent has below /run, all of it or a part: the agent
+// listens again within seconds, and a pod of the mesh starts meanwhile.
+func TestRunCleared(t *testing.T) {
+	for name, remove := range map[string]func(n *node) error{
+		"all":                      func(n *node) error { return os.RemoveAll(n.runDir) },
+		"the pods' socket":         func(n *node) error { return os.Remove(n.sockets()[2]) },
+		"the directory of sockets": func(n *node) error { return os.RemoveAll(filepath.Dir(n.sockets()[2])) },
+		"the socket of records":    func(n *node) error { return os.Remove(n.sockets()[0]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.pod("web", true)
+			a := n.start(t, "--mode", "insert")
+			a.ready(t)
+			check(t, remove(n))
+			if out, err := n.call("ADD", "web", sandbox(t).Path(), "5s"); err != nil {
+				t.Errorf("a pod meanwhile: %v: %s", err, out)
+			}
+			begin := time.Now()
+			eventually(t, func() (string, error) {
+				for _, path := range n.sockets() {
+					if _, err := os.Lstat(path); err != nil {
+						return "", err
+					}
+				}
+				return "", n.ask(t)
+			})
+			if took := time.Since(begin); took > soon {
+				t.Errorf("the agent listened again after %s", took)
+			}
+			a.ready(t)
+			if out, err := n.call("ADD", "web", sandbox(t).Path(), "5s"); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			check(t, expectMetric(a, "capture_cni_watch_polling 0"))
+		})
+	}
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestUninstallUnderAgent refuses to clean a node on which an agent runs, says which
+// and what to do, and changes nothing. By force it does, and the agent installs again.
+func TestUninstallUnderAgent(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	if out, err := n.command("uninstall"); err != nil {
+		t.Fatalf("on a node without an agent: %v: %s", err, out)
+	}
+	if _, err := os.Stat(n.stateDir); err == nil {
+		t.Error("uninstall made the state directory")
+	}
+	before := files(t, n.netDir)
+	a := n.start(t, "--mode", "insert", "--owner", "mesh")
+	a.ready(t)
+	installed := files(t, n.dir)
+	out, err := n.command("uninstall", "--purge")
+	for _, part := range []string{`an agent of release "mesh" runs on the node`, "state=absent", "--force"} {
+		if err == nil || !strings.Contains(out, part) {
+			t.Errorf("%v: %s: does not say %s", err, out, part)
+		}
+	}
+	if diff := cmp.Diff(installed, files(t, n.dir)); diff != "" {
+		t.Errorf("the refused uninstall changed:\n%s", diff)
+	}
+	if out, err := n.command("uninstall", "--force"); err != nil {
+		t.Errorf("by force: %v: %s", err, out)
+	}
+	n.expectEntrySoon(t, a)
+	a.stop(t)
+	if out, err := n.command("uninstall", "--purge"); err != nil {
+		t.Errorf("after the agent: %v: %s", err, out)
+	}
+	if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
+		t.Errorf("left:\n%s", diff)
+	}
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
+)
+
+// Ask answers without a socket, for tests of anything else.
+func (n *node) Ask(_ context.Context, request podlookup.Request) (podlookup.Answer, error) {
+	return podlookup.ParseAnswer(n.answer(request), request)
+}
+
+// answer returns the document with which the agent answers a request.
+func (n *node) answer(request podlookup.Request) []byte {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reads++
+	if n.reading != nil {
+		n.reading()
+	}
+	answer := podlookup.Answer{Version: capture.PodVersion}
+	if pod := n.pods[request.Pod.Name]; pod == nil {
+		answer.Fault = &podlookup.Fault{Kind: podlookup.Failed, Message: "no API server"}
+	} else {
+		fields := podfields.Of(pod)
+		answer.UID, answer.HasController, answer.Pod = string(pod.UID), podfields.HasController(pod), &fields
+		sum := sha256.Sum256(encoded(answer))
+		answer.Digest = hex.EncodeToString(sum[:16])
+	}
+	if answer.Digest != "" && answer.Digest == request.Digest {
+		n.unchanged++
+		answer = podlookup.Answer{Version: capture.PodVersion, Unchanged: true}
+	}
+	return encoded(answer)
+}
+
+func encoded(answer podlookup.Answer) []byte {
+	document, err := json.Marshal(answer)
+	if err != nil {
+		panic(err)
+	}
+	return document
+}
+
+// serveIn answers requests at the socket of a run directory, until stop is called or
+// the test ends. It returns the socket's path.
+func (n *node) serveIn(t *testing.T, runDir string) (socket string, stop func()) {
+	t.Helper()
+	socket = config.PodsSocket(filepath.Join(runDir, config.AgentSocketName))
+	check(t, os.MkdirAll(filepath.Dir(socket), 0o700))
+	listener, err := net.Listen("unix", socket)
+	check(t, err)
+	stop = func() { _ = listener.Close() }
+	t.Cleanup(stop)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go n.serve(conn)
+		}
+	}()
+	return socket, stop
+}
+
+func (n *node) serve(conn net.Conn) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_, err := conn.Write([]byte{podlookup.Accepted})
+	document, readErr := podlookup.ReadMessage(conn, podlookup.MaxRequest)
+	var request podlookup.Request
+	if errors.Join(err, readErr) == nil && json.Unmarshal(document, &request) == nil {
+		_ = podlookup.WriteMessage(conn, n.answer(request)) // the guard may have ended
+	}
+}
