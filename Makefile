@@ -15,12 +15,13 @@ SOAKTIME := 10m
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
-build: ## Build the plugin and the node agent into bin/
+build: ## Build the plugin, its lookup program and the node agent into bin/
 	$(GOBUILD) -o $(BIN)/capture-cni ./plugin/capture-cni
+	$(GOBUILD) -o $(BIN)/capture-cni-lookup ./plugin/capture-cni-lookup
 	$(GOBUILD) -o $(BIN)/capture-cni-node ./install/capture-cni-node
 
 image: ## Write the container image, for amd64 and arm64, to bin/capture-cni-image.tar
-	go run ./deploy/image -out $(BIN)/capture-cni-image.tar -name $(IMAGE) /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni
+	go run ./deploy/image -out $(BIN)/capture-cni-image.tar -name $(IMAGE) /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup
 
 plugins: build ## Build also the reference plugins and cnitool
 	$(GOBUILD) -o $(BIN)/ github.com/containernetworking/plugins/plugins/main/bridge \
@@ -86,7 +87,7 @@ soak: deps ## Let all backends decide about random pods and packets for SOAKTIME
 	go test -count=1 -timeout 0 -v -run '^TestParity$$' ./e2e/traffic -soak $(SOAKTIME) -seed $$(date +%s)
 
 fuzz: ## Fuzz every parser for FUZZTIME each
-	@for package in ./config ./plugin/capture ./plugin/conntrack ./plugin/netfilter ./plugin/podlookup ./plugin/record ./plugin/verbs ./install/conflist; do \
+	@for package in ./config ./plugin/capture ./plugin/conntrack ./plugin/netfilter ./plugin/podapi ./plugin/podlookup ./plugin/record ./plugin/verbs ./install/conflist; do \
 		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			echo "== $$package $$target" && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 		done; done
