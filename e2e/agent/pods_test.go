@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,9 +32,8 @@ type startedPod struct {
 	runtime *libcni.RuntimeConf
 }
 
-// startPod runs the ADDs of the list that a runtime would load. Any goroutine of
-// a test may call it.
-func (n *node) startPod(t *testing.T, pod string) (*startedPod, error) {
+// addPod runs the ADDs of the list that a runtime would load.
+func (n *node) addPod(t *testing.T, pod string) (*startedPod, error) {
 	t.Helper()
 	host, err := newSandbox(t)
 	if err != nil {
@@ -54,17 +54,40 @@ func (n *node) startPod(t *testing.T, pod string) (*startedPod, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	if _, err := s.cni.AddNetworkList(ctx, list, s.runtime); err != nil {
-		return nil, err
-	}
-	return s, s.expectCaptured(pod == "web")
+	_, err = s.cni.AddNetworkList(ctx, list, s.runtime)
+	return s, err
 }
 
-func (s *startedPod) expectCaptured(want bool) error {
-	return s.host.Do(func() error {
+// startPod starts a pod, and returns an error unless it is captured as it asks for. Any
+// goroutine of a test may call it.
+func (n *node) startPod(t *testing.T, pod string) (*startedPod, error) {
+	t.Helper()
+	s, err := n.addPod(t, pod)
+	if err != nil {
+		return nil, err
+	}
+	if pod == "web" {
+		return s, s.host.CheckRules(t.Context(), newPod(pod, true))
+	}
+	return s, expectNoRules(s.host)
+}
+
+// startUncaptured starts and stops a meshed pod, and returns an error if it is captured.
+func (n *node) startUncaptured(t *testing.T) error {
+	t.Helper()
+	s, err := n.addPod(t, "web")
+	if err != nil {
+		return err
+	}
+	return errors.Join(expectNoRules(s.host), s.stop(t))
+}
+
+// expectNoRules returns an error if a capture rule is in a namespace.
+func expectNoRules(host *lab.Host) error {
+	return host.Do(func() error {
 		state, err := netfilter.Inspect(context.Background())
-		if err == nil && (state.Stamp != "") != want {
-			err = fmt.Errorf("captured: %v, want %v", !want, want)
+		if err == nil && state != (netfilter.State{}) {
+			err = fmt.Errorf("the namespace has the rules %+v", state)
 		}
 		return err
 	})
@@ -77,7 +100,7 @@ func (s *startedPod) stop(t *testing.T) error {
 	if err := s.cni.DelNetworkList(ctx, s.list, s.runtime); err != nil {
 		return err
 	}
-	if err := s.expectCaptured(false); err != nil {
+	if err := expectNoRules(s.host); err != nil {
 		return err
 	}
 	return s.host.Close()

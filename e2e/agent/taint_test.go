@@ -62,7 +62,7 @@ func (n *node) expectUntainted(t *testing.T, a *agent) {
 }
 
 // TestUntaint expects the agent of a working node to remove the taint, with any
-// configuration.
+// configuration. A meshed pod that starts then is captured.
 func TestUntaint(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -76,6 +76,7 @@ func TestUntaint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := taintedNode(t)
+			n.preparePods(t)
 			read := make(chan string, 1)
 			n.api.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
 				if strings.Contains(r.URL.Path, "/pods/") {
@@ -99,6 +100,7 @@ func TestUntaint(t *testing.T) {
 			if events := n.api.Events(); len(events) != 0 {
 				t.Errorf("events %v", events)
 			}
+			check(t, n.startAndStop(t, "web"))
 		})
 	}
 }

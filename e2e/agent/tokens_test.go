@@ -3,7 +3,9 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,12 +14,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// pod adds a pod to the API server.
-func (n *node) pod(name string, meshed bool) {
+// newPod returns a pod of the namespace shop.
+func newPod(name string, meshed bool) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Namespace, p.Name, p.UID = "shop", name, "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
 	p.Spec.Containers = []corev1.Container{{Name: "app"}}
@@ -25,8 +29,11 @@ func (n *node) pod(name string, meshed bool) {
 		p.Annotations = map[string]string{"sidecar.istio.io/status": "{}"}
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}})
 	}
-	n.api.Put(p)
+	return p
 }
+
+// pod adds a pod to the API server.
+func (n *node) pod(name string, meshed bool) { n.api.Put(newPod(name, meshed)) }
 
 // call calls the installed plugin with our entry, as a runtime does.
 func (n *node) call(command, pod, netns, lookupTimeout string) (string, error) {
@@ -63,8 +70,18 @@ func newSandbox(t *testing.T) (*lab.Host, error) {
 	return host, host.AddAddresses("lo", "10.77.0.2/32")
 }
 
-// TestTokens has tokens that expire after seconds, and a change of keys, while
-// pods start all the time: no ADD may fail.
+// add captures a new namespace for the pod web.
+func (n *node) add(t *testing.T, lookupTimeout string) error {
+	t.Helper()
+	host := sandbox(t)
+	if out, err := n.call("ADD", "web", host.Path(), lookupTimeout); err != nil {
+		return errors.Join(fmt.Errorf("%w: %s", err, out), expectNoRules(host))
+	}
+	return host.CheckRules(t.Context(), newPod("web", true))
+}
+
+// TestTokens has tokens that expire after seconds while pods start all the time: no ADD
+// fails.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -72,15 +89,9 @@ func TestTokens(t *testing.T) {
 	n.pod("web", true)
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
-	adds := 0
 	for start := time.Now(); time.Since(start) < 20*time.Second; time.Sleep(250 * time.Millisecond) {
-		host := sandbox(t)
-		if out, err := n.call("ADD", "web", host.Path(), "30s"); err != nil {
-			t.Fatalf("after %d ADDs: %v: %s\n%s", adds, err, out, a.log)
-		}
-		check(t, host.Close())
-		if adds++; adds == 20 {
-			n.api.ChangeKeys()
+		if err := n.add(t, "30s"); err != nil {
+			t.Fatalf("after %s: %v\n%s", time.Since(start), err, a.log)
 		}
 	}
 	requests := n.api.TokenRequests()
@@ -91,6 +102,32 @@ func TestTokens(t *testing.T) {
 		if bound := request.BoundObjectRef; bound == nil || bound.Kind != "Node" || bound.Name != "node-1" {
 			t.Errorf("a token is bound to %+v", bound)
 		}
+	}
+}
+
+// TestKeysChange changes the API server's keys while the agent runs and does not answer
+// requests of pods: an ADD waits until the agent has replaced the token, long before it
+// expires.
+func TestKeysChange(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.api.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
+		watched := strings.HasSuffix(r.URL.Path, "/pods") // the plugin reads one pod
+		if watched {
+			kubeapi.WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "pods is forbidden")
+		}
+		return watched
+	})
+	n.pod("web", true)
+	a := n.start(t, "--mode", "insert")
+	eventually(t, func() (string, error) { return "", n.add(t, "1s") })
+	n.api.ChangeKeys()
+	if err := n.add(t, "60s"); err != nil {
+		t.Errorf("%v\n%s", err, a.log)
+	}
+	check(t, expectMetric(a, "capture_cni_token_rejected_total 1"))
+	if requests := n.api.TokenRequests(); len(requests) != 2 {
+		t.Errorf("%d tokens were requested", len(requests))
 	}
 }
 
@@ -115,14 +152,15 @@ func TestAgentGone(t *testing.T) {
 	n.pod("plain", false)
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
+	check(t, n.add(t, "5s"))
 	a.stop(t)
 	n.api.ChangeKeys()
 	if out, err := n.call("ADD", "plain", sandbox(t).Path(), "1s"); err != nil {
 		t.Errorf("a pod outside the mesh: %v: %s", err, out)
 	}
-	out, err := n.call("ADD", "web", sandbox(t).Path(), "1s")
-	if err == nil || !strings.Contains(out, n.stateDir+"/token") || !strings.Contains(out, "check that the node agent runs") {
-		t.Errorf("a meshed pod: %v: %s", err, out)
+	err := n.add(t, "1s")
+	if err == nil || !strings.Contains(err.Error(), n.stateDir+"/token") || !strings.Contains(err.Error(), "check that the node agent runs") {
+		t.Errorf("a meshed pod: %v", err)
 	}
 	if out, err := n.call("DEL", "web", sandbox(t).Path(), "1s"); err != nil {
 		t.Errorf("DEL: %v: %s", err, out)
@@ -140,9 +178,7 @@ func TestRejectedToken(t *testing.T) {
 	a.ready(t)
 	eventually(t, func() (string, error) { return "", expectMetric(a, "capture_cni_token_rejected_total 1") })
 	n.pod("web", true)
-	if out, err := n.call("ADD", "web", sandbox(t).Path(), "5s"); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	check(t, n.add(t, "5s"))
 }
 
 // TestNewCA replaces the cluster's CA: the agent copies the new one.

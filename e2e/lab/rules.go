@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"sync"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// CheckRules returns an error unless the network namespace of a pod holds exactly the
+// nftables rules that the pod asks for under the default settings, and lo is up. nft
+// loads the expected rules and lists both, so that a fault of the plugin's own encoding
+// or comparison shows.
+func (h *Host) CheckRules(ctx context.Context, pod *corev1.Pod) error {
+	addresses, err := h.addresses()
+	if err != nil {
+		return err
+	}
+	decision, err := Decide(pod, config.DefaultSettings(), addresses...)
+	if err != nil {
+		return err
+	}
+	want, err := listingOf(ctx, capture.Rules(decision.Intent).String())
+	if err != nil {
+		return err
+	}
+	var got string
+	err = h.Do(func() (err error) {
+		got, err = listTable(ctx)
+		return errors.Join(err, requireLoopback())
+	})
+	if err != nil {
+		return fmt.Errorf("pod %s: %w", pod.Name, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("pod %s: the rules differ (-want +got):\n%s", pod.Name, diff)
+	}
+	return nil
+}
+
+// addresses returns the addresses of the namespace.
+func (h *Host) addresses() (addresses []netip.Addr, err error) {
+	err = h.Do(func() error {
+		list, err := net.InterfaceAddrs()
+		for _, address := range list {
+			if prefix, err := netip.ParsePrefix(address.String()); err == nil {
+				addresses = append(addresses, prefix.Addr())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the addresses of %s: %w", h.Path(), err)
+	}
+	return addresses, nil
+}
+
+// listings caches what nft lists of rules, by their text.
+var listings sync.Map
+
+// listingOf returns what nft lists after it has loaded rules in a new namespace.
+func listingOf(ctx context.Context, rules string) (listing string, err error) {
+	if known, found := listings.Load(rules); found {
+		return known.(string), nil
+	}
+	scratch, err := NewHost()
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, scratch.Close()) }()
+	err = scratch.Do(func() (err error) {
+		if _, err := nft(ctx, rules, "-f", "-"); err != nil {
+			return err
+		}
+		listing, err = listTable(ctx)
+		return err
+	})
+	if err == nil {
+		listings.Store(rules, listing)
+	}
+	return listing, err
+}
+
+// listTable lists our table in the calling thread's namespace, without counters.
+func listTable(ctx context.Context) (string, error) {
+	return nft(ctx, "", "--stateless", "list", "table", "inet", capture.TableName)
+}
+
+func nft(ctx context.Context, stdin string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, "nft", args...)
+	command.Stdin = bytes.NewBufferString(stdin)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("nft %q: %w: %s", args, err, &stderr)
+	}
+	return stdout.String(), nil
+}
+
+// requireLoopback returns an error if lo is down: redirected connections use it.
+func requireLoopback() error {
+	lo, err := net.InterfaceByName("lo")
+	if err == nil && lo.Flags&net.FlagUp == 0 {
+		err = errors.New("lo is down")
+	}
+	return err
+}
