@@ -30,7 +30,7 @@ func TestAPIGone(t *testing.T) {
 		plain = append(plain, suite.Unmeshed(suite.Server("plain-"+node.Name, node.Name)))
 	}
 	n.Run(t, append(meshed, plain...)...)
-	known, unknown := meshed[0], meshed[1]
+	known, unknown := n.Get(t, meshed[0].Name), meshed[1]
 	suite.Check(t, c.StopAPI())
 	stopped := time.Now()
 	running := false
@@ -64,7 +64,7 @@ func TestAPIGone(t *testing.T) {
 		})
 	}
 	n.WaitSandbox(t, known.Name)
-	n.ExpectCaptured(t, known.Name)
+	suite.Check(t, n.CheckCaptured(t.Context(), known))
 	time.Sleep(time.Until(stopped.Add(8 * time.Second))) // longer than the kubelets' first tries
 	if n.HasSandbox(t, unknown.Name) {
 		t.Errorf("%s has started", unknown.Name)

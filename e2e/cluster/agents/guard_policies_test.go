@@ -36,10 +36,11 @@ func TestGuardEvicts(t *testing.T) {
 	suite.Eventually(t, func() error {
 		for _, pod := range podsOf(t, n, "owned") {
 			if pod != owned {
-				if rules, err := n.Sandbox(t.Context(), pod); err != nil || suite.Rules(t, rules).Backend == "" {
-					return fmt.Errorf("%s is not captured (%v)", pod, err)
+				found, err := n.TryGet(t.Context(), pod)
+				if err != nil {
+					return err
 				}
-				return nil
+				return n.CheckCaptured(t.Context(), found)
 			}
 		}
 		return fmt.Errorf("%s is still there", owned)

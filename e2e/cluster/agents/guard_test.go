@@ -37,12 +37,13 @@ func TestGuardFindsEarlyPods(t *testing.T) {
 			t.Fatalf("%s has the rules %+v", pod.Name, rules)
 		}
 	}
+	injected := n.List(t)
 	c.InstallChart(t, frequentRounds...)
 	ready := time.Now()
 	suite.Eventually(t, func() error {
 		captured := 0
 		for _, node := range c.Nodes {
-			here, err := countCaptured(t.Context(), n, node)
+			here, err := countCaptured(t.Context(), node, n, injected)
 			if err != nil {
 				return err
 			}
@@ -56,8 +57,9 @@ func TestGuardFindsEarlyPods(t *testing.T) {
 	t.Logf("all repaired %s after the agents were ready", time.Since(ready).Round(100*time.Millisecond))
 }
 
-// countCaptured counts a node's captured pods.
-func countCaptured(ctx context.Context, n suite.Namespace, node *cluster.Node) (captured int, err error) {
+// countCaptured counts those of a namespace's pods that a node has captured. Rules that
+// are not those that a pod asks for are an error.
+func countCaptured(ctx context.Context, node *cluster.Node, n suite.Namespace, pods map[string]*corev1.Pod) (captured int, err error) {
 	sandboxes, err := node.Sandboxes(ctx)
 	if err != nil {
 		return 0, err
@@ -70,9 +72,13 @@ func countCaptured(ctx context.Context, n suite.Namespace, node *cluster.Node) (
 		if err != nil {
 			return 0, err
 		}
-		if rules.Backend != "" {
-			captured++
+		if rules.Backend == "" {
+			continue
 		}
+		if err := suite.CheckCaptured(ctx, found, pods[found.Name]); err != nil {
+			return 0, err
+		}
+		captured++
 	}
 	return captured, nil
 }
@@ -130,7 +136,7 @@ func TestGuardReports(t *testing.T) {
 	c.InstallChart(t, frequentRounds...)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	n.Run(t, suite.Server("loosened", c.Nodes[0].Name))
-	before := n.Rules(t, "loosened")
+	before, created := n.Rules(t, "loosened"), n.Get(t, "loosened")
 	expectExplained(t, n, "loosened", "state        captured")
 	suite.Eventually(t, func() error { // the agent receives the record after the plugin's answer
 		if said := explain(t, n, "loosened"); !strings.Contains(said, ": captured by nftables") {
@@ -147,12 +153,7 @@ func TestGuardReports(t *testing.T) {
 	nft(t, n, "loosened", "delete", "table", "inet", "capture-cni")
 	waitForGuardLog(t, n, "loosened", "found=uncaptured")
 	waitForEvent(t, n, "loosened", "CaptureRepaired", "is captured now")
-	suite.Eventually(t, func() error {
-		if after := n.Rules(t, "loosened"); after.Backend == "" {
-			return fmt.Errorf("it has the rules %+v", after)
-		}
-		return nil
-	})
+	suite.Eventually(t, func() error { return n.CheckCaptured(t.Context(), created) })
 }
 
 // expectExplained expects a text in the guard's explanation of a pod.

@@ -48,9 +48,7 @@ func TestInjected(t *testing.T) {
 			n.Run(t, pods...)
 			for _, pod := range pods {
 				expectNoCapability(t, n, pod.Name)
-				if rules := n.Rules(t, pod.Name); rules.Backend == "" || rules.Foreign != "" {
-					t.Errorf("%s has the rules %+v", pod.Name, rules)
-				}
+				n.ExpectCaptured(t, pod.Name)
 			}
 			for _, from := range pods {
 				for _, to := range pods {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 // TestCrowd creates a hundred meshed pods at once, and some others, while the API server
@@ -26,13 +27,14 @@ func TestCrowd(t *testing.T) {
 	c.InstallChart(t, "guard.enabled=false") // the plugin alone asks
 	n := c.NewNamespace(t, suite.Restricted)
 	const crowd, few = 100, 10
-	meshed := map[string]bool{}
+	meshed := map[string]*corev1.Pod{}
 	var pods []*corev1.Pod
 	for i := range crowd + 10 {
 		pod := suite.NewPod(fmt.Sprintf("web-%d", i), c.Nodes[i%len(c.Nodes)].Name, "pause")
-		if meshed[pod.Name] = i < crowd; meshed[pod.Name] { // injected, but for the application's container
+		if i < crowd { // injected, but for the application's container
 			pod.Annotations["sidecar.istio.io/status"] = "{}"
 			pod.Spec.Containers[0].Name = "istio-proxy"
+			meshed[pod.Name] = pod
 		}
 		pods = append(pods, pod)
 	}
@@ -61,8 +63,12 @@ func TestCrowd(t *testing.T) {
 				continue
 			}
 			seen++
-			if rules := suite.Rules(t, sandbox); (rules.Backend != "") != meshed[sandbox.Name] || rules.Foreign != "" {
-				t.Errorf("%s, meshed %v, has the rules %+v", sandbox.Name, meshed[sandbox.Name], rules)
+			if pod := meshed[sandbox.Name]; pod != nil {
+				if err := suite.CheckCaptured(t.Context(), sandbox, pod); err != nil {
+					t.Error(err)
+				}
+			} else if rules := suite.Rules(t, sandbox); rules != (netfilter.State{}) {
+				t.Errorf("%s, which is not in the mesh, has the rules %+v", sandbox.Name, rules)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func TestMigration(t *testing.T) {
 	expect(t, ch, "istio-cni alone again", suite.Life.Theirs)
 	for _, l := range ch.Lives() {
 		if !l.Ours() && !l.Theirs() {
-			t.Errorf("a pod on %s was captured twice: %+v", l.Node, l.Rules)
+			t.Errorf("a pod on %s was captured twice, or by other rules: %+v: %v", l.Node, l.Rules, l.Fault)
 		}
 	}
 	for event := range strings.Lines(ch.Kubectl(t, "", "get", "events", "--field-selector", "reason=FailedCreatePodSandBox", "--no-headers", "--ignore-not-found")) {
@@ -75,7 +75,7 @@ func expect(t *testing.T, ch *suite.Churn, step string, captured func(suite.Life
 	for _, l := range ch.Next(t) {
 		t.Logf("%s: a pod on %s was ready after %s", step, l.Node, l.Took.Round(time.Millisecond))
 		if !captured(l) {
-			t.Errorf("%s: a pod on %s has the rules %+v", step, l.Node, l.Rules)
+			t.Errorf("%s: a pod on %s has the rules %+v: %v", step, l.Node, l.Rules, l.Fault)
 		}
 	}
 }

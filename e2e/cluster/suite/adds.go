@@ -19,7 +19,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 // DropIn is the plugin's entry on a node with containerd 2.
@@ -36,8 +35,8 @@ type Adder struct {
 // Add is what became of one call.
 type Add struct {
 	Took     time.Duration
-	Err      error // the plugin's
-	Captured bool
+	Err      error // the plugin's, or what is wrong with the rules that it left
+	Captured bool  // by exactly the rules that the pod asks for
 }
 
 // namespacePrefix distinguishes the namespaces from those of the runtime.
@@ -89,8 +88,14 @@ func (a *Adder) Add(ctx context.Context) (Add, error) {
 		add.Err = fmt.Errorf("%w: %s", err, out)
 		return add, ctx.Err()
 	}
-	add.Captured, err = isCaptured(a.node.Path(path))
-	return add, err
+	netns, err := ns.GetNS(a.node.Path(path))
+	if err != nil {
+		return add, err
+	}
+	defer netns.Close()
+	add.Err = (&lab.Host{NetNS: netns}).CheckRules(ctx, a.pod)
+	add.Captured = add.Err == nil
+	return add, nil
 }
 
 // Every calls the plugin at an interval, each time without waiting for the calls before,
@@ -145,18 +150,4 @@ func (a *Adder) stdin(netns string) (*bytes.Reader, error) {
 	}
 	document, err := json.Marshal(conf)
 	return bytes.NewReader(document), err
-}
-
-func isCaptured(path string) (captured bool, err error) {
-	netns, err := ns.GetNS(path)
-	if err != nil {
-		return false, err
-	}
-	defer netns.Close()
-	err = (&lab.Host{NetNS: netns}).Do(func() error {
-		state, err := netfilter.Inspect(context.Background())
-		captured = state.Backend != ""
-		return err
-	})
-	return captured, err
 }

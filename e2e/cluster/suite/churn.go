@@ -33,10 +33,11 @@ type Life struct {
 	created time.Time
 	Took    time.Duration // until it was ready
 	Rules   netfilter.State
+	Fault   error // how its rules differ from those that it asks for; nil if this plugin alone captured it
 }
 
 // Ours reports whether this plugin alone captured the pod.
-func (l Life) Ours() bool { return l.Rules.Backend != "" && l.Rules.Foreign == "" }
+func (l Life) Ours() bool { return l.Fault == nil }
 
 // Theirs reports whether another plugin alone captured the pod.
 func (l Life) Theirs() bool { return l.Rules.Backend == "" && l.Rules.Foreign != "" }
@@ -77,6 +78,11 @@ func (ch *Churn) round(ctx context.Context, node, name string) error {
 		return err
 	}
 	l.Took = time.Since(created)
+	injected, err := ch.TryGet(ctx, meshed.Name)
+	if err != nil {
+		return err
+	}
+	l.Fault = ch.CheckCaptured(ctx, injected)
 	if l.Rules == (netfilter.State{}) {
 		err = fmt.Errorf("%s is ready and not captured", meshed.Name)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -128,9 +129,34 @@ func (n Namespace) Delete(t *testing.T, pods ...*corev1.Pod) {
 // Get returns a pod as the API server has it.
 func (n Namespace) Get(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
-	pod := &corev1.Pod{}
-	Check(t, json.Unmarshal([]byte(n.Kubectl(t, "", "get", "pod", name, "-o", "json")), pod))
+	pod, err := n.TryGet(t.Context(), name)
+	Check(t, err)
 	return pod
+}
+
+// TryGet is Get with an error for the caller.
+func (n Namespace) TryGet(ctx context.Context, name string) (*corev1.Pod, error) {
+	out, err := n.suite.Kubectl(ctx, "", "--namespace", n.Name, "get", "pod", name, "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal([]byte(out), pod); err != nil {
+		return nil, fmt.Errorf("reading pod %s: %w", name, err)
+	}
+	return pod, nil
+}
+
+// List returns all pods of the namespace by name, as the API server has them.
+func (n Namespace) List(t *testing.T) map[string]*corev1.Pod {
+	t.Helper()
+	list := &corev1.PodList{}
+	Check(t, json.Unmarshal([]byte(n.Kubectl(t, "", "get", "pods", "-o", "json")), list))
+	pods := map[string]*corev1.Pod{}
+	for _, pod := range list.Items {
+		pods[pod.Name] = &pod
+	}
+	return pods
 }
 
 // Addresses returns a pod's IPv4 and IPv6 addresses.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
@@ -80,12 +82,41 @@ func (n Namespace) Rules(t *testing.T, pod string) netfilter.State {
 	return Rules(t, sandbox)
 }
 
-// ExpectCaptured expects our rules and no others in a pod's network namespace.
+// ExpectCaptured expects that a pod's network namespace holds exactly the rules that the
+// pod asks for.
 func (n Namespace) ExpectCaptured(t *testing.T, pod string) {
 	t.Helper()
-	if rules := n.Rules(t, pod); rules.Backend == "" || rules.Foreign != "" {
-		t.Errorf("%s has the rules %+v", pod, rules)
+	if err := n.CheckCaptured(t.Context(), n.Get(t, pod)); err != nil {
+		t.Error(err)
 	}
+}
+
+// CheckCaptured is ExpectCaptured for a pod as the API server has it, with an error for
+// the caller.
+func (n Namespace) CheckCaptured(ctx context.Context, pod *corev1.Pod) error {
+	sandbox, err := n.Sandbox(ctx, pod.Name)
+	if err != nil {
+		return err
+	}
+	return CheckCaptured(ctx, sandbox, pod)
+}
+
+// CheckCaptured returns an error unless a sandbox's network namespace holds exactly the
+// rules that its pod asks for, and no other plugin's.
+func CheckCaptured(ctx context.Context, sandbox cluster.Sandbox, pod *corev1.Pod) error {
+	rules, err := ReadRules(sandbox)
+	if err != nil {
+		return err
+	}
+	if rules.Foreign != "" {
+		return fmt.Errorf("%s has the rules %+v", pod.Name, rules)
+	}
+	host, err := sandbox.Host()
+	if err != nil {
+		return err
+	}
+	defer host.NetNS.Close()
+	return host.CheckRules(ctx, pod)
 }
 
 // Rules returns the capture rules in a sandbox's network namespace.
