@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
@@ -170,44 +169,6 @@ func TestProxiedConnectionsLiveOn(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestNeverAnother has pods end while they are examined, and namespaces
-// replaced by others: none but the pod's own is ever touched.
-func TestNeverAnother(t *testing.T) {
-	t.Run("the sandbox has ended", func(t *testing.T) {
-		n := newNode()
-		p := n.run(t, "web")
-		n.ended["web"] = true
-		keeper, registry := n.keeper(t, guard.InPlace)
-		keeper.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Uncaptured: 1})
-		if state := p.rules(t); state != (netfilter.State{}) {
-			t.Errorf("it holds %+v", state)
-		}
-	})
-	t.Run("the namespace is gone", func(t *testing.T) {
-		n := newNode()
-		p := n.run(t, "web")
-		sandbox := p.sandbox
-		sandbox.NetNS += "-gone"
-		n.sandboxes["web"] = sandbox
-		keeper, registry := n.keeper(t, guard.InPlace)
-		keeper.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Unknown: 1})
-	})
-	t.Run("another sandbox has its name", func(t *testing.T) {
-		n := newNode()
-		p := n.run(t, "web")
-		keeper, registry := n.keeper(t, guard.ReportOnly)
-		keeper.Round(t.Context())
-		delete(n.sandboxes, "web")
-		other := p.sandbox
-		other.ID, other.Annotations = "second", nil // it is not of the mesh
-		n.sandboxes["second"] = other
-		keeper.Round(t.Context())
-		expect(t, registry, nil)
-	})
 }
 
 // TestExempt never touches a pod that is not captured on purpose, counts one of

@@ -39,6 +39,7 @@ type node struct {
 	reads     int                    // requests of the guard
 	unchanged int                    // of these, how many were answered so
 	reading   func()                 // called at each read
+	confirm   func()                 // called at each request whether a sandbox runs
 	socket    string                 // of the agent, for records; empty for none
 	baselines string                 // directory that outlives a guard; empty for none
 	netConf   string                 // of the plugin
@@ -55,6 +56,9 @@ func (n *node) Sandboxes(context.Context) ([]cri.Sandbox, error) {
 }
 
 func (n *node) Runs(_ context.Context, sandbox cri.Sandbox) (bool, error) {
+	if n.confirm != nil {
+		n.confirm()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.ended[sandbox.ID], nil

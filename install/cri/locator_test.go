@@ -21,6 +21,7 @@ import (
 type locatable struct {
 	runtimeapi.RuntimeServiceClient
 	ids    []string
+	state  runtimeapi.PodSandboxState
 	faults map[string]codes.Code
 	hangs  string // a letter for each sandbox
 	asked  []string
@@ -44,7 +45,9 @@ func (l *locatable) PodSandboxStatus(ctx context.Context, request *runtimeapi.Po
 	if code := l.faults[id]; code != codes.OK {
 		return nil, status.Error(code, "a fault")
 	}
-	return answer(fmt.Sprintf(`{"runtimeSpec":{"linux":{"namespaces":[{"type":"network","path":"/netns/%s"}]}}}`, id)), nil
+	found := answer(fmt.Sprintf(`{"runtimeSpec":{"linux":{"namespaces":[{"type":"network","path":"/netns/%s"}]}}}`, id))
+	found.Status = &runtimeapi.PodSandboxStatus{State: l.state}
+	return found, nil
 }
 
 func (l *locatable) locator() *Locator { return NewLocator(&Client{socket: "/", runtime: l}) }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -57,6 +59,31 @@ func TestNetNSRecorded(t *testing.T) {
 		got := at.netns
 		if own := strings.HasSuffix(file, "own-network.json"); err != nil || strings.HasPrefix(got, "/var/run/netns/") != own || (got == "") == own {
 			t.Errorf("%s: %q, %v", file, got, err)
+		}
+	}
+}
+
+// TestRuns reports that a sandbox runs only if the runtime says so, and in the network
+// namespace that it had.
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	const ready, notReady = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	for name, tt := range map[string]struct {
+		state runtimeapi.PodSandboxState
+		netns string // that it had
+		fault codes.Code
+		runs  bool
+	}{
+		"runs":              {ready, "/netns/web", codes.OK, true},
+		"has ended":         {notReady, "/netns/web", codes.OK, false},
+		"another namespace": {ready, "/netns/other", codes.OK, false},
+		"unknown":           {ready, "/netns/web", codes.NotFound, false},
+		"runtime gone":      {ready, "/netns/web", codes.Unavailable, false},
+	} {
+		runtime := &locatable{state: tt.state, faults: map[string]codes.Code{"web": tt.fault}}
+		runs, err := runtime.locator().Runs(t.Context(), Sandbox{ID: "web", NetNS: tt.netns})
+		if runs != tt.runs || status.Code(err) != tt.fault {
+			t.Errorf("%s: %v, %v", name, runs, err)
 		}
 	}
 }

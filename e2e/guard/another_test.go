@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+// TestNeverAnother has pods end while they are examined, and namespaces
+// replaced by others: none but the pod's own is ever touched.
+func TestNeverAnother(t *testing.T) {
+	t.Run("the sandbox has ended", func(t *testing.T) {
+		n := newNode()
+		p := n.run(t, "web")
+		n.ended["web"] = true
+		keeper, registry := n.keeper(t, guard.InPlace)
+		keeper.Round(t.Context())
+		expect(t, registry, map[guard.State]float64{guard.Uncaptured: 1})
+		if state := p.rules(t); state != (netfilter.State{}) {
+			t.Errorf("it holds %+v", state)
+		}
+	})
+	for name, when := range map[string]func(n *node, replace func()){
+		"another namespace is at its path": func(n *node, replace func()) {
+			n.reading = func() { replace(); n.ended["web"] = true }
+		},
+		"another namespace comes to its path": func(n *node, replace func()) { n.confirm = replace },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			p, other := n.run(t, "web"), newHost(t)
+			check(t, other.AddAddresses("lo", podAddress+"/32"))
+			when(n, func() { bind(t, other, p.sandbox.NetNS) })
+			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{guard.Uncaptured: 1})
+			for _, host := range []*lab.Host{p.host, other} {
+				if state := (&pod{host: host}).rules(t); state != (netfilter.State{}) {
+					t.Errorf("%s holds %+v", host.Path(), state)
+				}
+			}
+		})
+	}
+	t.Run("the namespace is gone", func(t *testing.T) {
+		n := newNode()
+		p := n.run(t, "web")
+		sandbox := p.sandbox
+		sandbox.NetNS += "-gone"
+		n.sandboxes["web"] = sandbox
+		keeper, registry := n.keeper(t, guard.InPlace)
+		keeper.Round(t.Context())
+		expect(t, registry, map[guard.State]float64{guard.Unknown: 1})
+	})
+	t.Run("another sandbox has its name", func(t *testing.T) {
+		n := newNode()
+		p := n.run(t, "web")
+		keeper, registry := n.keeper(t, guard.ReportOnly)
+		keeper.Round(t.Context())
+		delete(n.sandboxes, "web")
+		other := p.sandbox
+		other.ID, other.Annotations = "second", nil // it is not of the mesh
+		n.sandboxes["second"] = other
+		keeper.Round(t.Context())
+		expect(t, registry, nil)
+	})
+}
+
+// bind makes a path lead to the namespace of a host.
+func bind(t *testing.T, host *lab.Host, path string) {
+	t.Helper()
+	check(t, errors.Join(unix.Unmount(path, unix.MNT_DETACH), unix.Mount(host.Path(), path, "", unix.MS_BIND, "")))
+}
