@@ -61,16 +61,44 @@ func TestReplacedDirectories(t *testing.T) {
 // mount shows the deleted one from then on, and the agent ends. The kubelet starts it
 // again, with the directory that took its place.
 func TestDeletedMount(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	check(t, os.Mkdir(n.dir+"/mounted", 0o755))
-	net := n.netDir
-	command := []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && exec "$@"`, net, n.dir + "/mounted"}
-	n.netDir = n.dir + "/mounted"
-	a := n.startBehind(t, command, "--mode", "insert")
-	a.ready(t)
-	check(t, os.RemoveAll(net))
-	check(t, os.Mkdir(net, 0o755))
+	for name, mounted := range map[string]func(n *node) (directory *string, flags []string){
+		"lists": func(n *node) (*string, []string) { return &n.netDir, nil },
+		"run":   func(n *node) (*string, []string) { return &n.runDir, nil },
+		"state": func(n *node) (*string, []string) { return &n.stateDir, nil },
+		"the CRI socket's": func(n *node) (*string, []string) {
+			cri := n.dir + "/cri"
+			return &cri, []string{"--cri-socket", n.dir + "/mounted/cri.sock"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			directory, flags := mounted(n)
+			onNode := *directory
+			check(t, os.MkdirAll(onNode, 0o755))
+			check(t, os.Mkdir(n.dir+"/mounted", 0o755))
+			command := []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && exec "$@"`, onNode, n.dir + "/mounted"}
+			*directory = n.dir + "/mounted"
+			flags = append(flags, "--mode", "insert")
+			a := n.startBehind(t, command, flags...)
+			a.waitForLog(t, "placed the entry")
+			eventually(t, func() (string, error) { return "", os.RemoveAll(onNode) }) // the agent may write to it
+			check(t, os.Mkdir(onNode, 0o755))
+			expectEnd(t, a)
+			if onNode == n.dir+"/net.d" {
+				check(t, os.WriteFile(onNode+"/"+primaryName, []byte(kindnet), 0o644))
+			}
+			again := n.startBehind(t, command, flags...)
+			*directory = onNode
+			n.expectEntrySoon(t, again)
+			eventually(t, func() (string, error) { return "", expectMetric(again, `capture_cni_node_good{part="entry"} 1`) })
+		})
+	}
+}
+
+// expectEnd expects the agent to end soon, with an error that says why.
+func expectEnd(t *testing.T, a *agent) {
+	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- a.Wait() }()
 	select {
@@ -81,9 +109,4 @@ func TestDeletedMount(t *testing.T) {
 	case <-time.After(soon):
 		t.Fatalf("the agent goes on: %s", a.log)
 	}
-	again := n.startBehind(t, command, "--mode", "insert")
-	check(t, os.WriteFile(net+"/"+primaryName, []byte(kindnet), 0o644))
-	again.ready(t)
-	n.netDir = net
-	n.expectEntrySoon(t, again)
 }

@@ -127,19 +127,25 @@ func (c crowd) watch(t *testing.T, round time.Duration) (first time.Duration, re
 	return first, resident
 }
 
-// startGuard starts the built guard with this run directory, until stop is called or the
-// test ends. It returns the address of its metrics.
-func startGuard(t *testing.T, runDir string, flags ...string) (command *exec.Cmd, address string, stop func()) {
+// buildAgent builds the program of agent and guard.
+func buildAgent(t *testing.T) string {
 	t.Helper()
-	agent := filepath.Join(t.TempDir(), "capture-cni-node")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "github.com/capture-cni/capture-cni/install/capture-cni-node")
+	program := filepath.Join(t.TempDir(), "capture-cni-node")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/capture-cni/capture-cni/install/capture-cni-node")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	return program
+}
+
+// startGuard starts the built guard with this run directory, until stop is called or the
+// test ends. It returns the address of its metrics.
+func startGuard(t *testing.T, runDir string, flags ...string) (command *exec.Cmd, address string, stop func()) {
+	t.Helper()
 	address, err := lab.FreeAddress()
 	check(t, err)
-	command = exec.Command(agent, append([]string{"guard", "--run-dir", runDir, "--state-dir", "/nonexistent", "--listen", address}, flags...)...)
+	command = exec.Command(buildAgent(t), append([]string{"guard", "--run-dir", runDir, "--state-dir", "/nonexistent", "--listen", address}, flags...)...)
 	command.Stderr = os.Stderr
 	check(t, command.Start())
 	stop = sync.OnceFunc(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })

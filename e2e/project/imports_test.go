@@ -52,7 +52,7 @@ var allowed = map[string][]string{
 	"install/taint":             {"install/kube"},
 	"install/evict":             {"install/kube", "install/metrics", "plugin/capture", "plugin/record"},
 	"install/guard":             {"config", "install/cri", "install/history", "install/metrics", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
-	"install/capture-cni-node":  {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/kube", "install/node", "install/pods", "install/socket", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/netfilter", "plugin/podfields", "plugin/podlookup", "plugin/record"},
+	"install/capture-cni-node":  {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/host", "install/kube", "install/node", "install/pods", "install/socket", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/netfilter", "plugin/podfields", "plugin/podlookup", "plugin/podnet", "plugin/record"},
 	"deploy":                    {}, // tests alone
 	"deploy/image":              {},
 }

@@ -65,7 +65,11 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 	if err != nil {
 		return err
 	}
-	return runTogether(ctx, server, untilEnd(g.Run))
+	mounts, err := o.guardMounts()
+	if err != nil {
+		return err
+	}
+	return runTogether(ctx, server, untilEnd(g.Run), untilDeleted(mounts...))
 }
 
 // guardProbe serves the kubelet's probe and the metrics.

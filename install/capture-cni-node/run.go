@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,8 +90,12 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	if err != nil {
 		return err
 	}
+	tasks := []task{server, keeper.Present}
+	if o.criSocket != "" {
+		tasks = append(tasks, untilDeleted(filepath.Dir(o.criSocket)))
+	}
 	listeners := after(keeper.Claimed(), slices.Concat(answerer, telemetry))
-	return runTogether(ctx, slices.Concat([]task{server, keeper.Present}, listeners, untaint)...)
+	return runTogether(ctx, slices.Concat(tasks, listeners, untaint)...)
 }
 
 // pods returns the task that answers requests of pods, and why it can't.

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/host"
@@ -21,11 +19,7 @@ import (
 // started again, whatever takes its place on the node.
 func (s Settings) deletedMount() error {
 	for _, directory := range append([]string{s.NetDir, s.StateDir, s.RunDir}, s.BinDirs...) {
-		info, err := os.Stat(s.at(directory))
-		if err != nil {
-			continue
-		}
-		if at, ok := info.Sys().(*syscall.Stat_t); ok && at.Nlink == 0 {
+		if host.IsDeleted(s.at(directory)) {
 			return fmt.Errorf("%s was deleted on the node, and the agent's mount still shows the deleted directory: restart the agent's container", directory)
 		}
 	}

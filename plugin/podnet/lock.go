@@ -15,13 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// One file of root's holds the locks of all namespaces. Any process of the pod can
-// open and lock the namespace's own file, as /proc/self/ns/net. The path is
-// compiled in, so that plugin and guard always use the same.
-const (
-	lockDirectory = "/run/capture-cni/lock"
-	lockName      = "netns"
-)
+// LockDirectory holds one file of root's with the locks of all namespaces. Any process
+// of the pod can open and lock the namespace's own file, as /proc/self/ns/net. The path
+// is compiled in, so that plugin and guard always use the same.
+const LockDirectory = "/run/capture-cni/lock"
+
+const lockName = "netns"
 
 // ErrBusy means that another process holds the namespace's lock.
 var ErrBusy = errors.New("another process of capture-cni holds the lock of the network namespace")
@@ -67,7 +66,7 @@ func tryLock(inode uint64) (*os.File, error) {
 // openLock opens the file and creates it if it is missing. It refuses a file that
 // another user than root can open: a process that can read it can lock it.
 func openLock() (*os.File, error) {
-	root, err := os.OpenRoot(lockDirectory)
+	root, err := os.OpenRoot(LockDirectory)
 	if errors.Is(err, fs.ErrNotExist) {
 		root, err = makeLockDirectory()
 	}
@@ -85,7 +84,7 @@ func openLock() (*os.File, error) {
 	}
 	info, err := file.Stat()
 	if err == nil {
-		err = errors.Join(requirePrivate(lockDirectory, directory, 0o022), requirePrivate(file.Name(), info, 0o077))
+		err = errors.Join(requirePrivate(LockDirectory, directory, 0o022), requirePrivate(file.Name(), info, 0o077))
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -94,13 +93,13 @@ func openLock() (*os.File, error) {
 }
 
 func makeLockDirectory() (*os.Root, error) {
-	if err := os.MkdirAll(filepath.Dir(lockDirectory), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(LockDirectory), 0o755); err != nil {
 		return nil, fmt.Errorf("%w: /run must be writable for root", err)
 	}
-	if err := os.Mkdir(lockDirectory, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("%w: %s must be writable for root", err, filepath.Dir(lockDirectory))
+	if err := os.Mkdir(LockDirectory, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("%w: %s must be writable for root", err, filepath.Dir(LockDirectory))
 	}
-	return os.OpenRoot(lockDirectory)
+	return os.OpenRoot(LockDirectory)
 }
 
 // requirePrivate refuses a file that is not root's, or that has a permission of
