@@ -5,6 +5,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,13 @@ type node struct {
 	dir, netDir, binDir, stateDir, runDir string
 	access                                string // the agent's own kubeconfig
 	api                                   *kubeapi.Server
+	uids                                  map[string]string // of its pods, where they are not podUID
 }
+
+// podUID is the UID of the stand-in's pods.
+const podUID = "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
+
+func (n *node) uid(pod string) string { return cmp.Or(n.uids[pod], podUID) }
 
 const kindnet = `{
 	"cniVersion": "0.3.1",
@@ -73,12 +80,7 @@ const primaryName = "10-kindnet.conflist"
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	lab.RequireRoot(t)
-	dir := shortDir(t)
-	n := &node{dir: dir, netDir: dir + "/net.d", binDir: dir + "/bin", stateDir: dir + "/state", runDir: dir + "/run"}
-	for _, directory := range []string{n.netDir, n.binDir} {
-		check(t, os.Mkdir(directory, 0o755))
-	}
+	n := newDirectories(t)
 	var err error
 	n.api, err = kubeapi.Start()
 	check(t, err)
@@ -86,6 +88,18 @@ func newNode(t *testing.T) *node {
 	access := t.TempDir()
 	n.access, err = n.api.WriteKubeconfig(access)
 	check(t, err)
+	return n
+}
+
+// newDirectories makes a node without an API server.
+func newDirectories(t *testing.T) *node {
+	t.Helper()
+	lab.RequireRoot(t)
+	dir := shortDir(t)
+	n := &node{dir: dir, netDir: dir + "/net.d", binDir: dir + "/bin", stateDir: dir + "/state", runDir: dir + "/run"}
+	for _, directory := range []string{n.netDir, n.binDir} {
+		check(t, os.Mkdir(directory, 0o755))
+	}
 	n.write(t, primaryName, kindnet)
 	return n
 }

@@ -50,7 +50,7 @@ func (n *node) addPod(t *testing.T, pod string) (*startedPod, error) {
 	s := &startedPod{host: host, list: list, cni: libcni.NewCNIConfigWithCacheDir([]string{n.binDir}, n.dir+"/cache", nil)}
 	s.runtime = &libcni.RuntimeConf{
 		ContainerID: filepath.Base(host.Path()), NetNS: host.Path(), IfName: "eth0",
-		Args: [][2]string{{"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", pod}, {"K8S_POD_UID", "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"}},
+		Args: [][2]string{{"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", pod}, {"K8S_POD_UID", n.uid(pod)}},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -66,10 +66,10 @@ func (n *node) startPod(t *testing.T, pod string) (*startedPod, error) {
 	if err != nil {
 		return nil, err
 	}
-	if pod == "web" {
-		return s, s.host.CheckRules(t.Context(), newPod(pod, true))
+	if pod == "plain" {
+		return s, expectNoRules(s.host)
 	}
-	return s, expectNoRules(s.host)
+	return s, s.host.CheckRules(t.Context(), newPod(pod, true))
 }
 
 // startUncaptured starts and stops a meshed pod, and returns an error if it is captured.
@@ -119,9 +119,14 @@ func (n *node) startAndStop(t *testing.T, pod string) error {
 // preparePods installs the other plugins of the primary's list, and serves pods.
 func (n *node) preparePods(t *testing.T) {
 	t.Helper()
+	n.installOthers(t)
+	n.pod("web", true)
+	n.pod("plain", false)
+}
+
+func (n *node) installOthers(t *testing.T) {
+	t.Helper()
 	for _, name := range []string{"ptp", "portmap"} {
 		check(t, os.WriteFile(filepath.Join(n.binDir, name), []byte(fakePlugin), 0o755))
 	}
-	n.pod("web", true)
-	n.pod("plain", false)
 }

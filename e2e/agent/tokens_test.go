@@ -23,7 +23,7 @@ import (
 // newPod returns a pod of the namespace shop.
 func newPod(name string, meshed bool) *corev1.Pod {
 	p := &corev1.Pod{}
-	p.Namespace, p.Name, p.UID = "shop", name, "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
+	p.Namespace, p.Name, p.UID = "shop", name, podUID
 	p.Spec.Containers = []corev1.Container{{Name: "app"}}
 	if meshed {
 		p.Annotations = map[string]string{"sidecar.istio.io/status": "{}"}
@@ -40,7 +40,7 @@ func (n *node) call(command, pod, netns, lookupTimeout string) (string, error) {
 	plugin := exec.Command(filepath.Join(n.binDir, "capture-cni"))
 	plugin.Env = []string{
 		"CNI_COMMAND=" + command, "CNI_CONTAINERID=c", "CNI_NETNS=" + netns, "CNI_IFNAME=eth0", "CNI_PATH=" + n.binDir,
-		"CNI_ARGS=K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + pod + ";K8S_POD_UID=6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01",
+		"CNI_ARGS=K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + pod + ";K8S_POD_UID=" + n.uid(pod),
 	}
 	annotations := ""
 	if pod == "plain" {

@@ -44,7 +44,8 @@ const (
 // soon a failure is reported.
 const Timeout = 3 * time.Minute
 
-// Start starts a cluster with one node for each runtime. dir must not contain a
+// Start starts a cluster with one node for each runtime; without any, it is an API
+// server and its controllers. dir must not contain a
 // cluster. The caller stops the cluster that is returned, also with an error.
 func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Cluster, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {

@@ -36,6 +36,14 @@ func (b *Box) startDaemon(path, name string, args ...string) error {
 func (b *Box) log(name string) string     { return filepath.Join(b.dir, name+".log") }
 func (b *Box) pidFile(name string) string { return filepath.Join(b.dir, name+".pid") }
 
+func (b *Box) signalDaemon(name string, signal syscall.Signal) error {
+	pid, err := b.pid(name)
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, signal)
+}
+
 // stopDaemon sends a signal to a daemon and waits until it has ended.
 func (b *Box) stopDaemon(name string, signal syscall.Signal) error {
 	pid, err := b.pid(name)

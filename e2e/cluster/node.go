@@ -123,6 +123,15 @@ func (n *Node) StopKubelet() error { return n.stopDaemon("kubelet", syscall.SIGT
 // StopRuntime stops containerd; pods keep running.
 func (n *Node) StopRuntime() error { return n.stopDaemon("containerd", syscall.SIGTERM) }
 
+// KillRuntime kills containerd; pods keep running.
+func (n *Node) KillRuntime() error { return n.stopDaemon("containerd", syscall.SIGKILL) }
+
+// PauseRuntime makes containerd hang: the kernel accepts its connections.
+func (n *Node) PauseRuntime() error { return n.signalDaemon("containerd", syscall.SIGSTOP) }
+
+// ResumeRuntime ends the hang.
+func (n *Node) ResumeRuntime() error { return n.signalDaemon("containerd", syscall.SIGCONT) }
+
 // Halt kills everything on the node at once, as a power cut does.
 func (n *Node) Halt() error { return errors.Join(n.stop(), removeCgroups(n.cgroup())) }
 

@@ -13,10 +13,11 @@ import (
 func (c *Cluster) waitForNodes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	for _, condition := range [][]string{
-		{"wait", "--for=create", "--timeout=" + Timeout.String(), "serviceaccount/default"},
-		{"wait", "--for=condition=Ready", "--timeout=" + Timeout.String(), "node", "--all"},
-	} {
+	conditions := [][]string{{"wait", "--for=create", "--timeout=" + Timeout.String(), "serviceaccount/default"}}
+	if len(c.Nodes) > 0 {
+		conditions = append(conditions, []string{"wait", "--for=condition=Ready", "--timeout=" + Timeout.String(), "node", "--all"})
+	}
+	for _, condition := range conditions {
 		if err := c.retryKubectl(ctx, condition); err != nil {
 			return err
 		}

@@ -50,9 +50,7 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	}
 	report := k.node.verify(ctx, last.Mode)
 	report.add(PartCredentials, k.clockFault())
-	if !k.node.settings.Credentials.OnNode {
-		report.explain(PartCredentials, last) // why they could not be removed
-	}
+	report.explain(PartCredentials, last) // why they could not be requested or removed
 	report.add(PartPods, k.pods())
 	k.metrics.observe(report)
 	return report

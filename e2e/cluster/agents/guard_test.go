@@ -192,6 +192,12 @@ func nft(t *testing.T, n suite.Namespace, pod string, args ...string) {
 	t.Helper()
 	sandbox, err := n.Sandbox(t.Context(), pod)
 	suite.Check(t, err)
+	nftIn(t, sandbox, args...)
+}
+
+// nftIn runs nft in a sandbox, also while the runtime does not answer.
+func nftIn(t *testing.T, sandbox cluster.Sandbox, args ...string) {
+	t.Helper()
 	host, err := sandbox.Host()
 	suite.Check(t, err)
 	defer host.NetNS.Close()

@@ -17,6 +17,15 @@ import (
 
 // AskAgent requests a path of a node's agent, /readyz or /metrics, as the kubelet does.
 func AskAgent(ctx context.Context, node *cluster.Node, path string) (status int, body string, err error) {
+	return request(ctx, node, "127.0.0.1:15015", path)
+}
+
+// AskGuard requests a path of a node's guard likewise.
+func AskGuard(ctx context.Context, node *cluster.Node, path string) (status int, body string, err error) {
+	return request(ctx, node, "127.0.0.1:15016", path)
+}
+
+func request(ctx context.Context, node *cluster.Node, address, path string) (status int, body string, err error) {
 	host, err := node.Host()
 	if err != nil {
 		return 0, "", err
@@ -32,13 +41,13 @@ func AskAgent(ctx context.Context, node *cluster.Node, path string) (status int,
 			return conn, err
 		},
 	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:15015"+path, nil)
+	asked, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return 0, "", err
 	}
-	response, err := client.Do(request)
+	response, err := client.Do(asked)
 	if err != nil {
-		return 0, "", fmt.Errorf("asking the agent of %s: %w", node.Name, err)
+		return 0, "", fmt.Errorf("asking %s on %s: %w", address, node.Name, err)
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// apiServer is a real API server with the chart's objects. It has one Node, and no
+// kubelet: the tests run the agent with its pod's account.
+type apiServer struct{ *cluster.Cluster }
+
+func startAPIServer(t *testing.T) apiServer {
+	t.Helper()
+	lab.RequireRoot(t)
+	c, err := cluster.Start(t.Context(), shortDir(t), "../../bin/parts")
+	if c != nil {
+		t.Cleanup(func() { check(t, c.Stop()) })
+	}
+	check(t, err)
+	check(t, c.Install(t.Context(), "image.tag=none"))
+	s := apiServer{c}
+	s.createNode(t)
+	s.kubectl(t, "create", "namespace", "shop")
+	for _, namespace := range []string{"shop", cluster.Namespace} {
+		s.kubectl(t, "--namespace", namespace, "wait", "--for=create", "serviceaccount/default")
+	}
+	s.create(t, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "capture-cni", "name": "agent"},
+		"spec": {"nodeName": "node-1", "serviceAccountName": "capture-cni-node", "containers": [{"name": "agent", "image": "none"}]}}`)
+	return s
+}
+
+func (s apiServer) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := s.Kubectl(context.WithoutCancel(t.Context()), "", args...)
+	check(t, err)
+	return out
+}
+
+func (s apiServer) create(t *testing.T, object string) {
+	t.Helper()
+	_, err := s.Kubectl(t.Context(), object, "create", "-f", "-")
+	check(t, err)
+}
+
+func (s apiServer) createNode(t *testing.T) {
+	t.Helper()
+	s.create(t, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}`)
+}
+
+// node makes a node of directories with a meshed pod of this name, and one that breaks
+// the contract of an annotation.
+func (s apiServer) node(t *testing.T, pods ...string) *node {
+	t.Helper()
+	n := newDirectories(t)
+	n.installOthers(t)
+	n.uids = map[string]string{}
+	for _, pod := range pods {
+		s.createMeshed(t, n, pod, "")
+	}
+	s.writeAccess(t, n)
+	return n
+}
+
+func (s apiServer) createMeshed(t *testing.T, n *node, name, annotations string) {
+	t.Helper()
+	s.create(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod",
+		"metadata": {"namespace": "shop", "name": %q, "annotations": {"sidecar.istio.io/status": "{}"%s}},
+		"spec": {"nodeName": "node-1", "containers": [{"name": "app", "image": "none"}, {"name": "istio-proxy", "image": "none", "args": ["proxy", "sidecar"]}]}}`,
+		name, annotations))
+	n.uids[name] = s.kubectl(t, "--namespace", "shop", "get", "pod", name, "-o", "jsonpath={.metadata.uid}")
+}
+
+// writeAccess writes the files that the agent's pod has: its token, which names its pod
+// and its node, and the cluster's CA.
+func (s apiServer) writeAccess(t *testing.T, n *node) {
+	t.Helper()
+	dir := t.TempDir()
+	token := s.kubectl(t, "--namespace", cluster.Namespace, "create", "token", "capture-cni-node", "--bound-object-kind=Pod", "--bound-object-name=agent")
+	ca, err := os.ReadFile(filepath.Join(s.Dir, "pki", "ca.crt"))
+	check(t, err)
+	address := s.kubectl(t, "config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")
+	n.access = dir + "/kubeconfig"
+	for file, content := range map[string]string{"token": strings.TrimSpace(token), "ca.crt": string(ca), "kubeconfig": fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: test, cluster: {server: %q, certificate-authority: %q}}]
+users: [{name: agent, user: {tokenFile: %q}}]
+contexts: [{name: test, context: {cluster: test, user: agent}}]
+current-context: test
+`, address, dir+"/ca.crt", dir+"/token")} {
+		check(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
+	}
+}
+
+// startAgent runs the agent with the chart's namespace.
+func (s apiServer) startAgent(t *testing.T, n *node) *agent {
+	t.Helper()
+	return n.start(t, "--mode", "insert", "--namespace", cluster.Namespace)
+}
+
+// replaceKeys makes the API server issue tokens with another key, and accept no other.
+func (s apiServer) replaceKeys(t *testing.T) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	encoded, err := x509.MarshalECPrivateKey(key)
+	check(t, err)
+	check(t, s.StopAPI())
+	check(t, os.WriteFile(filepath.Join(s.Dir, "pki", "accounts.key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), 0o600))
+	check(t, s.StartAPI(t.Context()))
+}
+
+// claims are what the plugin's token says.
+type claims struct {
+	Audiences       []string `json:"aud"`
+	Issued, Expires int64
+	Kubernetes      struct {
+		Node, Pod      *struct{ Name string }
+		ServiceAccount struct{ Name string }
+	} `json:"kubernetes.io"`
+}
+
+func (n *node) claims(t *testing.T) (c claims) {
+	t.Helper()
+	token, err := os.ReadFile(n.stateDir + "/token")
+	check(t, err)
+	parts := strings.Split(string(token), ".")
+	if len(parts) != 3 {
+		t.Fatalf("the token has %d parts", len(parts))
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	check(t, err)
+	check(t, json.Unmarshal(text, &c))
+	times := struct{ Iat, Exp int64 }{}
+	check(t, json.Unmarshal(text, &times))
+	c.Issued, c.Expires = times.Iat, times.Exp
+	return c
+}
+
+// TestAPIServer runs the agent and the plugin against a real API server, with the rights
+// that the chart grants: what the stand-in of the other tests takes for granted.
+func TestAPIServer(t *testing.T) {
+	t.Parallel()
+	s := startAPIServer(t)
+	t.Run("credentials", s.testCredentials)
+	t.Run("rights", s.testRights)
+	t.Run("events", s.testEvents)
+	t.Run("node deleted", s.testNodeDeleted)
+	t.Run("keys replaced", s.testKeysReplaced)
+}
+
+func (s apiServer) testCredentials(t *testing.T) {
+	n := s.node(t, "credentials")
+	a := s.startAgent(t, n)
+	a.ready(t)
+	got := n.claims(t)
+	if life := got.Expires - got.Issued; life != 24*3600 {
+		t.Errorf("the token lives for %d s", life)
+	}
+	if k := got.Kubernetes; k.ServiceAccount.Name != "capture-cni" || k.Pod != nil || k.Node == nil || k.Node.Name != "node-1" || len(got.Audiences) != 1 {
+		t.Errorf("the token says %+v", got)
+	}
+	s.expectCaptured(t, n, "credentials") // by the agent
+	a.stop(t)
+	s.expectCaptured(t, n, "credentials") // by the token
+	if log := a.log.String(); strings.Contains(log, "forbidden") {
+		t.Errorf("the chart grants too little: %s", log)
+	}
+}
+
+func (s apiServer) expectCaptured(t *testing.T, n *node, pod string) {
+	t.Helper()
+	started, err := n.startPod(t, pod)
+	check(t, err)
+	check(t, started.stop(t))
+}
+
+// testRights takes one right away: what is lost says so.
+func (s apiServer) testRights(t *testing.T) {
+	for _, tt := range []struct {
+		name, binding string
+		status        int
+		says          string
+	}{
+		{"token", "rolebinding/capture-cni-node", http.StatusServiceUnavailable, `cannot create resource "serviceaccounts/token"`},
+		{"pods", "clusterrolebinding/capture-cni-node", http.StatusServiceUnavailable, `cannot list resource "pods"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := s.node(t)
+			s.revoke(t, tt.binding)
+			a := s.startAgent(t, n)
+			eventually(t, func() (string, error) {
+				status, body := a.get("/readyz")
+				if status != tt.status || !strings.Contains(body, tt.says) {
+					return "", fmt.Errorf("status %d: %s", status, body)
+				}
+				return "", nil
+			})
+		})
+	}
+	t.Run("pods of the plugin", func(t *testing.T) {
+		n := s.node(t, "unreadable")
+		s.startAgent(t, n).stopOnceReady(t)
+		s.revoke(t, "clusterrolebinding/capture-cni")
+		eventually(t, func() (string, error) {
+			out, err := n.call("ADD", "unreadable", sandbox(t).Path(), "1s")
+			if err == nil || !strings.Contains(out, `cannot get resource \"pods\"`) {
+				return "", fmt.Errorf("%w: %s", err, out)
+			}
+			return "", nil
+		})
+	})
+}
+
+// revoke gives the rights of a binding to nobody until the test ends.
+func (s apiServer) revoke(t *testing.T, binding string) {
+	t.Helper()
+	rename := func(name string) {
+		s.kubectl(t, "--namespace", cluster.Namespace, "patch", binding, "--type=json", "--patch", `[{"op": "replace", "path": "/subjects/0/name", "value": "`+name+`"}]`)
+	}
+	name := s.kubectl(t, "--namespace", cluster.Namespace, "get", binding, "-o", "jsonpath={.subjects[0].name}")
+	rename("nobody")
+	t.Cleanup(func() { rename(name) })
+}
+
+// testEvents has ADDs of a pod fail: its Event counts them, which takes the right to
+// patch and passes the admission policy of the chart.
+func (s apiServer) testEvents(t *testing.T) {
+	n := s.node(t)
+	s.createMeshed(t, n, "misspelt", `, "traffic.sidecar.istio.io/excludeInboundPorts": "http"`)
+	a := s.startAgent(t, n)
+	a.ready(t)
+	for _, count := range []string{"1", "2", "3"} {
+		if _, err := n.startPod(t, "misspelt"); err == nil {
+			t.Fatal("a misspelt annotation is taken")
+		}
+		eventually(t, func() (string, error) {
+			found := s.kubectl(t, "--namespace", "shop", "get", "events", "-o", "jsonpath={range .items[*]}{.reason} {.involvedObject.uid} {.count} {.message};{end}")
+			if want := "CaptureFailed " + n.uids["misspelt"] + " " + count + " "; !strings.HasPrefix(found, want) || strings.Count(found, ";") != 1 || !strings.Contains(found, "excludeInboundPorts") {
+				return "", fmt.Errorf("the Events are %q, want one that begins with %q\n%s", found, want, a.log)
+			}
+			return "", nil
+		})
+	}
+}
+
+// testNodeDeleted deletes the Node, which revokes the token that is bound to it. Pods
+// start by the agent; the next token is of the new Node.
+func (s apiServer) testNodeDeleted(t *testing.T) {
+	n := s.node(t, "orphan")
+	a := s.startAgent(t, n)
+	a.ready(t)
+	before := n.claims(t)
+	s.kubectl(t, "delete", "node", "node-1")
+	s.createNode(t)
+	s.expectCaptured(t, n, "orphan")
+	a.stop(t)
+	eventually(t, func() (string, error) {
+		out, err := n.call("ADD", "orphan", sandbox(t).Path(), "1s")
+		if err == nil || !strings.Contains(out, "Unauthorized") {
+			return "", fmt.Errorf("the token of the deleted Node is good: %w: %s", err, out)
+		}
+		return "", nil
+	})
+	s.startAgent(t, n).ready(t)
+	eventually(t, func() (string, error) {
+		if now := n.claims(t); now.Issued == before.Issued || now.Kubernetes.Node == nil {
+			return "", fmt.Errorf("the token is %+v", now)
+		}
+		return n.call("ADD", "orphan", sandbox(t).Path(), "5s")
+	})
+}
+
+// testKeysReplaced replaces the keys of all tokens while no agent runs.
+func (s apiServer) testKeysReplaced(t *testing.T) {
+	n := s.node(t, "rotated")
+	s.startAgent(t, n).stopOnceReady(t)
+	time.Sleep(time.Second) // two tokens of the same second can't be told apart
+	s.replaceKeys(t)
+	if out, err := n.call("ADD", "rotated", sandbox(t).Path(), "1s"); err == nil || !strings.Contains(out, "Unauthorized") {
+		t.Errorf("%v: %s", err, out)
+	}
+	s.writeAccess(t, n) // as a kubelet does
+	s.startAgent(t, n).ready(t)
+	eventually(t, func() (string, error) { return n.call("ADD", "rotated", sandbox(t).Path(), "5s") })
+}
