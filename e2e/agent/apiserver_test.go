@@ -65,8 +65,7 @@ func (s apiServer) createNode(t *testing.T) {
 	s.create(t, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}`)
 }
 
-// node makes a node of directories with a meshed pod of this name, and one that breaks
-// the contract of an annotation.
+// node makes a node of directories with meshed pods of these names.
 func (s apiServer) node(t *testing.T, pods ...string) *node {
 	t.Helper()
 	n := newDirectories(t)
@@ -177,19 +176,12 @@ func (s apiServer) testCredentials(t *testing.T) {
 	if k := got.Kubernetes; k.ServiceAccount.Name != "capture-cni" || k.Pod != nil || k.Node == nil || k.Node.Name != "node-1" || len(got.Audiences) != 1 {
 		t.Errorf("the token says %+v", got)
 	}
-	s.expectCaptured(t, n, "credentials") // by the agent
+	check(t, n.startAndStop(t, "credentials")) // by the agent
 	a.stop(t)
-	s.expectCaptured(t, n, "credentials") // by the token
+	check(t, n.startAndStop(t, "credentials")) // by the token
 	if log := a.log.String(); strings.Contains(log, "forbidden") {
 		t.Errorf("the chart grants too little: %s", log)
 	}
-}
-
-func (s apiServer) expectCaptured(t *testing.T, n *node, pod string) {
-	t.Helper()
-	started, err := n.startPod(t, pod)
-	check(t, err)
-	check(t, started.stop(t))
 }
 
 // testRights takes one right away: what is lost says so.
@@ -270,7 +262,7 @@ func (s apiServer) testNodeDeleted(t *testing.T) {
 	before := n.claims(t)
 	s.kubectl(t, "delete", "node", "node-1")
 	s.createNode(t)
-	s.expectCaptured(t, n, "orphan")
+	check(t, n.startAndStop(t, "orphan"))
 	a.stop(t)
 	eventually(t, func() (string, error) {
 		out, err := n.call("ADD", "orphan", sandbox(t).Path(), "1s")
@@ -284,7 +276,7 @@ func (s apiServer) testNodeDeleted(t *testing.T) {
 		if now := n.claims(t); now.Issued == before.Issued || now.Kubernetes.Node == nil {
 			return "", fmt.Errorf("the token is %+v", now)
 		}
-		return n.call("ADD", "orphan", sandbox(t).Path(), "5s")
+		return "", n.startAndStop(t, "orphan")
 	})
 }
 
@@ -299,5 +291,5 @@ func (s apiServer) testKeysReplaced(t *testing.T) {
 	}
 	s.writeAccess(t, n) // as a kubelet does
 	s.startAgent(t, n).ready(t)
-	eventually(t, func() (string, error) { return n.call("ADD", "rotated", sandbox(t).Path(), "5s") })
+	check(t, n.startAndStop(t, "rotated"))
 }
