@@ -49,10 +49,19 @@ func Open(dir string) (*History, error) {
 	return h, d.Close()
 }
 
-// Record replaces the record of the same pod, unless that is a younger one.
+// RecordSpooled is Record for a record from the spool: a younger one of the same pod stays.
+func (h *History) RecordSpooled(r record.Record) error {
+	if h.byPod[r.Pod.UID].Name >= record.FileName(r, r.Pod.UID) {
+		return nil
+	}
+	return h.Record(r)
+}
+
+// Record replaces the record of the same pod. That may have a later time: the clock may
+// have been set back.
 func (h *History) Record(r record.Record) (err error) {
 	uid := r.Pod.UID
-	if uid == "" || h.byPod[uid].Name >= record.FileName(r, uid) {
+	if uid == "" {
 		return nil
 	}
 	d, err := record.OpenDir(h.dir)

@@ -124,12 +124,36 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestRecordKeepsTheYounger writes an older record last: the spool is replayed each
-// minute, after records that arrived in the meantime.
-func TestRecordKeepsTheYounger(t *testing.T) {
+// TestSpooledRecords writes an older record last: the spool is replayed each minute,
+// after records that arrived in the meantime.
+func TestSpooledRecords(t *testing.T) {
 	t.Parallel()
-	dir := recorded(t, add("6c1f", 9, "younger"), add("6c1f", 1, "older, replayed"))
-	if diff := cmp.Diff([]string{"younger"}, messages(t, dir)); diff != "" {
+	h, err := Open(recorded(t, add("6c1f", 9, "younger")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		second int
+		want   string
+	}{{1, "younger"}, {10, "spooled"}} {
+		if err := h.RecordSpooled(add("6c1f", tt.second, "spooled")); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{tt.want}, messages(t, h.dir)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestClockSetBack records an ADD whose time is before that of the pod's last one: it is
+// the pod's last one from then on.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	dir := recorded(t, add("9d53", 7200, "another pod's"), add("6c1f", 7201, "before"), add("6c1f", 1, "after"))
+	if got, err := Last(dir, "6c1f"); err != nil || got.Message != "after" {
+		t.Errorf("the last ADD is %q, %v", got.Message, err)
+	}
+	if diff := cmp.Diff([]string{"after", "another pod's"}, messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 }

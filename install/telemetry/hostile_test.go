@@ -134,19 +134,28 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestHistoryIsPutRight goes on remembering in a directory that was lost.
+// TestHistoryIsPutRight goes on recording in a directory that was deleted or replaced,
+// from the next record on.
 func TestHistoryIsPutRight(t *testing.T) {
 	t.Parallel()
-	a := start(t, newSocket(t))
-	a.expectReceived(t, of("before", captured))
-	a.expectAllReceived(t)
-	memory := history.Directory(a.socket)
-	if err := errors.Join(os.RemoveAll(memory), os.Mkdir(memory, 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error {
+	for name, mode := range map[string]os.FileMode{"deleted": 0, "replaced": 0o700, "made anew by a kubelet": 0o755} {
+		a := start(t, newSocket(t))
+		a.expectReceived(t, of("before", captured))
+		a.expectAllReceived(t)
+		memory := history.Directory(a.socket)
+		err := os.RemoveAll(memory)
+		if mode != 0 {
+			err = errors.Join(err, os.Mkdir(memory, mode))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		a.expectReceived(t, of("after", captured))
-		_, err := history.Last(memory, "after")
-		return err
-	})
+		eventually(t, func() error {
+			if _, err := history.Last(memory, "after"); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
 }

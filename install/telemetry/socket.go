@@ -27,12 +27,20 @@ func listen(ctx context.Context, path string) (*net.UnixConn, error) {
 	if err := socket.Alias(path, config.GuardSocket(path)); err != nil {
 		return nil, errors.Join(fmt.Errorf("listening for the guard's records: %w", err), conn.Close())
 	}
-	for _, dir := range []string{record.Spool(path), history.Directory(path)} {
-		if err := makePrivate(dir); err != nil {
-			return nil, errors.Join(fmt.Errorf("making a directory of records: %w", err), conn.Close())
-		}
+	if err := makeDirectories(path); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
+}
+
+// makeDirectories makes the directories of records next to a socket.
+func makeDirectories(socket string) error {
+	for _, dir := range []string{record.Spool(socket), history.Directory(socket)} {
+		if err := makePrivate(dir); err != nil {
+			return fmt.Errorf("making a directory of records: %w", err)
+		}
+	}
+	return nil
 }
 
 // kubeletsMode is that of a directory that the kubelet makes for a volume, as for the

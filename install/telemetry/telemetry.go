@@ -111,7 +111,7 @@ func (l *Listener) listen(ctx context.Context) (err error) {
 func (l *Listener) replay() {
 	l.metrics.showBuild(l.settings.Plugin)
 	l.openHistory()
-	if err := record.Replay(record.Spool(l.settings.Socket), l.receive); err != nil {
+	if err := record.Replay(record.Spool(l.settings.Socket), func(document []byte) { l.receive(document, true) }); err != nil {
 		l.log.Warn("reading the spooled records failed", "error", err)
 	}
 }
@@ -134,13 +134,13 @@ func (l *Listener) read(ctx context.Context, conn *net.UnixConn, until time.Time
 			l.metrics.lost.WithLabelValues(causeSender).Inc()
 			continue
 		}
-		l.receive(buffer[:n])
+		l.receive(buffer[:n], false)
 	}
 	return nil
 }
 
-// receive processes one record.
-func (l *Listener) receive(document []byte) {
+// receive processes one record, which may have waited in the spool.
+func (l *Listener) receive(document []byte, spooled bool) {
 	r, err := record.Read(document)
 	switch {
 	case errors.Is(err, record.ErrVersion):
@@ -153,7 +153,7 @@ func (l *Listener) receive(document []byte) {
 	}
 	if slices.Contains(record.OfAdds(), r.Verdict) {
 		l.metrics.observe(r)
-		l.record(r)
+		l.record(r, spooled)
 	}
 	if r.Verdict == record.EvictionRequested && l.settings.Evict != nil {
 		l.settings.Evict(r.Pod)
@@ -166,21 +166,39 @@ func (l *Listener) receive(document []byte) {
 
 // openHistory rebuilds the index: another agent may have written to the history.
 func (l *Listener) openHistory() {
-	var err error
-	if l.history, err = history.Open(history.Directory(l.settings.Socket)); err != nil {
+	err := makeDirectories(l.settings.Socket)
+	if err == nil {
+		l.history, err = history.Open(history.Directory(l.settings.Socket))
+	}
+	if err != nil {
 		l.log.Warn("opening the history of ADDs failed; keeping none", "error", err)
 	}
 }
 
 // record writes an ADD to the history, unless the pod is not in the mesh and there
 // are no warnings.
-func (l *Listener) record(r record.Record) {
-	if l.history == nil || r.Verdict == record.Passed && !r.Reason.IsExempt() && len(r.Warnings) == 0 {
+func (l *Listener) record(r record.Record, spooled bool) {
+	if r.Verdict == record.Passed && !r.Reason.IsExempt() && len(r.Warnings) == 0 {
 		return
 	}
-	if err := l.history.Record(r); err != nil {
+	err := recordIn(l.history, r, spooled)
+	if err != nil { // the directory may have been deleted or replaced
+		l.openHistory()
+		err = recordIn(l.history, r, spooled)
+	}
+	if err != nil {
 		l.records.Warn("writing to the history of ADDs failed", "error", err)
 	}
+}
+
+func recordIn(h *history.History, r record.Record, spooled bool) error {
+	switch {
+	case h == nil:
+		return nil
+	case spooled:
+		return h.RecordSpooled(r)
+	}
+	return h.Record(r)
 }
 
 // write logs one line for a pod of the mesh.
