@@ -39,6 +39,8 @@ type Server struct {
 	nodes map[string]*corev1.Node
 	fault Fault
 
+	deletedNodes map[string]bool
+
 	events []corev1.Event
 
 	issuer  issuer
@@ -89,6 +91,8 @@ func Start(opts ...Option) (*Server, error) {
 		token: "token-of-the-demo",
 		pods:  map[string]*corev1.Pod{},
 		nodes: map[string]*corev1.Node{},
+
+		deletedNodes: map[string]bool{},
 
 		changes: newChanges(),
 	}

@@ -25,13 +25,17 @@ func (s *Server) PutNode(name string, taints ...corev1.Taint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodes[name] = node
+	delete(s.deletedNodes, name)
 }
 
-// DeleteNode removes a node.
+// DeleteNode removes a node, and revokes the tokens that are bound to it. None is issued
+// for it from then on.
 func (s *Server) DeleteNode(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.nodes, name)
+	s.deletedNodes[name] = true
+	s.issuer.revoke(name)
 }
 
 // Taints returns a node's taints.

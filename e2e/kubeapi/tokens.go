@@ -11,6 +11,8 @@ import (
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -22,6 +24,7 @@ type issuer struct {
 	unbound   bool          // refuses tokens that are bound to a Node
 	serial    int
 	until     map[string]time.Time
+	boundTo   map[string]string // the Node of each token
 	requested []authentication.TokenRequestSpec
 }
 
@@ -81,11 +84,25 @@ func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 		WriteStatus(w, r, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "cannot bind token for serviceaccount to object of type Node")
 		return
 	}
+	if bound := request.Spec.BoundObjectRef; bound != nil && s.deletedNodes[bound.Name] {
+		missing := apierrors.NewNotFound(corev1.Resource("nodes"), bound.Name).Status()
+		write(w, r, http.StatusNotFound, &missing)
+		return
+	}
 	request.Status.Token = s.issuer.issue(request.Spec)
 	request.Kind, request.APIVersion = "TokenRequest", authentication.SchemeGroupVersion.String()
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(request)
+}
+
+// revoke invalidates the tokens that are bound to a Node.
+func (i *issuer) revoke(node string) {
+	for token, bound := range i.boundTo {
+		if bound == node {
+			delete(i.until, token)
+		}
+	}
 }
 
 func (i *issuer) issue(spec authentication.TokenRequestSpec) string {
@@ -97,12 +114,16 @@ func (i *issuer) issue(spec authentication.TokenRequestSpec) string {
 	i.serial++
 	issued := now.Add(i.ahead)
 	encode := base64.RawURLEncoding.EncodeToString
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"serial":%d}`, issued.Unix(), issued.Add(ttl).Unix(), i.serial)
+	var node string
+	if spec.BoundObjectRef != nil {
+		node = spec.BoundObjectRef.Name
+	}
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"serial":%d,"kubernetes.io":{"node":{"name":%q}}}`, issued.Unix(), issued.Add(ttl).Unix(), i.serial, node)
 	token := strings.Join([]string{encode([]byte(`{"alg":"none"}`)), encode([]byte(claims)), encode([]byte("signature"))}, ".")
 	if i.until == nil {
-		i.until = map[string]time.Time{}
+		i.until, i.boundTo = map[string]time.Time{}, map[string]string{}
 	}
-	i.until[token] = now.Add(ttl)
+	i.until[token], i.boundTo[token] = now.Add(ttl), node
 	i.requested = append(i.requested, spec)
 	return token
 }

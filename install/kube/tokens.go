@@ -20,17 +20,20 @@ import (
 type TokenSpec struct {
 	Namespace, ServiceAccount string
 	Node                      string // to bind the token to; empty for none
+	NodeExisted               bool   // a token was bound to it: without it, request none
 	TTL                       time.Duration
 }
 
 // RequestToken returns a new token of a service account. Deleting the Node that it
 // is bound to revokes it. An API server that can't bind tokens to Nodes returns an
-// unbound one. No token is bound to the agent's pod: each rollout would revoke it.
+// unbound one, as does any before the Node exists. An unbound token never follows a bound
+// one: it would outlive a Node that was deleted. No token is bound to the agent's pod:
+// each rollout would revoke it.
 func (c *Client) RequestToken(ctx context.Context, spec TokenSpec) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	token, err := c.requestToken(ctx, spec, spec.Node)
-	if spec.Node != "" && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || isUnknownNode(err)) {
+	if spec.Node != "" && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || isUnknownNode(err) && !spec.NodeExisted) {
 		token, err = c.requestToken(ctx, spec, "") // an API server from before 1.31, or a node's first boot
 	}
 	if err != nil {

@@ -82,19 +82,23 @@ func firstExpiry(bundle []byte) (first time.Time) {
 	return first
 }
 
-// freshToken returns the current token, or a new one after half of its lifetime. If
-// the request fails, or must wait after an earlier one, it returns the error and the
-// current token while that is valid. An error with a new token is about the clocks.
+// freshToken returns the current token, or a new one after half of its lifetime or if it is
+// bound to another Node, as in a copy of that node's disk. If the request fails, or must
+// wait after an earlier one, it returns the error and the current token while that is
+// valid. An error with a new token is about the clocks.
 func (c credentials) freshToken(ctx context.Context, renew bool) (string, error) {
 	_, current, valid := c.currentToken()
-	if current != "" && !renew && time.Now().Before(valid.renewal()) {
-		c.requests.recordCurrent(time.Now(), valid)
+	now := time.Now()
+	if current != "" && !renew && now.Before(valid.renewal()) && !c.isOfAnotherNode(current) {
+		c.requests.recordCurrent(now, valid)
 		return current, c.requests.clocks
 	}
 	err := c.requests.fault()
-	if c.requests.isDue(time.Now()) {
+	if c.requests.isDue(now) {
+		spec := c.settings.Credentials.TokenSpec
+		spec.NodeExisted = current != "" && boundNode(current) == spec.Node && now.Before(valid.expires)
 		var token string
-		if token, err = c.requestToken(ctx, renew); token != "" {
+		if token, err = c.requestToken(ctx, spec, renew); token != "" {
 			return token, err
 		}
 	}
@@ -104,9 +108,16 @@ func (c credentials) freshToken(ctx context.Context, renew bool) (string, error)
 	return "", err
 }
 
+// isOfAnotherNode reports whether a token is bound to another Node than this agent's:
+// it ends with that one.
+func (c credentials) isOfAnotherNode(token string) bool {
+	bound, own := boundNode(token), c.settings.Credentials.Node
+	return bound != "" && own != "" && bound != own
+}
+
 // requestToken requests a token. rejected says that the API server rejected the last one.
-func (c credentials) requestToken(ctx context.Context, rejected bool) (string, error) {
-	token, err := c.api.RequestToken(ctx, c.settings.Credentials.TokenSpec)
+func (c credentials) requestToken(ctx context.Context, spec kube.TokenSpec, rejected bool) (string, error) {
+	token, err := c.api.RequestToken(ctx, spec)
 	if err != nil {
 		c.requests.recordFailure(time.Now(), err)
 		return "", err

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRestoredBackup restores the directories of the node from an old backup: an expired
+// token, the kubeconfig of another API server, an entry of other keys, another plugin.
+// Until an agent runs, pods outside the mesh start, meshed ones fail, and DEL succeeds.
+// The agent puts all of it right, also if it runs already.
+func TestRestoredBackup(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.preparePods(t)
+	n.api.IssueTokens(time.Second)
+	netConf := filepath.Join(t.TempDir(), "netconf.json")
+	check(t, os.WriteFile(netConf, []byte(`{"logLevel": "debug"}`), 0o600))
+	n.start(t, "--mode", "insert", "--plugin", otherRelease(t), "--netconf", netConf, "--api-server", "https://127.0.0.1:1").stopOnceReady(t)
+	old := n.backup(t)
+	n.api.IssueTokens(0)
+	time.Sleep(time.Second)
+	n.start(t, "--mode", "insert").stopOnceReady(t)
+	installed := n.backup(t)
+
+	n.restore(t, old)
+	if out, err := n.call("ADD", "plain", sandbox(t).Path(), "2s"); err != nil {
+		t.Errorf("a pod outside the mesh: %v: %s", err, out)
+	}
+	if out, err := n.call("ADD", "web", sandbox(t).Path(), "2s"); err == nil || !strings.Contains(out, "lookupTimeout of 2s is used up") {
+		t.Errorf("a meshed pod: %v: %s", err, out)
+	}
+	if out, err := n.call("DEL", "web", sandbox(t).Path(), "2s"); err != nil {
+		t.Errorf("DEL: %v: %s", err, out)
+	}
+	a := n.start(t, "--mode", "insert")
+	a.ready(t)
+	n.expectFiles(t, installed)
+
+	n.restore(t, old)
+	check(t, n.startAndStop(t, "web"))
+	n.expectFiles(t, installed)
+	a.stopOnceReady(t)
+	check(t, n.startAndStop(t, "web"))
+}
+
+// backup returns the files of the node's directories.
+func (n *node) backup(t *testing.T) map[string]string {
+	t.Helper()
+	held := map[string]string{}
+	for _, directory := range []string{n.netDir, n.binDir, n.stateDir} {
+		for name, content := range files(t, directory) {
+			held[directory+name] = content
+		}
+	}
+	return held
+}
+
+// restore replaces the files of a backup, as tar does: other files stay.
+func (n *node) restore(t *testing.T, held map[string]string) {
+	t.Helper()
+	for path, content := range held {
+		info, err := os.Stat(path)
+		check(t, err)
+		check(t, os.WriteFile(path+".restored", []byte(content), info.Mode()))
+		check(t, os.Rename(path+".restored", path))
+	}
+}
+
+// expectFiles waits until the node has these files again, but for the token, which is a
+// new one.
+func (n *node) expectFiles(t *testing.T, want map[string]string) {
+	t.Helper()
+	eventually(t, func() (string, error) {
+		now := n.backup(t)
+		for path, content := range want {
+			if now[path] != content && path != n.stateDir+"/token" {
+				return "", fmt.Errorf("%s is not put right", path)
+			}
+		}
+		return "", nil
+	})
+}
