@@ -36,7 +36,7 @@ cluster: deps parts ## Start a Kubernetes of two nodes on this machine and leave
 cluster-down: ## Stop it, and clean up behind it
 	@go run ./e2e/cluster/ctl down
 
-parts: $(addprefix $(PARTS)/,kubernetes helm containerd runc multus ptp) ## Build what the test cluster consists of; some minutes, once
+parts: $(addprefix $(PARTS)/,kubernetes helm containerd runc multus ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
 
 # Unoptimised: half the time to build, and fast enough for tests.
 PARTBUILD = cd $(<D) && CGO_ENABLED=0 go build -trimpath -gcflags 'all=-N -l' -o $(CURDIR)/$(PARTS)/
@@ -65,6 +65,20 @@ $(PARTS)/multus: e2e/parts/multus/go.mod
 
 $(PARTS)/ptp: go.mod
 	@$(PARTBUILD) -ldflags '-s -w' $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local main/ptp)
+
+# The release before this one, for the tests of two versions: its programs, image and chart.
+$(PARTS)/v0.1.0: COMMIT := d9ae0753dfac5974745d784af2aa3a4fad391f93
+$(PARTS)/v0.1.0:
+	@git cat-file -e '$(COMMIT)^{commit}' 2>/dev/null || { echo "$(@F) is built from commit $(COMMIT), which this clone lacks: run git fetch --unshallow" >&2; exit 1; }
+	@echo "building $(@F)"
+	@rm -rf $@.unfinished && mkdir -p $@.unfinished && sources=$$(mktemp -d) && trap 'rm -rf "$$sources"' EXIT && \
+	git archive --output "$$sources/sources.tar" $(COMMIT) && tar -x -C "$$sources" -f "$$sources/sources.tar" && \
+	cd "$$sources" && cp -r deploy/chart $(CURDIR)/$@.unfinished/ && export CGO_ENABLED=0 GOFLAGS=-buildvcs=false && \
+	go build -trimpath -o $(CURDIR)/$@.unfinished/capture-cni ./plugin && \
+	go build -trimpath -o $(CURDIR)/$@.unfinished/capture-cni-node ./install && \
+	go run ./deploy/image -out $(CURDIR)/$@.unfinished/image.tar -name test.local/capture-cni/capture-cni:$(@F) -platforms linux/$$(go env GOARCH) \
+		/capture-cni-node=./install /opt/capture-cni/capture-cni=./plugin >/dev/null
+	@mv $@.unfinished $@
 
 deps: ## Install what the tests need (Debian, root)
 	@for tool in nft iptables-legacy haproxy ip strace containerd runc gcc promtool; do command -v $$tool >/dev/null || missing=yes; done; \

@@ -55,6 +55,8 @@ type node struct {
 	access                                string // the agent's own kubeconfig
 	api                                   *kubeapi.Server
 	uids                                  map[string]string // of its pods, where they are not podUID
+	release                               string            // directory of the agent and of the plugin that it installs
+	earlierRules                          string            // those of the release before this one, where its plugin may run
 }
 
 // podUID is the UID of the stand-in's pods.
@@ -96,7 +98,7 @@ func newDirectories(t *testing.T) *node {
 	t.Helper()
 	lab.RequireRoot(t)
 	dir := shortDir(t)
-	n := &node{dir: dir, netDir: dir + "/net.d", binDir: dir + "/bin", stateDir: dir + "/state", runDir: dir + "/run"}
+	n := &node{dir: dir, netDir: dir + "/net.d", binDir: dir + "/bin", stateDir: dir + "/state", runDir: dir + "/run", release: bin}
 	for _, directory := range []string{n.netDir, n.binDir} {
 		check(t, os.Mkdir(directory, 0o755))
 	}
@@ -122,7 +124,7 @@ func (n *node) write(t *testing.T, name, content string) {
 func (n *node) flags(args ...string) []string {
 	return append([]string{
 		"--net-dir", n.netDir, "--bin-dir", n.binDir, "--state-dir", n.stateDir, "--run-dir", n.runDir,
-		"--plugin", filepath.Join(bin, "capture-cni"), "--kubeconfig", n.access, "--ca-file", filepath.Dir(n.access) + "/ca.crt",
+		"--plugin", filepath.Join(n.release, "capture-cni"), "--kubeconfig", n.access, "--ca-file", filepath.Dir(n.access) + "/ca.crt",
 		"--namespace", "mesh", "--node-name", "node-1",
 	}, args...)
 }
@@ -146,7 +148,7 @@ func (n *node) startBehind(t *testing.T, command []string, args ...string) *agen
 	address, err := lab.FreeAddress()
 	check(t, err)
 	a := &agent{url: "http://" + address, log: &lab.Log{}}
-	argv := slices.Concat(command, []string{filepath.Join(bin, "capture-cni-node"), "run", "--listen", address}, n.flags(args...))
+	argv := slices.Concat(command, []string{filepath.Join(n.release, "capture-cni-node"), "run", "--listen", address}, n.flags(args...))
 	a.Cmd = exec.Command(argv[0], argv[1:]...)
 	a.Stdout, a.Stderr = a.log, a.log
 	check(t, a.Start())
@@ -225,7 +227,7 @@ func eventually[T any](t *testing.T, condition func() (T, error)) T {
 
 // command runs one of the agent's other commands.
 func (n *node) command(name string, args ...string) (string, error) {
-	out, err := exec.Command(filepath.Join(bin, "capture-cni-node"), append([]string{name}, n.flags(args...)...)...).CombinedOutput()
+	out, err := exec.Command(filepath.Join(n.release, "capture-cni-node"), append([]string{name}, n.flags(args...)...)...).CombinedOutput()
 	return string(out), err
 }
 

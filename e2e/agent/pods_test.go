@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
@@ -69,7 +71,44 @@ func (n *node) startPod(t *testing.T, pod string) (*startedPod, error) {
 	if pod == "plain" {
 		return s, expectNoRules(s.host)
 	}
-	return s, s.host.CheckRules(t.Context(), newPod(pod, true))
+	return s, n.checkCaptured(t.Context(), s.host, pod)
+}
+
+// checkCaptured returns an error unless a namespace has exactly the rules that a meshed
+// pod asks for: today's or, where the earlier release's plugin may run, those of that one.
+func (n *node) checkCaptured(ctx context.Context, host *lab.Host, pod string) error {
+	fault := host.CheckRules(ctx, newPod(pod, true))
+	if fault == nil || n.earlierRules == "" {
+		return fault
+	}
+	rules, err := listRules(ctx, host)
+	if err == nil && rules != n.earlierRules {
+		err = fmt.Errorf("neither today's rules nor those of %s: %w:\n%s", lab.EarlierVersion, fault, rules)
+	}
+	return err
+}
+
+// learnEarlierRules starts a pod with the plugin of the earlier release, which is
+// installed, and keeps its rules.
+func (n *node) learnEarlierRules(t *testing.T) *startedPod {
+	t.Helper()
+	s, err := n.addPod(t, "web")
+	check(t, err)
+	n.earlierRules, err = listRules(t.Context(), s.host)
+	check(t, err)
+	if !strings.Contains(n.earlierRules, "redirect to :15001") || !strings.Contains(n.earlierRules, "redirect to :15006") {
+		t.Fatalf("%s captures nothing: %s", lab.EarlierVersion, n.earlierRules)
+	}
+	return s
+}
+
+func listRules(ctx context.Context, host *lab.Host) (rules string, err error) {
+	err = host.Do(func() error {
+		out, err := exec.CommandContext(ctx, "nft", "--stateless", "list", "ruleset").Output()
+		rules = string(out)
+		return err
+	})
+	return rules, err
 }
 
 // startUncaptured starts and stops a meshed pod, and returns an error if it is captured.

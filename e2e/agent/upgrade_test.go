@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestBoot empties /run and rewrites the primary's list before the agent starts.
@@ -60,19 +62,22 @@ func TestUninstallUnderPods(t *testing.T) {
 	}
 }
 
-// TestUpgrade changes between two releases while pods start and stop: none fails,
-// and no meshed pod starts uncaptured.
+// TestUpgrade upgrades from v0.1.0 and back, three times, while pods start and stop: none
+// fails, and each meshed pod is captured by the rules of one of the two.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.preparePods(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
 	check(t, os.WriteFile(netConf, []byte(`{"logLevel": "debug", "lookupTimeout": "20s"}`), 0o600))
-	releases := [][]string{{"--mode", "insert"}, {"--mode", "insert", "--plugin", otherRelease(t), "--netconf", netConf}}
-	a := n.start(t, releases[0]...)
+	releases := []string{lab.EarlierRelease(t, "../.."), n.release}
+	startRelease := func(i int) *agent {
+		n.release = releases[i%2]
+		return n.start(t, "--mode", "insert", "--netconf", netConf)
+	}
+	a := startRelease(0)
 	a.ready(t)
-	old, err := n.startPod(t, "web")
-	check(t, err)
+	old := n.learnEarlierRules(t)
 	stop, adds := make(chan struct{}), make(chan int)
 	for _, pod := range []string{"web", "plain"} {
 		go func() {
@@ -94,7 +99,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	for i := range 6 {
 		a.stop(t)
-		a = n.start(t, releases[(i+1)%2]...)
+		a = startRelease(i + 1)
 		a.ready(t)
 		time.Sleep(300 * time.Millisecond)
 	}

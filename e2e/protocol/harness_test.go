@@ -55,6 +55,7 @@ func buildAndRun(m *testing.M) int {
 type call struct {
 	command, netns, ifname, container, args, stdin string
 	env                                            []string
+	plugin                                         string // path; the one of these sources
 }
 
 const noArgs = "-"
@@ -70,7 +71,7 @@ func (c call) prepare() *exec.Cmd {
 	if args == noArgs {
 		args = ""
 	}
-	command := exec.Command(filepath.Join(bin, "capture-cni"))
+	command := exec.Command(cmp.Or(c.plugin, filepath.Join(bin, "capture-cni")))
 	command.Env = append([]string{
 		"CNI_COMMAND=" + cmp.Or(c.command, "ADD"), "CNI_CONTAINERID=" + cmp.Or(c.container, "sandbox"),
 		"CNI_NETNS=" + c.netns, "CNI_IFNAME=" + cmp.Or(c.ifname, "eth0"), "CNI_PATH=" + bin, "CNI_ARGS=" + args,

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// TestVersionSkew runs the plugin of one release with the agent of another, which writes
+// the plugin's entry and credentials: for the moments in which an agent has started and
+// has not installed its own plugin yet. Runtimes use each verb.
+func TestVersionSkew(t *testing.T) {
+	t.Parallel()
+	earlier := lab.EarlierRelease(t, "../..")
+	for _, mode := range []string{"insert", "owned", "dropin"} {
+		t.Run("earlier agent, "+mode, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.start(t, n.strict(t, mode)...).stopOnceReady(t) // installs capture-cni-lookup, too
+			today := filepath.Join(n.release, "capture-cni")
+			n.release = earlier
+			a := n.start(t, append(n.strict(t, mode), "--plugin", today)...)
+			a.ready(t)
+			n.expectPlugin(t, today)
+			n.expectVerbs(t, a, `capture_cni_records_lost_total{cause="form"} 1`)
+		})
+		t.Run("earlier plugin, "+mode, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			mixed := t.TempDir()
+			check(t, os.Symlink(filepath.Join(earlier, "capture-cni"), mixed+"/capture-cni"))
+			check(t, os.Symlink(filepath.Join(n.release, "capture-cni-lookup"), mixed+"/capture-cni-lookup"))
+			a := n.start(t, append(n.strict(t, mode), "--plugin", mixed+"/capture-cni")...)
+			a.ready(t)
+			n.expectPlugin(t, filepath.Join(earlier, "capture-cni"))
+			check(t, n.learnEarlierRules(t).stop(t))
+			n.expectVerbs(t, a, `capture_cni_adds_total{reason="",result="captured"} 2`)
+		})
+	}
+}
+
+// strict returns flags with which STATUS fails while meshed pods could not start, on a
+// node whose list has the version in which the CNI specification added STATUS.
+func (n *node) strict(t *testing.T, mode string) []string {
+	t.Helper()
+	n.preparePods(t)
+	netConf := filepath.Join(n.dir, "netconf.json")
+	check(t, os.WriteFile(netConf, []byte(`{"status": "strict", "lookupTimeout": "5s"}`), 0o600))
+	if content := files(t, n.netDir)["/"+primaryName]; !strings.Contains(content, "1.1.0") {
+		n.write(t, primaryName, strings.Replace(content, "0.3.1", "1.1.0", 1))
+	}
+	return []string{"--mode", mode, "--netconf", netConf}
+}
+
+// expectPlugin expects this file as the installed plugin.
+func (n *node) expectPlugin(t *testing.T, path string) {
+	t.Helper()
+	want, err := os.ReadFile(path)
+	check(t, err)
+	if got := files(t, n.binDir)["/capture-cni"]; got != string(want) {
+		t.Fatalf("the installed plugin is not %s", path)
+	}
+}
+
+// expectVerbs uses each verb for a meshed pod and for one outside the mesh, and expects a
+// metric of the agent. Without the agent and its credentials, STATUS and the ADD of a
+// meshed pod fail.
+func (n *node) expectVerbs(t *testing.T, a *agent, metric string) {
+	t.Helper()
+	web, err := n.startPod(t, "web")
+	check(t, err)
+	plain, err := n.startPod(t, "plain")
+	check(t, err)
+	attached := &libcni.GCArgs{}
+	for _, s := range []*startedPod{web, plain} {
+		s.expectVerbs(t)
+		attached.ValidAttachments = append(attached.ValidAttachments, types.GCAttachment{ContainerID: s.runtime.ContainerID, IfName: s.runtime.IfName})
+	}
+	if err := web.cni.GCNetworkList(t.Context(), web.list, attached); err != nil {
+		t.Errorf("GC: %v", err)
+	}
+	check(t, n.checkCaptured(t.Context(), web.host, "web"))
+	check(t, expectNoRules(plain.host))
+	check(t, web.host.Do(func() error { return flushRules(t.Context()) }))
+	if err := web.cni.CheckNetworkList(t.Context(), web.list, web.runtime); err == nil {
+		t.Error("CHECK passes for a pod whose rules were changed")
+	}
+	check(t, web.stop(t))
+	check(t, plain.stop(t))
+	eventually(t, func() (string, error) {
+		_, body := a.get("/metrics")
+		if !strings.Contains(body, metric+"\n") {
+			return "", &unexpected{metric, body}
+		}
+		return body, nil
+	})
+	a.stop(t)
+	for _, path := range n.credentials(t) {
+		check(t, os.Remove(n.dir+path))
+	}
+	if err := web.cni.GetStatusNetworkList(t.Context(), web.list); err == nil {
+		t.Error("STATUS passes while meshed pods can't start")
+	}
+	if _, err := n.addPod(t, "web"); err == nil {
+		t.Error("ADD of a meshed pod that can't be read succeeds")
+	}
+}
+
+// expectVerbs uses VERSION, CHECK and STATUS.
+func (s *startedPod) expectVerbs(t *testing.T) {
+	t.Helper()
+	versions, err := s.cni.GetVersionInfo(t.Context(), "capture-cni")
+	if err != nil || !slices.Contains(versions.SupportedVersions(), s.list.CNIVersion) {
+		t.Errorf("VERSION: %v, %v", versions, err)
+	}
+	if err := s.cni.CheckNetworkList(t.Context(), s.list, s.runtime); err != nil {
+		t.Errorf("CHECK: %v", err)
+	}
+	if err := s.cni.GetStatusNetworkList(t.Context(), s.list); err != nil {
+		t.Errorf("STATUS: %v", err)
+	}
+}
+
+func flushRules(ctx context.Context) error {
+	return exec.CommandContext(ctx, "nft", "flush", "chain", "inet", "capture-cni", "nat_OUTPUT").Run()
+}
