@@ -22,6 +22,9 @@ type baseline struct {
 	// Unconfirmed is a baseline that the first examination found, of another version
 	// or configuration, without a record of an ADD.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
+	// Reported is set once the agent has the record that the pod is outdated: after an
+	// upgrade each guard would send one for every pod.
+	Reported bool `json:"reported,omitempty"`
 }
 
 func (b baseline) isKnown() bool { return b.Stamp != "" }

@@ -147,6 +147,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 func (g *Guard) revisit(ctx context.Context, w *watched) {
 	before, baseline := w.finding, w.baseline
 	w.finding = g.examine(ctx, w)
+	w.baseline.Reported = g.isReported(w.finding, before, baseline.Reported)
 	if w.baseline != baseline || w.unsaved {
 		g.save(w)
 	}
@@ -156,6 +157,18 @@ func (g *Guard) revisit(ctx context.Context, w *watched) {
 	}
 	w.next = time.Now().Add(pause)
 	g.report(w, before)
+}
+
+// isReported reports whether the agent has the record of an outdated pod. The record of
+// this guard's first finding counts at the next one, when the outbox has been sent.
+func (g *Guard) isReported(found, before Finding, reported bool) bool {
+	switch found.State {
+	case Unknown:
+		return reported
+	case Outdated:
+		return reported || before.State == Outdated && len(g.outbox.queue) == 0
+	}
+	return false
 }
 
 // save stores a pod's baseline. One that can't be stored stays in memory, and the next
@@ -190,7 +203,9 @@ func (g *Guard) report(w *watched, before Finding) {
 	if w.finding.State == before.State && w.finding.Repaired == "" {
 		return
 	}
-	g.outbox.add(w)
+	if !w.baseline.Reported {
+		g.outbox.add(w)
+	}
 	log := g.log.With("pod", w.sandbox.Namespace+"/"+w.sandbox.Name, "state", w.finding.State)
 	switch {
 	case w.finding.Repaired != "":
