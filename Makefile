@@ -86,6 +86,7 @@ deps: ## Install what the tests need (Debian, root)
 	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
 
+test: export CI := true
 test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
 	go test -count=1 -timeout 20m $$(go list ./... | grep -v e2e/cluster)
 	@$(MAKE) --no-print-directory -j2 test-agents test-pods

@@ -4,7 +4,6 @@ package deploy
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/metrics"
@@ -28,15 +28,9 @@ const (
 
 // TestAlerts runs promtool, which is in Debian's package prometheus.
 func TestAlerts(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("there is no promtool: run make deps")
-		}
-		t.Skip("there is no promtool: run make deps")
-	}
+	lab.RequireProgram(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", alertRules}, {"test", "rules", alertTests}} {
-		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %q: %v\n%s", args, err, out)
 		}
 	}

@@ -4,30 +4,40 @@ package lab
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 )
 
-// RequireTime skips a slow test with -short, and fails it in CI, like RequireRoot.
-func RequireTime(t testing.TB) {
+// Lacks skips a test that lacks something. `make test` and CI set CI=true: there the test
+// fails, because a skipped test looks like a passed one.
+func Lacks(t testing.TB, what string) {
 	t.Helper()
-	if !testing.Short() {
-		return
-	}
 	if os.Getenv("CI") == "true" {
-		t.Fatal("this test needs time: run it without -short")
+		t.Fatal("this test needs " + what)
 	}
-	t.Skip("this test takes long")
+	t.Skip("this test needs " + what)
 }
 
-// RequireRoot skips a test that needs root where the user is not root, and fails
-// it in CI, where a skipped test would look like a passed one.
+// RequireTime skips a slow test with -short, as Lacks does.
+func RequireTime(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		Lacks(t, "time: run it without -short")
+	}
+}
+
+// RequireRoot skips a test that needs root where the user is not root, as Lacks does.
 func RequireRoot(t testing.TB) {
 	t.Helper()
-	if os.Geteuid() == 0 {
-		return
+	if os.Geteuid() != 0 {
+		Lacks(t, "root")
 	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("this test needs root")
+}
+
+// RequireProgram skips a test where a program is not installed, as Lacks does.
+func RequireProgram(t testing.TB, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		Lacks(t, name+": run make deps")
 	}
-	t.Skip("this test needs root")
 }

@@ -6,38 +6,15 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
-
-// envDirectory makes this program replace a file, on its main thread: to be killed,
-// or to be traced.
-const envDirectory = "HOST_TEST_DIRECTORY"
-
-func init() {
-	directory := os.Getenv(envDirectory)
-	if directory == "" {
-		return
-	}
-	d, err := OpenDir(directory)
-	if err == nil {
-		err = d.Replace("conf", bytes.Repeat([]byte("new"), 100_000), As(0o600), nil)
-	}
-	if err != nil {
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
 
 var (
 	oldContent = []byte("old")
@@ -56,75 +33,6 @@ func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestKilledAnywhere kills the writer before each of its changes: the file is the old
-// one or the new one, and ClearTemps deletes what the writer left.
-func TestKilledAnywhere(t *testing.T) {
-	t.Parallel()
-	requireStrace(t)
-	seen := map[lab.Cut]string{}
-	for _, call := range lab.FileChanges() {
-		for cut, finished := (lab.Cut{Call: call, Nth: 1}), false; !finished; cut.Nth++ {
-			directory := t.TempDir()
-			d := open(t, directory)
-			check(t, d.Replace("conf", oldContent, As(0o600), nil))
-			command := cut.Command(os.Args[0])
-			command.Env = append(os.Environ(), envDirectory+"="+directory)
-			finished = command.Run() == nil
-			content, err := d.Read("conf")
-			check(t, err)
-			switch {
-			case finished && bytes.Equal(content, newContent):
-			case bytes.Equal(content, oldContent):
-				seen[cut] = "old"
-			case bytes.Equal(content, newContent):
-				seen[cut] = "new"
-			default:
-				t.Fatalf("%s, %d bytes are there", cut, len(content))
-			}
-			check(t, d.ClearTemps())
-			if names, err := d.Names(); err != nil || !slices.Equal(names, []string{"conf"}) {
-				t.Errorf("%s: %q, %v", cut, names, err)
-			}
-		}
-	}
-	want := map[lab.Cut]string{{Call: "fchmod", Nth: 1}: "old", {Call: "fsync", Nth: 1}: "old", {Call: "renameat", Nth: 1}: "old", {Call: "fsync", Nth: 2}: "new"}
-	if diff := cmp.Diff(want, seen); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func requireStrace(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("strace"); err == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("this test needs strace")
-	}
-	t.Skip("this test needs strace")
-}
-
-// TestOrder traces the system calls: the file is synced before it is renamed, and
-// the directory afterwards.
-func TestOrder(t *testing.T) {
-	t.Parallel()
-	requireStrace(t)
-	directory := t.TempDir()
-	trace := filepath.Join(t.TempDir(), "trace")
-	command := exec.Command("strace", "-f", "-qq", "-y", "-e", "trace=write,fsync,renameat,renameat2", "-o", trace, os.Args[0])
-	command.Env = append(os.Environ(), envDirectory+"="+directory)
-	check(t, command.Run())
-	content, err := os.ReadFile(trace)
-	check(t, err)
-	var calls []string
-	for _, match := range regexp.MustCompile(`(write|fsync|rename)(?:at2?)?\(\d+<`+regexp.QuoteMeta(directory)).FindAllStringSubmatch(string(content), -1) {
-		calls = append(calls, match[1])
-	}
-	if got := slices.Compact(calls); !slices.Equal(got, []string{"write", "fsync", "rename", "fsync"}) {
-		t.Errorf("got %q in\n%s", got, content)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // TestAppliedRules applies the rules of every golden case and removes them.
 func TestAppliedRules(t *testing.T) {
 	lab.RequireRoot(t)
-	requireNFT(t)
+	lab.RequireProgram(t, "nft")
 	cases, err := filepath.Glob("testdata/*/pod.yaml")
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("no cases: %v", err)
@@ -58,18 +58,6 @@ func TestAppliedRules(t *testing.T) {
 			}
 		})
 	}
-}
-
-// requireNFT skips the test if nft is missing; in CI the test fails instead.
-func requireNFT(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("nft"); err == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("this test needs nft")
-	}
-	t.Skip("this test needs nft")
 }
 
 func nft(t *testing.T, host *lab.Host, args ...string) string {

@@ -22,10 +22,7 @@ func TestNameServicesAreHidden(t *testing.T) {
 	t.Cleanup(func() { _ = host.Close() })
 	before, err := os.ReadFile("/etc/nsswitch.conf")
 	if err != nil || len(before) == 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("this test needs name services to be configured: %v", err)
-		}
-		t.Skip("this test needs name services to be configured")
+		lab.Lacks(t, "/etc/nsswitch.conf")
 	}
 	err = host.Do(func() error {
 		netns, err := os.Readlink("/proc/thread-self/ns/net")

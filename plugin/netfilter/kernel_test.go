@@ -4,7 +4,6 @@ package netfilter_test
 
 import (
 	"net/netip"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -54,12 +53,7 @@ func dump(t *testing.T, host *lab.Host) (table netfilter.Dump) {
 // load runs nft: another program should write another plugin's ruleset.
 func load(t *testing.T, host *lab.Host, text string) {
 	t.Helper()
-	if _, err := exec.LookPath("nft"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("this test needs nft")
-		}
-		t.Skip("this test needs nft")
-	}
+	lab.RequireProgram(t, "nft")
 	within(t, host, func() error {
 		command := exec.CommandContext(t.Context(), "nft", "-f", "-")
 		command.Stdin = strings.NewReader(text)
