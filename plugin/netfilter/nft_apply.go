@@ -4,6 +4,7 @@ package netfilter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/nftables/expr"
@@ -21,7 +22,7 @@ func (NFTables) Name() config.Backend { return config.NFTables }
 
 // Apply adds the Ruleset in one transaction.
 func (NFTables) Apply(ctx context.Context, rs capture.Ruleset) error {
-	return commit(ctx, newBatch(), rs)
+	return commit(ctx, newBatch(), rs, noTable)
 }
 
 // Replace removes rules of ours, of any backend, and applies the Ruleset. For
@@ -31,19 +32,33 @@ func (NFTables) Replace(ctx context.Context, rs capture.Ruleset) error {
 	if err := removeLegacy(ctx); err != nil {
 		return err
 	}
+	before, err := tableHandle(ctx, capture.TableName)
+	if err != nil {
+		return err
+	}
 	b := newBatch()
 	if _, err := queueRemoval(ctx, b); err != nil {
 		return err
 	}
-	return commit(ctx, b, rs)
+	return commit(ctx, b, rs, before)
 }
 
-// commit adds the Ruleset to a batch, and commits it.
-func commit(ctx context.Context, b *batch, rs capture.Ruleset) error {
+// commit adds the Ruleset to a batch, and commits it. before is the handle of the table
+// that the batch deletes. If the kernel's answer is lost, a table with another handle
+// shows that the transaction was committed.
+func commit(ctx context.Context, b *batch, rs capture.Ruleset, before uint64) error {
 	if err := write(b, rs); err != nil {
 		return err
 	}
-	if err := b.commit(ctx); err != nil {
+	err := b.commit(ctx)
+	if errors.Is(err, errUnanswered) {
+		after, readErr := tableHandle(context.WithoutCancel(ctx), capture.TableName)
+		if readErr == nil && after != noTable && after != before {
+			return nil
+		}
+		err = errors.Join(err, readErr)
+	}
+	if err != nil {
 		return fmt.Errorf("committing table inet %s: %w", capture.TableName, err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"syscall"
 
@@ -83,7 +84,7 @@ func (b *batch) nested(kind uint16, write func()) {
 }
 
 // commit sends the transaction. Errors: those of the kernel, as unix.Errno, with what they
-// are about.
+// are about; errUnanswered.
 func (b *batch) commit(ctx context.Context) error {
 	if b.isEmpty() {
 		return nil
@@ -95,6 +96,10 @@ func (b *batch) commit(ctx context.Context) error {
 	defer socket.Close()
 	return b.exchange(ctx, socket)
 }
+
+// errUnanswered means that the kernel has processed a transaction, and its answer is
+// lost: the kernel had no memory for it, or the context has ended.
+var errUnanswered = errors.New("the kernel's answer is lost")
 
 // exchange sends the transaction over a connection and reads the answers.
 func (b *batch) exchange(ctx context.Context, socket connection) error {
@@ -117,5 +122,8 @@ func (b *batch) exchange(ctx context.Context, socket connection) error {
 		}
 		return m.Header.Seq != last && m.Header.Seq != beginSequence, nil
 	})
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errUnanswered, err)
+	}
 	return errors.Join(append(described, err)...)
 }

@@ -4,6 +4,7 @@ package netfilter
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,11 +43,11 @@ func removeFromNFTables(ctx context.Context) error {
 func queueRemoval(ctx context.Context, b *batch) (found bool, err error) {
 	// A repair that was interrupted leaves trackingTable.
 	for _, name := range []string{capture.TableName, trackingTable} {
-		isThere, err := hasTable(ctx, name)
+		handle, err := tableHandle(ctx, name)
 		if err != nil {
 			return found, err
 		}
-		if isThere {
+		if handle != noTable {
 			b.deleteTable(inetTable(name))
 			found = true
 		}
@@ -72,16 +73,32 @@ func queueRemoval(ctx context.Context, b *batch) (found bool, err error) {
 	return found, nil
 }
 
-// hasTable reports whether a table exists, without a list of all tables.
-func hasTable(ctx context.Context, name string) (bool, error) {
+// noTable is the handle of a table that does not exist.
+const noTable = 0
+
+// tableHandle returns the handle of a table, which no later table of the namespace has,
+// without a list of all tables.
+func tableHandle(ctx context.Context, name string) (uint64, error) {
 	r, err := newReader(ctx)
 	if err != nil {
-		return false, err
+		return noTable, err
 	}
 	defer r.close()
 	found, err := list(r, listing{
 		family: unix.NFPROTO_INET, request: unix.NFT_MSG_GETTABLE, single: true, what: "tables", limit: 1,
 		filter: named(unix.NFTA_TABLE_NAME, name),
-	}, func(m attributes) ([]attributes, error) { return []attributes{m}, nil })
-	return len(found) > 0, err
+	}, func(m attributes) ([]uint64, error) {
+		handle := m[attributeTableHandle]
+		if len(handle) != 8 {
+			return nil, fmt.Errorf("table %s has a handle of %d bytes", name, len(handle))
+		}
+		return []uint64{binary.BigEndian.Uint64(handle)}, nil
+	})
+	if err != nil || len(found) == 0 {
+		return noTable, err
+	}
+	return found[0], nil
 }
+
+// attributeTableHandle is NFTA_TABLE_HANDLE of linux/netfilter/nf_tables.h.
+const attributeTableHandle = 4
