@@ -110,12 +110,6 @@ func TestTamperedRules(t *testing.T) {
 	check(t, netns.Apply(rs))
 }
 
-func TestHostIsRefused(t *testing.T) {
-	lab.RequireRoot(t)
-	_, err := podnet.Open(t.Context(), "/proc/self/ns/net")
-	expectRefusal(t, err, "the host's own network namespace")
-}
-
 func TestGone(t *testing.T) {
 	if _, err := podnet.Open(t.Context(), "/var/run/netns/there-is-none"); !errors.Is(err, podnet.ErrGone) {
 		t.Errorf("got %v", err)
