@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,12 +37,22 @@ func (b *Box) startDaemon(path, name string, args ...string) error {
 func (b *Box) log(name string) string     { return filepath.Join(b.dir, name+".log") }
 func (b *Box) pidFile(name string) string { return filepath.Join(b.dir, name+".pid") }
 
-func (b *Box) signalDaemon(name string, signal syscall.Signal) error {
+// pauseDaemon stops a daemon. The nsenter that waits for it stops itself then.
+func (b *Box) pauseDaemon(name string) error {
 	pid, err := b.pid(name)
 	if err != nil {
 		return err
 	}
-	return syscall.Kill(pid, signal)
+	return syscall.Kill(pid, syscall.SIGSTOP)
+}
+
+// resumeDaemon continues a daemon, and its nsenter.
+func (b *Box) resumeDaemon(name string) error {
+	entered, pid, err := b.pids(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(syscall.Kill(pid, syscall.SIGCONT), syscall.Kill(entered, syscall.SIGCONT))
 }
 
 // stopDaemon sends a signal to a daemon and waits until it has ended.
@@ -61,21 +72,30 @@ func (b *Box) stopDaemon(name string, signal syscall.Signal) error {
 	return fmt.Errorf("stopping %s: it still runs after %s", name, Timeout)
 }
 
-// pid returns a daemon's pid on the host: the daemon is the child of the nsenter
-// that startDaemon started.
+// pid returns a daemon's pid on the host.
 func (b *Box) pid(name string) (int, error) {
+	_, pid, err := b.pids(name)
+	return pid, err
+}
+
+// pids returns the pids on the host of the nsenter that startDaemon started, and of its
+// child, the daemon.
+func (b *Box) pids(name string) (entered, daemon int, err error) {
 	content, err := os.ReadFile(b.pidFile(name))
 	if err != nil {
-		return 0, fmt.Errorf("finding %s: %w", name, err)
+		return 0, 0, fmt.Errorf("finding %s: %w", name, err)
 	}
-	entered := string(content)
-	children, err := os.ReadFile(filepath.Join("/proc", entered, "task", entered, "children"))
+	if entered, err = strconv.Atoi(string(content)); err != nil {
+		return 0, 0, fmt.Errorf("finding %s: %w", name, err)
+	}
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", entered, entered))
 	if err != nil {
-		return 0, fmt.Errorf("finding %s: %w", name, err)
+		return 0, 0, fmt.Errorf("finding %s: %w", name, err)
 	}
 	fields := strings.Fields(string(children))
 	if len(fields) != 1 {
-		return 0, fmt.Errorf("finding %s: it has ended, see %s", name, b.log(name))
+		return 0, 0, fmt.Errorf("finding %s: it has ended, see %s", name, b.log(name))
 	}
-	return strconv.Atoi(fields[0])
+	daemon, err = strconv.Atoi(fields[0])
+	return entered, daemon, err
 }

@@ -127,10 +127,10 @@ func (n *Node) StopRuntime() error { return n.stopDaemon("containerd", syscall.S
 func (n *Node) KillRuntime() error { return n.stopDaemon("containerd", syscall.SIGKILL) }
 
 // PauseRuntime makes containerd hang: the kernel accepts its connections.
-func (n *Node) PauseRuntime() error { return n.signalDaemon("containerd", syscall.SIGSTOP) }
+func (n *Node) PauseRuntime() error { return n.pauseDaemon("containerd") }
 
 // ResumeRuntime ends the hang.
-func (n *Node) ResumeRuntime() error { return n.signalDaemon("containerd", syscall.SIGCONT) }
+func (n *Node) ResumeRuntime() error { return n.resumeDaemon("containerd") }
 
 // Halt kills everything on the node at once, as a power cut does.
 func (n *Node) Halt() error { return errors.Join(n.stop(), removeCgroups(n.cgroup())) }
