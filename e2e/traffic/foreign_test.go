@@ -192,7 +192,7 @@ func TestStatefulFirewall(t *testing.T) {
 				w.probe(t, p, f)
 			}
 			w.probe(t, out(app, external, 80, outbound), f)
-			w.probe(t, in(podIP, 8080, refused), f) // by the firewall
+			w.probe(t, in(podIP, 8080, dropped), f) // by the firewall
 		}
 	})
 }

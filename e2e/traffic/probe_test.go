@@ -4,11 +4,15 @@ package traffic
 
 import (
 	"bytes"
+	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
@@ -41,14 +45,15 @@ func (w world) probe(t *testing.T, p probe, f family) {
 		t.Errorf("%s %+v: answered by %s (%v)", f, p, got, err)
 		return
 	}
-	if want := w.seenAs(p, f, to); got != direct && got != refused && !p.udp {
+	if want := w.seenAs(p, f, to); got != direct && got != refused && got != dropped && !p.udp {
 		if answer.OriginalDst != want {
 			t.Errorf("%s %+v to %s: the proxy sees %s as the original destination, want %s", f, p.by, to, answer.OriginalDst, want)
 		}
 	}
 }
 
-// ask sends a probe. After an error, the answer is that of the server refused.
+// ask sends a probe. An answer without a server is one that no probe may want: err says
+// what happened.
 func (w world) ask(p probe, f family) (answer lab.Answer, to netip.AddrPort, err error) {
 	host, network := w.pod, "tcp"
 	if p.remote {
@@ -58,10 +63,19 @@ func (w world) ask(p probe, f family) (answer lab.Answer, to netip.AddrPort, err
 		network = "udp"
 	}
 	to = netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port))
-	if answer, err = host.Ask(p.by, network, p.from[f], to.String()); err != nil {
+	answer, err = host.Ask(p.by, network, p.from[f], to.String())
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
 		answer = lab.Answer{Server: refused}
+	case isTimeout(err):
+		answer = lab.Answer{Server: dropped}
 	}
 	return answer, to, err
+}
+
+func isTimeout(err error) bool {
+	fault, ok := errors.AsType[net.Error](err)
+	return ok && fault.Timeout()
 }
 
 // seenAs is the destination that the pod's conntrack knows: a service that

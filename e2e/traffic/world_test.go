@@ -62,8 +62,9 @@ const (
 	outbound = "proxy, outbound"
 	inbound  = "proxy, inbound"
 	resolver = "proxy, DNS"
-	direct   = "direct" // the application, or the peer
-	refused  = "nobody"
+	direct   = "direct"  // the application, or the peer
+	refused  = "refused" // by a reset, or a message that the port is closed
+	dropped  = "dropped" // no answer comes
 )
 
 // world is a pod and a peer with two links between them.
