@@ -132,7 +132,8 @@ func (n *Node) PauseRuntime() error { return n.pauseDaemon("containerd") }
 // ResumeRuntime ends the hang.
 func (n *Node) ResumeRuntime() error { return n.resumeDaemon("containerd") }
 
-// Halt kills everything on the node at once, as a power cut does.
+// Halt kills all processes of the node at once. Unlike a power cut, it keeps what they
+// wrote and did not sync.
 func (n *Node) Halt() error { return errors.Join(n.stop(), removeCgroups(n.cgroup())) }
 
 // Boot starts a halted node: its disk is unchanged, its /run is empty.

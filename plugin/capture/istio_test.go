@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// istio holds the arguments of istio-iptables: lists with commas, "*" for everything.
+// istio is a model of istio-iptables. It holds the arguments: lists with commas, "*" for
+// everything.
 type istio struct {
 	includeInbound, excludeInbound   string
 	includeOutbound, excludeOutbound string // ports
