@@ -80,11 +80,11 @@ const kindnet = `{
 
 const primaryName = "10-kindnet.conflist"
 
-func newNode(t *testing.T) *node {
+func newNode(t *testing.T, options ...kubeapi.Option) *node {
 	t.Helper()
 	n := newDirectories(t)
 	var err error
-	n.api, err = kubeapi.Start()
+	n.api, err = kubeapi.Start(options...)
 	check(t, err)
 	t.Cleanup(func() { _ = n.api.Close() })
 	access := t.TempDir()

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// TestClockSteps sets the clock of a node forth or back by hours while its agent runs:
+// the agent says so, requests one token at most, and goes on to repair and to answer.
+// Once the clock is right again, so is the agent.
+func TestClockSteps(t *testing.T) {
+	lab.RequireRoot(t)
+	program := filepath.Join(t.TempDir(), "capture-cni-node")
+	check(t, lab.BuildWithClock(t.Context(), program, "github.com/capture-cni/capture-cni/install/capture-cni-node"))
+	for name, tt := range map[string]struct {
+		step   time.Duration
+		says   string
+		tokens int
+	}{
+		"forth": {13 * time.Hour, " ahead of the API server's", 2},
+		"back":  {-13 * time.Hour, " behind the API server's", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, kubeapi.WithValidity(time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)))
+			n.preparePods(t)
+			clock, err := lab.NewClock(t.TempDir())
+			check(t, err)
+			a := n.startBehind(t, []string{"env", clock.Variable(), "sh", "-c", `shift; exec "$0" "$@"`, program}, "--mode", "insert")
+			a.ready(t)
+
+			check(t, clock.Set(tt.step))
+			eventually(t, func() (string, error) {
+				if status, body := a.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, tt.says) {
+					return "", fmt.Errorf("status %d: %s\n%s", status, body, a.log)
+				}
+				return "", nil
+			})
+			for range 5 {
+				n.write(t, primaryName, kindnet)
+				n.expectEntrySoon(t, a)
+			}
+			check(t, n.startAndStop(t, "web"))
+			if got := len(n.api.TokenRequests()); got != tt.tokens {
+				t.Errorf("%d tokens were issued, want %d", got, tt.tokens)
+			}
+			if status, body := a.get("/healthz"); status != http.StatusOK {
+				t.Errorf("/healthz: %s", body)
+			}
+
+			check(t, clock.Set(0))
+			a.ready(t)
+			a.stop(t)
+			check(t, n.startAndStop(t, "web"))
+		})
+	}
+}

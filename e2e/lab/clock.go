@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Clock is the clock of programs that BuildWithClock built. Steps change the time of day
+// alone: as with a step of the machine's clock, timers go on.
+type Clock struct{ file string }
+
+// NewClock returns a clock that shows the machine's time, with its file in a directory.
+func NewClock(dir string) (Clock, error) {
+	clock := Clock{filepath.Join(dir, "clock")}
+	return clock, clock.Set(0)
+}
+
+// Set sets the clock ahead of the machine's, or behind it.
+func (c Clock) Set(ahead time.Duration) error {
+	file, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("setting the clock: %w", err)
+	}
+	_, err = file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(ahead/time.Second)), 0)
+	return errors.Join(err, file.Close())
+}
+
+// Variable returns the environment variable for programs that go by the clock.
+func (c Clock) Variable() string { return clockVariable + "=" + c.file }
+
+const clockVariable = "CAPTURE_CNI_TEST_CLOCK"
+
+// now is the first statement of time.Now, which every reading of the time comes from.
+const now = "sec, nsec, mono := runtimeNow()\n"
+
+// step is added to package time. It reads memory that is shared with the test: the time
+// is also read where no system call may be made.
+const step = `package time
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+var steps = sharedSteps()
+
+func sharedSteps() *int64 {
+	path, set := syscall.Getenv("` + clockVariable + `")
+	if !set {
+		return new(int64)
+	}
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		panic("opening the clock " + path + ": " + err.Error())
+	}
+	memory, err := syscall.Mmap(fd, 0, 8, syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		panic("reading the clock " + path + ": " + err.Error())
+	}
+	return (*int64)(unsafe.Pointer(&memory[0]))
+}
+
+func step() int64 { return *steps }
+`
+
+// BuildWithClock builds a program of the project whose time.Now goes by a Clock. The
+// first build compiles all packages anew.
+func BuildWithClock(ctx context.Context, program, source string) (err error) {
+	dir, err := os.MkdirTemp("", "clock-")
+	if err != nil {
+		return fmt.Errorf("building with a clock: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	overlay, err := writeOverlay(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("building with a clock: %w", err)
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-overlay", overlay, "-o", program, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s with a clock: %w: %s", source, err, out)
+	}
+	return nil
+}
+
+// writeOverlay writes package time as it should be, and returns the file that says so.
+func writeOverlay(ctx context.Context, dir string) (overlay string, err error) {
+	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", err
+	}
+	original := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time", "time.go")
+	content, err := os.ReadFile(original)
+	if err != nil {
+		return "", err
+	}
+	before, after, found := strings.Cut(string(content), "func Now() Time {\n\t"+now)
+	if !found {
+		return "", fmt.Errorf("%s has no function Now that begins with %q", original, now)
+	}
+	changed, added := filepath.Join(dir, "time.go"), filepath.Join(dir, "step.go")
+	replaced, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed, filepath.Join(filepath.Dir(original), "step.go"): added}})
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, errors.Join(err,
+		os.WriteFile(changed, []byte(before+"func Now() Time {\n\t"+now+"\tsec += step()\n"+after), 0o600),
+		os.WriteFile(added, []byte(step), 0o600),
+		os.WriteFile(overlay, replaced, 0o600))
+}
