@@ -37,9 +37,7 @@ func TestProbes(t *testing.T) {
 	n.Create(t, refused...)
 	n.Run(t, ready...)
 	for _, pod := range append(ready, refused...) {
-		if rules := n.Rules(t, pod.Name); rules.Backend == "" {
-			t.Errorf("%s is not captured", pod.Name)
-		}
+		n.ExpectCaptured(t, pod.Name)
 	}
 	for _, pod := range refused {
 		suite.Eventually(t, func() error {
