@@ -10,7 +10,7 @@ FUZZTIME := 20s
 SOAKTIME := 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help build image plugins demo parts cluster cluster-down deps test test-agents test-pods test-unit soak fuzz golden bench lint verify fmt clean
+.PHONY: help build image plugins demo parts cluster cluster-down deps test test-agents test-pods test-unit mutants soak fuzz golden bench lint verify fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -89,6 +89,7 @@ deps: ## Install what the tests need (Debian, root)
 test: export CI := true
 test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
 	go test -count=1 -timeout 20m $$(go list ./... | grep -v e2e/cluster)
+	go run ./e2e/mutants -fast
 	@$(MAKE) --no-print-directory -j2 test-agents test-pods
 
 # Tests on a cluster wait more than they compute: both packages run at once, each with a cluster of its own.
@@ -97,6 +98,9 @@ test-agents test-pods: test-%:
 
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...
+
+mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a test must notice each (root)
+	go run ./e2e/mutants $(if $(ONLY),-only '$(ONLY)')
 
 soak: deps ## Let all backends decide about random pods and packets for SOAKTIME (root)
 	go test -count=1 -timeout 0 -v -run '^TestParity$$' ./e2e/traffic -soak $(SOAKTIME) -seed $$(date +%s)

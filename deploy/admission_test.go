@@ -66,3 +66,28 @@ func TestNetworksAnnotation(t *testing.T) {
 		}
 	}
 }
+
+// TestPoliciesFailClosed wants each policy to refuse what it can't judge, and a binding
+// that denies what it finds.
+func TestPoliciesFailClosed(t *testing.T) {
+	all := objects(t, "taint.remove=true", "guard.policy=evict", "admission.capabilities.enabled=true",
+		"admission.identity.enabled=true", "admission.settings.enabled=true", "admission.changes.enabled=true")
+	found := 0
+	for _, o := range all {
+		if o.kind != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		found++
+		policy, _ := find[admissionv1.ValidatingAdmissionPolicy](t, all, o.kind, o.name)
+		if fails := policy.Spec.FailurePolicy; fails == nil || *fails != admissionv1.Fail {
+			t.Errorf("%s has failure policy %v", o.name, fails)
+		}
+		binding, _ := find[admissionv1.ValidatingAdmissionPolicyBinding](t, all, "ValidatingAdmissionPolicyBinding", o.name)
+		if actions := binding.Spec.ValidationActions; binding.Spec.PolicyName != o.name || len(actions) != 1 || actions[0] != admissionv1.Deny {
+			t.Errorf("%s is bound as %q, with %v", o.name, binding.Spec.PolicyName, actions)
+		}
+	}
+	if found != 9 {
+		t.Errorf("%d policies", found)
+	}
+}

@@ -4,6 +4,8 @@ package node
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -33,6 +35,22 @@ func TestYoungerToken(t *testing.T) {
 		kubeconfig, _ := credentials{settings: machine(t, tt.files)}.fault()
 		if want := tt.want + "/kubeconfig"; kubeconfig != want {
 			t.Errorf("%s: %s, want %s", name, kubeconfig, want)
+		}
+	}
+}
+
+// TestCredentialsArePrivate lets no other user read the token or list its directory.
+func TestCredentialsArePrivate(t *testing.T) {
+	t.Parallel()
+	c := credentials{settings: machine(t, nil)}
+	if err := c.write("/var/lib/capture-cni", []byte("CA"), "token"); err != nil {
+		t.Fatal(err)
+	}
+	directory := c.settings.at("/var/lib/capture-cni")
+	for name, want := range map[string]os.FileMode{"": 0o700, tokenName: 0o600, kubeconfigName: 0o600, caName: 0o600} {
+		info, err := os.Stat(filepath.Join(directory, name))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%q has mode %v, %v: want %o", name, info.Mode(), err, want)
 		}
 	}
 }

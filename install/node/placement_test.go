@@ -207,6 +207,8 @@ func TestPlacementRefused(t *testing.T) {
 		"dropin, a conf":               {DropIn, map[string]string{"10-bridge.conf": bridgeConf}, false, `use mode "insert"`},
 		"dropin, inlined plugins only": {DropIn, map[string]string{"10-ptp.conflist": inlinedList}, false, `use mode "insert"`},
 		"dropin, a link elsewhere":     {DropIn, map[string]string{"10-ptp.conflist": strings.Replace(ptpList, "podnet", "..", 1)}, false, "escapes"},
+		"insert, no chained plugins":   {Insert, map[string]string{"10-old.conflist": `{"cniVersion":"0.2.0","name":"old","plugins":[{"type":"bridge"}]}`}, false, "has cniVersion 0.2.0"},
+		"insert, no version":           {Insert, map[string]string{"10-old.conflist": `{"name":"old","plugins":[{"type":"bridge"}]}`}, false, "has no cniVersion"},
 		"owned, a list before ours":    {Owned, map[string]string{"00-a.conflist": ptpList}, false, "00-a.conflist sorts before"},
 	} {
 		t.Run(name, func(t *testing.T) {

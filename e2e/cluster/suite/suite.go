@@ -23,6 +23,7 @@ import (
 
 var (
 	running = flag.String("cluster", "", "use the cluster in this directory (make cluster) and leave it running; by default, start one for these tests")
+	control = flag.Bool("control", false, "start an API server and no nodes: enough for the tests of admission policies")
 	keep    = flag.Bool("keep", false, "keep the cluster's directory, with all logs")
 )
 
@@ -76,7 +77,7 @@ func (c *Suite) run(m *testing.M) (code int, err error) {
 	ctx := context.Background()
 	started := time.Now()
 	if err = c.start(ctx, dir); err == nil {
-		fmt.Printf("two nodes, ready after %s\n", time.Since(started).Round(100*time.Millisecond))
+		fmt.Printf("%d nodes, ready after %s\n", len(c.Nodes), time.Since(started).Round(100*time.Millisecond))
 		code = m.Run()
 		err = c.waitForNoPods(ctx)
 	}
@@ -91,10 +92,14 @@ func (c *Suite) run(m *testing.M) (code int, err error) {
 }
 
 func (c *Suite) start(ctx context.Context, dir string) (err error) {
-	if c.Cluster, err = cluster.Start(ctx, dir, parts, cluster.Containerd2, cluster.Debian1); err != nil {
+	runtimes := []cluster.Runtime{cluster.Containerd2, cluster.Debian1}
+	if *control {
+		runtimes = nil
+	}
+	if c.Cluster, err = cluster.Start(ctx, dir, parts, runtimes...); err != nil {
 		return err
 	}
-	if err := c.StartInjector(ctx); err != nil {
+	if err := c.StartInjector(ctx); err != nil || *control {
 		return err
 	}
 	return c.LoadAgentImage(ctx, release)

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// chartMutants break what the chart installs.
+var chartMutants = []mutant{
+	{
+		name: "agent-is-privileged",
+		file: "deploy/chart/templates/daemonset.yaml",
+		from: "            privileged: false",
+		to:   "            privileged: true",
+		by:   by(unit, "deploy", "TestEveryNode/plain/insert"),
+	},
+	{
+		name: "agent-sees-the-nodes-processes",
+		file: "deploy/chart/templates/daemonset.yaml",
+		from: "      hostNetwork: true\n",
+		to:   "      hostNetwork: true\n      hostPID: true\n",
+		by:   by(unit, "deploy", "TestEveryNode/plain/insert"),
+	},
+	{
+		name: "guard-mounts-the-plugins-credentials",
+		file: "deploy/chart/templates/_guard.tpl",
+		from: "      mountPath: {{ $node.socketDir }}/adds\n",
+		to:   "      mountPath: {{ $node.socketDir }}\n",
+		by:   by(unit, "deploy", "TestGuardHasNoCredentials"),
+	},
+	{
+		name: "guard-has-the-agents-token",
+		file: "deploy/chart/templates/_guard.tpl",
+		from: "  volumeMounts:\n",
+		to:   "  volumeMounts:\n    - name: api-access\n      mountPath: /var/run/secrets/kubernetes.io/serviceaccount\n      readOnly: true\n",
+		by:   by(unit, "deploy", "TestTokensAreNotMounted"),
+	},
+	{
+		name: "guard-changes-the-history-of-adds",
+		file: "deploy/chart/templates/_guard.tpl",
+		from: "      mountPath: {{ $node.socketDir }}/adds\n      readOnly: true\n",
+		to:   "      mountPath: {{ $node.socketDir }}/adds\n",
+		by:   by(unit, "deploy", "TestGuard"),
+	},
+	{
+		name: "guard-sees-no-later-pod",
+		file: "deploy/chart/templates/_guard.tpl",
+		from: "      mountPropagation: HostToContainer\n",
+		to:   "",
+		by:   by(unit, "deploy", "TestGuard"),
+	},
+	{
+		name: "every-pod-of-the-namespace-gets-a-token",
+		file: "deploy/chart/templates/rbac.yaml",
+		from: "automountServiceAccountToken: false\n{{- if $node.socketDir }}",
+		to:   "automountServiceAccountToken: true\n{{- if $node.socketDir }}",
+		by:   by(unit, "deploy", "TestTokensAreNotMounted"),
+	},
+	{
+		name: "agent-makes-tokens-of-any-account",
+		file: "deploy/chart/templates/rbac.yaml",
+		from: "    resourceNames: [capture-cni]\n",
+		to:   "",
+		by:   by(unit, "deploy", "TestPermissions"),
+	},
+	{
+		name: "agent-reads-secrets",
+		file: "deploy/chart/templates/rbac.yaml",
+		from: "    resources: [pods]\n    verbs: [get, list, watch]",
+		to:   "    resources: [pods, secrets]\n    verbs: [get, list, watch]",
+		by:   by(unit, "deploy", "TestAgentReadsPods"),
+	},
+	{
+		name: "plugin-without-tokens-keeps-its-account",
+		file: "deploy/chart/templates/rbac.yaml",
+		from: "{{- if .Values.token.onNode }}",
+		to:   "{{- if true }}",
+		by:   by(unit, "deploy", "TestTokenOnNode"),
+	},
+	{
+		name: "canary-has-no-pod-to-ask-for",
+		file: "deploy/chart/templates/daemonset.yaml",
+		from: "{{- $canary := and (or .Values.taint.remove (not .Values.token.onNode)) (not $absent) -}}",
+		to:   "{{- $canary := and .Values.taint.remove (not $absent) -}}",
+		by:   by(unit, "deploy", "TestCanaryWithoutTokens"),
+	},
+	{
+		name: "canary-tries-no-kernel",
+		file: "deploy/chart/templates/_node.tpl",
+		from: `(list "SYS_ADMIN" "NET_ADMIN")`,
+		to:   `(list "SYS_ADMIN")`,
+		by:   by(unit, "deploy", "TestTaintRemoval"),
+	},
+	{
+		name: "agents-change-any-node",
+		file: "deploy/chart/templates/taint.yaml",
+		from: "    resources: [nodes]\n    verbs: [get, patch]",
+		to:   "    resources: [nodes]\n    verbs: [get, patch, delete]",
+		by:   by(unit, "deploy", "TestPermissions"),
+	},
+	{
+		name: "tainted-node-gets-no-agent",
+		file: "deploy/chart/values.yaml",
+		from: "  - operator: Exists\n",
+		to:   "  - key: node-role.kubernetes.io/control-plane\n    operator: Exists\n",
+		by:   by(unit, "deploy", "TestEveryNode/plain/insert"),
+	},
+	{
+		name: "one-node-that-can-not-be-cleaned-blocks-the-others",
+		file: "deploy/chart/templates/daemonset.yaml",
+		from: `ternary "100%" .Values.maxUnavailable $absent`,
+		to:   `ternary .Values.maxUnavailable .Values.maxUnavailable $absent`,
+		by:   by(unit, "deploy", "TestAbsent"),
+	},
+	{
+		name: "node-is-cleaned-by-force-unasked",
+		file: "deploy/chart/templates/daemonset.yaml",
+		from: "{{- if and $absent .Values.force }}",
+		to:   "{{- if or $absent .Values.force }}",
+		by:   by(unit, "deploy", "TestAbsent"),
+	},
+	{
+		name: "kubelet-probes-where-no-agent-listens",
+		file: "deploy/chart/templates/_node.tpl",
+		from: `(list "0.0.0.0" "::")`,
+		to:   `(list "0.0.0.0")`,
+		by:   by(unit, "deploy", "TestProbes"),
+	},
+	{
+		name: "changed-configuration-reaches-no-agent",
+		file: "deploy/chart/templates/daemonset.yaml",
+		from: "        checksum/netconf: {{ .Values.netconf | toJson | sha256sum }}\n",
+		to:   "",
+		by:   by(unit, "deploy", "TestNetConfRolls"),
+	},
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command mutants breaks the product in named ways, one at a time, and runs for each
+// the test that must notice. It fails for a mutant that survives. It changes no file of
+// the project.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"syscall"
+)
+
+func main() {
+	fast := flag.Bool("fast", false, "run the mutants alone whose test needs no root and takes a second")
+	only := flag.String("only", "", "run the mutants alone whose name matches this regular expression")
+	list := flag.Bool("list", false, "print the mutants and run none")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *fast, *only, *list); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, fast bool, only string, list bool) error {
+	chosen, err := choose(fast, only)
+	if err != nil {
+		return err
+	}
+	if list {
+		for _, m := range chosen {
+			fmt.Printf("%s (%s): %s\n", m.name, m.file, m.by)
+		}
+		return nil
+	}
+	if os.Geteuid() != 0 && slices.ContainsFunc(chosen, func(m mutant) bool { return m.by.cost == root }) {
+		return errors.New("some tests need root: run it with sudo, or with -fast")
+	}
+	return runAll(ctx, chosen)
+}
+
+func choose(fast bool, only string) ([]mutant, error) {
+	matches, err := regexp.Compile(only)
+	if err != nil {
+		return nil, fmt.Errorf("reading -only: %w", err)
+	}
+	chosen := slices.DeleteFunc(table(), func(m mutant) bool {
+		return fast && m.by.cost != quick || !matches.MatchString(m.name)
+	})
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no mutant has a name that matches %q: -list prints all of them", only)
+	}
+	return chosen, nil
+}
