@@ -30,22 +30,26 @@ func (c *Cluster) LoadAgentImage(ctx context.Context, tag string) error {
 // Install installs or upgrades the chart, as an operator does, with settings
 // (key=value), and waits until every agent is ready.
 func (c *Cluster) Install(ctx context.Context, settings ...string) error {
-	chart, err := moduleDir(ctx)
+	chart, err := Chart(ctx)
 	if err != nil {
 		return err
 	}
+	return c.install(ctx, chart, settings)
+}
+
+func (c *Cluster) install(ctx context.Context, chart string, settings []string) error {
 	args := []string{
-		"upgrade", "--install", Namespace, filepath.Join(chart, "deploy", "chart"), "--namespace", Namespace, "--create-namespace",
+		"upgrade", "--install", Namespace, chart, "--namespace", Namespace, "--create-namespace",
 		"--reset-values", "--wait", "--timeout", Timeout.String(), "--set", "image.registry=test.local,image.pullPolicy=Never,maxUnavailable=100%",
 	}
 	for _, setting := range settings {
 		args = append(args, "--set", setting)
 	}
-	if _, err = c.Helm(ctx, args...); err != nil {
+	if _, err := c.Helm(ctx, args...); err != nil {
 		return err
 	}
 	// helm --wait returns with up to maxUnavailable agents unready.
-	_, err = c.Kubectl(ctx, "", "--namespace", Namespace, "rollout", "status", "daemonset/capture-cni-node", "--timeout", Timeout.String())
+	_, err := c.Kubectl(ctx, "", "--namespace", Namespace, "rollout", "status", "daemonset/capture-cni-node", "--timeout", Timeout.String())
 	return err
 }
 
@@ -55,10 +59,11 @@ func (c *Cluster) Uninstall(ctx context.Context) error {
 	return err
 }
 
-func moduleDir(ctx context.Context) (string, error) {
+// Chart returns the directory of the chart.
+func Chart(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the module's directory: %w", err)
 	}
-	return strings.TrimSpace(string(out)), nil
+	return filepath.Join(strings.TrimSpace(string(out)), "deploy", "chart"), nil
 }

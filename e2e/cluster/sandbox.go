@@ -77,9 +77,12 @@ func (s Sandbox) Stop(ctx context.Context) error {
 	return nil
 }
 
+// Path returns the host's path of the pod's network namespace.
+func (s Sandbox) Path() string { return s.node.Path(s.NetNS) }
+
 // Host returns the pod's network namespace.
 func (s Sandbox) Host() (*lab.Host, error) {
-	netns, err := ns.GetNS(s.node.Path(s.NetNS))
+	netns, err := ns.GetNS(s.Path())
 	if err != nil {
 		return nil, fmt.Errorf("opening the network of %s/%s: %w", s.Namespace, s.Name, err)
 	}

@@ -53,13 +53,18 @@ link set eth0 up
 // NewAdder returns an Adder whose namespaces are deleted with the test.
 func NewAdder(t *testing.T, node *cluster.Node, pod *corev1.Pod) *Adder {
 	t.Helper()
+	deleteNamespaces(t, node)
+	return &Adder{node, pod}
+}
+
+// deleteNamespaces deletes the network namespaces with the test.
+func deleteNamespaces(t *testing.T, node *cluster.Node) {
 	t.Cleanup(func() {
 		const script = "for path in /run/netns/" + namespacePrefix + "*; do ip netns delete ${path##*/}; done"
 		if out, err := node.Command(context.Background(), "sh", "-c", script).CombinedOutput(); err != nil {
 			t.Errorf("deleting network namespaces: %v: %s", err, out)
 		}
 	})
-	return &Adder{node, pod}
 }
 
 // Add calls the plugin once. The error is of the call itself.

@@ -42,6 +42,13 @@ func Unmeshed(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
+// DualStack has both IP families of a pod captured, and returns the pod: no Event warns
+// about it.
+func DualStack(pod *corev1.Pod) *corev1.Pod {
+	pod.Annotations["proxy.istio.io/config"] = `proxyMetadata: {ISTIO_DUAL_STACK: "true"}`
+	return pod
+}
+
 // JSON returns a manifest of an object.
 func JSON(t *testing.T, object any) string {
 	t.Helper()

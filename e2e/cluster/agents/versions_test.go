@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// TestVersions installs v0.1.0 by its own chart, upgrades to this chart, goes back to the
+// earlier one and upgrades again, with other settings. Meanwhile pods start and end as fast
+// as the machine starts them, and the plugin is called 50 times a second. No ADD fails, and
+// each meshed pod has the rules of one of the two releases.
+func TestVersions(t *testing.T) {
+	c.UninstallChart(t)
+	suite.Check(t, c.LoadEarlierImage(t.Context()))
+	t.Cleanup(func() { c.Installed = nil })
+	oneByOne := append([]string{"maxUnavailable=1"}, frequentRounds...)
+	suite.Check(t, c.InstallEarlier(t.Context(), oneByOne...))
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	earlier := runOnEachNode(t, n, "earlier")
+
+	turnover := suite.StartTurnover(t, n)
+	var cycles []*suite.Cycles
+	for i, node := range c.Nodes {
+		cycles = append(cycles, suite.StartCycles(t, node, n.Get(t, earlier.pods[i]), time.Second/25))
+	}
+	expectReuse(t)
+	today := append([]string{"image.tag=v1"}, oneByOne...)
+	timed(t, "upgrade", func() error { return c.Install(t.Context(), today...) })
+	later := runOnEachNode(t, n, "later")
+	expectStates(t, map[string]int{"outdated": len(earlier.pods), "captured": len(later.pods)})
+	timed(t, "downgrade", func() error { return c.InstallEarlier(t.Context(), oneByOne...) })
+	expectStates(t, map[string]int{"outdated": len(later.pods), "captured": len(earlier.pods)})
+	timed(t, "upgrade", func() error { return c.Install(t.Context(), append(today, "netconf.logLevel=debug")...) })
+
+	turnover.End(t)
+	digests := turnover.Digests()
+	for _, cycle := range cycles {
+		for digest, count := range cycle.End(t) {
+			digests[digest] += count
+		}
+	}
+	if got := slices.Sorted(maps.Keys(digests)); !slices.Equal(got, slices.Sorted(slices.Values([]string{earlier.digest, later.digest}))) {
+		t.Errorf("pods had the rules %v, want those of v0.1.0, %s, and those of today, %s", digests, earlier.digest, later.digest)
+	}
+	earlier.expectUnchanged(t, n)
+	later.expectUnchanged(t, n)
+	expectStates(t, map[string]int{"outdated": len(earlier.pods), "captured": len(later.pods)})
+	expectFewEvents(t, n)
+}
+
+// timed logs how long a change of the release took.
+func timed(t *testing.T, what string, change func() error) {
+	t.Helper()
+	began := time.Now()
+	suite.Check(t, change())
+	t.Logf("%s: %s", what, time.Since(began).Round(time.Second))
+}
+
+// pair are pods of one release, one on each node.
+type pair struct {
+	pods   []string
+	digest string // of the rules of each
+}
+
+// runOnEachNode starts a meshed pod on each node. A connection to each goes through its
+// proxy.
+func runOnEachNode(t *testing.T, n suite.Namespace, name string) (p pair) {
+	t.Helper()
+	for _, node := range c.Nodes {
+		pod := suite.DualStack(suite.Server(name+"-"+node.Name, node.Name))
+		n.Run(t, pod)
+		p.pods = append(p.pods, pod.Name)
+	}
+	p.digest = n.Digest(t, p.pods[0])
+	p.expectUnchanged(t, n)
+	return p
+}
+
+// expectUnchanged expects the rules that the pods started with, and their proxies on the
+// way of connections.
+func (p pair) expectUnchanged(t *testing.T, n suite.Namespace) {
+	t.Helper()
+	for i, pod := range p.pods {
+		if digest := n.Digest(t, pod); digest != p.digest {
+			t.Errorf("%s has the rules %q, and started with %q", pod, digest, p.digest)
+		}
+		client := p.pods[(i+1)%len(p.pods)]
+		v4, v6 := n.Addresses(t, pod)
+		for _, address := range []string{suite.Address(v4, 8080), suite.Address(v6, 8080)} {
+			want := fmt.Sprintf("%s/outbound %s/inbound %s/app", client, pod, pod)
+			if got := suite.Names(n.Ask(t, client, "tcp", address)); got != want {
+				t.Errorf("a connection from %s to %s at %s meets %q, want %q", client, pod, address, got, want)
+			}
+		}
+	}
+}
+
+// expectReuse expects that helm can reuse the values that the operator has set, and not the
+// earlier chart's defaults, which lack those of new values.
+func expectReuse(t *testing.T) {
+	t.Helper()
+	chart, err := cluster.Chart(t.Context())
+	suite.Check(t, err)
+	upgrade := func(flag string) error {
+		_, err := c.Helm(t.Context(), "upgrade", cluster.Namespace, chart, "--namespace", cluster.Namespace, "--dry-run", flag)
+		return err
+	}
+	if err := upgrade("--reuse-values"); err == nil || !strings.Contains(err.Error(), "refresh") {
+		t.Errorf("an upgrade with the earlier defaults: %v", err)
+	}
+	if err := upgrade("--reset-then-reuse-values"); err != nil {
+		t.Errorf("an upgrade with the operator's values: %v", err)
+	}
+}
+
+// expectStates waits until the guards of both nodes count this many outdated pods, at least
+// this many captured ones, and none that lack rules.
+func expectStates(t *testing.T, want map[string]int) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		got := map[string]int{}
+		for _, node := range c.Nodes {
+			_, metrics, err := suite.AskGuard(t.Context(), node, "/metrics")
+			if err != nil {
+				return err
+			}
+			for _, state := range []string{"captured", "outdated", "uncaptured", "drifted", "unknown"} {
+				label := `capture_cni_pods{state="` + state + `"} `
+				count, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(suite.LineWith(metrics, label), label)))
+				if err != nil {
+					return fmt.Errorf("the metrics of %s: %s: %w", node.Name, label, err)
+				}
+				got[state] += count
+			}
+		}
+		if got["outdated"] != want["outdated"] || got["captured"] < want["captured"] || got["uncaptured"]+got["drifted"]+got["unknown"] > 0 {
+			return fmt.Errorf("the guards count %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// expectFewEvents expects at most one Event about a pod, counts included, and none about
+// pods that fail to start or to end, or that lack rules.
+func expectFewEvents(t *testing.T, n suite.Namespace) {
+	t.Helper()
+	var events corev1.EventList
+	suite.Check(t, json.Unmarshal([]byte(n.Kubectl(t, "", "get", "events", "-o", "json")), &events))
+	warnings := map[string]int32{}
+	for _, event := range events.Items {
+		about := event.InvolvedObject.Name
+		switch ofPlugin := strings.Contains(event.Message, "capture-cni"); event.Reason {
+		case "FailedCreatePodSandBox", "FailedKillPod":
+			if ofPlugin {
+				t.Errorf("%s of %s: %s", event.Reason, about, event.Message)
+			}
+		case "CaptureFailed", "CaptureMissing", "CaptureRepaired":
+			t.Errorf("%s of %s: %s", event.Reason, about, event.Message)
+		case "CaptureWarning":
+			if warnings[about] += event.Count; warnings[about] > 1 {
+				t.Errorf("%s is reported %d times, at last: %s", about, warnings[about], event.Message)
+			}
+		}
+	}
+	t.Logf("of %d pods there is an Event that they are outdated", len(warnings))
+}
