@@ -4,16 +4,20 @@ package agent
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
@@ -41,7 +45,8 @@ func TestVersionSkew(t *testing.T) {
 			mixed := t.TempDir()
 			check(t, os.Symlink(filepath.Join(earlier, "capture-cni"), mixed+"/capture-cni"))
 			check(t, os.Symlink(filepath.Join(n.release, "capture-cni-lookup"), mixed+"/capture-cni-lookup"))
-			a := n.start(t, append(n.strict(t, mode), "--plugin", mixed+"/capture-cni")...)
+			flags := n.strict(t, mode, `"sharedKernelRuntimeClasses": ["shared"]`) // a key that it does not know
+			a := n.start(t, append(flags, "--plugin", mixed+"/capture-cni")...)
 			a.ready(t)
 			n.expectPlugin(t, filepath.Join(earlier, "capture-cni"))
 			check(t, n.learnEarlierRules(t).stop(t))
@@ -50,13 +55,15 @@ func TestVersionSkew(t *testing.T) {
 	}
 }
 
-// strict returns flags with which STATUS fails while meshed pods could not start, on a
-// node whose list has the version in which the CNI specification added STATUS.
-func (n *node) strict(t *testing.T, mode string) []string {
+// strict returns flags with which STATUS fails while meshed pods could not start, and more
+// keys of the entry, on a node whose list has the version in which the CNI specification
+// added STATUS.
+func (n *node) strict(t *testing.T, mode string, more ...string) []string {
 	t.Helper()
 	n.preparePods(t)
 	netConf := filepath.Join(n.dir, "netconf.json")
-	check(t, os.WriteFile(netConf, []byte(`{"status": "strict", "lookupTimeout": "5s"}`), 0o600))
+	keys := append(more, `"status": "strict"`, `"lookupTimeout": "5s"`)
+	check(t, os.WriteFile(netConf, []byte("{"+strings.Join(keys, ", ")+"}"), 0o600))
 	if content := files(t, n.netDir)["/"+primaryName]; !strings.Contains(content, "1.1.0") {
 		n.write(t, primaryName, strings.Replace(content, "0.3.1", "1.1.0", 1))
 	}
@@ -134,4 +141,31 @@ func (s *startedPod) expectVerbs(t *testing.T) {
 
 func flushRules(ctx context.Context) error {
 	return exec.CommandContext(ctx, "nft", "flush", "chain", "inet", "capture-cni", "nat_OUTPUT").Run()
+}
+
+// TestRightsWithdrawn takes an agent's right to read pods away, as Helm does at the
+// beginning of a downgrade, because the earlier chart has no such rule: the plugin reads
+// pods that the agent does not know from the API server.
+func TestRightsWithdrawn(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.preparePods(t)
+	n.api.Delete("shop", "web")
+	n.start(t, "--mode", "insert").ready(t)
+	var refused atomic.Int32
+	n.api.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
+		ofAgent := r.Header.Get("Authorization") == "Bearer "+n.api.Token()
+		if !ofAgent || !strings.Contains(r.URL.Path, "/pods") {
+			return false
+		}
+		refused.Add(1)
+		kubeapi.WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "pods is forbidden")
+		return true
+	})
+	n.api.EndWatches()
+	n.pod("web", true)
+	check(t, n.startAndStop(t, "web"))
+	if refused.Load() == 0 {
+		t.Error("the agent's requests were not refused")
+	}
 }
