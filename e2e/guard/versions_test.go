@@ -61,6 +61,29 @@ func TestPodsOfEarlierRelease(t *testing.T) {
 	}
 }
 
+// TestReportedOnceReceived has no agent at first: what no agent received is reported by the
+// next guard, once.
+func TestReportedOnceReceived(t *testing.T) {
+	n := newNode()
+	n.baselines = t.TempDir()
+	n.run(t, "web").captureByEarlierRelease(t)
+	n.socket = filepath.Join(t.TempDir(), "no agent")
+	examine := func() {
+		keeper, registry := n.keeper(t, guard.InPlace)
+		for range 3 {
+			keeper.Round(t.Context())
+		}
+		expect(t, registry, map[guard.State]float64{guard.Outdated: 1})
+	}
+	examine()
+	conn := n.listen(t)
+	examine()
+	examine()
+	if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != record.Outdated {
+		t.Errorf("reported %+v, want once that the pod is outdated", records)
+	}
+}
+
 // captureByEarlierRelease calls the plugin of the release before this one.
 func (p *pod) captureByEarlierRelease(t *testing.T) {
 	t.Helper()
