@@ -16,6 +16,7 @@ const EarlierVersion = "v0.1.0"
 // directory.
 func EarlierRelease(t testing.TB, root string) string {
 	t.Helper()
+	RequireHistory(t, root)
 	dir, err := filepath.Abs(filepath.Join(root, "bin", "parts", EarlierVersion))
 	if err == nil {
 		_, err = os.Stat(dir)

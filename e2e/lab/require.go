@@ -3,8 +3,10 @@
 package lab
 
 import (
+	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
@@ -39,5 +41,14 @@ func RequireProgram(t testing.TB, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
 		Lacks(t, name+": run make deps")
+	}
+}
+
+// RequireHistory skips a test that needs git's history where the sources are no checkout,
+// in CI, too: an archive of them has none. A checkout without the commit fails.
+func RequireHistory(t testing.TB, root string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(root, ".git")); errors.Is(err, os.ErrNotExist) {
+		t.Skip("this test needs " + EarlierVersion + ", which is built from git's history, and these sources are no git checkout")
 	}
 }

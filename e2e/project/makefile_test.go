@@ -12,19 +12,25 @@ import (
 )
 
 // TestEarlierReleaseNeedsHistory builds the earlier release where git lacks its commit, as
-// in a shallow clone: the error says what to do.
+// in a shallow clone: the error says what to do. Without git there is none.
 func TestEarlierReleaseNeedsHistory(t *testing.T) {
 	t.Parallel()
 	makefile, err := filepath.Abs(filepath.Join(root, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	clone := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "git", "init", "--quiet", clone).CombinedOutput(); err != nil {
+	sources := t.TempDir()
+	build := func() (string, error) {
+		out, err := exec.CommandContext(t.Context(), "make", "-C", sources, "-f", makefile, "bin/parts/"+lab.EarlierVersion).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := build(); err != nil || !strings.Contains(out, "tests of two versions are skipped") {
+		t.Errorf("sources that are no checkout: %v: %s", err, out)
+	}
+	if out, err := exec.CommandContext(t.Context(), "git", "init", "--quiet", sources).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	out, err := exec.CommandContext(t.Context(), "make", "-C", clone, "-f", makefile, "bin/parts/"+lab.EarlierVersion).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "run git fetch --unshallow") {
-		t.Errorf("%v: %s", err, out)
+	if out, err := build(); err == nil || !strings.Contains(out, "run git fetch --unshallow") {
+		t.Errorf("a shallow clone: %v: %s", err, out)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestVersions installs v0.1.0 by its own chart, upgrades to this chart, goes back to the
@@ -23,6 +24,7 @@ import (
 // as the machine starts them, and the plugin is called 50 times a second. No ADD fails, and
 // each meshed pod has the rules of one of the two releases.
 func TestVersions(t *testing.T) {
+	lab.RequireHistory(t, "../../..")
 	c.UninstallChart(t)
 	suite.Check(t, c.LoadEarlierImage(t.Context()))
 	t.Cleanup(func() { c.Installed = nil })
