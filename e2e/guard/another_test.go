@@ -22,25 +22,28 @@ func TestNeverAnother(t *testing.T) {
 		n.ended["web"] = true
 		keeper, registry := n.keeper(t, guard.InPlace)
 		keeper.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Uncaptured: 1})
+		expect(t, registry, map[guard.State]float64{guard.Unknown: 1})
 		if state := p.rules(t); state != (netfilter.State{}) {
 			t.Errorf("it holds %+v", state)
 		}
 	})
-	for name, when := range map[string]func(n *node, replace func()){
-		"another namespace is at its path": func(n *node, replace func()) {
+	for name, tt := range map[string]struct {
+		when func(n *node, replace func())
+		want guard.State
+	}{
+		"another namespace is at its path": {func(n *node, replace func()) {
 			n.reading = func() { replace(); n.ended["web"] = true }
-		},
-		"another namespace comes to its path": func(n *node, replace func()) { n.confirm = replace },
+		}, guard.Unknown},
+		"another namespace comes to its path": {func(n *node, replace func()) { n.confirm = replace }, guard.Uncaptured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
 			p, other := n.run(t, "web"), newHost(t)
 			check(t, other.AddAddresses("lo", podAddress+"/32"))
-			when(n, func() { bind(t, other, p.sandbox.NetNS) })
+			tt.when(n, func() { bind(t, other, p.sandbox.NetNS) })
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Uncaptured: 1})
+			expect(t, registry, map[guard.State]float64{tt.want: 1})
 			for _, host := range []*lab.Host{p.host, other} {
 				if state := (&pod{host: host}).rules(t); state != (netfilter.State{}) {
 					t.Errorf("%s holds %+v", host.Path(), state)
@@ -76,4 +79,30 @@ func TestNeverAnother(t *testing.T) {
 func bind(t *testing.T, host *lab.Host, path string) {
 	t.Helper()
 	check(t, errors.Join(unix.Unmount(path, unix.MNT_DETACH), unix.Mount(host.Path(), path, "", unix.MS_BIND, "")))
+}
+
+// TestEndingPods has the guard examine pods whose DEL has removed their rules, before the
+// runtime leaves them out of its list: no policy reports, repairs or evicts them.
+func TestEndingPods(t *testing.T) {
+	for _, policy := range guard.Policies() {
+		t.Run(string(policy), func(t *testing.T) {
+			n := newNode()
+			conn := n.listen(t)
+			p := n.run(t, "web")
+			n.own("web", "ReplicaSet")
+			p.capture(t, nil)
+			keeper, registry := n.keeper(t, policy)
+			keeper.Round(t.Context())
+			p.nft(t, "delete", "table", "inet", "capture-cni")
+			n.ended["web"] = true
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			if records := receive(t, conn); len(records) > 0 {
+				t.Errorf("sent %v", records)
+			}
+			if state := p.rules(t); state != (netfilter.State{}) {
+				t.Errorf("it holds %+v", state)
+			}
+		})
+	}
 }

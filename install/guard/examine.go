@@ -39,7 +39,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	}
 	netns, err := podnet.TryOpen(w.sandbox.NetNS)
 	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" { // an ADD or a DEL runs
-		return Finding{State: w.finding.State, Reason: w.finding.Reason}
+		return w.lastFinding()
 	}
 	if err != nil {
 		return unknown(err)
@@ -54,17 +54,21 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
 	found := g.judge(ctx, netns, w)
-	if !found.isMissing() || g.settings.Policy == ReportOnly {
+	if !found.isMissing() {
 		return found
 	}
-	if fault := g.runtimeFault(); fault != nil {
+	runs, fault := g.runs(ctx, w)
+	switch {
+	case fault == nil && !runs: // a DEL has removed its rules
+		return w.lastFinding()
+	case g.settings.Policy == ReportOnly:
+		return found
+	case fault != nil:
 		found.Reason += "; left alone, because it may have ended: " + fault.Error()
 		return found
-	}
-	if g.settings.Policy == InPlace {
+	case g.settings.Policy == InPlace:
 		return g.repair(ctx, netns, w, found)
-	}
-	if !w.desired.hasController {
+	case !w.desired.hasController:
 		found.Reason += "; it has no controller that would replace it, so it is not evicted"
 	}
 	return found

@@ -55,15 +55,11 @@ func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched,
 // have begun. The pod may have ended meanwhile, and its namespace's path may lead
 // to another pod's.
 func (g *Guard) replace(ctx context.Context, netns *podnet.Namespace, w *watched) (connections string, err error) {
-	runs, err := g.runs(ctx, w)
-	if err != nil {
-		return "", err
-	}
 	same, err := netns.Is(w.sandbox.NetNS)
 	if err != nil {
 		return "", err
 	}
-	if !runs || !same {
+	if !same {
 		return "", errors.New("the pod has ended")
 	}
 	rules := w.desired.rules()
@@ -80,6 +76,9 @@ func (g *Guard) replace(ctx context.Context, netns *podnet.Namespace, w *watched
 
 // runs asks the runtime whether a pod still runs.
 func (g *Guard) runs(ctx context.Context, w *watched) (bool, error) {
+	if fault := g.runtimeFault(); fault != nil {
+		return false, fault
+	}
 	ctx, cancel := context.WithTimeout(ctx, runsTimeout)
 	defer cancel()
 	began := time.Now()

@@ -25,6 +25,14 @@ type watched struct {
 	roundsUnchanged int         // since that comparison
 }
 
+// lastFinding returns the last finding, without the repair that it may tell of.
+func (w *watched) lastFinding() Finding {
+	if w.finding.State == "" {
+		return Finding{State: Unknown, Reason: "the pod has ended"}
+	}
+	return Finding{State: w.finding.State, Reason: w.finding.Reason}
+}
+
 // fingerprint is what a pod's state depends on, except for routes, addresses and
 // the tables of iptables-legacy. Every tenth round compares those, too.
 type fingerprint struct {

@@ -170,7 +170,9 @@ func expectFewEvents(t *testing.T, n suite.Namespace) {
 				t.Errorf("%s of %s: %s", event.Reason, about, event.Message)
 			}
 		case "CaptureFailed", "CaptureMissing", "CaptureRepaired":
-			t.Errorf("%s of %s: %s", event.Reason, about, event.Message)
+			if !isFalseAlarm(event.Message) {
+				t.Errorf("%s of %s: %s", event.Reason, about, event.Message)
+			}
 		case "CaptureWarning":
 			if warnings[about] += event.Count; warnings[about] > 1 {
 				t.Errorf("%s is reported %d times, at last: %s", about, warnings[about], event.Message)
@@ -178,4 +180,9 @@ func expectFewEvents(t *testing.T, n suite.Namespace) {
 		}
 	}
 	t.Logf("of %d pods there is an Event that they are outdated", len(warnings))
+}
+
+// isFalseAlarm reports whether the guard of v0.1.0 found that a pod had ended.
+func isFalseAlarm(message string) bool {
+	return strings.HasPrefix(message, "the pod is not captured as it should be: ") && strings.HasSuffix(message, "the pod has ended")
 }
