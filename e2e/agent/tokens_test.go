@@ -179,6 +179,7 @@ func TestRejectedToken(t *testing.T) {
 	eventually(t, func() (string, error) { return "", expectMetric(a, "capture_cni_token_rejected_total 1") })
 	n.pod("web", true)
 	check(t, n.add(t, "5s"))
+	check(t, expectMetric(a, "capture_cni_token_requests_total 1")) // not the one that it found
 }
 
 // TestNewCA replaces the cluster's CA: the agent copies the new one.

@@ -170,11 +170,11 @@ func (k *Keeper) untilNext() time.Duration {
 // resync reconciles the whole node. renew requests a new token whatever the old
 // one's age.
 func (k *Keeper) resync(ctx context.Context, renew bool) {
-	before := k.node.current.token
+	before, issued := k.node.current.token, k.node.credentials.requests.issued
 	report := k.node.Install(ctx, renew)
 	report.add(PartPods, k.pods())
+	k.metrics.tokensRequested.Add(float64(k.node.credentials.requests.issued - issued))
 	if after := k.node.current.token; after != before {
-		k.metrics.tokensRequested.Inc()
 		k.metrics.tokenIssued.Set(float64(after.issued.Unix()))
 		k.metrics.tokenExpires.Set(float64(after.expires.Unix()))
 	}

@@ -18,6 +18,7 @@ const (
 
 // tokenRequests decides when the next token may be requested.
 type tokenRequests struct {
+	issued           int       // in all
 	failed, rejected int       // in a row
 	next             time.Time // not before
 	err              error     // of the last request
@@ -37,6 +38,7 @@ func (r *tokenRequests) recordFailure(now time.Time, err error) {
 // recordToken records a new token, which replaced one that the API server rejected or
 // one that was due.
 func (r *tokenRequests) recordToken(now time.Time, valid lifetime, rejected bool) {
+	r.issued++
 	r.failed, r.err, r.clocks, r.next = 0, nil, valid.clockFault(now), time.Time{}
 	if rejected {
 		r.rejected++
