@@ -115,6 +115,7 @@ func TestConflict(t *testing.T) {
 		"one came before ours": {[]string{"new", key, "a"}, []string{"new", "a"}},
 		"one went":             {[]string{key}, nil},
 		"ours went":            {[]string{"a"}, []string{"a"}},
+		"one has its place":    {[]string{"a", "new"}, []string{"a", "new"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "a", key)

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// TestTokens binds a token to its Node where it can, so that the token ends with the
+// Node, and takes a token for rejected only if the API server says so.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	client, err := New(&rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := TokenSpec{Namespace: "capture-cni", ServiceAccount: "capture-cni", Node: ownNode, TTL: time.Hour}
+	token, err := client.RequestToken(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requested := server.TokenRequests()
+	if bound := requested[0].BoundObjectRef; len(requested) != 1 || bound == nil || bound.Kind != "Node" || bound.Name != ownNode || *requested[0].ExpirationSeconds != 3600 {
+		t.Errorf("requested %+v", requested)
+	}
+	authorities := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(authorities, server.Cert.PEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rejects := func() bool { return RejectsToken(t.Context(), server.URL, authorities, token) }
+	if rejects() {
+		t.Error("a token that was just issued is rejected")
+	}
+	server.ChangeKeys()
+	if !rejects() {
+		t.Error("a token of other keys is taken")
+	}
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rejects() {
+		t.Error("no answer rejects a token")
+	}
+}
