@@ -45,7 +45,7 @@ var agentMutants = []mutant{
 		file: "install/node/program.go",
 		from: "func(path string) error { return p.try(ctx, path) })",
 		to:   "nil)",
-		by:   by(root, "e2e/agent", "TestBrokenPlugin"),
+		by:   by(quick, "install/node", "TestProgramIsTried"),
 	},
 	{
 		name: "entry-comes-before-the-plugin",
@@ -143,7 +143,7 @@ var agentMutants = []mutant{
 		file: "install/kube/tokens.go",
 		from: "return answer.StatusCode == http.StatusUnauthorized",
 		to:   "return answer.StatusCode == http.StatusTeapot",
-		by:   by(root, "e2e/agent", "TestRejectedToken"),
+		by:   by(quick, "install/kube", "TestTokens"),
 	},
 	{
 		name: "credentials-go-while-a-plugin-needs-them",
@@ -199,6 +199,6 @@ var agentMutants = []mutant{
 		file: "install/kube/tokens.go",
 		from: `if node != "" {`,
 		to:   `if node == "-" {`,
-		by:   by(root, "e2e/agent", "TestTokens"),
+		by:   by(quick, "install/kube", "TestTokens"),
 	},
 }

@@ -7,15 +7,15 @@ var guardMutants = []mutant{
 	{
 		name: "guard-repairs-another-pods-namespace",
 		file: "install/guard/repair.go",
-		from: "if !runs || !same {",
-		to:   "if !runs || same && !same {",
+		from: "if !same {",
+		to:   "if same && !same {",
 		by:   by(root, "e2e/guard", "TestNeverAnother/another_namespace_comes_to_its_path"),
 	},
 	{
 		name: "guard-repairs-a-pod-that-has-ended",
-		file: "install/guard/repair.go",
-		from: "if !runs || !same {",
-		to:   "if !same {",
+		file: "install/guard/examine.go",
+		from: "case fault == nil && !runs:",
+		to:   "case fault != nil && !runs && g.settings.Policy == \"\":",
 		by:   by(root, "e2e/guard", "TestNeverAnother/the_sandbox_has_ended"),
 	},
 	{
@@ -49,15 +49,15 @@ var guardMutants = []mutant{
 	{
 		name: "guard-that-may-only-report-repairs",
 		file: "install/guard/examine.go",
-		from: "if !found.isMissing() || g.settings.Policy == ReportOnly {",
-		to:   "if !found.isMissing() {",
+		from: "case g.settings.Policy == ReportOnly:\n\t\treturn found",
+		to:   "case g.settings.Policy == ReportOnly:\n\t\treturn g.repair(ctx, netns, w, found)",
 		by:   by(root, "e2e/guard", "TestStates"),
 	},
 	{
 		name: "uncaptured-pod-stays-so",
 		file: "install/guard/examine.go",
-		from: "if g.settings.Policy == InPlace {",
-		to:   "if g.settings.Policy == Evict {",
+		from: "case g.settings.Policy == InPlace:",
+		to:   "case g.settings.Policy == Evict:",
 		by:   by(root, "e2e/guard", "TestStates"),
 	},
 	{
@@ -72,7 +72,7 @@ var guardMutants = []mutant{
 		file: "install/guard/baseline.go",
 		from: "if b.isKnown() && b.Stamp != state.Stamp {",
 		to:   "if b.isKnown() && b.Stamp == \"\" {",
-		by:   by(root, "e2e/guard", "TestForgeries"),
+		by:   by(root, "e2e/guard", "TestForgedBeforeTheFirstExamination"),
 	},
 	{
 		name: "chain-with-istios-name-hides-missing-rules",
@@ -93,7 +93,7 @@ var guardMutants = []mutant{
 		file: "install/guard/examine.go",
 		from: "now := fingerprint{generation, w.desired.stamp, w.desired.changed}",
 		to:   "now := fingerprint{min(generation, 1), w.desired.stamp, w.desired.changed}",
-		by:   by(root, "e2e/guard", "TestStates"),
+		by:   by(root, "e2e/guard", "TestForgeries"),
 	},
 	{
 		name: "repairs-are-reported-once",
@@ -128,7 +128,7 @@ var guardMutants = []mutant{
 		file: "install/guard/listing.go",
 		from: "case <-time.After(time.Until(now.began.Add(listingWait))):",
 		to:   "case <-time.After(time.Until(now.began.Add(1000 * listingWait))):",
-		by:   by(unit, "install/guard", "TestHangingRuntime"),
+		by:   by(unit, "install/guard", "TestSlowListing"),
 	},
 	{
 		name: "hung-agent-stops-the-rounds",

@@ -69,10 +69,10 @@ var netfilterMutants = []mutant{
 	},
 	{
 		name: "rules-of-others-are-removed",
-		file: "plugin/netfilter/iptables_tables.go",
-		from: "return chain == markerChain || strings.HasPrefix(chain, capture.ChainPrefix)",
-		to:   `return chain == markerChain || strings.HasPrefix(chain, capture.ChainPrefix) || strings.HasPrefix(chain, "KUBE")`,
-		by:   by(root, "plugin/netfilter", "TestOthersAreLeftAlone"),
+		file: "plugin/netfilter/iptables_remove.go",
+		from: "slices.DeleteFunc(slices.Clone(r.chains), func(name string) bool { return !isOurs(name) })",
+		to:   "slices.Clone(r.chains)",
+		by:   by(root, "e2e/traffic", "TestForeignRules"),
 	},
 	{
 		name: "second-capture-is-not-refused",
@@ -85,7 +85,7 @@ var netfilterMutants = []mutant{
 		name: "failed-add-leaves-a-half",
 		file: "plugin/podnet/apply.go",
 		from: "return errors.Join(err, undo())",
-		to:   "return err",
+		to:   "if undo != nil {\n\t\t\treturn err\n\t\t}",
 		by:   by(root, "e2e/traffic", "TestFailureLeavesNothing"),
 	},
 	{
@@ -103,11 +103,11 @@ var netfilterMutants = []mutant{
 		by:   by(root, "e2e/protocol", "TestDelRemovesOurs"),
 	},
 	{
-		name: "del-waits-for-a-lock",
+		name: "del-without-a-lock-leaves-the-rules",
 		file: "plugin/podnet/podnet.go",
 		from: "\t\tif err != nil {\n\t\t\treturn nil, nil\n\t\t}",
 		to:   "\t\tif err != nil {\n\t\t\treturn nil, err\n\t\t}",
-		by:   by(root, "e2e/protocol", "TestNamespaceLock"),
+		by:   by(root, "e2e/protocol", "TestNoLock"),
 	},
 	{
 		name: "two-calls-work-in-one-namespace",
@@ -134,14 +134,14 @@ var netfilterMutants = []mutant{
 		name: "repair-resets-connections",
 		file: "plugin/podnet/adopt.go",
 		from: "err = conntrack.Create(ctx, conntrack.Connections(sockets))",
-		to:   "err = ctx.Err()",
+		to:   "err = conntrack.Create(ctx, conntrack.Connections(sockets[:0]))",
 		by:   by(root, "e2e/guard", "TestConnectionsLiveOn"),
 	},
 	{
 		name: "crafted-segment-outlives-a-repair",
 		file: "plugin/podnet/adopt.go",
 		from: "conntrack.Delete(ctx, conntrack.Orphans(entries, sockets))",
-		to:   "ctx.Err()",
+		to:   "conntrack.Delete(ctx, conntrack.Orphans(entries[:0], sockets))",
 		by:   by(root, "e2e/guard", "TestCraftedSegments"),
 	},
 	{

@@ -51,7 +51,7 @@ var pluginMutants = []mutant{
 		name: "check-tears-down-pods-while-the-api-is-away",
 		file: "plugin/verbs/check.go",
 		from: "!isA[podlookup.Error](err) && ",
-		to:   "",
+		to:   "(err != nil || !isA[podlookup.Error](err)) && ",
 		by:   by(root, "e2e/protocol", "TestCheckSparesPods"),
 	},
 	{
@@ -79,7 +79,7 @@ var pluginMutants = []mutant{
 		name: "stdin-chooses-who-gets-the-record",
 		file: "plugin/verbs/recorder.go",
 		from: `trust.CheckPath("agentSocket", socket) != nil || `,
-		to:   "",
+		to:   `trust.CheckPath("agentSocket", socket) != nil && socket == "" || `,
 		by:   by(root, "plugin/verbs", "TestSend"),
 	},
 	{
@@ -87,13 +87,6 @@ var pluginMutants = []mutant{
 		file: "plugin/podapi/kubeconfig.go",
 		from: "!filepath.IsLocal(k.relative(file.path))",
 		to:   `k.relative(file.path) == ""`,
-		by:   by(root, "plugin/podapi", "TestLoadKubeconfig"),
-	},
-	{
-		name: "kubeconfig-executes-a-program",
-		file: "plugin/podapi/kubeconfig.go",
-		from: "case user.Exec != nil:",
-		to:   `case user.Exec != nil && user.Token == "":`,
 		by:   by(root, "plugin/podapi", "TestLoadKubeconfig"),
 	},
 	{
@@ -150,7 +143,7 @@ var pluginMutants = []mutant{
 		file: "plugin/podlookup/attempt.go",
 		from: "case <-hedge.C:\n\t\t\taskAPI()",
 		to:   "case <-hedge.C:",
-		by:   by(root, "e2e/protocol", "TestHungAgent"),
+		by:   by(root, "plugin/podlookup", "TestAgentFirst/does_not_answer"),
 	},
 	{
 		name: "spool-that-others-can-read",

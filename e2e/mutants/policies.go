@@ -17,7 +17,7 @@ var policyMutants = []mutant{
 		file: "deploy/chart/templates/admission/_parts.tpl",
 		from: "c.image.startsWith(name)\n  && c.image.substring(size(name)).matches('^(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$'))",
 		to:   "c.image.startsWith(name))",
-		by:   admission("TestAdmission/proxy/proxy_a_repository_that_begins_alike"),
+		by:   admission("TestAdmission/proxy"),
 	},
 	{
 		name: "proxy-runs-any-command",
@@ -45,21 +45,21 @@ var policyMutants = []mutant{
 		file: "deploy/chart/templates/admission/settings.yaml",
 		from: "size(variables.weakAnnotations) == 0",
 		to:   "size(variables.weakAnnotations) >= 0",
-		by:   admission("TestAdmission/letters/settings_NONE"),
+		by:   admission("TestAdmission/letters"),
 	},
 	{
 		name: "annotation-is-changed-after-admission",
 		file: "deploy/chart/templates/admission/changes.yaml",
 		from: "size(variables.changed) == 0",
 		to:   "size(variables.changed) >= 0",
-		by:   admission("TestAdmission/policies/change-annotation"),
+		by:   admission("TestAdmission/policies"),
 	},
 	{
 		name: "agent-posts-events-of-another-node",
 		file: "deploy/chart/templates/events.yaml",
 		from: "&& [event.?source.?host.orValue('')] == variables.node\n",
 		to:   "&& size(variables.node) == 1\n",
-		by:   admission("TestAgentPolicies/events/another_node"),
+		by:   admission("TestAgentPolicies/events/no_host"),
 	},
 	{
 		name: "agent-evicts-whatever-has-the-name",

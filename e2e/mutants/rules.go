@@ -129,7 +129,7 @@ var ruleMutants = []mutant{
 		file: "plugin/capture/tproxy.go",
 		from: "b.add(Match{Protocol: TCP}, Action{Verdict: Drop}, \"the proxy does not listen\")",
 		to:   "b.exempt(Match{}, \"the proxy does not listen\")",
-		by:   by(root, "e2e/traffic", "TestNobodyListens"),
+		by:   by(root, "e2e/traffic", "TestNoProxyNoConnection"),
 	},
 	{
 		name: "invalid-packets-of-an-excluded-interface-are-dropped",

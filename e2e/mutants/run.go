@@ -61,7 +61,8 @@ func unchangedJobs(ctx context.Context, w workshop, mutants []mutant) []job {
 }
 
 // runJobs runs jobs side by side, and then those that need the machine for themselves:
-// their tests send packets and measure times. It prints a line for each and returns the number of faults.
+// their tests send packets and measure times. It prints a line for each, and returns the
+// number of faults.
 func runJobs(ctx context.Context, good string, jobs []job) (faults int) {
 	var mu sync.Mutex
 	finished := 0
