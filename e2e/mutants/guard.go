@@ -15,8 +15,15 @@ var guardMutants = []mutant{
 		name: "guard-repairs-a-pod-that-has-ended",
 		file: "install/guard/examine.go",
 		from: "case fault == nil && !runs:",
-		to:   "case fault != nil && !runs && g.settings.Policy == \"\":",
+		to:   "case fault == nil && !runs && g.settings.Policy != InPlace:",
 		by:   by(root, "e2e/guard", "TestNeverAnother/the_sandbox_has_ended"),
+	},
+	{
+		name: "pod-that-ends-is-reported-as-uncaptured",
+		file: "install/guard/examine.go",
+		from: "case fault == nil && !runs:",
+		to:   "case fault == nil && !runs && g.settings.Policy != ReportOnly:",
+		by:   by(root, "e2e/guard", "TestEndingPods/report"),
 	},
 	{
 		name: "sandbox-in-another-namespace-counts-as-running",
@@ -49,8 +56,8 @@ var guardMutants = []mutant{
 	{
 		name: "guard-that-may-only-report-repairs",
 		file: "install/guard/examine.go",
-		from: "case g.settings.Policy == ReportOnly:\n\t\treturn found",
-		to:   "case g.settings.Policy == ReportOnly:\n\t\treturn g.repair(ctx, netns, w, found)",
+		from: "case g.settings.Policy == ReportOnly:\n\t\treturn found\n",
+		to:   "case g.settings.Policy == ReportOnly:\n\t\treturn g.repair(ctx, netns, w, found)\n",
 		by:   by(root, "e2e/guard", "TestStates"),
 	},
 	{
@@ -73,6 +80,20 @@ var guardMutants = []mutant{
 		from: "if b.isKnown() && b.Stamp != state.Stamp {",
 		to:   "if b.isKnown() && b.Stamp == \"\" {",
 		by:   by(root, "e2e/guard", "TestForgedBeforeTheFirstExamination"),
+	},
+	{
+		name: "outdated-pod-is-reported-by-each-guard",
+		file: "install/guard/guard.go",
+		from: "return reported || before.State == Outdated && len(g.outbox.queue) == 0",
+		to:   "return reported && before.State == Outdated",
+		by:   by(root, "e2e/guard", "TestPodsOfEarlierRelease"),
+	},
+	{
+		name: "unsent-report-counts-as-received",
+		file: "install/guard/guard.go",
+		from: "return reported || before.State == Outdated && len(g.outbox.queue) == 0",
+		to:   "return reported || before.State == Outdated",
+		by:   by(root, "e2e/guard", "TestReportedOnceReceived"),
 	},
 	{
 		name: "chain-with-istios-name-hides-missing-rules",

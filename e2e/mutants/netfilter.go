@@ -124,6 +124,13 @@ var netfilterMutants = []mutant{
 		by:   by(root, "e2e/protocol", "TestForeignLock"),
 	},
 	{
+		name: "del-leaves-routing-rules-of-an-earlier-release",
+		file: "plugin/podnet/routes.go",
+		from: "return r.Protocol != localProtocol })",
+		to:   "return r.Protocol != localProtocol || r.Priority != localPriority })",
+		by:   by(root, "e2e/protocol", "TestTwoVersions"),
+	},
+	{
 		name: "rule-of-another-program-takes-the-proxys-packets",
 		file: "plugin/podnet/routes.go",
 		from: "localPriority = 1\n",
