@@ -14,7 +14,7 @@ import (
 // TestRestoredBackup restores the directories of the node from an old backup: an expired
 // token, the kubeconfig of another API server, an entry of other keys, another plugin.
 // Until an agent runs, pods outside the mesh start, meshed ones fail, and DEL succeeds.
-// The agent puts all of it right, also if it runs already.
+// The agent restores all of it, also if it runs already.
 func TestRestoredBackup(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -81,7 +81,7 @@ func (n *node) expectFiles(t *testing.T, want map[string]string) {
 		now := n.backup(t)
 		for path, content := range want {
 			if now[path] != content && path != n.stateDir+"/token" {
-				return "", fmt.Errorf("%s is not put right", path)
+				return "", fmt.Errorf("%s is not restored", path)
 			}
 		}
 		return "", nil
