@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// badDayMutants break what agent and guard do on bad days: Nodes deleted or renamed,
+// clocks that step, directories deleted or restored from a backup.
+var badDayMutants = []mutant{
+	{
+		name: "guard-goes-on-with-a-deleted-mount",
+		file: "install/capture-cni-node/guard.go",
+		from: "untilDeleted(mounts...)",
+		to:   "untilDeleted(mounts[:0]...)",
+		by:   by(root, "e2e/guard", "TestDeletedGuardMounts/lock"),
+	},
+	{
+		name: "agent-goes-on-with-a-deleted-mount",
+		file: "install/capture-cni-node/run.go",
+		from: "tasks = append(tasks, untilDeleted(",
+		to:   "_ = append(tasks, untilDeleted(",
+		by:   by(root, "e2e/agent", "TestDeletedMount"),
+	},
+	{
+		name: "token-of-another-node-is-kept",
+		file: "install/node/credentials.go",
+		from: " && !c.isOfAnotherNode(current)",
+		to:   "",
+		by:   by(root, "e2e/agent", "TestRenamedNode"),
+	},
+	{
+		name: "deleted-node-gets-an-unbound-token",
+		file: "install/kube/tokens.go",
+		from: " && !spec.NodeExisted",
+		to:   "",
+		by:   by(root, "e2e/agent", "TestDeletedNode"),
+	},
+	{
+		name: "node-that-is-not-registered-gets-no-token",
+		file: "install/kube/tokens.go",
+		from: "isUnknownNode(err) && !spec.NodeExisted",
+		to:   "isUnknownNode(err) && spec.NodeExisted",
+		by:   by(root, "e2e/agent", "TestNodeNotRegistered"),
+	},
+	{
+		name: "restored-credentials-stay",
+		file: "install/node/credentials.go",
+		from: "err == nil && bytes.Equal(current, content)",
+		to:   "err == nil && (bytes.Equal(current, content) || len(current) > 0)",
+		by:   by(root, "e2e/agent", "TestRestoredBackup"),
+	},
+	{
+		name: "clock-set-back-stops-the-guard",
+		file: "install/guard/guard.go",
+		from: "w.next = time.Now().Add(pause)",
+		to:   "w.next = time.Now().Add(pause).Round(0)",
+		by:   by(root, "e2e/guard", "TestClockSteps"),
+	},
+	{
+		name: "clock-set-back-stops-the-agent",
+		file: "install/node/keeper.go",
+		from: "k.nextResync = time.Now().Add(k.untilNext())",
+		to:   "k.nextResync = time.Now().Add(k.untilNext()).Round(0)",
+		by:   by(root, "e2e/agent", "TestClockSteps"),
+	},
+	{
+		name: "clock-set-back-hides-the-last-add",
+		file: "install/history/history.go",
+		from: "if uid == \"\" {",
+		to:   "if uid == \"\" || h.byPod[uid].Name >= record.FileName(r, uid) {",
+		by:   by(quick, "install/history", "TestClockSetBack"),
+	},
+	{
+		name: "spooled-record-replaces-a-younger-one",
+		file: "install/history/history.go",
+		from: "if h.byPod[r.Pod.UID].Name >= record.FileName(r, r.Pod.UID) {",
+		to:   "if r.Pod.UID == \"\" {",
+		by:   by(quick, "install/history", "TestSpooledRecords"),
+	},
+	{
+		name: "deleted-history-stays-deleted",
+		file: "install/telemetry/telemetry.go",
+		from: "err := makeDirectories(l.settings.Socket)",
+		to:   "var err error",
+		by:   by(unit, "install/telemetry", "TestHistoryIsPutRight"),
+	},
+	{
+		name: "init-container-of-the-proxys-group-is-captured",
+		file: "plugin/capture/rules.go",
+		from: "b.add(Match{GID: one(b.ProxyGID)}, ownTraffic, \"sent by the proxy's group\")",
+		to:   "",
+		by:   by(root, "e2e/traffic", "TestInitContainers"),
+	},
+	{
+		name: "token-that-was-found-counts-as-requested",
+		file: "install/node/keeper.go",
+		from: "if after := k.node.current.token; after != before {",
+		to:   "if after := k.node.current.token; after != before {\n\t\tk.metrics.tokensRequested.Inc()",
+		by:   by(root, "e2e/agent", "TestRejectedToken"),
+	},
+}
