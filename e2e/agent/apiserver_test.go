@@ -254,16 +254,13 @@ func (s apiServer) testEvents(t *testing.T) {
 }
 
 // testNodeDeleted deletes the Node, which revokes the token that is bound to it. Pods
-// start by the agent; the next token is of the new Node.
+// start by the agent, and no unbound token takes its place. The next one is of the new
+// Node.
 func (s apiServer) testNodeDeleted(t *testing.T) {
 	n := s.node(t, "orphan")
-	a := s.startAgent(t, n)
-	a.ready(t)
+	s.startAgent(t, n).stopOnceReady(t)
 	before := n.claims(t)
 	s.kubectl(t, "delete", "node", "node-1")
-	s.createNode(t)
-	check(t, n.startAndStop(t, "orphan"))
-	a.stop(t)
 	eventually(t, func() (string, error) {
 		out, err := n.call("ADD", "orphan", sandbox(t).Path(), "1s")
 		if err == nil || !strings.Contains(out, "Unauthorized") {
@@ -271,6 +268,14 @@ func (s apiServer) testNodeDeleted(t *testing.T) {
 		}
 		return "", nil
 	})
+	a := s.startAgent(t, n)
+	a.waitForLog(t, `nodes \"node-1\" not found`)
+	check(t, n.startAndStop(t, "orphan"))
+	if now := n.claims(t); now.Issued != before.Issued {
+		t.Errorf("the token is %+v", now)
+	}
+	a.stop(t)
+	s.createNode(t)
 	s.startAgent(t, n).ready(t)
 	eventually(t, func() (string, error) {
 		if now := n.claims(t); now.Issued == before.Issued || now.Kubernetes.Node == nil {
