@@ -65,7 +65,7 @@ func TestDeletedMount(t *testing.T) {
 		"lists": func(n *node) (*string, []string) { return &n.netDir, nil },
 		"run":   func(n *node) (*string, []string) { return &n.runDir, nil },
 		"state": func(n *node) (*string, []string) { return &n.stateDir, nil },
-		"the CRI socket's": func(n *node) (*string, []string) {
+		"CRI": func(n *node) (*string, []string) {
 			cri := n.dir + "/cri"
 			return &cri, []string{"--cri-socket", n.dir + "/mounted/cri.sock"}
 		},

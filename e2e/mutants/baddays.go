@@ -17,7 +17,7 @@ var badDayMutants = []mutant{
 		file: "install/capture-cni-node/run.go",
 		from: "tasks = append(tasks, untilDeleted(",
 		to:   "_ = append(tasks, untilDeleted(",
-		by:   by(root, "e2e/agent", "TestDeletedMount"),
+		by:   by(root, "e2e/agent", "TestDeletedMount/CRI"),
 	},
 	{
 		name: "token-of-another-node-is-kept",
