@@ -67,6 +67,22 @@ func exists(t *testing.T, of test) bool {
 	return false
 }
 
+// TestApply changes the one place that a mutant names, and refuses one that names none or
+// several.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/x.go", []byte("a b a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]string{"b": "a c a", "a": "", "d": ""} {
+		got, err := mutant{file: "x.go", from: from, to: "c"}.apply(dir)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", from, got, err)
+		}
+	}
+}
+
 // TestFault expects a mutant to be killed only by its own test, which fails by itself.
 func TestFault(t *testing.T) {
 	t.Parallel()
