@@ -96,6 +96,8 @@ func TestNamespaceLock(t *testing.T) {
 	for n.Requests() < 2 { // the lock comes after the lookup
 		time.Sleep(time.Millisecond)
 	}
+	time.Sleep(500 * time.Millisecond) // many times what an ADD without a lock takes from here
+	expectNoRules(t, host)
 	call{command: "DEL", netns: host.Path(), stdin: n.conf("")}.run(t).silent(t)
 	check(t, waiting.Process.Kill())
 	_ = waiting.Wait()
