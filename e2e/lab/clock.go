@@ -93,7 +93,7 @@ func BuildWithClock(ctx context.Context, program, source string) (err error) {
 	return nil
 }
 
-// writeOverlay writes package time as it should be, and returns the file that says so.
+// writeOverlay writes the changed package time, and returns the file for -overlay.
 func writeOverlay(ctx context.Context, dir string) (overlay string, err error) {
 	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {

@@ -29,9 +29,9 @@ const (
 // whether one could be read: whether the agent has read its node's pods, or whether
 // the credentials are valid as far as the program can tell without the API server.
 type Request struct {
-	Version int           `json:"version"` // capture.PodVersion of who asks
+	Version int           `json:"version"` // the caller's capture.PodVersion
 	Pod     record.PodRef `json:"pod"`
-	Digest  string        `json:"digest,omitempty"` // of the answer that who asks has already
+	Digest  string        `json:"digest,omitempty"` // of the answer that the caller has already
 
 	// Only for capture-cni-lookup.
 	Directory string `json:"directory,omitempty"` // of the credentials
