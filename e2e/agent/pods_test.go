@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -81,7 +80,7 @@ func (n *node) checkCaptured(ctx context.Context, host *lab.Host, pod string) er
 	if fault == nil || n.earlierRules == "" {
 		return fault
 	}
-	rules, err := listRules(ctx, host)
+	rules, err := host.ListRules(ctx)
 	if err == nil && rules != n.earlierRules {
 		err = fmt.Errorf("neither today's rules nor those of %s: %w:\n%s", lab.EarlierVersion, fault, rules)
 	}
@@ -94,21 +93,12 @@ func (n *node) learnEarlierRules(t *testing.T) *startedPod {
 	t.Helper()
 	s, err := n.addPod(t, "web")
 	check(t, err)
-	n.earlierRules, err = listRules(t.Context(), s.host)
+	n.earlierRules, err = s.host.ListRules(t.Context())
 	check(t, err)
 	if !strings.Contains(n.earlierRules, "redirect to :15001") || !strings.Contains(n.earlierRules, "redirect to :15006") {
 		t.Fatalf("%s captures nothing: %s", lab.EarlierVersion, n.earlierRules)
 	}
 	return s
-}
-
-func listRules(ctx context.Context, host *lab.Host) (rules string, err error) {
-	err = host.Do(func() error {
-		out, err := exec.CommandContext(ctx, "nft", "--stateless", "list", "ruleset").Output()
-		rules = string(out)
-		return err
-	})
-	return rules, err
 }
 
 // startUncaptured starts and stops a meshed pod, and returns an error if it is captured.

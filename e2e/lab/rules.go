@@ -36,18 +36,23 @@ func (h *Host) CheckRules(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	var got string
-	err = h.Do(func() (err error) {
-		got, err = listTable(ctx)
-		return errors.Join(err, requireLoopback())
-	})
-	if err != nil {
+	got, err := h.ListRules(ctx)
+	if err = errors.Join(err, h.Do(requireLoopback)); err != nil {
 		return fmt.Errorf("pod %s: %w", pod.Name, err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("pod %s: the rules differ (-want +got):\n%s", pod.Name, diff)
 	}
 	return nil
+}
+
+// ListRules returns the plugin's nftables rules in the namespace, without counters.
+func (h *Host) ListRules(ctx context.Context) (rules string, err error) {
+	err = h.Do(func() (err error) {
+		rules, err = nft(ctx, "", "--stateless", "list", "table", "inet", capture.TableName)
+		return err
+	})
+	return rules, err
 }
 
 // addresses returns the addresses of the namespace.
@@ -80,22 +85,17 @@ func listingOf(ctx context.Context, rules string) (listing string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
-	err = scratch.Do(func() (err error) {
-		if _, err := nft(ctx, rules, "-f", "-"); err != nil {
-			return err
-		}
-		listing, err = listTable(ctx)
+	err = scratch.Do(func() error {
+		_, err := nft(ctx, rules, "-f", "-")
 		return err
 	})
+	if err == nil {
+		listing, err = scratch.ListRules(ctx)
+	}
 	if err == nil {
 		listings.Store(rules, listing)
 	}
 	return listing, err
-}
-
-// listTable lists our table in the calling thread's namespace, without counters.
-func listTable(ctx context.Context) (string, error) {
-	return nft(ctx, "", "--stateless", "list", "table", "inet", capture.TableName)
 }
 
 func nft(ctx context.Context, stdin string, args ...string) (string, error) {

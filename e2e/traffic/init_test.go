@@ -12,7 +12,7 @@ import (
 // up, and after, as behind a native sidecar. Before, a container reaches what is excluded,
 // or everything if it runs as the proxy's user or group; nothing else leaves uncaptured.
 func TestInitContainers(t *testing.T) {
-	nobody := config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053}
+	noProxy := config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053}
 	annotations := map[string]string{
 		"traffic.sidecar.istio.io/excludeOutboundPorts":    "443",
 		"traffic.sidecar.istio.io/excludeOutboundIPRanges": excluded[ipv4] + "/32," + excluded[ipv6] + "/128",
@@ -21,7 +21,7 @@ func TestInitContainers(t *testing.T) {
 		listening config.Mesh
 		captured  string // what captured connections reach
 	}{
-		"before the proxy":        {nobody, refused},
+		"before the proxy":        {noProxy, refused},
 		"behind a native sidecar": {istioMesh, outbound},
 	} {
 		t.Run(name, func(t *testing.T) {
