@@ -88,7 +88,9 @@ func expectDirectories(t *testing.T, set appsv1.DaemonSet) {
 		}
 	}
 	for _, socket := range flagValues(set, "cri-socket") {
-		writable[path.Dir(strings.TrimPrefix(socket, "/host"))] = false
+		if socket != "none" {
+			writable[path.Dir(strings.TrimPrefix(socket, "/host"))] = false
+		}
 	}
 	pod := set.Spec.Template.Spec
 	seen := 0
@@ -162,7 +164,8 @@ func TestOverrides(t *testing.T) {
 		{"paths.netDir=/n", "net-dir", []string{"/n"}},
 		{"paths.binDirs={/a,/b}", "bin-dir", []string{"/a", "/b"}},
 		{"paths.criSocket=/run/x/y.sock", "cri-socket", []string{"/host/run/x/y.sock"}},
-		{"paths.criSocket=none", "cri-socket", nil},
+		{"paths.criSocket=none", "cri-socket", []string{"none"}},
+		{"platform=plain", "cri-socket", []string{"/host/run/containerd/containerd.sock", "/host/run/crio/crio.sock"}},
 		{"paths.stateDir=/s", "state-dir", []string{"/s"}},
 		{"paths.runDir=/r", "run-dir", []string{"/r"}},
 		{"mode=insert", "mode", []string{"insert"}},

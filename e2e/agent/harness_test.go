@@ -31,6 +31,10 @@ var bin string
 
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
+// noRuntime has the agents ask no runtime, unless a test gives them one: the machine may
+// have its own.
+const noRuntime = "CAPTURE_CNI_CRI_SOCKET=none"
+
 func buildAndRun(m *testing.M) int {
 	var err error
 	if bin, err = os.MkdirTemp("", "agent-"); err != nil {
@@ -151,6 +155,7 @@ func (n *node) startBehind(t *testing.T, command []string, args ...string) *agen
 	argv := slices.Concat(command, []string{filepath.Join(n.release, "capture-cni-node"), "run", "--listen", address}, n.flags(args...))
 	a.Cmd = exec.Command(argv[0], argv[1:]...)
 	a.Stdout, a.Stderr = a.log, a.log
+	a.Env = append(os.Environ(), noRuntime)
 	check(t, a.Start())
 	t.Cleanup(func() { _ = a.Process.Kill(); _ = a.Wait() })
 	return a
@@ -227,7 +232,9 @@ func eventually[T any](t *testing.T, condition func() (T, error)) T {
 
 // command runs one of the agent's other commands.
 func (n *node) command(name string, args ...string) (string, error) {
-	out, err := exec.Command(filepath.Join(n.release, "capture-cni-node"), append([]string{name}, n.flags(args...)...)...).CombinedOutput()
+	command := exec.Command(filepath.Join(n.release, "capture-cni-node"), append([]string{name}, n.flags(args...)...)...)
+	command.Env = append(os.Environ(), noRuntime)
+	out, err := command.CombinedOutput()
 	return string(out), err
 }
 

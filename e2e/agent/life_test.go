@@ -191,7 +191,7 @@ func TestAbsent(t *testing.T) {
 	a.ready(t)
 	a.stop(t)
 	refusing := n.start(t, "--mode", "insert", "--state", "absent")
-	eventually(t, func() (string, error) { return "", expectReadyz(refusing, "without a CRI socket") })
+	eventually(t, func() (string, error) { return "", expectReadyz(refusing, "with --cri-socket none") })
 	if got, err := n.loadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
 		t.Errorf("the refusing agent cleaned the node: %q (%v)", got, err)
 	}

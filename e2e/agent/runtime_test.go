@@ -29,8 +29,11 @@ import (
 type containerd struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	netDir  string
-	dropIns bool         // its libcni reads them
-	meshed  atomic.Bool  // a captured pod runs
+	dropIns bool        // its libcni reads them
+	meshed  atomic.Bool // a captured pod runs
+	name    string      // of the runtime, and its version
+	version string
+	tried   atomic.Bool  // the directory of a drop-in was created
 	hangs   atomic.Bool  // Status does not answer
 	fails   atomic.Int32 // how many calls of Status fail first
 	delay   atomic.Int64 // of Version, in nanoseconds
@@ -79,6 +82,9 @@ func (c *containerd) load() {
 
 func (c *containerd) watch(watcher *fsnotify.Watcher) {
 	for event := range watcher.Events {
+		if event.Has(fsnotify.Create) && filepath.Ext(event.Name) == "" {
+			c.tried.Store(true)
+		}
 		if event.Op&(fsnotify.Write|fsnotify.Rename|fsnotify.Remove) != 0 {
 			c.load()
 		}
@@ -87,7 +93,7 @@ func (c *containerd) watch(watcher *fsnotify.Watcher) {
 
 func (c *containerd) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	time.Sleep(time.Duration(c.delay.Load()))
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "v2", RuntimeApiVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: c.name, RuntimeVersion: c.version, RuntimeApiVersion: "v1"}, nil
 }
 
 // Status reports what is loaded in containerd's form.
@@ -120,7 +126,7 @@ func (c *containerd) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxR
 // serveRuntime serves a runtime at a socket until the test ends.
 func (n *node) serveRuntime(t *testing.T, dropIns bool) (c *containerd, socket string) {
 	t.Helper()
-	c = &containerd{netDir: n.netDir, dropIns: dropIns}
+	c = &containerd{netDir: n.netDir, dropIns: dropIns, name: "containerd", version: "v2.1.0"}
 	watcher, err := fsnotify.NewWatcher()
 	check(t, err)
 	check(t, watcher.Add(n.netDir))
@@ -148,17 +154,42 @@ func TestAuto(t *testing.T) {
 	t.Parallel()
 	for dropIns, untouched := range map[bool]bool{true: true, false: false} {
 		n := newNode(t)
-		_, socket := n.serveRuntime(t, dropIns)
+		c, socket := n.serveRuntime(t, dropIns)
 		for range 2 {
 			a := n.start(t, "--mode", "auto", "--cri-socket", socket)
 			a.ready(t)
 			if got := files(t, n.netDir)["/"+primaryName] == kindnet; got != untouched {
 				t.Errorf("drop-ins are loaded: %v; the primary's list is untouched: %v", dropIns, got)
 			}
+			if !c.tried.Load() {
+				t.Error("the agent did not try a drop-in")
+			}
 			if _, found := files(t, n.netDir)["/kindnet/capture-cni.conf"]; found != dropIns {
 				t.Errorf("drop-ins are loaded: %v; there is one: %v", dropIns, found)
 			}
 			a.stop(t)
+		}
+	}
+}
+
+// TestAutoWithoutTrial places no drop-in, not even for a moment, where the runtime would
+// not load it or does not report what it has loaded.
+func TestAutoWithoutTrial(t *testing.T) {
+	t.Parallel()
+	for _, runtime := range []struct{ name, version string }{{"containerd", "v2.0.7"}, {"cri-o", "1.34.0"}} {
+		n := newNode(t)
+		c, socket := n.serveRuntime(t, true)
+		c.name, c.version = runtime.name, runtime.version
+		a := n.start(t, "--mode", "auto", "--cri-socket", filepath.Join(n.dir, "missing.sock"), "--cri-socket", socket)
+		a.ready(t)
+		a.waitForLog(t, fmt.Sprintf("msg=\"found the container runtime\" name=%s version=%s socket=%s", runtime.name, runtime.version, socket))
+		check(t, expectMetric(a, fmt.Sprintf("capture_cni_runtime_info{name=%q,socket=%q,version=%q} 1", runtime.name, socket, runtime.version)))
+		a.stop(t)
+		if c.tried.Load() {
+			t.Errorf("%s %s: the agent tried a drop-in", runtime.name, runtime.version)
+		}
+		if got := files(t, n.netDir)["/"+primaryName]; got == kindnet {
+			t.Errorf("%s %s: the list has no entry", runtime.name, runtime.version)
 		}
 	}
 }

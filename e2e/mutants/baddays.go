@@ -15,8 +15,8 @@ var badDayMutants = []mutant{
 	{
 		name: "agent-goes-on-with-a-deleted-mount",
 		file: "install/capture-cni-node/run.go",
-		from: "tasks = append(tasks, untilDeleted(",
-		to:   "_ = append(tasks, untilDeleted(",
+		from: "untilDeleted(mounts...)",
+		to:   "untilDeleted(mounts[:0]...)",
 		by:   by(root, "e2e/agent", "TestDeletedMount/CRI"),
 	},
 	{

@@ -100,12 +100,12 @@ func (o *options) newGuard(settings guard.Settings, registry prometheus.Register
 	if settings.Policy == guard.InPlace && settings.Conf.Backend != config.NFTables {
 		return nil, fmt.Errorf("--policy is %q: expected backend %q, netconf says %q: use report or evict, or no guard", settings.Policy, config.NFTables, settings.Conf.Backend)
 	}
-	if o.criSocket == "" {
-		return nil, errors.New("no CRI socket, through which the guard lists pods: set --cri-socket (paths.criSocket)")
-	}
-	runtime, err := cri.New(o.criSocket)
+	runtime, err := o.runtime()
 	if err != nil {
 		return nil, err
+	}
+	if runtime == nil {
+		return nil, errors.New("--cri-socket is none, and the guard lists pods through the runtime: set --cri-socket (paths.criSocket), or use no guard")
 	}
 	return guard.New(settings, cri.NewLocator(runtime), podlookup.Agent{Socket: nodeSettings.PodsSocket()}, newLog(), registry), nil
 }

@@ -42,8 +42,15 @@ func (o *options) guardMounts() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []string{
-		filepath.Dir(s.GuardSocket()), history.Directory(s.AgentSocket()), s.GuardDirectory(),
-		podnet.LockDirectory, filepath.Dir(o.criSocket),
-	}, nil
+	directories, err := o.socketDirectories()
+	return append(directories, filepath.Dir(s.GuardSocket()), history.Directory(s.AgentSocket()), s.GuardDirectory(), podnet.LockDirectory), err
+}
+
+// socketDirectories returns the directories of the CRI sockets.
+func (o *options) socketDirectories() (directories []string, err error) {
+	sockets, err := o.sockets()
+	for _, socket := range sockets {
+		directories = append(directories, filepath.Dir(socket))
+	}
+	return directories, err
 }

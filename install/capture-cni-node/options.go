@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -26,7 +27,8 @@ type options struct {
 	netDir, stateDir, runDir            string
 	binDirs                             []string
 	binary, netConf                     string
-	criSocket, owner                    string
+	criSockets                          []string
+	owner                               string
 	namespace, serviceAccount, nodeName string
 	tokenOnNode                         bool
 	tokenTTL                            time.Duration
@@ -45,7 +47,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.runDir, "run-dir", "/run/capture-cni", "directory of the agent's socket, on the node; holds the credentials while the disk of --state-dir is full or read-only")
 	flags.StringVar(&o.binary, "plugin", "/opt/capture-cni/capture-cni", "plugin to install, in the agent's own file system")
 	flags.StringVar(&o.netConf, "netconf", "", "file with further keys of the plugin's entry (JSON object)")
-	flags.StringVar(&o.criSocket, "cri-socket", "", "the runtime's CRI socket, in the agent's own file system; empty: none")
+	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket}, "the runtime's CRI socket, in the agent's own file system; can be repeated: the one at which a runtime answers; auto: those of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; none: the agent does not ask the runtime")
 	flags.StringVar(&o.owner, "owner", "capture-cni", "release of this agent; one release owns a node")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the plugin's service account")
 	flags.StringVar(&o.serviceAccount, "service-account", "capture-cni", "the plugin's service account; needs the permission to get pods")
@@ -82,16 +84,16 @@ func (o *options) settings() (node.Settings, error) {
 			}
 		}
 	}
+	_, err := o.sockets()
+	faults = append(faults, err)
 	if o.tokenTTL < 10*time.Minute {
 		faults = append(faults, fmt.Errorf("--token-ttl is %s: expected at least 10m, the API server's minimum", o.tokenTTL))
 	}
 	var keys []byte
 	if o.netConf != "" {
-		var err error
 		keys, err = os.ReadFile(o.netConf)
 		faults = append(faults, err)
 	}
-	var err error
 	s.Entry, err = node.ParseEntry(keys, s.Mode, s.StateDir, s.RunDir)
 	if err == nil {
 		faults = append(faults, o.socketFaults(s)...)
@@ -134,10 +136,36 @@ func (o *options) api() (client *kube.Client, url string, err error) {
 	return client, access.Host, err
 }
 
-// runtime returns a client of the CRI socket, nil if none is configured.
+// The values of --cri-socket that are no paths.
+const (
+	searchSocket = "auto"
+	noSocket     = "none"
+)
+
+// runtime returns a client of the runtime, nil if no CRI socket is configured.
 func (o *options) runtime() (*cri.Client, error) {
-	if o.criSocket == "" {
+	sockets, err := o.sockets()
+	if err != nil || len(sockets) == 0 {
+		return nil, err
+	}
+	return cri.New(sockets...)
+}
+
+// sockets returns where the runtime's CRI socket can be, in the agent's own file system.
+func (o *options) sockets() (paths []string, err error) {
+	switch strings.Join(o.criSockets, ",") {
+	case searchSocket:
+		for _, path := range cri.KnownSockets() {
+			paths = append(paths, filepath.Join(o.root, path))
+		}
+		return paths, nil
+	case noSocket, "":
 		return nil, nil
 	}
-	return cri.New(o.criSocket)
+	for _, path := range o.criSockets {
+		if !filepath.IsAbs(path) {
+			return nil, fmt.Errorf("--cri-socket is %q: expected auto, none or absolute paths", path)
+		}
+	}
+	return o.criSockets, nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,10 +89,11 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	if err != nil {
 		return err
 	}
-	tasks := []task{server, keeper.Present}
-	if o.criSocket != "" {
-		tasks = append(tasks, untilDeleted(filepath.Dir(o.criSocket)))
+	mounts, err := o.socketDirectories()
+	if err != nil {
+		return err
 	}
+	tasks := []task{server, keeper.Present, untilDeleted(mounts...)}
 	listeners := after(keeper.Claimed(), slices.Concat(answerer, telemetry))
 	return runTogether(ctx, slices.Concat(tasks, listeners, untaint)...)
 }

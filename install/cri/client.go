@@ -5,11 +5,13 @@
 package cri
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -37,46 +39,67 @@ var reconnect = grpc.ConnectParams{
 
 // Client is the node's container runtime, behind its CRI socket.
 type Client struct {
-	socket  string
+	sockets []string
 	runtime runtimeapi.RuntimeServiceClient
-	conn    *grpc.ClientConn
+	conn    connection
+}
+
+type connection interface {
+	grpc.ClientConnInterface
+	io.Closer
 }
 
 // New returns a client. It connects with the first request, and again after the
-// connection was lost: the runtime may start later than the agent.
-func New(socket string) (*Client, error) {
+// connection was lost: the runtime may start later than the agent. Of several sockets it
+// uses the one at which a runtime answers.
+func New(sockets ...string) (*Client, error) {
+	if len(sockets) > 1 {
+		conn := newSearch(sockets)
+		return &Client{sockets, runtimeapi.NewRuntimeServiceClient(conn), conn}, nil
+	}
+	conn, err := dial(sockets[0])
+	if err != nil {
+		return nil, err
+	}
+	return &Client{sockets, runtimeapi.NewRuntimeServiceClient(conn), conn}, nil
+}
+
+func dial(socket string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithConnectParams(reconnect), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the CRI socket %s: %w", socket, err)
 	}
-	return &Client{socket, runtimeapi.NewRuntimeServiceClient(conn), conn}, nil
+	return conn, nil
 }
 
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// ErrNoSocket means that the CRI socket does not exist.
+// Socket returns the socket at which the runtime answers; "" until it is found.
+func (c *Client) Socket() string {
+	search, ok := c.conn.(*search)
+	if !ok {
+		return c.sockets[0]
+	}
+	if conn := search.current(); conn != nil {
+		return strings.TrimPrefix(conn.Target(), "unix:")
+	}
+	return ""
+}
+
+// ErrNoSocket means that no CRI socket exists.
 var ErrNoSocket = errors.New("no CRI socket")
 
 // failed returns the error of a request that failed. Errors: ErrNoSocket.
 func (c *Client) failed(request string, err error) error {
-	if _, statErr := os.Stat(c.socket); errors.Is(statErr, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w at %s: is the runtime running, and is this its socket (--cri-socket, paths.criSocket)?", request, ErrNoSocket, c.socket)
+	if slices.ContainsFunc(c.sockets, exists) {
+		return fmt.Errorf("%s: %w", request, err)
 	}
-	return fmt.Errorf("%s: %w", request, err)
+	return fmt.Errorf("%s: %w at %s: is the runtime running, and is this its socket (--cri-socket, paths.criSocket)?", request, ErrNoSocket, strings.Join(c.sockets, ", "))
 }
 
-// Version is what the runtime says of itself.
-type Version struct{ Name, Version string }
-
-// Version returns the name and the version of the runtime.
-func (c *Client) Version(ctx context.Context) (Version, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	answer, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{})
-	if err != nil {
-		return Version{}, c.failed("asking the runtime for its version", err)
-	}
-	return Version{answer.RuntimeName, answer.RuntimeVersion}, nil
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }

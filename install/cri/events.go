@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -25,7 +23,7 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 	if err != nil {
 		return err
 	}
-	if !sendsToAll(version) {
+	if !version.sendsToAll() {
 		return fmt.Errorf("%w: %s %s sends each of them to one listener alone", ErrNoEvents, version.Name, version.Version)
 	}
 	asked := time.Now()
@@ -49,24 +47,4 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 
 func isSandboxStart(event *runtimeapi.ContainerEventResponse) bool {
 	return event.ContainerId == event.GetPodSandboxStatus().GetId() && event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
-}
-
-// sendsToAll reports whether each listener receives all events. Before these
-// versions a listener takes them from the kubelet, with which pods would hang:
-// https://github.com/containerd/containerd/issues/7318, https://github.com/cri-o/cri-o/issues/6466.
-func sendsToAll(runtime Version) bool {
-	major, rest, _ := strings.Cut(strings.TrimPrefix(runtime.Version, "v"), ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	x, errMajor := strconv.Atoi(major)
-	y, errMinor := strconv.Atoi(minor)
-	if errors.Join(errMajor, errMinor) != nil {
-		return false
-	}
-	switch runtime.Name {
-	case "containerd":
-		return x >= 2
-	case "cri-o":
-		return x > 1 || y >= 30
-	}
-	return false
 }

@@ -48,7 +48,7 @@ func TestSendsToAll(t *testing.T) {
 		{"", "2.0.0", false},
 		{"", "", false},
 	} {
-		if got := sendsToAll(Version{tt.runtime, tt.version}); got != tt.want {
+		if got := (Version{tt.runtime, tt.version}).sendsToAll(); got != tt.want {
 			t.Errorf("%q %q: %v", tt.runtime, tt.version, got)
 		}
 	}
@@ -121,7 +121,7 @@ func TestListen(t *testing.T) {
 		version := &runtimeapi.VersionResponse{RuntimeName: tt.runtime, RuntimeVersion: tt.version}
 		s := &service{version: version, fault: tt.fault, events: events, end: tt.end}
 		connected, began := 0, 0
-		client := &Client{socket: "/", runtime: s}
+		client := &Client{sockets: []string{"/"}, runtime: s}
 		err := client.Listen(t.Context(), func() { connected++ }, func() { began++ })
 		if !errors.Is(err, tt.want) || connected != tt.streams || s.streams != tt.streams || began != tt.began {
 			t.Errorf("%s %q: %v after %d streams, %d times connected, %d sandboxes", tt.runtime, tt.version, err, s.streams, connected, began)

@@ -50,7 +50,9 @@ func (l *locatable) PodSandboxStatus(ctx context.Context, request *runtimeapi.Po
 	return found, nil
 }
 
-func (l *locatable) locator() *Locator { return NewLocator(&Client{socket: "/", runtime: l}) }
+func (l *locatable) locator() *Locator {
+	return NewLocator(&Client{sockets: []string{"/"}, runtime: l})
+}
 
 // expectPlaces wants a listing of all sandboxes with these network namespaces, and
 // the reason where there is none.

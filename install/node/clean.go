@@ -53,7 +53,7 @@ func (n *Node) checkRemovable(ctx context.Context, force bool) error {
 		return err
 	}
 	if n.runtime == nil {
-		return errors.New("without a CRI socket the agent can't list captured pods: set --cri-socket, or use --force")
+		return errors.New("with --cri-socket none the agent can't list captured pods: set --cri-socket, or use --force")
 	}
 	pods, err := n.meshedPods(ctx)
 	if err != nil {

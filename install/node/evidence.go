@@ -108,7 +108,7 @@ type loadedEvidence struct {
 
 func (n *Node) writeLoaded(ctx context.Context, out io.Writer) error {
 	if n.runtime == nil {
-		return errors.New("no CRI socket: set --cri-socket")
+		return errors.New("--cri-socket is none")
 	}
 	version, err := n.runtime.Version(ctx)
 	if err != nil {

@@ -185,6 +185,7 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 	if k.contention.isOver(time.Now()) {
 		k.metrics.contended.Reset()
 	}
+	k.metrics.setRuntime(k.node.identifyRuntime(ctx))
 	k.metrics.credentialsFallback.Set(boolean(k.node.current.fallback))
 	k.setClocks(k.node.credentials.requests.clocks)
 	k.setReport(report)

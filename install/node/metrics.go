@@ -16,6 +16,7 @@ type nodeMetrics struct {
 	credentialsChecked                   prometheus.Gauge
 	credentialsFallback, polling         prometheus.Gauge
 	taint                                prometheus.Gauge
+	runtime                              *prometheus.GaugeVec
 }
 
 // Metrics lists all metrics, in the order of the README's table.
@@ -33,6 +34,7 @@ func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
 		credentialsFallback: f.Gauge("credentials_fallback", "1 while the credentials are in `--run-dir` alone, which a reboot empties: the disk of `--state-dir` is full or read-only"),
 		polling:             f.Gauge("watch_polling", "1 if the kernel has no inotify watches left and the agent polls its directories"),
 		taint:               f.Gauge("taint", "1 while the node has the taint that `--untaint` names"),
+		runtime:             f.GaugeVec("runtime_info", "1 for the container runtime that answers the agent (labels `name`, `version`, `socket`)", "name", "version", "socket"),
 		tokensRequested:     f.Counter("token_requests_total", "tokens that the agent requested"),
 		tokensBad:           f.Counter("token_rejected_total", "tokens that the API server rejected before they expired"),
 	}
@@ -42,6 +44,14 @@ func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
 func (m *nodeMetrics) observe(report Report) {
 	for _, part := range Parts() {
 		m.good.WithLabelValues(string(part)).Set(boolean(report.IsGood(part)))
+	}
+}
+
+// setRuntime shows the container runtime that answered last.
+func (m *nodeMetrics) setRuntime(found foundRuntime) {
+	m.runtime.Reset()
+	if found != (foundRuntime{}) {
+		m.runtime.WithLabelValues(found.Name, found.Version.Version, found.socket).Set(1)
 	}
 }
 

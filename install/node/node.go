@@ -18,15 +18,16 @@ import (
 type Node struct {
 	settings    Settings
 	credentials credentials
-	runtime     *cri.Client // nil where no CRI socket is configured
+	runtime     *cri.Client // nil with --cri-socket none
 	log         *slog.Logger
 
 	current secrets // of the last successful Install
 	mode    Mode    // of the settings; Auto until it is decided
+	found   foundRuntime
 }
 
 // New returns a Node. api may be nil where nothing is installed, and runtime where
-// no CRI socket is configured.
+// the runtime is not asked.
 func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
 	return &Node{settings: settings, credentials: credentials{settings, api, &tokenRequests{}}, runtime: runtime, log: log, mode: settings.Mode}
 }
@@ -159,8 +160,8 @@ func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, entry []byte) (load
 		return false, err
 	}
 	_, ownedErr := net.Read(ownedName)
-	if n.runtime == nil || p.list.Ours() > 0 || ownedErr == nil {
-		return false, nil // no CRI socket, or the runtime may have loaded another entry of capture-cni
+	if p.list.Ours() > 0 || ownedErr == nil || !n.mayLoadDropIn(ctx) {
+		return false, nil // the first two: the runtime may have loaded another entry of capture-cni
 	}
 	if err := (dropIn{}).place(net, entry); err != nil {
 		return false, nil // the list forbids drop-ins, or it can't be written

@@ -86,6 +86,9 @@ func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 	if len(reported.binDirs) > 0 && !slices.ContainsFunc(p.settings.BinDirs, func(dir string) bool { return slices.Contains(reported.binDirs, dir) }) {
 		p.serious("use --bin-dir "+strings.Join(reported.binDirs, ","), "according to %s, the runtime executes plugins in %q, not in %q", source, reported.binDirs, p.settings.BinDirs)
 	}
+	if version, ignores := ignoresDropIns(ctx, runtime); p.settings.Mode == DropIn && ignores {
+		p.serious("use --mode insert", "%s %s loads no drop-in", version.Name, version.Version)
+	}
 	if err := reported.checkMaxConfNum(p.settings.Mode, source); err != nil {
 		p.serious("set it to 1, or use another mode", "%v", err)
 	}

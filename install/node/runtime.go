@@ -56,10 +56,43 @@ func (n *Node) loadsDropIn(ctx context.Context) (bool, error) {
 	}
 }
 
-// isCRIO reports whether the runtime is CRI-O.
-func isCRIO(ctx context.Context, runtime *cri.Client) bool {
+// mayLoadDropIn reports whether the runtime can load a drop-in and report that. CRI-O
+// never reports what it has loaded.
+func (n *Node) mayLoadDropIn(ctx context.Context) bool {
+	if n.runtime == nil {
+		return false
+	}
+	version, err := n.runtime.Version(ctx)
+	return err != nil || !version.IsCRIO() && !version.IgnoresDropIns()
+}
+
+// ignoresDropIns reports whether the runtime is known to load no drop-in.
+func ignoresDropIns(ctx context.Context, runtime *cri.Client) (cri.Version, bool) {
+	if runtime == nil {
+		return cri.Version{}, false
+	}
 	version, err := runtime.Version(ctx)
-	return err == nil && version.Name == "cri-o"
+	return version, err == nil && version.IgnoresDropIns()
+}
+
+// foundRuntime is the runtime that answered last.
+type foundRuntime struct {
+	cri.Version
+	socket string
+}
+
+// identifyRuntime returns the runtime that answers, else the one that did last, and logs
+// when it is found and when it changes.
+func (n *Node) identifyRuntime(ctx context.Context) foundRuntime {
+	if n.runtime == nil {
+		return foundRuntime{}
+	}
+	version, err := n.runtime.Version(ctx)
+	if now := (foundRuntime{version, n.runtime.Socket()}); err == nil && now != n.found {
+		n.found = now
+		n.log.Info("found the container runtime", "name", now.Name, "version", now.Version.Version, "socket", now.socket)
+	}
+	return n.found
 }
 
 // meshedPods returns the pods on the node that depend on the plugin.

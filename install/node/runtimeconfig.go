@@ -37,7 +37,7 @@ func runtimeConfigOf(ctx context.Context, settings Settings, runtime *cri.Client
 		if loaded, err := runtime.CNIConfig(ctx); err == nil {
 			return runtimeConfig{loaded.PluginConfDir, loaded.PluginDirs, &loaded.PluginMaxConfNum}, "the runtime's status"
 		}
-		if isCRIO(ctx, runtime) { // the node may have containerd's files as well
+		if version, err := runtime.Version(ctx); err == nil && version.IsCRIO() { // the node may have containerd's files as well
 			return readCRIO(settings)
 		}
 	}

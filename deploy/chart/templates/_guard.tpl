@@ -3,7 +3,7 @@
 {{- /* Whether there is a guard: it needs a runtime and an agent's socket to ask, pods to look after, and no programs of the node's to read rules with. */ -}}
 {{- define "capture-cni.guarded" -}}
 {{- $node := include "capture-cni.node" . | fromJson -}}
-{{- and .Values.guard.enabled (not (empty $node.criSocket)) (not (empty $node.socketDir)) (ne .Values.state "absent") (eq (.Values.netconf.backend | default "nftables") "nftables") -}}
+{{- and .Values.guard.enabled (not (empty $node.criSockets)) (not (empty $node.socketDir)) (ne .Values.state "absent") (eq (.Values.netconf.backend | default "nftables") "nftables") -}}
 {{- end -}}
 
 {{- /* Whether the agent may have to evict pods. */ -}}
@@ -75,9 +75,11 @@
     # What ADD or a repair left in each pod, over a restart of the guard.
     - name: guard-dir
       mountPath: {{ .Values.paths.runDir }}/guard
-    - name: cri-socket
-      mountPath: /host{{ dir $node.criSocket }}
+    {{- range $i, $socket := $node.criSockets }}
+    - name: cri-socket-{{ $i }}
+      mountPath: /host{{ dir $socket }}
       readOnly: true
+    {{- end }}
     # Namespaces that come later are to be seen, too.
     - name: netns
       mountPath: /var/run/netns

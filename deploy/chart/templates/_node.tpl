@@ -8,9 +8,9 @@
 {{- if eq $mode "multus" -}}
 {{- $netDir = "/etc/cni/multus/net.d" -}}
 {{- end -}}
-{{- $criSocket := .Values.paths.criSocket | default $platform.criSocket -}}
-{{- if eq $criSocket "none" -}}
-{{- $criSocket = "" -}}
+{{- $criSockets := empty .Values.paths.criSocket | ternary $platform.criSockets (list .Values.paths.criSocket) -}}
+{{- if eq .Values.paths.criSocket "none" -}}
+{{- $criSockets = list -}}
 {{- end -}}
 {{- /* The directory of the agent's socket; empty without one. */ -}}
 {{- $socketDir := .Values.paths.runDir -}}
@@ -27,7 +27,7 @@
 {{- dict "mode" $mode
   "netDir" (.Values.paths.netDir | default $netDir)
   "binDirs" (.Values.paths.binDirs | default $platform.binDirs)
-  "criSocket" $criSocket
+  "criSockets" $criSockets
   "socketDir" $socketDir
   "seLinuxOptions" (.Values.seLinuxOptions | default $seLinux)
   | toJson -}}
@@ -56,9 +56,7 @@ CAPTURE_CNI_NET_DIR: {{ $node.netDir | quote }}
 CAPTURE_CNI_BIN_DIR: {{ join "," $node.binDirs | quote }}
 CAPTURE_CNI_STATE_DIR: {{ .Values.paths.stateDir | quote }}
 CAPTURE_CNI_RUN_DIR: {{ .Values.paths.runDir | quote }}
-{{- with $node.criSocket }}
-CAPTURE_CNI_CRI_SOCKET: /host{{ . }}
-{{- end }}
+CAPTURE_CNI_CRI_SOCKET: {{ empty $node.criSockets | ternary "none" (printf "/host%s" (join ",/host" $node.criSockets)) }}
 CAPTURE_CNI_NETCONF: /etc/capture-cni/netconf.json
 CAPTURE_CNI_TOKEN_ON_NODE: {{ .Values.token.onNode | quote }}
 CAPTURE_CNI_TOKEN_TTL: {{ .Values.token.ttl | quote }}

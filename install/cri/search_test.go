@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// namedRuntime is a runtime with a name and a number of sandboxes.
+type namedRuntime struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	name string
+	pods int
+}
+
+func (r namedRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: r.name, RuntimeVersion: "2.1.0"}, nil
+}
+
+func (r namedRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	return &runtimeapi.ListPodSandboxResponse{Items: make([]*runtimeapi.PodSandbox, r.pods)}, nil
+}
+
+// withoutCRI serves a socket where no container runtime answers, as that of a containerd
+// whose CRI plugin is disabled.
+func withoutCRI(t *testing.T, socket string) {
+	t.Helper()
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := grpc.NewServer()
+	go func() { _ = empty.Serve(listener) }() // until Stop
+	t.Cleanup(empty.Stop)
+}
+
+// TestSearch has a client of several sockets find the runtime of the kubelet.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		serve func(t *testing.T, at func(name string) string)
+		want  string // the socket, or what the error contains
+	}{
+		"CRI-O alone": {func(t *testing.T, at func(string) string) {
+			serve(t, at("crio"), namedRuntime{name: "cri-o"})
+		}, "crio"},
+		"CRI-O, and a containerd without CRI": {func(t *testing.T, at func(string) string) {
+			withoutCRI(t, at("containerd"))
+			serve(t, at("crio"), namedRuntime{name: "cri-o"})
+		}, "crio"},
+		"CRI-O, and a containerd that left its socket": {func(t *testing.T, at func(string) string) {
+			listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: at("containerd")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			listener.SetUnlinkOnClose(false)
+			_ = listener.Close()
+			serve(t, at("crio"), namedRuntime{name: "cri-o"})
+		}, "crio"},
+		"CRI-O with pods, and a containerd without": {func(t *testing.T, at func(string) string) {
+			serve(t, at("containerd"), namedRuntime{name: "containerd"})
+			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
+		}, "crio"},
+		"k3s, and a link to its socket": {func(t *testing.T, at func(string) string) {
+			serve(t, at("k3s"), namedRuntime{name: "containerd", pods: 1})
+			if err := os.Symlink(at("k3s"), at("containerd")); err != nil {
+				t.Fatal(err)
+			}
+		}, "containerd"},
+		"two with pods": {func(t *testing.T, at func(string) string) {
+			serve(t, at("containerd"), namedRuntime{name: "containerd", pods: 1})
+			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
+		}, "2 of them run pods: set --cri-socket"},
+		"two without pods": {func(t *testing.T, at func(string) string) {
+			serve(t, at("containerd"), namedRuntime{name: "containerd"})
+			serve(t, at("crio"), namedRuntime{name: "cri-o"})
+		}, "2 runtimes answer"},
+		"none": {func(*testing.T, func(string) string) {}, "crio, "},
+		"a containerd without CRI": {func(t *testing.T, at func(string) string) {
+			withoutCRI(t, at("containerd"))
+		}, "no runtime answers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			at := func(name string) string { return filepath.Join(dir, name) }
+			tt.serve(t, at)
+			client, err := New(at("containerd"), at("crio"), at("k3s"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			_, err = client.Version(t.Context())
+			if err != nil && strings.Contains(err.Error(), tt.want) && errors.Is(err, ErrNoSocket) == (name == "none") {
+				return
+			}
+			if err != nil || client.Socket() != at(tt.want) {
+				t.Errorf("found %q (%v), want %q", client.Socket(), err, tt.want)
+			}
+		})
+	}
+}
+
+// TestSearchAgain replaces the runtime by another one: the client follows.
+func TestSearchAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	client, err := New(filepath.Join(dir, "containerd"), filepath.Join(dir, "cri-o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, name := range []string{"containerd", "cri-o", "containerd"} {
+		stop := serve(t, filepath.Join(dir, name), namedRuntime{name: name})
+		version, err := client.Version(t.Context())
+		for range 1000 { // the first request may meet the connection that was lost
+			if err == nil {
+				break
+			}
+			version, err = client.Version(t.Context())
+		}
+		if err != nil || version.Name != name {
+			t.Fatalf("with %s: %v, %v", name, version, err)
+		}
+		stop()
+		if _, err := client.Version(t.Context()); err == nil {
+			t.Fatalf("%s answers after its end", name)
+		}
+	}
+}
+
+func TestIgnoresDropIns(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[Version]bool{
+		{"containerd", "1.7.28"}: true, {"containerd", "v2.0.7"}: true, {"containerd", "v2.1.0-rc.1"}: false, {"containerd", "v2.1.4-k3s1"}: false, {"containerd", "3.0"}: false,
+		{"cri-o", "1.32.9"}: true, {"cri-o", "1.33.0"}: false, {"containerd", "main"}: false, {"another", "1.0"}: false, {}: false,
+	} {
+		if got := version.IgnoresDropIns(); got != want {
+			t.Errorf("%s: %t, want %t", fmt.Sprint(version), got, want)
+		}
+	}
+}
