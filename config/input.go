@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 )
 
 // capabilityPodAnnotations is the CNI capability under which a runtime passes
@@ -58,10 +59,19 @@ func (in Input) PodAnnotations() (annotations map[string]string, ok bool) {
 	return annotations, ok && annotations != nil
 }
 
-// ExcludesNamespace reports whether excludeNamespaces lists the namespace.
+// ExcludesNamespace reports whether excludeNamespaces matches the namespace.
 func (in Input) ExcludesNamespace(namespace string) bool {
 	excluded, _ := lenient[[]string](in.fields["excludeNamespaces"])
-	return slices.Contains(excluded, namespace)
+	return matchesNamespace(excluded, namespace)
+}
+
+// matchesNamespace reports whether one of the names, or of the prefixes with a trailing *,
+// matches. An empty prefix, which the strict reader refuses, matches nothing.
+func matchesNamespace(excluded []string, namespace string) bool {
+	return slices.ContainsFunc(excluded, func(name string) bool {
+		prefix, isPrefix := strings.CutSuffix(name, "*")
+		return name == namespace || isPrefix && prefix != "" && strings.HasPrefix(namespace, prefix)
+	})
 }
 
 // AgentSocket returns the configured socket, or the default.

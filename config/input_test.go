@@ -12,6 +12,38 @@ import (
 	"testing"
 )
 
+// TestExcludesNamespace has both readers match names and prefixes alike. An empty prefix,
+// which would exclude every pod, matches nothing.
+func TestExcludesNamespace(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		excluded  []string
+		namespace string
+		want      bool
+	}{
+		{[]string{"kube-system"}, "kube-system", true},
+		{[]string{"kube-system"}, "kube-system-2", false},
+		{[]string{"openshift-*", "kube-*"}, "kube-system", true},
+		{[]string{"openshift-*", "kube-*"}, "openshift-dns", true},
+		{[]string{"openshift-*"}, "openshift", false},
+		{[]string{"openshift-*"}, "my-openshift-dns", false},
+		{[]string{"*"}, "shop", false},
+		{[]string{"**", "s*p"}, "shop", false},
+		{nil, "shop", false},
+	} {
+		list, err := json.Marshal(test.excluded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := input(t, entry("excludeNamespaces", string(list))).ExcludesNamespace(test.namespace); got != test.want {
+			t.Errorf("%s, on stdin: %q excludes %s: %v", test.namespace, test.excluded, test.namespace, got)
+		}
+		if got := (NetConf{ExcludeNamespaces: test.excluded}).ExcludesNamespace(test.namespace); got != test.want {
+			t.Errorf("%s, validated: %q excludes %s: %v", test.namespace, test.excluded, test.namespace, got)
+		}
+	}
+}
+
 // TestLenientReaders passes values of every JSON type to each reader: only the
 // documented form has an effect, and no other is an error.
 func TestLenientReaders(t *testing.T) {

@@ -42,9 +42,9 @@ func Keys() []Key {
 				oneOf(NFTables, IPTables, IPTablesNFT, IPTablesLegacy)),
 		},
 		{
-			Name: "excludeNamespaces", Type: "list of names", Default: "[]",
-			Meaning: "namespaces whose pods are never captured",
-			set:     setter(func(c *NetConf) *[]string { return &c.ExcludeNamespaces }, each(name)),
+			Name: "excludeNamespaces", Type: "list of namespaces", Default: "[]",
+			Meaning: "namespaces whose pods are never captured; a trailing `*` makes a name a prefix. The agent's default in mode `multus-chain` is `openshift-*` and `kube-*`",
+			set:     setter(func(c *NetConf) *[]string { return &c.ExcludeNamespaces }, each(namespaceOrPrefix)),
 		},
 		{
 			Name: "ipv6", Type: "`mesh`, `always`, `never`", Default: "mesh",

@@ -27,6 +27,11 @@ type NetConf struct {
 	Capture           Settings
 }
 
+// ExcludesNamespace reports whether excludeNamespaces matches the namespace.
+func (c NetConf) ExcludesNamespace(namespace string) bool {
+	return matchesNamespace(c.ExcludeNamespaces, namespace)
+}
+
 // StatusMode decides what CNI STATUS reports.
 type StatusMode string
 

@@ -105,10 +105,12 @@ func lookupTimeout(raw json.RawMessage) (time.Duration, error) {
 	return duration, nil
 }
 
-func name(raw json.RawMessage) (string, error) {
-	const want = "a name"
+// namespaceOrPrefix refuses an empty prefix: it would exclude every pod.
+func namespaceOrPrefix(raw json.RawMessage) (string, error) {
+	const want = "a namespace, or a prefix such as openshift-* with * only at its end"
 	text, err := typed[string](raw, want)
-	if err == nil && (text == "" || strings.TrimSpace(text) != text) {
+	prefix := strings.TrimSuffix(text, "*")
+	if err == nil && (prefix == "" || strings.TrimSpace(prefix) != prefix || strings.Contains(prefix, "*")) {
 		err = errors.New("expected " + want)
 	}
 	return text, err

@@ -65,8 +65,9 @@ func TestExplainsLabels(t *testing.T) {
 // TestExplainsExempt lists a pod of the mesh that is not captured, and says why.
 func TestExplainsExempt(t *testing.T) {
 	for want, change := range map[string]func(s *cri.Sandbox){
-		"namespace excluded is in excludeNamespaces": func(s *cri.Sandbox) { s.Namespace = "excluded" },
-		"interceptionMode is NONE":                   func(s *cri.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" },
+		"namespace excluded is in excludeNamespaces":      func(s *cri.Sandbox) { s.Namespace = "excluded" },
+		"namespace openshift-dns is in excludeNamespaces": func(s *cri.Sandbox) { s.Namespace = "openshift-dns" },
+		"interceptionMode is NONE":                        func(s *cri.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" },
 	} {
 		n := newNode()
 		p := n.run(t, "web")

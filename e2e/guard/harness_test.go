@@ -46,7 +46,7 @@ type node struct {
 }
 
 func newNode() *node {
-	return &node{sandboxes: map[string]cri.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}, netConf: `{"excludeNamespaces": ["excluded"]}`}
+	return &node{sandboxes: map[string]cri.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}, netConf: `{"excludeNamespaces": ["excluded", "openshift-*"]}`}
 }
 
 func (n *node) Sandboxes(context.Context) ([]cri.Sandbox, error) {

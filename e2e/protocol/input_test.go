@@ -125,6 +125,7 @@ func TestPodsOutsideTheMesh(t *testing.T) {
 		{"not a Kubernetes pod", noArgs, "", "not a Kubernetes pod"},
 		{"other arguments", "IgnoreUnknown=1;A=b", "", "not a Kubernetes pod"},
 		{"excluded namespace", web, `"excludeNamespaces": ["shop"],`, "the namespace is excluded"},
+		{"excluded by a prefix", web, `"excludeNamespaces": ["sh*"],`, "the namespace is excluded"},
 		{"not injected", web, annotations(`"kubernetes.io/config.source": "api"`), "not injected"},
 		{"static pod, file", web, annotations(`"kubernetes.io/config.source": "file"`), "static pod"},
 		{"static pod, injected or not", web, annotations(`"kubernetes.io/config.source": "http", "sidecar.istio.io/status": ""`), "static pod"},

@@ -25,6 +25,7 @@ import (
 type options struct {
 	root, mode                          string
 	netDir, stateDir, runDir            string
+	tmpfilesDir                         string
 	binDirs                             []string
 	binary, netConf                     string
 	criSockets                          []string
@@ -40,11 +41,12 @@ const inCluster = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.root, "root", "/", "the node's file system, as the agent sees it")
-	flags.StringVar(&o.mode, "mode", string(node.Auto), "how the plugin is added to the runtime's CNI configuration: auto, dropin, insert, owned or multus")
-	flags.StringVar(&o.netDir, "net-dir", "/etc/cni/net.d", "directory of the runtime's network configurations, on the node")
+	flags.StringVar(&o.mode, "mode", string(node.Auto), "how the plugin is added to the runtime's CNI configuration: auto, dropin, insert, owned, multus or multus-chain")
+	flags.StringVar(&o.netDir, "net-dir", "/etc/cni/net.d", "directory of the runtime's network configurations, on the node; with --mode multus-chain, that of Multus' auxiliary chain")
 	flags.StringSliceVar(&o.binDirs, "bin-dir", []string{"/opt/cni/bin"}, "directories of the runtime's plugins, on the node; can be repeated")
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/capture-cni", "directory of the credentials and the agent's state, on the node; must survive a reboot")
 	flags.StringVar(&o.runDir, "run-dir", "/run/capture-cni", "directory of the agent's socket, on the node; holds the credentials while the disk of --state-dir is full or read-only")
+	flags.StringVar(&o.tmpfilesDir, "tmpfiles-dir", "", "with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, for a line that makes the entry anew at boot; empty: none")
 	flags.StringVar(&o.binary, "plugin", "/opt/capture-cni/capture-cni", "plugin to install, in the agent's own file system")
 	flags.StringVar(&o.netConf, "netconf", "", "file with further keys of the plugin's entry (JSON object)")
 	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket}, "the runtime's CRI socket, in the agent's own file system; can be repeated: the one at which a runtime answers; auto: those of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; none: the agent does not ask the runtime")
@@ -63,7 +65,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 func (o *options) settings() (node.Settings, error) {
 	s := node.Settings{
 		Root: o.root, Mode: node.Mode(o.mode),
-		NetDir: o.netDir, BinDirs: o.binDirs, StateDir: o.stateDir, RunDir: o.runDir,
+		NetDir: o.netDir, BinDirs: o.binDirs, StateDir: o.stateDir, RunDir: o.runDir, TmpfilesDir: o.tmpfilesDir,
 		Binary: o.binary, Owner: o.owner,
 		Credentials: node.CredentialSettings{
 			OnNode: o.tokenOnNode, Pod: ownPod(),
@@ -73,9 +75,9 @@ func (o *options) settings() (node.Settings, error) {
 	}
 	var faults []error
 	switch s.Mode {
-	case node.Auto, node.DropIn, node.Insert, node.Owned, node.Multus:
+	case node.Auto, node.DropIn, node.Insert, node.Owned, node.Multus, node.MultusChain:
 	default:
-		faults = append(faults, fmt.Errorf("--mode is %q: expected auto, dropin, insert, owned or multus", o.mode))
+		faults = append(faults, fmt.Errorf("--mode is %q: expected auto, dropin, insert, owned, multus or multus-chain", o.mode))
 	}
 	for flag, paths := range map[string][]string{"net-dir": {o.netDir}, "bin-dir": o.binDirs, "state-dir": {o.stateDir}, "run-dir": {o.runDir}} {
 		for _, path := range paths {
@@ -86,6 +88,9 @@ func (o *options) settings() (node.Settings, error) {
 	}
 	_, err := o.sockets()
 	faults = append(faults, err)
+	if o.tmpfilesDir != "" {
+		faults = append(faults, o.tmpfilesFaults()...)
+	}
 	if o.tokenTTL < 10*time.Minute {
 		faults = append(faults, fmt.Errorf("--token-ttl is %s: expected at least 10m, the API server's minimum", o.tokenTTL))
 	}
@@ -99,6 +104,16 @@ func (o *options) settings() (node.Settings, error) {
 		faults = append(faults, o.socketFaults(s)...)
 	}
 	return s, errors.Join(append(faults, err)...)
+}
+
+// tmpfilesFaults refuses paths that systemd-tmpfiles' configuration can't express.
+func (o *options) tmpfilesFaults() (faults []error) {
+	for _, flag := range []struct{ name, path string }{{"tmpfiles-dir", o.tmpfilesDir}, {"net-dir", o.netDir}, {"state-dir", o.stateDir}} {
+		if !filepath.IsAbs(flag.path) || strings.ContainsAny(flag.path, " \t\n\"'\\") {
+			faults = append(faults, fmt.Errorf("--%s is %q: expected, with --tmpfiles-dir, an absolute path without white space, quotes and backslashes", flag.name, flag.path))
+		}
+	}
+	return faults
 }
 
 func (o *options) socketFaults(s node.Settings) (faults []error) {

@@ -5,7 +5,6 @@ package guard
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +22,7 @@ const examineTimeout = 4 * time.Second
 func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
-	if slices.Contains(g.settings.Conf.ExcludeNamespaces, w.sandbox.Namespace) {
+	if g.settings.Conf.ExcludesNamespace(w.sandbox.Namespace) {
 		w.desired.exemption = capture.ExcludedNamespace(w.sandbox.Namespace)
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}

@@ -84,6 +84,9 @@ func (n *Node) hasEntry() (found bool, err error) {
 // no error.
 func (n *Node) Clean(purge bool) error {
 	s := n.settings
+	if err := n.removeBootFiles(); err != nil {
+		return err
+	}
 	err := n.inDirectory(s.NetDir, func(net *host.Dir) error {
 		errs := []error{net.ClearTemps()}
 		for _, placement := range placements {

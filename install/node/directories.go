@@ -18,12 +18,22 @@ import (
 // container has it mounted. The mount shows the deleted directory until the container is
 // started again, whatever takes its place on the node.
 func (s Settings) deletedMount() error {
-	for _, directory := range append([]string{s.NetDir, s.StateDir, s.RunDir}, s.BinDirs...) {
+	for _, directory := range append([]string{s.NetDir, s.StateDir, s.RunDir, s.TmpfilesDir}, s.BinDirs...) {
 		if host.IsDeleted(s.at(directory)) {
 			return fmt.Errorf("%s was deleted on the node, and the agent's mount still shows the deleted directory: restart the agent's container", directory)
 		}
 	}
 	return nil
+}
+
+// writtenDirectories returns the directories of the node that the agent writes to and that
+// others own.
+func (s Settings) writtenDirectories() []string {
+	directories := append([]string{s.NetDir}, s.BinDirs...)
+	if s.keepsBootFiles() {
+		directories = append(directories, s.TmpfilesDir)
+	}
+	return directories
 }
 
 // ownDirectories returns the directories of the credentials and the agent's socket

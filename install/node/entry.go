@@ -18,6 +18,11 @@ import (
 // annotations. With them a pod outside the mesh costs no API call.
 const podAnnotations = `"capabilities":{"io.kubernetes.cri.pod-annotations":true}`
 
+// chainExclusions is the default in mode multus-chain, where Multus calls the plugin for
+// every pod and the plugin can't see which are outside the mesh: those that the cluster
+// itself needs must not wait for a lookup.
+const chainExclusions = `{"excludeNamespaces":["openshift-*","kube-*"]}`
+
 // Entry is the plugin's entry, parsed once. Its text differs with the directory of
 // the kubeconfig alone.
 type Entry struct {
@@ -46,6 +51,9 @@ func ParseEntry(keys []byte, mode Mode, stateDir, runDir string) (Entry, error) 
 	if _, ok := given["agentSocket"]; !ok && socket != config.Default().AgentSocket {
 		keys = joinObjects(fmt.Appendf(nil, `{"agentSocket":%q}`, socket), keys)
 	}
+	if _, ok := given["excludeNamespaces"]; !ok && mode == MultusChain {
+		keys = joinObjects([]byte(chainExclusions), keys)
+	}
 	e := Entry{Keys: keys, Mode: mode}
 	input, err := config.Read(e.Text(filepath.Join(stateDir, config.KubeconfigName)))
 	if err != nil {
@@ -63,7 +71,7 @@ func ParseEntry(keys []byte, mode Mode, stateDir, runDir string) (Entry, error) 
 // operator's in their order. Multus passes on no annotations.
 func (e Entry) Text(kubeconfig string) []byte {
 	own := fmt.Appendf(nil, `{"type":%q,"kubeconfig":%q`, conflist.PluginType, kubeconfig)
-	if e.Mode != Multus {
+	if !e.Mode.underMultus() {
 		own = append(own, ","+podAnnotations...)
 	}
 	return joinObjects(append(own, '}'), e.Keys)

@@ -25,6 +25,9 @@ func TestEntry(t *testing.T) {
 		{`{"ipv6": "never"}`, "/run/capture-cni", Multus, head + `,"ipv6": "never"}`, "/host/run/capture-cni/agent.sock"},
 		{"", "/run/other", Auto, head + capabilities + `,"agentSocket":"/run/other/agent.sock"}`, "/host/run/other/agent.sock"},
 		{`{"ipv6": "never"}`, "/run/other", Multus, head + `,"agentSocket":"/run/other/agent.sock","ipv6": "never"}`, "/host/run/other/agent.sock"},
+		{"", "/run/capture-cni", MultusChain, head + `,"excludeNamespaces":["openshift-*","kube-*"]}`, "/host/run/capture-cni/agent.sock"},
+		{`{"ipv6": "never"}`, "/run/capture-cni", MultusChain, head + `,"excludeNamespaces":["openshift-*","kube-*"],"ipv6": "never"}`, "/host/run/capture-cni/agent.sock"},
+		{`{"excludeNamespaces": []}`, "/run/capture-cni", MultusChain, head + `,"excludeNamespaces": []}`, "/host/run/capture-cni/agent.sock"},
 		{`{"agentSocket": ""}`, "/run/other", Multus, head + `,"agentSocket": ""}`, ""},
 		{`{"agentSocket": "/a/agent.sock"}`, "/run/other", Multus, head + `,"agentSocket": "/a/agent.sock"}`, "/host/a/agent.sock"},
 	} {

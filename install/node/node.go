@@ -105,7 +105,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, net.Close()) }()
+	defer func() { err = errors.Join(err, net.Close(), n.ensureBootFiles(entry)) }()
 	if err := n.decide(ctx, net, entry); err != nil {
 		return false, err
 	}
@@ -205,6 +205,7 @@ func (n *Node) verify(ctx context.Context, mode Mode) Report {
 	kubeconfig, err := n.credentialsFault()
 	report.add(PartCredentials, err)
 	report.add(PartEntry, n.entryFault(kubeconfig, mode))
+	report.add(PartEntry, n.bootFilesFault(n.settings.Entry.Text(kubeconfig)))
 	report.add(PartRuntime, n.runtimeFault(ctx, mode))
 	return report
 }

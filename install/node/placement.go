@@ -30,7 +30,7 @@ type placement interface {
 	remove(net *host.Dir) error
 }
 
-var placements = map[Mode]placement{DropIn: dropIn{}, Insert: inserted{}, Owned: owned{}, Multus: multus{}}
+var placements = map[Mode]placement{DropIn: dropIn{}, Insert: inserted{}, Owned: owned{}, Multus: multus{}, MultusChain: chained{}}
 
 // inserted writes the entry into the primary conflist.
 type inserted struct{}

@@ -39,7 +39,7 @@ func (d dropIn) fault(net *host.Dir, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dropInFault(directory, indented(entry)), directory.Close())
+	return errors.Join(fileFault(directory, dropInName, indented(entry)), directory.Close())
 }
 
 func (d dropIn) place(net *host.Dir, entry []byte) error {
@@ -98,7 +98,9 @@ func (multus) wanted(entry []byte) []byte {
 	return indented(append([]byte(`{"cniVersion":"1.0.0","name":"capture-cni",`), bytes.TrimSpace(entry)[1:]...))
 }
 
-func (m multus) fault(net *host.Dir, entry []byte) error { return dropInFault(net, m.wanted(entry)) }
+func (m multus) fault(net *host.Dir, entry []byte) error {
+	return fileFault(net, dropInName, m.wanted(entry))
+}
 
 func (m multus) place(net *host.Dir, entry []byte) error {
 	return ensureFile(net, dropInName, m.wanted(entry))
@@ -108,10 +110,11 @@ func (multus) found(net *host.Dir) (bool, error) { return net.Has(dropInName) }
 
 func (multus) remove(net *host.Dir) error { return net.Remove(dropInName) }
 
-func dropInFault(directory *host.Dir, want []byte) error {
-	current, err := directory.Read(dropInName)
+// fileFault returns why a file of the agent's own does not have the content.
+func fileFault(directory *host.Dir, name string, want []byte) error {
+	current, err := directory.Read(name)
 	if err == nil && !bytes.Equal(current, want) {
-		err = fmt.Errorf("%s/%s is outdated", directory.Path(), dropInName)
+		err = fmt.Errorf("%s/%s is outdated", directory.Path(), name)
 	}
 	return err
 }

@@ -73,6 +73,7 @@ func TestRemoveFindsAll(t *testing.T) {
 			false,
 		},
 		"an empty directory of others": {DropIn, map[string]string{"other/.keep": ""}, map[string]string{"other/.keep": ""}, false},
+		"the chain's other files stay": {MultusChain, map[string]string{chainedName: own, "a.conf": "{"}, map[string]string{"a.conf": "{"}, true},
 		"not Multus' other files":      {Multus, map[string]string{"a.conf": own}, map[string]string{"a.conf": own}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

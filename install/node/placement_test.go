@@ -130,6 +130,8 @@ var placementCases = map[string]struct {
 	"owned, of a conf":              {Owned, map[string]string{"10-bridge.conf": bridgeConf}, map[string]string{ownedName: "podnet"}},
 	"owned, without another mesh's": {Owned, map[string]string{"10-ptp.conflist": strings.Replace(ptpList, `}]`, `}, {"type": "istio-cni"}]`, 1)}, map[string]string{ownedName: "podnet"}},
 	"multus":                        {Multus, map[string]string{}, map[string]string{"capture-cni.conf": "capture-cni"}},
+	"multus-chain":                  {MultusChain, map[string]string{}, map[string]string{chainedName: ""}},
+	"multus-chain among others":     {MultusChain, map[string]string{"10-tuning.conf": `{"type": "tuning"}`}, map[string]string{chainedName: ""}},
 	"multus among others":           {Multus, map[string]string{"storage.conf": "{}"}, map[string]string{"capture-cni.conf": "capture-cni"}},
 }
 

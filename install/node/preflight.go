@@ -54,7 +54,11 @@ func Preflight(ctx context.Context, settings Settings, runtime *cri.Client) Prob
 	p := &preflight{settings: settings, found: Problems{}}
 	p.directories(ctx, runtime)
 	p.writable()
-	p.primary()
+	if p.settings.Mode == MultusChain {
+		p.chain()
+	} else {
+		p.primary()
+	}
 	p.kernel(ctx)
 	p.selinux()
 	return p.found
@@ -80,7 +84,7 @@ func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 		p.note("check that --net-dir and --bin-dir are the runtime's", "found neither a CRI socket nor a configuration of containerd or CRI-O")
 		return
 	}
-	if reported.confDir != "" && reported.confDir != p.settings.NetDir && p.settings.Mode != Multus {
+	if reported.confDir != "" && reported.confDir != p.settings.NetDir && !p.settings.Mode.underMultus() {
 		p.serious("use --net-dir "+reported.confDir, "according to %s, the runtime reads network configurations in %s, not in %s", source, reported.confDir, p.settings.NetDir)
 	}
 	if len(reported.binDirs) > 0 && !slices.ContainsFunc(p.settings.BinDirs, func(dir string) bool { return slices.Contains(reported.binDirs, dir) }) {
@@ -96,7 +100,7 @@ func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 
 // writable calls access(2), which writes nothing.
 func (p *preflight) writable() {
-	for _, directory := range slices.Concat([]string{p.settings.NetDir}, p.settings.BinDirs) {
+	for _, directory := range p.settings.writtenDirectories() {
 		err := unix.Access(p.settings.at(directory), unix.W_OK|unix.X_OK)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -129,12 +133,30 @@ func (p *preflight) primary() {
 		case plugin.OtherMesh():
 			p.serious("uninstall it, or use --mode owned, which leaves it out: a pod can be captured once", "%s has the entry of another mesh, %s", found.file, plugin.Type)
 		}
-		if strings.HasPrefix(plugin.Type, "multus") && p.settings.Mode != Multus {
+		if strings.HasPrefix(plugin.Type, "multus") && !p.settings.Mode.underMultus() {
 			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", "%s belongs to Multus", found.file)
 		}
 	}
 	if found.list.LoadOnlyInlinedPlugins && p.settings.Mode == DropIn {
 		p.serious("use --mode insert", "%s has loadOnlyInlinedPlugins: the runtime loads no drop-in", found.file)
+	}
+}
+
+// chain checks what mode multus-chain needs.
+func (p *preflight) chain() {
+	if p.settings.TmpfilesDir == "" {
+		p.note("set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot", "nothing makes the entry in %s anew at boot: pods that start before the agent run uncaptured", p.settings.NetDir)
+	}
+	if p.settings.Entry.Conf.Status == config.StatusStrict {
+		p.note("remove it from --netconf", `Multus passes neither STATUS nor CHECK on to its chain: {"status": "strict"} has no effect`)
+	}
+	net, err := host.OpenDir(p.settings.at(p.settings.NetDir))
+	if err != nil {
+		return // writable has reported it
+	}
+	defer net.Close()
+	if err := chainFault(net); err != nil {
+		p.serious("ask the owner of the file", "%v", err)
 	}
 }
 

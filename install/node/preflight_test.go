@@ -141,8 +141,20 @@ func TestPreflight(t *testing.T) {
 		"another mesh": {map[string]string{list: strings.Replace(good, `{"type": "calico"}`, `{"type": "calico"}, {"type": "linkerd-cni"}`, 1)}, nil, []string{"linkerd-cni", "uninstall it, or use --mode owned"}, true},
 		"left out":     {map[string]string{list: strings.Replace(good, `{"type": "calico"}`, `{"type": "calico"}, {"type": "linkerd-cni"}`, 1)}, func(s *Settings) { s.Mode = Owned }, []string{"note: ", "mode owned leaves its entry out"}, true},
 		"Multus":       {map[string]string{list: strings.Replace(good, "calico", "multus-shim", 1)}, nil, []string{"consider --mode multus", "every pod costs an API read"}, true},
-		"no drop-in":   {map[string]string{list: strings.Replace(good, `"name"`, `"loadOnlyInlinedPlugins": true, "name"`, 1)}, func(s *Settings) { s.Mode = DropIn }, []string{"use --mode insert"}, true},
-		"SELinux":      {map[string]string{list: good, "/sys/fs/selinux/enforce": "1"}, nil, []string{"note: SELinux is enforcing"}, true},
+		"a chain": {
+			map[string]string{"/etc/cni/net.d/10-other.conf": `{"type": "tuning"}`},
+			func(s *Settings) { s.Mode, s.TmpfilesDir = MultusChain, "/etc/tmpfiles.d" },
+			[]string{"/etc/tmpfiles.d does not exist", "/opt/cni/bin does not exist"},
+			true,
+		},
+		"a broken chain": {
+			map[string]string{"/etc/cni/net.d/10-other.conf": `{"type": `},
+			func(s *Settings) { s.Mode, s.Entry.Conf.Status = MultusChain, config.StatusStrict },
+			[]string{"10-other.conf, which another program wrote", "Multus skips the whole chain", "--tmpfiles-dir /etc/tmpfiles.d", "neither STATUS nor CHECK"},
+			true,
+		},
+		"no drop-in": {map[string]string{list: strings.Replace(good, `"name"`, `"loadOnlyInlinedPlugins": true, "name"`, 1)}, func(s *Settings) { s.Mode = DropIn }, []string{"use --mode insert"}, true},
+		"SELinux":    {map[string]string{list: good, "/sys/fs/selinux/enforce": "1"}, nil, []string{"note: SELinux is enforcing"}, true},
 	} {
 		settings := machine(t, test.files)
 		if test.change != nil {

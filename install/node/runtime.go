@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
@@ -24,8 +25,23 @@ func (n *Node) runtimeFault(ctx context.Context, mode Mode) error {
 	if errors.Is(err, cri.ErrNoConfig) || mode != Auto && errors.Is(err, cri.ErrNoSocket) {
 		return nil
 	}
+	if err == nil && mode == MultusChain {
+		return auxiliaryChainFault(loaded, filepath.Base(n.settings.NetDir))
+	}
 	if err == nil && !loaded.Calls(conflist.PluginType) {
 		err = errors.New("the runtime has not loaded the entry: new pods start without the plugin")
+	}
+	return err
+}
+
+// auxiliaryChainFault returns why pods would not go through the auxiliary chain of Multus
+// with this name.
+func auxiliaryChainFault(loaded cri.CNIConfig, name string) error {
+	err := errors.New("the runtime has loaded no network")
+	for _, network := range loaded.Networks {
+		if err = conflist.CheckAuxiliaryChain([]byte(network.Config.Source), name); err == nil {
+			return nil
+		}
 	}
 	return err
 }

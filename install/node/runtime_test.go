@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -76,5 +77,37 @@ func TestUnlistedPodsKeepTheEntry(t *testing.T) {
 	}
 	if err := n.checkRemovable(t.Context(), true); err != nil {
 		t.Errorf("with --force: %v", err)
+	}
+}
+
+// calling is a runtime that reports the configuration of its network.
+type calling struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	source string
+}
+
+func (c calling) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	info := fmt.Sprintf(`{"Networks": [{"Config": {"Name": "lo", "Source": "{}"}}, {"Config": {"Source": %q}}]}`, c.source)
+	return &runtimeapi.StatusResponse{Info: map[string]string{"cniconfig": info}}, nil
+}
+
+// TestMultusWithoutTheChain is a fault in mode multus-chain: no pod would be captured.
+func TestMultusWithoutTheChain(t *testing.T) {
+	t.Parallel()
+	const chain = `,"auxiliaryCNIChainName":"vendor-cni-chain"`
+	for source, want := range map[string]string{
+		`{"plugins":[{"type":"multus-shim"` + chain + `}]}`: "",
+		`{"plugins":[{"type":"multus-shim"}]}`:              "has no auxiliaryCNIChainName",
+		`{"plugins":[{"type":"ptp"}]}`:                      "does not call Multus",
+	} {
+		n := New(Settings{Mode: MultusChain, NetDir: "/run/multus/cni/net.d/vendor-cni-chain"}, nil, serveRuntime(t, calling{source: source}), slog.New(slog.DiscardHandler))
+		fault := n.runtimeFault(t.Context(), MultusChain)
+		if (fault == nil) != (want == "") || fault != nil && !strings.Contains(fault.Error(), want) {
+			t.Errorf("%s: %v, want %q", source, fault, want)
+		}
+	}
+	n := New(Settings{Mode: MultusChain}, nil, serveRuntime(t, named{name: "cri-o"}), slog.New(slog.DiscardHandler))
+	if fault := n.runtimeFault(t.Context(), MultusChain); fault != nil {
+		t.Errorf("a runtime that does not report it: %v", fault)
 	}
 }

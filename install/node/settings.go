@@ -26,7 +26,13 @@ const (
 	Owned Mode = "owned"
 	// Multus writes a configuration that network attachments refer to.
 	Multus Mode = "multus"
+	// MultusChain writes the entry into the auxiliary chain of Multus.
+	MultusChain Mode = "multus-chain"
 )
+
+// underMultus reports whether Multus calls the plugin. It passes on no annotations, and
+// the runtime does not report what Multus has loaded.
+func (m Mode) underMultus() bool { return m == Multus || m == MultusChain }
 
 // Settings are what the operator wants of a node. All directories are the node's
 // own paths; Root is where the agent sees the node's file system.
@@ -34,10 +40,11 @@ type Settings struct {
 	Root string
 	Mode Mode
 
-	NetDir   string   // the runtime's network configurations
-	BinDirs  []string // the runtime's plugins
-	StateDir string   // survives a reboot: credentials, and the agent's state
-	RunDir   string   // the agent's socket, and the credentials while StateDir is full
+	NetDir      string   // the runtime's network configurations; in mode multus-chain, the directory of the chain
+	BinDirs     []string // the runtime's plugins
+	StateDir    string   // survives a reboot: credentials, and the agent's state
+	RunDir      string   // the agent's socket, and the credentials while StateDir is full
+	TmpfilesDir string   // in mode multus-chain: configuration of systemd-tmpfiles; empty: a boot removes the entry
 
 	Binary string // the agent's copy of the plugin, in its own file system; next to it is that of capture-cni-lookup
 	Entry  Entry

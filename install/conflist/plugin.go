@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+)
+
+// CheckPlugin returns why libcni can't load the configuration of one plugin from a
+// network's directory. The error quotes none of its content.
+func CheckPlugin(text []byte) error {
+	_, err := libcni.NetworkPluginConfFromBytes(text)
+	if err == nil {
+		return nil
+	}
+	if errors.Unwrap(err) == nil {
+		return errors.New("expected a type")
+	}
+	return withoutContent(err)
+}
+
+// auxiliary is what a configuration of Multus says of its auxiliary chain.
+type auxiliary struct {
+	Type  string `json:"type"`
+	Chain string `json:"auxiliaryCNIChainName"`
+}
+
+// CheckAuxiliaryChain returns why pods of a network would not go through the auxiliary
+// chain of Multus with this name. The text is that of a list, or of a plain configuration.
+func CheckAuxiliaryChain(text []byte, name string) error {
+	var network struct {
+		auxiliary
+		Plugins []auxiliary `json:"plugins"`
+	}
+	if err := json.Unmarshal(text, &network); err != nil {
+		return withoutContent(err)
+	}
+	for _, plugin := range append(network.Plugins, network.auxiliary) {
+		switch {
+		case !strings.HasPrefix(plugin.Type, "multus"):
+		case plugin.Chain == "":
+			return fmt.Errorf("the configuration of Multus has no auxiliaryCNIChainName: expected %q, which needs Multus 4.2.1 or newer (OpenShift 4.19)", name)
+		case plugin.Chain != name:
+			return fmt.Errorf("the auxiliaryCNIChainName of Multus is %q: expected %q, the last part of --net-dir", Shown(plugin.Chain), name)
+		default:
+			return nil
+		}
+	}
+	return errors.New("the runtime does not call Multus")
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// chainedName is the entry's file in mode multus-chain. The modes dropin and multus
+// remove files named dropInName.
+const chainedName = "capture-cni-chain.conf"
+
+// chained writes the entry into the directory of the auxiliary chain of Multus, which
+// reads it at each ADD and calls the chain after the pod's networks.
+type chained struct{}
+
+func (chained) fault(net *host.Dir, entry []byte) error {
+	return errors.Join(fileFault(net, chainedName, indented(entry)), chainFault(net))
+}
+
+// place writes the entry although the chain may be broken: Multus calls it once the
+// other file is corrected.
+func (chained) place(net *host.Dir, entry []byte) error {
+	return errors.Join(ensureFile(net, chainedName, indented(entry)), chainFault(net))
+}
+
+func (chained) found(net *host.Dir) (bool, error) { return net.Has(chainedName) }
+
+func (chained) remove(net *host.Dir) error { return net.Remove(chainedName) }
+
+// chainFault names the files with which Multus skips the whole chain, and starts pods
+// without it. Multus loads every file that ends in .conf.
+func chainFault(net *host.Dir) error {
+	names, err := net.Names()
+	errs := []error{err}
+	for _, name := range names {
+		if filepath.Ext(name) != ".conf" {
+			continue
+		}
+		text, err := net.Read(name)
+		if err == nil {
+			err = conflist.CheckPlugin(text)
+		}
+		if err != nil && name != chainedName {
+			errs = append(errs, fmt.Errorf("%s/%s, which another program wrote, is no plugin's configuration (%w): Multus skips the whole chain, and pods start uncaptured; correct or delete that file", net.Path(), name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
