@@ -32,7 +32,7 @@ func TestFaultsOfFlags(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s accepts %s", command, content)
 			}
-			for _, want := range []string{want, `--mode is "insrt": expected`, `--bin-dir is "bin": expected an absolute path`, "--token-ttl is 5m0s"} {
+			for _, want := range []string{want, `--mode is "insrt": expected auto, dropin, insert, owned, multus or multus-chain`, `--bin-dir is "bin": expected an absolute path`, "--token-ttl is 5m0s"} {
 				if !strings.Contains(out, want) {
 					t.Errorf("%s with %s does not print %q: %s", command, content, want, out)
 				}
@@ -43,6 +43,9 @@ func TestFaultsOfFlags(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	if out, err := n.command("run", "--state", "gone"); err == nil || !strings.Contains(out, "expected present or absent") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := n.command("verify", "--tmpfiles-dir", "etc", "--state-dir", "/var/lib/capture cni"); err == nil || !strings.Contains(out, `--tmpfiles-dir is "etc": expected`) || !strings.Contains(out, `--state-dir is "/var/lib/capture cni": expected`) {
 		t.Errorf("%v: %s", err, out)
 	}
 	if out, err := n.command("run", "--evict", "--node-name", "", "--listen", "127.0.0.1:0"); err == nil || !strings.Contains(out, "set --node-name") {

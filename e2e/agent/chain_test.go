@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// chain is a node whose Multus has an auxiliary chain. Multus and the test's runtime load
+// it in the same way: as the directory that is named after the network.
+type chain struct {
+	*node
+	directory, tmpfiles string
+}
+
+func newChain(t *testing.T) chain {
+	t.Helper()
+	n := newNode(t)
+	n.preparePods(t)
+	c := chain{n, n.netDir + "/kindnet", n.dir + "/tmpfiles.d"}
+	check(t, os.Mkdir(c.directory, 0o755))
+	check(t, os.Mkdir(c.tmpfiles, 0o755))
+	return c
+}
+
+func (c chain) args(more ...string) []string {
+	return append([]string{"--mode", "multus-chain", "--net-dir", c.directory, "--tmpfiles-dir", c.tmpfiles}, more...)
+}
+
+// boot empties /run and runs the node's systemd-tmpfiles. No agent runs.
+func (c chain) boot(t *testing.T) {
+	t.Helper()
+	check(t, os.RemoveAll(c.directory))
+	check(t, os.RemoveAll(c.runDir))
+	lines, err := filepath.Glob(c.tmpfiles + "/*.conf")
+	check(t, err)
+	for _, file := range lines {
+		if out, err := exec.Command("systemd-tmpfiles", "--create", "--remove", "--boot", file).CombinedOutput(); err != nil {
+			t.Fatalf("systemd-tmpfiles: %v: %s", err, out)
+		}
+	}
+}
+
+// TestMultusChain installs into the chain and boots the node: systemd-tmpfiles makes the
+// entry anew, so that pods are captured before an agent runs. Then it cleans the node.
+func TestMultusChain(t *testing.T) {
+	t.Parallel()
+	c := newChain(t)
+	a := c.start(t, c.args()...)
+	a.ready(t)
+	check(t, c.startAndStop(t, "web"))
+	check(t, c.startAndStop(t, "plain"))
+	if files(t, c.netDir)["/"+primaryName] != kindnet {
+		t.Error("the primary's list was changed")
+	}
+	if out, err := c.command("verify", c.args()...); err != nil {
+		t.Errorf("verify: %v: %s", err, out)
+	}
+	installed := files(t, c.directory)
+	check(t, a.Process.Kill())
+	_ = a.Wait()
+	c.boot(t)
+	booted := files(t, c.directory)
+	if len(booted) != 1 || booted["/capture-cni-chain.conf"] != installed["/capture-cni-chain.conf"] {
+		t.Errorf("after the boot, the chain has %q, before it %q", booted, installed)
+	}
+	check(t, c.startAndStop(t, "web"))
+	check(t, c.startAndStop(t, "plain"))
+	again := c.start(t, c.args()...)
+	again.ready(t)
+	old, err := c.startPod(t, "web")
+	check(t, err)
+	again.stop(t)
+	if out, err := c.command("uninstall", c.args()...); err != nil {
+		t.Fatalf("uninstall: %v: %s", err, out)
+	}
+	check(t, old.stop(t))
+	c.boot(t)
+	check(t, c.startUncaptured(t))
+	for _, directory := range []string{c.directory, c.tmpfiles, c.stateDir} {
+		if _, err := os.Stat(directory); err != nil {
+			continue
+		}
+		if left := files(t, directory); len(left) != 0 {
+			t.Errorf("uninstall left %q in %s", left, directory)
+		}
+	}
+}
+
+// TestMultusChainFaults has the agent name a neighbour's malformed file, with which Multus
+// skips the chain, and repair the entry and what makes it anew.
+func TestMultusChainFaults(t *testing.T) {
+	t.Parallel()
+	c := newChain(t)
+	a := c.start(t, c.args()...)
+	a.ready(t)
+	neighbour := filepath.Join(c.directory, "50-other.conf")
+	check(t, os.WriteFile(neighbour, []byte(`{"type": "tuning"`), 0o644))
+	if body := a.ready(t, http.StatusServiceUnavailable); expectReadyz(a, "50-other.conf, which another program wrote") != nil {
+		t.Errorf("/readyz does not name the file: %s", body)
+	}
+	if out, err := c.command("verify", c.args()...); err == nil {
+		t.Errorf("verify finds no fault: %s", out)
+	}
+	check(t, os.Remove(neighbour))
+	a.ready(t)
+	check(t, os.Rename(c.directory, c.directory+".old"))
+	check(t, os.Mkdir(c.directory, 0o755)) // as Multus' own agent may
+	eventually(t, func() (string, error) { return "", c.startAndStop(t, "web") })
+	a.stop(t)
+	for _, path := range []string{c.directory + "/capture-cni-chain.conf", c.tmpfiles + "/capture-cni.conf", c.stateDir + "/multus-chain.conf"} {
+		want, err := os.ReadFile(path)
+		check(t, err)
+		check(t, os.WriteFile(path, []byte("{}"), 0o600))
+		if out, err := c.command("verify", c.args()...); err == nil {
+			t.Errorf("verify overlooks a change of %s: %s", path, out)
+		}
+		again := c.start(t, c.args()...)
+		again.ready(t)
+		again.stop(t)
+		if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
+			t.Errorf("%s is %q, %v; want %q", path, got, err, want)
+		}
+	}
+}
+
+// TestMultusChainLeft changes the mode without the flag of the tmpfiles directory: the line
+// that is left there makes no entry.
+func TestMultusChainLeft(t *testing.T) {
+	t.Parallel()
+	c := newChain(t)
+	a := c.start(t, c.args()...)
+	a.ready(t)
+	a.stop(t)
+	b := c.start(t, "--mode", "insert")
+	b.ready(t)
+	c.boot(t)
+	if _, err := os.Stat(c.directory + "/capture-cni-chain.conf"); err == nil {
+		t.Error("the boot made the entry of the former mode")
+	}
+}
