@@ -17,13 +17,18 @@ import (
 // startDaemon starts a daemon in a box. Its output goes to a file of its name;
 // its environment is this process's, with path in front of PATH.
 func (b *Box) startDaemon(path, name string, args ...string) error {
+	return b.startDaemonWith(nil, path, name, args...)
+}
+
+// startDaemonWith is startDaemon with further variables of the environment.
+func (b *Box) startDaemonWith(variables []string, path, name string, args ...string) error {
 	log, err := os.OpenFile(b.log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	command := b.Command(context.Background(), filepath.Join(path, name), args...)
-	command.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"))
+	command.Env = append(append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH")), variables...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {

@@ -64,8 +64,8 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: multus}
 rules:
-- {apiGroups: [k8s.cni.cncf.io], resources: [network-attachment-definitions], verbs: [get]}
-- {apiGroups: [""], resources: [pods, pods/status], verbs: [get, update]}
+- {apiGroups: [k8s.cni.cncf.io], resources: [network-attachment-definitions], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [pods, pods/status], verbs: [get, list, watch, update]}
 - {apiGroups: ["", events.k8s.io], resources: [events], verbs: [create, patch, update]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -85,17 +85,11 @@ current-context: x
 
 // StartMultus installs Multus between the runtimes and the primary plugin.
 func (c *Cluster) StartMultus(ctx context.Context) error {
-	if _, err := c.Kubectl(ctx, multusManifests, "apply", "--filename=-"); err != nil {
-		return err
-	}
-	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout="+Timeout.String(), "crd/network-attachment-definitions.k8s.cni.cncf.io"); err != nil {
-		return err
-	}
-	token, err := c.Kubectl(ctx, "", "create", "token", "multus", "--namespace=kube-system", "--duration=1h")
+	token, err := c.multusToken(ctx)
 	if err != nil {
 		return err
 	}
-	access := fmt.Sprintf(multusAccess, c.path("pki", "ca.crt"), strings.TrimSpace(token))
+	access := fmt.Sprintf(multusAccess, c.path("pki", "ca.crt"), token)
 	for _, node := range c.Nodes {
 		primary, err := os.ReadFile(node.Path("/etc/cni/net.d/" + NetworkConf))
 		if err != nil {
@@ -116,6 +110,19 @@ func (c *Cluster) StartMultus(ctx context.Context) error {
 	return nil
 }
 
+// multusToken installs what Multus has in the API server, and returns a token of its
+// service account.
+func (c *Cluster) multusToken(ctx context.Context) (string, error) {
+	if _, err := c.Kubectl(ctx, multusManifests, "apply", "--filename=-"); err != nil {
+		return "", err
+	}
+	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout="+Timeout.String(), "crd/network-attachment-definitions.k8s.cni.cncf.io"); err != nil {
+		return "", err
+	}
+	token, err := c.Kubectl(ctx, "", "create", "token", "multus", "--namespace=kube-system", "--duration=1h")
+	return strings.TrimSpace(token), err
+}
+
 // StopMultus uninstalls it, with its cache and the attachments.
 func (c *Cluster) StopMultus(ctx context.Context) error {
 	var errs []error
@@ -124,8 +131,12 @@ func (c *Cluster) StopMultus(ctx context.Context) error {
 			errs = append(errs, os.RemoveAll(node.Path(path)))
 		}
 	}
+	return errors.Join(append(errs, c.removeMultusAPI(ctx))...)
+}
+
+func (c *Cluster) removeMultusAPI(ctx context.Context) error {
 	_, err := c.Kubectl(ctx, multusManifests, "delete", "--filename=-", "--ignore-not-found", "--timeout="+Timeout.String())
-	return errors.Join(append(errs, err)...)
+	return err
 }
 
 // replaceFile replaces a file atomically: runtimes may read it at any moment.

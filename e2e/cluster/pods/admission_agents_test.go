@@ -22,7 +22,7 @@ const agentsAccount = "system:serviceaccount:" + cluster.Namespace + ":capture-c
 // TestAgentPolicies expects the API server to refuse Events and evictions by an
 // agent's token, except those that the agent itself makes.
 func TestAgentPolicies(t *testing.T) {
-	c.InstallChart(t, "guard.policy=evict")
+	c.InstallChart(t, "guard.policy=evict", "netconf.excludeNamespaces={kube-*}")
 	newNamespace(t, namespaceFree)
 	t.Run("events", testEventsPolicy)
 	t.Run("evictions", testEvictPolicy)
@@ -137,6 +137,7 @@ func testEvictPolicy(t *testing.T) {
 		{"by name", namespaceFree, nil, "names the pod's uid"},
 		{"at once", namespaceFree, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: &now}, "leaves the pod its grace period"},
 		{"an agent", cluster.Namespace, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, "of a namespace that is never captured"},
+		{"an excluded prefix", "kube-system", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, "of a namespace that is never captured"},
 		{"by uid", namespaceFree, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

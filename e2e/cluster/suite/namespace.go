@@ -32,9 +32,15 @@ type Namespace struct {
 // which logs the namespace's state if it failed.
 func (c *Suite) NewNamespace(t *testing.T, labels ...string) Namespace {
 	t.Helper()
+	return c.NewNamespaceWith(t, "", labels...)
+}
+
+// NewNamespaceWith is NewNamespace with a prefix of the name.
+func (c *Suite) NewNamespaceWith(t *testing.T, prefix string, labels ...string) Namespace {
+	t.Helper()
 	requireCluster(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))
-	n := Namespace{name + "-" + strings.ToLower(rand.Text()[:5]), c} // the last run's may still be there
+	n := Namespace{prefix + name + "-" + strings.ToLower(rand.Text()[:5]), c} // the last run's may still be there
 	manifest := corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{}}}
 	for _, label := range labels {
 		key, value, _ := strings.Cut(label, "=")
