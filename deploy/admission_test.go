@@ -53,7 +53,7 @@ func TestAgentsPolicies(t *testing.T) {
 // TestNetworksAnnotation requires the annotation that names the chart's attachment
 // if Multus executes the plugin.
 func TestNetworksAnnotation(t *testing.T) {
-	for mode, want := range map[string]bool{"multus": true, "insert": false} {
+	for mode, want := range map[string]bool{"multus": true, "multus-chain": false, "insert": false} {
 		all := objects(t, "admission.settings.enabled=true", "mode="+mode)
 		policy, _ := find[admissionv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy", "capture-cni-settings")
 		required := false

@@ -33,7 +33,7 @@ func flagValues(set appsv1.DaemonSet, flag string) (values []string) {
 // the directories that it needs, and no others.
 func TestEveryNode(t *testing.T) {
 	for _, platform := range platforms {
-		for _, mode := range []string{"", "auto", "dropin", "insert", "owned", "multus"} {
+		for _, mode := range []string{"", "auto", "dropin", "insert", "owned", "multus", "multus-chain"} {
 			t.Run(platform+"/"+mode, func(t *testing.T) {
 				t.Parallel()
 				set := daemonSet(t, "platform="+platform, "mode="+mode, "guard.enabled=false")
@@ -78,9 +78,9 @@ func expectRestricted(t *testing.T, pod corev1.PodSpec, platform string) {
 func expectDirectories(t *testing.T, set appsv1.DaemonSet) {
 	t.Helper()
 	writable := map[string]bool{}
-	for _, flag := range []string{"net-dir", "bin-dir", "state-dir", "run-dir"} {
+	for _, flag := range []string{"net-dir", "bin-dir", "state-dir", "run-dir", "tmpfiles-dir"} {
 		values := flagValues(set, flag)
-		if len(values) == 0 {
+		if len(values) == 0 && flag != "tmpfiles-dir" {
 			t.Errorf("--%s is missing", flag)
 		}
 		for _, directory := range values {
@@ -170,6 +170,11 @@ func TestOverrides(t *testing.T) {
 		{"paths.runDir=/r", "run-dir", []string{"/r"}},
 		{"mode=insert", "mode", []string{"insert"}},
 		{"mode=multus", "net-dir", []string{"/etc/cni/multus/net.d"}},
+		{"mode=multus-chain", "net-dir", []string{"/run/multus/cni/net.d/vendor-cni-chain"}},
+		{"mode=multus-chain", "tmpfiles-dir", []string{"/etc/tmpfiles.d"}},
+		{"mode=multus-chain,paths.tmpfilesDir=/usr/local/tmpfiles.d", "tmpfiles-dir", []string{"/usr/local/tmpfiles.d"}},
+		{"mode=multus-chain,paths.tmpfilesDir=none", "tmpfiles-dir", nil},
+		{"mode=multus", "tmpfiles-dir", nil},
 		{"token.ttl=1h", "token-ttl", []string{"1h"}},
 		{"apiServer=https://api.example:6443", "api-server", []string{"https://api.example:6443"}},
 	} {

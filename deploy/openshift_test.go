@@ -4,9 +4,14 @@ package deploy
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/node"
 )
 
 // constraints are the tested fields of a SecurityContextConstraints.
@@ -24,7 +29,7 @@ type constraints struct {
 
 // TestSCC wants constraints that admit the agent's pod and allow nothing else.
 func TestSCC(t *testing.T) {
-	for _, values := range []string{"", "guard.enabled=false", "addCapabilities={CHOWN,FOWNER}"} {
+	for _, values := range []string{"", "guard.enabled=false", "addCapabilities={CHOWN,FOWNER}", "mode=multus-chain"} {
 		all := objects(t, "platform=openshift", values)
 		scc, ok := find[constraints](t, all, "SecurityContextConstraints", "capture-cni-node")
 		if !ok {
@@ -58,11 +63,30 @@ func TestSCC(t *testing.T) {
 
 // TestNetworkAttachment renders the attachment in the mode multus only.
 func TestNetworkAttachment(t *testing.T) {
-	for values, want := range map[string]bool{"": false, "platform=openshift": true, "mode=multus": true, "platform=openshift,mode=insert": false} {
+	for values, want := range map[string]bool{"": false, "platform=openshift": true, "mode=multus": true, "platform=openshift,mode=insert": false, "platform=openshift,mode=multus-chain": false} {
 		all := objects(t, values)
 		network, got := find[struct{ Metadata struct{ Namespace string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")
 		if got != want || got && network.Metadata.Namespace != "default" {
 			t.Errorf("%q: an attachment is rendered: %v, in %q", values, got, network.Metadata.Namespace)
+		}
+	}
+}
+
+// TestChainExclusions wants the policy on evictions to except the namespaces that the agent
+// excludes by default in mode multus-chain.
+func TestChainExclusions(t *testing.T) {
+	for values, keys := range map[string]string{
+		"mode=multus-chain": "{}",
+		"mode=multus-chain,netconf.excludeNamespaces={a,b-*}": `{"excludeNamespaces": ["a", "b-*"]}`,
+	} {
+		entry, err := node.ParseEntry([]byte(keys), node.MultusChain, config.StateDirectory, config.RunDirectory)
+		if err != nil || len(entry.Conf.ExcludeNamespaces) == 0 {
+			t.Fatalf("%s: the agent excludes %q, %v", keys, entry.Conf.ExcludeNamespaces, err)
+		}
+		policy, _ := find[admissionv1.ValidatingAdmissionPolicy](t, objects(t, "guard.policy=evict", values), "ValidatingAdmissionPolicy", "capture-cni-evict")
+		want := "['" + strings.Join(append(entry.Conf.ExcludeNamespaces, "capture-cni"), "','") + "']"
+		if !slices.ContainsFunc(policy.Spec.Validations, func(v admissionv1.Validation) bool { return strings.Contains(v.Expression, want) }) {
+			t.Errorf("%s: no expression has the list %s: %+v", values, want, policy.Spec.Validations)
 		}
 	}
 }

@@ -7,6 +7,13 @@
 {{- $netDir := $platform.netDir -}}
 {{- if eq $mode "multus" -}}
 {{- $netDir = "/etc/cni/multus/net.d" -}}
+{{- else if eq $mode "multus-chain" -}}
+{{- $netDir = "/run/multus/cni/net.d/vendor-cni-chain" -}}
+{{- end -}}
+{{- /* The directory of the line that makes the entry anew at boot; empty without one. */ -}}
+{{- $tmpfilesDir := "" -}}
+{{- if and (eq $mode "multus-chain") (ne .Values.paths.tmpfilesDir "none") -}}
+{{- $tmpfilesDir = .Values.paths.tmpfilesDir -}}
 {{- end -}}
 {{- $criSockets := empty .Values.paths.criSocket | ternary $platform.criSockets (list .Values.paths.criSocket) -}}
 {{- if eq .Values.paths.criSocket "none" -}}
@@ -28,9 +35,16 @@
   "netDir" (.Values.paths.netDir | default $netDir)
   "binDirs" (.Values.paths.binDirs | default $platform.binDirs)
   "criSockets" $criSockets
+  "tmpfilesDir" $tmpfilesDir
   "socketDir" $socketDir
   "seLinuxOptions" (.Values.seLinuxOptions | default $seLinux)
   | toJson -}}
+{{- end }}
+
+{{- /* The namespaces that are never captured: the operator's, else the agent's default. */ -}}
+{{- define "capture-cni.excludedNamespaces" -}}
+{{- $default := eq (include "capture-cni.node" . | fromJson).mode "multus-chain" | ternary (list "openshift-*" "kube-*") list -}}
+{{- hasKey .Values.netconf "excludeNamespaces" | ternary (.Values.netconf.excludeNamespaces | default list) $default | toJson -}}
 {{- end }}
 
 {{- /* Where probes reach who listens at an address: "" is the pod's, and so the node's, own one. */ -}}
@@ -57,6 +71,9 @@ CAPTURE_CNI_BIN_DIR: {{ join "," $node.binDirs | quote }}
 CAPTURE_CNI_STATE_DIR: {{ .Values.paths.stateDir | quote }}
 CAPTURE_CNI_RUN_DIR: {{ .Values.paths.runDir | quote }}
 CAPTURE_CNI_CRI_SOCKET: {{ empty $node.criSockets | ternary "none" (printf "/host%s" (join ",/host" $node.criSockets)) }}
+{{- with $node.tmpfilesDir }}
+CAPTURE_CNI_TMPFILES_DIR: {{ . | quote }}
+{{- end }}
 CAPTURE_CNI_NETCONF: /etc/capture-cni/netconf.json
 CAPTURE_CNI_TOKEN_ON_NODE: {{ .Values.token.onNode | quote }}
 CAPTURE_CNI_TOKEN_TTL: {{ .Values.token.ttl | quote }}
