@@ -16,7 +16,7 @@ import (
 // allFlags sets all values that become flags of the agent.
 var allFlags = []string{
 	"state=absent", "force=true", "apiServer=https://api.example:6443", "token.ttl=1h",
-	"netconf.ipv6=always", "paths.binDirs={/a,/b}",
+	"besideIstioCNI=true", "netconf.ipv6=always", "paths.binDirs={/a,/b}",
 }
 
 // TestAgentKnowsItsFlags runs the agent with the arguments and the environment that

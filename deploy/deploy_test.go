@@ -214,6 +214,7 @@ func TestRefusals(t *testing.T) {
 		{"paths.netdir=/x", "netdir"},
 		{"paths.netDir=etc", "/paths/netDir"},
 		{"image.digest=sha256:12", "/image/digest"},
+		{"besideIstioCNI=yes", "/besideIstioCNI"},
 		{"token.ttl=1d", "/token/ttl"},
 		{"token.onNode=no", "/token/onNode"},
 		{"token.onNode=false,netconf.agentSocket=", "token.onNode is false and netconf.agentSocket is empty"},

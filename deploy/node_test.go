@@ -250,3 +250,18 @@ func TestQuota(t *testing.T) {
 		t.Errorf("a quota is rendered for kube-system (%v)", err)
 	}
 }
+
+// TestBesideIstioCNI wants agents to stay away from istio-cni unless the operator says
+// otherwise, and agent, guard and commands in their containers to agree.
+func TestBesideIstioCNI(t *testing.T) {
+	for values, want := range map[string]string{"": "false", "besideIstioCNI=false": "false", "besideIstioCNI=true": "true"} {
+		for _, container := range daemonSet(t, values).Spec.Template.Spec.Containers {
+			found := slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool {
+				return variable.Name == "CAPTURE_CNI_BESIDE_ISTIO_CNI" && variable.Value == want
+			})
+			if !found {
+				t.Errorf("%q: container %s has no CAPTURE_CNI_BESIDE_ISTIO_CNI of %s", values, container.Name, want)
+			}
+		}
+	}
+}

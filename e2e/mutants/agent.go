@@ -76,10 +76,10 @@ var agentMutants = []mutant{
 		by:   by(quick, "install/conflist", "TestRepair"),
 	},
 	{
-		name: "entry-of-another-mesh-is-left-in",
+		name: "entry-of-istio-cni-is-left-in",
 		file: "install/conflist/owned.go",
-		from: "primary.Plugins[i].OtherMesh() && len(edited.Plugins) > 1",
-		to:   "primary.Plugins[i].OtherMesh() && len(edited.Plugins) < 1",
+		from: "plugin.IsIstioCNI() && !plugin.Ambient && len(edited.Plugins) > 1",
+		to:   "plugin.IsIstioCNI() && !plugin.Ambient && len(edited.Plugins) < 1",
 		by:   by(unit, "install/conflist", "TestEmbed"),
 	},
 	{

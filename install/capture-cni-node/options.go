@@ -31,7 +31,7 @@ type options struct {
 	criSockets                          []string
 	owner                               string
 	namespace, serviceAccount, nodeName string
-	tokenOnNode                         bool
+	besideIstioCNI, tokenOnNode         bool
 	tokenTTL                            time.Duration
 	apiServer, caFile, kubeconfig       string
 }
@@ -42,6 +42,7 @@ const inCluster = "/var/run/secrets/kubernetes.io/serviceaccount/"
 func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.root, "root", "/", "the node's file system, as the agent sees it")
 	flags.StringVar(&o.mode, "mode", string(node.Auto), "how the plugin is added to the runtime's CNI configuration: auto, dropin, insert, owned, multus or multus-chain")
+	flags.BoolVar(&o.besideIstioCNI, "beside-istio-cni", false, "write the entry also next to istio-cni's, for a migration; never next to one with ambient mode enabled")
 	flags.StringVar(&o.netDir, "net-dir", "/etc/cni/net.d", "directory of the runtime's network configurations, on the node; with --mode multus-chain, that of Multus' auxiliary chain")
 	flags.StringSliceVar(&o.binDirs, "bin-dir", []string{"/opt/cni/bin"}, "directories of the runtime's plugins, on the node; can be repeated")
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/capture-cni", "directory of the credentials and the agent's state, on the node; must survive a reboot")
@@ -64,7 +65,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 // settings returns the flags, validated.
 func (o *options) settings() (node.Settings, error) {
 	s := node.Settings{
-		Root: o.root, Mode: node.Mode(o.mode),
+		Root: o.root, Mode: node.Mode(o.mode), BesideIstioCNI: o.besideIstioCNI,
 		NetDir: o.netDir, BinDirs: o.binDirs, StateDir: o.stateDir, RunDir: o.runDir, TmpfilesDir: o.tmpfilesDir,
 		Binary: o.binary, Owner: o.owner,
 		Credentials: node.CredentialSettings{

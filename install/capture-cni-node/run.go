@@ -93,7 +93,7 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	if err != nil {
 		return err
 	}
-	tasks := []task{server, keeper.Present, untilDeleted(mounts...)}
+	tasks := []task{server, keeper.Present, untilEnd(keeper.Preflight), untilDeleted(mounts...)}
 	listeners := after(keeper.Claimed(), slices.Concat(answerer, telemetry))
 	return runTogether(ctx, slices.Concat(tasks, listeners, untaint)...)
 }

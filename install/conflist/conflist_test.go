@@ -178,10 +178,17 @@ func TestFromConf(t *testing.T) {
 	}
 }
 
-// TestEmbed leaves out other meshes and names the source.
+// TestEmbed leaves out istio-cni alone, unless ambient pods need it, and names the source.
 func TestEmbed(t *testing.T) {
 	t.Parallel()
-	text := []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[{"type":"calico"},{"type":"istio-cni"},{"type":"portmap"},{"type":"linkerd-cni"}]}`)
+	expectEmbedded(t, `{"type":"istio-cni"}`, []string{"calico", "portmap", "linkerd-cni", PluginType})
+	expectEmbedded(t, `{"type":"istio-cni","ambient_enabled":false}`, []string{"calico", "portmap", "linkerd-cni", PluginType})
+	expectEmbedded(t, `{"type":"istio-cni","ambient_enabled":true}`, []string{"calico", "istio-cni", "portmap", "linkerd-cni", PluginType})
+}
+
+func expectEmbedded(t *testing.T, istioCNI string, want []string) {
+	t.Helper()
+	text := []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[{"type":"calico"},` + istioCNI + `,{"type":"portmap"},{"type":"linkerd-cni"}]}`)
 	source := Source("10-n.conflist", text)
 	got, err := Embed(parse(t, text), source, []byte(entry))
 	if err != nil {
@@ -194,8 +201,34 @@ func TestEmbed(t *testing.T) {
 	for _, plugin := range parse(t, got).Plugins {
 		types = append(types, plugin.Type)
 	}
-	if want := []string{"calico", "portmap", PluginType}; !slices.Equal(types, want) {
-		t.Errorf("got %q, want %q", types, want)
+	if !slices.Equal(types, want) {
+		t.Errorf("with %s: got %q, want %q", istioCNI, types, want)
+	}
+}
+
+// TestOtherMesh recognises plugins of other meshes by their type.
+func TestOtherMesh(t *testing.T) {
+	t.Parallel()
+	for pluginType, want := range map[string]struct{ other, istio bool }{
+		"istio-cni": {true, true}, "v2-5-istio-cni": {true, true}, "linkerd-cni": {true, false}, "kuma-cni": {true, false}, "consul-cni": {true, false},
+		"calico": {}, "capture-cni": {}, "not-istio-cnis": {}, "istio": {},
+	} {
+		plugin := Plugin{Type: pluginType}
+		if plugin.OtherMesh() != want.other || plugin.IsIstioCNI() != want.istio {
+			t.Errorf("%s: another mesh's: %v, istio-cni: %v", pluginType, plugin.OtherMesh(), plugin.IsIstioCNI())
+		}
+	}
+	for entry, want := range map[string]bool{
+		`{"type":"istio-cni","ambient_enabled":true}`:   true,
+		`{"type":"istio-cni","ambient_enabled":false}`:  false,
+		`{"type":"istio-cni"}`:                          false,
+		`{"type":"istio-cni","ambient_enabled":"true"}`: false, // with which istio-cni fails
+		`{"type":"calico","ambient_enabled":true}`:      false,
+	} {
+		list := parse(t, []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[{"type":"ptp"},`+entry+`]}`))
+		if got := list.Plugins[1].Ambient; got != want {
+			t.Errorf("%s: ambient is %v", entry, got)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 )
@@ -29,18 +30,35 @@ type List struct {
 
 // Plugin is one entry of a list.
 type Plugin struct {
-	Type string
+	Type    string
+	Ambient bool // an istio-cni that captures for Istio's ambient mode
 
 	start, end int // offsets of the object in the text
 }
 
-// OtherMesh reports whether the plugin captures pods for another mesh.
+// OtherMesh reports whether the plugin captures pods for another mesh, or for Istio.
 func (p Plugin) OtherMesh() bool {
 	switch p.Type {
-	case "istio-cni", "linkerd-cni", "kuma-cni", "consul-cni":
+	case "linkerd-cni", "kuma-cni", "consul-cni":
 		return true
 	}
-	return false
+	return p.IsIstioCNI()
+}
+
+// IsIstioCNI reports whether the plugin is istio-cni, which captures the same pods as
+// capture-cni. Older installers put a prefix before its name.
+func (p Plugin) IsIstioCNI() bool {
+	return p.Type == istioCNI || strings.HasSuffix(p.Type, "-"+istioCNI)
+}
+
+const istioCNI = "istio-cni"
+
+// isAmbient reports whether an entry of istio-cni has ambient mode enabled.
+func isAmbient(entry []byte) bool {
+	var keys struct {
+		AmbientEnabled bool `json:"ambient_enabled"`
+	}
+	return json.Unmarshal(entry, &keys) == nil && keys.AmbientEnabled
 }
 
 // Parse reads a list as libcni does. The error says why a runtime would not load
@@ -63,6 +81,7 @@ func Parse(text []byte) (*List, error) {
 	}
 	for i, plugin := range conf.Plugins {
 		list.Plugins[i].Type = plugin.Network.Type
+		list.Plugins[i].Ambient = list.Plugins[i].IsIstioCNI() && isAmbient(plugin.Bytes)
 	}
 	return list, nil
 }

@@ -44,12 +44,14 @@ func SourceOf(list []byte) string {
 	return source
 }
 
-// Embed returns a copy of the primary list with our entry and without entries of
-// other meshes. The copy names its source.
+// Embed returns a copy of the primary list with our entry and without istio-cni's, which
+// captures the same pods. With ambient mode enabled, istio-cni stays: ambient pods need it.
+// The copy names its source.
 func Embed(primary *List, source string, entry []byte) ([]byte, error) {
 	edited := primary
 	for i := len(primary.Plugins) - 1; i >= 0; i-- {
-		if primary.Plugins[i].OtherMesh() && len(edited.Plugins) > 1 {
+		plugin := primary.Plugins[i]
+		if plugin.IsIstioCNI() && !plugin.Ambient && len(edited.Plugins) > 1 {
 			edited = edited.deleted(i)
 		}
 	}

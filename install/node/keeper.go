@@ -188,6 +188,7 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 	k.metrics.setRuntime(k.node.identifyRuntime(ctx))
 	k.metrics.credentialsFallback.Set(boolean(k.node.current.fallback))
 	k.setClocks(k.node.credentials.requests.clocks)
+	k.metrics.observeOthers(k.node.others)
 	k.setReport(report)
 	k.nextResync = time.Now().Add(k.untilNext())
 }
@@ -214,9 +215,11 @@ func (k *Keeper) repair(ctx context.Context) {
 				"writer", writer, "back-off", k.contention.backOff)
 		}
 	}
+	k.metrics.observeOthers(k.node.others)
 	report := k.lastReport()
+	report.Mode = k.node.placed
 	report.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f Finding) bool { return f.Part == PartEntry })
-	report.add(PartEntry, err)
+	report.add(PartEntry, k.node.explained(k.node.settings.NetDir, err))
 	k.setReport(report)
 }
 

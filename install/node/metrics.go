@@ -11,6 +11,7 @@ import (
 // nodeMetrics are the metrics of a node.
 type nodeMetrics struct {
 	good, contended                      *prometheus.GaugeVec
+	otherMesh, preflight                 *prometheus.GaugeVec
 	repairs, tokensRequested, tokensBad  prometheus.Counter
 	tokenIssued, tokenExpires, caExpires prometheus.Gauge
 	credentialsChecked                   prometheus.Gauge
@@ -27,6 +28,8 @@ func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
 		good:                f.GaugeVec("node_good", "1 if a part of the node (label `part`) is in the desired state", "part"),
 		repairs:             f.Counter("entry_repairs_total", "times that the agent restored its entry after another program removed or changed it"),
 		contended:           f.GaugeVec("entry_contended", "1 while the program in label `writer` keeps removing or changing the entry", "writer"),
+		otherMesh:           f.GaugeVec("other_mesh_entry", "1 while the list that the runtime loads has the plugin of another mesh (label `type`), by what the agent does (label `decision`): refused, it writes no entry; kept, an entry was there already and stays; allowed, it writes the entry", "type", "decision"),
+		preflight:           f.GaugeVec("preflight_problems", "problems that preflight found when the agent started, by `severity` (serious, note)", "severity"),
 		tokenIssued:         f.Gauge("token_issued_timestamp_seconds", "time at which the plugin's token was issued"),
 		tokenExpires:        f.Gauge("token_expires_timestamp_seconds", "time at which the plugin's token expires"),
 		caExpires:           f.Gauge("ca_expires_timestamp_seconds", "time at which the first certificate of the cluster's CA expires"),
@@ -52,6 +55,14 @@ func (m *nodeMetrics) setRuntime(found foundRuntime) {
 	m.runtime.Reset()
 	if found != (foundRuntime{}) {
 		m.runtime.WithLabelValues(found.Name, found.Version.Version, found.socket).Set(1)
+	}
+}
+
+// observeOthers shows the plugins of other meshes.
+func (m *nodeMetrics) observeOthers(others []otherMesh) {
+	m.otherMesh.Reset()
+	for _, other := range others {
+		m.otherMesh.WithLabelValues(other.plugin, string(other.decision)).Set(1)
 	}
 }
 

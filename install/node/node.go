@@ -24,12 +24,14 @@ type Node struct {
 	current secrets // of the last successful Install
 	mode    Mode    // of the settings; Auto until it is decided
 	found   foundRuntime
+	placed  Mode // of the entry, which differs from mode while istio-cni keeps the agent from a change
+	others  []otherMesh
 }
 
 // New returns a Node. api may be nil where nothing is installed, and runtime where
 // the runtime is not asked.
 func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
-	return &Node{settings: settings, credentials: credentials{settings, api, &tokenRequests{}}, runtime: runtime, log: log, mode: settings.Mode}
+	return &Node{settings: settings, credentials: credentials{settings, api, &tokenRequests{}}, runtime: runtime, log: log, mode: settings.Mode, placed: settings.Mode}
 }
 
 // Install brings the node into the desired state, as far as it can. It writes the
@@ -38,21 +40,27 @@ func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Log
 func (n *Node) Install(ctx context.Context, renew bool) Report {
 	var report Report
 	for _, directory := range n.settings.BinDirs {
-		report.add(PartBinary, n.installPrograms(ctx, directory))
+		report.add(PartBinary, n.explained(directory, n.installPrograms(ctx, directory)))
 	}
 	current, err := n.ensureCredentials(ctx, renew)
-	report.add(PartCredentials, err)
+	report.add(PartCredentials, n.explained(n.settings.StateDir, err))
 	if current.kubeconfig != "" {
 		n.current = current
 	}
 	if n.current.kubeconfig != "" && (report.IsGood(PartBinary) || n.pluginRuns(ctx)) {
 		_, err := n.PlaceEntry(ctx)
-		report.add(PartEntry, err)
+		report.add(PartEntry, n.explained(n.settings.NetDir, err))
 	} else {
 		report.add(PartEntry, waiting("the agent writes the entry once the plugin and its credentials are installed"))
 	}
-	report.Mode = n.mode
+	report.Mode = n.placed
 	return report
+}
+
+// explained returns the error of a write in a directory, with the security module that
+// denied it, if one did.
+func (n *Node) explained(directory string, err error) error {
+	return explainDenial(ownLabel(), n.settings.at(directory), err)
 }
 
 // pluginRuns reports whether the installed plugins run, whether or not they are the
@@ -106,67 +114,30 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, net.Close(), n.ensureBootFiles(entry)) }()
-	if err := n.decide(ctx, net, entry); err != nil {
+	if n.placed, err = n.decide(ctx, net, entry); err != nil {
 		return false, err
 	}
 	if err := net.ClearTemps(); err != nil {
 		return false, err
 	}
 	switch {
-	case placements[n.mode].fault(net, entry) != nil:
-		if err := placements[n.mode].place(net, entry); err != nil {
+	case placements[n.placed].fault(net, entry) != nil:
+		if err := placements[n.placed].place(net, entry); err != nil {
 			return false, err
 		}
 		changed = true
-		n.log.Info("placed the entry", "mode", n.mode, "directory", n.settings.NetDir)
-	case n.mode == DropIn && n.runtimeFault(ctx, DropIn) != nil: // an agent was killed before TriggerWatch
+		n.log.Info("placed the entry", "mode", n.placed, "directory", n.settings.NetDir)
+	case n.placed == DropIn && n.runtimeFault(ctx, DropIn) != nil: // an agent was killed before TriggerWatch
 		if err := net.TriggerWatch(); err != nil {
 			return false, err
 		}
 	}
 	for mode, placement := range placements {
-		if mode != n.mode {
+		if mode != n.placed {
 			err = errors.Join(err, placement.remove(net))
 		}
 	}
 	return changed, err
-}
-
-// decide refuses a mode that the runtime's configuration rules out, and for Auto
-// decides on the mode. After an error the mode stays Auto.
-func (n *Node) decide(ctx context.Context, net *host.Dir, entry []byte) error {
-	switch n.mode {
-	case Owned:
-		reported, source := runtimeConfigOf(ctx, n.settings, n.runtime)
-		return reported.checkMaxConfNum(Owned, source)
-	case Auto:
-		loaded, err := n.tryDropIn(ctx, net, entry)
-		if err != nil {
-			return err
-		}
-		n.mode = Insert
-		if loaded {
-			n.mode = DropIn
-		}
-	}
-	return nil
-}
-
-// tryDropIn places a drop-in and reports whether the runtime has loaded it. PlaceEntry
-// removes one that it has not, as an entry of another mode.
-func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, entry []byte) (loaded bool, err error) {
-	p, err := findPrimary(net)
-	if err != nil {
-		return false, err
-	}
-	_, ownedErr := net.Read(ownedName)
-	if p.list.Ours() > 0 || ownedErr == nil || !n.mayLoadDropIn(ctx) {
-		return false, nil // the first two: the runtime may have loaded another entry of capture-cni
-	}
-	if err := (dropIn{}).place(net, entry); err != nil {
-		return false, nil // the list forbids drop-ins, or it can't be written
-	}
-	return n.loadsDropIn(ctx)
 }
 
 // Verify reports whether the node is in the desired state. It changes nothing. Without
@@ -217,6 +188,10 @@ func (n *Node) entryFault(kubeconfig string, mode Mode) error {
 		return err
 	}
 	defer net.Close()
+	others, mode, err := n.settings.besideOthers(net, mode)
+	if len(others) > 0 && err != nil {
+		return err
+	}
 	if mode != Auto {
 		return placements[mode].fault(net, entry)
 	}

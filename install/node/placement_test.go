@@ -124,15 +124,15 @@ var placementCases = map[string]struct {
 	"insert, not into loopback": {Insert, map[string]string{
 		"05-lo.conf": `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`, "10-ptp.conflist": ptpList,
 	}, map[string]string{"10-ptp.conflist": "podnet"}},
-	"dropin":                        {DropIn, map[string]string{"10-ptp.conflist": ptpList}, map[string]string{"podnet/capture-cni.conf": ""}},
-	"dropin among others":           {DropIn, map[string]string{"10-ptp.conflist": ptpList, "podnet/other.conf": "{}"}, map[string]string{"podnet/capture-cni.conf": ""}},
-	"owned":                         {Owned, map[string]string{"10-ptp.conflist": ptpList}, map[string]string{ownedName: "podnet"}},
-	"owned, of a conf":              {Owned, map[string]string{"10-bridge.conf": bridgeConf}, map[string]string{ownedName: "podnet"}},
-	"owned, without another mesh's": {Owned, map[string]string{"10-ptp.conflist": strings.Replace(ptpList, `}]`, `}, {"type": "istio-cni"}]`, 1)}, map[string]string{ownedName: "podnet"}},
-	"multus":                        {Multus, map[string]string{}, map[string]string{"capture-cni.conf": "capture-cni"}},
-	"multus-chain":                  {MultusChain, map[string]string{}, map[string]string{chainedName: ""}},
-	"multus-chain among others":     {MultusChain, map[string]string{"10-tuning.conf": `{"type": "tuning"}`}, map[string]string{chainedName: ""}},
-	"multus among others":           {Multus, map[string]string{"storage.conf": "{}"}, map[string]string{"capture-cni.conf": "capture-cni"}},
+	"dropin":                    {DropIn, map[string]string{"10-ptp.conflist": ptpList}, map[string]string{"podnet/capture-cni.conf": ""}},
+	"dropin among others":       {DropIn, map[string]string{"10-ptp.conflist": ptpList, "podnet/other.conf": "{}"}, map[string]string{"podnet/capture-cni.conf": ""}},
+	"owned":                     {Owned, map[string]string{"10-ptp.conflist": ptpList}, map[string]string{ownedName: "podnet"}},
+	"owned, of a conf":          {Owned, map[string]string{"10-bridge.conf": bridgeConf}, map[string]string{ownedName: "podnet"}},
+	"owned, without istio-cni":  {Owned, map[string]string{"10-ptp.conflist": strings.Replace(ptpList, `}]`, `}, {"type": "istio-cni"}]`, 1)}, map[string]string{ownedName: "podnet"}},
+	"multus":                    {Multus, map[string]string{}, map[string]string{"capture-cni.conf": "capture-cni"}},
+	"multus-chain":              {MultusChain, map[string]string{}, map[string]string{chainedName: ""}},
+	"multus-chain among others": {MultusChain, map[string]string{"10-tuning.conf": `{"type": "tuning"}`}, map[string]string{chainedName: ""}},
+	"multus among others":       {Multus, map[string]string{"storage.conf": "{}"}, map[string]string{"capture-cni.conf": "capture-cni"}},
 }
 
 // TestPlacements places an entry, another one, and removes it: nothing of it is

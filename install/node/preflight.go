@@ -51,7 +51,26 @@ func (p Problems) String() string {
 
 // Preflight returns what would fail on a node. It writes nothing.
 func Preflight(ctx context.Context, settings Settings, runtime *cri.Client) Problems {
-	p := &preflight{settings: settings, found: Problems{}}
+	p := newPreflight(settings)
+	p.files(ctx, runtime)
+	p.kernel(ctx)
+	return p.found
+}
+
+// preflight collects what is found.
+type preflight struct {
+	settings Settings
+	label    string   // of this process, by the node's security module
+	links    []string // network interfaces of the node
+	found    Problems
+}
+
+func newPreflight(settings Settings) *preflight {
+	return &preflight{settings: settings, label: ownLabel(), links: nodeLinks(), found: Problems{}}
+}
+
+// files checks all but the kernel.
+func (p *preflight) files(ctx context.Context, runtime *cri.Client) {
 	p.directories(ctx, runtime)
 	p.writable()
 	if p.settings.Mode == MultusChain {
@@ -59,22 +78,17 @@ func Preflight(ctx context.Context, settings Settings, runtime *cri.Client) Prob
 	} else {
 		p.primary()
 	}
-	p.kernel(ctx)
+	p.exclusive()
+	p.socketBalancing()
 	p.selinux()
-	return p.found
 }
 
-type preflight struct {
-	settings Settings
-	found    Problems
-}
+func (p *preflight) serious(do, what string, args ...any) { p.add(true, do, what, args...) }
 
-func (p *preflight) serious(do, what string, args ...any) {
-	p.found = append(p.found, Problem{fmt.Sprintf(what, args...), do, true})
-}
+func (p *preflight) note(do, what string, args ...any) { p.add(false, do, what, args...) }
 
-func (p *preflight) note(do, what string, args ...any) {
-	p.found = append(p.found, Problem{fmt.Sprintf(what, args...), do, false})
+func (p *preflight) add(serious bool, do, what string, args ...any) {
+	p.found = append(p.found, Problem{fmt.Sprintf(what, args...), do, serious})
 }
 
 // directories compares the settings with the runtime's configuration.
@@ -105,6 +119,9 @@ func (p *preflight) writable() {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			p.serious("mount it, or set the right directory", "%s does not exist", directory)
+		case isDenial(p.label, p.settings.at(directory), err):
+			what, do := describeDenial(p.label, p.settings.at(directory))
+			p.serious(do, "%s can't be written to (%v): %s", directory, err, what)
 		case err != nil:
 			p.serious("mount it writable; on a read-only image, use the directory of the platform's documentation", "%s can't be written to (%v)", directory, err)
 		}
@@ -126,13 +143,12 @@ func (p *preflight) primary() {
 		p.serious("correct it, or ask its owner to", "%v", err)
 		return
 	}
+	others, _, _ := p.settings.besideOthers(net, p.settings.Mode)
+	for _, other := range others {
+		what, do := other.describe()
+		p.add(other.decision == refused, do, "%s", what)
+	}
 	for _, plugin := range found.list.Plugins {
-		switch {
-		case plugin.OtherMesh() && p.settings.Mode == Owned:
-			p.note("uninstall it: mode owned leaves its entry out", "%s has the entry of another mesh, %s", found.file, plugin.Type)
-		case plugin.OtherMesh():
-			p.serious("uninstall it, or use --mode owned, which leaves it out: a pod can be captured once", "%s has the entry of another mesh, %s", found.file, plugin.Type)
-		}
 		if strings.HasPrefix(plugin.Type, "multus") && !p.settings.Mode.underMultus() {
 			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", "%s belongs to Multus", found.file)
 		}
@@ -186,6 +202,6 @@ func (p *preflight) kernel(ctx context.Context) {
 
 func (p *preflight) selinux() {
 	if enforcing, err := os.ReadFile(p.settings.at("/sys/fs/selinux/enforce")); err == nil && strings.TrimSpace(string(enforcing)) == "1" {
-		p.note("run the agent with a type that may write to the node's directories (spc_t)", "SELinux is enforcing")
+		p.note("run the agent with a type that may write to the node's directories (chart: seLinuxOptions.type=spc_t)", "SELinux is enforcing")
 	}
 }

@@ -136,11 +136,16 @@ func TestPreflight(t *testing.T) {
 			[]string{"max_conf_num = 0", "set it to 1"},
 			true,
 		},
-		"no primary":   {map[string]string{"/etc/cni/net.d/99-loopback.conf": `{"cniVersion":"1.0.0","name":"lo","type":"loopback"}`}, nil, []string{"the interface plugin has not been installed", "wait for it"}, true},
-		"old version":  {map[string]string{list: strings.Replace(good, "1.0.0", "0.2.0", 1)}, nil, []string{"has cniVersion 0.2.0"}, true},
-		"another mesh": {map[string]string{list: strings.Replace(good, `{"type": "calico"}`, `{"type": "calico"}, {"type": "linkerd-cni"}`, 1)}, nil, []string{"linkerd-cni", "uninstall it, or use --mode owned"}, true},
-		"left out":     {map[string]string{list: strings.Replace(good, `{"type": "calico"}`, `{"type": "calico"}, {"type": "linkerd-cni"}`, 1)}, func(s *Settings) { s.Mode = Owned }, []string{"note: ", "mode owned leaves its entry out"}, true},
-		"Multus":       {map[string]string{list: strings.Replace(good, "calico", "multus-shim", 1)}, nil, []string{"consider --mode multus", "every pod costs an API read"}, true},
+		"no primary":  {map[string]string{"/etc/cni/net.d/99-loopback.conf": `{"cniVersion":"1.0.0","name":"lo","type":"loopback"}`}, nil, []string{"the interface plugin has not been installed", "wait for it"}, true},
+		"old version": {map[string]string{list: strings.Replace(good, "1.0.0", "0.2.0", 1)}, nil, []string{"has cniVersion 0.2.0"}, true},
+		"Linkerd":     {map[string]string{list: linkerdList}, nil, []string{"note: 10-a.conflist, which the runtime loads, has the entry of linkerd-cni", "with a proxy of its own"}, true},
+		"istio-cni":   {map[string]string{list: sidecarList}, nil, []string{"has the entry of istio-cni: a pod", "or set besideIstioCNI (--beside-istio-cni)"}, true},
+		"allowed":     {map[string]string{list: sidecarList}, func(s *Settings) { s.BesideIstioCNI = true }, []string{"note: 10-a.conflist, which the runtime loads, has the entry of istio-cni, and besideIstioCNI is set"}, true},
+		"ours stays":  {map[string]string{list: bothList}, nil, []string{"note: 10-a.conflist, which the runtime loads, has the entry of istio-cni, and an entry of capture-cni was there already"}, true},
+		"ambient":     {map[string]string{list: ambientList}, func(s *Settings) { s.BesideIstioCNI = true }, []string{"with ambient mode enabled", "remove capture-cni, or disable ambient mode"}, true},
+		"Multus":      {map[string]string{list: strings.Replace(good, "calico", "multus-shim", 1)}, nil, []string{"consider --mode multus", "every pod costs an API read"}, true},
+		"no drop-in":  {map[string]string{list: strings.Replace(good, `"name"`, `"loadOnlyInlinedPlugins": true, "name"`, 1)}, func(s *Settings) { s.Mode = DropIn }, []string{"use --mode insert"}, true},
+		"SELinux":     {map[string]string{list: good, "/sys/fs/selinux/enforce": "1"}, nil, []string{"note: SELinux is enforcing"}, true},
 		"a chain": {
 			map[string]string{"/etc/cni/net.d/10-other.conf": `{"type": "tuning"}`},
 			func(s *Settings) { s.Mode, s.TmpfilesDir = MultusChain, "/etc/tmpfiles.d" },
@@ -153,8 +158,6 @@ func TestPreflight(t *testing.T) {
 			[]string{"10-other.conf, which another program wrote", "Multus skips the whole chain", "--tmpfiles-dir /etc/tmpfiles.d", "neither STATUS nor CHECK"},
 			true,
 		},
-		"no drop-in": {map[string]string{list: strings.Replace(good, `"name"`, `"loadOnlyInlinedPlugins": true, "name"`, 1)}, func(s *Settings) { s.Mode = DropIn }, []string{"use --mode insert"}, true},
-		"SELinux":    {map[string]string{list: good, "/sys/fs/selinux/enforce": "1"}, nil, []string{"note: SELinux is enforcing"}, true},
 	} {
 		settings := machine(t, test.files)
 		if test.change != nil {
@@ -165,6 +168,9 @@ func TestPreflight(t *testing.T) {
 			if !strings.Contains(problems.String(), want) {
 				t.Errorf("%s: it does not say %q: %s", name, want, problems)
 			}
+		}
+		if name == "ambient" && strings.Contains(problems.String(), "remove istio-cni") {
+			t.Errorf("%s: it advises to remove istio-cni: %s", name, problems)
 		}
 		if problems.Serious() != test.serious { // /opt/cni/bin is missing in all of them
 			t.Errorf("%s: serious: %v: %s", name, problems.Serious(), problems)

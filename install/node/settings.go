@@ -46,6 +46,8 @@ type Settings struct {
 	RunDir      string   // the agent's socket, and the credentials while StateDir is full
 	TmpfilesDir string   // in mode multus-chain: configuration of systemd-tmpfiles; empty: a boot removes the entry
 
+	BesideIstioCNI bool // the entry may stand next to istio-cni's, for a migration; never with ambient mode
+
 	Binary string // the agent's copy of the plugin, in its own file system; next to it is that of capture-cni-lookup
 	Entry  Entry
 

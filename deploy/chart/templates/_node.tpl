@@ -66,6 +66,7 @@
 {{- define "capture-cni.flags" -}}
 {{- $node := include "capture-cni.node" . | fromJson -}}
 CAPTURE_CNI_MODE: {{ $node.mode | quote }}
+CAPTURE_CNI_BESIDE_ISTIO_CNI: {{ .Values.besideIstioCNI | quote }}
 CAPTURE_CNI_NET_DIR: {{ $node.netDir | quote }}
 CAPTURE_CNI_BIN_DIR: {{ join "," $node.binDirs | quote }}
 CAPTURE_CNI_STATE_DIR: {{ .Values.paths.stateDir | quote }}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/google/go-cmp/cmp"
+)
+
+// Lists with an entry of istio-cni, as its installer writes them.
+var (
+	withIstioCNI = besideIstioCNI(kindnet, false)
+	withAmbient  = besideIstioCNI(kindnet, true)
+)
+
+// besideIstioCNI appends istio-cni's entry to a list.
+func besideIstioCNI(list string, ambient bool) string {
+	end := strings.LastIndex(list, "\n\t]")
+	return list[:end] + fmt.Sprintf(",\n\t{\"ambient_enabled\": %v, \"cni_agent_run_dir\": \"/var/run/istio-cni\", \"name\": \"istio-cni\", \"type\": \"istio-cni\"}", ambient) + list[end:]
+}
+
+// writes are the names of the files that change in a directory.
+type writes struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func watchWrites(t *testing.T, directory string) *writes {
+	t.Helper()
+	watcher, err := fsnotify.NewWatcher()
+	check(t, err)
+	check(t, watcher.Add(directory))
+	t.Cleanup(func() { _ = watcher.Close() })
+	w := &writes{}
+	go func() {
+		for event := range watcher.Events {
+			w.mu.Lock()
+			w.names = append(w.names, event.Name)
+			w.mu.Unlock()
+		}
+	}()
+	return w
+}
+
+func (w *writes) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string{}, w.names...)
+}
+
+// expectMetric waits until /metrics has a line.
+func (a *agent) expectMetric(t *testing.T, line string) {
+	t.Helper()
+	eventually(t, func() (string, error) {
+		_, body := a.get("/metrics")
+		if !strings.Contains(body, "\n"+line+"\n") {
+			return "", &unexpected{line, body}
+		}
+		return body, nil
+	})
+}
+
+// TestAgentBesideIstioCNI starts an agent with the chart's settings on a node with
+// istio-cni: it writes nothing, not even a drop-in to try the runtime, and says why. Once
+// istio-cni has left, it places its entry. When istio-cni is back, the entry stays, and the
+// next agent is ready, too.
+func TestAgentBesideIstioCNI(t *testing.T) {
+	t.Parallel()
+	for dropIns, mode := range map[bool]string{true: "dropin", false: "insert"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.write(t, primaryName, withIstioCNI)
+			_, socket := n.serveRuntime(t, dropIns)
+			before, changes := files(t, n.netDir), watchWrites(t, n.netDir)
+			a := n.start(t, "--mode", "auto", "--cri-socket", socket)
+			eventually(t, func() (string, error) {
+				return "", expectReadyz(a, "has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/istio.md), or set besideIstioCNI")
+			})
+			a.ready(t, http.StatusServiceUnavailable)
+			a.expectMetric(t, `capture_cni_other_mesh_entry{decision="refused",type="istio-cni"} 1`)
+			a.waitForLog(t, `msg="preflight found a problem" problem="10-kindnet.conflist, which the runtime loads, has the entry of istio-cni`)
+			time.Sleep(6 * time.Second) // for another check: the agent has not decided on its mode
+			if got := changes.list(); len(got) > 0 {
+				t.Errorf("next to istio-cni, the agent wrote %q", got)
+			}
+			if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
+				t.Errorf("next to istio-cni, the agent left:\n%s", diff)
+			}
+			if got := strings.Count(a.log.String(), "another mesh's plugin is in the list"); got != 1 {
+				t.Errorf("the log names istio-cni %d times: %s", got, a.log)
+			}
+
+			n.write(t, primaryName, kindnet)
+			a.ready(t)
+			if got, err := n.loadedTypes(); err != nil || got != "ptp portmap capture-cni" {
+				t.Errorf("istio-cni has left: a runtime would call %q (%v)", got, err)
+			}
+			a.stop(t)
+
+			n.write(t, primaryName, besideIstioCNI(files(t, n.netDir)["/"+primaryName], false))
+			next := n.start(t, "--mode", "auto", "--cri-socket", socket)
+			if body := next.ready(t); !strings.Contains(body, "in mode "+mode) {
+				t.Errorf("istio-cni is back: %s", body)
+			}
+			next.expectMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
+			if got, err := n.loadedTypes(); err != nil || got != "ptp portmap istio-cni capture-cni" {
+				t.Errorf("istio-cni is back: a runtime would call %q (%v)", got, err)
+			}
+		})
+	}
+}
+
+// TestMigrationFlag places the entry next to istio-cni on request, and never next to one
+// that captures ambient pods.
+func TestMigrationFlag(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]string{"insert": "ptp portmap istio-cni capture-cni", "owned": "ptp portmap capture-cni"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.write(t, primaryName, withAmbient)
+			before := files(t, n.netDir)
+			a := n.start(t, "--mode", mode, "--beside-istio-cni")
+			eventually(t, func() (string, error) {
+				return "", expectReadyz(a, "with ambient mode enabled, which captures ambient pods and those with sidecars: remove capture-cni, or disable ambient mode in istio-cni")
+			})
+			if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
+				t.Errorf("next to ambient mode, the agent left:\n%s", diff)
+			}
+			n.write(t, primaryName, withIstioCNI)
+			a.ready(t)
+			a.expectMetric(t, `capture_cni_other_mesh_entry{decision="allowed",type="istio-cni"} 1`)
+			if got, err := n.loadedTypes(); err != nil || got != want {
+				t.Errorf("a runtime would call %q, want %q (%v)", got, want, err)
+			}
+			if out, err := n.command("verify", "--mode", mode, "--beside-istio-cni"); err != nil {
+				t.Errorf("verify: %v: %s", err, out)
+			}
+		})
+	}
+}
+
+// TestAmbientComesLater has istio-cni's ambient mode enabled while the agent's own list is
+// loaded: istio-cni is in that list from then on, also for the next agent, in another mode.
+func TestAmbientComesLater(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(t, primaryName, withIstioCNI)
+	a := n.start(t, "--mode", "owned", "--beside-istio-cni")
+	a.ready(t)
+	n.write(t, primaryName, withAmbient)
+	expectTypes := func(want string) {
+		t.Helper()
+		eventually(t, func() (string, error) {
+			got, err := n.loadedTypes()
+			if err == nil && got != want {
+				err = &unexpected{want, got}
+			}
+			return got, err
+		})
+	}
+	expectTypes("ptp portmap istio-cni capture-cni")
+	a.expectMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
+	a.ready(t)
+	a.stop(t)
+	next := n.start(t, "--mode", "insert")
+	if body := next.ready(t); !strings.Contains(body, "in mode owned") {
+		t.Errorf("after a change of the mode: %s", body)
+	}
+	expectTypes("ptp portmap istio-cni capture-cni")
+	n.write(t, primaryName, kindnet)
+	expectTypes("ptp portmap capture-cni")
+	eventually(t, func() (string, error) { return "", expectReadyz(next, "in mode insert") })
+	if _, found := files(t, n.netDir)["/00-capture-cni.conflist"]; found {
+		t.Error("istio-cni has left, and the agent has not changed its mode")
+	}
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// Labels of an agent's process and of a directory, as nodes of others had them.
+const (
+	selinuxLabel   = "system_u:system_r:container_t:s0:c254,c465"
+	directoryLabel = "system_u:object_r:usr_t:s0"
+	apparmorLabel  = "cri-containerd.apparmor.d (enforce)"
+)
+
+// TestDenial tells a denial by a security module from a mode that forbids the write.
+func TestDenial(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	secret := filepath.Join(directory, "secret")
+	if err := os.WriteFile(secret, nil, 0o000); err != nil {
+		t.Fatal(err)
+	}
+	closed := filepath.Join(directory, "closed")
+	if err := os.Mkdir(closed, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string, reason error) error {
+		return errors.Join(errors.New("writing"), &fs.PathError{Op: "openat", Path: name, Err: reason})
+	}
+	for name, test := range map[string]struct {
+		label, directory string
+		err              error
+		want             []string // nothing is added without
+	}{
+		"SELinux":                  {selinuxLabel, directory, in("new", syscall.EACCES), []string{"SELinux gives the agent the label " + selinuxLabel, "ausearch -m AVC", "seLinuxOptions.type=spc_t"}},
+		"AppArmor":                 {apparmorLabel, directory, in("new", syscall.EACCES), []string{"AppArmor confines the agent with the profile " + apparmorLabel, "journalctl --dmesg --grep=DENIED"}},
+		"EPERM":                    {selinuxLabel, directory, in("new", syscall.EPERM), []string{"SELinux gives"}},
+		"a rename":                 {selinuxLabel, directory, &os.LinkError{Op: "renameat", Old: "a", New: "b", Err: syscall.EACCES}, []string{"SELinux gives"}},
+		"the directory's mode":     {selinuxLabel, closed, in("new", syscall.EACCES), nil},
+		"the file's mode":          {selinuxLabel, directory, in("secret", syscall.EACCES), nil},
+		"a full disk":              {selinuxLabel, directory, in("new", syscall.ENOSPC), nil},
+		"a read-only file system":  {selinuxLabel, directory, in("new", syscall.EROFS), nil},
+		"an unconfined agent":      {"unconfined", directory, in("new", syscall.EACCES), nil},
+		"a kernel without modules": {"", directory, in("new", syscall.EACCES), nil},
+		"no error":                 {selinuxLabel, directory, nil, nil},
+	} {
+		got := explainDenial(test.label, test.directory, test.err)
+		if len(test.want) == 0 && !errors.Is(got, test.err) || len(test.want) == 0 && got != nil && got.Error() != test.err.Error() {
+			t.Errorf("%s: %v", name, got)
+		}
+		for _, want := range test.want {
+			if got == nil || !strings.Contains(got.Error(), want) || !errors.Is(got, fs.ErrPermission) {
+				t.Errorf("%s: it does not say %q: %v", name, want, got)
+			}
+		}
+	}
+}
+
+// TestDeniedWrite has a directory that refuses root's write whatever its mode, as with a
+// security module: the agent's write and preflight say which label met which.
+func TestDeniedWrite(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	if err := unix.Lsetxattr(directory, "security.selinux", []byte(directoryLabel+"\x00"), 0); err != nil {
+		t.Skipf("the directory takes no label: %v", err)
+	}
+	if out, err := exec.Command("chattr", "+i", directory).CombinedOutput(); err != nil {
+		t.Skipf("chattr: %v: %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("chattr", "-i", directory).Run() })
+	net, err := host.OpenDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer net.Close()
+	err = explainDenial(selinuxLabel, directory, net.Replace(primaryFile, []byte(ptpList), host.As(0o600), nil))
+	p := &preflight{settings: Settings{Root: "/", NetDir: directory}, label: selinuxLabel}
+	p.writable()
+	for what, got := range map[string]string{"the agent": err.Error(), "preflight": p.found.String()} {
+		for _, want := range []string{"operation not permitted", selinuxLabel, "and the directory " + directoryLabel, "spc_t"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s does not say %q: %s", what, want, got)
+			}
+		}
+	}
+}
