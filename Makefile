@@ -36,7 +36,7 @@ cluster: deps parts ## Start a Kubernetes of two nodes on this machine and leave
 cluster-down: ## Stop it, and clean up behind it
 	@go run ./e2e/cluster/ctl down
 
-parts: $(addprefix $(PARTS)/,kubernetes helm containerd runc multus multus-daemon ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
+parts: $(addprefix $(PARTS)/,kubernetes helm containerd runc multus multus-daemon istio ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
 
 # Unoptimised: half the time to build, and fast enough for tests.
 PARTBUILD = cd $(<D) && CGO_ENABLED=0 go build -trimpath -gcflags 'all=-N -l' -o $(CURDIR)/$(PARTS)/
@@ -66,6 +66,12 @@ $(PARTS)/multus: e2e/parts/multus/go.mod
 $(PARTS)/multus-daemon: e2e/parts/multus/go.mod # the thick Multus, its shim, and the first plugin of its auxiliary chain
 	@echo "building $(@F)"
 	@$(PARTBUILD) -ldflags '-s -w' $(addprefix gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/,multus-daemon multus-shim passthru-cni)
+
+# istiod, its agents and its CNI plugin; the version that istiod and pilot-agent report is that of the module's sources.
+$(PARTS)/istio: e2e/parts/istio/go.mod
+	@echo "building $(@F): some minutes if Go's build cache is cold"
+	@$(PARTBUILD)$(@F)/ -ldflags "-s -w -X istio.io/istio/pkg/version.buildVersion=$$(cat "$$(cd $(<D) && go list -m -f '{{.Dir}}' istio.io/istio)/VERSION")" tool
+	@touch $@
 
 $(PARTS)/ptp: go.mod
 	@$(PARTBUILD) -ldflags '-s -w' $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local main/ptp)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 )
 
@@ -19,20 +20,25 @@ const usage = `usage: apps COMMAND
   ask NETWORK ADDRESS [FROM]   connect and print the answers of all hops, the application's last
   echo ADDRESS                 send back what is received
   hold ADDRESS                 keep a connection to an echo server, and print that it is alive
+  lookup NAME                  print the addresses that the pod's name server answers with
   proxy                        run the sidecar
   istio-iptables …             run istio-init, for a pod without annotations
   injector ADDRESS IMAGE CERTIFICATE KEY
                                serve the webhook that injects sidecars
   status                       print /proc/self/status and the uid map
   record                       run a CNI plugin that records its calls
+
+As envoy -c FILE …, it stands in for the proxy that pilot-agent runs.
 `
 
 func main() {
 	command := "pause" // runtimes start a sandbox's image as it is
-	if os.Getenv("CNI_COMMAND") != "" {
+	switch {
+	case os.Getenv("CNI_COMMAND") != "":
 		command = "record"
-	}
-	if len(os.Args) > 1 {
+	case filepath.Base(os.Args[0]) == "envoy":
+		command = "envoy"
+	case len(os.Args) > 1:
 		command = os.Args[1]
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -55,8 +61,12 @@ func run(ctx context.Context, command string, args []string) error {
 		return echo(ctx, args[0])
 	case command == "hold" && len(args) == 1:
 		return hold(ctx, args[0])
+	case command == "lookup" && len(args) == 1:
+		return lookup(ctx, args[0])
 	case command == "proxy":
 		return proxy(ctx)
+	case command == "envoy" && len(args) > 0:
+		return envoy(ctx, args[0])
 	case command == "istio-iptables":
 		return installCapture(ctx)
 	case command == "injector" && len(args) == 4:

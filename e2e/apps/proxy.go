@@ -20,9 +20,22 @@ type direction struct {
 	inbound     bool
 }
 
-// proxy is a sidecar as the rules expect it: it forwards every connection to its
-// original destination, and first sends the client an answer of its own.
+// proxy is a sidecar as the rules expect it: it forwards connections and answers DNS
+// queries.
 func proxy(ctx context.Context) error {
+	for _, network := range []string{"udp", "tcp"} {
+		server, err := podNetwork.Serve(network, port(config.DefaultSettings().Mesh.DNSPort), name("dns"))
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+	}
+	return forward(ctx)
+}
+
+// forward forwards every captured connection to its original destination, and first
+// sends the client an answer of its own.
+func forward(ctx context.Context) error {
 	mesh := config.DefaultSettings().Mesh
 	outbound, err := new(net.ListenConfig).Listen(ctx, "tcp", port(mesh.OutboundPort))
 	if err != nil {
@@ -36,13 +49,6 @@ func proxy(ctx context.Context) error {
 	}
 	defer inbound.Close()
 	go direction{role: "inbound", inbound: true, transparent: transparent}.accept(inbound)
-	for _, network := range []string{"udp", "tcp"} {
-		server, err := podNetwork.Serve(network, port(mesh.DNSPort), name("dns"))
-		if err != nil {
-			return err
-		}
-		defer server.Close()
-	}
 	return pause(ctx)
 }
 

@@ -61,9 +61,15 @@ func (c *Cluster) Uninstall(ctx context.Context) error {
 
 // Chart returns the directory of the chart.
 func Chart(ctx context.Context) (string, error) {
+	project, err := sources(ctx)
+	return filepath.Join(project, "deploy", "chart"), err
+}
+
+// sources returns the directory of the project.
+func sources(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the module's directory: %w", err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "deploy", "chart"), nil
+	return strings.TrimSpace(string(out)), nil
 }

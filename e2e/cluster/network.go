@@ -130,3 +130,20 @@ func route(b *Box, except, nodes int) error {
 		return nil
 	})
 }
+
+// routeServices routes the API server's connections to services, such as webhooks, by
+// the first node, whose kube-proxy translates them.
+func (c *Cluster) routeServices() error {
+	host, err := c.Control.Host()
+	if err != nil {
+		return err
+	}
+	defer host.NetNS.Close()
+	return host.Do(func() error {
+		services, err := netlink.ParseIPNet(servicesIPv4)
+		if err != nil {
+			return err
+		}
+		return netlink.RouteReplace(&netlink.Route{Dst: services, Gw: net.ParseIP(nodeIPv4(1))})
+	})
+}

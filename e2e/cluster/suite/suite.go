@@ -39,6 +39,9 @@ const release = "v1"
 type Suite struct {
 	*cluster.Cluster
 
+	// Istio has istiod inject pods. By default, a stand-in for its injector does.
+	Istio bool
+
 	// Installed are the chart's settings at its last installation; nil while it
 	// is not installed, or in a state that no test may rely on.
 	Installed  []string
@@ -65,6 +68,11 @@ func (c *Suite) run(m *testing.M) (code int, err error) {
 			return 1, err
 		}
 		c.Installed = []string{"image.tag=" + release} // as make cluster does
+		if c.Istio {
+			if err := c.startIstio(context.Background()); err != nil {
+				return 1, err
+			}
+		}
 		return m.Run(), nil
 	}
 	if _, err := os.Stat(filepath.Join(parts, "kubernetes")); err != nil {
@@ -99,10 +107,28 @@ func (c *Suite) start(ctx context.Context, dir string) (err error) {
 	if c.Cluster, err = cluster.Start(ctx, dir, parts, runtimes...); err != nil {
 		return err
 	}
+	if c.Istio {
+		return errors.Join(c.LoadAgentImage(ctx, release), c.startIstio(ctx))
+	}
 	if err := c.StartInjector(ctx); err != nil || *control {
 		return err
 	}
 	return c.LoadAgentImage(ctx, release)
+}
+
+// DefaultRevision is the control plane that injects pods of namespaces with the label
+// cluster.Injected.
+var DefaultRevision = cluster.Revision{Address: "10.96.0.15"}
+
+// startIstio installs istiod, in place of the stand-in for its injector if that runs.
+func (c *Suite) startIstio(ctx context.Context) error {
+	if _, err := c.Kubectl(ctx, "", "delete", "mutatingwebhookconfiguration", "injector", "--ignore-not-found"); err != nil {
+		return err
+	}
+	if err := c.LoadIstioImages(ctx); err != nil {
+		return err
+	}
+	return c.InstallIstio(ctx, DefaultRevision)
 }
 
 // waitForNoPods waits until every pod of the tests has ended, since DEL never fails.

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+)
+
+// IstioNamespace is where Istio's charts are installed.
+const IstioNamespace = "istio-system"
+
+// istioImages is the prefix and tag of images with Istio's programs.
+const istioImages, istioTag = "test.local/istio", "1"
+
+// Revision is a control plane of Istio. The cluster has no name server, so sidecars
+// connect to an address.
+type Revision struct {
+	Name    string // "" for the default one
+	Address string
+}
+
+// controlPlane is a service with an address that is known before sidecars are injected;
+// that of Istio's chart has none.
+const controlPlane = `apiVersion: v1
+kind: Service
+metadata: {name: address-%[1]s, namespace: ` + IstioNamespace + `}
+spec:
+  clusterIP: %[2]s
+  selector: {app: istiod, istio.io/rev: %[1]s}
+  ports: [{port: 15012}]
+`
+
+// label is the revision's value of the label istio.io/rev.
+func (r Revision) label() string {
+	if r.Name == "" {
+		return "default"
+	}
+	return r.Name
+}
+
+// service is the name of the revision's service, deployment and release.
+func (r Revision) service() string {
+	if r.Name == "" {
+		return "istiod"
+	}
+	return "istiod-" + r.Name
+}
+
+// LoadIstioImages builds the images of Istio's programs and imports them.
+func (c *Cluster) LoadIstioImages(ctx context.Context) error {
+	sources, err := c.istioSources(ctx)
+	if err != nil {
+		return err
+	}
+	for name, image := range c.istioImages(sources) {
+		tarball := c.path(name + ".tar")
+		if err := image.write(tarball, istioImages+"/"+name+":"+istioTag); err != nil {
+			return fmt.Errorf("building the image %s: %w", name, err)
+		}
+		for _, node := range c.Nodes {
+			if err := node.Import(ctx, tarball); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// InstallIstio installs a control plane by Istio's own charts, and waits until it is
+// ready. settings (key=value) are for the chart of istiod.
+func (c *Cluster) InstallIstio(ctx context.Context, r Revision, settings ...string) error {
+	if err := c.routeServices(); err != nil {
+		return err
+	}
+	if err := c.installIstioChart(ctx, "istio-base", "base"); err != nil {
+		return err
+	}
+	if _, err := c.Kubectl(ctx, fmt.Sprintf(controlPlane, r.label(), r.Address), "apply", "--filename=-"); err != nil {
+		return err
+	}
+	server := r.Address + ":15012"
+	return c.installIstioChart(ctx, r.service(), "istio-control/istio-discovery", append([]string{
+		"revision=" + r.Name, "pilot.cni.enabled=true", "autoscaleEnabled=false",
+		"nodeSelector.kubernetes\\.io/hostname=" + c.Nodes[0].Name, // the API server's route to services goes by this node
+		"resources.requests.cpu=1m", "resources.requests.memory=1Mi",
+		"global.proxy.resources.requests.cpu=1m", "global.proxy.resources.requests.memory=1Mi",
+		"global.caAddress=" + server, "meshConfig.defaultConfig.discoveryAddress=" + server,
+		"meshConfig.defaultConfig.proxyMetadata.ISTIOD_SAN=" + r.service() + "." + IstioNamespace + ".svc",
+	}, settings...)...)
+}
+
+// UninstallIstio removes a control plane.
+func (c *Cluster) UninstallIstio(ctx context.Context, r Revision) error {
+	_, err := c.Helm(ctx, "uninstall", r.service(), "--namespace", IstioNamespace, "--wait", "--timeout", Timeout.String())
+	return err
+}
+
+// installIstioChart installs one of Istio's charts, or upgrades it.
+func (c *Cluster) installIstioChart(ctx context.Context, release, chart string, settings ...string) error {
+	sources, err := c.istioSources(ctx)
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"upgrade", "--install", release, filepath.Join(sources, "manifests", "charts", chart), "--namespace", IstioNamespace, "--create-namespace",
+		"--reset-values", "--wait", "--timeout", Timeout.String(),
+		"--set", "global.hub=" + istioImages + ",global.tag=" + istioTag + ",global.imagePullPolicy=Never",
+	}
+	for _, setting := range settings {
+		args = append(args, "--set", setting)
+	}
+	_, err = c.Helm(ctx, args...)
+	return err
+}
+
+// istioSources returns the directory of Istio's sources, which Go's module cache has
+// since its programs were built.
+func (c *Cluster) istioSources(ctx context.Context) (string, error) {
+	project, err := sources(ctx)
+	if err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "istio.io/istio")
+	command.Dir = filepath.Join(project, "e2e", "parts", "istio")
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("finding Istio's sources: %w: %s", err, out)
+	}
+	var found struct{ Dir string }
+	if err := json.Unmarshal(out, &found); err != nil {
+		return "", fmt.Errorf("finding Istio's sources: %w", err)
+	}
+	return found.Dir, nil
+}
