@@ -10,7 +10,7 @@ FUZZTIME := 20s
 SOAKTIME := 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help build image plugins demo parts cluster cluster-down deps test test-agents test-pods test-unit mutants soak fuzz golden bench lint verify fmt clean
+.PHONY: help build image plugins demo parts cluster cluster-down deps test test-agents test-pods test-mesh test-unit mutants soak fuzz golden bench lint verify fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -106,10 +106,10 @@ test: export CI := true
 test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
 	go test -count=1 -timeout 20m $$(go list ./... | grep -v e2e/cluster)
 	go run ./e2e/mutants -fast
-	@$(MAKE) --no-print-directory -j2 test-agents test-pods
+	@$(MAKE) --no-print-directory -j2 test-agents test-pods test-mesh
 
-# Tests on a cluster wait more than they compute: both packages run at once, each with a cluster of its own.
-test-agents test-pods: test-%:
+# Tests on a cluster wait more than they compute: two packages run at once, each with a cluster of its own.
+test-agents test-pods test-mesh: test-%:
 	go test -count=1 -timeout 40m ./e2e/cluster/$*
 
 test-unit: ## The quick tests, without root or packages

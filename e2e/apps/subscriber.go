@@ -84,7 +84,7 @@ func (s *subscriber) stream(ctx context.Context, receive func(configurationType 
 	if err != nil {
 		return err
 	}
-	defer connection.Close()
+	defer func() { _ = connection.Close() }()
 	stream, err := connection.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, discoveryMethod, grpc.ForceCodec(rawCodec{}))
 	if err != nil {
 		return err
