@@ -50,15 +50,20 @@ func (r Revision) service() string {
 	return "istiod-" + r.Name
 }
 
-// LoadIstioImages builds the images of Istio's programs and imports them.
-func (c *Cluster) LoadIstioImages(ctx context.Context) error {
+// LoadIstioImages builds images of Istio's programs, named as in Istio's charts, and
+// imports them.
+func (c *Cluster) LoadIstioImages(ctx context.Context, names ...string) error {
 	sources, err := c.istioSources(ctx)
 	if err != nil {
 		return err
 	}
-	for name, image := range c.istioImages(sources) {
+	images, err := c.istioImages(ctx, sources)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		tarball := c.path(name + ".tar")
-		if err := image.write(tarball, istioImages+"/"+name+":"+istioTag); err != nil {
+		if err := images[name].write(tarball, istioImages+"/"+name+":"+istioTag); err != nil {
 			return fmt.Errorf("building the image %s: %w", name, err)
 		}
 		for _, node := range c.Nodes {

@@ -4,104 +4,60 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"os/exec"
-	"slices"
+	"path/filepath"
+	"strings"
 )
 
-// The files of Istio's CNI plugin on a node.
-const (
-	istioBinary     = "/opt/cni/bin/istio-cni"
-	istioRunDir     = "/run/istio-cni"
-	istioKubeconfig = istioRunDir + "/istio-cni-kubeconfig"
-	istioType       = "istio-cni"
-)
+// istioCNI is the release and the chart of Istio's CNI plugin.
+const istioCNI = "istio-cni"
 
-// istioEntry is the entry that Istio's installer appends to the primary's list.
-const istioEntry = `{
-  "type": "istio-cni", "name": "istio-cni", "plugin_log_level": "info", "cni_agent_run_dir": "` + istioRunDir + `",
-  "ambient_enabled": false, "exclude_namespaces": ["kube-system"], "pod_namespace": "istio-system", "ipam": {}, "dns": {}
-}`
-
-// StartIstioCNI installs a stand-in for Istio's plugin on all nodes, as Istio's
-// installer does: the plugin, its kubeconfig, and its entry at the end of the
-// primary's list.
-func (c *Cluster) StartIstioCNI(ctx context.Context) error {
-	program := c.path("bin", istioType)
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, module+"/e2e/cluster/istiocni")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building a stand-in for istio-cni: %w: %s", err, out)
+// InstallIstioCNI installs Istio's CNI plugin by its own chart, or upgrades it, with
+// settings (key=value), and waits until its agents are ready.
+func (c *Cluster) InstallIstioCNI(ctx context.Context, settings ...string) error {
+	if err := c.installIstioChart(ctx, istioCNI, istioCNI, settings...); err != nil {
+		return err
 	}
-	for _, node := range c.Nodes {
-		access, err := os.ReadFile(c.path("pki", node.Name+".kubeconfig"))
-		if err != nil {
-			return err
-		}
-		err = errors.Join(
-			os.MkdirAll(node.Path(istioRunDir), 0o755),
-			os.WriteFile(node.Path(istioKubeconfig), access, 0o600),
-			os.Symlink(program, node.Path(istioBinary)),
-		)
-		if err == nil {
-			err = node.editPrimary(func(plugins []json.RawMessage) []json.RawMessage {
-				return append(plugins, json.RawMessage(istioEntry))
-			})
-		}
-		if err != nil {
-			return fmt.Errorf("installing a stand-in for istio-cni on %s: %w", node.Name, err)
-		}
-	}
-	return nil
+	_, err := c.Kubectl(ctx, "", "--namespace", IstioNamespace, "rollout", "status", "daemonset/istio-cni-node", "--timeout", Timeout.String())
+	return err
 }
 
-// StopIstioCNI uninstalls it in the order of Istio's installer. Where it is not
-// installed, this is no error.
-func (c *Cluster) StopIstioCNI() error {
-	var errs []error
-	for _, node := range c.Nodes {
-		errs = append(errs, node.editPrimary(func(plugins []json.RawMessage) []json.RawMessage {
-			return slices.DeleteFunc(plugins, isIstioEntry)
-		}))
-		for _, path := range []string{istioKubeconfig, istioBinary} {
-			if err := os.Remove(node.Path(path)); !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
-		}
+// UninstallIstioCNI removes it, and waits until its agents have cleaned their nodes.
+// Where it is not installed, this is no error.
+func (c *Cluster) UninstallIstioCNI(ctx context.Context) error {
+	if _, err := c.Helm(ctx, "uninstall", istioCNI, "--namespace", IstioNamespace, "--ignore-not-found", "--wait", "--timeout", Timeout.String()); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	_, err := c.Kubectl(ctx, "", "--namespace", IstioNamespace, "wait", "--for=delete", "pod", "--selector=k8s-app=istio-cni-node", "--timeout", Timeout.String())
+	return err
 }
 
-func isIstioEntry(plugin json.RawMessage) bool {
-	var entry struct{ Type string }
-	return json.Unmarshal(plugin, &entry) == nil && entry.Type == istioType
-}
-
-// editPrimary rewrites the primary's list as Istio's installer does: the order of
-// its keys changes.
-func (n *Node) editPrimary(edit func(plugins []json.RawMessage) []json.RawMessage) error {
-	path := n.Path("/etc/cni/net.d/" + NetworkConf)
-	text, err := os.ReadFile(path)
+// iptables returns the files of an image with iptables: the program of this host under
+// its names, its extensions and its libraries.
+func iptables(ctx context.Context) (map[string]string, error) {
+	program, err := filepath.EvalSymlinks("/usr/sbin/iptables-nft")
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("finding iptables: %w", err)
 	}
-	var list map[string]json.RawMessage
-	if err := json.Unmarshal(text, &list); err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
+	libraries, err := exec.CommandContext(ctx, "ldd", program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("finding the libraries of %s: %w", program, err)
 	}
-	var plugins []json.RawMessage
-	if err := json.Unmarshal(list["plugins"], &plugins); err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
+	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
+	if err != nil {
+		return nil, err
 	}
-	if list["plugins"], err = json.Marshal(edit(plugins)); err != nil {
-		return err
+	files := map[string]string{}
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, command := range []string{"", "-save", "-restore"} {
+			files["/usr/sbin/"+family+command] = program
+		}
 	}
-	if text, err = json.MarshalIndent(list, "", "  "); err != nil {
-		return err
+	for _, word := range append(strings.Fields(string(libraries)), extensions...) {
+		if strings.HasPrefix(word, "/") {
+			files[word] = word
+		}
 	}
-	return replaceFile(path, append(text, '\n'))
+	return files, nil
 }

@@ -5,6 +5,7 @@ package cluster
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -29,9 +30,14 @@ type fileImage struct {
 
 // istioImages returns the images of Istio's charts, by name, with programs and files at
 // the paths of Istio's own images. Envoy is a stand-in.
-func (c *Cluster) istioImages(sources string) map[string]fileImage {
+func (c *Cluster) istioImages(ctx context.Context, sources string) (map[string]fileImage, error) {
 	program := func(name string) string { return filepath.Join(c.Parts, "istio", name) }
 	const bin = "/usr/local/bin/"
+	installer, err := iptables(ctx) // which its repair of pods needs
+	if err != nil {
+		return nil, err
+	}
+	installer[bin+"install-cni"], installer["/opt/cni/bin/istio-cni"] = program("install-cni"), program("istio-cni")
 	return map[string]fileImage{
 		"pilot": {user: "1337:1337", entrypoint: bin + "pilot-discovery", files: map[string]string{
 			bin + "pilot-discovery": program("pilot-discovery"),
@@ -41,7 +47,8 @@ func (c *Cluster) istioImages(sources string) map[string]fileImage {
 			bin + "envoy":       c.path("bin", "apps"),
 			"/var/lib/istio/envoy/envoy_bootstrap_tmpl.json": filepath.Join(sources, "tools", "packaging", "common", "envoy_bootstrap.json"),
 		}},
-	}
+		"install-cni": {entrypoint: bin + "install-cni", files: installer},
+	}, nil
 }
 
 // write writes the image to a tarball that runtimes import.

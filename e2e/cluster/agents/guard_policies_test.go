@@ -97,7 +97,7 @@ func TestGuardKeepsOtherRules(t *testing.T) {
 	if theirs.Foreign == "" || theirsToo.Foreign == "" {
 		t.Fatalf("they hold %+v and %+v", theirs, theirsToo)
 	}
-	suite.Check(t, c.StopIstioCNI())
+	suite.Check(t, c.UninstallIstioCNI(t.Context()))
 	c.InstallChart(t, append(slices.Clone(frequentRounds), "netconf.mesh.inboundPort=15106")...)
 	n.Run(t, suite.Server("older", c.Nodes[0].Name))
 	older := n.Rules(t, "older")

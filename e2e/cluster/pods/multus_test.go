@@ -186,7 +186,7 @@ func testSecondAttachment(t *testing.T) {
 				continue
 			}
 			suite.Eventually(t, func() error {
-				return expectRefused(t, n, name, fmt.Sprintf("network %q", second), a.refusal)
+				return n.CheckRefused(t, name, fmt.Sprintf("network %q", second), a.refusal)
 			})
 			if phase := n.Get(t, name).Status.Phase; phase != corev1.PodPending {
 				t.Errorf("%s is %s", name, cmp.Or(phase, "nothing"))
@@ -194,17 +194,4 @@ func testSecondAttachment(t *testing.T) {
 		}
 	}
 	n.Delete(t, append(pods, reference)...)
-}
-
-// expectRefused returns an error unless one event about a pod contains all reasons.
-func expectRefused(t *testing.T, n suite.Namespace, pod string, reasons ...string) error {
-	t.Helper()
-	events := n.Kubectl(t, "", "get", "events", "--field-selector", "reason=FailedCreatePodSandBox,involvedObject.name="+pod,
-		"-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
-	for event := range strings.Lines(events) {
-		if !slices.ContainsFunc(reasons, func(reason string) bool { return !strings.Contains(event, reason) }) {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s: no event says %q: %s", pod, reasons, events)
 }

@@ -53,32 +53,6 @@ func (c *Suite) UninstallChart(t *testing.T) {
 	Check(t, c.Uninstall(ctx))
 }
 
-// ReplaceByIstioCNI uninstalls the chart and installs istio-cni's stand-in on
-// all nodes. The nodes get their lists back at the end of the test.
-func (c *Suite) ReplaceByIstioCNI(t *testing.T) {
-	t.Helper()
-	c.UninstallChart(t)
-	for _, node := range c.Nodes {
-		list := node.Path("/etc/cni/net.d/" + cluster.NetworkConf)
-		text, err := os.ReadFile(list)
-		Check(t, err)
-		t.Cleanup(func() {
-			if err := os.WriteFile(list, text, 0o600); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	t.Cleanup(func() {
-		if err := c.StopIstioCNI(); err != nil {
-			t.Error(err)
-		}
-	})
-	Check(t, c.StartIstioCNI(t.Context()))
-	for _, node := range c.Nodes {
-		WaitForLastPlugin(t, node, "istio-cni")
-	}
-}
-
 // WaitForLastPlugin waits until a node's runtime calls this plugin last.
 func WaitForLastPlugin(t *testing.T, node *cluster.Node, plugin string) {
 	t.Helper()

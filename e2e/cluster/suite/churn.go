@@ -33,7 +33,9 @@ type Life struct {
 	created time.Time
 	Took    time.Duration // until it was ready
 	Rules   netfilter.State
-	Fault   error // how its rules differ from those that it asks for; nil if this plugin alone captured it
+	// Validations is how many times istio-validation was started, if the pod has it.
+	Validations int32
+	Fault       error // how its rules differ from those that it asks for; nil if this plugin alone captured it
 }
 
 // Ours reports whether this plugin alone captured the pod.
@@ -82,7 +84,7 @@ func (ch *Churn) round(ctx context.Context, node, name string) error {
 	if err != nil {
 		return err
 	}
-	l.Fault = ch.CheckCaptured(ctx, injected)
+	l.Validations, l.Fault = validations(injected), ch.CheckCaptured(ctx, injected)
 	if l.Rules == (netfilter.State{}) {
 		err = fmt.Errorf("%s is ready and not captured", meshed.Name)
 	}
@@ -91,6 +93,16 @@ func (ch *Churn) round(ctx context.Context, node, name string) error {
 	ch.mu.Unlock()
 	_, deleteErr := ch.suite.Kubectl(ctx, "", "--namespace", ch.Name, "delete", "pod", meshed.Name, plain.Name, "--wait=false")
 	return errors.Join(err, deleteErr)
+}
+
+// validations returns how many times Istio's validation of a ready pod was started.
+func validations(pod *corev1.Pod) int32 {
+	for _, status := range pod.Status.InitContainerStatuses {
+		if status.Name == "istio-validation" {
+			return status.RestartCount + 1
+		}
+	}
+	return 0
 }
 
 func (ch *Churn) rulesWhenReady(ctx context.Context, pod *corev1.Pod) (netfilter.State, error) {

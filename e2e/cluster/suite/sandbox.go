@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +72,19 @@ func (n Namespace) WaitSandboxEvent(t *testing.T, pod, reason string) {
 		}
 		return nil
 	})
+}
+
+// CheckRefused returns an error unless one event about a pod contains all reasons.
+func (n Namespace) CheckRefused(t *testing.T, pod string, reasons ...string) error {
+	t.Helper()
+	events := n.Kubectl(t, "", "get", "events", "--field-selector", "reason=FailedCreatePodSandBox,involvedObject.name="+pod,
+		"-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+	for event := range strings.Lines(events) {
+		if !slices.ContainsFunc(reasons, func(reason string) bool { return !strings.Contains(event, reason) }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: no event says %q: %s", pod, reasons, events)
 }
 
 // Rules returns the capture rules in a pod's network namespace: the backend of

@@ -125,7 +125,7 @@ func (c *Suite) startIstio(ctx context.Context) error {
 	if _, err := c.Kubectl(ctx, "", "delete", "mutatingwebhookconfiguration", "injector", "--ignore-not-found"); err != nil {
 		return err
 	}
-	if err := c.LoadIstioImages(ctx); err != nil {
+	if err := c.LoadIstioImages(ctx, "pilot", "proxyv2", "install-cni"); err != nil {
 		return err
 	}
 	return c.InstallIstio(ctx, DefaultRevision)

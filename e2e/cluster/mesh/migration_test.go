@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pods
+package mesh
 
 import (
 	"strings"
@@ -13,31 +13,33 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// refused is the error of ADD while both plugins would capture the pod.
-const refused = "holds another plugin's capture rules: only one of the two may be in the chain"
-
-// TestMigration migrates a cluster from istio-cni to this plugin and back, while
-// pods start and stop. In mode owned, this plugin's list replaces the one with
-// istio-cni at one moment: no pod waits, and each is captured once.
+// TestMigration migrates a cluster from istio-cni to this plugin and back as the guide
+// says, while pods start and stop. In mode owned, this plugin's list replaces the one
+// with istio-cni at one moment: no pod waits, and each is captured once.
 func TestMigration(t *testing.T) {
 	ch := startWithIstioCNI(t)
 	defer ch.End(t)
-	expect(t, ch, "istio-cni alone", suite.Life.Theirs)
-	c.InstallChart(t, "mode=owned")
-	expect(t, ch, "both installed", suite.Life.Ours)
-	suite.Check(t, c.StopIstioCNI())
+	expect(t, ch, "istio-cni alone", theirs)
+	holdIstioCNI(t)
+	c.InstallChart(t, "mode=owned", "nodeSelector.capture-cni=yes")
+	migrateNode(t, c.Nodes[0])
+	expect(t, ch, "one node migrated", func(l suite.Life) bool { return l.Ours() == (l.Node == c.Nodes[0].Name) })
+	migrateNode(t, c.Nodes[1])
+	expect(t, ch, "both migrated", ours)
+	suite.Check(t, c.UninstallIstioCNI(t.Context()))
 	c.InstallChart(t, "mode=auto")
-	expect(t, ch, "capture-cni alone", suite.Life.Ours)
+	expect(t, ch, "capture-cni alone", ours)
+
 	c.InstallChart(t, "mode=owned")
-	suite.Check(t, c.StartIstioCNI(t.Context()))
-	expect(t, ch, "both installed again", suite.Life.Ours)
-	c.UninstallChart(t)
-	expect(t, ch, "istio-cni alone again", suite.Life.Theirs)
-	for _, l := range ch.Lives() {
-		if !l.Ours() && !l.Theirs() {
-			t.Errorf("a pod on %s was captured twice, or by other rules: %+v: %v", l.Node, l.Rules, l.Fault)
-		}
+	suite.Check(t, c.InstallIstioCNI(t.Context(), "cniConfFileName="+cluster.NetworkConf))
+	for _, node := range c.Nodes {
+		c.MustKubectl(t, "label", "node", node.Name, "istio-cni-")
 	}
+	waitForIstioEntry(t)
+	expect(t, ch, "both installed again", ours)
+	c.UninstallChart(t)
+	expect(t, ch, "istio-cni alone again", theirs)
+	expectEachCapturedOnce(t, ch)
 	for event := range strings.Lines(ch.Kubectl(t, "", "get", "events", "--field-selector", "reason=FailedCreatePodSandBox", "--no-headers", "--ignore-not-found")) {
 		if strings.Contains(event, refused) {
 			t.Errorf("an ADD was refused: %s", event)
@@ -50,16 +52,31 @@ func TestMigration(t *testing.T) {
 func TestMigrationInOneList(t *testing.T) {
 	ch := startWithIstioCNI(t)
 	defer ch.End(t)
-	expect(t, ch, "istio-cni alone", suite.Life.Theirs)
+	expect(t, ch, "istio-cni alone", theirs)
 	c.InstallChart(t)
-	expectWaiting(t, ch, "this-way", func() { suite.Check(t, c.StopIstioCNI()) })
-	expect(t, ch, "capture-cni alone", suite.Life.Ours)
-	suite.Check(t, c.StartIstioCNI(t.Context()))
+	expectWaiting(t, ch, "this-way", func() { suite.Check(t, c.UninstallIstioCNI(t.Context())) })
+	expect(t, ch, "capture-cni alone", ours)
+	suite.Check(t, c.InstallIstioCNI(t.Context()))
 	for _, node := range c.Nodes { // the agent moves its entry behind istio-cni, which checks for no other plugin
 		suite.WaitForLastPlugin(t, node, "capture-cni")
 	}
 	expectWaiting(t, ch, "back", func() { c.UninstallChart(t) })
-	expect(t, ch, "istio-cni alone again", suite.Life.Theirs)
+	expect(t, ch, "istio-cni alone again", theirs)
+	expectEachCapturedOnce(t, ch)
+}
+
+func ours(l suite.Life) bool   { return l.Ours() }
+func theirs(l suite.Life) bool { return l.Theirs() }
+
+// expectEachCapturedOnce expects that one plugin alone captured each pod, before Istio's
+// validation saw it: one that fails is started again.
+func expectEachCapturedOnce(t *testing.T, ch *suite.Churn) {
+	t.Helper()
+	for _, l := range ch.Lives() {
+		if l.Ours() == l.Theirs() || l.Validations > 1 {
+			t.Errorf("a pod on %s, validated %d times, was captured twice, late or by other rules: %+v: %v", l.Node, l.Validations, l.Rules, l.Fault)
+		}
+	}
 }
 
 // startWithIstioCNI starts pods on nodes with istio-cni alone.
@@ -90,7 +107,7 @@ func expectWaiting(t *testing.T, ch *suite.Churn, name string, step func()) {
 	ch.Create(t, waiting...)
 	for _, pod := range waiting {
 		suite.Eventually(t, func() error {
-			return expectRefused(t, ch.Namespace, pod.Name, refused)
+			return ch.CheckRefused(t, pod.Name, refused)
 		})
 	}
 	started := time.Now()

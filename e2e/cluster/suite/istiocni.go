@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster"
+)
+
+// ReplaceByIstioCNI uninstalls the chart and installs Istio's CNI plugin by its own. The
+// nodes have their lists and labels of before when the test has ended.
+func (c *Suite) ReplaceByIstioCNI(t *testing.T) {
+	t.Helper()
+	c.UninstallChart(t)
+	if !c.Istio {
+		Check(t, c.LoadIstioImages(t.Context(), "install-cni"))
+	}
+	for _, node := range c.Nodes {
+		list := node.Path("/etc/cni/net.d/" + cluster.NetworkConf)
+		text, err := os.ReadFile(list)
+		Check(t, err)
+		t.Cleanup(func() {
+			c.MustKubectl(t, "label", "node", node.Name, "capture-cni-", "istio-cni-")
+			if err := os.WriteFile(list, text, 0o600); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if err := c.UninstallIstioCNI(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	Check(t, c.InstallIstioCNI(t.Context()))
+	for _, node := range c.Nodes {
+		WaitForLastPlugin(t, node, "istio-cni")
+	}
+}
