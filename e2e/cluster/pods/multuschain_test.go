@@ -127,7 +127,7 @@ func testChainAlone(t *testing.T) {
 	system.Run(t, excluded)
 	for _, pod := range []*corev1.Pod{meshed, plain} {
 		suite.Eventually(t, func() error {
-			return expectRefused(t, n, pod.Name, `adding container to network "vendor-cni-chain"`, "looking up pod "+n.Name+"/"+pod.Name)
+			return n.CheckRefused(t, pod.Name, `adding container to network "vendor-cni-chain"`, "looking up pod "+n.Name+"/"+pod.Name)
 		})
 	}
 	n.Delete(t, old, oldPlain)
