@@ -55,15 +55,21 @@ func (w *writes) list() []string {
 	return append([]string{}, w.names...)
 }
 
-// expectMetric waits until /metrics has a line.
-func (a *agent) expectMetric(t *testing.T, line string) {
+// waitForMetric waits until /metrics has a line.
+func (a *agent) waitForMetric(t *testing.T, line string) {
+	t.Helper()
+	eventually(t, func() (string, error) { return "", expectMetric(a, line) })
+}
+
+// waitForTypes waits until a runtime would call plugins of these types.
+func (n *node) waitForTypes(t *testing.T, want string) {
 	t.Helper()
 	eventually(t, func() (string, error) {
-		_, body := a.get("/metrics")
-		if !strings.Contains(body, "\n"+line+"\n") {
-			return "", &unexpected{line, body}
+		got, err := n.loadedTypes()
+		if err == nil && got != want {
+			err = &unexpected{want, got}
 		}
-		return body, nil
+		return got, err
 	})
 }
 
@@ -85,7 +91,7 @@ func TestAgentBesideIstioCNI(t *testing.T) {
 				return "", expectReadyz(a, "has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/istio.md), or set besideIstioCNI")
 			})
 			a.ready(t, http.StatusServiceUnavailable)
-			a.expectMetric(t, `capture_cni_other_mesh_entry{decision="refused",type="istio-cni"} 1`)
+			a.waitForMetric(t, `capture_cni_other_mesh_entry{decision="refused",type="istio-cni"} 1`)
 			a.waitForLog(t, `msg="preflight found a problem" problem="10-kindnet.conflist, which the runtime loads, has the entry of istio-cni`)
 			time.Sleep(6 * time.Second) // for another check: the agent has not decided on its mode
 			if got := changes.list(); len(got) > 0 {
@@ -100,9 +106,7 @@ func TestAgentBesideIstioCNI(t *testing.T) {
 
 			n.write(t, primaryName, kindnet)
 			a.ready(t)
-			if got, err := n.loadedTypes(); err != nil || got != "ptp portmap capture-cni" {
-				t.Errorf("istio-cni has left: a runtime would call %q (%v)", got, err)
-			}
+			n.waitForTypes(t, "ptp portmap capture-cni") // without the drop-in of a trial
 			a.stop(t)
 
 			n.write(t, primaryName, besideIstioCNI(files(t, n.netDir)["/"+primaryName], false))
@@ -110,10 +114,8 @@ func TestAgentBesideIstioCNI(t *testing.T) {
 			if body := next.ready(t); !strings.Contains(body, "in mode "+mode) {
 				t.Errorf("istio-cni is back: %s", body)
 			}
-			next.expectMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
-			if got, err := n.loadedTypes(); err != nil || got != "ptp portmap istio-cni capture-cni" {
-				t.Errorf("istio-cni is back: a runtime would call %q (%v)", got, err)
-			}
+			next.waitForMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
+			n.waitForTypes(t, "ptp portmap istio-cni capture-cni")
 		})
 	}
 }
@@ -137,7 +139,7 @@ func TestMigrationFlag(t *testing.T) {
 			}
 			n.write(t, primaryName, withIstioCNI)
 			a.ready(t)
-			a.expectMetric(t, `capture_cni_other_mesh_entry{decision="allowed",type="istio-cni"} 1`)
+			a.waitForMetric(t, `capture_cni_other_mesh_entry{decision="allowed",type="istio-cni"} 1`)
 			if got, err := n.loadedTypes(); err != nil || got != want {
 				t.Errorf("a runtime would call %q, want %q (%v)", got, want, err)
 			}
@@ -157,27 +159,17 @@ func TestAmbientComesLater(t *testing.T) {
 	a := n.start(t, "--mode", "owned", "--beside-istio-cni")
 	a.ready(t)
 	n.write(t, primaryName, withAmbient)
-	expectTypes := func(want string) {
-		t.Helper()
-		eventually(t, func() (string, error) {
-			got, err := n.loadedTypes()
-			if err == nil && got != want {
-				err = &unexpected{want, got}
-			}
-			return got, err
-		})
-	}
-	expectTypes("ptp portmap istio-cni capture-cni")
-	a.expectMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
+	n.waitForTypes(t, "ptp portmap istio-cni capture-cni")
+	a.waitForMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
 	a.ready(t)
 	a.stop(t)
 	next := n.start(t, "--mode", "insert")
 	if body := next.ready(t); !strings.Contains(body, "in mode owned") {
 		t.Errorf("after a change of the mode: %s", body)
 	}
-	expectTypes("ptp portmap istio-cni capture-cni")
+	n.waitForTypes(t, "ptp portmap istio-cni capture-cni")
 	n.write(t, primaryName, kindnet)
-	expectTypes("ptp portmap capture-cni")
+	n.waitForTypes(t, "ptp portmap capture-cni")
 	eventually(t, func() (string, error) { return "", expectReadyz(next, "in mode insert") })
 	if _, found := files(t, n.netDir)["/00-capture-cni.conflist"]; found {
 		t.Error("istio-cni has left, and the agent has not changed its mode")

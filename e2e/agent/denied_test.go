@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Labels of a container and of a directory, as in a denial that users of RKE2 reported.
+const (
+	containerLabel = "system_u:system_r:container_t:s0:c254,c465"
+	directoryLabel = "system_u:object_r:usr_t:s0"
+)
+
+// TestDeniedWrite has a directory that refuses what its mode allows, as a security module
+// does, and an agent with a label: the agent's log and preflight say which label met which,
+// and what to do. Without a label they blame no module.
+func TestDeniedWrite(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	label := n.dir + "/label"
+	check(t, os.WriteFile(label, []byte(containerLabel+"\x00"), 0o600))
+	check(t, unix.Lsetxattr(n.netDir, "security.selinux", []byte(directoryLabel+"\x00"), 0))
+	immutable(t, n.netDir)
+
+	unlabelled := n.start(t, "--mode", "insert")
+	unlabelled.waitForLog(t, "operation not permitted")
+	unlabelled.stop(t)
+	if strings.Contains(unlabelled.log.String(), "SELinux gives") {
+		t.Errorf("without a label: %s", unlabelled.log)
+	}
+	labelled := []string{"unshare", "--mount", "sh", "-ec", "mount --bind " + label + " /proc/$$/attr/current; exec \"$@\"", "sh"}
+	a := n.startBehind(t, labelled, "--mode", "insert")
+	for _, want := range []string{"operation not permitted: the mode of " + n.netDir + " allows it", "preflight found a problem\" problem=\"" + n.netDir + " can't be written to"} {
+		a.waitForLog(t, want)
+	}
+	a.ready(t, http.StatusServiceUnavailable)
+	for _, want := range []string{containerLabel, "and the directory " + directoryLabel, "ausearch -m AVC", "seLinuxOptions.type=spc_t"} {
+		if got := strings.Count(a.log.String(), want); got < 2 {
+			t.Errorf("%d of two lines have %q: %s", got, want, a.log)
+		}
+	}
+}
+
+// immutable has the kernel refuse every write in a directory until the test ends.
+func immutable(t *testing.T, directory string) {
+	t.Helper()
+	if out, err := exec.Command("chattr", "+i", directory).CombinedOutput(); err != nil {
+		t.Fatalf("chattr: %v: %s", err, out)
+	}
+	t.Cleanup(func() { check(t, exec.Command("chattr", "-i", directory).Run()) })
+}
