@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// otherMeshMutants break what the agent does next to other meshes' plugins, and what it
+// notices of a node that works against it.
+var otherMeshMutants = []mutant{
+	{
+		name: "no-meshed-pod-starts-next-to-istio-cni",
+		file: "install/node/othermesh.go",
+		from: "!plugin.IsIstioCNI() || s.BesideIstioCNI && !plugin.Ambient",
+		to:   "!plugin.IsIstioCNI() || !plugin.Ambient",
+		by:   by(quick, "install/node", "TestRefusedBesideIstioCNI"),
+	},
+	{
+		name: "migration-from-ambient-captures-twice",
+		file: "install/node/othermesh.go",
+		from: "s.BesideIstioCNI && !plugin.Ambient",
+		to:   "s.BesideIstioCNI",
+		by:   by(quick, "install/node", "TestRefusedBesideIstioCNI"),
+	},
+	{
+		name: "restart-next-to-istio-cni-gives-up-the-entry",
+		file: "install/node/othermesh.go",
+		from: "standingMode(net, p); found {",
+		to:   "standingMode(net, p); found && mode == Auto {",
+		by:   by(quick, "install/node", "TestEntryStays"),
+	},
+	{
+		name: "mode-change-next-to-istio-cni-captures-twice",
+		file: "install/node/othermesh.go",
+		from: "\t\tcase kept:\n\t\t\tmode = other.kept\n",
+		to:   "",
+		by:   by(quick, "install/node", "TestEntryStays"),
+	},
+	{
+		name: "trial-drop-in-next-to-istio-cni",
+		file: "install/node/decide.go",
+		from: "if err != nil || mode != n.mode {",
+		to:   "if n.mode != Auto && (err != nil || mode != n.mode) {",
+		by:   by(root, "e2e/agent", "TestAgentBesideIstioCNI"),
+	},
+	{
+		name: "ambient-pods-lose-their-plugin",
+		file: "install/conflist/owned.go",
+		from: "plugin.IsIstioCNI() && !plugin.Ambient &&",
+		to:   "plugin.IsIstioCNI() &&",
+		by:   by(unit, "install/conflist", "TestEmbed"),
+	},
+	{
+		name: "pods-of-linkerd-lose-their-plugin",
+		file: "install/conflist/owned.go",
+		from: "plugin.IsIstioCNI() && !plugin.Ambient &&",
+		to:   "plugin.OtherMesh() && !plugin.Ambient &&",
+		by:   by(unit, "install/conflist", "TestEmbed"),
+	},
+	{
+		name: "fault-of-preflight-ends-the-agent",
+		file: "install/node/keeper_preflight.go",
+		from: "if fault := recover(); fault != nil {",
+		to:   "if fault := ctx.Err(); fault != nil {",
+		by:   by(unit, "install/node", "TestPreflightFails"),
+	},
+	{
+		name: "exclusive-cilium-goes-unnoticed",
+		file: "install/node/preflight_network.go",
+		from: "strings.HasSuffix(name, ciliumBackup)",
+		to:   "strings.HasPrefix(name, ciliumBackup)",
+		by:   by(quick, "install/node", "TestCiliumExclusive"),
+	},
+	{
+		name: "socket-balancing-goes-unnoticed",
+		file: "install/node/preflight_network.go",
+		from: `len(compiled) == 0 && slices.Contains(p.links, "cilium_host")`,
+		to:   `len(compiled) > 0 && slices.Contains(p.links, "cilium_host")`,
+		by:   by(quick, "install/node", "TestSocketBalancing"),
+	},
+	{
+		name: "security-module-is-blamed-for-a-mode",
+		file: "install/node/denial.go",
+		from: "return modeAllows(directory, 3)",
+		to:   "return true",
+		by:   by(quick, "install/node", "TestDenial"),
+	},
+	{
+		name: "denial-does-not-name-the-security-module",
+		file: "install/node/node.go",
+		from: "report.add(PartEntry, n.explained(n.settings.NetDir, err))",
+		to:   "report.add(PartEntry, err)",
+		by:   by(root, "e2e/agent", "TestDeniedWrite"),
+	},
+	{
+		name: "chart-places-next-to-istio-cni",
+		file: "deploy/chart/templates/_node.tpl",
+		from: "{{ .Values.besideIstioCNI | quote }}",
+		to:   `{{ .Values.besideIstioCNI | not | quote }}`,
+		by:   by(unit, "deploy", "TestBesideIstioCNI"),
+	},
+}
