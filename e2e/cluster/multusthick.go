@@ -95,7 +95,7 @@ func (c *Cluster) StopThickMultus(ctx context.Context) error {
 	var errs []error
 	for _, node := range c.Nodes {
 		errs = append(errs, node.stopDaemon(multusDaemon, syscall.SIGTERM))
-		for _, path := range []string{multusConf, "/run/multus", multusAccount, multusCache} {
+		for _, path := range []string{multusConf, "/run/multus", multusAccount, multusCache, filepath.Dir(MultusNetDir)} {
 			errs = append(errs, os.RemoveAll(node.Path(path)))
 		}
 		for name := range multusPrograms {

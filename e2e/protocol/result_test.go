@@ -58,6 +58,7 @@ func TestRuntimes(t *testing.T) {
 		{"containerd.json", "K8S_POD_INFRA_CONTAINER_ID=4ed1;K8S_POD_UID=" + uid + ";IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=%s", "eth0", true},
 		{"crio.json", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=%s;K8S_POD_INFRA_CONTAINER_ID=4ed1;K8S_POD_UID=" + uid, "eth0", true},
 		{"multus.json", "IgnoreUnknown=true;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=%s;K8S_POD_INFRA_CONTAINER_ID=4ed1;K8S_POD_UID=" + uid, "net1", false},
+		{"multus-chain.json", "IgnoreUnknown=true;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=%s;K8S_POD_INFRA_CONTAINER_ID=4ed1;K8S_POD_UID=" + uid, "net1", false},
 	} {
 		for pod, status := range map[string]string{"web": `"sidecar.istio.io/status": "{}",`, "batch": ""} {
 			t.Run(runtime.file+"/"+pod, func(t *testing.T) {
@@ -65,9 +66,14 @@ func TestRuntimes(t *testing.T) {
 				stdin, err := os.ReadFile(filepath.Join("testdata", runtime.file))
 				check(t, err)
 				text := strings.NewReplacer("KUBECONFIG", n.kubeconfig, "STATUS", status).Replace(string(stdin))
-				call{netns: host.Path(), ifname: runtime.ifname, args: fmt.Sprintf(runtime.args, pod), stdin: text}.run(t).succeeds(t)
-				expectCaptured(t, host, pod == "web")
-				requests := 1
+				for _, ifname := range []string{runtime.ifname, "net7"} { // Multus names the interface by the number of networks
+					call{netns: host.Path(), ifname: ifname, args: fmt.Sprintf(runtime.args, pod), stdin: text}.run(t).succeeds(t)
+					expectCaptured(t, host, pod == "web")
+				}
+				if count := strings.Count(ruleset(t, host), "redirect to :15001"); count > 1 {
+					t.Errorf("captured %d times", count)
+				}
+				requests := 2
 				if runtime.annotations && pod == "batch" {
 					requests = 0
 				}

@@ -24,6 +24,9 @@ spec:
   config: '{"cniVersion": "1.0.0", "name": "extra", "type": "ptp", "ipam": {"type": "host-local", "subnet": "10.99.0.0/16"}}'
 `
 
+// chainSettings are without the guard, which would capture what the chain leaves out.
+var chainSettings = []string{"mode=multus-chain", "guard.enabled=false", suite.ShortLookup}
+
 // TestMultusChain has the thick Multus call the plugin in its auxiliary chain, as OpenShift
 // configures it: for every pod, without an attachment and without annotations.
 func TestMultusChain(t *testing.T) {
@@ -35,11 +38,31 @@ func TestMultusChain(t *testing.T) {
 	suite.Check(t, c.StartThickMultus(t.Context()))
 	expectNetwork(t.Context(), t, "multus-cni-network")
 	defer c.UninstallChart(t)
-	// Without the guard, which would capture what the chain leaves out.
-	c.InstallChart(t, "mode=multus-chain", "guard.enabled=false", suite.ShortLookup)
+	t.Run("from the attachment", testFromAttachment)
+	c.InstallChart(t, chainSettings...)
 	t.Run("pods", testChainPods)
 	t.Run("broken chain", testBrokenChain)
 	t.Run("without agents", testChainAlone)
+}
+
+// testFromAttachment goes from the mode multus to the chain, as the guide says: a pod for
+// which Multus calls the plugin twice is captured once.
+func testFromAttachment(t *testing.T) {
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	node := c.Nodes[0].Name
+	const attachment = "network-attachment-definitions.k8s.cni.cncf.io"
+	c.InstallChart(t, "mode=multus", "paths.netDir="+cluster.MultusNetDir, "guard.enabled=false")
+	before, both, after := attached("before", node, "default/istio-cni"), attached("both", node, "default/istio-cni"), suite.Server("after", node)
+	n.Run(t, before)
+	n.ExpectCaptured(t, before.Name)
+	c.MustKubectl(t, "--namespace=default", "annotate", attachment, "istio-cni", "helm.sh/resource-policy=keep")
+	c.InstallChart(t, chainSettings...)
+	n.Run(t, both)
+	n.ExpectCaptured(t, both.Name)
+	c.MustKubectl(t, "--namespace=default", "delete", attachment, "istio-cni")
+	n.Run(t, after)
+	n.ExpectCaptured(t, after.Name)
+	n.Delete(t, before, both, after)
 }
 
 // testChainPods runs pods with and without a further network, in the mesh or not.
@@ -116,7 +139,6 @@ func testChainAlone(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	system := c.NewNamespaceWith(t, "openshift-", suite.Restricted)
 	node := c.Nodes[0]
-	settings := c.Installed
 	old, oldPlain := suite.Server("old", node.Name), suite.Unmeshed(suite.Server("old-plain", node.Name))
 	n.Run(t, old, oldPlain)
 	suite.Check(t, c.Uninstall(t.Context()))
@@ -132,7 +154,7 @@ func testChainAlone(t *testing.T) {
 	}
 	n.Delete(t, old, oldPlain)
 	system.Delete(t, excluded)
-	c.InstallChart(t, settings[1:]...)
+	c.InstallChart(t, chainSettings...)
 	n.WaitReady(t, meshed, plain)
 	n.ExpectCaptured(t, meshed.Name)
 	expectUntouched(t, n, plain.Name)
