@@ -5,7 +5,7 @@ PARTS    := $(BIN)/parts
 VERSION  := $(shell sed -n 's/^appVersion: *"\(.*\)"/\1/p' deploy/chart/Chart.yaml)
 IMAGE    := ghcr.io/capture-cni/capture-cni:$(VERSION)
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
-PACKAGES := nftables iptables haproxy iproute2 strace containerd runc gcc libc6-dev libseccomp-dev prometheus
+PACKAGES := nftables iptables haproxy iproute2 strace containerd runc gcc libc6-dev libseccomp-dev prometheus systemd
 FUZZTIME := 20s
 SOAKTIME := 10m
 
@@ -97,7 +97,7 @@ $(PARTS)/v0.1.0:
 endif
 
 deps: ## Install what the tests need (Debian, root)
-	@for tool in nft iptables-legacy haproxy ip strace containerd runc gcc promtool; do command -v $$tool >/dev/null || missing=yes; done; \
+	@for tool in nft iptables-legacy haproxy ip strace containerd runc gcc promtool systemd-tmpfiles; do command -v $$tool >/dev/null || missing=yes; done; \
 	[ -e /usr/include/seccomp.h ] || missing=yes; \
 	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
