@@ -21,9 +21,15 @@ func newChain(t *testing.T) chain {
 	t.Helper()
 	n := newNode(t)
 	n.preparePods(t)
+	return n.chain(t)
+}
+
+// chain makes the chain's directories.
+func (n *node) chain(t *testing.T) chain {
+	t.Helper()
 	c := chain{n, n.netDir + "/kindnet", n.dir + "/tmpfiles.d"}
-	check(t, os.Mkdir(c.directory, 0o755))
-	check(t, os.Mkdir(c.tmpfiles, 0o755))
+	check(t, os.MkdirAll(c.directory, 0o755))
+	check(t, os.MkdirAll(c.tmpfiles, 0o755))
 	return c
 }
 

@@ -81,8 +81,13 @@ func (n *node) settings(t *testing.T, mode, keys string) agentnode.Settings {
 	t.Helper()
 	entry, err := agentnode.ParseEntry([]byte(keys), agentnode.Mode(mode), n.stateDir, n.runDir)
 	check(t, err)
+	netDir, tmpfiles := n.netDir, ""
+	if mode == string(agentnode.MultusChain) {
+		c := n.chain(t)
+		netDir, tmpfiles = c.directory, c.tmpfiles
+	}
 	return agentnode.Settings{
-		Root: "/", Mode: agentnode.Mode(mode), NetDir: n.netDir, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
+		Root: "/", Mode: agentnode.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
 		Binary: filepath.Join(bin, "capture-cni"), Entry: entry, Owner: "capture-cni",
 		Credentials: agentnode.CredentialSettings{
 			OnNode:    true,
@@ -119,12 +124,15 @@ func (n *node) workerOf(t *testing.T, w work, command *exec.Cmd) *exec.Cmd {
 // installs, upgrades, switches modes and uninstalls. The node works in the old
 // state or the new one, and the next agent completes the change.
 func TestKilledAnywhere(t *testing.T) {
-	for _, mode := range []string{"insert", "owned", "dropin"} {
+	for _, mode := range []string{"insert", "owned", "dropin", "multus-chain"} {
 		for _, primary := range []string{primaryName, "10-kindnet.conf"} {
-			if mode == "dropin" && primary != primaryName {
+			if (mode == "dropin" || mode == "multus-chain") && primary != primaryName {
 				continue // there are no drop-ins for a plain configuration
 			}
 			for _, what := range []string{"install", "upgrade", "switch", "uninstall"} {
+				if mode == "multus-chain" && what == "switch" {
+					continue // to or from another directory, which the agent does not have
+				}
 				t.Run(mode+" on "+primary+", "+what, func(t *testing.T) {
 					t.Parallel()
 					changes := 0
@@ -170,12 +178,18 @@ func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished b
 		if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
 			t.Errorf("%s, then cleaned, left:\n%s", cut, diff)
 		}
+		if left := files(t, n.dir+"/tmpfiles.d"); len(left) > 0 {
+			t.Errorf("%s, then cleaned, left %q", cut, left)
+		}
 		return finished
 	}
 	if got, err := n.loadedTypes(); err != nil || !strings.HasSuffix(got, " capture-cni") || strings.Count(got, "capture-cni") != 1 {
 		t.Errorf("%s, then installed: a runtime would call %q (%v)", cut, got, err)
 	}
-	for _, directory := range []string{n.netDir, n.binDir, n.stateDir} {
+	for _, directory := range []string{n.netDir, n.binDir, n.stateDir, w.Settings.TmpfilesDir} {
+		if directory == "" {
+			continue
+		}
 		for name := range files(t, directory) {
 			if strings.Contains(name, "-tmp-") {
 				t.Errorf("%s, then installed: %s is left", cut, name)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -46,8 +47,9 @@ const multusDaemonConf = `{
 }
 `
 
-// StartThickMultus installs the shim of Multus on each node, and starts its daemon.
-func (c *Cluster) StartThickMultus(ctx context.Context) error {
+// StartThickMultus installs the shim of Multus on nodes, and starts its daemon there. A
+// boot ends the daemon.
+func (c *Cluster) StartThickMultus(ctx context.Context, nodes ...*Node) error {
 	token, err := c.multusToken(ctx)
 	if err != nil {
 		return err
@@ -56,7 +58,7 @@ func (c *Cluster) StartThickMultus(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, node := range c.Nodes {
+	for _, node := range nodes {
 		if err := node.startThickMultus(token, authority); err != nil {
 			return fmt.Errorf("starting Multus on %s: %w", node.Name, err)
 		}
@@ -66,7 +68,7 @@ func (c *Cluster) StartThickMultus(ctx context.Context) error {
 
 func (n *Node) startThickMultus(token string, authority []byte) error {
 	for name, part := range multusPrograms {
-		if err := os.Symlink(filepath.Join(n.cluster.Parts, part), n.Path("/opt/cni/bin/"+name)); err != nil {
+		if err := os.Symlink(filepath.Join(n.cluster.Parts, part), n.Path("/opt/cni/bin/"+name)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}

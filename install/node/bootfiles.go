@@ -50,7 +50,7 @@ func (n *Node) ensureIn(directory, name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(ensureFile(dir, name, content), dir.Close())
+	return errors.Join(dir.ClearTemps(), ensureFile(dir, name, content), dir.Close())
 }
 
 // bootFilesFault returns why the entry would not be made anew at boot.

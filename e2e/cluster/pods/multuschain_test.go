@@ -35,7 +35,7 @@ func TestMultusChain(t *testing.T) {
 		suite.Check(t, c.StopThickMultus(context.Background()))
 		expectNetwork(context.Background(), t, "podnet")
 	})
-	suite.Check(t, c.StartThickMultus(t.Context()))
+	suite.Check(t, c.StartThickMultus(t.Context(), c.Nodes...))
 	expectNetwork(t.Context(), t, "multus-cni-network")
 	defer c.UninstallChart(t)
 	t.Run("from the attachment", testFromAttachment)
