@@ -109,7 +109,8 @@ func expectUntouched(t *testing.T, n suite.Namespace, pod string) {
 }
 
 // testBrokenChain has another program's malformed file in the chain: Multus starts pods
-// without any plugin of the chain, and the agent is not ready and names the file.
+// without any plugin of the chain, and the agent is not ready and names the file. A guard
+// captures such a pod.
 func testBrokenChain(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	node := c.Nodes[0]
@@ -129,6 +130,9 @@ func testBrokenChain(t *testing.T) {
 	suite.WaitAgentReady(t, node)
 	n.Run(t, captured)
 	n.ExpectCaptured(t, captured.Name)
+	c.InstallChart(t, "mode=multus-chain")
+	suite.Eventually(t, func() error { return n.CheckCaptured(t.Context(), n.Get(t, uncaptured.Name)) })
+	c.InstallChart(t, chainSettings...)
 	n.Delete(t, uncaptured, captured)
 }
 
