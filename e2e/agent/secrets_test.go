@@ -95,7 +95,7 @@ func TestReportHasNoSecret(t *testing.T) {
 		"node/verify.json":     {`"mode": "insert"`, `"part": "entry"`},
 		"node/plugin.txt":      {"runs: yes", n.binDir + "/capture-cni"},
 		"node/credentials.txt": {"token       issued ", "usable      yes"},
-		"node/runtime.json":    {`"name": "containerd"`, `"version": "v2"`, `"type": "bridge"`, `"bandwidth"`, n.netDir},
+		"node/runtime.json":    {`"name": "containerd"`, `"version": "v2.1.0"`, `"type": "bridge"`, `"bandwidth"`, n.netDir},
 		"node/preflight.json":  {"["},
 		"adds.json":            {`"name":"web"`},
 		"failures.json":        {`"name":"early"`},

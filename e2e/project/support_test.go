@@ -64,3 +64,14 @@ func expectTest(directory, name string) error {
 	}
 	return fmt.Errorf("%s has no %s", directory, name)
 }
+
+// TestIstioVersion expects support.md to name the commit of Istio that the tests use.
+func TestIstioVersion(t *testing.T) {
+	version := regexp.MustCompile(`istio\.io/istio v[0-9.]+-[0-9]+-([0-9a-f]{12})`).FindStringSubmatch(read(t, "e2e/parts/istio/go.mod"))
+	if version == nil {
+		t.Fatal("e2e/parts/istio/go.mod requires no commit of istio.io/istio")
+	}
+	if !strings.Contains(read(t, "deploy/guides/support.md"), "(commit "+version[1]+")") {
+		t.Errorf("support.md does not name the commit %s of Istio", version[1])
+	}
+}

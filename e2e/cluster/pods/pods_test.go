@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pods tests on a cluster what the plugin does for pods: capture by their
-// annotations, admission policies, Multus, migration from and to istio-cni, and
-// removal.
+// annotations, admission policies, Multus and removal.
 package pods
 
 import (

@@ -11,7 +11,7 @@ import (
 )
 
 // ReplaceByIstioCNI uninstalls the chart and installs Istio's CNI plugin by its own. The
-// nodes have their lists and labels of before when the test has ended.
+// nodes have the primary's own lists and no labels when the test has ended.
 func (c *Suite) ReplaceByIstioCNI(t *testing.T) {
 	t.Helper()
 	c.UninstallChart(t)
@@ -19,12 +19,9 @@ func (c *Suite) ReplaceByIstioCNI(t *testing.T) {
 		Check(t, c.LoadIstioImages(t.Context(), "install-cni"))
 	}
 	for _, node := range c.Nodes {
-		list := node.Path("/etc/cni/net.d/" + cluster.NetworkConf)
-		text, err := os.ReadFile(list)
-		Check(t, err)
 		t.Cleanup(func() {
 			c.MustKubectl(t, "label", "node", node.Name, "capture-cni-", "istio-cni-")
-			if err := os.WriteFile(list, text, 0o600); err != nil {
+			if err := os.WriteFile(node.Path("/etc/cni/net.d/"+cluster.NetworkConf), []byte(node.PrimaryList()), 0o600); err != nil {
 				t.Error(err)
 			}
 		})

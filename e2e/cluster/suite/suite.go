@@ -120,7 +120,8 @@ func (c *Suite) start(ctx context.Context, dir string) (err error) {
 // cluster.Injected.
 var DefaultRevision = cluster.Revision{Address: "10.96.0.15"}
 
-// startIstio installs istiod, in place of the stand-in for its injector if that runs.
+// startIstio installs istiod, in place of the stand-in for its injector if that runs. Its
+// controller of the startup taint watches the agents of this project.
 func (c *Suite) startIstio(ctx context.Context) error {
 	if _, err := c.Kubectl(ctx, "", "delete", "mutatingwebhookconfiguration", "injector", "--ignore-not-found"); err != nil {
 		return err
@@ -128,7 +129,7 @@ func (c *Suite) startIstio(ctx context.Context) error {
 	if err := c.LoadIstioImages(ctx, "pilot", "proxyv2", "install-cni"); err != nil {
 		return err
 	}
-	return c.InstallIstio(ctx, DefaultRevision)
+	return c.InstallIstio(ctx, DefaultRevision, "taint.enabled=true", "taint.namespace="+cluster.Namespace)
 }
 
 // waitForNoPods waits until every pod of the tests has ended, since DEL never fails.
