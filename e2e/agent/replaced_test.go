@@ -29,6 +29,12 @@ func (n *node) expectEntrySoon(t *testing.T, a *agent) {
 	}
 }
 
+// removeAll deletes a directory to which the agent may write meanwhile.
+func (n *node) removeAll(t *testing.T, directory string) {
+	t.Helper()
+	eventually(t, func() (string, error) { return "", os.RemoveAll(directory) })
+}
+
 // TestReplacedDirectories deletes the runtime's directories and makes them anew: the
 // agent goes on watching, and repairs what comes later.
 func TestReplacedDirectories(t *testing.T) {
@@ -37,14 +43,14 @@ func TestReplacedDirectories(t *testing.T) {
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
 	for range 2 {
-		check(t, os.RemoveAll(n.netDir))
+		n.removeAll(t, n.netDir)
 		check(t, os.Mkdir(n.netDir, 0o755))
 		n.write(t, primaryName, kindnet)
 		n.expectEntrySoon(t, a)
 		n.write(t, primaryName, kindnet) // the new directory is watched
 		n.expectEntrySoon(t, a)
 	}
-	check(t, os.RemoveAll(n.binDir))
+	n.removeAll(t, n.binDir)
 	check(t, os.Mkdir(n.binDir, 0o755))
 	begin := time.Now()
 	eventually(t, func() (string, error) {
