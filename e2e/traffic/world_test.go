@@ -75,7 +75,7 @@ type world struct{ pod, peer *lab.Host }
 func newWorld(t *testing.T, ports []int, mesh config.Mesh) world {
 	t.Helper()
 	w := newLinks(t)
-	w.sidecar(t, proxy, mesh)
+	w.sidecar(t, lab.Owner{UID: int(mesh.ProxyUID), GID: int(mesh.ProxyGID)}, mesh)
 	for _, port := range ports {
 		for _, host := range []*lab.Host{w.pod, w.peer} {
 			w.serve(t, host, "tcp", port, direct)

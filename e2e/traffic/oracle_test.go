@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// oracle compares the rules for an Intent with Istio's for the same pod, by packets.
+type oracle struct {
+	intent capture.Intent
+	mesh   config.Mesh
+	istio  func(pod *lab.Host) error // captures by Istio's own program
+	ports  []int                     // what packets are sent to, next to oraclePorts
+	owners []lab.Owner               // who sends them, next to oracleOwners
+	to     []dst                     // where to, next to oracleTo
+	also   []difference              // next to differences
+	met    sync.Map                  // differences that packets met, by why
+}
+
+var (
+	oraclePorts  = []int{53, 80, 15008, 15020, 15021, 15090}
+	oracleOwners = []lab.Owner{app, rootUser, proxy, proxyUID, proxyGID}
+	oracleTo     = []dst{external, included, excluded, podIP, secondIP, secondPeer, localhost, onlyIPv4(otherLocal), serviceVIP, probeTarget}
+)
+
+// difference is one from Istio that is intended.
+type difference struct {
+	why     string
+	holds   func(in capture.Intent, p probe) bool
+	shownBy string // the scenario whose packets meet it
+}
+
+// differences are all that the packets can meet.
+var differences = []difference{
+	{
+		why:     "Istio exempts the tunnel port under REDIRECT alone; its TPROXY rules would capture what is already a tunnel",
+		holds:   func(in capture.Intent, p probe) bool { return in.Transparent && p.port == int(in.TunnelPort) },
+		shownBy: "TPROXY, defaults",
+	},
+	{
+		why: "what arrives on a rerouted interface counts as outbound; Istio's TPROXY rules capture it as inbound before",
+		holds: func(in capture.Intent, p probe) bool {
+			return in.Transparent && slices.Contains(in.RerouteInterfaces, p.arrivesBy())
+		},
+		shownBy: "TPROXY, rerouted interface with ranges",
+	},
+}
+
+// arrivesBy returns the interface by which a packet reaches the pod.
+func (p probe) arrivesBy() string {
+	switch {
+	case p.remote && p.to == secondIP:
+		return "net1"
+	case p.remote || p.to == serviceVIP:
+		return "eth0"
+	}
+	return "lo"
+}
+
+// intended returns the intended difference about a probe, if there is one.
+func (o *oracle) intended(p probe) (intended difference, found bool) {
+	known := append(slices.Clone(differences), o.also...)
+	n := slices.IndexFunc(known, func(d difference) bool { return d.holds(o.intent, p) })
+	if n < 0 {
+		return difference{}, false
+	}
+	return known[n], true
+}
+
+// compare captures two pods alike but for the program, and reports what is not decided
+// alike.
+func (o *oracle) compare(t *testing.T) {
+	t.Helper()
+	probes := o.probes()
+	o.mesh.ProxyUID, o.mesh.ProxyGID = o.intent.ProxyUID, o.intent.ProxyGID
+	ours, istios := newWorld(t, ports(probes), o.mesh), newWorld(t, ports(probes), o.mesh)
+	check(t, open(t, ours.pod, config.NFTables).Apply(capture.Rules(o.intent)))
+	check(t, o.istio(istios.pod))
+	work := make(chan probe)
+	var workers sync.WaitGroup
+	for range 4 {
+		workers.Go(func() {
+			for p := range work {
+				for _, f := range []family{ipv4, ipv6} {
+					o.ask(t, ours, istios, p, f)
+				}
+			}
+		})
+	}
+	for _, p := range probes {
+		work <- p
+	}
+	close(work)
+	workers.Wait()
+	if o.intent.DropInvalid {
+		got, want := sendStraySYNACK(t, ours.peer, external, podIP), sendStraySYNACK(t, istios.peer, external, podIP)
+		if got != want {
+			t.Errorf("a stray segment: answered with a reset: %v, with Istio's rules: %v", got, want)
+		}
+	}
+}
+
+func (o *oracle) ask(t *testing.T, ours, istios world, p probe, f family) {
+	if p.to[f] == "" || f == ipv6 && p.to == probeTarget && !o.intent.IPv6 { // nothing has ::6 then
+		return
+	}
+	var got, want string
+	for range 3 { // a packet can be late on a busy machine, and an address not be usable at once
+		if got, want = ours.meet(p, f), istios.meet(p, f); got == want {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if d, intended := o.intended(p); intended {
+		o.met.Store(d.why, true)
+	} else {
+		t.Errorf("%s %+v: answered by %s, with Istio's rules by %s", f, p, got, want)
+	}
+}
+
+// probes returns each kind of packet that can make a difference.
+func (o *oracle) probes() (all []probe) {
+	destinations := append(slices.Clone(oraclePorts), o.ports...)
+	slices.Sort(destinations)
+	for _, port := range slices.Compact(destinations) {
+		for _, to := range []dst{podIP, secondIP} {
+			all = append(all, in(to, port, ""), udp(in(to, port, "")))
+		}
+		for _, owner := range append(slices.Clone(oracleOwners), o.owners...) {
+			for _, to := range append(slices.Clone(oracleTo), o.to...) {
+				all = append(all, out(owner, to, port, ""))
+				if port == 53 || port == 15020 {
+					all = append(all, udp(out(owner, to, port, "")))
+				}
+			}
+			all = append(all, probe{by: owner, from: proxySource, to: podIP, port: port})
+		}
+	}
+	return all
+}
