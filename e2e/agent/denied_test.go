@@ -48,6 +48,21 @@ func TestDeniedWrite(t *testing.T) {
 	}
 }
 
+// TestHealthyNode has an agent that finds no problem when it starts, so that each one it
+// logs elsewhere deserves a look.
+func TestHealthyNode(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	_, socket := n.serveRuntime(t, true)
+	a := n.start(t, "--mode", "auto", "--cri-socket", socket)
+	a.waitForMetric(t, `capture_cni_preflight_problems{severity="serious"} 0`)
+	a.waitForMetric(t, `capture_cni_preflight_problems{severity="note"} 0`)
+	a.ready(t)
+	if strings.Contains(a.log.String(), "preflight") {
+		t.Errorf("the log names a problem: %s", a.log)
+	}
+}
+
 // immutable has the kernel refuse every write in a directory until the test ends.
 func immutable(t *testing.T, directory string) {
 	t.Helper()

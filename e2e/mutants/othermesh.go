@@ -55,10 +55,10 @@ var otherMeshMutants = []mutant{
 		by:   by(unit, "install/conflist", "TestEmbed"),
 	},
 	{
-		name: "fault-of-preflight-ends-the-agent",
+		name: "fault-of-preflight-goes-unnoticed",
 		file: "install/node/keeper_preflight.go",
-		from: "if fault := recover(); fault != nil {",
-		to:   "if fault := ctx.Err(); fault != nil {",
+		from: `failed <- fmt.Errorf("%v", fault)`,
+		to:   `_ = fmt.Errorf("%v", fault)`,
 		by:   by(unit, "install/node", "TestPreflightFails"),
 	},
 	{

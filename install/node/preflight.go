@@ -73,9 +73,11 @@ func newPreflight(settings Settings) *preflight {
 func (p *preflight) files(ctx context.Context, runtime *cri.Client) {
 	p.directories(ctx, runtime)
 	p.writable()
-	if p.settings.Mode == MultusChain {
+	switch p.settings.Mode {
+	case MultusChain:
 		p.chain()
-	} else {
+	case Multus: // the entry needs no list
+	default:
 		p.primary()
 	}
 	p.exclusive()
@@ -95,7 +97,7 @@ func (p *preflight) add(serious bool, do, what string, args ...any) {
 func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 	reported, source := runtimeConfigOf(ctx, p.settings, runtime)
 	if source == "" {
-		p.note("check that --net-dir and --bin-dir are the runtime's", "found neither a CRI socket nor a configuration of containerd or CRI-O")
+		p.note("check that --net-dir and --bin-dir are the runtime's", "no CRI socket and no file of containerd or CRI-O says where the runtime looks")
 		return
 	}
 	if reported.confDir != "" && reported.confDir != p.settings.NetDir && !p.settings.Mode.underMultus() {
@@ -149,30 +151,12 @@ func (p *preflight) primary() {
 		p.add(other.decision == refused, do, "%s", what)
 	}
 	for _, plugin := range found.list.Plugins {
-		if strings.HasPrefix(plugin.Type, "multus") && !p.settings.Mode.underMultus() {
+		if strings.HasPrefix(plugin.Type, "multus") {
 			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", "%s belongs to Multus", found.file)
 		}
 	}
 	if found.list.LoadOnlyInlinedPlugins && p.settings.Mode == DropIn {
 		p.serious("use --mode insert", "%s has loadOnlyInlinedPlugins: the runtime loads no drop-in", found.file)
-	}
-}
-
-// chain checks what mode multus-chain needs.
-func (p *preflight) chain() {
-	if p.settings.TmpfilesDir == "" {
-		p.note("set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot", "nothing makes the entry in %s anew at boot: pods that start before the agent run uncaptured", p.settings.NetDir)
-	}
-	if p.settings.Entry.Conf.Status == config.StatusStrict {
-		p.note("remove it from --netconf", `Multus passes neither STATUS nor CHECK on to its chain: {"status": "strict"} has no effect`)
-	}
-	net, err := host.OpenDir(p.settings.at(p.settings.NetDir))
-	if err != nil {
-		return // writable has reported it
-	}
-	defer net.Close()
-	if err := chainFault(net); err != nil {
-		p.serious("ask the owner of the file", "%v", err)
 	}
 }
 

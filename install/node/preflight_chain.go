@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// chain checks what mode multus-chain needs.
+func (p *preflight) chain() {
+	if p.settings.TmpfilesDir == "" {
+		p.note("set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot", "nothing makes the entry in %s anew at boot: pods that start before the agent run uncaptured", p.settings.NetDir)
+	}
+	if p.settings.Entry.Conf.Status == config.StatusStrict {
+		p.note("remove it from --netconf", `Multus passes neither STATUS nor CHECK on to its chain: {"status": "strict"} has no effect`)
+	}
+	net, err := host.OpenDir(p.settings.at(p.settings.NetDir))
+	if err != nil {
+		return // writable has reported it
+	}
+	defer net.Close()
+	if err := chainFault(net); err != nil {
+		p.serious("ask the owner of the file", "%v", err)
+	}
+}
