@@ -98,7 +98,7 @@ func grants(t *testing.T, all []object) []grant {
 			t.Fatal(err)
 		}
 		key := o.kind + " " + o.name
-		if len(bindings[key]) == 0 {
+		if len(bindings[key]) == 0 && len(role.Rules) > 0 {
 			t.Errorf("%s has no binding", key)
 		}
 		found = append(found, grant{key, bindings[key], role.Rules})

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 )
 
 const agentAccount = "ServiceAccount " + namespace + "/capture-cni-node"
@@ -45,12 +47,36 @@ func TestTokenOnNode(t *testing.T) {
 			if got := permissions(granted, agentAccount, "serviceaccounts/token"); !slices.Equal(got, tokens) {
 				t.Errorf("%s, %s: the agent may %q tokens, want %q", platform, values, got, tokens)
 			}
-			if i := slices.IndexFunc(all, func(o object) bool { return o.name == "capture-cni" && o.kind != "SecurityContextConstraints" }); i >= 0 != onNode {
-				t.Errorf("%s, %s: the plugin has an account or a role: %v", platform, values, !onNode)
+			if i := slices.IndexFunc(all, func(o object) bool { return o.name == "capture-cni" && o.kind == "ServiceAccount" }); i >= 0 != onNode {
+				t.Errorf("%s, %s: the plugin has an account: %v", platform, values, !onNode)
 			}
 			if !onNode && slices.ContainsFunc(granted, func(g grant) bool { return slices.ContainsFunc(g.Rules, isAboutAccounts) }) {
 				t.Errorf("%s, %s: a rule is about service accounts", platform, values)
 			}
+		}
+	}
+}
+
+// TestKept expects of Helm and Argo CD to keep what the plugin needs on nodes that were
+// not cleaned, and nothing else.
+func TestKept(t *testing.T) {
+	for values, want := range map[string]string{
+		"token.onNode=true":  "ServiceAccount capture-cni, ClusterRole capture-cni, ClusterRoleBinding capture-cni",
+		"token.onNode=false": "",
+	} {
+		var kept []string
+		for _, o := range objects(t, values) {
+			var found struct{ Metadata metav1.ObjectMeta }
+			if err := yaml.Unmarshal(o.text, &found); err != nil {
+				t.Fatal(err)
+			}
+			annotations := found.Metadata.Annotations
+			if annotations["helm.sh/resource-policy"] == "keep" && annotations["argocd.argoproj.io/sync-options"] == "Prune=false,Delete=false" {
+				kept = append(kept, o.kind+" "+o.name)
+			}
+		}
+		if got := strings.Join(kept, ", "); got != want {
+			t.Errorf("%s: kept are %q, want %q", values, got, want)
 		}
 	}
 }

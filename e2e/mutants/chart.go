@@ -5,6 +5,20 @@ package main
 // chartMutants break what the chart installs.
 var chartMutants = []mutant{
 	{
+		name: "uninstall-takes-the-plugins-account",
+		file: "deploy/chart/templates/_names.tpl",
+		from: "helm.sh/resource-policy: keep\n",
+		to:   "",
+		by:   by(unit, "deploy", "TestKept"),
+	},
+	{
+		name: "tokens-of-use-where-no-node-has-one",
+		file: "deploy/chart/templates/rbac.yaml",
+		from: "rules: []\n",
+		to:   "rules: [{apiGroups: [\"\"], resources: [pods], verbs: [get]}]\n",
+		by:   by(root, "e2e/agent", "TestAccidentalRemoval"),
+	},
+	{
 		name: "agent-is-privileged",
 		file: "deploy/chart/templates/daemonset.yaml",
 		from: "            privileged: false",

@@ -47,8 +47,8 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		hint string
 	}{
 		{"400", fromAPI(apierrors.NewBadRequest("x")), podlookup.Refused, "request to https://10.96.0.1:443"},
-		{"401", fromAPI(apierrors.NewUnauthorized("x")), podlookup.Failed, "credentials in /run/token"},
-		{"403", fromAPI(apierrors.NewForbidden(pods, "web", errors.New("x"))), podlookup.Refused, `"get pods"`},
+		{"401", fromAPI(apierrors.NewUnauthorized("x")), podlookup.Failed, "credentials in /run/token: check that the node agent runs and renews them. " + podlookup.Uninstalled},
+		{"403", fromAPI(apierrors.NewForbidden(pods, "web", errors.New("x"))), podlookup.Refused, `needs the permission "get pods". ` + podlookup.Uninstalled},
 		{"404", fromAPI(apierrors.NewNotFound(pods, "web")), podlookup.Gone, "not found"},
 		{"405", fromAPI(answeredWith(405)), podlookup.Refused, "as the server says"},
 		{"408", fromAPI(answeredWith(408)), podlookup.Failed, "as the server says"},

@@ -62,12 +62,15 @@ func (p program) execute(ctx context.Context, request Request) (Answer, error) {
 	return ParseAnswer(stdout.content.Bytes(), request)
 }
 
+// Uninstalled is part of an error that a removal before the nodes were cleaned can cause.
+const Uninstalled = "Was capture-cni uninstalled? Install it again, then remove it with state=absent"
+
 // check returns a Fault if there are no credentials or no program on this node.
 func (p program) check() error {
 	for _, path := range []string{filepath.Join(p.directory, config.KubeconfigName), p.path} {
 		_, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return &Fault{Kind: NoCredentials, Message: fmt.Sprintf("%v: check that the node agent runs on this node and writes to %s", err, filepath.Dir(path))}
+			return &Fault{Kind: NoCredentials, Message: fmt.Sprintf("%v: check that the node agent runs on this node and writes to %s. %s", err, filepath.Dir(path), Uninstalled)}
 		}
 		if err != nil {
 			return err

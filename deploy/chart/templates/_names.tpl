@@ -11,6 +11,12 @@ app.kubernetes.io/component: node
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
+{{- /* Of objects that the plugin needs on nodes that were not cleaned. */ -}}
+{{- define "capture-cni.kept" -}}
+helm.sh/resource-policy: keep
+argocd.argoproj.io/sync-options: Prune=false,Delete=false
+{{- end }}
+
 {{- define "capture-cni.image" -}}
 {{- $image := .Values.image -}}
 {{ $image.registry }}/{{ $image.repository }}

@@ -148,8 +148,8 @@ func expectCredentials(t *testing.T, want bool) {
 			t.Errorf("%s: the run directory has %v, %v", node.Name, left, err)
 		}
 	}
-	accounts := kubectl(t, "get", "serviceaccounts", "-o", "name")
-	if found := suite.LineWith(accounts, "serviceaccount/capture-cni\n") != ""; found != want {
-		t.Errorf("the plugin's service account is there: %v, want %v", found, want)
+	role := kubectl(t, "get", "clusterrole", "capture-cni", "-o", "jsonpath={.rules}")
+	if permitted := strings.Contains(role, "pods"); permitted != want {
+		t.Errorf("the plugin's role has the rules %q, want one of pods: %v", role, want)
 	}
 }

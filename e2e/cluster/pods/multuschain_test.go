@@ -136,9 +136,9 @@ func testBrokenChain(t *testing.T) {
 	n.Delete(t, uncaptured, captured)
 }
 
-// testChainAlone uninstalls the chart without cleaning the nodes, which ends the plugin's
-// token: pods of excluded namespaces start without a lookup, all others fail until the next
-// installation, and the DEL of earlier ones succeeds.
+// testChainAlone uninstalls the chart without cleaning the nodes: pods start by the token on
+// the node. Without the plugin's account, pods of excluded namespaces start without a lookup,
+// all others fail until the next installation, and the DEL of earlier ones succeeds.
 func testChainAlone(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	system := c.NewNamespaceWith(t, "openshift-", suite.Restricted)
@@ -147,6 +147,10 @@ func testChainAlone(t *testing.T) {
 	n.Run(t, old, oldPlain)
 	suite.Check(t, c.Uninstall(t.Context()))
 	c.Installed = nil
+	byToken := suite.Server("by-token", node.Name)
+	n.Run(t, byToken)
+	n.ExpectCaptured(t, byToken.Name)
+	c.MustKubectl(t, "--namespace", cluster.Namespace, "delete", "serviceaccount/capture-cni")
 	meshed, plain := suite.Server("meshed", node.Name), suite.Unmeshed(suite.Server("plain", node.Name))
 	excluded := suite.Unmeshed(suite.Server("excluded", node.Name))
 	n.Create(t, meshed, plain)
@@ -156,7 +160,7 @@ func testChainAlone(t *testing.T) {
 			return n.CheckRefused(t, pod.Name, `adding container to network "vendor-cni-chain"`, "looking up pod "+n.Name+"/"+pod.Name)
 		})
 	}
-	n.Delete(t, old, oldPlain)
+	n.Delete(t, old, oldPlain, byToken)
 	system.Delete(t, excluded)
 	c.InstallChart(t, chainSettings...)
 	n.WaitReady(t, meshed, plain)

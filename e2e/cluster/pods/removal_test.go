@@ -47,9 +47,9 @@ func TestRemoval(t *testing.T) {
 	n.Delete(t, append(old, later...)...)
 }
 
-// TestUninstallAlone uninstalls the chart, and with it the plugin's permission,
-// without cleaning the nodes: meshed pods wait until the next installation, other
-// pods start.
+// TestUninstallAlone uninstalls the chart without cleaning the nodes: meshed pods start by
+// the token on the node. Without the plugin's account they wait until the next
+// installation, and other pods start.
 func TestUninstallAlone(t *testing.T) {
 	c.InstallChart(t, suite.ShortLookup)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -58,11 +58,15 @@ func TestUninstallAlone(t *testing.T) {
 	n.Run(t, old)
 	suite.Check(t, c.Uninstall(t.Context()))
 	c.Installed = nil
+	byToken := suite.Server("by-token", node.Name)
+	n.Run(t, byToken)
+	n.ExpectCaptured(t, "by-token")
+	c.MustKubectl(t, "--namespace", cluster.Namespace, "delete", "serviceaccount/capture-cni")
 	meshed, plain := suite.Server("meshed", node.Name), suite.Unmeshed(suite.Server("plain", node.Name))
 	n.Create(t, meshed, plain)
 	n.WaitReady(t, plain)
 	n.ExpectNoSandbox(t, "meshed", "/var/lib/capture-cni/token")
-	n.Delete(t, old, plain)
+	n.Delete(t, old, byToken, plain)
 	c.InstallChart(t)
 	n.WaitReady(t, meshed)
 	n.ExpectCaptured(t, "meshed")
