@@ -50,6 +50,14 @@ func (r Revision) service() string {
 	return "istiod-" + r.Name
 }
 
+// webhook is the name of the revision's webhook configuration.
+func (r Revision) webhook() string {
+	if r.Name == "" {
+		return "istio-sidecar-injector"
+	}
+	return "istio-sidecar-injector-" + r.Name
+}
+
 // LoadIstioImages builds images of Istio's programs, named as in Istio's charts, and
 // imports them.
 func (c *Cluster) LoadIstioImages(ctx context.Context, names ...string) error {
@@ -88,14 +96,19 @@ func (c *Cluster) InstallIstio(ctx context.Context, r Revision, settings ...stri
 		return err
 	}
 	server := r.Address + ":15012"
-	return c.installIstioChart(ctx, r.service(), "istio-control/istio-discovery", append([]string{
+	if err := c.installIstioChart(ctx, r.service(), "istio-control/istio-discovery", append([]string{
 		"revision=" + r.Name, "pilot.cni.enabled=true", "autoscaleEnabled=false",
 		"nodeSelector.kubernetes\\.io/hostname=" + c.Nodes[0].Name, // the API server's route to services goes by this node
 		"resources.requests.cpu=1m", "resources.requests.memory=1Mi",
 		"global.proxy.resources.requests.cpu=1m", "global.proxy.resources.requests.memory=1Mi",
 		"global.caAddress=" + server, "meshConfig.defaultConfig.discoveryAddress=" + server,
 		"meshConfig.defaultConfig.proxyMetadata.ISTIOD_SAN=" + r.service() + "." + IstioNamespace + ".svc",
-	}, settings...)...)
+	}, settings...)...); err != nil {
+		return err
+	}
+	// istiod writes its CA into its webhook once it is ready; until then no pod can be created.
+	_, err := c.Kubectl(ctx, "", "wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout="+Timeout.String(), "mutatingwebhookconfiguration/"+r.webhook())
+	return err
 }
 
 // UninstallIstio removes a control plane.
