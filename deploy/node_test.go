@@ -118,7 +118,7 @@ func expectDirectories(t *testing.T, set appsv1.DaemonSet) {
 func TestPlatforms(t *testing.T) {
 	rows := map[string]string{
 		"plain": "kubeadm", "gke": "GKE", "k3s": "k3s", "rke2": "RKE2",
-		"microk8s": "MicroK8s", "minikube": "minikube", "openshift": "OpenShift",
+		"microk8s": "MicroK8s", "minikube": "minikube", "openshift": "OpenShift (Multus)",
 	}
 	_, table, _ := strings.Cut(read(t, "../README.md"), "| platform |")
 	table, _, _ = strings.Cut(table, "\n\n")
