@@ -173,6 +173,13 @@ var netfilterMutants = []mutant{
 		by:   by(root, "plugin/netfilter", "TestLostAnswers"),
 	},
 	{
+		name: "guard-can-not-read-legacy-rules",
+		file: "plugin/netfilter/legacy_tables.go",
+		from: "unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0",
+		to:   "unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW",
+		by:   by(root, "plugin/netfilter", "TestLegacyRulesWithoutRawSockets"),
+	},
+	{
 		name: "lost-answer-counts-as-a-repair",
 		file: "plugin/netfilter/nft_apply.go",
 		from: "if readErr == nil && after != noTable && after != before {",

@@ -101,9 +101,10 @@ type tableInfo struct {
 const entriesHeader = 40
 
 // entries reads a table's rules as the kernel holds them. The table must exist:
-// reading it would create it. Errors: TooLarge.
+// reading it would create it. A raw socket, which iptables uses, would need
+// CAP_NET_RAW. Errors: TooLarge.
 func (f legacyFamily) entries(table string) ([]byte, error) {
-	fd, err := unix.Socket(f.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	fd, err := unix.Socket(f.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}

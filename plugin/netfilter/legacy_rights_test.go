@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfilter_test
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+)
+
+// TestLegacyRulesWithoutRawSockets finds rules of iptables-legacy with the guard's
+// capabilities, which do not include CAP_NET_RAW. istio-cni creates legacy tables in
+// every pod where iptables-legacy is installed.
+func TestLegacyRulesWithoutRawSockets(t *testing.T) {
+	host := newHost(t)
+	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
+		lab.RequireProgram(t, program)
+		within(t, host, func() error {
+			out, err := exec.CommandContext(t.Context(), program, "--wait", "--table", "nat", "--new-chain", "ISTIO_OUTPUT").CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%s: %w: %s", program, err, out)
+			}
+			return err
+		})
+	}
+	var state netfilter.State
+	within(t, host, func() error {
+		return withoutRawSockets(func() (err error) {
+			state, err = netfilter.Inspect(t.Context())
+			return err
+		})
+	})
+	if state.Foreign == "" {
+		t.Errorf("another plugin's legacy rules are not found: %+v", state)
+	}
+}
+
+// withoutRawSockets calls f without CAP_NET_RAW. The caller's thread is locked.
+func withoutRawSockets(f func() error) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var before [2]unix.CapUserData
+	if err := unix.Capget(&header, &before[0]); err != nil {
+		return fmt.Errorf("reading the thread's capabilities: %w", err)
+	}
+	without := before
+	without[0].Effective &^= 1 << unix.CAP_NET_RAW
+	if err := unix.Capset(&header, &without[0]); err != nil {
+		return fmt.Errorf("dropping CAP_NET_RAW: %w", err)
+	}
+	return errors.Join(f(), unix.Capset(&header, &before[0]))
+}
