@@ -37,15 +37,29 @@ func (c *Cluster) Install(ctx context.Context, settings ...string) error {
 	return c.install(ctx, chart, settings)
 }
 
-func (c *Cluster) install(ctx context.Context, chart string, settings []string) error {
-	args := []string{
-		"upgrade", "--install", Namespace, chart, "--namespace", Namespace, "--create-namespace",
-		"--reset-values", "--wait", "--timeout", Timeout.String(), "--set", "image.registry=test.local,image.pullPolicy=Never,maxUnavailable=100%",
+// Apply is Install without waiting for agents.
+func (c *Cluster) Apply(ctx context.Context, settings ...string) error {
+	chart, err := Chart(ctx)
+	if err != nil {
+		return err
 	}
+	return c.apply(ctx, chart, settings)
+}
+
+func (c *Cluster) apply(ctx context.Context, chart string, settings []string, flags ...string) error {
+	args := append([]string{
+		"upgrade", "--install", Namespace, chart, "--namespace", Namespace, "--create-namespace",
+		"--reset-values", "--set", "image.registry=test.local,image.pullPolicy=Never,maxUnavailable=100%",
+	}, flags...)
 	for _, setting := range settings {
 		args = append(args, "--set", setting)
 	}
-	if _, err := c.Helm(ctx, args...); err != nil {
+	_, err := c.Helm(ctx, args...)
+	return err
+}
+
+func (c *Cluster) install(ctx context.Context, chart string, settings []string) error {
+	if err := c.apply(ctx, chart, settings, "--wait", "--timeout", Timeout.String()); err != nil {
 		return err
 	}
 	// helm --wait returns with up to maxUnavailable agents unready.

@@ -15,6 +15,9 @@ import (
 // refused is the error of ADD while both plugins would capture the pod.
 const refused = "holds another plugin's capture rules: only one of the two may be in the chain"
 
+// beside has the agents write their entry next to istio-cni's.
+const beside = "besideIstioCNI=true"
+
 // istioAgents is the DaemonSet of istio-cni, as kubectl's arguments.
 var istioAgents = []string{"--namespace", cluster.IstioNamespace, "patch", "daemonset", "istio-cni-node", "--type", "merge", "--patch"}
 

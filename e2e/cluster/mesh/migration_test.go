@@ -21,7 +21,7 @@ func TestMigration(t *testing.T) {
 	defer ch.End(t)
 	expect(t, ch, "istio-cni alone", theirs)
 	holdIstioCNI(t)
-	c.InstallChart(t, "mode=owned", "besideIstioCNI=true", "nodeSelector.capture-cni=yes")
+	c.InstallChart(t, beside, "mode=owned", "nodeSelector.capture-cni=yes")
 	migrateNode(t, c.Nodes[0])
 	expect(t, ch, "one node migrated", func(l suite.Life) bool { return l.Ours() == (l.Node == c.Nodes[0].Name) })
 	migrateNode(t, c.Nodes[1])
@@ -30,7 +30,7 @@ func TestMigration(t *testing.T) {
 	c.InstallChart(t, "mode=auto")
 	expect(t, ch, "capture-cni alone", ours)
 
-	c.InstallChart(t, "mode=owned", "besideIstioCNI=true")
+	c.InstallChart(t, beside, "mode=owned")
 	suite.Check(t, c.InstallIstioCNI(t.Context(), "cniConfFileName="+cluster.NetworkConf))
 	for _, node := range c.Nodes {
 		c.MustKubectl(t, "label", "node", node.Name, "istio-cni-")
@@ -53,7 +53,7 @@ func TestMigrationInOneList(t *testing.T) {
 	ch := startWithIstioCNI(t)
 	defer ch.End(t)
 	expect(t, ch, "istio-cni alone", theirs)
-	c.InstallChart(t, "besideIstioCNI=true")
+	c.InstallChart(t, beside)
 	expectWaiting(t, ch, "this-way", func() { suite.Check(t, c.UninstallIstioCNI(t.Context())) })
 	expect(t, ch, "capture-cni alone", ours)
 	suite.Check(t, c.InstallIstioCNI(t.Context()))

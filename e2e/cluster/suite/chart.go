@@ -33,6 +33,13 @@ func (c *Suite) InstallChart(t *testing.T, settings ...string) {
 	c.Installed = settings
 }
 
+// ApplyChart installs the chart with these settings and does not wait for agents.
+func (c *Suite) ApplyChart(t *testing.T, settings ...string) {
+	t.Helper()
+	c.Installed = nil
+	Check(t, c.Apply(t.Context(), append([]string{"image.tag=" + release}, settings...)...))
+}
+
 // UninstallChart cleans the nodes and removes the chart, also one that a failed
 // test left in an unknown state.
 func (c *Suite) UninstallChart(t *testing.T) {
