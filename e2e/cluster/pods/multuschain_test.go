@@ -150,7 +150,7 @@ func testChainAlone(t *testing.T) {
 	byToken := suite.Server("by-token", node.Name)
 	n.Run(t, byToken)
 	n.ExpectCaptured(t, byToken.Name)
-	c.MustKubectl(t, "--namespace", cluster.Namespace, "delete", "serviceaccount/capture-cni")
+	deletePermission(t)
 	meshed, plain := suite.Server("meshed", node.Name), suite.Unmeshed(suite.Server("plain", node.Name))
 	excluded := suite.Unmeshed(suite.Server("excluded", node.Name))
 	n.Create(t, meshed, plain)

@@ -61,7 +61,7 @@ func TestUninstallAlone(t *testing.T) {
 	byToken := suite.Server("by-token", node.Name)
 	n.Run(t, byToken)
 	n.ExpectCaptured(t, "by-token")
-	c.MustKubectl(t, "--namespace", cluster.Namespace, "delete", "serviceaccount/capture-cni")
+	deletePermission(t)
 	meshed, plain := suite.Server("meshed", node.Name), suite.Unmeshed(suite.Server("plain", node.Name))
 	n.Create(t, meshed, plain)
 	n.WaitReady(t, plain)
@@ -70,6 +70,15 @@ func TestUninstallAlone(t *testing.T) {
 	c.InstallChart(t)
 	n.WaitReady(t, meshed)
 	n.ExpectCaptured(t, "meshed")
+}
+
+// deletePermission deletes what an uninstallation leaves of the plugin's account. Without
+// the binding the API server refuses the token at once: it remembers for 10 s that the
+// token of an account was valid.
+func deletePermission(t *testing.T) {
+	t.Helper()
+	c.MustKubectl(t, "delete", "clusterrolebinding/capture-cni")
+	c.MustKubectl(t, "--namespace", cluster.Namespace, "delete", "serviceaccount/capture-cni")
 }
 
 // TestAbsentRefuses expects agents not to clean a node on which captured pods run.
