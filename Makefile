@@ -70,6 +70,7 @@ $(PARTS)/multus-daemon: e2e/parts/multus/go.mod # the thick Multus, its shim, an
 # istiod, its agents and its CNI plugin; the version that istiod and pilot-agent report is that of the module's sources.
 $(PARTS)/istio: e2e/parts/istio/go.mod
 	@echo "building $(@F): some minutes if Go's build cache is cold"
+	@cd $(<D) && go mod download istio.io/istio # for its VERSION
 	@$(PARTBUILD)$(@F)/ -ldflags "-s -w -X istio.io/istio/pkg/version.buildVersion=$$(cat "$$(go list -m -f '{{.Dir}}' istio.io/istio)/VERSION")" tool
 	@touch $@
 
