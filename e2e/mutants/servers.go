@@ -147,9 +147,16 @@ var serverMutants = []mutant{
 	{
 		name: "runtime-without-pods-is-the-kubelets",
 		file: "install/cri/search.go",
-		from: "case len(answering) == 1:",
-		to:   "case len(answering) > 0:",
+		from: "len(idle) == 1 && len(silent) == 0",
+		to:   "len(idle) == 1",
 		by:   by(unit, "install/cri", "TestSearch"),
+	},
+	{
+		name: "idle-runtime-takes-over-during-a-restart",
+		file: "install/cri/search.go",
+		from: "len(silent) == 0 && s.last == \"\"",
+		to:   "len(silent) == 0",
+		by:   by(unit, "install/cri", "TestSearchAgain"),
 	},
 	{
 		name: "runtime-is-not-searched-again",

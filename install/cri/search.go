@@ -4,7 +4,6 @@ package cri
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,6 +16,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// searchTimeout bounds a search. The request that searches has as long again.
+const searchTimeout = statusTimeout / 2
+
 // KnownSockets are the CRI sockets of containerd, CRI-O, k3s and RKE2, MicroK8s and k0s.
 func KnownSockets() []string {
 	return []string{
@@ -25,12 +27,13 @@ func KnownSockets() []string {
 	}
 }
 
-// search is a connection to the runtime that answers at one of several sockets. It
-// searches with the first request, and again after it lost that runtime.
+// search is a connection to the kubelet's runtime, which answers at one of several
+// sockets. It searches with the first request, and again after it lost that runtime.
 type search struct {
 	sockets []string
 
 	searching chan struct{} // has an element while a request searches
+	last      string        // the socket of the runtime that was found last; owned by the request that searches
 
 	mu    sync.Mutex
 	found *grpc.ClientConn // nil: to be searched
@@ -109,44 +112,65 @@ func (s *search) find(ctx context.Context) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// choose connects to the socket at which a runtime answers. Of several runtimes it takes
-// the one that runs pods: the others are not the kubelet's.
-func (s *search) choose(ctx context.Context) (chosen *grpc.ClientConn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	var answering, running []*grpc.ClientConn
-	var faults []error
-	for _, socket := range distinct(s.sockets) {
-		conn, pods, err := ask(ctx, socket)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", socket, err))
-			continue
-		}
-		answering = append(answering, conn)
-		if pods {
-			running = append(running, conn)
+// candidate is what a socket answers.
+type candidate struct {
+	socket string
+	conn   *grpc.ClientConn // nil after an error
+	pods   bool             // the runtime runs some
+	err    error
+}
+
+// choose connects to the kubelet's runtime: the one that runs pods. One without pods it
+// takes only if that was the kubelet's before, or if no other socket can be: while the
+// kubelet's runtime restarts, another one may be idle on the node.
+func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
+	candidates := askAll(ctx, distinct(s.sockets))
+	var running, idle, silent []candidate
+	for _, c := range candidates {
+		switch {
+		case c.pods:
+			running = append(running, c)
+		case c.err == nil:
+			idle = append(idle, c)
+		case status.Code(c.err) != codes.Unimplemented: // a containerd without CRI is nobody's runtime
+			silent = append(silent, c)
 		}
 	}
-	defer func() {
-		for _, conn := range answering {
-			if conn != chosen {
-				_ = conn.Close()
-			}
-		}
-	}()
+	var chosen candidate
+	before := slices.IndexFunc(idle, func(c candidate) bool { return c.socket == s.last })
 	switch {
-	case len(answering) == 0:
-		return nil, fmt.Errorf("no runtime answers: %w", errors.Join(faults...))
-	case len(answering) == 1:
-		return answering[0], nil
 	case len(running) == 1:
-		return running[0], nil
+		chosen = running[0]
+	case len(running) == 0 && before >= 0:
+		chosen = idle[before]
+	case len(running) == 0 && len(idle) == 1 && len(silent) == 0 && s.last == "":
+		chosen = idle[0]
 	}
-	targets := make([]string, len(answering))
-	for i, conn := range answering {
-		targets[i] = conn.Target()
+	for _, c := range candidates {
+		if c.conn != nil && c.conn != chosen.conn {
+			_ = c.conn.Close()
+		}
 	}
-	return nil, fmt.Errorf("%d runtimes answer (%s), and %d of them run pods: set --cri-socket (paths.criSocket) to the kubelet's", len(answering), strings.Join(targets, ", "), len(running))
+	if chosen.conn == nil {
+		return nil, undecided(candidates)
+	}
+	s.last = chosen.socket
+	return chosen.conn, nil
+}
+
+// undecided says what each socket answered.
+func undecided(candidates []candidate) error {
+	answers := make([]string, len(candidates))
+	for i, c := range candidates {
+		answers[i] = c.socket + " answers, and runs no pods"
+		if c.pods {
+			answers[i] = c.socket + " answers, and runs pods"
+		}
+		if c.err != nil {
+			answers[i] = c.socket + " does not answer as a container runtime: " + c.err.Error()
+		}
+	}
+	return fmt.Errorf("which runtime is the kubelet's is open (%s): check it, or set --cri-socket (paths.criSocket)", strings.Join(answers, "; "))
 }
 
 // distinct leaves out sockets that do not exist or are links to others.
@@ -162,21 +186,29 @@ func distinct(sockets []string) (paths []string) {
 	return paths
 }
 
-// ask connects to a socket and reports whether the runtime there runs pods. It fails
-// where no container runtime answers, as at the socket of a containerd without CRI.
-func ask(ctx context.Context, socket string) (conn *grpc.ClientConn, pods bool, err error) {
-	conn, err = dial(socket)
+// askAll asks at all sockets at once: one that hangs must not use up the others' time.
+func askAll(ctx context.Context, sockets []string) []candidate {
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	candidates := make([]candidate, len(sockets))
+	var asking sync.WaitGroup
+	for i, socket := range sockets {
+		asking.Go(func() { candidates[i] = ask(ctx, socket) })
+	}
+	asking.Wait()
+	return candidates
+}
+
+// ask connects to a socket and asks whether a runtime there runs pods.
+func ask(ctx context.Context, socket string) candidate {
+	conn, err := dial(socket)
 	if err != nil {
-		return nil, false, err
+		return candidate{socket: socket, err: err}
 	}
-	runtime := runtimeapi.NewRuntimeServiceClient(conn)
-	_, err = runtime.Version(ctx, &runtimeapi.VersionRequest{})
-	var list *runtimeapi.ListPodSandboxResponse
-	if err == nil {
-		list, err = runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-	}
+	list, err := runtimeapi.NewRuntimeServiceClient(conn).ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
-		return nil, false, errors.Join(err, conn.Close())
+		_ = conn.Close()
+		return candidate{socket: socket, err: err}
 	}
-	return conn, len(list.Items) > 0, nil
+	return candidate{socket: socket, conn: conn, pods: len(list.Items) > 0}
 }

@@ -65,8 +65,16 @@ func TestSearch(t *testing.T) {
 			}
 			listener.SetUnlinkOnClose(false)
 			_ = listener.Close()
-			serve(t, at("crio"), namedRuntime{name: "cri-o"})
+			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
 		}, "crio"},
+		"CRI-O with pods, and a containerd that hangs": {func(t *testing.T, at func(string) string) {
+			hanging(t, at("containerd"))
+			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
+		}, "crio"},
+		"CRI-O without pods, and a containerd that hangs": {func(t *testing.T, at func(string) string) {
+			hanging(t, at("containerd"))
+			serve(t, at("crio"), namedRuntime{name: "cri-o"})
+		}, "crio answers, and runs no pods"},
 		"CRI-O with pods, and a containerd without": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd"})
 			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
@@ -80,15 +88,15 @@ func TestSearch(t *testing.T) {
 		"two with pods": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd", pods: 1})
 			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
-		}, "2 of them run pods: set --cri-socket"},
+		}, "containerd answers, and runs pods"},
 		"two without pods": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd"})
 			serve(t, at("crio"), namedRuntime{name: "cri-o"})
-		}, "2 runtimes answer"},
+		}, "containerd answers, and runs no pods"},
 		"none": {func(*testing.T, func(string) string) {}, "crio, "},
 		"a containerd without CRI": {func(t *testing.T, at func(string) string) {
 			withoutCRI(t, at("containerd"))
-		}, "no runtime answers"},
+		}, "containerd does not answer as a container runtime"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,17 +119,30 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchAgain replaces the runtime by another one: the client follows.
+// hanging serves a socket that accepts connections and answers nothing, as that of a
+// stopped process.
+func hanging(t *testing.T, socket string) {
+	t.Helper()
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+}
+
+// TestSearchAgain restarts the runtime, and then replaces it by another one: the client
+// follows, and does not take an idle one of another name for the kubelet's meanwhile.
 func TestSearchAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	client, err := New(filepath.Join(dir, "containerd"), filepath.Join(dir, "cri-o"))
+	at := func(name string) string { return filepath.Join(dir, name) }
+	client, err := New(at("containerd"), at("cri-o"), at("idle"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for _, name := range []string{"containerd", "cri-o", "containerd"} {
-		stop := serve(t, filepath.Join(dir, name), namedRuntime{name: name})
+	for _, runtime := range []namedRuntime{{name: "containerd", pods: 1}, {name: "containerd"}, {name: "cri-o", pods: 1}} {
+		stop := serve(t, at(runtime.name), runtime)
 		version, err := client.Version(t.Context())
 		for range 1000 { // the first request may meet the connection that was lost
 			if err == nil {
@@ -129,12 +150,17 @@ func TestSearchAgain(t *testing.T) {
 			}
 			version, err = client.Version(t.Context())
 		}
-		if err != nil || version.Name != name {
-			t.Fatalf("with %s: %v, %v", name, version, err)
+		if err != nil || version.Name != runtime.name || client.Socket() != at(runtime.name) {
+			t.Fatalf("with %+v: %v, %v at %s", runtime, version, err, client.Socket())
+		}
+		if !exists(at("idle")) {
+			serve(t, at("idle"), namedRuntime{name: "idle"})
 		}
 		stop()
-		if _, err := client.Version(t.Context()); err == nil {
-			t.Fatalf("%s answers after its end", name)
+		for range 3 {
+			if version, err := client.Version(t.Context()); err == nil {
+				t.Fatalf("%s has ended, and %s is asked", runtime.name, version.Name)
+			}
 		}
 	}
 }
