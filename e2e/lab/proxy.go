@@ -84,6 +84,19 @@ func (h *Host) ListenTransparently(owner Owner, address string) (listener net.Li
 	return listener, nil
 }
 
+// StopListening refuses connections from now on and closes the listener. Close
+// alone is not enough: a child process between fork and exec holds a copy of
+// the socket, which accepts connections until then and resets them.
+func StopListening(listener net.Listener) error {
+	raw, err := listener.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var shutdownErr error
+	err = raw.Control(func(fd uintptr) { shutdownErr = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+	return errors.Join(err, shutdownErr, listener.Close())
+}
+
 // forward connects a client to the application.
 func (h *Host) forward(owner Owner, client *net.TCPConn) error {
 	var application net.Conn

@@ -62,7 +62,7 @@ func (w world) expectClient(t *testing.T, f family, client dst) {
 // application was reached: without it, it is not.
 func expectHandedOn(t *testing.T, w world, sidecar net.Listener) {
 	t.Helper()
-	check(t, sidecar.Close())
+	check(t, lab.StopListening(sidecar))
 	w.probe(t, in(podIP, 8080, dropped), ipv4)
 }
 
@@ -111,5 +111,5 @@ func (w world) forgetConnection(t *testing.T, client string) {
 		check(t, err)
 		check(t, end.Close())
 	}
-	check(t, listener.Close())
+	check(t, lab.StopListening(listener))
 }
