@@ -39,43 +39,35 @@ cluster-down: ## Stop it, and clean up behind it
 parts: $(addprefix $(PARTS)/,kubernetes helm containerd runc multus multus-daemon istio ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
 
 # Unoptimised: half the time to build, and fast enough for tests.
-PARTBUILD = cd $(<D) && CGO_ENABLED=0 go build -trimpath -gcflags 'all=-N -l' -o $(CURDIR)/$(PARTS)/
+PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -gcflags "all=-N -l" -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
 STAMP = k8s.io/component-base/version
 
 $(PARTS)/kubernetes: e2e/parts/kubernetes/go.mod e2e/parts/kubernetes/main.go
-	@echo "building $(@F): some minutes if Go's build cache is cold"
-	@$(PARTBUILD) -ldflags '-s -w -X $(STAMP).gitVersion=$(KUBEVERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 -X $(STAMP).gitTreeState=clean' .
+	@e2e/parts/keep.sh $@ '$(PARTBUILD)kubernetes -ldflags "-s -w -X $(STAMP).gitVersion=$(KUBEVERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 -X $(STAMP).gitTreeState=clean" .' $^
 
 $(PARTS)/helm: e2e/parts/kubernetes/go.mod
-	@echo "building $(@F)"
-	@$(PARTBUILD) -ldflags '-s -w' helm.sh/helm/v3/cmd/helm
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" helm.sh/helm/v3/cmd/helm' $^
 
 $(PARTS)/containerd: e2e/parts/containerd/go.mod
-	@echo "building $(@F)"
-	@$(PARTBUILD) -ldflags '-s -w' -tags 'no_btrfs no_devmapper no_zfs no_tracing' $(addprefix github.com/containerd/containerd/v2/cmd/,containerd-shim-runc-v2 ctr containerd)
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" -tags "no_btrfs no_devmapper no_zfs no_tracing" $(addprefix github.com/containerd/containerd/v2/cmd/,containerd-shim-runc-v2 ctr containerd)' $^
 
 $(PARTS)/runc: e2e/parts/containerd/go.mod # newer than Debian's: it knows user namespaces
-	@echo "building $(@F)"
-	@cd $(<D) && CGO_ENABLED=1 go build -trimpath -tags seccomp -ldflags '-s -w' -o $(CURDIR)/$@ github.com/opencontainers/runc
+	@e2e/parts/keep.sh $@ 'CGO_ENABLED=1 go build -C $(<D) -trimpath -tags seccomp -ldflags "-s -w" -o $$OUT/ github.com/opencontainers/runc' $^
 
 $(PARTS)/multus: e2e/parts/multus/go.mod
-	@echo "building $(@F)"
-	@$(PARTBUILD) -ldflags '-s -w' gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus' $^
 
 $(PARTS)/multus-daemon: e2e/parts/multus/go.mod # the thick Multus, its shim, and the first plugin of its auxiliary chain
-	@echo "building $(@F)"
-	@$(PARTBUILD) -ldflags '-s -w' $(addprefix gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/,multus-daemon multus-shim passthru-cni)
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/,multus-daemon multus-shim passthru-cni)' $^
 
 # istiod, its agents and its CNI plugin; the version that istiod and pilot-agent report is that of the module's sources.
 $(PARTS)/istio: e2e/parts/istio/go.mod
-	@echo "building $(@F): some minutes if Go's build cache is cold"
-	@cd $(<D) && go mod download istio.io/istio # for its VERSION
-	@$(PARTBUILD)$(@F)/ -ldflags "-s -w -X istio.io/istio/pkg/version.buildVersion=$$(cat "$$(go list -m -f '{{.Dir}}' istio.io/istio)/VERSION")" tool
-	@touch $@
+	@e2e/parts/keep.sh $@ 'mkdir "$$OUT/istio"; go mod download -C $(<D) istio.io/istio; \
+		$(PARTBUILD)istio/ -ldflags "-s -w -X istio.io/istio/pkg/version.buildVersion=$$(cat "$$(go list -C $(<D) -m -f {{.Dir}} istio.io/istio)/VERSION")" tool' $^
 
 $(PARTS)/ptp: go.mod
-	@$(PARTBUILD) -ldflags '-s -w' $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local main/ptp)
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local main/ptp)' $^
 
 # The release before this one, for the tests of two versions: its programs, image and chart.
 ifeq ($(wildcard .git),)
@@ -86,15 +78,13 @@ $(PARTS)/v0.1.0: COMMIT := d9ae0753dfac5974745d784af2aa3a4fad391f93
 $(PARTS)/v0.1.0: GIT := git -c safe.directory='*'
 $(PARTS)/v0.1.0:
 	@$(GIT) cat-file -e '$(COMMIT)^{commit}' 2>/dev/null || { echo "$(@F) is built from commit $(COMMIT), which this clone lacks: run git fetch --unshallow" >&2; exit 1; }
-	@echo "building $(@F)"
-	@rm -rf $@.unfinished && mkdir -p $@.unfinished && sources=$$(mktemp -d) && trap 'rm -rf "$$sources"' EXIT && \
-	$(GIT) archive --output "$$sources/sources.tar" $(COMMIT) && tar -x -C "$$sources" -f "$$sources/sources.tar" && \
-	cd "$$sources" && cp -r deploy/chart $(CURDIR)/$@.unfinished/ && export CGO_ENABLED=0 GOFLAGS=-buildvcs=false && \
-	go build -trimpath -o $(CURDIR)/$@.unfinished/capture-cni ./plugin && \
-	go build -trimpath -o $(CURDIR)/$@.unfinished/capture-cni-node ./install && \
-	go run ./deploy/image -out $(CURDIR)/$@.unfinished/image.tar -name test.local/capture-cni/capture-cni:$(@F) -platforms linux/$$(go env GOARCH) \
-		/capture-cni-node=./install /opt/capture-cni/capture-cni=./plugin >/dev/null
-	@mv $@.unfinished $@
+	@e2e/parts/keep.sh $@ 'sources=$$(mktemp -d); \
+		$(GIT) archive $(COMMIT) | tar -x -C "$$sources"; out=$$OUT/$(@F); mkdir "$$out"; cd "$$sources"; cp -r deploy/chart "$$out"; \
+		export CGO_ENABLED=0 GOFLAGS=-buildvcs=false; \
+		go build -trimpath -o "$$out/capture-cni" ./plugin; \
+		go build -trimpath -o "$$out/capture-cni-node" ./install; \
+		go run ./deploy/image -out "$$out/image.tar" -name test.local/capture-cni/capture-cni:$(@F) -platforms linux/$$(go env GOARCH) \
+			/capture-cni-node=./install /opt/capture-cni/capture-cni=./plugin >/dev/null; rm -r "$$sources"'
 endif
 
 deps: ## Install what the tests need (Debian, root)

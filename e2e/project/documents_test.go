@@ -125,7 +125,7 @@ func TestDependenciesHaveReasons(t *testing.T) {
 // commented are the kinds of files with an SPDX line, plain those without. The
 // repository has no other kinds.
 var (
-	commented = []string{".go", ".yaml", ".tpl", "Makefile", "Dockerfile", "run"}
+	commented = []string{".go", ".yaml", ".tpl", ".sh", "Makefile", "Dockerfile", "run"}
 	plain     = []string{".md", ".json", ".txt", ".mod", ".sum", ".errcheck", ".gitignore", "LICENSE"}
 )
 
