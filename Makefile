@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
 BIN      := bin
+DIST     := dist
 PARTS    := $(BIN)/parts
-VERSION  := $(shell sed -n 's/^appVersion: *"\(.*\)"/\1/p' deploy/chart/Chart.yaml)
+VERSION  := $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
 IMAGE    := ghcr.io/capture-cni/capture-cni:$(VERSION)
+IMAGEFILE := $(BIN)/capture-cni-image.tar
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 PACKAGES := nftables iptables haproxy iproute2 strace containerd runc gcc libc6-dev libseccomp-dev prometheus systemd
 FUZZTIME := 20s
 SOAKTIME := 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help build image plugins demo parts cluster cluster-down deps test test-agents test-pods test-mesh test-unit mutants soak fuzz golden bench lint verify fmt clean
+.PHONY: help build image release plugins demo parts cluster cluster-down deps test test-agents test-pods test-mesh test-unit mutants soak fuzz golden bench lint verify fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -21,7 +23,13 @@ build: ## Build the plugin, its lookup program and the node agent into bin/
 	$(GOBUILD) -o $(BIN)/capture-cni-node ./install/capture-cni-node
 
 image: ## Write the container image, for amd64 and arm64, to bin/capture-cni-image.tar
-	go run ./deploy/image -out $(BIN)/capture-cni-image.tar -name $(IMAGE) /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup
+	go run ./deploy/image -out $(IMAGEFILE) -name $(IMAGE) /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup
+
+release: ## Build a release into dist/: programs, image, chart, manifest, checksums (TAG=v1.2.3 must be this version)
+	@[ "$(or $(TAG),v$(VERSION))" = "v$(VERSION)" ] || { echo "tag $(TAG) is another version than $(VERSION), the chart's appVersion" >&2; exit 1; }
+	@rm -rf $(DIST)
+	@$(MAKE) --no-print-directory image IMAGEFILE=$(DIST)/capture-cni-image_$(VERSION).tar
+	@go run ./deploy/release -out $(DIST) -version $(VERSION)
 
 plugins: build ## Build also the reference plugins and cnitool
 	$(GOBUILD) -o $(BIN)/ github.com/containernetworking/plugins/plugins/main/bridge \
@@ -126,11 +134,12 @@ golden: parts ## Rewrite the golden files after a change of the rules, the chart
 bench: deps ## Print what an ADD costs, and its ratio to the least it could (root)
 	go run ./e2e/bench
 
-lint: ## Formatting, vet, staticcheck, unchecked errors
+lint: ## Formatting, vet, staticcheck, unchecked errors, workflows
 	@test -z "$$(go tool gofumpt -l .)" || { echo "not formatted (make fmt):"; go tool gofumpt -l .; exit 1; }
 	go vet ./...
 	go tool staticcheck -checks all ./...
 	go tool errcheck -ignoretests -exclude .errcheck ./...
+	go tool actionlint .github/workflows/*.yaml
 
 verify: ## go.mod is tidy, imports point one way, documents match the code
 	go mod tidy -diff
@@ -140,4 +149,4 @@ fmt: ## Format the code
 	go tool gofumpt -w .
 
 clean: ## Remove what was built
-	rm -rf $(BIN)
+	rm -rf $(BIN) $(DIST)

@@ -69,6 +69,9 @@ func unpack(t *testing.T, tarball []byte) v1.ImageIndex {
 			break
 		}
 		check(t, err)
+		if header.Typeflag == tar.TypeDir {
+			continue
+		}
 		path := filepath.Join(dir, header.Name)
 		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		content, err := io.ReadAll(r)
@@ -95,6 +98,7 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 		if file.Platform().String() != found.Platform.String() || !slices.Equal(file.Config.Entrypoint, []string{"/capture-cni-node"}) {
 			t.Errorf("%s: configuration %+v", found.Platform, file)
 		}
+		licensed := map[string]bool{}
 		want := map[string]int64{"opt": 0o755, "opt/capture-cni": 0o755, "capture-cni-node": 0o755, "opt/capture-cni/capture-cni": 0o755, "opt/capture-cni/capture-cni-lookup": 0o755}
 		for r := tar.NewReader(mutate.Extract(image)); ; {
 			header, err := r.Next()
@@ -102,6 +106,10 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 				break
 			}
 			check(t, err)
+			if header.Name == licences || strings.HasPrefix(header.Name, licences+"/") {
+				licensed[strings.TrimPrefix(header.Name, licences+"/")] = true
+				continue
+			}
 			if mode, ok := want[header.Name]; !ok || mode != header.Mode || header.Uid != 0 {
 				t.Errorf("%s: %s is in the image, mode %o, uid %d", found.Platform, header.Name, header.Mode, header.Uid)
 			}
@@ -109,6 +117,11 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 		}
 		if len(want) > 0 {
 			t.Errorf("%s: missing in the image: %v", found.Platform, want)
+		}
+		for _, module := range []string{"github.com/capture-cni/capture-cni", "go", "k8s.io/client-go"} {
+			if !licensed[module+"/LICENSE"] {
+				t.Errorf("%s: no licence of %s among %v", found.Platform, module, licensed)
+			}
 		}
 	}
 	if !slices.Equal(built, []string{"linux/amd64", "linux/arm64"}) {
@@ -129,7 +142,7 @@ func expectVersion(t *testing.T, labels map[string]string, image v1.Image) {
 			break
 		}
 		check(t, err)
-		if header.Typeflag == tar.TypeDir {
+		if header.Typeflag == tar.TypeDir || strings.HasPrefix(header.Name, licences+"/") {
 			continue
 		}
 		content, err := io.ReadAll(r)

@@ -69,11 +69,11 @@ func write(ctx context.Context, out, name string, platforms []string, programs [
 		if err != nil {
 			return fmt.Errorf("reading the platform %q: %w", text, err)
 		}
-		image, err := build(ctx, platform, programs)
+		built, err := image(ctx, platform, programs)
 		if err != nil {
 			return fmt.Errorf("building for %s: %w", text, err)
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: built, Descriptor: v1.Descriptor{Platform: platform}})
 	}
 	digest, err := index.Digest()
 	if err != nil {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"archive/tar"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/capture-cni/capture-cni/deploy/build"
 )
 
 // Annotations with the name that a runtime gives to an imported image: containerd's
@@ -51,10 +52,9 @@ func writeTarball(out, name string, index v1.ImageIndex) error {
 	return os.Rename(file.Name(), out)
 }
 
-// archive writes a tar archive of a directory's files, sorted by name and without
-// times and owners.
+// archive writes a tar archive of a directory's files.
 func archive(out io.Writer, dir string) error {
-	w := tar.NewWriter(out)
+	var files []build.File
 	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -64,14 +64,11 @@ func archive(out io.Writer, dir string) error {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX}); err != nil {
-			return err
-		}
-		_, err = w.Write(content)
+		files = append(files, build.File{Name: name, Mode: 0o644, Content: content})
 		return err
 	})
-	return errors.Join(err, w.Close())
+	if err != nil {
+		return err
+	}
+	return build.Tar(out, files)
 }

@@ -131,7 +131,7 @@ var (
 
 // TestLicence expects an SPDX line at the head of every file that can have one.
 func TestLicence(t *testing.T) {
-	skipped := []string{".git", ".idea", ".vscode", "bin", "testdata"}
+	skipped := []string{".git", ".idea", ".vscode", "bin", "dist", "testdata"}
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -54,7 +54,9 @@ var allowed = map[string][]string{
 	"install/guard":             {"config", "install/cri", "install/history", "install/metrics", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
 	"install/capture-cni-node":  {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/host", "install/kube", "install/node", "install/pods", "install/socket", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/netfilter", "plugin/podfields", "plugin/podlookup", "plugin/podnet", "plugin/record"},
 	"deploy":                    {}, // tests alone
-	"deploy/image":              {},
+	"deploy/build":              {},
+	"deploy/image":              {"deploy/build"},
+	"deploy/release":            {"deploy/build"},
 }
 
 // impure must not be imported by pure packages, even indirectly.

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package build makes the programs of images and releases. The same sources give
+// the same bytes.
+package build
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// Program builds a Go program for an operating system and an architecture, from
+// its sources and their commit.
+func Program(ctx context.Context, system, architecture, source string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "build-")
+	if err != nil {
+		return nil, fmt.Errorf("creating a temporary directory: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	out := filepath.Join(dir, "program")
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs="+strconv.FormatBool(inCheckout(ctx)), "-ldflags", "-s -w -buildid=", "-o", out, source)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+architecture)
+	command.Stderr = os.Stderr
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("building %s for %s/%s: %w", source, system, architecture, err)
+	}
+	return os.ReadFile(out)
+}
+
+// inCheckout reports whether the sources are in a git checkout with a commit. Go
+// refuses -buildvcs=true anywhere else.
+func inCheckout(ctx context.Context) bool {
+	return exec.CommandContext(ctx, "git", "rev-parse", "--verify", "HEAD").Run() == nil
+}

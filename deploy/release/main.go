@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command release writes the files of a release into a directory: the programs of
+// each platform with the licences of what they consist of, the chart, its default
+// manifest, and the checksums of all files in the directory, to which command image
+// has written the image. The same sources give the same files.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+)
+
+func main() {
+	out := flag.String("out", "", "directory to write to (required)")
+	version := flag.String("version", "", "version in the files' names, such as 1.2.3 (required)")
+	flag.Parse()
+	if *out == "" || *version == "" || flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := release(ctx, *out, *version); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// release runs in the project's root.
+func release(ctx context.Context, out, version string) error {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	for _, a := range archives {
+		name, content, err := a.build(ctx, version)
+		if err != nil {
+			return err
+		}
+		if err := write(out, name, content); err != nil {
+			return err
+		}
+	}
+	chart, err := chart("deploy/chart")
+	if err != nil {
+		return fmt.Errorf("packing the chart: %w", err)
+	}
+	if err := write(out, "capture-cni-"+version+".tgz", chart); err != nil {
+		return err
+	}
+	manifest, err := os.ReadFile("deploy/capture-cni.yaml")
+	if err != nil {
+		return err
+	}
+	if err := write(out, "capture-cni-"+version+".yaml", manifest); err != nil {
+		return err
+	}
+	sums, err := checksums(out)
+	if err != nil {
+		return fmt.Errorf("computing the checksums: %w", err)
+	}
+	return write(out, sumsFile, sums)
+}
+
+func write(directory, name string, content []byte) error {
+	if err := os.WriteFile(filepath.Join(directory, name), content, 0o644); err != nil {
+		return err
+	}
+	fmt.Println(filepath.Join(directory, name))
+	return nil
+}

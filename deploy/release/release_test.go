@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"debug/buildinfo"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// TestRelease builds a release twice: the same files, whose checksums are right.
+func TestRelease(t *testing.T) {
+	lab.RequireTime(t)
+	t.Chdir("../..")
+	var sums [2]string
+	var directory string
+	for i := range sums {
+		directory = t.TempDir()
+		check(t, os.WriteFile(filepath.Join(directory, "image.tar"), []byte("an image"), 0o644))
+		check(t, release(t.Context(), directory, "1.2.3"))
+		content, err := os.ReadFile(filepath.Join(directory, sumsFile))
+		check(t, err)
+		sums[i] = string(content)
+	}
+	if sums[0] != sums[1] {
+		t.Errorf("two builds of the same sources differ:\n%s\n%s", sums[0], sums[1])
+	}
+	var names []string
+	for line := range strings.Lines(sums[0]) {
+		names = append(names, strings.Fields(line)[1])
+	}
+	want := []string{
+		"capture-cni-1.2.3.tgz", "capture-cni-1.2.3.yaml",
+		"capture-cni_1.2.3_linux_amd64.tar.gz", "capture-cni_1.2.3_linux_arm64.tar.gz",
+		"image.tar",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("the release has %q, want %q", names, want)
+	}
+	verify := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "--quiet", sumsFile)
+	verify.Dir = directory
+	if out, err := verify.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	expectArchive(t, filepath.Join(directory, "capture-cni_1.2.3_linux_arm64.tar.gz"), "arm64")
+	expectChart(t, filepath.Join(directory, "capture-cni-1.2.3.tgz"))
+}
+
+// expectArchive expects the programs, and the licence of each module that they
+// consist of.
+func expectArchive(t *testing.T, path, architecture string) {
+	t.Helper()
+	files := unpack(t, path)
+	want := []string{"licenses/go/LICENSE", "licenses/github.com/capture-cni/capture-cni/LICENSE"}
+	for _, name := range []string{"capture-cni", "capture-cni-lookup", "capture-cni-node"} {
+		info, err := buildinfo.Read(bytes.NewReader(files[name]))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, setting := range info.Settings {
+			if setting.Key == "GOARCH" && setting.Value != architecture {
+				t.Errorf("%s is built for %s, want %s", name, setting.Value, architecture)
+			}
+		}
+		for _, module := range info.Deps {
+			want = append(want, "licenses/"+module.Path+"/")
+		}
+	}
+	for _, prefix := range want {
+		found := false
+		for name := range files {
+			found = found || strings.HasPrefix(name, prefix)
+		}
+		if !found {
+			t.Errorf("%s lacks %s", path, prefix)
+		}
+	}
+}
+
+// expectChart renders the packed chart with Helm.
+func expectChart(t *testing.T, path string) {
+	t.Helper()
+	const helm = "bin/parts/helm"
+	if _, err := os.Stat(helm); err != nil {
+		lab.Lacks(t, "Helm: run make parts")
+	}
+	render := func(chart string) string {
+		out, err := exec.CommandContext(t.Context(), helm, "template", "capture-cni", chart, "--kube-version", "1.34.0").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", chart, err, out)
+		}
+		return string(out)
+	}
+	if render(path) != render("deploy/chart") {
+		t.Error("the packed chart renders other manifests than its directory")
+	}
+}
+
+func unpack(t *testing.T, path string) map[string][]byte {
+	t.Helper()
+	file, err := os.Open(path)
+	check(t, err)
+	defer file.Close()
+	compressed, err := gzip.NewReader(file)
+	check(t, err)
+	files := map[string][]byte{}
+	for r := tar.NewReader(compressed); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		check(t, err)
+		files[header.Name], err = io.ReadAll(r)
+		check(t, err)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
