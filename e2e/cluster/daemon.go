@@ -39,7 +39,18 @@ func (b *Box) startDaemonWith(variables []string, path, name string, args ...str
 	return os.WriteFile(b.pidFile(name), []byte(strconv.Itoa(entered)), 0o644)
 }
 
-func (b *Box) log(name string) string     { return filepath.Join(b.dir, name+".log") }
+func (b *Box) log(name string) string { return filepath.Join(b.dir, name+".log") }
+
+// logEnd returns the last lines of a daemon's log.
+func (b *Box) logEnd(name string) string {
+	content, err := os.ReadFile(b.log(name))
+	if err != nil {
+		return err.Error()
+	}
+	const length = 4 << 10
+	return string(content[max(0, len(content)-length):])
+}
+
 func (b *Box) pidFile(name string) string { return filepath.Join(b.dir, name+".pid") }
 
 // pauseDaemon stops a daemon. The nsenter that waits for it stops itself then.
@@ -94,12 +105,12 @@ func (b *Box) pids(name string) (entered, daemon int, err error) {
 		return 0, 0, fmt.Errorf("finding %s: %w", name, err)
 	}
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", entered, entered))
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, 0, fmt.Errorf("finding %s: %w", name, err)
 	}
 	fields := strings.Fields(string(children))
 	if len(fields) != 1 {
-		return 0, 0, fmt.Errorf("finding %s: it has ended, see %s", name, b.log(name))
+		return 0, 0, fmt.Errorf("finding %s: it has ended; the end of its log:\n%s", name, b.logEnd(name))
 	}
 	daemon, err = strconv.Atoi(fields[0])
 	return entered, daemon, err
