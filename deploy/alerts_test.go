@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	alertRules = "alerts/capture-cni.rules.yaml"
+	alertRules = "chart/alerts.yaml"
 	alertTests = "alerts/capture-cni.test.yaml"
 	dashboard  = "dashboard.json"
 )

@@ -100,7 +100,7 @@ func (o object) expectStrict(t *testing.T) {
 		"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{},
 		"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
 		"ValidatingAdmissionPolicy": &admissionv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
-		"SecurityContextConstraints": &map[string]any{}, "NetworkAttachmentDefinition": &map[string]any{}, "PodMonitor": &map[string]any{},
+		"SecurityContextConstraints": &map[string]any{}, "NetworkAttachmentDefinition": &map[string]any{}, "PodMonitor": &map[string]any{}, "PrometheusRule": &map[string]any{},
 	}
 	into, known := types[o.kind]
 	if !known {

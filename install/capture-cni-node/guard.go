@@ -107,5 +107,5 @@ func (o *options) newGuard(settings guard.Settings, registry prometheus.Register
 	if runtime == nil {
 		return nil, errors.New("--cri-socket is none, and the guard lists pods through the runtime: set --cri-socket (paths.criSocket), or use no guard")
 	}
-	return guard.New(settings, cri.NewLocator(runtime), podlookup.Agent{Socket: nodeSettings.PodsSocket()}, newLog(), registry), nil
+	return guard.New(settings, cri.NewLocator(runtime), podlookup.Agent{Socket: nodeSettings.PodsSocket()}, o.log, registry), nil
 }

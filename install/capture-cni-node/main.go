@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -24,7 +23,6 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	limitMemory()
-	klog.SetSlogLogger(newLog()) // the API client's
 	if err := root().ExecuteContext(ctx); err != nil {
 		if !errors.Is(err, errCheckFailed) { // the report was printed
 			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)
@@ -45,16 +43,25 @@ func root() *cobra.Command {
 
 Each flag can be set in the environment, too: --net-dir is CAPTURE_CNI_NET_DIR.`,
 		SilenceErrors: true, SilenceUsage: true,
-		PersistentPreRunE: func(command *cobra.Command, _ []string) error { return readEnvironment(command.Flags()) },
 	}
 	command.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	command.AddCommand(validateCommand())
 	o := &options{}
+	l := &logging{}
+	l.declare(command.PersistentFlags())
+	command.PersistentPreRunE = func(command *cobra.Command, _ []string) (err error) {
+		if err := readEnvironment(command.Flags()); err != nil {
+			return err
+		}
+		if o.log, err = l.logger(os.Stderr); err != nil {
+			return err
+		}
+		klog.SetSlogLogger(o.log) // the API client's
+		return nil
+	}
 	for _, c := range []*cobra.Command{runCommand(o), guardCommand(o), explainCommand(o), reportCommand(o), uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o)} {
 		o.declare(c.Flags())
 		command.AddCommand(c)
 	}
 	return command
 }
-
-func newLog() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,7 @@ type options struct {
 	besideIstioCNI, tokenOnNode         bool
 	tokenTTL                            time.Duration
 	apiServer, caFile, kubeconfig       string
+	log                                 *slog.Logger
 }
 
 // inCluster is the directory of a pod's own credentials.

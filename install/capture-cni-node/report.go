@@ -79,7 +79,7 @@ func (o *options) parts(ctx context.Context, scope, address string) ([]bundle.Pa
 		if err != nil {
 			return nil, err
 		}
-		n := node.New(settings, nil, runtime, newLog())
+		n := node.New(settings, nil, runtime, o.log)
 		parts = append(parts,
 			bundle.Part{Name: "node/verify.json", Write: asJSON(func(ctx context.Context) any { return n.Verify(ctx) })},
 			bundle.Part{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any { return node.Preflight(ctx, settings, runtime) })})

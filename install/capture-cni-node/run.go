@@ -50,7 +50,7 @@ the node is clean. The end of the process changes nothing on the node.`,
 }
 
 func (o *options) run(ctx context.Context, address string, absent, force bool, u untaint, t telemetryFlags) error {
-	log := newLog()
+	log := o.log
 	settings, err := o.settings()
 	if err != nil {
 		return err

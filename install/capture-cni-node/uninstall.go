@@ -25,7 +25,7 @@ runs on the node, uninstall refuses: the agent would install everything again.`,
 			if err != nil {
 				return err
 			}
-			if err := node.New(settings, nil, nil, newLog()).Uninstall(purge, force); err != nil {
+			if err := node.New(settings, nil, nil, o.log).Uninstall(purge, force); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(command.OutOrStdout(), "the node is clean")

@@ -16,7 +16,7 @@ import (
 func verifyCommand(o *options) *cobra.Command {
 	return o.queryCommand("verify", "Report whether the node is in the desired state",
 		func(ctx context.Context, settings node.Settings, runtime *cri.Client) (any, bool) {
-			report := node.New(settings, nil, runtime, newLog()).Verify(ctx)
+			report := node.New(settings, nil, runtime, o.log).Verify(ctx)
 			return report, report.Good()
 		})
 }

@@ -33,6 +33,7 @@
       value: {{ .Values.guard.listen | quote }}
     - name: CAPTURE_CNI_SCOPE
       value: pods
+    {{- with .Values.env }}{{ include "capture-cni.env" . | trim | nindent 4 }}{{ end }}
   ports:
     - name: guard
       containerPort: {{ regexFind "[0-9]+$" .Values.guard.listen }}
@@ -82,7 +83,7 @@
     {{- end }}
     # Namespaces that come later are to be seen, too.
     - name: netns
-      mountPath: /var/run/netns
+      mountPath: {{ .Values.paths.netnsDir }}
       mountPropagation: HostToContainer
       readOnly: true
 {{- end -}}

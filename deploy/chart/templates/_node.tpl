@@ -82,4 +82,23 @@ CAPTURE_CNI_TOKEN_TTL: {{ .Values.token.ttl | quote }}
 CAPTURE_CNI_API_SERVER: {{ . | quote }}
 {{- end }}
 CAPTURE_CNI_OWNER: {{ .Release.Name | quote }}
+CAPTURE_CNI_LOG_LEVEL: {{ include "capture-cni.logLevel" . | quote }}
+CAPTURE_CNI_LOG_FORMAT: {{ ternary "json" "text" .Values.global.logAsJson }}
+{{- end }}
+
+{{- /* Istio's charts give global.logging.level scopes, too, such as "default:info,cni:debug". */ -}}
+{{- define "capture-cni.logLevel" -}}
+{{- $level := .Values.logging.level | default .Values.global.logging.level -}}
+{{- if not (has $level (list "debug" "info" "warn" "error")) -}}
+{{- fail (printf "global.logging.level is %q: set logging.level to debug, info, warn or error" $level) -}}
+{{- end -}}
+{{- $level -}}
+{{- end }}
+
+{{- /* The operator's environment variables, which both containers have. */ -}}
+{{- define "capture-cni.env" -}}
+{{- range $name, $value := . }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
 {{- end }}

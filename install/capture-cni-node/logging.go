@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+)
+
+// logging are the flags of the log.
+type logging struct{ level, format string }
+
+func (l *logging) declare(flags *pflag.FlagSet) {
+	flags.StringVar(&l.level, "log-level", "info", "lowest level of log entries: debug, info, warn or error")
+	flags.StringVar(&l.format, "log-format", "text", "format of log entries: text or json")
+}
+
+// logger returns a log that writes to out.
+func (l logging) logger(out io.Writer) (*slog.Logger, error) {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	level, ok := levels[l.level]
+	if !ok {
+		return nil, fmt.Errorf("--log-level is %q: expected debug, info, warn or error", l.level)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch l.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(out, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(out, options)), nil
+	default:
+		return nil, fmt.Errorf("--log-format is %q: expected text or json", l.format)
+	}
+}
