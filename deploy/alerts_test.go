@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -101,6 +102,7 @@ func TestDashboard(t *testing.T) {
 
 var (
 	ourMetric       = regexp.MustCompile(`capture_cni_[a-z_]+`)
+	otherMetric     = regexp.MustCompile(`\b(kube_(daemonset|node|pod)_[a-z_]+|up)\{?`) // of kube-state-metrics and of Prometheus
 	histogramSuffix = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
@@ -117,12 +119,49 @@ func expectMetrics(t *testing.T, where, query string) {
 		documented[m.Name] = true
 	}
 	names := ourMetric.FindAllString(query, -1)
-	if len(names) == 0 {
-		t.Errorf("%s: no metric of ours in %q", where, query)
+	if len(names) == 0 && !otherMetric.MatchString(query) {
+		t.Errorf("%s: no metric in %q", where, query)
 	}
 	for _, name := range names {
 		if !documented[name] && !documented[histogramSuffix.ReplaceAllString(name, "")] {
 			t.Errorf("%s: the agent has no metric %s", where, name)
 		}
+	}
+}
+
+// TestRunbook expects a section of the runbook for each alert and none for others: what
+// it means, where to look, and what to do.
+func TestRunbook(t *testing.T) {
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, alertRules)), &rules); err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string]string{}
+	for _, section := range strings.Split(read(t, "runbook.md"), "\n## ")[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		sections[name] = text
+	}
+	for _, rule := range rules.Groups[0].Rules {
+		section := sections[rule.Alert]
+		delete(sections, rule.Alert)
+		for _, part := range []string{"**Meaning.**", "**Look at**", "**Do**"} {
+			if !strings.Contains(section, part) {
+				t.Errorf("runbook.md: the section %s lacks %s", rule.Alert, part)
+			}
+		}
+		const page = "https://github.com/capture-cni/capture-cni/blob/main/deploy/runbook.md#"
+		if got := rule.Annotations["runbook_url"]; got != page+strings.ToLower(rule.Alert) {
+			t.Errorf("%s: runbook_url is %q", rule.Alert, got)
+		}
+	}
+	for name := range sections {
+		t.Errorf("runbook.md: there is no alert %s", name)
 	}
 }

@@ -29,7 +29,7 @@ func guides(t *testing.T) map[string]string {
 		t.Fatalf("there are no guides (%v)", err)
 	}
 	texts := map[string]string{}
-	for _, path := range paths {
+	for _, path := range append(paths, "runbook.md") {
 		texts[path] = read(t, path)
 	}
 	return texts
