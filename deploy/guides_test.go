@@ -299,10 +299,14 @@ func TestGuidesKnowMetrics(t *testing.T) {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// TestLinks follows the links of the guides and of both README.md.
+// TestLinks follows the links of the guides, of the reference and of both README.md.
 func TestLinks(t *testing.T) {
 	documents := guides(t)
-	for _, path := range []string{"README.md", "../README.md"} {
+	references, err := filepath.Glob("reference/*.md")
+	if err != nil || len(references) == 0 {
+		t.Fatalf("there is no reference (%v)", err)
+	}
+	for _, path := range append(references, "README.md", "../README.md", "../SECURITY.md") {
 		documents[path] = read(t, path)
 	}
 	count := 0
@@ -312,11 +316,26 @@ func TestLinks(t *testing.T) {
 				continue
 			}
 			count++
-			file, _, _ := strings.Cut(match[1], "#")
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), file)); err != nil {
+			file, section, _ := strings.Cut(match[1], "#")
+			target := filepath.Join(filepath.Dir(path), file)
+			if file == "" {
+				target = path
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: the link %s is broken: %v", path, match[1], err)
+			} else if section != "" && !slices.Contains(sections(read(t, target)), section) {
+				t.Errorf("%s: the link %s names no section of %s", path, match[1], target)
 			}
 		}
 	}
 	expectSome(t, count)
+}
+
+// sections returns the names by which links reach the sections of a document.
+func sections(markdown string) (names []string) {
+	for _, heading := range regexp.MustCompile("(?m)^#+ (.+)$").FindAllStringSubmatch(markdown, -1) {
+		name := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
 }

@@ -114,13 +114,13 @@ func expectDirectories(t *testing.T, set appsv1.DaemonSet) {
 	}
 }
 
-// TestPlatforms compares the directories with the table in ../README.md.
+// TestPlatforms compares the directories with the table in reference/platforms.md.
 func TestPlatforms(t *testing.T) {
 	rows := map[string]string{
 		"plain": "kubeadm", "gke": "GKE", "k3s": "k3s", "rke2": "RKE2",
 		"microk8s": "MicroK8s", "minikube": "minikube", "openshift": "OpenShift (Multus)",
 	}
-	_, table, _ := strings.Cut(read(t, "../README.md"), "| platform |")
+	_, table, _ := strings.Cut(read(t, "reference/platforms.md"), "| platform |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for _, platform := range platforms {
 		set := daemonSet(t, "platform="+platform)
@@ -132,7 +132,7 @@ func TestPlatforms(t *testing.T) {
 		}
 		for _, directory := range slices.Concat(flagValues(set, "net-dir"), flagValues(set, "bin-dir")) {
 			if !strings.Contains(row, "`"+directory+"`") {
-				t.Errorf("%s uses %s; README.md says %q", platform, directory, row)
+				t.Errorf("%s uses %s; reference/platforms.md says %q", platform, directory, row)
 			}
 		}
 	}

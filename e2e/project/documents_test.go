@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-var update = flag.Bool("update", false, "rewrite the tables of README.md from the code")
+var update = flag.Bool("update", false, "rewrite the tables of the documents from the code")
 
 const root = "../.."
 
@@ -34,27 +34,37 @@ func read(t *testing.T, name string) string {
 	return string(content)
 }
 
-// TestTables compares the README's tables with the code.
+// TestTables compares the tables of the reference with the code.
 func TestTables(t *testing.T) {
-	readme := read(t, "README.md")
-	for name, table := range map[string]string{"annotations": annotationTable(), "netconf": keyTable(), "metrics": metricTable()} {
-		begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
-		before, rest, found := strings.Cut(readme, begin)
+	for _, tt := range []struct{ document, name, table string }{
+		{"annotations.md", "annotations", annotationTable()},
+		{"configuration.md", "netconf", keyTable()},
+		{"metrics.md", "metrics", metricTable()},
+	} {
+		path := "deploy/reference/" + tt.document
+		begin, end := "<!-- "+tt.name+" -->\n", "<!-- /"+tt.name+" -->"
+		before, rest, found := strings.Cut(read(t, path), begin)
 		got, after, closed := strings.Cut(rest, end)
 		if !found || !closed {
-			t.Fatalf("README.md has no table %s", name)
+			t.Fatalf("%s has no table %s", path, tt.name)
 		}
-		if got == table {
+		if got == tt.table {
 			continue
 		}
 		if !*update {
-			t.Errorf("the README's table %s differs from the code: run make golden", name)
+			t.Errorf("the table %s of %s differs from the code: run make golden", tt.name, path)
 			continue
 		}
-		readme = before + begin + table + end + after
-		if err := os.WriteFile(filepath.Join(root, "README.md"), []byte(readme), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, path), []byte(before+begin+tt.table+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestReadmeIsShort expects a document that is read in ten minutes.
+func TestReadmeIsShort(t *testing.T) {
+	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 110 {
+		t.Errorf("README.md has %d lines, more than 110: details belong in deploy/reference", lines)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // TestReboot boots both nodes without their agents. Their pods start again,
-// captured or not as the README's table of windows says.
+// captured or not as deploy/reference/windows.md says.
 func TestReboot(t *testing.T) {
 	t.Cleanup(func() { c.UninstallChart(t) }) // auto keeps the mode that an earlier agent chose
 	for _, tt := range []struct {
