@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package debian
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// TestFetchFails expects that what a mirror does not have is told from a mirror that is
+// broken or forged.
+func TestFetchFails(t *testing.T) {
+	lab.RequireProgram(t, "apt-get")
+	release := "Suite: oldstable\nCodename: test\nDate: Mon, 01 Jan 2024 00:00:00 UTC\nArchitectures: amd64 arm64\nComponents: main\nSHA256:\n"
+	for name, test := range map[string]struct {
+		answer  http.HandlerFunc
+		gone    bool
+		message string
+	}{
+		"no such suite": {http.NotFound, true, "does not have a Release file"},
+		"out of order":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, false, "503"},
+		"unsigned": {func(w http.ResponseWriter, r *http.Request) {
+			if filepath.Base(r.URL.Path) != "Release" {
+				http.NotFound(w, r)
+				return
+			}
+			_, _ = w.Write([]byte(release))
+		}, false, "is not signed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(test.answer)
+			defer server.Close()
+			a := apt{directory: t.TempDir(), mirror: server.URL + "/debian"}
+			_, err := a.fetch(t.Context(), Request{Suite: "test", Packages: []string{"iptables"}})
+			if err == nil || errors.Is(err, ErrGone) != test.gone || !strings.Contains(err.Error(), test.message) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestMissingPackage expects that what counts as installed needs no mirror, and that
+// anything else is missing there.
+func TestMissingPackage(t *testing.T) {
+	lab.RequireProgram(t, "apt-get")
+	a := apt{directory: t.TempDir(), mirror: "http://127.0.0.1:1/debian"}
+	if err := a.prepare(Request{Suite: "test", Without: []string{"libc6"}}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := a.run(t.Context(), "install", "libc6"); err != nil {
+		t.Errorf("libc6: %v: %s", err, out)
+	}
+	out, err := a.run(t.Context(), "install", "nosuch")
+	if err == nil || !errors.Is(failure(err, out, missing...), ErrGone) {
+		t.Errorf("nosuch: %v: %s", err, out)
+	}
+}
+
+// TestUnpackedBefore expects no apt-get where the packages lie already.
+func TestUnpackedBefore(t *testing.T) {
+	parent, request := t.TempDir(), Request{Suite: "bullseye", Packages: []string{"iptables"}}
+	want := filepath.Join(parent, request.name())
+	if err := os.Mkdir(want, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(t.TempDir(), "libmnl0_1%3a1.0.4-3_amd64.deb")
+	if err := os.WriteFile(archive, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := recordPackages(want, []string{archive}); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", "")
+	root, err := Unpack(t.Context(), parent, request)
+	if err != nil || root != want {
+		t.Fatalf("got %q, %v; want %q", root, err, want)
+	}
+	versions, err := Versions(root)
+	if want := map[string]string{"libmnl0": "1:1.0.4-3"}; err != nil || !maps.Equal(versions, want) {
+		t.Errorf("got %v, %v; want %v", versions, err, want)
+	}
+	request.Without = []string{"libc6"}
+	if _, err := Unpack(t.Context(), parent, request); err == nil {
+		t.Error("another request was answered with the same packages")
+	}
+	if left, _ := os.ReadDir(parent); len(left) != 1 {
+		t.Errorf("a failure left %v", left)
+	}
+}
+
+func TestSources(t *testing.T) {
+	for suite, want := range map[string]string{
+		"bullseye":           "bullseye main\n",
+		"bookworm-backports": "bookworm main\nbookworm-backports main\n",
+	} {
+		line := "deb [signed-by=" + keyring + "] http://mirror/debian "
+		if got := strings.ReplaceAll(sources("http://mirror/debian", suite), line, ""); got != want {
+			t.Errorf("%s: %q, want %q", suite, got, want)
+		}
+	}
+}
+
+// TestMergeUsr expects links for those directories alone that exist below /usr only.
+func TestMergeUsr(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"usr/lib", "usr/sbin", "sbin"} {
+		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := mergeUsr(root); err != nil {
+		t.Fatal(err)
+	}
+	if link, err := os.Readlink(filepath.Join(root, "lib")); link != "usr/lib" {
+		t.Errorf("lib leads to %q, %v", link, err)
+	}
+	for _, name := range []string{"sbin", "bin"} {
+		if link, err := os.Readlink(filepath.Join(root, name)); err == nil {
+			t.Errorf("%s leads to %q", name, link)
+		}
+	}
+}
