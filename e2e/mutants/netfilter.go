@@ -19,6 +19,13 @@ var netfilterMutants = []mutant{
 		by:   by(quick, "plugin/netfilter", "TestInterruptedDump"),
 	},
 	{
+		name: "nft-takes-ports-of-a-set-for-something-else",
+		file: "plugin/netfilter/nft_sets.go",
+		from: "return nftables.TypeInetService, bigEndianKeys",
+		to:   "return nftables.TypeEtherType, bigEndianKeys",
+		by:   by(root, "e2e/ages", "TestListedByNFT"),
+	},
+	{
 		name: "address-that-comes-meanwhile-is-missed",
 		file: "plugin/podnet/addresses.go",
 		from: "!errors.Is(err, netlink.ErrDumpInterrupted)",
