@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -65,7 +66,8 @@ func TestProxySourceAtOnce(t *testing.T) {
 	for range 20 {
 		pod := newHost(t)
 		check(t, pod.AddAddresses("lo"))
-		check(t, open(t, pod, config.NFTables).Apply(decide(t, injected(nil, nil), dualStack())))
+		_, err := open(t, pod, config.NFTables).Namespace.Apply(t.Context(), decide(t, injected(nil, nil), dualStack()), config.NFTables)
+		check(t, err)
 		check(t, pod.Do(func() error {
 			listener, err := net.ListenTCP("tcp6", &net.TCPAddr{IP: capture.ProxySourceIPv6.Addr().AsSlice()})
 			if err != nil {
@@ -102,6 +104,7 @@ func TestIPv6Later(t *testing.T) {
 			}
 			check(t, pod.AddAddresses("eth0", podIP[ipv6]+"/64"))
 			check(t, peer.AddAddresses("eth0", external[ipv6]+"/64"))
+			check(t, errors.Join(pod.WaitForIPv6(), peer.WaitForIPv6()))
 			for _, f := range []family{ipv4, ipv6} {
 				w.probe(t, in(podIP, 8080, inbound), f)
 				w.probe(t, out(app, external, 80, outbound), f)

@@ -30,7 +30,7 @@ func TestOtherBackend(t *testing.T) {
 				netns := open(t, pod, first)
 				check(t, netns.Apply(rs))
 				during := everything(t, pod)
-				again := namespace{netns.Namespace, t, second}
+				again := namespace{netns.Namespace, t, pod, second}
 				expectRefusal(t, again.Apply(rs), "by backend "+string(first)+" instead of "+string(second))
 				if after := everything(t, pod); after != during {
 					t.Errorf("before:\n%s\nafter:\n%s", during, after)
@@ -55,7 +55,7 @@ func TestAlias(t *testing.T) {
 	check(t, alias.Apply(rs))
 	var found []config.Backend
 	for _, backend := range backends {
-		netns := namespace{alias.Namespace, t, backend}
+		netns := namespace{alias.Namespace, t, pod, backend}
 		if netns.Apply(rs) == nil {
 			found = append(found, backend)
 		}

@@ -84,6 +84,7 @@ func (o *oracle) compare(t *testing.T) {
 	ours, istios := newWorld(t, ports(probes), o.mesh), newWorld(t, ports(probes), o.mesh)
 	check(t, open(t, ours.pod, config.NFTables).Apply(capture.Rules(o.intent)))
 	check(t, o.istio(istios.pod))
+	check(t, istios.pod.WaitForIPv6())
 	work := make(chan probe)
 	var workers sync.WaitGroup
 	for range 4 {
@@ -113,7 +114,7 @@ func (o *oracle) ask(t *testing.T, ours, istios world, p probe, f family) {
 		return
 	}
 	var got, want string
-	for range 3 { // a packet can be late on a busy machine, and an address not be usable at once
+	for range 3 { // a packet can be late on a busy machine
 		if got, want = ours.meet(p, f), istios.meet(p, f); got == want {
 			return
 		}

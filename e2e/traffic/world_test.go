@@ -6,6 +6,7 @@
 package traffic
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -101,6 +102,7 @@ func newLinks(t *testing.T) world {
 	check(t, w.pod.AddDefaultRoute(external[ipv4]))
 	check(t, w.pod.AddDefaultRoute(external[ipv6]))
 	translateService(t, w.peer)
+	check(t, errors.Join(w.pod.WaitForIPv6(), w.peer.WaitForIPv6()))
 	return w
 }
 
@@ -191,6 +193,7 @@ func forEachBackend(t *testing.T, test func(t *testing.T, backend config.Backend
 type namespace struct {
 	*podnet.Namespace
 	t       *testing.T
+	pod     *lab.Host
 	backend config.Backend
 }
 
@@ -199,12 +202,15 @@ func open(t *testing.T, pod *lab.Host, backend config.Backend) namespace {
 	netns, err := podnet.Open(t.Context(), pod.Path())
 	check(t, err)
 	t.Cleanup(func() { _ = netns.Close() })
-	return namespace{netns, t, backend}
+	return namespace{netns, t, pod, backend}
 }
 
+// Apply returns when packets reach the address that the proxy connects from, too.
 func (n namespace) Apply(rs capture.Ruleset) error {
-	_, err := n.Namespace.Apply(n.t.Context(), rs, n.backend)
-	return err
+	if _, err := n.Namespace.Apply(n.t.Context(), rs, n.backend); err != nil {
+		return err
+	}
+	return n.pod.WaitForIPv6()
 }
 
 func (n namespace) Check(rs capture.Ruleset) ([]string, error) {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// WaitForIPv6 waits until packets reach each IPv6 address that the host has. The kernel
+// has an address at once; a worker adds its local route, later on a busy machine.
+func (h *Host) WaitForIPv6() error {
+	return h.Do(func() error {
+		for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+			missing, err := unreachable()
+			if err != nil {
+				return fmt.Errorf("waiting for IPv6: %w", err)
+			}
+			if len(missing) == 0 {
+				return nil
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("no local route after %s: %v", timeout, missing)
+			}
+		}
+	})
+}
+
+// unreachable returns the IPv6 addresses without a local route. Link-local ones wait for
+// duplicate address detection; no test sends to them.
+func unreachable() (missing []string, err error) {
+	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V6)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Table: unix.RT_TABLE_LOCAL}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, err
+	}
+	reachable := map[string]bool{}
+	for _, route := range routes {
+		if route.Dst != nil {
+			reachable[route.Dst.IP.String()] = true
+		}
+	}
+	for _, address := range addresses {
+		if text := address.IP.String(); !address.IP.IsLinkLocalUnicast() && !reachable[text] {
+			missing = append(missing, text)
+		}
+	}
+	return missing, nil
+}
