@@ -117,8 +117,8 @@ test-unit: ## The quick tests, without root or packages
 mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a test must notice each (root)
 	go run ./e2e/mutants $(if $(ONLY),-only '$(ONLY)')
 
-soak: deps ## Let all backends decide about random pods and packets for SOAKTIME (root)
-	go test -count=1 -timeout 0 -v -run '^TestParity$$' ./e2e/traffic -soak $(SOAKTIME) -seed $$(date +%s)
+soak: deps ## Let all backends, and the evaluator of traces, decide about random pods and packets, for SOAKTIME each (root)
+	go test -count=1 -timeout 0 -v -run '^(TestParity|TestTrace)$$' ./e2e/traffic -soak $(SOAKTIME) -seed $$(date +%s)
 
 fuzz: ## Fuzz every parser for FUZZTIME each
 	@for package in ./config ./plugin/capture ./plugin/conntrack ./plugin/netfilter ./plugin/podapi ./plugin/podlookup ./plugin/record ./plugin/verbs ./install/conflist; do \

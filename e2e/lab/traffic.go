@@ -25,6 +25,7 @@ type Answer struct {
 	Server      string         // the name given to Serve
 	OriginalDst netip.AddrPort // before redirection, from conntrack
 	Client      netip.AddrPort
+	Local       netip.AddrPort // of the server's end of a TCP connection
 }
 
 const timeout = 3 * time.Second
@@ -79,7 +80,7 @@ func answerConnections(listener net.Listener, name string) {
 		}
 		go func() {
 			defer conn.Close()
-			answer := Answer{Server: name, Client: conn.RemoteAddr().(*net.TCPAddr).AddrPort()}
+			answer := Answer{Server: name, Client: conn.RemoteAddr().(*net.TCPAddr).AddrPort(), Local: conn.LocalAddr().(*net.TCPAddr).AddrPort()}
 			answer.OriginalDst, _ = OriginalDst(conn.(*net.TCPConn)) // zero where nothing was redirected
 			_ = json.NewEncoder(conn).Encode(answer)
 		}()

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Connection is one that a process makes. From is optional, with or without a port.
+type Connection struct {
+	Owner   Owner
+	Network string // "tcp" or "udp"
+	From    netip.AddrPort
+	To      netip.AddrPort
+	Mark    int
+}
+
+// Reply is what came of a Connection: an Answer, or the error of a connection that
+// the other side refused or did not answer. Source is the address that it had.
+type Reply struct {
+	Answer Answer
+	Source netip.AddrPort
+	Err    error
+}
+
+// Refused reports whether the other side rejected the connection.
+func (r Reply) Refused() bool { return errors.Is(r.Err, unix.ECONNREFUSED) }
+
+// AskAll makes connections one after the other, from one thread inside the namespace:
+// with blocking system calls, it takes a tenth of the time of Ask for each.
+func (h *Host) AskAll(connections []Connection) (replies []Reply, err error) {
+	err = h.Do(func() error {
+		for _, c := range connections {
+			reply, err := c.ask()
+			if err != nil {
+				return fmt.Errorf("connecting as %+v: %w", c, err)
+			}
+			replies = append(replies, reply)
+		}
+		return nil
+	})
+	return replies, err
+}
+
+// ask returns an error only for a connection that could not be tried.
+func (c Connection) ask() (reply Reply, err error) {
+	var fd int
+	err = as(c.Owner, func() (err error) {
+		fd, err = unix.Socket(c.domain(), map[string]int{"tcp": unix.SOCK_STREAM, "udp": unix.SOCK_DGRAM}[c.Network]|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return reply, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := c.prepare(fd); err != nil {
+		return reply, err
+	}
+	reply.Err = uninterrupted(func() error { return unix.Connect(fd, sockaddr(c.To)) })
+	if reply.Err == unix.EISCONN { // while a signal interrupted it
+		reply.Err = nil
+	}
+	if source, err := unix.Getsockname(fd); err == nil {
+		reply.Source = addrPort(source)
+	}
+	if reply.Err == nil && c.Network == "udp" {
+		_, reply.Err = unix.Write(fd, []byte{0})
+	}
+	if reply.Err == nil {
+		reply.Err = receive(fd, &reply.Answer)
+	}
+	return reply, nil
+}
+
+// prepare sets the options. A TCP connection ends by a reset: it leaves no state behind
+// that a later one could meet.
+func (c Connection) prepare(fd int) error {
+	limit := unix.NsecToTimeval(timeout.Nanoseconds())
+	err := errors.Join(
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
+		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),
+	)
+	if c.Mark != 0 {
+		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, c.Mark))
+	}
+	if c.From.Addr().IsValid() {
+		err = errors.Join(err, unix.Bind(fd, sockaddr(c.From)))
+	}
+	return err
+}
+
+func receive(fd int, answer *Answer) error {
+	buffer, n := make([]byte, 1024), 0
+	err := uninterrupted(func() (err error) {
+		n, err = unix.Read(fd, buffer)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(buffer[:n], answer)
+}
+
+// uninterrupted repeats a system call with a timeout, which the kernel does not.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func (c Connection) domain() int {
+	if c.To.Addr().Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+}
+
+func addrPort(a unix.Sockaddr) netip.AddrPort {
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port))
+	}
+	return netip.AddrPort{}
+}

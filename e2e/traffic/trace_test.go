@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/conntrack"
+)
+
+// tracePods is how many pods TestTrace draws, tracePackets how many packets each of
+// them meets: 10,000 for each backend.
+const (
+	tracePods    = 100
+	tracePackets = 100
+)
+
+// TestTrace draws pods and packets, and wants the evaluator to decide about each as the
+// kernel does, with every backend. With nftables, the kernel's counters prove the path:
+// each rule of nat and of DNS zones has counted the packets that the evaluator led to it.
+func TestTrace(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := newTraceWorld(t)
+		verdicts := map[string]int{}
+		start := time.Now()
+		for n := uint64(0); *soak == 0 && n < tracePods || *soak > 0 && time.Since(start) < *soak; n++ {
+			r := rand.New(rand.NewPCG(*seed, n))
+			pod, settings := randomPod(r)
+			rs := decide(t, pod, settings)
+			netns := open(t, w.pod, backend)
+			check(t, netns.Apply(rs))
+			waitForSource(t, w.pod, rs)
+			counted := counters{}
+			for _, s := range w.send(t, randomShots(r, rs)) {
+				trace := rs.Trace(s.packet())
+				want, got := verdictOf(trace), s.met()
+				verdicts[want]++
+				counted.add(trace)
+				if got != want {
+					t.Errorf("pod %d of seed %d: %s by the kernel (%v), %s by the evaluator\n%v %v\n%s\n%s",
+						n, *seed, got, s.reply.Err, want, pod.Annotations, pod.Spec.Containers[1].Env, trace, rs)
+				}
+			}
+			if backend == config.NFTables {
+				counted.compare(t, rs, readCounters(t, w.pod))
+			}
+			check(t, netns.Remove())
+			check(t, netns.Close())
+			check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) }))
+			if t.Failed() {
+				t.Fatalf("pod %d of seed %d, %v", n, *seed, pod.Annotations)
+			}
+		}
+		t.Logf("%v", verdicts)
+		for _, verdict := range []string{"passes", "redirect 15001", "redirect 15006", "redirect 15053", "tproxy 15006"} {
+			if verdicts[verdict] < tracePods {
+				t.Errorf("%d packets met %s: too few", verdicts[verdict], verdict)
+			}
+		}
+	})
+}
+
+// newTraceWorld makes a world in which a TCP connection that is not captured is refused
+// at once, and UDP is answered.
+func newTraceWorld(t *testing.T) world {
+	w := newLinks(t)
+	w.sidecar(t, proxy, istioMesh)
+	for _, remote := range behindPeer {
+		check(t, w.peer.AddAddresses("lo", remote[ipv4]+"/32", remote[ipv6]+"/128"))
+	}
+	for _, host := range []*lab.Host{w.pod, w.peer} {
+		for _, port := range []int{53, otherPort} {
+			server, err := host.ServeProxy(rootUser, "udp", fmt.Sprintf(":%d", port), direct)
+			check(t, err)
+			t.Cleanup(func() { _ = server.Close() })
+		}
+	}
+	return w
+}
+
+// otherPort is the one besides 53 that is served over UDP.
+const otherPort = 8080
+
+// waitForSource waits for the route to the address that Apply adds to lo: the kernel
+// adds it in a worker, and a busy machine's first answers would leave by eth0.
+func waitForSource(t *testing.T, pod *lab.Host, rs capture.Ruleset) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); rs.IPv6; time.Sleep(time.Millisecond) {
+		var route []byte
+		check(t, pod.Do(func() (err error) {
+			route, err = exec.CommandContext(t.Context(), "ip", "-6", "route", "get", proxySource[ipv6]).Output()
+			return err
+		}))
+		if strings.HasPrefix(string(route), "local ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is not routed to lo: %s", proxySource[ipv6], route)
+		}
+	}
+}
