@@ -95,6 +95,68 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// TestRenderTrace prints which rule of a pod decides about a packet, without a cluster.
+func TestRenderTrace(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	web := []string{"--pod", "../demo/pods/web.yaml", "--address", "192.0.2.1,2001:db8::1"}
+	for arguments, want := range map[string]string{
+		"--to 10.1.2.3:443 --as 1000:1000":             "sent by uid 1000 and gid 1000, leaving by eth0\nverdict      redirected to port 15001\ndecided by   rule 1 of chain ISTIO_REDIRECT in table nat: to the proxy's outbound port\n",
+		"--to 10.1.2.3:443 --as 1337:1337":             "verdict      passes, not captured\n",
+		"--to 10.1.2.3:3306":                           "verdict      passes, not captured\ndecided by   rule 1 of chain ISTIO_OUTPUT in table nat: excluded outbound port\n",
+		"--to 10.1.2.3:53 --udp":                       "UDP from any address to 10.1.2.3:53, leaving by eth0\nverdict      passes, not captured\n",
+		"--to [2001:db8:51::1]:443":                    "excluded outbound range\n",
+		"--to ::ffff:10.1.2.3:443":                     "",
+		"--to [::ffff:10.1.2.3]:443":                   "to 10.1.2.3:443, leaving by eth0\nverdict      redirected to port 15001\n",
+		"--to 192.0.2.1:8080 --in --from 10.1.2.3:999": "TCP from 10.1.2.3:999 to 192.0.2.1:8080, arriving by eth0\nverdict      redirected to port 15006\n",
+		"--to 192.0.2.1:8080 --as 1337:1337":           "leaving by lo\nverdict      redirected to port 15006\n",
+		"--to [2001:db8::1]:8080 --as 1337:1337":       "leaving by lo\nverdict      redirected to port 15006\n",
+		"--to 192.0.2.1:8080 --interface net1":         "leaving by net1\n",
+		"--to 127.0.0.1:8080 --from 127.0.0.6":         "TCP from 127.0.0.6 to 127.0.0.1:8080, leaving by lo\nverdict      passes, not captured\ndecided by   rule 2 of chain ISTIO_OUTPUT in table nat: inbound traffic that the proxy hands on\n",
+		"--to 10.1.2.3:443 --mark 7":                   "leaving by eth0, with mark 7\n",
+	} {
+		out, err := n.command("render", append(web, strings.Fields(arguments)...)...)
+		if (err != nil) != (want == "") || !strings.Contains(out, want) {
+			t.Errorf("%s: %v, want %q:\n%s", arguments, err, want, out)
+		}
+	}
+	if out, err := n.command("render", "--pod", "../demo/pods/batch.yaml", "--to", "10.1.2.3:443"); err != nil || !strings.HasPrefix(out, "verdict      passes: the pod is not captured\nbecause      ") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestFaultsOfPackets expects one error that names each fault, and what is expected.
+func TestFaultsOfPackets(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pod := "--pod ../demo/pods/web.yaml "
+	for arguments, faults := range map[string][]string{
+		"render --to 10.1.2.3:443":      {"--to needs --pod"},
+		"render " + pod + "--udp":       {"--udp describes a packet: set --to"},
+		"explain shop/web --as 5:5":     {"--as describes a packet: set --to"},
+		"explain shop/web --to 1.2.3.4": {`--to is "1.2.3.4": expected an IP address and a port`},
+		"render " + pod + "--to 10.1.2.3:0 --from web --as root --interface 1 --address x": {
+			`--to is "10.1.2.3:0": expected`, `--from is "web": expected an IP address`, `--as is "root": expected`, `--interface is "1": expected an interface name`, `--address is "x": expected`,
+		},
+		"render " + pod + "--to 10.1.2.3:443 --from 2001:db8::1":                          {"an address of the same IP family as --to"},
+		"render " + pod + "--to [fe80::1%eth0]:443 --from fe80::2%eth0":                   {`--to is "[fe80::1%eth0]:443"`, `--from is "fe80::2%eth0"`},
+		"render " + pod + "--to 10.1.2.3:443 --in --as 1000:1000 --mark 1 --interface lo": {"--as with --in", "--mark with --in", `--interface is "lo": expected, with --in, an interface to other hosts`},
+		"render " + pod + "--to 10.1.2.3:443 --as 1000":                                   {`--as is "1000": expected`},
+		"render " + pod + "--to 10.1.2.3:443 --as 1000:4294967296":                        {"expected a user and a group by number"},
+	} {
+		fields := strings.Fields(arguments)
+		out, err := n.command(fields[0], fields[1:]...)
+		if err == nil {
+			t.Errorf("%s is accepted:\n%s", arguments, out)
+		}
+		for _, fault := range faults {
+			if !strings.Contains(out, fault) {
+				t.Errorf("%s: it does not print %q: %s", arguments, fault, out)
+			}
+		}
+	}
+}
+
 // TestUninstallIncomplete succeeds with directories missing, and without an API server.
 func TestUninstallIncomplete(t *testing.T) {
 	t.Parallel()

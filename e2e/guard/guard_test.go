@@ -277,10 +277,16 @@ func TestAtOnce(t *testing.T) {
 
 func (p *pod) nft(t *testing.T, args ...string) {
 	t.Helper()
+	p.execute(t, "nft", args...)
+}
+
+// execute runs a program in the pod's network namespace.
+func (p *pod) execute(t *testing.T, program string, args ...string) {
+	t.Helper()
 	check(t, p.host.Do(func() error {
-		out, err := exec.CommandContext(t.Context(), "nft", args...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("nft %s: %w: %s", args, err, out)
+			return fmt.Errorf("%s %s: %w: %s", program, args, err, out)
 		}
 		return nil
 	}))

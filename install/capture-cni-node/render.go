@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -24,24 +25,42 @@ import (
 func renderCommand(o *options) *cobra.Command {
 	var manifest string
 	var addresses []string
+	var packet packetFlags
 	command := &cobra.Command{
 		Use:   "render",
-		Short: "Print the plugin's entry or, with --pod, the rules of an ADD",
-		Args:  cobra.NoArgs,
+		Short: "Print the plugin's entry or, with --pod, the rules of an ADD, or which of them decides about a packet",
+		Long: `Print the plugin's entry or, with --pod, the rules of an ADD. With --to as well,
+print which rule decides about the first packet of a new connection, the packet's
+path through the rules, and what that assumes:
+
+  capture-cni-node render --pod pod.yaml --to 10.1.2.3:443 --as 1000:1000
+  capture-cni-node render --pod pod.yaml --to 192.0.2.1:8080 --in`,
+		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			settings, err := o.settings()
 			if err != nil {
 				return err
 			}
+			traced, err := packet.asked(command.Flags())
+			if err != nil {
+				return err
+			}
 			out := command.OutOrStdout()
-			if manifest == "" {
+			switch {
+			case manifest == "" && traced:
+				return errors.New("--to needs --pod, a file with an injected pod's manifest")
+			case manifest == "":
 				return printEntry(out, settings.Entry)
+			case traced:
+				return traceManifest(out, settings.Entry.Conf, manifest, addresses, packet)
 			}
 			return renderPod(out, settings.Entry.Conf, manifest, addresses)
 		},
 	}
-	command.Flags().StringVar(&manifest, "pod", "", "file with an injected pod's manifest; empty: print the entry")
-	command.Flags().StringSliceVar(&addresses, "address", []string{"192.0.2.1"}, "the pod's IP addresses")
+	flags := command.Flags()
+	flags.StringVar(&manifest, "pod", "", "file with an injected pod's manifest; empty: print the entry")
+	flags.StringSliceVar(&addresses, "address", []string{"192.0.2.1"}, "the pod's IP addresses")
+	packet.declare(flags, "lo to an address of the pod, otherwise eth0")
 	return command
 }
 
@@ -55,11 +74,7 @@ func printEntry(out io.Writer, entry node.Entry) error {
 }
 
 func renderPod(out io.Writer, conf config.NetConf, manifest string, addresses []string) error {
-	pod, err := readPod(manifest)
-	if err != nil {
-		return err
-	}
-	decision, err := capture.Decide(podfields.Of(pod), conf.Capture, func() ([]netip.Addr, error) { return parseAddresses(addresses) })
+	decision, err := decideManifest(conf, manifest, addresses)
 	if err != nil {
 		return err
 	}
@@ -68,6 +83,15 @@ func renderPod(out io.Writer, conf config.NetConf, manifest string, addresses []
 		return err
 	}
 	return printRules(out, decision)
+}
+
+// decideManifest decides on a pod that a manifest describes.
+func decideManifest(conf config.NetConf, manifest string, addresses []string) (capture.Decision, error) {
+	pod, err := readPod(manifest)
+	if err != nil {
+		return capture.Decision{}, err
+	}
+	return capture.Decide(podfields.Of(pod), conf.Capture, func() ([]netip.Addr, error) { return parseAddresses(addresses) })
 }
 
 func parseAddresses(texts []string) ([]netip.Addr, error) {

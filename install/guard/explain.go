@@ -27,18 +27,13 @@ var ErrNotHere = errors.New("this node does not run the pod")
 // state, its rules in the kernel, and its last ADD. It changes nothing. Errors:
 // ErrNotHere.
 func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writer) error {
-	sandboxes, err := g.runtime.Sandboxes(ctx)
+	sandbox, err := g.find(ctx, namespace, name)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(sandboxes, func(s cri.Sandbox) bool { return s.Namespace == namespace && s.Name == name })
-	if i < 0 {
-		return fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)
-	}
-	sandbox := sandboxes[i]
 	fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      %s\nnamespace    %s\n", namespace, name, sandbox.UID, sandbox.ID, cmp.Or(sandbox.NetNS, "the node's own, or its runtime's"))
 	if !isMeshed(sandbox) {
-		fmt.Fprintln(out, "in the mesh  no: it was not injected when it was made, or it has the node's network")
+		fmt.Fprintln(out, "in the mesh  "+notMeshed)
 		return nil
 	}
 	g.explainDesired(ctx, sandbox, out)
@@ -57,6 +52,22 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 		return nil
 	}
 	return explainAdd(g.settings.HistoryDir, sandbox, out)
+}
+
+// notMeshed is why a pod is not captured.
+const notMeshed = "no: it was not injected when it was made, or it has the node's network"
+
+// find returns the sandbox of a pod. Errors: ErrNotHere.
+func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, error) {
+	sandboxes, err := g.runtime.Sandboxes(ctx)
+	if err != nil {
+		return cri.Sandbox{}, err
+	}
+	i := slices.IndexFunc(sandboxes, func(s cri.Sandbox) bool { return s.Namespace == namespace && s.Name == name })
+	if i < 0 {
+		return cri.Sandbox{}, fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)
+	}
+	return sandboxes[i], nil
 }
 
 // Pods returns the pods of the mesh that run, as namespace/name.

@@ -10,8 +10,12 @@ import (
 	"strings"
 )
 
-// String returns the trace in words, one fact a line.
-func (t Trace) String() string {
+// String is Text without further assumptions.
+func (t Trace) String() string { return t.Text() }
+
+// Text returns the trace in words, one fact a line, and what it assumes besides what
+// the caller does.
+func (t Trace) Text(assumptions ...string) string {
 	var text strings.Builder
 	column := func(name string, lines ...string) {
 		for _, line := range lines {
@@ -26,7 +30,7 @@ func (t Trace) String() string {
 	if t.Zone != 0 {
 		column("zone", fmt.Sprintf("%d of conntrack: the first rule that assigns one counts", t.Zone))
 	}
-	column("assuming", t.assumptions()...)
+	column("assuming", append(t.assumptions(), assumptions...)...)
 	return text.String()
 }
 

@@ -47,7 +47,8 @@ func Obstruction(ctx context.Context) (string, error) {
 // baseChain is a chain of another table that a hook calls.
 type baseChain struct {
 	objectName
-	hook baseHook
+	hook  baseHook
+	drops bool // what no rule matches
 }
 
 // parseBaseChain returns a base chain of another table, and nothing for any other chain.
@@ -57,7 +58,9 @@ func parseBaseChain(chain attributes) ([]baseChain, error) {
 	if !isBase || name.family == unix.NFPROTO_INET && name.table == capture.TableName {
 		return nil, nil
 	}
-	return []baseChain{{name, hook}}, nil
+	policy := chain[unix.NFTA_CHAIN_POLICY]
+	drops := len(policy) == 4 && binary.BigEndian.Uint32(policy) == dropVerdict
+	return []baseChain{{name, hook, drops}}, nil
 }
 
 // frontTable is another table that gets packets before ours, or at the same
@@ -183,8 +186,9 @@ func obstructive(expressions []byte) string {
 }
 
 // queueVerdict sends a packet to a program, which can make it skip all later
-// chains. NF_QUEUE and NF_VERDICT_MASK of include/uapi/linux/netfilter.h.
+// chains. NF_DROP, NF_QUEUE and NF_VERDICT_MASK of include/uapi/linux/netfilter.h.
 const (
+	dropVerdict  = 0
 	queueVerdict = 3
 	verdictMask  = 0xff
 )

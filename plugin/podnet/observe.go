@@ -101,6 +101,12 @@ func (n *Namespace) Obstruction(ctx context.Context) (string, error) {
 	return read(n, func() (string, error) { return netfilter.Obstruction(ctx) })
 }
 
+// HooksInFront describes the chains of other programs that a packet meets before the
+// last of ours. Errors: TooLarge, ErrChanging.
+func (n *Namespace) HooksInFront(ctx context.Context, p capture.Packet) ([]string, error) {
+	return read(n, func() ([]string, error) { return netfilter.HooksInFront(ctx, p) })
+}
+
 // Is reports whether the namespace is the one at a path. It returns false for a
 // path that does not exist or can't be followed.
 func (n *Namespace) Is(path string) (bool, error) {
