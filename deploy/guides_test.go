@@ -86,7 +86,7 @@ func expectSome(t *testing.T, count int) {
 }
 
 var (
-	agentCommand = regexp.MustCompile(`(?:^|[\s=/])capture-cni-node (run|uninstall|verify|preflight|render|validate)\b(.*)`)
+	agentCommand = regexp.MustCompile(`(?:^|[\s=/])capture-cni-node (run|uninstall|verify|preflight|render|explain|validate)\b(.*)`)
 	flagName     = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 
@@ -129,7 +129,7 @@ func agentFlags(t *testing.T) map[string]map[string]bool {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	known := map[string]map[string]bool{}
-	for _, command := range []string{"run", "uninstall", "verify", "preflight", "render", "validate"} {
+	for _, command := range []string{"run", "uninstall", "verify", "preflight", "render", "explain", "validate"} {
 		out, err := exec.CommandContext(t.Context(), agent, command, "--help").CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)

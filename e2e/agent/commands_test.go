@@ -123,6 +123,12 @@ func TestRenderTrace(t *testing.T) {
 	if out, err := n.command("render", "--pod", "../demo/pods/batch.yaml", "--to", "10.1.2.3:443"); err != nil || !strings.HasPrefix(out, "verdict      passes: the pod is not captured\nbecause      ") {
 		t.Errorf("%v: %s", err, out)
 	}
+	netConf := filepath.Join(t.TempDir(), "netconf.json")
+	check(t, os.WriteFile(netConf, []byte(`{"ipv6": "never"}`), 0o600))
+	out, err := n.command("render", append(web, "--netconf", netConf, "--to", "[2001:db8:2::1]:443")...)
+	if err != nil || !strings.HasPrefix(out, "warning      IPv6 is left uncaptured") || !strings.Contains(out, ": IPv6 is not captured\n") {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // TestFaultsOfPackets expects one error that names each fault, and what is expected.

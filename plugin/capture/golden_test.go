@@ -58,7 +58,7 @@ func expectGolden(t *testing.T, path, got string) {
 		}
 	}
 	if diff := cmp.Diff(string(read(t, path)), got); diff != "" {
-		t.Errorf("the rules changed (-golden +now); run make golden if this is intended:\n%s", diff)
+		t.Errorf("%s changed (-golden +now); run make golden if this is intended:\n%s", path, diff)
 	}
 }
 
