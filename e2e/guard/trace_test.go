@@ -84,6 +84,7 @@ func TestTraceDoubts(t *testing.T) {
 		"for arriving packets on lo": {"table inet vpn { chain in { type filter hook prerouting priority raw; counter; } }", toSelf, `chain "in" of inet table "vpn", at hook prerouting with priority -300`},
 		"behind":                     {"table ip nat { chain OUTPUT { type nat hook output priority -99; counter; } }", toPeer, ""},
 		"of the other direction":     {"table inet vpn { chain in { type filter hook prerouting priority raw; counter; } }", toPeer, ""},
+		"for leaving packets":        {"table inet vpn { chain out { type filter hook output priority -301; counter; } }", toPod, ""},
 		"of the other family":        {"table ip6 vpn { chain out { type filter hook output priority raw; counter; } }", toPeer, ""},
 		"without rules":              {"table inet vpn { chain out { type filter hook output priority raw; }\nchain more { counter; } }", toPeer, ""},
 	} {
