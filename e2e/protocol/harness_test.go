@@ -28,26 +28,13 @@ func TestMain(m *testing.M) {
 }
 
 func buildAndRun(m *testing.M) int {
-	var err error
-	if bin, err = os.MkdirTemp("", "protocol-"); err != nil {
+	programs, remove, err := lab.Programs()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(bin)
-	for _, target := range []string{
-		"github.com/containernetworking/plugins/plugins/main/bridge",
-		"github.com/containernetworking/plugins/plugins/ipam/host-local",
-		"github.com/containernetworking/cni/cnitool",
-		"github.com/capture-cni/capture-cni/plugin/capture-cni",
-		"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup",
-	} {
-		build := exec.Command("go", "build", "-trimpath", "-o", bin+"/", target)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building %s: %v\n%s", target, err, out)
-			return 1
-		}
-	}
+	defer remove()
+	bin = programs
 	return m.Run()
 }
 

@@ -89,9 +89,9 @@ func (b *batch) commit(ctx context.Context) error {
 	if b.isEmpty() {
 		return nil
 	}
-	socket, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
+	socket, err := dial()
 	if err != nil {
-		return missingSocket(err)
+		return err
 	}
 	defer socket.Close()
 	return b.exchange(ctx, socket)

@@ -9,10 +9,18 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
 // The kernel loads a module that a transaction needs, where it is allowed to and there is
 // one. Otherwise its error is a number that does not say which.
+
+// dial opens the socket of all requests to nf_tables.
+func dial() (nlsocket.Socket, error) {
+	socket, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
+	return socket, missingSocket(err)
+}
 
 // missingSocket says why there is no netlink socket.
 func missingSocket(err error) error {

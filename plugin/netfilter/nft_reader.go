@@ -34,7 +34,7 @@ type connection interface {
 }
 
 func newReader(ctx context.Context) (*reader, error) {
-	socket, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
+	socket, err := dial()
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/kernels"
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+const (
+	uid     = "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
+	podIP   = "10.77.0.2"
+	outside = "10.77.0.1"
+)
+
+// node has an API server with a meshed pod and one that is not.
+type node struct {
+	trial      kernels.Trial
+	kubeconfig string
+}
+
+func newNode(trial kernels.Trial) (node, error) {
+	api, err := kubeapi.Start()
+	if err != nil {
+		return node{}, err
+	}
+	directory, err := os.MkdirTemp("", "credentials-")
+	if err != nil {
+		return node{}, err
+	}
+	kubeconfig, err := api.WriteKubeconfig(directory)
+	for _, name := range []string{"web", "batch"} {
+		pod := &corev1.Pod{}
+		pod.Namespace, pod.Name, pod.UID = "shop", name, uid
+		pod.Spec.Containers = []corev1.Container{{Name: "app"}}
+		if name == "web" {
+			pod.Annotations = map[string]string{"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": trial.Mode}
+			sidecar := corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}
+			sidecar.Env = []corev1.EnvVar{{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"}}
+			pod.Spec.Containers = append(pod.Spec.Containers, sidecar)
+		}
+		api.Put(pod)
+	}
+	return node{trial, kubeconfig}, err
+}
+
+// start starts a pod outside the mesh and a meshed one, and ends both.
+func (n node) start() (kernels.Attempt, error) {
+	batch, _, err := newPod()
+	if err != nil {
+		return kernels.Attempt{}, err
+	}
+	web, peer, err := newPod()
+	if err != nil {
+		return kernels.Attempt{}, err
+	}
+	attempt := kernels.Attempt{
+		Unmeshed: n.call("ADD", "batch", batch),
+		Add:      n.call("ADD", "web", web),
+		Left:     listed(web),
+	}
+	if attempt.Add == "" {
+		attempt.Answer = ask(web, peer)
+		attempt.Check = n.call("CHECK", "web", web)
+	}
+	attempt.Del = n.call("DEL", "web", web)
+	attempt.LeftAfterDel = listed(web)
+	return attempt, errors.Join(batch.Close(), web.Close(), peer.Close())
+}
+
+// newPod returns the network namespace of a pod, and of what it reaches.
+func newPod() (pod, peer *lab.Host, err error) {
+	if pod, err = lab.NewHost(); err != nil {
+		return nil, nil, err
+	}
+	if peer, err = lab.NewHost(); err != nil {
+		return nil, nil, err
+	}
+	return pod, peer, errors.Join(pod.AddAddresses("lo"), lab.Link(
+		lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP + "/24"}},
+		lab.Interface{Host: peer, Name: "eth0", Addresses: []string{outside + "/24"}}))
+}
+
+// ask connects from the pod's application and returns what answers: the proxy, or what
+// the application meant to reach.
+func ask(pod, peer *lab.Host) string {
+	for _, server := range []struct {
+		host     *lab.Host
+		at, name string
+	}{{pod, "0.0.0.0:15001", "proxy"}, {peer, "0.0.0.0:80", "direct"}} {
+		closer, err := server.host.Serve("tcp4", server.at, server.name)
+		if err != nil {
+			return err.Error()
+		}
+		defer closer.Close()
+	}
+	answer, err := pod.Ask(lab.Owner{UID: 1000, GID: 1000}, "tcp4", "", outside+":80")
+	if err != nil {
+		return err.Error()
+	}
+	return answer.Server
+}
+
+// call executes the plugin as a runtime does, and returns its error.
+func (n node) call(verb, pod string, host *lab.Host) string {
+	directory := os.Getenv(lab.BuiltPrograms)
+	command := exec.Command(filepath.Join(directory, "capture-cni"))
+	command.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+pod, "CNI_NETNS="+host.Path(), "CNI_IFNAME=eth0", "CNI_PATH="+directory,
+		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME="+pod+";K8S_POD_UID="+uid, config.DirectoryVariable+"="+filepath.Dir(n.kubeconfig))
+	command.Stdin = strings.NewReader(fmt.Sprintf(
+		`{"cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "agentSocket": "", "kubeconfig": %q, "backend": %q, "ipv6": %q, "prevResult": {"cniVersion": "1.0.0"}}`,
+		n.kubeconfig, n.trial.Backend, n.trial.IPv6))
+	var stdout bytes.Buffer
+	command.Stdout = &stdout
+	err := command.Run()
+	if err == nil {
+		return ""
+	}
+	var fault struct{ Msg string }
+	if decodeErr := json.Unmarshal(stdout.Bytes(), &fault); decodeErr != nil {
+		return errors.Join(err, decodeErr).Error()
+	}
+	return fault.Msg
+}
+
+// listed returns the rules of ours in a namespace, as every program of this guest that
+// works lists them. Modules that a list would load are not loaded by it.
+func listed(host *lab.Host) (ours string) {
+	_ = host.Do(func() error {
+		for _, command := range []string{"nft list ruleset", "iptables-legacy-save", "ip6tables-legacy-save", "ip rule"} {
+			words := strings.Fields(command)
+			out, _ := exec.Command(words[0], words[1:]...).Output() // it fails on a kernel that lacks what it lists
+			for _, mark := range []string{"ISTIO", "CAPTURE", "capture-cni", "lookup 133"} {
+				if strings.Contains(string(out), mark) {
+					ours += command + ":\n" + string(out)
+				}
+			}
+		}
+		return nil
+	})
+	return ours
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+const module = "github.com/capture-cni/capture-cni"
+
+// programDirectory is where a guest has the plugin and other programs that tests
+// execute, and the tests themselves.
+const programDirectory = "/programs"
+
+// Suite is what all guests have in common: tests of some packages, and what they execute.
+type Suite struct {
+	directory string // of what was built
+	content   []byte // an initramfs
+}
+
+// Build makes the tests of packages, which are named from the project's directory, and
+// what they execute.
+func Build(ctx context.Context, directory string, packages ...string) (Suite, error) {
+	if err := lab.BuildPrograms(directory, buildFlags...); err != nil {
+		return Suite{}, err
+	}
+	for _, name := range []string{"guest", "attempt"} {
+		if err := build(ctx, "go", "build", "-o", filepath.Join(directory, name), module+"/e2e/kernels/"+name); err != nil {
+			return Suite{}, err
+		}
+	}
+	a := newArchive()
+	if err := a.addPrograms(ctx); err != nil {
+		return Suite{}, err
+	}
+	for _, name := range packages {
+		if err := build(ctx, "go", "test", "-c", "-o", filepath.Join(directory, testProgram(name)), module+"/"+name); err != nil {
+			return Suite{}, err
+		}
+		if err := a.addTestdata(ctx, name); err != nil {
+			return Suite{}, err
+		}
+	}
+	err := errors.Join(a.copy(programDirectory, directory), a.copy("/init", filepath.Join(directory, "guest")))
+	return Suite{directory, a.bytes()}, err
+}
+
+// buildFlags leave out what no test needs, and what differs between two checkouts of the
+// same sources.
+var buildFlags = []string{"-trimpath", "-buildvcs=false", "-ldflags=-s -w"}
+
+func build(ctx context.Context, command ...string) error {
+	c := exec.CommandContext(ctx, command[0], slices.Insert(command[1:], 1, buildFlags...)...)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w: %s", command[len(command)-1], err, out)
+	}
+	return nil
+}
+
+// testProgram is the name of a package's compiled tests.
+func testProgram(name string) string { return filepath.Base(name) + ".test" }
+
+// workingDirectory is where a guest runs a package's tests.
+func workingDirectory(name string) string { return filepath.Join("/sources", name) }
+
+// addTestdata copies the files that a package's tests read.
+func (a *archive) addTestdata(ctx context.Context, name string) error {
+	a.directory(workingDirectory(name))
+	source, err := output(exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}/testdata", module+"/"+name))
+	if err != nil {
+		return err
+	}
+	err = a.copy(filepath.Join(workingDirectory(name), "testdata"), source[:len(source)-1])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

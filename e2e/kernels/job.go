@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import "time"
+
+// Where a guest finds what it has to do, and where it writes what came of it.
+const (
+	JobFile = "/job.json"
+	Results = "/dev/ttyS1"
+)
+
+// Job is what a guest does: it loads modules, sets sysctls and executes programs one
+// after the other.
+type Job struct {
+	Modules     []string
+	Sysctls     map[string]string // below /proc/sys
+	Environment []string
+	Runs        []Run
+}
+
+// Run is one execution of a program.
+type Run struct {
+	Name, Directory string
+	Command         []string
+}
+
+// Ended is what the guest writes after the output of a run, as JSON in a line that
+// begins with EndMark.
+type Ended struct {
+	Status int
+	Took   time.Duration
+}
+
+// EndMark is nothing that a test prints.
+const EndMark = "\x01ended "

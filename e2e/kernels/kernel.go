@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kernels boots Linux as its users have it: kernels of Debian's packages, under
+// qemu without hardware virtualisation, from an initramfs that holds the project's own
+// tests.
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Kernel is one that Debian maintains in a suite.
+type Kernel struct{ Release, Suite string }
+
+// All are the kernels that tests boot.
+var All = []Kernel{
+	{Release: "5.10", Suite: "bullseye-security"},
+	{Release: "6.1", Suite: "bookworm-security"},
+	{Release: "6.12", Suite: "trixie-security"},
+}
+
+func (k Kernel) String() string { return "Linux " + k.Release }
+
+// Image is an unpacked kernel package.
+type Image struct {
+	Package string // name and version
+	Kernel  string // path of the kernel
+	Modules string // directory of its modules, with modules.dep
+}
+
+// image finds the parts of an unpacked package.
+func image(root string) (Image, error) {
+	identity, err := os.ReadFile(filepath.Join(root, "package"))
+	if err != nil {
+		return Image{}, err
+	}
+	kernel, kernelErr := single(filepath.Join(root, "boot", "vmlinuz-*"))
+	modules, modulesErr := single(filepath.Join(root, "lib", "modules", "*"))
+	return Image{string(identity), kernel, modules}, errors.Join(kernelErr, modulesErr)
+}
+
+// single returns the only file that matches a pattern.
+func single(pattern string) (string, error) {
+	found, err := filepath.Glob(pattern)
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("%d files match %s, want one", len(found), pattern)
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}

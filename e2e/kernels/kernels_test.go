@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// smoke is what make test expects of each kernel: every backend by the plugin's verbs,
+// captured traffic in both modes, DNS, repairs and a user namespace.
+var smoke = []Selection{
+	{"e2e/protocol", append(byBackend("TestBackendsByProtocol/", ""), "TestChain/1.1.0")},
+	{"e2e/traffic", slices.Concat(
+		byBackend("TestScenarios/", "/defaults"), byBackend("TestScenarios/", "/TPROXY,_defaults"), byBackend("TestZones/", ""), []string{"TestUserNamespace"})},
+	{"e2e/guard", []string{"TestStates/no_rules", "TestConnectionsLiveOn/REDIRECT", "TestConnectionsLiveOn/TPROXY"}},
+}
+
+func byBackend(before, after string) (names []string) {
+	for _, backend := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
+		names = append(names, before+string(backend)+after)
+	}
+	return names
+}
+
+// TestKernels boots each kernel for the smoke.
+func TestKernels(t *testing.T) {
+	suite := smokeSuite(t)
+	for _, kernel := range All {
+		t.Run(kernel.Release, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			image := fetch(t, kernel)
+			if image.Package == "" {
+				return
+			}
+			guest := Guest{Image: image, Suite: suite}
+			for _, s := range smoke {
+				guest.Job.Runs = append(guest.Job.Runs, s.Run())
+			}
+			for i, outcome := range boot(t, guest) {
+				if err := smoke[i].Failure(outcome); err != nil {
+					t.Errorf("%s: %v", outcome.Name, err)
+				}
+			}
+			t.Logf("%s: took %s", image.Package, time.Since(began).Round(time.Second))
+		})
+	}
+}
+
+// smokeSuite is built once for all tests.
+func smokeSuite(t *testing.T) Suite {
+	t.Helper()
+	for _, program := range []string{"qemu-system-x86_64", "depmod"} {
+		lab.RequireProgram(t, program)
+	}
+	lab.RequireTime(t)
+	var packages []string
+	for _, s := range smoke {
+		packages = append(packages, s.Package)
+	}
+	suite, err := Build(t.Context(), t.TempDir(), packages...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return suite
+}
+
+// kept is where kernels outlive a run.
+const kept = "../../bin/kernels"
+
+var fetching sync.Mutex
+
+// fetch returns no image if the mirror no longer has the kernel: that fails no test.
+func fetch(t *testing.T, kernel Kernel) Image {
+	t.Helper()
+	fetching.Lock()
+	defer fetching.Unlock()
+	found, err := Fetch(t.Context(), kernel, kept)
+	if errors.Is(err, ErrGone) {
+		t.Logf("%s is NOT TESTED: %v", kernel, err)
+		return Image{}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func boot(t *testing.T, guest Guest) []Outcome {
+	t.Helper()
+	outcomes, err := guest.Boot(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcomes
+}

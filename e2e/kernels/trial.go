@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Trial says how pods start on a kernel that lacks something.
+type Trial struct {
+	Backend, Mode, IPv6 string
+	Blocked             []string // modules that can't be loaded, until an error names them
+}
+
+// Attempt is what came of two pods, one of them meshed. Texts are errors, and empty where
+// there was none.
+type Attempt struct {
+	Blocked            []string
+	Unmeshed           string // ADD of the pod outside the mesh
+	Add, Check, Del    string
+	Answer             string // what answers the application: "proxy" or "direct"
+	Left, LeftAfterDel string // rules of ours that are listed
+}
+
+// Run makes attempts until one succeeds, or fails for what is not blocked.
+func (t Trial) Run() (Run, error) {
+	content, err := json.Marshal(t)
+	return Run{
+		Name: fmt.Sprintf("%s, %s", t.Backend, t.Mode), Directory: "/",
+		Command: []string{filepath.Join(programDirectory, "attempt"), string(content)},
+	}, err
+}
+
+// Attempts reads what a trial printed.
+func Attempts(o Outcome) (attempts []Attempt, err error) {
+	for line := range strings.Lines(o.Output) {
+		if !strings.HasPrefix(line, "{") {
+			continue // the plugin's log
+		}
+		var attempt Attempt
+		if err := json.Unmarshal([]byte(line), &attempt); err != nil {
+			return nil, err
+		}
+		attempts = append(attempts, attempt)
+	}
+	if o.Status != 0 || len(attempts) == 0 {
+		return nil, fmt.Errorf("%s: status %d: %s", o.Name, o.Status, o.Output)
+	}
+	return attempts, nil
+}
