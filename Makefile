@@ -7,12 +7,12 @@ VERSION  := $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
 IMAGE    := ghcr.io/capture-cni/capture-cni:$(VERSION)
 IMAGEFILE := $(BIN)/capture-cni-image.tar
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
-PACKAGES := nftables iptables haproxy iproute2 strace containerd runc gcc libc6-dev libseccomp-dev prometheus systemd
+PACKAGES := nftables iptables haproxy iproute2 strace containerd runc gcc libc6-dev libseccomp-dev prometheus systemd qemu-system-x86 kmod
 FUZZTIME := 20s
 SOAKTIME := 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts cluster cluster-down deps test test-agents test-pods test-mesh test-unit mutants soak fuzz golden bench lint verify fmt clean
+.PHONY: help build image release plugins demo parts cluster cluster-down deps test test-agents test-pods test-mesh test-unit mutants soak fuzz golden bench lint verify fmt clean kernels
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -96,14 +96,15 @@ $(PARTS)/v0.1.0:
 endif
 
 deps: ## Install what the tests need (Debian, root)
-	@for tool in nft iptables-legacy haproxy ip strace containerd runc gcc promtool systemd-tmpfiles; do command -v $$tool >/dev/null || missing=yes; done; \
+	@for tool in nft iptables-legacy haproxy ip strace containerd runc gcc promtool systemd-tmpfiles qemu-system-x86_64 depmod; do command -v $$tool >/dev/null || missing=yes; done; \
 	[ -e /usr/include/seccomp.h ] || missing=yes; \
 	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
 
 test: export CI := true
 test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
-	go test -count=1 -timeout 20m $$(go list ./... | grep -v e2e/cluster)
+	go test -count=1 -timeout 20m $$(go list ./... | grep -v -e e2e/cluster -e e2e/kernels)
+	go test -count=1 -timeout 20m -v ./e2e/kernels # -v: it says which kernels could not be tested
 	go run ./e2e/mutants -fast
 	@$(MAKE) --no-print-directory -j2 test-agents test-pods test-mesh
 
@@ -113,6 +114,9 @@ test-agents test-pods test-mesh: test-%:
 
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...
+
+kernels: deps ## Run all tests that send packets on Linux 5.10, 6.1 and 6.12, unless the same programs passed there before (root)
+	@go run ./e2e/kernels/whole -kept $(BIN)/kernels
 
 mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a test must notice each (root)
 	go run ./e2e/mutants $(if $(ONLY),-only '$(ONLY)')

@@ -50,7 +50,7 @@ func (g Guest) Boot(ctx context.Context, directory string) ([]Outcome, error) {
 	if err := os.WriteFile(image, initramfs, 0o600); err != nil {
 		return nil, err
 	}
-	defer os.Remove(image)
+	defer func() { _ = os.Remove(image) }()
 	command := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=single", "-icount", clock, "-cpu", "max", "-smp", "1", "-m", "1536",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", g.Image.Kernel, "-initrd", image, "-append", "console=ttyS0 panic=-1 loglevel=4 "+g.Append,

@@ -29,7 +29,7 @@ func Fetch(ctx context.Context, k Kernel, kept string) (Image, error) {
 	if err := os.RemoveAll(unfinished); err != nil {
 		return Image{}, err
 	}
-	defer os.RemoveAll(unfinished)
+	defer func() { _ = os.RemoveAll(unfinished) }()
 	if err := download(ctx, k, unfinished); err != nil {
 		return Image{}, fmt.Errorf("fetching %s of Debian's %s: %w", k, k.Suite, err)
 	}

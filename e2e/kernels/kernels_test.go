@@ -31,7 +31,11 @@ func byBackend(before, after string) (names []string) {
 
 // TestKernels boots each kernel for the smoke.
 func TestKernels(t *testing.T) {
-	suite := smokeSuite(t)
+	var packages []string
+	for _, s := range smoke {
+		packages = append(packages, s.Package)
+	}
+	suite := buildSuite(t, packages...)
 	for _, kernel := range All {
 		t.Run(kernel.Release, func(t *testing.T) {
 			t.Parallel()
@@ -54,17 +58,13 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// smokeSuite is built once for all tests.
-func smokeSuite(t *testing.T) Suite {
+// buildSuite builds tests for guests, where there is what boots them.
+func buildSuite(t *testing.T, packages ...string) Suite {
 	t.Helper()
 	for _, program := range []string{"qemu-system-x86_64", "depmod"} {
 		lab.RequireProgram(t, program)
 	}
 	lab.RequireTime(t)
-	var packages []string
-	for _, s := range smoke {
-		packages = append(packages, s.Package)
-	}
 	suite, err := Build(t.Context(), t.TempDir(), packages...)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 type Trial struct {
 	Backend, Mode, IPv6 string
 	Blocked             []string // modules that can't be loaded, until an error names them
+	Connections         int      // that the application makes; they stay open
+	Repaired            bool     // also a pod whose connections began uncaptured
 }
 
 // Attempt is what came of two pods, one of them meshed. Texts are errors, and empty where
@@ -21,8 +23,15 @@ type Attempt struct {
 	Blocked            []string
 	Unmeshed           string // ADD of the pod outside the mesh
 	Add, Check, Del    string
-	Answer             string // what answers the application: "proxy" or "direct"
+	Answers            []string // to the application: "proxy", "direct" or an error
+	Repair             Repair
 	Left, LeftAfterDel string // rules of ours that are listed
+}
+
+// Repair is what came of one.
+type Repair struct {
+	Fault, Lost string
+	Answer      string // to a new connection
 }
 
 // Run makes attempts until one succeeds, or fails for what is not blocked.

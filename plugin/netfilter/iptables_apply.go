@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -60,7 +62,18 @@ func (b iptables) Apply(ctx context.Context, rs capture.Ruleset) error {
 }
 
 func familiesOf(rs capture.Ruleset) []capture.Family {
-	return slices.DeleteFunc(slices.Clone(families), func(f capture.Family) bool { return f == capture.IPv6 && !rs.IPv6 })
+	captured := slices.Clone(families)
+	if !rs.IPv6 || ipv6SwitchedOff() {
+		captured = slices.DeleteFunc(captured, func(f capture.Family) bool { return f == capture.IPv6 })
+	}
+	return captured
+}
+
+// ipv6SwitchedOff reports whether this boot has no IPv6 (ipv6.disable=1): no namespace
+// can send such packets, and the kernel refuses the tables of ip6tables-legacy.
+func ipv6SwitchedOff() bool {
+	disabled, err := os.ReadFile("/sys/module/ipv6/parameters/disable")
+	return err == nil && strings.TrimSpace(string(disabled)) == "1"
 }
 
 // save returns, as text for restore, what each family holds in the tables of the

@@ -140,7 +140,8 @@ func run(ctx context.Context, stdin []byte, path string, args ...string) ([]byte
 		err = errors.Join(ctx.Err(), err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("running %s: %w: %s", strings.Join(command.Args, " "), err, strings.Join(strings.Fields(stderr.String()), " "))
+		err = fmt.Errorf("running %s: %w: %s", strings.Join(command.Args, " "), err, strings.Join(strings.Fields(stderr.String()), " "))
+		return nil, nameMissing(filepath.Base(path), stderr.String(), err)
 	}
 	return stdout.Bytes(), nil
 }

@@ -3,6 +3,7 @@
 package netfilter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,14 +26,45 @@ func dial() (nlsocket.Socket, error) {
 // missingSocket says why there is no netlink socket.
 func missingSocket(err error) error {
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return lacks("nfnetlink", err)
+		return lacks(err, "nfnetlink")
 	}
 	return err
 }
 
-// lacks names the module that an error is about.
-func lacks(module string, err error) error {
-	return fmt.Errorf("the kernel lacks %s: load the module on the node (modprobe %s; a file in /etc/modules-load.d for each boot), or use a kernel that has it: %w", module, module, err)
+// absent is nf_tables of a kernel without nfnetlink: there are no tables. An operator who
+// chose iptables-legacy needs neither.
+type absent struct{}
+
+// Send succeeds.
+func (absent) Send([]byte) error { return nil }
+
+// Receive answers that there is no such table or chain.
+func (absent) Receive(context.Context, func(syscall.NetlinkMessage) (bool, error)) error {
+	return unix.ENOENT
+}
+
+// Close does nothing.
+func (absent) Close() {}
+
+// lacksNFTables asks a kernel that refused to list its tables whether it has any. The
+// error of a list can mean both; that of a transaction is clear.
+func lacksNFTables(ctx context.Context) bool {
+	socket, err := dial()
+	if err != nil {
+		return false
+	}
+	defer socket.Close()
+	return errors.Is(newBatch().exchange(ctx, socket), unix.EOPNOTSUPP)
+}
+
+// lacks names the modules that an error is about, of which at least one is missing.
+func lacks(err error, modules ...string) error {
+	command := "modprobe "
+	if len(modules) > 1 {
+		command = "modprobe -a "
+	}
+	return fmt.Errorf("the kernel lacks %s: load the module on the node (%s; a file in /etc/modules-load.d for each boot), or use a kernel that has it: %w",
+		strings.Join(modules, " or "), command+strings.Join(modules, " "), err)
 }
 
 // describe returns the kernel's error about one message of the transaction, with the
@@ -40,7 +72,7 @@ func lacks(module string, err error) error {
 func (b *batch) describe(sequence uint32, fault error) error {
 	if sequence == beginSequence {
 		if errors.Is(fault, unix.EOPNOTSUPP) { // it has no such subsystem
-			return lacks("nf_tables", fault)
+			return lacks(fault, "nf_tables")
 		}
 		return fault
 	}
@@ -66,12 +98,12 @@ func describeMessage(m syscall.NetlinkMessage, fault error) error {
 	case unix.NFT_MSG_NEWCHAIN:
 		kind := text(object[unix.NFTA_CHAIN_TYPE])
 		if missing && kind != "" {
-			fault = lacks("nft_chain_"+kind, fault)
+			fault = lacks(fault, "nft_chain_"+kind)
 		}
 		return fmt.Errorf("chain %s: %w", text(object[unix.NFTA_CHAIN_NAME]), fault)
 	case unix.NFT_MSG_NEWRULE:
 		if modules := modulesOf(object[unix.NFTA_RULE_EXPRESSIONS]); missing && len(modules) > 0 {
-			fault = lacks(strings.Join(modules, " or "), fault)
+			fault = lacks(fault, modules...)
 		}
 		why, _ := userComment(object[unix.NFTA_RULE_USERDATA])
 		return fmt.Errorf("chain %s, rule %q: %w", text(object[unix.NFTA_RULE_CHAIN]), why, fault)

@@ -35,6 +35,9 @@ type connection interface {
 
 func newReader(ctx context.Context) (*reader, error) {
 	socket, err := dial()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return &reader{ctx: ctx, socket: absent{}}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +130,8 @@ func listOnce[T any](r *reader, l listing, keep func(object attributes) ([]T, er
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil, true, nil // the table or chain does not exist
+	case errors.Is(err, unix.EINVAL) && lacksNFTables(r.ctx):
+		return nil, true, nil
 	case err != nil:
 		return nil, false, r.wrap(err)
 	case fault != nil:

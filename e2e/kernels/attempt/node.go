@@ -42,24 +42,29 @@ func newNode(trial kernels.Trial) (node, error) {
 		return node{}, err
 	}
 	kubeconfig, err := api.WriteKubeconfig(directory)
-	for _, name := range []string{"web", "batch"} {
-		pod := &corev1.Pod{}
-		pod.Namespace, pod.Name, pod.UID = "shop", name, uid
-		pod.Spec.Containers = []corev1.Container{{Name: "app"}}
-		if name == "web" {
-			pod.Annotations = map[string]string{"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": trial.Mode}
-			sidecar := corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}
-			sidecar.Env = []corev1.EnvVar{{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"}}
-			pod.Spec.Containers = append(pod.Spec.Containers, sidecar)
-		}
-		api.Put(pod)
-	}
-	return node{trial, kubeconfig}, err
+	n := node{trial, kubeconfig}
+	batch := &corev1.Pod{}
+	batch.Namespace, batch.Name, batch.UID = "shop", "batch", uid
+	batch.Spec.Containers = []corev1.Container{{Name: "app"}}
+	api.Put(batch)
+	api.Put(n.meshed())
+	return n, err
+}
+
+// meshed is a pod that needs all that its mode can need of the kernel.
+func (n node) meshed() *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name, pod.UID = "shop", "web", uid
+	pod.Annotations = map[string]string{"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": n.trial.Mode}
+	sidecar := corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}
+	sidecar.Env = []corev1.EnvVar{{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "app"}, sidecar}
+	return pod
 }
 
 // start starts a pod outside the mesh and a meshed one, and ends both.
 func (n node) start() (kernels.Attempt, error) {
-	batch, _, err := newPod()
+	batch, other, err := newPod()
 	if err != nil {
 		return kernels.Attempt{}, err
 	}
@@ -67,18 +72,22 @@ func (n node) start() (kernels.Attempt, error) {
 	if err != nil {
 		return kernels.Attempt{}, err
 	}
+	defer serve(web, peer)()
 	attempt := kernels.Attempt{
 		Unmeshed: n.call("ADD", "batch", batch),
 		Add:      n.call("ADD", "web", web),
 		Left:     listed(web),
 	}
 	if attempt.Add == "" {
-		attempt.Answer = ask(web, peer)
 		attempt.Check = n.call("CHECK", "web", web)
+		attempt.Answers = ask(web, n.trial.Connections)
+	}
+	if attempt.Add == "" && n.trial.Repaired {
+		attempt.Repair, err = n.repair()
 	}
 	attempt.Del = n.call("DEL", "web", web)
 	attempt.LeftAfterDel = listed(web)
-	return attempt, errors.Join(batch.Close(), web.Close(), peer.Close())
+	return attempt, errors.Join(err, batch.Close(), other.Close(), web.Close(), peer.Close())
 }
 
 // newPod returns the network namespace of a pod, and of what it reaches.
@@ -92,26 +101,6 @@ func newPod() (pod, peer *lab.Host, err error) {
 	return pod, peer, errors.Join(pod.AddAddresses("lo"), lab.Link(
 		lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP + "/24"}},
 		lab.Interface{Host: peer, Name: "eth0", Addresses: []string{outside + "/24"}}))
-}
-
-// ask connects from the pod's application and returns what answers: the proxy, or what
-// the application meant to reach.
-func ask(pod, peer *lab.Host) string {
-	for _, server := range []struct {
-		host     *lab.Host
-		at, name string
-	}{{pod, "0.0.0.0:15001", "proxy"}, {peer, "0.0.0.0:80", "direct"}} {
-		closer, err := server.host.Serve("tcp4", server.at, server.name)
-		if err != nil {
-			return err.Error()
-		}
-		defer closer.Close()
-	}
-	answer, err := pod.Ask(lab.Owner{UID: 1000, GID: 1000}, "tcp4", "", outside+":80")
-	if err != nil {
-		return err.Error()
-	}
-	return answer.Server
 }
 
 // call executes the plugin as a runtime does, and returns its error.
@@ -137,7 +126,7 @@ func (n node) call(verb, pod string, host *lab.Host) string {
 }
 
 // listed returns the rules of ours in a namespace, as every program of this guest that
-// works lists them. Modules that a list would load are not loaded by it.
+// works lists them.
 func listed(host *lab.Host) (ours string) {
 	_ = host.Do(func() error {
 		for _, command := range []string{"nft list ruleset", "iptables-legacy-save", "ip6tables-legacy-save", "ip rule"} {

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestLacking starts pods on kernels that lack something. Whatever that is, pods outside
+// the mesh start, a meshed pod starts captured or not at all, and nothing is left behind.
+func TestLacking(t *testing.T) {
+	suite := buildSuite(t)
+	image := fetch(t, All[1])
+	if image.Package == "" {
+		return
+	}
+	legacy := []string{"ip6_tables", "ip6table_raw", "iptable_nat", "xt_REDIRECT", "xt_owner"}
+	for _, tt := range []struct {
+		name   string
+		guest  Guest
+		trials []Trial
+		expect []func(t *testing.T, attempts []Attempt)
+	}{
+		{
+			name: "modules",
+			trials: []Trial{
+				// Not a module of nf_tables is needed where the operator chose iptables-legacy.
+				{Backend: "iptables-legacy", Mode: "REDIRECT", Blocked: append(legacy, "nf_tables")},
+				{Backend: "iptables-legacy", Mode: "TPROXY", Blocked: []string{"xt_TPROXY", "nf_tables"}},
+				{Backend: "nftables", Mode: "REDIRECT", Blocked: []string{"nf_tables", "nft_chain_nat", "nft_redir", "nft_ct"}},
+				{Backend: "nftables", Mode: "TPROXY", Blocked: []string{"nft_tproxy"}},
+				{Backend: "iptables-nft", Mode: "REDIRECT", Blocked: []string{"nft_compat"}},
+			},
+			expect: []func(*testing.T, []Attempt){
+				named(legacy...), named("xt_TPROXY"),
+				named("nf_tables", "nft_chain_nat", "nft_redir", "nft_ct"), named("nft_tproxy"), named("nft_compat"),
+			},
+		},
+		{
+			name:  "nfnetlink",
+			guest: Guest{Without: []string{"nfnetlink"}},
+			trials: []Trial{
+				{Backend: "nftables", Mode: "REDIRECT"},
+				{Backend: "iptables-legacy", Mode: "REDIRECT"},
+			},
+			expect: []func(*testing.T, []Attempt){refused("lacks nfnetlink"), captured},
+		},
+		{
+			name:  "IPv6",
+			guest: Guest{Append: "ipv6.disable=1"},
+			trials: []Trial{
+				{Backend: "nftables", Mode: "REDIRECT"},
+				{Backend: "nftables", Mode: "TPROXY"},
+				{Backend: "iptables-nft", Mode: "REDIRECT"},
+				{Backend: "iptables-legacy", Mode: "REDIRECT"},
+				{Backend: "iptables-legacy", Mode: "TPROXY"},
+			},
+			expect: []func(*testing.T, []Attempt){captured, captured, captured, captured, captured},
+		},
+		{
+			name:   "room for connections",
+			guest:  Guest{Job: Job{Modules: []string{"nf_conntrack"}, Sysctls: map[string]string{"net/netfilter/nf_conntrack_max": "3"}}},
+			trials: []Trial{{Backend: "nftables", Mode: "REDIRECT", Connections: 6, Repaired: true}},
+			expect: []func(*testing.T, []Attempt){crowded},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.guest.Image, tt.guest.Suite = image, suite
+			for _, trial := range tt.trials {
+				trial.IPv6, trial.Connections = "always", max(1, trial.Connections)
+				run, err := trial.Run()
+				if err != nil {
+					t.Fatal(err)
+				}
+				tt.guest.Job.Runs = append(tt.guest.Job.Runs, run)
+			}
+			for i, outcome := range boot(t, tt.guest) {
+				t.Run(outcome.Name, func(t *testing.T) {
+					attempts, err := Attempts(outcome)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, attempt := range attempts {
+						attempt.expectHarmless(t)
+					}
+					tt.expect[i](t, attempts)
+				})
+			}
+		})
+	}
+}
+
+// expectHarmless expects what holds for every pod, captured or not.
+func (a Attempt) expectHarmless(t *testing.T) {
+	t.Helper()
+	if a.Unmeshed != "" {
+		t.Errorf("a pod outside the mesh fails: %s", a.Unmeshed)
+	}
+	if a.Add != "" && a.Left != "" {
+		t.Errorf("a failed ADD leaves\n%s", a.Left)
+	}
+	if a.Del != "" || a.LeftAfterDel != "" {
+		t.Errorf("DEL: %s, and leaves\n%s", a.Del, a.LeftAfterDel)
+	}
+	if slices.Contains(a.Answers, "direct") || a.Repair.Answer == "direct" {
+		t.Errorf("not captured: answers %q, after a repair %q", a.Answers, a.Repair.Answer)
+	}
+}
+
+// captured expects a single ADD, which succeeds.
+func captured(t *testing.T, attempts []Attempt) {
+	t.Helper()
+	last := attempts[len(attempts)-1]
+	if last.Add != "" || last.Check != "" || !slices.Equal(last.Answers, []string{"proxy"}) {
+		t.Errorf("ADD: %s\nCHECK: %s\nanswers: %q; blocked: %q", last.Add, last.Check, last.Answers, last.Blocked)
+	}
+}
+
+// refused expects an ADD that fails for a reason.
+func refused(reason string) func(*testing.T, []Attempt) {
+	return func(t *testing.T, attempts []Attempt) {
+		t.Helper()
+		if len(attempts) != 1 || !strings.Contains(attempts[0].Add, reason) {
+			t.Errorf("%+v: want %q", attempts, reason)
+		}
+	}
+}
+
+// named expects errors to name these modules until all are loaded, and then an ADD that
+// succeeds.
+func named(modules ...string) func(*testing.T, []Attempt) {
+	return func(t *testing.T, attempts []Attempt) {
+		t.Helper()
+		for _, attempt := range attempts[:len(attempts)-1] {
+			if !strings.Contains(attempt.Add, "the kernel lacks ") {
+				t.Errorf("without %q: %s", attempt.Blocked, attempt.Add)
+			}
+		}
+		captured(t, attempts)
+		for _, module := range modules {
+			if slices.Contains(attempts[len(attempts)-1].Blocked, module) {
+				t.Errorf("no error names %s", module)
+			}
+		}
+	}
+}
+
+// crowded expects connections beyond the limit to fail, and a repair to say that it lost
+// some.
+func crowded(t *testing.T, attempts []Attempt) {
+	t.Helper()
+	last := attempts[len(attempts)-1]
+	if last.Add != "" || last.Check != "" || last.Repair.Fault != "" {
+		t.Errorf("ADD: %s\nCHECK: %s\nrepair: %s", last.Add, last.Check, last.Repair.Fault)
+	}
+	if !slices.Contains(last.Answers, "proxy") || !slices.ContainsFunc(last.Answers, func(a string) bool { return strings.Contains(a, "timeout") }) {
+		t.Errorf("answers %q: some of the connections are captured, and the others fail", last.Answers)
+	}
+	if last.Repair.Lost == "" {
+		t.Error("the repair does not say that connections are lost")
+	}
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// whole are the packages whose tests send packets or read rules, each with the tests
+// that a guest can't run.
+var whole = []struct{ name, skipped string }{
+	// They execute Istio's programs, haproxy or the compiler.
+	{"e2e/traffic", "^(TestOracle.*|TestHAProxy)$"},
+	// The earlier release is not in the guest; its programs bear no version, as they are
+	// the same for each commit.
+	{"e2e/protocol", "^(TestTwoVersions|TestOwnVersion|TestVersion)$"},
+	// They build the agent, or measure it.
+	{"e2e/guard", "^(TestCost|TestLargestLists|TestClockSteps|TestPodsOfEarlierRelease|TestDeletedGuardMounts)$"},
+	{"plugin/netfilter", "^$"},
+	{"plugin/conntrack", "^$"},
+	{"plugin/podnet", "^$"},
+}
+
+// WholePackages are the packages of Whole.
+func WholePackages() (names []string) {
+	for _, p := range whole {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// Whole runs all of their tests that a guest can run.
+func Whole() (job Job) {
+	for _, p := range whole {
+		job.Runs = append(job.Runs, Selection{Package: p.name}.run("-test.skip="+p.skipped))
+	}
+	return job
+}
+
+// Passed counts the tests that passed. Its error has the names of those that did not,
+// and what was printed.
+func Passed(o Outcome) (count int, err error) {
+	failed := regexp.MustCompile(`(?m)^\s*--- (?:FAIL|SKIP): (\S+)`).FindAllStringSubmatch(o.Output, -1)
+	if o.Status != 0 || len(failed) > 0 {
+		var names []string
+		for _, match := range failed {
+			names = append(names, match[1])
+		}
+		return 0, fmt.Errorf("%s: status %d, not passed: %s\n%s", o.Name, o.Status, strings.Join(names, ", "), o.Output)
+	}
+	return strings.Count(o.Output, "\n--- PASS: "), nil
+}
