@@ -36,11 +36,7 @@ Acquire::Retries "3";
 #clear APT::Update::Post-Invoke-Success;
 `
 
-func newApt(ctx context.Context, suite, dir string) (apt, error) {
-	mirror, err := securityMirror(ctx)
-	if err != nil {
-		return apt{}, err
-	}
+func newApt(mirror, suite, dir string) (apt, error) {
 	for _, directory := range []string{"lists/partial", "cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(dir, directory), 0o755); err != nil {
 			return apt{}, err

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"syscall"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
@@ -55,6 +57,10 @@ func (g Guest) Boot(ctx context.Context, directory string) ([]Outcome, error) {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", g.Image.Kernel, "-initrd", image, "-append", "console=ttyS0 panic=-1 loglevel=4 "+g.Append,
 		"-serial", "file:"+console, "-serial", "file:"+results)
+	// qemu ends with this process. The signal is sent when the thread ends that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := command.CombinedOutput()
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, fmt.Errorf("qemu with %s: %w: %s%s", g.Image.Package, err, out, tail(console))

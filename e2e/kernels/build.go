@@ -21,14 +21,12 @@ const module = "github.com/capture-cni/capture-cni"
 // execute, and the tests themselves.
 const programDirectory = "/programs"
 
-// Suite is what all guests have in common: tests of some packages, and what they execute.
-type Suite struct {
-	directory string // of what was built
-	content   []byte // an initramfs
-}
+// Suite is an initramfs with what all guests have in common: tests of some packages, and
+// what they execute.
+type Suite struct{ content []byte }
 
 // Build makes the tests of packages, which are named from the project's directory, and
-// what they execute.
+// what they execute. directory gets what it compiles.
 func Build(ctx context.Context, directory string, packages ...string) (Suite, error) {
 	if err := lab.BuildPrograms(directory, buildFlags...); err != nil {
 		return Suite{}, err
@@ -50,8 +48,9 @@ func Build(ctx context.Context, directory string, packages ...string) (Suite, er
 			return Suite{}, err
 		}
 	}
-	err := errors.Join(a.copy(programDirectory, directory), a.copy("/init", filepath.Join(directory, "guest")))
-	return Suite{directory, a.bytes()}, err
+	a.link("/init", filepath.Join(programDirectory, "guest"))
+	err := a.copy(programDirectory, directory)
+	return Suite{a.bytes()}, err
 }
 
 // buildFlags leave out what no test needs, and what differs between two checkouts of the

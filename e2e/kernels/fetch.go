@@ -41,7 +41,11 @@ func Fetch(ctx context.Context, k Kernel, kept string) (Image, error) {
 
 // download unpacks the newest package of a suite, with an index of its modules.
 func download(ctx context.Context, k Kernel, root string) error {
-	a, err := newApt(ctx, k.Suite, filepath.Join(root, "apt"))
+	mirror, err := securityMirror(ctx)
+	if err != nil {
+		return err
+	}
+	a, err := newApt(mirror, k.Suite, filepath.Join(root, "apt"))
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// wanted are the directories of the modules that packets and tests need.
-var wanted = []string{"kernel/net", "kernel/lib", "kernel/crypto", "kernel/arch", "kernel/drivers/net"}
+// wanted are the modules that packets and tests need, as directories or patterns of files.
+var wanted = []string{"kernel/net", "kernel/lib", "kernel/crypto", "kernel/arch/x86/crypto", "kernel/drivers/net/veth.ko*"}
 
 // addModules copies an image's modules and their index; modules that a guest is without
 // are only in the index, so that loading one of them fails.
@@ -26,22 +26,31 @@ func (a *archive) addModules(i Image, without []string) error {
 			return err
 		}
 	}
-	for _, directory := range wanted {
-		err := filepath.WalkDir(filepath.Join(i.Modules, directory), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || slices.Contains(without, moduleName(path)) {
-				return err
-			}
-			content, err := os.ReadFile(path)
-			if err == nil {
-				a.file(root+strings.TrimPrefix(path, i.Modules), 0o644, content)
-			}
-			return err
-		})
+	for _, pattern := range wanted {
+		found, err := filepath.Glob(filepath.Join(i.Modules, pattern))
 		if err != nil {
 			return err
 		}
+		for _, path := range found {
+			if err := a.addModulesBelow(i, path, root, without); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+func (a *archive) addModulesBelow(i Image, path, root string, without []string) error {
+	return filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || slices.Contains(without, moduleName(path)) {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err == nil {
+			a.file(root+strings.TrimPrefix(path, i.Modules), 0o644, content)
+		}
+		return err
+	})
 }
 
 // moduleName is the name of a module in a file such as nft_ct.ko.xz.

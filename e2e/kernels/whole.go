@@ -43,12 +43,13 @@ func Whole() (job Job) {
 // and what was printed.
 func Passed(o Outcome) (count int, err error) {
 	failed := regexp.MustCompile(`(?m)^\s*--- (?:FAIL|SKIP): (\S+)`).FindAllStringSubmatch(o.Output, -1)
-	if o.Status != 0 || len(failed) > 0 {
+	count = strings.Count(o.Output, "\n--- PASS: ")
+	if o.Status != 0 || len(failed) > 0 || count == 0 {
 		var names []string
 		for _, match := range failed {
 			names = append(names, match[1])
 		}
 		return 0, fmt.Errorf("%s: status %d, not passed: %s\n%s", o.Name, o.Status, strings.Join(names, ", "), o.Output)
 	}
-	return strings.Count(o.Output, "\n--- PASS: "), nil
+	return count, nil
 }
