@@ -7,7 +7,7 @@ VERSION  := $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
 IMAGE    := ghcr.io/capture-cni/capture-cni:$(VERSION)
 IMAGEFILE := $(BIN)/capture-cni-image.tar
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
-PACKAGES := nftables iptables haproxy iproute2 strace containerd runc gcc libc6-dev libseccomp-dev prometheus systemd qemu-system-x86 kmod
+PACKAGES := nftables iptables haproxy iproute2 strace containerd runc conmon gcc libc6-dev libseccomp-dev prometheus systemd qemu-system-x86 kmod
 FUZZTIME := 20s
 SOAKTIME := 10m
 
@@ -38,17 +38,18 @@ plugins: build ## Build also the reference plugins and cnitool
 demo: plugins ## Show the plugin at work (root); POD=file.yaml for a pod of your own
 	@go run ./e2e/demo -bin $(BIN) $(if $(POD),-pod $(POD))
 
-cluster: deps parts ## Start a Kubernetes of two nodes on this machine and leave it running (root)
+cluster: deps parts ## Start a Kubernetes of three nodes on this machine and leave it running (root)
 	@go run ./e2e/cluster/ctl -parts $(PARTS) up
 
 cluster-down: ## Stop it, and clean up behind it
 	@go run ./e2e/cluster/ctl down
 
-parts: $(addprefix $(PARTS)/,kubernetes helm containerd runc multus multus-daemon istio ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
+parts: $(addprefix $(PARTS)/,kubernetes helm containerd runc crio multus multus-daemon istio ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
 
 # Unoptimised: half the time to build, and fast enough for tests.
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -gcflags "all=-N -l" -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
+CRIOTAGS = seccomp containers_image_openpgp containers_image_ostree_stub exclude_graphdriver_btrfs btrfs_noversion
 STAMP = k8s.io/component-base/version
 
 $(PARTS)/kubernetes: e2e/parts/kubernetes/go.mod e2e/parts/kubernetes/main.go
@@ -62,6 +63,12 @@ $(PARTS)/containerd: e2e/parts/containerd/go.mod
 
 $(PARTS)/runc: e2e/parts/containerd/go.mod # newer than Debian's: it knows user namespaces
 	@e2e/parts/keep.sh $@ 'CGO_ENABLED=1 go build -C $(<D) -trimpath -tags seccomp -ldflags "-s -w" -o $$OUT/ github.com/opencontainers/runc' $^
+
+# With the program that fills its storage, from its own tests, and the one that pins namespaces.
+$(PARTS)/crio: e2e/parts/crio/go.mod
+	@e2e/parts/keep.sh $@ 'CGO_ENABLED=1 go build -C $(<D) -trimpath -gcflags "all=-N -l" -ldflags "-s -w" -tags "$(CRIOTAGS)" -o $$OUT/ $(addprefix github.com/cri-o/cri-o/,test/copyimg cmd/crio); \
+		\
+		gcc -std=c99 -O2 -static -o $$OUT/pinns "$$(go list -C $(<D) -m -f {{.Dir}} github.com/cri-o/cri-o)"/pinns/src/*.c' $^
 
 $(PARTS)/multus: e2e/parts/multus/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus' $^
@@ -96,7 +103,7 @@ $(PARTS)/v0.1.0:
 endif
 
 deps: ## Install what the tests need (Debian, root)
-	@for tool in nft iptables-legacy haproxy ip strace containerd runc gcc promtool systemd-tmpfiles qemu-system-x86_64 depmod; do command -v $$tool >/dev/null || missing=yes; done; \
+	@for tool in nft iptables-legacy haproxy ip strace containerd runc conmon gcc promtool systemd-tmpfiles qemu-system-x86_64 depmod; do command -v $$tool >/dev/null || missing=yes; done; \
 	[ -e /usr/include/seccomp.h ] || missing=yes; \
 	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi

@@ -36,9 +36,9 @@ type Box struct {
 // The disk survives the end of the box.
 var overlaid = []string{"/etc", "/opt", "/var/lib"}
 
-// onDisk are directories on the box's disk without an overlay: containerd mounts
-// overlays in them itself, and overlays can't be nested.
-var onDisk = []string{"/var/lib/containerd", "/var/lib/kubelet"}
+// onDisk are directories on the box's disk without an overlay: runtimes mount
+// overlays in them themselves, and overlays can't be nested.
+var onDisk = []string{"/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet"}
 
 // startBox starts a box whose disk is below dir. It forwards connections that
 // listener accepts to an address inside the box; both are optional.

@@ -2,7 +2,7 @@
 
 // Package cluster runs a real Kubernetes on this host: one box with etcd, API
 // server, controller manager and scheduler, and a box for each node with
-// containerd, kubelet and kube-proxy. Traffic stays between the boxes. A cluster
+// container runtime, kubelet and kube-proxy. Traffic stays between the boxes. A cluster
 // can be left running; Open finds it again by its directory.
 package cluster
 
@@ -29,16 +29,6 @@ type Cluster struct {
 	Control *Box
 	Nodes   []*Node
 }
-
-// Runtime is which containerd a node runs.
-type Runtime string
-
-const (
-	// Containerd2 is built from source with the other parts.
-	Containerd2 Runtime = "containerd 2"
-	// Debian1 is Debian's own package.
-	Debian1 Runtime = "containerd 1.6"
-)
 
 // Timeout is for waits that take seconds on an idle host. It only decides how
 // soon a failure is reported.

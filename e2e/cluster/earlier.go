@@ -12,12 +12,7 @@ import (
 // LoadEarlierImage imports the image of the release before this one on all nodes, with its
 // version as the tag.
 func (c *Cluster) LoadEarlierImage(ctx context.Context) error {
-	for _, node := range c.Nodes {
-		if err := node.Import(ctx, filepath.Join(c.Parts, lab.EarlierVersion, "image.tar")); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.importImage(ctx, agentImage(lab.EarlierVersion, filepath.Join(c.Parts, lab.EarlierVersion, "image.tar")))
 }
 
 // InstallEarlier is Install of the release before this one, by its own chart.

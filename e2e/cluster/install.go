@@ -15,16 +15,11 @@ const Namespace = "capture-cni"
 
 // LoadAgentImage builds the agent's image and imports it on all nodes.
 func (c *Cluster) LoadAgentImage(ctx context.Context, tag string) error {
-	tarball, err := c.buildAgent(ctx, tag)
+	image, err := c.buildAgent(ctx, tag)
 	if err != nil {
 		return err
 	}
-	for _, node := range c.Nodes {
-		if err := node.Import(ctx, tarball); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.importImage(ctx, image)
 }
 
 // Install installs or upgrades the chart, as an operator does, with settings

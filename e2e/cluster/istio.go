@@ -70,14 +70,12 @@ func (c *Cluster) LoadIstioImages(ctx context.Context, names ...string) error {
 		return err
 	}
 	for _, name := range names {
-		tarball := c.path(name + ".tar")
-		if err := images[name].write(tarball, istioImages+"/"+name+":"+istioTag); err != nil {
+		image := imageFile{istioImages + "/" + name + ":" + istioTag, dockerArchive, c.path(name + ".tar")}
+		if err := images[name].write(image.path, image.name); err != nil {
 			return fmt.Errorf("building the image %s: %w", name, err)
 		}
-		for _, node := range c.Nodes {
-			if err := node.Import(ctx, tarball); err != nil {
-				return err
-			}
+		if err := c.importImage(ctx, image); err != nil {
+			return err
 		}
 	}
 	return nil

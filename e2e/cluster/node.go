@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"syscall"
-	"time"
 )
 
-// Node is a box with containerd, kubelet and kube-proxy. Its directories have the
-// usual paths: /etc/cni/net.d, /opt/cni/bin, /run/containerd.
+// Node is a box with a container runtime, kubelet and kube-proxy. Its directories have
+// the usual paths: /etc/cni/net.d, /opt/cni/bin, /run/containerd or /run/crio.
 type Node struct {
 	*Box
 	Number  int
@@ -57,7 +56,7 @@ func (n *Node) boot(ctx context.Context) error {
 
 // connect plugs the node in and adds routes on the node and on the control box.
 func (n *Node) connect() error {
-	const nodes = 2 // routes to a node that is not there do no harm
+	const nodes = 3 // routes to a node that is not there do no harm
 	if err := n.cluster.plug(n.Box, nodeIPv4(n.Number)+"/24", nodeIPv6(n.Number)+"/64"); err != nil {
 		return err
 	}
@@ -70,39 +69,6 @@ func (n *Node) connect() error {
 		host.AddDefaultRoute(controlIPv4), host.AddDefaultRoute(controlIPv6),
 		route(n.Box, n.Number, nodes), route(n.cluster.Control, 0, nodes),
 	)
-}
-
-// StartRuntime starts containerd, waits for it and imports the sandbox image.
-func (n *Node) StartRuntime(ctx context.Context) error {
-	path := n.cluster.Parts
-	if n.Runtime == Debian1 {
-		path = "/usr/bin"
-	}
-	if err := n.startDaemon(path, "containerd", "--config", filepath.Join(n.dir, "containerd.toml")); err != nil {
-		return err
-	}
-	for deadline := time.Now().Add(Timeout); ; time.Sleep(20 * time.Millisecond) {
-		err := n.Command(ctx, filepath.Join(path, "ctr"), "version").Run()
-		if err == nil {
-			return n.Import(ctx, n.cluster.path("apps.tar"))
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waiting for containerd: %w, see %s", err, n.log("containerd"))
-		}
-	}
-}
-
-// Import imports the images of a tarball into the runtime.
-func (n *Node) Import(ctx context.Context, tarball string) error {
-	ctr := filepath.Join(n.cluster.Parts, "ctr")
-	if n.Runtime == Debian1 {
-		ctr = "/usr/bin/ctr"
-	}
-	out, err := n.Command(ctx, ctr, "--namespace", "k8s.io", "images", "import", tarball).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("importing %s: %w: %s", tarball, err, out)
-	}
-	return nil
 }
 
 // StartKubelet starts the kubelet; the node is ready some time later.
@@ -119,18 +85,6 @@ func (n *Node) StartProxy() error {
 
 // StopKubelet stops the kubelet; pods keep running.
 func (n *Node) StopKubelet() error { return n.stopDaemon("kubelet", syscall.SIGTERM) }
-
-// StopRuntime stops containerd; pods keep running.
-func (n *Node) StopRuntime() error { return n.stopDaemon("containerd", syscall.SIGTERM) }
-
-// KillRuntime kills containerd; pods keep running.
-func (n *Node) KillRuntime() error { return n.stopDaemon("containerd", syscall.SIGKILL) }
-
-// PauseRuntime makes containerd hang: the kernel accepts its connections.
-func (n *Node) PauseRuntime() error { return n.pauseDaemon("containerd") }
-
-// ResumeRuntime ends the hang.
-func (n *Node) ResumeRuntime() error { return n.resumeDaemon("containerd") }
 
 // Halt kills all processes of the node at once. Unlike a power cut, it keeps what they
 // wrote and did not sync.

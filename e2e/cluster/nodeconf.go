@@ -5,31 +5,16 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 )
-
-// containerdConf is for containerd 1 and 2. restrict_oom_score_adj is for hosts
-// without CAP_SYS_RESOURCE, where runc can't set the kubelet's oom_score_adj.
-const containerdConf = `version = 2
-disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.aufs", "io.containerd.tracing.processor.v1.otlp"]
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "` + AppImage + `"
-  disable_apparmor = true
-  restrict_oom_score_adj = true
-  stream_server_address = "127.0.0.1"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    default_runtime_name = "runc"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-`
 
 const kubeletConf = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: false}, webhook: {enabled: false}, x509: {clientCAFile: %[1]q}}
 authorization: {mode: AlwaysAllow}
-containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+containerRuntimeEndpoint: unix://%[5]s
 cgroupDriver: cgroupfs
 cgroupRoot: /%[2]s
 failSwapOn: false
@@ -96,11 +81,11 @@ func (n *Node) configure() error {
 	pki := func(file string) string { return n.cluster.path("pki", file) }
 	dir := n.cluster.path(name)
 	files := map[string]string{
-		"containerd.toml": containerdConf,
-		"kubelet.yaml":    fmt.Sprintf(kubeletConf, pki("ca.crt"), n.cgroup(), pki(name+".crt"), pki(name+".key")),
-		"proxy.yaml":      fmt.Sprintf(proxyConf, pki("proxy.kubeconfig"), name),
+		"kubelet.yaml": fmt.Sprintf(kubeletConf, pki("ca.crt"), n.cgroup(), pki(name+".crt"), pki(name+".key"), n.socket()),
+		"proxy.yaml":   fmt.Sprintf(proxyConf, pki("proxy.kubeconfig"), name),
 		filepath.Join("disk", "etc", "cni", "net.d", NetworkConf): n.PrimaryList(),
 	}
+	maps.Copy(files, n.runtimeFiles())
 	for file, content := range files {
 		path := filepath.Join(dir, file)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {

@@ -24,8 +24,7 @@ type Sandbox struct {
 
 // CRI connects to the node's runtime.
 func (n *Node) CRI(ctx context.Context) (internalapi.RuntimeService, error) {
-	socket := n.Path("/run/containerd/containerd.sock")
-	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(Timeout).Build(ctx)
+	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + n.Socket()).WithConnectionTimeout(Timeout).Build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime of %s: %w", n.Name, err)
 	}
@@ -35,7 +34,7 @@ func (n *Node) CRI(ctx context.Context) (internalapi.RuntimeService, error) {
 // Sandboxes lists the sandboxes of the node's running pods. It repeats a listing that
 // lacks a sandbox's place.
 func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
-	client, err := cri.New(n.Path("/run/containerd/containerd.sock"))
+	client, err := cri.New(n.Socket())
 	if err != nil {
 		return nil, err
 	}

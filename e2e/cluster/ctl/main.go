@@ -56,7 +56,7 @@ make cluster-down stops it.
 `
 
 func up(ctx context.Context, dir, parts string) error {
-	c, err := cluster.Start(ctx, dir, parts, cluster.Containerd2, cluster.Debian1)
+	c, err := cluster.Start(ctx, dir, parts, cluster.Runtimes...)
 	if err != nil {
 		return err
 	}

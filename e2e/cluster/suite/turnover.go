@@ -69,7 +69,7 @@ func StartTurnover(t *testing.T, n Namespace) *Turnover {
 
 // run starts pairs until ctx ends.
 func (w *Turnover) run(ctx context.Context, node *cluster.Node, name string) error {
-	client, err := cri.New(node.Path("/run/containerd/containerd.sock"))
+	client, err := cri.New(node.Socket())
 	if err != nil {
 		return err
 	}
