@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/containernetworking/cni/pkg/version"
 )
 
 // recordings is the directory of recorded calls.
@@ -17,6 +19,9 @@ const recordings = "/run/recorder"
 
 // record is a CNI plugin that records its environment and stdin, and changes nothing.
 func record() error {
+	if os.Getenv("CNI_COMMAND") == "VERSION" { // by CRI-O, before it takes a list
+		return version.All.Encode(os.Stdout)
+	}
 	stdin, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return err

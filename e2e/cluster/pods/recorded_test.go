@@ -51,16 +51,7 @@ func TestRecorded(t *testing.T) {
 	}
 	n.Delete(t, pods...)
 	for _, node := range c.Nodes {
-		for _, call := range []struct {
-			file, pod, command string
-			late               bool
-		}{
-			{"meshed.add", "web-", "ADD", false},
-			{"unmeshed.add", "batch-", "ADD", false},
-			{"static.add", "static-", "ADD", false},
-			{"meshed.del", "web-", "DEL", false},
-			{"meshed.late.del", "web-", "DEL", true}, // when the sandbox is removed
-		} {
+		for _, call := range callsOf(node.Runtime) {
 			var found recording
 			suite.Eventually(t, func() (err error) {
 				found, err = findCall(node, n.Name, call.pod+node.Name, call.command, call.late)
@@ -81,6 +72,26 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
+// recordedCall is a call for the pod whose name begins so, and the file with its recording.
+type recordedCall struct {
+	file, pod, command string
+	late               bool
+}
+
+// callsOf returns the calls of a runtime that are recorded.
+func callsOf(runtime cluster.Runtime) []recordedCall {
+	calls := []recordedCall{
+		{"meshed.add", "web-", "ADD", false},
+		{"unmeshed.add", "batch-", "ADD", false},
+		{"static.add", "static-", "ADD", false},
+		{"meshed.del", "web-", "DEL", false},
+	}
+	if runtime == cluster.CRIO {
+		return append(calls, recordedCall{"meshed.check", "web-", "CHECK", false}) // after ADD
+	}
+	return append(calls, recordedCall{"meshed.late.del", "web-", "DEL", true}) // when the sandbox is removed
+}
+
 // recordCalls appends a plugin that records its calls to a node's list, until the
 // test ends.
 func recordCalls(t *testing.T, node *cluster.Node) {
@@ -97,14 +108,6 @@ func recordCalls(t *testing.T, node *cluster.Node) {
 		end := bytes.LastIndexByte(before, ']')
 		suite.Check(t, os.WriteFile(list, slices.Concat(before[:end], []byte(","+entry), before[end:]), 0o600))
 	}
-	suite.Check(t, suite.TriggerReload(node))
-	suite.Eventually(t, func() error {
-		network, err := suite.LoadedNetwork(t.Context(), node)
-		if err == nil && !slices.Contains(network.Plugins, "recorder") {
-			err = fmt.Errorf("%s does not call the recorder: %s", node.Name, network.Plugins)
-		}
-		return err
-	})
 	t.Cleanup(func() {
 		if node.Runtime == cluster.Containerd2 {
 			suite.Check(t, os.Remove(dropIn))
@@ -112,6 +115,14 @@ func recordCalls(t *testing.T, node *cluster.Node) {
 			suite.Check(t, os.WriteFile(list, before, 0o600))
 		}
 		suite.Check(t, errors.Join(suite.TriggerReload(node), os.Remove(node.Path("/opt/cni/bin/recorder"))))
+	})
+	suite.Check(t, suite.TriggerReload(node))
+	suite.Eventually(t, func() error {
+		network, err := suite.LoadedNetwork(t.Context(), node)
+		if err == nil && !slices.Contains(network.Plugins, "recorder") {
+			err = fmt.Errorf("%s does not call the recorder: %s", node.Name, network.Plugins)
+		}
+		return err
 	})
 }
 

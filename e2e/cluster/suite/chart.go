@@ -65,7 +65,7 @@ func WaitForLastPlugin(t *testing.T, node *cluster.Node, plugin string) {
 	t.Helper()
 	Eventually(t, func() error {
 		network, err := LoadedNetwork(t.Context(), node)
-		if err == nil && network.Plugins[len(network.Plugins)-1] != plugin {
+		if err == nil && (len(network.Plugins) == 0 || network.Plugins[len(network.Plugins)-1] != plugin) {
 			err = fmt.Errorf("%s calls the plugins %q, want %s last", node.Name, network.Plugins, plugin)
 		}
 		return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 )
@@ -16,8 +17,11 @@ type Network struct {
 	Plugins []string
 }
 
-// LoadedNetwork asks a node's runtime which conflist it uses for new pods.
+// LoadedNetwork returns which conflist a node's runtime uses for new pods.
 func LoadedNetwork(ctx context.Context, node *cluster.Node) (loaded Network, err error) {
+	if node.Runtime == cluster.CRIO {
+		return usedNetwork(ctx, node)
+	}
 	service, err := node.CRI(ctx)
 	if err != nil {
 		return loaded, err
@@ -47,4 +51,31 @@ func LoadedNetwork(ctx context.Context, node *cluster.Node) (loaded Network, err
 		loaded.Plugins = append(loaded.Plugins, plugin.Network.Type)
 	}
 	return loaded, nil
+}
+
+// namedNetwork finds the network in CRI-O's error about a sandbox.
+var namedNetwork = regexp.MustCompile(`to CNI network "([^"]+)"`)
+
+// usedNetwork returns what CRI-O has used for a sandbox. Multus fails for one without a pod:
+// then the error has its name.
+func usedNetwork(ctx context.Context, node *cluster.Node) (used Network, err error) {
+	list, err := node.UsedList(ctx)
+	if err != nil {
+		if found := namedNetwork.FindStringSubmatch(err.Error()); found != nil {
+			return Network{Name: found[1]}, nil
+		}
+		return used, err
+	}
+	var config struct {
+		Name    string
+		Plugins []struct{ Type string }
+	}
+	if err := json.Unmarshal(list, &config); err != nil {
+		return used, err
+	}
+	used.Name = config.Name
+	for _, plugin := range config.Plugins {
+		used.Plugins = append(used.Plugins, plugin.Type)
+	}
+	return used, nil
 }

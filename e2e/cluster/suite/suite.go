@@ -100,7 +100,7 @@ func (c *Suite) run(m *testing.M) (code int, err error) {
 }
 
 func (c *Suite) start(ctx context.Context, dir string) (err error) {
-	runtimes := []cluster.Runtime{cluster.Containerd2, cluster.Debian1}
+	runtimes := cluster.Runtimes
 	if *control {
 		runtimes = nil
 	}
