@@ -67,7 +67,6 @@ $(PARTS)/runc: e2e/parts/containerd/go.mod # newer than Debian's: it knows user 
 # With the program that fills its storage, from its own tests, and the one that pins namespaces.
 $(PARTS)/crio: e2e/parts/crio/go.mod
 	@e2e/parts/keep.sh $@ 'CGO_ENABLED=1 go build -C $(<D) -trimpath -gcflags "all=-N -l" -ldflags "-s -w" -tags "$(CRIOTAGS)" -o $$OUT/ $(addprefix github.com/cri-o/cri-o/,test/copyimg cmd/crio); \
-		\
 		gcc -std=c99 -O2 -static -o $$OUT/pinns "$$(go list -C $(<D) -m -f {{.Dir}} github.com/cri-o/cri-o)"/pinns/src/*.c' $^
 
 $(PARTS)/multus: e2e/parts/multus/go.mod

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestRuntimesFail has both containerds hang, and end, while a meshed pod loses its
+// TestRuntimesFail has all runtimes hang, and end, while a meshed pod loses its
 // rules: each guard goes on with the pods that it knows, tells what it found, and
 // repairs the pod once its runtime answers.
 func TestRuntimesFail(t *testing.T) {
