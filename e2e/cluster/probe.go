@@ -23,8 +23,8 @@ func (n *Node) UsedList(ctx context.Context) (list []byte, err error) {
 	}
 	defer func() { _ = service.Close(context.WithoutCancel(ctx)) }()
 	id, err := service.RunPodSandbox(ctx, &runtimeapi.PodSandboxConfig{
-		Metadata:    &runtimeapi.PodSandboxMetadata{Name: "probe", Namespace: "probe", Uid: rand.Text()},
-		Annotations: map[string]string{"kubernetes.io/config.source": "probe"}, // without any, CRI-O passes none to plugins
+		Metadata:    &runtimeapi.PodSandboxMetadata{Name: "probe", Namespace: "kube-system", Uid: rand.Text()}, // which istio-cni skips
+		Annotations: map[string]string{"kubernetes.io/config.source": "probe"},                                 // without any, CRI-O passes none to plugins
 		Linux:       &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/" + n.cgroup(), SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{}},
 	}, "")
 	if err != nil {

@@ -81,7 +81,7 @@ func TestAgentAnswers(t *testing.T) {
 }
 
 // TestNoAgentNoCredentials expects both ways in the errors of ADD and of strict STATUS,
-// and that CHECK does not judge, so that CRI-O does not tear the pod down.
+// and that CHECK does not judge, so that the pod is not replaced after a restart of CRI-O.
 func TestNoAgentNoCredentials(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestCheckSparesPods expects CHECK to succeed for every pod with the rules of its
-// ADD: on restart CRI-O tears down pods whose CHECK fails.
+// ADD: after a restart of CRI-O, pods whose CHECK fails are replaced.
 func TestCheckSparesPods(t *testing.T) {
 	down := func(w http.ResponseWriter, _ *http.Request) bool {
 		w.WriteHeader(http.StatusInternalServerError)

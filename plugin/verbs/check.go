@@ -17,7 +17,7 @@ import (
 )
 
 // check compares the pod's network namespace with its desired state. On restart
-// CRI-O runs CHECK for every pod and tears down those that fail. So a pod that has
+// CRI-O runs CHECK for every pod, and the kubelet replaces those that fail. So a pod that has
 // our rules passes when check can't compare them.
 func check(args *skel.CmdArgs, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)

@@ -25,7 +25,7 @@ import (
 // Deadlines of a whole call. ADD's is longer than the longest lookupTimeout, and
 // shorter than the runtime's, whose error would not name the cause. CHECK looks up
 // once, in seconds; the rest allows for a slow comparison on a busy node, because
-// CRI-O tears down pods whose CHECK fails.
+// CRI-O gives up the addresses of pods whose CHECK fails.
 const (
 	addTimeout    = 150 * time.Second
 	checkTimeout  = 30 * time.Second

@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestRunDirectoryDeleted deletes the directory below /run on both nodes, while agents,
+// TestRunDirectoryDeleted deletes the directory below /run on all nodes, while agents,
 // guards and captured pods run. Agents and guards end, and the kubelets start them again
 // with new directories: the guards repair, pods start captured, and old ones end.
 func TestRunDirectoryDeleted(t *testing.T) {

@@ -4,6 +4,7 @@ package agents
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -92,25 +94,30 @@ func expectOtherNodesDenied(t *testing.T, n suite.Namespace) {
 func TestGuardKeepsOtherRules(t *testing.T) {
 	c.ReplaceByIstioCNI(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
-	n.Run(t, suite.Server("theirs", c.Nodes[0].Name), suite.Server("theirs-too", c.Nodes[1].Name))
-	theirs, theirsToo := n.Rules(t, "theirs"), n.Rules(t, "theirs-too")
-	if theirs.Foreign == "" || theirsToo.Foreign == "" {
-		t.Fatalf("they hold %+v and %+v", theirs, theirsToo)
+	before := map[string]netfilter.State{}
+	for _, node := range c.Nodes {
+		pod := "theirs-" + node.Name
+		n.Run(t, suite.Server(pod, node.Name))
+		if before[pod] = n.Rules(t, pod); before[pod].Foreign == "" {
+			t.Fatalf("%s has the rules %+v", pod, before[pod])
+		}
 	}
 	suite.Check(t, c.UninstallIstioCNI(t.Context()))
 	c.InstallChart(t, append(slices.Clone(frequentRounds), "netconf.mesh.inboundPort=15106")...)
 	n.Run(t, suite.Server("older", c.Nodes[0].Name))
-	older := n.Rules(t, "older")
+	theirs := slices.Collect(maps.Keys(before))
+	before["older"] = n.Rules(t, "older")
 	c.InstallChart(t, frequentRounds...)
-	waitForGuardLog(t, n, "theirs", "state=foreign")
-	waitForGuardLog(t, n, "theirs-too", "state=foreign")
+	for _, pod := range theirs {
+		waitForGuardLog(t, n, pod, "state=foreign")
+	}
 	waitForGuardLog(t, n, "older", "state=outdated")
 	waitForEvent(t, n, "older", "CaptureWarning", "a restart renews them")
 	n.Run(t, suite.Server("ours", c.Nodes[0].Name)) // some rounds later
 	n.ExpectCaptured(t, "ours")
-	for pod, before := range map[string]any{"theirs": theirs, "theirs-too": theirsToo, "older": older} {
-		if after := n.Rules(t, pod); after != before {
-			t.Errorf("%s had the rules %+v and has %+v", pod, before, after)
+	for pod, rules := range before {
+		if after := n.Rules(t, pod); after != rules {
+			t.Errorf("%s had the rules %+v and has %+v", pod, rules, after)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,7 @@ func TestVersions(t *testing.T) {
 	lab.RequireHistory(t, "../../..")
 	c.UninstallChart(t)
 	suite.Check(t, c.LoadEarlierImage(t.Context()))
+	linkSocket(t)
 	t.Cleanup(func() { c.Installed = nil })
 	oneByOne := append([]string{"maxUnavailable=1"}, frequentRounds...)
 	suite.Check(t, c.InstallEarlier(t.Context(), oneByOne...))
@@ -61,6 +63,21 @@ func TestVersions(t *testing.T) {
 	later.expectUnchanged(t, n)
 	expectStates(t, map[string]int{"outdated": len(earlier.pods), "captured": len(later.pods)})
 	expectFewEvents(t, n)
+}
+
+// linkSocket gives CRI-O's socket the name of containerd's as well, until the test ends: the
+// earlier chart has one path for all nodes.
+func linkSocket(t *testing.T) {
+	t.Helper()
+	const path = "/run/containerd/containerd.sock"
+	for _, node := range c.Nodes {
+		if node.Runtime != cluster.CRIO {
+			continue
+		}
+		suite.Check(t, os.MkdirAll(node.Path("/run/containerd"), 0o755)) // the chart's mount may have made it
+		suite.Check(t, os.Link(node.Socket(), node.Path(path)))
+		t.Cleanup(func() { suite.Check(t, os.Remove(node.Path(path))) })
+	}
 }
 
 // timed logs how long a change of the release took.
@@ -128,7 +145,7 @@ func expectReuse(t *testing.T) {
 	}
 }
 
-// expectStates waits until the guards of both nodes count this many outdated pods, at least
+// expectStates waits until the guards of all nodes count this many outdated pods, at least
 // this many captured ones, and none that lack rules.
 func expectStates(t *testing.T, want map[string]int) {
 	t.Helper()

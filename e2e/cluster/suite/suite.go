@@ -101,8 +101,11 @@ func (c *Suite) run(m *testing.M) (code int, err error) {
 
 func (c *Suite) start(ctx context.Context, dir string) (err error) {
 	runtimes := cluster.Runtimes
-	if *control {
+	switch {
+	case *control:
 		runtimes = nil
+	case c.Istio: // whose own programs fill the machine
+		runtimes = []cluster.Runtime{cluster.Containerd2, cluster.Debian1}
 	}
 	if c.Cluster, err = cluster.Start(ctx, dir, parts, runtimes...); err != nil {
 		return err
