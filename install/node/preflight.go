@@ -93,11 +93,14 @@ func (p *preflight) add(serious bool, do, what string, args ...any) {
 	p.found = append(p.found, Problem{fmt.Sprintf(what, args...), do, serious})
 }
 
-// directories compares the settings with the runtime's configuration.
+// directories compares the settings with the runtime's version and configuration.
 func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
+	if version, ignores := ignoresDropIns(ctx, runtime); p.settings.Mode == DropIn && ignores {
+		p.serious("use --mode insert", "%s %s loads no drop-in", version.Name, version.Version)
+	}
 	reported, source := runtimeConfigOf(ctx, p.settings, runtime)
 	if source == "" {
-		p.note("check that --net-dir and --bin-dir are the runtime's", "no CRI socket and no file of containerd or CRI-O says where the runtime looks")
+		p.note("check that --net-dir and --bin-dir are the runtime's", "neither the runtime nor a file of containerd or CRI-O says where the runtime looks")
 		return
 	}
 	if reported.confDir != "" && reported.confDir != p.settings.NetDir && !p.settings.Mode.underMultus() {
@@ -105,9 +108,6 @@ func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 	}
 	if len(reported.binDirs) > 0 && !slices.ContainsFunc(p.settings.BinDirs, func(dir string) bool { return slices.Contains(reported.binDirs, dir) }) {
 		p.serious("use --bin-dir "+strings.Join(reported.binDirs, ","), "according to %s, the runtime executes plugins in %q, not in %q", source, reported.binDirs, p.settings.BinDirs)
-	}
-	if version, ignores := ignoresDropIns(ctx, runtime); p.settings.Mode == DropIn && ignores {
-		p.serious("use --mode insert", "%s %s loads no drop-in", version.Name, version.Version)
 	}
 	if err := reported.checkMaxConfNum(p.settings.Mode, source); err != nil {
 		p.serious("set it to 1, or use another mode", "%v", err)

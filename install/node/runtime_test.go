@@ -20,11 +20,11 @@ import (
 // named is a runtime that reports its name and no more.
 type named struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	name string
+	name, version string
 }
 
 func (n named) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: n.name}, nil
+	return &runtimeapi.VersionResponse{RuntimeName: n.name, RuntimeVersion: n.version}, nil
 }
 
 func (named) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
@@ -62,6 +62,20 @@ func TestWhereTheRuntimeLooks(t *testing.T) {
 	for name, want := range map[string]string{"cri-o": "/etc/kubernetes/cni/net.d", "containerd": "/etc/cni/net.d"} {
 		if found, source := runtimeConfigOf(t.Context(), both, serveRuntime(t, named{name: name})); found.confDir != want {
 			t.Errorf("%s: %s, by %s; want %s", name, found.confDir, source, want)
+		}
+	}
+}
+
+// TestPreflightRefusesDropIns of a runtime that loads none, also where it does not report its
+// directories and the agent can't read its files.
+func TestPreflightRefusesDropIns(t *testing.T) {
+	t.Parallel()
+	settings := machine(t, map[string]string{"/etc/cni/net.d/10-a.conflist": `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "calico"}]}`})
+	settings.Mode = DropIn
+	for version, refused := range map[string]bool{"1.32.9": true, "1.34.0": false} {
+		problems := Preflight(t.Context(), settings, serveRuntime(t, named{name: "cri-o", version: version})).String()
+		if strings.Contains(problems, "cri-o "+version+" loads no drop-in") != refused {
+			t.Errorf("CRI-O %s is refused: %v, want %v: %s", version, !refused, refused, problems)
 		}
 	}
 }
