@@ -15,7 +15,7 @@ import (
 )
 
 // UsedList starts a sandbox and ends it, and returns the list that the runtime used for
-// it: CRI-O does not report what it has loaded.
+// it, without drop-ins: CRI-O does not report what it has loaded.
 func (n *Node) UsedList(ctx context.Context) (list []byte, err error) {
 	service, err := n.CRI(ctx)
 	if err != nil {
