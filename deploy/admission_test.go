@@ -87,7 +87,7 @@ func TestPoliciesFailClosed(t *testing.T) {
 			t.Errorf("%s is bound as %q, with %v", o.name, binding.Spec.PolicyName, actions)
 		}
 	}
-	if found != 9 {
+	if found != 10 {
 		t.Errorf("%d policies", found)
 	}
 }

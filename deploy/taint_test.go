@@ -59,14 +59,12 @@ func TestTaintRemoval(t *testing.T) {
 	}
 }
 
-// expectCanary wants what the canary ADD needs: the agent's own pod in the environment,
+// expectCanary wants what the canary ADD needs: the UID of the agent's own pod in the environment,
 // and read-only mounts of the plugin's credentials and socket at the node's paths.
 func expectCanary(t *testing.T, installer corev1.Container, wanted bool) {
 	t.Helper()
-	for _, name := range []string{"POD_NAME", "POD_UID"} {
-		if slices.ContainsFunc(installer.Env, func(e corev1.EnvVar) bool { return e.Name == name }) != wanted {
-			t.Errorf("%s is set: %v, want %v", name, !wanted, wanted)
-		}
+	if slices.ContainsFunc(installer.Env, func(e corev1.EnvVar) bool { return e.Name == "POD_UID" }) != wanted {
+		t.Errorf("POD_UID is set: %v, want %v", !wanted, wanted)
 	}
 	for _, directory := range []string{"/var/lib/capture-cni", "/run/capture-cni"} {
 		mounted := slices.ContainsFunc(installer.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == directory && m.ReadOnly })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubeapi is a small API server for the demo, the tests and the
-// benchmarks. It serves pods, tokens, nodes and events over TLS, requires a
+// benchmarks. It serves pods, tokens, nodes, events and Leases over TLS, requires a
 // bearer token, and answers with faults where a test wants them.
 package kubeapi
 
@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,6 +43,9 @@ type Server struct {
 	deletedNodes map[string]bool
 
 	events []corev1.Event
+
+	leases       map[string]*coordination.Lease // by namespace/name
+	leaseVersion int
 
 	issuer  issuer
 	changes changes
@@ -94,6 +98,8 @@ func Start(opts ...Option) (*Server, error) {
 
 		deletedNodes: map[string]bool{},
 
+		leases: map[string]*coordination.Lease{},
+
 		changes: newChanges(),
 	}
 	s.http = &http.Server{
@@ -135,7 +141,7 @@ func (s *Server) SetToken(token string) {
 }
 
 // ServeHTTP answers GET of pods, lists and watches of all pods, requests for tokens,
-// nodes and events, and GET /api, which clients use to check a token.
+// nodes, events and Leases, and GET /api, which clients use to check a token.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
 	s.mu.Lock()
@@ -162,6 +168,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.Method == http.MethodPost && len(part) == 5 && part[4] == "events":
 		s.serveEvent(w, r)
+		return
+	case strings.HasPrefix(r.URL.Path, leasesPath):
+		s.serveLease(w, r)
 		return
 	case r.Method == http.MethodGet && r.URL.Path == podsPath:
 		s.servePods(w, r)

@@ -141,17 +141,25 @@ func ownPod() record.PodRef {
 // api returns a client with the agent's rights and a rate limit of its own, and the URL
 // of the API server.
 func (o *options) api() (client *kube.Client, url string, err error) {
-	var access *rest.Config
+	access, err := o.access()
+	if err != nil {
+		return nil, "", err
+	}
+	client, err = kube.New(access)
+	return client, access.Host, err
+}
+
+// access returns the agent's access to the API server.
+func (o *options) access() (access *rest.Config, err error) {
 	if o.kubeconfig != "" {
 		access, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	} else {
 		access, err = rest.InClusterConfig()
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the agent's access to the API server: %w", err)
+		return nil, fmt.Errorf("reading the agent's access to the API server: %w", err)
 	}
-	client, err = kube.New(access)
-	return client, access.Host, err
+	return access, nil
 }
 
 // The values of --cri-socket that are no paths.

@@ -25,6 +25,7 @@ func runCommand(o *options) *cobra.Command {
 	var force bool
 	var u untaint
 	var t telemetryFlags
+	var l leaseFlags
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Bring the node into the desired state and keep it there",
@@ -38,7 +39,7 @@ the node is clean. The end of the process changes nothing on the node.`,
 			if state != "present" && state != "absent" {
 				return fmt.Errorf("--state is %q: expected present or absent", state)
 			}
-			return o.run(command.Context(), address, state == "absent", force, u, t)
+			return o.run(command.Context(), address, state, force, u, t, l)
 		},
 	}
 	command.Flags().StringVar(&state, "state", "present", "desired state of the node: present or absent")
@@ -46,11 +47,12 @@ the node is clean. The end of the process changes nothing on the node.`,
 	command.Flags().BoolVar(&force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
 	u.declare(command.Flags())
 	t.declare(command.Flags())
+	l.declare(command.Flags())
 	return command
 }
 
-func (o *options) run(ctx context.Context, address string, absent, force bool, u untaint, t telemetryFlags) error {
-	log := o.log
+func (o *options) run(ctx context.Context, address, state string, force bool, u untaint, t telemetryFlags, l leaseFlags) error {
+	log, absent := o.log, state == "absent"
 	settings, err := o.settings()
 	if err != nil {
 		return err
@@ -78,8 +80,10 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	if err != nil {
 		return err
 	}
+	publish := l.tasks(o, keeper, settings, state, log)
 	if absent {
-		return runTogether(ctx, server, func(ctx context.Context) error { return keeper.Absent(ctx, force) })
+		clean := func(ctx context.Context) error { return keeper.Absent(ctx, force) }
+		return runTogether(ctx, append(publish, server, clean)...)
 	}
 	telemetry, err := t.tasks(o, keeper, settings, registry, log)
 	if err != nil {
@@ -95,7 +99,7 @@ func (o *options) run(ctx context.Context, address string, absent, force bool, u
 	}
 	tasks := []task{server, keeper.Present, untilEnd(keeper.Preflight), untilDeleted(mounts...)}
 	listeners := after(keeper.Claimed(), slices.Concat(answerer, telemetry))
-	return runTogether(ctx, slices.Concat(tasks, listeners, untaint)...)
+	return runTogether(ctx, slices.Concat(tasks, listeners, untaint, publish)...)
 }
 
 // pods returns the task that answers requests of pods, and why it can't.

@@ -66,6 +66,7 @@ type Guard struct {
 	pruned     bool                // the store has no baselines of sandboxes that have ended
 	unsaved    bool                // the store lacks baselines, as was logged
 	progress   progress
+	summary    summary
 
 	askAgain, askNewAgain  time.Time // see askPause
 	askNewFault            error     // until askNewAgain
@@ -140,6 +141,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 	g.metrics.lastListing.Set(seconds(g.lister.last))
 	g.metrics.lastRound.Set(seconds(g.progress.update(g.watched, time.Now())))
 	g.outbox.send()
+	g.writeSummary(time.Now())
 	return complete
 }
 

@@ -54,7 +54,7 @@ func (s store) load(id string) (b baseline) {
 }
 
 // save replaces a sandbox's baseline atomically.
-func (s store) save(id string, b baseline) (err error) {
+func (s store) save(id string, b baseline) error {
 	if s.dir == "" {
 		return nil
 	}
@@ -65,25 +65,34 @@ func (s store) save(id string, b baseline) (err error) {
 	if err != nil || len(content) > maxBaseline {
 		return errors.Join(fmt.Errorf("storing the baseline of sandbox %s: %d bytes, expected at most %d", id, len(content), maxBaseline), err)
 	}
+	if err := s.write(id, content); err != nil {
+		return fmt.Errorf("storing the baseline of sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+// write replaces a file of the store atomically.
+func (s store) write(name string, content []byte) (err error) {
 	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making the directory of baselines: %w", err)
+		return fmt.Errorf("making the guard's directory: %w", err)
 	}
 	root, err := record.OpenPrivate(s.dir, maxMode)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if err = root.WriteFile(id+unfinished, content, 0o600); err == nil {
-		err = root.Rename(id+unfinished, id)
+	if err = root.WriteFile(name+unfinished, content, 0o600); err == nil {
+		err = root.Rename(name+unfinished, name)
 	}
 	if err != nil {
-		_ = root.Remove(id + unfinished) // on a full disk, every byte counts
-		return fmt.Errorf("storing the baseline of sandbox %s: %w", id, err)
+		_ = root.Remove(name + unfinished) // on a full disk, every byte counts
+		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil
 }
 
-// prune deletes the baselines of all sandboxes but those that run, by their ids.
+// prune deletes the baselines of all sandboxes but those that run, by their ids. The
+// name of the summary is no id.
 func (s store) prune(running map[string]cri.Sandbox) (err error) {
 	if s.dir == "" {
 		return nil
@@ -101,7 +110,7 @@ func (s store) prune(running map[string]cri.Sandbox) (err error) {
 		return fmt.Errorf("listing the baselines: %w", err)
 	}
 	for _, file := range files {
-		if _, runs := running[file.Name()]; runs {
+		if _, runs := running[file.Name()]; runs || file.Name() == summaryFile {
 			continue
 		}
 		if err := root.Remove(file.Name()); err != nil {

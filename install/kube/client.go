@@ -10,6 +10,7 @@ import (
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,7 @@ func New(access *rest.Config) (*Client, error) {
 	core := schema.GroupVersion{Version: "v1"}
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(authentication.SchemeGroupVersion, &authentication.TokenRequest{})
+	scheme.AddKnownTypes(coordination.SchemeGroupVersion, &coordination.Lease{})
 	scheme.AddKnownTypes(policy.SchemeGroupVersion, &policy.Eviction{})
 	scheme.AddKnownTypes(core, &corev1.Event{}, &corev1.Node{}, &corev1.Pod{}, &corev1.PodList{})
 	metav1.AddToGroupVersion(scheme, core)

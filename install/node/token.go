@@ -17,8 +17,10 @@ type lifetime struct{ issued, expires time.Time }
 // claims are what the agent reads of a service account's token.
 type claims struct {
 	Issued, Expires int64
-	Node            string // that the token is bound to; empty for none
+	Node            kubeNode // that the token is bound to, or its pod runs on; zero for none
 }
+
+type kubeNode struct{ Name, UID string }
 
 // readClaims returns the claims of a token (RFC 7519). It does not verify the token: the
 // API server does.
@@ -34,13 +36,13 @@ func readClaims(token string) (claims, error) {
 	var read struct {
 		Iat, Exp   int64
 		Kubernetes struct {
-			Node struct{ Name string }
+			Node kubeNode
 		} `json:"kubernetes.io"`
 	}
 	if err := json.Unmarshal(payload, &read); err != nil {
 		return claims{}, fmt.Errorf("reading a token: %w", err)
 	}
-	return claims{read.Iat, read.Exp, read.Kubernetes.Node.Name}, nil
+	return claims{read.Iat, read.Exp, read.Kubernetes.Node}, nil
 }
 
 // readLifetime returns the lifetime of a token.
@@ -58,7 +60,17 @@ func readLifetime(token string) (lifetime, error) {
 // boundNode returns the Node that a token is bound to, "" for none.
 func boundNode(token string) string {
 	c, _ := readClaims(token) // none is bound to a Node
-	return c.Node
+	return c.Node.Name
+}
+
+// UIDByToken returns the UID of a Node, if a token of a pod there names it, as those of
+// Kubernetes 1.30 and later do; else "".
+func UIDByToken(token, node string) string {
+	c, _ := readClaims(token) // no JWT names a Node
+	if c.Node.Name != node {
+		return ""
+	}
+	return c.Node.UID
 }
 
 // renewal returns when half of the lifetime is over.

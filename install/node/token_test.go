@@ -47,3 +47,20 @@ func TestReadLifetime(t *testing.T) {
 		}
 	}
 }
+
+// TestUIDByToken reads the UID of the agent's own Node, as API servers write it into the
+// tokens of pods.
+func TestUIDByToken(t *testing.T) {
+	t.Parallel()
+	const claims = `{"kubernetes.io": {"namespace": "capture-cni", "node": {"name": "node-1", "uid": "6c1f"}, "pod": {"name": "agent", "uid": "77"}}}`
+	for name, test := range map[string]struct{ token, node, want string }{
+		"of this node":    {jwt(claims) + "\n", "node-1", "6c1f"},
+		"of another node": {jwt(claims), "node-2", ""},
+		"no node":         {jwt(`{"kubernetes.io": {}}`), "node-1", ""},
+		"no JWT":          {"token", "node-1", ""},
+	} {
+		if got := UIDByToken(test.token, test.node); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,17 +16,19 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/install/nodestate"
 )
 
 const agentsAccount = "system:serviceaccount:" + cluster.Namespace + ":capture-cni-node"
 
-// TestAgentPolicies expects the API server to refuse Events and evictions by an
+// TestAgentPolicies expects the API server to refuse Events, evictions and Leases by an
 // agent's token, except those that the agent itself makes.
 func TestAgentPolicies(t *testing.T) {
 	c.InstallChart(t, "guard.policy=evict", "netconf.excludeNamespaces={kube-*}")
 	newNamespace(t, namespaceFree)
 	t.Run("events", testEventsPolicy)
 	t.Run("evictions", testEvictPolicy)
+	t.Run("leases", testLeasePolicy)
 }
 
 // asAgent returns the flags with which kubectl impersonates the agent of a node.
@@ -153,4 +156,51 @@ func testEvictPolicy(t *testing.T) {
 			})
 		})
 	}
+}
+
+func testLeasePolicy(t *testing.T) {
+	const (
+		another = "an agent may write the Lease of its own node alone, which is"
+		labels  = "an agent may write Leases with the labels of capture-cni alone"
+		owner   = "no owner but the agent's node"
+	)
+	lease := func(name string, change func(*coordination.Lease)) string {
+		l := &coordination.Lease{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: nodestate.Labels()},
+		}
+		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: "1"}}
+		change(l)
+		return write(t, suite.JSON(t, l))
+	}
+	for _, tt := range []struct {
+		name, node, from string
+		change           func(*coordination.Lease)
+		refused          string
+	}{
+		{"another node's", "node-2", "node-1", func(*coordination.Lease) {}, another + " node-1"},
+		{"with a token of no node", "node-1", "", func(*coordination.Lease) {}, another},
+		{"without labels", "node-1", "node-1", func(l *coordination.Lease) { l.Labels = nil }, labels},
+		{"owned by another node", "node-1", "node-1", func(l *coordination.Lease) { l.OwnerReferences[0].Name = "node-2" }, owner},
+		{"owned by a pod", "node-1", "node-1", func(l *coordination.Lease) { l.OwnerReferences[0].Kind = "Pod" }, owner},
+		{"with a finalizer", "node-1", "node-1", func(l *coordination.Lease) { l.Finalizers = []string{"a.example/b"} }, owner},
+		{"without an owner", "node-1", "node-1", func(l *coordination.Lease) { l.OwnerReferences = nil }, ""},
+		{"its own", "node-1", "node-1", func(*coordination.Lease) {}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := lease(tt.node, tt.change)
+			waitForPolicy(t, func() error {
+				_, err := kubectl(t, append([]string{"create", "--dry-run=server", "-f", file}, asAgent(tt.from)...)...)
+				return agentVerdict("lease", tt.refused).check(err)
+			})
+			c.MustKubectl(t, "create", "--dry-run=server", "-f", file) // the policy applies to agents alone
+		})
+	}
+	// A Lease of another program, such as the lock of a controller, stays its own.
+	c.MustKubectl(t, "create", "-f", lease("locked", func(l *coordination.Lease) { l.Labels, l.OwnerReferences = nil, nil }))
+	file := lease("locked", func(l *coordination.Lease) { l.OwnerReferences = nil })
+	waitForPolicy(t, func() error {
+		_, err := kubectl(t, append([]string{"replace", "--dry-run=server", "-f", file}, asAgent("locked")...)...)
+		return agentVerdict("lease", labels).check(err)
+	})
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// TestLease publishes the node's state, what is wrong with it, and what the guard says
+// of its pods.
+func TestLease(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "mesh")
+	t.Setenv("POD_NAME", "agent-1")
+	n := newNode(t)
+	n.api.PutNode("node-1")
+	n.installOthers(t)
+	a := n.start(t, "--mode", "insert")
+	state := n.published(t, func(s nodestate.State) bool { return s.Good() })
+	if state.Mode != "insert" || state.Desired != "present" || state.Version == "" || state.Pods != nil {
+		t.Errorf("published: %+v", state)
+	}
+	if holder := n.api.Lease("mesh", "node-1").Spec.HolderIdentity; holder == nil || *holder != "agent-1" {
+		t.Errorf("the holder is %v", holder)
+	}
+	check(t, os.MkdirAll(n.runDir+"/guard", 0o700))
+	check(t, os.WriteFile(n.runDir+"/guard/pods.json", []byte(`{"states":{"uncaptured":1},"named":[{"namespace":"shop","name":"web","state":"uncaptured"}]}`), 0o600))
+	check(t, os.Rename(n.netDir+"/"+primaryName, n.dir+"/hidden"))
+	state = n.published(t, func(s nodestate.State) bool { return !s.Good() && s.Pods != nil })
+	if !strings.Contains(state.Findings[0].Part, "entry") || len(state.Pods.Named) != 1 || state.Pods.Named[0].Name != "web" {
+		t.Errorf("published: %+v", state)
+	}
+	a.stop(t)
+	if n.api.Lease("mesh", "node-1") == nil {
+		t.Error("the agent deleted its Lease at its end")
+	}
+}
+
+// published waits until a state is published that fits.
+func (n *node) published(t *testing.T, fits func(nodestate.State) bool) nodestate.State {
+	t.Helper()
+	return eventually(t, func() (nodestate.State, error) {
+		lease := n.api.Lease("mesh", "node-1")
+		if lease == nil {
+			return nodestate.State{}, errors.New("there is no Lease")
+		}
+		state, err := nodestate.Decode(lease.Annotations[nodestate.Annotation])
+		if err == nil && !fits(state) {
+			err = errors.New("published is " + state.Encode())
+		}
+		return state, err
+	})
+}

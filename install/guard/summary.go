@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// summaryFile is next to the baselines. The agent reads it and publishes it.
+const summaryFile = "pods.json"
+
+const (
+	summaryInterval = 2 * time.Second  // at least, between two changes of the file
+	summaryRefresh  = 30 * time.Second // after which it is written again without a change
+
+	// summaryAge is the age from which a summary says nothing of the node any more.
+	summaryAge = 4 * summaryRefresh
+)
+
+// summary is the last one that was written.
+type summary struct {
+	document []byte
+	at       time.Time
+	fault    string // the last one that was logged
+}
+
+// summarize returns the states of the pods that are watched.
+func (g *Guard) summarize() (pods nodestate.Pods) {
+	pods.States, pods.Exempt = map[string]int{}, map[string]int{}
+	for _, w := range g.watched {
+		state := w.finding.State
+		if state == "" {
+			continue // it was not examined yet
+		}
+		pods.States[string(state)]++
+		if state == Captured {
+			continue
+		}
+		pod := nodestate.Pod{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, State: string(state)}
+		if state == Exempt {
+			pod.Cause = string(w.desired.exemption.Cause)
+			pods.Exempt[pod.Cause]++
+		}
+		pods.Named = append(pods.Named, pod)
+	}
+	return pods
+}
+
+// writeSummary writes the states of the pods to a file if they have changed, and at
+// intervals: its age shows whether the guard still works. Without a listing, the states
+// are not known.
+func (g *Guard) writeSummary(now time.Time) {
+	age := now.Sub(g.summary.at)
+	if g.settings.BaselineDir == "" || g.lister.last.IsZero() || age >= 0 && age < summaryInterval {
+		return
+	}
+	document := g.summarize().Encode()
+	if bytes.Equal(document, g.summary.document) && age >= 0 && age < summaryRefresh {
+		return
+	}
+	err := g.store.write(summaryFile, document)
+	if err == nil {
+		g.summary.document, g.summary.at = document, now
+	}
+	g.warnOnce(&g.summary.fault, "writing the states of the pods for the agent failed; retrying", err)
+}
+
+// ReadSummary returns the states of a node's pods, from the guard's directory. Errors:
+// fs.ErrNotExist where no guard has written them, ErrNoGuard.
+func ReadSummary(dir string) (pods nodestate.Pods, err error) {
+	root, err := record.OpenPrivate(dir, maxMode)
+	if err != nil {
+		return pods, err
+	}
+	defer func() { _ = root.Close() }() // nothing was written
+	file, err := root.Open(summaryFile)
+	if err != nil {
+		return pods, fmt.Errorf("reading the guard's states of pods: %w", err)
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	info, err := file.Stat()
+	if err != nil {
+		return pods, fmt.Errorf("reading the guard's states of pods: %w", err)
+	}
+	if time.Since(info.ModTime()) > summaryAge {
+		return pods, ErrNoGuard
+	}
+	document, err := io.ReadAll(io.LimitReader(file, nodestate.MaxSize+1))
+	if err != nil {
+		return pods, fmt.Errorf("reading the guard's states of pods: %w", err)
+	}
+	return nodestate.DecodePods(document)
+}
+
+// ErrNoGuard means that the guard has stopped to report the states of the pods.
+var ErrNoGuard = fmt.Errorf("the guard has not reported the states of pods for more than %s", summaryAge)

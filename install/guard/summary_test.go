@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// newSummarizing returns a guard that has listed a node's pods, with one in each of
+// three states and one that it has not examined.
+func newSummarizing(t *testing.T) *Guard {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "guard")
+	g := &Guard{settings: Settings{BaselineDir: dir}, store: store{dir}, log: slog.New(slog.DiscardHandler), watched: map[string]*watched{
+		"captured": examined("captured", Finding{State: Captured}),
+		"broken":   examined("broken", Finding{State: Uncaptured, Reason: "no rules"}),
+		"exempt":   examined("exempt", Finding{State: Exempt}),
+		"new":      examined("new", Finding{}),
+	}}
+	g.watched["exempt"].desired.exemption.Cause = capture.NoProxy
+	g.lister.last = time.Now()
+	return g
+}
+
+// TestSummary writes what the agent reads, and keeps it when sandboxes have ended.
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	g := newSummarizing(t)
+	if _, err := ReadSummary(g.store.dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("before the first summary: %v", err)
+	}
+	g.writeSummary(time.Now())
+	if err := g.store.prune(map[string]cri.Sandbox{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadSummary(g.store.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := g.watched["broken"].sandbox.Namespace
+	want := nodestate.Pods{
+		States: map[string]int{"captured": 1, "uncaptured": 1, "exempt": 1}, Exempt: map[string]int{"no_proxy": 1},
+		Named: []nodestate.Pod{{Namespace: namespace, Name: "broken", State: "uncaptured"}, {Namespace: namespace, Name: "exempt", State: "exempt", Cause: "no_proxy"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestSummaryIsPaced writes on a change, at most every two seconds, and every half a
+// minute without one.
+func TestSummaryIsPaced(t *testing.T) {
+	t.Parallel()
+	g := newSummarizing(t)
+	begin := time.Now()
+	for _, step := range []struct {
+		at      time.Duration
+		change  bool
+		written bool
+	}{
+		{0, false, true},
+		{time.Second, true, false},
+		{2 * time.Second, false, true},
+		{10 * time.Second, false, false},
+		{32 * time.Second, false, true},
+		{-time.Hour, false, true}, // the clock was set back
+	} {
+		if step.change {
+			g.watched["broken"].finding = Finding{State: Captured}
+		}
+		before := g.summary.at
+		g.writeSummary(begin.Add(step.at))
+		if written := !g.summary.at.Equal(before); written != step.written {
+			t.Errorf("after %s: written is %v", step.at, written)
+		}
+	}
+}
+
+// TestOldSummary is not read: its guard has ended or hangs.
+func TestOldSummary(t *testing.T) {
+	t.Parallel()
+	g := newSummarizing(t)
+	g.lister.last = time.Time{}
+	g.writeSummary(time.Now())
+	if _, err := ReadSummary(g.store.dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a listing: %v", err)
+	}
+	g.lister.last = time.Now()
+	g.writeSummary(time.Now())
+	old := time.Now().Add(-summaryAge - time.Second)
+	if err := os.Chtimes(filepath.Join(g.store.dir, summaryFile), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadSummary(g.store.dir); !errors.Is(err, ErrNoGuard) {
+		t.Errorf("of a guard that has ended: %v", err)
+	}
+	if err := os.Chmod(g.store.dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadSummary(g.store.dir); err == nil || errors.Is(err, ErrNoGuard) {
+		t.Errorf("in a directory that any user can write to: %v", err)
+	}
+}

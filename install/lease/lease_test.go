@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// published is a Writer of a node with a stand-in for the API server.
+type published struct {
+	*Writer
+	server *kubeapi.Server
+	state  nodestate.State
+	uid    string
+	log    strings.Builder
+}
+
+func newPublished(t *testing.T) *published {
+	t.Helper()
+	server, err := kubeapi.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	path, err := server.WriteKubeconfig(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, err := clientcmd.BuildConfigFromFlags("", filepath.Clean(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := kube.New(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &published{server: server, state: nodestate.State{Version: "v1", Mode: "dropin"}, uid: "6c1f"}
+	p.Writer = New(Settings{
+		Namespace: "mesh", Node: "node-1", Holder: "agent",
+		NodeUID: func() string { return p.uid },
+		State:   func(context.Context) nodestate.State { return p.state },
+	}, api, slog.New(slog.NewTextHandler(&p.log, nil)))
+	return p
+}
+
+// lease returns the Lease and the state in it.
+func (p *published) lease(t *testing.T) (*coordination.Lease, nodestate.State) {
+	t.Helper()
+	lease := p.server.Lease("mesh", "node-1")
+	if lease == nil {
+		t.Fatalf("there is no Lease; log: %s", p.log.String())
+	}
+	state, err := nodestate.Decode(lease.Annotations[nodestate.Annotation])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease, state
+}
+
+// TestLease writes the state with the Node as its owner, and keeps what others added.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	begin := time.Now()
+	p.publish(t.Context(), begin)
+	lease, state := p.lease(t)
+	if state.Version != "v1" || *lease.Spec.HolderIdentity != "agent" || *lease.Spec.LeaseDurationSeconds != 660 || lease.Spec.RenewTime.Unix() != begin.Unix() {
+		t.Errorf("%+v, %+v", state, lease.Spec)
+	}
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "node-1", UID: "6c1f"}
+	if len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0] != owner {
+		t.Errorf("owners: %+v", lease.OwnerReferences)
+	}
+	lease.Labels["theirs"] = "kept"
+	p.server.PutLease(lease)
+	p.state.Version, p.uid = "v2", ""
+	p.publish(t.Context(), begin.Add(interval)) // a conflict
+	p.publish(t.Context(), begin.Add(2*interval))
+	lease, state = p.lease(t)
+	if state.Version != "v2" || lease.Labels["theirs"] != "kept" || len(lease.OwnerReferences) > 0 {
+		t.Errorf("after a change: %+v, %+v", state, lease.ObjectMeta)
+	}
+}
+
+// TestPace writes on a change, at most every ten seconds, and every five minutes
+// without one.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	begin := time.Now()
+	for _, step := range []struct {
+		at      time.Duration
+		version string
+		writes  int
+	}{
+		{0, "v1", 1},
+		{9 * time.Second, "v2", 0},
+		{10 * time.Second, "v3", 1},
+		{11 * time.Second, "v4", 0},
+		{20 * time.Second, "v3", 0},
+		{5 * time.Minute, "v3", 0},
+		{5*time.Minute + 10*time.Second, "v3", 1},
+		{-time.Hour, "v3", 1}, // the clock was set back
+	} {
+		p.state.Version = step.version
+		before := p.server.Requests()
+		p.publish(t.Context(), begin.Add(step.at))
+		writes := p.server.Requests() - before
+		if step.at == 0 {
+			writes-- // it asks for the Lease first
+		}
+		if writes != step.writes {
+			t.Errorf("after %s: %d writes, want %d", step.at, writes, step.writes)
+		}
+	}
+}
+
+// TestFailingWrites slow down, and are logged once.
+func TestFailingWrites(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	api := &refusing{}
+	p.api = api
+	now := time.Now()
+	for range 360 { // an hour
+		p.publish(t.Context(), now)
+		now = now.Add(interval)
+	}
+	if api.requests < 12 || api.requests > 20 {
+		t.Errorf("%d requests in an hour", api.requests)
+	}
+	if lines := strings.Count(p.log.String(), "publishing the node's state failed"); lines != 1 {
+		t.Errorf("logged %d times: %s", lines, p.log.String())
+	}
+}
+
+type refusing struct {
+	API
+	requests int
+}
+
+func (r *refusing) Lease(context.Context, string, string) (*coordination.Lease, error) {
+	r.requests++
+	return nil, errors.New("forbidden")
+}
+
+// TestDeletedLease writes it anew.
+func TestDeletedLease(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	begin := time.Now()
+	p.stored = p.Writer.lease(nil, "", begin) // which the API server does not have
+	p.publish(t.Context(), begin)
+	p.publish(t.Context(), begin.Add(interval))
+	p.lease(t)
+}
+
+// TestForeignLease stays as it is.
+func TestForeignLease(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	holder := "another program"
+	p.server.PutLease(&coordination.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: "node-1"}, Spec: coordination.LeaseSpec{HolderIdentity: &holder},
+	})
+	p.publish(t.Context(), time.Now())
+	if lease := p.server.Lease("mesh", "node-1"); *lease.Spec.HolderIdentity != holder || len(lease.Annotations) > 0 {
+		t.Errorf("it was changed: %+v", lease)
+	}
+	if !strings.Contains(p.log.String(), "a namespace of their own") {
+		t.Errorf("logged: %s", p.log.String())
+	}
+}

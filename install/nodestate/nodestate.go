@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodestate is the state of a node and its pods in the form in which the agent
+// publishes it, as an annotation of a Lease, and kubectl capture-cni reads it. Pure.
+package nodestate
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Format is the version of State's form. New fields do not change it: readers ignore
+// those that they do not know.
+const Format = 1
+
+// Annotation is the key of the state in its Lease.
+const Annotation = "capture-cni.io/state"
+
+// Labels are those of the Leases, next to which a namespace can have others.
+func Labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node-state"}
+}
+
+// State is the state of a node.
+type State struct {
+	Format   int       `json:"format"`
+	Version  string    `json:"version"`           // of the agent
+	Mode     string    `json:"mode"`              // how the plugin is added to the runtime's CNI configuration
+	Desired  string    `json:"desired,omitempty"` // of the node: present or absent
+	Findings []Finding `json:"findings,omitempty"`
+	Pods     *Pods     `json:"pods,omitempty"` // nil while no guard reports them
+}
+
+// Finding is why a part of the node is not in the desired state.
+type Finding struct {
+	Part    string `json:"part"`
+	Reason  string `json:"reason"`
+	Waiting bool   `json:"waiting,omitempty"` // it resolves without the operator
+}
+
+// Good reports whether the node is in the desired state.
+func (s State) Good() bool { return len(s.Findings) == 0 }
+
+// Pods are the pods of the mesh that run on a node, as the guard found them.
+type Pods struct {
+	States  map[string]int `json:"states,omitempty"`  // pods by state
+	Exempt  map[string]int `json:"exempt,omitempty"`  // exempt pods by cause
+	Named   []Pod          `json:"named,omitempty"`   // those that are not captured as desired, the worst first
+	Omitted int            `json:"omitted,omitempty"` // how many more of those there are
+}
+
+// Pod is a pod of the mesh that is not captured as desired.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	Cause     string `json:"cause,omitempty"` // of an exempt pod
+}
+
+// MaxSize is the most bytes of an encoded state or of encoded pods. The API server
+// takes 256 KiB of annotations.
+const MaxSize = 32 << 10
+
+// Encode returns the state as JSON of at most MaxSize bytes. It cuts texts and leaves
+// out pods, from the end, where there is too much.
+func (s State) Encode() string {
+	s.Format = Format
+	s.Version, s.Mode, s.Desired = cut(s.Version), cut(s.Mode), cut(s.Desired)
+	s.Findings = limitFindings(s.Findings)
+	if s.Pods == nil {
+		return string(encode(s))
+	}
+	pods := s.Pods.limited()
+	s.Pods = &pods
+	return string(pods.shrink(func() []byte { return encode(s) }))
+}
+
+// Encode returns the pods as JSON of at most MaxSize bytes.
+func (p Pods) Encode() []byte {
+	p = p.limited()
+	return p.shrink(func() []byte { return encode(p) })
+}
+
+// shrink leaves out pods until what is encoded fits.
+func (p *Pods) shrink(encoded func() []byte) []byte {
+	for {
+		document := encoded()
+		if len(document) <= MaxSize || len(p.Named) == 0 {
+			return document
+		}
+		kept := len(p.Named) * 9 / 10
+		p.Omitted += len(p.Named) - kept
+		p.Named = p.Named[:kept]
+	}
+}
+
+// encode panics for nothing that State can hold.
+func encode(value any) []byte {
+	document, err := json.Marshal(value)
+	if err != nil {
+		panic("nodestate: " + err.Error())
+	}
+	return document
+}
+
+// Decode returns the state in an annotation. Errors: ErrFormat.
+func Decode(text string) (s State, err error) {
+	if err := decode([]byte(text), &s); err != nil {
+		return State{}, fmt.Errorf("reading a node's state: %w", err)
+	}
+	if s.Format != Format {
+		return State{}, fmt.Errorf("%w %d, expected %d", ErrFormat, s.Format, Format)
+	}
+	return s, nil
+}
+
+// ErrFormat is the error for the state of an agent of another version.
+var ErrFormat = errors.New("a node's state of format")
+
+// DecodePods returns the pods in a document.
+func DecodePods(document []byte) (p Pods, err error) {
+	if err := decode(document, &p); err != nil {
+		return Pods{}, fmt.Errorf("reading the states of pods: %w", err)
+	}
+	return p, nil
+}
+
+func decode(document []byte, into any) error {
+	if len(document) > MaxSize {
+		return fmt.Errorf("%d bytes: expected at most %d", len(document), MaxSize)
+	}
+	return json.Unmarshal(document, into)
+}
+
+// worst are the states of named pods, the worst first. Others follow them.
+var worst = []string{"uncaptured", "drifted", "foreign", "obstructed", "unknown", "exempt", "changed", "outdated"}
+
+func rank(state string) int {
+	if i := slices.Index(worst, state); i >= 0 {
+		return i
+	}
+	return len(worst)
+}
+
+// Compare orders pods: the worst first, then by name.
+func Compare(a, b Pod) int {
+	return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// limited returns the pods with at most maxPods of them named, by names that Kubernetes
+// accepts: a sandbox that the runtime made for another program can have any.
+func (p Pods) limited() Pods {
+	named := slices.DeleteFunc(slices.Clone(p.Named), func(pod Pod) bool { return !pod.isValid() })
+	slices.SortFunc(named, Compare)
+	kept := named[:min(len(named), maxPods)]
+	return Pods{
+		States: limitCounts(p.States), Exempt: limitCounts(p.Exempt),
+		Named: kept, Omitted: p.Omitted + len(p.Named) - len(kept),
+	}
+}
+
+func limitCounts(counts map[string]int) map[string]int {
+	limited := map[string]int{}
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		if isWord(key) && counts[key] > 0 && len(limited) < maxCounts {
+			limited[key] = counts[key]
+		}
+	}
+	return limited
+}
