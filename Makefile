@@ -17,10 +17,11 @@ SOAKTIME := 10m
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
-build: ## Build the plugin, its lookup program and the node agent into bin/
+build: ## Build the plugin, its lookup program, the node agent and the plugin of kubectl into bin/
 	$(GOBUILD) -o $(BIN)/capture-cni ./plugin/capture-cni
 	$(GOBUILD) -o $(BIN)/capture-cni-lookup ./plugin/capture-cni-lookup
 	$(GOBUILD) -o $(BIN)/capture-cni-node ./install/capture-cni-node
+	$(GOBUILD) -o $(BIN)/kubectl-capture_cni ./deploy/kubectl-capture_cni
 
 image: ## Write the container image, for amd64 and arm64, to bin/capture-cni-image.tar
 	go run ./deploy/image -out $(IMAGEFILE) -name $(IMAGE) /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup

@@ -19,6 +19,9 @@ var profiles = []string{
 	"platform=openshift", "taint.remove=true", "state=absent",
 }
 
+// operatorRoles is the prefix of the roles for people: the chart binds them to nobody.
+const operatorRoles = "capture-cni-operator"
+
 // grant is a role and its subjects.
 type grant struct {
 	Role  string              `json:"role"`
@@ -98,7 +101,7 @@ func grants(t *testing.T, all []object) []grant {
 			t.Fatal(err)
 		}
 		key := o.kind + " " + o.name
-		if len(bindings[key]) == 0 && len(role.Rules) > 0 {
+		if len(bindings[key]) == 0 && len(role.Rules) > 0 && !strings.HasPrefix(o.name, operatorRoles) {
 			t.Errorf("%s has no binding", key)
 		}
 		found = append(found, grant{key, bindings[key], role.Rules})

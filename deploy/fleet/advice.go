@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import "fmt"
+
+// permissionHint names the roles for everything that this package reads.
+const permissionHint = "The chart's ClusterRole and Role capture-cni-operator have the permissions: bind them"
+
+// adviseNode returns the next step for a node, "" for none.
+func (o observed) adviseNode(n Node) string {
+	logs := fmt.Sprintf("kubectl -n %s logs %s -c %s", o.namespace, n.Agent, InstallerContainer)
+	switch n.State {
+	case Stale:
+		return fmt.Sprintf("kubectl get node %s; if the node is up: %s", n.Name, logsOf(n, logs))
+	case Unreported:
+		return "if lease.enabled is true and the agent is not older than this plugin: " + logs
+	case NoAgent:
+		return "compare nodeSelector and affinity of the chart with the node: kubectl -n " + o.namespace + " describe daemonset capture-cni-node"
+	case Faulty:
+		return logsOf(n, logs)
+	}
+	return ""
+}
+
+func logsOf(n Node, logs string) string {
+	if n.Agent == "" {
+		return "read the log of the node's agent"
+	}
+	return logs
+}
+
+// advisePod returns the next step for a pod, "" for none.
+func advisePod(p Pod) string {
+	explain := fmt.Sprintf("kubectl capture-cni explain %s/%s", p.Namespace, p.Name)
+	switch p.State {
+	case Uncaptured, Drifted:
+		return explain + "; with guard.policy=report, restart the pod"
+	case Outdated, "changed":
+		return "restart the pod when it suits you"
+	case "foreign":
+		return "restart the pod once the other plugin is gone"
+	case "exempt":
+		return adviseExempt(p.Cause)
+	}
+	return explain
+}
+
+func adviseExempt(cause string) string {
+	switch cause {
+	case "init_container":
+		return "its istio-init captures it: let istiod inject without it (pilot.cni.enabled=true), and restart the pod"
+	case "no_proxy", "disable_envoy", "proxy_type":
+		return "none, if the pod has no sidecar on purpose"
+	case "inject_false", "interception_none":
+		return "none, if it is on purpose; else correct its label or annotation"
+	case "namespace_excluded":
+		return "none, if its namespace is in excludeNamespaces on purpose"
+	}
+	return ""
+}

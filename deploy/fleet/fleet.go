@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import "time"
+
+// Fleet is the state of all nodes with an agent or with pods of the mesh.
+type Fleet struct {
+	Namespace string `json:"namespace"` // of the agents
+	Nodes     []Node `json:"nodes"`     // by name
+	Pods      []Pod  `json:"pods"`      // of the mesh that are not captured as desired, the worst first
+
+	States map[string]int `json:"states"` // pods of the mesh by state, as the guards report them
+	Exempt map[string]int `json:"exempt"` // exempt ones by cause
+	Notes  []string       `json:"notes,omitempty"`
+}
+
+// Node is the state of one node.
+type Node struct {
+	Name     string    `json:"name"`
+	State    NodeState `json:"state"`
+	Reasons  []string  `json:"reasons,omitempty"`
+	Version  string    `json:"version,omitempty"`
+	Mode     string    `json:"mode,omitempty"`
+	Agent    string    `json:"agent,omitempty"`    // its pod
+	Reported time.Time `json:"reported,omitzero"`  // when it last reported
+	Meshed   int       `json:"meshed"`             // pods of the mesh, as the API server knows them
+	Next     string    `json:"nextStep,omitempty"` // what to do
+	guarded  bool      // its guard reports the states of its pods
+	omitted  int       // pods that its Lease does not name
+}
+
+// NodeState is the state of a node.
+type NodeState string
+
+const (
+	Ready      NodeState = "ready"      // in the desired state
+	Removed    NodeState = "removed"    // clean, as desired
+	Waiting    NodeState = "waiting"    // not yet; it resolves without the operator
+	Faulty     NodeState = "faulty"     // something is wrong
+	Stale      NodeState = "stale"      // the agent has stopped to report
+	Unreported NodeState = "unreported" // the agent has never reported
+	NoAgent    NodeState = "no agent"   // pods of the mesh run there, and no agent does
+)
+
+// Good reports whether a node in this state needs no attention.
+func (s NodeState) Good() bool { return s == Ready || s == Removed }
+
+// Pod is a pod of the mesh that is not captured as desired.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node"`
+	State     string `json:"state"`
+	Cause     string `json:"cause,omitempty"`
+	IstioInit bool   `json:"istioInit,omitempty"` // it has an init container istio-init
+	Next      string `json:"nextStep,omitempty"`
+}
+
+// States of pods that the reader knows, besides those that a guard reports.
+const (
+	Uncaptured = "uncaptured"
+	Drifted    = "drifted"
+	Obstructed = "obstructed"
+	Unknown    = "unknown"
+	Exempt     = "exempt"
+	Outdated   = "outdated"
+	Captured   = "captured"
+
+	NotStarted  = "not started"  // its network has not been set up for a minute
+	NotReported = "not reported" // no guard reports it, and it is listed for its istio-init
+)
+
+// Missing reports whether a pod's traffic may bypass the proxy against its wish, or
+// whether the pod does not start.
+func (p Pod) Missing() bool {
+	switch p.State {
+	case Uncaptured, Drifted, Obstructed, Unknown, NotStarted:
+		return true
+	}
+	return false
+}
+
+// Good reports whether nothing needs attention.
+func (f *Fleet) Good() bool {
+	for _, node := range f.Nodes {
+		if !node.State.Good() {
+			return false
+		}
+	}
+	for _, state := range []string{Uncaptured, Drifted, Obstructed, Unknown, NotStarted} {
+		if f.States[state] > 0 {
+			return false
+		}
+	}
+	return len(f.Nodes) > 0
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+func good(pods *nodestate.Pods) nodestate.State {
+	return nodestate.State{Version: "v0.2.0", Mode: "dropin", Desired: "present", Pods: pods}
+}
+
+// TestNodeStates has a node of each kind.
+func TestNodeStates(t *testing.T) {
+	t.Parallel()
+	faulty := good(nil)
+	faulty.Findings = []nodestate.Finding{{Part: "entry", Reason: "no conflist"}, {Part: "runtime", Reason: "wait", Waiting: true}}
+	waiting := good(nil)
+	waiting.Findings = faulty.Findings[1:]
+	removed := good(nil)
+	removed.Desired = "absent"
+	newer := newLease("newer", 0, good(nil))
+	newer.Annotations[nodestate.Annotation] = `{"format":2}`
+	replaced := newLease("replaced", 0, good(nil))
+	earlier := "an-earlier-agent"
+	replaced.Spec.HolderIdentity = &earlier
+	s := &apiServer{}
+	s.leases = append(s.leases, newer, replaced, newLease("gone", time.Minute, good(nil)), newLease("dead", 12*time.Minute, good(nil)),
+		newLease("late", 10*time.Minute, good(nil)), newLease("faulty", 0, faulty), newLease("waiting", 0, waiting), newLease("removed", 0, removed),
+		newLease("unready", 0, good(nil)), newLease("unguarded", 0, good(nil)), newLease("silent", 0, good(nil)), newLease("guarded", 0, good(&nodestate.Pods{})))
+	for _, node := range []string{"newer", "replaced", "dead", "late", "faulty", "waiting", "removed", "unguarded", "unreported"} {
+		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer))
+	}
+	s.pods = append(s.pods, newAgent("unready", corev1.ConditionFalse, InstallerContainer), newPod("bare", "web", nil),
+		newAgent("silent", corev1.ConditionTrue, InstallerContainer, GuardContainer), newAgent("guarded", corev1.ConditionTrue, InstallerContainer, GuardContainer))
+	f, err := Read(t.Context(), s.start(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, node := range f.Nodes {
+		got[node.Name] = strings.TrimSpace(string(node.State) + ": " + strings.Join(node.Reasons, "; "))
+		if needsStep := !node.State.Good() && node.State != Waiting; needsStep != (node.Next != "") {
+			t.Errorf("%s is %s, and the next step is %q", node.Name, node.State, node.Next)
+		}
+	}
+	want := map[string]string{
+		"newer":      "faulty: a node's state of format 2, expected 1: use the kubectl plugin of the agents' version",
+		"replaced":   "waiting: the new agent has not reported yet",
+		"gone":       "no agent: no agent runs on the node",
+		"dead":       "stale: the agent has not reported for 12m0s",
+		"late":       "ready:",
+		"faulty":     "faulty: entry: no conflist; runtime: wait",
+		"waiting":    "waiting: runtime: wait",
+		"removed":    "removed:",
+		"unready":    "faulty: the agent's pod is not ready: containers with unready status: [installer]",
+		"unguarded":  "ready:",
+		"silent":     "waiting: the guard has not reported the states of pods",
+		"guarded":    "ready:",
+		"unreported": "unreported: the agent has written no Lease",
+		"bare":       "no agent: no agent runs on the node",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if f.Good() {
+		t.Error("such a fleet is good")
+	}
+}
+
+// TestPods joins what the guards report with what the pods say.
+func TestPods(t *testing.T) {
+	t.Parallel()
+	initContainer := func(netAdmin bool) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			c := corev1.Container{Name: "istio-init"}
+			if netAdmin {
+				c.SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}
+			}
+			pod.Spec.InitContainers = []corev1.Container{c}
+		}
+	}
+	pending := func(since time.Duration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Phase = corev1.PodPending
+			pod.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-since))},
+				{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse},
+			}
+		}
+	}
+	s := &apiServer{pods: []corev1.Pod{
+		newAgent("n1", corev1.ConditionTrue, InstallerContainer, GuardContainer), newAgent("n2", corev1.ConditionTrue, InstallerContainer),
+		newPod("n1", "captured", nil), newPod("n1", "bare", nil), newPod("n1", "old", nil), newPod("n1", "excluded", nil),
+		newPod("n1", "ready-made", initContainer(true)), newPod("n1", "by-name", initContainer(false)),
+		newPod("n1", "stuck", pending(2*time.Minute)), newPod("n1", "starting", pending(10*time.Second)),
+		newPod("n2", "unseen", nil), newPod("n2", "proxyless", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
+		newPod("n2", "of-the-node", func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
+		newPod("n2", "not-injected", func(p *corev1.Pod) { p.Annotations = nil }), newPod("", "unscheduled", nil),
+	}}
+	s.leases = append(s.leases, newLease("n2", 0, good(nil)), newLease("n1", 0, good(&nodestate.Pods{
+		States: map[string]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 2}, Exempt: map[string]int{"namespace_excluded": 1, "init_container": 1},
+		Named: []nodestate.Pod{
+			{Namespace: "shop", Name: "bare", State: "uncaptured"},
+			{Namespace: "shop", Name: "old", State: "outdated"},
+			{Namespace: "shop", Name: "ended", State: "uncaptured"},
+			{Namespace: "shop", Name: "excluded", State: "exempt", Cause: "namespace_excluded"},
+			{Namespace: "shop", Name: "unseen", State: "uncaptured"},
+		},
+		Omitted: 4,
+	})))
+	f, err := Read(t.Context(), s.start(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, pod := range f.Pods {
+		got = append(got, fmt.Sprintf("%s %s %s %s %v", pod.Node, pod.Name, pod.State, pod.Cause, pod.IstioInit))
+		if pod.State != Captured && pod.Next == "" {
+			t.Errorf("%s has no next step", pod.Name)
+		}
+	}
+	want := []string{
+		"n1 bare uncaptured  false",
+		"n1 excluded exempt namespace_excluded false",
+		"n2 proxyless exempt no_proxy false",
+		"n1 ready-made exempt init_container true",
+		"n1 old outdated  false",
+		"n1 by-name captured  true",
+		"n1 stuck not started  false",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	states := map[string]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 3, "not started": 1}
+	if diff := cmp.Diff(states, f.States); diff != "" {
+		t.Error(diff)
+	}
+	if exempt := map[string]int{"namespace_excluded": 1, "init_container": 1, "no_proxy": 1}; !cmp.Equal(exempt, f.Exempt) {
+		t.Errorf("exempt: %v", f.Exempt)
+	}
+	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 nodes have no guard that reports") || !strings.Contains(notes, "4 more pods") {
+		t.Errorf("notes: %s", notes)
+	}
+}
+
+// TestNamespaces finds the agents, and asks where there are several.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	inKubeSystem := newAgent("n1", corev1.ConditionTrue)
+	inKubeSystem.Namespace = "kube-system"
+	for name, test := range map[string]struct {
+		pods             []corev1.Pod
+		asked, want, err string
+	}{
+		"none":              {nil, "", DefaultNamespace, ""},
+		"one":               {[]corev1.Pod{inKubeSystem}, "", "kube-system", ""},
+		"two":               {[]corev1.Pod{inKubeSystem, newAgent("n1", corev1.ConditionTrue)}, "", "", "--agent-namespace"},
+		"two, and a choice": {[]corev1.Pod{inKubeSystem, newAgent("n1", corev1.ConditionTrue)}, "kube-system", "kube-system", ""},
+	} {
+		s := &apiServer{pods: test.pods}
+		f, err := Read(t.Context(), s.start(t), test.asked)
+		switch {
+		case test.err != "":
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case err != nil || f.Namespace != test.want:
+			t.Errorf("%s: %+v, %v", name, f, err)
+		case !slices.Contains(s.asked, "GET /apis/coordination.k8s.io/v1/namespaces/"+test.want+"/leases"):
+			t.Errorf("%s: asked for %q", name, s.asked)
+		}
+	}
+}
+
+// TestPermissions shows the nodes without the permission to list pods, and names the
+// role without that for Leases.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	s := &apiServer{forbids: "pods"}
+	s.leases = append(s.leases, newLease("n1", 0, good(&nodestate.Pods{States: map[string]int{"uncaptured": 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})))
+	f, err := Read(t.Context(), s.start(t), "")
+	if err != nil || len(f.Nodes) != 1 || f.Nodes[0].State != Ready || len(f.Pods) != 1 || len(f.Notes) != 1 || !strings.Contains(f.Notes[0], "capture-cni-operator") {
+		t.Errorf("%+v, %v", f, err)
+	}
+	s = &apiServer{forbids: "leases"}
+	if _, err := Read(t.Context(), s.start(t), ""); err == nil || !strings.Contains(err.Error(), "capture-cni-operator") {
+		t.Errorf("without the permission for Leases: %v", err)
+	}
+}
+
+// TestLargeFleet reads 500 nodes with 10,000 pods, and prints what that takes.
+func TestLargeFleet(t *testing.T) {
+	s := &apiServer{}
+	for n := range 500 {
+		node := fmt.Sprintf("node-%03d", n)
+		pods := nodestate.Pods{States: map[string]int{"captured": 18, "exempt": 1, "uncaptured": 1}}
+		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer))
+		for p := range 20 {
+			s.pods = append(s.pods, newPod(node, fmt.Sprintf("web-%d-%d", n, p), large))
+		}
+		pods.Named = []nodestate.Pod{{Namespace: "shop", Name: fmt.Sprintf("web-%d-0", n), State: "uncaptured"}}
+		s.leases = append(s.leases, newLease(node, time.Minute, good(&pods)))
+	}
+	client := s.start(t)
+	began := time.Now()
+	f, err := Read(t.Context(), client, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d nodes, %d pods: %s, in %d requests", len(f.Nodes), len(s.pods), time.Since(began).Round(time.Millisecond), len(s.asked))
+	if len(f.Nodes) != 500 || f.States["captured"] != 9000 || len(f.Pods) != 500 || f.Nodes[499].Meshed != 20 {
+		t.Errorf("%d nodes, %v, %d pods", len(f.Nodes), f.States, len(f.Pods))
+	}
+	for _, request := range s.asked {
+		if !strings.HasPrefix(request, "GET ") {
+			t.Errorf("it asked for %s", request)
+		}
+	}
+}

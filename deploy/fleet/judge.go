@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// startGrace is how long a pod's network may take.
+const startGrace = time.Minute
+
+// judge returns the fleet as it follows from what was observed.
+func (o observed) judge() *Fleet {
+	f := &Fleet{Namespace: o.namespace, States: map[string]int{}, Exempt: map[string]int{}}
+	nodes, named := map[string]*Node{}, map[string]nodestate.Pod{}
+	for _, name := range o.nodeNames() {
+		node, pods := o.node(name)
+		nodes[name] = &node
+		if pods == nil {
+			continue
+		}
+		node.guarded, node.omitted = true, pods.Omitted
+		for state, count := range pods.States {
+			f.States[state] += count
+		}
+		for cause, count := range pods.Exempt {
+			f.Exempt[cause] += count
+		}
+		for _, pod := range pods.Named {
+			named[podKey(name, pod.Namespace, pod.Name)] = pod
+		}
+		if o.podsFault != nil {
+			f.addNamed(name, pods.Named)
+		}
+	}
+	for _, pod := range o.meshed {
+		nodes[pod.node].Meshed++
+		f.addMeshed(pod, named[podKey(pod.node, pod.namespace, pod.name)], nodes[pod.node], o.now)
+	}
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		f.Nodes = append(f.Nodes, *nodes[name])
+	}
+	slices.SortFunc(f.Pods, comparePods)
+	f.Notes = f.notes(o)
+	return f
+}
+
+func podKey(node, namespace, name string) string { return node + "/" + namespace + "/" + name }
+
+// nodeNames returns the nodes with a Lease, an agent or a pod of the mesh.
+func (o observed) nodeNames() []string {
+	names := map[string]bool{}
+	for name := range o.leases {
+		names[name] = true
+	}
+	for name := range o.agents {
+		names[name] = true
+	}
+	for _, pod := range o.meshed {
+		names[pod.node] = true
+	}
+	return slices.Collect(maps.Keys(names))
+}
+
+// node returns a node, and the states of its pods if its guard reports them.
+func (o observed) node(name string) (node Node, pods *nodestate.Pods) {
+	node = Node{Name: name}
+	agent, hasAgent := o.agents[name]
+	node.Agent = agent.Name
+	lease := o.leases[name]
+	var published nodestate.State
+	var err error
+	if lease != nil {
+		published, err = nodestate.Decode(lease.Annotations[nodestate.Annotation])
+		node.Version, node.Mode = published.Version, published.Mode
+		if lease.Spec.RenewTime != nil {
+			node.Reported = lease.Spec.RenewTime.Time
+		}
+	}
+	set := func(state NodeState, reasons ...string) { node.State, node.Reasons = state, reasons }
+	switch {
+	case !hasAgent && o.podsFault == nil:
+		set(NoAgent, "no agent runs on the node")
+	case lease == nil:
+		set(Unreported, "the agent has written no Lease")
+	case o.isStale(lease):
+		set(Stale, fmt.Sprintf("the agent has not reported for %s", o.now.Sub(node.Reported).Round(time.Second)))
+	case errors.Is(err, nodestate.ErrFormat):
+		set(Faulty, err.Error()+": use the kubectl plugin of the agents' version")
+	case err != nil:
+		set(Faulty, err.Error())
+	case hasAgent && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != agent.Name:
+		set(Waiting, "the new agent has not reported yet")
+	case !published.Good():
+		node.State, node.Reasons = findings(published)
+	case hasAgent && !agent.ready:
+		set(Faulty, "the agent's pod is not ready: "+cmp.Or(agent.reason, "no reason is known"))
+	case agent.guarded && published.Pods == nil:
+		set(Waiting, "the guard has not reported the states of pods")
+	case published.Desired == "absent":
+		set(Removed)
+	default:
+		set(Ready)
+	}
+	node.Next = o.adviseNode(node)
+	return node, published.Pods
+}
+
+func (o observed) isStale(lease *coordination.Lease) bool {
+	renewed, seconds := lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds
+	return renewed == nil || seconds == nil || o.now.After(renewed.Add(time.Duration(*seconds)*time.Second))
+}
+
+func findings(published nodestate.State) (state NodeState, reasons []string) {
+	state = Waiting
+	for _, finding := range published.Findings {
+		if !finding.Waiting {
+			state = Faulty
+		}
+		reasons = append(reasons, finding.Part+": "+finding.Reason)
+	}
+	return state, reasons
+}
+
+// addMeshed adds a pod that is not captured as desired. The guard's finding comes first,
+// then what follows from the pod alone.
+func (f *Fleet) addMeshed(pod meshPod, named nodestate.Pod, node *Node, now time.Time) {
+	found := Pod{Namespace: pod.namespace, Name: pod.name, Node: pod.node, State: named.State, Cause: named.Cause, IstioInit: pod.istioInit}
+	switch {
+	case found.State != "":
+	case pod.exemption.Cause != "":
+		found.State, found.Cause = Exempt, string(pod.exemption.Cause)
+		if !node.guarded {
+			f.States[Exempt]++
+			f.Exempt[found.Cause]++
+		}
+	case pod.noSandbox && now.Sub(pod.scheduled) > startGrace:
+		found.State = NotStarted
+		f.States[NotStarted]++
+	case !pod.istioInit:
+		return
+	case node.guarded:
+		found.State = Captured
+	default:
+		found.State = NotReported
+	}
+	found.Next = advisePod(found)
+	f.Pods = append(f.Pods, found)
+}
+
+// addNamed adds the pods that a Lease names, where the API server's pods are not known.
+func (f *Fleet) addNamed(node string, pods []nodestate.Pod) {
+	for _, pod := range pods {
+		found := Pod{Namespace: pod.Namespace, Name: pod.Name, Node: node, State: pod.State, Cause: pod.Cause}
+		found.Next = advisePod(found)
+		f.Pods = append(f.Pods, found)
+	}
+}
+
+func comparePods(a, b Pod) int {
+	order := func(p Pod) nodestate.Pod { return nodestate.Pod{Namespace: p.Namespace, Name: p.Name, State: p.State} }
+	return nodestate.Compare(order(a), order(b))
+}
+
+// notes returns what the fleet's state does not say.
+func (f *Fleet) notes(o observed) (notes []string) {
+	unguarded, pods, omitted := 0, 0, 0
+	for _, node := range f.Nodes {
+		omitted += node.omitted
+		if !node.guarded && node.Meshed > 0 {
+			unguarded++
+			pods += node.Meshed
+		}
+	}
+	if o.podsFault != nil {
+		notes = append(notes, o.podsFault.Error()+"; only the pods that Leases name are known. "+permissionHint)
+	}
+	if len(f.Nodes) == 0 {
+		notes = append(notes, fmt.Sprintf("no agent and no Lease of one is in namespace %s: install capture-cni, or name its namespace by --agent-namespace", o.namespace))
+	}
+	if pods > 0 {
+		notes = append(notes, fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods))
+	}
+	if omitted > 0 {
+		notes = append(notes, fmt.Sprintf("%d more pods are not captured as desired: a Lease names 100 at most. kubectl capture-cni report packs them all", omitted))
+	}
+	return notes
+}

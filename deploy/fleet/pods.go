@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
+)
+
+// meshPod is what the API server says of a pod of the mesh.
+type meshPod struct {
+	namespace, name, node string
+	exemption             capture.Exemption
+	istioInit             bool
+	noSandbox             bool // it was scheduled, and its network is not set up
+	scheduled             time.Time
+}
+
+// agentPod is the pod of a node's agent.
+type agentPod struct {
+	Name    string
+	ready   bool
+	reason  string // why it is not ready, "" if not known
+	guarded bool   // it has a guard
+}
+
+// Containers of the agent's pod.
+const (
+	InstallerContainer = "installer"
+	GuardContainer     = "guard"
+)
+
+// IsAgent reports whether a pod is an agent's.
+func IsAgent(pod *corev1.Pod) bool {
+	return pod.Labels["app.kubernetes.io/name"] == "capture-cni" && pod.Labels["app.kubernetes.io/component"] == "node"
+}
+
+// InMesh reports whether a pod was injected, and has a network of its own.
+func InMesh(pod *corev1.Pod) bool { return capture.Meshed(pod.Annotations) && !pod.Spec.HostNetwork }
+
+func newMeshPod(pod *corev1.Pod) meshPod {
+	m := meshPod{
+		namespace: pod.Namespace, name: pod.Name, node: pod.Spec.NodeName, exemption: capture.Exclusion(podfields.Of(pod)),
+		istioInit: slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "istio-init" }),
+		scheduled: pod.CreationTimestamp.Time,
+	}
+	for _, condition := range pod.Status.Conditions {
+		switch condition.Type {
+		case corev1.PodScheduled:
+			m.scheduled = condition.LastTransitionTime.Time
+		case corev1.PodReadyToStartContainers: // Kubernetes 1.29
+			m.noSandbox = condition.Status == corev1.ConditionFalse
+		}
+	}
+	m.noSandbox = m.noSandbox && pod.Status.Phase == corev1.PodPending
+	return m
+}
+
+func newAgentPod(pod *corev1.Pod) agentPod {
+	a := agentPod{Name: pod.Name}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			a.ready, a.reason = condition.Status == corev1.ConditionTrue, condition.Message
+		}
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if waiting := status.State.Waiting; waiting != nil {
+			a.reason = "container " + status.Name + ": " + waiting.Reason
+		}
+	}
+	a.guarded = slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == GuardContainer })
+	return a
+}

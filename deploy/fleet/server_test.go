@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// apiServer serves lists of pods and Leases, page by page, as protobuf.
+type apiServer struct {
+	pods    []corev1.Pod
+	leases  []coordination.Lease
+	forbids string // a resource
+	asked   []string
+}
+
+func (s *apiServer) start(t testing.TB) *Client {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	client, err := NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.asked = append(s.asked, r.Method+" "+r.URL.Path)
+	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	first, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	switch {
+	case resource == s.forbids:
+		status := &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: resource + " is forbidden"}
+		encode(w, http.StatusForbidden, status)
+	case resource == "pods":
+		items, rest := page(s.pods, first, limit)
+		encode(w, http.StatusOK, &corev1.PodList{ListMeta: metav1.ListMeta{Continue: rest}, Items: items})
+	case r.URL.Query().Get("labelSelector") == "app.kubernetes.io/component=node-state,app.kubernetes.io/name=capture-cni":
+		items, rest := page(s.leases, first, limit)
+		encode(w, http.StatusOK, &coordination.LeaseList{ListMeta: metav1.ListMeta{Continue: rest}, Items: items})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func page[T any](all []T, first, limit int) (items []T, rest string) {
+	end := min(first+limit, len(all))
+	if end < len(all) {
+		rest = strconv.Itoa(end)
+	}
+	return all[first:end], rest
+}
+
+func encode(w http.ResponseWriter, code int, object runtime.Object) {
+	scheme := runtime.NewScheme()
+	_, _ = corev1.AddToScheme(scheme), coordination.AddToScheme(scheme)
+	codecs := serializer.NewCodecFactory(scheme)
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	group := corev1.SchemeGroupVersion
+	if _, ok := object.(*coordination.LeaseList); ok {
+		group = coordination.SchemeGroupVersion
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+	w.WriteHeader(code)
+	_ = codecs.EncoderForVersion(info.Serializer, group).Encode(object, w)
+}
+
+// newLease returns the Lease of a node whose agent reported some time ago.
+func newLease(node string, ago time.Duration, state nodestate.State) coordination.Lease {
+	holder, seconds, renewed := "agent-of-"+node, int32(660), metav1.NewMicroTime(time.Now().Add(-ago))
+	return coordination.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "capture-cni", Name: node, Labels: nodestate.Labels(), Annotations: map[string]string{nodestate.Annotation: state.Encode()},
+		},
+		Spec: coordination.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
+	}
+}
+
+// newAgent returns the agent's pod on a node.
+func newAgent(node string, ready corev1.ConditionStatus, containers ...string) corev1.Pod {
+	pod := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "capture-cni", Name: "agent-of-" + node,
+			Labels: map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"},
+		},
+		Spec:   corev1.PodSpec{NodeName: node, HostNetwork: true},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, Message: "containers with unready status: [installer]"}}},
+	}
+	for _, name := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name})
+	}
+	return pod
+}
+
+// newPod returns a pod of the mesh.
+func newPod(node, name string, change func(*corev1.Pod)) corev1.Pod {
+	pod := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{"sidecar.istio.io/status": "{}"}},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{
+			{Name: "app", Image: "app"}, {Name: "istio-proxy", Image: "proxyv2", Args: []string{"proxy", "sidecar"}},
+		}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if change != nil {
+		change(&pod)
+	}
+	return pod
+}
+
+// large makes a pod as large as istiod makes it.
+func large(pod *corev1.Pod) {
+	pod.Annotations["sidecar.istio.io/status"] = strings.Repeat("x", 1200)
+	for i := range pod.Spec.Containers {
+		for variable := range 40 {
+			pod.Spec.Containers[i].Env = append(pod.Spec.Containers[i].Env, corev1.EnvVar{Name: fmt.Sprintf("ISTIO_META_%d", variable), Value: strings.Repeat("v", 40)})
+		}
+	}
+}

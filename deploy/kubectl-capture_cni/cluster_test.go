@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// cluster is an API server with pods, Leases and Events.
+type cluster struct {
+	url string
+
+	mu     sync.Mutex
+	pods   []corev1.Pod
+	leases []coordination.Lease
+	events []corev1.Event
+	denied string // a resource
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	answer := func(code int, object any) {
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(object)
+	}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	of := func(version, kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: version, Kind: kind} }
+	switch last := parts[len(parts)-1]; {
+	case c.denied != "" && strings.Contains(r.URL.Path, c.denied):
+		answer(http.StatusForbidden, metav1.Status{TypeMeta: of("v1", "Status"), Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: c.denied + " is forbidden"})
+	case last == "leases":
+		answer(http.StatusOK, coordination.LeaseList{TypeMeta: of("coordination.k8s.io/v1", "LeaseList"), Items: c.leases})
+	case last == "pods":
+		answer(http.StatusOK, corev1.PodList{TypeMeta: of("v1", "PodList"), Items: c.pods})
+	case last == "events":
+		answer(http.StatusOK, corev1.EventList{TypeMeta: of("v1", "EventList"), Items: c.events})
+	case len(parts) == 6 && parts[4] == "pods":
+		for _, pod := range c.pods {
+			if pod.Namespace == parts[3] && pod.Name == last {
+				pod.TypeMeta = of("v1", "Pod")
+				answer(http.StatusOK, pod)
+				return
+			}
+		}
+		answer(http.StatusNotFound, metav1.Status{TypeMeta: of("v1", "Status"), Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound, Message: "pods " + last + " not found"})
+	default:
+		answer(http.StatusNotFound, metav1.Status{TypeMeta: of("v1", "Status"), Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
+	}
+}
+
+// run executes a command, and returns its output and its exit status.
+func (c *cluster) run(t *testing.T, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	var out, errors bytes.Buffer
+	command := root()
+	command.SetOut(&out)
+	command.SetErr(&errors)
+	command.SetArgs(append(args, "--server", c.url, "--kubeconfig", "/dev/null"))
+	err := command.ExecuteContext(t.Context())
+	if err != nil && exitStatus(err) == 2 {
+		errors.WriteString(err.Error())
+	}
+	return out.String(), errors.String(), exitStatus(err)
+}
+
+// addNode adds a node with its agent and its Lease.
+func (c *cluster) addNode(name string, ago time.Duration, state nodestate.State) {
+	holder, seconds, renewed := "agent-"+name, int32(660), metav1.NewMicroTime(time.Now().Add(-ago))
+	c.leases = append(c.leases, coordination.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: name, Labels: nodestate.Labels(), Annotations: map[string]string{nodestate.Annotation: state.Encode()}},
+		Spec:       coordination.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
+	})
+	c.pods = append(c.pods, corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: holder, Labels: map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"}},
+		Spec:       corev1.PodSpec{NodeName: name, HostNetwork: true, Containers: []corev1.Container{{Name: "installer"}, {Name: "guard"}}},
+		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	})
+}
+
+// addPod adds a pod of the mesh.
+func (c *cluster) addPod(node, name string, change func(*corev1.Pod)) {
+	pod := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "1", Annotations: map[string]string{"sidecar.istio.io/status": "{}"}},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "app"}, {Name: "istio-proxy"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if change != nil {
+		change(&pod)
+	}
+	c.pods = append(c.pods, pod)
+}
+
+func state(pods *nodestate.Pods) nodestate.State {
+	return nodestate.State{Version: "v0.2.0", Mode: "dropin", Desired: "present", Pods: pods}
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+)
+
+// selection is which pods are listed; none chosen: all that are not captured as desired.
+type selection struct{ uncaptured, exempt, outdated, istioInit bool }
+
+func listCommand(o *options) *cobra.Command {
+	var s selection
+	command := &cobra.Command{
+		Use:   "list",
+		Short: "List the pods of the mesh that are not captured as desired",
+		Long: `List the pods of the mesh that are not captured as desired, with their states as
+the agents published them, and the next step for each. With --namespace, those of one
+namespace. The exit status is 0 also if there are any.
+
+It reads the agents' Leases and the pods by get and list, and nothing on the nodes.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			client, _, err := o.client()
+			if err != nil {
+				return err
+			}
+			f, err := fleet.Read(command.Context(), client, o.agentNamespace)
+			if err != nil {
+				return err
+			}
+			return o.writeList(command.OutOrStdout(), s.of(f.Pods, o.overrides.Context.Namespace), f.Notes)
+		},
+	}
+	flags := command.Flags()
+	flags.BoolVar(&s.uncaptured, "uncaptured", false, "pods that are uncaptured, drifted, obstructed, unknown or not started")
+	flags.BoolVar(&s.exempt, "exempt", false, "pods that are exempt from capture, with the cause")
+	flags.BoolVar(&s.outdated, "outdated", false, "pods with rules of another version or configuration")
+	flags.BoolVar(&s.istioInit, "istio-init", false, "pods that still have an init container istio-init")
+	return command
+}
+
+// of returns the pods of a selection, in a namespace or, with "", in all.
+func (s selection) of(pods []fleet.Pod, namespace string) []fleet.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p fleet.Pod) bool {
+		return !s.has(p) || namespace != "" && p.Namespace != namespace
+	})
+}
+
+func (s selection) has(p fleet.Pod) bool {
+	if s == (selection{}) {
+		return p.State != fleet.Captured
+	}
+	return s.uncaptured && p.Missing() || s.exempt && p.State == fleet.Exempt || s.outdated && p.State == fleet.Outdated || s.istioInit && p.IstioInit
+}
+
+func (o *options) writeList(out io.Writer, pods []fleet.Pod, notes []string) error {
+	if done, err := o.writeObject(out, map[string]any{"pods": pods, "notes": notes}); done {
+		return err
+	}
+	if len(pods) == 0 {
+		fmt.Fprintln(out, "No pods found.")
+	}
+	writePods(out, pods)
+	writeNotes(out, notes)
+	return nil
+}
+
+func writePods(out io.Writer, pods []fleet.Pod) {
+	rows := table{header: []string{"NAMESPACE", "POD", "NODE", "STATE", "CAUSE"}}
+	steps := nextSteps{}
+	for _, pod := range pods {
+		rows.add(pod.Namespace, pod.Name, pod.Node, pod.State, pod.Cause)
+		steps.add(pod.Namespace+"/"+pod.Name, pod.Next)
+	}
+	if len(pods) > 0 {
+		fmt.Fprintln(out)
+		rows.write(out, painter(out))
+		steps.write(out)
+	}
+}

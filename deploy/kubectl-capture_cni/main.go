@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubectl-capture_cni is a plugin of kubectl: kubectl capture-cni shows the state
+// of all nodes and pods, and explains that of one pod.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil && !errors.Is(err, errNotGood) { // what is wrong was printed
+		fmt.Fprintln(os.Stderr, "kubectl capture-cni:", err)
+	}
+	os.Exit(exitStatus(err))
+}
+
+// errNotGood ends a command that found something that needs attention.
+var errNotGood = errors.New("something needs attention")
+
+// exitStatus is 0 where all is well, 1 where something needs attention, and 2 where the
+// command could not find out.
+func exitStatus(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errNotGood):
+		return 1
+	}
+	return 2
+}
+
+// options are the flags of all commands.
+type options struct {
+	kubeconfig     string
+	overrides      clientcmd.ConfigOverrides
+	agentNamespace string
+	output         string
+}
+
+func root() *cobra.Command {
+	o := &options{}
+	command := &cobra.Command{
+		Use:         "kubectl-capture_cni",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl capture-cni"},
+		Version:     config.OwnVersion(),
+		Short:       "Shows how the pods of a cluster are captured",
+		Long: `Shows how the pods of a cluster are captured.
+
+Exit status: 0 if all is well, 1 if something needs attention, 2 if the command
+could not find out. The chart's ClusterRole and Role capture-cni-operator have the
+permissions for status and list, and Role capture-cni-operator-exec those for explain.`,
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return o.checkOutput() },
+	}
+	flags := command.PersistentFlags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to use; empty: as kubectl chooses it")
+	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	flags.StringVar(&o.agentNamespace, "agent-namespace", "", "namespace of the agents; empty: where their pods are, else "+fleet.DefaultNamespace)
+	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json or yaml; empty: a table of what needs attention")
+	command.AddCommand(statusCommand(o), listCommand(o))
+	return command
+}
+
+func (o *options) checkOutput() error {
+	switch o.output {
+	case "", "wide", "json", "yaml":
+		return nil
+	}
+	return fmt.Errorf("--output is %q: expected wide, json or yaml", o.output)
+}
+
+// config returns the kubeconfig with the flags.
+func (o *options) config() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &o.overrides)
+}
+
+// client returns a client of the cluster.
+func (o *options) client() (*fleet.Client, *rest.Config, error) {
+	access, err := o.config().ClientConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the access to the cluster: %w", err)
+	}
+	client, err := fleet.NewClient(access)
+	return client, access, err
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+)
+
+func statusCommand(o *options) *cobra.Command {
+	var wait bool
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "Show the state of all nodes and of the pods in the mesh",
+		Long: `Show the state of all nodes and of the pods in the mesh: what needs attention, and
+the next step for each. With -o wide, all nodes.
+
+It reads the agents' Leases and the pods by get and list, and nothing on the nodes.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			client, _, err := o.client()
+			if err != nil {
+				return err
+			}
+			read := func(ctx context.Context) (*fleet.Fleet, error) { return fleet.Read(ctx, client, o.agentNamespace) }
+			var f *fleet.Fleet
+			if wait {
+				f, err = waitUntilGood(command.Context(), read, timeout, command.ErrOrStderr())
+			} else {
+				f, err = read(command.Context())
+			}
+			if err != nil {
+				return err
+			}
+			if err := o.writeStatus(command.OutOrStdout(), f); err != nil {
+				return err
+			}
+			if !f.Good() {
+				return errNotGood
+			}
+			return nil
+		},
+	}
+	command.Flags().BoolVar(&wait, "wait", false, "wait until nothing needs attention")
+	command.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "with --wait: how long")
+	return command
+}
+
+const waitInterval = 3 * time.Second // between two looks at the fleet
+
+// waitUntilGood reads the fleet until nothing needs attention, or the time is over, and
+// writes its progress. It returns the last state.
+func waitUntilGood(ctx context.Context, read func(context.Context) (*fleet.Fleet, error), timeout time.Duration, progress io.Writer) (*fleet.Fleet, error) {
+	ends := time.After(timeout)
+	last := ""
+	for {
+		f, err := read(ctx)
+		if err == nil && f.Good() {
+			return f, nil
+		}
+		line := ""
+		if err != nil {
+			line = err.Error()
+		} else {
+			line = "waiting: " + summarize(f)
+		}
+		if line != last {
+			fmt.Fprintln(progress, printable(line))
+			last = line
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-ends:
+			return f, err
+		case <-time.After(waitInterval):
+		}
+	}
+}
+
+// summarize returns one line about nodes and pods.
+func summarize(f *fleet.Fleet) string {
+	nodes := map[string]int{}
+	for _, node := range f.Nodes {
+		nodes[string(node.State)]++
+	}
+	return fmt.Sprintf("nodes: %s; pods of the mesh: %s", counts(nodes), counts(f.States))
+}
+
+// counts returns numbers by name, the largest first.
+func counts(numbers map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(numbers), func(a, b string) int {
+		return cmp.Or(cmp.Compare(numbers[b], numbers[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, name := range names {
+		if numbers[name] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", numbers[name], name))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "none")
+}
+
+func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) error {
+	if done, err := o.writeObject(out, f); done {
+		return err
+	}
+	nodes, versions := map[string]int{}, map[string]int{}
+	for _, node := range f.Nodes {
+		nodes[string(node.State)]++
+		versions[cmp.Or(node.Version, "unknown")]++
+	}
+	summary := table{header: []string{"nodes", counts(nodes)}}
+	summary.add("agents", counts(versions))
+	summary.add("pods", counts(f.States))
+	if len(f.Exempt) > 0 {
+		summary.add("exempt", counts(f.Exempt))
+	}
+	summary.write(out, painter(out))
+	o.writeNodes(out, f)
+	writePods(out, slices.DeleteFunc(slices.Clone(f.Pods), func(p fleet.Pod) bool { return !p.Missing() }))
+	writeNotes(out, f.Notes)
+	return nil
+}
+
+func (o *options) writeNodes(out io.Writer, f *fleet.Fleet) {
+	wide := o.output == "wide"
+	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "REASON"}}
+	if wide {
+		nodes.header = []string{"NODE", "STATE", "REPORTED", "VERSION", "MODE", "MESHED", "AGENT", "REASON"}
+	}
+	steps := nextSteps{}
+	for _, node := range f.Nodes {
+		switch reasons := strings.Join(node.Reasons, "; "); {
+		case wide:
+			nodes.add(node.Name, string(node.State), age(node.Reported), node.Version, node.Mode, fmt.Sprint(node.Meshed), node.Agent, reasons)
+		case !node.State.Good():
+			nodes.add(node.Name, string(node.State), age(node.Reported), reasons)
+		}
+		steps.add(node.Name, node.Next)
+	}
+	if len(nodes.rows) > 0 {
+		fmt.Fprintln(out)
+		nodes.write(out, painter(out))
+		steps.write(out)
+	}
+}
+
+// age returns the time since a moment.
+func age(at time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return time.Since(at).Round(time.Second).String() + " ago"
+}
+
+func writeNotes(out io.Writer, notes []string) {
+	for _, note := range notes {
+		fmt.Fprintf(out, "\nNote: %s\n", printable(note))
+	}
+}
