@@ -86,25 +86,27 @@ func expectSome(t *testing.T, count int) {
 }
 
 var (
-	agentCommand = regexp.MustCompile(`(?:^|[\s=/])capture-cni-node (run|uninstall|verify|preflight|render|explain|validate)\b(.*)`)
-	flagName     = regexp.MustCompile(`--[a-z][a-z-]*`)
+	ownCommand = regexp.MustCompile(`(?:^|[\s=/])(capture-cni-node|kubectl capture-cni) (run|uninstall|verify|preflight|render|validate|status|list|explain)\b(.*)`)
+	flagName   = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 
-// TestGuidesKnowFlags looks up each flag in the help of the agent's command. A flag
-// that is alone in a code span can be one of any command's.
+// TestGuidesKnowFlags looks up each flag in the help of the command, of the agent or of
+// the plugin of kubectl. A flag that is alone in a code span can be one of any command's.
 func TestGuidesKnowFlags(t *testing.T) {
-	known := agentFlags(t)
+	known := map[string]map[string]bool{}
+	addFlags(t, known, "capture-cni-node", "../install/capture-cni-node", "run", "uninstall", "verify", "preflight", "render", "validate", "explain")
+	addFlags(t, known, "kubectl capture-cni", "./kubectl-capture_cni", "status", "list", "explain")
 	count := 0
 	for path, guide := range guides(t) {
 		for _, command := range commands(guide) {
-			match := agentCommand.FindStringSubmatch(command)
+			match := ownCommand.FindStringSubmatch(command)
 			if match == nil {
 				continue
 			}
-			for _, flag := range flagName.FindAllString(match[2], -1) {
+			for _, flag := range flagName.FindAllString(match[3], -1) {
 				count++
-				if !known[match[1]][flag] {
-					t.Errorf("%s: capture-cni-node %s has no flag %s", path, match[1], flag)
+				if !known[match[1]+" "+match[2]][flag] {
+					t.Errorf("%s: %s %s has no flag %s", path, match[1], match[2], flag)
 				}
 			}
 		}
@@ -113,7 +115,7 @@ func TestGuidesKnowFlags(t *testing.T) {
 			if flag := flagName.FindString(span); strings.HasPrefix(span, "--") && !slices.Contains(foreign, flag) {
 				count++
 				if !slices.ContainsFunc(slices.Collect(maps.Values(known)), func(flags map[string]bool) bool { return flags[flag] }) {
-					t.Errorf("%s: no command of capture-cni-node has the flag %s", path, flag)
+					t.Errorf("%s: no command of ours has the flag %s", path, flag)
 				}
 			}
 		}
@@ -121,25 +123,24 @@ func TestGuidesKnowFlags(t *testing.T) {
 	expectSome(t, count)
 }
 
-// agentFlags returns the flags of each of the agent's commands.
-func agentFlags(t *testing.T) map[string]map[string]bool {
+// addFlags adds the flags of a program's commands.
+func addFlags(t *testing.T, known map[string]map[string]bool, name, source string, commands ...string) {
 	t.Helper()
-	agent := filepath.Join(t.TempDir(), "capture-cni-node")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install/capture-cni-node").CombinedOutput(); err != nil {
+	program := filepath.Join(t.TempDir(), "program")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	known := map[string]map[string]bool{}
-	for _, command := range []string{"run", "uninstall", "verify", "preflight", "render", "explain", "validate"} {
-		out, err := exec.CommandContext(t.Context(), agent, command, "--help").CombinedOutput()
+	for _, command := range commands {
+		out, err := exec.CommandContext(t.Context(), program, command, "--help").CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		known[command] = map[string]bool{}
+		flags := map[string]bool{}
 		for _, flag := range flagName.FindAllString(string(out), -1) {
-			known[command][flag] = true
+			flags[flag] = true
 		}
+		known[name+" "+command] = flags
 	}
-	return known
 }
 
 var (

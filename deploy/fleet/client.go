@@ -21,7 +21,10 @@ import (
 )
 
 // Client reads a cluster with the permissions of the person who runs kubectl.
-type Client struct{ core, coordination rest.Interface }
+type Client struct {
+	core, coordination rest.Interface
+	scheme             *runtime.Scheme
+}
 
 // requestsPerSecond is not reached by listing: only by many explanations at once.
 const requestsPerSecond = 50
@@ -52,7 +55,7 @@ func NewClient(access *rest.Config) (*Client, error) {
 		return nil, err
 	}
 	leases, err := of("/apis", coordination.SchemeGroupVersion)
-	return &Client{core, leases}, err
+	return &Client{core, leases, scheme}, err
 }
 
 // pageSize is the number of objects in one answer of the API server.
@@ -105,4 +108,50 @@ func (c *Client) listLeases(ctx context.Context, namespace string, visit func(*c
 		return fmt.Errorf("listing the Leases of namespace %s: %w", namespace, err)
 	}
 	return nil
+}
+
+// pod returns a pod. Errors: those of the API server.
+func (c *Client) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := c.core.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(pod); err != nil {
+		return nil, fmt.Errorf("reading pod %s/%s: %w", namespace, name, err)
+	}
+	return pod, nil
+}
+
+// events returns the Events about a pod.
+func (c *Client) events(ctx context.Context, namespace, name string) (events []corev1.Event, err error) {
+	about := metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + name}
+	err = list(ctx, c.core, namespace, "events", about, func(page *corev1.EventList) { events = append(events, page.Items...) })
+	if err != nil {
+		return nil, fmt.Errorf("listing the Events of pod %s/%s: %w", namespace, name, err)
+	}
+	return events, nil
+}
+
+// agentOn returns the agent's pod on a node, nil for none.
+func (c *Client) agentOn(ctx context.Context, namespace, node string) (agent *corev1.Pod, err error) {
+	options := metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/name=capture-cni,app.kubernetes.io/component=node", FieldSelector: "spec.nodeName=" + node,
+	}
+	err = list(ctx, c.core, namespace, "pods", options, func(page *corev1.PodList) {
+		for i, pod := range page.Items {
+			if IsAgent(&pod) && pod.Spec.NodeName == node && pod.DeletionTimestamp == nil {
+				agent = &page.Items[i]
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the agents: %w", err)
+	}
+	return agent, nil
+}
+
+// lease returns the Lease of a node's agent.
+func (c *Client) lease(ctx context.Context, namespace, node string) (*coordination.Lease, error) {
+	lease := &coordination.Lease{}
+	if err := c.coordination.Get().Namespace(namespace).Resource("leases").Name(node).Do(ctx).Into(lease); err != nil {
+		return nil, fmt.Errorf("reading Lease %s/%s: %w", namespace, node, err)
+	}
+	return lease, nil
 }

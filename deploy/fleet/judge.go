@@ -191,7 +191,7 @@ func (f *Fleet) notes(o observed) (notes []string) {
 		notes = append(notes, fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods))
 	}
 	if omitted > 0 {
-		notes = append(notes, fmt.Sprintf("%d more pods are not captured as desired: a Lease names 100 at most. kubectl capture-cni report packs them all", omitted))
+		notes = append(notes, fmt.Sprintf("%d more pods are not captured as desired: a Lease names 100 at most", omitted))
 	}
 	return notes
 }

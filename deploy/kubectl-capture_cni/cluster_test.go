@@ -58,6 +58,13 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, corev1.PodList{TypeMeta: of("v1", "PodList"), Items: c.pods})
 	case last == "events":
 		answer(http.StatusOK, corev1.EventList{TypeMeta: of("v1", "EventList"), Items: c.events})
+	case len(parts) == 7 && parts[5] == "leases":
+		for _, lease := range c.leases {
+			if lease.Name == last {
+				lease.TypeMeta = of("coordination.k8s.io/v1", "Lease")
+				answer(http.StatusOK, lease)
+			}
+		}
 	case len(parts) == 6 && parts[4] == "pods":
 		for _, pod := range c.pods {
 			if pod.Namespace == parts[3] && pod.Name == last {

@@ -145,6 +145,32 @@ func TestExplainsTheLastADD(t *testing.T) {
 	}
 }
 
+// TestExplainsWithoutSandbox shows the last ADD of a pod that does not start, or has
+// ended.
+func TestExplainsWithoutSandbox(t *testing.T) {
+	n := newNode()
+	n.listen(t)
+	check(t, os.Mkdir(history.Directory(n.socket), 0o700))
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for i, message := range []string{"an earlier fault", "excludeOutboundPorts is \"http\": expected ports"} {
+		uid := []string{"uid-1", "uid-2"}[i]
+		check(t, recordADD(n.socket, record.Record{
+			Time: at.Add(time.Duration(i) * time.Minute), Pod: record.PodRef{Namespace: "shop", Name: "web", UID: uid},
+			Sandbox: "4ed1", Verdict: record.Failed, Reason: record.Annotations, Message: message,
+		}))
+	}
+	explained := n.explain(t)
+	for _, want := range []string{"UID uid-2\n", "sandbox      not examined: the last one known is 4ed1\n", "last ADD     2026-01-02T03:05:05Z: failed (annotations): excludeOutboundPorts is \"http\""} {
+		if !strings.Contains(explained, want) {
+			t.Errorf("it does not say %q:\n%s", want, explained)
+		}
+	}
+	var out strings.Builder
+	if err := guard.ExplainWithoutSandbox(history.Directory(n.socket), "shop", "other", &out); !errors.Is(err, guard.ErrNotHere) || out.Len() > 0 {
+		t.Errorf("a pod that was never here: %v, %s", err, out.String())
+	}
+}
+
 // TestExplainsWithoutHistory where no agent has ever run, and refuses a history that
 // other users can read.
 func TestExplainsWithoutHistory(t *testing.T) {

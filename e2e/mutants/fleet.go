@@ -102,4 +102,32 @@ var fleetMutants = []mutant{
 		to:   "if unicode.IsPrint(r) || r == 0x1b {",
 		by:   by(quick, "deploy/kubectl-capture_cni", "TestStatus"),
 	},
+	{
+		name: "failure-of-an-earlier-pod-explains-this-one",
+		file: "deploy/fleet/conclude.go",
+		from: "if node.uid != string(pod.UID) {",
+		to:   `if node.uid == "" {`,
+		by:   by(quick, "deploy/fleet", "TestExplain"),
+	},
+	{
+		name: "annotation-forges-a-state",
+		file: "deploy/fleet/explain_node.go",
+		from: `before, _, _ := strings.Cut(text, "\nlast ADD")`,
+		to:   "before := strings.TrimSpace(text)",
+		by:   by(quick, "deploy/fleet", "TestExplain"),
+	},
+	{
+		name: "older-api-servers-execute-nothing",
+		file: "deploy/fleet/exec.go",
+		from: "return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)",
+		to:   "return httpstream.IsHTTPSProxyError(err)",
+		by:   by(quick, "deploy/fleet", "TestExecForbidden"),
+	},
+	{
+		name: "pod-that-does-not-start-is-not-explained",
+		file: "install/guard/explain.go",
+		from: "return ExplainWithoutSandbox(g.settings.HistoryDir, namespace, name, out)",
+		to:   `return fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)`,
+		by:   by(root, "e2e/guard", "TestExplainsWithoutSandbox"),
+	},
 }

@@ -3,28 +3,35 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 func explainCommand(o *options) *cobra.Command {
 	var packet packetFlags
+	var scope string
 	command := &cobra.Command{
 		Use:   "explain NAMESPACE/POD",
 		Short: "Explain how a pod of this node is captured or, with --to, which rule decides about a packet",
 		Long: `Explain how a pod of this node is captured: the annotations at its creation and
 now, the rules in the kernel, their differences, and the result of its last ADD.
+Of a pod whose sandbox does not run, only the result of its last ADD is known.
 With --to, print instead which rule decides about the first packet of a new
 connection, the packet's path through the rules, what that assumes, and what in the
 pod's network namespace keeps it from being certain. Rules are counted as nftables
 holds them.
-Needs what the guard needs, and runs in its container:
+
+Needs what the guard needs, and runs in its container; in the installer's container,
+it shows the last ADD alone:
 
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node explain shop/web
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node explain shop/web --to 10.1.2.3:443 --as 1000:1000`,
@@ -38,6 +45,10 @@ Needs what the guard needs, and runs in its container:
 			if err != nil {
 				return err
 			}
+			out := command.OutOrStdout()
+			if scope == scopeNode && !traced {
+				return o.explainAdd(namespace, name, out)
+			}
 			var p capture.Packet
 			if traced {
 				if p, err = packet.packet(); err != nil {
@@ -48,7 +59,6 @@ Needs what the guard needs, and runs in its container:
 			if err != nil {
 				return err
 			}
-			out := command.OutOrStdout()
 			if traced {
 				return g.Trace(command.Context(), namespace, name, p, out)
 			}
@@ -56,5 +66,18 @@ Needs what the guard needs, and runs in its container:
 		},
 	}
 	packet.declare(command.Flags(), "that of the pod's routes")
+	command.Flags().StringVar(&scope, "scope", scopeAll, "what is examined: node for the record of the last ADD, pods or all for the sandbox, too")
 	return command
+}
+
+// explainAdd shows the last ADD of a pod, from the node's records.
+func (o *options) explainAdd(namespace, name string, out io.Writer) error {
+	settings, err := o.settings()
+	if err != nil {
+		return err
+	}
+	if settings.AgentSocket() == "" {
+		return errors.New("agentSocket is empty in netconf: no agent receives records of ADDs")
+	}
+	return guard.ExplainWithoutSandbox(history.Directory(settings.AgentSocket()), namespace, name, out)
 }

@@ -24,10 +24,13 @@ import (
 var ErrNotHere = errors.New("this node does not run the pod")
 
 // Explain writes what is known of one pod: its annotations at creation and now, its
-// state, its rules in the kernel, and its last ADD. It changes nothing. Errors:
-// ErrNotHere.
+// state, its rules in the kernel, and its last ADD. It changes nothing. Of a pod whose
+// sandbox does not run only the last ADD is known. Errors: ErrNotHere.
 func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writer) error {
 	sandbox, err := g.find(ctx, namespace, name)
+	if errors.Is(err, ErrNotHere) {
+		return ExplainWithoutSandbox(g.settings.HistoryDir, namespace, name, out)
+	}
 	if err != nil {
 		return err
 	}
@@ -68,6 +71,27 @@ func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, 
 		return cri.Sandbox{}, fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)
 	}
 	return sandboxes[i], nil
+}
+
+// ExplainWithoutSandbox writes the last ADD of a pod of this name, whose sandbox is not
+// known: its ADD fails or waits, or the pod has ended. Errors: ErrNotHere.
+func ExplainWithoutSandbox(historyDir, namespace, name string, out io.Writer) error {
+	var records []record.Record
+	var err error
+	if historyDir != "" {
+		records, err = record.ReadAll(historyDir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, add := range slices.Backward(records) {
+		if add.Pod.Namespace == namespace && add.Pod.Name == name {
+			fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      not examined: the last one known is %s\n", namespace, name, add.Pod.UID, add.Sandbox)
+			writeAdd(add, add.Sandbox, out)
+			return nil
+		}
+	}
+	return fmt.Errorf("%w, and has no record of its ADD: %s/%s", ErrNotHere, namespace, name)
 }
 
 // Pods returns the pods of the mesh that run, as namespace/name.
@@ -153,13 +177,20 @@ func explainAdd(historyDir string, sandbox cri.Sandbox, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	writeAdd(add, sandbox.ID, out)
+	return nil
+}
+
+// writeAdd writes the record of an ADD, and names its sandbox if that is not the one
+// that runs.
+func writeAdd(add record.Record, running string, out io.Writer) {
 	fmt.Fprintf(out, "last ADD     %s: %s", add.Time.Format(time.RFC3339), add.Verdict)
 	for _, part := range []struct{ format, value string }{{" (%s)", string(add.Reason)}, {" by %s", add.Backend}, {": %s", add.Message}} {
 		if part.value != "" {
 			fmt.Fprintf(out, part.format, part.value)
 		}
 	}
-	if add.Sandbox != sandbox.ID {
+	if add.Sandbox != running {
 		fmt.Fprintf(out, "; for an earlier sandbox of the pod, %s", add.Sandbox)
 	}
 	fmt.Fprintln(out)
@@ -171,5 +202,4 @@ func explainAdd(historyDir string, sandbox cri.Sandbox, out io.Writer) error {
 	for _, warning := range add.Warnings {
 		fmt.Fprintf(out, "last ADD     warned: %s\n", warning)
 	}
-	return nil
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// Exec executes a command in a container of an agent's pod, and writes its output.
+type Exec func(ctx context.Context, pod *corev1.Pod, container string, command []string, out io.Writer) error
+
+// NewExec returns an Exec with an access to the API server.
+func NewExec(access *rest.Config, client *Client) Exec {
+	return func(ctx context.Context, pod *corev1.Pod, container string, command []string, out io.Writer) error {
+		request := client.core.Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("exec").
+			VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, runtime.NewParameterCodec(client.scheme))
+		executor, err := newExecutor(access, request)
+		if err != nil {
+			return fmt.Errorf("executing a command in pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		var stderr strings.Builder
+		err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &stderr})
+		if message := strings.TrimSpace(stderr.String()); err != nil && message != "" {
+			err = errors.New(message)
+		}
+		if err != nil {
+			return fmt.Errorf("executing %s in pod %s/%s, container %s: %w", strings.Join(command, " "), pod.Namespace, pod.Name, container, err)
+		}
+		return nil
+	}
+}
+
+// newExecutor speaks WebSocket, as the API server does since Kubernetes 1.31, else SPDY.
+func newExecutor(access *rest.Config, request *rest.Request) (remotecommand.Executor, error) {
+	spdy, err := remotecommand.NewSPDYExecutor(access, http.MethodPost, request.URL())
+	if err != nil {
+		return nil, err
+	}
+	websocket, err := remotecommand.NewWebSocketExecutor(access, http.MethodGet, request.URL().String())
+	if err != nil {
+		return nil, err
+	}
+	return remotecommand.NewFallbackExecutor(websocket, spdy, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+}

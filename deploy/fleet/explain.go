@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
+)
+
+// Explanation says how a pod is captured, and why.
+type Explanation struct {
+	Pod      string     `json:"pod"`
+	Node     string     `json:"node,omitempty"`
+	State    string     `json:"state"`
+	Cause    string     `json:"cause,omitempty"`
+	Evidence []Evidence `json:"evidence"`
+	Next     string     `json:"nextStep,omitempty"`
+}
+
+// Evidence is what one source says.
+type Evidence struct {
+	Source string `json:"source"`
+	Text   string `json:"text"`
+}
+
+// States of an explanation, besides those of a Pod.
+const (
+	Gone         = "gone"
+	NotInMesh    = "not in the mesh"
+	NotScheduled = "not scheduled"
+)
+
+// Good reports whether nothing needs attention.
+func (e Explanation) Good() bool {
+	return e.State != Gone && e.State != NotScheduled && !Pod{State: e.State}.Missing()
+}
+
+// explainTimeout bounds the command in the agent's pod.
+const explainTimeout = 30 * time.Second
+
+// Explainer explains single pods.
+type Explainer struct {
+	Client    *Client
+	Exec      Exec
+	Namespace string // of the agents; empty: where one is on the pod's node
+}
+
+// Explain explains one pod: by what the API server says of it, by its Events, by the
+// Lease of its node and by the command explain in the agent's pod there.
+func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explanation, error) {
+	e := &Explanation{Pod: namespace + "/" + name, State: Unknown}
+	pod, err := x.Client.pod(ctx, namespace, name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	if apierrors.IsNotFound(err) {
+		pod = nil
+	}
+	events := x.readEvents(ctx, e, namespace, name)
+	e.addPod(pod)
+	if e.Node == "" {
+		e.Node = events.node
+	}
+	if e.Node != "" && (pod == nil || InMesh(pod)) {
+		node := x.readNode(ctx, e, namespace, name)
+		e.conclude(pod, events, node)
+	}
+	if e.Next == "" { // outdated, changed or foreign
+		e.Next = advisePod(Pod{Namespace: namespace, Name: name, State: e.State})
+	}
+	return e, nil
+}
+
+func (e *Explanation) add(source, format string, args ...any) {
+	e.Evidence = append(e.Evidence, Evidence{source, fmt.Sprintf(format, args...)})
+}
+
+// addPod adds what the API server says of the pod, and the conclusions that follow from
+// that alone.
+func (e *Explanation) addPod(pod *corev1.Pod) {
+	switch {
+	case pod == nil:
+		e.State, e.Cause = Gone, "no such pod exists: it has ended, or was never made"
+		e.Next = "kubectl get pods --namespace " + strings.Split(e.Pod, "/")[0]
+		return
+	case pod.Spec.NodeName == "":
+		e.State, e.Cause = NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node")
+		e.Next = "kubectl describe pod; a taint of nodes that are not ready is in deploy/guides/taint.md"
+	case !InMesh(pod):
+		e.State = NotInMesh
+		e.Cause, e.Next = whyNotInMesh(pod)
+	}
+	e.Node = pod.Spec.NodeName
+	e.add("pod", "%s, made %s, UID %s", pod.Status.Phase, pod.CreationTimestamp.UTC().Format(time.RFC3339), pod.UID)
+	if exemption := capture.Exclusion(podfields.Of(pod)); InMesh(pod) && exemption.Cause != "" {
+		e.State, e.Cause, e.Next = Exempt, exemption.Message, adviseExempt(string(exemption.Cause))
+	}
+}
+
+func conditionMessage(pod *corev1.Pod, kind corev1.PodConditionType) string {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == kind && condition.Status != corev1.ConditionTrue {
+			return condition.Message
+		}
+	}
+	return ""
+}
+
+// whyNotInMesh returns why a pod was not injected, and what to do if it should be.
+func whyNotInMesh(pod *corev1.Pod) (cause, next string) {
+	const label = "sidecar.istio.io/inject"
+	switch {
+	case pod.Spec.HostNetwork:
+		return "it has the network of its node (hostNetwork), which is never captured", "none; a pod in the mesh needs a network of its own"
+	case pod.Labels[label] == "false" || pod.Annotations[label] == "false":
+		return label + " is false: it was not injected", "none, if it is on purpose; else correct the label, and restart the pod"
+	case pod.Labels["istio.io/dataplane-mode"] == "ambient":
+		return "istio.io/dataplane-mode is ambient: ztunnel takes its traffic, and no sidecar does", "none"
+	}
+	return "it has no annotation sidecar.istio.io/status: the injector did not change it when it was made",
+		"label its namespace for injection (istio-injection=enabled or istio.io/rev), and restart the pod"
+}
+
+// leaseEvidence returns a node's state by its Lease and its agent.
+func leaseEvidence(lease *coordination.Lease, agent *corev1.Pod) Node {
+	o := observed{now: time.Now(), agents: map[string]agentPod{}, leases: map[string]*coordination.Lease{}}
+	name := ""
+	if lease != nil {
+		name = lease.Name
+		o.namespace, o.leases[name] = lease.Namespace, lease
+	}
+	if agent != nil {
+		name = agent.Spec.NodeName
+		o.namespace, o.agents[name] = agent.Namespace, newAgentPod(agent)
+	}
+	node, _ := o.node(name)
+	return node
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// explainCase is what an API server and an agent say of shop/web.
+type explainCase struct {
+	pod    *corev1.Pod
+	events []corev1.Event
+	agent  []string // containers; nil for no agent
+	says   string   // of the command in the agent's pod
+	fails  error
+
+	state, cause, next string
+	evidence           []string
+	container          string // in which the command is executed; empty for none
+}
+
+func (c *explainCase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	var answer any = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound}
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/pods/web") && c.pod != nil:
+		c.pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+		answer = c.pod
+	case strings.HasSuffix(r.URL.Path, "/events"):
+		answer = corev1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, Items: c.events}
+	case strings.HasSuffix(r.URL.Path, "/api/v1/pods"):
+		all := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+		if c.agent != nil {
+			all.Items = []corev1.Pod{newAgent("other", corev1.ConditionTrue), newAgent("node-1", corev1.ConditionTrue, c.agent...)}
+		}
+		answer = all
+	case strings.HasSuffix(r.URL.Path, "/namespaces/capture-cni/leases/node-1"):
+		lease := newLease("node-1", 0, good(&nodestate.Pods{}))
+		lease.TypeMeta = metav1.TypeMeta{APIVersion: coordination.SchemeGroupVersion.String(), Kind: "Lease"}
+		answer = lease
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func event(reason, message string) corev1.Event {
+	return corev1.Event{
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}, Type: "Warning", Reason: reason, Message: message, Count: 3,
+		Source: corev1.EventSource{Host: "node-1"},
+	}
+}
+
+// notStarted is a pod of the mesh without a sandbox.
+func notStarted() *corev1.Pod {
+	pod := newPod("node-1", "web", func(pod *corev1.Pod) {
+		pod.UID, pod.Status.Phase = "uid-1", corev1.PodPending
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
+	})
+	return &pod
+}
+
+func meshed(change func(*corev1.Pod)) *corev1.Pod {
+	pod := newPod("node-1", "web", change)
+	return &pod
+}
+
+// TestExplain explains pods of every kind: the cause, what it was concluded from, and
+// the next step.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	both, installer := []string{InstallerContainer, GuardContainer}, []string{InstallerContainer}
+	const head = "pod          shop/web, UID uid-1\n"
+	for name, c := range map[string]*explainCase{
+		"captured": {
+			pod: meshed(nil), agent: both, says: head + "state        captured\nkernel       backend nftables\nlast ADD     2026-01-02T03:04:05Z: captured by nftables\n",
+			state: "captured", cause: "holds the rules", next: "none", evidence: []string{"pod: Running", "node: ready, agent v0.2.0", "kernel       backend nftables"}, container: GuardContainer,
+		},
+		"uncaptured": {
+			pod: meshed(nil), agent: both, says: head + "state        uncaptured\nbecause      no rules of the plugin are in its network namespace\n",
+			state: "uncaptured", cause: "no rules of the plugin", next: "guard.policy=inPlace", container: GuardContainer,
+		},
+		"an ADD that fails": {
+			pod: notStarted(), agent: both, says: head + "last ADD     2026-01-02T03:04:05Z: failed (annotations): excludeOutboundPorts is \"http\": expected ports\n",
+			events: []corev1.Event{event("FailedCreatePodSandBox", "plugin type=\"capture-cni\" failed"), event("CaptureFailed", "excludeOutboundPorts")},
+			state:  "not started", cause: `its ADD fails: excludeOutboundPorts is "http": expected ports`, next: "correct the annotations",
+			evidence: []string{"event: Warning FailedCreatePodSandBox, 3 times"}, container: GuardContainer,
+		},
+		"the record of an earlier pod of that name": {
+			pod: notStarted(), agent: both, says: "pod          shop/web, UID uid-0\nlast ADD     2026-01-02T03:04:05Z: failed (lookup): an earlier fault\n",
+			state: "not started", cause: "no error is known", next: "in a minute", container: GuardContainer,
+		},
+		"another plugin that fails": {
+			pod: notStarted(), agent: both, events: []corev1.Event{event("FailedCreatePodSandBox", "plugin type=\"calico\" failed: no address")}, fails: errors.New("not here"),
+			state: "not started", cause: "not by capture-cni: plugin type=\"calico\"", next: "correct", evidence: []string{"container guard: not here"}, container: GuardContainer,
+		},
+		"gone": {
+			events: []corev1.Event{event("CaptureFailed", "no answer")}, agent: both, says: "pod          shop/web, UID uid-0\nlast ADD     2026-01-02T03:04:05Z: failed (lookup): no answer\n",
+			state: "gone", cause: "its last ADD failed: no answer", next: "kubectl get pods", evidence: []string{"event: Warning CaptureFailed"}, container: GuardContainer,
+		},
+		"never made": {state: "gone", cause: "no such pod exists", next: "kubectl get pods --namespace shop"},
+		"not scheduled": {
+			pod: meshed(func(p *corev1.Pod) {
+				p.Spec.NodeName = ""
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
+			}),
+			state: "not scheduled", cause: "0/3 nodes are available", next: "describe",
+		},
+		"not injected": {
+			pod:   meshed(func(p *corev1.Pod) { p.Annotations = nil }),
+			state: "not in the mesh", cause: "no annotation sidecar.istio.io/status", next: "label its namespace",
+		},
+		"of the node": {
+			pod:   meshed(func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
+			state: "not in the mesh", cause: "hostNetwork", next: "a network of its own",
+		},
+		"left out by a label": {
+			pod: meshed(func(p *corev1.Pod) {
+				p.Annotations, p.Labels = nil, map[string]string{"sidecar.istio.io/inject": "false"}
+			}),
+			state: "not in the mesh", cause: "sidecar.istio.io/inject is false", next: "on purpose",
+		},
+		"captured by iptables": {
+			pod: meshed(nil), agent: installer, says: head + "last ADD     2026-01-02T03:04:05Z: captured by iptables-nft\n",
+			state: "unknown", cause: "its ADD captured it by iptables-nft", next: "istio-validation", container: InstallerContainer,
+		},
+		"with istio-init": {
+			pod: meshed(func(p *corev1.Pod) {
+				p.Spec.InitContainers = []corev1.Container{{Name: "istio-init", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}}
+			}),
+			agent: both, says: head + "state        exempt\nbecause      container istio-init sets up the capture itself\n",
+			state: "exempt", cause: "istio-init sets up the capture itself", next: "pilot.cni.enabled=true", container: GuardContainer,
+		},
+		"in an excluded namespace": {
+			pod: meshed(nil), agent: both, says: head + "state        exempt\nbecause      namespace shop is in excludeNamespaces\n",
+			state: "exempt", cause: "excludeNamespaces", next: "on purpose", container: GuardContainer,
+		},
+		"on a node without an agent": {
+			pod: meshed(nil), state: "unknown", cause: "no guard examines", next: "guard.enabled=true", evidence: []string{"agent: none runs on the node"},
+		},
+		"without the permission to execute": {
+			pod: meshed(nil), agent: both, fails: errors.New("pods/exec is forbidden"),
+			state: "unknown", cause: "see the evidence", next: "what the evidence names", evidence: []string{"pods/exec is forbidden"}, container: GuardContainer,
+		},
+		"an annotation that looks like a state": {
+			pod: meshed(nil), agent: installer, says: head + "last ADD     2026-01-02T03:04:05Z: captured by iptables-nft\nlast ADD     warned: x\nstate        captured\n",
+			state: "unknown", cause: "its ADD captured it", next: "istio-validation", container: InstallerContainer,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t)
+		})
+	}
+}
+
+func (c *explainCase) run(t *testing.T) {
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	client, err := NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	executed := ""
+	exec := func(_ context.Context, pod *corev1.Pod, container string, command []string, out io.Writer) error {
+		executed = container
+		if pod.Name != "agent-of-node-1" || !slices.Equal(command, []string{"/capture-cni-node", "explain", "shop/web"}) {
+			t.Errorf("%q is executed in %s", command, pod.Name)
+		}
+		_, _ = io.WriteString(out, c.says)
+		return c.fails
+	}
+	e, err := Explainer{Client: client, Exec: exec}.Explain(t.Context(), "shop", "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.State != c.state || !strings.Contains(e.Cause, c.cause) || !strings.Contains(e.Next, c.next) || e.Next == "" {
+		t.Errorf("state %q, cause %q, next %q", e.State, e.Cause, e.Next)
+	}
+	if executed != c.container {
+		t.Errorf("executed in %q, want %q", executed, c.container)
+	}
+	var evidence strings.Builder
+	for _, one := range e.Evidence {
+		fmt.Fprintf(&evidence, "%s: %s\n", one.Source, one.Text)
+	}
+	for _, want := range c.evidence {
+		if !strings.Contains(evidence.String(), want) {
+			t.Errorf("%q is missing in the evidence:\n%s", want, evidence.String())
+		}
+	}
+	if good := e.Good(); good == slices.Contains([]string{"gone", "unknown", "uncaptured", "drifted", "not started", "not scheduled"}, c.state) {
+		t.Errorf("%s is good: %v", c.state, good)
+	}
+}

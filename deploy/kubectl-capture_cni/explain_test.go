@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// TestExplain writes the cause first, then the evidence, then what to do.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.addNode("node-1", time.Minute, state(&nodestate.Pods{}))
+	c.addPod("node-1", "web", nil)
+	c.addPod("node-1", "plain", func(pod *corev1.Pod) { pod.Annotations = nil })
+	c.events = []corev1.Event{{
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}, Type: "Warning", Reason: "CaptureMissing", Message: "\x1b[31mnot captured",
+	}}
+	out, _, status := c.run(t, "explain", "shop/web") // the stand-in executes nothing
+	if status != 1 || strings.Contains(out, "\x1b") {
+		t.Errorf("status %d: %q", status, out)
+	}
+	expect(t, out, "shop/web on node node-1: unknown\n", "\nCause\n  the guard did not explain the pod", "\nEvidence\n", "event: Warning CaptureMissing, 1 times", "?[31mnot captured",
+		"pod: Running", "node: ready, agent v0.2.0", "agent agent-node-1, container guard: executing /capture-cni-node explain shop/web", "\nNext\n  ")
+	out, _, status = c.run(t, "explain", "shop/plain")
+	if status != 0 {
+		t.Errorf("a pod outside the mesh: status %d", status)
+	}
+	expect(t, out, "shop/plain on node node-1: not in the mesh", "no annotation sidecar.istio.io/status", "label its namespace")
+	out, _, status = c.run(t, "explain", "shop/none", "-o", "json")
+	var e fleet.Explanation
+	if err := json.Unmarshal([]byte(out), &e); err != nil || status != 1 || e.State != fleet.Gone {
+		t.Errorf("status %d: %+v, %v", status, e, err)
+	}
+	for _, argument := range []string{"web", "shop/", "/web", "shop/web/x"} {
+		if _, errors, status := c.run(t, "explain", argument); status != 2 || !strings.Contains(errors, "expected NAMESPACE/POD") {
+			t.Errorf("%s: status %d, %s", argument, status, errors)
+		}
+	}
+	c.denied = "events"
+	out, _, _ = c.run(t, "explain", "shop/web")
+	expect(t, out, "events: not known: listing the Events of pod shop/web", "forbidden")
+}
