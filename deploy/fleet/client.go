@@ -37,25 +37,29 @@ func NewClient(access *rest.Config) (*Client, error) {
 			return nil, fmt.Errorf("making an API client: %w", err)
 		}
 	}
+	core, err := RESTClient(access, scheme, corev1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	leases, err := RESTClient(access, scheme, coordination.SchemeGroupVersion)
+	return &Client{core, leases, scheme}, err
+}
+
+// RESTClient returns a client of one API group, with the kinds of a scheme.
+func RESTClient(access *rest.Config, scheme *runtime.Scheme, group schema.GroupVersion) (rest.Interface, error) {
 	access = rest.CopyConfig(access)
 	access.QPS, access.Burst = requestsPerSecond, 2*requestsPerSecond
 	access.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	access.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	of := func(path string, group schema.GroupVersion) (rest.Interface, error) {
-		access := rest.CopyConfig(access)
-		access.APIPath, access.GroupVersion = path, &group
-		client, err := rest.RESTClientFor(access)
-		if err != nil {
-			return nil, fmt.Errorf("making an API client: %w", err)
-		}
-		return client, nil
+	access.APIPath, access.GroupVersion = "/apis", &group
+	if group.Group == "" {
+		access.APIPath = "/api"
 	}
-	core, err := of("/api", corev1.SchemeGroupVersion)
+	client, err := rest.RESTClientFor(access)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making an API client: %w", err)
 	}
-	leases, err := of("/apis", coordination.SchemeGroupVersion)
-	return &Client{core, leases, scheme}, err
+	return client, nil
 }
 
 // pageSize is the number of objects in one answer of the API server.

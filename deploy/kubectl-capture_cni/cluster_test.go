@@ -23,11 +23,12 @@ import (
 type cluster struct {
 	url string
 
-	mu     sync.Mutex
-	pods   []corev1.Pod
-	leases []coordination.Lease
-	events []corev1.Event
-	denied string // a resource
+	mu      sync.Mutex
+	pods    []corev1.Pod
+	leases  []coordination.Lease
+	events  []corev1.Event
+	denied  string // a resource
+	version string
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -52,6 +53,13 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch last := parts[len(parts)-1]; {
 	case c.denied != "" && strings.Contains(r.URL.Path, c.denied):
 		answer(http.StatusForbidden, metav1.Status{TypeMeta: of("v1", "Status"), Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: c.denied + " is forbidden"})
+	case last == "version":
+		answer(http.StatusOK, map[string]string{"gitVersion": c.version})
+	case last == "nodes":
+		answer(http.StatusOK, corev1.NodeList{TypeMeta: of("v1", "NodeList"), Items: []corev1.Node{{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
+			Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", KernelVersion: "6.12.0", ContainerRuntimeVersion: "containerd://2.1.4"}},
+		}}})
 	case last == "leases":
 		answer(http.StatusOK, coordination.LeaseList{TypeMeta: of("coordination.k8s.io/v1", "LeaseList"), Items: c.leases})
 	case last == "pods":

@@ -73,7 +73,7 @@ permissions for status and list, and Role capture-cni-operator-exec those for ex
 	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&o.agentNamespace, "agent-namespace", "", "namespace of the agents; empty: where their pods are, else "+fleet.DefaultNamespace)
 	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json or yaml; empty: a table of what needs attention")
-	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o))
+	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), precheckCommand(o))
 	return command
 }
 

@@ -130,4 +130,18 @@ var fleetMutants = []mutant{
 		to:   `return fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)`,
 		by:   by(root, "e2e/guard", "TestExplainsWithoutSandbox"),
 	},
+	{
+		name: "ambient-cluster-passes-the-precheck",
+		file: "deploy/precheck/meshes.go",
+		from: `c.IstioCNI.Data["AMBIENT_ENABLED"] == "true" {`,
+		to:   `c.IstioCNI.Data["AMBIENT_ENABLED"] == "yes" {`,
+		by:   by(quick, "deploy/precheck", "TestCheck"),
+	},
+	{
+		name: "precheck-without-permissions-says-nothing",
+		file: "deploy/precheck/cluster.go",
+		from: "if err != nil {\n\t\tr.cluster.Unknown",
+		to:   "if err != nil && what == \"\" {\n\t\tr.cluster.Unknown",
+		by:   by(quick, "deploy/precheck", "TestRead"),
+	},
 }

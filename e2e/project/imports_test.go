@@ -60,7 +60,8 @@ var allowed = map[string][]string{
 	"deploy/image":               {"deploy/build"},
 	"deploy/release":             {"deploy/build"},
 	"deploy/fleet":               {"install/nodestate", "plugin/capture", "plugin/podfields"},
-	"deploy/kubectl-capture_cni": {"config", "deploy/fleet"},
+	"deploy/precheck":            {"deploy/fleet"},
+	"deploy/kubectl-capture_cni": {"config", "deploy/fleet", "deploy/precheck"},
 }
 
 // impure must not be imported by pure packages, even indirectly.

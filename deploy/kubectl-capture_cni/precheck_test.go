@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "testing"
+
+// TestPrecheck prints what was found, and the commands that install the chart.
+func TestPrecheck(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.version = "v1.36.2"
+	out, _, status := c.run(t, "precheck")
+	if status != 0 {
+		t.Errorf("status %d:\n%s", status, out)
+	}
+	expect(t, out, "RESULT", "ok", "kubernetes", "version v1.36.2", "nodes", "1, with containerd://2.1.4", "note", "istiod",
+		"next for istiod: install istiod", "Install it by:", "kubectl create namespace capture-cni", "helm -n capture-cni install capture-cni deploy/chart --set platform=plain")
+	c.version = "v1.20.1"
+	if out, _, status = c.run(t, "precheck", "--agent-namespace", "mesh"); status != 1 {
+		t.Errorf("an old Kubernetes: status %d", status)
+	}
+	expect(t, out, "problem", "Solve the problems first", "helm -n mesh install")
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package precheck
+
+import (
+	"cmp"
+	"encoding/json"
+)
+
+// istioCNISet is the DaemonSet of istio-cni.
+const istioCNISet = "istio-cni-node"
+
+// otherPlugins are the DaemonSets of other meshes' plugins.
+var otherPlugins = map[string]string{"linkerd-cni": "linkerd-cni", "kuma-cni-node": "kuma-cni", "consul-cni": "consul-cni", "consul-consul-cni": "consul-cni"}
+
+// injection is what decides in the values of istiod's injector.
+type injection struct {
+	Pilot struct {
+		CNI *struct {
+			Enabled  bool   `json:"enabled"`
+			Provider string `json:"provider"`
+		} `json:"cni"`
+	} `json:"pilot"`
+	Older struct { // until Istio 1.23
+		Enabled bool  `json:"enabled"`
+		Chained *bool `json:"chained"`
+	} `json:"istio_cni"`
+}
+
+// cni returns whether istiod injects for a CNI plugin, and for which provider.
+func (i injection) cni() (enabled bool, provider string) {
+	if i.Pilot.CNI != nil {
+		return i.Pilot.CNI.Enabled, cmp.Or(i.Pilot.CNI.Provider, "default")
+	}
+	if i.Older.Chained != nil && !*i.Older.Chained {
+		return i.Older.Enabled, "multus"
+	}
+	return i.Older.Enabled, "default"
+}
+
+// checkInjectors looks at what each revision of istiod injects, and chooses the mode.
+func (r *Report) checkInjectors(c *Cluster) {
+	providers := map[string]bool{}
+	for _, one := range c.Injectors {
+		subject := "istiod " + cmp.Or(one.Labels["istio.io/rev"], "default")
+		var values injection
+		if err := json.Unmarshal([]byte(one.Data["values"]), &values); err != nil {
+			r.add(Note, subject, "check pilot.cni.enabled by hand", "the values of %s/%s can't be read: %v", one.Namespace, one.Name, err)
+			continue
+		}
+		enabled, provider := values.cni()
+		if !enabled {
+			r.add(Note, subject, "set pilot.cni.enabled=true in istiod's values once capture-cni is installed",
+				"it injects istio-init, which captures pods itself and needs NET_ADMIN: such pods are exempt")
+			continue
+		}
+		providers[provider] = true
+		r.add(OK, subject, "", "it injects without istio-init, for provider %s", provider)
+	}
+	if len(c.Injectors) == 0 {
+		r.add(Note, "istiod", "install istiod with pilot.cni.enabled=true", "no configuration of an injector was found: pods are in the mesh once they are injected")
+	}
+	r.chooseMode(providers)
+}
+
+func (r *Report) chooseMode(providers map[string]bool) {
+	openshift := r.Values["platform"] == "openshift"
+	switch {
+	case providers["multus"] && providers["default"]:
+		r.add(Problem, "istiod", "set pilot.cni.provider alike in all revisions", "its revisions inject for provider default and for multus: one mode serves one of them")
+	case providers["multus"] && !openshift:
+		r.Values["mode"] = "multus"
+	case providers["default"] && openshift:
+		r.Values["mode"] = "multus-chain"
+		r.add(Note, "mode", "deploy/guides/openshift.md", "provider default on OpenShift needs the auxiliary chain of Multus, from 4.19; or set pilot.cni.provider=multus")
+	}
+}
+
+// checkMeshes looks for the plugins of other meshes, and for ambient mode.
+func (r *Report) checkMeshes(c *Cluster) {
+	found, ztunnel := false, false
+	for _, set := range c.DaemonSets {
+		ztunnel = ztunnel || set.Name == "ztunnel"
+		if other, is := otherPlugins[set.Name]; is {
+			found = true
+			r.add(Note, other, "", "it is in namespace %s: a pod with the proxies of both meshes is not tried", set.Namespace)
+		}
+		if set.Name == istioCNISet {
+			found = true
+			r.checkIstioCNI(c, set.Namespace)
+		}
+	}
+	if ztunnel {
+		found = true
+		r.add(Problem, "ambient mode", "disable ambient mode, or keep istio-cni", "ztunnel runs in the cluster: capture-cni is not for clusters with ambient mode")
+	}
+	if !found && c.DaemonSets != nil {
+		r.add(OK, "other meshes", "", "no plugin of another mesh, no ambient mode")
+	}
+}
+
+func (r *Report) checkIstioCNI(c *Cluster, namespace string) {
+	if c.IstioCNI != nil && c.IstioCNI.Data["AMBIENT_ENABLED"] == "true" {
+		r.add(Problem, "istio-cni", "deploy/guides/istio.md, section Ambient mode", "it is in namespace %s with ambient mode: agents next to it write no entry", namespace)
+		return
+	}
+	r.Values["besideIstioCNI"] = "true"
+	r.add(Note, "istio-cni", "follow deploy/guides/istio.md, from its first step on", "it is in namespace %s: the line below begins a migration, in which both are in the chain", namespace)
+}

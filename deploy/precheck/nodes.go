@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package precheck
+
+import (
+	"cmp"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// release is major and minor of a version.
+type release struct{ major, minor int }
+
+var releaseForm = regexp.MustCompile(`(\d+)\.(\d+)`)
+
+// releaseOf returns the release in a version, zero if there is none.
+func releaseOf(version string) (r release) {
+	if m := releaseForm.FindStringSubmatch(version); m != nil {
+		r.major, _ = strconv.Atoi(m[1]) // of digits, at most too many
+		r.minor, _ = strconv.Atoi(m[2])
+	}
+	return r
+}
+
+func (r release) isBefore(major, minor int) bool {
+	return cmp.Or(cmp.Compare(r.major, major), cmp.Compare(r.minor, minor)) < 0
+}
+
+func (r *Report) checkVersion(version string) {
+	switch v := releaseOf(version); {
+	case v.isBefore(1, 25):
+		r.add(Problem, "kubernetes", "upgrade the cluster", "version %s: the chart needs 1.25", version)
+	case v.isBefore(1, 30):
+		r.add(Note, "kubernetes", "", "version %s: the policies that bind the agents' rights to their own nodes need 1.30", version)
+	default:
+		r.add(OK, "kubernetes", "", "version %s", version)
+	}
+}
+
+// Distributions by a part of the kubelet's version, and by a node's label.
+var (
+	platformVersions = map[string]string{"+k3s": "k3s", "+rke2": "rke2", "-gke.": "gke"}
+	platformLabels   = map[string]string{"node.openshift.io/os_id": "openshift", "microk8s.io/cluster": "microk8s", "minikube.k8s.io/name": "minikube"}
+)
+
+// platformOf returns the chart's platform for a node.
+func platformOf(node corev1.Node) string {
+	for part, platform := range platformVersions {
+		if strings.Contains(node.Status.NodeInfo.KubeletVersion, part) {
+			return platform
+		}
+	}
+	for label, platform := range platformLabels {
+		if _, has := node.Labels[label]; has {
+			return platform
+		}
+	}
+	return "plain"
+}
+
+// checkNodes looks at what runs on the nodes, and chooses the platform.
+func (r *Report) checkNodes(c *Cluster) {
+	platforms, runtimes := map[string][]string{}, map[string][]string{}
+	var oldKernels, silent, foreign []string
+	for _, node := range c.Nodes {
+		info := node.Status.NodeInfo
+		if info.OperatingSystem != "" && info.OperatingSystem != "linux" {
+			continue
+		}
+		platform := platformOf(node)
+		platforms[platform] = append(platforms[platform], node.Name)
+		runtimes[info.ContainerRuntimeVersion] = append(runtimes[info.ContainerRuntimeVersion], node.Name)
+		if releaseOf(info.KernelVersion).isBefore(5, 2) {
+			oldKernels = append(oldKernels, node.Name)
+		}
+		switch handsOver, known := handsOverAnnotations(info.ContainerRuntimeVersion); {
+		case !known:
+			foreign = append(foreign, node.Name)
+		case !handsOver:
+			silent = append(silent, node.Name)
+		}
+	}
+	r.choosePlatform(platforms)
+	if len(oldKernels) > 0 {
+		r.Values["netconf.backend"] = "iptables"
+		r.add(Note, "kernel", "", "older than 5.2 on %s: backend nftables needs 5.2; with iptables there is no guard", some(oldKernels))
+	}
+	if len(foreign) > 0 {
+		r.add(Problem, "runtime", "use containerd or CRI-O", "neither containerd nor CRI-O on %s", some(foreign))
+	}
+	if len(silent) > 0 {
+		r.add(Note, "runtime", "", "does not hand over annotations on %s (containerd 1.5 and CRI-O 1.29 do): pods outside the mesh are looked up, too", some(silent))
+	}
+	if len(c.Nodes) > 0 && len(foreign)+len(silent)+len(oldKernels) == 0 {
+		r.add(OK, "nodes", "", "%d, with %s", len(c.Nodes), strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))
+	}
+}
+
+func (r *Report) choosePlatform(platforms map[string][]string) {
+	names := slices.Sorted(maps.Keys(platforms))
+	switch len(names) {
+	case 0:
+	case 1:
+		r.Values["platform"] = names[0]
+		r.add(OK, "platform", "", "%s", names[0])
+	default:
+		r.add(Problem, "platform", "install for each platform by nodeSelector, or set paths", "nodes of several platforms: %s", strings.Join(names, ", "))
+	}
+}
+
+// handsOverAnnotations reports whether a runtime passes a pod's annotations to plugins,
+// and whether it is one that capture-cni knows.
+func handsOverAnnotations(runtime string) (handsOver, known bool) {
+	name, version, _ := strings.Cut(runtime, "://")
+	switch name {
+	case "containerd":
+		return !releaseOf(version).isBefore(1, 5), true
+	case "cri-o":
+		return !releaseOf(version).isBefore(1, 29), true
+	}
+	return false, false
+}
+
+// loadsDropIns reports whether a runtime loads plugins from a directory next to the
+// primary's list.
+func loadsDropIns(runtime string) bool {
+	name, version, _ := strings.Cut(runtime, "://")
+	switch name {
+	case "containerd":
+		return !releaseOf(version).isBefore(2, 1)
+	case "cri-o":
+		return !releaseOf(version).isBefore(1, 33)
+	}
+	return false
+}
+
+// some returns the first names of many.
+func some(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + " and " + strconv.Itoa(len(names)-most) + " more nodes"
+}
