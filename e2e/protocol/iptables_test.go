@@ -25,7 +25,7 @@ func executed(t *testing.T, c call) (programs []string) {
 	t.Helper()
 	plugin := c.prepare()
 	trace := filepath.Join(t.TempDir(), "trace")
-	command := exec.Command("strace", "-f", "-qq", "-e", "trace=execve", "-e", "signal=none", "-s", "200", "-o", trace, plugin.Path)
+	command := exec.Command("strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=execve", "-e", "signal=none", "-s", "200", "-o", trace, plugin.Path)
 	command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"))
 	command.Stdin = plugin.Stdin
 	if o := finish(t, command); o.status != 0 {

@@ -89,6 +89,7 @@ func (w world) meets(t *testing.T, address netip.Addr, port int, want string) {
 	t.Helper()
 	// Added more than once in some tests; what counts is that it is there.
 	_ = w.peer.AddAddresses("lo", netip.PrefixFrom(address, address.BitLen()).String())
+	check(t, w.peer.WaitForIPv6())
 	f, to := ipv4, dst{address.String(), ""}
 	if address.Is6() {
 		f, to = ipv6, dst{"", address.String()}

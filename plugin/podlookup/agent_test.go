@@ -4,6 +4,7 @@ package podlookup_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -224,6 +225,13 @@ func TestBrokenProgram(t *testing.T) {
 	}
 }
 
+// stalled reports whether this process, which is both plugin and agent, got no time while
+// the plugin waited for the agent. No agent of TestCheckWays lets it wait.
+func stalled(err error) bool {
+	fault, ok := errors.AsType[net.Error](err)
+	return ok && fault.Timeout() && strings.Contains(err.Error(), "asking the node agent")
+}
+
 // TestCheckWays expects an error that names both ways while neither is open.
 func TestCheckWays(t *testing.T) {
 	t.Parallel()
@@ -251,6 +259,9 @@ func TestCheckWays(t *testing.T) {
 		lookup := n.settings()
 		lookup.Socket = serve(t, answering(test.answer)).socket
 		err := lookup.CheckWays(t.Context())
+		for attempt := 0; stalled(err) && attempt < 50; attempt++ {
+			err = lookup.CheckWays(t.Context())
+		}
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", test.name, err, test.want)
 		}
