@@ -26,6 +26,7 @@ const (
 func (n *node) dualStack(t *testing.T, p *pod, mode string) {
 	t.Helper()
 	check(t, errors.Join(p.host.AddAddresses("eth0", podAddress6+"/64"), p.peer.AddAddresses("eth0", peerAddress6+"/64")))
+	check(t, errors.Join(p.host.WaitForIPv6(), p.peer.WaitForIPv6()))
 	p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
 	n.pods[p.sandbox.ID] = meshed(p.sandbox)
 	n.pods[p.sandbox.ID].Spec.Containers[1].Env = []corev1.EnvVar{{Name: "ISTIO_DUAL_STACK", Value: "true"}}

@@ -44,6 +44,7 @@ func TestUserNamespace(t *testing.T) {
 	check(t, lab.Link(
 		lab.Interface{Host: w.peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24", external[ipv6] + "/64"}},
 		lab.Interface{Host: w.pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24", podIP[ipv6] + "/64"}}))
+	check(t, w.peer.WaitForIPv6())
 	w.serve(t, w.pod, "tcp", 15001, outbound)
 	w.serve(t, w.pod, "tcp", 15006, inbound)
 	w.serve(t, w.pod, "tcp", 8080, direct)

@@ -4,6 +4,7 @@ package validate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -67,6 +68,7 @@ func newPod(t *testing.T, addresses ...string) pod {
 		}
 		return nil
 	}))
+	check(t, errors.Join(p.WaitForIPv6(), p.node.WaitForIPv6()))
 	return p
 }
 
