@@ -62,6 +62,13 @@ var traceMutants = []mutant{
 		by:   by(quick, "plugin/capture", "TestTraceEvaluates"),
 	},
 	{
+		name: "trace-names-a-rule-that-decides-nothing",
+		file: "plugin/capture/trace.go",
+		from: "if here.captures() && t.trace.Verdict == Return {",
+		to:   "if t.trace.Verdict == Return {",
+		by:   by(quick, "plugin/capture", "TestTraceDecides"),
+	},
+	{
 		name: "trace-is-sure-behind-another-programs-rules",
 		file: "install/guard/trace.go",
 		from: `doubts = append(doubts, "the packet meets other rules first: "+hook)`,

@@ -106,6 +106,45 @@ func TestTraceEvaluates(t *testing.T) {
 	}
 }
 
+// TestTraceDecides names the rule that decides: only rules of chains that can capture
+// do, and what has captured a packet is not undone.
+func TestTraceDecides(t *testing.T) {
+	t.Parallel()
+	chain := func(table capture.Table, hook capture.Hook, name string, rules ...capture.Rule) capture.Chain {
+		return capture.Chain{Table: table, Hook: hook, Name: name, Rules: rules}
+	}
+	does := func(why string, verdict capture.Verdict, target string) capture.Rule {
+		return capture.Rule{Do: capture.Action{Verdict: verdict, Chain: target}, Why: why}
+	}
+	for name, tt := range map[string]struct {
+		chains []capture.Chain
+		want   string
+	}{
+		"a return that keeps nothing from capture": {[]capture.Chain{
+			chain(capture.Mangle, capture.Output, "OUTPUT", does("not this one", capture.Return, "")),
+			chain(capture.NAT, capture.Output, "OUTPUT"),
+		}, "no rule: none matches it\n"},
+		"a return after capture": {[]capture.Chain{
+			chain(capture.NAT, capture.Output, "OUTPUT", does("captured", capture.Redirect, "")),
+			chain(capture.Mangle, capture.Prerouting, "PREROUTING", does("not this one", capture.Return, "")),
+		}, "rule 1 of chain OUTPUT in table nat: captured\n"},
+		"capture behind lo": {[]capture.Chain{
+			chain(capture.NAT, capture.Output, "OUTPUT", does("not this one", capture.Return, "")),
+			chain(capture.Mangle, capture.Prerouting, "PREROUTING", does("captured", capture.TProxy, "")),
+		}, "rule 1 of chain PREROUTING in table mangle: captured\n"},
+		"the end of a chain": {[]capture.Chain{
+			chain(capture.NAT, capture.Output, "OUTPUT", does("first", capture.Jump, "ISTIO_A")),
+			chain(capture.Mangle, capture.Prerouting, "PREROUTING", does("last", capture.Goto, "ISTIO_B")),
+			chain(capture.NAT, "", "ISTIO_A"), chain(capture.Mangle, "", "ISTIO_B"),
+		}, "no rule: it reaches the end of chain ISTIO_B in table mangle\n"},
+	} {
+		trace := capture.Ruleset{Chains: tt.chains}.Trace(outbound("", "127.0.0.1:80", "lo", anApp))
+		if text := trace.String(); !strings.Contains(text, "decided by   "+tt.want) {
+			t.Errorf("%s: want %s\n%s", name, tt.want, text)
+		}
+	}
+}
+
 func outbound(from, to, by string, owner *capture.Owner) capture.Packet {
 	p := capture.Packet{Protocol: capture.TCP, To: netip.MustParseAddrPort(to), Interface: by, Owner: owner}
 	if from != "" {
