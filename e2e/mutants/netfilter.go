@@ -198,7 +198,7 @@ var netfilterMutants = []mutant{
 		file: "plugin/netfilter/nft_reader.go",
 		from: "errors.Is(err, unix.EINVAL) && lacksNFTables(r.ctx)",
 		to:   "errors.Is(err, unix.EINVAL) && r.ctx.Err() != nil",
-		by:   by(root, "e2e/kernels", "TestLacking/modules"),
+		by:   by(root, "e2e/kernels", "TestLacking/modules_of_iptables-legacy"),
 	},
 	{
 		name: "kernel-without-nfnetlink-is-refused-without-its-name",
@@ -219,7 +219,7 @@ var netfilterMutants = []mutant{
 		file: "plugin/netfilter/iptables_programs.go",
 		from: "return nil, nameMissing(filepath.Base(path), stderr.String(), err)",
 		to:   "return nil, err",
-		by:   by(root, "e2e/kernels", "TestLacking/modules"),
+		by:   by(root, "e2e/kernels", "TestLacking/modules_of_iptables-legacy"),
 	},
 	{
 		name: "missing-extension-of-iptables-is-not-named",
