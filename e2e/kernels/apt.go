@@ -66,7 +66,7 @@ func securityMirror(ctx context.Context) (string, error) {
 // gone; a mirror that does not answer is an error.
 func (a apt) update(ctx context.Context) error {
 	_, err := a.run(ctx, "apt-get", "update")
-	if err != nil && strings.Contains(err.Error(), "404") && strings.Contains(err.Error(), "a Release file") {
+	if err != nil && strings.Contains(err.Error(), "a Release file") {
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	return err

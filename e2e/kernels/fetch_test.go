@@ -25,9 +25,10 @@ func TestGone(t *testing.T) {
 	if err := a.update(t.Context()); !errors.Is(err, ErrGone) {
 		t.Errorf("a mirror without the suite: %v", err)
 	}
-	status = http.StatusServiceUnavailable
-	if err := a.update(t.Context()); err == nil || errors.Is(err, ErrGone) {
-		t.Errorf("a mirror that fails: %v", err)
+	for _, status = range []int{http.StatusForbidden, http.StatusServiceUnavailable} {
+		if err := a.update(t.Context()); err == nil || errors.Is(err, ErrGone) {
+			t.Errorf("a mirror that answers %d: %v", status, err)
+		}
 	}
 	server.Close()
 	if err := a.update(t.Context()); err == nil || errors.Is(err, ErrGone) {
