@@ -14,14 +14,15 @@ import (
 
 // programs are those of this machine that tests execute in a guest.
 var programs = []string{
-	"nft", "ip", "modprobe", "sh", "sleep", "unshare", "mount", "strace", "setpriv", "cat", "false",
+	"nft", "ip", "modprobe", "sh", "sleep", "unshare", "nsenter", "mount", "chroot", "strace", "setpriv", "flock", "false",
+	"cat", "cp", "ln", "mkdir", "install", "chmod", "chown",
 	"iptables", "ip6tables", "iptables-save", "ip6tables-save", "iptables-restore", "ip6tables-restore",
 	"iptables-nft", "ip6tables-nft", "iptables-nft-save", "ip6tables-nft-save", "iptables-nft-restore", "ip6tables-nft-restore",
 	"iptables-legacy", "ip6tables-legacy", "iptables-legacy-save", "ip6tables-legacy-save", "iptables-legacy-restore", "ip6tables-legacy-restore",
 }
 
 // databases are files that programs look names up in.
-var databases = []string{"/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/iproute2"}
+var databases = []string{"/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/hostname", "/etc/iproute2"}
 
 // addPrograms copies programs to /usr/sbin, with all libraries that they load.
 func (a *archive) addPrograms(ctx context.Context) error {
