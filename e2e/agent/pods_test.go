@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -156,6 +155,6 @@ func (n *node) preparePods(t *testing.T) {
 func (n *node) installOthers(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"ptp", "portmap"} {
-		check(t, os.WriteFile(filepath.Join(n.binDir, name), []byte(fakePlugin), 0o755))
+		check(t, lab.WriteProgram(filepath.Join(n.binDir, name), []byte(fakePlugin)))
 	}
 }

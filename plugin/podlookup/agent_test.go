@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 )
@@ -215,7 +216,7 @@ func TestBrokenProgram(t *testing.T) {
 	} {
 		n := newNode(t)
 		remove(t, n.dir+"/capture-cni-lookup")
-		if err := os.WriteFile(n.dir+"/capture-cni-lookup", []byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script+"\n"), 0o700); err != nil {
+		if err := lab.WriteProgram(n.dir+"/capture-cni-lookup", []byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script+"\n")); err != nil {
 			t.Fatal(err)
 		}
 		lookup := n.settings()
