@@ -123,20 +123,18 @@ func (w *Turnover) count(digest string) {
 }
 
 // waitSandbox waits until a pod's sandbox runs, and returns the path of its network
-// namespace on the node.
+// namespace on the node. It repeats a listing that fails, as on a busy machine.
 func (w *Turnover) waitSandbox(ctx context.Context, runtime *cri.Locator, pod string) (path string, err error) {
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-		sandboxes, err := runtime.Sandboxes(ctx)
-		if err != nil {
-			return "", err
-		}
+		var sandboxes []cri.Sandbox
+		sandboxes, err = runtime.Sandboxes(ctx)
 		for _, found := range sandboxes {
 			if found.Namespace == w.namespace && found.Name == pod && found.NetNS != "" {
 				return found.NetNS, nil
 			}
 		}
 	}
-	return "", fmt.Errorf("waiting for the sandbox of %s: %w", pod, ctx.Err())
+	return "", fmt.Errorf("waiting for the sandbox of %s: %w", pod, errors.Join(ctx.Err(), err))
 }
 
 // send sends a request to the API server.
