@@ -25,10 +25,11 @@ const (
 )
 
 // multusNetConf contains a copy of the primary's list: when Multus reads the file
-// itself, its DEL lacks the address ranges. Pods may use attachments of their own
+// itself, its DEL lacks the address ranges. Its version is OpenShift's: from 0.4.0 on CRI-O
+// runs CHECK after ADD, where Multus does not find the addresses. Pods may use attachments of their own
 // namespace and of the namespace default, as on OpenShift.
 const multusNetConf = `{
-  "cniVersion": "1.0.0",
+  "cniVersion": "0.3.1",
   "name": "multus-cni-network",
   "type": "multus",
   "kubeconfig": "` + multusKubeconfig + `",
