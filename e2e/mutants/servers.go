@@ -173,6 +173,13 @@ var serverMutants = []mutant{
 		by:   by(root, "e2e/agent", "TestAutoWithoutTrial"),
 	},
 	{
+		name: "preflight-allows-drop-ins-that-are-not-loaded",
+		file: "install/node/preflight.go",
+		from: "p.settings.Mode == DropIn && ignores {",
+		to:   "p.settings.Mode == DropIn && ignores && runtime == nil {",
+		by:   by(unit, "install/node", "TestPreflightRefusesDropIns"),
+	},
+	{
 		name: "older-add-replaces-a-younger-one",
 		file: "install/history/history.go",
 		from: "if h.byPod[r.Pod.UID].Name >= record.FileName(r, r.Pod.UID) {",
