@@ -26,6 +26,7 @@ type Node struct {
 	Reported time.Time `json:"reported,omitzero"`  // when it last reported
 	Meshed   int       `json:"meshed"`             // pods of the mesh, as the API server knows them
 	Next     string    `json:"nextStep,omitempty"` // what to do
+	hasGuard bool      // its agent's pod has a guard
 	guarded  bool      // its guard reports the states of its pods
 	omitted  int       // pods that its Lease does not name
 }

@@ -75,7 +75,7 @@ func (o observed) nodeNames() []string {
 func (o observed) node(name string) (node Node, pods *nodestate.Pods) {
 	node = Node{Name: name}
 	agent, hasAgent := o.agents[name]
-	node.Agent = agent.Name
+	node.Agent, node.hasGuard = agent.Name, agent.guarded
 	lease := o.leases[name]
 	var published nodestate.State
 	var err error

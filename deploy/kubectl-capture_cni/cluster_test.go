@@ -29,6 +29,7 @@ type cluster struct {
 	events  []corev1.Event
 	denied  string // a resource
 	version string
+	change  func() // after the Leases were listed once; nil for none
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -62,6 +63,10 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}}})
 	case last == "leases":
 		answer(http.StatusOK, coordination.LeaseList{TypeMeta: of("coordination.k8s.io/v1", "LeaseList"), Items: c.leases})
+		if c.change != nil {
+			c.change()
+			c.change = nil
+		}
 	case last == "pods":
 		answer(http.StatusOK, corev1.PodList{TypeMeta: of("v1", "PodList"), Items: c.pods})
 	case last == "events":

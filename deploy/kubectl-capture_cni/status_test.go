@@ -83,14 +83,11 @@ func TestStatusWaits(t *testing.T) {
 	waiting := state(nil)
 	waiting.Findings = []nodestate.Finding{{Part: "runtime", Reason: "not loaded yet", Waiting: true}}
 	c.addNode("node-1", 0, waiting)
-	go func() {
-		time.Sleep(100 * time.Millisecond)
-		c.mu.Lock()
-		defer c.mu.Unlock()
+	c.change = func() {
 		c.leases, c.pods = nil, nil
 		c.addNode("node-1", 0, state(&nodestate.Pods{}))
-	}()
-	out, progress, status := c.run(t, "status", "--wait")
+	}
+	out, progress, status := c.run(t, "status", "--wait", "--timeout", "1m")
 	if status != 0 {
 		t.Errorf("status %d:\n%s", status, out)
 	}

@@ -144,4 +144,18 @@ var fleetMutants = []mutant{
 		to:   "if err != nil && what == \"\" {\n\t\tr.cluster.Unknown",
 		by:   by(quick, "deploy/precheck", "TestRead"),
 	},
+	{
+		name: "report-asks-all-nodes-of-a-large-cluster",
+		file: "deploy/fleet/report.go",
+		from: "if bad(node) && len(chosen) < maxReported-1 {",
+		to:   "if bad(node) && len(chosen) < 100*maxReported {",
+		by:   by(quick, "deploy/fleet", "TestReportOfNodes"),
+	},
+	{
+		name: "agent-fills-the-desk-with-its-archive",
+		file: "deploy/fleet/unpack.go",
+		from: "total > maxArchive {",
+		to:   "total > 100*maxArchive {",
+		by:   by(quick, "deploy/fleet", "TestUnpackIsBounded"),
+	},
 }

@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 	"deploy/build":               {},
 	"deploy/image":               {"deploy/build"},
 	"deploy/release":             {"deploy/build"},
-	"deploy/fleet":               {"install/nodestate", "plugin/capture", "plugin/podfields"},
+	"deploy/fleet":               {"install/bundle", "install/nodestate", "plugin/capture", "plugin/podfields"},
 	"deploy/precheck":            {"deploy/fleet"},
 	"deploy/kubectl-capture_cni": {"config", "deploy/fleet", "deploy/precheck"},
 }

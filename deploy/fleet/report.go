@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/install/bundle"
+)
+
+// Reporter packs an archive for a support case: the fleet's state, and what the agents of
+// some nodes report of themselves.
+type Reporter struct {
+	Client    *Client
+	Exec      Exec
+	Namespace string   // of the agents; empty: where their pods are
+	Nodes     []string // to report; empty: those that need attention, and one that does not
+	Version   string   // of this program
+	Progress  func(done, all int, node string)
+}
+
+const (
+	maxReported   = 10 // nodes, unless they are named
+	reportsAtOnce = 4
+	reportTimeout = 2 * time.Minute // for one container
+)
+
+// Write writes the archive. What can't be had is in its missing.txt, and no error.
+func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error {
+	f, err := Read(ctx, r.Client, r.Namespace)
+	if err != nil {
+		return err
+	}
+	nodes, err := r.choose(f)
+	if err != nil {
+		return err
+	}
+	reports := make([][]bundle.Part, len(nodes))
+	done := make(chan string)
+	group := errgroup.Group{}
+	group.SetLimit(reportsAtOnce)
+	go func() {
+		for i, node := range nodes {
+			group.Go(func() error {
+				reports[i] = r.ofNode(ctx, f.Namespace, node)
+				done <- node.Name
+				return nil
+			})
+		}
+		_ = group.Wait() // no task fails
+		close(done)
+	}()
+	finished := 0
+	for node := range done {
+		finished++
+		r.Progress(finished, len(nodes), node)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("asking the agents: %w", ctx.Err())
+	}
+	about := fmt.Sprintf("kubectl capture-cni %s\ntime %s\nnodes %d of %d\n", r.Version, now.UTC().Format(time.RFC3339), len(nodes), len(f.Nodes))
+	parts := []bundle.Part{partOf("about.txt", []byte(about), nil), {Name: "fleet.json", Write: func(_ context.Context, out io.Writer) error {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", " ")
+		return encoder.Encode(f)
+	}}}
+	return bundle.Write(ctx, out, now, append(parts, slices.Concat(reports...)...))
+}
+
+// choose returns the nodes to report.
+func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
+	for _, name := range r.Nodes {
+		i := slices.IndexFunc(f.Nodes, func(n Node) bool { return n.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("node %q has neither an agent nor pods of the mesh: expected a node of kubectl capture-cni status -o wide", name)
+		}
+		chosen = append(chosen, f.Nodes[i])
+	}
+	if len(r.Nodes) > 0 {
+		return chosen, nil
+	}
+	affected := map[string]bool{}
+	for _, pod := range f.Pods {
+		affected[pod.Node] = affected[pod.Node] || pod.Missing()
+	}
+	bad := func(n Node) bool { return !n.State.Good() || affected[n.Name] }
+	for _, node := range f.Nodes {
+		if bad(node) && len(chosen) < maxReported-1 {
+			chosen = append(chosen, node)
+		}
+	}
+	if i := slices.IndexFunc(f.Nodes, func(n Node) bool { return !bad(n) }); i >= 0 {
+		chosen = append(chosen, f.Nodes[i])
+	}
+	return chosen, nil
+}
+
+// ofNode returns what the containers of a node's agent report.
+func (r Reporter) ofNode(ctx context.Context, namespace string, node Node) (parts []bundle.Part) {
+	directory := "nodes/" + node.Name + "/"
+	if node.Agent == "" {
+		return []bundle.Part{partOf(directory+"agent", nil, errors.New("no agent runs on the node"))}
+	}
+	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node.Agent}}
+	containers := []string{InstallerContainer}
+	if node.hasGuard {
+		containers = append(containers, GuardContainer)
+	}
+	for _, container := range containers {
+		prefix := directory + container + "/"
+		files, err := r.ask(ctx, agent, container)
+		for _, file := range files {
+			parts = append(parts, partOf(prefix+file.name, file.content, nil))
+		}
+		if err != nil {
+			parts = append(parts, partOf(prefix+"report", nil, err))
+		}
+	}
+	return parts
+}
+
+// ask executes report in a container, and returns the files of its archive.
+func (r Reporter) ask(ctx context.Context, agent *corev1.Pod, container string) ([]file, error) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	read, write := io.Pipe()
+	executed := make(chan error, 1)
+	go func() {
+		err := r.Exec(ctx, agent, container, []string{"/capture-cni-node", "report"}, write)
+		executed <- err
+		_ = write.CloseWithError(err) // never fails; nil is the end of the archive
+	}()
+	files, err := unpack(read)
+	_ = read.Close() // ends a command whose archive is too large
+	if failed := <-executed; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
+		return files, failed
+	}
+	return files, err
+}
+
+func partOf(name string, content []byte, err error) bundle.Part {
+	return bundle.Part{Name: name, Write: func(_ context.Context, out io.Writer) error {
+		if err != nil {
+			return err
+		}
+		_, err := out.Write(content)
+		return err
+	}}
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/install/bundle"
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// agents stand in for the agents' containers. They report one file each.
+type agents struct {
+	mu    sync.Mutex
+	asked []string
+}
+
+func (a *agents) exec(ctx context.Context, pod *corev1.Pod, container string, command []string, out io.Writer) error {
+	a.mu.Lock()
+	a.asked = append(a.asked, pod.Name+" "+container+" "+strings.Join(command, " "))
+	a.mu.Unlock()
+	switch pod.Name {
+	case "agent-of-broken":
+		return errors.New("the container does not run")
+	case "agent-of-garbled":
+		_, err := io.WriteString(out, "no archive")
+		return err
+	}
+	return bundle.Write(ctx, out, time.Now(), []bundle.Part{{Name: "node/verify.json", Write: func(_ context.Context, out io.Writer) error {
+		_, err := fmt.Fprintf(out, "of %s", container)
+		return err
+	}}})
+}
+
+// reported returns the files of a report by name.
+func reported(t *testing.T, s *apiServer, a *agents, nodes ...string) (map[string]string, error) {
+	t.Helper()
+	var archive bytes.Buffer
+	reporter := Reporter{Client: s.start(t), Exec: a.exec, Nodes: nodes, Version: "v0.2.0", Progress: func(int, int, string) {}}
+	if err := reporter.Write(t.Context(), &archive, time.Now()); err != nil {
+		return nil, err
+	}
+	files, err := unpack(&archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]string{}
+	for _, f := range files {
+		byName[f.name] = string(f.content)
+	}
+	return byName, nil
+}
+
+// TestReport packs the nodes that need attention and one that does not, and names what
+// it could not have.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	s, a := &apiServer{}, &agents{}
+	for _, node := range []string{"broken", "good-1", "good-2", "garbled"} {
+		state := good(&nodestate.Pods{})
+		if !strings.HasPrefix(node, "good") {
+			state.Findings = []nodestate.Finding{{Part: "entry", Reason: "no conflist"}}
+		}
+		s.leases = append(s.leases, newLease(node, 0, state))
+		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer))
+	}
+	s.pods = append(s.pods, newPod("bare", "web", nil))
+	files, err := reported(t, s, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"about.txt", "fleet.json", "missing.txt", "nodes/good-1/guard/node/verify.json", "nodes/good-1/installer/node/verify.json"}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(files))); diff != "" {
+		t.Error(diff)
+	}
+	if files["nodes/good-1/guard/node/verify.json"] != "of guard" || !strings.Contains(files["fleet.json"], "entry: no conflist") {
+		t.Errorf("%q", files)
+	}
+	for _, missing := range []string{"nodes/broken/installer/report: the container does not run", "nodes/garbled/guard/report: reading the agent's archive", "nodes/bare/agent: no agent runs"} {
+		if !strings.Contains(files["missing.txt"], missing) {
+			t.Errorf("%q is missing in:\n%s", missing, files["missing.txt"])
+		}
+	}
+	if !slices.Contains(a.asked, "agent-of-good-1 guard /capture-cni-node report") {
+		t.Errorf("asked: %q", a.asked)
+	}
+}
+
+// TestReportOfNodes packs the nodes that were named, and no other.
+func TestReportOfNodes(t *testing.T) {
+	t.Parallel()
+	s, a := &apiServer{}, &agents{}
+	for n := range 30 {
+		node := fmt.Sprintf("node-%02d", n)
+		s.leases = append(s.leases, newLease(node, time.Hour, good(nil)))
+		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer))
+	}
+	if _, err := reported(t, s, a, "node-07", "node-21"); err != nil || len(a.asked) != 2 {
+		t.Errorf("asked %q, %v", a.asked, err)
+	}
+	a = &agents{}
+	if _, err := reported(t, s, a); err != nil || len(a.asked) != maxReported-1 {
+		t.Errorf("of 30 stale nodes %d were asked, %v", len(a.asked), err)
+	}
+	if _, err := reported(t, s, a, "nowhere"); err == nil || !strings.Contains(err.Error(), `node "nowhere"`) {
+		t.Errorf("an unknown node: %v", err)
+	}
+}
+
+// TestUnpackIsBounded whatever an agent answers.
+func TestUnpackIsBounded(t *testing.T) {
+	t.Parallel()
+	var archive bytes.Buffer
+	var parts []bundle.Part
+	for i := range 20 {
+		parts = append(parts, partOf(fmt.Sprintf("pods/%d.txt", i), bytes.Repeat([]byte("x"), maxFile), nil))
+	}
+	if err := bundle.Write(t.Context(), &archive, time.Now(), parts); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := unpack(&archive); err == nil || len(files) != maxArchive/maxFile {
+		t.Errorf("%d files, %v", len(files), err)
+	}
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+)
+
+func reportCommand(o *options) *cobra.Command {
+	var path string
+	var nodes []string
+	command := &cobra.Command{
+		Use:   "report",
+		Short: "Pack an archive of the cluster for a support case",
+		Long: `Pack an archive of the cluster for a support case: the state of the fleet, and what
+the agents of some nodes report of themselves. Those are the nodes that need
+attention, ten at most, and one that does not.
+
+It executes "capture-cni-node report" in the agents' pods, which changes nothing. The
+archive contains known fields only: names of nodes and pods, states, and the
+annotations that decide about capture; no file of a node, no Secret and no log.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) (err error) {
+			client, access, err := o.client()
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			if path == "" {
+				path = "capture-cni-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
+			}
+			archive, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return fmt.Errorf("making the archive: %w", err)
+			}
+			reporter := fleet.Reporter{
+				Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace, Nodes: nodes, Version: config.OwnVersion(),
+				Progress: func(done, all int, node string) {
+					fmt.Fprintf(command.ErrOrStderr(), "%d of %d nodes: %s\n", done, all, printable(node))
+				},
+			}
+			err = errors.Join(reporter.Write(command.Context(), archive, now), archive.Close())
+			if err != nil {
+				return errors.Join(err, os.Remove(path))
+			}
+			fmt.Fprintln(command.OutOrStdout(), path)
+			return nil
+		},
+	}
+	command.Flags().StringVar(&path, "file", "", "file to write, which must not exist; empty: capture-cni-TIME.tar.gz")
+	command.Flags().StringSliceVar(&nodes, "nodes", nil, "nodes to report; can be repeated")
+	return command
+}

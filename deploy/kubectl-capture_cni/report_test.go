@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// TestReport writes an archive for its owner alone, also where the agents do not answer,
+// and leaves neither half of one nor overwrites another file.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.addNode("node-1", 0, state(&nodestate.Pods{}))
+	path := filepath.Join(t.TempDir(), "report.tar.gz")
+	out, progress, status := c.run(t, "report", "--file", path)
+	if status != 0 || out != path+"\n" || !strings.Contains(progress, "1 of 1 nodes: node-1") {
+		t.Errorf("status %d: %s%s", status, out, progress)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 || info.Size() == 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if _, errors, status := c.run(t, "report", "--file", path); status != 2 || !strings.Contains(errors, "file exists") {
+		t.Errorf("over an older archive: status %d, %s", status, errors)
+	}
+	other := filepath.Join(t.TempDir(), "other.tar.gz")
+	if _, errors, status := c.run(t, "report", "--file", other, "--nodes", "none"); status != 2 || !strings.Contains(errors, `node "none"`) {
+		t.Errorf("of an unknown node: status %d, %s", status, errors)
+	}
+	if _, err := os.Stat(other); !os.IsNotExist(err) {
+		t.Errorf("half of an archive is left: %v", err)
+	}
+}
