@@ -158,4 +158,11 @@ var fleetMutants = []mutant{
 		to:   "total > 100*maxArchive {",
 		by:   by(quick, "deploy/fleet", "TestUnpackIsBounded"),
 	},
+	{
+		name: "wait-ends-before-the-fleet-is-good",
+		file: "deploy/kubectl-capture_cni/status.go",
+		from: "if err == nil && f.Good() {",
+		to:   "if err == nil {",
+		by:   by(quick, "deploy/kubectl-capture_cni", "TestStatusWaits"),
+	},
 }
