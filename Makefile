@@ -110,7 +110,8 @@ deps: ## Install what the tests need (Debian, root)
 
 test: export CI := true
 test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
-	go test -count=1 -timeout 20m $$(go list ./... | grep -v -e e2e/cluster -e e2e/kernels)
+	# Most tests wait for time-outs: four of a package at once.
+	go test -count=1 -parallel 4 -timeout 20m $$(go list ./... | grep -v -e e2e/cluster -e e2e/kernels)
 	go test -count=1 -timeout 20m -v ./e2e/kernels # -v: it says which kernels could not be tested
 	go run ./e2e/mutants -fast
 	@$(MAKE) --no-print-directory -j2 test-agents test-pods test-mesh

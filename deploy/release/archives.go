@@ -18,11 +18,19 @@ type archive struct {
 	sources              []string // packages of the programs, from the project's root
 }
 
-var onNodes = []string{"./plugin/capture-cni", "./plugin/capture-cni-lookup", "./install/capture-cni-node"}
+var (
+	onNodes = []string{"./plugin/capture-cni", "./plugin/capture-cni-lookup", "./install/capture-cni-node"}
+	atDesks = []string{"./deploy/kubectl-capture_cni"}
+)
 
 var archives = []archive{
 	{"capture-cni", "linux", "amd64", onNodes},
 	{"capture-cni", "linux", "arm64", onNodes},
+	{"kubectl-capture_cni", "linux", "amd64", atDesks},
+	{"kubectl-capture_cni", "linux", "arm64", atDesks},
+	{"kubectl-capture_cni", "darwin", "amd64", atDesks},
+	{"kubectl-capture_cni", "darwin", "arm64", atDesks},
+	{"kubectl-capture_cni", "windows", "amd64", atDesks},
 }
 
 // build returns the archive's file name and content.

@@ -44,6 +44,8 @@ func TestRelease(t *testing.T) {
 		"capture-cni-1.2.3.tgz", "capture-cni-1.2.3.yaml",
 		"capture-cni_1.2.3_linux_amd64.tar.gz", "capture-cni_1.2.3_linux_arm64.tar.gz",
 		"image.tar",
+		"kubectl-capture_cni_1.2.3_darwin_amd64.tar.gz", "kubectl-capture_cni_1.2.3_darwin_arm64.tar.gz",
+		"kubectl-capture_cni_1.2.3_linux_amd64.tar.gz", "kubectl-capture_cni_1.2.3_linux_arm64.tar.gz", "kubectl-capture_cni_1.2.3_windows_amd64.zip",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("the release has %q, want %q", names, want)
