@@ -24,9 +24,9 @@ changes nothing. Without the permission for that, it goes by the pod, its Events
 the Lease of its node.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			namespace, name, ok := strings.Cut(args[0], "/")
-			if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-				return fmt.Errorf("%q: expected NAMESPACE/POD", args[0])
+			namespace, name, err := podName(args[0])
+			if err != nil {
+				return err
 			}
 			client, access, err := o.client()
 			if err != nil {

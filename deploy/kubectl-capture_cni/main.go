@@ -64,8 +64,8 @@ func root() *cobra.Command {
 
 Exit status: 0 if all is well, 1 if something needs attention, 2 if the command
 could not find out. The chart's ClusterRole and Role capture-cni-operator have the
-permissions for status and list, and Role capture-cni-operator-exec those that explain
-and report need besides.`,
+permissions for status and list, and Role capture-cni-operator-exec those that explain,
+trace and report need besides.`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return o.checkOutput() },
 	}
@@ -74,7 +74,7 @@ and report need besides.`,
 	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&o.agentNamespace, "agent-namespace", "", "namespace of the agents; empty: where their pods are, else "+fleet.DefaultNamespace)
 	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json or yaml; empty: a table of what needs attention")
-	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), precheckCommand(o), reportCommand(o))
+	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o), precheckCommand(o), reportCommand(o))
 	return command
 }
 

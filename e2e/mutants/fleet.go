@@ -165,4 +165,18 @@ var fleetMutants = []mutant{
 		to:   "if err == nil {",
 		by:   by(quick, "deploy/kubectl-capture_cni", "TestStatusWaits"),
 	},
+	{
+		name: "trace-asks-a-guard-that-does-not-exist",
+		file: "deploy/fleet/trace.go",
+		from: "if !newAgentPod(agent).guarded {",
+		to:   "if false {",
+		by:   by(quick, "deploy/fleet", "TestTrace/no_guard"),
+	},
+	{
+		name: "trace-drops-what-describes-the-packet",
+		file: "deploy/kubectl-capture_cni/trace.go",
+		from: "if flag.Changed {",
+		to:   "if flag.Changed && flag.Name == \"to\" {",
+		by:   by(quick, "deploy/kubectl-capture_cni", "TestPacketFlags"),
+	},
 }

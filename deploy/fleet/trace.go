@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Trace returns which rule decides about a packet of a pod, as the guard of the pod's
+// node says it. flags describe the packet, as those of "capture-cni-node explain" do.
+func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []string) (string, error) {
+	pod, err := x.Client.pod(ctx, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	agent, err := x.guardOf(ctx, pod)
+	if err != nil {
+		return "", fmt.Errorf("tracing a packet of pod %s/%s: %w", namespace, name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	var out strings.Builder
+	command := append([]string{"/capture-cni-node", "explain", namespace + "/" + name}, flags...)
+	if err := x.Exec(ctx, agent, GuardContainer, command, &limitedWriter{&out, maxOutput}); err != nil {
+		return "", err
+	}
+	return out.String(), nil
+}
+
+// guardOf returns the agent's pod on a pod's node, which has a guard.
+func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	switch {
+	case pod.Spec.NodeName == "":
+		return nil, errors.New("it has no node yet: kubectl capture-cni explain says why")
+	case !InMesh(pod):
+		cause, _ := whyNotInMesh(pod)
+		return nil, fmt.Errorf("no rule concerns it: %s", cause)
+	}
+	agent, err := x.Client.agentOn(ctx, x.Namespace, pod.Spec.NodeName)
+	if err != nil {
+		return nil, err
+	}
+	if agent == nil {
+		return nil, fmt.Errorf("no agent runs on its node %s, in %s", pod.Spec.NodeName, cmp.Or(x.Namespace, "any namespace"))
+	}
+	if !newAgentPod(agent).guarded {
+		return nil, fmt.Errorf("the agent on its node %s has no guard (guard.enabled, netconf.backend): trace its manifest with capture-cni-node render --pod FILE --to", pod.Spec.NodeName)
+	}
+	return agent, nil
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+)
+
+func traceCommand(o *options) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "trace NAMESPACE/POD --to IP:PORT",
+		Short: "Show which rule decides about a packet of a pod",
+		Long: `Show which rule decides about the first packet of a new connection: the verdict, the
+packet's path through the rules, what that assumes, and what in the pod's network
+namespace keeps it from being certain.
+
+It executes "capture-cni-node explain --to" in the guard's container on the pod's node,
+which changes nothing and sends no packet.`,
+		Example: `  kubectl capture-cni trace shop/web --to 10.1.2.3:443 --as 1000:1000
+  kubectl capture-cni trace shop/web --to 10.244.1.7:8080 --from 10.244.2.9 --in`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := packetFlags(command)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		namespace, name, err := podName(args[0])
+		if err != nil {
+			return err
+		}
+		client, access, err := o.client()
+		if err != nil {
+			return err
+		}
+		explainer := fleet.Explainer{Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace}
+		text, err := explainer.Trace(command.Context(), namespace, name, given(flags))
+		if err != nil {
+			return err
+		}
+		out := command.OutOrStdout()
+		if done, err := o.writeObject(out, map[string]string{"pod": args[0], "trace": text}); done {
+			return err
+		}
+		for line := range strings.Lines(text) {
+			fmt.Fprintln(out, printable(strings.TrimSuffix(line, "\n")))
+		}
+		return nil
+	}
+	return command
+}
+
+// packetFlags declares the flags that describe a packet. The agent reads their values,
+// and names what is wrong with them.
+func packetFlags(command *cobra.Command) *pflag.FlagSet {
+	flags := pflag.NewFlagSet("packet", pflag.ContinueOnError)
+	flags.String("to", "", "the packet's destination, IP:PORT (required)")
+	flags.String("from", "", "the packet's source, IP or IP:PORT; empty: that of the pod's routes or, with --in, one that no rule names")
+	flags.String("as", "", "the sending process, UID:GID; empty: a user and a group that no rule names")
+	flags.Bool("udp", false, "UDP instead of TCP")
+	flags.Bool("in", false, "the packet comes from another host, to an address of the pod")
+	flags.String("interface", "", "the interface by which the packet leaves or arrives; empty: that of the pod's routes")
+	flags.Uint32("mark", 0, "the packet's mark, as the proxy sets it with TPROXY")
+	command.Flags().AddFlagSet(flags)
+	_ = command.MarkFlagRequired("to") // fails for a flag that does not exist
+	return flags
+}
+
+// given returns the flags that are set, as the agent's command takes them.
+func given(flags *pflag.FlagSet) (args []string) {
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed {
+			args = append(args, "--"+flag.Name+"="+flag.Value.String())
+		}
+	})
+	return args
+}
+
+// podName reads a pod's namespace and name.
+func podName(argument string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(argument, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", fmt.Errorf("%q: expected NAMESPACE/POD", argument)
+	}
+	return namespace, name, nil
+}

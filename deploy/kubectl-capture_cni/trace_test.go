@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// TestTrace needs a destination, and names the command that it executes.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.addNode("node-1", time.Minute, state(&nodestate.Pods{}))
+	c.addPod("node-1", "web", nil)
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"shop/web"}, `required flag(s) "to" not set`},
+		{[]string{"web", "--to", "10.0.0.1:80"}, "expected NAMESPACE/POD"},
+		{[]string{"shop/none", "--to", "10.0.0.1:80"}, "reading pod shop/none"},
+		{[]string{"shop/web", "--to", "10.0.0.1:80", "--in"}, "executing /capture-cni-node explain shop/web --in=true --to=10.0.0.1:80 in pod"}, // the stand-in executes nothing
+	} {
+		_, errors, status := c.run(t, append([]string{"trace"}, tt.args...)...)
+		if status != 2 {
+			t.Errorf("%q: status %d", tt.args, status)
+		}
+		expect(t, errors, tt.want)
+	}
+}
+
+// TestPacketFlags passes on those flags alone that are set.
+func TestPacketFlags(t *testing.T) {
+	t.Parallel()
+	command := &cobra.Command{}
+	flags := packetFlags(command)
+	if err := command.ParseFlags([]string{"--to", "[2001:db8::1]:53", "--udp", "--as", "1000:1000", "--mark", "0"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := given(flags), []string{"--as=1000:1000", "--mark=0", "--to=[2001:db8::1]:53", "--udp=true"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
