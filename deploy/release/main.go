@@ -25,14 +25,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := release(ctx, *out, *version); err != nil {
+	if err := release(ctx, *out, *version, archives); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
 // release runs in the project's root.
-func release(ctx context.Context, out, version string) error {
+func release(ctx context.Context, out, version string, archives []archive) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}

@@ -19,16 +19,18 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestRelease builds a release twice: the same files, whose checksums are right.
+// TestRelease builds a release twice: the same files, whose checksums are right. Builds
+// for other systems than Linux take minutes, and are left out.
 func TestRelease(t *testing.T) {
 	lab.RequireTime(t)
 	t.Chdir("../..")
 	var sums [2]string
 	var directory string
+	onLinux := slices.DeleteFunc(slices.Clone(archives), func(a archive) bool { return a.system != "linux" || a.name != "capture-cni" && a.architecture != "amd64" })
 	for i := range sums {
 		directory = t.TempDir()
 		check(t, os.WriteFile(filepath.Join(directory, "image.tar"), []byte("an image"), 0o644))
-		check(t, release(t.Context(), directory, "1.2.3"))
+		check(t, release(t.Context(), directory, "1.2.3", onLinux))
 		content, err := os.ReadFile(filepath.Join(directory, sumsFile))
 		check(t, err)
 		sums[i] = string(content)
@@ -44,8 +46,7 @@ func TestRelease(t *testing.T) {
 		"capture-cni-1.2.3.tgz", "capture-cni-1.2.3.yaml",
 		"capture-cni_1.2.3_linux_amd64.tar.gz", "capture-cni_1.2.3_linux_arm64.tar.gz",
 		"image.tar",
-		"kubectl-capture_cni_1.2.3_darwin_amd64.tar.gz", "kubectl-capture_cni_1.2.3_darwin_arm64.tar.gz",
-		"kubectl-capture_cni_1.2.3_linux_amd64.tar.gz", "kubectl-capture_cni_1.2.3_linux_arm64.tar.gz", "kubectl-capture_cni_1.2.3_windows_amd64.zip",
+		"kubectl-capture_cni_1.2.3_linux_amd64.tar.gz",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("the release has %q, want %q", names, want)

@@ -146,7 +146,7 @@ func TestFaultsOfPackets(t *testing.T) {
 		},
 		"render " + pod + "--to 10.1.2.3:443 --from 2001:db8::1":                          {"an address of the same IP family as --to"},
 		"render " + pod + "--to [fe80::1%eth0]:443 --from fe80::2%eth0":                   {`--to is "[fe80::1%eth0]:443"`, `--from is "fe80::2%eth0"`},
-		"render " + pod + "--to 10.1.2.3:443 --in --as 1000:1000 --mark 1 --interface lo": {"--as with --in", "--mark with --in", `--interface is "lo": expected, with --in, an interface to other hosts`},
+		"render " + pod + "--to 10.1.2.3:443 --in --as 1000:1000 --mark 1 --interface lo": {"--as with --in", "--mark with --in", `--interface is "lo": expected with --in, an interface to other hosts`},
 		"render " + pod + "--to 10.1.2.3:443 --as 1000":                                   {`--as is "1000": expected`},
 		"render " + pod + "--to 10.1.2.3:443 --as 1000:4294967296":                        {"expected a user and a group by number"},
 	} {
