@@ -26,7 +26,9 @@ func TestRelease(t *testing.T) {
 	t.Chdir("../..")
 	var sums [2]string
 	var directory string
-	onLinux := slices.DeleteFunc(slices.Clone(archives), func(a archive) bool { return a.system != "linux" || a.name != "capture-cni" && a.architecture != "amd64" })
+	onLinux := slices.DeleteFunc(slices.Clone(archives), func(a archive) bool {
+		return a.system != "linux" || a.name != "capture-cni" && a.architecture != "amd64"
+	})
 	for i := range sums {
 		directory = t.TempDir()
 		check(t, os.WriteFile(filepath.Join(directory, "image.tar"), []byte("an image"), 0o644))
