@@ -162,6 +162,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("events", s.testEvents)
 	t.Run("node deleted", s.testNodeDeleted)
 	t.Run("keys replaced", s.testKeysReplaced)
+	t.Run("applied twice", s.testApplied)
 }
 
 func (s apiServer) testCredentials(t *testing.T) {
