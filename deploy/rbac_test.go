@@ -19,7 +19,7 @@ var profiles = []string{
 	"platform=openshift", "taint.remove=true", "state=absent",
 }
 
-// operatorRoles is the prefix of the roles for people: the chart binds them to nobody.
+// operatorRoles is the prefix of the roles for people, which the chart does not bind.
 const operatorRoles = "capture-cni-operator"
 
 // grant is a role and its subjects.
