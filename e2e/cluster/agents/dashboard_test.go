@@ -30,10 +30,14 @@ func TestDashboardQueries(t *testing.T) {
 	c.InstallChart(t, "guard.policy=evict") // has all metrics
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	n.Run(t, suite.Server("web", c.Nodes[0].Name))
-	agent := agentOn(t, c.Nodes[0])
 	var pages [2]string
 	suite.Eventually(t, func() error { // after each has seen the pod
-		pages = [2]string{unpackReport(t, agent, "installer")["metrics.txt"], unpackReport(t, agent, "guard")["metrics.txt"]}
+		var errs [2]error
+		_, pages[0], errs[0] = suite.AskAgent(t.Context(), c.Nodes[0], "/metrics")
+		_, pages[1], errs[1] = suite.AskGuard(t.Context(), c.Nodes[0], "/metrics")
+		if err := errors.Join(errs[:]...); err != nil {
+			return err
+		}
 		if !strings.Contains(pages[0], "capture_cni_add_stage_seconds_bucket{") || !strings.Contains(pages[1], "capture_cni_pods{") {
 			return fmt.Errorf("the metrics are\n%s", pages)
 		}

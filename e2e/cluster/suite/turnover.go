@@ -43,8 +43,8 @@ type Turnover struct {
 // pairsAtOnce is how many pairs start on a node at once.
 const pairsAtOnce = 2
 
-// StartTurnover goes on until End, or until the test ends.
-func StartTurnover(t *testing.T, n Namespace) *Turnover {
+// StartTurnover starts and ends pods of these nodes until End, or until the test ends.
+func StartTurnover(t *testing.T, n Namespace, nodes []*cluster.Node) *Turnover {
 	t.Helper()
 	access, err := clientcmd.BuildConfigFromFlags("", n.suite.Kubeconfig())
 	Check(t, err)
@@ -55,7 +55,7 @@ func StartTurnover(t *testing.T, n Namespace) *Turnover {
 		namespace: n.Name, url: access.Host + "/api/v1/namespaces/" + n.Name + "/pods", api: client,
 		digests: map[string]int{}, began: time.Now(), stop: stop,
 	}
-	for _, node := range n.suite.Nodes {
+	for _, node := range nodes {
 		for worker := range pairsAtOnce {
 			turnover.workers.Go(func() {
 				if err := turnover.run(ctx, node, fmt.Sprintf("%s-%d", node.Name, worker)); err != nil {
