@@ -28,11 +28,10 @@ the Lease of its node.`,
 			if err != nil {
 				return err
 			}
-			client, access, err := o.client()
+			explainer, err := o.explainer()
 			if err != nil {
 				return err
 			}
-			explainer := fleet.Explainer{Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace}
 			e, err := explainer.Explain(command.Context(), namespace, name)
 			if err != nil {
 				return err
@@ -46,6 +45,15 @@ the Lease of its node.`,
 			return nil
 		},
 	}
+}
+
+// explainer returns what asks the cluster and its agents about a pod.
+func (o *options) explainer() (fleet.Explainer, error) {
+	client, access, err := o.client()
+	if err != nil {
+		return fleet.Explainer{}, err
+	}
+	return fleet.Explainer{Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace}, nil
 }
 
 func (o *options) writeExplanation(out io.Writer, e *fleet.Explanation) error {

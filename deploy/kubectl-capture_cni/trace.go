@@ -8,8 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
 func traceCommand(o *options) *cobra.Command {
@@ -32,11 +30,10 @@ which changes nothing and sends no packet.`,
 		if err != nil {
 			return err
 		}
-		client, access, err := o.client()
+		explainer, err := o.explainer()
 		if err != nil {
 			return err
 		}
-		explainer := fleet.Explainer{Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace}
 		text, err := explainer.Trace(command.Context(), namespace, name, given(flags))
 		if err != nil {
 			return err

@@ -24,8 +24,8 @@ func FreeAddress() (string, error) {
 }
 
 // freePort binds a socket and never listens: a child process between fork and exec has a
-// copy of it, which keeps the port from nobody who sets SO_REUSEADDR, as Go does. A copy
-// of a listener would.
+// copy of it. That copy does not keep a listener with SO_REUSEADDR, as Go sets it, from the
+// port; a copy of a listener would.
 func freePort(host [4]byte) (port uint16, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -132,7 +132,7 @@ func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
 			running = append(running, c)
 		case c.err == nil:
 			idle = append(idle, c)
-		case status.Code(c.err) != codes.Unimplemented: // a containerd without CRI is nobody's runtime
+		case status.Code(c.err) != codes.Unimplemented: // a containerd without CRI is no kubelet's runtime
 			silent = append(silent, c)
 		}
 	}
