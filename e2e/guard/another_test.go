@@ -82,27 +82,41 @@ func bind(t *testing.T, host *lab.Host, path string) {
 }
 
 // TestEndingPods has the guard examine pods whose DEL has removed their rules, before the
-// runtime leaves them out of its list: no policy reports, repairs or evicts them.
+// runtime leaves them out of its list: no policy reports, repairs or evicts them. CRI-O
+// reports such a sandbox as ready, and its containers as exited.
 func TestEndingPods(t *testing.T) {
-	for _, policy := range guard.Policies() {
-		t.Run(string(policy), func(t *testing.T) {
-			n := newNode()
-			conn := n.listen(t)
-			p := n.run(t, "web")
-			n.own("web", "ReplicaSet")
-			p.capture(t, nil)
-			keeper, registry := n.keeper(t, policy)
-			keeper.Round(t.Context())
-			p.nft(t, "delete", "table", "inet", "capture-cni")
-			n.ended["web"] = true
-			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
-			if records := receive(t, conn); len(records) > 0 {
-				t.Errorf("sent %v", records)
-			}
-			if state := p.rules(t); state != (netfilter.State{}) {
-				t.Errorf("it holds %+v", state)
-			}
-		})
+	for how, end := range map[string]func(n *node){
+		"the sandbox has ended":      func(n *node) { n.ended["web"] = true },
+		"its containers have exited": func(n *node) { n.exited["web"] = true },
+	} {
+		for _, policy := range guard.Policies() {
+			t.Run(how+", "+string(policy), func(t *testing.T) {
+				n := newNode()
+				conn := n.listen(t)
+				p := n.run(t, "web")
+				n.own("web", "ReplicaSet")
+				p.capture(t, nil)
+				keeper, registry := n.keeper(t, policy)
+				keeper.Round(t.Context())
+				p.nft(t, "delete", "table", "inet", "capture-cni")
+				end(n)
+				keeper.Round(t.Context())
+				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				if records := receive(t, conn); len(records) > 0 {
+					t.Errorf("sent %v", records)
+				}
+				if state := p.rules(t); state != (netfilter.State{}) {
+					t.Errorf("it holds %+v", state)
+				}
+			})
+		}
 	}
+	t.Run("never captured, between two containers", func(t *testing.T) {
+		n := newNode()
+		n.run(t, "web")
+		n.exited["web"] = true
+		keeper, registry := n.keeper(t, guard.InPlace)
+		keeper.Round(t.Context())
+		expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	})
 }

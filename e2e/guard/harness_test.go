@@ -36,6 +36,7 @@ type node struct {
 	sandboxes map[string]cri.Sandbox
 	pods      map[string]*corev1.Pod // by name, which is the sandbox's id, too
 	ended     map[string]bool        // sandboxes that end while they are examined
+	exited    map[string]bool        // sandboxes whose containers have exited
 	reads     int                    // requests of the guard
 	unchanged int                    // of these, how many were answered so
 	reading   func()                 // called at each read
@@ -46,7 +47,7 @@ type node struct {
 }
 
 func newNode() *node {
-	return &node{sandboxes: map[string]cri.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}, netConf: `{"excludeNamespaces": ["excluded", "openshift-*"]}`}
+	return &node{sandboxes: map[string]cri.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}, exited: map[string]bool{}, netConf: `{"excludeNamespaces": ["excluded", "openshift-*"]}`}
 }
 
 func (n *node) Sandboxes(context.Context) ([]cri.Sandbox, error) {
@@ -62,6 +63,12 @@ func (n *node) Runs(_ context.Context, sandbox cri.Sandbox) (bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.ended[sandbox.ID], nil
+}
+
+func (n *node) HaveExited(_ context.Context, sandbox cri.Sandbox) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.exited[sandbox.ID], nil
 }
 
 func (n *node) Listen(context.Context, func(), func()) error { return cri.ErrNoEvents }

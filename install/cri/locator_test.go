@@ -20,17 +20,29 @@ import (
 // hangs.
 type locatable struct {
 	runtimeapi.RuntimeServiceClient
-	ids    []string
-	state  runtimeapi.PodSandboxState
-	faults map[string]codes.Code
-	hangs  string // a letter for each sandbox
-	asked  []string
+	ids        []string
+	state      runtimeapi.PodSandboxState
+	containers []runtimeapi.ContainerState // of each sandbox
+	faults     map[string]codes.Code
+	hangs      string // a letter for each sandbox
+	asked      []string
 }
 
 func (l *locatable) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {
 	list := &runtimeapi.ListPodSandboxResponse{}
 	for _, id := range l.ids {
 		list.Items = append(list.Items, &runtimeapi.PodSandbox{Id: id})
+	}
+	return list, nil
+}
+
+func (l *locatable) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
+	if l.faults["web"] != codes.OK {
+		return nil, status.Error(l.faults["web"], "a fault")
+	}
+	list := &runtimeapi.ListContainersResponse{}
+	for _, state := range l.containers {
+		list.Containers = append(list.Containers, &runtimeapi.Container{State: state})
 	}
 	return list, nil
 }

@@ -168,3 +168,20 @@ func (l *Locator) Runs(ctx context.Context, sandbox Sandbox) (bool, error) {
 	at, ready, err := l.locate(ctx, sandbox.ID)
 	return ready && at.netns == sandbox.NetNS, err
 }
+
+// HaveExited reports whether a sandbox has containers, and all of them have exited.
+func (c *Client) HaveExited(ctx context.Context, sandbox Sandbox) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	filter := &runtimeapi.ContainerFilter{PodSandboxId: sandbox.ID}
+	answer, err := c.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
+	if err != nil {
+		return false, c.failed("listing the containers of sandbox "+sandbox.ID, err)
+	}
+	for _, container := range answer.Containers {
+		if container.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+			return false, nil
+		}
+	}
+	return len(answer.Containers) > 0, nil
+}

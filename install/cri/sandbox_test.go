@@ -87,3 +87,31 @@ func TestRuns(t *testing.T) {
 		}
 	}
 }
+
+// TestHaveExited takes a sandbox for one that has ended only if it has containers and
+// none of them may run.
+func TestHaveExited(t *testing.T) {
+	t.Parallel()
+	const (
+		created, running = runtimeapi.ContainerState_CONTAINER_CREATED, runtimeapi.ContainerState_CONTAINER_RUNNING
+		exited, unknown  = runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_UNKNOWN
+	)
+	for name, tt := range map[string]struct {
+		containers []runtimeapi.ContainerState
+		fault      codes.Code
+		exited     bool
+	}{
+		"none yet":   {nil, codes.OK, false},
+		"one runs":   {[]runtimeapi.ContainerState{exited, running}, codes.OK, false},
+		"one starts": {[]runtimeapi.ContainerState{exited, created}, codes.OK, false},
+		"not known":  {[]runtimeapi.ContainerState{unknown}, codes.OK, false},
+		"all exited": {[]runtimeapi.ContainerState{exited, exited}, codes.OK, true},
+		"a fault":    {[]runtimeapi.ContainerState{exited}, codes.Unavailable, false},
+	} {
+		runtime := &locatable{containers: tt.containers, faults: map[string]codes.Code{"web": tt.fault}}
+		all, err := runtime.locator().HaveExited(t.Context(), Sandbox{ID: "web"})
+		if all != tt.exited || status.Code(err) != tt.fault {
+			t.Errorf("%s: %v, %v", name, all, err)
+		}
+	}
+}

@@ -74,7 +74,9 @@ func (g *Guard) replace(ctx context.Context, netns *podnet.Namespace, w *watched
 	return "connections that began before stay as they are until they end", nil
 }
 
-// runs asks the runtime whether a pod still runs.
+// runs asks the runtime whether a pod still runs. CRI-O calls DEL once all containers of
+// a pod have exited, and reports its sandbox as ready until that returns. A pod without a
+// baseline was never seen captured: it runs until its sandbox ends.
 func (g *Guard) runs(ctx context.Context, w *watched) (bool, error) {
 	if fault := g.runtimeFault(); fault != nil {
 		return false, fault
@@ -83,6 +85,11 @@ func (g *Guard) runs(ctx context.Context, w *watched) (bool, error) {
 	defer cancel()
 	began := time.Now()
 	runs, err := g.runtime.Runs(ctx, w.sandbox)
+	if err == nil && runs && w.baseline.isKnown() {
+		var exited bool
+		exited, err = g.runtime.HaveExited(ctx, w.sandbox)
+		runs = err == nil && !exited
+	}
 	if err != nil && time.Since(began) > runsTimeout/2 {
 		g.runsFault = fmt.Errorf("the container runtime does not answer: %w", err)
 		g.runsAgain = time.Now().Add(min(runsPause, g.settings.Round))

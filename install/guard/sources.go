@@ -19,6 +19,9 @@ type Runtime interface {
 	// Runs reports whether a sandbox still runs, in the namespace that it had.
 	Runs(ctx context.Context, sandbox cri.Sandbox) (bool, error)
 
+	// HaveExited reports whether a sandbox has containers, and all of them have exited.
+	HaveExited(ctx context.Context, sandbox cri.Sandbox) (bool, error)
+
 	// Listen calls connected once the runtime sends events, and then began for
 	// each sandbox that starts, until the stream or ctx ends. Errors:
 	// cri.ErrNoEvents.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -250,4 +252,46 @@ func holdConnection(t *testing.T, n suite.Namespace, from, to string) (proxies s
 			}
 		}
 	}
+}
+
+// slowEnd is a plugin in front of the node's own that makes each DEL take long, after that
+// of capture-cni.
+const slowEnd = `#!/bin/sh
+[ "$CNI_COMMAND" = DEL ] && sleep 5
+exec /opt/cni/bin/ptp-itself
+`
+
+// TestPodsEnd ends pods slowly: for some rounds of the guard, a pod has no rules and the
+// runtime has not ended its sandbox yet. The guards repair none, and report none.
+func TestPodsEnd(t *testing.T) {
+	c.InstallChart(t, frequentRounds...)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	var pods []*corev1.Pod
+	for _, node := range c.Nodes {
+		ptp := node.Path("/opt/cni/bin/ptp")
+		suite.Check(t, os.Link(ptp, ptp+"-itself"))
+		t.Cleanup(func() { suite.Check(t, os.Rename(ptp+"-itself", ptp)) })
+		suite.Check(t, os.WriteFile(ptp+"-slow", []byte(slowEnd), 0o755))
+		suite.Check(t, os.Rename(ptp+"-slow", ptp)) // CRI-O drops a list while one of its plugins is missing
+		pods = append(pods, suite.Server("ends-"+node.Name, node.Name))
+	}
+	n.Run(t, pods...)
+	expectStates(t, map[string]int{"captured": len(pods)})
+	before := repairs(t)
+	n.Delete(t, pods...)
+	if after := repairs(t); !maps.Equal(before, after) {
+		t.Errorf("repairs: %v, want %v as before", after, before)
+	}
+}
+
+// repairs returns what the guard of each node says of its repairs.
+func repairs(t *testing.T) map[string]string {
+	t.Helper()
+	lines := map[string]string{}
+	for _, node := range c.Nodes {
+		_, metrics, err := suite.AskGuard(t.Context(), node, "/metrics")
+		suite.Check(t, err)
+		lines[node.Name] = suite.LineWith(metrics, "capture_cni_pod_repairs_total", `"done"`)
+	}
+	return lines
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// Turnover creates pods on every node and deletes them as soon as their sandboxes run:
-// pairs of a meshed pod and one outside the mesh. It needs no kubectl, so that the machine
+// Turnover creates pods on nodes and deletes them as soon as their sandboxes run: pairs of
+// a meshed pod and one outside the mesh, each pair after the one before it has ended. It needs no kubectl, so that the machine
 // has its time for the pods.
 type Turnover struct {
 	namespace string
@@ -110,7 +110,22 @@ func (w *Turnover) pair(ctx context.Context, node *cluster.Node, runtime *cri.Lo
 			return err
 		}
 	}
-	return nil
+	return errors.Join(w.waitGone(ctx, meshed.Name), w.waitGone(ctx, plain.Name))
+}
+
+// waitGone waits until the kubelet has ended a pod: pods that end must not pile up on a
+// slow machine.
+func (w *Turnover) waitGone(ctx context.Context, pod string) error {
+	for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
+		err := w.send(ctx, http.MethodGet, w.url+"/"+pod, nil)
+		if errors.Is(err, errNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("waiting for the end of %s: %w", pod, ctx.Err())
 }
 
 func (w *Turnover) count(digest string) {
@@ -137,7 +152,9 @@ func (w *Turnover) waitSandbox(ctx context.Context, runtime *cri.Locator, pod st
 	return "", fmt.Errorf("waiting for the sandbox of %s: %w", pod, errors.Join(ctx.Err(), err))
 }
 
-// send sends a request to the API server.
+var errNotFound = errors.New("not found")
+
+// send sends a request to the API server. Errors: errNotFound.
 func (w *Turnover) send(ctx context.Context, method, url string, pod *corev1.Pod) error {
 	var body bytes.Buffer
 	if pod != nil {
@@ -155,6 +172,9 @@ func (w *Turnover) send(ctx context.Context, method, url string, pod *corev1.Pod
 		return err
 	}
 	defer response.Body.Close()
+	if response.StatusCode == http.StatusNotFound {
+		return errNotFound
+	}
 	if content, err := io.ReadAll(response.Body); err != nil || response.StatusCode >= 300 {
 		return errors.Join(fmt.Errorf("%s %s: %s: %s", method, url, response.Status, content), err)
 	}
