@@ -29,8 +29,8 @@ var guardMutants = []mutant{
 		name: "pod-whose-containers-have-exited-is-repaired",
 		file: "install/guard/repair.go",
 		from: "runs = err == nil && !exited",
-		to:   "runs = err == nil",
-		by:   by(root, "e2e/guard", "TestEndingPods/its_containers_have_exited,_in-place"),
+		to:   "runs = err == nil || !exited",
+		by:   by(root, "e2e/guard", "TestEndingPods/its_containers_have_exited,_inPlace"),
 	},
 	{
 		name: "pod-never-captured-waits-for-its-next-container",
