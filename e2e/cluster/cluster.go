@@ -32,7 +32,7 @@ type Cluster struct {
 
 // Timeout is for waits that take seconds on an idle host. It only decides how
 // soon a failure is reported.
-const Timeout = 3 * time.Minute
+const Timeout = 5 * time.Minute
 
 // Start starts a cluster with one node for each runtime; without any, it is an API
 // server and its controllers. dir must not contain a

@@ -37,7 +37,7 @@ var guardMutants = []mutant{
 		file: "install/guard/repair.go",
 		from: "runs && w.baseline.isKnown() {",
 		to:   "runs {",
-		by:   by(root, "e2e/guard", "TestEndingPods/never_captured"),
+		by:   by(root, "e2e/guard", "TestEndingPods/never_captured,_between_two_containers"),
 	},
 	{
 		name: "container-that-starts-counts-as-exited",
