@@ -61,7 +61,7 @@
     - name: netconf
       mountPath: /etc/capture-cni
       readOnly: true
-    # The agent's sockets: one for requests of pods, one for records of what was found. Never the directory around them, which can
+    # The agent's sockets: one for requests of pods, one for records of findings. Never their parent directory, which can
     # hold the plugin's credentials: the guard has no access to the API server.
     - name: sockets
       mountPath: {{ $node.socketDir }}/sockets
@@ -73,7 +73,7 @@
     # The lock of the pods' network namespaces, which the plugin takes, too; both have its path compiled in.
     - name: lock
       mountPath: /run/capture-cni/lock
-    # What ADD or a repair left in each pod, over a restart of the guard.
+    # The baseline of each pod: what ADD or a repair left there. Survives a restart of the guard.
     - name: guard-dir
       mountPath: {{ .Values.paths.runDir }}/guard
     {{- range $i, $socket := $node.criSockets }}
@@ -81,7 +81,7 @@
       mountPath: /host{{ dir $socket }}
       readOnly: true
     {{- end }}
-    # Namespaces that come later are to be seen, too.
+    # The guard must also see namespaces that are created later.
     - name: netns
       mountPath: {{ .Values.paths.netnsDir }}
       mountPropagation: HostToContainer

@@ -25,7 +25,7 @@
 {{- $socketDir = .Values.netconf.agentSocket | empty | ternary "" (dir .Values.netconf.agentSocket) -}}
 {{- end -}}
 {{- if and (not .Values.token.onNode) (empty $socketDir) -}}
-{{- fail "token.onNode is false and netconf.agentSocket is empty: the plugin could read pods in no way. Remove netconf.agentSocket, or set token.onNode to true" -}}
+{{- fail "token.onNode is false and netconf.agentSocket is empty: the plugin could not read pods. Remove netconf.agentSocket, or set token.onNode to true" -}}
 {{- end -}}
 {{- $seLinux := dict -}}
 {{- with $platform.seLinuxType -}}

@@ -110,9 +110,9 @@ func TestTaintPolicy(t *testing.T) {
 		name, from, node, patch string
 		errContains             string
 	}{
-		{"adds its taint", own, own, add, "an agent may take the taint " + startupTaint + " off its node"},
-		{"removes another taint", own, own, `[{"op": "remove", "path": "/spec/taints"}]`, "leaves all others as they are"},
-		{"changes another taint", own, own, `[{"op": "replace", "path": "/spec/taints/0/effect", "value": "PreferNoSchedule"}]`, "leaves all others as they are"},
+		{"adds its taint", own, own, add, "an agent may remove the taint " + startupTaint + " from its node"},
+		{"removes another taint", own, own, `[{"op": "remove", "path": "/spec/taints"}]`, "change no other taint"},
+		{"changes another taint", own, own, `[{"op": "replace", "path": "/spec/taints/0/effect", "value": "PreferNoSchedule"}]`, "change no other taint"},
 		{"labels its node", own, own, `[{"op": "add", "path": "/metadata/labels/a", "value": "b"}]`, "nothing of its node but a taint"},
 		{"annotates its node", own, own, `[{"op": "add", "path": "/metadata/annotations/a", "value": "b"}]`, "nothing of its node but a taint"},
 		{"adds a finalizer", own, own, `[{"op": "add", "path": "/metadata/finalizers", "value": ["a.example/b"]}]`, "nothing of its node but a taint"},

@@ -60,7 +60,7 @@ func testEventsPolicy(t *testing.T) {
 	const (
 		another = "an agent may post Events of capture-cni and its own node alone, which is"
 		noPod   = "an agent may post Events about pods and its own node alone"
-		owned   = "has no labels, annotations, finalizers and owners"
+		owned   = "must have no labels, annotations, finalizers and owners"
 	)
 	var waited sync.Once // until the policy is in effect
 	for _, tt := range []struct {
@@ -78,7 +78,7 @@ func testEventsPolicy(t *testing.T) {
 		{"about a secret", "node1", func(e *corev1.Event) { e.InvolvedObject.Kind = "Secret" }, noPod},
 		{"about another node", "node1", func(e *corev1.Event) { aboutNode(e, "node2") }, noPod},
 		{"about its node", "node1", func(e *corev1.Event) { aboutNode(e, "node1") }, ""},
-		{"another reason", "node1", func(e *corev1.Event) { e.Reason = "BackOff" }, "begins with Capture"},
+		{"another reason", "node1", func(e *corev1.Event) { e.Reason = "BackOff" }, "must begin with Capture"},
 		{"with a label", "node1", func(e *corev1.Event) { e.Labels = map[string]string{"a": "b"} }, owned},
 		{"with a finalizer", "node1", func(e *corev1.Event) { e.Finalizers = []string{"a.example/b"} }, owned},
 		{"its own", "node1", func(*corev1.Event) {}, ""},
@@ -104,8 +104,8 @@ func testEventsPolicy(t *testing.T) {
 		{"counts", "node1", `{"count": 2, "lastTimestamp": null, "message": "y"}`, ""},
 		{"another node's", "node2", `{"count": 2}`, another + " node1"},
 		{"makes another node's its own", "node2", `{"source": {"host": "node1"}, "reportingInstance": "node1"}`, another + " node1"},
-		{"another reason", "node1", `{"reason": "CaptureWarning"}`, "leaves all else as it is"},
-		{"another pod", "node1", `{"involvedObject": {"name": "other"}}`, "leaves all else as it is"},
+		{"another reason", "node1", `{"reason": "CaptureWarning"}`, "but not its subject, reason and type"},
+		{"another pod", "node1", `{"involvedObject": {"name": "other"}}`, "but not its subject, reason and type"},
 		{"a finalizer", "node1", `{"metadata": {"finalizers": ["a.example/b"]}}`, owned},
 	} {
 		t.Run("patch "+tt.name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func testEvictPolicy(t *testing.T) {
 		refused         string
 	}{
 		{"by name", namespaceFree, nil, "names the pod's uid"},
-		{"at once", namespaceFree, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: &now}, "leaves the pod its grace period"},
+		{"at once", namespaceFree, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: &now}, "keep the pod's grace period"},
 		{"an agent", cluster.Namespace, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, "of a namespace that is never captured"},
 		{"an excluded prefix", "kube-system", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, "of a namespace that is never captured"},
 		{"by uid", namespaceFree, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, ""},
