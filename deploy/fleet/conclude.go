@@ -49,9 +49,9 @@ func (e *Explanation) setState(state, because string) {
 	case state == Exempt:
 		e.Next = cmp.Or(e.Next, adviseExempt("namespace_excluded"))
 	case state == Uncaptured || state == Drifted:
-		e.Next = "with guard.policy=inPlace the guard repairs it; else restart the pod. If it comes again: find out which process changes rules"
+		e.Next = "with guard.policy=inPlace the guard repairs it; else restart the pod. If the state returns: find out which process changes the rules"
 	case state == Obstructed:
-		e.Next = "find out which container adds the table, and take its NET_ADMIN away"
+		e.Next = "find out which container adds the table, and remove its NET_ADMIN"
 	case state == Unknown:
 		e.Next = "repeat this in a minute; if it stays: kubectl capture-cni status"
 	}

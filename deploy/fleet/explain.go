@@ -90,7 +90,7 @@ func (e *Explanation) add(source, format string, args ...any) {
 func (e *Explanation) addPod(pod *corev1.Pod) {
 	switch {
 	case pod == nil:
-		e.State, e.Cause = Gone, "no such pod exists: it has ended, or was never made"
+		e.State, e.Cause = Gone, "no such pod exists: it has ended, or was never created"
 		e.Next = "kubectl get pods --namespace " + strings.Split(e.Pod, "/")[0]
 		return
 	case pod.Spec.NodeName == "":
@@ -101,7 +101,7 @@ func (e *Explanation) addPod(pod *corev1.Pod) {
 		e.Cause, e.Next = whyNotInMesh(pod)
 	}
 	e.Node = pod.Spec.NodeName
-	e.add("pod", "%s, made %s, UID %s", pod.Status.Phase, pod.CreationTimestamp.UTC().Format(time.RFC3339), pod.UID)
+	e.add("pod", "%s, created %s, UID %s", pod.Status.Phase, pod.CreationTimestamp.UTC().Format(time.RFC3339), pod.UID)
 	if exemption := capture.Exclusion(podfields.Of(pod)); InMesh(pod) && exemption.Cause != "" {
 		e.State, e.Cause, e.Next = Exempt, exemption.Message, adviseExempt(string(exemption.Cause))
 	}
@@ -127,7 +127,7 @@ func whyNotInMesh(pod *corev1.Pod) (cause, next string) {
 	case pod.Labels["istio.io/dataplane-mode"] == "ambient":
 		return "istio.io/dataplane-mode is ambient: ztunnel takes its traffic, and no sidecar does", "none"
 	}
-	return "it has no annotation sidecar.istio.io/status: the injector did not change it when it was made",
+	return "it has no annotation sidecar.istio.io/status: the injector did not change it at its creation",
 		"label its namespace for injection (istio-injection=enabled or istio.io/rev), and restart the pod"
 }
 

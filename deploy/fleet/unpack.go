@@ -42,7 +42,7 @@ func unpack(archive io.Reader) (files []file, err error) {
 		}
 		name, ours := strings.CutPrefix(header.Name, "capture-cni/")
 		if !ours || header.Typeflag != tar.TypeReg || path.Clean("/"+name) != "/"+name {
-			return files, fmt.Errorf("reading the agent's archive: %.100q is no name of a part", header.Name)
+			return files, fmt.Errorf("reading the agent's archive: %.100q is not the name of a part", header.Name)
 		}
 		content, err := io.ReadAll(io.LimitReader(entries, maxFile))
 		if err != nil {

@@ -16,8 +16,8 @@ import (
 func precheckCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "precheck",
-		Short: "Look at a cluster before capture-cni is installed",
-		Long: `Look at a cluster before capture-cni is installed: the versions of Kubernetes,
+		Short: "Check a cluster before capture-cni is installed",
+		Long: `Check a cluster before capture-cni is installed: the versions of Kubernetes,
 runtimes and kernels, what each revision of istiod injects, plugins of other meshes,
 ambient mode, the settings of Cilium and Calico, and Pod Security. It prints the
 commands that install the chart with values that fit.

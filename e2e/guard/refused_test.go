@@ -55,7 +55,7 @@ func TestRepairWithoutSockets(t *testing.T) {
 	if len(records) != 1 {
 		t.Fatalf("%d Events", len(records))
 	}
-	for _, want := range []string{"not all connections that began before live on", "listing the namespace's TCP sockets", "operation not permitted"} {
+	for _, want := range []string{"not all connections that began before the repair survive", "listing the namespace's TCP sockets", "operation not permitted"} {
 		if !strings.Contains(records[0].Message, want) {
 			t.Errorf("the Event does not say %q: %s", want, records[0].Message)
 		}

@@ -42,15 +42,15 @@ type options struct {
 const inCluster = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 func (o *options) declare(flags *pflag.FlagSet) {
-	flags.StringVar(&o.root, "root", "/", "the node's file system, as the agent sees it")
+	flags.StringVar(&o.root, "root", "/", "path of the node's file system in the agent's own")
 	flags.StringVar(&o.mode, "mode", string(node.Auto), "how the plugin is added to the runtime's CNI configuration: auto, dropin, insert, owned, multus or multus-chain")
 	flags.BoolVar(&o.besideIstioCNI, "beside-istio-cni", false, "write the entry also next to istio-cni's, for a migration; never next to one with ambient mode enabled")
 	flags.StringVar(&o.netDir, "net-dir", "/etc/cni/net.d", "directory of the runtime's network configurations, on the node; with --mode multus-chain, that of Multus' auxiliary chain")
 	flags.StringSliceVar(&o.binDirs, "bin-dir", []string{"/opt/cni/bin"}, "directories of the runtime's plugins, on the node; can be repeated")
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/capture-cni", "directory of the credentials and the agent's state, on the node; must survive a reboot")
 	flags.StringVar(&o.runDir, "run-dir", "/run/capture-cni", "directory of the agent's socket, on the node; holds the credentials while the disk of --state-dir is full or read-only")
-	flags.StringVar(&o.tmpfilesDir, "tmpfiles-dir", "", "with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, for a line that makes the entry anew at boot; empty: none")
-	flags.StringVar(&o.binary, "plugin", "/opt/capture-cni/capture-cni", "plugin to install, in the agent's own file system")
+	flags.StringVar(&o.tmpfilesDir, "tmpfiles-dir", "", "with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, for a line that recreates the entry at boot; empty: none")
+	flags.StringVar(&o.binary, "plugin", "/opt/capture-cni/capture-cni", "path of the plugin to install, in the agent's own file system")
 	flags.StringVar(&o.netConf, "netconf", "", "file with further keys of the plugin's entry (JSON object)")
 	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket}, "the runtime's CRI socket, in the agent's own file system; can be repeated: the one at which a runtime answers; auto: those of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; none: the agent does not ask the runtime")
 	flags.StringVar(&o.owner, "owner", "capture-cni", "release of this agent; one release owns a node")
@@ -128,7 +128,7 @@ func (o *options) socketFaults(s node.Settings) (faults []error) {
 		return faults
 	}
 	if pods == "" {
-		faults = append(faults, errors.New(`--token-on-node is false and the plugin's key "agentSocket" is empty: pods could be read in no way`))
+		faults = append(faults, errors.New(`--token-on-node is false and the plugin's key "agentSocket" is empty: the plugin could not read pods; set one of the two`))
 	}
 	return faults
 }

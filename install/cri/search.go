@@ -170,7 +170,7 @@ func undecided(candidates []candidate) error {
 			answers[i] = c.socket + " does not answer as a container runtime: " + c.err.Error()
 		}
 	}
-	return fmt.Errorf("which runtime is the kubelet's is open (%s): check it, or set --cri-socket (paths.criSocket)", strings.Join(answers, "; "))
+	return fmt.Errorf("can't tell which runtime is the kubelet's (%s): check the runtime, or set --cri-socket (paths.criSocket)", strings.Join(answers, "; "))
 }
 
 // distinct leaves out sockets that do not exist or are links to others.

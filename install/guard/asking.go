@@ -80,7 +80,7 @@ func (g *Guard) request(ctx context.Context, w *watched) (answer podlookup.Answe
 	if answered {
 		g.agentError = ""
 	} else {
-		g.warnOnce(&g.agentError, "the agent does not answer; edits of annotations are not detected", err)
+		g.warnOnce(&g.agentError, "the agent does not answer; edited annotations are not detected", err)
 	}
 	return answer, answered, err
 }

@@ -63,7 +63,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	case g.settings.Policy == ReportOnly:
 		return found
 	case fault != nil:
-		found.Reason += "; left alone, because it may have ended: " + fault.Error()
+		found.Reason += "; not repaired, because it may have ended: " + fault.Error()
 		return found
 	case g.settings.Policy == InPlace:
 		return g.repair(ctx, netns, w, found)
@@ -132,7 +132,7 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 		}
 	}
 	if w.desired.changed {
-		return Finding{State: Changed, Reason: "its annotations were edited after it was made; a restart applies them"}
+		return Finding{State: Changed, Reason: "its annotations were edited after its creation; a restart applies them"}
 	}
 	return Finding{State: Captured}
 }
@@ -142,7 +142,7 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 func judgeObstruction(ctx context.Context, netns *podnet.Namespace, found Finding) Finding {
 	obstruction, err := netns.Obstruction(ctx)
 	if _, tooLarge := errors.AsType[podnet.TooLarge](err); tooLarge {
-		obstruction, err = err.Error()+" in tables in front of our rules: they are not read", nil
+		obstruction, err = err.Error()+" in tables in front of the capture rules: they are not read", nil
 	}
 	switch {
 	case err != nil:

@@ -58,7 +58,7 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 }
 
 // notMeshed is why a pod is not captured.
-const notMeshed = "no: it was not injected when it was made, or it has the node's network"
+const notMeshed = "no: it was not injected at its creation, or it has the node's network"
 
 // find returns the sandbox of a pod. Errors: ErrNotHere.
 func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, error) {

@@ -50,7 +50,7 @@ func message(verdict record.Verdict, state State, reason string) string {
 	case verdict == record.Repaired && state == Uncaptured:
 		return "the pod ran without capture and is captured now: " + reason
 	case verdict == record.Repaired:
-		return "the pod's capture rules had been changed and are restored: " + reason
+		return "the pod's capture rules were changed and are restored: " + reason
 	case state == Uncaptured:
 		return "the pod is not captured: " + reason
 	case state == Drifted:

@@ -69,9 +69,9 @@ func (g *Guard) replace(ctx context.Context, netns *podnet.Namespace, w *watched
 	}
 	w.baseline = baseline{Stamp: rules.Stamp(), Backend: config.NFTables}
 	if lost != nil {
-		return "not all connections that began before live on: " + lost.Error(), nil
+		return "not all connections that began before the repair survive: " + lost.Error(), nil
 	}
-	return "connections that began before stay as they are until they end", nil
+	return "connections that began before the repair continue unchanged until they end", nil
 }
 
 // runs asks the runtime whether a pod still runs. CRI-O calls DEL once all containers of

@@ -75,7 +75,7 @@ func outcome(err error) error {
 func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
 	kubeconfig, err := n.credentialsFault()
 	if !n.settings.Credentials.OnNode {
-		fmt.Fprintf(out, "credentials none, as --token-on-node=false wants it\nremoved     %s\n", yesOrReason(err))
+		fmt.Fprintf(out, "credentials none: --token-on-node is false\nremoved     %s\n", yesOrReason(err))
 		return nil
 	}
 	fmt.Fprintf(out, "kubeconfig  %s\nusable      %s\n", kubeconfig, yesOrReason(err))

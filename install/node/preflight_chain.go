@@ -10,7 +10,7 @@ import (
 // chain checks what mode multus-chain needs.
 func (p *preflight) chain() {
 	if p.settings.TmpfilesDir == "" {
-		p.note("set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot", "nothing makes the entry in %s anew at boot: pods that start before the agent run uncaptured", p.settings.NetDir)
+		p.note("set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot", "nothing recreates the entry in %s at boot: pods that start before the agent run uncaptured", p.settings.NetDir)
 	}
 	if p.settings.Entry.Conf.Status == config.StatusStrict {
 		p.note("remove it from --netconf", `Multus passes neither STATUS nor CHECK on to its chain: {"status": "strict"} has no effect`)

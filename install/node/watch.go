@@ -109,7 +109,7 @@ func (w *watcher) forward(ctx context.Context) {
 			}
 			refused = err != nil
 			for _, directory := range renewed {
-				w.log.Info("watching a directory that was made anew", "directory", directory)
+				w.log.Info("watching a directory that was recreated", "directory", directory)
 				w.send(ctx, directory)
 			}
 		}

@@ -107,7 +107,7 @@ func TestReplacedDirectory(t *testing.T) {
 			if err := replace(path); err != nil {
 				t.Fatal(err)
 			}
-			for !strings.Contains(w.log.String(), "made anew") {
+			for !strings.Contains(w.log.String(), "recreated") {
 				w.expect(t, path)
 			}
 			w.quiet(t)

@@ -97,7 +97,7 @@ func (r *Remover) explain(ctx context.Context, node *corev1.Node, cause error) {
 	}
 	if err := r.api.CreateEvent(ctx, r.event(node, message)); err != nil {
 		r.reminder.posted = time.Time{}
-		r.log.Warn("posting why the taint stays failed; retrying", "node", r.node, "error", err)
+		r.log.Warn("posting an Event about the taint failed; retrying", "node", r.node, "error", err)
 	}
 }
 

@@ -43,7 +43,7 @@ type droppedEvents struct {
 
 func newDroppedEvents(f *metrics.Factory) *droppedEvents {
 	d := &droppedEvents{total: f.CounterVec("events_dropped_total",
-		fmt.Sprintf("notices about pods that did not get into an Event, by `cause` (full: %d Events waited; error: the API server did not take it)", queueLength), "cause")}
+		fmt.Sprintf("notices about pods that no Event reports, by `cause` (full: %d Events were waiting; error: posting failed)", queueLength), "cause")}
 	d.total.WithLabelValues(causeFull)
 	d.total.WithLabelValues(causeError)
 	return d
@@ -80,7 +80,7 @@ func (d *droppedEvents) summary(now time.Time) string {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	message := fmt.Sprintf("%d Events about pods of this node were dropped since %s: %d because %d others waited, %d because the API server did not take them. The agent's log and metrics have each ADD and repair",
+	message := fmt.Sprintf("%d Events about pods of this node were dropped since %s: %d because %d others were waiting, %d because posting them failed. The agent's log and metrics have each ADD and repair",
 		d.full+d.error, d.first.UTC().Format(time.RFC3339), d.full, queueLength, d.error)
 	d.full, d.error, d.last = 0, 0, now
 	return message

@@ -136,7 +136,7 @@ func TestDropped(t *testing.T) {
 	for _, event := range s.all() {
 		if event.Reason == eventDropped {
 			count++
-			if !strings.HasPrefix(event.Message, want) || !strings.Contains(event.Message, "10 because the API server") || event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" || len(event.Message) > maxMessage {
+			if !strings.HasPrefix(event.Message, want) || !strings.Contains(event.Message, "10 because posting them failed") || event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" || len(event.Message) > maxMessage {
 				t.Errorf("got %+v", event)
 			}
 		}

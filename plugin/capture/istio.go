@@ -59,16 +59,16 @@ func Annotations() []Annotation {
 		interfaces = "interface names"
 	)
 	return []Annotation{
-		{annotationStatus, "any", "absent", "written by the injector; without it a pod is not in the mesh and is left alone"},
-		{annotationInject, "boolean", "absent", "`false` (label or annotation, the label wins) leaves the pod alone"},
-		{annotationInterceptionMode, "`REDIRECT`, `TPROXY`, `NONE`", "`REDIRECT`", "`TPROXY` keeps the client's address on inbound connections; `NONE` leaves the pod alone"},
+		{annotationStatus, "any", "absent", "written by the injector; a pod without it is not in the mesh and is not captured"},
+		{annotationInject, "boolean", "absent", "`false`: the pod is not captured; the label takes precedence over the annotation"},
+		{annotationInterceptionMode, "`REDIRECT`, `TPROXY`, `NONE`", "`REDIRECT`", "`TPROXY` keeps the client's address on inbound connections; `NONE`: the pod is not captured"},
 		{annotationIncludeInboundPorts, ports, "`*`", "inbound TCP ports that are captured; empty captures none; a list ignores every exclude"},
-		{annotationExcludeInboundPorts, portList, "empty", "inbound TCP ports left alone under `*`, besides 15020, 15021 and 15090"},
-		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports captured whatever the included ranges say"},
-		{annotationExcludeOutboundPorts, portList, "`15020`", "outbound ports left alone"},
+		{annotationExcludeInboundPorts, portList, "empty", "inbound TCP ports that are not captured under `*`, in addition to 15020, 15021 and 15090"},
+		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports that are captured also outside the included ranges"},
+		{annotationExcludeOutboundPorts, portList, "`15020`", "outbound ports, TCP and UDP, that are not captured"},
 		{annotationIncludeOutboundRanges, ranges, "`*`", "outbound destinations that are captured; empty captures none"},
-		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations left alone, also when they are included"},
-		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is left alone in both directions"},
+		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations that are not captured, even if they are included"},
+		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is not captured, in both directions"},
 		{annotationRerouteInterfaces, interfaces, "empty", "interfaces whose inbound traffic counts as outbound (virtual machines)"},
 		{annotationKubevirtInterfaces, interfaces, "empty", "the older name of `istio.io/reroute-virtual-interfaces`, read only without it"},
 	}

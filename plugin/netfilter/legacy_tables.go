@@ -75,7 +75,7 @@ func legacyObstruction() (string, error) {
 		}
 		for target := range legacyFamilies[table.family].targets(entries) {
 			if !isHarmlessTarget(target) {
-				return fmt.Sprintf("target %q in legacy %s table %s, in front of our rules", target, table.family, table.name), nil
+				return fmt.Sprintf("target %q in legacy %s table %s, in front of the capture rules", target, table.family, table.name), nil
 			}
 		}
 	}

@@ -103,7 +103,7 @@ func (t *frontTable) obstruction(r *reader) (string, error) {
 		if statement == "" {
 			return nil, nil
 		}
-		return []string{fmt.Sprintf("%s in chain %q of %s, which is at %s, in front of our rules", statement, chain, of, t.place)}, nil
+		return []string{fmt.Sprintf("%s in chain %q of %s, which is at %s, in front of the capture rules", statement, chain, of, t.place)}, nil
 	}))
 }
 

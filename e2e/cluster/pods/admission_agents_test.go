@@ -137,7 +137,7 @@ func testEvictPolicy(t *testing.T) {
 		options         *metav1.DeleteOptions
 		refused         string
 	}{
-		{"by name", namespaceFree, nil, "names the pod's uid"},
+		{"by name", namespaceFree, nil, "must name the pod's uid"},
 		{"at once", namespaceFree, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: &now}, "keep the pod's grace period"},
 		{"an agent", cluster.Namespace, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, "of a namespace that is never captured"},
 		{"an excluded prefix", "kube-system", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, "of a namespace that is never captured"},
