@@ -2,7 +2,7 @@
 
 package main
 
-// chartMutants break what the chart installs.
+// chartMutants break what the chart installs, and its release.
 var chartMutants = []mutant{
 	{
 		name: "uninstall-takes-the-plugins-account",
@@ -143,5 +143,12 @@ var chartMutants = []mutant{
 		from: "        checksum/netconf: {{ .Values.netconf | toJson | sha256sum }}\n",
 		to:   "",
 		by:   by(unit, "deploy", "TestNetConfRolls"),
+	},
+	{
+		name: "release-has-no-notes",
+		file: ".github/workflows/release.yaml",
+		from: `${TAG#v}, /`,
+		to:   `${TAG#v}$/`,
+		by:   by(quick, "e2e/project", "TestReleaseNotes"),
 	},
 }
