@@ -51,9 +51,9 @@ func (e *Explanation) setState(state, because string) {
 	case state == Uncaptured || state == Drifted:
 		e.Next = "with guard.policy=inPlace the guard repairs it; else restart the pod. If the state returns: find out which process changes the rules"
 	case state == Obstructed:
-		e.Next = "find out which container adds the table, and remove its NET_ADMIN"
+		e.Next = "remove NET_ADMIN from the container that adds the table"
 	case state == Unknown:
-		e.Next = "repeat this in a minute; if it stays: kubectl capture-cni status"
+		e.Next = "run this again in a minute; if the state stays: kubectl capture-cni status"
 	}
 }
 
@@ -70,7 +70,7 @@ func whyNotStarted(events podEvents, node nodeEvidence) (cause, next string) {
 	case events.sandbox != "":
 		return "its sandbox fails, and not by capture-cni: " + events.sandbox, "correct what the cause names"
 	}
-	return "the runtime sets up its network, and no error is known: an ADD runs, or has not begun", "repeat this in a minute"
+	return "the runtime sets up its network, and no error is known: an ADD runs, or has not begun", "run this again in a minute"
 }
 
 // adviseFailure returns the next step for the reason of an ADD that failed.

@@ -125,7 +125,7 @@ func whyNotInMesh(pod *corev1.Pod) (cause, next string) {
 	case pod.Labels[label] == "false" || pod.Annotations[label] == "false":
 		return label + " is false: it was not injected", "none, if it is on purpose; else correct the label, and restart the pod"
 	case pod.Labels["istio.io/dataplane-mode"] == "ambient":
-		return "istio.io/dataplane-mode is ambient: ztunnel takes its traffic, and no sidecar does", "none"
+		return "istio.io/dataplane-mode is ambient: ztunnel captures its traffic, and no sidecar does", "none"
 	}
 	return "it has no annotation sidecar.istio.io/status: the injector did not change it at its creation",
 		"label its namespace for injection (istio-injection=enabled or istio.io/rev), and restart the pod"

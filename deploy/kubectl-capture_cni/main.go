@@ -64,8 +64,8 @@ func root() *cobra.Command {
 
 Exit status: 0 if all is well, 1 if something needs attention, 2 if the command
 could not find out. The chart's ClusterRole and Role capture-cni-operator have the
-permissions for status and list, and Role capture-cni-operator-exec those that explain,
-trace and report need besides.`,
+permissions for status and list. Role capture-cni-operator-exec has the additional ones
+for explain, trace and report.`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return o.checkOutput() },
 	}

@@ -16,7 +16,7 @@ func traceCommand(o *options) *cobra.Command {
 		Short: "Show which rule decides about a packet of a pod",
 		Long: `Show which rule decides about the first packet of a new connection: the verdict, the
 packet's path through the rules, what that assumes, and what in the pod's network
-namespace keeps it from being certain.
+namespace makes the answer uncertain.
 
 It executes "capture-cni-node explain --to" in the guard's container on the pod's node,
 which changes nothing and sends no packet.`,

@@ -83,7 +83,7 @@ func (r *Report) checkMeshes(c *Cluster) {
 		ztunnel = ztunnel || set.Name == "ztunnel"
 		if other, is := otherPlugins[set.Name]; is {
 			found = true
-			r.add(Note, other, "", "it is in namespace %s: a pod with the proxies of both meshes is not tried", set.Namespace)
+			r.add(Note, other, "", "it is in namespace %s: a pod with the proxies of both meshes is not tested", set.Namespace)
 		}
 		if set.Name == istioCNISet {
 			found = true

@@ -26,7 +26,7 @@ func (r *Report) checkCilium(c *Cluster) {
 		r.add(Note, "cilium", "set socketLB.hostNamespaceOnly=true in Cilium's values", "it balances connections at the sockets of pods: %s", socketEffect)
 	}
 	if good {
-		r.add(OK, "cilium", "", "its settings leave the plugin and the addresses of Services alone")
+		r.add(OK, "cilium", "", "its settings affect neither the plugin nor the addresses of Services")
 	}
 }
 
@@ -45,7 +45,7 @@ func (r *Report) checkCalico(c *Cluster) {
 	case c.Felix.Spec.BPFEnabled && c.Felix.Spec.BPFConnectTimeLoadBalancing != "Disabled":
 		r.add(Note, "calico", "set bpfConnectTimeLoadBalancing: Disabled in FelixConfiguration default", "its eBPF data plane balances connections at the sockets of pods: %s", socketEffect)
 	default:
-		r.add(OK, "calico", "", "its settings leave the addresses of Services alone")
+		r.add(OK, "calico", "", "its settings do not affect the addresses of Services")
 	}
 }
 

@@ -94,7 +94,7 @@ func (r *Report) checkNodes(c *Cluster) {
 		r.add(Problem, "runtime", "use containerd or CRI-O", "neither containerd nor CRI-O on %s", some(foreign))
 	}
 	if len(silent) > 0 {
-		r.add(Note, "runtime", "", "does not hand over annotations on %s (containerd 1.5 and CRI-O 1.29 do): pods outside the mesh are looked up, too", some(silent))
+		r.add(Note, "runtime", "", "does not pass annotations on %s (containerd 1.5 and CRI-O 1.29 do): pods outside the mesh are looked up, too", some(silent))
 	}
 	if len(c.Nodes) > 0 && len(foreign)+len(silent)+len(oldKernels) == 0 {
 		r.add(OK, "nodes", "", "%d, with %s", len(c.Nodes), strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))

@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 		}, OK, "platform: plain", ""},
 		"an old kernel":     {func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-553.el8" }, Note, "kernel: older than 5.2 on n1", "--set netconf.backend=iptables"},
 		"another runtime":   {func(c *Cluster) { c.Nodes[0].Status.NodeInfo.ContainerRuntimeVersion = "docker://27.0.1" }, Problem, "runtime: neither containerd nor CRI-O on n1", ""},
-		"an old CRI-O":      {func(c *Cluster) { c.Nodes[0].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.28.2" }, Note, "runtime: does not hand over annotations on n1", ""},
+		"an old CRI-O":      {func(c *Cluster) { c.Nodes[0].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.28.2" }, Note, "runtime: does not pass annotations on n1", ""},
 		"istio-init":        {func(c *Cluster) { c.Injectors[0].Data["values"] = `{"pilot":{"cni":{"enabled":false}}}` }, Note, "istiod default: it injects istio-init", ""},
 		"an older Istio":    {func(c *Cluster) { c.Injectors[0].Data["values"] = `{"istio_cni":{"enabled":true,"chained":false}}` }, OK, "istiod default: it injects without istio-init, for provider multus", "--set mode=multus"},
 		"without istio":     {func(c *Cluster) { c.Injectors = nil }, Note, "istiod: no configuration of an injector", ""},

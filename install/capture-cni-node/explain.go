@@ -27,7 +27,7 @@ now, the rules in the kernel, their differences, and the result of its last ADD.
 Of a pod whose sandbox does not run, only the result of its last ADD is known.
 With --to, print instead which rule decides about the first packet of a new
 connection, the packet's path through the rules, what that assumes, and what in the
-pod's network namespace keeps it from being certain. Rules are counted as nftables
+pod's network namespace makes the answer uncertain. Rules are numbered as nftables
 holds them.
 
 Needs what the guard needs, and runs in its container; in the installer's container,

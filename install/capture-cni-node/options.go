@@ -52,7 +52,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.tmpfilesDir, "tmpfiles-dir", "", "with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, for a line that recreates the entry at boot; empty: none")
 	flags.StringVar(&o.binary, "plugin", "/opt/capture-cni/capture-cni", "path of the plugin to install, in the agent's own file system")
 	flags.StringVar(&o.netConf, "netconf", "", "file with further keys of the plugin's entry (JSON object)")
-	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket}, "the runtime's CRI socket, in the agent's own file system; can be repeated: the one at which a runtime answers; auto: those of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; none: the agent does not ask the runtime")
+	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket}, "the runtime's CRI socket, in the agent's own file system; can be repeated: the agent uses the one at which the kubelet's runtime answers; auto: the sockets of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; none: the agent does not ask the runtime")
 	flags.StringVar(&o.owner, "owner", "capture-cni", "release of this agent; one release owns a node")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the plugin's service account")
 	flags.StringVar(&o.serviceAccount, "service-account", "capture-cni", "the plugin's service account; needs the permission to get pods")

@@ -24,7 +24,7 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 		return err
 	}
 	if !version.sendsToAll() {
-		return fmt.Errorf("%w: %s %s sends each of them to one listener alone", ErrNoEvents, version.Name, version.Version)
+		return fmt.Errorf("%w: %s %s sends each event to only one listener", ErrNoEvents, version.Name, version.Version)
 	}
 	asked := time.Now()
 	stream, err := c.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})

@@ -51,7 +51,7 @@ func (w *watched) judgeIsolated(answer *podlookup.Answer) Finding {
 	if w.desired.exemption.Cause != "" {
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
-	return Finding{State: Uncaptured, Reason: "its runtime " + isolatingRuntime(w.sandbox.Runtime) + " keeps a network stack of its own, which the node's rules don't reach: use another runtime class, or take the pod out of the mesh"}
+	return Finding{State: Uncaptured, Reason: "its runtime " + isolatingRuntime(w.sandbox.Runtime) + " has a network stack of its own, whose traffic bypasses the rules: use another runtime class, or remove the pod from the mesh"}
 }
 
 // isMissing reports whether the pod lacks the desired rules, and a repair or an
