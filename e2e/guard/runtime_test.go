@@ -60,7 +60,7 @@ func TestRuntimeAway(t *testing.T) {
 				expect(t, registry, map[guard.State]float64{guard.Captured: 2, guard.Uncaptured: 1})
 			}
 			records := receive(t, conn)
-			if of := records["breaks"]; len(records) != 1 || len(of) != 1 || of[0].Verdict != record.Found || !strings.Contains(of[0].Message, "left alone") || !strings.Contains(of[0].Message, "connection refused") {
+			if of := records["breaks"]; len(records) != 1 || len(of) != 1 || of[0].Verdict != record.Found || !strings.Contains(of[0].Message, "not repaired") || !strings.Contains(of[0].Message, "connection refused") {
 				t.Errorf("it reports %+v", records)
 			}
 			if breaks.rules(t) != (netfilter.State{}) {
