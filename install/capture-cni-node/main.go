@@ -45,7 +45,7 @@ Each flag can be set in the environment, too: --net-dir is CAPTURE_CNI_NET_DIR.`
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	command.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	command.AddCommand(validateCommand())
+	command.AddCommand(validateCommand(), testPodCommand())
 	o := &options{}
 	l := &logging{}
 	l.declare(command.PersistentFlags())

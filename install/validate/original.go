@@ -15,10 +15,10 @@ import (
 // soOriginalDst is SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST.
 const soOriginalDst = 80
 
-// originalDestination reads from conntrack the destination that a connection had
+// OriginalDestination reads from conntrack the destination that a connection had
 // before it was redirected. x/sys has no getsockopt that returns a sockaddr, so
 // original4 and original6 use those that return a struct of at least its size.
-func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
+func OriginalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("accessing the connection's socket: %w", err)

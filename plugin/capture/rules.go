@@ -159,7 +159,7 @@ func (b *builder) outbound() {
 	b.exempt(Match{Out: lo, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{Out: lo, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
 	if b.transparent() {
-		b.exempt(Match{Out: lo, Mark: markProxy}, "inbound traffic that the proxy hands on")
+		b.exempt(Match{Out: lo, Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	}
 
 	// The uid comes before the loopback rule and the gid after it: on lo, a process

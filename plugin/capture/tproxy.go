@@ -4,9 +4,9 @@ package capture
 
 // Packet marks under TPROXY.
 const (
-	// markProxy is on packets from the proxy to the application, where the proxy
+	// ProxyMark is on packets from the proxy to the application, where the proxy
 	// sets it, and on packets to be delivered to the proxy.
-	markProxy uint32 = 1337
+	ProxyMark uint32 = 1337
 
 	// markOwnPod is on packets that the proxy sends to its own pod as a client.
 	markOwnPod uint32 = 1338
@@ -19,7 +19,7 @@ func (b *builder) transparent() bool { return b.Transparent && b.capturesInbound
 // replies to the proxy need it: they have the client's address as destination.
 func (b *builder) localMark() uint32 {
 	if b.transparent() {
-		return markProxy
+		return ProxyMark
 	}
 	return 0
 }
@@ -45,8 +45,8 @@ func (b *builder) transparentInbound() {
 	b.chain(Mangle, chainInbound)
 	// Only on lo: while rules are replaced, a packet may traverse the old rules, which
 	// mark it, and then the new ones.
-	b.add(Match{In: lo, Mark: markProxy}, Action{Verdict: SetConnMark, Mark: markProxy}, "remember what the proxy hands on")
-	b.exempt(Match{Mark: markProxy}, "inbound traffic that the proxy hands on")
+	b.add(Match{In: lo, Mark: ProxyMark}, Action{Verdict: SetConnMark, Mark: ProxyMark}, "remember what the proxy hands on")
+	b.exempt(Match{Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{In: b.reroutes()}, "rerouted interface, see nat")
 	b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
 	b.exempt(Match{In: lo, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
@@ -61,15 +61,15 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{Dst: one(localhostIPv6)}, "localhost")
 	b.add(Match{Protocol: TCP, Established: true}, Action{Verdict: Goto, Chain: chainDivert}, "a connection that the proxy has")
-	b.add(Match{Protocol: TCP}, Action{Verdict: TProxy, Port: b.InboundPort, Mark: markProxy}, "to the proxy's inbound port")
+	b.add(Match{Protocol: TCP}, Action{Verdict: TProxy, Port: b.InboundPort, Mark: ProxyMark}, "to the proxy's inbound port")
 	b.add(Match{Protocol: TCP}, Action{Verdict: Drop}, "the proxy does not listen")
 
 	b.chain(Mangle, chainDivert)
-	b.add(Match{}, Action{Verdict: SetMark, Mark: markProxy}, "deliver here")
+	b.add(Match{}, Action{Verdict: SetMark, Mark: ProxyMark}, "deliver here")
 
 	b.chain(Mangle, chainOutput)
-	b.add(Match{ConnMark: markProxy}, Action{Verdict: SetMark, Mark: markProxy}, "the application's answers to the proxy")
-	b.exempt(Match{Mark: markProxy}, "between the proxy and the application")
+	b.add(Match{ConnMark: ProxyMark}, Action{Verdict: SetMark, Mark: ProxyMark}, "the application's answers to the proxy")
+	b.exempt(Match{Mark: ProxyMark}, "between the proxy and the application")
 	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
 	b.exempt(Match{Out: lo, Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{Out: lo, Dst: one(localhostIPv6)}, "localhost")
