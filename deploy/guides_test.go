@@ -86,7 +86,7 @@ func expectSome(t *testing.T, count int) {
 }
 
 var (
-	ownCommand = regexp.MustCompile(`(?:^|[\s=/])(capture-cni-node|kubectl capture-cni) (run|uninstall|verify|preflight|render|validate|precheck|status|list|explain|trace|report)\b(.*)`)
+	ownCommand = regexp.MustCompile(`(?:^|[\s=/])(capture-cni-node|kubectl capture-cni) (run|uninstall|verify|preflight|render|validate|precheck|status|list|explain|trace|test|report)\b(.*)`)
 	flagName   = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 
@@ -95,7 +95,7 @@ var (
 func TestGuidesKnowFlags(t *testing.T) {
 	known := map[string]map[string]bool{}
 	addFlags(t, known, "capture-cni-node", "../install/capture-cni-node", "run", "uninstall", "verify", "preflight", "render", "validate", "explain")
-	addFlags(t, known, "kubectl capture-cni", "./kubectl-capture_cni", "precheck", "status", "list", "explain", "trace", "report")
+	addFlags(t, known, "kubectl capture-cni", "./kubectl-capture_cni", "precheck", "status", "list", "explain", "trace", "test", "report")
 	count := 0
 	for path, guide := range guides(t) {
 		for _, command := range commands(guide) {

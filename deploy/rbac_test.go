@@ -15,7 +15,7 @@ import (
 
 // profiles are the values that change permissions.
 var profiles = []string{
-	"token.onNode=false", "netconf.agentSocket=", "events.enabled=false", "lease.enabled=false", "guard.enabled=false", "guard.policy=evict",
+	"token.onNode=false", "netconf.agentSocket=", "events.enabled=false", "lease.enabled=false", "testRole.enabled=true", "guard.enabled=false", "guard.policy=evict",
 	"platform=openshift", "taint.remove=true", "state=absent",
 }
 

@@ -71,6 +71,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, corev1.PodList{TypeMeta: of("v1", "PodList"), Items: c.pods})
 	case last == "events":
 		answer(http.StatusOK, corev1.EventList{TypeMeta: of("v1", "EventList"), Items: c.events})
+	case len(parts) == 6 && parts[4] == "configmaps":
+		answer(http.StatusOK, corev1.ConfigMap{TypeMeta: of("v1", "ConfigMap"), Data: map[string]string{"netconf.json": "{}"}})
 	case len(parts) == 7 && parts[5] == "leases":
 		for _, lease := range c.leases {
 			if lease.Name == last {

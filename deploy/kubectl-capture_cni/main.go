@@ -65,7 +65,8 @@ func root() *cobra.Command {
 Exit status: 0 if all is well, 1 if something needs attention, 2 if the command
 could not find out. The chart's ClusterRole and Role capture-cni-operator have the
 permissions for status and list. Role capture-cni-operator-exec has the additional ones
-for explain, trace and report.`,
+for explain, trace and report; ClusterRole and Role capture-cni-operator-test
+(testRole.enabled=true) have those for test.`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return o.checkOutput() },
 	}
@@ -74,7 +75,7 @@ for explain, trace and report.`,
 	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&o.agentNamespace, "agent-namespace", "", "namespace of the agents; empty: where their pods are, else "+fleet.DefaultNamespace)
 	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json or yaml; empty: a table of what needs attention")
-	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o), precheckCommand(o), reportCommand(o))
+	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o), precheckCommand(o), testCommand(o), reportCommand(o))
 	return command
 }
 

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -28,34 +30,43 @@ It executes "capture-cni-node report" in the agents' pods, which changes nothing
 archive contains known fields only: names of nodes and pods, states, and the
 annotations that decide about capture; no file of a node, no Secret and no log.`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) (err error) {
-			client, access, err := o.client()
+		RunE: func(command *cobra.Command, _ []string) error {
+			written, err := o.packReport(command.Context(), path, nodes, command.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			now := time.Now()
-			if path == "" {
-				path = "capture-cni-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
-			}
-			archive, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-			if err != nil {
-				return fmt.Errorf("making the archive: %w", err)
-			}
-			reporter := fleet.Reporter{
-				Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace, Nodes: nodes, Version: config.OwnVersion(),
-				Progress: func(done, all int, node string) {
-					fmt.Fprintf(command.ErrOrStderr(), "%d of %d nodes: %s\n", done, all, printable(node))
-				},
-			}
-			err = errors.Join(reporter.Write(command.Context(), archive, now), archive.Close())
-			if err != nil {
-				return errors.Join(err, os.Remove(path))
-			}
-			fmt.Fprintln(command.OutOrStdout(), path)
+			fmt.Fprintln(command.OutOrStdout(), written)
 			return nil
 		},
 	}
 	command.Flags().StringVar(&path, "file", "", "file to write, which must not exist; empty: capture-cni-TIME.tar.gz")
 	command.Flags().StringSliceVar(&nodes, "nodes", nil, "nodes to report; can be repeated")
 	return command
+}
+
+// packReport writes an archive of some nodes, or of those that need attention, and returns
+// its path: the one that was asked for, else one with the time.
+func (o *options) packReport(ctx context.Context, path string, nodes []string, progress io.Writer) (string, error) {
+	client, access, err := o.client()
+	if err != nil {
+		return "", err
+	}
+	now := time.Now()
+	if path == "" {
+		path = "capture-cni-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
+	}
+	archive, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("making the archive: %w", err)
+	}
+	reporter := fleet.Reporter{
+		Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace, Nodes: nodes, Version: config.OwnVersion(),
+		Progress: func(done, all int, node string) {
+			fmt.Fprintf(progress, "%d of %d nodes: %s\n", done, all, printable(node))
+		},
+	}
+	if err := errors.Join(reporter.Write(ctx, archive, now), archive.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(path))
+	}
+	return path, nil
 }

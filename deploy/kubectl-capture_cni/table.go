@@ -70,11 +70,11 @@ func painter(out io.Writer) func(text string) string {
 func paint(text string) string {
 	const green, yellow, red, end = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 	switch text {
-	case "ready", "removed", "captured", "ok":
+	case "ready", "removed", "captured", "ok", "passed":
 		return green + text + end
-	case "waiting", "unreported", "unknown", "outdated", "changed", "foreign", "exempt", "note":
+	case "waiting", "unreported", "unknown", "outdated", "changed", "foreign", "exempt", "note", "skipped":
 		return yellow + text + end
-	case "faulty", "stale", "no agent", "uncaptured", "drifted", "obstructed", "not started", "problem":
+	case "faulty", "stale", "no agent", "uncaptured", "drifted", "obstructed", "not started", "problem", "failed":
 		return red + text + end
 	}
 	return text

@@ -42,6 +42,8 @@ var allowed = map[string][]string{
 	"install/socket":             {},
 	"install/pods":               {"install/kube", "install/metrics", "install/socket", "plugin/capture", "plugin/httplimit", "plugin/podfields", "plugin/podlookup", "plugin/record"},
 	"install/validate":           {"plugin/capture"},
+	"install/testwire":           {},
+	"install/testpod":            {"install/testwire", "install/validate", "plugin/capture"},
 	"install/kube":               {"plugin/httplimit", "plugin/record"},
 	"install/cri":                {},
 	"install/history":            {"plugin/record"},
@@ -54,14 +56,15 @@ var allowed = map[string][]string{
 	"install/taint":              {"install/kube"},
 	"install/evict":              {"install/kube", "install/metrics", "plugin/capture", "plugin/record"},
 	"install/guard":              {"config", "install/cri", "install/history", "install/metrics", "install/nodestate", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
-	"install/capture-cni-node":   {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/host", "install/kube", "install/lease", "install/node", "install/nodestate", "install/pods", "install/socket", "install/taint", "install/telemetry", "install/validate", "plugin/capture", "plugin/netfilter", "plugin/podfields", "plugin/podlookup", "plugin/podnet", "plugin/record"},
+	"install/capture-cni-node":   {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/host", "install/kube", "install/lease", "install/node", "install/nodestate", "install/pods", "install/socket", "install/taint", "install/telemetry", "install/testpod", "install/testwire", "install/validate", "plugin/capture", "plugin/netfilter", "plugin/podfields", "plugin/podlookup", "plugin/podnet", "plugin/record"},
 	"deploy":                     {}, // tests alone
 	"deploy/build":               {},
 	"deploy/image":               {"deploy/build"},
 	"deploy/release":             {"deploy/build"},
 	"deploy/fleet":               {"install/bundle", "install/nodestate", "plugin/capture", "plugin/podfields"},
 	"deploy/precheck":            {"deploy/fleet"},
-	"deploy/kubectl-capture_cni": {"config", "deploy/fleet", "deploy/precheck"},
+	"deploy/capturetest":         {"config", "deploy/fleet", "install/testwire"},
+	"deploy/kubectl-capture_cni": {"config", "deploy/capturetest", "deploy/fleet", "deploy/precheck"},
 }
 
 // impure must not be imported by pure packages, even indirectly.

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capturetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/testwire"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
+)
+
+// newTest returns a test on a cluster of three nodes, the first of which is faulty, with
+// this configuration of the plugin.
+func newTest(t *testing.T, s *apiServer, netconf string) *Test {
+	t.Helper()
+	s.objects["namespaces/capture-cni/configmaps/capture-cni-node"] = &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{"netconf.json": netconf},
+	}
+	s.objects["namespaces/capture-cni/pods/agent-2"] = &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		Spec:     corev1.PodSpec{Containers: []corev1.Container{{Name: "guard"}, {Name: fleet.InstallerContainer, Image: "agent:1"}}},
+	}
+	f := &fleet.Fleet{Namespace: "capture-cni"}
+	for i, state := range []fleet.NodeState{fleet.Faulty, fleet.Ready, fleet.Ready} {
+		f.Nodes = append(f.Nodes, fleet.Node{Name: fmt.Sprintf("node-%d", i+1), State: state, Agent: fmt.Sprintf("agent-%d", i+1)})
+	}
+	return &Test{
+		Cluster: s.start(t), Fleet: f, Modes: []Mode{Redirect, TProxy}, Timeout: time.Minute, Progress: t.Logf,
+		Explain: func(_ context.Context, namespace, pod string) (*fleet.Explanation, error) {
+			return &fleet.Explanation{State: "uncaptured", Cause: "explained " + namespace + "/" + pod, Next: "do this"}, nil
+		},
+		Archive: func(_ context.Context, nodes []string) (string, error) {
+			if s.of("pods") == 0 {
+				t.Error("the report is packed when the pods are gone")
+			}
+			return strings.Join(nodes, "+"), nil
+		},
+	}
+}
+
+// of returns how many objects of tests are there of a kind.
+func (s *apiServer) of(kind string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path := range s.objects {
+		parts := strings.Split(path, "/")
+		if parts[len(parts)-2] == kind && !strings.HasPrefix(path, "namespaces/capture-cni/") {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *apiServer) expectEmpty(t *testing.T) {
+	t.Helper()
+	for _, kind := range []string{"namespaces", "pods", "services"} {
+		if n := s.of(kind); n > 0 {
+			t.Errorf("%d %s are left", n, kind)
+		}
+	}
+}
+
+// count returns the results by verdict.
+func count(report *Report) map[Verdict]int {
+	counts := map[Verdict]int{}
+	for _, result := range report.Results {
+		counts[result.Verdict]++
+	}
+	return counts
+}
+
+// TestPasses runs all checks on two good nodes, and removes everything. The pods are in the
+// mesh, keep to Pod Security and exempt nothing from capture but what is tested.
+func TestPasses(t *testing.T) {
+	t.Parallel()
+	for _, namespace := range []string{"", "given"} {
+		s := newAPIServer()
+		test := newTest(t, s, "{}")
+		test.Namespace = namespace
+		report, err := test.Run(t.Context())
+		if err != nil || count(report)[Passed] != 16 || len(report.Results) != 16 || report.Archive != "" {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		if report.Client != "node-2" || report.Server != "node-3" || report.Image != "agent:1" {
+			t.Errorf("%+v", report)
+		}
+		s.expectEmpty(t)
+		if len(s.created) != 4 {
+			t.Errorf("%d pods were made", len(s.created))
+		}
+		for _, pod := range s.created {
+			decision, err := capture.Decide(podfields.Of(pod), config.DefaultSettings(), func() ([]netip.Addr, error) {
+				return []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, nil
+			})
+			if err != nil || decision.Exemption.Cause != "" || len(decision.Warnings) > 0 || !decision.Intent.IPv6 {
+				t.Errorf("pod %s: %+v, %v", pod.Name, decision, err)
+			}
+			restricted := pod.Annotations["sidecar.istio.io/interceptionMode"] == "REDIRECT"
+			for _, container := range pod.Spec.Containers {
+				if c := container.SecurityContext; restricted && (*c.RunAsUser == 0 || len(c.Capabilities.Add) > 0) || *c.AllowPrivilegeEscalation || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+					t.Errorf("container %s of %s: %+v", container.Name, pod.Name, c)
+				}
+			}
+		}
+	}
+}
+
+// TestFails names the cause and the next step of each failed check, and packs one report.
+func TestFails(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer()
+	s.observe = func(to netip.AddrPort, mode Mode) testwire.Observation {
+		o := asCaptured(to, mode)
+		if to.Addr().Is6() {
+			o.Lines = slices.DeleteFunc(o.Lines, func(l testwire.Line) bool { return l.By == "client/outbound" })
+		}
+		return o
+	}
+	report, err := newTest(t, s, "{}").Run(t.Context())
+	if err != nil || count(report)[Failed] != 6 || count(report)[Passed] != 10 || report.Archive != "node-2+node-3" {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	failed := report.Results[slices.IndexFunc(report.Results, func(r Result) bool { return r.Verdict == Failed })]
+	if !strings.Contains(failed.Cause, "bypassed the client's proxy") || !strings.Contains(failed.Next, "node node-2") {
+		t.Errorf("%+v", failed)
+	}
+	if len(report.Notes) != 2 || !strings.Contains(report.Notes[0], "REDIRECT: the client's pod on node node-2 is uncaptured: explained capture-cni-test-") {
+		t.Errorf("notes: %q", report.Notes)
+	}
+	s.expectEmpty(t)
+}
+
+// TestDoesNotStart says why a pod has not started in time.
+func TestDoesNotStart(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer()
+	s.stuck = "client"
+	test := newTest(t, s, "{}")
+	test.Timeout, test.Modes = 50*time.Millisecond, []Mode{Redirect}
+	report, err := test.Run(t.Context())
+	if err != nil || count(report)[Failed] != 1 || report.Archive == "" {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if result := report.Results[0]; !strings.Contains(result.Cause, "did not start within 50ms: explained") || result.Next != "do this" {
+		t.Errorf("%+v", result)
+	}
+	s.expectEmpty(t)
+}
+
+// TestRefused skips what the API server refuses, with the reason.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer()
+	s.refuses = func(method, path string, pod *corev1.Pod) string {
+		if pod.Annotations["sidecar.istio.io/interceptionMode"] == "TPROXY" {
+			return "violates PodSecurity"
+		}
+		return ""
+	}
+	report, err := newTest(t, s, "{}").Run(t.Context())
+	if err != nil || count(report)[Passed] != 8 || count(report)[Skipped] != 1 || !strings.Contains(report.Results[8].Cause, "violates PodSecurity") {
+		t.Errorf("%+v, %v", report, err)
+	}
+	s.expectEmpty(t)
+	s = newAPIServer()
+	s.refuses = func(method, path string, _ *corev1.Pod) string {
+		if path == "namespaces" || method == "DELETE" {
+			return "not allowed"
+		}
+		return ""
+	}
+	report, err = newTest(t, s, "{}").Run(t.Context())
+	if err != nil || count(report)[Skipped] != 2 || !strings.Contains(report.Results[0].Next, "capture-cni-operator-test") || !strings.Contains(strings.Join(report.Notes, ""), "not allowed") {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestInjected skips a namespace in which an injector changes the pods.
+func TestInjected(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer()
+	s.admit = func(pod *corev1.Pod) {
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: "istio-init"})
+	}
+	report, err := newTest(t, s, "{}").Run(t.Context())
+	if err != nil || count(report)[Skipped] != 2 || !strings.Contains(report.Results[0].Cause, "istio-init") {
+		t.Errorf("%+v, %v", report, err)
+	}
+	s.expectEmpty(t)
+}
+
+// TestInterrupted removes everything when ctx ends, and returns soon.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer()
+	s.stuck = "server"
+	ctx, interrupt := context.WithCancel(t.Context())
+	s.admit = func(*corev1.Pod) { interrupt() }
+	report, err := newTest(t, s, "{}").Run(ctx)
+	if !errors.Is(err, context.Canceled) || report.Archive != "" || len(report.Results) > 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	s.expectEmpty(t)
+}
+
+// TestServiceAccount retries until the new namespace has its service account.
+func TestServiceAccount(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer()
+	tries := 0
+	s.refuses = func(method, path string, _ *corev1.Pod) string {
+		if strings.HasSuffix(path, "/pods") && method == "POST" {
+			if tries++; tries < 4 {
+				return `serviceaccount "default" not found`
+			}
+		}
+		return ""
+	}
+	if report, err := newTest(t, s, "{}").Run(t.Context()); err != nil || count(report)[Passed] != 16 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestLeftovers removes what killed tests left, and nothing of tests that run.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	for _, namespace := range []string{"", "given"} {
+		s := newAPIServer()
+		test := newTest(t, s, "{}")
+		test.Namespace = namespace
+		now := time.Now()
+		for name, until := range map[string]time.Time{"old": now.Add(-time.Minute), "running": now.Add(time.Minute)} {
+			meta := testMeta(name, until)
+			if namespace == "" {
+				s.objects["namespaces/"+name] = &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta}
+			} else {
+				s.objects["namespaces/given/pods/"+name] = &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta}
+				s.objects["namespaces/given/services/"+name] = &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta}
+			}
+		}
+		report, err := test.Run(t.Context())
+		if err != nil || count(report)[Passed] != 16 {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		left := map[string]int{"namespaces": s.of("namespaces"), "pods": s.of("pods"), "services": s.of("services")}
+		want := map[string]int{"namespaces": 1, "pods": 0, "services": 0}
+		if namespace != "" {
+			want = map[string]int{"namespaces": 0, "pods": 1, "services": 1}
+		}
+		if fmt.Sprint(left) != fmt.Sprint(want) || !strings.Contains(fmt.Sprint(report.Notes), "old of an earlier test was removed") || !strings.Contains(fmt.Sprint(report.Notes), "running is of another test") {
+			t.Errorf("%v are left, want %v: %q", left, want, report.Notes)
+		}
+	}
+}
+
+// TestStuckRemoval names what it could not remove.
+func TestStuckRemoval(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer()
+	s.keeps = true
+	p := place{cluster: s.start(t), namespace: "stuck", own: true}
+	s.objects["namespaces/stuck"] = &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := p.remove(ctx); err == nil || !strings.Contains(err.Error(), "kubectl delete namespace stuck") {
+		t.Error(err)
+	}
+}
+
+// TestSettings tests what the configuration captures: other ports, groups and families.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer()
+	test := newTest(t, s, `{"ipv6": "never", "mesh": {"outboundPort": 16001, "outboundOwnerGroups": [7], "excludeOutboundIPRanges": ["10.96.0.0/16"]}}`)
+	test.Modes = []Mode{Redirect}
+	report, err := test.Run(t.Context())
+	if err != nil || count(report)[Passed] != 3 || count(report)[Skipped] != 5 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	pod := s.created[0].Spec
+	if *pod.Containers[0].SecurityContext.RunAsGroup != 7 || !slices.Contains(pod.Containers[1].Command, "--outbound-port=16001") {
+		t.Errorf("%+v", pod.Containers)
+	}
+	if p := choosePorts(config.Mesh{ExcludeInboundPorts: []uint16{8080}, ExcludeOutboundPorts: []uint16{8082}}); p != (ports{8081, 8083, 8084}) {
+		t.Errorf("ports: %+v", p)
+	}
+	if _, err := newTest(t, newAPIServer(), `{"ipv6": "sometimes"}`).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap capture-cni/capture-cni-node") {
+		t.Errorf("a wrong configuration: %v", err)
+	}
+}
+
+// TestChoose takes good nodes before others, and the named ones.
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	f := newTest(t, newAPIServer(), "{}").Fleet
+	for _, tt := range []struct{ names, want []string }{
+		{nil, []string{"node-2", "node-3"}},
+		{[]string{"node-1"}, []string{"node-1", "node-1"}},
+		{[]string{"node-3", "node-1"}, []string{"node-3", "node-1"}},
+	} {
+		nodes, err := choose(f, tt.names)
+		if err != nil || nodes[0].Name != tt.want[0] || nodes[1].Name != tt.want[1] {
+			t.Errorf("%q: %+v, %v", tt.names, nodes, err)
+		}
+	}
+	if _, err := choose(f, []string{"elsewhere"}); err == nil || !strings.Contains(err.Error(), `--node is "elsewhere"`) {
+		t.Error(err)
+	}
+	if _, err := choose(&fleet.Fleet{}, nil); err == nil || !strings.Contains(err.Error(), "no agent runs") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capturetest
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/testwire"
+)
+
+// check is one connection from client to server, and the proxies that it must pass.
+type check struct {
+	family, name string
+	to           netip.AddrPort
+	backend      netip.AddrPort // of the server's pod: to, unless that is a Service's
+	outbound     bool           // passes the client's proxy
+	inbound      bool           // passes the server's proxy
+	skip         string         // why it is not tried
+}
+
+var families = []string{"IPv4", "IPv6"}
+
+// newChecks returns the checks for the server's addresses and those of its Service.
+func newChecks(server, service map[string]netip.Addr, p ports, settings config.Settings) (checks []check) {
+	for _, family := range families {
+		address, ok := server[family]
+		if !ok {
+			checks = append(checks, check{family: family, name: "all", skip: "the pods have no " + family + " address"})
+			continue
+		}
+		backend := netip.AddrPortFrom(address, p.captured)
+		toService := check{family: family, name: "to a Service", backend: backend, outbound: true, inbound: true}
+		if vip, ok := service[family]; ok {
+			toService.to = netip.AddrPortFrom(vip, servicePort)
+		} else {
+			toService.skip = "Services have no " + family + " address"
+		}
+		direct := func(name string, port uint16, outbound, inbound bool) check {
+			to := netip.AddrPortFrom(address, port)
+			return check{family: family, name: name, to: to, backend: to, outbound: outbound, inbound: inbound}
+		}
+		checks = append(checks, toService,
+			direct("to a pod", p.captured, true, true),
+			direct("excluded outbound port", p.directOutbound, false, true),
+			direct("excluded inbound port", p.directInbound, true, false))
+	}
+	for i := range checks {
+		checks[i].skipBy(settings)
+	}
+	return checks
+}
+
+// skipBy skips a check that the configuration exempts from capture for all pods.
+func (c *check) skipBy(settings config.Settings) {
+	excludes := func(p netip.Prefix) bool { return p.Contains(c.to.Addr()) }
+	switch {
+	case c.skip != "":
+	case c.family == "IPv6" && settings.IPv6 == config.IPv6Never:
+		c.skip = "netconf.ipv6 is never"
+	case slices.ContainsFunc(settings.Mesh.ExcludeOutboundIPRanges, excludes):
+		c.skip = "netconf.mesh.excludeOutboundIPRanges has " + c.to.Addr().String()
+	}
+}
+
+// destinations returns those of the checks that are tried.
+func destinations(checks []check) (to []netip.AddrPort) {
+	for _, c := range checks {
+		if c.skip == "" {
+			to = append(to, c.to)
+		}
+	}
+	return to
+}
+
+// fault is what is wrong with a connection.
+type fault struct {
+	cause string
+	pod   string // whose capture failed; empty: neither
+}
+
+// judge compares what a connection met with what it must meet.
+func (c check) judge(o testwire.Observation, mode Mode) (wrong fault, ok bool) {
+	lines := map[string]testwire.Line{}
+	for _, line := range o.Lines {
+		lines[line.By] = line
+	}
+	out, passedOut := lines[testwire.Proxy(testwire.Client, testwire.Outbound)]
+	in, passedIn := lines[testwire.Proxy(testwire.Server, testwire.Inbound)]
+	app, answered := lines[testwire.Application]
+	met := "it met " + path(o.Lines)
+	switch {
+	case c.outbound && !passedOut && len(o.Lines) > 0:
+		return fault{"the connection bypassed the client's proxy: " + met, testwire.Client}, false
+	case !c.outbound && passedOut:
+		return fault{"the connection to an excluded port was captured at the client: " + met, testwire.Client}, false
+	case passedOut && out.Original != c.to && out.Original != c.backend: // a load balancer in the socket has chosen the backend before
+		return fault{fmt.Sprintf("the client's proxy saw the original destination %s, not %s", out.Original, c.to), testwire.Client}, false
+	case !answered && len(lines) == 0:
+		return fault{"neither a proxy nor the application answered: " + o.Fault, ""}, false
+	case c.inbound && !passedIn && answered:
+		return fault{"the connection bypassed the server's proxy: " + met, testwire.Server}, false
+	case !c.inbound && passedIn:
+		return fault{"the connection to an excluded port was captured at the server: " + met, testwire.Server}, false
+	case passedIn && in.Original != c.backend:
+		return fault{fmt.Sprintf("the server's proxy saw the original destination %s, not %s", in.Original, c.backend), testwire.Server}, false
+	case !answered:
+		return fault{fmt.Sprintf("the application did not answer: %s: %s", met, o.Fault), ""}, false
+	case mode == TProxy && passedIn && app.Client != in.Client:
+		return fault{fmt.Sprintf("the application saw a connection from %s, not from the client's address %s", app.Client, in.Client), testwire.Server}, false
+	}
+	return fault{}, true
+}
+
+// path returns what a connection met, in words.
+func path(lines []testwire.Line) string {
+	var names []string
+	for _, line := range lines {
+		name := line.By
+		if line.Fault != "" {
+			name += " (" + line.Fault + ")"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", then ")
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capturetest
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/testwire"
+)
+
+// ports are those of the server's application.
+type ports struct {
+	captured       uint16 // by both proxies
+	directOutbound uint16 // that the client's annotations exclude from capture
+	directInbound  uint16 // that the server's annotations exclude from capture
+}
+
+// choosePorts returns ports that the configuration does not exclude for all pods.
+func choosePorts(mesh config.Mesh) ports {
+	var free []uint16
+	for port := uint16(8080); len(free) < 3; port++ {
+		if !slices.Contains(mesh.ExcludeOutboundPorts, port) && !slices.Contains(mesh.ExcludeInboundPorts, port) {
+			free = append(free, port)
+		}
+	}
+	return ports{free[0], free[1], free[2]}
+}
+
+func (p ports) all() []uint16 { return []uint16{p.captured, p.directOutbound, p.directInbound} }
+
+const (
+	program     = "/capture-cni-node"
+	proxy       = "istio-proxy"
+	application = "application"
+
+	// status is what an injector writes. The pods are in the mesh by it, and no injector of
+	// Istio has to run.
+	statusAnnotation = "sidecar.istio.io/status"
+	status           = `{"containers":["istio-proxy"],"revision":"capture-cni-test"}`
+)
+
+func (r *run) server() *corev1.Pod {
+	command := []string{program, "test-pod", "server"}
+	for _, port := range r.ports.all() {
+		command = append(command, fmt.Sprintf("--port=%d", port))
+	}
+	pod := r.pod(testwire.Server, r.nodes[1].Name, command)
+	pod.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = fmt.Sprint(r.ports.directInbound)
+	return pod
+}
+
+func (r *run) client(checks []check) *corev1.Pod {
+	command := []string{program, "test-pod", "client"}
+	for _, to := range destinations(checks) {
+		command = append(command, "--to="+to.String())
+	}
+	pod := r.pod(testwire.Client, r.nodes[0].Name, command)
+	pod.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = fmt.Sprint(r.ports.directOutbound)
+	return pod
+}
+
+// pod returns a pod in the mesh. Its application runs as another user than its proxy, and
+// in a group that is captured.
+func (r *run) pod(name, node string, command []string) *corev1.Pod {
+	mesh := r.settings.Capture.Mesh
+	pod := &corev1.Pod{ObjectMeta: testMeta(r.name(name), r.until)}
+	pod.Labels[podLabel] = r.name(name)
+	pod.Annotations[statusAnnotation] = status
+	pod.Annotations["sidecar.istio.io/interceptionMode"] = string(r.mode)
+	if slices.ContainsFunc(r.nodes, func(n fleet.Node) bool { return n.Mode == "multus" }) {
+		pod.Annotations["k8s.v1.cni.cncf.io/networks"] = "default/istio-cni"
+	}
+	group := int64(applicationID)
+	if len(mesh.OutboundOwnerGroups) > 0 {
+		group = int64(mesh.OutboundOwnerGroups[0])
+	}
+	seconds := int64(r.longest().Seconds())
+	pod.Spec = corev1.PodSpec{
+		NodeName: node, RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
+		TerminationGracePeriodSeconds: new(int64(1)), ActiveDeadlineSeconds: &seconds,
+		Tolerations:     []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		Containers: []corev1.Container{
+			r.container(application, command, applicationID, group),
+			r.proxy(name),
+		},
+	}
+	return pod
+}
+
+const (
+	podLabel      = "capture-cni.io/test-pod"
+	applicationID = 65532
+)
+
+// proxy returns the stand-in for the sidecar. Under TPROXY it is root with NET_ADMIN, as
+// istiod injects it; the rules recognize it by its group.
+func (r *run) proxy(pod string) corev1.Container {
+	mesh := r.settings.Capture.Mesh
+	command := []string{
+		program, "test-pod", "proxy", "--pod=" + pod,
+		fmt.Sprintf("--outbound-port=%d", mesh.OutboundPort), fmt.Sprintf("--inbound-port=%d", mesh.InboundPort),
+	}
+	user := int64(mesh.ProxyUID)
+	if r.mode == TProxy {
+		command, user = append(command, "--transparent"), 0
+	}
+	container := r.container(proxy, command, user, int64(mesh.ProxyGID))
+	container.Env = []corev1.EnvVar{{Name: "ISTIO_DUAL_STACK", Value: "true"}}
+	if r.mode == TProxy {
+		container.SecurityContext.RunAsNonRoot = new(false)
+		container.SecurityContext.Capabilities.Add = []corev1.Capability{"NET_ADMIN"}
+	}
+	return container
+}
+
+func (r *run) container(name string, command []string, user, group int64) corev1.Container {
+	amount := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	return corev1.Container{
+		Name: name, Image: r.image.name, ImagePullPolicy: r.image.policy, Command: command,
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Resources:                corev1.ResourceRequirements{Requests: amount, Limits: corev1.ResourceList{corev1.ResourceMemory: amount[corev1.ResourceMemory]}},
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser: &user, RunAsGroup: &group, RunAsNonRoot: new(true), AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+}
+
+// service returns the server's Service, with an address of each family that the cluster has.
+func (r *run) service() *corev1.Service {
+	name := r.name(testwire.Server)
+	return &corev1.Service{
+		ObjectMeta: testMeta(name, r.until),
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{podLabel: name}, IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack),
+			Ports: []corev1.ServicePort{{Name: "tcp", Port: servicePort, TargetPort: intstr.FromInt32(int32(r.ports.captured))}},
+		},
+	}
+}
+
+const servicePort = 80
+
+// name returns the name of an object: in a namespace that exists, one that no other has.
+func (r *run) name(short string) string {
+	if r.Namespace == "" {
+		return short
+	}
+	return strings.Join([]string{"capture-cni-test", r.id, strings.ToLower(string(r.mode)), short}, "-")
+}
+
+// changed returns how the pod that was admitted differs from ours where it decides about
+// capture: the injector of a mesh, or a policy, changed it.
+func changed(ours, admitted *corev1.Pod) string {
+	if admitted.Annotations[statusAnnotation] == status && len(admitted.Spec.Containers) == len(ours.Spec.Containers) && len(admitted.Spec.InitContainers) == 0 {
+		return ""
+	}
+	var names []string
+	for _, c := range append(admitted.Spec.InitContainers, admitted.Spec.Containers...) {
+		names = append(names, c.Name)
+	}
+	return "admission changed the pod: it has the containers " + cmp.Or(strings.Join(names, ", "), "none")
+}
+
+// addresses returns a pod's addresses by family.
+func addresses(ips []string) (byFamily map[string]netip.Addr) {
+	byFamily = map[string]netip.Addr{}
+	for _, ip := range ips {
+		if address, err := netip.ParseAddr(ip); err == nil {
+			byFamily[familyOf(address)] = address
+		}
+	}
+	return byFamily
+}
+
+func familyOf(a netip.Addr) string {
+	if a.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capturetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/testwire"
+)
+
+// run is the test of one mode.
+type run struct {
+	*Test
+	mode     Mode
+	id       string
+	until    time.Time
+	nodes    []fleet.Node // of client and server
+	image    image
+	settings config.NetConf
+	report   *Report
+
+	ports ports
+	place *place
+}
+
+// obstacle is why a mode has one result for all its checks.
+type obstacle struct {
+	verdict     Verdict
+	cause, next string
+}
+
+func (o *obstacle) Error() string { return o.cause }
+
+// do adds the mode's results to the report, and removes what it created.
+func (r *run) do(ctx context.Context) (err error) {
+	r.ports = choosePorts(r.settings.Capture.Mesh)
+	r.place = &place{cluster: r.Cluster, namespace: r.Namespace}
+	if r.Namespace == "" {
+		r.place.namespace = "capture-cni-test-" + r.id + "-" + strings.ToLower(string(r.mode))
+	}
+	defer func() { err = errors.Join(err, r.cleanUp(ctx)) }()
+	checks, observations, err := r.connect(ctx)
+	var reason *obstacle
+	switch {
+	case errors.As(err, &reason):
+		r.report.Results = append(r.report.Results, Result{Mode: r.mode, Verdict: reason.verdict, Cause: reason.cause, Next: reason.next})
+	case err != nil:
+		return err
+	default:
+		r.judge(ctx, checks, observations)
+	}
+	r.packArchive(ctx)
+	return ctx.Err()
+}
+
+func (r *run) cleanUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	r.Progress("%s: removing the test's pods", r.mode)
+	return r.place.remove(ctx)
+}
+
+// connect starts the pods, and returns what the client observed.
+func (r *run) connect(ctx context.Context) ([]check, []testwire.Observation, error) {
+	if r.Namespace == "" {
+		r.Progress("%s: creating namespace %s", r.mode, r.place.namespace)
+		_, err := create(ctx, r.Cluster, "", "namespaces", newNamespace(r.place.namespace, r.mode, r.until))
+		if r.place.own = mayExist(err); err != nil {
+			return nil, nil, r.refusal(err)
+		}
+	}
+	service, err := create(ctx, r.Cluster, r.place.namespace, "services", r.service())
+	if mayExist(err) {
+		r.place.services = append(r.place.services, r.name(testwire.Server))
+	}
+	if err != nil {
+		return nil, nil, r.refusal(err)
+	}
+	server, err := r.start(ctx, r.server(), isRunning)
+	if err != nil {
+		return nil, nil, err
+	}
+	checks := newChecks(podAddresses(server), addresses(service.Spec.ClusterIPs), r.ports, r.settings.Capture)
+	client, err := r.start(ctx, r.client(checks), hasEnded)
+	if err != nil {
+		return nil, nil, err
+	}
+	observations, err := testwire.Decode(terminationMessage(client, application))
+	if err != nil {
+		return nil, nil, &obstacle{Failed, err.Error(), "if the agents are older than this plugin: --image"}
+	}
+	return checks, observations, nil
+}
+
+// refusal returns the obstacle for a request that the API server refused.
+func (r *run) refusal(err error) error {
+	if !isRefused(err) {
+		return err
+	}
+	next := permissionHint + "; or name a namespace in which you may create pods, and nothing injects them: --namespace"
+	if r.mode == TProxy {
+		next = "if pods may not have NET_ADMIN there: --mode redirect"
+	}
+	return &obstacle{Skipped, err.Error(), next}
+}
+
+// start creates a pod, and waits until it has started or, for a client, has ended.
+func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(*corev1.Pod) bool) (*corev1.Pod, error) {
+	r.Progress("%s: starting pod %s on node %s", r.mode, pod.Name, pod.Spec.NodeName)
+	limited, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	created, err := r.createPod(limited, pod)
+	if mayExist(err) {
+		r.place.pods = append(r.place.pods, pod.Name)
+	}
+	if err != nil {
+		return nil, r.refusal(err)
+	}
+	if difference := changed(pod, created); difference != "" {
+		return nil, &obstacle{Skipped, difference, "name a namespace in which nothing injects pods: --namespace"}
+	}
+	for last := ""; ; {
+		current := &corev1.Pod{}
+		err := r.Cluster.get(limited, r.place.namespace, "pods", pod.Name, current)
+		switch {
+		case err != nil && isRefused(err):
+			return nil, fmt.Errorf("reading pod %s: %w", pod.Name, err)
+		case err == nil && done(current):
+			return current, nil
+		case err == nil && endedTooEarly(current) != "":
+			return nil, &obstacle{Failed, "pod " + pod.Name + ": " + endedTooEarly(current), "if the agents are older than this plugin: --image"}
+		case err == nil && describe(current) != last:
+			last = describe(current)
+			r.Progress("%s: pod %s: %s", r.mode, pod.Name, last)
+		}
+		if r.Cluster.sleep(limited) == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, r.notStarted(ctx, current, pod.Name)
+	}
+}
+
+// createPod creates a pod, in a new namespace once that has its service account.
+func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	for {
+		created, err := create(ctx, r.Cluster, r.place.namespace, "pods", pod)
+		if err == nil || !strings.Contains(err.Error(), `serviceaccount "default" not found`) || r.Cluster.sleep(ctx) != nil {
+			return created, err
+		}
+	}
+}
+
+// notStarted returns why a pod did not start in time.
+func (r *run) notStarted(ctx context.Context, pod *corev1.Pod, name string) error {
+	late := fmt.Sprintf("pod %s on node %s did not start within %s: ", name, pod.Spec.NodeName, r.Timeout)
+	if waiting := waitingContainer(pod); waiting != "" {
+		return &obstacle{Failed, late + waiting, "if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret"}
+	}
+	e, err := r.Explain(ctx, r.place.namespace, name)
+	if err != nil {
+		return &obstacle{Failed, late + err.Error(), "kubectl capture-cni status"}
+	}
+	return &obstacle{Failed, late + e.Cause, e.Next}
+}
+
+// packArchive packs one report for the failures of all modes, while the pods are there.
+func (r *run) packArchive(ctx context.Context) {
+	if r.report.Archive != "" || !r.report.Has(Failed) || ctx.Err() != nil {
+		return
+	}
+	nodes := []string{r.nodes[0].Name}
+	if r.nodes[1].Name != nodes[0] {
+		nodes = append(nodes, r.nodes[1].Name)
+	}
+	r.Progress("packing a report of %s", strings.Join(nodes, " and "))
+	path, err := r.Archive(ctx, nodes)
+	if err != nil {
+		r.report.Notes = append(r.report.Notes, "no report was packed: "+err.Error())
+		return
+	}
+	r.report.Archive = path
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/deploy/capturetest"
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// TestTestFails with status 2 for flags that are wrong, without agents, and where the API
+// server refuses everything.
+func TestTestFails(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for flags, want := range map[string]string{
+		"--mode none":    `--mode is "none": expected redirect, tproxy or both`,
+		"--node a,b,c":   `--node is "a,b,c": expected one node, or two`,
+		"--timeout 0":    "--timeout is 0s: expected a positive duration",
+		"--node nowhere": `--node is "nowhere"`,
+		"":               "no agent runs in namespace capture-cni",
+	} {
+		if _, errors, status := c.run(t, append([]string{"test"}, strings.Fields(flags)...)...); status != 2 || !strings.Contains(errors, want) {
+			t.Errorf("%s: status %d: %s", flags, status, errors)
+		}
+	}
+	c.addNode("node-1", 0, state(&nodestate.Pods{}))
+	c.pods[0].Spec.Containers[0].Image = "agent:1"
+	out, errors, status := c.run(t, "test", "--mode", "redirect") // the stand-in creates nothing
+	if status != 2 || !strings.Contains(errors, "nothing could be tested") {
+		t.Errorf("status %d: %s", status, errors)
+	}
+	expect(t, errors, "REDIRECT: creating namespace capture-cni-test-", "nothing could be tested")
+	expect(t, out, "client on node node-1, server on node node-1", "REDIRECT", "skipped", "creating namespaces of the test", "next for REDIRECT: ", "capture-cni-operator-test")
+	if out, _, _ := c.run(t, "test", "-o", "json"); !strings.Contains(out, `"result": "skipped"`) {
+		t.Errorf("as JSON:\n%s", out)
+	}
+}
+
+// TestWriteTest writes a row for each check, and what is next after them.
+func TestWriteTest(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	report := &capturetest.Report{Client: "a", Server: "b", Archive: "x.tar.gz", Notes: []string{"a note"}, Results: []capturetest.Result{
+		{Mode: capturetest.Redirect, Family: "IPv4", Check: "to a pod", Verdict: capturetest.Passed},
+		{Mode: capturetest.Redirect, Family: "IPv6", Check: "to a Service", Verdict: capturetest.Failed, Cause: "by\x1bpassed", Next: "look"},
+	}}
+	if err := (&options{}).writeTest(&out, report); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, out.String(), "client on node a, server on node b", "REDIRECT  IPv4    to a pod      passed\n", "REDIRECT  IPv6    to a Service  failed  by?passed\n",
+		"next for REDIRECT: look", "Note: a note", "Report: x.tar.gz")
+}
