@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -143,7 +144,7 @@ func rank(n fleet.Node) int {
 func notesOn(nodes []fleet.Node) (notes []string) {
 	for i, node := range nodes {
 		if !node.State.Good() && (i == 0 || node.Name != nodes[0].Name) {
-			notes = append(notes, fmt.Sprintf("node %s is %s; next: %s", node.Name, node.State, cmp.Or(node.Next, "kubectl capture-cni status")))
+			notes = append(notes, fmt.Sprintf("node %s is %s: %s; next: %s", node.Name, node.State, strings.Join(node.Reasons, "; "), cmp.Or(node.Next, "kubectl capture-cni status --wait")))
 		}
 	}
 	return notes

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,11 @@ func NewCluster(access *rest.Config) (*Cluster, error) {
 // must be known when it is removed.
 const requestTimeout = 10 * time.Second
 
-func create[T runtime.Object](ctx context.Context, c *Cluster, namespace, resource string, object T) (T, error) {
+func create[T interface {
+	runtime.Object
+	metav1.Object
+}](ctx context.Context, c *Cluster, namespace, resource string, object T,
+) (T, error) {
 	if ctx.Err() != nil {
 		return object, ctx.Err()
 	}
@@ -47,7 +52,7 @@ func create[T runtime.Object](ctx context.Context, c *Cluster, namespace, resour
 	created := object.DeepCopyObject().(T)
 	err := c.core.Post().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Body(object).Do(ctx).Into(created)
 	if err != nil {
-		return created, fmt.Errorf("creating %s of the test: %w", resource, err)
+		return created, fmt.Errorf("creating %s %s: %w", strings.TrimSuffix(resource, "s"), object.GetName(), err)
 	}
 	return created, nil
 }

@@ -33,7 +33,7 @@ func TestTestFails(t *testing.T) {
 		t.Errorf("status %d: %s", status, errors)
 	}
 	expect(t, errors, "REDIRECT: creating namespace capture-cni-test-", "nothing could be tested")
-	expect(t, out, "client on node node-1, server on node node-1", "REDIRECT", "skipped", "creating namespaces of the test", "next for REDIRECT: ", "capture-cni-operator-test")
+	expect(t, out, "client on node node-1, server on node node-1", "REDIRECT", "skipped", "creating namespace capture-cni-test-", "next for REDIRECT: ", "capture-cni-operator-test")
 	if out, _, _ := c.run(t, "test", "-o", "json"); !strings.Contains(out, `"result": "skipped"`) {
 		t.Errorf("as JSON:\n%s", out)
 	}

@@ -22,6 +22,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends a command that cleans up
 	err := root().ExecuteContext(ctx)
 	stop()
 	if err != nil && !errors.Is(err, errNotGood) { // what is wrong was printed

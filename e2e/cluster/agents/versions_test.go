@@ -32,6 +32,7 @@ func TestVersions(t *testing.T) {
 	t.Cleanup(func() { c.Installed = nil })
 	oneByOne := append([]string{"maxUnavailable=1"}, frequentRounds...)
 	suite.Check(t, c.InstallEarlier(t.Context(), oneByOne...))
+	expectUnreported(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	earlier := runOnEachNode(t, n, "earlier")
 
@@ -63,6 +64,14 @@ func TestVersions(t *testing.T) {
 	later.expectUnchanged(t, n)
 	expectStates(t, map[string]int{"outdated": len(earlier.pods), "captured": len(later.pods)})
 	expectFewEvents(t, n)
+}
+
+// expectUnreported expects that the plugin of kubectl shows agents that write no Lease, on
+// a cluster that has never had others.
+func expectUnreported(t *testing.T) {
+	t.Helper()
+	kubectl(t, "delete", "leases", "--all")
+	c.BuildPlugin(t).Expect(t, "status", 1, fmt.Sprintf("%d unreported", len(c.Nodes)), "the agent has written no Lease", "next for "+c.Nodes[0].Name)
 }
 
 // linkSocket gives CRI-O's socket the name of containerd's as well, until the test ends: the

@@ -132,7 +132,12 @@ func (c *Suite) startIstio(ctx context.Context) error {
 	if err := c.LoadIstioImages(ctx, "pilot", "proxyv2", "install-cni"); err != nil {
 		return err
 	}
-	return c.InstallIstio(ctx, DefaultRevision, "taint.enabled=true", "taint.namespace="+cluster.Namespace)
+	return c.InstallIstio(ctx, DefaultRevision, IstiodSettings()...)
+}
+
+// IstiodSettings returns the settings of istiod's chart in these tests, with others.
+func IstiodSettings(others ...string) []string {
+	return append([]string{"taint.enabled=true", "taint.namespace=" + cluster.Namespace}, others...)
 }
 
 // waitForNoPods waits until every pod of the tests has ended, since DEL never fails.

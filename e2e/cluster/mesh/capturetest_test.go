@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// TestKubectlTestNextToIstiod has istiod inject all pods that do not refuse: those of
+// kubectl capture-cni test are not injected, and pass. In a namespace with injection they
+// are, and the test says so.
+func TestKubectlTestNextToIstiod(t *testing.T) {
+	c.InstallChart(t)
+	p := c.BuildPlugin(t)
+	const all = "sidecarInjectorWebhook.enableNamespacesByDefault="
+	suite.Check(t, c.InstallIstio(t.Context(), suite.DefaultRevision, suite.IstiodSettings(all+"true")...))
+	t.Cleanup(func() {
+		suite.Check(t, c.InstallIstio(context.WithoutCancel(t.Context()), suite.DefaultRevision, suite.IstiodSettings()...))
+	})
+	out, status := p.Run(t, "test")
+	if status != 0 || strings.Contains(out, "failed") || strings.Contains(out, "skipped") {
+		t.Errorf("status %d:\n%s", status, out)
+	}
+	n := c.NewNamespace(t)
+	p.Expect(t, "test --mode redirect --namespace "+n.Name, 2, "skipped", "admission changed the pod", "nothing could be tested")
+}
