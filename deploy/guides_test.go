@@ -21,8 +21,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// guides returns the operators' guides by path.
-func guides(t *testing.T) map[string]string {
+// guideTexts returns the operators' guides by path.
+func guideTexts(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("guides/*.md")
 	if err != nil || len(paths) == 0 {
@@ -97,7 +97,7 @@ func TestGuidesKnowFlags(t *testing.T) {
 	addFlags(t, known, "capture-cni-node", "../install/capture-cni-node", "run", "uninstall", "verify", "preflight", "render", "validate", "explain")
 	addFlags(t, known, "kubectl capture-cni", "./kubectl-capture_cni", "precheck", "status", "list", "explain", "trace", "test", "report")
 	count := 0
-	for path, guide := range guides(t) {
+	for path, guide := range guideTexts(t) {
 		for _, command := range commands(guide) {
 			match := ownCommand.FindStringSubmatch(command)
 			if match == nil {
@@ -111,7 +111,7 @@ func TestGuidesKnowFlags(t *testing.T) {
 			}
 		}
 		for _, span := range spans(guide) {
-			foreign := []string{"--set", "--register-with-taints"} // Helm's, the kubelet's
+			foreign := []string{"--set", "--wait", "--reuse-values", "--register-with-taints"} // Helm's, the kubelet's
 			if flag := flagName.FindString(span); strings.HasPrefix(span, "--") && !slices.Contains(foreign, flag) {
 				count++
 				if !slices.ContainsFunc(slices.Collect(maps.Values(known)), func(flags map[string]bool) bool { return flags[flag] }) {
@@ -163,7 +163,7 @@ func TestGuidesKnowValues(t *testing.T) {
 			t.Errorf("%s: the chart has no value %s", path, name)
 		}
 	}
-	for path, guide := range guides(t) {
+	for path, guide := range guideTexts(t) {
 		for _, command := range commands(guide) {
 			if helmLine.MatchString(command) || strings.HasPrefix(command, "--set ") {
 				for _, match := range setting.FindAllStringSubmatch(command, -1) {
@@ -210,7 +210,7 @@ func hasKey(keys []config.Key, name string) bool {
 // TestGuidesKnowKeys wants neither an error nor a warning of any plugin entry.
 func TestGuidesKnowKeys(t *testing.T) {
 	count := 0
-	for path, guide := range guides(t) {
+	for path, guide := range guideTexts(t) {
 		for rest := guide; ; {
 			at := strings.Index(rest, `"type": "capture-cni"`)
 			if at < 0 {
@@ -236,7 +236,7 @@ var annotationKey = regexp.MustCompile(`[\w.-]*istio\.io/[A-Za-z][\w-]*`)
 func TestGuidesKnowAnnotations(t *testing.T) {
 	values := read(t, chart+"/values.yaml")
 	count := 0
-	for path, guide := range guides(t) {
+	for path, guide := range guideTexts(t) {
 		for _, key := range annotationKey.FindAllString(guide, -1) {
 			domain, _, _ := strings.Cut(key, "/")
 			if !slices.Contains([]string{"istio.io", "sidecar.istio.io", "traffic.sidecar.istio.io"}, domain) {
@@ -274,7 +274,7 @@ func TestGuidesKnowTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := 0
-	for path, guide := range guides(t) {
+	for path, guide := range guideTexts(t) {
 		for _, name := range testName.FindAllString(guide, -1) {
 			count++
 			if !defined[name] {
@@ -287,7 +287,7 @@ func TestGuidesKnowTests(t *testing.T) {
 
 func TestGuidesKnowMetrics(t *testing.T) {
 	count := 0
-	for path, guide := range guides(t) {
+	for path, guide := range guideTexts(t) {
 		for _, name := range metricName.FindAllString(guide, -1) {
 			count++
 			if !slices.ContainsFunc(allMetrics(), func(m metrics.Metric) bool { return m.Name == name }) {
@@ -302,7 +302,7 @@ var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
 // TestLinks follows the links of the guides, of the reference and of both README.md.
 func TestLinks(t *testing.T) {
-	documents := guides(t)
+	documents := guideTexts(t)
 	references, err := filepath.Glob("reference/*.md")
 	if err != nil || len(references) == 0 {
 		t.Fatalf("there is no reference (%v)", err)

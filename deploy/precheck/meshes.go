@@ -101,9 +101,9 @@ func (r *Report) checkMeshes(c *Cluster) {
 
 func (r *Report) checkIstioCNI(c *Cluster, namespace string) {
 	if c.IstioCNI != nil && c.IstioCNI.Data["AMBIENT_ENABLED"] == "true" {
-		r.add(Problem, "istio-cni", "deploy/guides/istio.md, section Ambient mode", "it is in namespace %s with ambient mode: agents next to it write no entry", namespace)
+		r.add(Problem, "istio-cni", "deploy/guides/migrate-istio-cni.md, section Ambient mode", "it is in namespace %s with ambient mode: agents next to it write no entry", namespace)
 		return
 	}
 	r.Values["besideIstioCNI"] = "true"
-	r.add(Note, "istio-cni", "follow deploy/guides/istio.md, from its first step on", "it is in namespace %s: the line below begins a migration, in which both are in the chain", namespace)
+	r.add(Note, "istio-cni", "follow deploy/guides/migrate-istio-cni.md, from its first step on", "it is in namespace %s: the line below begins a migration, in which both are in the chain", namespace)
 }

@@ -88,7 +88,7 @@ func TestAgentBesideIstioCNI(t *testing.T) {
 			before, changes := files(t, n.netDir), watchWrites(t, n.netDir)
 			a := n.start(t, "--mode", "auto", "--cri-socket", socket)
 			eventually(t, func() (string, error) {
-				return "", expectReadyz(a, "has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/istio.md), or set besideIstioCNI")
+				return "", expectReadyz(a, "has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/migrate-istio-cni.md), or set besideIstioCNI")
 			})
 			a.ready(t, http.StatusServiceUnavailable)
 			a.waitForMetric(t, `capture_cni_other_mesh_entry{decision="refused",type="istio-cni"} 1`)

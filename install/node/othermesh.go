@@ -91,7 +91,7 @@ func standingMode(net *host.Dir, p primary) (mode Mode, found bool) {
 // describe returns what follows from the plugin, and what to do next.
 func (o otherMesh) describe() (what, do string) {
 	const (
-		retire     = "remove istio-cni (deploy/guides/istio.md)"
+		retire     = "remove istio-cni (deploy/guides/migrate-istio-cni.md)"
 		migrate    = ", or set besideIstioCNI (--beside-istio-cni) to migrate from it"
 		notAmbient = "remove capture-cni, or disable ambient mode in istio-cni"
 		twice      = ": a pod that both plugins capture does not start"

@@ -70,7 +70,7 @@ func TestIstioInitValidates(t *testing.T) {
 // istio-init has left to restart.
 func TestIstioInitListed(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../../deploy/guides/istio.md")
+	guide, err := os.ReadFile("../../../deploy/guides/migrate-istio-init.md")
 	suite.Check(t, err)
 	const list = "kubectl get pods -A -o go-template="
 	before, after := c.NewNamespace(t, cluster.InjectedWithInit), c.NewNamespace(t, cluster.Injected)
