@@ -5,11 +5,13 @@ package mesh
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/guides"
 )
 
 // refused is the error of ADD while both plugins would capture the pod.
@@ -18,27 +20,25 @@ const refused = "holds another plugin's capture rules: only one of the two may b
 // beside has the agents write their entry next to istio-cni's.
 const beside = "besideIstioCNI=true"
 
-// istioAgents is the DaemonSet of istio-cni, as kubectl's arguments.
-var istioAgents = []string{"--namespace", cluster.IstioNamespace, "patch", "daemonset", "istio-cni-node", "--type", "merge", "--patch"}
+// migrator migrates by the commands of the guide.
+type migrator struct{ *suite.Operator }
 
-// holdIstioCNI is step 2 of the guide: no agent of istio-cni is restarted by an update,
-// and each leaves its node when that is labelled.
-func holdIstioCNI(t *testing.T) {
+// follow runs the commands of a section of the guide.
+func (m migrator) follow(t *testing.T, section string, values map[string]string) {
 	t.Helper()
-	for _, patch := range []string{
-		`{"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}}`,
-		`{"spec": {"template": {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "istio-cni", "operator": "NotIn", "values": ["retired"]}]}]}}}}}}}`,
-	} {
-		c.MustKubectl(t, append(istioAgents, patch)...)
+	sections := guides.Of("e2e/cluster/mesh.TestMigration")
+	i := slices.IndexFunc(sections, func(run guides.Run) bool { return run.Section == section })
+	if i < 0 {
+		t.Fatalf("the guide has no section %q to run", section)
 	}
+	c.Installed = nil // the suite does not know what it changes
+	m.Follow(t, sections[i], values)
 }
 
-// migrateNode is step 4 of the guide.
-func migrateNode(t *testing.T, node *cluster.Node) {
+// node migrates one node, and waits until istio-cni's agent has left it.
+func (m migrator) node(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	c.MustKubectl(t, "label", "node", node.Name, "capture-cni=yes")
-	suite.WaitAgentReady(t, node)
-	c.MustKubectl(t, "label", "node", node.Name, "istio-cni=retired")
+	m.follow(t, "4. Node by node", map[string]string{"node1": node.Name})
 	suite.Eventually(t, func() error {
 		if agents := istioAgentsOn(t, node); agents != "" {
 			return fmt.Errorf("%s runs istio-cni's agent %s", node.Name, agents)

@@ -13,31 +13,31 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
-// TestMigration migrates a cluster from istio-cni to this plugin and back as the guide
-// says, while pods start and stop. In mode owned, this plugin's list replaces the one
+// TestMigration migrates a cluster from istio-cni to this plugin and back by the commands
+// of the guide, while pods start and stop. In mode owned, this plugin's list replaces the one
 // with istio-cni at one moment: no pod waits, and each is captured once.
 func TestMigration(t *testing.T) {
 	ch := startWithIstioCNI(t)
 	defer ch.End(t)
 	expect(t, ch, "istio-cni alone", theirs)
-	holdIstioCNI(t)
-	c.InstallChart(t, beside, "mode=owned", "nodeSelector.capture-cni=yes")
-	migrateNode(t, c.Nodes[0])
+	c.MustKubectl(t, "delete", "namespace", cluster.Namespace, "--ignore-not-found")
+	guide := migrator{c.NewOperator(t)}
+	guide.follow(t, "2. Hold istio-cni's agents", nil)
+	guide.follow(t, "3. Install, for no node yet", nil)
+	guide.node(t, c.Nodes[0])
 	expect(t, ch, "one node migrated", func(l suite.Life) bool { return l.Ours() == (l.Node == c.Nodes[0].Name) })
-	migrateNode(t, c.Nodes[1])
+	guide.node(t, c.Nodes[1])
 	expect(t, ch, "both migrated", ours)
-	suite.Check(t, c.UninstallIstioCNI(t.Context()))
+	guide.follow(t, "5. When all nodes are done", nil)
 	c.InstallChart(t, "mode=auto")
 	expect(t, ch, "capture-cni alone", ours)
 
-	c.InstallChart(t, beside, "mode=owned")
+	guide.follow(t, "First, our list alone", nil)
 	suite.Check(t, c.InstallIstioCNI(t.Context(), "cniConfFileName="+cluster.NetworkConf))
-	for _, node := range c.Nodes {
-		c.MustKubectl(t, "label", "node", node.Name, "istio-cni-")
-	}
+	guide.follow(t, "Then istio-cni", nil)
 	waitForIstioEntry(t)
 	expect(t, ch, "both installed again", ours)
-	c.UninstallChart(t)
+	guide.follow(t, "Then take capture-cni away", nil)
 	expect(t, ch, "istio-cni alone again", theirs)
 	expectEachCapturedOnce(t, ch)
 	for event := range strings.Lines(ch.Kubectl(t, "", "get", "events", "--field-selector", "reason=FailedCreatePodSandBox", "--no-headers", "--ignore-not-found")) {

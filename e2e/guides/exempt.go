@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guides
+
+const (
+	image      = "a push needs a registry; deploy/image.TestImage builds the image"
+	istiod     = "istiod's chart comes from a registry; e2e/cluster/mesh.TestSidecars installs istiod with this value"
+	onNode     = "it is for a shell on a node"
+	nodeImage  = "it is for a node image; tried by hand, as the guide says"
+	openShift  = "no OpenShift; e2e/cluster/pods.TestMultus and e2e/cluster/pods.TestMultusChain install the chart with Multus on other nodes, deploy.TestSCC renders it"
+	controller = "no Argo CD and no Flux"
+	cnitool    = "it changes this machine's network; e2e/protocol.TestCnitool calls a chain with cnitool"
+	manifest   = "its image is a release's; e2e/agent.TestAPIServer applies the chart's manifest"
+	taints     = "it needs a node with the taint; e2e/cluster/agents.TestTaint and e2e/cluster/agents.TestTaintStays have one"
+)
+
+// exempt are the commands that no test runs as they are written.
+var exempt = []exemption{
+	{"guides/install.md", "make image", image},
+	{"guides/install.md", "mkdir layout && tar ", image},
+	{"guides/install.md", "go run github.com/google/go-containerregistry/cmd/crane@", image},
+	{"guides/install.md", "kubectl apply -f deploy/capture-cni.yaml", manifest},
+	{"guides/install.md", "helm -n istio-system upgrade istiod ", istiod},
+	{"guides/install.md", "istioctl install ", istiod},
+	{"../README.md", "make image", image},
+	{"../README.md", "mkdir layout && tar ", image},
+	{"../README.md", "go run github.com/google/go-containerregistry/cmd/crane@", image},
+	{"../README.md", "make demo", "it prints for people, who look at it"},
+	{"../README.md", "make test", "this is it"},
+	{"guides/remove.md", "kubectl -n capture-cni patch daemonset capture-cni-node --type json", manifest},
+	{"guides/remove.md", "kubectl delete -f deploy/capture-cni.yaml", manifest},
+	{"guides/remove.md", "capture-cni-node uninstall", onNode},
+
+	{"guides/migrate-istio-cni.md", "capture-cni-node preflight ", onNode},
+	{"guides/migrate-istio-cni.md", "for n in /run/netns/*", onNode},
+	{"guides/migrate-istio-cni.md", "grep -l istio-cni /etc/cni/net.d/*", onNode},
+	{"guides/migrate-istio-cni.md", "kubectl get events -A", "e2e/cluster/mesh.TestMigration reads the Events of its own namespace"},
+
+	{"guides/gitops.md", "argocd ", controller},
+	{"guides/gitops.md", "flux ", controller},
+
+	{"guides/openshift.md", "kubectl label namespace capture-cni ", openShift},
+	{"guides/openshift.md", "helm -n capture-cni install capture-cni deploy/chart ", openShift},
+	{"guides/openshift.md", "helm -n capture-cni upgrade capture-cni deploy/chart ", openShift},
+	{"guides/openshift.md", "kubectl -n default annotate net-attach-def ", openShift},
+	{"guides/openshift.md", "kubectl -n default delete net-attach-def ", openShift},
+	{"guides/openshift.md", "kubectl -n default get net-attach-def ", openShift},
+	{"guides/openshift.md", "oc ", openShift},
+	{"guides/openshift.md", "ausearch ", openShift},
+
+	{"guides/taint.md", "kubelet --register-with-taints=", taints},
+	{"guides/taint.md", "cluster-autoscaler --startup-taint=", "no cluster autoscaler"},
+	{"guides/taint.md", "helm -n capture-cni upgrade capture-cni deploy/chart --reset-then-reuse-values --set taint.remove=true \\", taints},
+	{"guides/taint.md", "kubectl describe node NODE", taints},
+	{"guides/taint.md", "kubectl get events --field-selector reason=CaptureNotReady", taints},
+	{"guides/taint.md", "kubectl taint node NODE capture-cni.io/not-ready-", taints},
+
+	{"guides/node-images.md", "mkdir -p /etc/cni/net.d/PODNET", nodeImage},
+	{"guides/node-images.md", "cat > /etc/cni/net.d/PODNET/capture-cni.conf", nodeImage},
+	{"guides/node-images.md", "capture-cni-node ", nodeImage},
+	{"guides/node-images.md", "helm -n capture-cni install capture-cni deploy/chart --set nodeSelector.capture-cni=none", nodeImage},
+	{"guides/node-images.md", "kubectl -n capture-cni create rolebinding node-images ", nodeImage},
+	{"guides/node-images.md", "kubectl create clusterrolebinding node-images ", nodeImage},
+
+	{"guides/cnitool.md", "make plugins", cnitool},
+	{"guides/cnitool.md", "kubectl create namespace shop", cnitool},
+	{"guides/cnitool.md", "kubectl label namespace shop ", cnitool},
+	{"guides/cnitool.md", "kubectl apply -f - <<", cnitool},
+	{"guides/cnitool.md", "kubectl -n shop ", cnitool},
+	{"guides/cnitool.md", "kubectl -n capture-cni create token capture-cni ", cnitool},
+	{"guides/cnitool.md", "SERVER=$(kubectl config view ", cnitool},
+	{"guides/cnitool.md", "umask ", cnitool},
+	{"guides/cnitool.md", "mkdir -p /etc/capture-cni/try", cnitool},
+	{"guides/cnitool.md", "cd /etc/capture-cni/try", cnitool},
+	{"guides/cnitool.md", "cat > ", cnitool},
+	{"guides/cnitool.md", "export CNI_", cnitool},
+	{"guides/cnitool.md", "ip ", cnitool},
+	{"guides/cnitool.md", "bin/cnitool ", cnitool},
+	{"guides/cnitool.md", "rm -rf /etc/capture-cni/try ", cnitool},
+}
