@@ -32,7 +32,7 @@ func TestMigration(t *testing.T) {
 	c.InstallChart(t, "mode=auto")
 	expect(t, ch, "capture-cni alone", ours)
 
-	guide.follow(t, "First, our list alone", nil)
+	guide.follow(t, "First, the list of capture-cni alone", nil)
 	suite.Check(t, c.InstallIstioCNI(t.Context(), "cniConfFileName="+cluster.NetworkConf))
 	guide.follow(t, "Then istio-cni", nil)
 	waitForIstioEntry(t)
