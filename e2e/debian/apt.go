@@ -7,15 +7,18 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 )
 
 // keyring is of Debian's package debian-archive-keyring.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// missing has apt-get's sentences about a package that no suite has.
-var missing = []string{"Unable to locate package", "has no installation candidate"}
+// missing has apt's sentences about a package that no suite has.
+var missing = []string{"Unable to locate package", "has no installation candidate", "No packages found"}
 
 // apt is an apt with lists, status and archives of its own.
 type apt struct{ directory, mirror string }
@@ -26,14 +29,37 @@ func (a apt) fetch(ctx context.Context, r Request) (archives []string, err error
 	if err := a.prepare(r); err != nil {
 		return nil, err
 	}
-	if out, err := a.run(ctx, "update"); err != nil {
+	if out, err := a.run(ctx, "apt-get", "update"); err != nil {
 		return nil, failure(err, out, "does not have a Release file")
 	}
-	install := append([]string{"install", "--yes", "--no-install-recommends", "--download-only", "--target-release", r.Suite}, r.Packages...)
-	if out, err := a.run(ctx, install...); err != nil {
+	packages := slices.Clone(r.Packages)
+	for _, meta := range r.Meta {
+		dependencies, err := a.dependencies(ctx, meta)
+		if err != nil {
+			return nil, err
+		}
+		packages = append(packages, dependencies...)
+	}
+	install := append([]string{"install", "--yes", "--no-install-recommends", "--download-only", "--target-release", r.Suite}, packages...)
+	if out, err := a.run(ctx, "apt-get", install...); err != nil {
 		return nil, failure(err, out, missing...)
 	}
 	return filepath.Glob(filepath.Join(a.directory, "archives", "*.deb"))
+}
+
+// dependencies returns the packages that the newest version of a package depends on.
+func (a apt) dependencies(ctx context.Context, name string) (names []string, err error) {
+	out, err := a.run(ctx, "apt-cache", "depends", "--important", name)
+	if err != nil {
+		return nil, failure(err, out, missing...)
+	}
+	for _, line := range regexp.MustCompile(`(?m)^ +Depends: (\S+)$`).FindAllStringSubmatch(out, -1) {
+		names = append(names, line[1])
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s depends on no package: %s", name, out)
+	}
+	return names, nil
 }
 
 func (a apt) prepare(r Request) error {
@@ -70,18 +96,22 @@ func status(installed []string) string {
 	return b.String()
 }
 
-// mirror returns the machine's mirror of Debian.
-func mirror(ctx context.Context) string {
+// mirror returns the machine's mirror of Debian that has a suite.
+func mirror(ctx context.Context, suite string) string {
+	archive := "debian"
+	if strings.HasSuffix(suite, "-security") {
+		archive = "debian-security"
+	}
 	out, _ := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages").Output()
 	for site := range strings.FieldsSeq(string(out)) {
-		if strings.HasSuffix(strings.TrimSuffix(site, "/"), "/debian") {
+		if path.Base(site) == archive {
 			return site
 		}
 	}
-	return "http://deb.debian.org/debian"
+	return "http://deb.debian.org/" + archive
 }
 
-func (a apt) run(ctx context.Context, args ...string) (out string, err error) {
+func (a apt) run(ctx context.Context, program string, args ...string) (out string, err error) {
 	options := map[string]string{
 		"Dir::State": a.directory, "Dir::State::lists": "lists", "Dir::State::status": filepath.Join(a.directory, "status"),
 		"Dir::Cache": a.directory, "Dir::Cache::archives": "archives",
@@ -95,13 +125,13 @@ func (a apt) run(ctx context.Context, args ...string) (out string, err error) {
 	for name, value := range options {
 		args = append(args, "-o", name+"="+value)
 	}
-	command := exec.CommandContext(ctx, "apt-get", args...)
+	command := exec.CommandContext(ctx, program, args...)
 	command.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	text, err := command.CombinedOutput()
 	return string(text), err
 }
 
-// failure returns the error of an apt-get; it is ErrGone if apt-get says one of the sentences.
+// failure returns the error of a program of apt; it is ErrGone if the program says one of the sentences.
 func failure(err error, out string, gone ...string) error {
 	for _, sentence := range gone {
 		if strings.Contains(out, sentence) {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,7 @@ var ErrGone = errors.New("not on the mirror")
 type Request struct {
 	Suite    string   // such as bullseye or bookworm-backports
 	Packages []string // what they depend on is fetched, too
+	Meta     []string // packages without files, in whose place the packages are fetched that they depend on
 	Without  []string // dependencies that count as installed, with what they depend on
 }
 
@@ -41,7 +43,7 @@ func Unpack(ctx context.Context, parent string, r Request) (root string, err err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(unfinished)) }()
 	if err := r.unpack(ctx, unfinished); err != nil {
-		return "", fmt.Errorf("fetching %s of Debian's %s: %w", strings.Join(r.Packages, ", "), r.Suite, err)
+		return "", fmt.Errorf("fetching %s of Debian's %s: %w", strings.Join(slices.Concat(r.Packages, r.Meta), ", "), r.Suite, err)
 	}
 	if err := os.Rename(unfinished, root); err != nil && !isDirectory(root) { // else another process was faster
 		return "", err
@@ -60,7 +62,7 @@ func (r Request) unpack(ctx context.Context, root string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	archives, err := apt{directory: work, mirror: mirror(ctx)}.fetch(ctx, r)
+	archives, err := apt{directory: work, mirror: mirror(ctx, r.Suite)}.fetch(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ func TestFetchFails(t *testing.T) {
 		message string
 	}{
 		"no such suite": {http.NotFound, true, "does not have a Release file"},
+		"forbidden":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, false, "403"},
 		"out of order":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, false, "503"},
 		"unsigned": {func(w http.ResponseWriter, r *http.Request) {
 			if filepath.Base(r.URL.Path) != "Release" {
@@ -55,12 +57,61 @@ func TestMissingPackage(t *testing.T) {
 	if err := a.prepare(Request{Suite: "test", Without: []string{"libc6"}}); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := a.run(t.Context(), "install", "libc6"); err != nil {
+	if out, err := a.run(t.Context(), "apt-get", "install", "libc6"); err != nil {
 		t.Errorf("libc6: %v: %s", err, out)
 	}
-	out, err := a.run(t.Context(), "install", "nosuch")
+	out, err := a.run(t.Context(), "apt-get", "install", "nosuch")
 	if err == nil || !errors.Is(failure(err, out, missing...), ErrGone) {
 		t.Errorf("nosuch: %v: %s", err, out)
+	}
+	if _, err := a.dependencies(t.Context(), "nosuch"); !errors.Is(err, ErrGone) {
+		t.Errorf("what nosuch depends on: %v", err)
+	}
+}
+
+// TestMeta expects the dependencies of a package, and no other relation of it.
+func TestMeta(t *testing.T) {
+	lab.RequireProgram(t, "apt-cache")
+	a := apt{directory: t.TempDir(), mirror: "http://127.0.0.1:1/debian"}
+	if err := a.prepare(Request{Suite: "test", Without: []string{"libc6", "linux-image-6.1.0-9-amd64"}}); err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.OpenFile(filepath.Join(a.directory, "status"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer status.Close()
+	const meta = "Package: linux-image-amd64\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n" +
+		"Depends: linux-image-6.1.0-9-amd64 (>= 6.1), libc6\nRecommends: firmware\nSuggests: libc6\n"
+	if _, err := status.WriteString(meta); err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.dependencies(t.Context(), "linux-image-amd64")
+	if want := []string{"linux-image-6.1.0-9-amd64", "libc6"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+	if got, err := a.dependencies(t.Context(), "libc6"); err == nil {
+		t.Errorf("a package that depends on nothing: %q", got)
+	}
+}
+
+// TestMirror expects the machine's own mirror for a suite, and Debian's where it has none.
+func TestMirror(t *testing.T) {
+	directory := t.TempDir()
+	t.Setenv("PATH", directory)
+	for _, tt := range []struct{ sites, suite, want string }{
+		{"", "bookworm", "http://deb.debian.org/debian"},
+		{"", "bookworm-security", "http://deb.debian.org/debian-security"},
+		{"http://near/debian-security http://near/debian/", "bookworm-backports", "http://near/debian/"},
+		{"http://near/debian/ http://near/debian-security", "bookworm-security", "http://near/debian-security"},
+	} {
+		script := "#!/bin/sh\necho " + tt.sites + "\n"
+		if err := os.WriteFile(filepath.Join(directory, "apt-get"), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if got := mirror(t.Context(), tt.suite); got != tt.want {
+			t.Errorf("%s of %q: got %s, want %s", tt.suite, tt.sites, got, tt.want)
+		}
 	}
 }
 

@@ -8,8 +8,9 @@ package kernels
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+
+	"github.com/capture-cni/capture-cni/e2e/debian"
 )
 
 // Kernel is one that Debian maintains in a suite.
@@ -31,15 +32,19 @@ type Image struct {
 	Modules string // directory of its modules, with modules.dep
 }
 
-// image finds the parts of an unpacked package.
-func image(root string) (Image, error) {
-	identity, err := os.ReadFile(filepath.Join(root, "package"))
+// find finds the parts of an unpacked package.
+func find(root string) (Image, error) {
+	versions, err := debian.Versions(root)
 	if err != nil {
 		return Image{}, err
 	}
 	kernel, kernelErr := single(filepath.Join(root, "boot", "vmlinuz-*"))
 	modules, modulesErr := single(filepath.Join(root, "lib", "modules", "*"))
-	return Image{string(identity), kernel, modules}, errors.Join(kernelErr, modulesErr)
+	if err := errors.Join(kernelErr, modulesErr); err != nil {
+		return Image{}, err
+	}
+	name := "linux-image-" + filepath.Base(modules)
+	return Image{name + "_" + versions[name], kernel, modules}, nil
 }
 
 // single returns the only file that matches a pattern.

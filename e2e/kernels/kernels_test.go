@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/debian"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
@@ -83,7 +84,7 @@ func fetch(t *testing.T, kernel Kernel) Image {
 	fetching.Lock()
 	defer fetching.Unlock()
 	found, err := Fetch(t.Context(), kernel, kept)
-	if errors.Is(err, ErrGone) {
+	if errors.Is(err, debian.ErrGone) {
 		t.Logf("%s is NOT TESTED: %v", kernel, err)
 		return Image{}
 	}

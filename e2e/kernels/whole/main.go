@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capture-cni/capture-cni/e2e/debian"
 	"github.com/capture-cni/capture-cni/e2e/kernels"
 )
 
@@ -59,7 +60,7 @@ func run(ctx context.Context, kept, only string, again bool) error {
 // test boots a kernel for the whole, unless that passed before.
 func test(ctx context.Context, kernel kernels.Kernel, suite kernels.Suite, kept string, again bool) (report string, err error) {
 	image, err := kernels.Fetch(ctx, kernel, kept)
-	if errors.Is(err, kernels.ErrGone) {
+	if errors.Is(err, debian.ErrGone) {
 		return "NOT TESTED: " + err.Error(), nil
 	}
 	if err != nil {
