@@ -123,8 +123,8 @@ test-agents test-pods test-mesh: test-%:
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...
 
-kernels: deps ## Run all tests that send packets on Linux 5.10, 6.1 and 6.12, unless the same programs passed there before (root)
-	@go run ./e2e/kernels/whole -kept $(BIN)/kernels
+kernels: deps ## Run all tests that send packets on Linux 5.10, 6.1 and 6.12, or ONLY=regexp alone, unless the same programs passed there before (root)
+	@go run ./e2e/kernels/whole -kept $(BIN)/kernels $(if $(ONLY),-only '$(ONLY)')
 
 mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a test must notice each (root)
 	go run ./e2e/mutants $(if $(ONLY),-only '$(ONLY)')

@@ -49,7 +49,7 @@ func (a apt) fetch(ctx context.Context, r Request) (archives []string, err error
 
 // dependencies returns the packages that the newest version of a package depends on.
 func (a apt) dependencies(ctx context.Context, name string) (names []string, err error) {
-	out, err := a.run(ctx, "apt-cache", "depends", "--important", name)
+	out, err := a.run(ctx, "apt-cache", "depends", name)
 	if err != nil {
 		return nil, failure(err, out, missing...)
 	}

@@ -16,7 +16,7 @@ func TestLacking(t *testing.T) {
 	if image.Package == "" {
 		return
 	}
-	legacy := []string{"ip6_tables", "ip6table_raw", "iptable_nat", "xt_REDIRECT", "xt_owner"}
+	legacy := []string{"ip6_tables", "ip6table_raw", "iptable_nat", "xt_CT", "xt_REDIRECT", "xt_owner"}
 	for _, tt := range []struct {
 		name   string
 		guest  Guest

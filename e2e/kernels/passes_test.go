@@ -7,24 +7,27 @@ import (
 	"time"
 )
 
-// TestPasses leaves a kernel out only for the digest with which all tests passed.
+// TestPasses leaves out a package on a kernel only for the digest with which it passed there.
 func TestPasses(t *testing.T) {
 	t.Parallel()
 	passes := Passes{t.TempDir()}
-	if _, passed := passes.Last(All[0], "one"); passed {
+	if _, passed := passes.Last(All[0], "e2e/guard", "one"); passed {
 		t.Error("passed before any run")
 	}
-	if err := passes.Record(All[0], "one"); err != nil {
+	if err := passes.Record(All[0], "e2e/guard", "one"); err != nil {
 		t.Fatal(err)
 	}
-	if when, passed := passes.Last(All[0], "one"); !passed || time.Since(when) > time.Hour {
+	if when, passed := passes.Last(All[0], "e2e/guard", "one"); !passed || time.Since(when) > time.Hour {
 		t.Errorf("passed: %v, at %s", passed, when)
 	}
-	if _, passed := passes.Last(All[0], "two"); passed {
+	if _, passed := passes.Last(All[0], "e2e/guard", "two"); passed {
 		t.Error("passed with another digest")
 	}
-	if _, passed := passes.Last(All[1], "one"); passed {
+	if _, passed := passes.Last(All[1], "e2e/guard", "one"); passed {
 		t.Error("passed on another kernel")
+	}
+	if _, passed := passes.Last(All[0], "e2e/traffic", "one"); passed {
+		t.Error("another package passed")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // programs are those of this machine that tests execute in a guest.
 var programs = []string{
 	"nft", "ip", "modprobe", "sh", "sleep", "unshare", "nsenter", "mount", "chroot", "strace", "setpriv", "flock", "false",
-	"cat", "cp", "ln", "mkdir", "install", "chmod", "chown",
+	"cat", "cp", "ln", "readlink", "mkdir", "install", "chmod", "chown",
 	"iptables", "ip6tables", "iptables-save", "ip6tables-save", "iptables-restore", "ip6tables-restore",
 	"iptables-nft", "ip6tables-nft", "iptables-nft-save", "ip6tables-nft-save", "iptables-nft-restore", "ip6tables-nft-restore",
 	"iptables-legacy", "ip6tables-legacy", "iptables-legacy-save", "ip6tables-legacy-save", "iptables-legacy-restore", "ip6tables-legacy-restore",

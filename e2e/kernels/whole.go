@@ -24,20 +24,13 @@ var whole = []struct{ name, skipped string }{
 	{"plugin/podnet", "^$"},
 }
 
-// WholePackages are the packages of Whole.
-func WholePackages() (names []string) {
+// Whole are the packages, each with a job: all of its tests that a guest can run.
+func Whole() (packages []string, jobs []Job) {
 	for _, p := range whole {
-		names = append(names, p.name)
+		packages = append(packages, p.name)
+		jobs = append(jobs, Job{Runs: []Run{Selection{Package: p.name}.run("-test.skip=" + p.skipped)}})
 	}
-	return names
-}
-
-// Whole runs all of their tests that a guest can run.
-func Whole() (job Job) {
-	for _, p := range whole {
-		job.Runs = append(job.Runs, Selection{Package: p.name}.run("-test.skip="+p.skipped))
-	}
-	return job
+	return packages, jobs
 }
 
 // Passed counts the tests that passed. Its error has the names of those that did not,

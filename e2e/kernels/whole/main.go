@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command whole runs all tests that send packets, or read rules, on each kernel. A kernel
-// on which the same programs passed before is left out.
+// Command whole runs all tests that send packets, or read rules, on each kernel: one guest
+// for each package. What passed before with the same programs is left out.
 package main
 
 import (
@@ -11,7 +11,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/debian"
@@ -19,82 +20,98 @@ import (
 )
 
 func main() {
-	kept := flag.String("kept", "bin/kernels", "directory in which kernels and results are kept")
-	only := flag.String("only", "", "release of the only kernel to boot; empty for all")
-	again := flag.Bool("again", false, "run also what passed before")
+	var w whole
+	flag.StringVar(&w.kept, "kept", "bin/kernels", "directory in which kernels and results are kept")
+	only := flag.String("only", "", "regular expression: run only what it matches, as in \"6.12 e2e/guard\"; empty for all")
+	flag.BoolVar(&w.again, "again", false, "run also what passed before")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *kept, *only, *again); err != nil {
+	var err error
+	if w.only, err = regexp.Compile(*only); err == nil {
+		err = w.run(ctx)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kept, only string, again bool) error {
-	directory, err := os.MkdirTemp("", "kernels-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(directory) }()
-	suite, err := kernels.Build(ctx, directory, kernels.WholePackages()...)
-	if err != nil {
-		return err
-	}
+type whole struct {
+	kept  string
+	only  *regexp.Regexp
+	again bool
+}
+
+// run goes on after a package that fails.
+func (w whole) run(ctx context.Context) error {
 	var errs []error
-	for _, kernel := range kernels.All {
-		if only != "" && kernel.Release != only {
-			continue
-		}
-		report, err := test(ctx, kernel, suite, kept, again)
-		if err != nil {
-			report = "FAILED"
-			errs = append(errs, fmt.Errorf("%s: %w", kernel, err))
-		}
-		fmt.Printf("%-10s %s\n", kernel, report)
+	packages, jobs := kernels.Whole()
+	for i, name := range packages {
+		errs = append(errs, w.runPackage(ctx, name, jobs[i]))
 	}
 	return errors.Join(errs...)
 }
 
-// test boots a kernel for the whole, unless that passed before.
-func test(ctx context.Context, kernel kernels.Kernel, suite kernels.Suite, kept string, again bool) (report string, err error) {
-	image, err := kernels.Fetch(ctx, kernel, kept)
+// runPackage runs a package's tests on each kernel, and prints a line for each.
+func (w whole) runPackage(ctx context.Context, name string, job kernels.Job) (err error) {
+	chosen := slices.DeleteFunc(slices.Clone(kernels.All), func(k kernels.Kernel) bool { return !w.only.MatchString(k.Release + " " + name) })
+	if len(chosen) == 0 {
+		return nil
+	}
+	directory, err := os.MkdirTemp("", "kernels-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	suite, err := kernels.Build(ctx, directory, name)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, kernel := range chosen {
+		report, err := w.test(ctx, kernel, name, kernels.Guest{Suite: suite, Job: job})
+		if err != nil {
+			report = "FAILED: " + err.Error()
+			errs = append(errs, fmt.Errorf("%s on %s failed", name, kernel))
+		}
+		fmt.Printf("%-10s  %-16s  %s\n", kernel, name, report)
+	}
+	return errors.Join(errs...)
+}
+
+// test boots a kernel for a package's tests, unless they passed before.
+func (w whole) test(ctx context.Context, kernel kernels.Kernel, name string, guest kernels.Guest) (report string, err error) {
+	guest.Image, err = kernels.Fetch(ctx, kernel, w.kept)
 	if errors.Is(err, debian.ErrGone) {
 		return "NOT TESTED: " + err.Error(), nil
 	}
 	if err != nil {
 		return "", err
 	}
-	passes := kernels.Passes{Directory: kept}
-	guest := kernels.Guest{Image: image, Suite: suite, Job: kernels.Whole()}
+	passes := kernels.Passes{Directory: w.kept}
 	digest, err := guest.Digest()
 	if err != nil {
 		return "", err
 	}
-	if when, passed := passes.Last(kernel, digest); passed && !again {
-		return fmt.Sprintf("%s: passed on %s, with the same programs", image.Package, when.Format(time.DateTime)), nil
+	if when, passed := passes.Last(kernel, name, digest); passed && !w.again {
+		return fmt.Sprintf("%s: passed on %s, with the same programs", guest.Image.Package, when.Format(time.DateTime)), nil
 	}
 	directory, err := os.MkdirTemp("", "guest-")
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.RemoveAll(directory) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
 	began := time.Now()
 	outcomes, err := guest.Boot(ctx, directory)
 	if err != nil {
 		return "", err
 	}
-	tests := 0
-	for _, outcome := range outcomes {
-		passed, failure := kernels.Passed(outcome)
-		tests, err = tests+passed, errors.Join(err, failure)
-	}
+	count, err := kernels.Passed(outcomes[0])
 	if err != nil {
 		return "", err
 	}
-	if err := passes.Record(kernel, digest); err != nil {
-		return "", err
-	}
-	return strings.TrimSpace(fmt.Sprintf("%s: %d tests passed in %s", image.Package, tests, time.Since(began).Round(time.Second))), nil
+	report = fmt.Sprintf("%s: %d tests passed in %s", guest.Image.Package, count, time.Since(began).Round(time.Second))
+	return report, passes.Record(kernel, name, digest)
 }
