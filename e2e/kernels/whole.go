@@ -16,8 +16,8 @@ var whole = []struct{ name, skipped string }{
 	// The earlier release is not in the guest; its programs bear no version, as they are
 	// the same for each commit.
 	{"e2e/protocol", "^(TestTwoVersions|TestOwnVersion|TestVersion)$"},
-	// They build the agent, or measure it.
-	{"e2e/guard", "^(TestCost|TestLargestLists|TestClockSteps|TestPodsOfEarlierRelease|TestDeletedGuardMounts|TestNeedsNoCredentials|TestHangingRuntime)$"},
+	// They build the agent, measure it, or need the earlier release.
+	{"e2e/guard", "^(TestCost|TestLargestLists|TestClockSteps|TestPodsOfEarlierRelease|TestReportedOnceReceived|TestDeletedGuardMounts|TestNeedsNoCredentials|TestHangingRuntime)$"},
 	// It is about limits of this project, whatever the kernel.
 	{"plugin/netfilter", "^TestLimits$"},
 	{"plugin/conntrack", "^$"},

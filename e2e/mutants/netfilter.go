@@ -228,4 +228,25 @@ var netfilterMutants = []mutant{
 		to:   `modules = append(modules, match[1])`,
 		by:   by(quick, "plugin/netfilter", "TestModulesNamedByIPTables"),
 	},
+	{
+		name: "missing-table-of-iptables-is-not-named",
+		file: "plugin/netfilter/iptables_missing.go",
+		from: `family+"table_"+match[1]`,
+		to:   `family+"_"+match[1]`,
+		by:   by(quick, "plugin/netfilter", "TestModulesNamedByIPTables"),
+	},
+	{
+		name: "missing-nft-compat-is-not-named",
+		file: "plugin/netfilter/iptables_missing.go",
+		from: `strings.Contains(stderr, "(nf_tables)")`,
+		to:   `strings.HasPrefix(stderr, "(nf_tables)")`,
+		by:   by(quick, "plugin/netfilter", "TestModulesNamedByIPTables"),
+	},
+	{
+		name: "missing-targets-of-iptables-are-not-named",
+		file: "plugin/netfilter/iptables_missing.go",
+		from: `for _, match := range extension.FindAllStringSubmatch(stderr, -1) {`,
+		to:   `for _, match := range extension.FindAllStringSubmatch(strings.ToLower(stderr), -1) {`,
+		by:   by(root, "e2e/kernels", "TestLacking/modules_of_iptables-legacy"),
+	},
 }
