@@ -65,14 +65,9 @@ func root() *cobra.Command {
 
 Exit status: 0 if all is well, 1 if something needs attention, 2 if the command
 could not find out. The chart's ClusterRole and Role capture-cni-operator have the
-<<<<<<< HEAD
 permissions for status and list. Role capture-cni-operator-exec has the additional ones
 for explain, trace and report; ClusterRole and Role capture-cni-operator-test
 (testRole.enabled=true) have those for test.`,
-=======
-permissions for status and list, and Role capture-cni-operator-exec those that explain,
-trace and report need besides.`,
->>>>>>> 166292d (changelog: metrics, and what they are about)
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return o.checkOutput() },
 	}
