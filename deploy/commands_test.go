@@ -183,21 +183,26 @@ func (c *checker) helpOf(t *testing.T, program string, command []string) string 
 	t.Helper()
 	key := program + " " + strings.Join(command, " ")
 	if c.help[key] == "" {
-		out, err := exec.CommandContext(t.Context(), c.programs[program], append(slices.Clone(command), "--help")...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s --help: %v\n%s", key, err, out)
-		}
-		if program == "kubectl" {
-			options, err := exec.CommandContext(t.Context(), c.programs[program], "options").CombinedOutput()
-			if err != nil {
-				t.Fatalf("kubectl options: %v\n%s", err, options)
-			}
-			out = append(out, options...)
-		}
-		if !strings.Contains(string(out), strings.Join(command, " ")) {
+		out := c.output(t, program, append(slices.Clone(command), "--help")...)
+		if !strings.Contains(out, strings.Join(command, " ")) {
 			t.Errorf("there is no command %s", key)
 		}
-		c.help[key] = string(out)
+		if program == "kubectl" {
+			if c.help["options"] == "" {
+				c.help["options"] = c.output(t, program, "options")
+			}
+			out += c.help["options"]
+		}
+		c.help[key] = out
 	}
 	return c.help[key]
+}
+
+func (c *checker) output(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), c.programs[program], args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
+	}
+	return string(out)
 }
