@@ -5,6 +5,7 @@ package guides
 const (
 	image      = "a push needs a registry; deploy/image.TestImage builds the image"
 	istiod     = "istiod's chart comes from a registry; e2e/cluster/mesh.TestSidecars installs istiod with this value"
+	test       = "e2e/cluster/agents.TestKubectlTest runs it"
 	onNode     = "it is for a shell on a node"
 	nodeImage  = "it is for a node image; tried by hand, as the guide says"
 	openShift  = "no OpenShift; e2e/cluster/pods.TestMultus and e2e/cluster/pods.TestMultusChain install the chart with Multus on other nodes, deploy.TestSCC renders it"
@@ -22,6 +23,8 @@ var exempt = []exemption{
 	{"guides/install.md", "kubectl apply -f deploy/capture-cni.yaml", manifest},
 	{"guides/install.md", "helm -n istio-system upgrade istiod ", istiod},
 	{"guides/install.md", "istioctl install ", istiod},
+	{"guides/install.md", "kubectl capture-cni test", test},
+	{"guides/debug.md", "kubectl capture-cni test", test},
 	{"../README.md", "make image", image},
 	{"../README.md", "mkdir layout && tar ", image},
 	{"../README.md", "go run github.com/google/go-containerregistry/cmd/crane@", image},

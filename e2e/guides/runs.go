@@ -31,7 +31,7 @@ var Runs = []Run{
 	{tour, "guides/debug.md", "3. A pod that does not start", []string{"Started"}},
 	{tour, "guides/debug.md", "4. A connection that goes the wrong way", []string{"redirected to port 15001"}},
 	{tour, "guides/debug.md", "5. Look at its node", []string{"capture-cni-node-", "msg="}},
-	{tour, "guides/debug.md", "6. Ask for help", []string{".tar.gz"}},
+	{tour, "guides/debug.md", "7. Ask for help", []string{".tar.gz"}},
 	{tour, "guides/debug.md", "By hand", []string{"redirected to port 15001"}},
 	{tour, "guides/guard.md", "Events and reports", []string{"captured"}},
 	{tour, "guides/guard.md", "Which rule decides about a packet", []string{"redirected to port 15001"}},
