@@ -271,12 +271,21 @@ func TestStuckRemoval(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer()
 	s.keeps = true
-	p := place{cluster: s.start(t), namespace: "stuck", own: true}
+	cluster := s.start(t)
 	s.objects["namespaces/stuck"] = &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := p.remove(ctx); err == nil || !strings.Contains(err.Error(), "kubectl delete namespace stuck") {
-		t.Error(err)
+	s.objects["namespaces/given/pods/p"] = &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+	s.objects["namespaces/given/services/s"] = &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}}
+	for want, p := range map[string]place{
+		"kubectl delete namespace stuck":                  {namespace: "stuck", own: true},
+		"kubectl --namespace given get pods,services":     {namespace: "given", pods: []string{"p"}},
+		"kubectl --namespace given get pods,services --s": {namespace: "given", services: []string{"s"}},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		p.cluster = cluster
+		if err := p.remove(ctx); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
+		}
+		cancel()
 	}
 }
 
