@@ -154,7 +154,7 @@ func TestDoesNotStart(t *testing.T) {
 	if err != nil || count(report)[Failed] != 1 || report.Archive == "" {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	if result := report.Results[0]; !strings.Contains(result.Cause, "did not start within 50ms: explained") || result.Next != "do this" {
+	if result := report.Results[0]; !strings.Contains(result.Cause, "pod client on node node-2 did not start within 50ms: explained") || result.Next != "do this" {
 		t.Errorf("%+v", result)
 	}
 	s.expectEmpty(t)
@@ -212,6 +212,20 @@ func TestInterrupted(t *testing.T) {
 	report, err := newTest(t, s, "{}").Run(ctx)
 	if !errors.Is(err, context.Canceled) || report.Archive != "" || len(report.Results) > 0 {
 		t.Errorf("%+v, %v", report, err)
+	}
+	s.expectEmpty(t)
+}
+
+// TestLostAnswer removes a pod whose creation ended with an error of the API server, also if
+// that fails at first.
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer()
+	s.loses, s.flaky = true, 3
+	test := newTest(t, s, "{}")
+	test.Namespace = "given"
+	if _, err := test.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the store timed out") || len(s.created) != 1 {
+		t.Errorf("%d pods were made: %v", len(s.created), err)
 	}
 	s.expectEmpty(t)
 }

@@ -66,18 +66,28 @@ func (c *Cluster) list(ctx context.Context, namespace, resource string, into run
 	return c.core.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(into)
 }
 
-// remove deletes an object, and waits until it is gone.
+// remove deletes an object, and waits until it is gone. It retries what the API server did
+// not refuse.
 func (c *Cluster) remove(ctx context.Context, namespace, resource, name string, kind runtime.Object) error {
-	err := c.core.Delete().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).Do(ctx).Error()
-	for err == nil {
-		if err = c.get(ctx, namespace, resource, name, kind); err == nil {
-			err = c.sleep(ctx)
+	for deleted := false; ; {
+		var err error
+		if !deleted {
+			err = c.core.Delete().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).Do(ctx).Error()
+			deleted = err == nil || apierrors.IsConflict(err) // a namespace that is being removed
+		}
+		if deleted {
+			err = c.get(ctx, namespace, resource, name, kind)
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case isRefused(err):
+			return err
+		}
+		if ended := c.sleep(ctx); ended != nil {
+			return errors.Join(ended, err)
 		}
 	}
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // sleep waits between two reads. Error: ctx has ended.
@@ -141,8 +151,13 @@ func (c *Cluster) settings(ctx context.Context, namespace string) (config.NetCon
 const permissionHint = "The ClusterRole and the Role capture-cni-operator-test have the permissions (testRole.enabled=true in the chart): bind them"
 
 // isRefused reports whether the API server refused a request: for a permission, a quota, or
-// a rule of admission.
+// a rule of admission. After other errors, such as a timeout of its store, what was
+// requested may have happened.
 func isRefused(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status)
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) {
+		return false
+	}
+	code := answer.Status().Code
+	return 400 <= code && code < 500
 }

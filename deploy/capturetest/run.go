@@ -127,7 +127,8 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(*corev1.Pod)
 	if difference := changed(pod, created); difference != "" {
 		return nil, &obstacle{Skipped, difference, "name a namespace in which nothing injects pods: --namespace"}
 	}
-	for last := ""; ; {
+	seen, last := created, ""
+	for {
 		current := &corev1.Pod{}
 		err := r.Cluster.get(limited, r.place.namespace, "pods", pod.Name, current)
 		switch {
@@ -141,13 +142,16 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(*corev1.Pod)
 			last = describe(current)
 			r.Progress("%s: pod %s: %s", r.mode, pod.Name, last)
 		}
+		if err == nil {
+			seen = current
+		}
 		if r.Cluster.sleep(limited) == nil {
 			continue
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, r.notStarted(ctx, current, pod.Name)
+		return nil, r.notStarted(ctx, seen)
 	}
 }
 
@@ -162,12 +166,12 @@ func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 }
 
 // notStarted returns why a pod did not start in time.
-func (r *run) notStarted(ctx context.Context, pod *corev1.Pod, name string) error {
-	late := fmt.Sprintf("pod %s on node %s did not start within %s: ", name, pod.Spec.NodeName, r.Timeout)
+func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
+	late := fmt.Sprintf("pod %s on node %s did not start within %s: ", pod.Name, pod.Spec.NodeName, r.Timeout)
 	if waiting := waitingContainer(pod); waiting != "" {
 		return &obstacle{Failed, late + waiting, "if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret"}
 	}
-	e, err := r.Explain(ctx, r.place.namespace, name)
+	e, err := r.Explain(ctx, r.place.namespace, pod.Name)
 	if err != nil {
 		return &obstacle{Failed, late + err.Error(), "kubectl capture-cni status"}
 	}

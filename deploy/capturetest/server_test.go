@@ -30,6 +30,8 @@ type apiServer struct {
 	stuck   string // part of the name of pods that do not start
 	admit   func(*corev1.Pod)
 	keeps   bool // deletes nothing
+	loses   bool // creates pods, and answers with an error
+	flaky   int  // answers so many deletions with an error
 }
 
 func newAPIServer() *apiServer {
@@ -68,11 +70,20 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(http.StatusForbidden, metav1.StatusReasonForbidden, why)
 		return
 	}
+	if r.Method == http.MethodDelete && s.flaky > 0 {
+		s.flaky--
+		fail(http.StatusInternalServerError, metav1.StatusReasonInternalError, "no leader")
+		return
+	}
 	switch object, exists := s.objects[path]; {
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "/pods"):
 		s.run(pod)
 		s.created = append(s.created, pod)
 		s.objects[path+"/"+pod.Name] = pod
+		if s.loses {
+			fail(http.StatusInternalServerError, metav1.StatusReasonInternalError, "the store timed out")
+			return
+		}
 		answer(http.StatusCreated, pod)
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "/services"):
 		service := &corev1.Service{}

@@ -180,6 +180,13 @@ var fleetMutants = []mutant{
 		by:   by(quick, "deploy/capturetest", "TestLeftovers"),
 	},
 	{
+		name: "test-leaves-a-pod-whose-creation-seemed-to-fail",
+		file: "deploy/capturetest/cluster.go",
+		from: "return 400 <= code && code < 500",
+		to:   "return 400 <= code",
+		by:   by(quick, "deploy/capturetest", "TestLostAnswer"),
+	},
+	{
 		name: "pods-of-the-test-are-injected",
 		file: "deploy/capturetest/place.go",
 		from: `namespace.Labels["istio-injection"] = "disabled"`,
