@@ -113,7 +113,7 @@ func (c *checker) checkKubectl(t *testing.T, args []string) error {
 		switch {
 		case name != "" && named[kind] != "" && !slices.Contains(c.objects, named[kind]+"/"+name):
 			return fmt.Errorf("there is no %s %s", kind, name)
-		case before == "-c" && !slices.Contains([]string{"installer", "guard"}, arg):
+		case before == "-c" && !slices.Contains(c.containers, arg):
 			return fmt.Errorf("the agent's pod has no container %s", arg)
 		}
 		if match := constant.FindStringSubmatch(arg); match != nil && match[1] != "FailedCreatePodSandBox" && !isInSources(t, match[1]) {

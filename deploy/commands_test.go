@@ -58,11 +58,12 @@ func TestBlocksHaveLanguages(t *testing.T) {
 
 // checker knows the programs and the objects that commands name.
 type checker struct {
-	programs map[string]string // paths by name
-	help     map[string]string // of commands
-	makefile string
-	objects  []string         // as kind/name
-	rendered map[string]error // by settings
+	programs   map[string]string // paths by name
+	help       map[string]string // of commands
+	makefile   string
+	objects    []string         // as kind/name
+	containers []string         // of the agent's pod
+	rendered   map[string]error // by settings
 }
 
 func newChecker(t *testing.T) *checker {
@@ -77,6 +78,9 @@ func newChecker(t *testing.T) *checker {
 		}
 	}
 	c.objects = append(c.objects, "daemonset/istio-cni-node", "configmap/kube-root-ca.crt", "networkattachmentdefinition/istio-cni") // not in these manifests
+	for _, container := range daemonSet(t).Spec.Template.Spec.Containers {
+		c.containers = append(c.containers, container.Name)
+	}
 	dir := t.TempDir()
 	for name, source := range map[string]string{"capture-cni-node": "../install/capture-cni-node", "kubectl capture-cni": "./kubectl-capture_cni"} {
 		c.programs[name] = filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
