@@ -236,6 +236,10 @@ func (c *criStub) PodSandboxStatus(_ context.Context, asked *runtimeapi.PodSandb
 	}, nil
 }
 
+func (c *criStub) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	return &runtimeapi.ListContainersResponse{}, nil
+}
+
 func serveCRI(t *testing.T, dir string, stub runtimeapi.RuntimeServiceServer) (socket string) {
 	t.Helper()
 	socket = filepath.Join(dir, "cri.sock")

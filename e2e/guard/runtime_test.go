@@ -129,6 +129,13 @@ func (h *hangingCRI) PodSandboxStatus(ctx context.Context, asked *runtimeapi.Pod
 	return h.criStub.PodSandboxStatus(ctx, asked)
 }
 
+func (h *hangingCRI) ListContainers(ctx context.Context, asked *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	if err := h.wait(ctx); err != nil {
+		return nil, err
+	}
+	return h.criStub.ListContainers(ctx, asked)
+}
+
 var (
 	lastRound   = regexp.MustCompile(`(?m)^capture_cni_guard_last_round_timestamp_seconds (\S+)$`)
 	lastListing = regexp.MustCompile(`(?m)^capture_cni_guard_last_listing_timestamp_seconds (\S+)$`)
