@@ -3,8 +3,10 @@
 package agents
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -102,7 +104,7 @@ func TestGuardKeepsOtherRules(t *testing.T) {
 			t.Fatalf("%s has the rules %+v", pod, before[pod])
 		}
 	}
-	suite.Check(t, c.UninstallIstioCNI(t.Context()))
+	suite.Check(t, keepIstioCNI(t, crioNode(t), func() error { return c.UninstallIstioCNI(t.Context()) }))
 	c.InstallChart(t, append(slices.Clone(frequentRounds), "netconf.mesh.inboundPort=15106")...)
 	n.Run(t, suite.Server("older", c.Nodes[0].Name))
 	theirs := slices.Collect(maps.Keys(before))
@@ -120,6 +122,19 @@ func TestGuardKeepsOtherRules(t *testing.T) {
 			t.Errorf("%s had the rules %+v and has %+v", pod, rules, after)
 		}
 	}
+	for _, pod := range theirs {
+		n.Kubectl(t, "", "delete", "pod", pod, suite.KubectlTimeout)
+	}
+}
+
+// keepIstioCNI keeps istio-cni's program on a node of CRI-O, until the test ends, when
+// istio-cni is uninstalled: CRI-O calls DEL by the list of the ADD, and a pod does not end
+// while a program of that list is missing.
+func keepIstioCNI(t *testing.T, node *cluster.Node, uninstall func() error) error {
+	t.Helper()
+	program := node.Path("/opt/cni/bin/istio-cni")
+	t.Cleanup(func() { suite.Check(t, os.Remove(program)) })
+	return errors.Join(os.Link(program, program+"-kept"), uninstall(), os.Rename(program+"-kept", program))
 }
 
 // TestGuardBeforeJob starts a Job with a back-off limit of 0 before any agent runs.
