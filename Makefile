@@ -118,7 +118,7 @@ test: deps parts lint verify ## Everything: lint, verify, and all tests, on a re
 
 # Tests on a cluster wait more than they compute: two packages run at once, each with a cluster of its own.
 test-agents test-pods test-mesh: test-%:
-	go test -count=1 -timeout 55m ./e2e/cluster/$*
+	go test -count=1 -timeout 70m ./e2e/cluster/$*
 
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...

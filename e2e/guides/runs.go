@@ -15,7 +15,7 @@ type Run struct {
 }
 
 const (
-	tour      = "e2e/cluster/agents.TestGuides"
+	tour      = "e2e/cluster/pods.TestGuides"
 	migration = "e2e/cluster/mesh.TestMigration"
 )
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agents
+package pods
 
 import (
 	"strings"
@@ -25,7 +25,7 @@ func TestGuides(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	deploy(t, n, suite.Server("web", ""))
 	operator := c.NewOperator(t)
-	for _, run := range guides.Of("e2e/cluster/agents.TestGuides") {
+	for _, run := range guides.Of("e2e/cluster/pods.TestGuides") {
 		if run.Guide == "guides/remove.md" { // which wants the workloads out of the mesh
 			n.Kubectl(t, "", "delete", "deployment/web", "--ignore-not-found", "--cascade=foreground")
 		}
@@ -55,6 +55,6 @@ func words(t *testing.T, n suite.Namespace) map[string]string {
 		return values
 	}
 	values["POD"], values["NODE"] = newest[len(newest)-2], newest[len(newest)-1]
-	values["AGENT"] = strings.TrimSpace(kubectl(t, "get", "pods", "--field-selector=spec.nodeName="+values["NODE"], "-o", "jsonpath={.items[*].metadata.name}"))
+	values["AGENT"] = strings.TrimSpace(c.MustKubectl(t, "--namespace", cluster.Namespace, "get", "pods", "--field-selector=spec.nodeName="+values["NODE"], "-o", "jsonpath={.items[*].metadata.name}"))
 	return values
 }
