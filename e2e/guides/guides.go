@@ -83,7 +83,7 @@ func Commands(project string) (commands []Command, err error) {
 	return commands, err
 }
 
-// Script returns the commands of a section that a test runs: all but those of Unrun.
+// Script returns the commands of a section that a test runs: all but those that are exempt.
 func Script(project, guide, section string) (string, error) {
 	commands, err := Commands(project)
 	if err != nil {

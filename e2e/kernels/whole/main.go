@@ -44,14 +44,17 @@ type whole struct {
 	again bool
 }
 
-// run goes on after a package that fails.
+// run goes on after a package that fails, until ctx ends.
 func (w whole) run(ctx context.Context) error {
 	var errs []error
 	packages, jobs := kernels.Whole()
 	for i, name := range packages {
+		if ctx.Err() != nil {
+			break
+		}
 		errs = append(errs, w.runPackage(ctx, name, jobs[i]))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // runPackage runs a package's tests on each kernel, and prints a line for each.
