@@ -78,13 +78,17 @@ func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Clus
 	return c, c.waitForNodes(ctx)
 }
 
-// linkPrograms links the program kubernetes to the names of its parts.
+// linkPrograms links the program kubernetes to the names of its parts, and kubectl.
 func (c *Cluster) linkPrograms() error {
 	if err := os.MkdirAll(c.path("bin"), 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"} {
-		if err := os.Symlink(filepath.Join(c.Parts, "kubernetes"), c.path("bin", name)); err != nil && !errors.Is(err, os.ErrExist) {
+	links := map[string]string{"kubectl": "kubectl"}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"} {
+		links[name] = "kubernetes"
+	}
+	for name, program := range links {
+		if err := os.Symlink(filepath.Join(c.Parts, program), c.path("bin", name)); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}

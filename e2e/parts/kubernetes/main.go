@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubernetes is every program of a Kubernetes cluster in one binary,
-// so that a test cluster is linked once: the name it is called by, or else its
-// first argument, chooses the program.
+// Command kubernetes is every long-running program of a Kubernetes cluster in
+// one binary, so that a test cluster is linked once: the name it is called by,
+// or else its first argument, chooses the program.
 package main
 
 import (
@@ -13,13 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	kubectl "k8s.io/kubectl/pkg/cmd"
-	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -44,10 +41,6 @@ func main() {
 		os.Exit(cli.Run(command()))
 	case name == "etcd":
 		etcdmain.Main(os.Args)
-	case name == "kubectl":
-		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
-			kubectlutil.CheckErr(err)
-		}
 	default:
 		fmt.Fprintf(os.Stderr, "%s: no such program here\n", name)
 		os.Exit(2)
