@@ -62,6 +62,7 @@ func addNamespace(t *testing.T, name, admission string) {
 
 func newNamespace(t *testing.T, name string, labels ...string) {
 	t.Helper()
+	c.MustKubectl(t, "wait", "--for=delete", suite.KubectlTimeout, "namespace", name) // another test's
 	c.MustKubectl(t, "create", "namespace", name)
 	t.Cleanup(func() { c.MustKubectl(t, "delete", "namespace", name, "--wait=false") })
 	if len(labels) > 0 {
