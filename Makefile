@@ -113,13 +113,13 @@ deps: ## Install what the tests need (Debian, root)
 
 test: export CI := true
 test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
-	# Most tests wait for time-outs: four of a package at once.
-	go test -count=1 -parallel 4 -timeout 20m $$(go list ./... | grep -v -e e2e/cluster -e e2e/kernels)
+	# Most tests wait for time-outs: three packages at once, and four tests of each.
+	go test -count=1 -p 3 -parallel 4 -timeout 20m $$(go list ./... | grep -v -e e2e/cluster -e e2e/kernels)
 	go test -count=1 -timeout 20m -v ./e2e/kernels # -v: it says which kernels could not be tested
 	go run ./e2e/mutants -fast
-	@$(MAKE) --no-print-directory -j2 test-agents test-pods test-mesh
+	@$(MAKE) --no-print-directory -j3 test-agents test-pods test-mesh
 
-# Tests on a cluster wait more than they compute: two packages run at once, each with a cluster of its own.
+# Tests on a cluster wait, too: all three packages run at once, each with a cluster of its own.
 test-agents test-pods test-mesh: test-%:
 	go test -count=1 -timeout 70m ./e2e/cluster/$*
 

@@ -25,9 +25,17 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, filepath.Join(c.Parts, "helm"), "", args)
 }
 
+// Environ returns the environment of the administrator's kubectl and helm. What they keep is
+// removed with the cluster.
+func (c *Cluster) Environ() []string {
+	kept := c.path("helm")
+	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.path("kubectl"),
+		"HELM_CACHE_HOME="+kept, "HELM_CONFIG_HOME="+kept, "HELM_DATA_HOME="+kept)
+}
+
 func (c *Cluster) run(ctx context.Context, program, stdin string, args []string) (string, error) {
 	command := exec.CommandContext(ctx, program, args...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HELM_CACHE_HOME="+c.path("helm"), "HELM_CONFIG_HOME="+c.path("helm"), "HELM_DATA_HOME="+c.path("helm"))
+	command.Env = c.Environ()
 	command.Stdin = strings.NewReader(stdin)
 	var stderr strings.Builder
 	command.Stderr = &stderr

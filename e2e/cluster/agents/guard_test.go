@@ -219,8 +219,9 @@ func holdConnection(t *testing.T, n suite.Namespace, from, to string) (proxies s
 	t.Helper()
 	v4, _ := n.Addresses(t, to)
 	ctx, cancel := context.WithCancel(t.Context())
-	command := exec.CommandContext(ctx, filepath.Join(c.Dir, "bin", "kubectl"), "--kubeconfig", c.Kubeconfig(), "--namespace", n.Name,
+	command := exec.CommandContext(ctx, filepath.Join(c.Dir, "bin", "kubectl"), "--namespace", n.Name,
 		"exec", from, "--container", "app", "--", "/apps", "hold", suite.Address(v4, 7000))
+	command.Env = c.Environ()
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	out, err := command.StdoutPipe()

@@ -54,8 +54,7 @@ func (c *Suite) NewOperator(t *testing.T) *Operator {
 	Check(t, os.WriteFile(filepath.Join(bin, "helm"), []byte(helm), 0o755))
 	parts, err := filepath.Abs(c.Parts)
 	Check(t, err)
-	return &Operator{dir, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM="+filepath.Join(parts, "helm"),
-		"KUBECONFIG="+c.Kubeconfig(), "HELM_CACHE_HOME="+filepath.Join(c.Dir, "helm"), "HELM_CONFIG_HOME="+filepath.Join(c.Dir, "helm"), "HELM_DATA_HOME="+filepath.Join(c.Dir, "helm"))}
+	return &Operator{dir, append(c.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM="+filepath.Join(parts, "helm"))}
 }
 
 // Follow runs the commands of a guide's section, with values for the words that the guide
