@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -133,10 +134,11 @@ func TestNoPermission(t *testing.T) {
 
 // TestFewFiles limits the number of open files: what is installed works, the agent keeps
 // running and logs why it installs nothing, and an agent without the limit installs. An
-// agent needs some 25 files, and Go
-// itself can't start with fewer than the first limit.
+// agent needs some 25 files, and Go itself can't start with fewer than the first limit.
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
+	// The agent inherits no file that the caller of this test left open.
+	check(t, unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC))
 	for _, limit := range []string{"8", "10", "12", "15", "18", "20"} {
 		n := newNode(t)
 		a := n.startLimited(t, "prlimit", "--nofile="+limit)

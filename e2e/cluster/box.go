@@ -134,14 +134,19 @@ func (b *Box) alive() bool {
 }
 
 // startTime returns when a process started, and an error if it does not exist or
-// is a zombie. See proc_pid_stat(5).
+// all of its threads have ended. See proc_pid_stat(5).
 func startTime(pid int) (string, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+	if len(fields) < 20 {
+		return "", os.ErrNotExist
+	}
+	// The first thread of a killed process may end before others, which keep its ports.
+	ended, threads := fields[0] == "Z" || fields[0] == "X", fields[17]
+	if ended && (threads == "0" || threads == "1") {
 		return "", os.ErrNotExist
 	}
 	return fields[19], nil
