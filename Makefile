@@ -12,7 +12,7 @@ FUZZTIME := 20s
 SOAKTIME := 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts cluster cluster-down deps test test-agents test-pods test-mesh test-unit mutants soak fuzz golden bench lint verify fmt clean kernels
+.PHONY: help build image release plugins demo parts cluster cluster-down deps test test-agents test-pods test-mesh test-versions test-unit mutants soak fuzz golden bench lint verify fmt clean kernels
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -117,10 +117,10 @@ test: deps parts lint verify ## Everything: lint, verify, and all tests, on a re
 	go test -count=1 -p 3 -parallel 4 -timeout 20m $$(go list ./... | grep -v -e e2e/cluster -e e2e/kernels)
 	go test -count=1 -timeout 20m -v ./e2e/kernels # -v: it says which kernels could not be tested
 	go run ./e2e/mutants -fast
-	@$(MAKE) --no-print-directory -j3 test-agents test-pods test-mesh
+	@$(MAKE) --no-print-directory -j3 test-agents test-pods test-mesh test-versions
 
-# Tests on a cluster wait, too: all three packages run at once, each with a cluster of its own.
-test-agents test-pods test-mesh: test-%:
+# Tests on a cluster wait, too: three packages run at once, each with a cluster of its own.
+test-agents test-pods test-mesh test-versions: test-%:
 	go test -count=1 -timeout 70m ./e2e/cluster/$*
 
 test-unit: ## The quick tests, without root or packages

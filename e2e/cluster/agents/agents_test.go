@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package agents tests node agents and guards on a cluster: faults of what they
-// depend on, repairs and evictions, reboots and upgrades, and what they report.
+// depend on, repairs and evictions, reboots, and what they report.
 package agents
 
 import (

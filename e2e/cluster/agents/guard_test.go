@@ -277,7 +277,7 @@ func TestPodsEnd(t *testing.T) {
 		pods = append(pods, suite.Server("ends-"+node.Name, node.Name))
 	}
 	n.Run(t, pods...)
-	expectStates(t, map[string]int{"captured": len(pods)})
+	c.ExpectStates(t, map[string]int{"captured": len(pods)})
 	before := repairs(t)
 	n.Delete(t, pods...)
 	if after := repairs(t); !maps.Equal(before, after) {

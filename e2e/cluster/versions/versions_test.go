@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agents
+// Package versions tests the release before this one and today's on one cluster.
+package versions
 
 import (
 	"encoding/json"
@@ -8,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +20,10 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
+var c suite.Suite
+
+func TestMain(m *testing.M) { os.Exit(c.Main(m)) }
+
 // TestVersions installs v0.1.0 by its own chart, upgrades to this chart, goes back to the
 // earlier one and upgrades again, with other settings. Meanwhile pods start and end as fast
 // as the machine starts them, and the plugin is called 50 times a second. No ADD fails, and
@@ -30,7 +34,7 @@ func TestVersions(t *testing.T) {
 	suite.Check(t, c.LoadEarlierImage(t.Context()))
 	linkSocket(t)
 	t.Cleanup(func() { c.Installed = nil })
-	oneByOne := append([]string{"maxUnavailable=1"}, frequentRounds...)
+	oneByOne := []string{"maxUnavailable=1", "guard.round=2s"}
 	suite.Check(t, c.InstallEarlier(t.Context(), oneByOne...))
 	expectUnreported(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
@@ -45,9 +49,9 @@ func TestVersions(t *testing.T) {
 	today := append([]string{"image.tag=v1"}, oneByOne...)
 	timed(t, "upgrade", func() error { return c.Install(t.Context(), today...) })
 	later := runOnEachNode(t, n, "later")
-	expectStates(t, map[string]int{"outdated": len(earlier.pods), "captured": len(later.pods)})
+	c.ExpectStates(t, map[string]int{"outdated": len(earlier.pods), "captured": len(later.pods)})
 	timed(t, "downgrade", func() error { return c.InstallEarlier(t.Context(), oneByOne...) })
-	expectStates(t, map[string]int{"outdated": len(later.pods), "captured": len(earlier.pods)})
+	c.ExpectStates(t, map[string]int{"outdated": len(later.pods), "captured": len(earlier.pods)})
 	timed(t, "upgrade", func() error { return c.Install(t.Context(), append(today, "netconf.logLevel=debug")...) })
 
 	turnover.End(t)
@@ -62,7 +66,7 @@ func TestVersions(t *testing.T) {
 	}
 	earlier.expectUnchanged(t, n)
 	later.expectUnchanged(t, n)
-	expectStates(t, map[string]int{"outdated": len(earlier.pods), "captured": len(later.pods)})
+	c.ExpectStates(t, map[string]int{"outdated": len(earlier.pods), "captured": len(later.pods)})
 	expectFewEvents(t, n)
 }
 
@@ -70,7 +74,7 @@ func TestVersions(t *testing.T) {
 // a cluster that has never had others.
 func expectUnreported(t *testing.T) {
 	t.Helper()
-	kubectl(t, "delete", "leases", "--all")
+	c.MustKubectl(t, "--namespace", cluster.Namespace, "delete", "leases", "--all")
 	c.BuildPlugin(t).Expect(t, "status", 1, fmt.Sprintf("%d unreported", len(c.Nodes)), "the agent has written no Lease", "next for "+c.Nodes[0].Name)
 }
 
@@ -152,33 +156,6 @@ func expectReuse(t *testing.T) {
 	if err := upgrade("--reset-then-reuse-values"); err != nil {
 		t.Errorf("an upgrade with the operator's values: %v", err)
 	}
-}
-
-// expectStates waits until the guards of all nodes count this many outdated pods, at least
-// this many captured ones, and none that lack rules.
-func expectStates(t *testing.T, want map[string]int) {
-	t.Helper()
-	suite.Eventually(t, func() error {
-		got := map[string]int{}
-		for _, node := range c.Nodes {
-			_, metrics, err := suite.AskGuard(t.Context(), node, "/metrics")
-			if err != nil {
-				return err
-			}
-			for _, state := range []string{"captured", "outdated", "uncaptured", "drifted", "unknown"} {
-				label := `capture_cni_pods{state="` + state + `"} `
-				count, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(suite.LineWith(metrics, label), label)))
-				if err != nil {
-					return fmt.Errorf("the metrics of %s: %s: %w", node.Name, label, err)
-				}
-				got[state] += count
-			}
-		}
-		if got["outdated"] != want["outdated"] || got["captured"] < want["captured"] || got["uncaptured"]+got["drifted"]+got["unknown"] > 0 {
-			return fmt.Errorf("the guards count %v, want %v", got, want)
-		}
-		return nil
-	})
 }
 
 // expectFewEvents expects at most one Event about a pod, counts included, and none about
