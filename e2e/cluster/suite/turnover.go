@@ -24,8 +24,8 @@ import (
 )
 
 // Turnover creates pods on nodes and deletes them as soon as their sandboxes run: pairs of
-// a meshed pod and one outside the mesh, each pair after the one before it has ended. It needs no kubectl, so that the machine
-// has its time for the pods.
+// a meshed pod and one outside the mesh, each pair after the one before it has ended. It
+// needs no kubectl, so that the machine has its time for the pods.
 type Turnover struct {
 	namespace string
 	url       string
