@@ -104,7 +104,7 @@ func TestPasses(t *testing.T) {
 			decision, err := capture.Decide(podfields.Of(pod), config.DefaultSettings(), func() ([]netip.Addr, error) {
 				return []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, nil
 			})
-			if err != nil || decision.Exemption.Cause != "" || len(decision.Warnings) > 0 || !decision.Intent.IPv6 {
+			if err != nil || decision.Exemption.Cause != "" || len(decision.Warnings) > 0 || decision.Intent.IPv6 != capture.Captured {
 				t.Errorf("pod %s: %+v, %v", pod.Name, decision, err)
 			}
 			restricted := pod.Annotations["sidecar.istio.io/interceptionMode"] == "REDIRECT"

@@ -64,7 +64,7 @@ func forEachVariant(t *testing.T, test func(t *testing.T, tools toolset, backend
 // programs returns how the names of the programs begin, for the families of the rules.
 func programs(rs capture.Ruleset, backend config.Backend) []string {
 	names := []string{"iptables" + variants[backend]}
-	if rs.IPv6 {
+	if len(rs.For(capture.IPv6).Chains) > 0 {
 		names = append(names, "ip6tables"+variants[backend])
 	}
 	return names

@@ -40,7 +40,7 @@ func TestIPv6Policy(t *testing.T) {
 				w.probe(t, out(proxy, external, 80, direct), ipv6)
 				inboundIPv6 := map[string]string{direct: direct, outbound: inbound}[test.ipv6]
 				w.probe(t, in(podIP, 8080, inboundIPv6), ipv6)
-				if has := strings.Contains(loopback(t, w.pod), "::6/128"); has != rs.IPv6 {
+				if has := strings.Contains(loopback(t, w.pod), "::6/128"); has != (rs.IPv6 == capture.Captured) {
 					t.Errorf("::6 is on lo: %v, IPv6 is captured: %v", has, rs.IPv6)
 				}
 			})
@@ -66,8 +66,7 @@ func TestProxySourceAtOnce(t *testing.T) {
 	for range 20 {
 		pod := newHost(t)
 		check(t, pod.AddAddresses("lo"))
-		_, err := open(t, pod, config.NFTables).Namespace.Apply(t.Context(), decide(t, injected(nil, nil), dualStack()), config.NFTables)
-		check(t, err)
+		check(t, open(t, pod, config.NFTables).Namespace.Apply(t.Context(), decide(t, injected(nil, nil), dualStack()), config.NFTables))
 		check(t, pod.Do(func() error {
 			listener, err := net.ListenTCP("tcp6", &net.TCPAddr{IP: capture.ProxySourceIPv6.Addr().AsSlice()})
 			if err != nil {

@@ -78,7 +78,7 @@ func applyGolden(host *lab.Host, golden string, intent capture.Intent) error {
 		}
 	}
 	families = append(families, rules.String())
-	if (len(families) == 2) != intent.IPv6 {
+	if (len(families) == 2) != (intent.IPv6 == capture.Captured) {
 		return fmt.Errorf("%s has rules of %d families", golden, len(families))
 	}
 	for n, rules := range families {
@@ -90,7 +90,7 @@ func applyGolden(host *lab.Host, golden string, intent capture.Intent) error {
 // istioRoutes does what istio-iptables does apart from rules.
 func istioRoutes(host *lab.Host, intent capture.Intent) (err error) {
 	for _, family := range []string{"-4", "-6"} {
-		if family == "-6" && !intent.IPv6 {
+		if family == "-6" && intent.IPv6 != capture.Captured {
 			continue
 		}
 		if family == "-6" {

@@ -126,7 +126,7 @@ func (o *oracle) compare(t *testing.T) {
 }
 
 func (o *oracle) ask(t *testing.T, ours, istios world, p probe, f family) {
-	if p.to[f] == "" || f == ipv6 && p.to == probeTarget && !o.intent.IPv6 { // nothing has ::6 then
+	if p.to[f] == "" || f == ipv6 && p.to == probeTarget && o.intent.IPv6 != capture.Captured { // nothing has ::6 then
 		return
 	}
 	var got, want string

@@ -35,7 +35,8 @@ func (c counters) compare(t *testing.T, rs capture.Ruleset, kernels counters) {
 	for _, chain := range rs.Chains {
 		for i, rule := range chain.Rules {
 			isQuery := chain.Table == capture.Raw && !rule.Match.DstPort.IsZero()
-			if chain.Table != capture.NAT && !isQuery && rule.Do.Verdict != capture.TProxy {
+			isSYN := chain.Table == capture.Filter || chain.Name == "ISTIO_SYN" || rule.Match.Begins
+			if chain.Table != capture.NAT && !isQuery && !isSYN {
 				continue
 			}
 			name := chain.NFTName()

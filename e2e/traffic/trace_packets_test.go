@@ -137,7 +137,7 @@ func randomShots(r *rand.Rand, rs capture.Ruleset) (shots []*shot) {
 			s.request.Owner = lab.Owner{UID: pick(r, 1000, 1000, 1000, 0, 1337), GID: pick(r, 1000, 1000, 1000, 0, 5, 1337)}
 			s.request.Mark = pick(r, 0, 0, 0, 7, 1337, 1338)
 			if to.by == "lo" && r.IntN(3) == 0 {
-				from = pick(r, podIP, secondIP, onlyWhere(rs.IPv6, proxySource, podIP))
+				from = pick(r, podIP, secondIP, onlyWhere(rs.IPv6 == capture.Captured, proxySource, podIP))
 			}
 		}
 		if mark := s.request.Mark; to.by != "lo" && mark != 0 && uint32(mark) == rs.LocalMark {

@@ -93,7 +93,7 @@ const otherPort = 8080
 // adds it in a worker, and a busy machine's first answers would leave by eth0.
 func waitForSource(t *testing.T, pod *lab.Host, rs capture.Ruleset) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); rs.IPv6; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); rs.IPv6 == capture.Captured; time.Sleep(time.Millisecond) {
 		var route []byte
 		check(t, pod.Do(func() (err error) {
 			route, err = exec.CommandContext(t.Context(), "ip", "-6", "route", "get", proxySource[ipv6]).Output()

@@ -207,7 +207,7 @@ func open(t *testing.T, pod *lab.Host, backend config.Backend) namespace {
 
 // Apply returns when packets reach the address that the proxy connects from, too.
 func (n namespace) Apply(rs capture.Ruleset) error {
-	if _, err := n.Namespace.Apply(n.t.Context(), rs, n.backend); err != nil {
+	if err := n.Namespace.Apply(n.t.Context(), rs, n.backend); err != nil {
 		return err
 	}
 	return n.pod.WaitForIPv6()

@@ -123,8 +123,7 @@ func (p pod) apply(t *testing.T, rs capture.Ruleset, backend config.Backend) {
 	netns, err := podnet.Open(t.Context(), p.Path())
 	check(t, err)
 	defer netns.Close()
-	_, err = netns.Apply(t.Context(), rs, backend)
-	check(t, err)
+	check(t, netns.Apply(t.Context(), rs, backend))
 }
 
 func forEachBackend(t *testing.T, test func(t *testing.T, backend config.Backend)) {

@@ -117,7 +117,7 @@ func printRules(out io.Writer, decision capture.Decision) error {
 		fmt.Fprintf(&text, "# warning: %s\n", warning)
 	}
 	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, netfilter.RestoreText(rules, capture.IPv4))
-	if rules.IPv6 {
+	if len(rules.For(capture.IPv6).Chains) > 0 {
 		fmt.Fprintf(&text, "\n# ip6tables-restore --noflush\n%s", netfilter.RestoreText(rules, capture.IPv6))
 	}
 	_, err = io.WriteString(out, text.String())

@@ -47,7 +47,7 @@ func traceManifest(out io.Writer, conf config.NetConf, manifest string, addresse
 func usualInterface(rules capture.Ruleset, p capture.Packet, own []netip.Addr) string {
 	to := p.To.Addr()
 	isLocal := to.IsLoopback() || slices.Contains(own, to)
-	isRoutedHere := p.Mark != 0 && p.Mark == rules.LocalMark && (to.Is4() || rules.IPv6)
+	isRoutedHere := p.Mark != 0 && p.Mark == rules.LocalMark && (to.Is4() || rules.IPv6 == capture.Captured)
 	if !p.Inbound && (isLocal || isRoutedHere) {
 		return "lo"
 	}

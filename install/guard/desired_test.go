@@ -13,7 +13,7 @@ import (
 func TestPacked(t *testing.T) {
 	t.Parallel()
 	long := capture.Intent{
-		IPv6: true, Transparent: true, CaptureDNS: true, DropInvalid: true, OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
+		IPv6: capture.Captured, Transparent: true, CaptureDNS: true, DropInvalid: true, OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
 		ProxyUID: 5, ProxyGID: 6, LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"), CaptureLoopback: true,
 		InboundPorts: capture.Selection[uint16]{Only: []uint16{80, 81}}, ExcludeInboundPorts: []uint16{1, 2},
 		IncludeOutboundPorts: []uint16{7, 8}, ExcludeOutboundPorts: []uint16{9},

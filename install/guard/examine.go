@@ -108,7 +108,7 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 	}
 	w.baseline.confirmBy(g.settings.HistoryDir, w.sandbox)
 	known := w.baseline.isKnown()
-	rules, own := w.desired.rules().StampedAs(state.Stamp)
+	rules := w.desired.rules()
 	switch {
 	case state.Backend == "" && state.Foreign != "" && !known:
 		return Finding{State: Foreign, Reason: state.Foreign}
@@ -116,7 +116,7 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 		return Finding{State: Uncaptured, Reason: "no rules of the plugin are in its network namespace"}
 	case known && state.Backend != w.baseline.Backend:
 		return drifted("its rules are in backend %s, and it was captured by %s", state.Backend, w.baseline.Backend)
-	case capture.IsStamp(state.Stamp) && !own:
+	case capture.IsStamp(state.Stamp) && state.Stamp != w.desired.stamp:
 		return w.baseline.judgeOutdated(ctx, netns, state)
 	}
 	differences, err := netns.Compare(ctx, &g.references, rules, state.Backend)

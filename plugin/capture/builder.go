@@ -2,7 +2,10 @@
 
 package capture
 
-import "net/netip"
+import (
+	"net/netip"
+	"reflect"
+)
 
 // builder collects the chains of a Ruleset. Rules are added to the last chain.
 type builder struct {
@@ -13,8 +16,16 @@ type builder struct {
 // hook opens a built-in chain. Where IPv6 is not captured, the chain's first rule
 // returns IPv6 packets, so that no later rule has to match the family.
 func (b *builder) hook(table Table, hook Hook) {
+	b.open(table, hook)
+	b.leaveIPv6()
+}
+
+func (b *builder) open(table Table, hook Hook) {
 	b.chains = append(b.chains, Chain{Table: table, Hook: hook, Name: string(hook)})
-	if !b.IPv6 {
+}
+
+func (b *builder) leaveIPv6() {
+	if b.IPv6 != Captured {
 		last := &b.chains[len(b.chains)-1]
 		last.Rules = append(last.Rules, Rule{Match{Family: IPv6}, Action{Verdict: Return}, "IPv6 is not captured"})
 	}
@@ -24,13 +35,14 @@ func (b *builder) chain(table Table, name string) {
 	b.chains = append(b.chains, Chain{Table: table, Name: name})
 }
 
-// add appends a rule. It omits rules that only IPv6 packets match where IPv6 is not
-// captured.
+// add appends a rule. It omits rules that only IPv6 packets match in chains that no IPv6
+// packet enters.
 func (b *builder) add(m Match, do Action, why string) {
-	if m.OnlyFamily() == IPv6 && !b.Intent.IPv6 {
+	last := &b.chains[len(b.chains)-1]
+	refuses := b.IPv6 == Refused && (last.Table == Filter || last.Name == chainSYN)
+	if m.OnlyFamily() == IPv6 && b.IPv6 != Captured && !refuses {
 		return
 	}
-	last := &b.chains[len(b.chains)-1]
 	last.Rules = append(last.Rules, Rule{m, do, why})
 }
 
@@ -57,22 +69,26 @@ func (b *builder) excludedOwnerGroups() List[uint32] {
 	return named("exclude_owner_groups", b.ExcludeOwnerGroups)
 }
 
-var lo = one("lo")
-
 func (m Match) ofUser(uid uint32) Match { m.UID = one(uid); return m }
 
 func (m Match) ofGroups(groups List[uint32]) Match { m.GID = groups; return m }
 
-// empty reports whether a match was made of empty lists. It would match every packet.
+// empty reports whether a match tests at most the packet's family and protocol. One
+// that was made of empty lists would match every packet.
 func (m Match) empty() bool {
-	return len(m.In.Values)+len(m.Out.Values)+len(m.Src.Values)+len(m.Dst.Values)+
-		len(m.DstPort.Values)+len(m.UID.Values)+len(m.GID.Values) == 0 && m.Mark+m.ExceptMark == 0
+	m.Protocol, m.Family = "", ""
+	return reflect.ValueOf(m).IsZero()
 }
 
 // one returns a list of a single value. It has no name, because it needs no set.
 func one[T any](value T) List[T] { return List[T]{Values: []T{value}} }
 
-func named[T any](name string, values []T) List[T] { return List[T]{Name: name, Values: values} }
+func named[T any](name string, values []T) List[T] {
+	if len(values) == 0 {
+		return List[T]{}
+	}
+	return List[T]{Name: name, Values: values}
+}
 
 func tcpPorts(name string, ports ...uint16) Match {
 	return Match{Protocol: TCP, DstPort: named(name, ports)}

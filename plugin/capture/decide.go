@@ -182,20 +182,19 @@ func (d *decider) boolEnv(name string) bool {
 // chooseFamilies decides on IPv6; see config.IPv6Policy.
 func (d *decider) chooseFamilies(in *Intent, addresses []netip.Addr) {
 	has4, has6 := usableFamilies(addresses)
-	dualStack := d.boolEnv(envDualStack)
-	switch policy := d.settings.IPv6; {
+	dualStack, policy := d.boolEnv(envDualStack), d.settings.IPv6
+	switch {
 	case !has4 && !has6:
 		d.refuse("the pod has no usable address: capture-cni must be after the interface plugin in the chain")
 	case policy == config.IPv6Never && !has4:
 		d.refuse(`the pod has IPv6 addresses only and the configuration says "ipv6": "never": it would run uncaptured`)
-	case policy == config.IPv6Always:
-		in.IPv6 = true
-	case policy == config.IPv6Mesh:
-		in.IPv6 = !has4 || dualStack // even without an IPv6 address: one may be added later
-	}
-	if has6 && !in.IPv6 {
-		d.warn("IPv6 is left uncaptured: the pod has an IPv6 address, %s is not true and \"ipv6\" is %q",
-			envDualStack, d.settings.IPv6)
+	case !has4, policy == config.IPv6Always && has6, policy != config.IPv6Never && dualStack:
+		in.IPv6 = Captured // under dual stack even without an IPv6 address: one may be added later
+	case !has6:
+		// Redirected IPv6 could reach the application: the proxy may listen on 0.0.0.0 alone.
+		in.IPv6 = Refused
+	default:
+		d.warn("IPv6 is left uncaptured: the pod has an IPv6 address, %s is not true and \"ipv6\" is %q", envDualStack, policy)
 	}
 }
 

@@ -70,24 +70,25 @@ func TestFamilies(t *testing.T) {
 		policy    config.IPv6Policy
 		addresses []netip.Addr
 		dual      string
-		captured  bool
+		ipv6      Treatment
 		warning   bool
 		refused   string
 	}{
-		{policy: config.IPv6Mesh, addresses: only4},
-		{policy: config.IPv6Mesh, addresses: only6, captured: true},
+		{policy: config.IPv6Mesh, addresses: only4, ipv6: Refused},
+		{policy: config.IPv6Mesh, addresses: only6, ipv6: Captured},
 		{policy: config.IPv6Mesh, addresses: dualStack, warning: true},
-		{policy: config.IPv6Mesh, addresses: dualStack, dual: "true", captured: true},
-		{policy: config.IPv6Mesh, addresses: only4, dual: "true", captured: true},
-		{policy: config.IPv6Never, addresses: only4, dual: "true"},
-		{policy: config.IPv6Always, addresses: only4, captured: true},
-		{policy: config.IPv6Always, addresses: dualStack, captured: true},
-		{policy: config.IPv6Never, addresses: only4},
+		{policy: config.IPv6Mesh, addresses: dualStack, dual: "true", ipv6: Captured},
+		{policy: config.IPv6Mesh, addresses: only4, dual: "true", ipv6: Captured},
+		{policy: config.IPv6Never, addresses: only4, dual: "true", ipv6: Refused},
+		{policy: config.IPv6Always, addresses: only4, ipv6: Refused},
+		{policy: config.IPv6Always, addresses: only4, dual: "true", ipv6: Captured},
+		{policy: config.IPv6Always, addresses: dualStack, ipv6: Captured},
+		{policy: config.IPv6Never, addresses: only4, ipv6: Refused},
 		{policy: config.IPv6Never, addresses: dualStack, dual: "true", warning: true},
 		{policy: config.IPv6Never, addresses: only6, refused: "IPv6 addresses only"},
 		{policy: config.IPv6Always, addresses: nil, refused: "no usable address"},
 		{policy: config.IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("::1")}, refused: "no usable address"},
-		{policy: config.IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("::ffff:10.1.2.3")}},
+		{policy: config.IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("::ffff:10.1.2.3")}, ipv6: Refused},
 	} {
 		settings := config.DefaultSettings()
 		settings.IPv6 = test.policy
@@ -100,8 +101,8 @@ func TestFamilies(t *testing.T) {
 			continue
 		}
 		warned := slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "IPv6 is left uncaptured") })
-		if intent.IPv6 != test.captured || warned != test.warning {
-			t.Errorf("%+v: captured %v, warned %v", test, intent.IPv6, warned)
+		if intent.IPv6 != test.ipv6 || warned != test.warning {
+			t.Errorf("%+v: IPv6 is %q, warned %v", test, intent.IPv6, warned)
 		}
 	}
 }

@@ -2,6 +2,8 @@
 
 package capture
 
+import "strings"
+
 const portDNS = 53
 
 // Conntrack zones. The application's query and the query that the proxy then sends
@@ -59,23 +61,31 @@ func (b *builder) dnsZones() {
 }
 
 // dnsJumps comes before the rule that exempts loopback: a resolver may listen there.
-func (b *builder) dnsJumps() {
+func (b *builder) dnsJumps(p policy) {
 	if b.capturesDNS() {
-		b.add(dns(TCP), Action{Verdict: Goto, Chain: chainOutputDNS}, "DNS over TCP")
-		b.add(dns(UDP), Action{Verdict: Goto, Chain: chainOutputDNS}, "DNS over UDP")
+		for _, protocol := range p.dnsProtocols() {
+			b.add(dns(protocol), Action{Verdict: Goto, Chain: chainOutputDNS}, "DNS over "+strings.ToUpper(string(protocol)))
+		}
 	}
 }
 
+// dnsProtocols leaves out UDP where only SYNs pass.
+func (p policy) dnsProtocols() []Protocol {
+	if p.table == NAT {
+		return []Protocol{TCP, UDP}
+	}
+	return []Protocol{TCP}
+}
+
 // dnsQueries redirects queries to the proxy, for any resolver.
-func (b *builder) dnsQueries() {
+func (b *builder) dnsQueries(p policy) {
 	if !b.capturesDNS() {
 		return
 	}
-	b.chain(NAT, chainOutputDNS)
+	b.chain(p.table, chainOutputDNS)
 	b.add(Match{GID: one(b.ProxyGID)}, Action{Verdict: Goto, Chain: chainProxy}, "sent by the proxy's group")
 	b.exempt(Match{GID: b.excludedOwnerGroups()}, "excluded group")
-	toProxy := Action{Verdict: Redirect, Port: b.DNSPort}
-	for _, protocol := range []Protocol{TCP, UDP} {
-		b.add(Match{Protocol: protocol, GID: b.ownerGroups()}, toProxy, "to the proxy's DNS port")
+	for _, protocol := range p.dnsProtocols() {
+		b.add(Match{Protocol: protocol, GID: b.ownerGroups()}, p.dns, "to the proxy's DNS port")
 	}
 }

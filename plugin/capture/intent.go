@@ -6,8 +6,8 @@ import "net/netip"
 
 // Intent holds the validated settings of one pod. It is the only input of Rules.
 type Intent struct {
-	// IPv6 is set if IPv6 is captured; IPv4 always is.
-	IPv6 bool
+	// IPv6 is what becomes of IPv6; IPv4 is always captured.
+	IPv6 Treatment
 
 	// Transparent preserves the addresses of inbound connections to the proxy and,
 	// with the proxy's help, to the application (TPROXY).

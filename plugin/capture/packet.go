@@ -51,6 +51,8 @@ func (p passage) meets(m Match) (conditions []string, holds bool) {
 	test(m.Protocol != "", m.Protocol == p.Protocol, "%s", strings.ToUpper(string(m.Protocol)))
 	test(!m.In.IsZero(), p.hook == Prerouting && slices.Contains(m.In.Values, p.Interface), "arriving by %s", p.Interface)
 	test(!m.Out.IsZero(), p.hook == Output && slices.Contains(m.Out.Values, p.Interface), "leaving by %s", p.Interface)
+	test(m.FromLo, p.hook == Prerouting && p.Interface == loopbackName, "arriving by loopback")
+	test(m.ToLo, p.hook == Output && p.Interface == loopbackName, "leaving by loopback")
 	source, fromRange := rangeOf(m.Src, p.From.Addr())
 	test(!m.Src.IsZero(), fromRange, "from %s", spell(source))
 	destination, toRange := rangeOf(m.Dst, p.To.Addr())
@@ -63,9 +65,14 @@ func (p passage) meets(m Match) (conditions []string, holds bool) {
 	test(m.Mark != 0, m.Mark == p.Mark, "with mark %d", m.Mark)
 	test(m.ExceptMark != 0, m.ExceptMark != p.Mark, "without mark %d", m.ExceptMark)
 	test(m.ConnMark != 0, m.ConnMark == p.connMark, "with connection mark %d", m.ConnMark)
+	test(m.ExceptConnMark != 0, m.ExceptConnMark != p.connMark, "without connection mark %d", m.ExceptConnMark)
+	test(m.ForeignSource, false, "from an address that is not the pod's")
 	test(m.Begins, tcp, "beginning a connection")
-	test(m.Established, false, "of an established connection")
+	test(m.Continues, false, "continuing a connection")
 	test(m.Invalid, false, "of no connection that conntrack knows")
+	test(m.Unconfirmed, true, "new to conntrack")
+	test(m.Translated, false, "of a connection that nat captured")
+	test(m.Assured, false, "of an established connection")
 	return conditions, holds
 }
 

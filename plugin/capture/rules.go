@@ -20,38 +20,56 @@ const (
 	chainRedirect    = "ISTIO_REDIRECT"
 	chainOutputDNS   = "ISTIO_OUTPUT_DNS"
 	chainTProxy      = "ISTIO_TPROXY"
-	chainDivert      = "ISTIO_DIVERT"
+	chainDeliver     = "ISTIO_DELIVER" // to the proxy by TPROXY
 	chainDrop        = "ISTIO_DROP"
-	chainStray       = "ISTIO_STRAY_SYN"    // SYNs that bypass nat
+	chainSYN         = "ISTIO_SYN" // what begins a connection
+	chainRefuse      = "ISTIO_REFUSE"
 	chainProxy       = "ISTIO_PROXY"        // what the proxy itself sends
 	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // what the captured groups send
 )
 
-// Rules is the whole policy, top to bottom in the order in which a packet traverses
-// it. The backends only encode it.
+// Rules is the whole policy, table by table; nat comes last, see netfilter. The backends
+// only encode it.
 func Rules(in Intent) Ruleset {
 	b := builder{Intent: in}
 
 	b.dnsZones()
 
-	if b.DropInvalid || b.transparent() {
-		b.hook(Mangle, Prerouting)
+	if b.DropInvalid || b.transparent() || b.checksInbound() {
+		b.open(Mangle, Prerouting)
+		if b.checksInbound() {
+			b.check()
+		}
+		b.leaveIPv6()
 		b.invalidPackets()
 		b.transparentJump()
 	}
-	b.hook(Mangle, Output)
-	b.strayJump()
-	b.transparentReturn()
+	if b.transparent() {
+		b.hook(Mangle, Output)
+		b.transparentReturn()
+	}
+	b.inboundSYNs()
 	b.dropChain()
-	b.strayChain()
 	b.transparentInbound()
+
+	b.open(Filter, Output)
+	b.check()
+	b.outboundSYNs()
 
 	b.inboundHook()
 	b.outboundHook()
-	b.inbound()
-	b.outbound()
-	b.proxyTraffic()
-	b.dnsQueries()
+	toProxy := policy{
+		table:    NAT,
+		inbound:  Action{Verdict: Jump, Chain: chainInRedirect},
+		outbound: Action{Verdict: Jump, Chain: chainRedirect},
+		dns:      Action{Verdict: Redirect, Port: in.DNSPort},
+	}
+	if b.hasInbound() {
+		b.chain(NAT, chainInbound)
+		b.inbound(toProxy)
+	}
+	b.chain(NAT, chainOutput)
+	b.outbound(toProxy)
 
 	b.chain(NAT, chainInRedirect)
 	b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.InboundPort}, "to the proxy's inbound port")
@@ -59,6 +77,13 @@ func Rules(in Intent) Ruleset {
 	b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.OutboundPort}, "to the proxy's outbound port")
 
 	return Ruleset{IPv6: in.IPv6, LocalMark: b.localMark(), Chains: b.chains}
+}
+
+// policy is what becomes of traffic that is captured, in the chains of one table: nat
+// redirects it, and refuse.go refuses it where nat does not decide.
+type policy struct {
+	table                  Table
+	inbound, outbound, dns Action
 }
 
 // invalidPackets drops packets that conntrack calls invalid, if INVALID_DROP is set:
@@ -77,24 +102,8 @@ func (b *builder) dropChain() {
 	}
 }
 
-// strayJump matches a SYN of the pod that conntrack assigns to another connection:
-// it would bypass nat. A remote server can cause this by sending a segment to a
-// port that is not captured, which the pod drops silently.
-func (b *builder) strayJump() {
-	b.add(Match{Protocol: TCP, Begins: true, Invalid: true}, Action{Verdict: Jump, Chain: chainStray}, "begins a connection that nat would not see")
-}
-
-// strayChain exempts what is not captured.
-func (b *builder) strayChain() {
-	b.chain(Mangle, chainStray)
-	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
-	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
-	b.exempt(Match{GID: one(b.ProxyGID)}, "sent by the proxy's group")
-	b.add(Match{}, Action{Verdict: Drop}, "conntrack takes it for part of another connection")
-}
-
 func (b *builder) inboundHook() {
-	if b.redirectsInbound() || len(b.RerouteInterfaces) > 0 {
+	if b.hasInbound() {
 		b.hook(NAT, Prerouting)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
 	}
@@ -114,28 +123,26 @@ func (b *builder) capturesInbound() bool {
 
 func (b *builder) redirectsInbound() bool { return b.capturesInbound() && !b.Transparent }
 
+// hasInbound reports whether nat decides about what arrives.
+func (b *builder) hasInbound() bool { return b.redirectsInbound() || len(b.RerouteInterfaces) > 0 }
+
 // inbound handles what other hosts send to the pod.
-func (b *builder) inbound() {
-	if !b.redirectsInbound() && len(b.RerouteInterfaces) == 0 {
-		return
-	}
-	b.chain(NAT, chainInbound)
-	b.reroutedInterfaces()
+func (b *builder) inbound(p policy) {
+	b.reroutedInterfaces(p.outbound)
 	if b.redirectsInbound() {
 		b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
-		b.inboundPorts(Action{Verdict: Jump, Chain: chainInRedirect})
+		b.inboundPorts(p.inbound)
 	}
 }
 
 // reroutedInterfaces captures what a virtual machine sends: it arrives on one of the
 // pod's interfaces and counts as outbound.
-func (b *builder) reroutedInterfaces() {
+func (b *builder) reroutedInterfaces(captured Action) {
 	interfaces := b.reroutes()
 	if len(interfaces.Values) == 0 {
 		return
 	}
-	toProxy := Action{Verdict: Jump, Chain: chainRedirect}
-	b.outboundRanges(Match{In: interfaces}, toProxy, "rerouted interface, captured range")
+	b.outboundRanges(Match{In: interfaces}, captured, "rerouted interface, captured range")
 	b.exempt(Match{In: interfaces}, "rerouted interface, other range")
 }
 
@@ -151,15 +158,14 @@ func (b *builder) inboundPorts(toProxy Action) {
 }
 
 // outbound handles what the pod's own processes send.
-func (b *builder) outbound() {
-	b.chain(NAT, chainOutput)
+func (b *builder) outbound(p policy) {
 	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
 	b.exempt(tcpPorts("exclude_outbound_ports", b.ExcludeOutboundPorts...), "excluded outbound port")
 
-	b.exempt(Match{Out: lo, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
-	b.exempt(Match{Out: lo, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
+	b.exempt(Match{ToLo: true, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
+	b.exempt(Match{ToLo: true, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
 	if b.transparent() {
-		b.exempt(Match{Out: lo, Mark: ProxyMark}, "inbound traffic that the proxy hands on")
+		b.exempt(Match{ToLo: true, Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	}
 
 	// The uid comes before the loopback rule and the gid after it: on lo, a process
@@ -169,15 +175,15 @@ func (b *builder) outbound() {
 	}
 	ownTraffic := Action{Verdict: Goto, Chain: chainProxy}
 	b.add(Match{UID: one(b.ProxyUID)}, ownTraffic, "sent by the proxy's user")
-	b.dnsJumps()
+	b.dnsJumps(p)
 	if !b.CaptureLoopback {
-		b.exempt(Match{Out: lo}, "loopback between the application's processes")
+		b.exempt(Match{ToLo: true}, "loopback between the application's processes")
 	}
 	b.add(Match{GID: one(b.ProxyGID)}, ownTraffic, "sent by the proxy's group")
 
 	if groups := b.ownerGroups(); len(groups.Values) > 0 {
 		b.add(Match{GID: groups}, Action{Verdict: Goto, Chain: chainOwnerGroups}, "only these groups are captured")
-		b.chain(NAT, chainOwnerGroups)
+		b.chain(p.table, chainOwnerGroups)
 	} else {
 		b.exempt(Match{GID: b.excludedOwnerGroups()}, "excluded group")
 	}
@@ -187,11 +193,12 @@ func (b *builder) outbound() {
 	for _, family := range []Family{IPv4, IPv6} {
 		b.exempt(Match{Dst: ranges("exclude_outbound_ranges", b.ExcludeOutboundRanges, family)}, "excluded outbound range")
 	}
-	toProxy := Action{Verdict: Jump, Chain: chainRedirect}
 	if len(b.IncludeOutboundPorts) > 0 {
-		b.add(tcpPorts("include_outbound_ports", b.IncludeOutboundPorts...), toProxy, "included outbound port")
+		b.add(tcpPorts("include_outbound_ports", b.IncludeOutboundPorts...), p.outbound, "included outbound port")
 	}
-	b.outboundRanges(Match{}, toProxy, "captured outbound range")
+	b.outboundRanges(Match{}, p.outbound, "captured outbound range")
+	b.proxyTraffic(p)
+	b.dnsQueries(p)
 }
 
 // outboundRanges adds the rule for each included range.
@@ -209,12 +216,12 @@ func (b *builder) outboundRanges(m Match, do Action, why string) {
 
 // proxyTraffic handles what the proxy itself sends. It is not captured, except for
 // traffic to a service that is routed back to this pod: that is inbound.
-func (b *builder) proxyTraffic() {
-	b.chain(NAT, chainProxy)
+func (b *builder) proxyTraffic(p policy) {
+	b.chain(p.table, chainProxy)
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "the proxy to the application")
 	b.exempt(Match{Dst: one(localhostIPv6)}, "the proxy to the application")
 	b.exempt(tcpPorts("", b.TunnelPort), "the proxy's tunnel port")
-	b.add(Match{Out: lo, Protocol: TCP}, Action{Verdict: Jump, Chain: chainInRedirect}, "the pod calls itself through a service")
+	b.add(Match{ToLo: true, Protocol: TCP}, p.inbound, "the pod calls itself through a service")
 }
 
 var localhostIPv6 = netip.MustParsePrefix("::1/128")

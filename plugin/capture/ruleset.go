@@ -15,7 +15,7 @@ var (
 // Ruleset is what netfilter should hold in one pod's namespace. The JSON of its
 // fields is what a Stamp hashes.
 type Ruleset struct {
-	IPv6 bool `json:",omitzero"` // whether IPv6 is captured, and lo needs ProxySourceIPv6
+	IPv6 Treatment `json:",omitzero"` // lo needs ProxySourceIPv6 if it is Captured
 
 	// LocalMark, unless 0, is a mark whose packets are routed to this host
 	// itself, whatever their destination.
@@ -23,8 +23,7 @@ type Ruleset struct {
 
 	Chains []Chain
 
-	stampOfText bool   // its Stamp is that of textVersion, see StampedAs
-	stamp       string // see WithStamp
+	stamp string // see WithStamp
 }
 
 // Table is the netfilter table a chain belongs to, in iptables' sense.
@@ -34,6 +33,7 @@ const (
 	Raw    Table = "raw"
 	Mangle Table = "mangle"
 	NAT    Table = "nat"
+	Filter Table = "filter"
 )
 
 // Hook is a built-in chain.
@@ -68,17 +68,27 @@ type Match struct {
 	Protocol Protocol           `json:",omitzero"`
 	In       List[string]       `json:",omitzero"` // interface
 	Out      List[string]       `json:",omitzero"` // interface
+	FromLo   bool               `json:",omitzero"` // arrives by the loopback interface, whatever its name
+	ToLo     bool               `json:",omitzero"` // leaves by it
 	Src, Dst List[netip.Prefix] `json:",omitzero"` // all of one family
 	SrcPort  List[uint16]       `json:",omitzero"` // one at most; needs Protocol
 	DstPort  List[uint16]       `json:",omitzero"` // needs Protocol
 	UID, GID List[uint32]       `json:",omitzero"` // of the socket's owner
 
-	Mark        uint32 `json:",omitzero"` // the packet's mark; 0 is any
-	ExceptMark  uint32 `json:",omitzero"` // a mark that the packet does not have; 0 is any
-	ConnMark    uint32 `json:",omitzero"` // the connection's mark; 0 is any
-	Established bool   `json:",omitzero"` // belongs to a connection and is not a SYN; needs TCP
-	Invalid     bool   `json:",omitzero"` // conntrack assigns the packet to no connection
-	Begins      bool   `json:",omitzero"` // is a SYN, which requests a new connection; needs TCP
+	Mark           uint32 `json:",omitzero"` // the packet's mark; 0 is any
+	ExceptMark     uint32 `json:",omitzero"` // a mark that the packet does not have; 0 is any
+	ConnMark       uint32 `json:",omitzero"` // the connection's mark; 0 is any
+	ExceptConnMark uint32 `json:",omitzero"` // a mark that the connection does not have; 0 is any
+
+	ForeignSource bool `json:",omitzero"` // the source is no address of the namespace
+	Begins        bool `json:",omitzero"` // is a SYN, which requests a new connection; needs TCP
+	Continues     bool `json:",omitzero"` // has ACK, and neither SYN nor RST; needs TCP
+
+	// What conntrack has of the packet's connection.
+	Invalid     bool `json:",omitzero"` // it assigns the packet to none
+	Unconfirmed bool `json:",omitzero"` // the packet's own entry, which nat decides about
+	Translated  bool `json:",omitzero"` // nat changed its destination, and the packet comes from its client
+	Assured     bool `json:",omitzero"` // both ends have sent
 }
 
 // OnlyFamily returns the one family whose packets can match, or any.
@@ -105,6 +115,15 @@ type List[T any] struct {
 // IsZero reports whether the list matches anything, as if it was not set.
 func (l List[T]) IsZero() bool { return len(l.Values) == 0 }
 
+// Treatment is what the rules do with a family's TCP connections.
+type Treatment string
+
+const (
+	Ignored  Treatment = ""         // they pass
+	Captured Treatment = "captured" // they reach the proxy
+	Refused  Treatment = "refused"  // those that would be captured fail
+)
+
 // Family is an address family; the zero value is any.
 type Family string
 
@@ -130,6 +149,7 @@ const (
 	Goto     Verdict = "goto"     // to Chain, and not back
 	Redirect Verdict = "redirect" // to Port of this host
 	Drop     Verdict = "drop"
+	Reject   Verdict = "reject" // with a TCP reset; in table filter
 
 	// TProxy delivers the packet, with its addresses, to the socket that listens
 	// at Port, sets Mark and leaves the table. Without such a socket, the next

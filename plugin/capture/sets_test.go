@@ -18,7 +18,7 @@ func TestShape(t *testing.T) {
 		return parsed
 	}
 	base := Intent{
-		IPv6: true, OutboundPort: 15001, InboundPort: 15006, LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"),
+		IPv6: Captured, OutboundPort: 15001, InboundPort: 15006, LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"),
 		InboundPorts: Everything[uint16](), OutboundRanges: Everything[netip.Prefix](),
 		ExcludeInboundPorts: []uint16{7, 8, 9}, IncludeOutboundPorts: []uint16{7, 8}, ExcludeOutboundPorts: []uint16{80, 81},
 		ExcludeOutboundRanges: prefixes("10.0.0.0/8", "11.0.0.0/8", "2001:db8::/32", "2001:db9::/32"),

@@ -11,15 +11,9 @@ import (
 	"strings"
 )
 
-const (
-	// rulesVersion grows with every release whose rules, or whose Stamps, differ
-	// for the same Intent.
-	rulesVersion = 3
-
-	// textVersion is the last version whose Stamps hold a hash of the Ruleset as
-	// text for nft. Later ones hold a hash of its data.
-	textVersion = 2
-)
+// rulesVersion grows with every release whose rules, or whose Stamps, differ for the
+// same Intent.
+const rulesVersion = 4
 
 // StampPrefix begins every Stamp, of any version.
 const StampPrefix = "capture-cni rules v"
@@ -30,17 +24,19 @@ func (rs Ruleset) Stamp() string {
 	if rs.stamp != "" {
 		return rs.stamp
 	}
-	version, hashed := rulesVersion, rs.encode
-	if rs.stampOfText {
-		version, hashed = textVersion, rs.body
+	families := string(IPv4)
+	switch rs.IPv6 {
+	case Captured:
+		families += "," + string(IPv6)
+	case Refused:
+		families += "," + refusedIPv6
 	}
-	families := IPv4
-	if rs.IPv6 {
-		families += "," + IPv6
-	}
-	sum := sha256.Sum256(hashed())
-	return fmt.Sprintf("%s%d %s %s", StampPrefix, version, families, hex.EncodeToString(sum[:16]))
+	sum := sha256.Sum256(rs.encode())
+	return fmt.Sprintf("%s%d %s %s", StampPrefix, rulesVersion, families, hex.EncodeToString(sum[:16]))
 }
+
+// refusedIPv6 stands for IPv6 in the Stamp of rules that refuse it.
+const refusedIPv6 = string(IPv6) + "=refused"
 
 // WithStamp returns the Ruleset with its Stamp computed, for callers that need it more
 // than once: it is a hash of all rules.
@@ -56,21 +52,6 @@ func (rs Ruleset) WithStamp() Ruleset {
 func (rs Ruleset) encode() []byte {
 	encoded, _ := json.Marshal(rs) // every type in it can be encoded
 	return encoded
-}
-
-// StampedAs returns the Ruleset as an ADD wrote it that left this stamp in the
-// kernel: the same rules, with the Stamp of this version or of textVersion. own
-// reports whether the stamp is either; if not, the Ruleset is returned as it is.
-func (rs Ruleset) StampedAs(stamp string) (as Ruleset, own bool) {
-	former := rs
-	former.stampOfText, former.stamp = true, ""
-	switch stamp {
-	case rs.Stamp():
-		return rs, true
-	case former.Stamp():
-		return former, true
-	}
-	return rs, false
 }
 
 // IsStamp reports whether a text is a Stamp, of any version.

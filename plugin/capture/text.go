@@ -24,7 +24,7 @@ func NFTChain(table Table, name string) string { return string(table) + "_" + na
 
 // Priority returns the chain's place among all chains of its hook.
 func (c Chain) Priority() int32 {
-	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -100}[c.Table]
+	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -100, Filter: 0}[c.Table]
 }
 
 // Type returns the nftables type of a base chain. After a chain of type route, the
@@ -44,8 +44,7 @@ func (rs Ruleset) String() string {
 	return fmt.Sprintf("table inet %s {\n\tchain %s {\n\t\treturn comment %q\n\t}\n%s}\n", TableName, StampChain, rs.Stamp(), rs.body())
 }
 
-// body returns the table's content without the stamp. A Stamp of textVersion is a
-// hash of it.
+// body returns the table's content without the stamp.
 func (rs Ruleset) body() []byte {
 	var out bytes.Buffer
 	for _, set := range rs.Sets() {
@@ -84,6 +83,8 @@ func (do Action) text(table Table) string {
 		return fmt.Sprintf("ct mark set %d", do.Mark)
 	case SetZone:
 		return fmt.Sprintf("ct zone set %d", do.Zone)
+	case Reject:
+		return "reject with tcp reset"
 	}
 	return string(do.Verdict)
 }
@@ -99,6 +100,8 @@ func (m Match) words() []string {
 	add(m.Family != "", "meta nfproto %s", m.Family)
 	add(!m.In.IsZero(), "iifname %s", operand(m.In))
 	add(!m.Out.IsZero(), "oifname %s", operand(m.Out))
+	add(m.FromLo, "iif lo")
+	add(m.ToLo, "oif lo")
 	add(!m.Src.IsZero(), "%s", addressWords("saddr", m.Src))
 	add(!m.Dst.IsZero(), "%s", addressWords("daddr", m.Dst))
 	switch {
@@ -114,9 +117,14 @@ func (m Match) words() []string {
 	add(m.Mark != 0, "meta mark %d", m.Mark)
 	add(m.ExceptMark != 0, "meta mark != %d", m.ExceptMark)
 	add(m.ConnMark != 0, "ct mark %d", m.ConnMark)
-	add(m.Established, "ct state established tcp flags & (fin | syn | rst | ack) != syn")
+	add(m.ExceptConnMark != 0, "ct mark != %d", m.ExceptConnMark)
+	add(m.ForeignSource, "fib saddr type != local")
 	add(m.Begins, "tcp flags & (fin | syn | rst | ack) == syn")
+	add(m.Continues, "tcp flags & (syn | rst | ack) == ack")
 	add(m.Invalid, "ct state invalid")
+	add(m.Unconfirmed, "ct status & confirmed == 0")
+	add(m.Translated, "ct direction original ct status dnat")
+	add(m.Assured, "ct status assured")
 	return words
 }
 

@@ -10,6 +10,9 @@ const (
 
 	// markOwnPod is on packets that the proxy sends to its own pod as a client.
 	markOwnPod uint32 = 1338
+
+	// markDelivered is on connections whose SYN was delivered to the proxy.
+	markDelivered uint32 = 1339
 )
 
 // transparent reports whether inbound traffic is captured by TPROXY.
@@ -31,9 +34,7 @@ func (b *builder) transparentJump() {
 }
 
 func (b *builder) transparentReturn() {
-	if b.transparent() {
-		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
-	}
+	b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
 }
 
 // transparentInbound captures inbound traffic by TPROXY, and sets a connection mark on
@@ -45,35 +46,39 @@ func (b *builder) transparentInbound() {
 	b.chain(Mangle, chainInbound)
 	// Only on lo: while rules are replaced, a packet may traverse the old rules, which
 	// mark it, and then the new ones.
-	b.add(Match{In: lo, Mark: ProxyMark}, Action{Verdict: SetConnMark, Mark: ProxyMark}, "remember what the proxy hands on")
+	b.add(Match{FromLo: true, Mark: ProxyMark}, Action{Verdict: SetConnMark, Mark: ProxyMark}, "remember what the proxy hands on")
 	b.exempt(Match{Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{In: b.reroutes()}, "rerouted interface, see nat")
 	b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
-	b.exempt(Match{In: lo, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
-	b.exempt(Match{In: lo, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
-	b.exempt(Match{In: lo, ExceptMark: markOwnPod}, "loopback between the application's processes")
+	b.exempt(Match{FromLo: true, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
+	b.exempt(Match{FromLo: true, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
+	b.exempt(Match{FromLo: true, ExceptMark: markOwnPod}, "loopback between the application's processes")
 	b.inboundPorts(Action{Verdict: Goto, Chain: chainTProxy})
 
-	// A SYN is never diverted: if the proxy has ended, a retransmitted SYN would reach
-	// the application. If the proxy does not listen, packets are dropped for the same
-	// reason.
+	// A SYN goes to the proxy, whatever conntrack knows, and so do the later packets of
+	// its connection: with SYN cookies there is no socket before the ACK, and the
+	// application's listener would accept that, too.
+	deliver := Action{Verdict: Goto, Chain: chainDeliver}
 	b.chain(Mangle, chainTProxy)
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{Dst: one(localhostIPv6)}, "localhost")
-	b.add(Match{Protocol: TCP, Established: true}, Action{Verdict: Goto, Chain: chainDivert}, "a connection that the proxy has")
+	b.add(Match{Protocol: TCP, Begins: true}, Action{Verdict: SetConnMark, Mark: markDelivered}, "remember what the proxy gets")
+	b.add(Match{Protocol: TCP, Begins: true}, deliver, "begins a connection")
+	b.exempt(Match{Protocol: TCP, Continues: true, Assured: true, ExceptConnMark: markDelivered}, "a connection that the pod began, or from before the rules")
+	b.add(Match{Protocol: TCP, Continues: true}, deliver, "a connection that the proxy has, or none")
+	b.add(Match{ConnMark: markDelivered}, Action{Verdict: SetMark, Mark: ProxyMark}, "a reset, delivered here whatever its destination")
+
+	b.chain(Mangle, chainDeliver)
 	b.add(Match{Protocol: TCP}, Action{Verdict: TProxy, Port: b.InboundPort, Mark: ProxyMark}, "to the proxy's inbound port")
 	b.add(Match{Protocol: TCP}, Action{Verdict: Drop}, "the proxy does not listen")
-
-	b.chain(Mangle, chainDivert)
-	b.add(Match{}, Action{Verdict: SetMark, Mark: ProxyMark}, "deliver here")
 
 	b.chain(Mangle, chainOutput)
 	b.add(Match{ConnMark: ProxyMark}, Action{Verdict: SetMark, Mark: ProxyMark}, "the application's answers to the proxy")
 	b.exempt(Match{Mark: ProxyMark}, "between the proxy and the application")
 	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
-	b.exempt(Match{Out: lo, Dst: one(b.LoopbackCIDR)}, "localhost")
-	b.exempt(Match{Out: lo, Dst: one(localhostIPv6)}, "localhost")
+	b.exempt(Match{ToLo: true, Dst: one(b.LoopbackCIDR)}, "localhost")
+	b.exempt(Match{ToLo: true, Dst: one(localhostIPv6)}, "localhost")
 	ownPod := Action{Verdict: SetMark, Mark: markOwnPod}
-	b.add(Match{Out: lo, UID: one(b.ProxyUID)}, ownPod, "the proxy calls its own pod")
-	b.add(Match{Out: lo, GID: one(b.ProxyGID)}, ownPod, "the proxy calls its own pod")
+	b.add(Match{ToLo: true, UID: one(b.ProxyUID)}, ownPod, "the proxy calls its own pod")
+	b.add(Match{ToLo: true, GID: one(b.ProxyGID)}, ownPod, "the proxy calls its own pod")
 }

@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -12,8 +13,8 @@ type Trace struct {
 	Packet Packet
 	Hooks  []HookTrace
 
-	// Verdict is Return for a packet that passes, Redirect, TProxy or Drop. Port is
-	// that of Redirect and TProxy.
+	// Verdict is Return for a packet that passes, Redirect, TProxy, Drop or Reject. Port
+	// is that of Redirect and TProxy.
 	Verdict Verdict
 	Port    uint16
 
@@ -67,8 +68,9 @@ type tracer struct {
 // has met OUTPUT does not meet nat's PREROUTING.
 func (t *tracer) traverse(hook Hook) {
 	t.at.hook = hook
-	for _, chain := range t.rules.Chains {
-		if chain.Hook != hook || t.trace.Verdict == Drop {
+	byPriority := func(a, b Chain) int { return cmp.Compare(a.Priority(), b.Priority()) }
+	for _, chain := range slices.SortedStableFunc(slices.Values(t.rules.Chains), byPriority) {
+		if chain.Hook != hook || t.trace.Verdict == Drop || t.trace.Verdict == Reject {
 			continue
 		}
 		if chain.Table == NAT && hook == Prerouting && !t.at.Inbound {
@@ -103,17 +105,17 @@ func (t *tracer) evaluate(chain Chain) (leaves bool) {
 		here.Steps = append(here.Steps, step)
 		switch do := rule.Do; do.Verdict {
 		case Return:
-			if here.captures() && t.trace.Verdict == Return {
+			if here.captures() && !step.defers() && t.trace.Verdict == Return {
 				t.trace.Decisive = &step
 			}
 			return false
 		case Goto:
-			return t.evaluate(t.chain(chain.Table, do.Chain))
+			return t.evaluate(t.rules.chain(chain.Table, do.Chain))
 		case Jump:
-			if t.evaluate(t.chain(chain.Table, do.Chain)) {
+			if t.evaluate(t.rules.chain(chain.Table, do.Chain)) {
 				return true
 			}
-		case Redirect, TProxy, Drop:
+		case Redirect, TProxy, Drop, Reject:
 			t.trace.Verdict, t.trace.Port, t.trace.Decisive = do.Verdict, do.Port, &step
 			return true
 		case SetMark:
@@ -131,10 +133,10 @@ func (t *tracer) evaluate(chain Chain) (leaves bool) {
 
 // captures reports whether rules at this place can capture a packet.
 func (h HookTrace) captures() bool {
-	return h.Table == NAT || h.Table == Mangle && h.Hook == Prerouting
+	return h.Table == NAT || h.Table == Filter || h.Table == Mangle && h.Hook == Prerouting
 }
 
-func (t *tracer) chain(table Table, name string) Chain {
-	i := slices.IndexFunc(t.rules.Chains, func(c Chain) bool { return c.Table == table && c.Name == name && c.Hook == "" })
-	return t.rules.Chains[i]
+// defers reports whether the rule leaves the decision to another table.
+func (s Step) defers() bool {
+	return s.Chain == chainSYN && (s.Rule.Match.Unconfirmed || s.Rule.Match.FromLo)
 }

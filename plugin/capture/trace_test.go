@@ -69,7 +69,7 @@ func TestTraceEvaluates(t *testing.T) {
 		{Table: capture.Mangle, Hook: capture.Output, Name: "OUTPUT", Rules: []capture.Rule{
 			rule("jumps", tcp, action(capture.Jump, "ISTIO_A")),
 			rule("comes back", capture.Match{ConnMark: 9, Begins: true}, capture.Action{Verdict: capture.SetMark, Mark: 8}),
-			rule("established", capture.Match{Established: true}, action(capture.Drop, "")),
+			rule("established", capture.Match{Assured: true}, action(capture.Drop, "")),
 			rule("invalid", capture.Match{Invalid: true}, action(capture.Drop, "")),
 			rule("arrives", capture.Match{In: capture.List[string]{Values: []string{"eth0"}}}, action(capture.Drop, "")),
 		}},

@@ -69,6 +69,8 @@ func (t Trace) verdictWords() string {
 		return fmt.Sprintf("delivered by TPROXY to port %d, with its addresses", t.Port)
 	case Drop:
 		return "dropped"
+	case Reject:
+		return "refused by a reset"
 	}
 	return "passes, not captured"
 }
@@ -87,6 +89,9 @@ func (t Trace) endWords() string {
 			continue
 		}
 		last := hook.Steps[len(hook.Steps)-1]
+		if last.defers() {
+			continue
+		}
 		return fmt.Sprintf("it reaches the end of chain %s in table %s", cmp.Or(last.Rule.Do.Chain, last.Chain), last.Table)
 	}
 	return "none matches it"
@@ -131,6 +136,8 @@ func (do Action) words() string {
 		return fmt.Sprintf("assigns conntrack zone %d", do.Zone)
 	case Drop:
 		return "drops"
+	case Reject:
+		return "resets"
 	}
 	return "returns"
 }

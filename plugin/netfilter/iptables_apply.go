@@ -55,18 +55,25 @@ func (b iptables) Apply(ctx context.Context, rs capture.Ruleset) error {
 	for i, family := range familiesOf(rs) {
 		notes := createdFor(rs, family, b.Name(), existing)
 		if err := b.restore(ctx, family, restoreText(rs, family, notes), "--noflush"); err != nil {
+			if _, lacks := errors.AsType[lacking](err); lacks && family == capture.IPv6 {
+				err = NoIPv6{err}
+			}
 			return errors.Join(err, b.undo(familiesOf(rs)[:i+1], saved))
 		}
 	}
 	return nil
 }
 
+// NoIPv6 means that the kernel lacks what iptables needs for IPv6.
+type NoIPv6 struct{ error }
+
+// Unwrap returns the error that names the modules.
+func (n NoIPv6) Unwrap() error { return n.error }
+
 func familiesOf(rs capture.Ruleset) []capture.Family {
-	captured := slices.Clone(families)
-	if !rs.IPv6 || ipv6SwitchedOff() {
-		captured = slices.DeleteFunc(captured, func(f capture.Family) bool { return f == capture.IPv6 })
-	}
-	return captured
+	return slices.DeleteFunc(slices.Clone(families), func(f capture.Family) bool {
+		return len(rs.For(f).Chains) == 0 || f == capture.IPv6 && ipv6SwitchedOff()
+	})
 }
 
 // ipv6SwitchedOff reports whether this boot has no IPv6 (ipv6.disable=1): no namespace
@@ -92,7 +99,7 @@ func (b iptables) save(ctx context.Context, rs capture.Ruleset, existing tableLi
 				return nil, err
 			}
 		}
-		saved[family] = onlyTables(string(out), tablesOf(rs))
+		saved[family] = onlyTables(string(out), tablesOf(rs.For(family)))
 	}
 	return saved, nil
 }

@@ -26,6 +26,7 @@ func createdFor(rs capture.Ruleset, family capture.Family, variant config.Backen
 	if variant != config.IPTablesNFT {
 		return nil
 	}
+	rs = rs.For(family)
 	notes := map[capture.Table]created{}
 	for _, table := range tablesOf(rs) {
 		chains, exists := existing[tableOf{family, string(table)}]

@@ -28,6 +28,7 @@ func RestoreText(rs capture.Ruleset, family capture.Family) string {
 func restoreText(rs capture.Ruleset, family capture.Family, notes map[capture.Table]created) string {
 	var out bytes.Buffer
 	stamp := rs.Stamp()
+	rs = rs.For(family)
 	for _, table := range tablesOf(rs) {
 		fmt.Fprintf(&out, "*%s\n:%s - [0:0]\n", table, markerChain)
 		for _, chain := range rs.Chains {
@@ -42,7 +43,7 @@ func restoreText(rs capture.Ruleset, family capture.Family, notes map[capture.Ta
 		}
 		for _, chain := range rs.Chains {
 			if chain.Table == table {
-				writeRules(&out, chain, family)
+				writeRules(&out, chain)
 			}
 		}
 		out.WriteString("COMMIT\n")
@@ -61,11 +62,8 @@ func tablesOf(rs capture.Ruleset) []capture.Table {
 	return tables
 }
 
-func writeRules(out *bytes.Buffer, chain capture.Chain, family capture.Family) {
+func writeRules(out *bytes.Buffer, chain capture.Chain) {
 	for _, rule := range chain.Rules {
-		if of := rule.Match.OnlyFamily(); of != "" && of != family {
-			continue
-		}
 		// The first of the iptables rules that a rule becomes bears its comment.
 		why := fmt.Sprintf(" -m comment --comment %q", rule.Why)
 		for _, match := range matchArguments(rule.Match) {
@@ -94,6 +92,12 @@ func matchArguments(m capture.Match) []string {
 	times(options(" -d %s", m.Dst.Values))
 	times(options(" -i %s", m.In.Values))
 	times(options(" -o %s", m.Out.Values))
+	if m.FromLo {
+		times([]string{" -i lo"})
+	}
+	if m.ToLo {
+		times([]string{" -o lo"})
+	}
 	if m.Protocol != "" {
 		times([]string{fmt.Sprintf(" -p %s", m.Protocol)})
 	}
@@ -140,9 +144,14 @@ func stateArguments(m capture.Match) string {
 	add(m.Mark != 0, " -m mark --mark %d", m.Mark)
 	add(m.ExceptMark != 0, " -m mark ! --mark %d", m.ExceptMark)
 	add(m.ConnMark != 0, " -m connmark --mark %d", m.ConnMark)
-	add(m.Established, " -m tcp ! --syn -m conntrack --ctstate ESTABLISHED")
+	add(m.ExceptConnMark != 0, " -m connmark ! --mark %d", m.ExceptConnMark)
+	add(m.ForeignSource, " -m addrtype ! --src-type LOCAL")
 	add(m.Begins, " -m tcp --syn")
+	add(m.Continues, " -m tcp --tcp-flags SYN,RST,ACK ACK")
 	add(m.Invalid, " -m conntrack --ctstate INVALID")
+	add(m.Unconfirmed, " -m conntrack ! --ctstatus CONFIRMED")
+	add(m.Translated, " -m conntrack --ctstate DNAT --ctdir ORIGINAL")
+	add(m.Assured, " -m conntrack --ctstatus ASSURED")
 	return words.String()
 }
 
@@ -162,6 +171,8 @@ func targetArguments(do capture.Action) string {
 		return fmt.Sprintf("-j CONNMARK --set-mark %d", do.Mark)
 	case capture.SetZone:
 		return fmt.Sprintf("-j CT --zone %d", do.Zone)
+	case capture.Reject:
+		return "-j REJECT --reject-with tcp-reset"
 	}
 	return "-j " + strings.ToUpper(string(do.Verdict))
 }

@@ -19,7 +19,7 @@ func TestListsOfIPTables(t *testing.T) {
 	for i := range ports {
 		ports[i] = uint16(i + 1)
 	}
-	rs := capture.Ruleset{Chains: []capture.Chain{{Table: capture.NAT, Name: "ISTIO_X", Rules: []capture.Rule{{
+	rs := capture.Ruleset{Chains: []capture.Chain{{Table: capture.NAT, Hook: capture.Output, Name: "OUTPUT", Rules: []capture.Rule{{
 		Match: capture.Match{
 			Protocol: capture.TCP,
 			In:       capture.List[string]{Name: "i", Values: []string{"a", "b"}},
@@ -29,12 +29,12 @@ func TestListsOfIPTables(t *testing.T) {
 		Why: "why",
 	}}}}}
 	text := RestoreText(rs, capture.IPv4)
-	if got := strings.Count(text, "-A ISTIO_X"); got != 6 {
+	if got := strings.Count(text, "-A OUTPUT"); got != 6 {
 		t.Errorf("%d rules, want 2 interfaces x 3 groups of ports:\n%s", got, text)
 	}
 	for _, rule := range []string{
-		`-A ISTIO_X -i a -p tcp -m multiport --dports 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15 -m comment --comment "why" -j RETURN`,
-		"-A ISTIO_X -i b -p tcp -m multiport --dports 31 -j RETURN",
+		`-A OUTPUT -i a -p tcp -m multiport --dports 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15 -m comment --comment "why" -j RETURN`,
+		"-A OUTPUT -i b -p tcp -m multiport --dports 31 -j RETURN",
 	} {
 		if !strings.Contains(text, rule+"\n") {
 			t.Errorf("%q is missing in\n%s", rule, text)
@@ -50,7 +50,7 @@ func TestCreated(t *testing.T) {
 		"made: table":                   {table: true},
 		"":                              {},
 	} {
-		rs := capture.Ruleset{Chains: []capture.Chain{{Table: capture.NAT, Hook: capture.Output, Name: "OUTPUT"}}}
+		rs := capture.Ruleset{Chains: []capture.Chain{{Table: capture.NAT, Hook: capture.Output, Name: "OUTPUT", Rules: []capture.Rule{{Why: "why"}}}}}
 		text := restoreText(rs, capture.IPv4, map[capture.Table]created{capture.NAT: want})
 		if note != "" && !strings.Contains(text, fmt.Sprintf("-A CAPTURE_CNI -m comment --comment %q -j RETURN\n", note)) || note == "" && strings.Contains(text, "made:") {
 			t.Errorf("%+v: got\n%s", want, text)

@@ -67,7 +67,7 @@ func load(t *testing.T, host *lab.Host, text string) {
 
 func rules(changes ...func(*capture.Intent)) capture.Ruleset {
 	intent := capture.Intent{
-		IPv6: true, OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008, ProxyUID: 1337, ProxyGID: 1337,
+		IPv6: capture.Captured, OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008, ProxyUID: 1337, ProxyGID: 1337,
 		LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"),
 		InboundPorts: capture.Everything[uint16](), OutboundRanges: capture.Everything[netip.Prefix](),
 	}

@@ -25,6 +25,8 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.family(m.Family)
 	encodeList(&e, m.In, meta(expr.MetaKeyIIFNAME))
 	encodeList(&e, m.Out, meta(expr.MetaKeyOIFNAME))
+	e.loopback(m.FromLo, expr.MetaKeyIIF)
+	e.loopback(m.ToLo, expr.MetaKeyOIF)
 	e.addresses(m.Src, sourceAddress)
 	e.addresses(m.Dst, destinationAddress)
 	if m.Protocol != "" {
@@ -38,16 +40,18 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.mark(meta(expr.MetaKeyMARK), expr.CmpOpEq, m.Mark)
 	e.mark(meta(expr.MetaKeyMARK), expr.CmpOpNeq, m.ExceptMark)
 	e.mark(&expr.Ct{Key: expr.CtKeyMARK, Register: register}, expr.CmpOpEq, m.ConnMark)
-	if m.Established {
-		e.state(expr.CtStateBitESTABLISHED)
-		e.flags(expr.CmpOpNeq)
+	e.mark(&expr.Ct{Key: expr.CtKeyMARK, Register: register}, expr.CmpOpNeq, m.ExceptConnMark)
+	if m.ForeignSource {
+		e.add(&expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: key(uint32(unix.RTN_LOCAL))})
 	}
 	if m.Begins {
-		e.flags(expr.CmpOpEq)
+		e.flags(fin|syn|rst|ack, syn)
 	}
-	if m.Invalid {
-		e.state(expr.CtStateBitINVALID)
+	if m.Continues {
+		e.flags(syn|rst|ack, ack)
 	}
+	e.conntrack(m)
 	e.add(&expr.Counter{})
 	e.verdict(table, rule.Do)
 	return e.exprs
@@ -132,23 +136,64 @@ func (e *encoder) mark(load expr.Any, op expr.CmpOp, mark uint32) {
 	}
 }
 
-// state matches a bit of the connection's state.
-func (e *encoder) state(bit uint32) {
+// loopbackIndex is the index of each namespace's loopback interface, under any name
+// (LOOPBACK_IFINDEX of the kernel's net/flow.h).
+const loopbackIndex uint32 = 1
+
+func (e *encoder) loopback(wanted bool, index expr.MetaKey) {
+	if wanted {
+		e.add(meta(index))
+		e.equals(key(loopbackIndex))
+	}
+}
+
+// Bits of an entry's status, enum ip_conntrack_status.
+const (
+	statusAssured   uint32 = 1 << 2
+	statusConfirmed uint32 = 1 << 3
+	statusDNAT      uint32 = 1 << 5
+)
+
+// conntrack matches what conntrack has of the packet. Only a state exists without an entry.
+func (e *encoder) conntrack(m capture.Match) {
+	if m.Invalid {
+		e.bit(expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq)
+	}
+	if m.Unconfirmed {
+		e.bit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq)
+	}
+	if m.Translated {
+		const original = 0 // IP_CT_DIR_ORIGINAL
+		e.add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: register})
+		e.equals([]byte{original})
+		e.bit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq)
+	}
+	if m.Assured {
+		e.bit(expr.CtKeySTATUS, statusAssured, expr.CmpOpNeq)
+	}
+}
+
+// bit compares one bit of a number with 0.
+func (e *encoder) bit(of expr.CtKey, bit uint32, op expr.CmpOp) {
 	e.add(
-		&expr.Ct{Key: expr.CtKeySTATE, Register: register},
+		&expr.Ct{Key: of, Register: register},
 		and(key(bit)),
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: make([]byte, 4)},
+		&expr.Cmp{Op: op, Register: register, Data: make([]byte, 4)},
 	)
 }
 
-// flags compares four flags of the TCP header with SYN alone.
-func (e *encoder) flags(op expr.CmpOp) {
-	const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
-	e.add(
-		payload(expr.PayloadBaseTransportHeader, 13, 1),
-		and([]byte{fin | syn | rst | ack}),
-		&expr.Cmp{Op: op, Register: register, Data: []byte{syn}},
-	)
+// Flags of the TCP header.
+const (
+	fin byte = 0x01
+	syn byte = 0x02
+	rst byte = 0x04
+	ack byte = 0x10
+)
+
+// flags compares some flags with those that are set.
+func (e *encoder) flags(some, set byte) {
+	e.add(payload(expr.PayloadBaseTransportHeader, 13, 1), and([]byte{some}))
+	e.equals([]byte{set})
 }
 
 // and masks the register.
@@ -166,6 +211,8 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 		e.add(&expr.Verdict{Kind: expr.VerdictReturn})
 	case capture.Drop:
 		e.add(&expr.Verdict{Kind: expr.VerdictDrop})
+	case capture.Reject:
+		e.add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
 	case capture.Jump:
 		e.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: target})
 	case capture.Goto:

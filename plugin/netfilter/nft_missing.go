@@ -63,9 +63,14 @@ func lacks(err error, modules ...string) error {
 	if len(modules) > 1 {
 		command = "modprobe -a "
 	}
-	return fmt.Errorf("the kernel lacks %s: load the module on the node (%s; a file in /etc/modules-load.d for each boot), or use a kernel that has it: %w",
-		strings.Join(modules, " or "), command+strings.Join(modules, " "), err)
+	return lacking{fmt.Errorf("the kernel lacks %s: load the module on the node (%s; a file in /etc/modules-load.d for each boot), or use a kernel that has it: %w",
+		strings.Join(modules, " or "), command+strings.Join(modules, " "), err)}
 }
+
+// lacking is the error of a kernel without a module that the rules need.
+type lacking struct{ error }
+
+func (l lacking) Unwrap() error { return errors.Unwrap(l.error) }
 
 // describe returns the kernel's error about one message of the transaction, with the
 // chain and the rule that failed, and the module that the kernel lacks.

@@ -16,16 +16,14 @@ import (
 
 // Apply makes the namespace hold the Ruleset. The rules come last and are the
 // only commit point: after an error, the namespace is unchanged. If it holds the
-// same rules already, Apply succeeds. It returns the stamp that the namespace then
-// holds: rules that an earlier version left keep theirs. Errors: a capture.Refusal
-// for other rules, ours or another plugin's.
-func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) (stamp string, err error) {
+// same rules already, Apply succeeds. Errors: a capture.Refusal for other rules, ours or
+// another plugin's.
+func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {
-		return "", err
+		return err
 	}
 	rs = rs.WithStamp()
-	stamp = rs.Stamp()
-	err = n.do(func() error {
+	return n.do(func() error {
 		backend, err := netfilter.Find(ctx, asked)
 		if err != nil {
 			return err
@@ -41,14 +39,11 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 		case state.Backend != backend.Name():
 			return capture.Refusal(fmt.Sprintf("the namespace holds rules of an earlier ADD, by backend %s instead of %s: delete the pod to get a new sandbox", state.Backend, backend.Name()))
 		}
-		present, own := rs.StampedAs(state.Stamp)
-		if !own {
+		if state.Stamp != rs.Stamp() {
 			return capture.Refusal(fmt.Sprintf("the namespace holds other rules of an earlier ADD (%s): delete the pod to get a new sandbox", state.Stamp))
 		}
-		stamp = state.Stamp
-		return verifyPresent(ctx, present, backend)
+		return verifyPresent(ctx, rs, backend)
 	})
-	return stamp, err
 }
 
 // commitRules prepares the namespace and commits the Ruleset; after an error, it
@@ -66,7 +61,7 @@ func commitRules(ctx context.Context, rs capture.Ruleset, commit func(context.Co
 
 // prepare sets up lo and the policy routing, which the rules need. undo is never nil.
 func prepare(rs capture.Ruleset) (undo func() error, err error) {
-	undoLoopback, err := prepareLoopback(rs.IPv6)
+	undoLoopback, err := prepareLoopback(rs.IPv6 == capture.Captured)
 	if err != nil {
 		return undoLoopback, err
 	}
@@ -126,7 +121,7 @@ func (n *Namespace) check(ctx context.Context, rs capture.Ruleset, asked config.
 		if err != nil {
 			return nil, err
 		}
-		loopback, err := checkLoopback(rs.IPv6)
+		loopback, err := checkLoopback(rs.IPv6 == capture.Captured)
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,9 @@ type State = netfilter.State
 // TooLarge means that a namespace exceeds a limit of what is read from it.
 type TooLarge = netfilter.TooLarge
 
+// NoIPv6 means that the kernel lacks what the backend needs for IPv6.
+type NoIPv6 = netfilter.NoIPv6
+
 // ErrChanging means that the rules changed during each attempt to read them.
 var ErrChanging = netfilter.ErrChanging
 

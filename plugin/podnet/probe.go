@@ -31,7 +31,7 @@ func fullIntent() capture.Intent {
 		netip.MustParsePrefix("2001:db8::/33"), netip.MustParsePrefix("2001:db9::/33"),
 	}
 	return capture.Intent{
-		IPv6: true, DropInvalid: true, Transparent: true, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
+		IPv6: capture.Captured, DropInvalid: true, Transparent: true, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
 		OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
 		LoopbackCIDR:         netip.MustParsePrefix("127.0.0.0/8"),
 		InboundPorts:         capture.Everything[uint16](),

@@ -57,7 +57,7 @@ func localRoutesOf(rs capture.Ruleset) ([]localRoutes, error) {
 		return nil, fmt.Errorf("finding lo: %w", err)
 	}
 	families := []localRoutes{newLocalRoutes(rs.LocalMark, false, lo)}
-	if rs.IPv6 && !ipv6Disabled() {
+	if rs.IPv6 == capture.Captured && !ipv6Disabled() {
 		families = append(families, newLocalRoutes(rs.LocalMark, true, lo))
 	}
 	return families, nil

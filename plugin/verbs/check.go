@@ -68,8 +68,8 @@ func (p plan) differences(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, own := capture.Rules(p.intent).StampedAs(state.Stamp)
-	if capture.IsStamp(state.Stamp) && !own {
+	rules := capture.Rules(p.intent).WithStamp()
+	if capture.IsStamp(state.Stamp) && state.Stamp != rules.Stamp() {
 		return nil, nil
 	}
 	return p.netns.Check(ctx, rules, p.backend)

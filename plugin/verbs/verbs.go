@@ -55,17 +55,30 @@ func (r request) add() ([]byte, error) {
 	}
 	if p != nil {
 		r.recorder.Backend = string(p.backend)
-		rules := capture.Rules(p.intent)
-		stamp, err := p.netns.Apply(ctx, rules, p.backend)
+		rules, err := r.apply(ctx, *p)
 		err = errors.Join(err, p.netns.Close())
 		r.recorder.lap(record.Committing)
 		if err != nil {
 			return nil, fmt.Errorf("capturing pod %s: %w", r.pod, err)
 		}
-		r.recorder.Verdict, r.recorder.Stamp = record.Captured, stamp
+		r.recorder.Verdict, r.recorder.Stamp = record.Captured, rules.Stamp()
 		r.log.Info("captured", "backend", p.backend, "ipv6", rules.IPv6, "took", time.Since(r.recorder.Time).Round(time.Millisecond/10))
 	}
 	return result(r.input)
+}
+
+// apply makes the pod's network namespace hold its rules. IPv6 passes where it would be
+// refused and the kernel lacks the tables.
+func (r request) apply(ctx context.Context, p plan) (capture.Ruleset, error) {
+	rules := capture.Rules(p.intent).WithStamp()
+	err := p.netns.Apply(ctx, rules, p.backend)
+	if missing, ok := errors.AsType[podnet.NoIPv6](err); ok && rules.IPv6 == capture.Refused {
+		r.warn("IPv6 connections of the pod are not refused: " + missing.Error())
+		p.intent.IPv6 = capture.Ignored
+		rules = capture.Rules(p.intent).WithStamp()
+		err = p.netns.Apply(ctx, rules, p.backend)
+	}
+	return rules, err
 }
 
 // result returns the bytes of prevResult, or an empty result for the first plugin of a chain.

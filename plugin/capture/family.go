@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import "slices"
+
+// For returns the part of the Ruleset that packets of a family can meet, for backends
+// that keep each family's rules apart. If no rule applies to the family, it has no chain.
+func (rs Ruleset) For(family Family) Ruleset {
+	rules := map[string][]Rule{} // of the chains that such a packet can enter
+	var enter func(Chain)
+	enter = func(chain Chain) {
+		if _, entered := rules[chain.NFTName()]; entered {
+			return
+		}
+		met := chain.metBy(family)
+		rules[chain.NFTName()] = met
+		for _, rule := range met {
+			if target := rule.Do.Chain; target != "" {
+				enter(rs.chain(chain.Table, target))
+			}
+		}
+	}
+	for _, chain := range rs.Chains {
+		if chain.Hook != "" {
+			enter(chain)
+		}
+	}
+	part := rs
+	part.Chains = nil
+	for _, chain := range rs.Chains {
+		if chain.Rules = rules[chain.NFTName()]; len(chain.Rules) > 0 {
+			part.Chains = append(part.Chains, chain)
+		}
+	}
+	return part
+}
+
+// metBy returns the rules that packets of a family can meet: those before the first one
+// that returns all of them.
+func (c Chain) metBy(family Family) (met []Rule) {
+	for _, rule := range c.Rules {
+		if of := rule.Match.OnlyFamily(); of != "" && of != family {
+			continue
+		}
+		if rule.returnsAll(family) {
+			break
+		}
+		met = append(met, rule)
+	}
+	return met
+}
+
+func (r Rule) returnsAll(family Family) bool {
+	return r.Do.Verdict == Return && r.Match.Family == family && r.Match.empty()
+}
+
+// chain returns a chain that rules lead to.
+func (rs Ruleset) chain(table Table, name string) Chain {
+	i := slices.IndexFunc(rs.Chains, func(c Chain) bool { return c.Table == table && c.Name == name && c.Hook == "" })
+	return rs.Chains[i]
+}
