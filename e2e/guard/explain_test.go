@@ -28,7 +28,7 @@ func TestExplain(t *testing.T) {
 	var out strings.Builder
 	check(t, keeper.Explain(t.Context(), "shop", "web", &out))
 	for _, want := range []string{
-		"sandbox      web", `excludeOutboundPorts: nothing; now "5432"`, "state        drifted", "because      ", "nat_OUTPUT", "kernel       backend nftables, capture-cni rules v3",
+		"sandbox      web", `excludeOutboundPorts: nothing; now "5432"`, "state        drifted", "because      ", "nat_OUTPUT", "kernel       backend nftables, capture-cni rules v4",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, out.String())

@@ -10,13 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/conntrack"
 )
 
-// TestHalfOpenConnectionsLiveOn repairs a pod between a SYN and its answer, and
-// between that and its acknowledgement.
-func TestHalfOpenConnectionsLiveOn(t *testing.T) {
+// TestHalfOpenConnections repairs a pod between a SYN and its answer, and between that
+// and its acknowledgement. What the application began is refused once it repeats the
+// SYN; what it answered lives on.
+func TestHalfOpenConnections(t *testing.T) {
 	forEachMode(t, func(t *testing.T, p *pod) func(*testing.T) {
 		// The peer keeps the answer to a SYN from going out, and from coming in.
 		nftIn(t, p.peer, `table inet silent { chain output { type filter hook output priority 0; tcp sport 9000 tcp flags syn,ack / syn,ack drop; }; `+
@@ -26,7 +29,7 @@ func TestHalfOpenConnectionsLiveOn(t *testing.T) {
 			conn net.Conn
 			err  error
 		}
-		done := make(chan dialed)
+		done := map[*lab.Host]chan dialed{p.host: make(chan dialed), p.peer: make(chan dialed)}
 		addresses := []struct {
 			name string
 			from *lab.Host
@@ -44,7 +47,7 @@ func TestHalfOpenConnectionsLiveOn(t *testing.T) {
 					d.conn, err = net.DialTimeout("tcp", net.JoinHostPort(a.to, fmt.Sprint(echoPort)), 20*time.Second)
 					return err
 				})
-				done <- d
+				done[a.from] <- d
 			}()
 		}
 		got := map[conntrack.SocketState]int{}
@@ -58,9 +61,14 @@ func TestHalfOpenConnectionsLiveOn(t *testing.T) {
 			}
 		}
 		return func(t *testing.T) {
+			for range 2 {
+				if d := <-done[p.host]; !errors.Is(d.err, unix.ECONNREFUSED) {
+					t.Errorf("%s: %v", d.name, d.err)
+				}
+			}
 			nftIn(t, p.peer, "delete table inet silent")
-			for range addresses {
-				d := <-done
+			for range 2 {
+				d := <-done[p.peer]
 				if d.err != nil {
 					t.Errorf("%s: %v", d.name, d.err)
 					continue

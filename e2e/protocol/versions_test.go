@@ -27,7 +27,10 @@ func TestTwoVersions(t *testing.T) {
 			for _, mode := range []string{"REDIRECT", "TPROXY"} {
 				t.Run(fmt.Sprintf("%s, %s, %s", direction.name, backend, mode), func(t *testing.T) {
 					n, host := newNode(t), sandbox(t)
-					n.Put(meshed(func(p *corev1.Pod) { p.Annotations["sidecar.istio.io/interceptionMode"] = mode }))
+					n.Put(meshed(func(p *corev1.Pod) {
+						p.Annotations["sidecar.istio.io/interceptionMode"] = mode
+						p.Spec.Containers[1].Env = append(p.Spec.Containers[1].Env, corev1.EnvVar{Name: "ISTIO_DUAL_STACK", Value: "true"})
+					}))
 					before := network(t, host)
 					c := call{
 						plugin: direction.adds, netns: host.Path(),

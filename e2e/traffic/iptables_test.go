@@ -108,7 +108,7 @@ func TestCheckByIPTables(t *testing.T) {
 			{"added rule", six + " -t nat -I ISTIO_OUTPUT -j RETURN", "unexpected: a rule without comment of chain ISTIO_OUTPUT of ipv6 table nat"},
 			{"added rule with the comment of a note", six + " -t nat -I ISTIO_OUTPUT -m comment --comment made:table -j RETURN", `unexpected: rule "made:table" of chain ISTIO_OUTPUT of ipv6 table nat`},
 			{"added jump", four + " -t nat -A INPUT -j CAPTURE_CNI", "unexpected: chain INPUT of ipv4 table nat"},
-			{"changed rule", four + " -t mangle -R ISTIO_DIVERT 1 -j MARK --set-mark 1338", "unexpected: a rule without comment of chain ISTIO_DIVERT"},
+			{"changed rule", four + " -t mangle -R ISTIO_DELIVER 3 -j ACCEPT", "unexpected: a rule without comment of chain ISTIO_DELIVER"},
 			{"added chain", four + " -t nat -N ISTIO_OTHER", "unexpected: chain ISTIO_OTHER of ipv4 table nat"},
 			{"somebody else's rule", four + " -t nat -A OUTPUT -p udp -j RETURN", ""},
 			{"no rules", six + " -t raw -F", `missing: rule "answers of resolvers" of chain ISTIO_INBOUND of ipv6 table raw`},

@@ -102,7 +102,7 @@ func (p pod) rulesBy(t *testing.T, settings config.Settings, annotations, env ma
 func withoutInbound(t *testing.T, p pod) capture.Ruleset {
 	rs := p.rules(t, nil, dualStack)
 	for i, chain := range rs.Chains {
-		if chain.Name == "ISTIO_PROXY" {
+		if chain.Table == capture.NAT && chain.Name == "ISTIO_PROXY" {
 			rs.Chains[i].Rules = chain.Rules[:len(chain.Rules)-1]
 			return rs
 		}

@@ -55,8 +55,11 @@ func (r Rule) returnsAll(family Family) bool {
 	return r.Do.Verdict == Return && r.Match.Family == family && r.Match.empty()
 }
 
-// chain returns a chain that rules lead to.
+// chain returns a chain that rules lead to, an empty one where it is missing.
 func (rs Ruleset) chain(table Table, name string) Chain {
 	i := slices.IndexFunc(rs.Chains, func(c Chain) bool { return c.Table == table && c.Name == name && c.Hook == "" })
+	if i < 0 {
+		return Chain{Table: table, Name: name}
+	}
 	return rs.Chains[i]
 }

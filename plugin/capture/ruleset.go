@@ -151,9 +151,9 @@ const (
 	Drop     Verdict = "drop"
 	Reject   Verdict = "reject" // with a TCP reset; in table filter
 
-	// TProxy delivers the packet, with its addresses, to the socket that listens
-	// at Port, sets Mark and leaves the table. Without such a socket, the next
-	// rule decides.
+	// TProxy delivers the packet, with its addresses, to the socket of its connection or
+	// the one that listens at Port, sets Mark and ConnMark, and leaves the table. If that
+	// socket is missing or not transparent, the next rule decides.
 	TProxy Verdict = "tproxy"
 
 	// After these three, the next rule decides.
@@ -169,4 +169,6 @@ type Action struct {
 	Port    uint16 `json:",omitzero"` // of Redirect and TProxy
 	Mark    uint32 `json:",omitzero"` // of TProxy, SetMark and SetConnMark
 	Zone    uint16 `json:",omitzero"` // of SetZone
+
+	ConnMark uint32 `json:",omitzero"` // the connection's, of TProxy
 }

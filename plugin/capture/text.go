@@ -76,7 +76,7 @@ func (do Action) text(table Table) string {
 	case Redirect:
 		return fmt.Sprintf("redirect to :%d", do.Port)
 	case TProxy:
-		return fmt.Sprintf("tproxy to :%d meta mark set %d accept", do.Port, do.Mark)
+		return fmt.Sprintf("tproxy to :%d meta mark set %d ct mark set %d accept", do.Port, do.Mark, do.ConnMark)
 	case SetMark:
 		return fmt.Sprintf("meta mark set %d", do.Mark)
 	case SetConnMark:

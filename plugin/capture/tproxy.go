@@ -11,7 +11,7 @@ const (
 	// markOwnPod is on packets that the proxy sends to its own pod as a client.
 	markOwnPod uint32 = 1338
 
-	// markDelivered is on connections whose SYN was delivered to the proxy.
+	// markDelivered is on connections that were delivered to the proxy.
 	markDelivered uint32 = 1339
 )
 
@@ -56,20 +56,19 @@ func (b *builder) transparentInbound() {
 	b.inboundPorts(Action{Verdict: Goto, Chain: chainTProxy})
 
 	// A SYN goes to the proxy, whatever conntrack knows, and so do the later packets of
-	// its connection: with SYN cookies there is no socket before the ACK, and the
-	// application's listener would accept that, too.
+	// its connection, which a mark tells: with SYN cookies there is no socket before the
+	// ACK, and the application's listener would accept that, too.
 	deliver := Action{Verdict: Goto, Chain: chainDeliver}
 	b.chain(Mangle, chainTProxy)
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{Dst: one(localhostIPv6)}, "localhost")
-	b.add(Match{Protocol: TCP, Begins: true}, Action{Verdict: SetConnMark, Mark: markDelivered}, "remember what the proxy gets")
 	b.add(Match{Protocol: TCP, Begins: true}, deliver, "begins a connection")
 	b.exempt(Match{Protocol: TCP, Continues: true, Assured: true, ExceptConnMark: markDelivered}, "a connection that the pod began, or from before the rules")
 	b.add(Match{Protocol: TCP, Continues: true}, deliver, "a connection that the proxy has, or none")
 	b.add(Match{ConnMark: markDelivered}, Action{Verdict: SetMark, Mark: ProxyMark}, "a reset, delivered here whatever its destination")
 
 	b.chain(Mangle, chainDeliver)
-	b.add(Match{Protocol: TCP}, Action{Verdict: TProxy, Port: b.InboundPort, Mark: ProxyMark}, "to the proxy's inbound port")
+	b.add(Match{Protocol: TCP}, Action{Verdict: TProxy, Port: b.InboundPort, Mark: ProxyMark, ConnMark: markDelivered}, "to the proxy's inbound port")
 	b.add(Match{Protocol: TCP}, Action{Verdict: Drop}, "the proxy does not listen")
 
 	b.chain(Mangle, chainOutput)

@@ -67,6 +67,9 @@ func writeRules(out *bytes.Buffer, chain capture.Chain) {
 		// The first of the iptables rules that a rule becomes bears its comment.
 		why := fmt.Sprintf(" -m comment --comment %q", rule.Why)
 		for _, match := range matchArguments(rule.Match) {
+			if rule.Do.ConnMark != 0 { // a target of its own, before the one that ends the table
+				fmt.Fprintf(out, "-A %s%s -j CONNMARK --set-mark %d\n", chain.Name, match, rule.Do.ConnMark)
+			}
 			fmt.Fprintf(out, "-A %s%s%s %s\n", chain.Name, match, why, targetArguments(rule.Do))
 			why = ""
 		}

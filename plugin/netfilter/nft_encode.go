@@ -222,6 +222,7 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 	case capture.TProxy:
 		e.load(key(do.Port), &expr.TProxy{RegPort: register})
 		e.load(key(do.Mark), &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
+		e.load(key(do.ConnMark), &expr.Ct{Key: expr.CtKeyMARK, Register: register, SourceRegister: true})
 		e.add(&expr.Verdict{Kind: expr.VerdictAccept})
 	case capture.SetMark:
 		e.load(key(do.Mark), &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})

@@ -22,9 +22,9 @@ import (
 // was done.
 func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	undo = func() error { return nil }
-	lo, err := netlinksafe.LinkByName("lo")
+	lo, err := loopback()
 	if err != nil {
-		return undo, fmt.Errorf("finding lo: %w", err)
+		return undo, err
 	}
 	if lo.Attrs().Flags&net.FlagUp == 0 {
 		if err := netlink.LinkSetUp(lo); err != nil {
@@ -46,6 +46,19 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 		undo = func() error { return errors.Join(removeAddress(lo, capture.ProxySourceIPv6.String()), undoUp()) }
 	}
 	return undo, nil
+}
+
+const (
+	loopbackIndex = 1 // in each namespace, whatever its name (LOOPBACK_IFINDEX)
+	loopbackName  = "lo"
+)
+
+func loopback() (netlink.Link, error) {
+	lo, err := netlink.LinkByIndex(loopbackIndex)
+	if err != nil {
+		return nil, fmt.Errorf("finding the loopback interface: %w", err)
+	}
+	return lo, nil
 }
 
 // takeDown also removes the address that the kernel adds when lo is set up, and
@@ -83,20 +96,23 @@ func removeAddress(lo netlink.Link, prefix string) error {
 
 // removeProxySource undoes the address of prepareLoopback in a later process.
 func removeProxySource() error {
-	lo, err := netlinksafe.LinkByName("lo")
+	lo, err := loopback()
 	if err != nil {
-		return fmt.Errorf("finding lo: %w", err)
+		return err
 	}
 	return removeAddress(lo, capture.ProxySourceIPv6.String())
 }
 
 // checkLoopback returns what is missing of prepareLoopback's work.
 func checkLoopback(ipv6 bool) ([]string, error) {
-	lo, err := netlinksafe.LinkByName("lo")
+	lo, err := loopback()
 	if err != nil {
-		return nil, fmt.Errorf("finding lo: %w", err)
+		return nil, err
 	}
 	var missing []string
+	if name := lo.Attrs().Name; name != loopbackName { // iptables matches the name
+		missing = append(missing, fmt.Sprintf("unexpected: the loopback interface is named %q", name))
+	}
 	if lo.Attrs().Flags&net.FlagUp == 0 {
 		missing = append(missing, "down: interface lo")
 	}

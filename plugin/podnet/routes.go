@@ -52,9 +52,9 @@ func localRoutesOf(rs capture.Ruleset) ([]localRoutes, error) {
 	if rs.LocalMark == 0 {
 		return nil, nil
 	}
-	lo, err := netlinksafe.LinkByName("lo")
+	lo, err := loopback()
 	if err != nil {
-		return nil, fmt.Errorf("finding lo: %w", err)
+		return nil, err
 	}
 	families := []localRoutes{newLocalRoutes(rs.LocalMark, false, lo)}
 	if rs.IPv6 == capture.Captured && !ipv6Disabled() {
