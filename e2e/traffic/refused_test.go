@@ -3,8 +3,16 @@
 package traffic
 
 import (
+	"errors"
+	"fmt"
+	"net"
 	"net/netip"
+	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -17,25 +25,23 @@ func TestIPv6Refused(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		annotations map[string]string
-		settings    config.IPv6Policy
+		env         map[string]string
+		policy      config.IPv6Policy
 	}{
-		{"REDIRECT", nil, config.IPv6Mesh},
-		{"TPROXY", tproxy(nil), config.IPv6Mesh},
-		{"always", nil, config.IPv6Always},
-		{"never", nil, config.IPv6Never},
-		{"INVALID_DROP", nil, config.IPv6Mesh},
+		{"REDIRECT", nil, nil, config.IPv6Mesh},
+		{"TPROXY", tproxy(nil), nil, config.IPv6Mesh},
+		{"always", nil, nil, config.IPv6Always},
+		{"never", nil, nil, config.IPv6Never},
+		{"INVALID_DROP", nil, map[string]string{"INVALID_DROP": "true"}, config.IPv6Mesh},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			forEachBackend(t, func(t *testing.T, backend config.Backend) {
 				settings := config.DefaultSettings()
-				settings.IPv6 = test.settings
+				settings.IPv6 = test.policy
 				annotations := spelled(test.annotations)
 				annotations["traffic.sidecar.istio.io/excludeInterfaces"] = "net1"
-				env := map[string]string{}
-				if test.name == "INVALID_DROP" {
-					env["INVALID_DROP"] = "true"
-				}
-				decision, err := lab.Decide(injected(annotations, env), settings, netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1"))
+				decision, err := lab.Decide(injected(annotations, test.env), settings, netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1"))
 				check(t, err)
 				if len(decision.Warnings) > 0 {
 					t.Errorf("warnings %q", decision.Warnings)
@@ -46,12 +52,93 @@ func TestIPv6Refused(t *testing.T) {
 					out(app, external, 80, refused), out(rootUser, external, 80, refused), out(app, external, 15020, direct),
 					out(proxy, external, 80, direct), out(app, secondPeer, 80, direct),
 					out(app, podIP, 8080, direct), out(app, localhost, 8080, direct), out(proxy, podIP, 8080, direct),
-					in(podIP, 8080, dropped), in(podIP, 15006, dropped), in(podIP, 15020, dropped), in(secondIP, 8080, direct),
-					udp(out(app, external, 80, direct)),
+					in(secondIP, 8080, direct), udp(out(app, external, 80, direct)),
 				} {
 					w.probe(t, p, ipv6)
 				}
+				var waiting sync.WaitGroup // each waits for the time-out
+				for _, port := range []int{8080, 15006, 15020} {
+					waiting.Go(func() { w.probe(t, in(podIP, port, dropped), ipv6) })
+				}
+				waiting.Wait()
 			})
 		})
 	}
+}
+
+// TestRouterAdvertisement has a neighbour on the pod's bridge advertise a prefix. The
+// kernel gives the pod an address and a default route, by which nothing leaves or enters
+// past the proxy.
+func TestRouterAdvertisement(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		const prefix = "2001:db8:5::"
+		pod, neighbour, node := newHost(t), newHost(t), newHost(t)
+		for i, host := range []*lab.Host{pod, neighbour} {
+			check(t, lab.Link(lab.Interface{Host: host, Name: "eth0", Addresses: []string{fmt.Sprintf("10.77.0.%d/24", i+2)}},
+				lab.Interface{Host: node, Name: fmt.Sprintf("port%d", i)}))
+		}
+		run("ip", strings.Fields("link add br0 up type bridge mcast_snooping 0")...)(t, node)
+		run("ip", strings.Fields("link set port0 master br0")...)(t, node)
+		run("ip", strings.Fields("link set port1 master br0")...)(t, node)
+		check(t, neighbour.AddAddresses("eth0", prefix+"1/64"))
+
+		decision, err := lab.Decide(injected(nil, nil), config.DefaultSettings(), netip.MustParseAddr("10.77.0.2"))
+		check(t, err)
+		rs := capture.Rules(decision.Intent)
+		netns := open(t, pod, backend)
+		check(t, netns.Apply(rs))
+		w := world{pod, neighbour}
+		w.serve(t, pod, "tcp", 8080, direct)
+		w.serve(t, neighbour, "tcp", 80, direct)
+
+		var own netip.Addr
+		for deadline := time.Now().Add(20 * time.Second); !own.IsValid(); time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the pod has no address of the prefix")
+			}
+			_ = neighbour.Do(func() error { return advertise(netip.MustParsePrefix(prefix + "/64")) }) // without a source before its own address is ready
+			own = addressIn(t, pod, netip.MustParsePrefix(prefix+"/64"))
+		}
+		check(t, pod.WaitForIPv6())
+		w.probe(t, out(app, dst{ipv6: prefix + "1"}, 80, refused), ipv6)
+		w.probe(t, out(proxy, dst{ipv6: prefix + "1"}, 80, direct), ipv6)
+		w.probe(t, in(dst{ipv6: own.String()}, 8080, dropped), ipv6)
+		if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
+			t.Errorf("a check finds %q (%v)", differences, err)
+		}
+	})
+}
+
+// advertise sends a router advertisement (RFC 4861) by eth0 of the calling thread's
+// namespace.
+func advertise(prefix netip.Prefix) error {
+	eth0, err := net.InterfaceByName("eth0")
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMPV6)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	message := append([]byte{134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0}, // a router for half an hour
+		3, 4, byte(prefix.Bits()), 0xc0, 0, 0, 0x07, 0x08, 0, 0, 0x07, 0x08, 0, 0, 0, 0) // a prefix, on the link and for addresses
+	message = append(message, prefix.Addr().AsSlice()...)
+	to := &unix.SockaddrInet6{Addr: netip.MustParseAddr("ff02::1").As16(), ZoneId: uint32(eth0.Index)}
+	return errors.Join(unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_MULTICAST_HOPS, 255), unix.Sendto(fd, message, 0, to))
+}
+
+// addressIn returns the host's address in a prefix, if it has one.
+func addressIn(t *testing.T, host *lab.Host, prefix netip.Prefix) (found netip.Addr) {
+	t.Helper()
+	check(t, host.Do(func() error {
+		addresses, err := net.InterfaceAddrs()
+		for _, a := range addresses {
+			if own, err := netip.ParsePrefix(a.String()); err == nil && prefix.Contains(own.Addr()) {
+				found = own.Addr()
+			}
+		}
+		return err
+	}))
+	return found
 }
