@@ -20,7 +20,8 @@ const (
 	chainRedirect    = "ISTIO_REDIRECT"
 	chainOutputDNS   = "ISTIO_OUTPUT_DNS"
 	chainTProxy      = "ISTIO_TPROXY"
-	chainDeliver     = "ISTIO_DELIVER" // to the proxy by TPROXY
+	chainDeliver     = "ISTIO_DELIVER"   // to the proxy by TPROXY
+	chainHandedOn    = "ISTIO_HANDED_ON" // between the proxy and the application, under TPROXY
 	chainDrop        = "ISTIO_DROP"
 	chainSYN         = "ISTIO_SYN" // what begins a connection
 	chainRefuse      = "ISTIO_REFUSE"
@@ -47,6 +48,8 @@ func Rules(in Intent) Ruleset {
 	if b.transparent() {
 		b.hook(Mangle, Output)
 		b.transparentReturn()
+		b.hook(Mangle, Postrouting)
+		b.handedOnJump()
 	}
 	b.inboundSYNs()
 	b.dropChain()

@@ -40,8 +40,9 @@ const (
 type Hook string
 
 const (
-	Prerouting Hook = "PREROUTING"
-	Output     Hook = "OUTPUT"
+	Prerouting  Hook = "PREROUTING"
+	Output      Hook = "OUTPUT"
+	Postrouting Hook = "POSTROUTING"
 )
 
 // Chain is a list of rules. A packet enters a chain with a Hook by itself, and

@@ -37,6 +37,10 @@ func (b *builder) transparentReturn() {
 	b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
 }
 
+func (b *builder) handedOnJump() {
+	b.add(Match{ConnMark: ProxyMark}, Action{Verdict: Jump, Chain: chainHandedOn}, "between the proxy and the application")
+}
+
 // transparentInbound captures inbound traffic by TPROXY, and sets a connection mark on
 // the proxy's connections to the application.
 func (b *builder) transparentInbound() {
@@ -70,6 +74,11 @@ func (b *builder) transparentInbound() {
 	b.chain(Mangle, chainDeliver)
 	b.add(Match{Protocol: TCP}, Action{Verdict: TProxy, Port: b.InboundPort, Mark: ProxyMark, ConnMark: markDelivered}, "to the proxy's inbound port")
 	b.add(Match{Protocol: TCP}, Action{Verdict: Drop}, "the proxy does not listen")
+
+	// A socket that is bound to an interface answers by that, to the client itself.
+	b.chain(Mangle, chainHandedOn)
+	b.exempt(Match{ToLo: true}, "to the proxy")
+	b.add(Match{}, Action{Verdict: Drop}, "past the proxy")
 
 	b.chain(Mangle, chainOutput)
 	b.add(Match{ConnMark: ProxyMark}, Action{Verdict: SetMark, Mark: ProxyMark}, "the application's answers to the proxy")

@@ -91,6 +91,6 @@ func baseOf(chain capture.Chain) *hookedAt {
 	if chain.Hook == "" {
 		return nil
 	}
-	hook := map[capture.Hook]uint32{capture.Prerouting: hookPrerouting, capture.Output: hookOutput}[chain.Hook]
+	hook := map[capture.Hook]uint32{capture.Prerouting: hookPrerouting, capture.Output: hookOutput, capture.Postrouting: hookPostrouting}[chain.Hook]
 	return &hookedAt{hook, int32(chain.Priority()), chain.Type()}
 }

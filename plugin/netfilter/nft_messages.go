@@ -19,9 +19,10 @@ type nftTable struct {
 // Numbers of the kernel that golang.org/x/sys lacks: NF_INET_PRE_ROUTING,
 // NF_INET_LOCAL_OUT and NF_ACCEPT.
 const (
-	hookPrerouting = 0
-	hookOutput     = 3
-	verdictAccept  = 1
+	hookPrerouting  = 0
+	hookOutput      = 3
+	hookPostrouting = 4
+	verdictAccept   = 1
 )
 
 func inetTable(name string) nftTable { return nftTable{unix.NFPROTO_INET, name} }
