@@ -188,16 +188,22 @@ func dialAs(owner Owner, network, from, to string) (conn net.Conn, err error) {
 		}
 	}
 	err = as(owner, func() error {
-		// A process between fork and exec may still hold a copy of the socket
-		// that had this port last.
-		for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+		return whileInUse(func() (err error) {
 			conn, err = dialer.Dial(network, to)
-			if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
-				return err
-			}
-		}
+			return err
+		})
 	})
 	return conn, err
+}
+
+// whileInUse repeats f while its port is in use: a process between fork and exec may still
+// hold a copy of the socket that had it last.
+func whileInUse(f func() error) error {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+		if err := f(); !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // as runs f, which creates a socket, with owner's ids. Do has locked the

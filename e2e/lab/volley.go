@@ -3,10 +3,12 @@
 package lab
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +20,11 @@ type Connection struct {
 	From    netip.AddrPort
 	To      netip.AddrPort
 	Mark    int
+
+	Device       string        // that all packets leave by
+	FreeBind     bool          // From need not be the host's own address
+	IgnoreResets bool          // by Begin alone
+	Limit        time.Duration // of each system call, if not the package's
 }
 
 // Reply is what came of a Connection: an Answer, or the error of a connection that
@@ -80,7 +87,7 @@ func (c Connection) ask() (reply Reply, err error) {
 // prepare sets the options. A TCP connection ends by a reset: it leaves no state behind
 // that a later one could meet.
 func (c Connection) prepare(fd int) error {
-	limit := unix.NsecToTimeval(timeout.Nanoseconds())
+	limit := unix.NsecToTimeval(cmp.Or(c.Limit, timeout).Nanoseconds())
 	err := errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
@@ -89,8 +96,14 @@ func (c Connection) prepare(fd int) error {
 	if c.Mark != 0 {
 		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, c.Mark))
 	}
+	if c.Device != "" {
+		err = errors.Join(err, unix.BindToDevice(fd, c.Device))
+	}
+	if c.FreeBind {
+		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1))
+	}
 	if c.From.Addr().IsValid() {
-		err = errors.Join(err, unix.Bind(fd, sockaddr(c.From)))
+		err = errors.Join(err, whileInUse(func() error { return unix.Bind(fd, sockaddr(c.From)) }))
 	}
 	return err
 }
