@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// configure writes a setting of a host's network.
+func configure(t *testing.T, host *lab.Host, key, value string) {
+	t.Helper()
+	check(t, host.Do(func() error { return os.WriteFile("/proc/sys/net/"+key, []byte(value), 0) }))
+}
+
+// cookieWorld is a pod under TPROXY whose application listens at 8080. A self-connect makes
+// the application's listener accept SYN cookies, which are the same for all listeners.
+func cookieWorld(t *testing.T, backend config.Backend, cookies int) world {
+	t.Helper()
+	w := newLinks(t)
+	configure(t, w.pod, "ipv4/tcp_syncookies", fmt.Sprint(cookies)) // of IPv6, too
+	w.serve(t, w.pod, "tcp", 8080, direct)
+	check(t, open(t, w.pod, backend).Apply(decide(t, injected(tproxy(nil), nil), dualStack())))
+	return w
+}
+
+// TestCookies: a client outside meets the proxy under every setting of SYN cookies.
+func TestCookies(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for _, cookies := range []int{0, 1, 2} {
+			t.Run(fmt.Sprintf("tcp_syncookies=%d", cookies), func(t *testing.T) {
+				w := cookieWorld(t, backend, cookies)
+				w.sidecar(t, proxy, istioMesh)
+				for _, f := range []family{ipv4, ipv6} {
+					w.probe(t, in(podIP, 8080, inbound), f)
+					w.probe(t, out(app, podIP, 8080, direct), f)
+					w.probe(t, in(podIP, 8080, inbound), f)
+				}
+			})
+		}
+	})
+}
+
+// TestFlood: while SYNs that are never completed fill the proxy's backlog, a client meets
+// the proxy by a SYN cookie.
+func TestFlood(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := cookieWorld(t, backend, 1)
+		configure(t, w.pod, "core/somaxconn", "8")
+		w.sidecar(t, proxy, istioMesh)
+		nft(t, w.peer, "table inet silence { chain prerouting { type filter hook prerouting priority raw; tcp dport 30000-30063 drop; }; }")
+		for _, f := range []family{ipv4, ipv6} {
+			to := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), 8080)
+			for port := range uint16(64) {
+				from := netip.AddrPortFrom(netip.MustParseAddr(external[f]), 30000+port)
+				check(t, w.peer.Inject(lab.Segment{From: from, To: to, Flags: lab.SYN}))
+			}
+			w.probe(t, in(podIP, 8080, inbound), f)
+		}
+	})
+}
+
+// TestLateCookie: the last segment of a handshake arrives after the proxy has ended. It must
+// not complete the handshake with the application.
+func TestLateCookie(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := cookieWorld(t, backend, 2)
+		for _, f := range []family{ipv4, ipv6} {
+			listener, err := w.pod.ListenTransparently(proxy, ":15006")
+			check(t, err)
+			nft(t, w.pod, `table inet silence { chain prerouting { type filter hook prerouting priority -400; iifname "eth0" tcp flags & (syn | ack) == ack drop; }; }`)
+			client, err := w.peer.Dial(app, "", net.JoinHostPort(podIP[f], "8080"))
+			check(t, err)
+			check(t, lab.StopListening(listener))
+			w.probe(t, out(app, podIP, 8080, direct), f)
+			nft(t, w.pod, "delete table inet silence")
+			_, err = client.Write([]byte{'.'})
+			check(t, err)
+			check(t, client.SetReadDeadline(time.Now().Add(patience)))
+			var answer lab.Answer
+			if err := json.NewDecoder(client).Decode(&answer); err == nil {
+				t.Errorf("%v: after the proxy's end, %q answers", f, answer.Server)
+			}
+			check(t, client.Close())
+		}
+	})
+}
