@@ -22,6 +22,7 @@ type Connection struct {
 	Mark    int
 
 	Device       string        // that all packets leave by
+	Close        bool          // ends in order, after the server, instead of by a reset
 	FreeBind     bool          // From need not be the host's own address
 	IgnoreResets bool          // by Begin alone
 	Limit        time.Duration // of each system call, if not the package's
@@ -81,18 +82,26 @@ func (c Connection) ask() (reply Reply, err error) {
 	if reply.Err == nil {
 		reply.Err = receive(fd, &reply.Answer)
 	}
+	if reply.Err == nil && c.Close {
+		reply.Err = uninterrupted(func() error {
+			_, err := unix.Read(fd, make([]byte, 1)) // the end
+			return err
+		})
+	}
 	return reply, nil
 }
 
-// prepare sets the options. A TCP connection ends by a reset: it leaves no state behind
-// that a later one could meet.
+// prepare sets the options. A TCP connection ends by a reset, unless Close is set: it
+// leaves no state behind that a later one could meet.
 func (c Connection) prepare(fd int) error {
 	limit := unix.NsecToTimeval(cmp.Or(c.Limit, timeout).Nanoseconds())
 	err := errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
-		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),
 	)
+	if !c.Close {
+		err = errors.Join(err, unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}))
+	}
 	if c.Mark != 0 {
 		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, c.Mark))
 	}
