@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// Source ports of connections whose first SYN, or first SYN-ACK, is lost.
+const (
+	firstLostSYN    = 20000
+	firstLostSYNACK = 30000
+)
+
+// lossy has each host's sockets lose one segment of each handshake from these ports, so that
+// conntrack meets the connection's SYN twice.
+const lossy = `table inet lossy {
+	set lost {
+		type inet_service
+		size 65535
+		flags dynamic
+	}
+	chain input {
+		type filter hook input priority 0
+		tcp flags & (syn | ack) == syn tcp sport 20000-29999 tcp sport != @lost add @lost { tcp sport } drop
+		tcp flags & (syn | ack) == (syn | ack) tcp dport 30000-39999 tcp dport != @lost add @lost { tcp dport } drop
+	}
+}`
+
+// repeated are scenarios with each kind of exemption.
+var repeated = []string{
+	"defaults", "inbound list", "excluded outbound ports replace the default", "excluded ranges", "excluded interfaces", "rerouted interface",
+	"only some groups", "a loopback range lifts the loopback exemption", "DNS",
+	"TPROXY, defaults", "TPROXY, inbound list", "TPROXY, excluded interfaces", "TPROXY, a loopback range", "DNS, TPROXY",
+}
+
+// TestRepeatedSYNs makes each connection of a scenario four times, from the same port: with a
+// handshake that loses a segment, after an end in order, once more, and after a reset.
+func TestRepeatedSYNs(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for _, name := range repeated {
+			t.Run(name, func(t *testing.T) {
+				s := scenarios[slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })]
+				settings := dualStack()
+				if s.settings != nil {
+					s.settings(&settings)
+				}
+				w := newWorld(t, ports(s.probes), settings.Mesh)
+				check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(s.annotations), s.env), settings)))
+				nft(t, w.pod, lossy)
+				nft(t, w.peer, lossy)
+				var probes sync.WaitGroup
+				for _, f := range bothFamilies {
+					for i, p := range s.probes {
+						if p.udp || p.to[f] == "" {
+							continue
+						}
+						for _, first := range []int{firstLostSYN, firstLostSYNACK} {
+							probes.Go(func() { w.repeat(t, p, f, uint16(first+2*i+int(f))) })
+						}
+					}
+				}
+				probes.Wait()
+			})
+		}
+	})
+}
+
+// repeat connects from one port again and again.
+func (w world) repeat(t *testing.T, p probe, f family, port uint16) {
+	from := map[family]netip.Addr{ipv4: netip.IPv4Unspecified(), ipv6: netip.IPv6Unspecified()}[f]
+	if p.from[f] != "" {
+		from = netip.MustParseAddr(p.from[f])
+	}
+	host := w.pod
+	if p.remote {
+		host = w.peer
+	}
+	c := lab.Connection{
+		Owner: p.by, Network: "tcp", From: netip.AddrPortFrom(from, port),
+		To: netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port)), Close: true,
+	}
+	reset := c
+	reset.Close = false
+	replies, err := host.AskAll([]lab.Connection{c, c, reset, reset})
+	if err != nil {
+		t.Error(err)
+	}
+	for i, got := range replies {
+		if got.Answer.Server != p.want {
+			t.Errorf("%v %+v from port %d, connection %d: answered by %q (%v)", f, p, port, i, got.Answer.Server, got.Err)
+		}
+	}
+}
+
+// TestFullBacklog: a SYN that the server has no room for is sent again, and then accepted.
+func TestFullBacklog(t *testing.T) {
+	const room = 4
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for _, mode := range modes {
+			t.Run(mode, func(t *testing.T) {
+				w := newLinks(t)
+				configure(t, w.pod, "core/somaxconn", strconv.Itoa(room))
+				configure(t, w.peer, "core/somaxconn", strconv.Itoa(room))
+				check(t, open(t, w.pod, backend).Apply(decide(t, injected(map[string]string{"sidecar.istio.io/interceptionMode": mode}, nil), dualStack())))
+				servers := map[string]*server{
+					inbound: listen(t, w.pod, proxy, 15006), outbound: listen(t, w.pod, proxy, 15001),
+					"exempt": listen(t, w.peer, rootUser, 15020), "the proxy's": listen(t, w.peer, rootUser, 80),
+				}
+				var probes sync.WaitGroup
+				for name, p := range map[string]probe{
+					inbound: in(podIP, 8080, ""), outbound: out(app, external, 80, ""),
+					"exempt": out(app, external, 15020, ""), "the proxy's": out(proxy, external, 80, ""),
+				} {
+					host := w.pod
+					if p.remote {
+						host = w.peer
+					}
+					for range room + 1 {
+						filling, err := host.Dial(p.by, "", fmt.Sprintf("%s:%d", p.to[ipv4], p.port))
+						check(t, err)
+						t.Cleanup(func() { _ = filling.Close() })
+					}
+					for _, f := range bothFamilies {
+						probes.Go(func() {
+							if _, _, err := w.ask(p, f); err != nil {
+								t.Errorf("%v, %s: %v", f, name, err)
+							}
+						})
+					}
+				}
+				time.Sleep(100 * time.Millisecond) // the first SYNs are dropped
+				for name, s := range servers {
+					s.serve(name)
+				}
+				probes.Wait()
+			})
+		}
+	})
+}
+
+// TestRefusals: an answer that a port is closed arrives, and does not stand in the way of a
+// later connection from the same port.
+func TestRefusals(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for _, mode := range modes {
+			for _, excluded := range []string{"15020", "9000"} {
+				t.Run(mode+", excluded port "+excluded, func(t *testing.T) {
+					w := newLinks(t)
+					pod := injected(spelled(map[string]string{"excludeOutboundPorts": excluded}), nil)
+					pod.Annotations["sidecar.istio.io/interceptionMode"] = mode
+					check(t, open(t, w.pod, backend).Apply(decide(t, pod, dualStack())))
+					exempt := netip.MustParseAddrPort("0.0.0.0:" + excluded).Port()
+					type row struct {
+						by   lab.Owner
+						to   dst
+						port uint16
+						want string
+					}
+					rows := []row{
+						{app, external, 80, outbound}, {proxy, external, 80, direct}, {app, external, exempt, direct},
+						{app, localhost, 8080, direct}, {app, podIP, 8080, direct}, {proxy, localhost, 8080, direct},
+					}
+					connect := func(i int, r row, f family) lab.Reply {
+						from := netip.AddrPortFrom(map[family]netip.Addr{ipv4: netip.IPv4Unspecified(), ipv6: netip.IPv6Unspecified()}[f], uint16(20000+i))
+						return ask(t, w.pod, lab.Connection{Owner: r.by, From: from, To: netip.AddrPortFrom(netip.MustParseAddr(r.to[f]), r.port)})
+					}
+					for i, r := range rows {
+						for _, f := range bothFamilies {
+							if got := connect(i, r, f); !got.Refused() {
+								t.Errorf("%v %+v: %v, want a refusal", f, r, got.Err)
+							}
+						}
+					}
+					w.sidecar(t, proxy, istioMesh)
+					for _, port := range []int{80, int(exempt)} {
+						w.serve(t, w.peer, "tcp", port, direct)
+					}
+					w.serve(t, w.pod, "tcp", 8080, direct)
+					for i, r := range rows {
+						for _, f := range bothFamilies {
+							if got := connect(i, r, f); got.Answer.Server != r.want {
+								t.Errorf("%v %+v: answered by %q (%v)", f, r, got.Answer.Server, got.Err)
+							}
+						}
+					}
+				})
+			}
+		}
+	})
+}
