@@ -21,28 +21,65 @@ func configure(t *testing.T, host *lab.Host, key, value string) {
 	check(t, host.Do(func() error { return os.WriteFile("/proc/sys/net/"+key, []byte(value), 0) }))
 }
 
-// cookieWorld is a pod under TPROXY whose application listens at 8080. A self-connect makes
-// the application's listener accept SYN cookies, which are the same for all listeners.
-func cookieWorld(t *testing.T, backend config.Backend, cookies int) world {
+// cookieWorld is a pod whose application listens at 8080. A self-connect makes the
+// application's listener accept SYN cookies, which are the same for all listeners.
+func cookieWorld(t *testing.T, backend config.Backend, mode string, cookies int) world {
 	t.Helper()
 	w := newLinks(t)
 	configure(t, w.pod, "ipv4/tcp_syncookies", fmt.Sprint(cookies)) // of IPv6, too
 	w.serve(t, w.pod, "tcp", 8080, direct)
-	check(t, open(t, w.pod, backend).Apply(decide(t, injected(tproxy(nil), nil), dualStack())))
+	check(t, open(t, w.pod, backend).Apply(decide(t, injected(map[string]string{"sidecar.istio.io/interceptionMode": mode}, nil), dualStack())))
 	return w
 }
 
-// TestCookies: a client outside meets the proxy under every setting of SYN cookies.
-func TestCookies(t *testing.T) {
+// forEachCookies runs a test in both modes and under every setting of SYN cookies.
+func forEachCookies(t *testing.T, test func(t *testing.T, backend config.Backend, mode string, cookies int)) {
+	t.Helper()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		for _, cookies := range []int{0, 1, 2} {
+		for _, mode := range modes {
+			for cookies := range 3 {
+				t.Run(fmt.Sprintf("%s, tcp_syncookies=%d", mode, cookies), func(t *testing.T) { test(t, backend, mode, cookies) })
+			}
+		}
+	})
+}
+
+// TestCookies: a client outside meets the proxy.
+func TestCookies(t *testing.T) {
+	forEachCookies(t, func(t *testing.T, backend config.Backend, mode string, cookies int) {
+		w := cookieWorld(t, backend, mode, cookies)
+		w.serve(t, w.pod, "tcp", 15021, direct)
+		w.sidecar(t, proxy, istioMesh)
+		for _, f := range bothFamilies {
+			for _, p := range []probe{
+				in(podIP, 8080, inbound), out(app, podIP, 8080, direct), in(podIP, 8080, inbound), in(podIP, 15021, direct),
+				out(proxy, podIP, 8080, inbound), out(app, localhost, 8080, direct), out(app, external, 80, outbound),
+			} {
+				w.probe(t, p, f)
+			}
+		}
+	})
+}
+
+// TestCookiesHandedOn: the proxy connects to the application in its client's name.
+func TestCookiesHandedOn(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for cookies := range 3 {
 			t.Run(fmt.Sprintf("tcp_syncookies=%d", cookies), func(t *testing.T) {
-				w := cookieWorld(t, backend, cookies)
-				w.sidecar(t, proxy, istioMesh)
-				for _, f := range []family{ipv4, ipv6} {
-					w.probe(t, in(podIP, 8080, inbound), f)
-					w.probe(t, out(app, podIP, 8080, direct), f)
-					w.probe(t, in(podIP, 8080, inbound), f)
+				w := cookieWorld(t, backend, "TPROXY", cookies)
+				sidecar, err := w.pod.ProxyTransparently(proxy, ":15006")
+				check(t, err)
+				t.Cleanup(func() { _ = sidecar.Close() })
+				for _, f := range bothFamilies {
+					to := net.JoinHostPort(podIP[f], "8080")
+					for _, port := range []string{"20000", "20001"} {
+						answer, err := w.peer.Ask(app, "tcp", net.JoinHostPort(external[f], port), to)
+						// The proxy takes a port of its own.
+						if client := answer.Client; err != nil || client.Addr().Unmap().String() != external[f] || fmt.Sprint(client.Port()) == port {
+							t.Errorf("%v from port %s: %q answers and sees client %s (%v)", f, port, answer.Server, client, err)
+						}
+						w.probe(t, out(app, podIP, 8080, direct), f)
+					}
 				}
 			})
 		}
@@ -53,17 +90,21 @@ func TestCookies(t *testing.T) {
 // the proxy by a SYN cookie.
 func TestFlood(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		w := cookieWorld(t, backend, 1)
-		configure(t, w.pod, "core/somaxconn", "8")
-		w.sidecar(t, proxy, istioMesh)
-		nft(t, w.peer, "table inet silence { chain prerouting { type filter hook prerouting priority raw; tcp dport 30000-30063 drop; }; }")
-		for _, f := range []family{ipv4, ipv6} {
-			to := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), 8080)
-			for port := range uint16(64) {
-				from := netip.AddrPortFrom(netip.MustParseAddr(external[f]), 30000+port)
-				check(t, w.peer.Inject(lab.Segment{From: from, To: to, Flags: lab.SYN}))
-			}
-			w.probe(t, in(podIP, 8080, inbound), f)
+		for _, mode := range modes {
+			t.Run(mode, func(t *testing.T) {
+				w := cookieWorld(t, backend, mode, 1)
+				configure(t, w.pod, "core/somaxconn", "8")
+				w.sidecar(t, proxy, istioMesh)
+				nft(t, w.peer, "table inet silence { chain prerouting { type filter hook prerouting priority raw; tcp dport 30000-30063 drop; }; }")
+				for _, f := range bothFamilies {
+					to := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), 8080)
+					for port := range uint16(64) {
+						from := netip.AddrPortFrom(netip.MustParseAddr(external[f]), 30000+port)
+						check(t, w.peer.Inject(lab.Segment{From: from, To: to, Flags: lab.SYN}))
+					}
+					w.probe(t, in(podIP, 8080, inbound), f)
+				}
+			})
 		}
 	})
 }
@@ -71,9 +112,9 @@ func TestFlood(t *testing.T) {
 // TestLateCookie: the last segment of a handshake arrives after the proxy has ended. It must
 // not complete the handshake with the application.
 func TestLateCookie(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		w := cookieWorld(t, backend, 2)
-		for _, f := range []family{ipv4, ipv6} {
+	forEachCookies(t, func(t *testing.T, backend config.Backend, mode string, cookies int) {
+		w := cookieWorld(t, backend, mode, cookies)
+		for _, f := range bothFamilies {
 			listener, err := w.pod.ListenTransparently(proxy, ":15006")
 			check(t, err)
 			nft(t, w.pod, `table inet silence { chain prerouting { type filter hook prerouting priority -400; iifname "eth0" tcp flags & (syn | ack) == ack drop; }; }`)

@@ -3,11 +3,11 @@
 package traffic
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"regexp"
-	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -21,7 +21,9 @@ import (
 type memory struct {
 	name     string
 	families []family
-	excludes bool // the pod excludes net1
+	under    scenario // what the pod asks for
+	port     uint16   // the server's, if not one of its own
+	second   bool     // by net1
 	leave    func(t *testing.T, w world, client, server netip.AddrPort)
 }
 
@@ -36,38 +38,59 @@ var (
 // modes are the values of a pod's annotation sidecar.istio.io/interceptionMode.
 var modes = []string{"REDIRECT", "TPROXY"}
 
-// forEachMemory tests each memory with a server port of its own, by each backend, mode and
-// family.
-func forEachMemory(t *testing.T, memories []memory, test func(t *testing.T, w world, m memory, f family, port uint16)) {
+// What the pods of memories ask for.
+var (
+	excluding = scenario{name: "excluded interface", annotations: map[string]string{"excludeInterfaces": "net1"}}
+	rerouting = scenario{name: "rerouted interface", annotations: map[string]string{"istio.io/reroute-virtual-interfaces": "net1"}}
+	resolving = scenario{name: "DNS", env: captureDNS}
+	grouping  = scenario{name: "excluded group", settings: func(s *config.Settings) { s.Mesh.OutboundOwnerGroupsExclude = []uint32{5} }}
+)
+
+// forEachMemory tests each memory with addresses and ports of its own, by each backend, mode
+// and family.
+func forEachMemory(t *testing.T, memories []memory, test func(t *testing.T, w world, m memory, f family)) {
 	t.Helper()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range modes {
-			for _, excludes := range []bool{false, true} {
-				if !slices.ContainsFunc(memories, func(m memory) bool { return m.excludes == excludes }) {
-					continue
+			worlds := map[string]world{}
+			for i, m := range memories {
+				w, ok := worlds[m.under.name]
+				if !ok {
+					w = m.under.world(t, backend, mode)
+					worlds[m.under.name] = w
 				}
-				var annotations map[string]string
-				if excludes {
-					annotations = map[string]string{"excludeInterfaces": "net1"}
-				}
-				pod := injected(spelled(annotations), nil)
-				pod.Annotations["sidecar.istio.io/interceptionMode"] = mode
-				w := newWorld(t, []int{8080}, istioMesh)
-				w.addSecondRoutes(t)
-				check(t, open(t, w.pod, backend).Apply(decide(t, pod, dualStack())))
-				for i, m := range memories {
-					if m.excludes != excludes {
-						continue
+				m.port = cmp.Or(m.port, uint16(9000+i))
+				t.Run(mode+", "+m.name, func(t *testing.T) {
+					for _, f := range m.families {
+						test(t, w, m, f)
 					}
-					t.Run(mode+", "+m.name, func(t *testing.T) {
-						for _, f := range m.families {
-							test(t, w, m, f, uint16(9000+i))
-						}
-					})
-				}
+				})
 			}
 		}
 	})
+}
+
+// world makes a pod that asks for a scenario, and its peer.
+func (s scenario) world(t *testing.T, backend config.Backend, mode string) world {
+	t.Helper()
+	settings := dualStack()
+	if s.settings != nil {
+		s.settings(&settings)
+	}
+	pod := injected(spelled(s.annotations), s.env)
+	pod.Annotations["sidecar.istio.io/interceptionMode"] = mode
+	w := newWorld(t, []int{8080}, settings.Mesh)
+	w.addSecondRoutes(t)
+	check(t, open(t, w.pod, backend).Apply(decide(t, pod, settings)))
+	return w
+}
+
+// ends returns an address of the pod and one of the peer, on the same link.
+func (m memory) ends(f family) (pod, peer netip.Addr) {
+	if m.second {
+		return netip.MustParseAddr(secondIP[f]), netip.MustParseAddr(secondPeer[f])
+	}
+	return netip.MustParseAddr(podIP[f]), netip.MustParseAddr(external[f])
 }
 
 // addSecondRoutes lets the hosts reach each other over net1, too, if a socket is bound to it.
@@ -111,14 +134,33 @@ func segmentOf(flags byte) func(*testing.T, world, netip.AddrPort, netip.AddrPor
 	}
 }
 
+// leftOnLo has the application send the SYN by a device that does not lead to the server.
+func leftOnLo(t *testing.T, w world, client, server netip.AddrPort) {
+	t.Helper()
+	begin(t, w.pod, lab.Connection{Owner: app, Device: "lo", From: client, To: server})
+}
+
+// leftOnLoByServer is the same in the other direction, by the application as the server.
+func leftOnLoByServer(t *testing.T, w world, client, server netip.AddrPort) {
+	t.Helper()
+	leftOnLo(t, w, server, client)
+}
+
+// untracked has another program's rules keep a server's connections from conntrack.
+func untracked(t *testing.T, w world, _, server netip.AddrPort) {
+	t.Helper()
+	nft(t, w.pod, fmt.Sprintf(`table inet untracked {
+		chain prerouting { type filter hook prerouting priority raw; tcp dport %[1]d notrack; }
+		chain output { type filter hook output priority raw; tcp dport %[1]d notrack; tcp sport %[1]d notrack; }
+	}`, server.Port()))
+}
+
 // TestNoWayOut: whatever conntrack has of it, a connection of the application never
 // leaves the pod but through the proxy; one of the proxy does.
 func TestNoWayOut(t *testing.T) {
 	memories := []memory{
-		{name: "a SYN that died on lo", families: onlyFour, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
-			begin(t, w.pod, lab.Connection{Owner: app, Device: "lo", From: client, To: server})
-		}},
-		{name: "a SYN by an excluded interface", families: bothFamilies, excludes: true, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
+		{name: "a SYN that died on lo", families: onlyFour, leave: leftOnLo},
+		{name: "a SYN by an excluded interface", families: bothFamilies, under: excluding, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
 			drop := silence(t, w.peer, `iifname "net1"`)
 			begin(t, w.pod, lab.Connection{Owner: app, Device: "net1", From: client, To: server})
 			drop()
@@ -128,6 +170,12 @@ func TestNoWayOut(t *testing.T) {
 			begin(t, w.pod, lab.Connection{Owner: proxy, From: client, To: server})
 			drop()
 		}},
+		{name: "a SYN of an excluded group", families: bothFamilies, under: grouping, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
+			drop := silence(t, w.peer, "tcp flags syn")
+			begin(t, w.pod, lab.Connection{Owner: lab.Owner{UID: 1000, GID: 5}, From: client, To: server})
+			drop()
+		}},
+		{name: "a SYN of a DNS server", families: bothFamilies, under: resolving, port: 53, leave: segmentOf(lab.SYN)},
 		{name: "a SYN of the server", families: bothFamilies, leave: segmentOf(lab.SYN)},
 		{name: "an ACK of the server", families: bothFamilies, leave: segmentOf(lab.ACK)},
 		{name: "a SYN forged in the server's name", families: onlySix, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
@@ -136,14 +184,13 @@ func TestNoWayOut(t *testing.T) {
 			begin(t, w.pod, lab.Connection{Owner: app, FreeBind: true, From: server, To: client})
 			check(t, lab.StopListening(listener))
 		}},
-		{name: "nothing, by notrack", families: bothFamilies, leave: func(t *testing.T, w world, _, server netip.AddrPort) {
-			nft(t, w.pod, "table inet untracked { chain output { type filter hook output priority raw; tcp dport "+strconv.Itoa(int(server.Port()))+" notrack; }; }")
-		}},
+		{name: "nothing, by notrack", families: bothFamilies, leave: untracked},
 	}
 	// Inbound, these ports are not captured.
 	const appPort, proxyPort = 15008, 15021
-	forEachMemory(t, memories, func(t *testing.T, w world, m memory, f family, port uint16) {
-		server := netip.AddrPortFrom(netip.MustParseAddr(external[f]), port)
+	forEachMemory(t, memories, func(t *testing.T, w world, m memory, f family) {
+		pod, peer := m.ends(f)
+		server := netip.AddrPortFrom(peer, m.port)
 		answering, err := w.peer.Serve("tcp", server.String(), direct)
 		check(t, err)
 		defer answering.Close()
@@ -151,7 +198,7 @@ func TestNoWayOut(t *testing.T) {
 			lab.Owner
 			port uint16
 		}{{app, appPort}, {proxy, proxyPort}} {
-			client := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), by.port)
+			client := netip.AddrPortFrom(pod, by.port)
 			m.leave(t, w, client, server)
 			limit := patience
 			if by.Owner == proxy {
@@ -169,24 +216,21 @@ func TestNoWayOut(t *testing.T) {
 // application but through the proxy.
 func TestNoWayIn(t *testing.T) {
 	memories := []memory{
-		{name: "a SYN of the application that died on lo", families: onlyFour, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
-			begin(t, w.pod, lab.Connection{Owner: app, Device: "lo", From: server, To: client})
-		}},
-		{name: "a SYN by an excluded interface", families: bothFamilies, excludes: true, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
+		{name: "a SYN of the application that died on lo", families: onlyFour, leave: leftOnLoByServer},
+		{name: "a SYN to a rerouted interface that died on lo", families: onlyFour, under: rerouting, second: true, leave: leftOnLoByServer},
+		{name: "a SYN on a rerouted interface, by notrack", families: bothFamilies, under: rerouting, second: true, leave: untracked},
+		{name: "a SYN by an excluded interface", families: bothFamilies, under: excluding, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
 			listener, err := w.pod.ListenSilently(server.String())
 			check(t, err)
 			begin(t, w.peer, lab.Connection{Device: "net1", From: client, To: server})
 			w.waitForEntry(t, client)
 			check(t, lab.StopListening(listener))
 		}},
-		{name: "nothing, by notrack", families: bothFamilies, leave: func(t *testing.T, w world, _, server netip.AddrPort) {
-			nft(t, w.pod, "table inet untracked { chain prerouting { type filter hook prerouting priority raw; tcp dport "+strconv.Itoa(int(server.Port()))+" notrack; }; "+
-				"chain output { type filter hook output priority raw; tcp sport "+strconv.Itoa(int(server.Port()))+" notrack; }; }")
-		}},
+		{name: "nothing, by notrack", families: bothFamilies, leave: untracked},
 	}
-	forEachMemory(t, memories, func(t *testing.T, w world, m memory, f family, port uint16) {
-		client := netip.AddrPortFrom(netip.MustParseAddr(external[f]), 20000)
-		server := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), port)
+	forEachMemory(t, memories, func(t *testing.T, w world, m memory, f family) {
+		pod, peer := m.ends(f)
+		client, server := netip.AddrPortFrom(peer, 20000), netip.AddrPortFrom(pod, m.port)
 		m.leave(t, w, client, server)
 		application, err := w.pod.Serve("tcp", server.String(), direct)
 		check(t, err)
@@ -217,8 +261,9 @@ func TestNoSimultaneousOpen(t *testing.T) {
 			check(t, socket.Close())
 		}})
 	}
-	forEachMemory(t, memories, func(t *testing.T, w world, m memory, f family, port uint16) {
-		client, server := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), 20000), netip.AddrPortFrom(netip.MustParseAddr(external[f]), port)
+	forEachMemory(t, memories, func(t *testing.T, w world, m memory, f family) {
+		pod, peer := m.ends(f)
+		client, server := netip.AddrPortFrom(pod, 20000), netip.AddrPortFrom(peer, m.port)
 		nft(t, w.peer, "table inet silence { counter answers { }; chain prerouting { type filter hook prerouting priority raw; "+
 			"tcp dport != 8080 tcp flags & (syn | ack) == (syn | ack) counter name answers; tcp dport != 8080 drop; }; }")
 		defer nft(t, w.peer, "delete table inet silence")
