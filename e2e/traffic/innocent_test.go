@@ -15,24 +15,34 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// Source ports of connections whose first SYN, or first SYN-ACK, is lost.
+// Source ports of connections whose SYN is lost once, before conntrack has an entry of an
+// inbound one, and of those whose SYN is answered only when it arrives again.
 const (
-	firstLostSYN    = 20000
-	firstLostSYNACK = 30000
+	firstLost     = 20000
+	firstRepeated = 30000
 )
 
-// lossy has each host's sockets lose one segment of each handshake from these ports, so that
-// conntrack meets the connection's SYN twice.
-const lossy = `table inet lossy {
-	set lost {
+// repeating has each host drop what these ports lose.
+const repeating = `table inet repeating {
+	set once {
+		type inet_service
+		size 65535
+		flags dynamic
+	}
+	set twice {
 		type inet_service
 		size 65535
 		flags dynamic
 	}
 	chain input {
 		type filter hook input priority 0
-		tcp flags & (syn | ack) == syn tcp sport 20000-29999 tcp sport != @lost add @lost { tcp sport } drop
-		tcp flags & (syn | ack) == (syn | ack) tcp dport 30000-39999 tcp dport != @lost add @lost { tcp dport } drop
+		tcp flags & (syn | ack) == syn tcp sport 30000-39999 tcp sport @once add @twice { tcp sport }
+		tcp flags & (syn | ack) == syn tcp sport 20000-29999 tcp sport != @once add @once { tcp sport } drop
+		tcp flags & (syn | ack) == syn tcp sport 30000-39999 add @once { tcp sport }
+	}
+	chain output {
+		type filter hook output priority 0
+		tcp flags & (syn | ack) == (syn | ack) tcp dport 30000-39999 tcp dport != @twice drop
 	}
 }`
 
@@ -44,7 +54,7 @@ var repeated = []string{
 }
 
 // TestRepeatedSYNs makes each connection of a scenario four times, from the same port: with a
-// handshake that loses a segment, after an end in order, once more, and after a reset.
+// handshake of two SYNs, after an end in order, once more, and after a reset.
 func TestRepeatedSYNs(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, name := range repeated {
@@ -56,15 +66,15 @@ func TestRepeatedSYNs(t *testing.T) {
 				}
 				w := newWorld(t, ports(s.probes), settings.Mesh)
 				check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(s.annotations), s.env), settings)))
-				nft(t, w.pod, lossy)
-				nft(t, w.peer, lossy)
+				nft(t, w.pod, repeating)
+				nft(t, w.peer, repeating)
 				var probes sync.WaitGroup
 				for _, f := range bothFamilies {
 					for i, p := range s.probes {
 						if p.udp || p.to[f] == "" {
 							continue
 						}
-						for _, first := range []int{firstLostSYN, firstLostSYNACK} {
+						for _, first := range []int{firstLost, firstRepeated} {
 							probes.Go(func() { w.repeat(t, p, f, uint16(first+2*i+int(f))) })
 						}
 					}
@@ -111,15 +121,17 @@ func TestFullBacklog(t *testing.T) {
 				w := newLinks(t)
 				configure(t, w.pod, "core/somaxconn", strconv.Itoa(room))
 				configure(t, w.peer, "core/somaxconn", strconv.Itoa(room))
-				check(t, open(t, w.pod, backend).Apply(decide(t, injected(map[string]string{"sidecar.istio.io/interceptionMode": mode}, nil), dualStack())))
+				check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
 				servers := map[string]*server{
 					inbound: listen(t, w.pod, proxy, 15006), outbound: listen(t, w.pod, proxy, 15001),
 					"exempt": listen(t, w.peer, rootUser, 15020), "the proxy's": listen(t, w.peer, rootUser, 80),
+					"exempt, inbound": listen(t, w.pod, rootUser, 15021), "by net1": listen(t, w.peer, rootUser, 81), "by net1, inbound": listen(t, w.pod, rootUser, 8081),
 				}
 				var probes sync.WaitGroup
 				for name, p := range map[string]probe{
 					inbound: in(podIP, 8080, ""), outbound: out(app, external, 80, ""),
 					"exempt": out(app, external, 15020, ""), "the proxy's": out(proxy, external, 80, ""),
+					"exempt, inbound": in(podIP, 15021, ""), "by net1": out(app, secondPeer, 81, ""), "by net1, inbound": in(secondIP, 8081, ""),
 				} {
 					host := w.pod
 					if p.remote {
@@ -167,8 +179,12 @@ func TestRefusals(t *testing.T) {
 						want string
 					}
 					rows := []row{
-						{app, external, 80, outbound}, {proxy, external, 80, direct}, {app, external, exempt, direct},
-						{app, localhost, 8080, direct}, {app, podIP, 8080, direct}, {proxy, localhost, 8080, direct},
+						{app, external, 80, outbound},
+						{proxy, external, 80, direct},
+						{app, external, exempt, direct},
+						{app, localhost, 8080, direct},
+						{app, podIP, 8080, direct},
+						{proxy, localhost, 8080, direct},
 					}
 					connect := func(i int, r row, f family) lab.Reply {
 						from := netip.AddrPortFrom(map[family]netip.Addr{ipv4: netip.IPv4Unspecified(), ipv6: netip.IPv6Unspecified()}[f], uint16(20000+i))

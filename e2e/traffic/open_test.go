@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -63,7 +64,9 @@ func openWorld(t *testing.T) world {
 	w := newLinks(t)
 	listen(t, w.pod, proxy, 15006).serve(inbound)
 	listen(t, w.pod, proxy, 15001).serve(outbound)
-	listen(t, w.pod, app, 8080).serve(direct)
+	for _, port := range []int{8080, 15021} {
+		listen(t, w.pod, app, port).serve(direct)
+	}
 	for _, port := range []int{80, 9000, 15020} {
 		listen(t, w.peer, rootUser, port).serve(direct)
 	}
@@ -110,6 +113,13 @@ func vanish(conn *net.TCPConn) error {
 	return errors.Join(err, optionErr, conn.Close())
 }
 
+// withoutNet1 is a pod whose interface net1 is not captured.
+func withoutNet1(mode string) *corev1.Pod {
+	pod := injected(spelled(map[string]string{"excludeInterfaces": "net1"}), nil)
+	pod.Annotations["sidecar.istio.io/interceptionMode"] = mode
+	return pod
+}
+
 // TestVanishedClient: a client connects from the port of a connection that its server still
 // has. The server answers the SYN with an acknowledgement, the client resets that connection,
 // and its next SYN begins the new one.
@@ -117,12 +127,13 @@ func TestVanishedClient(t *testing.T) {
 	probes := []probe{
 		in(podIP, 8080, inbound), out(app, external, 80, outbound), out(app, external, 15020, direct),
 		out(proxy, external, 80, direct), out(app, localhost, 8080, direct),
+		in(podIP, 15021, direct), in(secondIP, 8080, direct), out(app, secondPeer, 80, direct),
 	}
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range modes {
 			t.Run(mode, func(t *testing.T) {
 				w := openWorld(t)
-				check(t, open(t, w.pod, backend).Apply(decide(t, injected(map[string]string{"sidecar.istio.io/interceptionMode": mode}, nil), dualStack())))
+				check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
 				var all sync.WaitGroup
 				for i, p := range probes {
 					for _, f := range bothFamilies {
@@ -145,6 +156,38 @@ func TestVanishedClient(t *testing.T) {
 					}
 				}
 				all.Wait()
+			})
+		}
+	})
+}
+
+// TestReset: a client's reset ends the proxy's connection, even one to an address that is not
+// the pod's own.
+func TestReset(t *testing.T) {
+	forwarded := dst{"198.51.100.9", "2001:db8:51::9"}
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for _, mode := range modes {
+			t.Run(mode, func(t *testing.T) {
+				w := newLinks(t)
+				check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
+				run("ip", "route", "add", forwarded[ipv4], "via", podIP[ipv4])(t, w.peer)
+				run("ip", "-6", "route", "add", forwarded[ipv6], "via", podIP[ipv6])(t, w.peer)
+				listener, err := w.pod.ListenTransparently(proxy, ":15006")
+				check(t, err)
+				t.Cleanup(func() { _ = listener.Close() })
+				for _, f := range bothFamilies {
+					for _, to := range []dst{podIP, forwarded} {
+						conn, err := w.peer.Dial(app, "", net.JoinHostPort(to[f], "8080"))
+						check(t, err)
+						accepted, err := listener.Accept()
+						check(t, err)
+						check(t, errors.Join(conn.SetLinger(0), conn.Close(), accepted.SetReadDeadline(time.Now().Add(3*time.Second))))
+						if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+							t.Errorf("%v, to %s: the proxy gets %v, want a reset", f, to[f], err)
+						}
+						check(t, accepted.Close())
+					}
+				}
 			})
 		}
 	})
