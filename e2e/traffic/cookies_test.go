@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/conntrack"
 )
 
 // configure writes a setting of a host's network.
@@ -109,28 +110,34 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestLateCookie: the last segment of a handshake arrives after the proxy has ended. It must
-// not complete the handshake with the application.
+// TestLateCookie: the last segment of a handshake arrives after the proxy has ended, and maybe
+// after conntrack has forgotten the first ones, as it does in a minute. It must not complete
+// the handshake with the application.
 func TestLateCookie(t *testing.T) {
 	forEachCookies(t, func(t *testing.T, backend config.Backend, mode string, cookies int) {
 		w := cookieWorld(t, backend, mode, cookies)
 		for _, f := range bothFamilies {
-			listener, err := w.pod.ListenTransparently(proxy, ":15006")
-			check(t, err)
-			nft(t, w.pod, `table inet silence { chain prerouting { type filter hook prerouting priority -400; iifname "eth0" tcp flags & (syn | ack) == ack drop; }; }`)
-			client, err := w.peer.Dial(app, "", net.JoinHostPort(podIP[f], "8080"))
-			check(t, err)
-			check(t, lab.StopListening(listener))
-			w.probe(t, out(app, podIP, 8080, direct), f)
-			nft(t, w.pod, "delete table inet silence")
-			_, err = client.Write([]byte{'.'})
-			check(t, err)
-			check(t, client.SetReadDeadline(time.Now().Add(patience)))
-			var answer lab.Answer
-			if err := json.NewDecoder(client).Decode(&answer); err == nil {
-				t.Errorf("%v: after the proxy's end, %q answers", f, answer.Server)
+			for _, forgotten := range []bool{false, true} {
+				listener, err := w.pod.ListenTransparently(proxy, ":15006")
+				check(t, err)
+				drop := silence(t, w.pod, `iifname "eth0" tcp flags & (syn | ack) == ack`)
+				client, err := w.peer.Dial(app, "", net.JoinHostPort(podIP[f], "8080"))
+				check(t, err)
+				check(t, lab.StopListening(listener))
+				w.probe(t, out(app, podIP, 8080, direct), f)
+				if forgotten {
+					check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) }))
+				}
+				drop()
+				_, err = client.Write([]byte{'.'})
+				check(t, err)
+				check(t, client.SetReadDeadline(time.Now().Add(patience)))
+				var answer lab.Answer
+				if err := json.NewDecoder(client).Decode(&answer); err == nil {
+					t.Errorf("%v, forgotten %v: after the proxy's end, %q answers", f, forgotten, answer.Server)
+				}
+				check(t, client.Close())
 			}
-			check(t, client.Close())
 		}
 	})
 }
