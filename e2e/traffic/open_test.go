@@ -161,7 +161,7 @@ func TestVanishedClient(t *testing.T) {
 	})
 }
 
-// TestReset: a client's reset ends the proxy's connection, even one to an address that is not
+// TestReset: the reset of a client that has vanished ends the proxy's connection, even one to an address that is not
 // the pod's own.
 func TestReset(t *testing.T) {
 	forwarded := dst{"198.51.100.9", "2001:db8:51::9"}
@@ -169,6 +169,7 @@ func TestReset(t *testing.T) {
 		for _, mode := range modes {
 			t.Run(mode, func(t *testing.T) {
 				w := newLinks(t)
+				configure(t, w.pod, "ipv4/tcp_early_demux", "0") // it delivers some resets that the rules do not
 				check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
 				run("ip", "route", "add", forwarded[ipv4], "via", podIP[ipv4])(t, w.peer)
 				run("ip", "-6", "route", "add", forwarded[ipv6], "via", podIP[ipv6])(t, w.peer)
@@ -181,8 +182,8 @@ func TestReset(t *testing.T) {
 						check(t, err)
 						accepted, err := listener.Accept()
 						check(t, err)
-						check(t, errors.Join(conn.SetLinger(0), conn.Close(), accepted.SetReadDeadline(time.Now().Add(3*time.Second))))
-						if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+						check(t, vanish(conn))
+						if err := provoke(accepted); !errors.Is(err, unix.ECONNRESET) {
 							t.Errorf("%v, to %s: the proxy gets %v, want a reset", f, to[f], err)
 						}
 						check(t, accepted.Close())
@@ -191,6 +192,22 @@ func TestReset(t *testing.T) {
 			})
 		}
 	})
+}
+
+// provoke sends bytes until an error comes: a reset, without ACK, answers what no socket has. A
+// process between fork and exec may still hold a copy of the socket.
+func provoke(conn net.Conn) error {
+	for deadline := time.Now().Add(3 * time.Second); ; {
+		if _, err := conn.Write([]byte{'.'}); err != nil {
+			return err
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+			return err
+		}
+		if _, err := conn.Read(make([]byte, 1)); !isTimeout(err) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // TestReplacedRules: connections live on while a guard replaces rules by nftables, whether
