@@ -36,6 +36,8 @@ func advisePod(p Pod) string {
 	switch p.State {
 	case Uncaptured, Drifted:
 		return explain + "; with guard.policy=report, restart the pod"
+	case Later:
+		return "delete the pod: the next one is captured; the API server's audit log says who edited it"
 	case Outdated, "changed":
 		return "restart the pod when it suits you"
 	case "foreign":

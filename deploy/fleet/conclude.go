@@ -50,6 +50,8 @@ func (e *Explanation) setState(state, because string) {
 		e.Next = cmp.Or(e.Next, adviseExempt("namespace_excluded"))
 	case state == Uncaptured || state == Drifted:
 		e.Next = "with guard.policy=inPlace the guard repairs it; else restart the pod. If the state returns: find out which process changes the rules"
+	case state == Later:
+		e.Next = advisePod(Pod{State: Later})
 	case state == Obstructed:
 		e.Next = "remove NET_ADMIN from the container that adds the table"
 	case state == Unknown:

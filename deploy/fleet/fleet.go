@@ -2,7 +2,11 @@
 
 package fleet
 
-import "time"
+import (
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
 
 // Fleet is the state of all nodes with an agent or with pods of the mesh.
 type Fleet struct {
@@ -17,18 +21,17 @@ type Fleet struct {
 
 // Node is the state of one node.
 type Node struct {
-	Name     string    `json:"name"`
-	State    NodeState `json:"state"`
-	Reasons  []string  `json:"reasons,omitempty"`
-	Version  string    `json:"version,omitempty"`
-	Mode     string    `json:"mode,omitempty"`
-	Agent    string    `json:"agent,omitempty"`    // its pod
-	Reported time.Time `json:"reported,omitzero"`  // when it last reported
-	Meshed   int       `json:"meshed"`             // pods of the mesh, as the API server knows them
-	Next     string    `json:"nextStep,omitempty"` // what to do
-	hasGuard bool      // its agent's pod has a guard
-	guarded  bool      // its guard reports the states of its pods
-	omitted  int       // pods that its Lease does not name
+	Name     string          `json:"name"`
+	State    NodeState       `json:"state"`
+	Reasons  []string        `json:"reasons,omitempty"`
+	Version  string          `json:"version,omitempty"`
+	Mode     string          `json:"mode,omitempty"`
+	Agent    string          `json:"agent,omitempty"`    // its pod
+	Reported time.Time       `json:"reported,omitzero"`  // when it last reported
+	Meshed   int             `json:"meshed"`             // pods of the mesh, as the API server knows them
+	Next     string          `json:"nextStep,omitempty"` // what to do
+	hasGuard bool            // its agent's pod has a guard
+	pods     *nodestate.Pods // as its guard reports them; nil if it reports none
 }
 
 // NodeState is the state of a node.
@@ -62,12 +65,14 @@ type Pod struct {
 const (
 	Uncaptured = "uncaptured"
 	Drifted    = "drifted"
+	Later      = "injected_later"
 	Obstructed = "obstructed"
 	Unknown    = "unknown"
 	Exempt     = "exempt"
 	Outdated   = "outdated"
 	Captured   = "captured"
 
+	NotExamined = "not examined" // the guard of its node does not know it
 	NotStarted  = "not started"  // its network has not been set up for a minute
 	NotReported = "not reported" // no guard reports it, and it is listed for its istio-init
 )
@@ -76,7 +81,7 @@ const (
 // whether the pod does not start.
 func (p Pod) Missing() bool {
 	switch p.State {
-	case Uncaptured, Drifted, Obstructed, Unknown, NotStarted:
+	case Uncaptured, Later, Drifted, Obstructed, Unknown, NotExamined, NotStarted:
 		return true
 	}
 	return false
@@ -89,8 +94,8 @@ func (f *Fleet) Good() bool {
 			return false
 		}
 	}
-	for _, state := range []string{Uncaptured, Drifted, Obstructed, Unknown, NotStarted} {
-		if f.States[state] > 0 {
+	for state, count := range f.States {
+		if count > 0 && (Pod{State: state}).Missing() {
 			return false
 		}
 	}

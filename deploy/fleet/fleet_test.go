@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
 )
@@ -226,5 +227,40 @@ func TestLargeFleet(t *testing.T) {
 		if !strings.HasPrefix(request, "GET ") {
 			t.Errorf("it asked for %s", request)
 		}
+	}
+}
+
+// TestNotExamined names the pods that run, and that the guard of their node does not know
+// though it has reported since.
+func TestNotExamined(t *testing.T) {
+	t.Parallel()
+	running := func(name, uid string, since time.Duration, change func(*corev1.Pod)) corev1.Pod {
+		return newPod("n1", name, func(pod *corev1.Pod) {
+			pod.UID = types.UID(uid)
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-since)),
+			}}
+			if change != nil {
+				change(pod)
+			}
+		})
+	}
+	now := metav1.Now()
+	s := &apiServer{pods: []corev1.Pod{
+		newAgent("n1", corev1.ConditionTrue, InstallerContainer, GuardContainer),
+		running("known", "beef0001-a", time.Hour, nil), running("missing", "beef0002-a", time.Hour, nil),
+		running("new", "beef0003-a", 4*time.Minute, nil), // the Lease is two minutes old
+		running("ending", "beef0004-a", time.Hour, func(pod *corev1.Pod) {
+			pod.DeletionTimestamp, pod.Finalizers = &now, []string{"example.com/kept"}
+		}),
+		running("exempt", "beef0005-a", time.Hour, func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
+	}}
+	s.leases = append(s.leases, newLease("n1", 2*time.Minute, good(&nodestate.Pods{States: map[string]int{"captured": 1}, Known: []string{"beef0001"}})))
+	f, err := Read(t.Context(), s.start(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Good() || f.States[NotExamined] != 1 || len(f.Pods) != 2 || f.Pods[1].Name != "missing" || !f.Pods[1].Missing() || f.Pods[1].Next == "" {
+		t.Errorf("good: %v, %v, %+v", f.Good(), f.States, f.Pods)
 	}
 }

@@ -18,6 +18,10 @@ import (
 // startGrace is how long a pod's network may take.
 const startGrace = time.Minute
 
+// reportGrace is how long a Lease may not know a new pod: the states of pods in it are
+// at most two minutes old.
+const reportGrace = 3 * time.Minute
+
 // judge returns the fleet as it follows from what was observed.
 func (o observed) judge() *Fleet {
 	f := &Fleet{Namespace: o.namespace, States: map[string]int{}, Exempt: map[string]int{}}
@@ -28,7 +32,7 @@ func (o observed) judge() *Fleet {
 		if pods == nil {
 			continue
 		}
-		node.guarded, node.omitted = true, pods.Omitted
+		node.pods = pods
 		for state, count := range pods.States {
 			f.States[state] += count
 		}
@@ -139,22 +143,30 @@ func (f *Fleet) addMeshed(pod meshPod, named nodestate.Pod, node *Node, now time
 	case found.State != "":
 	case pod.exemption.Cause != "":
 		found.State, found.Cause = Exempt, string(pod.exemption.Cause)
-		if !node.guarded {
+		if node.pods == nil {
 			f.States[Exempt]++
 			f.Exempt[found.Cause]++
 		}
 	case pod.noSandbox && now.Sub(pod.scheduled) > startGrace:
 		found.State = NotStarted
 		f.States[NotStarted]++
+	case node.lacks(pod):
+		found.State = NotExamined
+		f.States[NotExamined]++
 	case !pod.istioInit:
 		return
-	case node.guarded:
+	case node.pods != nil:
 		found.State = Captured
 	default:
 		found.State = NotReported
 	}
 	found.Next = advisePod(found)
 	f.Pods = append(f.Pods, found)
+}
+
+// lacks reports whether the node's guard should know a pod, and does not.
+func (n *Node) lacks(pod meshPod) bool {
+	return n.pods != nil && !pod.running.IsZero() && n.Reported.After(pod.running.Add(reportGrace)) && n.pods.Lacks(pod.uid)
 }
 
 // addNamed adds the pods that a Lease names, where the API server's pods are not known.
@@ -175,8 +187,9 @@ func comparePods(a, b Pod) int {
 func (f *Fleet) notes(o observed) (notes []string) {
 	unguarded, pods, omitted := 0, 0, 0
 	for _, node := range f.Nodes {
-		omitted += node.omitted
-		if !node.guarded && node.Meshed > 0 {
+		if node.pods != nil {
+			omitted += node.pods.Omitted
+		} else if node.Meshed > 0 {
 			unguarded++
 			pods += node.Meshed
 		}

@@ -15,10 +15,12 @@ import (
 // meshPod is what the API server says of a pod of the mesh.
 type meshPod struct {
 	namespace, name, node string
+	uid                   string
 	exemption             capture.Exemption
 	istioInit             bool
 	noSandbox             bool // it was scheduled, and its network is not set up
 	scheduled             time.Time
+	running               time.Time // since when its sandbox is known to exist; zero while that is not known
 }
 
 // agentPod is the pod of a node's agent.
@@ -45,7 +47,7 @@ func InMesh(pod *corev1.Pod) bool { return capture.Meshed(pod.Annotations) && !p
 
 func newMeshPod(pod *corev1.Pod) meshPod {
 	m := meshPod{
-		namespace: pod.Namespace, name: pod.Name, node: pod.Spec.NodeName, exemption: capture.Exclusion(podfields.Of(pod)),
+		namespace: pod.Namespace, name: pod.Name, node: pod.Spec.NodeName, uid: string(pod.UID), exemption: capture.Exclusion(podfields.Of(pod)),
 		istioInit: slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "istio-init" }),
 		scheduled: pod.CreationTimestamp.Time,
 	}
@@ -55,6 +57,9 @@ func newMeshPod(pod *corev1.Pod) meshPod {
 			m.scheduled = condition.LastTransitionTime.Time
 		case corev1.PodReadyToStartContainers: // Kubernetes 1.29
 			m.noSandbox = condition.Status == corev1.ConditionFalse
+			if !m.noSandbox && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+				m.running = condition.LastTransitionTime.Time
+			}
 		}
 	}
 	m.noSandbox = m.noSandbox && pod.Status.Phase == corev1.PodPending

@@ -39,7 +39,7 @@ It reads the agents' Leases and the pods by get and list, and nothing on the nod
 		},
 	}
 	flags := command.Flags()
-	flags.BoolVar(&s.uncaptured, "uncaptured", false, "pods that are uncaptured, drifted, obstructed, unknown or not started")
+	flags.BoolVar(&s.uncaptured, "uncaptured", false, "pods that are uncaptured, injected_later, drifted, obstructed, unknown, not examined or not started")
 	flags.BoolVar(&s.exempt, "exempt", false, "pods that are exempt from capture, with the cause")
 	flags.BoolVar(&s.outdated, "outdated", false, "pods with rules of another version or configuration")
 	flags.BoolVar(&s.istioInit, "istio-init", false, "pods that still have an init container istio-init")

@@ -74,7 +74,7 @@ func paint(text string) string {
 		return green + text + end
 	case "waiting", "unreported", "unknown", "outdated", "changed", "foreign", "exempt", "note", "skipped":
 		return yellow + text + end
-	case "faulty", "stale", "no agent", "uncaptured", "drifted", "obstructed", "not started", "problem", "failed":
+	case "faulty", "stale", "no agent", "uncaptured", "injected_later", "drifted", "obstructed", "not examined", "not started", "problem", "failed":
 		return red + text + end
 	}
 	return text

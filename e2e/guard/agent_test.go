@@ -29,6 +29,9 @@ func (n *node) Ask(_ context.Context, request podlookup.Request) (podlookup.Answ
 func (n *node) answer(request podlookup.Request) []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if request.Injected {
+		return encoded(podlookup.Answer{Version: capture.PodVersion, Injected: n.injected()})
+	}
 	n.reads++
 	if n.reading != nil {
 		n.reading()
@@ -47,6 +50,16 @@ func (n *node) answer(request podlookup.Request) []byte {
 		answer = podlookup.Answer{Version: capture.PodVersion, Unchanged: true}
 	}
 	return encoded(answer)
+}
+
+// injected returns the UIDs of the pods that are injected now.
+func (n *node) injected() (uids []string) {
+	for _, pod := range n.pods {
+		if capture.Exclusion(podfields.Of(pod)).Cause == "" {
+			uids = append(uids, string(pod.UID))
+		}
+	}
+	return uids
 }
 
 func encoded(answer podlookup.Answer) []byte {

@@ -68,7 +68,7 @@ func TestNeverAnother(t *testing.T) {
 		keeper.Round(t.Context())
 		delete(n.sandboxes, "web")
 		other := p.sandbox
-		other.ID, other.Annotations = "second", nil // it is not of the mesh
+		other.ID, other.UID, other.Annotations = "second", "uid-of-another", nil // it is not of the mesh
 		n.sandboxes["second"] = other
 		keeper.Round(t.Context())
 		expect(t, registry, nil)

@@ -214,4 +214,25 @@ var fleetMutants = []mutant{
 		to:   "if flag.Changed && flag.Name == \"to\" {",
 		by:   by(quick, "deploy/kubectl-capture_cni", "TestPacketFlags"),
 	},
+	{
+		name: "running-pod-that-no-guard-knows-counts-as-captured",
+		file: "deploy/fleet/judge.go",
+		from: "	case node.lacks(pod):",
+		to:   "	case node.lacks(pod) && pod.istioInit:",
+		by:   by(quick, "deploy/fleet", "TestNotExamined"),
+	},
+	{
+		name: "pod-that-has-just-started-is-reported-as-not-examined",
+		file: "deploy/fleet/judge.go",
+		from: "pod.running.Add(reportGrace)",
+		to:   "pod.running.Add(0*reportGrace)",
+		by:   by(quick, "deploy/fleet", "TestNotExamined"),
+	},
+	{
+		name: "pods-of-a-full-lease-are-reported-as-not-examined",
+		file: "install/nodestate/nodestate.go",
+		from: "return counted == len(p.Known) && !",
+		to:   "return !",
+		by:   by(quick, "install/nodestate", "TestLacks"),
+	},
 }

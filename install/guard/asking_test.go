@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -158,4 +159,30 @@ func TestAsksAgainAfterARefusal(t *testing.T) {
 	if len(a.asked) != 2 {
 		t.Errorf("%d requests", len(a.asked))
 	}
+}
+
+// TestAskInjected asks once in a round's time, and keeps what was answered while the
+// agent does not answer. In the pause after that, it asks for nothing.
+func TestAskInjected(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &agent{answer: func(context.Context) (podlookup.Answer, error) {
+			return podlookup.Answer{Injected: []string{"uid-of-web"}}, nil
+		}}
+		g := a.guard(new(strings.Builder))
+		ask := func(after time.Duration, asked int) {
+			t.Helper()
+			time.Sleep(after)
+			g.askInjected(t.Context())
+			if len(a.asked) != asked || !slices.Equal(g.injected, []string{"uid-of-web"}) {
+				t.Errorf("asked %d times, want %d; %v", len(a.asked), asked, g.injected)
+			}
+		}
+		ask(0, 1)
+		ask(time.Minute-1, 1)
+		a.answer = hanging
+		ask(1, 2)
+		ask(askPause-1, 2)
+		ask(1, 3)
+	})
 }

@@ -26,6 +26,9 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 		w.desired.exemption = capture.ExcludedNamespace(w.sandbox.Namespace)
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
+	if w.later { // not repaired: no edit of a running pod decides on its capture
+		return Finding{State: InjectedLater, Reason: "it was not injected when its sandbox was made, and its annotations were edited since: replace the pod, and find out who edited it"}
+	}
 	if w.sandbox.PlaceError != nil {
 		return unknown(w.sandbox.PlaceError)
 	}

@@ -35,12 +35,14 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 		return err
 	}
 	fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      %s\nnamespace    %s\n", namespace, name, sandbox.UID, sandbox.ID, cmp.Or(sandbox.NetNS, "the node's own, or its runtime's"))
-	if !isMeshed(sandbox) {
+	g.askInjected(ctx)
+	later := g.injectedLater(sandbox)
+	if !isMeshed(sandbox) && !later {
 		fmt.Fprintln(out, "in the mesh  "+notMeshed)
 		return nil
 	}
 	g.explainDesired(ctx, sandbox, out)
-	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID)}
+	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID), later: later}
 	found := g.examine(ctx, w)
 	fmt.Fprintf(out, "state        %s\n", found.State)
 	if found.Reason != "" {

@@ -24,11 +24,13 @@ const (
 	Obstructed       = State(record.Obstructed) // has our rules, and a table that could keep packets from them
 	Unknown    State = "unknown"                // could not be examined
 	Exempt     State = "exempt"                 // is in the mesh and not captured, by its own or the operator's choice
+
+	InjectedLater = State(record.InjectedLater) // is in the mesh as the API server shows it, and was not when its sandbox was made
 )
 
 // States returns all states, in the order of the README.
 func States() []State {
-	return []State{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, Unknown, Exempt}
+	return []State{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater, Unknown, Exempt}
 }
 
 // Finding is the result of an examination.

@@ -68,6 +68,8 @@ type Guard struct {
 	progress   progress
 	summary    summary
 
+	injected               []string  // UIDs of the node's pods that are injected now, as the agent last said
+	injectedAgain          time.Time // of the next request for them
 	askAgain, askNewAgain  time.Time // see askPause
 	askNewFault            error     // until askNewAgain
 	runsAgain              time.Time // see runsPause
@@ -137,6 +139,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 		g.revisit(ctx, w)
 		w.sandbox = withoutMetadata(w.sandbox)
 	}
+	g.askInjected(ctx)
 	g.metrics.count(g.watched)
 	g.metrics.lastListing.Set(seconds(g.lister.last))
 	g.metrics.lastRound.Set(seconds(g.progress.update(g.watched, time.Now())))

@@ -84,7 +84,7 @@ func newShakyGuard() *shakyGuard {
 	s := &shakyGuard{shaky: &shaky{}, registry: prometheus.NewRegistry()}
 	settings := Settings{Round: 30 * time.Second}
 	settings.Conf.ExcludeNamespaces = []string{"excluded"}
-	s.Guard = New(settings, s.shaky, nil, slog.New(slog.NewTextHandler(&s.log, nil)), s.registry)
+	s.Guard = New(settings, s.shaky, &agent{answer: failing(errors.New("no agent"))}, slog.New(slog.NewTextHandler(&s.log, nil)), s.registry)
 	return s
 }
 

@@ -25,7 +25,7 @@ func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 
 func newPodMetrics(f *metrics.Factory) *podMetrics {
 	m := &podMetrics{
-		pods:     f.GaugeVec("pods", "pods of the mesh on this node, by `state` (captured, uncaptured, drifted, outdated, changed, foreign, obstructed, unknown, exempt); served by the guard", "state"),
+		pods:     f.GaugeVec("pods", "pods of the mesh on this node, by `state` (captured, uncaptured, drifted, outdated, changed, foreign, obstructed, injected_later, unknown, exempt); served by the guard", "state"),
 		exempt:   f.GaugeVec("exempt_pods", "pods of the mesh on this node that are exempt from capture, by `cause` ("+causes()+"); served by the guard", "cause"),
 		repairs:  f.CounterVec("pod_repairs_total", "attempts to repair the rules of a running pod, by `result` (done, failed); served by the guard", "result"),
 		repeated: f.Counter("pod_repairs_repeated_total", "attempts to repair a pod within ten minutes of the previous attempt; served by the guard"),

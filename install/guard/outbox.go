@@ -61,6 +61,8 @@ func message(verdict record.Verdict, state State, reason string) string {
 		return "another table in the pod's network namespace could keep packets from the capture rules: " + reason
 	case state == Foreign:
 		return "the pod is captured by another plugin's rules: " + reason
+	case state == InjectedLater:
+		return "the pod is not captured, though it seems to be in the mesh: " + reason
 	}
 	return reason
 }

@@ -128,6 +128,7 @@ func TestOutbox(t *testing.T) {
 		{Finding{State: Drifted, Reason: "one rule more"}, record.Found, record.Drifted, "not restored"},
 		{Finding{State: Outdated, Reason: "of v0"}, record.Found, record.Outdated, "a restart"},
 		{Finding{State: Changed, Reason: "edited"}, record.Found, record.Changed, "edited"},
+		{Finding{State: InjectedLater, Reason: "edited"}, record.Found, record.InjectedLater, "not captured, though"},
 		{Finding{State: Obstructed, Reason: "notrack in front"}, record.Found, record.Obstructed, "another table"},
 		{Finding{State: Foreign, Reason: "of istio-cni"}, record.Found, record.Foreign, "another plugin's"},
 	} {

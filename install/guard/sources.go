@@ -4,6 +4,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -44,11 +45,19 @@ func asCreated(answer *podlookup.Answer, s cri.Sandbox) capture.Pod {
 	return answer.Pod.With(s.Labels, s.Annotations)
 }
 
-// isMeshed reports whether a pod is in the mesh, according to its sandbox. Until the
-// runtime has said where the sandbox is, it may have the node's network.
-func isMeshed(s cri.Sandbox) bool {
-	placed := s.NetNS != "" || isolatingRuntime(s.Runtime) != "" || s.PlaceError != nil
-	return placed && capture.Meshed(s.Annotations)
+// isMeshed reports whether a pod is in the mesh, according to its sandbox.
+func isMeshed(s cri.Sandbox) bool { return isPlaced(s) && capture.Meshed(s.Annotations) }
+
+// isPlaced reports whether a pod has a network of its own. Until the runtime has said
+// where the sandbox is, it may have the node's.
+func isPlaced(s cri.Sandbox) bool {
+	return s.NetNS != "" || isolatingRuntime(s.Runtime) != "" || s.PlaceError != nil
+}
+
+// injectedLater reports whether the API server shows a pod as one of the mesh that was
+// none when its sandbox was made: the plugin has passed it.
+func (g *Guard) injectedLater(s cri.Sandbox) bool {
+	return isPlaced(s) && !capture.Meshed(s.Annotations) && slices.Contains(g.injected, s.UID)
 }
 
 // withoutMetadata returns a sandbox without labels and annotations, which may have

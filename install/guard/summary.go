@@ -39,6 +39,7 @@ func (g *Guard) summarize() (pods nodestate.Pods) {
 			continue // it was not examined yet
 		}
 		pods.States[string(state)]++
+		pods.Known = append(pods.Known, nodestate.ShortUID(w.sandbox.UID))
 		if state == Captured {
 			continue
 		}

@@ -19,6 +19,7 @@ type watched struct {
 	next     time.Time // of its examination; zero before the first one
 	baseline baseline
 	unsaved  bool // the store lacks the baseline
+	later    bool // it was injected later than its sandbox was made
 	repairs  streak
 
 	lastGood        fingerprint // zero if the last full comparison found a fault
@@ -59,12 +60,13 @@ func (g *Guard) due(now time.Time) (due []*watched) {
 // sync adds new pods of the mesh to those watched, and removes those that have ended.
 func (g *Guard) sync(running map[string]cri.Sandbox) {
 	for id, sandbox := range running {
-		if g.watched[id] == nil && isMeshed(sandbox) {
-			g.watched[id] = &watched{sandbox: withoutMetadata(sandbox), listed: time.Now(), baseline: g.store.load(id)}
+		later := g.injectedLater(sandbox)
+		if g.watched[id] == nil && (isMeshed(sandbox) || later) {
+			g.watched[id] = &watched{sandbox: withoutMetadata(sandbox), listed: time.Now(), baseline: g.store.load(id), later: later}
 		}
 	}
 	for id := range g.watched {
-		if !isMeshed(running[id]) {
+		if !isMeshed(running[id]) && !g.injectedLater(running[id]) {
 			delete(g.watched, id)
 			g.pruned = false
 		}

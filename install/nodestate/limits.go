@@ -10,6 +10,7 @@ import (
 // Limits of a state.
 const (
 	maxPods     = 100
+	maxKnown    = 1000
 	maxCounts   = 32
 	maxFindings = 8
 	maxText     = 300 // bytes
@@ -20,6 +21,7 @@ const (
 var (
 	namespaceForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	nameForm      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+	uidForm       = regexp.MustCompile(`^[0-9a-f]{8}$`)
 	wordForm      = regexp.MustCompile(`^[a-z_]{1,32}$`)
 )
 

@@ -51,6 +51,7 @@ type Pods struct {
 	Exempt  map[string]int `json:"exempt,omitempty"`  // exempt pods by cause
 	Named   []Pod          `json:"named,omitempty"`   // those that are not captured as desired, the worst first
 	Omitted int            `json:"omitted,omitempty"` // how many more of those there are
+	Known   []string       `json:"known,omitempty"`   // by ShortUID, all pods that States counts, or as many as fit
 }
 
 // Pod is a pod of the mesh that is not captured as desired.
@@ -59,6 +60,18 @@ type Pod struct {
 	Name      string `json:"name"`
 	State     string `json:"state"`
 	Cause     string `json:"cause,omitempty"` // of an exempt pod
+}
+
+// ShortUID returns enough of a pod's UID to tell it from others of its node.
+func ShortUID(uid string) string { return uid[:min(len(uid), 8)] }
+
+// Lacks reports whether a pod is certainly not among those that States counts.
+func (p Pods) Lacks(uid string) bool {
+	counted := 0
+	for _, count := range p.States {
+		counted += count
+	}
+	return counted == len(p.Known) && !slices.Contains(p.Known, ShortUID(uid))
 }
 
 // MaxSize is the most bytes of an encoded state or of encoded pods. The API server
@@ -137,7 +150,7 @@ func decode(document []byte, into any) error {
 }
 
 // worst are the states of named pods, the worst first. Others follow them.
-var worst = []string{"uncaptured", "drifted", "foreign", "obstructed", "unknown", "exempt", "changed", "outdated"}
+var worst = []string{"uncaptured", "injected_later", "drifted", "foreign", "obstructed", "unknown", "exempt", "changed", "outdated"}
 
 func rank(state string) int {
 	if i := slices.Index(worst, state); i >= 0 {
@@ -157,9 +170,11 @@ func (p Pods) limited() Pods {
 	named := slices.DeleteFunc(slices.Clone(p.Named), func(pod Pod) bool { return !pod.isValid() })
 	slices.SortFunc(named, Compare)
 	kept := named[:min(len(named), maxPods)]
+	known := slices.DeleteFunc(slices.Clone(p.Known), func(uid string) bool { return !uidForm.MatchString(uid) })
+	slices.Sort(known)
 	return Pods{
 		States: limitCounts(p.States), Exempt: limitCounts(p.Exempt),
-		Named: kept, Omitted: p.Omitted + len(p.Named) - len(kept),
+		Named: kept, Omitted: p.Omitted + len(p.Named) - len(kept), Known: known[:min(len(known), maxKnown)],
 	}
 }
 

@@ -20,12 +20,13 @@ func TestForm(t *testing.T) {
 		Pods: &Pods{
 			States: map[string]int{"captured": 7, "exempt": 1, "uncaptured": 1, "drifted": 0}, Exempt: map[string]int{"no_proxy": 1},
 			Named: []Pod{{"shop", "old", "exempt", "no_proxy"}, {"shop", "web", "uncaptured", ""}}, Omitted: 2,
+			Known: []string{"beef0002", "beef0001", "in the CLEAR"},
 		},
 	}
 	const want = `{"format":1,"version":"v1.2.3","mode":"dropin","desired":"present",` +
 		`"findings":[{"part":"runtime","reason":"the runtime does not answer","waiting":true}],` +
 		`"pods":{"states":{"captured":7,"exempt":1,"uncaptured":1},"exempt":{"no_proxy":1},` +
-		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2}}`
+		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"known":["beef0001","beef0002"]}}`
 	if diff := cmp.Diff(want, state.Encode()); diff != "" {
 		t.Error(diff)
 	}
@@ -53,6 +54,7 @@ func TestSizeIsBounded(t *testing.T) {
 	long := strings.Repeat("<\x00é", 1<<16)
 	hostile := Pods{States: map[string]int{}, Exempt: map[string]int{}}
 	for i := range 5000 {
+		hostile.Known = append(hostile.Known, fmt.Sprintf("%08x", i), long)
 		hostile.States[fmt.Sprint("state", i, long[:64])] = 1
 		hostile.Exempt[strings.Repeat("a", 1+i%32)] = 1
 		name := fmt.Sprintf("%s%d", strings.Repeat("a", 248), i%9973)
@@ -90,5 +92,25 @@ func TestWorstFirst(t *testing.T) {
 	read, err := DecodePods(pods.Encode())
 	if err != nil || len(read.Named) != 100 || read.Named[0].Name != "z" || read.Omitted != 201 {
 		t.Errorf("%d named, the first is %+v, %d omitted, %v", len(read.Named), read.Named[0], read.Omitted, err)
+	}
+}
+
+// TestLacks never says that a pod is missing if not all that were counted are known.
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	whole := Pods{States: map[string]int{"captured": 1, "exempt": 1}, Known: []string{"beef0001", "beef0002"}}
+	for _, test := range []struct {
+		pods Pods
+		uid  string
+		want bool
+	}{
+		{whole, "beef0001-0000-4000-8000-000000000000", false},
+		{whole, "beef0003-0000-4000-8000-000000000000", true},
+		{Pods{States: whole.States, Known: whole.Known[:1]}, "beef0003-0000-4000-8000-000000000000", false},
+		{Pods{States: whole.States}, "beef0003-0000-4000-8000-000000000000", false}, // of an older agent
+	} {
+		if got := test.pods.Lacks(test.uid); got != test.want {
+			t.Errorf("%+v lacks %s: %v, want %v", test.pods, test.uid, got, test.want)
+		}
 	}
 }

@@ -37,7 +37,7 @@ func (a *answers) answer(ctx context.Context, request podlookup.Request) []byte 
 	case request.Version != capture.PodVersion: // the version is all that the other release must read
 		return a.encode(sourceFault, podlookup.Answer{})
 	case request.Pod.Name == "":
-		return a.pong()
+		return a.pong(request)
 	case request.Pod.UID != "":
 		if found, ok := a.cache.find(request.Pod.String(), request.Pod.UID); ok {
 			return a.send(sourceWatch, found, request)
@@ -54,8 +54,12 @@ func (a *answers) answer(ctx context.Context, request podlookup.Request) []byte 
 }
 
 // pong answers a request without a pod.
-func (a *answers) pong() []byte {
-	document, err := json.Marshal(podlookup.Answer{Version: capture.PodVersion, Fault: a.unready()})
+func (a *answers) pong(request podlookup.Request) []byte {
+	answer := podlookup.Answer{Version: capture.PodVersion, Fault: a.unready()}
+	if request.Injected {
+		answer.Injected = a.cache.injected()
+	}
+	document, err := json.Marshal(answer)
 	if err != nil {
 		return nil
 	}

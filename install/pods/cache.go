@@ -35,6 +35,18 @@ func (c *podCache) find(key, uid string) (*entry, bool) {
 	return found, ok && found.uid == uid
 }
 
+// injected returns the UIDs of the pods that are injected and not exempt by themselves.
+func (c *podCache) injected() (uids []string) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, entry := range c.entries {
+		if entry.injected {
+			uids = append(uids, entry.uid)
+		}
+	}
+	return uids
+}
+
 // unready returns why the node's pods are not known, nil if they are.
 func (c *podCache) unready() error {
 	c.mu.RLock()

@@ -24,6 +24,7 @@ const compressFrom = 4 << 10
 // entry is the answer for one pod, encoded.
 type entry struct {
 	key, uid, digest string
+	injected         bool // and not exempt by itself
 	document         []byte
 	size             int // of the document before it was compressed; 0 if it was not
 }
@@ -66,7 +67,7 @@ func newEntry(pod *corev1.Pod) (*entry, error) {
 	if len(document) > podlookup.MaxAnswer {
 		return nil, fmt.Errorf("pod %s takes %d bytes: expected at most %d", key, len(document), podlookup.MaxAnswer)
 	}
-	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, document: document}
+	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, injected: capture.Exclusion(fields).Cause == "", document: document}
 	if len(document) > compressFrom {
 		e.document, e.size = compress(document), len(document)
 	}

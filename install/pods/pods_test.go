@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +222,16 @@ func TestWatchedPods(t *testing.T) {
 	})
 	api.Put(podOn(ownNode, "more", "u9"))
 	poll(t, "two pods", func() bool { return w.count(t, "pods_watched", "") == 2 })
+	injected := func() string {
+		answer, err := w.ask(t, podlookup.Request{Injected: true})
+		slices.Sort(answer.Injected)
+		return fmt.Sprint(answer.Injected, err)
+	}
+	if got := injected(); got != "[u1 u9] <nil>" {
+		t.Errorf("injected: %s", got)
+	}
+	api.Put(podOn(ownNode, "more", "u9", "sidecar.istio.io/inject", "false"))
+	poll(t, "the exempt pod's end in the list", func() bool { return injected() == "[u1] <nil>" })
 	if reads := api.RequestsOf(kubeapi.GetPod); reads != 0 {
 		t.Errorf("%d reads, want none", reads)
 	}

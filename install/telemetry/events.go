@@ -108,7 +108,7 @@ func eventReason(r record.Record) string {
 		return eventFailed
 	case r.Verdict == record.Repaired:
 		return eventRepaired
-	case r.Verdict == record.Found && (r.Reason == record.Uncaptured || r.Reason == record.Drifted):
+	case r.Verdict == record.Found && (r.Reason == record.Uncaptured || r.Reason == record.Drifted || r.Reason == record.InjectedLater):
 		return eventMissing
 	case r.Verdict == record.Found:
 		return eventWarning

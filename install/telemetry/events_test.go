@@ -186,6 +186,7 @@ func TestEventsOfTheGuard(t *testing.T) {
 		{record.Found, record.Outdated, "CaptureWarning"},
 		{record.Found, record.Changed, "CaptureWarning"},
 		{record.Found, record.Foreign, "CaptureWarning"},
+		{record.Found, record.InjectedLater, "CaptureMissing"},
 		{record.EvictionRequested, record.Uncaptured, ""},
 		{record.EvictionRequested, record.Drifted, ""},
 	} {

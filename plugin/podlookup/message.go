@@ -33,6 +33,9 @@ type Request struct {
 	Pod     record.PodRef `json:"pod"`
 	Digest  string        `json:"digest,omitempty"` // of the answer that the caller has already
 
+	// Injected asks the agent, without a name, for Answer.Injected.
+	Injected bool `json:"injected,omitempty"`
+
 	// Only for capture-cni-lookup.
 	Directory string `json:"directory,omitempty"` // of the credentials
 	Attempt   int    `json:"attempt,omitempty"`   // from 1; each begins with the next address of the API server
@@ -46,6 +49,7 @@ type Answer struct {
 	Pod           *capture.Pod `json:"pod,omitempty"`
 	Digest        string       `json:"digest,omitempty"`    // of all of the above; only the agent sets it
 	Unchanged     bool         `json:"unchanged,omitempty"` // the request's digest is the pod's: nothing else is set
+	Injected      []string     `json:"injected,omitempty"`  // UIDs of the node's pods that are injected now and not exempt by themselves
 	Fault         *Fault       `json:"fault,omitempty"`
 }
 

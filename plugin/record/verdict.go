@@ -50,6 +50,8 @@ const (
 	Changed    Reason = "changed"
 	Foreign    Reason = "foreign"
 	Obstructed Reason = "obstructed"
+
+	InjectedLater Reason = "injected_later"
 )
 
 const exemptPrefix = "exempt_"
@@ -76,7 +78,7 @@ func Reasons(verdict Verdict) []Reason {
 	case Repaired, EvictionRequested:
 		return []Reason{Uncaptured, Drifted}
 	case Found:
-		return []Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed}
+		return []Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater}
 	}
 	return nil
 }
