@@ -54,7 +54,7 @@ func Keys() []Key {
 		},
 		{
 			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn",
-			Meaning: "whether to warn about or refuse a pod in which another container's security context sets the proxy's uid or gid",
+			Meaning: "whether to warn about or refuse a pod in which another container's security context sets the proxy's uid or gid, or sets no uid while the proxy's is not the mesh's",
 			set: setter(func(c *NetConf) *SharedUIDPolicy { return &c.Capture.SharedProxyUID },
 				oneOf(SharedUIDWarn, SharedUIDRefuse)),
 		},

@@ -152,4 +152,25 @@ var ruleMutants = []mutant{
 		to:   "sum := sha256.Sum256(hashed()[:1])",
 		by:   by(quick, "plugin/capture", "TestStamp"),
 	},
+	{
+		name: "image-with-the-proxys-uid-escapes-unnoticed",
+		file: "plugin/capture/identity.go",
+		from: "!ownUID && (",
+		to:   "(",
+		by:   by(quick, "plugin/capture", "TestProxyIdentity"),
+	},
+	{
+		name: "pods-of-openshift-are-refused-for-their-gid",
+		file: "plugin/capture/identity.go",
+		from: "c.UID.Number != 0 || !ownUID",
+		to:   "c.UID.Number != 0 && c.GID.Number != 0 || !ownUID",
+		by:   by(quick, "plugin/capture", "TestProxyIdentity"),
+	},
+	{
+		name: "native-sidecar-of-an-unknown-uid-escapes-unnoticed",
+		file: "plugin/capture/identity.go",
+		from: "ends := c.Init && !c.KeepsRunning && !started",
+		to:   "ends := c.Init && !started",
+		by:   by(quick, "plugin/capture", "TestProxyIdentity"),
+	},
 }

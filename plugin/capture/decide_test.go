@@ -132,11 +132,11 @@ func TestProxyIdentity(t *testing.T) {
 		warned   bool
 	}{
 		{name: "default", uid: 1337, gid: 1337},
-		{name: "container", changes: []func(*Pod){on(containerProxy, runsAs(5, 6))}, uid: 5, gid: 6},
+		{name: "container", changes: []func(*Pod){on(containerProxy, runsAs(5, 6)), on("app", runsAs(9, 0))}, uid: 5, gid: 6},
 		{name: "container over pod", changes: []func(*Pod){onPod(7, 8), on(containerProxy, runsAs(5, 6))}, uid: 5, gid: 6},
 		{name: "pod", changes: []func(*Pod){onPod(7, 8), on("app", runsAs(9, 9))}, uid: 7, gid: 8},
 		{name: "root", changes: []func(*Pod){on(containerProxy, runsAs(0, 0))}, uid: 1337, gid: 1337},
-		{name: "large", changes: []func(*Pod){on(containerProxy, runsAs(4294967294, 2147483648))}, uid: 4294967294, gid: 2147483648},
+		{name: "large", changes: []func(*Pod){on(containerProxy, runsAs(4294967294, 2147483648)), on("app", runsAs(9, 9))}, uid: 4294967294, gid: 2147483648},
 		{name: "shared through the pod", changes: []func(*Pod){onPod(7, 8)}, refused: "container app runs with the proxy's uid 7"},
 		{name: "gid shared through the pod", changes: []func(*Pod){onPod(7, 8), on(containerProxy, runsAs(5, 8)), on("app", func(c *Container) { c.UID = ID{Number: 9} })}, refused: "proxy's gid 8"},
 		{name: "inherited by the application alone", changes: []func(*Pod){onPod(1337, 8), on(containerProxy, runsAs(1337, 9))}, refused: "proxy's uid 1337"},
@@ -153,7 +153,21 @@ func TestProxyIdentity(t *testing.T) {
 		{name: "validation that keeps running, warned", changes: []func(*Pod){
 			withInit(containerValidation, runsAs(1337, 0), keepsRunning),
 		}, uid: 1337, gid: 1337, warned: true},
-		{name: "native sidecar", changes: []func(*Pod){on(containerProxy, runsAs(5, 6)), native}, uid: 5, gid: 6},
+		{name: "native sidecar", changes: []func(*Pod){on(containerProxy, runsAs(5, 6)), on("app", runsAs(9, 9)), native}, uid: 5, gid: 6},
+		{name: "the image decides", changes: []func(*Pod){on(containerProxy, runsAs(1000, 1337))}, uid: 1000, gid: 1337, warned: true},
+		{name: "the image decides, refused", policy: config.SharedUIDRefuse, changes: []func(*Pod){on(containerProxy, runsAs(1000, 1337))}, refused: "container app sets no uid"},
+		{name: "the image decides on the gid", changes: []func(*Pod){on(containerProxy, runsAs(1337, 1000))}, uid: 1337, gid: 1000, warned: true},
+		{name: "the image decides, and the proxy has the mesh's", policy: config.SharedUIDRefuse, changes: []func(*Pod){on(containerProxy, runsAs(1337, 1337))}, uid: 1337, gid: 1337},
+		{name: "the image decides on a gid, as on OpenShift", policy: config.SharedUIDRefuse, changes: []func(*Pod){on(containerProxy, runsAs(1001, 1001)), on("app", runsAs(1000, 0))}, uid: 1001, gid: 1001},
+		{name: "an init container ends before the proxy starts", policy: config.SharedUIDRefuse, changes: []func(*Pod){
+			on(containerProxy, runsAs(1000, 1000)), on("app", runsAs(9, 9)), withInit(containerValidation), withInit(containerInit),
+		}, uid: 1000, gid: 1000},
+		{name: "an init container after the proxy", policy: config.SharedUIDRefuse, changes: []func(*Pod){
+			on(containerProxy, runsAs(1000, 1000)), on("app", runsAs(9, 9)), native, withInit("setup"),
+		}, refused: "container setup sets no uid"},
+		{name: "a sidecar before the proxy", policy: config.SharedUIDRefuse, changes: []func(*Pod){
+			on(containerProxy, runsAs(1000, 1000)), on("app", runsAs(9, 9)), withInit("logger", keepsRunning), native,
+		}, refused: "container logger sets no uid"},
 	} {
 		settings := config.DefaultSettings()
 		if test.policy != "" {

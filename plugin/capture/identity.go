@@ -13,6 +13,7 @@ func (d *decider) setProxyIdentity(in *Intent) {
 	mesh := d.settings.Mesh
 	in.ProxyUID = d.proxyID("uid", Container.uid, mesh.ProxyUID)
 	in.ProxyGID = d.proxyID("gid", Container.gid, mesh.ProxyGID)
+	d.checkUnknownIDs(in.ProxyUID != mesh.ProxyUID, in.ProxyGID != mesh.ProxyGID)
 }
 
 // proxyID returns the container's id, else the pod's, else the mesh's. The mesh's id
@@ -46,6 +47,28 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 	}
 	d.refusals = append(d.refusals, config.Few(refused, "containers run with the proxy's "+kind+" and would escape capture")...)
 	d.warnings = append(d.warnings, config.Few(warned, "containers run with the proxy's "+kind+" and escape capture")...)
+}
+
+// checkUnknownIDs refuses, or warns of, containers whose uid or gid only the image knows
+// or a process of root chooses, if the proxy's is not the mesh's, which images leave
+// alone. A gid counts only where the uid is not set either: OpenShift sets no other.
+func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
+	var lines []string
+	started := false // the proxy
+	for _, c := range d.pod.Containers {
+		started = started || c.Name == containerProxy
+		ends := c.Init && !c.KeepsRunning && !started // before there is a proxy
+		if c.Name == containerProxy || ends || isValidation(c) || c.UID.Number != 0 || !ownUID && (!ownGID || c.GID.Number != 0) {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("container %s sets no uid, or root's, so that its processes may have the proxy's uid or gid and escape capture: set another uid in a security context", c.Name))
+	}
+	lines = config.Few(lines, "containers set no uid and may have the proxy's")
+	if d.settings.SharedProxyUID == config.SharedUIDRefuse {
+		d.refusals = append(d.refusals, lines...)
+	} else {
+		d.warnings = append(d.warnings, lines...)
+	}
 }
 
 // isValidation reports whether a container is istio-validation, which has the proxy's
