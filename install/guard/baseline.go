@@ -4,6 +4,8 @@ package guard
 
 import (
 	"context"
+	"net/netip"
+	"slices"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
@@ -43,6 +45,16 @@ func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 		*b = baseline{Stamp: add.Stamp, Backend: config.Backend(add.Backend)}
 	}
 	b.Unconfirmed = false
+}
+
+// addressesOf returns the addresses by which rules are decided: those of a namespace,
+// without a family that came after the pod was captured without it.
+func (b baseline) addressesOf(netns *podnet.Namespace) func() ([]netip.Addr, error) {
+	refused := capture.StampRefuses(b.Stamp, capture.IPv6)
+	return func() ([]netip.Addr, error) {
+		addresses, err := netns.Addresses()
+		return slices.DeleteFunc(addresses, func(a netip.Addr) bool { return refused && a.Is6() }), err
+	}
 }
 
 // adopt sets the baseline to the namespace's current state.

@@ -48,7 +48,8 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	}
 	defer netns.Close()
 	if answer != nil {
-		if err := w.desired.decide(answer, w.sandbox, g.settings.Conf.Capture, netns.Addresses); err != nil {
+		w.baseline.confirmBy(g.settings.HistoryDir, w.sandbox)
+		if err := w.desired.decide(answer, w.sandbox, g.settings.Conf.Capture, w.baseline.addressesOf(netns)); err != nil {
 			return unknown(err)
 		}
 	}
@@ -134,8 +135,27 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 			return unreadable(err)
 		}
 	}
+	return w.judgeChanges(netns, state)
+}
+
+// judgeChanges returns Changed for a captured pod that a restart would capture otherwise.
+// IPv6 that its rules refuse is safe, and does not work.
+func (w *watched) judgeChanges(netns *podnet.Namespace, state podnet.State) Finding {
+	var changes []string
 	if w.desired.changed {
-		return Finding{State: Changed, Reason: "its annotations were edited after its creation; a restart applies them"}
+		changes = append(changes, "its annotations were edited after its creation; a restart applies them")
+	}
+	if capture.StampRefuses(state.Stamp, capture.IPv6) {
+		addresses, err := netns.Addresses()
+		if err != nil {
+			return unknown(err)
+		}
+		if capture.StampRefusesUsable(state.Stamp, addresses) {
+			changes = append(changes, "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; if it gets the address late again, set ISTIO_DUAL_STACK=true")
+		}
+	}
+	if len(changes) > 0 {
+		return Finding{State: Changed, Reason: strings.Join(changes, "; ")}
 	}
 	return Finding{State: Captured}
 }

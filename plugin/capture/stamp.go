@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -59,6 +60,26 @@ func IsStamp(text string) bool { return strings.HasPrefix(text, StampPrefix) }
 
 // StampCovers reports whether the rules of a stamp capture a family.
 func StampCovers(stamp string, family Family) bool {
+	return slices.Contains(familiesOf(stamp), string(family))
+}
+
+// StampRefuses reports whether the rules of a stamp refuse a family, of which the pod had
+// no usable address when they were decided.
+func StampRefuses(stamp string, family Family) bool {
+	return slices.Contains(familiesOf(stamp), string(family)+"=refused")
+}
+
+// StampRefusesUsable reports whether the rules of a stamp refuse IPv6, and one of the
+// addresses is a usable one of IPv6.
+func StampRefusesUsable(stamp string, addresses []netip.Addr) bool {
+	_, usable := usableFamilies(addresses)
+	return usable && StampRefuses(stamp, IPv6)
+}
+
+func familiesOf(stamp string) []string {
 	fields := strings.Fields(stamp)
-	return len(fields) > 3 && slices.Contains(strings.Split(fields[3], ","), string(family))
+	if len(fields) <= 3 {
+		return nil
+	}
+	return strings.Split(fields[3], ",")
 }
