@@ -36,7 +36,7 @@ func (g *Guard) ask(ctx context.Context, w *watched) (*podlookup.Answer, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	answer, answered, err := g.request(ctx, requestOf(w))
+	answer, answered, err := g.request(ctx, w)
 	if !answered {
 		g.askAgain = g.afterPause()
 	}
@@ -58,7 +58,7 @@ func (g *Guard) askNew(ctx context.Context, w *watched) (*podlookup.Answer, erro
 		return nil, g.askNewFault
 	}
 	began := time.Now()
-	answer, _, err := g.request(ctx, requestOf(w))
+	answer, _, err := g.request(ctx, w)
 	if took := time.Since(began); took >= askTimeout {
 		g.askNewAgain = g.afterPause()
 		g.askNewFault = cmp.Or(err, fmt.Errorf("the agent's last answer took %s", took.Round(time.Millisecond)))
@@ -72,17 +72,16 @@ func (g *Guard) askNew(ctx context.Context, w *watched) (*podlookup.Answer, erro
 // askInjected asks which pods of the node are injected now. Without an answer, the last
 // one stays.
 func (g *Guard) askInjected(ctx context.Context) {
-	if now := time.Now(); now.Before(g.askAgain) || now.Before(g.askNewAgain) || now.Before(g.injectedAgain) {
+	now := time.Now()
+	if now.Before(g.askAgain) || now.Before(g.askNewAgain) || now.Before(g.injectedAgain) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	answer, answered, err := g.request(ctx, podlookup.Request{Injected: true})
-	if !answered {
-		g.askAgain = g.afterPause()
-	}
+	answer, err := g.pods.Ask(ctx, podlookup.Request{Injected: true})
+	g.injectedAgain = g.afterPause()
 	if err == nil {
-		g.injected, g.injectedAgain = answer.Injected, time.Now().Add(g.settings.Round)
+		g.injected, g.injectedAgain = answer.Injected, now.Add(g.settings.Round)
 	}
 }
 
@@ -90,8 +89,8 @@ func (g *Guard) afterPause() time.Time { return time.Now().Add(min(askPause, g.s
 
 // request makes one request, and reports whether the agent answered it, if only with a
 // fault.
-func (g *Guard) request(ctx context.Context, request podlookup.Request) (answer podlookup.Answer, answered bool, err error) {
-	answer, err = g.pods.Ask(ctx, request)
+func (g *Guard) request(ctx context.Context, w *watched) (answer podlookup.Answer, answered bool, err error) {
+	answer, err = g.pods.Ask(ctx, podlookup.Request{Pod: refOf(w.sandbox), Digest: w.desired.digest})
 	_, faulty := errors.AsType[*podlookup.Fault](err)
 	answered = err == nil || faulty || errors.Is(err, context.Canceled)
 	if answered {
@@ -100,8 +99,4 @@ func (g *Guard) request(ctx context.Context, request podlookup.Request) (answer 
 		g.warnOnce(&g.agentError, "the agent does not answer; edited annotations are not detected", err)
 	}
 	return answer, answered, err
-}
-
-func requestOf(w *watched) podlookup.Request {
-	return podlookup.Request{Pod: refOf(w.sandbox), Digest: w.desired.digest}
 }

@@ -5,6 +5,8 @@ package guard
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +60,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	}
 	found := g.judge(ctx, netns, w)
 	if !found.isMissing() {
+		g.renewRefused(ctx, netns, w)
 		return found
 	}
 	runs, fault := g.runs(ctx, w)
@@ -135,27 +138,24 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 			return unreadable(err)
 		}
 	}
-	return w.judgeChanges(netns, state)
-}
-
-// judgeChanges returns Changed for a captured pod that a restart would capture otherwise.
-// IPv6 that its rules refuse is safe, and does not work.
-func (w *watched) judgeChanges(netns *podnet.Namespace, state podnet.State) Finding {
-	var changes []string
 	if w.desired.changed {
-		changes = append(changes, "its annotations were edited after its creation; a restart applies them")
+		return Finding{State: Changed, Reason: "its annotations were edited after its creation; a restart applies them"}
 	}
 	if capture.StampRefuses(state.Stamp, capture.IPv6) {
-		addresses, err := netns.Addresses()
-		if err != nil {
-			return unknown(err)
-		}
-		if capture.StampRefusesUsable(state.Stamp, addresses) {
-			changes = append(changes, "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; if it gets the address late again, set ISTIO_DUAL_STACK=true")
-		}
+		return judgeRefusedFamily(netns)
 	}
-	if len(changes) > 0 {
-		return Finding{State: Changed, Reason: strings.Join(changes, "; ")}
+	return Finding{State: Captured}
+}
+
+// judgeRefusedFamily returns Changed for a pod whose rules refuse IPv6, and which has got
+// an IPv6 address since: that is safe, and IPv6 does not work.
+func judgeRefusedFamily(netns *podnet.Namespace) Finding {
+	addresses, err := netns.Addresses()
+	switch {
+	case err != nil:
+		return unknown(err)
+	case slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.Is6() && a.IsGlobalUnicast() }):
+		return Finding{State: Changed, Reason: "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; if it gets the address late again, set ISTIO_DUAL_STACK=true"}
 	}
 	return Finding{State: Captured}
 }

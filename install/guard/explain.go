@@ -160,6 +160,9 @@ func explainKernel(ctx context.Context, w *watched, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "kernel       backend %s, %s\n", cmp.Or(string(state.Backend), "none"), cmp.Or(state.Stamp, "no stamp"))
+	if refused, err := netns.Refused(ctx); err == nil && refused > 0 {
+		fmt.Fprintf(out, "kernel       refused packets: %d\n", refused)
+	}
 	if state.Foreign != "" {
 		fmt.Fprintf(out, "kernel       another plugin's rules: %s\n", state.Foreign)
 	}

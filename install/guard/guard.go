@@ -75,6 +75,7 @@ type Guard struct {
 	runsAgain              time.Time // see runsPause
 	runsFault              error     // until runsAgain
 	storeError, agentError string    // the last one that was logged
+	refusedError           string    // the same
 }
 
 // New returns a Guard that registers its metrics with registry.

@@ -51,6 +51,21 @@ func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched,
 	return Finding{Captured, connections + "; found: " + found.Reason, found.State}
 }
 
+// renewRefused deletes stale conntrack entries of a pod whose rules have refused packets
+// since the last examination: one from before the rules, or of an interface that they
+// exclude, refuses an innocent connection of the same ports. Its next attempt is decided
+// anew.
+func (g *Guard) renewRefused(ctx context.Context, netns *podnet.Namespace, w *watched) {
+	refused, err := netns.Refused(ctx)
+	if err == nil && refused > w.refused && g.settings.Policy != ReportOnly {
+		err = netns.DeleteStale(ctx)
+	}
+	if err == nil {
+		w.refused = refused
+	}
+	g.warnOnce(&g.refusedError, "renewing the refused connections of a pod failed; retrying", err)
+}
+
 // replace replaces the rules, and returns what that means for the connections that
 // have begun. The pod may have ended meanwhile, and its namespace's path may lead
 // to another pod's.

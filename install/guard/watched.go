@@ -21,6 +21,7 @@ type watched struct {
 	unsaved  bool // the store lacks the baseline
 	later    bool // it was injected later than its sandbox was made
 	repairs  streak
+	refused  uint64 // packets that its rules had refused at the last examination
 
 	lastGood        fingerprint // zero if the last full comparison found a fault
 	roundsUnchanged int         // since that comparison

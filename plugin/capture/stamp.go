@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -67,13 +66,6 @@ func StampCovers(stamp string, family Family) bool {
 // no usable address when they were decided.
 func StampRefuses(stamp string, family Family) bool {
 	return slices.Contains(familiesOf(stamp), string(family)+"=refused")
-}
-
-// StampRefusesUsable reports whether the rules of a stamp refuse IPv6, and one of the
-// addresses is a usable one of IPv6.
-func StampRefusesUsable(stamp string, addresses []netip.Addr) bool {
-	_, usable := usableFamilies(addresses)
-	return usable && StampRefuses(stamp, IPv6)
 }
 
 func familiesOf(stamp string) []string {

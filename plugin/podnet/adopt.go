@@ -36,7 +36,7 @@ func (n *Namespace) Replace(ctx context.Context, rs capture.Ruleset) (lost, err 
 		if err := commitRules(ctx, rs, netfilter.NFTables{}.Replace); err != nil {
 			return errors.Join(err, netfilter.DisableConntrack(ctx))
 		}
-		lost = errors.Join(lost, addressErr, deleteStale(ctx, own))
+		lost = errors.Join(lost, addressErr, deleteStale(ctx, own, true))
 		return nil
 	})
 	return lost, err
@@ -67,8 +67,9 @@ func adopt(ctx context.Context) error {
 // namespace. A crafted segment can create one while there are no rules, and nat
 // would ignore a later connection with its addresses and ports. Translated
 // entries lead to the proxy and are harmless. Entries of forwarded connections
-// have their sockets in another namespace.
-func deleteStale(ctx context.Context, own []netip.Addr) error {
+// have their sockets in another namespace. Where not all entries and sockets can be
+// listed, it resets the others' connections or, without resets, deletes nothing.
+func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
 	limited, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
 	isOwn := func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(own, a) }
@@ -78,10 +79,27 @@ func deleteStale(ctx context.Context, own []netip.Addr) error {
 	if err == nil && !complete {
 		err = fmt.Errorf("conntrack has more than %d entries of the pod", maxEntries)
 	}
-	if err != nil {
+	if err != nil && resets {
 		return errors.Join(fmt.Errorf("%w: all of the pod's connections are reset", err), conntrack.Flush(ctx))
 	}
+	if err != nil {
+		return err
+	}
 	// Listed after the entries: the list has each entry's socket, if there is one.
-	sockets, _, err := conntrack.Sockets(limited, maxSockets)
+	sockets, complete, err := conntrack.Sockets(limited, maxSockets)
+	if (err != nil || !complete) && !resets {
+		return errors.Join(err, errors.New("not all sockets of the pod can be listed"))
+	}
 	return errors.Join(err, conntrack.Delete(ctx, conntrack.Orphans(entries, sockets)))
+}
+
+// DeleteStale deletes the conntrack entries of the namespace that have no socket and no
+// translation, or nothing where it can't list all: the rules refuse connections of their
+// addresses and ports until they expire.
+func (n *Namespace) DeleteStale(ctx context.Context) error {
+	own, err := n.Addresses()
+	if err != nil {
+		return err
+	}
+	return n.do(func() error { return deleteStale(ctx, own, false) })
 }

@@ -104,6 +104,11 @@ func (n *Namespace) Obstruction(ctx context.Context) (string, error) {
 	return read(n, func() (string, error) { return netfilter.Obstruction(ctx) })
 }
 
+// Refused returns how many packets our rules have refused, except for iptables-legacy.
+func (n *Namespace) Refused(ctx context.Context) (uint64, error) {
+	return read(n, func() (uint64, error) { return netfilter.Refused(ctx) })
+}
+
 // HooksInFront describes the chains of other programs that a packet meets before the
 // last of ours. Errors: TooLarge, ErrChanging.
 func (n *Namespace) HooksInFront(ctx context.Context, p capture.Packet) ([]string, error) {

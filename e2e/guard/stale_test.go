@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/conntrack"
+)
+
+var (
+	staleClient = netip.AddrPortFrom(netip.MustParseAddr(podAddress), 4000)
+	staleServer = netip.AddrPortFrom(netip.MustParseAddr(peerAddress), outsidePort)
+)
+
+// leaveStale leaves an entry without a socket and without a translation, as a
+// connection leaves it that ended while the pod had no rules.
+func (p *pod) leaveStale(t *testing.T) {
+	t.Helper()
+	check(t, p.host.Do(func() error {
+		return conntrack.Create(t.Context(), []conntrack.Connection{{Client: staleClient, Server: staleServer, Stage: conntrack.Open}})
+	}))
+}
+
+func (p *pod) hasStale(t *testing.T) bool {
+	t.Helper()
+	return slices.ContainsFunc(p.entries(t), func(e conntrack.Entry) bool { return e.Client == staleClient && e.Server == staleServer })
+}
+
+// TestRefused has rules that refuse connections: the guard deletes stale entries after
+// each refusal, and no others, unless it changes nothing.
+func TestRefused(t *testing.T) {
+	for policy, changes := range map[guard.Policy]bool{guard.InPlace: true, guard.Evict: true, guard.ReportOnly: false} {
+		t.Run(string(policy), func(t *testing.T) {
+			n := newNode()
+			p := n.run(t, "web")
+			p.capture(t, nil)
+			forgeStamp(t, p, "capture-cni rules v99 ipv4,ipv6=refused 00112233445566778899aabbccddeeff")
+			p.nft(t, "add", "chain", "inet", "capture-cni", "filter_ISTIO_REFUSE")
+			p.nft(t, "add", "rule", "inet", "capture-cni", "filter_ISTIO_REFUSE", "limit", "rate", "1000000/second", "counter", "reject", "with", "tcp", "reset")
+			p.nft(t, "add", "chain", "inet", "capture-cni", "filter_OUTPUT", "{ type filter hook output priority 0; }")
+			p.nft(t, "add", "rule", "inet", "capture-cni", "filter_OUTPUT", "tcp dport 81 ct state new jump filter_ISTIO_REFUSE")
+			listenEcho(t, p.peer, echoPort)
+			live := dialFrom(t, p.host, fmt.Sprintf("%s:%d", peerAddress, echoPort))
+			keeper, registry := n.keeper(t, policy)
+			for range 2 {
+				p.leaveStale(t)
+				keeper.Round(t.Context())
+				if !p.hasStale(t) {
+					t.Error("without a refusal, an entry was deleted")
+				}
+				if _, err := p.host.Ask(lab.Owner{UID: 1000, GID: 1000}, "tcp", "", peerAddress+":81"); !errors.Is(err, unix.ECONNREFUSED) {
+					t.Errorf("the rules do not refuse: %v", err)
+				}
+				keeper.Round(t.Context())
+				if p.hasStale(t) == changes {
+					t.Errorf("after a refusal, the entry is there: %v", !changes)
+				}
+			}
+			expect(t, registry, map[guard.State]float64{guard.Outdated: 1})
+			if local := live.LocalAddr().String(); !slices.ContainsFunc(p.entries(t), func(e conntrack.Entry) bool { return e.Client.String() == local }) {
+				t.Error("the entry of an open connection was deleted")
+			}
+			check(t, works(live))
+			var out strings.Builder
+			check(t, keeper.Explain(t.Context(), "shop", "web", &out))
+			if want := "kernel       refused packets: 2\n"; !strings.Contains(out.String(), want) {
+				t.Errorf("the explanation lacks %q:\n%s", want, &out)
+			}
+		})
+	}
+}
+
+// TestRefusedPortWorksAgain has an application with a fixed port, to which an entry from
+// before the rules belongs: the rules refuse its first attempt, and capture the next.
+func TestRefusedPortWorksAgain(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	p.serveAll(t)
+	keeper, _ := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	p.leaveStale(t)
+	ask := func() (lab.Answer, error) {
+		return p.host.Ask(lab.Owner{UID: 1000, GID: 1000}, "tcp", staleClient.String(), staleServer.String())
+	}
+	if _, err := ask(); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Fatalf("the first attempt: %v", err)
+	}
+	keeper.Round(t.Context())
+	if answer, err := ask(); err != nil || answer.Server != outboundProxy {
+		t.Errorf("the next attempt reaches %q, %v", answer.Server, err)
+	}
+}
