@@ -210,8 +210,8 @@ var netfilterMutants = []mutant{
 	{
 		name: "legacy-rules-need-ipv6",
 		file: "plugin/netfilter/iptables_apply.go",
-		from: "!rs.IPv6 || ipv6SwitchedOff()",
-		to:   "!rs.IPv6",
+		from: "f == capture.IPv6 && ipv6SwitchedOff()",
+		to:   "false",
 		by:   by(root, "e2e/kernels", "TestLacking/IPv6"),
 	},
 	{

@@ -57,8 +57,8 @@ var ruleMutants = []mutant{
 	{
 		name: "ipv6-that-comes-later-is-uncaptured",
 		file: "plugin/capture/decide.go",
-		from: "in.IPv6 = !has4 || dualStack",
-		to:   "in.IPv6 = !has4 || dualStack && has6",
+		from: "policy != config.IPv6Never && dualStack:",
+		to:   "policy != config.IPv6Never && dualStack && has6:",
 		by:   by(quick, "plugin/capture", "TestFamilies"),
 	},
 	{
@@ -85,7 +85,7 @@ var ruleMutants = []mutant{
 	{
 		name: "outbound-traffic-is-uncaptured",
 		file: "plugin/capture/rules.go",
-		from: "\tb.outboundRanges(Match{}, toProxy, \"captured outbound range\")\n",
+		from: "\tb.outboundRanges(Match{}, p.outbound, \"captured outbound range\")\n",
 		to:   "",
 		by:   by(root, "e2e/traffic", "TestOracleScenarios/defaults"),
 	},
@@ -140,16 +140,16 @@ var ruleMutants = []mutant{
 	},
 	{
 		name: "crafted-segment-opens-a-way-out",
-		file: "plugin/capture/rules.go",
-		from: "b.add(Match{}, Action{Verdict: Drop}, \"conntrack takes it for part of another connection\")",
-		to:   "b.exempt(Match{}, \"conntrack takes it for part of another connection\")",
+		file: "plugin/capture/refuse.go",
+		from: "b.add(Match{Protocol: TCP}, Action{Verdict: Reject}, \"nat would not see it\")",
+		to:   "b.exempt(Match{Protocol: TCP, Begins: true}, \"nat would not see it\")",
 		by:   by(root, "e2e/traffic", "TestSegmentOpensNoWayOut"),
 	},
 	{
 		name: "different-rules-have-one-stamp",
 		file: "plugin/capture/stamp.go",
-		from: "sum := sha256.Sum256(hashed())",
-		to:   "sum := sha256.Sum256(hashed()[:1])",
+		from: "sum := sha256.Sum256(rs.encode())",
+		to:   "sum := sha256.Sum256(rs.encode()[:1])",
 		by:   by(quick, "plugin/capture", "TestStamp"),
 	},
 	{

@@ -43,15 +43,15 @@ var traceMutants = []mutant{
 	{
 		name: "trace-names-another-path-than-the-kernels",
 		file: "plugin/capture/trace.go",
-		from: "\t\t\tif t.evaluate(t.chain(chain.Table, do.Chain)) {\n\t\t\t\treturn true\n\t\t\t}\n",
-		to:   "\t\t\tt.evaluate(t.chain(chain.Table, do.Chain))\n",
+		from: "\t\t\tif t.evaluate(t.rules.chain(chain.Table, do.Chain)) {\n\t\t\t\treturn true\n\t\t\t}\n",
+		to:   "\t\t\tt.evaluate(t.rules.chain(chain.Table, do.Chain))\n",
 		by:   by(root, "e2e/traffic", "TestTrace/nftables"),
 	},
 	{
 		name: "trace-comes-back-from-goto",
 		file: "plugin/capture/trace.go",
-		from: "\t\t\treturn t.evaluate(t.chain(chain.Table, do.Chain))\n",
-		to:   "\t\t\tif t.evaluate(t.chain(chain.Table, do.Chain)) {\n\t\t\t\treturn true\n\t\t\t}\n",
+		from: "\t\t\treturn t.evaluate(t.rules.chain(chain.Table, do.Chain))\n",
+		to:   "\t\t\tif t.evaluate(t.rules.chain(chain.Table, do.Chain)) {\n\t\t\t\treturn true\n\t\t\t}\n",
 		by:   by(quick, "plugin/capture", "TestTraceEvaluates"),
 	},
 	{
@@ -64,7 +64,7 @@ var traceMutants = []mutant{
 	{
 		name: "trace-names-a-rule-that-decides-nothing",
 		file: "plugin/capture/trace.go",
-		from: "if here.captures() && t.trace.Verdict == Return {",
+		from: "if here.captures() && !step.defers() && t.trace.Verdict == Return {",
 		to:   "if t.trace.Verdict == Return {",
 		by:   by(quick, "plugin/capture", "TestTraceDecides"),
 	},

@@ -261,6 +261,13 @@ func TestNoSimultaneousOpen(t *testing.T) {
 			check(t, socket.Close())
 		}})
 	}
+	memories = append(memories, memory{name: "a connection that the proxy hands on", families: onlySix, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
+		socket, err := w.pod.Begin(lab.Connection{Owner: app, Device: "eth0", IgnoreResets: true, From: client, To: server})
+		check(t, err)
+		check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) })) // as if its time was over
+		_ = ask(t, w.pod, lab.Connection{Owner: proxy, Mark: lab.ProxyMark, FreeBind: true, From: server, To: client, Limit: patience})
+		check(t, socket.Close())
+	}})
 	forEachMemory(t, memories, func(t *testing.T, w world, m memory, f family) {
 		pod, peer := m.ends(f)
 		client, server := netip.AddrPortFrom(pod, 20000), netip.AddrPortFrom(peer, m.port)
