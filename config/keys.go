@@ -48,7 +48,7 @@ func Keys() []Key {
 		},
 		{
 			Name: "ipv6", Type: "`mesh`, `always`, `never`", Default: "mesh",
-			Meaning: "whether IPv6 is captured. `mesh`: in IPv6-only pods, and in pods with ISTIO_DUAL_STACK=true even if they have no IPv6 address at ADD",
+			Meaning: "whether IPv6 is captured. `mesh`: in IPv6-only pods, and in pods with ISTIO_DUAL_STACK=true even if they have no IPv6 address at ADD. Without that, IPv6 connections of a pod without an IPv6 address are refused",
 			set: setter(func(c *NetConf) *IPv6Policy { return &c.Capture.IPv6 },
 				oneOf(IPv6Mesh, IPv6Always, IPv6Never)),
 		},
