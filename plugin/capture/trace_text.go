@@ -144,7 +144,7 @@ func (do Action) words() string {
 
 // assumptions returns what the verdict depends on besides the rules.
 func (t Trace) assumptions() []string {
-	lines := []string{"conntrack has no entry for the connection, and takes the packet for its first one"}
+	lines := []string{"conntrack has no entry with these addresses and ports: a SYN to be captured that meets an uncaptured one is refused"}
 	if !t.Packet.Inbound {
 		lines = append(lines, "routing sends the packet by "+t.Packet.Interface)
 	}
