@@ -3,7 +3,9 @@
 package lab
 
 import (
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -23,6 +25,7 @@ const (
 type Segment struct {
 	From, To netip.AddrPort
 	Flags    byte
+	Seq, Ack uint32 // 1000 and 2000 if they are 0
 	Data     string
 
 	// Signed adds an MD5 signature (RFC 2385). A receiver that expects none
@@ -31,22 +34,33 @@ type Segment struct {
 }
 
 // Inject sends a segment from inside the namespace, through its rules.
-func (h *Host) Inject(s Segment) error {
-	return h.Do(func() error {
-		family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: s.To.Addr().As16()})
-		if s.To.Addr().Is4() {
-			family, to = unix.AF_INET, &unix.SockaddrInet4{Addr: s.To.Addr().As4()}
-		}
-		fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-		if err != nil {
-			return fmt.Errorf("opening a raw socket: %w", err)
-		}
-		defer func() { _ = unix.Close(fd) }()
-		if err := unix.Sendto(fd, s.bytes(), 0, to); err != nil {
-			return fmt.Errorf("sending a segment to %s: %w", s.To, err)
-		}
-		return nil
-	})
+func (h *Host) Inject(s Segment) error { return h.Do(s.Send) }
+
+// Send sends the segment from the calling thread's namespace. From may be the address of
+// another host.
+func (s Segment) Send() error {
+	return sendRaw(unix.IPPROTO_TCP, s.From.Addr(), s.To.Addr(), s.bytes())
+}
+
+// sendRaw sends what follows an IP header.
+func sendRaw(protocol int, from, to netip.Addr, packet []byte) (err error) {
+	source := sockaddr(netip.AddrPortFrom(from, 0))
+	family, level, transparent := unix.AF_INET6, unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+	if from.Is4() {
+		family, level, transparent = unix.AF_INET, unix.SOL_IP, unix.IP_TRANSPARENT
+	}
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return fmt.Errorf("opening a raw socket: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	if err := errors.Join(unix.SetsockoptInt(fd, level, transparent, 1), unix.Bind(fd, source)); err != nil {
+		return fmt.Errorf("preparing a raw socket: %w", err)
+	}
+	if err := unix.Sendto(fd, packet, 0, sockaddr(netip.AddrPortFrom(to, 0))); err != nil {
+		return fmt.Errorf("sending a packet to %s: %w", to, err)
+	}
+	return nil
 }
 
 func (s Segment) bytes() []byte {
@@ -58,23 +72,23 @@ func (s Segment) bytes() []byte {
 	segment := make([]byte, length, length+len(s.Data))
 	binary.BigEndian.PutUint16(segment[0:], s.From.Port())
 	binary.BigEndian.PutUint16(segment[2:], s.To.Port())
-	binary.BigEndian.PutUint32(segment[4:], 1000)
-	binary.BigEndian.PutUint32(segment[8:], 2000)
+	binary.BigEndian.PutUint32(segment[4:], cmp.Or(s.Seq, 1000))
+	binary.BigEndian.PutUint32(segment[8:], cmp.Or(s.Ack, 2000))
 	segment[12], segment[13] = byte(length/4)<<4, s.Flags
 	binary.BigEndian.PutUint16(segment[14:], 1024)
 	if s.Signed {
 		segment[header], segment[header+1] = 19, 18 // two bytes of padding follow the option
 	}
 	segment = append(segment, s.Data...)
-	binary.BigEndian.PutUint16(segment[16:], s.checksum(segment))
+	// TCP's checksum covers the family's pseudo-header.
+	covered := append(s.From.Addr().AsSlice(), s.To.Addr().AsSlice()...)
+	covered = append(covered, 0, unix.IPPROTO_TCP, 0, byte(len(segment)))
+	binary.BigEndian.PutUint16(segment[16:], checksum(append(covered, segment...)))
 	return segment
 }
 
-// checksum returns TCP's, which covers the family's pseudo-header.
-func (s Segment) checksum(segment []byte) uint16 {
-	covered := append(s.From.Addr().AsSlice(), s.To.Addr().AsSlice()...)
-	covered = append(covered, 0, unix.IPPROTO_TCP, 0, byte(len(segment)))
-	covered = append(covered, segment...)
+// checksum is the Internet's (RFC 1071).
+func checksum(covered []byte) uint16 {
 	covered = append(covered, make([]byte, len(covered)%2)...)
 	var sum uint32
 	for i := 0; i < len(covered); i += 2 {
