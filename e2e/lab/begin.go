@@ -32,7 +32,7 @@ func (h *Host) Begin(c Connection) (socket *os.File, err error) {
 				if err := c.prepare(fd); err != nil {
 					return err
 				}
-				if err := unix.Connect(fd, sockaddr(c.To)); !errors.Is(err, unix.EINPROGRESS) {
+				if err := unix.Connect(fd, Sockaddr(c.To)); !errors.Is(err, unix.EINPROGRESS) {
 					return err
 				}
 				return nil

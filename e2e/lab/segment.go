@@ -44,7 +44,7 @@ func (s Segment) Send() error {
 
 // sendRaw sends what follows an IP header.
 func sendRaw(protocol int, from, to netip.Addr, packet []byte) (err error) {
-	source := sockaddr(netip.AddrPortFrom(from, 0))
+	source := Sockaddr(netip.AddrPortFrom(from, 0))
 	family, level, transparent := unix.AF_INET6, unix.SOL_IPV6, unix.IPV6_TRANSPARENT
 	if from.Is4() {
 		family, level, transparent = unix.AF_INET, unix.SOL_IP, unix.IP_TRANSPARENT
@@ -57,7 +57,7 @@ func sendRaw(protocol int, from, to netip.Addr, packet []byte) (err error) {
 	if err := errors.Join(unix.SetsockoptInt(fd, level, transparent, 1), unix.Bind(fd, source)); err != nil {
 		return fmt.Errorf("preparing a raw socket: %w", err)
 	}
-	if err := unix.Sendto(fd, packet, 0, sockaddr(netip.AddrPortFrom(to, 0))); err != nil {
+	if err := unix.Sendto(fd, packet, 0, Sockaddr(netip.AddrPortFrom(to, 0))); err != nil {
 		return fmt.Errorf("sending a packet to %s: %w", to, err)
 	}
 	return nil

@@ -69,12 +69,12 @@ func (c Connection) ask() (reply Reply, err error) {
 	if err := c.prepare(fd); err != nil {
 		return reply, err
 	}
-	reply.Err = uninterrupted(func() error { return unix.Connect(fd, sockaddr(c.To)) })
+	reply.Err = uninterrupted(func() error { return unix.Connect(fd, Sockaddr(c.To)) })
 	if reply.Err == unix.EISCONN { // while a signal interrupted it
 		reply.Err = nil
 	}
 	if source, err := unix.Getsockname(fd); err == nil {
-		reply.Source = addrPort(source)
+		reply.Source = AddrPort(source)
 	}
 	if reply.Err == nil && c.Network == "udp" {
 		_, reply.Err = unix.Write(fd, []byte{0})
@@ -112,7 +112,7 @@ func (c Connection) prepare(fd int) error {
 		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1))
 	}
 	if c.From.Addr().IsValid() {
-		err = errors.Join(err, whileInUse(func() error { return unix.Bind(fd, sockaddr(c.From)) }))
+		err = errors.Join(err, whileInUse(func() error { return unix.Bind(fd, Sockaddr(c.From)) }))
 	}
 	return err
 }
@@ -145,19 +145,21 @@ func (c Connection) domain() int {
 	return unix.AF_INET6
 }
 
-func sockaddr(a netip.AddrPort) unix.Sockaddr {
+// Sockaddr returns an address as system calls take it.
+func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
 	}
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-func addrPort(a unix.Sockaddr) netip.AddrPort {
+// AddrPort returns an address that a system call returned.
+func AddrPort(a unix.Sockaddr) netip.AddrPort {
 	switch a := a.(type) {
 	case *unix.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
 	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port))
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port))
 	}
 	return netip.AddrPort{}
 }

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+var soak = flag.Duration("soak", 0, "how long TestSearch draws sequences, instead of a fixed number of them")
+
+// sequences is how many TestSearch draws in each world.
+const sequences = 250
+
+// mostFindings in one world end the search there.
+const mostFindings = 40
+
+// TestSearch draws sequences of actions, and wants each to leave capture as it is: what
+// must meet the proxy meets it or nothing, and innocent connections succeed. SEED repeats
+// a search.
+func TestSearch(t *testing.T) {
+	lab.RequireRoot(t)
+	seed := rand.Uint64N(1 << 32)
+	if text := os.Getenv("SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("SEED: %v", err)
+		}
+	}
+	t.Logf("SEED=%d", seed)
+	s := search{t: t, seed: seed, start: time.Now(), found: map[string]bool{}}
+	var group sync.WaitGroup
+	for i, setting := range settings(rand.New(rand.NewPCG(seed, 0))) {
+		group.Go(func() {
+			if err := s.search(t.Context(), uint64(i+1), setting); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	took := time.Since(s.start)
+	t.Logf("%d sequences in %s, %.0f in a second; ordinary connections met %v\n%s", s.run, took.Round(time.Second), float64(s.run)/took.Seconds(), s.met, &s.coverage)
+	s.coverage.check(t)
+}
+
+// settings are all that the grid has, and draws of the rest.
+func settings(r *rand.Rand) (all []setting) {
+	for _, backend := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
+		for _, transparent := range []bool{false, true} {
+			for _, excluded := range []bool{false, true} {
+				all = append(all, setting{backend, transparent, excluded, r.IntN(4) == 0, r.IntN(3) == 0})
+			}
+		}
+	}
+	return all
+}
+
+// search is what the worlds share.
+type search struct {
+	t     *testing.T
+	seed  uint64
+	start time.Time
+
+	mu       sync.Mutex
+	run      int
+	met      map[outcome]int
+	coverage coverage
+	found    map[string]bool
+}
+
+func (s *search) search(ctx context.Context, number uint64, setting setting) (err error) {
+	w, err := newWorld(ctx, setting)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	findings := 0
+	for n := uint64(0); !w.broken && findings < mostFindings && (*soak == 0 && n < sequences || *soak > 0 && time.Since(s.start) < *soak); n++ {
+		r := rand.New(rand.NewPCG(s.seed, number<<32|n))
+		drawn := draw(r)
+		result, err := w.try(ctx, drawn)
+		if err != nil {
+			return fmt.Errorf("%s: sequence %d of SEED=%d: %w\n\t%s", setting, n, s.seed, err, drawn)
+		}
+		s.count(drawn, result)
+		if len(result.faults) > 0 {
+			findings++
+			if err := s.report(ctx, w, n, drawn, result); err != nil {
+				return err
+			}
+		}
+		if n%16 == 0 {
+			list := w.innocents(drawn.family)
+			if err := w.startRetry(drawn.family, list[r.IntN(len(list))]); err != nil {
+				return fmt.Errorf("%s: %w", setting, err)
+			}
+		}
+		s.harm(setting, w.finishRetries(false))
+	}
+	s.harm(setting, w.finishRetries(true))
+	return nil
+}
+
+// result is what came of a sequence.
+type result struct {
+	faults []string
+	met    map[outcome]int
+}
+
+// try runs a sequence once.
+func (w *world) try(ctx context.Context, s sequence) (result, error) {
+	result := result{met: map[outcome]int{}}
+	r, err := w.start(ctx, s)
+	defer r.end()
+	if err == nil {
+		err = r.do()
+	}
+	if err == nil && len(r.holes) == 0 {
+		err = r.judge(result.met)
+	}
+	if err == nil && len(r.holes) == 0 {
+		result.faults = r.harmed()
+		err = r.watch()
+	}
+	result.faults = append(r.holes, result.faults...)
+	return result, err
+}
+
+func (s *search) count(drawn sequence, result result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.run++
+	s.coverage.add(drawn)
+	if s.met == nil {
+		s.met = map[outcome]int{}
+	}
+	for met, n := range result.met {
+		s.met[met] += n
+	}
+}
+
+func (s *search) harm(setting setting, faults []string) {
+	for _, fault := range faults {
+		s.t.Errorf("SEED=%d: %s: %s", s.seed, setting, fault)
+	}
+}
+
+// report prints a finding whose shortest form is new.
+func (s *search) report(ctx context.Context, w *world, n uint64, drawn sequence, first result) error {
+	at := time.Since(s.start)
+	short, last, err := w.shrink(ctx, drawn)
+	if err != nil {
+		return err
+	}
+	if last != nil && len(short.actions) == 0 {
+		w.broken = true
+	}
+	if last == nil {
+		last = []string{"it did not fail again: " + strings.Join(first.faults, "; ")}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if shape := short.shape(); !s.found[shape] {
+		s.found[shape] = true
+		s.t.Errorf("SEED=%d, after %s: %s: sequence %d: %s\n\t%s\ndrawn as:\n\t%s", s.seed, at.Round(time.Millisecond), w.setting, n, strings.Join(last, "; "), short, drawn)
+	}
+	return nil
+}
