@@ -103,7 +103,7 @@ func (r *run) handOn(a action) error {
 		return r.open(a, d)
 	}
 	_, client := r.ends(a.at)
-	r.handedOn[client] = true
+	r.handedOn[client.Addr()] = true
 	return r.connectAs(a, d)
 }
 
@@ -174,7 +174,7 @@ func disconnect(fd int) {
 // expire ends the entries of the sequence's connection, as their time-out does.
 func (r *run) expire(a action) error {
 	local, remote := r.ends(a.at)
-	return r.pod.Do(func() error {
+	return r.root.Do(func() error {
 		entries, _, err := conntrack.Entries(r.ctx, 1000, func(e conntrack.Entry) bool {
 			return e.Client == local && e.Server == remote || e.Client == remote && e.Server == local
 		})

@@ -53,7 +53,8 @@ func (w *world) serve() error {
 func (w *world) innocents(f int) []innocent {
 	outbound, inbound := service{proxy, w.mesh.OutboundPort}, service{proxy, w.mesh.InboundPort}
 	to := func(from, to netip.Addr, port uint16) dial {
-		return dial{from: netip.AddrPortFrom(from, 0), to: netip.AddrPortFrom(to, port)}
+		w.innocent = next(w.innocent, firstInnocent, lastInnocent)
+		return dial{from: netip.AddrPortFrom(from, w.innocent), to: netip.AddrPortFrom(to, port)}
 	}
 	pod, outside := podAddresses[0][f], peerAddresses[0][f]
 	handOn := to(proxySource[f], pod, appPort)
@@ -81,31 +82,26 @@ func (w *world) innocents(f int) []innocent {
 		innocent{"a connection in on net1", peer2, to(outside, pod, appPort), third})
 }
 
-// harmed returns the first innocent connection that fails, with what happened.
-func (r *run) harmed() (faults []string) {
+// harmed returns what happened to the first innocent connection that failed.
+func (r *run) harmed() string {
 	for _, i := range r.innocents(r.family) {
-		if len(faults) > 0 {
-			break
-		}
 		fd, err := r.dial(i.by, i.dial)
 		if fd < 0 || err != nil && err != unix.EINPROGRESS {
-			faults = append(faults, fmt.Sprintf("%s is refused: %v", i.name, err))
-			continue
+			return fmt.Sprintf("%s is refused: %v", i.name, err)
 		}
 		established, server := false, r.served[i.server]
 		wait(patience, func() bool {
 			established, err = connected(fd)
 			return established || err != nil
 		})
-		local, _ := unix.Getsockname(fd)
-		switch client := lab.AddrPort(local); {
+		switch {
 		case err != nil:
-			faults = append(faults, fmt.Sprintf("%s is refused: %v", i.name, err))
+			return fmt.Sprintf("%s is refused: %v", i.name, err)
 		case !established:
-			faults = append(faults, i.name+" is not answered")
-		case !wait(patience, func() bool { return server.accepted(client) }):
-			faults = append(faults, fmt.Sprintf("%s is not answered by %s at %d", i.name, i.server.by, i.server.port))
+			return i.name + " is not answered"
+		case !wait(patience, func() bool { return server.accepted(i.from) }):
+			return fmt.Sprintf("%s is not answered by %s at %d", i.name, i.server.by, i.server.port)
 		}
 	}
-	return faults
+	return ""
 }

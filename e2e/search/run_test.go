@@ -13,11 +13,14 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// Own ports begin at firstPort in the pod, and peerPorts higher outside.
+// Own ports begin at firstPort in the pod, and peerPorts higher outside. Innocent
+// connections have their own, too: conntrack must not take one for another of a moment ago.
 const (
-	firstPort = 16000
-	lastPort  = 30000
-	peerPorts = 14000
+	firstPort     = 16000
+	lastPort      = 30000
+	peerPorts     = 14000
+	firstInnocent = 45000
+	lastInnocent  = 59999
 )
 
 // run is a sequence with ports, and what came of it.
@@ -32,21 +35,19 @@ type run struct {
 	backlogs  []int // connections that fill a peer's backlog
 	listeners []*listener
 	arrived   map[[2]netip.AddrPort]lab.Segment // the newest, by addresses
-	handedOn  map[netip.AddrPort]bool
-	outside   map[[2]netip.AddrPort]bool // began on an excluded interface
-	holes     []string
+	handedOn  map[netip.Addr]bool               // in whose name the proxy has connected
+	outside   map[[2]netip.AddrPort]bool        // began on an excluded interface
+	holes     []string                          // ways around capture
 }
 
-func (w *world) start(ctx context.Context, s sequence) (*run, error) {
-	if w.last++; w.last < firstPort || w.last > lastPort {
-		w.last = firstPort
-	}
+func (w *world) begin(ctx context.Context, s sequence) (*run, error) {
+	w.last = next(w.last, firstPort, lastPort)
 	if s.names.localPort != own {
 		s.names.remotePort = own // one of the ports has to be fresh
 	}
 	r := &run{
 		world: w, sequence: s, ctx: ctx, own: w.last,
-		arrived: map[[2]netip.AddrPort]lab.Segment{}, handedOn: map[netip.AddrPort]bool{}, outside: map[[2]netip.AddrPort]bool{},
+		arrived: map[[2]netip.AddrPort]lab.Segment{}, handedOn: map[netip.Addr]bool{}, outside: map[[2]netip.AddrPort]bool{},
 	}
 	for i, by := range peers {
 		at := s.names
@@ -60,6 +61,13 @@ func (w *world) start(ctx context.Context, s sequence) (*run, error) {
 		}
 	}
 	return r, nil
+}
+
+func next(port, first, last uint16) uint16 {
+	if port < first || port >= last {
+		return first
+	}
+	return port + 1
 }
 
 // do runs the actions. A hole ends it.
@@ -108,7 +116,7 @@ func (r *run) open(a action, d dial) error {
 		if fd >= 0 {
 			r.sockets[a.by] = append(r.sockets[a.by], fd)
 			if !d.to.IsValid() && err == nil {
-				r.listeners = append(r.listeners, &listener{r.processes[a.by], fd, map[netip.AddrPort]int{}})
+				r.listeners = append(r.listeners, &listener{fd, map[netip.AddrPort]int{}})
 			}
 		}
 		return err

@@ -95,7 +95,7 @@ func (s *search) search(ctx context.Context, number uint64, setting setting) (er
 			return fmt.Errorf("%s: sequence %d of SEED=%d: %w\n\t%s", setting, n, s.seed, err, drawn)
 		}
 		s.count(drawn, result)
-		if len(result.faults) > 0 {
+		if result.failed() {
 			findings++
 			if err := s.report(ctx, w, n, drawn, result); err != nil {
 				return err
@@ -113,16 +113,22 @@ func (s *search) search(ctx context.Context, number uint64, setting setting) (er
 	return nil
 }
 
-// result is what came of a sequence.
+// result is what came of a sequence: ways around capture, or else the innocent connection
+// that failed.
 type result struct {
-	faults []string
-	met    map[outcome]int
+	holes []string
+	harm  string
+	met   map[outcome]int
 }
+
+func (r result) String() string { return strings.Join(r.holes, "; ") + r.harm }
+
+func (r result) failed() bool { return r.String() != "" }
 
 // try runs a sequence once.
 func (w *world) try(ctx context.Context, s sequence) (result, error) {
 	result := result{met: map[outcome]int{}}
-	r, err := w.start(ctx, s)
+	r, err := w.begin(ctx, s)
 	defer r.end()
 	if err == nil {
 		err = r.do()
@@ -131,10 +137,10 @@ func (w *world) try(ctx context.Context, s sequence) (result, error) {
 		err = r.judge(result.met)
 	}
 	if err == nil && len(r.holes) == 0 {
-		result.faults = r.harmed()
+		result.harm = r.harmed()
 		err = r.watch()
 	}
-	result.faults = append(r.holes, result.faults...)
+	result.holes = r.holes
 	return result, err
 }
 
@@ -164,17 +170,16 @@ func (s *search) report(ctx context.Context, w *world, n uint64, drawn sequence,
 	if err != nil {
 		return err
 	}
-	if last != nil && len(short.actions) == 0 {
-		w.broken = true
-	}
-	if last == nil {
-		last = []string{"it did not fail again: " + strings.Join(first.faults, "; ")}
+	w.broken = last.harm != "" && len(short.actions) == 0
+	what := last.String()
+	if !last.failed() {
+		what = fmt.Sprintf("it did not fail again: %s", first)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if shape := short.shape(); !s.found[shape] {
 		s.found[shape] = true
-		s.t.Errorf("SEED=%d, after %s: %s: sequence %d: %s\n\t%s\ndrawn as:\n\t%s", s.seed, at.Round(time.Millisecond), w.setting, n, strings.Join(last, "; "), short, drawn)
+		s.t.Errorf("SEED=%d, after %s: %s: sequence %d: %s\n\t%s\ndrawn as:\n\t%s", s.seed, at.Round(time.Millisecond), w.setting, n, what, short, drawn)
 	}
 	return nil
 }

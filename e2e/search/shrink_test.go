@@ -7,30 +7,31 @@ import "context"
 // tries is how often a sequence may fail to fail.
 const tries = 3
 
-// shrink drops actions while the sequence still fails. Without faults, it never failed again.
-func (w *world) shrink(ctx context.Context, s sequence) (sequence, []string, error) {
-	bare := s
-	bare.actions = nil
-	if faults, err := w.fails(ctx, bare); err != nil || faults != nil {
-		return bare, faults, err
+// shrink drops actions while the sequence still fails, and returns the shortest with its
+// result. That has no fault if the whole sequence did not fail again.
+func (w *world) shrink(ctx context.Context, s sequence) (sequence, result, error) {
+	short := s
+	short.actions = nil
+	if result, err := w.fails(ctx, short); err != nil || result.failed() {
+		return short, result, err
 	}
-	faults, err := w.fails(ctx, s)
-	for i := 0; err == nil && faults != nil && i < len(s.actions); {
-		var still []string
-		if still, err = w.fails(ctx, s.without(i)); still != nil {
-			s, faults, i = s.without(i), still, 0
+	last, err := w.fails(ctx, s)
+	for i := 0; err == nil && last.failed() && i < len(s.actions); {
+		var result result
+		if result, err = w.fails(ctx, s.without(i)); result.failed() {
+			s, last, i = s.without(i), result, 0
 		} else {
 			i++
 		}
 	}
-	return s, faults, err
+	return s, last, err
 }
 
-func (w *world) fails(ctx context.Context, s sequence) ([]string, error) {
+func (w *world) fails(ctx context.Context, s sequence) (result result, err error) {
 	for range tries {
-		if result, err := w.try(ctx, s); err != nil || len(result.faults) > 0 {
-			return result.faults, err
+		if result, err = w.try(ctx, s); err != nil || result.failed() {
+			break
 		}
 	}
-	return nil, nil
+	return result, err
 }

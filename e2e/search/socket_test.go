@@ -125,13 +125,12 @@ func wait(limit time.Duration, condition func() bool) bool {
 
 // listener is a listening socket, and the connections that it accepted.
 type listener struct {
-	by    *lab.Process
 	fd    int
 	conns map[netip.AddrPort]int
 }
 
 func listen(by *lab.Process, d dial) (l *listener, err error) {
-	l = &listener{by: by, conns: map[netip.AddrPort]int{}}
+	l = &listener{conns: map[netip.AddrPort]int{}}
 	return l, by.Do(func() (err error) {
 		if l.fd, err = d.open(); err != nil && l.fd >= 0 {
 			_ = unix.Close(l.fd)
@@ -142,22 +141,20 @@ func listen(by *lab.Process, d dial) (l *listener, err error) {
 
 // accept accepts what has come.
 func (l *listener) accept() {
-	_ = l.by.Do(func() error {
-		for {
-			fd, from, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-			if err == unix.EINTR {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			client := lab.AddrPort(from)
-			if earlier, ok := l.conns[client]; ok {
-				reset(earlier)
-			}
-			l.conns[client] = fd
+	for {
+		fd, from, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		if err == unix.EINTR {
+			continue
 		}
-	})
+		if err != nil {
+			return
+		}
+		client := lab.AddrPort(from)
+		if earlier, ok := l.conns[client]; ok {
+			reset(earlier)
+		}
+		l.conns[client] = fd
+	}
 }
 
 // accepted reports whether a client's connection is among them.

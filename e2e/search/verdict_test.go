@@ -95,7 +95,7 @@ func (r *run) judgeAccepted(l *listener) {
 			continue
 		}
 		server := lab.AddrPort(local)
-		if r.isPeer(client.Addr()) && r.capturedIn(server.Port(), client.Addr()) && !r.handedOn[client] && !r.outside[[2]netip.AddrPort{server, client}] {
+		if r.isPeer(client.Addr()) && r.capturedIn(server.Port(), client.Addr()) && !r.handedOn[client.Addr()] && !r.outside[[2]netip.AddrPort{server, client}] {
 			r.hole("the application accepted a connection", client, server)
 		}
 	}

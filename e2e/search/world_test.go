@@ -91,10 +91,12 @@ type world struct {
 	setting
 	pod       *lab.Host
 	processes [5]*lab.Process
+	root      *lab.Process // in the pod
 	taps      [2]*lab.Tap
 	served    map[service]*listener
 	mesh      config.Mesh
 	last      uint16 // the newest sequence's port
+	innocent  uint16 // the newest innocent connection's
 	refused   uint64 // packets, when they were last read
 	retried   []retry
 	broken    bool // a sequence without actions fails
@@ -126,12 +128,12 @@ func newWorld(ctx context.Context, s setting) (w *world, err error) {
 		host  *lab.Host
 		owner lab.Owner
 	}{{w.pod, lab.Owner{UID: 1000, GID: 1000}}, {w.pod, lab.Owner{UID: 2000, GID: 2000}}, {w.pod, proxyOwner}, {hosts[0], lab.Owner{}}, {hosts[1], lab.Owner{}}} {
-		process, err := p.host.Start(p.owner)
-		if err != nil {
+		if w.processes[by], err = w.start(p.host, p.owner); err != nil {
 			return w, err
 		}
-		w.closers = append(w.closers, func() error { process.Close(); return nil })
-		w.processes[by] = process
+	}
+	if w.root, err = w.start(w.pod, lab.Owner{}); err != nil {
+		return w, err
 	}
 	if err := w.serve(); err != nil {
 		return w, err
@@ -140,6 +142,14 @@ func newWorld(ctx context.Context, s setting) (w *world, err error) {
 		return w, err
 	}
 	return w, w.tap(ctx, hosts)
+}
+
+func (w *world) start(host *lab.Host, owner lab.Owner) (*lab.Process, error) {
+	process, err := host.Start(owner)
+	if err == nil {
+		w.closers = append(w.closers, func() error { process.Close(); return nil })
+	}
+	return process, err
 }
 
 // link makes the hosts, with time-outs and ports that let many sequences follow each other.
@@ -169,7 +179,7 @@ func (w *world) link() (outside [2]*lab.Host, err error) {
 			}
 		}
 	}
-	settings := map[string]string{"ipv4/ip_local_port_range": "50000 60000"}
+	settings := map[string]string{"ipv4/ip_local_port_range": "60000 65000"}
 	for _, state := range []string{"syn_sent", "syn_recv", "established", "fin_wait", "close_wait", "last_ack", "time_wait", "close", "unacknowledged", "max_retrans"} {
 		settings["netfilter/nf_conntrack_tcp_timeout_"+state] = "10"
 	}
