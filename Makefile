@@ -10,6 +10,7 @@ GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 PACKAGES := nftables iptables haproxy iproute2 strace containerd runc conmon gcc libc6-dev libseccomp-dev prometheus systemd qemu-system-x86 kmod
 FUZZTIME := 20s
 SOAKTIME := 10m
+SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
 .PHONY: help build image release plugins demo parts cluster cluster-down deps test test-agents test-pods test-mesh test-versions test-unit mutants soak fuzz golden bench lint verify fmt clean kernels
@@ -111,8 +112,10 @@ deps: ## Install what the tests need (Debian, root)
 	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
 
+test soak: export SEED := $(SEED)
 test: export CI := true
 test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
+	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
 	# Most tests wait for time-outs: three packages at once, and four tests of each.
 	go test -count=1 -p 3 -parallel 4 -timeout 20m $$(go list ./... | grep -v -e e2e/cluster -e e2e/kernels)
 	go test -count=1 -timeout 20m -v ./e2e/kernels # -v: it says which kernels could not be tested
@@ -132,8 +135,9 @@ kernels: deps ## Run all tests that send packets on Linux 5.10, 6.1 and 6.12, or
 mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a test must notice each (root)
 	go run ./e2e/mutants $(if $(ONLY),-only '$(ONLY)')
 
-soak: deps ## Let all backends, and the evaluator of traces, decide about random pods and packets, for SOAKTIME each (root)
-	go test -count=1 -timeout 0 -v -run '^(TestParity|TestTrace)$$' ./e2e/traffic -soak $(SOAKTIME) -seed $$(date +%s)
+soak: deps ## Let all backends, and the evaluator of traces, decide about random pods and packets, and search for ways around capture, for SOAKTIME each (root)
+	go test -count=1 -timeout 0 -v -run '^TestSearch$$' ./e2e/search -soak $(SOAKTIME)
+	go test -count=1 -timeout 0 -v -run '^(TestParity|TestTrace)$$' ./e2e/traffic -soak $(SOAKTIME) -seed $(SEED)
 
 fuzz: ## Fuzz every parser for FUZZTIME each
 	@for package in ./config ./plugin/capture ./plugin/conntrack ./plugin/netfilter ./plugin/podapi ./plugin/podlookup ./plugin/record ./plugin/verbs ./install/conflist; do \

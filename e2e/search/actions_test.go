@@ -32,6 +32,7 @@ var kinds = []*kind{
 	{"connects on net1", apps, func(r *run, a action) error { return r.connect(a, dial{device: "net1"}) }},
 	{"connects by MPTCP", apps, func(r *run, a action) error { return r.connect(a, dial{protocol: unix.IPPROTO_MPTCP}) }},
 	{"connects by SMC", apps, func(r *run, a action) error { return r.connect(a, dial{protocol: protocolSMC}) }},
+	{"connects by fast open", apps, func(r *run, a action) error { return r.connect(a, dial{fastOpen: true}) }},
 	{"connects by a source route", apps, func(r *run, a action) error { return r.connect(a, dial{sourceRoute: true}) }},
 	{"connects to the pod as the peer", apps, func(r *run, a action) error { return r.connectAs(a, dial{freebind: true}) }},
 	{"connects to the pod as the peer, on lo", apps, func(r *run, a action) error { return r.connectAs(a, dial{freebind: true, device: "lo"}) }},

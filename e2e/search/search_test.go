@@ -53,6 +53,11 @@ func TestSearch(t *testing.T) {
 	took := time.Since(s.start)
 	t.Logf("%d sequences in %s, %.0f in a second; ordinary connections met %v\n%s", s.run, took.Round(time.Second), float64(s.run)/took.Seconds(), s.met, &s.coverage)
 	s.coverage.check(t)
+	for _, met := range []outcome{metProxy, metDirect, metRefusal} {
+		if s.met[met] == 0 {
+			t.Errorf("no ordinary connection met this: %s", met)
+		}
+	}
 }
 
 // settings are all that the grid has, and draws of the rest.

@@ -25,6 +25,7 @@ type dial struct {
 	device      string
 	freebind    bool // the address may be another host's
 	sourceRoute bool
+	fastOpen    bool
 	transparent bool // the same for a proxy with its capability
 	mark        int
 	backlog     int
@@ -52,7 +53,10 @@ func (d dial) open() (fd int, err error) {
 		_ = unix.Close(fd)
 		return -1, err
 	}
-	if d.to.IsValid() {
+	switch {
+	case d.fastOpen:
+		return fd, unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN|unix.MSG_NOSIGNAL, lab.Sockaddr(d.to))
+	case d.to.IsValid():
 		return fd, unix.Connect(fd, lab.Sockaddr(d.to))
 	}
 	return fd, unix.Listen(fd, d.backlog)
