@@ -84,6 +84,7 @@ func (w *world) innocents(f int) []innocent {
 
 // harmed returns what happened to the first innocent connection that failed.
 func (r *run) harmed() string {
+	r.forgetAccepted()
 	for _, i := range r.innocents(r.family) {
 		fd, err := r.dial(i.by, i.dial)
 		if fd < 0 || err != nil && err != unix.EINPROGRESS {
@@ -99,7 +100,7 @@ func (r *run) harmed() string {
 			return fmt.Sprintf("%s is refused: %v", i.name, err)
 		case !established:
 			return i.name + " is not answered"
-		case !wait(patience, func() bool { return server.accepted(i.from) }):
+		case !wait(patience, func() bool { return server.accepted(i.from.Addr()) }):
 			return fmt.Sprintf("%s is not answered by %s at %d", i.name, i.server.by, i.server.port)
 		}
 	}

@@ -161,11 +161,16 @@ func (l *listener) accept() {
 	}
 }
 
-// accepted reports whether a client's connection is among them.
-func (l *listener) accepted(client netip.AddrPort) bool {
+// accepted reports whether one is from a host. Its port may be another than the client's:
+// conntrack chooses one if an earlier connection has left an entry with that port.
+func (l *listener) accepted(client netip.Addr) bool {
 	l.accept()
-	_, ok := l.conns[client]
-	return ok
+	for from := range l.conns {
+		if from.Addr() == client {
+			return true
+		}
+	}
+	return false
 }
 
 // forget resets all that was accepted.

@@ -122,7 +122,7 @@ func (r *run) connectOut() (outcome, error) {
 	if remote.Port() == excludedPort {
 		server = r.served[service{peer + actor(r.names.remote), excludedPort}]
 	}
-	met, err := r.meets(fd, local, server, r.served[service{proxy, r.mesh.OutboundPort}])
+	met, err := r.meets(fd, local.Addr(), server, r.served[service{proxy, r.mesh.OutboundPort}])
 	if met == metDirect && remote.Port() != excludedPort && (!r.excluded || r.names.remote == 0) {
 		r.hole("the application reached", local, remote)
 	}
@@ -145,7 +145,7 @@ func (r *run) beConnected() (outcome, error) {
 	if fd < 0 || err != nil && err != unix.EINPROGRESS {
 		return noSocket, nil
 	}
-	met, err := r.meets(fd, remote, l, r.served[service{proxy, r.mesh.InboundPort}])
+	met, err := r.meets(fd, remote.Addr(), l, r.served[service{proxy, r.mesh.InboundPort}])
 	if met == metDirect && r.capturedIn(local.Port(), remote.Addr()) {
 		r.hole("the application was reached", remote, local)
 	}
@@ -177,7 +177,7 @@ func (r *run) forgetAccepted() {
 
 // meets returns who has accepted a connection. One that is pending was refused by the rules
 // if they have counted it; else it has a little more time.
-func (r *run) meets(fd int, client netip.AddrPort, direct, proxied *listener) (outcome, error) {
+func (r *run) meets(fd int, client netip.Addr, direct, proxied *listener) (outcome, error) {
 	var refused error
 	met := func() bool {
 		var established bool
