@@ -59,6 +59,7 @@ var kinds = []*kind{
 	{"sends a FIN", peers, func(r *run, a action) error { return r.send(a, lab.FIN|lab.ACK, false) }},
 	{"sends a reset", peers, func(r *run, a action) error { return r.send(a, lab.RST|lab.ACK, false) }},
 	{"sends a right SYN-ACK", peers, func(r *run, a action) error { return r.send(a, lab.SYN|lab.ACK, true) }},
+	{"answers as localhost", peers, func(r *run, a action) error { return r.answerAsLocalhost(a) }},
 	{"sends a right ACK", peers, func(r *run, a action) error { return r.send(a, lab.ACK, true) }},
 	{"sends a right reset", peers, func(r *run, a action) error { return r.send(a, lab.RST|lab.ACK, true) }},
 	{"sends an ICMP error", peers, func(r *run, a action) error { return r.unreachable(a) }},
@@ -146,6 +147,17 @@ func (r *run) send(a action, flags byte, right bool) error {
 	}
 	r.begins(a.by, s)
 	return r.processes[a.by].Do(s.Send)
+}
+
+// answerAsLocalhost answers a SYN that was redirected to the proxy and left the pod.
+func (r *run) answerAsLocalhost(a action) error {
+	local, _ := r.ends(a.at)
+	proxy := netip.AddrPortFrom(localhost[r.family], r.mesh.OutboundPort)
+	syn, ok := r.arrived[[2]netip.AddrPort{local, proxy}]
+	if !ok {
+		return nil
+	}
+	return r.processes[a.by].Do(lab.Segment{From: proxy, To: local, Flags: lab.SYN | lab.ACK, Seq: 1, Ack: syn.Seq + 1}.Send)
 }
 
 func (r *run) spoof(a action) error {
