@@ -169,7 +169,7 @@ func (w *world) capture(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, netns.Close()) }()
-	if _, err := netns.Apply(ctx, capture.Rules(decision.Intent), w.backend); err != nil {
+	if err := netns.Apply(ctx, capture.Rules(decision.Intent), w.backend); err != nil {
 		return err
 	}
 	return w.pod.WaitForIPv6()
