@@ -91,7 +91,7 @@ func (s sequence) without(i int) sequence {
 
 // shape is what findings with the same cause have in common.
 func (s sequence) shape() string {
-	var steps []string
+	steps := []string{s.names.localPort, s.names.remotePort}
 	for _, a := range s.actions {
 		steps = append(steps, a.kind.name)
 	}
