@@ -157,6 +157,7 @@ func (r *run) answerAsLocalhost(a action) error {
 	if !ok {
 		return nil
 	}
+	r.answered[local] = true
 	return r.processes[a.by].Do(lab.Segment{From: proxy, To: local, Flags: lab.SYN | lab.ACK, Seq: 1, Ack: syn.Seq + 1}.Send)
 }
 

@@ -37,6 +37,7 @@ type run struct {
 	arrived   map[[2]netip.AddrPort]lab.Segment // the newest, by addresses
 	handedOn  map[netip.Addr]bool               // in whose name the proxy has connected
 	outside   map[[2]netip.AddrPort]bool        // began on an excluded interface
+	answered  map[netip.AddrPort]bool           // by a host outside, for localhost
 	holes     []string                          // ways around capture
 }
 
@@ -47,7 +48,7 @@ func (w *world) begin(ctx context.Context, s sequence) (*run, error) {
 	}
 	r := &run{
 		world: w, sequence: s, ctx: ctx, own: w.last,
-		arrived: map[[2]netip.AddrPort]lab.Segment{}, handedOn: map[netip.Addr]bool{}, outside: map[[2]netip.AddrPort]bool{},
+		arrived: map[[2]netip.AddrPort]lab.Segment{}, handedOn: map[netip.Addr]bool{}, outside: map[[2]netip.AddrPort]bool{}, answered: map[netip.AddrPort]bool{},
 	}
 	for i, by := range peers {
 		at := s.names

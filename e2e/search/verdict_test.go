@@ -47,7 +47,7 @@ func (r *run) watch() error {
 			r.arrived[ends] = a.Segment
 			// A captured SYN of a socket that is bound to eth0 leaves on it, to localhost. The
 			// pod's kernel drops all answers to it: they come from localhost, on eth0.
-			if a.To.Addr().IsLoopback() && a.DSCP == dscpApp && a.Flags&(lab.ACK|lab.RST) == lab.ACK {
+			if r.answered[a.From] && a.To.Addr().IsLoopback() && a.Flags&(lab.ACK|lab.RST) == lab.ACK {
 				r.hole("a host outside answered for localhost", a.From, a.To)
 			}
 			if a.DSCP != dscpApp || a.Flags&lab.SYN == 0 || r.excluded && link == 1 || a.To.Addr().IsLoopback() {
