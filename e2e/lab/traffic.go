@@ -57,7 +57,11 @@ func (h *Host) serve(owner Owner, network, address, name string, control control
 				go answerPackets(packets, name)
 				return receiveDestinations(packets)
 			}
-			listener, err := config.Listen(context.Background(), network, address)
+			var listener net.Listener
+			err := whileInUse(func() (err error) {
+				listener, err = config.Listen(context.Background(), network, address)
+				return err
+			})
 			if err != nil {
 				return err
 			}
