@@ -95,4 +95,25 @@ var refuseMutants = []mutant{
 		to:   "if p.table == NAT {\n\t\tb.exempt(tcpPorts(\"exclude_outbound_ports\", b.ExcludeOutboundPorts...), \"excluded outbound port\")\n\t}",
 		by:   by(quick, "plugin/capture", "TestPolicyHoldsInBothPlaces"),
 	},
+	{
+		name: "search-misses-a-way-out",
+		file: "plugin/capture/refuse.go",
+		from: "\tb.outbound(policy{Filter, refuse, refuse, refuse})\n",
+		to:   "",
+		by:   by(root, "e2e/search", "TestSearch"),
+	},
+	{
+		name: "search-misses-a-way-in",
+		file: "plugin/capture/refuse.go",
+		from: "\tb.inbound(policy{Mangle, refuse, refuse, refuse})\n",
+		to:   "",
+		by:   by(root, "e2e/search", "TestSearch"),
+	},
+	{
+		name: "search-misses-a-cookie-of-the-application",
+		file: "plugin/capture/tproxy.go",
+		from: "\tb.add(Match{Protocol: TCP, Continues: true}, deliver, \"a connection that the proxy has, or none\")\n",
+		to:   "",
+		by:   by(root, "e2e/search", "TestSearch"),
+	},
 }
