@@ -39,7 +39,7 @@ func (h *Host) Inject(s Segment) error { return h.Do(s.Send) }
 // Send sends the segment from the calling thread's namespace. From may be the address of
 // another host.
 func (s Segment) Send() error {
-	return sendRaw(unix.IPPROTO_TCP, s.From.Addr(), s.To.Addr(), s.bytes())
+	return sendRaw(unix.IPPROTO_TCP, s.From.Addr(), s.To.Addr(), s.Bytes())
 }
 
 // sendRaw sends what follows an IP header.
@@ -63,7 +63,8 @@ func sendRaw(protocol int, from, to netip.Addr, packet []byte) (err error) {
 	return nil
 }
 
-func (s Segment) bytes() []byte {
+// Bytes returns the segment from its TCP header on.
+func (s Segment) Bytes() []byte {
 	const header, signature = 20, 20
 	length := header
 	if s.Signed {

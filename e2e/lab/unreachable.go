@@ -17,7 +17,7 @@ type Unreachable struct {
 
 // Send sends the error to the segment's sender, from the calling thread's namespace.
 func (u Unreachable) Send() error {
-	segment := u.Of.bytes()
+	segment := u.Of.Bytes()
 	from, to := u.Of.From.Addr(), u.Of.To.Addr()
 	if from.Is4() {
 		quoted := []byte{0x45, 0, 0, byte(20 + len(segment)), 0, 0, 0, 0, 64, unix.IPPROTO_TCP, 0, 0}

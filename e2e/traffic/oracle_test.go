@@ -78,11 +78,11 @@ func (o *oracle) intended(p probe) (intended difference, found bool) {
 
 // captureByIstio captures a pod by Istio's own program. That program at times fails to
 // add an address, with EBADF of its netlink socket: then it gets another pod.
-func (o *oracle) captureByIstio(t *testing.T, ports []int) world {
+func captureByIstio(t *testing.T, newWorld func() world, istio func(pod *lab.Host) error) world {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
-		w := newWorld(t, ports, o.mesh)
-		err := o.istio(w.pod)
+		w := newWorld()
+		err := istio(w.pod)
 		if err == nil {
 			return w
 		}
@@ -98,7 +98,8 @@ func (o *oracle) compare(t *testing.T) {
 	t.Helper()
 	probes := o.probes()
 	o.mesh.ProxyUID, o.mesh.ProxyGID = o.intent.ProxyUID, o.intent.ProxyGID
-	ours, istios := newWorld(t, ports(probes), o.mesh), o.captureByIstio(t, ports(probes))
+	servers := func() world { return newWorld(t, ports(probes), o.mesh) }
+	ours, istios := servers(), captureByIstio(t, servers, o.istio)
 	check(t, open(t, ours.pod, config.NFTables).Apply(capture.Rules(o.intent)))
 	check(t, istios.pod.WaitForIPv6())
 	work := make(chan probe)

@@ -19,14 +19,7 @@ func TestRenamedLoopback(t *testing.T) {
 				rs := decide(t, pod, dualStack())
 				netns := open(t, w.pod, backend)
 				check(t, netns.Apply(rs))
-				for _, name := range [][2]string{{"lo", "lo9"}, {"eth0", "lo"}} {
-					run("ip", "link", "set", name[0], "down")(t, w.pod)
-					run("ip", "link", "set", name[0], "name", name[1])(t, w.pod)
-				}
-				check(t, w.pod.AddAddresses("lo9"))
-				// The kernel removed the IPv6 addresses; a check looks for one of lo's.
-				check(t, w.pod.AddAddresses("lo", podIP[ipv6]+"/64", proxySource[ipv6]+"/128"))
-				check(t, w.pod.WaitForIPv6())
+				renameLoopback(t, w)
 				if differences, err := netns.Check(rs); err != nil || len(differences) == 0 {
 					t.Errorf("a check finds %q (%v)", differences, err)
 				}
@@ -42,4 +35,17 @@ func TestRenamedLoopback(t *testing.T) {
 			})
 		}
 	})
+}
+
+// renameLoopback gives eth0 the name of lo.
+func renameLoopback(t *testing.T, w world) {
+	t.Helper()
+	for _, name := range [][2]string{{"lo", "lo9"}, {"eth0", "lo"}} {
+		run("ip", "link", "set", name[0], "down")(t, w.pod)
+		run("ip", "link", "set", name[0], "name", name[1])(t, w.pod)
+	}
+	check(t, w.pod.AddAddresses("lo9"))
+	// The kernel removed the IPv6 addresses; a check looks for one of lo's.
+	check(t, w.pod.AddAddresses("lo", podIP[ipv6]+"/64", proxySource[ipv6]+"/128"))
+	check(t, w.pod.WaitForIPv6())
 }

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// rememberedWays are those by conntrack's entries.
+var rememberedWays = []struct {
+	name     string
+	memories []memory
+	open     func(m memory, t *testing.T, w world, f family) bool
+}{
+	{"an entry of conntrack", waysOut, func(m memory, t *testing.T, w world, f family) bool { return len(m.out(t, w, f, app)) > 0 }},
+	{"an entry of conntrack", waysIn, memory.in},
+	{"forged SYN", simultaneousOpens, memory.opens},
+}
+
+// TestOracleWays tries all ways under Istio's own rules, and compares which are open with
+// the table of the reference.
+func TestOracleWays(t *testing.T) {
+	lab.RequireRoot(t)
+	plugin := newIstioCNI(t)
+	captured := func(t *testing.T, pod *corev1.Pod, mesh config.Mesh, newWorld func() world) world {
+		t.Helper()
+		w := captureByIstio(t, newWorld, func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(mesh)...) })
+		check(t, w.pod.WaitForIPv6())
+		return w
+	}
+	defaults := config.DefaultSettings().Mesh
+	type row struct{ way, memory string }
+	found := map[row]bool{} // those that are open in a mode
+	for _, mode := range modes {
+		for _, ways := range rememberedWays {
+			inWorlds(t, mode, ways.memories, func(t *testing.T, w world, m memory, f family) {
+				key := row{ways.name, m.name}
+				found[key] = ways.open(m, t, w, f) || found[key]
+			}, func(s scenario) world {
+				settings := config.DefaultSettings()
+				s.set(&settings)
+				return captured(t, s.podForIstio(), settings.Mesh, func() world { return newSecondWorld(t, settings.Mesh) })
+			})
+		}
+		for _, way := range slices.Concat(openWays, closedWays) {
+			if !slices.Contains(way.modes, mode) {
+				continue
+			}
+			t.Run(mode+", "+way.name, func(t *testing.T) {
+				w, key := captured(t, scenario{}.in(mode).podForIstio(), defaults, func() world { return newLinks(t) }), row{way: way.name}
+				found[key] = way.try(t, w) || found[key]
+			})
+		}
+	}
+	w := captured(t, injected(nil, nil), defaults, func() world {
+		w := newWorld(t, []int{80}, istioMesh)
+		for _, device := range []string{"eth0", "net1"} {
+			run("ip", "-6", "address", "flush", "dev", device, "scope", "global")(t, w.pod)
+		}
+		return w
+	})
+	check(t, w.pod.AddAddresses("eth0", podIP[ipv6]+"/64"))
+	answer, _, _ := w.ask(out(app, external, 80, ""), ipv6)
+	found[row{way: "IPv6 of a pod without an IPv6 address"}] = answer.Server == direct
+	renameLoopback(t, w)
+	answer, _, _ = w.ask(out(app, external, 80, ""), ipv4)
+	found[row{way: "`lo` renamed"}] = answer.Server == direct
+	for r, open := range found {
+		if istio := cellsOf(t, r.way)[2]; strings.HasPrefix(istio, "open") != open {
+			t.Errorf("%+v: open: %v; the reference says %q", r, open, istio)
+		}
+	}
+	for _, way := range openWays {
+		if ours := cellsOf(t, way.name)[1]; !strings.HasPrefix(ours, "open") {
+			t.Errorf("%s is open; the reference says %q", way.name, ours)
+		}
+	}
+}
+
+// cellsOf returns the reference's row about a way.
+func cellsOf(t *testing.T, way string) []string {
+	t.Helper()
+	page, err := os.ReadFile("../../deploy/reference/guarantees.md")
+	check(t, err)
+	for line := range strings.Lines(string(page)) {
+		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 4 && strings.Contains(cells[0], way) {
+			return cells
+		}
+	}
+	t.Fatalf("the reference has no row about %q", way)
+	return nil
+}
