@@ -14,19 +14,25 @@ import (
 // placedTest is a test with the directory that it is in.
 var placedTest = regexp.MustCompile("`([a-z0-9/-]+)\\.(Test[A-Za-z0-9]+)`")
 
-// TestTestedBy expects each row of the tables of bad days and of pains to name a test that
-// exists where the row says, or to say that there is none.
+// TestTestedBy expects each row of the tables of bad days, pains and ways around capture to
+// name a test that exists where the row says, or to say that there is none.
 func TestTestedBy(t *testing.T) {
-	guide := read(t, "deploy/guides/support.md")
-	for table, atLeast := range map[string]int{"bad days": 15, "pains": 46} {
-		_, rest, found := strings.Cut(guide, "<!-- "+table+" -->\n")
+	for table, in := range map[string]struct {
+		document string
+		atLeast  int
+	}{
+		"bad days": {"deploy/guides/support.md", 15},
+		"pains":    {"deploy/guides/support.md", 46},
+		"ways":     {"deploy/reference/guarantees.md", 14},
+	} {
+		_, rest, found := strings.Cut(read(t, in.document), "<!-- "+table+" -->\n")
 		rows, _, closed := strings.Cut(rest, "<!-- /"+table+" -->")
 		if !found || !closed {
-			t.Fatalf("support.md has no table %s", table)
+			t.Fatalf("%s has no table %s", in.document, table)
 		}
 		lines := strings.Split(strings.TrimSpace(rows), "\n")[2:]
-		if len(lines) < atLeast {
-			t.Errorf("%s has %d rows, want %d", table, len(lines), atLeast)
+		if len(lines) < in.atLeast {
+			t.Errorf("%s has %d rows, want %d", table, len(lines), in.atLeast)
 		}
 		for _, line := range lines {
 			cells := strings.Split(strings.Trim(line, "| "), " | ")
