@@ -15,11 +15,12 @@ import (
 )
 
 // smoke is what make test expects of each kernel: every backend by the plugin's verbs,
-// captured traffic in both modes, DNS, repairs and a user namespace.
+// captured traffic in both modes, DNS, repairs and a user namespace; and what is refused.
 var smoke = []Selection{
 	{"e2e/protocol", append(byBackend("TestBackendsByProtocol/", ""), "TestChain/1.1.0")},
 	{"e2e/traffic", slices.Concat(
-		byBackend("TestScenarios/", "/defaults"), byBackend("TestScenarios/", "/TPROXY,_defaults"), byBackend("TestZones/", ""), []string{"TestUserNamespace"})},
+		byBackend("TestScenarios/", "/defaults"), byBackend("TestScenarios/", "/TPROXY,_defaults"), byBackend("TestZones/", ""), []string{"TestUserNamespace"},
+		byBackend("TestNoWayOut/", ""), byBackend("TestNoWayIn/", ""), byBackend("TestCookies/", ""), byBackend("TestRouterAdvertisement/", ""))},
 	{"e2e/guard", []string{"TestStates/no_rules", "TestConnectionsLiveOn/REDIRECT", "TestConnectionsLiveOn/TPROXY"}},
 }
 
