@@ -141,8 +141,8 @@ var ruleMutants = []mutant{
 	{
 		name: "crafted-segment-opens-a-way-out",
 		file: "plugin/capture/refuse.go",
-		from: "b.add(Match{Protocol: TCP}, Action{Verdict: Reject}, \"nat would not see it\")",
-		to:   "b.exempt(Match{Protocol: TCP, Begins: true}, \"nat would not see it\")",
+		from: "b.add(Match{Protocol: TCP}, Action{Verdict: Reject}, \"it would bypass the proxy\")",
+		to:   "b.exempt(Match{Protocol: TCP, Begins: true}, \"it would bypass the proxy\")",
 		by:   by(root, "e2e/traffic", "TestSegmentOpensNoWayOut"),
 	},
 	{

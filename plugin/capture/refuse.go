@@ -25,7 +25,7 @@ func (b *builder) check() {
 	b.add(m, Action{Verdict: Jump, Chain: chainSYN}, "begins a connection")
 }
 
-var refuse = Action{Verdict: Goto, Chain: chainRefuse}
+var refuse = Action{Verdict: Goto, Chain: ChainRefuse}
 
 // inboundSYNs drops: iptables has no reset in PREROUTING.
 func (b *builder) inboundSYNs() {
@@ -40,8 +40,8 @@ func (b *builder) inboundSYNs() {
 	}
 	b.natDecisions()
 	b.inbound(policy{Mangle, refuse, refuse, refuse})
-	b.chain(Mangle, chainRefuse)
-	b.add(Match{}, Action{Verdict: Drop}, "nat would not see it")
+	b.chain(Mangle, ChainRefuse)
+	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
 }
 
 // outboundSYNs answers with a reset: the application knows at once, and newer kernels
@@ -60,8 +60,8 @@ func (b *builder) outboundSYNs() {
 	}
 	b.natDecisions()
 	b.outbound(policy{Filter, refuse, refuse, refuse})
-	b.chain(Filter, chainRefuse)
-	b.add(Match{Protocol: TCP}, Action{Verdict: Reject}, "nat would not see it")
+	b.chain(Filter, ChainRefuse)
+	b.add(Match{Protocol: TCP}, Action{Verdict: Reject}, "it would bypass the proxy")
 }
 
 // natDecisions returns what nat decides about, or has captured.

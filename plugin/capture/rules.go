@@ -14,6 +14,9 @@ const (
 	// ChainPrefix is the prefix of all chains but the built-in ones.
 	ChainPrefix = "ISTIO_"
 
+	// ChainRefuse counts the packets that are refused, in tables Mangle and Filter.
+	ChainRefuse = "ISTIO_REFUSE"
+
 	chainInbound     = "ISTIO_INBOUND"
 	chainInRedirect  = "ISTIO_IN_REDIRECT"
 	chainOutput      = "ISTIO_OUTPUT"
@@ -23,8 +26,7 @@ const (
 	chainDeliver     = "ISTIO_DELIVER"   // to the proxy by TPROXY
 	chainHandedOn    = "ISTIO_HANDED_ON" // between the proxy and the application, under TPROXY
 	chainDrop        = "ISTIO_DROP"
-	chainSYN         = "ISTIO_SYN" // what begins a connection
-	chainRefuse      = "ISTIO_REFUSE"
+	chainSYN         = "ISTIO_SYN"          // what begins a connection
 	chainProxy       = "ISTIO_PROXY"        // what the proxy itself sends
 	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // what the captured groups send
 )

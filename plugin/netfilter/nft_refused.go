@@ -12,8 +12,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-const refuseChain = "ISTIO_REFUSE" // in iptables
-
 // Refused returns how many packets our rules have refused in the calling thread's
 // namespace. It does not count those of iptables-legacy.
 func Refused(ctx context.Context) (packets uint64, err error) {
@@ -24,9 +22,9 @@ func Refused(ctx context.Context) (packets uint64, err error) {
 	defer r.close()
 	for _, table := range []capture.Table{capture.Filter, capture.Mangle} {
 		err = errors.Join(err,
-			r.addPackets(&packets, unix.NFPROTO_INET, capture.TableName, capture.NFTChain(table, refuseChain)),
-			r.addPackets(&packets, unix.NFPROTO_IPV4, string(table), refuseChain),
-			r.addPackets(&packets, unix.NFPROTO_IPV6, string(table), refuseChain))
+			r.addPackets(&packets, unix.NFPROTO_INET, capture.TableName, capture.NFTChain(table, capture.ChainRefuse)),
+			r.addPackets(&packets, unix.NFPROTO_IPV4, string(table), capture.ChainRefuse),
+			r.addPackets(&packets, unix.NFPROTO_IPV6, string(table), capture.ChainRefuse))
 	}
 	return packets, err
 }
