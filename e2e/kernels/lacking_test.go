@@ -29,8 +29,9 @@ func TestLacking(t *testing.T) {
 				// Not a module of nf_tables is needed where the operator chose iptables-legacy.
 				{Backend: "iptables-legacy", Mode: "REDIRECT", Blocked: append(legacy, "nf_tables")},
 				{Backend: "iptables-legacy", Mode: "TPROXY", Blocked: []string{"xt_TPROXY", "nf_tables"}},
+				{Backend: "iptables-legacy", Mode: "REDIRECT", OnlyIPv4: true, Blocked: []string{"ip6_tables", "ip6table_mangle", "ip6table_filter", "nf_tables"}},
 			},
-			expect: []func(*testing.T, []Attempt){named(legacy...), named("xt_TPROXY")},
+			expect: []func(*testing.T, []Attempt){named(legacy...), named("xt_TPROXY"), capturedAtOnce},
 		},
 		{
 			name: "modules of nf_tables",
@@ -75,7 +76,7 @@ func TestLacking(t *testing.T) {
 			t.Parallel()
 			tt.guest.Image, tt.guest.Suite = image, suite
 			for _, trial := range tt.trials {
-				trial.IPv6, trial.Connections = "always", max(1, trial.Connections)
+				trial.Connections = max(1, trial.Connections)
 				run, err := trial.Run()
 				if err != nil {
 					t.Fatal(err)
@@ -122,6 +123,15 @@ func captured(t *testing.T, attempts []Attempt) {
 	if last.Add != "" || last.Check != "" || !slices.Equal(last.Answers, []string{"proxy"}) {
 		t.Errorf("ADD: %s\nCHECK: %s\nanswers: %q; blocked: %q", last.Add, last.Check, last.Answers, last.Blocked)
 	}
+}
+
+// capturedAtOnce expects an ADD that needs none of the modules that are blocked.
+func capturedAtOnce(t *testing.T, attempts []Attempt) {
+	t.Helper()
+	if len(attempts) != 1 {
+		t.Errorf("%d attempts: %+v", len(attempts), attempts)
+	}
+	captured(t, attempts)
 }
 
 // refused expects an ADD that fails for a reason.

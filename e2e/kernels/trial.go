@@ -11,10 +11,11 @@ import (
 
 // Trial says how pods start on a kernel that lacks something.
 type Trial struct {
-	Backend, Mode, IPv6 string
-	Blocked             []string // modules that can't be loaded, until an error names them
-	Connections         int      // that the application makes; they stay open
-	Repaired            bool     // also a pod whose connections began uncaptured
+	Backend, Mode string
+	OnlyIPv4      bool     // no dual stack: IPv6 is refused
+	Blocked       []string // modules that can't be loaded, until an error names them
+	Connections   int      // that the application makes; they stay open
+	Repaired      bool     // also a pod whose connections began uncaptured
 }
 
 // Attempt is what came of two pods, one of them meshed. Texts are errors, and empty where

@@ -116,4 +116,11 @@ var refuseMutants = []mutant{
 		to:   "",
 		by:   by(root, "e2e/search", "TestSearch"),
 	},
+	{
+		name: "pod-without-ipv6-needs-ip6tables",
+		file: "plugin/verbs/verbs.go",
+		from: "ok && rules.IPv6 == capture.Refused {",
+		to:   "ok && rules.IPv6 == capture.Captured {",
+		by:   by(root, "e2e/kernels", "TestLacking/modules_of_iptables-legacy"),
+	},
 }

@@ -57,7 +57,7 @@ func (n node) meshed() *corev1.Pod {
 	pod.Namespace, pod.Name, pod.UID = "shop", "web", uid
 	pod.Annotations = map[string]string{"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": n.trial.Mode}
 	sidecar := corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}
-	sidecar.Env = []corev1.EnvVar{{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"}}
+	sidecar.Env = []corev1.EnvVar{{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"}, {Name: "ISTIO_DUAL_STACK", Value: fmt.Sprint(!n.trial.OnlyIPv4)}}
 	pod.Spec.Containers = []corev1.Container{{Name: "app"}, sidecar}
 	return pod
 }
@@ -110,8 +110,8 @@ func (n node) call(verb, pod string, host *lab.Host) string {
 	command.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+pod, "CNI_NETNS="+host.Path(), "CNI_IFNAME=eth0", "CNI_PATH="+directory,
 		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME="+pod+";K8S_POD_UID="+uid, config.DirectoryVariable+"="+filepath.Dir(n.kubeconfig))
 	command.Stdin = strings.NewReader(fmt.Sprintf(
-		`{"cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "agentSocket": "", "kubeconfig": %q, "backend": %q, "ipv6": %q, "prevResult": {"cniVersion": "1.0.0"}}`,
-		n.kubeconfig, n.trial.Backend, n.trial.IPv6))
+		`{"cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "agentSocket": "", "kubeconfig": %q, "backend": %q, "prevResult": {"cniVersion": "1.0.0"}}`,
+		n.kubeconfig, n.trial.Backend))
 	var stdout bytes.Buffer
 	command.Stdout = &stdout
 	err := command.Run()
