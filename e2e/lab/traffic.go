@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"time"
 	"unsafe"
 
@@ -66,7 +67,7 @@ func (h *Host) serve(owner Owner, network, address, name string, control control
 				return err
 			}
 			closer = listener
-			go answerConnections(listener, name)
+			go answerConnections(listener, owner, name)
 			return nil
 		})
 	})
@@ -76,9 +77,17 @@ func (h *Host) serve(owner Owner, network, address, name string, control control
 	return closer, nil
 }
 
-func answerConnections(listener net.Listener, name string) {
+// answerConnections accepts as the owner: each accepted socket is of the thread that
+// accepts it.
+func answerConnections(listener net.Listener, owner Owner, name string) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for {
-		conn, err := listener.Accept()
+		var conn net.Conn
+		err := as(owner, func() (err error) {
+			conn, err = listener.Accept()
+			return err
+		})
 		if err != nil {
 			return
 		}
@@ -87,7 +96,25 @@ func answerConnections(listener net.Listener, name string) {
 			answer := Answer{Server: name, Client: conn.RemoteAddr().(*net.TCPAddr).AddrPort(), Local: conn.LocalAddr().(*net.TCPAddr).AddrPort()}
 			answer.OriginalDst, _ = OriginalDst(conn.(*net.TCPConn)) // zero where nothing was redirected
 			_ = json.NewEncoder(conn).Encode(answer)
+			waitForACK(conn.(*net.TCPConn))
 		}()
+	}
+}
+
+// waitForACK waits until the other side has what was sent: the kernel sends it again
+// without an owner once the socket is closed, and rules that match the owner would not
+// meet it.
+func waitForACK(conn *net.TCPConn) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	unsent := 1
+	for deadline := time.Now().Add(timeout); unsent > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		controlErr := raw.Control(func(fd uintptr) { unsent, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+		if controlErr != nil || err != nil {
+			return
+		}
 	}
 }
 

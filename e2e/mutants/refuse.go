@@ -123,4 +123,11 @@ var refuseMutants = []mutant{
 		to:   "ok && rules.IPv6 == capture.Captured {",
 		by:   by(root, "e2e/kernels", "TestLacking/modules_of_iptables-legacy"),
 	},
+	{
+		name: "answers-of-the-proxy-to-itself-are-dropped",
+		file: "plugin/capture/tproxy.go",
+		from: "GID: one(b.ProxyGID), Original: true}",
+		to:   "GID: one(b.ProxyGID)}",
+		by:   by(root, "e2e/traffic", "TestScenarios/nftables/TPROXY,_defaults"),
+	},
 }

@@ -71,6 +71,7 @@ func (p passage) meets(m Match) (conditions []string, holds bool) {
 	test(m.Continues, false, "continuing a connection")
 	test(m.Invalid, false, "of no connection that conntrack knows")
 	test(m.Unconfirmed, true, "new to conntrack")
+	test(m.Original, true, "of the client")
 	test(m.Translated, false, "of a connection that nat captured")
 	test(m.Assured, false, "of an established connection")
 	return conditions, holds

@@ -66,7 +66,7 @@ func (b *builder) outboundSYNs() {
 
 // natDecisions returns what nat decides about, or has captured.
 func (b *builder) natDecisions() {
-	unconfirmed, translated := Match{Unconfirmed: true}, Match{Translated: true}
+	unconfirmed, translated := Match{Unconfirmed: true}, Match{Original: true, Translated: true}
 	if b.IPv6 == Refused { // nat has no rules for it
 		unconfirmed.Family, translated.Family = IPv4, IPv4
 	}

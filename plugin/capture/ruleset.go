@@ -88,7 +88,8 @@ type Match struct {
 	// What conntrack has of the packet's connection.
 	Invalid     bool `json:",omitzero"` // it assigns the packet to none
 	Unconfirmed bool `json:",omitzero"` // the packet's own entry, which nat decides about
-	Translated  bool `json:",omitzero"` // nat changed its destination, and the packet comes from its client
+	Original    bool `json:",omitzero"` // the packet comes from its client
+	Translated  bool `json:",omitzero"` // nat changed its destination
 	Assured     bool `json:",omitzero"` // both ends have sent
 }
 

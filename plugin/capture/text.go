@@ -123,7 +123,8 @@ func (m Match) words() []string {
 	add(m.Continues, "tcp flags & (syn | rst | ack) == ack")
 	add(m.Invalid, "ct state invalid")
 	add(m.Unconfirmed, "ct status & confirmed == 0")
-	add(m.Translated, "ct direction original ct status dnat")
+	add(m.Original, "ct direction original")
+	add(m.Translated, "ct status dnat")
 	add(m.Assured, "ct status assured")
 	return words
 }

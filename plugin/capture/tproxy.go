@@ -87,6 +87,6 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{ToLo: true, Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{ToLo: true, Dst: one(localhostIPv6)}, "localhost")
 	ownPod := Action{Verdict: SetMark, Mark: markOwnPod}
-	b.add(Match{ToLo: true, UID: one(b.ProxyUID)}, ownPod, "the proxy calls its own pod")
-	b.add(Match{ToLo: true, GID: one(b.ProxyGID)}, ownPod, "the proxy calls its own pod")
+	b.add(Match{ToLo: true, UID: one(b.ProxyUID), Original: true}, ownPod, "the proxy calls its own pod")
+	b.add(Match{ToLo: true, GID: one(b.ProxyGID), Original: true}, ownPod, "the proxy calls its own pod")
 }

@@ -153,7 +153,8 @@ func stateArguments(m capture.Match) string {
 	add(m.Continues, " -m tcp --tcp-flags SYN,RST,ACK ACK")
 	add(m.Invalid, " -m conntrack --ctstate INVALID")
 	add(m.Unconfirmed, " -m conntrack ! --ctstatus CONFIRMED")
-	add(m.Translated, " -m conntrack --ctstate DNAT --ctdir ORIGINAL")
+	add(m.Original, " -m conntrack --ctdir ORIGINAL")
+	add(m.Translated, " -m conntrack --ctstate DNAT")
 	add(m.Assured, " -m conntrack --ctstatus ASSURED")
 	return words.String()
 }

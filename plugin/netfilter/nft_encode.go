@@ -162,10 +162,12 @@ func (e *encoder) conntrack(m capture.Match) {
 	if m.Unconfirmed {
 		e.bit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq)
 	}
-	if m.Translated {
+	if m.Original {
 		const original = 0 // IP_CT_DIR_ORIGINAL
 		e.add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: register})
 		e.equals([]byte{original})
+	}
+	if m.Translated {
 		e.bit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq)
 	}
 	if m.Assured {
