@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -16,6 +17,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
+
+// The first thread of a process enters no namespace: /proc/self/ns/net, by which the
+// plugin knows the host's own, is that thread's.
+func init() { runtime.LockOSThread() }
 
 // Host is a network namespace, bind-mounted so that it has a path. Without
 // NetNS it is the namespace of the process, which needs no privilege.

@@ -110,10 +110,10 @@ var refuseMutants = []mutant{
 		by:   by(root, "e2e/search", "TestSearch"),
 	},
 	{
-		name: "search-misses-a-cookie-of-the-application",
+		name: "search-misses-a-syn-that-tproxy-leaves",
 		file: "plugin/capture/tproxy.go",
-		from: "\tb.add(Match{Protocol: TCP, Continues: true}, deliver, \"a connection that the proxy has, or none\")\n",
-		to:   "",
+		from: "b.add(Match{Protocol: TCP, Begins: true}, deliver,",
+		to:   "b.add(Match{Protocol: TCP, Begins: true, Unconfirmed: true}, deliver,",
 		by:   by(root, "e2e/search", "TestSearch"),
 	},
 	{

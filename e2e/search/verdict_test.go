@@ -50,11 +50,12 @@ func (r *run) watch() error {
 			if r.answered[a.From] && a.To.Addr().IsLoopback() && a.Flags&(lab.ACK|lab.RST) == lab.ACK {
 				r.hole("a host outside answered for localhost", a.From, a.To)
 			}
-			if a.DSCP != dscpApp || a.Flags&lab.SYN == 0 || r.excluded && link == 1 || a.To.Addr().IsLoopback() {
+			exempt := r.excluded && link == 1 || a.To.Port() == excludedPort // also what answers a SYN there
+			if a.DSCP != dscpApp || a.Flags&lab.SYN == 0 || exempt || a.To.Addr().IsLoopback() {
 				continue
 			}
 			switch {
-			case a.Flags&lab.ACK == 0 && a.To.Port() != excludedPort:
+			case a.Flags&lab.ACK == 0:
 				r.hole("a SYN of the application left", a.From, a.To)
 			case a.Flags&lab.ACK != 0 && !slices.Contains(exemptInbound, a.From.Port()) && !r.outside[ends] && !r.cookies: // a cookie has no sender
 				r.hole("the application answered a SYN", a.From, a.To)
