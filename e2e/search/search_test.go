@@ -170,7 +170,8 @@ func (s *search) harm(setting setting, faults []string) {
 	}
 }
 
-// report prints a finding whose shortest form is new.
+// report prints a finding whose shortest form is new. One that does not come again is a
+// late packet of an earlier sequence: it is only in the log.
 func (s *search) report(ctx context.Context, w *world, n uint64, drawn sequence, first result) error {
 	at := time.Since(s.start)
 	short, last, err := w.shrink(ctx, drawn)
@@ -178,15 +179,15 @@ func (s *search) report(ctx context.Context, w *world, n uint64, drawn sequence,
 		return err
 	}
 	w.broken = last.harm != "" && len(short.actions) == 0
-	what := last.String()
 	if !last.failed() {
-		what = fmt.Sprintf("it did not fail again: %s", first)
+		s.t.Logf("SEED=%d, after %s: %s: sequence %d did not fail again: %s\n\t%s", s.seed, at.Round(time.Millisecond), w.setting, n, first, drawn)
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if shape := short.shape(); !s.found[shape] {
 		s.found[shape] = true
-		s.t.Errorf("SEED=%d, after %s: %s: sequence %d: %s\n\t%s\ndrawn as:\n\t%s", s.seed, at.Round(time.Millisecond), w.setting, n, what, short, drawn)
+		s.t.Errorf("SEED=%d, after %s: %s: sequence %d: %s\n\t%s\ndrawn as:\n\t%s", s.seed, at.Round(time.Millisecond), w.setting, n, last, short, drawn)
 	}
 	return nil
 }
