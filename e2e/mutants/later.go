@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// laterMutants break what the guard makes of changes after a pod's ADD: annotations that
+// came later, connections that its rules refused, an address of another family.
+var laterMutants = []mutant{
+	{
+		name: "pod-injected-after-its-sandbox-was-made-goes-unnoticed",
+		file: "install/guard/watched.go",
+		from: "(isMeshed(sandbox) || later)",
+		to:   "isMeshed(sandbox)",
+		by:   by(root, "e2e/guard", "TestInjectedLater"),
+	},
+	{
+		name: "edit-of-a-running-pod-captures-it",
+		file: "install/guard/examine.go",
+		from: "if w.later {",
+		to:   "if w.later && g.settings.Policy == Evict {",
+		by:   by(root, "e2e/guard", "TestInjectedLater"),
+	},
+	{
+		name: "uncaptured-pod-of-the-nodes-network-is-reported-as-injected-later",
+		file: "install/guard/sources.go",
+		from: "return isPlaced(s) && !capture",
+		to:   "return !capture",
+		by:   by(root, "e2e/guard", "TestInjectedLater"),
+	},
+	{
+		name: "pods-injected-now-are-forgotten-without-the-agent",
+		file: "install/guard/asking.go",
+		from: "if err == nil {",
+		to:   "if err == nil || ctx.Err() != nil {",
+		by:   by(quick, "install/guard", "TestAskInjected"),
+	},
+	{
+		name: "exempt-pods-are-reported-as-injected-later",
+		file: "install/pods/entry.go",
+		from: `capture.Exclusion(fields).Cause == ""`,
+		to:   "capture.Meshed(fields.Annotations)",
+		by:   by(unit, "install/pods", "TestWatchedPods"),
+	},
+	{
+		name: "refused-port-stays-refused-for-days",
+		file: "install/guard/repair.go",
+		from: "refused > w.refused &&",
+		to:   "refused < w.refused &&",
+		by:   by(root, "e2e/guard", "TestRefused"),
+	},
+	{
+		name: "guard-that-only-reports-deletes-conntrack-entries",
+		file: "install/guard/repair.go",
+		from: "g.settings.Policy != ReportOnly {",
+		to:   `g.settings.Policy != "" {`,
+		by:   by(root, "e2e/guard", "TestRefused"),
+	},
+	{
+		name: "entries-are-deleted-in-every-round-after-one-refusal",
+		file: "install/guard/repair.go",
+		from: "w.refused = refused",
+		to:   "w.refused = 0",
+		by:   by(root, "e2e/guard", "TestRefused"),
+	},
+	{
+		name: "open-connections-lose-their-conntrack-entries",
+		file: "plugin/podnet/adopt.go",
+		from: "conntrack.Orphans(entries, sockets)",
+		to:   "append(entries, conntrack.Orphans(nil, sockets)...)",
+		by:   by(root, "e2e/guard", "TestRefused"),
+	},
+	{
+		name: "refusals-by-iptables-are-not-counted",
+		file: "plugin/netfilter/nft_refused.go",
+		from: "unix.NFPROTO_IPV6, string(table)",
+		to:   `unix.NFPROTO_IPV6, string(table)+"6"`,
+		by:   by(root, "plugin/netfilter", "TestRefused"),
+	},
+	{
+		name: "stamp-that-refuses-a-family-counts-as-one-that-captures-it",
+		file: "plugin/capture/stamp.go",
+		from: "return slices.Contains(familiesOf(stamp), string(family))",
+		to:   `return strings.Contains(strings.Join(familiesOf(stamp), ","), string(family))`,
+		by:   by(quick, "plugin/capture", "TestStampFamilies"),
+	},
+	{
+		name: "ipv6-that-came-late-is-not-told",
+		file: "install/guard/examine.go",
+		from: "if capture.StampRefuses(state.Stamp, capture.IPv6) {",
+		to:   "if capture.StampCovers(state.Stamp, capture.IPv6) {",
+		by:   by(root, "e2e/guard", "TestLateFamily"),
+	},
+	{
+		name: "ipv6-that-came-late-loosens-the-rules-of-a-repair",
+		file: "install/guard/baseline.go",
+		from: "return refused && a.Is6()",
+		to:   "return refused && !a.IsValid()",
+		by:   by(root, "e2e/guard", "TestLateFamily"),
+	},
+}
