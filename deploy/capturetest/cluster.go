@@ -155,7 +155,7 @@ const permissionHint = "The ClusterRole and the Role capture-cni-operator-test h
 // requested may have happened.
 func isRefused(err error) bool {
 	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) {
+	if !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) {
 		return false
 	}
 	code := answer.Status().Code

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -27,6 +28,10 @@ func testMeta(name string, until time.Time) metav1.ObjectMeta {
 		Annotations: map[string]string{untilAnnotation: until.UTC().Format(time.RFC3339)},
 	}
 }
+
+// nameForm is that of what a test creates. Labels alone are no proof: they can be added to
+// a namespace of somebody else.
+var nameForm = regexp.MustCompile(`^capture-cni-test-[a-z2-7]{6}-(redirect|tproxy)(-(client|server))?$`)
 
 // newID returns what distinguishes the names of one test.
 func newID() string { return strings.ToLower(rand.Text()[:6]) }
@@ -89,7 +94,11 @@ func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 	}
 	for _, left := range found {
 		until, err := time.Parse(time.RFC3339, left.meta.Annotations[untilAnnotation])
-		if err == nil && time.Now().Before(until) {
+		if err != nil || !nameForm.MatchString(left.meta.Name) {
+			notes = append(notes, left.place.what()+" has the labels of a test, but not the name and the date that a test gives: it was left alone")
+			continue
+		}
+		if time.Now().Before(until) {
 			notes = append(notes, fmt.Sprintf("%s is of another test, which may run until %s", left.place.what(), until.Format(time.TimeOnly)))
 			continue
 		}

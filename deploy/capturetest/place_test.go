@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -50,8 +51,16 @@ func TestLeftovers(t *testing.T) {
 		test := newTest(t, s, "{}")
 		test.Namespace = namespace
 		now := time.Now()
-		for name, until := range map[string]time.Time{"old": now.Add(-time.Minute), "running": now.Add(time.Minute)} {
+		past, undated := now.Add(-time.Minute), time.Time{}
+		old, running, strange, none := "capture-cni-test-aaaaaa-redirect", "capture-cni-test-bbbbbb-tproxy", "kube-system", "capture-cni-test-cccccc-redirect"
+		if namespace != "" {
+			old, running, none = old+"-server", running+"-client", none+"-server"
+		}
+		for name, until := range map[string]time.Time{old: past, running: now.Add(time.Minute), strange: past, "x" + old: past, old + "x": past, none: undated} {
 			meta := testMeta(name, until)
+			if until.IsZero() {
+				meta.Annotations = nil
+			}
 			if namespace == "" {
 				s.objects["namespaces/"+name] = &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta}
 			} else {
@@ -64,13 +73,34 @@ func TestLeftovers(t *testing.T) {
 			t.Fatalf("%+v, %v", report, err)
 		}
 		left := map[string]int{"namespaces": s.of("namespaces"), "pods": s.of("pods"), "services": s.of("services")}
-		want := map[string]int{"namespaces": 1, "pods": 0, "services": 0}
+		want := map[string]int{"namespaces": 5, "pods": 0, "services": 0}
 		if namespace != "" {
-			want = map[string]int{"namespaces": 0, "pods": 1, "services": 1}
+			want = map[string]int{"namespaces": 0, "pods": 5, "services": 5}
 		}
-		if fmt.Sprint(left) != fmt.Sprint(want) || !strings.Contains(fmt.Sprint(report.Notes), "old of an earlier test was removed") || !strings.Contains(fmt.Sprint(report.Notes), "running is of another test") {
+		if fmt.Sprint(left) != fmt.Sprint(want) {
 			t.Errorf("%v are left, want %v: %q", left, want, report.Notes)
 		}
+		for _, note := range []string{old + " of an earlier test was removed", running + " is of another test", strange + " has the labels of a test", none + " has the labels of a test"} {
+			if !strings.Contains(fmt.Sprint(report.Notes), note) {
+				t.Errorf("%q is missing: %q", note, report.Notes)
+			}
+		}
+	}
+}
+
+// TestRefusals tells a refusal, after which nothing was created, from answers after which
+// something can have been.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int32]bool{399: false, 400: true, 403: true, 404: true, 422: true, 429: false, 499: true, 500: false, 503: false, 504: false} {
+		reason := map[int32]metav1.StatusReason{429: metav1.StatusReasonTooManyRequests, 504: metav1.StatusReasonTimeout}[code]
+		err := fmt.Errorf("creating: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason}})
+		if got := isRefused(err); got != want || mayExist(err) == want {
+			t.Errorf("status %d: refused %v, want %v", code, got, want)
+		}
+	}
+	if isRefused(errors.New("connection reset")) {
+		t.Error("a lost connection is a refusal")
 	}
 }
 

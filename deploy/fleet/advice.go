@@ -2,10 +2,22 @@
 
 package fleet
 
-import "fmt"
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
 
 // permissionHint names the roles for everything that this package reads.
 const permissionHint = "The chart's ClusterRole and Role capture-cni-operator have the permissions: bind them"
+
+// withHint adds the roles to an error for a lack of permission.
+func withHint(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w. %s", err, permissionHint)
+	}
+	return err
+}
 
 // adviseNode returns the next step for a node, "" for none.
 func (o observed) adviseNode(n Node) string {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fleet reads the state of all nodes and of the pods in the mesh, by get and
-// list alone: the agents' Leases, and the pods.
+// list alone: the agents' DaemonSets and Leases, and the pods.
 package fleet
 
 import (
 	"context"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +23,8 @@ import (
 
 // Client reads a cluster with the permissions of the person who runs kubectl.
 type Client struct {
-	core, coordination rest.Interface
-	scheme             *runtime.Scheme
+	core, apps, coordination rest.Interface
+	scheme                   *runtime.Scheme
 }
 
 // requestsPerSecond is not reached by listing: only by many explanations at once.
@@ -32,17 +33,21 @@ const requestsPerSecond = 50
 // NewClient returns a client. It connects with the first request.
 func NewClient(access *rest.Config) (*Client, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordination.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, coordination.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("making an API client: %w", err)
 		}
 	}
-	core, err := RESTClient(access, scheme, corev1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
+	c := &Client{scheme: scheme}
+	for group, client := range map[schema.GroupVersion]*rest.Interface{
+		corev1.SchemeGroupVersion: &c.core, appsv1.SchemeGroupVersion: &c.apps, coordination.SchemeGroupVersion: &c.coordination,
+	} {
+		var err error
+		if *client, err = RESTClient(access, scheme, group); err != nil {
+			return nil, err
+		}
 	}
-	leases, err := RESTClient(access, scheme, coordination.SchemeGroupVersion)
-	return &Client{core, leases, scheme}, err
+	return c, nil
 }
 
 // RESTClient returns a client of one API group, with the kinds of a scheme.
@@ -109,7 +114,7 @@ func (c *Client) listLeases(ctx context.Context, namespace string, visit func(*c
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("listing the Leases of namespace %s: %w", namespace, err)
+		return fmt.Errorf("listing the Leases of namespace %s: %w", namespace, withHint(err))
 	}
 	return nil
 }
@@ -131,24 +136,6 @@ func (c *Client) events(ctx context.Context, namespace, name string) (events []c
 		return nil, fmt.Errorf("listing the Events of pod %s/%s: %w", namespace, name, err)
 	}
 	return events, nil
-}
-
-// agentOn returns the agent's pod on a node, nil for none.
-func (c *Client) agentOn(ctx context.Context, namespace, node string) (agent *corev1.Pod, err error) {
-	options := metav1.ListOptions{
-		LabelSelector: "app.kubernetes.io/name=capture-cni,app.kubernetes.io/component=node", FieldSelector: "spec.nodeName=" + node,
-	}
-	err = list(ctx, c.core, namespace, "pods", options, func(page *corev1.PodList) {
-		for i, pod := range page.Items {
-			if IsAgent(&pod) && pod.Spec.NodeName == node && pod.DeletionTimestamp == nil {
-				agent = &page.Items[i]
-			}
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing the agents: %w", err)
-	}
-	return agent, nil
 }
 
 // lease returns the Lease of a node's agent.

@@ -18,16 +18,16 @@ import (
 )
 
 // Exec executes a command in a container of an agent's pod, and writes its output.
-type Exec func(ctx context.Context, pod *corev1.Pod, container string, command []string, out io.Writer) error
+type Exec func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error
 
 // NewExec returns an Exec with an access to the API server.
 func NewExec(access *rest.Config, client *Client) Exec {
-	return func(ctx context.Context, pod *corev1.Pod, container string, command []string, out io.Writer) error {
-		request := client.core.Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("exec").
+	return func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error {
+		request := client.core.Get().Namespace(agent.namespace).Resource("pods").Name(agent.name).SubResource("exec").
 			VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, runtime.NewParameterCodec(client.scheme))
 		executor, err := newExecutor(access, request)
 		if err != nil {
-			return fmt.Errorf("executing a command in pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return fmt.Errorf("executing a command in pod %s/%s: %w", agent.namespace, agent.name, err)
 		}
 		var stderr strings.Builder
 		err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &stderr})
@@ -35,7 +35,7 @@ func NewExec(access *rest.Config, client *Client) Exec {
 			err = errors.New(message)
 		}
 		if err != nil {
-			return fmt.Errorf("executing %s in pod %s/%s, container %s: %w", strings.Join(command, " "), pod.Namespace, pod.Name, container, err)
+			return fmt.Errorf("executing %s in pod %s/%s, container %s: %w", strings.Join(command, " "), agent.namespace, agent.name, container, err)
 		}
 		return nil
 	}

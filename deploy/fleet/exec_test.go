@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -77,7 +75,7 @@ func TestExec(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: "agent"}}
+		agent := Agent{namespace: "capture-cni", name: "agent"}
 		err = NewExec(access, client)(t.Context(), agent, "guard", []string{"explain", "shop/web"}, &out)
 		if out.String() != test.output || fmt.Sprint(err) != test.want && (err != nil || test.want != "") {
 			t.Errorf("%s: %q, %v", name, out.String(), err)
@@ -105,7 +103,7 @@ func TestExecForbidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: "agent"}}
+	agent := Agent{namespace: "capture-cni", name: "agent"}
 	err = NewExec(access, client)(t.Context(), agent, "guard", []string{"explain"}, &strings.Builder{})
 	if err == nil || !strings.Contains(err.Error(), "forbidden") || !slices.Equal(methods, []string{"GET", "POST"}) {
 		t.Errorf("%q: %v", methods, err)

@@ -52,7 +52,7 @@ const explainTimeout = 30 * time.Second
 type Explainer struct {
 	Client    *Client
 	Exec      Exec
-	Namespace string // of the agents; empty: where one is on the pod's node
+	Namespace string // of the agents
 }
 
 // Explain explains one pod: by what the API server says of it, by its Events, by the
@@ -132,16 +132,16 @@ func whyNotInMesh(pod *corev1.Pod) (cause, next string) {
 }
 
 // leaseEvidence returns a node's state by its Lease and its agent.
-func leaseEvidence(lease *coordination.Lease, agent *corev1.Pod) Node {
-	o := observed{now: time.Now(), agents: map[string]agentPod{}, leases: map[string]*coordination.Lease{}}
+func leaseEvidence(lease *coordination.Lease, agent *Agent) Node {
+	o := observed{now: time.Now(), agents: map[string]Agent{}, leases: map[string]*coordination.Lease{}}
 	name := ""
 	if lease != nil {
 		name = lease.Name
 		o.namespace, o.leases[name] = lease.Namespace, lease
 	}
 	if agent != nil {
-		name = agent.Spec.NodeName
-		o.namespace, o.agents[name] = agent.Namespace, newAgentPod(agent)
+		name = agent.node
+		o.namespace, o.agents[name] = agent.namespace, *agent
 	}
 	node, _ := o.node(name)
 	return node

@@ -66,11 +66,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	if err != nil {
 		e.add("node", "its agent is not known: %v", err)
 	}
-	agents := cmp.Or(x.Namespace, DefaultNamespace)
-	if agent != nil {
-		agents = agent.Namespace
-	}
-	lease, leaseErr := x.Client.lease(ctx, agents, e.Node)
+	lease, leaseErr := x.Client.lease(ctx, x.Namespace, e.Node)
 	if apierrors.IsNotFound(leaseErr) {
 		lease, leaseErr = nil, nil
 	}
@@ -85,21 +81,21 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 		e.add("agent", "none runs on the node: nothing was examined there")
 		return found
 	}
-	found.guarded = newAgentPod(agent).guarded
+	found.guarded = agent.guarded
 	container := InstallerContainer
 	if found.guarded {
 		container = GuardContainer
 	}
-	return x.askAgent(ctx, e, agent, container, namespace, name, found)
+	return x.askAgent(ctx, e, *agent, container, namespace, name, found)
 }
 
 // askAgent executes explain in a container of the agent's pod.
-func (x Explainer) askAgent(ctx context.Context, e *Explanation, agent *corev1.Pod, container, namespace, name string, found nodeEvidence) nodeEvidence {
+func (x Explainer) askAgent(ctx context.Context, e *Explanation, agent Agent, container, namespace, name string, found nodeEvidence) nodeEvidence {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
 	var out strings.Builder
 	err := x.Exec(ctx, agent, container, []string{"/capture-cni-node", "explain", namespace + "/" + name}, &limitedWriter{&out, maxOutput})
-	source := "agent " + agent.Name + ", container " + container
+	source := "agent " + agent.name + ", container " + container
 	if text := strings.TrimSpace(out.String()); text != "" {
 		e.add(source, "%s", text)
 	}

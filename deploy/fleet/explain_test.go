@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,10 +45,15 @@ func (c *explainCase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = c.pod
 	case strings.HasSuffix(r.URL.Path, "/events"):
 		answer = corev1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, Items: c.events}
-	case strings.HasSuffix(r.URL.Path, "/api/v1/pods"):
+	case r.URL.Path == "/apis/apps/v1/namespaces/capture-cni/daemonsets":
+		answer = appsv1.DaemonSetList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{daemonSet}}
+	case r.URL.Path == "/api/v1/namespaces/capture-cni/pods":
 		all := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 		if c.agent != nil {
-			all.Items = []corev1.Pod{newAgent("other", corev1.ConditionTrue), newAgent("node-1", corev1.ConditionTrue, c.agent...)}
+			all.Items = []corev1.Pod{newAgent("other", corev1.ConditionTrue), newAgent("node-1", corev1.ConditionTrue, c.agent...), newAgent("another", corev1.ConditionTrue)}
+		}
+		for _, poser := range posers("node-1") {
+			all.Items = append(all.Items, poser)
 		}
 		answer = all
 	case strings.HasSuffix(r.URL.Path, "/namespaces/capture-cni/leases/node-1"):
@@ -178,15 +184,15 @@ func (c *explainCase) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	executed := ""
-	exec := func(_ context.Context, pod *corev1.Pod, container string, command []string, out io.Writer) error {
+	exec := func(_ context.Context, agent Agent, container string, command []string, out io.Writer) error {
 		executed = container
-		if pod.Name != "agent-of-node-1" || !slices.Equal(command, []string{"/capture-cni-node", "explain", "shop/web"}) {
-			t.Errorf("%q is executed in %s", command, pod.Name)
+		if agent.name != "agent-of-node-1" || !slices.Equal(command, []string{"/capture-cni-node", "explain", "shop/web"}) {
+			t.Errorf("%q is executed in %s", command, agent.name)
 		}
 		_, _ = io.WriteString(out, c.says)
 		return c.fails
 	}
-	e, err := Explainer{Client: client, Exec: exec}.Explain(t.Context(), "shop", "web")
+	e, err := Explainer{Client: client, Exec: exec, Namespace: DefaultNamespace}.Explain(t.Context(), "shop", "web")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ type Node struct {
 	Reported time.Time       `json:"reported,omitzero"`  // when it last reported
 	Meshed   int             `json:"meshed"`             // pods of the mesh, as the API server knows them
 	Next     string          `json:"nextStep,omitempty"` // what to do
-	hasGuard bool            // its agent's pod has a guard
+	agent    *Agent          // nil for none
 	pods     *nodestate.Pods // as its guard reports them; nil if it reports none
 }
 

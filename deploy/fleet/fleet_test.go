@@ -4,7 +4,6 @@ package fleet
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +43,7 @@ func TestNodeStates(t *testing.T) {
 	}
 	s.pods = append(s.pods, newAgent("unready", corev1.ConditionFalse, InstallerContainer), newPod("bare", "web", nil),
 		newAgent("silent", corev1.ConditionTrue, InstallerContainer, GuardContainer), newAgent("guarded", corev1.ConditionTrue, InstallerContainer, GuardContainer))
-	f, err := Read(t.Context(), s.start(t), "")
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +119,7 @@ func TestPods(t *testing.T) {
 		},
 		Omitted: 4,
 	})))
-	f, err := Read(t.Context(), s.start(t), "")
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,32 +154,23 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestNamespaces finds the agents, and asks where there are several.
-func TestNamespaces(t *testing.T) {
+// TestForgedState names the node whose state no agent writes. It changes nothing of what
+// other nodes say.
+func TestForgedState(t *testing.T) {
 	t.Parallel()
-	inKubeSystem := newAgent("n1", corev1.ConditionTrue)
-	inKubeSystem.Namespace = "kube-system"
-	for name, test := range map[string]struct {
-		pods             []corev1.Pod
-		asked, want, err string
-	}{
-		"none":              {nil, "", DefaultNamespace, ""},
-		"one":               {[]corev1.Pod{inKubeSystem}, "", "kube-system", ""},
-		"two":               {[]corev1.Pod{inKubeSystem, newAgent("n1", corev1.ConditionTrue)}, "", "", "--agent-namespace"},
-		"two, and a choice": {[]corev1.Pod{inKubeSystem, newAgent("n1", corev1.ConditionTrue)}, "kube-system", "kube-system", ""},
-	} {
-		s := &apiServer{pods: test.pods}
-		f, err := Read(t.Context(), s.start(t), test.asked)
-		switch {
-		case test.err != "":
-			if err == nil || !strings.Contains(err.Error(), test.err) {
-				t.Errorf("%s: %v", name, err)
-			}
-		case err != nil || f.Namespace != test.want:
-			t.Errorf("%s: %+v, %v", name, f, err)
-		case !slices.Contains(s.asked, "GET /apis/coordination.k8s.io/v1/namespaces/"+test.want+"/leases"):
-			t.Errorf("%s: asked for %q", name, s.asked)
-		}
+	s := &apiServer{}
+	for _, node := range []string{"honest", "liar"} {
+		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer))
+	}
+	liar := newLease("liar", 0, good(&nodestate.Pods{}))
+	liar.Annotations[nodestate.Annotation] = `{"format":1,"version":"v0.2.0","mode":"dropin","pods":{"states":{"uncaptured":-1}}}`
+	s.leases = append(s.leases, liar, newLease("honest", 0, good(&nodestate.Pods{States: map[string]int{"uncaptured": 1}})))
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+	if err != nil || f.States["uncaptured"] != 1 || f.Good() {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	if node := f.Nodes[1]; node.Name != "liar" || node.State != Faulty || !strings.Contains(strings.Join(node.Reasons, ""), `-1 pods are "uncaptured"`) || node.Next == "" {
+		t.Errorf("%+v", node)
 	}
 }
 
@@ -190,13 +180,15 @@ func TestPermissions(t *testing.T) {
 	t.Parallel()
 	s := &apiServer{forbids: "pods"}
 	s.leases = append(s.leases, newLease("n1", 0, good(&nodestate.Pods{States: map[string]int{"uncaptured": 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})))
-	f, err := Read(t.Context(), s.start(t), "")
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil || len(f.Nodes) != 1 || f.Nodes[0].State != Ready || len(f.Pods) != 1 || len(f.Notes) != 1 || !strings.Contains(f.Notes[0], "capture-cni-operator") {
 		t.Errorf("%+v, %v", f, err)
 	}
-	s = &apiServer{forbids: "leases"}
-	if _, err := Read(t.Context(), s.start(t), ""); err == nil || !strings.Contains(err.Error(), "capture-cni-operator") {
-		t.Errorf("without the permission for Leases: %v", err)
+	for _, resource := range []string{"leases", "daemonsets"} {
+		s = &apiServer{forbids: resource}
+		if _, err := Read(t.Context(), s.start(t), DefaultNamespace); err == nil || !strings.Contains(err.Error(), "capture-cni-operator") {
+			t.Errorf("without the permission for %s: %v", resource, err)
+		}
 	}
 }
 
@@ -215,7 +207,7 @@ func TestLargeFleet(t *testing.T) {
 	}
 	client := s.start(t)
 	began := time.Now()
-	f, err := Read(t.Context(), client, "")
+	f, err := Read(t.Context(), client, DefaultNamespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +248,7 @@ func TestNotExamined(t *testing.T) {
 		running("exempt", "beef0005-a", time.Hour, func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
 	}}
 	s.leases = append(s.leases, newLease("n1", 2*time.Minute, good(&nodestate.Pods{States: map[string]int{"captured": 1}, Known: []string{"beef0001"}})))
-	f, err := Read(t.Context(), s.start(t), "")
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,9 @@ func (o observed) nodeNames() []string {
 func (o observed) node(name string) (node Node, pods *nodestate.Pods) {
 	node = Node{Name: name}
 	agent, hasAgent := o.agents[name]
-	node.Agent, node.hasGuard = agent.Name, agent.guarded
+	if hasAgent {
+		node.Agent, node.agent = agent.name, &agent
+	}
 	lease := o.leases[name]
 	var published nodestate.State
 	var err error
@@ -102,7 +104,7 @@ func (o observed) node(name string) (node Node, pods *nodestate.Pods) {
 		set(Faulty, err.Error()+": use the kubectl plugin of the agents' version")
 	case err != nil:
 		set(Faulty, err.Error())
-	case hasAgent && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != agent.Name:
+	case hasAgent && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != agent.name:
 		set(Waiting, "the new agent has not reported yet")
 	case !published.Good():
 		node.State, node.Reasons = findings(published)

@@ -23,25 +23,6 @@ type meshPod struct {
 	running               time.Time // since when its sandbox is known to exist; zero while that is not known
 }
 
-// agentPod is the pod of a node's agent.
-type agentPod struct {
-	Name    string
-	ready   bool
-	reason  string // why it is not ready, "" if not known
-	guarded bool   // it has a guard
-}
-
-// Containers of the agent's pod.
-const (
-	InstallerContainer = "installer"
-	GuardContainer     = "guard"
-)
-
-// IsAgent reports whether a pod is an agent's.
-func IsAgent(pod *corev1.Pod) bool {
-	return pod.Labels["app.kubernetes.io/name"] == "capture-cni" && pod.Labels["app.kubernetes.io/component"] == "node"
-}
-
 // InMesh reports whether a pod was injected, and has a network of its own.
 func InMesh(pod *corev1.Pod) bool { return capture.Meshed(pod.Annotations) && !pod.Spec.HostNetwork }
 
@@ -64,20 +45,4 @@ func newMeshPod(pod *corev1.Pod) meshPod {
 	}
 	m.noSandbox = m.noSandbox && pod.Status.Phase == corev1.PodPending
 	return m
-}
-
-func newAgentPod(pod *corev1.Pod) agentPod {
-	a := agentPod{Name: pod.Name}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			a.ready, a.reason = condition.Status == corev1.ConditionTrue, condition.Message
-		}
-	}
-	for _, status := range pod.Status.ContainerStatuses {
-		if waiting := status.State.Waiting; waiting != nil {
-			a.reason = "container " + status.Name + ": " + waiting.Reason
-		}
-	}
-	a.guarded = slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == GuardContainer })
-	return a
 }

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/install/bundle"
 )
@@ -23,7 +21,7 @@ import (
 type Reporter struct {
 	Client    *Client
 	Exec      Exec
-	Namespace string   // of the agents; empty: where their pods are
+	Namespace string   // of the agents
 	Nodes     []string // to report; empty: those that need attention, and one that does not
 	Version   string   // of this program
 	Progress  func(done, all int, node string)
@@ -52,7 +50,7 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 	go func() {
 		for i, node := range nodes {
 			group.Go(func() error {
-				reports[i] = r.ofNode(ctx, f.Namespace, node)
+				reports[i] = r.ofNode(ctx, node)
 				done <- node.Name
 				return nil
 			})
@@ -106,19 +104,18 @@ func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 }
 
 // ofNode returns what the containers of a node's agent report.
-func (r Reporter) ofNode(ctx context.Context, namespace string, node Node) (parts []bundle.Part) {
+func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part) {
 	directory := "nodes/" + node.Name + "/"
-	if node.Agent == "" {
+	if node.agent == nil {
 		return []bundle.Part{partOf(directory+"agent", nil, errors.New("no agent runs on the node"))}
 	}
-	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node.Agent}}
 	containers := []string{InstallerContainer}
-	if node.hasGuard {
+	if node.agent.guarded {
 		containers = append(containers, GuardContainer)
 	}
 	for _, container := range containers {
 		prefix := directory + container + "/"
-		files, err := r.ask(ctx, agent, container)
+		files, err := r.ask(ctx, *node.agent, container)
 		for _, file := range files {
 			parts = append(parts, partOf(prefix+file.name, file.content, nil))
 		}
@@ -130,7 +127,7 @@ func (r Reporter) ofNode(ctx context.Context, namespace string, node Node) (part
 }
 
 // ask executes report in a container, and returns the files of its archive.
-func (r Reporter) ask(ctx context.Context, agent *corev1.Pod, container string) ([]file, error) {
+func (r Reporter) ask(ctx context.Context, agent Agent, container string) ([]file, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	read, write := io.Pipe()

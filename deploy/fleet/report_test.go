@@ -3,7 +3,9 @@
 package fleet
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +30,11 @@ type agents struct {
 	asked []string
 }
 
-func (a *agents) exec(ctx context.Context, pod *corev1.Pod, container string, command []string, out io.Writer) error {
+func (a *agents) exec(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error {
 	a.mu.Lock()
-	a.asked = append(a.asked, pod.Name+" "+container+" "+strings.Join(command, " "))
+	a.asked = append(a.asked, agent.name+" "+container+" "+strings.Join(command, " "))
 	a.mu.Unlock()
-	switch pod.Name {
+	switch agent.name {
 	case "agent-of-broken":
 		return errors.New("the container does not run")
 	case "agent-of-garbled":
@@ -49,7 +51,7 @@ func (a *agents) exec(ctx context.Context, pod *corev1.Pod, container string, co
 func reported(t *testing.T, s *apiServer, a *agents, nodes ...string) (map[string]string, error) {
 	t.Helper()
 	var archive bytes.Buffer
-	reporter := Reporter{Client: s.start(t), Exec: a.exec, Nodes: nodes, Version: "v0.2.0", Progress: func(int, int, string) {}}
+	reporter := Reporter{Client: s.start(t), Exec: a.exec, Namespace: DefaultNamespace, Nodes: nodes, Version: "v0.2.0", Progress: func(int, int, string) {}}
 	if err := reporter.Write(t.Context(), &archive, time.Now()); err != nil {
 		return nil, err
 	}
@@ -120,6 +122,45 @@ func TestReportOfNodes(t *testing.T) {
 	}
 }
 
+// TestUnpackRefusesOtherFiles whatever an agent sends: names below its own directory, and
+// regular files alone.
+func TestUnpackRefusesOtherFiles(t *testing.T) {
+	t.Parallel()
+	for _, header := range []tar.Header{
+		{Name: "capture-cni/../x"},
+		{Name: "capture-cni/a/../../x"},
+		{Name: "capture-cni/./x"},
+		{Name: "capture-cni//x"},
+		{Name: "capture-cni/"},
+		{Name: "x"},
+		{Name: "/capture-cni/x"},
+		{Name: "capture-cnix"},
+		{Name: "../capture-cni/x"},
+		{Name: "capture-cni/x\x1b"},
+		{Name: "capture-cni/x\u009b"},
+		{Name: "capture-cni/x", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
+		{Name: "capture-cni/x", Typeflag: tar.TypeLink, Linkname: "y"},
+		{Name: "capture-cni/x", Typeflag: tar.TypeFifo},
+		{Name: "capture-cni/x", Typeflag: tar.TypeDir},
+	} {
+		var archive bytes.Buffer
+		zipped := gzip.NewWriter(&archive)
+		entries := tar.NewWriter(zipped)
+		for _, h := range []tar.Header{{Name: "capture-cni/before"}, header} {
+			h.Mode = 0o600
+			if err := entries.WriteHeader(&h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(entries.Close(), zipped.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if files, err := unpack(&archive); err == nil || len(files) != 1 || files[0].name != "before" {
+			t.Errorf("%q of type %c: %+v, %v", header.Name, header.Typeflag, files, err)
+		}
+	}
+}
+
 // TestUnpackIsBounded whatever an agent answers.
 func TestUnpackIsBounded(t *testing.T) {
 	t.Parallel()
@@ -132,6 +173,13 @@ func TestUnpackIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if files, err := unpack(&archive); err == nil || len(files) != maxArchive/maxFile {
+		t.Errorf("%d files, %v", len(files), err)
+	}
+	archive.Reset()
+	if err := bundle.Write(t.Context(), &archive, time.Now(), []bundle.Part{partOf("large", make([]byte, maxFile+1), nil)}); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := unpack(&archive); err != nil || len(files) == 0 || len(files[0].content) > maxFile {
 		t.Errorf("%d files, %v", len(files), err)
 	}
 }

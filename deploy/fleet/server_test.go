@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/nodestate"
 )
 
-// apiServer serves lists of pods and Leases, page by page, as protobuf.
+// apiServer serves lists of pods, DaemonSets and Leases, page by page, as protobuf.
 type apiServer struct {
 	pods    []corev1.Pod
 	leases  []coordination.Lease
@@ -52,6 +53,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case resource == "pods":
 		items, rest := page(s.pods, first, limit)
 		encode(w, http.StatusOK, &corev1.PodList{ListMeta: metav1.ListMeta{Continue: rest}, Items: items})
+	case r.URL.Path == "/apis/apps/v1/namespaces/capture-cni/daemonsets" && r.URL.Query().Get("labelSelector") == "app.kubernetes.io/component=node,app.kubernetes.io/name=capture-cni":
+		encode(w, http.StatusOK, &appsv1.DaemonSetList{Items: []appsv1.DaemonSet{daemonSet}})
+	case strings.HasSuffix(r.URL.Path, "/daemonsets"):
+		encode(w, http.StatusOK, &appsv1.DaemonSetList{})
 	case r.URL.Query().Get("labelSelector") == "app.kubernetes.io/component=node-state,app.kubernetes.io/name=capture-cni":
 		items, rest := page(s.leases, first, limit)
 		encode(w, http.StatusOK, &coordination.LeaseList{ListMeta: metav1.ListMeta{Continue: rest}, Items: items})
@@ -70,11 +75,14 @@ func page[T any](all []T, first, limit int) (items []T, rest string) {
 
 func encode(w http.ResponseWriter, code int, object runtime.Object) {
 	scheme := runtime.NewScheme()
-	_, _ = corev1.AddToScheme(scheme), coordination.AddToScheme(scheme)
+	_, _, _ = corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), coordination.AddToScheme(scheme)
 	codecs := serializer.NewCodecFactory(scheme)
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	group := corev1.SchemeGroupVersion
-	if _, ok := object.(*coordination.LeaseList); ok {
+	switch object.(type) {
+	case *appsv1.DaemonSetList:
+		group = appsv1.SchemeGroupVersion
+	case *coordination.LeaseList:
 		group = coordination.SchemeGroupVersion
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
@@ -93,14 +101,18 @@ func newLease(node string, ago time.Duration, state nodestate.State) coordinatio
 	}
 }
 
+// daemonSet is that of the release.
+var daemonSet = appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: "capture-cni-node", UID: "daemon-set"}}
+
 // newAgent returns the agent's pod on a node.
 func newAgent(node string, ready corev1.ConditionStatus, containers ...string) corev1.Pod {
 	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "capture-cni", Name: "agent-of-" + node,
-			Labels: map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"},
+			Labels:          map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&daemonSet, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))},
 		},
-		Spec:   corev1.PodSpec{NodeName: node, HostNetwork: true},
+		Spec:   corev1.PodSpec{NodeName: node, HostNetwork: true, ServiceAccountName: "capture-cni-node"},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, Message: "containers with unready status: [installer]"}}},
 	}
 	for _, name := range containers {

@@ -3,7 +3,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,14 +26,14 @@ func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []st
 	defer cancel()
 	var out strings.Builder
 	command := append([]string{"/capture-cni-node", "explain", namespace + "/" + name}, flags...)
-	if err := x.Exec(ctx, agent, GuardContainer, command, &limitedWriter{&out, maxOutput}); err != nil {
+	if err := x.Exec(ctx, *agent, GuardContainer, command, &limitedWriter{&out, maxOutput}); err != nil {
 		return "", err
 	}
 	return out.String(), nil
 }
 
-// guardOf returns the agent's pod on a pod's node, which has a guard.
-func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+// guardOf returns the agent on a pod's node, which has a guard.
+func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*Agent, error) {
 	switch {
 	case pod.Spec.NodeName == "":
 		return nil, errors.New("it has no node yet: kubectl capture-cni explain says why")
@@ -47,9 +46,9 @@ func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, e
 		return nil, err
 	}
 	if agent == nil {
-		return nil, fmt.Errorf("no agent runs on its node %s, in %s", pod.Spec.NodeName, cmp.Or(x.Namespace, "any namespace"))
+		return nil, fmt.Errorf("no agent of namespace %s runs on its node %s", x.Namespace, pod.Spec.NodeName)
 	}
-	if !newAgentPod(agent).guarded {
+	if !agent.guarded {
 		return nil, fmt.Errorf("the agent on its node %s has no guard (guard.enabled, netconf.backend): trace its manifest with capture-cni-node render --pod FILE --to", pod.Spec.NodeName)
 	}
 	return agent, nil

@@ -27,7 +27,7 @@ func TestTrace(t *testing.T) {
 		"gone":               {explainCase{agent: both}, "reading pod shop/web"},
 		"not scheduled":      {explainCase{pod: meshed(func(p *corev1.Pod) { p.Spec.NodeName = "" }), agent: both}, "it has no node yet"},
 		"not in the mesh":    {explainCase{pod: meshed(func(p *corev1.Pod) { p.Annotations = nil }), agent: both}, "no rule concerns it: it has no annotation"},
-		"no agent":           {explainCase{pod: meshed(nil)}, "no agent runs on its node node-1, in any namespace"},
+		"no agent":           {explainCase{pod: meshed(nil)}, "no agent of namespace capture-cni runs on its node node-1"},
 		"no guard":           {explainCase{pod: meshed(nil), agent: both[:1]}, "render --pod FILE --to"},
 		"flags with a fault": {explainCase{pod: meshed(nil), agent: both, fails: errors.New(`--to is "x": expected an IP address`)}, `--to is "x"`},
 	} {
@@ -39,14 +39,14 @@ func TestTrace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			exec := func(_ context.Context, pod *corev1.Pod, container string, command []string, out io.Writer) error {
-				if pod.Name != "agent-of-node-1" || container != GuardContainer || !slices.Equal(command, []string{"/capture-cni-node", "explain", "shop/web", "--to=10.0.0.1:80", "--in=true"}) {
-					t.Errorf("%q is executed in container %s of %s", command, container, pod.Name)
+			exec := func(_ context.Context, agent Agent, container string, command []string, out io.Writer) error {
+				if agent.name != "agent-of-node-1" || container != GuardContainer || !slices.Equal(command, []string{"/capture-cni-node", "explain", "shop/web", "--to=10.0.0.1:80", "--in=true"}) {
+					t.Errorf("%q is executed in container %s of %s", command, container, agent.name)
 				}
 				_, _ = io.WriteString(out, tt.says)
 				return tt.fails
 			}
-			text, err := Explainer{Client: client, Exec: exec}.Trace(t.Context(), "shop", "web", []string{"--to=10.0.0.1:80", "--in=true"})
+			text, err := Explainer{Client: client, Exec: exec, Namespace: DefaultNamespace}.Trace(t.Context(), "shop", "web", []string{"--to=10.0.0.1:80", "--in=true"})
 			if tt.fault == "" && (err != nil || text != tt.says) {
 				t.Errorf("got %q, %v", text, err)
 			}

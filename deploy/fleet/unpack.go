@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -41,7 +42,7 @@ func unpack(archive io.Reader) (files []file, err error) {
 			return files, fmt.Errorf("reading the agent's archive: %w", err)
 		}
 		name, ours := strings.CutPrefix(header.Name, "capture-cni/")
-		if !ours || header.Typeflag != tar.TypeReg || path.Clean("/"+name) != "/"+name {
+		if !ours || header.Typeflag != tar.TypeReg || path.Clean("/"+name) != "/"+name || strconv.Quote(name) != `"`+name+`"` {
 			return files, fmt.Errorf("reading the agent's archive: %.100q is not the name of a part", header.Name)
 		}
 		content, err := io.ReadAll(io.LimitReader(entries, maxFile))

@@ -107,9 +107,7 @@ func (o *options) newTest(command *cobra.Command, f testFlags) (*capturetest.Tes
 			return o.packReport(ctx, f.report, nodes, command.ErrOrStderr())
 		},
 		Namespace: o.overrides.Context.Namespace, Nodes: f.nodes, Image: f.image, Modes: modes, Timeout: f.timeout,
-		Progress: func(format string, args ...any) {
-			fmt.Fprintln(command.ErrOrStderr(), printable(fmt.Sprintf(format, args...)))
-		},
+		Progress: func(format string, args ...any) { writeProgress(command.ErrOrStderr(), format, args...) },
 	}, nil
 }
 
@@ -138,11 +136,11 @@ func (o *options) writeTest(out io.Writer, report *capturetest.Report) error {
 			steps.add(step.subject, step.step)
 		}
 	}
-	results.write(out, painter(out))
+	results.write(out)
 	steps.write(out)
 	writeNotes(out, report.Notes)
 	if report.Archive != "" {
-		fmt.Fprintf(out, "\nReport: %s\n", report.Archive)
+		fmt.Fprintf(out, "\nReport: %s\n", printable(report.Archive))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,7 @@ type cluster struct {
 	events  []corev1.Event
 	denied  string // a resource
 	version string
+	hostile string // "an error" or "a warning" with each answer; empty for none
 	change  func() // after the Leases were listed once; nil for none
 }
 
@@ -49,6 +51,9 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(code)
 		_ = json.NewEncoder(w).Encode(object)
 	}
+	if answerHostile(w, c.hostile) {
+		return
+	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	of := func(version, kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: version, Kind: kind} }
 	switch last := parts[len(parts)-1]; {
@@ -61,6 +66,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
 			Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", KernelVersion: "6.12.0", ContainerRuntimeVersion: "containerd://2.1.4"}},
 		}}})
+	case last == "daemonsets":
+		answer(http.StatusOK, appsv1.DaemonSetList{TypeMeta: of("apps/v1", "DaemonSetList"), Items: []appsv1.DaemonSet{daemonSet}})
 	case last == "leases":
 		answer(http.StatusOK, coordination.LeaseList{TypeMeta: of("coordination.k8s.io/v1", "LeaseList"), Items: c.leases})
 		if c.change != nil {
@@ -98,16 +105,11 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *cluster) run(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, errors bytes.Buffer
-	command := root()
-	command.SetOut(&out)
-	command.SetErr(&errors)
-	command.SetArgs(append(args, "--server", c.url, "--kubeconfig", "/dev/null"))
-	err := command.ExecuteContext(t.Context())
-	if err != nil && exitStatus(err) == 2 {
-		errors.WriteString(err.Error())
-	}
-	return out.String(), errors.String(), exitStatus(err)
+	status = execute(t.Context(), append(args, "--server", c.url, "--kubeconfig", "/dev/null"), newScreen(&out), newScreen(&errors))
+	return out.String(), errors.String(), status
 }
+
+var daemonSet = appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: "capture-cni-node", UID: "daemon-set"}}
 
 // addNode adds a node with its agent and its Lease.
 func (c *cluster) addNode(name string, ago time.Duration, state nodestate.State) {
@@ -117,8 +119,8 @@ func (c *cluster) addNode(name string, ago time.Duration, state nodestate.State)
 		Spec:       coordination.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
 	})
 	c.pods = append(c.pods, corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: holder, Labels: map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"}},
-		Spec:       corev1.PodSpec{NodeName: name, HostNetwork: true, Containers: []corev1.Container{{Name: "installer"}, {Name: "guard"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: holder, Labels: map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"}, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&daemonSet, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}},
+		Spec:       corev1.PodSpec{NodeName: name, HostNetwork: true, ServiceAccountName: "capture-cni-node", Containers: []corev1.Container{{Name: "installer"}, {Name: "guard"}}},
 		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	})
 }

@@ -64,7 +64,9 @@ func (o *options) writeExplanation(out io.Writer, e *fleet.Explanation) error {
 	if e.Node != "" {
 		place = " on node " + e.Node
 	}
-	fmt.Fprintf(out, "%s%s: %s\n", printable(e.Pod), printable(place), painter(out)(e.State))
+	fmt.Fprintf(out, "%s%s: ", printable(e.Pod), printable(place))
+	writeState(out, e.State)
+	fmt.Fprintln(out)
 	if e.Cause != "" {
 		fmt.Fprintf(out, "\nCause\n  %s\n", printable(e.Cause))
 	}

@@ -24,7 +24,7 @@ func listCommand(o *options) *cobra.Command {
 the agents published them, and the next step for each. With --namespace, those of one
 namespace. The exit status is 0 also if there are any.
 
-It reads the agents' Leases and the pods by get and list, and nothing on the nodes.`,
+It reads the agents' DaemonSets and Leases and the pods by get and list, and nothing on the nodes.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			client, _, err := o.client()
@@ -81,7 +81,7 @@ func writePods(out io.Writer, pods []fleet.Pod) {
 	}
 	if len(pods) > 0 {
 		fmt.Fprintln(out)
-		rows.write(out, painter(out))
+		rows.write(out)
 		steps.write(out)
 	}
 }

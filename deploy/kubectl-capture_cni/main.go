@@ -8,13 +8,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
@@ -23,12 +26,24 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends a command that cleans up
-	err := root().ExecuteContext(ctx)
+	klog.LogToStderr(false)
+	klog.SetOutput(newScreen(os.Stderr)) // client-go quotes what it was sent
+	status := execute(ctx, os.Args[1:], newScreen(os.Stdout), newScreen(os.Stderr))
 	stop()
+	os.Exit(status)
+}
+
+// execute executes a command, and returns its exit status.
+func execute(ctx context.Context, args []string, stdout, stderr *screen) int {
+	command := root(stderr)
+	command.SetArgs(args)
+	command.SetOut(stdout)
+	command.SetErr(stderr)
+	err := command.ExecuteContext(ctx)
 	if err != nil && !errors.Is(err, errNotGood) { // what is wrong was printed
-		fmt.Fprintln(os.Stderr, "kubectl capture-cni:", err)
+		fmt.Fprintln(stderr, "kubectl capture-cni:", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	}
-	os.Exit(exitStatus(err))
+	return exitStatus(err)
 }
 
 // errNotGood ends a command that found something that needs attention.
@@ -52,10 +67,11 @@ type options struct {
 	overrides      clientcmd.ConfigOverrides
 	agentNamespace string
 	output         string
+	warnings       rest.WarningHandler // for those of the API server
 }
 
-func root() *cobra.Command {
-	o := &options{}
+func root(warnings io.Writer) *cobra.Command {
+	o := &options{warnings: rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})}
 	command := &cobra.Command{
 		Use:         "kubectl-capture_cni",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl capture-cni"},
@@ -69,18 +85,21 @@ permissions for status and list. Role capture-cni-operator-exec has the addition
 for explain, trace and report; ClusterRole and Role capture-cni-operator-test
 (testRole.enabled=true) have those for test.`,
 		SilenceErrors: true, SilenceUsage: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return o.checkOutput() },
+		PersistentPreRunE: func(*cobra.Command, []string) error { return o.check() },
 	}
 	flags := command.PersistentFlags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to use; empty: as kubectl chooses it")
 	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
-	flags.StringVar(&o.agentNamespace, "agent-namespace", "", "namespace of the agents; empty: where their pods are, else "+fleet.DefaultNamespace)
+	flags.StringVar(&o.agentNamespace, "agent-namespace", fleet.DefaultNamespace, "namespace of the agents")
 	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json or yaml; empty: a table of what needs attention")
 	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o), precheckCommand(o), testCommand(o), reportCommand(o))
 	return command
 }
 
-func (o *options) checkOutput() error {
+func (o *options) check() error {
+	if o.agentNamespace == "" {
+		return errors.New("--agent-namespace is empty: expected the namespace of the agents")
+	}
 	switch o.output {
 	case "", "wide", "json", "yaml":
 		return nil
@@ -101,6 +120,7 @@ func (o *options) client() (*fleet.Client, *rest.Config, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the access to the cluster: %w", err)
 	}
+	access.WarningHandler = o.warnings
 	client, err := fleet.NewClient(access)
 	return client, access, err
 }

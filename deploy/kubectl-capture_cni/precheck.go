@@ -3,13 +3,11 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/deploy/precheck"
 )
 
@@ -30,12 +28,11 @@ changes nothing.`,
 			if err != nil {
 				return err
 			}
-			namespace := cmp.Or(o.agentNamespace, fleet.DefaultNamespace)
-			cluster, err := precheck.Read(command.Context(), access, namespace)
+			cluster, err := precheck.Read(command.Context(), access, o.agentNamespace)
 			if err != nil {
 				return err
 			}
-			report := precheck.Check(cluster, namespace)
+			report := precheck.Check(cluster, o.agentNamespace)
 			if err := o.writePrecheck(command.OutOrStdout(), report); err != nil {
 				return err
 			}
@@ -55,7 +52,7 @@ func (o *options) writePrecheck(out io.Writer, report *precheck.Report) error {
 	for _, result := range report.Results {
 		results.add(string(result.Level), result.Subject, result.Text)
 	}
-	results.write(out, painter(out))
+	results.write(out)
 	var steps nextSteps
 	for _, result := range report.Results {
 		steps.add(result.Subject, result.Next)

@@ -62,7 +62,7 @@ func (o *options) packReport(ctx context.Context, path string, nodes []string, p
 	reporter := fleet.Reporter{
 		Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace, Nodes: nodes, Version: config.OwnVersion(),
 		Progress: func(done, all int, node string) {
-			fmt.Fprintf(progress, "%d of %d nodes: %s\n", done, all, printable(node))
+			writeProgress(progress, "%d of %d nodes: %s", done, all, node)
 		},
 	}
 	if err := errors.Join(reporter.Write(ctx, archive, now), archive.Close()); err != nil {

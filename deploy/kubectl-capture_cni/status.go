@@ -26,7 +26,7 @@ func statusCommand(o *options) *cobra.Command {
 		Long: `Show the state of all nodes and of the pods in the mesh: what needs attention, and
 the next step for each. With -o wide, all nodes.
 
-It reads the agents' Leases and the pods by get and list, and nothing on the nodes.`,
+It reads the agents' DaemonSets and Leases and the pods by get and list, and nothing on the nodes.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			client, _, err := o.client()
@@ -76,7 +76,7 @@ func waitUntilGood(ctx context.Context, read func(context.Context) (*fleet.Fleet
 			line = "waiting: " + summarize(f)
 		}
 		if line != last {
-			fmt.Fprintln(progress, printable(line))
+			writeProgress(progress, "%s", line)
 			last = line
 		}
 		select {
@@ -127,7 +127,7 @@ func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) error {
 	if len(f.Exempt) > 0 {
 		summary.add("exempt", counts(f.Exempt))
 	}
-	summary.write(out, painter(out))
+	summary.write(out)
 	o.writeNodes(out, f)
 	writePods(out, slices.DeleteFunc(slices.Clone(f.Pods), func(p fleet.Pod) bool { return !p.Missing() }))
 	writeNotes(out, f.Notes)
@@ -152,7 +152,7 @@ func (o *options) writeNodes(out io.Writer, f *fleet.Fleet) {
 	}
 	if len(nodes.rows) > 0 {
 		fmt.Fprintln(out)
-		nodes.write(out, painter(out))
+		nodes.write(out)
 		steps.write(out)
 	}
 }

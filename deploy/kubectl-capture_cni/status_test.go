@@ -3,7 +3,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +103,15 @@ func TestStatusWaits(t *testing.T) {
 		t.Errorf("after the time was over: status %d", status)
 	}
 	expect(t, out, "nodes   1 unreported")
+	c.denied = "leases"
+	if _, errors, status := c.run(t, "status", "--wait", "--timeout", "1ns"); status != 2 || strings.Count(errors, "listing the Leases") != 2 {
+		t.Errorf("the fleet is not known at the time-out: status %d, %s", status, errors)
+	}
+	interrupted, interrupt := context.WithCancel(t.Context())
+	read := func(context.Context) (*fleet.Fleet, error) { interrupt(); return &fleet.Fleet{}, nil }
+	if f, err := waitUntilGood(interrupted, read, time.Hour, io.Discard); f != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v, %v", f, err)
+	}
 }
 
 // TestStatusFails with status 2 where the fleet can't be read.
@@ -174,11 +186,11 @@ func TestTable(t *testing.T) {
 	rows.add("a", "faulty", "x")
 	rows.add("é-long", "ready", "y")
 	var plain, coloured strings.Builder
-	rows.write(&plain, painter(&plain))
+	rows.write(&plain)
 	if want := "NAME    STATE   NEXT\na       faulty  x\né-long  ready   y\n"; plain.String() != want {
 		t.Errorf("%q, want %q", plain.String(), want)
 	}
-	rows.write(&coloured, paint)
+	rows.write(&screen{&coloured, true})
 	stripped := strings.NewReplacer("\x1b[31m", "", "\x1b[32m", "", "\x1b[0m", "").Replace(coloured.String())
 	if stripped != plain.String() || stripped == coloured.String() {
 		t.Errorf("coloured: %q", coloured.String())

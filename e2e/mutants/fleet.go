@@ -70,7 +70,7 @@ var fleetMutants = []mutant{
 	{
 		name: "state-of-an-earlier-agent-counts",
 		file: "deploy/fleet/judge.go",
-		from: "*lease.Spec.HolderIdentity != agent.Name:",
+		from: "*lease.Spec.HolderIdentity != agent.name:",
 		to:   `*lease.Spec.HolderIdentity == "":`,
 		by:   by(quick, "deploy/fleet", "TestNodeStates"),
 	},
@@ -97,10 +97,10 @@ var fleetMutants = []mutant{
 	},
 	{
 		name: "fault-of-a-node-controls-the-terminal",
-		file: "deploy/kubectl-capture_cni/table.go",
-		from: "if unicode.IsPrint(r) {",
-		to:   "if unicode.IsPrint(r) || r == 0x1b {",
-		by:   by(quick, "deploy/kubectl-capture_cni", "TestStatus"),
+		file: "deploy/kubectl-capture_cni/screen.go",
+		from: "if unicode.IsPrint(r) || r == '\\n' || r == '\\t' {",
+		to:   "if r > 0 {",
+		by:   by(quick, "deploy/kubectl-capture_cni", "TestHostileCluster"),
 	},
 	{
 		name: "failure-of-an-earlier-pod-explains-this-one",
@@ -175,7 +175,7 @@ var fleetMutants = []mutant{
 	{
 		name: "test-removes-another-test-that-runs",
 		file: "deploy/capturetest/place.go",
-		from: "if err == nil && time.Now().Before(until) {",
+		from: "if time.Now().Before(until) {",
 		to:   "if err != nil && time.Now().Before(until) {",
 		by:   by(quick, "deploy/capturetest", "TestLeftovers"),
 	},
@@ -203,7 +203,7 @@ var fleetMutants = []mutant{
 	{
 		name: "trace-asks-a-guard-that-does-not-exist",
 		file: "deploy/fleet/trace.go",
-		from: "if !newAgentPod(agent).guarded {",
+		from: "if !agent.guarded {",
 		to:   "if false {",
 		by:   by(quick, "deploy/fleet", "TestTrace/no_guard"),
 	},

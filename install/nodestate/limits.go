@@ -12,6 +12,7 @@ const (
 	maxPods     = 100
 	maxKnown    = 1000
 	maxCounts   = 32
+	maxCount    = 10_000 // pods: kubelets are tested with 110 on a node
 	maxFindings = 8
 	maxText     = 300 // bytes
 )

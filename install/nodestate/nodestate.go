@@ -106,7 +106,7 @@ func (p *Pods) shrink(encoded func() []byte) []byte {
 			return document
 		}
 		kept := len(p.Named) * 9 / 10
-		p.Omitted += len(p.Named) - kept
+		p.Omitted = min(p.Omitted+len(p.Named)-kept, maxCount)
 		p.Named = p.Named[:kept]
 	}
 }
@@ -120,13 +120,17 @@ func encode(value any) []byte {
 	return document
 }
 
-// Decode returns the state in an annotation. Errors: ErrFormat.
+// Decode returns the state in an annotation. It refuses one that no agent writes. Errors:
+// ErrFormat.
 func Decode(text string) (s State, err error) {
 	if err := decode([]byte(text), &s); err != nil {
 		return State{}, fmt.Errorf("reading a node's state: %w", err)
 	}
 	if s.Format != Format {
 		return State{}, fmt.Errorf("%w %d, expected %d", ErrFormat, s.Format, Format)
+	}
+	if err := s.check(); err != nil {
+		return State{}, fmt.Errorf("reading a node's state: %w", err)
 	}
 	return s, nil
 }
@@ -136,7 +140,11 @@ var ErrFormat = errors.New("a node's state of format")
 
 // DecodePods returns the pods in a document.
 func DecodePods(document []byte) (p Pods, err error) {
-	if err := decode(document, &p); err != nil {
+	err = decode(document, &p)
+	if err == nil {
+		err = p.check()
+	}
+	if err != nil {
 		return Pods{}, fmt.Errorf("reading the states of pods: %w", err)
 	}
 	return p, nil
@@ -174,7 +182,7 @@ func (p Pods) limited() Pods {
 	slices.Sort(known)
 	return Pods{
 		States: limitCounts(p.States), Exempt: limitCounts(p.Exempt),
-		Named: kept, Omitted: p.Omitted + len(p.Named) - len(kept), Known: known[:min(len(known), maxKnown)],
+		Named: kept, Omitted: min(p.Omitted+len(p.Named)-len(kept), maxCount), Known: known[:min(len(known), maxKnown)],
 	}
 }
 
@@ -182,7 +190,7 @@ func limitCounts(counts map[string]int) map[string]int {
 	limited := map[string]int{}
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		if isWord(key) && counts[key] > 0 && len(limited) < maxCounts {
-			limited[key] = counts[key]
+			limited[key] = min(counts[key], maxCount)
 		}
 	}
 	return limited

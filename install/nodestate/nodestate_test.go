@@ -5,6 +5,7 @@ package nodestate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,11 +74,73 @@ func TestSizeIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if named := len(read.Pods.Named); named == 0 || named > 100 || named+read.Pods.Omitted != len(hostile.Named) {
+	if named := len(read.Pods.Named); named == 0 || named > 100 || read.Pods.Omitted != maxCount {
 		t.Errorf("%d pods are named and %d omitted, of %d", named, read.Pods.Omitted, len(hostile.Named))
 	}
 	if document := hostile.Encode(); len(document) > MaxSize {
 		t.Errorf("the pods alone take %d bytes", len(document))
+	}
+}
+
+// TestForged refuses what no agent writes, and takes all that one may.
+func TestForged(t *testing.T) {
+	t.Parallel()
+	words := func(n int) map[string]int {
+		counts := map[string]int{}
+		for i := range n {
+			counts[strings.Repeat("a", i+1)[:min(i+1, 30)]+string(rune('a'+i%26))] = maxCount
+		}
+		return counts
+	}
+	named := func(n int) []Pod { return slices.Repeat([]Pod{{"shop", "web", "uncaptured", ""}}, n) }
+	text := func(n int) string { return strings.Repeat("x", n) }
+	for _, test := range []struct {
+		name  string
+		state State
+		want  string // in the error; empty: it is read
+	}{
+		{"empty", State{}, ""},
+		{"at every limit", State{
+			Version: text(maxText), Mode: text(maxText), Desired: text(maxText), Findings: slices.Repeat([]Finding{{text(maxText), text(maxText), false}}, maxFindings),
+			Pods: &Pods{States: words(maxCounts), Exempt: words(maxCounts), Named: named(maxPods), Omitted: maxCount, Known: slices.Repeat([]string{"beef0001"}, maxKnown)},
+		}, ""},
+		{"a zero", State{Pods: &Pods{States: map[string]int{"captured": 0}}}, ""},
+		{"a negative count", State{Pods: &Pods{States: map[string]int{"uncaptured": -1}}}, `-1 pods are "uncaptured"`},
+		{"an absurd count", State{Pods: &Pods{States: map[string]int{"captured": maxCount + 1}}}, "10001 pods"},
+		{"a negative cause", State{Pods: &Pods{Exempt: map[string]int{"no_proxy": -1}}}, "-1 pods"},
+		{"an absurd cause", State{Pods: &Pods{Exempt: map[string]int{"no_proxy": maxCount + 1}}}, "10001 pods"},
+		{"no word", State{Pods: &Pods{States: map[string]int{"Captured!": 1}}}, `"Captured!"`},
+		{"a negative remainder", State{Pods: &Pods{Omitted: -1}}, "-1 pods"},
+		{"an absurd remainder", State{Pods: &Pods{Omitted: maxCount + 1}}, "10001 pods"},
+		{"too many states", State{Pods: &Pods{States: words(maxCounts + 1)}}, "33 states"},
+		{"too many causes", State{Pods: &Pods{Exempt: words(maxCounts + 1)}}, "33 causes"},
+		{"too many pods", State{Pods: &Pods{Named: named(maxPods + 1)}}, "101 named pods"},
+		{"too many known pods", State{Pods: &Pods{Known: slices.Repeat([]string{"beef0001"}, maxKnown+1)}}, "1001 known pods"},
+		{"a name of no pod", State{Pods: &Pods{Named: []Pod{{"shop", "a\x1b[2J", "uncaptured", ""}}}}, "expected names as Kubernetes has them"},
+		{"a UID of no pod", State{Pods: &Pods{Known: []string{"beef0001", "x"}}}, `"x"`},
+		{"too many findings", State{Findings: make([]Finding, maxFindings+1)}, "9 findings"},
+		{"a long version", State{Version: text(maxText + 1)}, "301 bytes"},
+		{"a long mode", State{Mode: text(maxText + 1)}, "301 bytes"},
+		{"a long desired state", State{Desired: text(maxText + 1)}, "301 bytes"},
+		{"a long part", State{Findings: []Finding{{Part: text(maxText + 1)}}}, "301 bytes"},
+		{"a long reason", State{Findings: []Finding{{Reason: text(maxText + 1)}}}, "301 bytes"},
+	} {
+		test.state.Format = Format
+		got, err := Decode(string(encode(test.state)))
+		if test.want == "" && (err != nil || !cmp.Equal(got, test.state)) || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || !cmp.Equal(got, State{})) {
+			t.Errorf("%s: %+v, %v", test.name, got, err)
+		}
+		if test.state.Pods == nil {
+			continue
+		}
+		if _, err := DecodePods(encode(test.state.Pods)); (err == nil) != (test.want == "") {
+			t.Errorf("%s, as pods alone: %v", test.name, err)
+		}
+	}
+	for _, counts := range []map[string]int{words(maxCounts + 5), {"a": maxCount + 1, "b": -1}} {
+		if _, err := DecodePods(Pods{States: counts, Exempt: counts, Omitted: maxCount + 1}.Encode()); err != nil {
+			t.Errorf("what an agent writes is refused: %v", err)
+		}
 	}
 }
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// posers returns pods of the mesh that look like a node's agent and are none, by the one
+// thing that each lacks.
+func posers(node string) map[string]corev1.Pod {
+	all := map[string]func(*corev1.Pod){
+		"namespace":  func(p *corev1.Pod) { p.Namespace = "shop" },
+		"account":    func(p *corev1.Pod) { p.Spec.ServiceAccountName = "default" },
+		"owner":      func(p *corev1.Pod) { p.OwnerReferences = nil },
+		"controller": func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
+		"daemonset":  func(p *corev1.Pod) { p.OwnerReferences[0].UID = "another-daemon-set" },
+	}
+	posers := map[string]corev1.Pod{}
+	for lacks, change := range all {
+		pod := newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer, "istio-proxy")
+		pod.Name, pod.Spec.HostNetwork = "poser-without-"+lacks, false
+		pod.Annotations = map[string]string{"sidecar.istio.io/status": "{}"}
+		pod.Spec.InitContainers = []corev1.Container{{Name: "istio-init"}} // so that list names it
+		change(&pod)
+		posers[lacks] = pod
+	}
+	return posers
+}
+
+// TestPosersAreListed has pods that merely look like agents: they are pods of the mesh
+// like others, and no node has an agent by them.
+func TestPosersAreListed(t *testing.T) {
+	t.Parallel()
+	s, a := &apiServer{}, &agents{}
+	for _, poser := range posers("node-1") {
+		s.pods = append(s.pods, poser)
+	}
+	s.leases = append(s.leases, newLease("node-1", 0, good(&nodestate.Pods{})))
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Nodes) != 1 || f.Nodes[0].State != NoAgent || f.Nodes[0].Meshed != len(s.pods) || f.Good() {
+		t.Errorf("nodes: %+v", f.Nodes)
+	}
+	for _, poser := range s.pods {
+		if !slices.ContainsFunc(f.Pods, func(p Pod) bool { return p.Name == poser.Name }) {
+			t.Errorf("%s is not listed: %+v", poser.Name, f.Pods)
+		}
+	}
+	if files, err := reported(t, s, a); err != nil || len(a.asked) != 0 || !strings.Contains(files["missing.txt"], "no agent runs") {
+		t.Errorf("the report asked %q: %q, %v", a.asked, files, err)
+	}
+}
+
+// TestAgentOfRelease knows the agents of several DaemonSets of one release, and reads no
+// other namespace.
+func TestAgentOfRelease(t *testing.T) {
+	t.Parallel()
+	second := daemonSet
+	second.UID = "second"
+	r := release{DefaultNamespace, map[types.UID]bool{daemonSet.UID: true, second.UID: true}}
+	pod := newAgent("node-1", corev1.ConditionTrue, InstallerContainer)
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&second, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+	if agent, ok := r.agent(&pod); !ok || agent.name != "agent-of-node-1" || agent.node != "node-1" || !agent.ready || agent.guarded {
+		t.Errorf("%+v, %v", agent, ok)
+	}
+	for name, change := range map[string]func(*corev1.Pod){
+		"that ends":     func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) },
+		"not scheduled": func(p *corev1.Pod) { p.Spec.NodeName = "" },
+	} {
+		other := pod.DeepCopy()
+		change(other)
+		if _, ok := r.agent(other); ok {
+			t.Errorf("an agent %s counts", name)
+		}
+	}
+	s := &apiServer{}
+	f, err := Read(t.Context(), s.start(t), "mesh")
+	if err != nil || f.Namespace != "mesh" {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	want := []string{"GET /apis/apps/v1/namespaces/mesh/daemonsets", "GET /api/v1/pods", "GET /apis/coordination.k8s.io/v1/namespaces/mesh/leases"}
+	if !slices.Equal(s.asked, want) {
+		t.Errorf("asked for %q, want %q", s.asked, want)
+	}
+}

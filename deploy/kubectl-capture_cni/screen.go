@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// screen is where a command writes all its output. Text of the cluster can't control a
+// terminal: pods, Leases, Events and errors can hold any bytes.
+type screen struct {
+	out     io.Writer
+	colours bool
+}
+
+func newScreen(out io.Writer) *screen {
+	file, isFile := out.(*os.File)
+	return &screen{out, isFile && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == ""}
+}
+
+// Write implements io.Writer. It replaces what is neither printable nor ends a line.
+func (s *screen) Write(text []byte) (int, error) {
+	_, err := io.WriteString(s.out, strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\n' || r == '\t' {
+			return r
+		}
+		return '?'
+	}, string(text)))
+	return len(text), err
+}
+
+// printable returns a text of one line, also if it holds line ends: it can't pass for
+// lines of this program.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
+}
+
+// writeProgress writes a line about what a command does.
+func writeProgress(out io.Writer, format string, args ...any) {
+	fmt.Fprintln(out, printable(fmt.Sprintf(format, args...)))
+}
+
+// escape returns a JSON document without characters that could control a terminal: JSON
+// allows some in strings. YAML does not know the escapes of JSON for the rarest of them.
+func escape(document []byte, form string) (escaped []byte) {
+	for _, r := range string(document) {
+		if unicode.IsPrint(r) || r == '\n' {
+			escaped = utf8.AppendRune(escaped, r)
+			continue
+		}
+		if r > math.MaxUint16 && form == "yaml" {
+			escaped = fmt.Appendf(escaped, `\U%08x`, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			escaped = fmt.Appendf(escaped, `\u%04x`, unit)
+		}
+	}
+	return escaped
+}
+
+// writeState writes a word for a state, coloured on a terminal.
+func writeState(out io.Writer, word string) {
+	s, isScreen := out.(*screen)
+	colour := colourOf(word)
+	if !isScreen || !s.colours || colour == "" {
+		fmt.Fprint(out, printable(word))
+		return
+	}
+	fmt.Fprint(s.out, colour+word+"\x1b[0m")
+}
+
+// colourOf returns the colour of a word for a state, "" for any other text.
+func colourOf(word string) string {
+	const green, yellow, red = "\x1b[32m", "\x1b[33m", "\x1b[31m"
+	switch word {
+	case "ready", "removed", "captured", "ok", "passed":
+		return green
+	case "waiting", "unreported", "unknown", "outdated", "changed", "foreign", "exempt", "note", "skipped":
+		return yellow
+	case "faulty", "stale", "no agent", "uncaptured", "injected_later", "drifted", "obstructed", "not examined", "not started", "problem", "failed":
+		return red
+	}
+	return ""
+}

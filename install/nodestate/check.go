@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestate
+
+import (
+	"fmt"
+	"slices"
+)
+
+// check returns why no agent writes such a state. A compromised one can: its numbers must
+// not cancel those of other nodes.
+func (s State) check() error {
+	if len(s.Findings) > maxFindings {
+		return fmt.Errorf("%d findings: expected at most %d", len(s.Findings), maxFindings)
+	}
+	texts := []string{s.Version, s.Mode, s.Desired}
+	for _, finding := range s.Findings {
+		texts = append(texts, finding.Part, finding.Reason)
+	}
+	for _, text := range texts {
+		if len(text) > maxText {
+			return fmt.Errorf("a text of %d bytes: expected at most %d", len(text), maxText)
+		}
+	}
+	if s.Pods != nil {
+		return s.Pods.check()
+	}
+	return nil
+}
+
+func (p Pods) check() error {
+	for what, length := range map[string][2]int{
+		"states": {len(p.States), maxCounts}, "causes": {len(p.Exempt), maxCounts}, "named pods": {len(p.Named), maxPods}, "known pods": {len(p.Known), maxKnown},
+	} {
+		if length[0] > length[1] {
+			return fmt.Errorf("%d %s: expected at most %d", length[0], what, length[1])
+		}
+	}
+	for _, counts := range []map[string]int{p.States, p.Exempt, {"omitted": p.Omitted}} {
+		for word, count := range counts {
+			if !isWord(word) || count < 0 || count > maxCount {
+				return fmt.Errorf("%d pods are %.40q: expected a word in lower case, and 0 to %d", count, word, maxCount)
+			}
+		}
+	}
+	for _, pod := range p.Named {
+		if !pod.isValid() {
+			return fmt.Errorf("pod %.60q in namespace %.60q is %.40q by %.40q: expected names as Kubernetes has them, and words in lower case", pod.Name, pod.Namespace, pod.State, pod.Cause)
+		}
+	}
+	if i := slices.IndexFunc(p.Known, func(uid string) bool { return !uidForm.MatchString(uid) }); i >= 0 {
+		return fmt.Errorf("a known pod is %.40q: expected the first 8 digits of a UID", p.Known[i])
+	}
+	return nil
+}
