@@ -61,7 +61,7 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 	if err != nil {
 		return err
 	}
-	server, err := httpServer(ctx, address, guardProbe(g.Stuck, registry))
+	server, err := httpServer(address, guardProbe(g.Stuck, registry), o.log)
 	if err != nil {
 		return err
 	}

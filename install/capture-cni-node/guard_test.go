@@ -4,12 +4,17 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capture-cni/capture-cni/install/node"
 )
 
 // TestGuardProbe fails the kubelet's probe of a guard that is stuck, with the reason.
@@ -29,4 +34,27 @@ func TestGuardProbe(t *testing.T) {
 			t.Errorf("%v: %d %q", tt.stuck, answer.Code, answer.Body)
 		}
 	}
+}
+
+// TestProbes answers the kubelet's probes by what the keeper says of itself and the node.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		keeper := node.NewKeeper(node.New(node.Settings{}, nil, nil, slog.New(slog.DiscardHandler)), func() error { return nil }, registry)
+		handler := probes(keeper, registry)
+		expect := func(path string, status int, says string) {
+			t.Helper()
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+			if answer.Code != status || !strings.Contains(answer.Body.String(), says) {
+				t.Errorf("%s: %d %q, want %d %q", path, answer.Code, answer.Body, status, says)
+			}
+		}
+		expect("/healthz", http.StatusOK, "alive: true")
+		expect("/readyz", http.StatusServiceUnavailable, "the agent has not checked the node yet")
+		expect("/metrics", http.StatusOK, "capture_cni_node_good")
+		time.Sleep(time.Hour)
+		expect("/healthz", http.StatusInternalServerError, "alive: false")
+	})
 }

@@ -76,7 +76,7 @@ func (o *options) run(ctx context.Context, address, state string, force bool, u 
 		return err
 	}
 	keeper := node.NewKeeper(n, ready, registry)
-	server, err := httpServer(ctx, address, probes(keeper, registry))
+	server, err := httpServer(address, probes(keeper, registry), log)
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net"
-	"net/http"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -44,23 +39,4 @@ func runTogether(ctx context.Context, tasks ...task) error {
 		group.Go(func() error { return t(ctx) })
 	}
 	return group.Wait()
-}
-
-// httpServer listens at the address of --listen. The returned task serves.
-func httpServer(ctx context.Context, address string, handler http.Handler) (task, error) {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, fmt.Errorf("--listen is %q: expected host:port", address)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listening at %s: %w", address, err)
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	return func(ctx context.Context) error {
-		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serving at %s: %w", address, err)
-		}
-		return nil
-	}, nil
 }
