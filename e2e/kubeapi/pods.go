@@ -172,6 +172,14 @@ func (s *Server) servePods(w http.ResponseWriter, r *http.Request) {
 		list.Items = append(list.Items, *pod.DeepCopy())
 	}
 	s.mu.Unlock()
+	if limit, _ := strconv.Atoi(query.Get("limit")); limit > 0 && query.Get("resourceVersion") != "0" { // at 0, the API server answers from memory, and as a whole
+		first, _ := strconv.Atoi(query.Get("continue"))
+		end := min(first+limit, len(list.Items))
+		if end < len(list.Items) {
+			list.Continue = strconv.Itoa(end)
+		}
+		list.Items = list.Items[first:end]
+	}
 	write(w, r, http.StatusOK, &list)
 }
 

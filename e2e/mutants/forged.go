@@ -6,6 +6,27 @@ package main
 // says.
 var forgedMutants = []mutant{
 	{
+		name: "idle-connections-exhaust-the-agent",
+		file: "install/capture-cni-node/server.go",
+		from: "maxConnections = 256 ",
+		to:   "maxConnections = 256_000 ",
+		by:   by(unit, "install/capture-cni-node", "TestConnectionsAreBounded"),
+	},
+	{
+		name: "large-pods-keep-the-agent-from-being-ready",
+		file: "install/kube/podlist.go",
+		from: `options.ResourceVersion, options.ResourceVersionMatch, options.Limit = "", "", pageSize`,
+		to:   "options.Limit = pageSize",
+		by:   by(unit, "install/kube", "TestLargeList"),
+	},
+	{
+		name: "overloaded-API-server-renews-the-token",
+		file: "install/kube/tokens.go",
+		from: "return answer.StatusCode == http.StatusUnauthorized",
+		to:   "return answer.StatusCode >= http.StatusUnauthorized",
+		by:   by(quick, "install/kube", "TestTokens"),
+	},
+	{
 		name: "pod-with-the-labels-of-agents-is-one",
 		file: "deploy/fleet/agent.go",
 		from: "owner == nil || !r.daemonSets[owner.UID]",

@@ -52,6 +52,7 @@ func New(access *rest.Config) (*Client, error) {
 	reads.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	streams := rest.CopyConfig(config)
 	streams.Wrap(limitStreams)
+	streams.QPS = -1    // pages follow one another; watches have a pace of their own
 	streams.Timeout = 0 // it would end every watch
 	streams.AcceptContentTypes = reads.AcceptContentTypes
 

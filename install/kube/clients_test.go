@@ -56,18 +56,3 @@ func TestReadsAreNotPaced(t *testing.T) {
 		t.Errorf("50 reads took %s", took)
 	}
 }
-
-// TestListExtendsWatch has the pods at the beginning of a watch arrive: the watch lasts
-// from then on, and the next list does not extend it again.
-func TestListExtendsWatch(t *testing.T) {
-	extended := 0
-	w := &podWatch{PodStore: &names{}, extend: func() { extended++ }}
-	for range 2 {
-		if err := w.Replace(nil, "1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if extended != 1 {
-		t.Errorf("the watch was extended %d times", extended)
-	}
-}

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -35,11 +34,7 @@ const (
 
 // WatchNodePods keeps a store up to date with the pods of a node until ctx ends.
 func (c *Client) WatchNodePods(ctx context.Context, node string, store PodStore) {
-	w := &podWatch{
-		PodStore: store, client: c.streams, ctx: ctx,
-		selector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
-		pace:     rate.NewLimiter(rate.Every(watchInterval), watchBurst),
-	}
+	w := newPodWatch(ctx, c.streams, node, store)
 	source := &cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}
 	// The store is told about errors; the reflector's own log would repeat them.
 	silent := klog.Logger{}
@@ -60,17 +55,12 @@ type podWatch struct {
 	extend   func() // lets the open watch last; nil where it may already
 }
 
-// list implements cache.ListWithContextFunc.
-func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	ctx, cancel := context.WithTimeout(w.ctx, listTimeout)
-	defer cancel()
-	options.FieldSelector = w.selector
-	pods := &corev1.PodList{}
-	if err := w.client.Get().Resource("pods").VersionedParams(&options, metav1.ParameterCodec).MaxRetries(0).Do(ctx).Into(pods); err != nil {
-		w.fail(fmt.Errorf("listing the node's pods: %w", err))
-		return nil, err
+func newPodWatch(ctx context.Context, client rest.Interface, node string, store PodStore) *podWatch {
+	return &podWatch{
+		PodStore: store, client: client, ctx: ctx,
+		selector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+		pace:     rate.NewLimiter(rate.Every(watchInterval), watchBurst),
 	}
-	return pods, nil
 }
 
 // watch implements cache.WatchFuncWithContext.
@@ -119,7 +109,7 @@ func (w *podWatch) Replace(pods []any, resourceVersion string) error {
 		w.extend()
 		w.extend = nil
 	}
-	return w.PodStore.Replace(pods, resourceVersion)
+	return w.PodStore.Replace(unwrapped(pods), resourceVersion)
 }
 
 func (w *podWatch) fail(err error) {

@@ -4,6 +4,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -40,6 +41,9 @@ func (n *names) Transform(object any) (any, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.transformed++
+	if textOf(object).text == "unkeepable" {
+		return nil, errors.New("it can't be kept")
+	}
 	return textOf(object), nil
 }
 

@@ -67,5 +67,15 @@ func (b *streamBody) tooLong() error {
 	if b.events {
 		what = "an event"
 	}
-	return fmt.Errorf("%s from %s is larger than %d MiB: check that this is the API server, and the size of the node's pods", what, b.url, b.limit>>20)
+	return tooLarge{what, b.url, b.limit}
+}
+
+// tooLarge is the error for a response or an event above its limit.
+type tooLarge struct {
+	what, url string
+	limit     int // in bytes
+}
+
+func (e tooLarge) Error() string {
+	return fmt.Sprintf("%s from %s is larger than %d MiB: check that this is the API server, and the size of the node's pods", e.what, e.url, e.limit>>20)
 }

@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -41,6 +42,16 @@ func TestTokens(t *testing.T) {
 	if !rejects() {
 		t.Error("a token of other keys is taken")
 	}
+	for code := http.StatusOK; code < 600; code++ { // no other answer says that the token is invalid
+		if code == http.StatusUnauthorized || code >= 300 && code < 400 {
+			continue
+		}
+		server.Misbehave(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(code); return true })
+		if rejects() {
+			t.Errorf("status %d rejects a token", code)
+		}
+	}
+	server.Misbehave(nil)
 	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
