@@ -162,3 +162,43 @@ func (a *agent) hasExited(t *testing.T) bool {
 	check(t, unix.Waitid(unix.P_PID, a.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil))
 	return info.Signo != 0
 }
+
+// TestPipesAreNotOpened has pipes where the agent expects files: it answers, names them,
+// and installs once they are gone.
+func TestPipesAreNotOpened(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	pipes := []string{n.netDir + "/00-first.conflist", n.binDir + "/capture-cni", n.binDir + "/capture-cni.dirs"}
+	for _, pipe := range pipes {
+		check(t, unix.Mkfifo(pipe, 0o644))
+	}
+	a := n.start(t, "--mode", "insert")
+	eventually(t, func() (string, error) { return "", expectReadyz(a, "00-first.conflist: not a regular file") })
+	check(t, os.Remove(pipes[0]))
+	a.ready(t)
+	check(t, os.Remove(n.stateDir+"/kubeconfig"))
+	check(t, unix.Mkfifo(n.stateDir+"/kubeconfig", 0o600))
+	eventually(t, func() (string, error) { return n.loadedTypes() })
+	a.ready(t)
+	n.expectWorking(t, lab.Cut{})
+}
+
+// TestNoEntryWithoutPlugin changes the runtime's directory while the plugin can't be
+// installed: no entry is written, with which the runtime would start no pod.
+func TestNoEntryWithoutPlugin(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	check(t, os.MkdirAll(n.binDir+"/capture-cni/in-the-way", 0o755))
+	a := n.start(t, "--mode", "insert")
+	eventually(t, func() (string, error) { return "", expectReadyz(a, "binary: ") })
+	for range 20 {
+		n.write(t, primaryName, kindnet)
+		time.Sleep(100 * time.Millisecond)
+		if types, err := n.loadedTypes(); err != nil || strings.Contains(types, "capture-cni") {
+			t.Fatalf("the runtime loads %q, %v, without a plugin\n%s", types, err, a.log)
+		}
+	}
+	check(t, os.RemoveAll(n.binDir+"/capture-cni"))
+	a.ready(t)
+	n.expectWorking(t, lab.Cut{})
+}

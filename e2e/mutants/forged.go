@@ -6,6 +6,20 @@ package main
 // says.
 var forgedMutants = []mutant{
 	{
+		name: "pipe-holds-the-agent",
+		file: "install/host/read.go",
+		from: "os.O_RDONLY | unix.O_NONBLOCK",
+		to:   "os.O_RDONLY + 0*unix.O_NONBLOCK",
+		by:   by(root, "e2e/agent", "TestPipesAreNotOpened"),
+	},
+	{
+		name: "entry-without-a-plugin",
+		file: "install/node/keeper.go",
+		from: ` || !k.lastReport().IsGood(PartBinary) {`,
+		to:   " {",
+		by:   by(root, "e2e/agent", "TestNoEntryWithoutPlugin"),
+	},
+	{
 		name: "idle-connections-exhaust-the-agent",
 		file: "install/capture-cni-node/server.go",
 		from: "maxConnections = 256 ",
@@ -20,7 +34,7 @@ var forgedMutants = []mutant{
 		by:   by(unit, "install/kube", "TestLargeList"),
 	},
 	{
-		name: "overloaded-API-server-renews-the-token",
+		name: "overloaded-api-server-renews-the-token",
 		file: "install/kube/tokens.go",
 		from: "return answer.StatusCode == http.StatusUnauthorized",
 		to:   "return answer.StatusCode >= http.StatusUnauthorized",

@@ -52,7 +52,7 @@ var allowed = map[string][]string{
 	"install/nodestate":          {},
 	"install/lease":              {"install/nodestate"},
 	"install/node":               {"config", "install/bundle", "install/conflist", "install/cri", "install/history", "install/host", "install/kube", "install/metrics", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
-	"install/telemetry":          {"config", "install/history", "install/kube", "install/metrics", "install/socket", "plugin/record"},
+	"install/telemetry":          {"config", "install/history", "install/host", "install/kube", "install/metrics", "install/socket", "plugin/record"},
 	"install/taint":              {"install/kube"},
 	"install/evict":              {"install/kube", "install/metrics", "plugin/capture", "plugin/record"},
 	"install/guard":              {"config", "install/cri", "install/history", "install/metrics", "install/nodestate", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/socket"
@@ -99,7 +100,7 @@ func (o *options) settings() (node.Settings, error) {
 	}
 	var keys []byte
 	if o.netConf != "" {
-		keys, err = os.ReadFile(o.netConf)
+		keys, err = host.ReadFile(o.netConf)
 		faults = append(faults, err)
 	}
 	s.Entry, err = node.ParseEntry(keys, s.Mode, s.StateDir, s.RunDir)

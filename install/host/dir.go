@@ -59,15 +59,6 @@ func (d *Dir) Sub(name string, create bool) (*Dir, error) {
 	return &Dir{root: root, path: d.path + "/" + name}, nil
 }
 
-// Read returns a file's content.
-func (d *Dir) Read(name string) ([]byte, error) {
-	content, err := d.root.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("reading in %s: %w", d.path, err)
-	}
-	return content, nil
-}
-
 // Has reports whether the directory contains a file of the name.
 func (d *Dir) Has(name string) (bool, error) {
 	_, err := d.root.Lstat(name)
@@ -78,15 +69,6 @@ func (d *Dir) Has(name string) (bool, error) {
 		return false, fmt.Errorf("reading in %s: %w", d.path, err)
 	}
 	return true, nil
-}
-
-// Open opens a file for reading.
-func (d *Dir) Open(name string) (*os.File, error) {
-	file, err := d.root.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("reading in %s: %w", d.path, err)
-	}
-	return file, nil
 }
 
 // Names returns the names of all entries but subdirectories, sorted.

@@ -46,7 +46,7 @@ type secrets struct {
 // renewal. renew requests a new token whatever the old one's age. With an error, the
 // credentials on the node are still valid unless the returned secrets are zero.
 func (c credentials) ensure(ctx context.Context, renew bool) (secrets, error) {
-	ca, err := os.ReadFile(c.settings.Credentials.CAFile)
+	ca, err := host.ReadFile(c.settings.Credentials.CAFile)
 	if err != nil {
 		return secrets{}, fmt.Errorf("reading the cluster's CA: %w", err)
 	}
@@ -134,7 +134,7 @@ func (c credentials) requestToken(ctx context.Context, spec kube.TokenSpec, reje
 // currentToken returns the token that expires last, and its directory.
 func (c credentials) currentToken() (directory, token string, valid lifetime) {
 	for _, dir := range c.settings.credentialDirs() {
-		content, err := os.ReadFile(c.settings.at(dir) + "/" + tokenName)
+		content, err := host.ReadFile(c.settings.at(dir) + "/" + tokenName)
 		if err != nil {
 			continue
 		}

@@ -3,9 +3,7 @@
 package node
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,7 +78,7 @@ func (s Settings) missingDirectories(bin *host.Dir) (listed, missing []string, e
 		return nil, nil, nil
 	}
 	content, err := bin.Read(config.DirectoriesFile)
-	if errors.Is(err, fs.ErrNotExist) {
+	if host.IsAbsent(err) {
 		return nil, own, nil
 	}
 	if err != nil {

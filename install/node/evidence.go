@@ -19,6 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/host"
 )
 
 // Evidence returns the parts of a support bundle that describe the node: the installed
@@ -50,6 +51,9 @@ func (n *Node) writeProgram(ctx context.Context, directory string, p program, ou
 		return err
 	}
 	version := "unknown"
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
 	if build, err := buildinfo.ReadFile(path); err == nil {
 		version = bundle.Plain(build.Main.Version) + ", " + bundle.Plain(build.GoVersion)
 	}
@@ -82,7 +86,7 @@ func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
 	if _, token, valid := n.credentials.currentToken(); token != "" {
 		fmt.Fprintf(out, "token       issued %s, ends %s\n", valid.issued.UTC().Format(time.RFC3339), valid.expires.UTC().Format(time.RFC3339))
 	}
-	ca, err := os.ReadFile(n.settings.at(filepath.Dir(kubeconfig)) + "/" + caName)
+	ca, err := host.ReadFile(n.settings.at(filepath.Dir(kubeconfig)) + "/" + caName)
 	if err == nil {
 		fmt.Fprintf(out, "CA          ends %s\n", firstExpiry(ca).UTC().Format(time.RFC3339))
 	}

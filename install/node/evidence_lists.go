@@ -14,18 +14,14 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// Limits of what is read of the runtime's directory.
-const (
-	maxListFiles = 256
-	maxListSize  = 1 << 20
-)
+// maxListFiles limits what is read of the runtime's directory.
+const maxListFiles = 256
 
 // listEvidence is a file of the runtime's directory.
 type listEvidence struct {
@@ -94,7 +90,7 @@ func (n *Node) listEvidence(name string) listEvidence {
 	if at, ok := info.Sys().(*syscall.Stat_t); ok {
 		e.Owner = fmt.Sprintf("%d:%d", at.Uid, at.Gid)
 	}
-	text, err := readList(path)
+	text, err := host.ReadFile(path)
 	var outline conflist.Outline
 	if err == nil {
 		outline, err = conflist.OutlineOf(text)
@@ -118,25 +114,6 @@ func withoutPath(err error) error {
 		return failed.Err
 	}
 	return err
-}
-
-// readList reads a list. Opening a pipe must not block.
-func readList(path string) (text []byte, err error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, errors.New("not a regular file")
-	case info.Size() > maxListSize:
-		return nil, fmt.Errorf("larger than %d bytes", maxListSize)
-	}
-	return io.ReadAll(io.LimitReader(file, maxListSize))
 }
 
 // ownEntryOf returns the documented keys, which contain no secret, as far as their values

@@ -195,7 +195,7 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 
 // repair restores the entry after another program changed the runtime's directory.
 func (k *Keeper) repair(ctx context.Context) {
-	if k.node.current.kubeconfig == "" {
+	if k.node.current.kubeconfig == "" || !k.lastReport().IsGood(PartBinary) { // the entry comes after what the plugin needs
 		k.resync(ctx, false)
 		return
 	}

@@ -5,7 +5,6 @@ package node
 import (
 	"bytes"
 	"net"
-	"os"
 	"slices"
 	"strings"
 
@@ -62,7 +61,7 @@ const ciliumNodeConfig = "/run/cilium/state/globals/node_config.h"
 // connects. In an agent's pod only their interfaces are visible: to see more, it would
 // need the node's /run or bpffs.
 func (p *preflight) socketBalancing() {
-	compiled, _ := os.ReadFile(p.settings.at(ciliumNodeConfig))
+	compiled, _ := host.ReadFile(p.settings.at(ciliumNodeConfig))
 	fixCilium, fixCalico := "set socketLB.hostNamespaceOnly=true in Cilium's values", "set bpfConnectTimeLoadBalancing: Disabled in Calico's FelixConfiguration"
 	switch {
 	case bytes.Contains(compiled, []byte("ENABLE_SOCKET_LB_FULL")):

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -45,7 +44,7 @@ func (p program) install(ctx context.Context, bin *host.Dir) (changed bool, err 
 	if err := bin.ClearTemps(); err != nil {
 		return false, err
 	}
-	if err := p.fault(bin); !errors.Is(err, errDiffers) && !errors.Is(err, fs.ErrNotExist) {
+	if err := p.fault(bin); !errors.Is(err, errDiffers) && !host.IsAbsent(err) {
 		return false, err
 	}
 	content, err := p.open()
@@ -65,7 +64,7 @@ func (p program) restore(ctx context.Context, bin *host.Dir) error {
 		return nil
 	}
 	good, err := p.state.Open(lastGood(p.name))
-	if errors.Is(err, fs.ErrNotExist) {
+	if host.IsAbsent(err) {
 		return nil
 	}
 	if err != nil {
@@ -93,7 +92,7 @@ func (p program) keepLastGood() error {
 }
 
 func (p program) open() (*os.File, error) {
-	file, err := os.Open(p.copy)
+	file, err := host.Open(p.copy)
 	if err != nil {
 		return nil, fmt.Errorf("reading the agent's copy of %s: %w", p.name, err)
 	}

@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/BurntSushi/toml"
 
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/host"
 )
 
 // runtimeConfig is the runtime's configuration of CNI.
@@ -99,7 +99,7 @@ func readCRIO(settings Settings) (found runtimeConfig, source string) {
 				}
 			}
 		}
-		content, err := os.ReadFile(path)
+		content, err := host.ReadFile(path)
 		if err != nil || toml.Unmarshal(content, &file) != nil {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -69,8 +70,11 @@ func (m *addMetrics) observe(r record.Record) {
 // showBuild replaces the labels of build_info: the plugin may have been replaced.
 func (m *addMetrics) showBuild(plugin string) {
 	installed := "none"
-	if info, err := buildinfo.ReadFile(plugin); err == nil {
-		installed = config.Version(info)
+	if program, err := host.Open(plugin); err == nil {
+		if info, err := buildinfo.Read(program); err == nil {
+			installed = config.Version(info)
+		}
+		_ = program.Close() // nothing was written
 	}
 	m.build.Reset()
 	m.build.WithLabelValues(config.OwnVersion(), installed).Set(1)

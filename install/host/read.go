@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxRead is the most bytes that are read of one file. Configurations, credentials and
+// records of owners take a few KiB.
+const maxRead = 4 << 20
+
+// ErrNotRegular is the error for what can't be read: a pipe, a directory, a device.
+var ErrNotRegular = errors.New("not a regular file")
+
+var errTooLarge = errors.New("larger than 4 MiB")
+
+// IsAbsent reports whether an error says that no regular file is there.
+func IsAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotRegular) }
+
+// readOnly opens a file without waiting: a pipe without a writer would never open.
+const readOnly = os.O_RDONLY | unix.O_NONBLOCK
+
+// Open opens a regular file for reading.
+func Open(path string) (*os.File, error) { return regular(os.OpenFile(path, readOnly, 0)) }
+
+// ReadFile returns a regular file's content.
+func ReadFile(path string) ([]byte, error) { return readAll(Open(path)) }
+
+// Open opens a regular file for reading.
+func (d *Dir) Open(name string) (*os.File, error) {
+	file, err := regular(d.root.OpenFile(name, readOnly, 0))
+	if err != nil {
+		return nil, fmt.Errorf("reading in %s: %w", d.path, err)
+	}
+	return file, nil
+}
+
+// Read returns a regular file's content.
+func (d *Dir) Read(name string) ([]byte, error) { return readAll(d.Open(name)) }
+
+// regular closes what is no regular file. Other programs of the node can put anything into
+// a directory that they share with the agent: a pipe would hold it for ever.
+func regular(file *os.File, err error) (*os.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &os.PathError{Op: "open", Path: file.Name(), Err: ErrNotRegular}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+func readAll(file *os.File, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, maxRead+1))
+	if err == nil && len(content) > maxRead {
+		return nil, &os.PathError{Op: "read", Path: file.Name(), Err: errTooLarge}
+	}
+	return content, err
+}
