@@ -6,6 +6,20 @@ package main
 // says.
 var forgedMutants = []mutant{
 	{
+		name: "author-of-a-network-sends-requests-as-root",
+		file: "plugin/capture-cni-lookup/main.go",
+		from: `command := os.Getenv("CNI_COMMAND"); command != ""`,
+		to:   `command := os.Getenv("CNI_COMMAND"); command == "DEL"`,
+		by:   by(root, "e2e/protocol", "TestLookupIsNoPlugin"),
+	},
+	{
+		name: "lookup-reads-credentials-anywhere",
+		file: "plugin/capture-cni-lookup/main.go",
+		from: "if err != nil && request.Version == capture.PodVersion {",
+		to:   `if err != nil && request.Version == "" {`,
+		by:   by(root, "e2e/protocol", "TestLookupDirectories"),
+	},
+	{
 		name: "pipe-holds-the-agent",
 		file: "install/host/read.go",
 		from: "os.O_RDONLY | unix.O_NONBLOCK",

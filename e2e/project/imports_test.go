@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"plugin/podapi":              {"config", "plugin/capture", "plugin/httplimit", "plugin/podfields", "plugin/podlookup", "plugin/record", "plugin/trust"},
 	"plugin/verbs":               {"config", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record", "plugin/trust"},
 	"plugin/capture-cni":         {"config", "plugin/verbs"},
-	"plugin/capture-cni-lookup":  {"config", "plugin/podapi", "plugin/podlookup"},
+	"plugin/capture-cni-lookup":  {"config", "plugin/capture", "plugin/podapi", "plugin/podlookup", "plugin/trust"},
 	"install/conflist":           {},
 	"install/host":               {},
 	"install/socket":             {},

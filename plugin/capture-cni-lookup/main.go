@@ -11,11 +11,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podapi"
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // timeout is for a caller that does not end the program.
@@ -26,10 +31,25 @@ func main() {
 		fmt.Println("capture-cni-lookup", config.OwnVersion())
 		return
 	}
+	if command := os.Getenv("CNI_COMMAND"); command != "" {
+		os.Exit(refuse(command, os.Stdout))
+	}
 	if err := answer(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "capture-cni-lookup:", err)
 		os.Exit(1)
 	}
+}
+
+// refuse answers a runtime. This program lies next to the runtime's plugins, and whoever
+// may write a network configuration could name it as one. DEL must not keep a pod from
+// being removed.
+func refuse(command string, stdout io.Writer) (status int) {
+	if command == "DEL" {
+		return 0
+	}
+	fault := types.NewError(types.ErrInvalidNetworkConfig, `capture-cni-lookup is no CNI plugin: expected the type "capture-cni" in the network configuration`, "")
+	_ = json.NewEncoder(stdout).Encode(fault) // the status says enough where this fails
+	return 1
 }
 
 func answer(stdin io.Reader, stdout io.Writer) error {
@@ -39,7 +59,7 @@ func answer(stdin io.Reader, stdout io.Writer) error {
 	if err := json.NewDecoder(io.LimitReader(stdin, podlookup.MaxRequest)).Decode(&request); err != nil {
 		return fmt.Errorf("reading the request on stdin: %w", err)
 	}
-	document, err := json.Marshal(podapi.Answer(ctx, request))
+	document, err := json.Marshal(lookUp(ctx, request))
 	if err != nil {
 		return fmt.Errorf("encoding the answer: %w", err)
 	}
@@ -47,4 +67,13 @@ func answer(stdin io.Reader, stdout io.Writer) error {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil
+}
+
+// lookUp reads the pod with credentials of an allowed directory, and opens no other.
+func lookUp(ctx context.Context, request podlookup.Request) podlookup.Answer {
+	err := trust.CheckPath("kubeconfig", filepath.Join(request.Directory, config.KubeconfigName))
+	if err != nil && request.Version == capture.PodVersion {
+		return podlookup.Answer{Version: request.Version, Fault: &podlookup.Fault{Kind: podlookup.Untrusted, Message: err.Error()}}
+	}
+	return podapi.Answer(ctx, request)
 }

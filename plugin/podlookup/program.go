@@ -33,7 +33,8 @@ func ProgramPath() string {
 // maxErrorOutput limits what an error repeats of the program's stderr.
 const maxErrorOutput = 512
 
-// ask executes the program with an empty environment. Errors: *Fault.
+// ask executes the program with an empty environment, but for the directory that its
+// operator allows. Errors: *Fault.
 func (p program) ask(ctx context.Context, request Request) (Answer, error) {
 	request.Version, request.Directory = capture.PodVersion, p.directory
 	answer, err := p.execute(ctx, request)
@@ -54,6 +55,9 @@ func (p program) execute(ctx context.Context, request Request) (Answer, error) {
 	stdout, stderr := &bounded{limit: MaxAnswer}, &bounded{limit: maxErrorOutput}
 	command := exec.CommandContext(ctx, p.path)
 	command.Env = []string{} // nil would be this process's own
+	if directory, ok := os.LookupEnv(config.DirectoryVariable); ok {
+		command.Env = append(command.Env, config.DirectoryVariable+"="+directory)
+	}
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(document), stdout, stderr
 	command.WaitDelay = time.Second // for a child that holds the pipes open
 	if err := command.Run(); err != nil {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// TestLookupIsNoPlugin names capture-cni-lookup as a plugin, with a request in its
+// configuration, as the author of a NetworkAttachmentDefinition could: it sends no request.
+func TestLookupIsNoPlugin(t *testing.T) {
+	n := newNode(t)
+	conf, err := json.Marshal(map[string]any{
+		"cniVersion": "1.0.0", "name": "net", "type": "capture-cni-lookup",
+		"version": capture.PodVersion, "directory": filepath.Dir(n.kubeconfig), "pod": record.PodRef{Namespace: "shop", Name: "web"},
+	})
+	check(t, err)
+	program := filepath.Join(bin, "capture-cni-lookup")
+	for _, command := range []string{"ADD", "CHECK", "GC", "STATUS", "VERSION"} {
+		call{plugin: program, command: command, netns: "/none", stdin: string(conf)}.run(t).fails(t, 7, "capture-cni-lookup is no CNI plugin", `expected the type "capture-cni"`)
+	}
+	if out := (call{plugin: program, command: "DEL", netns: "/none", stdin: string(conf)}).run(t); out.status != 0 || out.stdout+out.stderr != "" {
+		t.Errorf("DEL: %+v", out)
+	}
+	if n.Requests() != 0 {
+		t.Errorf("%d requests", n.Requests())
+	}
+}
+
+// TestLookupDirectories reads credentials in allowed directories alone.
+func TestLookupDirectories(t *testing.T) {
+	n := newNode(t)
+	allowed := filepath.Dir(n.kubeconfig)
+	elsewhere := t.TempDir()
+	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
+		content, err := os.ReadFile(filepath.Join(allowed, name))
+		check(t, err)
+		check(t, os.WriteFile(filepath.Join(elsewhere, name), content, 0o600))
+	}
+	ask := func(directory string, env ...string) podlookup.Answer {
+		document, err := json.Marshal(podlookup.Request{Version: capture.PodVersion, Directory: directory, Pod: record.PodRef{Namespace: "shop", Name: "web"}})
+		check(t, err)
+		command := exec.Command(filepath.Join(bin, "capture-cni-lookup"))
+		command.Env, command.Stdin = env, strings.NewReader(string(document))
+		out, err := command.Output()
+		check(t, err)
+		var answer podlookup.Answer
+		check(t, json.Unmarshal(out, &answer))
+		return answer
+	}
+	if answer := ask(allowed); answer.Pod == nil || answer.Fault != nil {
+		t.Errorf("in an allowed directory: %+v", answer)
+	}
+	before := n.Requests()
+	for _, directory := range []string{elsewhere, "", "/", allowed + "/../" + filepath.Base(elsewhere)} {
+		if answer := ask(directory); answer.Pod != nil || answer.Fault == nil || answer.Fault.Kind != podlookup.Untrusted || !strings.Contains(answer.Fault.Message, "kubeconfig") {
+			t.Errorf("in %q: %+v", directory, answer)
+		}
+	}
+	if n.Requests() != before {
+		t.Errorf("%d requests", n.Requests()-before)
+	}
+	if answer := ask(elsewhere, "CAPTURE_CNI_DIR="+elsewhere); answer.Pod == nil {
+		t.Errorf("in the directory of the variable: %+v", answer)
+	}
+}
