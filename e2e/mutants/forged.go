@@ -16,7 +16,7 @@ var forgedMutants = []mutant{
 		name: "lookup-reads-credentials-anywhere",
 		file: "plugin/capture-cni-lookup/main.go",
 		from: "if err != nil && request.Version == capture.PodVersion {",
-		to:   "if err != nil && request.Version == 0 {",
+		to:   "if err != nil && request.Version != capture.PodVersion {",
 		by:   by(root, "e2e/protocol", "TestLookupDirectories"),
 	},
 	{
