@@ -6,6 +6,20 @@ package main
 // says.
 var forgedMutants = []mutant{
 	{
+		name: "reader-of-the-lock-holds-up-pods",
+		file: "plugin/podnet/lock.go",
+		from: "found.Type == unix.F_RDLCK",
+		to:   "found.Type == unix.F_UNLCK",
+		by:   by(root, "e2e/protocol", "TestReaderHoldsNoLock"),
+	},
+	{
+		name: "lock-of-ours-counts-as-foreign",
+		file: "plugin/podnet/lock.go",
+		from: "found.Type == unix.F_RDLCK",
+		to:   "found.Type != unix.F_UNLCK",
+		by:   by(root, "e2e/protocol", "TestNamespaceLock"),
+	},
+	{
 		name: "author-of-a-network-sends-requests-as-root",
 		file: "plugin/capture-cni-lookup/main.go",
 		from: `command := os.Getenv("CNI_COMMAND"); command != ""`,

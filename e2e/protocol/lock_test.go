@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -105,4 +106,33 @@ func TestNamespaceLock(t *testing.T) {
 	check(t, lock.Close())
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
 	expectCaptured(t, host, true)
+}
+
+// TestReaderHoldsNoLock has a process that can only read the lock's file, as by a volume
+// of the node, lock all of it: ADD, CHECK and DEL go on, and ADD says so.
+func TestReaderHoldsNoLock(t *testing.T) {
+	n, host := newNode(t), sandbox(t)
+	run := t.TempDir()
+	check(t, os.Mkdir(run+"/lock", 0o700))
+	check(t, os.WriteFile(run+"/lock/netns", nil, 0o600))
+	reader, err := os.Open(run + "/lock/netns")
+	check(t, err)
+	defer reader.Close()
+	check(t, unix.FcntlFlock(reader.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK}))
+	execute := func(verb string) outcome {
+		plugin := call{command: verb, netns: host.Path(), stdin: n.conf("")}.prepare()
+		const script = `mkdir -p /run/capture-cni && mount --bind "$1" /run/capture-cni && exec "$2"`
+		command := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", run, plugin.Path)
+		command.Env, command.Stdin = append(plugin.Env, "PATH="+os.Getenv("PATH")), plugin.Stdin
+		return finish(t, command)
+	}
+	add := execute("ADD")
+	add.succeeds(t)
+	if !strings.Contains(add.stderr, "continuing without a lock") || !strings.Contains(add.stderr, "/run/capture-cni/lock/netns for reading") {
+		t.Errorf("ADD says %q", add.stderr)
+	}
+	expectCaptured(t, host, true)
+	execute("CHECK").silent(t)
+	execute("DEL").silent(t)
+	expectNoRules(t, host)
 }

@@ -27,12 +27,18 @@ var ErrBusy = errors.New("another process of capture-cni holds the lock of the n
 
 const lockPoll = 5 * time.Millisecond
 
-// takeLock waits for the lock until ctx ends. Closing the file releases it.
-func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
+// lock is the lock of one namespace. Closing the file releases it.
+type lock struct {
+	*os.File
+	fault error // why it keeps no other process out; nil if it does
+}
+
+// takeLock waits for the lock until ctx ends.
+func takeLock(ctx context.Context, inode uint64) (*lock, error) {
 	for {
-		file, err := tryLock(inode)
+		taken, err := tryLock(inode)
 		if !errors.Is(err, ErrBusy) {
-			return file, err
+			return taken, err
 		}
 		select {
 		case <-ctx.Done():
@@ -45,14 +51,20 @@ func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 // tryLock locks the byte at the offset of the namespace's inode number. No other
 // namespace has that number while this one is open, and the lock needs no
 // cleanup. It belongs to the open file (F_OFD_SETLK, fcntl(2)), not to the process.
-func tryLock(inode uint64) (*os.File, error) {
+//
+// A process that can only read the file, by a volume of the node, can lock it for reading,
+// which no process of ours does. It must hold up no pod: there is no exclusion then.
+func tryLock(inode uint64) (*lock, error) {
 	file, err := openLock()
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of network namespaces: %w", err)
 	}
-	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(inode), Len: 1})
+	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, own(inode))
 	switch {
 	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES):
+		if isForeign(file, inode) {
+			return &lock{file, fmt.Errorf("a process that is not of capture-cni has locked %s for reading: find it by lsof, and take %s from its pod", file.Name(), filepath.Dir(LockDirectory))}, nil
+		}
 		err = ErrBusy
 	case err != nil:
 		err = fmt.Errorf("locking %s: %w", file.Name(), err)
@@ -60,7 +72,18 @@ func tryLock(inode uint64) (*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return file, nil
+	return &lock{file, nil}, nil
+}
+
+// own is the lock that processes of ours take.
+func own(inode uint64) *unix.Flock_t {
+	return &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(inode), Len: 1}
+}
+
+func isForeign(file *os.File, inode uint64) bool {
+	found := own(inode)
+	err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, found)
+	return err == nil && found.Type == unix.F_RDLCK
 }
 
 // openLock opens the file and creates it if it is missing. It refuses a file that

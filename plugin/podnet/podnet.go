@@ -24,13 +24,13 @@ var ErrGone = errors.New("the network namespace does not exist")
 // Namespace is a pod's network namespace, open and locked.
 type Namespace struct {
 	netns ns.NetNS
-	lock  *os.File // nil only after OpenForRemoval
+	lock  *lock // nil only after OpenForRemoval
 }
 
 // Open opens the namespace at path and takes its lock, for which it waits until
 // ctx ends. Errors: ErrGone; ErrBusy; a capture.Refusal for the host's own namespace.
 func Open(ctx context.Context, path string) (*Namespace, error) {
-	return open(path, func(inode uint64) (*os.File, error) { return takeLock(ctx, inode) })
+	return open(path, func(inode uint64) (*lock, error) { return takeLock(ctx, inode) })
 }
 
 // TryOpen is Open that does not wait for the lock.
@@ -39,16 +39,16 @@ func TryOpen(path string) (*Namespace, error) { return open(path, tryLock) }
 // OpenForRemoval is Open for DEL, which must not fail: if it can't take the lock
 // before ctx ends, it continues without.
 func OpenForRemoval(ctx context.Context, path string) (*Namespace, error) {
-	return open(path, func(inode uint64) (*os.File, error) {
-		lock, err := takeLock(ctx, inode)
+	return open(path, func(inode uint64) (*lock, error) {
+		taken, err := takeLock(ctx, inode)
 		if err != nil {
 			return nil, nil
 		}
-		return lock, nil
+		return taken, nil
 	})
 }
 
-func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, error) {
+func open(path string, lock func(inode uint64) (*lock, error)) (*Namespace, error) {
 	netns, err := ns.GetNS(path)
 	if err != nil {
 		var gone ns.NSPathNotExistErr
@@ -75,6 +75,15 @@ func (n *Namespace) Close() error {
 		err = errors.Join(err, n.lock.Close())
 	}
 	return err
+}
+
+// LockFault returns why another process of ours can work in the namespace at the same time,
+// nil if none can.
+func (n *Namespace) LockFault() error {
+	if n.lock == nil {
+		return nil
+	}
+	return n.lock.fault
 }
 
 // refuseHost compares the namespace with that of this process and with that of
