@@ -22,12 +22,15 @@ type podReader interface {
 	Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error)
 }
 
-// answers answers requests from the cache, else from the API server.
+// answers answers requests from the cache, else from the API server. For a pod of another
+// node, the request must have its UID: whoever reaches the socket can't read each pod by
+// its name.
 type answers struct {
 	cache   *podCache
 	api     podReader
 	metrics *podMetrics
 	log     *slog.Logger
+	node    string // the agent's; empty if it is not known
 	reads   singleflight.Group
 }
 
@@ -99,6 +102,9 @@ func (a *answers) readAlone(ctx context.Context, ref record.PodRef) (*entry, err
 	pod, err := a.api.Pod(ctx, ref)
 	if err != nil {
 		return nil, err
+	}
+	if ref.UID == "" && a.node != "" && pod.Spec.NodeName != a.node {
+		return nil, notOfNode{ref, a.node}
 	}
 	return newEntry(pod)
 }

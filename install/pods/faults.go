@@ -22,6 +22,16 @@ func (m uidMismatch) Error() string {
 	return fmt.Sprintf("the pod on the API server has UID %s, expected %s", m.found, m.want)
 }
 
+// notOfNode is the error for a name alone that another node's pod has.
+type notOfNode struct {
+	pod  record.PodRef
+	node string
+}
+
+func (n notOfNode) Error() string {
+	return fmt.Sprintf("pod %s is not a pod of node %s: expected one of this node, or its UID", n.pod, n.node)
+}
+
 // faultOf returns what follows from a failed read of a pod.
 func faultOf(err error, pod record.PodRef) *podlookup.Fault {
 	fault := &podlookup.Fault{Kind: podlookup.Failed, Message: err.Error()}
@@ -29,11 +39,12 @@ func faultOf(err error, pod record.PodRef) *podlookup.Fault {
 		fault.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	_, mismatch := errors.AsType[uidMismatch](err)
+	_, elsewhere := errors.AsType[notOfNode](err)
 	_, tooLarge := errors.AsType[httplimit.TooLarge](err)
 	switch {
 	case apierrors.IsNotFound(err):
 		fault.Kind, fault.Message = podlookup.Gone, "the API server has no pod "+pod.String()
-	case mismatch:
+	case mismatch, elsewhere:
 		fault.Kind = podlookup.Gone
 	case apierrors.IsUnauthorized(err):
 		fault.Message += ": the API server refuses the agent's token: check the agent's service account, and whether the API server's keys have changed"

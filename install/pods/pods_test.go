@@ -317,6 +317,35 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// TestOtherNodesPods reads a pod of another node, or of none yet, only for who knows its
+// UID.
+func TestOtherNodesPods(t *testing.T) {
+	t.Parallel()
+	api := startAPI(t)
+	for name, node := range map[string]string{"own": ownNode, "other": "node2", "unscheduled": ""} {
+		api.Put(podOn(node, name, "u1"))
+	}
+	w := newWorld(t, api)
+	w.waitReady(t)
+	for _, name := range []string{"own", "other", "unscheduled"} {
+		if answer, err := w.askFor(t, ref(name, "u1")); err != nil || answer.Pod == nil {
+			t.Errorf("%s by its UID: %+v, %v", name, answer, err)
+		}
+		if answer, err := w.askFor(t, ref(name, "u2")); !isGone(err) || answer.Pod != nil {
+			t.Errorf("%s by another UID: %+v, %v", name, answer, err)
+		}
+		answer, err := w.askFor(t, ref(name, ""))
+		if name == "own" && (err != nil || answer.Pod == nil) || name != "own" && (!isGone(err) || answer.Pod != nil || !strings.Contains(err.Error(), "not a pod of node node1")) {
+			t.Errorf("%s by its name: %+v, %v", name, answer, err)
+		}
+	}
+}
+
+func isGone(err error) bool {
+	fault, ok := errors.AsType[*podlookup.Fault](err)
+	return ok && fault.Kind == podlookup.Gone
+}
+
 func digestOf(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
 	e, err := newEntry(pod)

@@ -53,7 +53,7 @@ func New(settings Settings, api *kube.Client, registry prometheus.Registerer, lo
 	cache := newPodCache(settings.Node != "", m, log)
 	return &Server{
 		settings: settings, api: api, cache: cache, metrics: m, log: log,
-		answers:   &answers{cache: cache, api: api, metrics: m, log: log},
+		answers:   &answers{cache: cache, api: api, metrics: m, log: log, node: settings.Node},
 		slots:     make(chan struct{}, maxConnections),
 		listening: errors.New("the agent does not listen for requests of pods yet"),
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
@@ -202,26 +201,6 @@ func (e *Events) next() (s subject, event counted) {
 	s, e.queue = e.queue[0], e.queue[1:]
 	e.events[s].queued = false
 	return s, *e.events[s]
-}
-
-// post creates an Event, or updates the one of the same subject.
-func (e *Events) post(ctx context.Context, s subject, event counted) error {
-	ctx, cancel := context.WithTimeout(ctx, postTimeout)
-	defer cancel()
-	if event.created {
-		err := e.api.RecountEvent(ctx, &event.Event)
-		if !apierrors.IsNotFound(err) {
-			return err
-		}
-		event.Name = newName(s.pod.Name) // the API server has deleted it
-	}
-	err := e.api.CreateEvent(ctx, &event.Event)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if kept := e.events[s]; kept != nil {
-		kept.created, kept.Name = err == nil, event.Name
-	}
-	return err
 }
 
 // newName returns a name of the form that client-go's recorder gives Events.

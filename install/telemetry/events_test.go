@@ -3,6 +3,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -14,15 +15,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// server takes Events.
+// server takes Events, and has a pod of each name.
 type server struct {
 	mu      sync.Mutex
+	pods    map[string]*corev1.Pod // by name; nil for none. Others are on node-1, with their name as UID
 	events  map[string]corev1.Event
 	patches int
 	refuse  bool
@@ -32,6 +36,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
+	if _, name, ok := strings.Cut(r.URL.Path, "/pods/"); ok && !s.refuse {
+		s.getPod(w, name)
+		return
+	}
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/events")
 	name = strings.TrimPrefix(name, "/")
 	event, known := s.events[namespace+"/"+name]
@@ -43,8 +51,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPatch && known && r.Header.Get("Content-Type") == "application/merge-patch+json":
 		s.patches++
 	default:
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
+		answerNotFound(w)
 		return
 	}
 	if err := json.NewDecoder(r.Body).Decode(&event); err != nil {
@@ -53,6 +60,25 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.events[namespace+"/"+event.Name] = event
 	_ = json.NewEncoder(w).Encode(event) // a client that went away is its own business
+}
+
+func answerNotFound(w http.ResponseWriter) {
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
+}
+
+func (s *server) getPod(w http.ResponseWriter, name string) {
+	pod, known := s.pods[name]
+	if !known {
+		uid := cmp.Or(map[string]string{"web": captured.Pod.UID, "bad": failed.Pod.UID, "own-init": "77aa"}[name], name)
+		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: "node-1"}}
+	}
+	if pod == nil {
+		answerNotFound(w)
+		return
+	}
+	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	_ = json.NewEncoder(w).Encode(pod)
 }
 
 func (s *server) all() (events []corev1.Event) {
@@ -204,6 +230,34 @@ func TestEventsOfTheGuard(t *testing.T) {
 		}
 		if len(events) != 1 || events[0].Reason != tt.want || events[0].Message != "what was found" || events[0].InvolvedObject.Name != "web" || events[0].Count != 1 {
 			t.Errorf("%s, %s: got %v", tt.verdict, tt.reason, events)
+		}
+	}
+}
+
+// TestForgedRecords posts no Event about a pod of another node, of an earlier pod of its
+// name, or of none, whatever a record says.
+func TestForgedRecords(t *testing.T) {
+	t.Parallel()
+	on := func(node, uid string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: node}}
+	}
+	for name, tt := range map[string]struct {
+		pod    *corev1.Pod
+		posted int
+		fault  string
+	}{
+		"of this node":    {on("node-1", "9d53"), 1, ""},
+		"of another node": {on("node-2", "9d53"), 0, `a record is about pod shop/bad of node "node-2"`},
+		"not scheduled":   {on("", "9d53"), 0, `of node ""`},
+		"a later pod":     {on("node-1", "other"), 0, ""},
+		"gone":            {nil, 0, ""},
+	} {
+		e, s := newEvents(t)
+		s.pods = map[string]*corev1.Pod{"bad": tt.pod}
+		e.Post(failed)
+		errs := flush(t, e)
+		if posted := len(s.all()); posted != tt.posted || (tt.fault != "") != (len(errs) > 0) || tt.fault != "" && !strings.Contains(errs[0].Error(), tt.fault) {
+			t.Errorf("%s: %d Events, %v", name, posted, errs)
 		}
 	}
 }
