@@ -55,7 +55,7 @@ func hostileLists() map[string]string {
 		"35-no-entry.conflist":  list(`"mtu": 1}, {"type": "capture-cni", "backend": "` + secret + `", "logLevel": {"psk": "` + secret + `"}`),
 		"36-plain.conf":         `{"cniVersion": "0.3.1", "name": "old", "type": "bridge", "token": "` + secret + `"}`,
 		"37-saved.conflist.bak": list(`"password": "` + secret + `"`),
-		"38-large.conflist":     list(`"password": "` + secret + strings.Repeat("x", 2<<20) + `"`),
+		"38-large.conflist":     list(`"password": "` + secret + strings.Repeat("x", 4<<20) + `"`),
 		"net/10-chained.conf":   `{"type": "tuning", "password": "` + secret + `"}`,
 	}
 }
