@@ -28,15 +28,16 @@ func TestProxyImages(t *testing.T) {
 // API server supports policies.
 func TestAgentsPolicies(t *testing.T) {
 	for _, tt := range []struct {
-		values        string
-		events, evict bool
+		values                string
+		events, evict, tokens bool
 	}{
-		{"", true, false},
-		{"events.enabled=false", false, false},
-		{"guard.policy=evict", true, true},
+		{"", true, false, true},
+		{"events.enabled=false", false, false, true},
+		{"guard.policy=evict", true, true, true},
+		{"token.onNode=false", true, false, false},
 	} {
 		all := objects(t, tt.values)
-		for name, want := range map[string]bool{"capture-cni-events": tt.events, "capture-cni-evict": tt.evict} {
+		for name, want := range map[string]bool{"capture-cni-events": tt.events, "capture-cni-evict": tt.evict, "capture-cni-tokens": tt.tokens} {
 			_, policy := find[admissionv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy", name)
 			_, bound := find[admissionv1.ValidatingAdmissionPolicyBinding](t, all, "ValidatingAdmissionPolicyBinding", name)
 			if policy != want || bound != want {
@@ -47,6 +48,12 @@ func TestAgentsPolicies(t *testing.T) {
 	out, err := helm(t, "template", "capture-cni", chart, "--kube-version", "1.29.0", "--set", "guard.policy=evict")
 	if err != nil || strings.Contains(out, "kind: ValidatingAdmissionPolicy") {
 		t.Errorf("a policy is rendered for Kubernetes 1.29 (%v)", err)
+	}
+	for version, unbound := range map[string]bool{"1.30.9": true, "1.31.0-gke.1": false} {
+		out, err := helm(t, "template", "capture-cni", chart, "--kube-version", version)
+		if err != nil || strings.Contains(out, "|| !has(object.spec.boundObjectRef)") != unbound {
+			t.Errorf("Kubernetes %s: unbound tokens are allowed: %v (%v)", version, !unbound, err)
+		}
 	}
 }
 
@@ -87,7 +94,7 @@ func TestPoliciesFailClosed(t *testing.T) {
 			t.Errorf("%s is bound as %q, with %v", o.name, binding.Spec.PolicyName, actions)
 		}
 	}
-	if found != 10 {
+	if found != 11 {
 		t.Errorf("%d policies", found)
 	}
 }

@@ -21,14 +21,15 @@ import (
 
 const agentsAccount = "system:serviceaccount:" + cluster.Namespace + ":capture-cni-node"
 
-// TestAgentPolicies expects the API server to refuse Events, evictions and Leases by an
-// agent's token, except those that the agent itself makes.
+// TestAgentPolicies expects the API server to refuse Events, evictions, Leases and tokens
+// by an agent's token, except those that the agent itself makes or requests.
 func TestAgentPolicies(t *testing.T) {
 	c.InstallChart(t, "guard.policy=evict", "netconf.excludeNamespaces={kube-*}")
 	newNamespace(t, namespaceFree)
 	t.Run("events", testEventsPolicy)
 	t.Run("evictions", testEvictPolicy)
 	t.Run("leases", testLeasePolicy)
+	t.Run("tokens", testTokensPolicy)
 }
 
 // asAgent returns the flags with which kubectl impersonates the agent of a node.
@@ -80,7 +81,11 @@ func testEventsPolicy(t *testing.T) {
 		{"about its node", "node1", func(e *corev1.Event) { aboutNode(e, "node1") }, ""},
 		{"another reason", "node1", func(e *corev1.Event) { e.Reason = "BackOff" }, "must begin with Capture"},
 		{"with a label", "node1", func(e *corev1.Event) { e.Labels = map[string]string{"a": "b"} }, owned},
+		{"with an annotation", "node1", func(e *corev1.Event) { e.Annotations = map[string]string{"a": "b"} }, owned},
 		{"with a finalizer", "node1", func(e *corev1.Event) { e.Finalizers = []string{"a.example/b"} }, owned},
+		{"with an owner", "node1", func(e *corev1.Event) {
+			e.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1"}}
+		}, owned},
 		{"its own", "node1", func(*corev1.Event) {}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
