@@ -52,6 +52,17 @@ func TestStates(t *testing.T) {
 			p.capture(t, nil)
 			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
 		}, guard.Changed, false},
+		{"annotations made invalid", func(t *testing.T, n *node, p *pod) {
+			p.capture(t, nil)
+			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = "no range"
+		}, guard.Changed, false},
+		{"no rules and annotations made invalid", func(_ *testing.T, n *node, p *pod) {
+			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = "no range"
+		}, guard.Uncaptured, true},
+		{"annotations that exempt it", func(t *testing.T, n *node, p *pod) {
+			p.capture(t, nil)
+			n.pods[p.sandbox.ID].Annotations["sidecar.istio.io/interceptionMode"] = "NONE"
+		}, guard.Changed, false},
 		{"no rules and annotations loosened", func(_ *testing.T, n *node, p *pod) {
 			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
 		}, guard.Uncaptured, true},
