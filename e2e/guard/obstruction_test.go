@@ -50,6 +50,10 @@ func TestObstructed(t *testing.T) {
 			`table netdev early { chain in { type filter hook ingress device "eth0" priority 0; fwd to "lo"; } }`,
 			[]string{`netdev table "early"`, "ingress", "fwd"},
 		},
+		"a device's ingress in family inet": {
+			`table inet early { chain in { type filter hook ingress device "eth0" priority 300; meta mark set 1337; } }`,
+			[]string{`inet table "early"`, "ingress", "300", "meta"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
@@ -76,6 +80,37 @@ func TestObstructed(t *testing.T) {
 			}
 			if after := p.list(t); after != before {
 				t.Errorf("another table was changed:\n%s", after)
+			}
+		})
+	}
+}
+
+// TestObstructedAndMore reports both what is in front of a pod's rules and what the guard
+// has found otherwise.
+func TestObstructedAndMore(t *testing.T) {
+	for name, tt := range map[string]struct {
+		captured, edited string // the pod's excludeInboundPorts
+		want             string
+	}{
+		"outdated": {"9090", "", "; also, its rules are those of another version or configuration"},
+		"changed":  {"", "9090", "; also, its annotations were edited"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const key = "traffic.sidecar.istio.io/excludeInboundPorts"
+			n := newNode()
+			conn := n.listen(t)
+			p := n.run(t, "web")
+			p.capture(t, map[string]string{key: tt.captured})
+			n.pods["web"].Annotations[key] = tt.edited
+			p.load(t, "table inet hide { chain out { type filter hook output priority -301; notrack; } }")
+			keeper, registry := n.keeper(t, guard.InPlace)
+			for range 2 {
+				keeper.Round(t.Context())
+				expect(t, registry, map[guard.State]float64{guard.Obstructed: 1})
+			}
+			records := receive(t, conn)["web"]
+			if len(records) != 1 || !strings.Contains(records[0].Message, "notrack") || !strings.Contains(records[0].Message, tt.want) {
+				t.Errorf("reported %+v, want also %q", records, tt.want)
 			}
 		})
 	}

@@ -74,6 +74,36 @@ func TestObstructive(t *testing.T) {
 	}
 }
 
+// TestInFront expects chains to be in front that packets meet before the last of ours.
+func TestInFront(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		family   byte
+		hook     uint32
+		priority int32
+		want     bool
+	}{
+		{unix.NFPROTO_INET, unix.NF_INET_PRE_ROUTING, -100, true},
+		{unix.NFPROTO_INET, unix.NF_INET_PRE_ROUTING, -99, false},
+		{unix.NFPROTO_IPV4, unix.NF_INET_LOCAL_OUT, -100, true},
+		{unix.NFPROTO_IPV6, unix.NF_INET_LOCAL_OUT, -100, true},
+		{unix.NFPROTO_IPV6, unix.NF_INET_LOCAL_OUT, -99, false},
+		{unix.NFPROTO_INET, unix.NF_INET_LOCAL_IN, -400, false},
+		{unix.NFPROTO_INET, unix.NF_INET_FORWARD, -400, false},
+		{unix.NFPROTO_INET, unix.NF_INET_POST_ROUTING, -400, false},
+		{unix.NFPROTO_INET, inetIngress, 1000, true},
+		{unix.NFPROTO_IPV4, inetIngress, -400, false},
+		{unix.NFPROTO_NETDEV, unix.NF_NETDEV_INGRESS, 1000, true},
+		{unix.NFPROTO_NETDEV, unix.NF_NETDEV_INGRESS + 1, -400, false}, // egress
+		{unix.NFPROTO_ARP, 0, -400, false},
+		{unix.NFPROTO_BRIDGE, unix.NF_INET_PRE_ROUTING, -400, false},
+	} {
+		if got := (baseHook{tt.hook, tt.priority}).isInFront(tt.family); got != tt.want {
+			t.Errorf("family %d, hook %d, priority %d: in front %v", tt.family, tt.hook, tt.priority, got)
+		}
+	}
+}
+
 // FuzzObstructive parses rules and tables that no kernel lists.
 func FuzzObstructive(f *testing.F) {
 	f.Add(marshal(f, expression(f, "immediate", number(unix.NFTA_IMMEDIATE_DREG, 0))))
