@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/plugin/conntrack"
+)
+
+// TestKeptEntries repairs a pod whose conntrack has entries without a socket: the pod's own
+// are deleted, those of connections that it forwards are kept.
+func TestKeptEntries(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	entries := map[conntrack.Connection]bool{} // whether they are kept
+	for _, tt := range []struct {
+		client, server string
+		kept           bool
+	}{
+		{podAddress, "203.0.113.1", false},
+		{"203.0.113.1", podAddress, false},
+		{"127.0.0.2", "127.0.0.3", false},
+		{"198.51.100.1", "203.0.113.1", true},
+		{"2001:db8:1::1", "2001:db8:2::1", true},
+	} {
+		entries[conntrack.Connection{
+			Client: netip.AddrPortFrom(netip.MustParseAddr(tt.client), 4000), Server: netip.AddrPortFrom(netip.MustParseAddr(tt.server), 80), Stage: conntrack.Open,
+		}] = tt.kept
+	}
+	check(t, p.host.Do(func() error {
+		var all []conntrack.Connection
+		for c := range entries {
+			all = append(all, c)
+		}
+		return conntrack.Create(t.Context(), all)
+	}))
+	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
+	keeper, registry := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	left := p.entries(t)
+	for c, kept := range entries {
+		if got := slices.ContainsFunc(left, func(e conntrack.Entry) bool { return e.Client == c.Client && e.Server == c.Server }); got != kept {
+			t.Errorf("the entry from %s to %s is there: %v, want %v", c.Client, c.Server, got, kept)
+		}
+	}
+}
+
+// TestProxySpeaksFirst repairs a pod between two messages of its proxy: only the entry of
+// the connection translates the second one.
+func TestProxySpeaksFirst(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	var listener net.Listener
+	check(t, p.host.Do(func() (err error) {
+		listener, err = net.Listen("tcp", ":15006")
+		return err
+	}))
+	defer listener.Close()
+	client := p.dial(t)
+	server, err := listener.Accept()
+	check(t, err)
+	defer server.Close()
+	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
+	keeper, registry := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	_, err = server.Write([]byte{'.'})
+	check(t, err)
+	check(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
+	if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
+		t.Errorf("the client gets nothing from the proxy: %v", err)
+	}
+}
+
+// TestFailedRepair has another program's route in the table of TPROXY: a repair fails, and
+// leaves nothing behind.
+func TestFailedRepair(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	n.dualStack(t, p, "TPROXY")
+	const route = "local 198.51.100.0/24 dev lo table 133"
+	p.execute(t, "ip", strings.Fields("route add "+route)...)
+	keeper, registry := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	expect(t, registry, map[guard.State]float64{guard.Uncaptured: 1})
+	if left := p.list(t); left != "" {
+		t.Errorf("it left\n%s", left)
+	}
+	p.execute(t, "ip", strings.Fields("route del "+route)...)
+	keeper, registry = n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	p.holdsWhatADDInstalls(t, n)
+}
