@@ -29,6 +29,7 @@ func TestTablesThatOthersUse(t *testing.T) {
 		"a rule of now":           {"", rule, []string{"chain OUTPUT", "counter"}, []string{"PREROUTING"}},
 		"a chain of now":          {"", "add chain ip nat OTHER", []string{"chain OTHER"}, []string{"OUTPUT", "PREROUTING"}},
 		"a base chain of now":     {"", "add chain ip nat INPUT { type nat hook input priority 100; }", []string{"chain INPUT"}, []string{"OUTPUT", "PREROUTING"}},
+		"a chain deleted now":     {"", "flush chain ip nat PREROUTING; delete chain ip nat PREROUTING", nil, []string{"table"}},
 		"a rule in front of ours": {"", "insert rule ip nat OUTPUT counter", []string{"chain OUTPUT", "counter"}, []string{"PREROUTING"}},
 	} {
 		t.Run(name, func(t *testing.T) {
