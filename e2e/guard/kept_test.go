@@ -86,20 +86,23 @@ func TestProxySpeaksFirst(t *testing.T) {
 // TestFailedRepair has another program's route in the table of TPROXY: a repair fails, and
 // leaves nothing behind.
 func TestFailedRepair(t *testing.T) {
-	n := newNode()
-	p := n.run(t, "web")
-	n.dualStack(t, p, "TPROXY")
-	const route = "local 198.51.100.0/24 dev lo table 133"
-	p.execute(t, "ip", strings.Fields("route add "+route)...)
-	keeper, registry := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Uncaptured: 1})
-	if left := p.list(t); left != "" {
-		t.Errorf("it left\n%s", left)
+	for _, route := range []string{"local 198.51.100.0/24 dev lo", "unicast default dev lo", "local default dev eth0"} {
+		t.Run(route, func(t *testing.T) {
+			n := newNode()
+			p := n.run(t, "web")
+			n.dualStack(t, p, "TPROXY")
+			p.execute(t, "ip", strings.Fields("route add "+route+" table 133")...)
+			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{guard.Uncaptured: 1})
+			if left := p.list(t); left != "" {
+				t.Errorf("it left\n%s", left)
+			}
+			p.execute(t, "ip", strings.Fields("route del "+route+" table 133")...)
+			keeper, registry = n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			p.holdsWhatADDInstalls(t, n)
+		})
 	}
-	p.execute(t, "ip", strings.Fields("route del "+route)...)
-	keeper, registry = n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
-	p.holdsWhatADDInstalls(t, n)
 }
