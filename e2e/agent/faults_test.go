@@ -168,17 +168,14 @@ func (a *agent) hasExited(t *testing.T) bool {
 func TestPipesAreNotOpened(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	pipes := []string{n.netDir + "/00-first.conflist", n.binDir + "/capture-cni", n.binDir + "/capture-cni.dirs"}
+	pipes := []string{n.netDir + "/00-first.conflist", n.binDir + "/capture-cni", n.binDir + "/capture-cni.dirs", n.stateDir + "/kubeconfig"}
+	check(t, os.MkdirAll(n.stateDir, 0o755))
 	for _, pipe := range pipes {
 		check(t, unix.Mkfifo(pipe, 0o644))
 	}
 	a := n.start(t, "--mode", "insert")
 	eventually(t, func() (string, error) { return "", expectReadyz(a, "00-first.conflist: not a regular file") })
 	check(t, os.Remove(pipes[0]))
-	a.ready(t)
-	check(t, os.Remove(n.stateDir+"/kubeconfig"))
-	check(t, unix.Mkfifo(n.stateDir+"/kubeconfig", 0o600))
-	eventually(t, func() (string, error) { return n.loadedTypes() })
 	a.ready(t)
 	n.expectWorking(t, lab.Cut{})
 }
