@@ -149,6 +149,7 @@ golden: parts ## Rewrite the golden files after a change of the rules, the chart
 	go test -count=1 ./plugin/capture -run Golden -update
 	go test ./e2e/project -run Tables -update
 	go test ./deploy -update
+	go test ./deploy/precheck -run Check -update
 
 bench: deps ## Print what an ADD costs, and its ratio to the least it could (root)
 	go run ./e2e/bench

@@ -66,12 +66,13 @@ func platformOf(node corev1.Node) string {
 // checkNodes looks at what runs on the nodes, and chooses the platform.
 func (r *Report) checkNodes(c *Cluster) {
 	platforms, runtimes := map[string][]string{}, map[string][]string{}
-	var oldKernels, silent, foreign []string
+	var linux, oldKernels, silent, foreign []string
 	for _, node := range c.Nodes {
 		info := node.Status.NodeInfo
 		if info.OperatingSystem != "" && info.OperatingSystem != "linux" {
 			continue
 		}
+		linux = append(linux, node.Name)
 		platform := platformOf(node)
 		platforms[platform] = append(platforms[platform], node.Name)
 		runtimes[info.ContainerRuntimeVersion] = append(runtimes[info.ContainerRuntimeVersion], node.Name)
@@ -96,8 +97,8 @@ func (r *Report) checkNodes(c *Cluster) {
 	if len(silent) > 0 {
 		r.add(Note, "runtime", "", "does not pass annotations on %s (containerd 1.5 and CRI-O 1.29 do): pods outside the mesh are looked up, too", some(silent))
 	}
-	if len(c.Nodes) > 0 && len(foreign)+len(silent)+len(oldKernels) == 0 {
-		r.add(OK, "nodes", "", "%d, with %s", len(c.Nodes), strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))
+	if len(linux) > 0 && len(foreign)+len(silent)+len(oldKernels) == 0 {
+		r.add(OK, "nodes", "", "%d, with %s", len(linux), strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))
 	}
 }
 

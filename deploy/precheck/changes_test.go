@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package precheck
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// good is a cluster on which nothing stands in the way.
+func good() *Cluster {
+	return &Cluster{
+		Version: "v1.36.2", Nodes: []corev1.Node{node("n1", "v1.36.2", "containerd://2.1.4", "6.12.0")}, DaemonSets: []appsv1.DaemonSet{},
+		Injectors: []corev1.ConfigMap{injector("default", `{"pilot":{"cni":{"enabled":true,"provider":"default"}}}`)},
+		Namespace: namespace("privileged"),
+	}
+}
+
+func node(name, kubelet, runtime, kernel string) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
+		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", KubeletVersion: kubelet, ContainerRuntimeVersion: runtime, KernelVersion: kernel}},
+	}
+}
+
+func injector(revision, values string) corev1.ConfigMap {
+	return corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "istio-system", Name: "istio-sidecar-injector", Labels: map[string]string{"istio.io/rev": revision}},
+		Data:       map[string]string{"values": values, "config": ""},
+	}
+}
+
+func namespace(level string) *corev1.Namespace {
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "capture-cni", Labels: map[string]string{}}}
+	if level != "" {
+		n.Labels[podSecurity] = level
+	}
+	return n
+}
+
+func daemonSet(name string) appsv1.DaemonSet {
+	return appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}}
+}
+
+func configMap(data ...string) *corev1.ConfigMap {
+	c := &corev1.ConfigMap{Data: map[string]string{}}
+	for i := 0; i < len(data); i += 2 {
+		c.Data[data[i]] = data[i+1]
+	}
+	return c
+}
+
+// changes are what a test does to a good cluster.
+var changes = []struct {
+	name   string
+	change func(*Cluster)
+}{
+	{"nothing", func(*Cluster) {}},
+	{"Kubernetes before 1.25", func(c *Cluster) { c.Version = "v1.24.17" }},
+	{"Kubernetes before 1.30", func(c *Cluster) { c.Version = "v1.29.3+k3s1" }},
+	{"Kubernetes 1.25", func(c *Cluster) { c.Version = "v1.25.0" }},
+	{"Kubernetes 1.30", func(c *Cluster) { c.Version = "v1.30.0" }},
+	{"no version", func(c *Cluster) { c.Version = "" }},
+	{"k3s", kubelet("v1.33.1+k3s1")},
+	{"RKE2", kubelet("v1.33.1+rke2r1")},
+	{"GKE", kubelet("v1.33.1-gke.1386000")},
+	{"MicroK8s", func(c *Cluster) { c.Nodes[0].Labels["microk8s.io/cluster"] = "true" }},
+	{"minikube", func(c *Cluster) { c.Nodes[0].Labels["minikube.k8s.io/name"] = "minikube" }},
+	{"OpenShift", openshift},
+	{"OpenShift, provider multus", func(c *Cluster) { openshift(c); inject(`{"pilot":{"cni":{"enabled":true,"provider":"multus"}}}`)(c) }},
+	{"two platforms", func(c *Cluster) {
+		c.Nodes = append(c.Nodes, node("n2", "v1.36.2+k3s1", "containerd://2.1.4", "6.1.0"))
+	}},
+	{"two runtimes", func(c *Cluster) { c.Nodes = append(c.Nodes, node("n2", "v1.36.2", "cri-o://1.33.1", "6.1.0")) }},
+	{"no node that can be read", func(c *Cluster) { c.Nodes = nil }},
+	{"a node of Windows", func(c *Cluster) {
+		c.Nodes = append(c.Nodes, corev1.Node{Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "windows", KernelVersion: "10.0"}}})
+	}},
+	{"Linux 4.18", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-553.el8" }},
+	{"Linux 5.1", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "5.1.21" }},
+	{"Linux 5.2", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "5.2.0" }},
+	{"Linux 5.10, which is newer than 5.2", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "5.10.0-30-amd64" }},
+	{"docker", containerRuntime("docker://27.0.1")},
+	{"docker on five nodes", func(c *Cluster) {
+		for i := range 4 {
+			c.Nodes = append(c.Nodes, node(fmt.Sprint("n", 2+i), "v1.36.2", "", "6.12.0"))
+		}
+		containerRuntime("docker://27.0.1")(c)
+	}},
+	{"containerd 1.4", containerRuntime("containerd://1.4.13")},
+	{"containerd 1.5", containerRuntime("containerd://1.5.0")},
+	{"CRI-O 1.28", containerRuntime("cri-o://1.28.2")},
+	{"CRI-O 1.29", containerRuntime("cri-o://1.29.0")},
+	{"istio-init", inject(`{"pilot":{"cni":{"enabled":false}}}`)},
+	{"istio-init, with a provider", inject(`{"pilot":{"cni":{"enabled":false,"provider":"multus"}}}`)},
+	{"istio-init, by the newer of both keys", inject(`{"pilot":{"cni":{"enabled":false}},"istio_cni":{"enabled":true,"chained":false}}`)},
+	{"no provider", inject(`{"pilot":{"cni":{"enabled":true}}}`)},
+	{"provider multus", inject(`{"pilot":{"cni":{"enabled":true,"provider":"multus"}}}`)},
+	{"Istio 1.23, chained", inject(`{"istio_cni":{"enabled":true,"chained":true}}`)},
+	{"Istio 1.23, not chained", inject(`{"istio_cni":{"enabled":true,"chained":false}}`)},
+	{"Istio 1.23, disabled", inject(`{"istio_cni":{"enabled":false}}`)},
+	{"no Istio", func(c *Cluster) { c.Injectors = nil }},
+	{"a broken injector", inject("{")},
+	{"two providers", revision(`{"pilot":{"cni":{"enabled":true,"provider":"multus"}}}`)},
+	{"two providers, one of them disabled", revision(`{"pilot":{"cni":{"enabled":false,"provider":"multus"}}}`)},
+	{"two revisions", revision(`{"pilot":{"cni":{"enabled":true}}}`)},
+	{"istio-cni", with("istio-cni-node", "other")},
+	{"istio-cni, ambient", func(c *Cluster) {
+		c.IstioCNI = configMap("AMBIENT_ENABLED", "true")
+		with("istio-cni-node")(c)
+	}},
+	{"istio-cni, not ambient", func(c *Cluster) {
+		c.IstioCNI = configMap("AMBIENT_ENABLED", "false")
+		with("istio-cni-node")(c)
+	}},
+	{"ztunnel between others", with("first", "ztunnel", "last")},
+	{"linkerd-cni", with("linkerd-cni", "other")},
+	{"kuma-cni", with("kuma-cni-node")},
+	{"consul-cni", with("consul-cni")},
+	{"consul-cni of Helm", with("consul-consul-cni")},
+	{"DaemonSets unknown", func(c *Cluster) { c.DaemonSets = nil }},
+	{"Cilium, exclusive, containerd 2.0", func(c *Cluster) { cilium("cni-exclusive", "true")(c); containerRuntime("containerd://2.0.7")(c) }},
+	{"Cilium, exclusive, containerd 2.1", cilium("cni-exclusive", "true")},
+	{"Cilium, exclusive, CRI-O 1.32", func(c *Cluster) { cilium("cni-exclusive", "true")(c); containerRuntime("cri-o://1.32.9")(c) }},
+	{"Cilium, exclusive, CRI-O 1.33", func(c *Cluster) { cilium("cni-exclusive", "true")(c); containerRuntime("cri-o://1.33.0")(c) }},
+	{"Cilium, exclusive, one node of two without drop-ins", func(c *Cluster) {
+		cilium("cni-exclusive", "true")(c)
+		c.Nodes = append(c.Nodes, node("n2", "v1.36.2", "containerd://1.7.28", "6.1.0"))
+	}},
+	{"Cilium, exclusive, no node that can be read", func(c *Cluster) { cilium("cni-exclusive", "true")(c); c.Nodes = nil }},
+	{"Cilium, not exclusive", func(c *Cluster) { cilium("cni-exclusive", "false")(c); containerRuntime("containerd://2.0.7")(c) }},
+	{"Cilium instead of kube-proxy", cilium("kube-proxy-replacement", "true")},
+	{"Cilium instead of kube-proxy, strictly", cilium("kube-proxy-replacement", "strict")},
+	{"Cilium instead of kube-proxy in part", cilium("kube-proxy-replacement", "partial")},
+	{"Cilium at sockets", cilium("bpf-lb-sock", "true")},
+	{"Cilium at the node's sockets", cilium("bpf-lb-sock", "true", "bpf-lb-sock-hostns-only", "true")},
+	{"Calico", func(c *Cluster) { c.Felix = &Felix{} }},
+	{"Calico, eBPF", func(c *Cluster) { c.Felix = &Felix{}; c.Felix.Spec.BPFEnabled = true }},
+	{"Calico, eBPF, not at sockets", func(c *Cluster) {
+		c.Felix = &Felix{}
+		c.Felix.Spec.BPFEnabled, c.Felix.Spec.BPFConnectTimeLoadBalancing = true, "Disabled"
+	}},
+	{"no namespace", func(c *Cluster) { c.Namespace = nil }},
+	{"no label", func(c *Cluster) { c.Namespace = namespace("") }},
+	{"restricted", func(c *Cluster) { c.Namespace = namespace("restricted") }},
+	{"no permission", func(c *Cluster) { c.Unknown = []error{fmt.Errorf("reading nodes: forbidden")} }},
+}
+
+func openshift(c *Cluster) { c.Nodes[0].Labels["node.openshift.io/os_id"] = "rhel" }
+
+func kubelet(version string) func(*Cluster) {
+	return func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KubeletVersion = version }
+}
+
+// containerRuntime has all nodes run it.
+func containerRuntime(version string) func(*Cluster) {
+	return func(c *Cluster) {
+		for i := range c.Nodes {
+			c.Nodes[i].Status.NodeInfo.ContainerRuntimeVersion = version
+		}
+	}
+}
+
+// inject replaces the values of the only revision, revision adds one.
+func inject(values string) func(*Cluster) {
+	return func(c *Cluster) { c.Injectors[0].Data["values"] = values }
+}
+
+func revision(values string) func(*Cluster) {
+	return func(c *Cluster) { c.Injectors = append(c.Injectors, injector("canary", values)) }
+}
+
+func with(sets ...string) func(*Cluster) {
+	return func(c *Cluster) {
+		for _, name := range sets {
+			c.DaemonSets = append(c.DaemonSets, daemonSet(name))
+		}
+	}
+}
+
+func cilium(data ...string) func(*Cluster) {
+	return func(c *Cluster) { c.Cilium = configMap(data...) }
+}
