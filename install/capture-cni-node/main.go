@@ -22,7 +22,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	limitMemory()
+	limitMemory("/sys/fs/cgroup")
 	if err := root().ExecuteContext(ctx); err != nil {
 		if !errors.Is(err, errCheckFailed) { // the report was printed
 			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 )
 
@@ -32,6 +33,25 @@ func TestContainerMemory(t *testing.T) {
 		}
 		if got := containerMemory(root); got != tt.want {
 			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// TestLimitMemory limits Go's memory to half of the container's, unless the operator has
+// set another limit.
+func TestLimitMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	root := t.TempDir()
+	if err := os.WriteFile(root+"/memory.max", []byte("134217728\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for variable, want := range map[string]int64{"100MiB": before, "": 64 << 20} {
+		t.Setenv("GOMEMLIMIT", variable)
+		debug.SetMemoryLimit(before)
+		limitMemory(root)
+		if got := debug.SetMemoryLimit(-1); got != want {
+			t.Errorf("GOMEMLIMIT=%s: the limit is %d, want %d", variable, got, want)
 		}
 	}
 }

@@ -49,15 +49,16 @@ func TestSearch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		serve func(t *testing.T, at func(name string) string)
-		want  string // the socket, or what the error contains
+		want  string // the socket
+		fails string // a part of the error
 	}{
 		"CRI-O alone": {func(t *testing.T, at func(string) string) {
 			serve(t, at("crio"), namedRuntime{name: "cri-o"})
-		}, "crio"},
+		}, "crio", ""},
 		"CRI-O, and a containerd without CRI": {func(t *testing.T, at func(string) string) {
 			withoutCRI(t, at("containerd"))
 			serve(t, at("crio"), namedRuntime{name: "cri-o"})
-		}, "crio"},
+		}, "crio", ""},
 		"CRI-O, and a containerd that left its socket": {func(t *testing.T, at func(string) string) {
 			listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: at("containerd")})
 			if err != nil {
@@ -66,37 +67,43 @@ func TestSearch(t *testing.T) {
 			listener.SetUnlinkOnClose(false)
 			_ = listener.Close()
 			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
-		}, "crio"},
+		}, "crio", ""},
 		"CRI-O with pods, and a containerd that hangs": {func(t *testing.T, at func(string) string) {
 			hanging(t, at("containerd"))
 			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
-		}, "crio"},
+		}, "crio", ""},
 		"CRI-O without pods, and a containerd that hangs": {func(t *testing.T, at func(string) string) {
 			hanging(t, at("containerd"))
 			serve(t, at("crio"), namedRuntime{name: "cri-o"})
-		}, "crio answers, and runs no pods"},
+		}, "", "crio answers, and runs no pods"},
 		"CRI-O with pods, and a containerd without": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd"})
 			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
-		}, "crio"},
+		}, "crio", ""},
 		"k3s, and a link to its socket": {func(t *testing.T, at func(string) string) {
 			serve(t, at("k3s"), namedRuntime{name: "containerd", pods: 1})
 			if err := os.Symlink(at("k3s"), at("containerd")); err != nil {
 				t.Fatal(err)
 			}
-		}, "containerd"},
+		}, "containerd", ""},
+		"k3s without pods, and a link to its socket": {func(t *testing.T, at func(string) string) {
+			serve(t, at("k3s"), namedRuntime{name: "containerd"})
+			if err := os.Symlink(at("k3s"), at("containerd")); err != nil {
+				t.Fatal(err)
+			}
+		}, "containerd", ""},
 		"two with pods": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd", pods: 1})
 			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
-		}, "containerd answers, and runs pods"},
+		}, "", "containerd answers, and runs pods"},
 		"two without pods": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd"})
 			serve(t, at("crio"), namedRuntime{name: "cri-o"})
-		}, "containerd answers, and runs no pods"},
-		"none": {func(*testing.T, func(string) string) {}, "crio, "},
+		}, "", "containerd answers, and runs no pods"},
+		"none": {func(*testing.T, func(string) string) {}, "", "crio, "},
 		"a containerd without CRI": {func(t *testing.T, at func(string) string) {
 			withoutCRI(t, at("containerd"))
-		}, "containerd does not answer as a container runtime"},
+		}, "", "containerd does not answer as a container runtime"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,10 +116,13 @@ func TestSearch(t *testing.T) {
 			}
 			defer client.Close()
 			_, err = client.Version(t.Context())
-			if err != nil && strings.Contains(err.Error(), tt.want) && errors.Is(err, ErrNoSocket) == (name == "none") {
-				return
+			if errors.Is(err, ErrNoSocket) != (name == "none") {
+				t.Errorf("got %v", err)
 			}
-			if err != nil || client.Socket() != at(tt.want) {
+			switch {
+			case tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)):
+				t.Errorf("found %q, %v; want an error with %q", client.Socket(), err, tt.fails)
+			case tt.fails == "" && (err != nil || client.Socket() != at(tt.want)):
 				t.Errorf("found %q (%v), want %q", client.Socket(), err, tt.want)
 			}
 		})
@@ -162,6 +172,22 @@ func TestSearchAgain(t *testing.T) {
 				t.Fatalf("%s has ended, and %s is asked", runtime.name, version.Name)
 			}
 		}
+	}
+}
+
+// TestSearchRefusesToGuess has the runtime that was the kubelet's idle, and two others with pods.
+func TestSearchRefusesToGuess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var sockets []string
+	for i, pods := range []int{0, 1, 2} {
+		sockets = append(sockets, fmt.Sprint(dir, "/", i))
+		serve(t, sockets[i], namedRuntime{name: "containerd", pods: pods})
+	}
+	s := newSearch(sockets)
+	s.last = sockets[0]
+	if conn, err := s.choose(t.Context()); conn != nil || err == nil {
+		t.Errorf("chose %s, %v", s.last, err)
 	}
 }
 

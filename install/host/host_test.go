@@ -119,6 +119,33 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestMetadata expects what a replaced file keeps: always its SELinux label, its owner
+// only if its mode is kept.
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	lab.RequireRoot(t)
+	const label = "system_u:object_r:container_file_t:s0"
+	for _, test := range []struct {
+		mode     Mode
+		uid, gid uint32
+		perm     os.FileMode
+	}{{Kept(0o600), 1000, 2000, 0o640}, {As(0o600), 0, 0, 0o600}} {
+		directory := t.TempDir()
+		d := open(t, directory)
+		check(t, d.Replace("f", oldContent, As(0o640), nil))
+		check(t, os.Chown(directory+"/f", 1000, 2000))
+		check(t, unix.Setxattr(directory+"/f", selinux, []byte(label), 0))
+		check(t, d.Replace("f", newContent, test.mode, nil))
+		var stat unix.Stat_t
+		check(t, unix.Stat(directory+"/f", &stat))
+		got := make([]byte, 256)
+		n, err := unix.Getxattr(directory+"/f", selinux, got)
+		if stat.Uid != test.uid || stat.Gid != test.gid || os.FileMode(stat.Mode&0o777) != test.perm || err != nil || string(got[:n]) != label {
+			t.Errorf("%+v: owner %d:%d, mode %o, label %q, %v", test.mode, stat.Uid, stat.Gid, stat.Mode, got[:max(n, 0)], err)
+		}
+	}
+}
+
 // TestNeverOutside follows no link and no path out of the directory.
 func TestNeverOutside(t *testing.T) {
 	t.Parallel()

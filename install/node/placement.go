@@ -109,23 +109,23 @@ func readListWithEntry(net *host.Dir, name string) (*conflist.List, []byte) {
 	return list, text
 }
 
-// remove reads every list: the primary may have changed since.
+// remove reads every list: the primary may have changed since. First it restores plain
+// configurations, which deletes the lists that were made of them.
 func (inserted) remove(net *host.Dir) error {
 	names, err := net.Names()
-	if err != nil {
-		return err
-	}
-	var errs []error
+	errs := []error{err}
 	for _, name := range names {
-		errs = append(errs, removeFrom(net, name))
+		if original, ok := strings.CutSuffix(name, originalSuffix); ok {
+			errs = append(errs, restoreOriginal(net, original))
+		}
+	}
+	for _, name := range names {
+		errs = append(errs, removeFromList(net, name))
 	}
 	return errors.Join(errs...)
 }
 
-func removeFrom(net *host.Dir, name string) error {
-	if original, ok := strings.CutSuffix(name, originalSuffix); ok {
-		return restoreOriginal(net, original)
-	}
+func removeFromList(net *host.Dir, name string) error {
 	list, text := readListWithEntry(net, name)
 	if list == nil {
 		return nil

@@ -118,8 +118,14 @@ var placementCases = map[string]struct {
 	before map[string]string
 	placed map[string]string // where the entry is afterwards
 }{
-	"insert into a list":    {Insert, map[string]string{"10-ptp.conflist": ptpList}, map[string]string{"10-ptp.conflist": "podnet"}},
-	"insert behind a conf":  {Insert, map[string]string{"10-bridge.conf": bridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
+	"insert into a list":   {Insert, map[string]string{"10-ptp.conflist": ptpList}, map[string]string{"10-ptp.conflist": "podnet"}},
+	"insert behind a conf": {Insert, map[string]string{"10-bridge.conf": bridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
+	"insert behind a json": {Insert, map[string]string{"10-bridge.json": bridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
+	"insert, not into files that no runtime loads": {
+		Insert,
+		map[string]string{"05-bridge.conf.bak": bridgeConf, "06-bridge": bridgeConf, "10-ptp.conflist": ptpList},
+		map[string]string{"10-ptp.conflist": "podnet"},
+	},
 	"insert into the first": {Insert, map[string]string{"10-ptp.conflist": ptpList, "20-bridge.conflist": bridgeList}, map[string]string{"10-ptp.conflist": "podnet"}},
 	"insert, not into loopback": {Insert, map[string]string{
 		"05-lo.conf": `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`, "10-ptp.conflist": ptpList,

@@ -3,11 +3,15 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"testing/iotest"
 
 	"github.com/capture-cni/capture-cni/install/host"
 )
@@ -39,5 +43,40 @@ func TestProgramIsTried(t *testing.T) {
 		if string(content) != want || readErr != nil || changed != (tried == nil) || !errors.Is(err, tried) {
 			t.Errorf("a copy that returns %v: %q is installed (%v), changed %v, %v", tried, content, readErr, changed, err)
 		}
+	}
+}
+
+// TestSameBytes compares programs that differ at one byte, also far behind their first.
+func TestSameBytes(t *testing.T) {
+	t.Parallel()
+	const size = 200 << 10
+	broken := errors.New("input/output error")
+	content := bytes.Repeat([]byte{1}, size)
+	for _, at := range []int{0, 64<<10 - 1, 64 << 10, 128 << 10, size - 1} {
+		other := slices.Clone(content)
+		other[at] = 2
+		if same, err := sameBytes(bytes.NewReader(content), bytes.NewReader(other)); same || err != nil {
+			t.Errorf("different at byte %d: %t, %v", at, same, err)
+		}
+	}
+	for _, length := range []int{0, 1, 64 << 10, 128 << 10, size} {
+		start := content[:length]
+		if same, err := sameBytes(bytes.NewReader(start), bytes.NewReader(start)); !same || err != nil {
+			t.Errorf("the same %d bytes: %t, %v", length, same, err)
+		}
+		if length == size {
+			continue
+		}
+		for _, pair := range [][2][]byte{{start, content}, {content, start}} {
+			if same, err := sameBytes(bytes.NewReader(pair[0]), bytes.NewReader(pair[1])); same || err != nil {
+				t.Errorf("%d and %d bytes: %t, %v", len(pair[0]), len(pair[1]), same, err)
+			}
+		}
+	}
+	failing := func() io.Reader {
+		return io.MultiReader(bytes.NewReader(content[:64<<10]), iotest.ErrReader(broken))
+	}
+	if same, err := sameBytes(failing(), failing()); same || !errors.Is(err, broken) {
+		t.Errorf("files that can't be read: %t, %v", same, err)
 	}
 }

@@ -151,6 +151,13 @@ func TestDropped(t *testing.T) {
 	if wait := e.dropped.untilSummary(now.Add(time.Minute)); wait < 4*time.Minute || wait > summaryInterval {
 		t.Errorf("the next summary is due in %s", wait)
 	}
+	e.dropped.count(causeError, now.Add(2*time.Minute))
+	for _, want := range []string{"2 Events about pods of this node were dropped since " + now.Add(time.Minute).UTC().Format(time.RFC3339) + ": 1 because", ""} {
+		now = now.Add(2 * summaryInterval)
+		if got := e.dropped.summary(now); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("the next summary is %q, want %q", got, want)
+		}
+	}
 }
 
 // TestRemembersFewEvents keeps no more Events than it must.

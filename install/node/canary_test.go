@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// recordingPlugin writes its environment and its configuration next to itself. It fails
+// with the command that the file fail-COMMAND names.
+const recordingPlugin = `#!/bin/sh
+PATH=/usr/bin:/bin
+cd "${0%/*}"
+{ env | grep ^CNI_ | sort; cat; echo; } > "$CNI_COMMAND"
+if [ -e "fail-$CNI_COMMAND" ]; then echo '{"code": 999, "msg": "the node is broken"}'; exit 1; fi
+`
+
+// TestCanary calls the plugins of both directories, by STATUS only on request.
+func TestCanary(t *testing.T) {
+	t.Parallel()
+	pod := record.PodRef{Namespace: "mesh", Name: "agent", UID: "1"}
+	for _, test := range []struct {
+		kernel      bool
+		fails, want string // the error
+	}{
+		{kernel: false},
+		{kernel: true},
+		{true, "/opt/cni/bin/fail-ADD", "canary: calling the plugin in /opt/cni/bin: the node is broken"},
+		{false, "/usr/lib/cni/fail-ADD", "canary: calling the plugin in /usr/lib/cni: the node is broken"},
+		{true, "/usr/lib/cni/fail-STATUS", "canary: calling the plugin in /usr/lib/cni: the node is broken"},
+		{false, "/usr/lib/cni/fail-STATUS", ""},
+	} {
+		settings := machine(t, map[string]string{"/opt/cni/bin/other": "", "/usr/lib/cni/other": ""})
+		settings.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
+		entry, err := ParseEntry([]byte(`{"excludeNamespaces":["mesh"]}`), Insert, settings.StateDir, settings.RunDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings.Entry = entry
+		for _, directory := range settings.BinDirs {
+			if err := lab.WriteProgram(settings.at(directory)+"/"+binaryName, []byte(recordingPlugin)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if test.fails != "" {
+			if err := os.WriteFile(settings.at(test.fails), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = (&Node{settings: settings}).canary(t.Context(), "/var/lib/capture-cni/kubeconfig", pod, test.kernel)
+		if got := fmt.Sprint(err); test.want != "" && got != test.want || test.want == "" && err != nil {
+			t.Errorf("%+v: %v", test, err)
+		}
+		if test.fails != "" {
+			continue
+		}
+		for _, directory := range settings.BinDirs {
+			expectCanary(t, settings.at(directory)+"/ADD", "CNI_CONTAINERID="+record.Canary, "CNI_PATH="+directory, "K8S_POD_NAMESPACE=mesh;K8S_POD_NAME=agent;K8S_POD_UID=1")
+			if !test.kernel {
+				if _, err := os.Stat(settings.at(directory) + "/STATUS"); err == nil {
+					t.Errorf("%s: STATUS was called without kernel", directory)
+				}
+				continue
+			}
+			expectCanary(t, settings.at(directory)+"/STATUS", "CNI_PATH="+directory)
+		}
+	}
+}
+
+// expectCanary expects a recorded call with parts of an environment, and with the entry
+// as the canary changes it.
+func expectCanary(t *testing.T, file string, environment ...string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, part := range environment {
+		if !strings.Contains(string(content), part) {
+			t.Errorf("%s: %s is missing in %s", file, part, content)
+		}
+	}
+	var conf map[string]any
+	if _, document, _ := strings.Cut(string(content), "\n{"); json.Unmarshal([]byte("{"+document), &conf) != nil {
+		t.Errorf("%s: no configuration in %s", file, content)
+	}
+	if conf["name"] != "canary" || conf["status"] != "strict" || conf["excludeNamespaces"] != nil || conf["kubeconfig"] != "/var/lib/capture-cni/kubeconfig" {
+		t.Errorf("%s: called with %s", file, content)
+	}
+}
