@@ -108,6 +108,23 @@ func TestNamespaceLock(t *testing.T) {
 	expectCaptured(t, host, true)
 }
 
+// TestLockOutlivesDEL holds the lock of a captured pod for longer than a DEL may take: it
+// removes the rules without the lock.
+func TestLockOutlivesDEL(t *testing.T) {
+	n, host := newNode(t), sandbox(t)
+	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
+	expectCaptured(t, host, true)
+	lock, err := os.OpenFile("/run/capture-cni/lock/netns", os.O_RDWR, 0o600)
+	check(t, err)
+	defer lock.Close()
+	info, err := os.Stat(host.Path())
+	check(t, err)
+	held := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(info.Sys().(*syscall.Stat_t).Ino), Len: 1}
+	check(t, unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &held))
+	call{command: "DEL", netns: host.Path(), stdin: n.conf("")}.run(t).silent(t)
+	expectNoRules(t, host)
+}
+
 // TestReaderHoldsNoLock has a process that can only read the lock's file, as by a volume
 // of the node, lock all of it: ADD, CHECK and DEL go on, and ADD says so.
 func TestReaderHoldsNoLock(t *testing.T) {

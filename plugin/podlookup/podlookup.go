@@ -43,7 +43,7 @@ const (
 func (l Lookup) Pod(ctx context.Context, want record.PodRef) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	backoff := firstBackoff
+	retries := backoff(firstBackoff)
 	var last failedAttempt
 	for number := 1; ; number++ {
 		answer, failed := l.attempt(ctx, Request{Pod: want, Attempt: number})
@@ -64,8 +64,7 @@ func (l Lookup) Pod(ctx context.Context, want record.PodRef) (Answer, error) {
 		if l.SingleAttempt || failed.isFinal() {
 			return Answer{}, end("not retried")
 		}
-		pause := max(jitter(backoff), failed.retryAfter())
-		backoff = min(2*backoff, maxBackoff)
+		pause := retries.next(failed.retryAfter())
 		if deadline, _ := ctx.Deadline(); time.Until(deadline) < pause {
 			return Answer{}, end("lookupTimeout of " + l.Timeout.String() + " is used up")
 		}
@@ -103,5 +102,13 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// jitter spreads the retries of many pods over time.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+// backoff is the pause before the next retry, without jitter.
+type backoff time.Duration
+
+// next returns the pause, at least as long as an overloaded API server asks for, and
+// doubles the next one. Jitter spreads the retries of many pods over time.
+func (b *backoff) next(asked time.Duration) time.Duration {
+	pause := time.Duration(*b)
+	*b = backoff(min(2*pause, maxBackoff))
+	return max(pause/2+rand.N(pause), asked)
+}
