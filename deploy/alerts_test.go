@@ -4,6 +4,7 @@ package deploy
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -37,8 +38,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestAlertsAreTested wants a test in which the alert fires, and one in which it
-// does not, of every alert.
+// TestAlertsAreTested wants a test in which the alert fires, with each value that it names,
+// and one in which it does not, of every alert.
 func TestAlertsAreTested(t *testing.T) {
 	var rules struct {
 		Groups []struct {
@@ -47,9 +48,12 @@ func TestAlertsAreTested(t *testing.T) {
 	}
 	var tests struct {
 		Tests []struct {
+			Input []struct{ Series string } `json:"input_series"`
 			Cases []struct {
 				Alertname string
-				Expected  []any `json:"exp_alerts"`
+				Expected  []struct {
+					Labels map[string]string `json:"exp_labels"`
+				} `json:"exp_alerts"`
 			} `json:"alert_rule_test"`
 		}
 	}
@@ -58,19 +62,45 @@ func TestAlertsAreTested(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fires, silent := map[string]bool{}, map[string]bool{}
+	fires, silent := map[string][]string{}, map[string][]string{} // by alert: labels like Prometheus writes them
 	for _, test := range tests.Tests {
 		for _, c := range test.Cases {
-			fires[c.Alertname] = fires[c.Alertname] || len(c.Expected) > 0
-			silent[c.Alertname] = silent[c.Alertname] || len(c.Expected) == 0
+			for _, alert := range c.Expected {
+				for key, value := range alert.Labels {
+					fires[c.Alertname] = append(fires[c.Alertname], fmt.Sprintf("%s=%q", key, value))
+				}
+			}
+			for _, input := range test.Input {
+				if len(c.Expected) == 0 {
+					silent[c.Alertname] = append(silent[c.Alertname], seriesLabel.FindAllString(input.Series, -1)...)
+				}
+			}
 		}
 	}
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
-			if !fires[rule.Alert] || !silent[rule.Alert] {
-				t.Errorf("%s: a test in which it fires: %v, in which it does not: %v", rule.Alert, fires[rule.Alert], silent[rule.Alert])
+			if len(fires[rule.Alert]) == 0 || len(silent[rule.Alert]) == 0 {
+				t.Errorf("%s: there is no test in which it fires, or none in which it does not", rule.Alert)
 			}
+			expectAlternatives(t, rule.Alert, rule.Expr, "=~", fires[rule.Alert])
+			expectAlternatives(t, rule.Alert, rule.Expr, "!~", silent[rule.Alert])
 			expectMetrics(t, rule.Alert, rule.Expr)
+		}
+	}
+}
+
+var seriesLabel = regexp.MustCompile(`[a-z_]+="[^"]*"`)
+
+// expectAlternatives wants each alternative of a query's matchers among labels: an alert
+// that is tested with one state only says nothing about the others.
+func expectAlternatives(t *testing.T, alert, query, operator string, labels []string) {
+	t.Helper()
+	for _, matcher := range regexp.MustCompile(`([a-z_]+)`+operator+`"([^"]*)"`).FindAllStringSubmatch(query, -1) {
+		for alternative := range strings.SplitSeq(matcher[2], "|") {
+			matches := regexp.MustCompile(fmt.Sprintf(`^%s="%s"$`, matcher[1], alternative)).MatchString
+			if !slices.ContainsFunc(labels, matches) {
+				t.Errorf("%s: no test has %s%s%q", alert, matcher[1], operator, alternative)
+			}
 		}
 	}
 }
