@@ -46,6 +46,9 @@ func TestAdmission(t *testing.T) {
 	separatePolicies(t)
 	t.Run("proxy", func(t *testing.T) { testAttempts(t, proxyAttempts) })
 	t.Run("letters", func(t *testing.T) { testAttempts(t, letterAttempts) })
+	t.Run("lists", func(t *testing.T) { testAttempts(t, listAttempts()) })
+	t.Run("lists of the chart", testLists)
+	t.Run("final", testFinal)
 	t.Run("images", testImages)
 	t.Run("subresources", testSubresources)
 }

@@ -19,7 +19,11 @@ func testTokensPolicy(t *testing.T) {
 		life  = "an agent may request tokens of at most 24h"
 		path  = "/api/v1/namespaces/" + cluster.Namespace + "/serviceaccounts/capture-cni/token"
 	)
-	node, other, pod := c.Nodes[0].Name, c.Nodes[1].Name, c.MustKubectl(t, "get", "pods", "-n", cluster.Namespace, "-o", "jsonpath={.items[0].metadata.name}")
+	const node, other = "tokens-1", "tokens-2" // without a label: no DaemonSet selects them
+	for _, name := range []string{node, other} {
+		c.MustKubectl(t, "create", "-f", write(t, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "`+name+`"}}`))
+		defer c.MustKubectl(t, "delete", "node", name)
+	}
 	for _, tt := range []struct {
 		name, from string
 		life       time.Duration
@@ -28,7 +32,7 @@ func testTokensPolicy(t *testing.T) {
 	}{
 		{"too long", node, 24*time.Hour + time.Second, &authentication.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: node}, life},
 		{"unbound", node, 24 * time.Hour, nil, bound + " " + node},
-		{"bound to a pod", node, 24 * time.Hour, &authentication.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod}, bound},
+		{"bound to a pod", node, 24 * time.Hour, &authentication.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "web"}, bound},
 		{"bound to another node", node, 24 * time.Hour, &authentication.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: other}, bound},
 		{"with a token of no node", "", 24 * time.Hour, &authentication.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: node}, bound},
 		{"its own", node, 24 * time.Hour, &authentication.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: node}, ""},
@@ -43,7 +47,7 @@ func testTokensPolicy(t *testing.T) {
 				_, err := kubectl(t, append([]string{"create", "-f", request, "--raw", path}, asAgent(tt.from)...)...)
 				return agentVerdict("tokens", tt.refused).check(err)
 			})
-			if tt.to == nil || tt.to.Kind == "Node" { // the API server binds no token to a pod of another account
+			if tt.to == nil || tt.to.Kind == "Node" { // there is no such pod
 				c.MustKubectl(t, "create", "-f", request, "--raw", path) // the policy applies to agents alone
 			}
 		})

@@ -32,7 +32,8 @@ type Turnover struct {
 	api       *http.Client
 
 	mu      sync.Mutex
-	digests map[string]int // of the meshed pods' rules
+	digests map[string]int       // of the meshed pods' rules
+	deleted map[string]time.Time // when the deletion of a pod was requested
 	pods    int
 	began   time.Time
 
@@ -53,7 +54,7 @@ func StartTurnover(t *testing.T, n Namespace, nodes []*cluster.Node) *Turnover {
 	ctx, stop := context.WithCancel(t.Context())
 	turnover := &Turnover{
 		namespace: n.Name, url: access.Host + "/api/v1/namespaces/" + n.Name + "/pods", api: client,
-		digests: map[string]int{}, began: time.Now(), stop: stop,
+		digests: map[string]int{}, deleted: map[string]time.Time{}, began: time.Now(), stop: stop,
 	}
 	for _, node := range nodes {
 		for worker := range pairsAtOnce {
@@ -105,7 +106,7 @@ func (w *Turnover) pair(ctx context.Context, node *cluster.Node, runtime *cri.Lo
 		if captured := digest != ""; captured != (pod == meshed) {
 			return fmt.Errorf("%s is captured: %v", pod.Name, captured)
 		}
-		w.count(digest)
+		w.count(pod.Name, digest)
 		if err := w.send(ctx, http.MethodDelete, w.url+"/"+pod.Name, nil); err != nil {
 			return err
 		}
@@ -128,10 +129,12 @@ func (w *Turnover) waitGone(ctx context.Context, pod string) error {
 	return fmt.Errorf("waiting for the end of %s: %w", pod, ctx.Err())
 }
 
-func (w *Turnover) count(digest string) {
+// count counts a pod that is about to be deleted.
+func (w *Turnover) count(pod, digest string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pods++
+	w.deleted[pod] = time.Now()
 	if digest != "" {
 		w.digests[digest]++
 	}
@@ -186,6 +189,15 @@ func (w *Turnover) Digests() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.digests)
+}
+
+// WasEnding reports whether the deletion of a pod had been requested by then; t may be
+// rounded down to seconds, as times of Events are.
+func (w *Turnover) WasEnding(pod string, t time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	deleted, requested := w.deleted[pod]
+	return requested && !t.Before(deleted.Truncate(time.Second))
 }
 
 // End waits for the last pairs, and logs how many pods started in which time.
