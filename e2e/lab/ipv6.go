@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,10 +17,11 @@ func (h *Host) WaitForIPv6() error {
 	return h.Do(func() error {
 		for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 			missing, err := unreachable()
-			if err != nil {
+			switch {
+			case errors.Is(err, netlink.ErrDumpInterrupted): // a worker changed the list meanwhile
+			case err != nil:
 				return fmt.Errorf("waiting for IPv6: %w", err)
-			}
-			if len(missing) == 0 {
+			case len(missing) == 0:
 				return nil
 			}
 			if time.Now().After(deadline) {

@@ -53,7 +53,7 @@ func forEachMemory(t *testing.T, memories []memory, test func(t *testing.T, w wo
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range modes {
 			inWorlds(t, mode, memories, test, func(s scenario) world {
-				pod, settings := s.podForIstio(), dualStack()
+				pod, settings := s.podForIstio("true"), dualStack()
 				s.set(&settings)
 				w := newSecondWorld(t, settings.Mesh)
 				check(t, open(t, w.pod, backend).Apply(decide(t, pod, settings)))

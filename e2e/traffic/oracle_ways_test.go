@@ -47,7 +47,7 @@ func TestOracleWays(t *testing.T) {
 			}, func(s scenario) world {
 				settings := config.DefaultSettings()
 				s.set(&settings)
-				return captured(t, s.podForIstio(), settings.Mesh, func() world { return newSecondWorld(t, settings.Mesh) })
+				return captured(t, s.podForIstio("true"), settings.Mesh, func() world { return newSecondWorld(t, settings.Mesh) })
 			})
 		}
 		for _, way := range slices.Concat(openWays, closedWays) {
@@ -55,7 +55,7 @@ func TestOracleWays(t *testing.T) {
 				continue
 			}
 			t.Run(mode+", "+way.name, func(t *testing.T) {
-				w, key := captured(t, scenario{}.in(mode).podForIstio(), defaults, func() world { return newLinks(t) }), row{way: way.name}
+				w, key := captured(t, scenario{}.in(mode).podForIstio("true"), defaults, func() world { return newLinks(t) }), row{way: way.name}
 				found[key] = way.try(t, w) || found[key]
 			})
 		}

@@ -85,13 +85,22 @@ func TestParity(t *testing.T) {
 }
 
 // meet returns which process answers, and the original destination that the proxy
-// sees.
+// sees; or why none does.
 func (w world) meet(p probe, f family) string {
 	answer, _, err := w.ask(p, f)
-	if err != nil || answer.Server == direct || p.udp {
+	switch {
+	case answer.Server == "":
+		return "nobody: " + kind(err)
+	case err != nil || answer.Server == direct || p.udp:
 		return answer.Server
 	}
 	return fmt.Sprintf("%s, for %s", answer.Server, answer.OriginalDst)
+}
+
+// kind returns the end of an error's text, which has no addresses.
+func kind(err error) string {
+	text := fmt.Sprint(err)
+	return text[strings.LastIndex(text, ": ")+1:]
 }
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }

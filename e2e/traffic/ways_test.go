@@ -179,7 +179,7 @@ func forEachWay(t *testing.T, ways []way, want bool) {
 			for _, mode := range way.modes {
 				t.Run(mode+", "+way.name, func(t *testing.T) {
 					w := newLinks(t)
-					check(t, open(t, w.pod, backend).Apply(decide(t, scenario{}.in(mode).podForIstio(), dualStack())))
+					check(t, open(t, w.pod, backend).Apply(decide(t, scenario{}.in(mode).podForIstio("true"), dualStack())))
 					if way.try(t, w) != want {
 						t.Errorf("open: %v", !want)
 					}
