@@ -13,7 +13,7 @@ SOAKTIME := 10m
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts cluster cluster-down deps test test-agents test-pods test-mesh test-versions test-unit mutants soak fuzz golden bench lint verify fmt clean kernels
+.PHONY: help build image release plugins demo parts cluster cluster-down deps test test-packages test-releases test-mutants test-clusters test-agents test-pods test-mesh test-versions test-unit mutants soak fuzz golden bench lint verify fmt clean kernels
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -116,13 +116,23 @@ test soak: export SEED := $(SEED)
 test: export CI := true
 test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
 	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
-	# Most tests wait for time-outs: three packages at once, and four tests of each.
-	go test -count=1 -p 3 -parallel 4 -timeout 20m $$(go list ./... | grep -v -e e2e/cluster -e e2e/kernels)
-	go test -count=1 -timeout 20m -v ./e2e/kernels # -v: it says which kernels could not be tested
+	@# One that fails does not hide what the others find.
+	@$(MAKE) --no-print-directory --keep-going test-packages test-releases test-mutants test-clusters
+
+# Most tests wait for time-outs: three packages at once, and four tests of each.
+test-packages:
+	go test -count=1 -p 3 -parallel 4 -timeout 20m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/kernels)
+
+test-releases:
+	go test -count=1 -timeout 20m -v ./e2e/ages ./e2e/kernels # -v: they say which releases Debian's mirror no longer has
+
+test-mutants:
 	go run ./e2e/mutants -fast
-	@$(MAKE) --no-print-directory -j3 test-agents test-pods test-mesh test-versions
 
 # Tests on a cluster wait, too: three packages run at once, each with a cluster of its own.
+test-clusters:
+	@$(MAKE) --no-print-directory --keep-going -j3 test-agents test-pods test-mesh test-versions
+
 test-agents test-pods test-mesh test-versions: test-%:
 	go test -count=1 -timeout 70m ./e2e/cluster/$*
 

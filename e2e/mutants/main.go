@@ -24,6 +24,10 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		fmt.Fprintln(os.Stderr, "mutants: interrupted; the tests that run now end first, and clean up")
+		stop() // another interrupt ends it at once
+	})()
 	if err := run(ctx, *fast, *only, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)

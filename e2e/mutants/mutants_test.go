@@ -7,10 +7,13 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 const project = "../.."
@@ -44,6 +47,35 @@ func TestTable(t *testing.T) {
 		if !exists(t, m.by) {
 			t.Errorf("%s: ./%s has no %s", m.name, m.by.pkg, m.by.name)
 		}
+	}
+}
+
+// TestInterrupted interrupts a run: the tests that run at that moment end by themselves, so
+// that they clean up what they started, no other ones start, and nothing is left.
+func TestInterrupted(t *testing.T) {
+	program, scratch := filepath.Join(t.TempDir(), "mutants"), t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	command := exec.CommandContext(t.Context(), program, "-fast", "-only", "^"+table()[0].name+"$")
+	command.Dir, command.Env = project, append(os.Environ(), "TMPDIR="+scratch)
+	var out bytes.Buffer
+	command.Stdout, command.Stderr = &out, &out
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for begun := false; !begun; time.Sleep(10 * time.Millisecond) {
+		found, err := filepath.Glob(filepath.Join(scratch, "mutants-*"))
+		begun = len(found) > 0 || err != nil || t.Context().Err() != nil
+	}
+	if err := syscall.Kill(-command.Process.Pid, syscall.SIGINT); err != nil { // as a terminal does
+		t.Fatal(err)
+	}
+	err := command.Wait()
+	left, _ := os.ReadDir(scratch)
+	if err == nil || len(left) > 0 || !regexp.MustCompile(`(?s)interrupted; .*: passes\n.*mutants: interrupted\n$`).Match(out.Bytes()) || strings.Contains(out.String(), "killed") {
+		t.Errorf("%v; left: %v\n%s", err, left, out.String())
 	}
 }
 

@@ -20,6 +20,8 @@ type job struct {
 	run   func() (fault string, err error)
 }
 
+var errInterrupted = errors.New("interrupted")
+
 // runAll runs the tests of all mutants without a mutation first: a test that fails
 // anyway proves nothing.
 func runAll(ctx context.Context, mutants []mutant) (err error) {
@@ -29,17 +31,24 @@ func runAll(ctx context.Context, mutants []mutant) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 	began := time.Now()
-	unchanged := unchangedJobs(ctx, w, mutants)
-	if faults := runJobs(ctx, "passes", unchanged); faults > 0 {
+	unchanged := unchangedJobs(w, mutants)
+	faults := runJobs(ctx, "passes", unchanged)
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	if faults > 0 {
 		return fmt.Errorf("%d runs of tests do not pass without a mutation", faults)
 	}
 	fmt.Printf("all tests pass without a mutation, after %s\n", time.Since(began).Round(time.Second))
 	var jobs []job
 	for _, m := range mutants {
-		jobs = append(jobs, job{m.name, m.by.cost == root, func() (string, error) { return w.runMutant(ctx, m) }})
+		jobs = append(jobs, job{m.name, m.by.cost == root, func() (string, error) { return w.runMutant(m) }})
 	}
-	faults := runJobs(ctx, "killed", jobs)
+	faults = runJobs(ctx, "killed", jobs)
 	fmt.Printf("%d of %d mutants killed, after %s\n", len(jobs)-faults, len(jobs), time.Since(began).Round(time.Second))
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
 	if faults > 0 {
 		return fmt.Errorf("%d mutants are not killed", faults)
 	}
@@ -47,14 +56,14 @@ func runAll(ctx context.Context, mutants []mutant) (err error) {
 }
 
 // unchangedJobs returns a job for each group of tests.
-func unchangedJobs(ctx context.Context, w workshop, mutants []mutant) []job {
+func unchangedJobs(w workshop, mutants []mutant) []job {
 	tests := map[group][]test{}
 	for _, m := range mutants {
 		tests[m.by.group()] = append(tests[m.by.group()], m.by)
 	}
 	var jobs []job
 	for g, own := range tests {
-		jobs = append(jobs, job{"tests of ./" + g.pkg, g.alone, func() (string, error) { return w.runUnchanged(ctx, own) }})
+		jobs = append(jobs, job{"tests of ./" + g.pkg, g.alone, func() (string, error) { return w.runUnchanged(own) }})
 	}
 	slices.SortFunc(jobs, func(a, b job) int { return strings.Compare(a.name, b.name) })
 	return jobs

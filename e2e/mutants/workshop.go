@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,8 +29,8 @@ func (w workshop) close() error { return os.RemoveAll(w.scratch) }
 
 // runUnchanged runs tests of one group without a mutation. It returns why one of them
 // does not pass, "" if all do.
-func (w workshop) runUnchanged(ctx context.Context, tests []test) (fault string, err error) {
-	found, err := goTest(ctx, w.root, nil, arguments(tests...)...)
+func (w workshop) runUnchanged(tests []test) (fault string, err error) {
+	found, err := goTest(w.root, nil, arguments(tests...)...)
 	if err != nil {
 		return "", err
 	}
@@ -45,7 +44,7 @@ func (w workshop) runUnchanged(ctx context.Context, tests []test) (fault string,
 
 // runMutant runs the test of a mutant. It returns why that does not prove that the test
 // noticed, "" if it does.
-func (w workshop) runMutant(ctx context.Context, m mutant) (fault string, err error) {
+func (w workshop) runMutant(m mutant) (fault string, err error) {
 	content, err := m.apply(w.root)
 	if err != nil {
 		return "", err
@@ -63,7 +62,7 @@ func (w workshop) runMutant(ctx context.Context, m mutant) (fault string, err er
 	if err != nil {
 		return "", fmt.Errorf("preparing the mutant: %w", err)
 	}
-	found, err := goTest(ctx, w.root, env, append(args, arguments(m.by)...)...)
+	found, err := goTest(w.root, env, append(args, arguments(m.by)...)...)
 	if err != nil {
 		return "", err
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestSkipsFail expects that tests skip by lab.Lacks alone, and that it fails them under
-// `make test`.
+// TestSkipsFail expects that tests skip by the lab's functions alone: Lacks fails them
+// under `make test`, which prints what SkipGone says.
 func TestSkipsFail(t *testing.T) {
 	skip := regexp.MustCompile(`[.]Skip(f|Now)?[(]`)
 	var skipping []string
@@ -37,5 +37,8 @@ func TestSkipsFail(t *testing.T) {
 	}
 	if !strings.Contains(read(t, "Makefile"), "\ntest: export CI := true\n") {
 		t.Error("make test does not set CI=true")
+	}
+	if !strings.Contains(read(t, "Makefile"), " -v ./e2e/ages ./e2e/kernels ") {
+		t.Error("make test does not print the tests that SkipGone skips")
 	}
 }
