@@ -83,7 +83,7 @@ func startHAProxy(t *testing.T, pod *lab.Host) {
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
 	command := exec.CommandContext(ctx, "haproxy", "-db", "-f", path)
-	command.Stdout, command.Stderr = &log, &log
+	command.Dir, command.Stdout, command.Stderr = "/", &log, &log // haproxy returns there, and could not below root's home
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1337, Gid: 1337}}
 	check(t, pod.Do(command.Start))
 	t.Cleanup(func() {
