@@ -139,7 +139,7 @@ test-agents test-pods test-mesh test-versions: test-%:
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...
 
-kernels: deps ## Run all tests that send packets on Linux 5.10, 6.1 and 6.12, or ONLY=regexp alone, unless the same programs passed there before (root)
+kernels: deps ## Run the tests of rules and packets on Linux 5.10, 6.1 and 6.12, or ONLY=regexp alone, unless the same programs passed there before (root)
 	@go run ./e2e/kernels/whole -kept $(BIN)/kernels $(if $(ONLY),-only '$(ONLY)')
 
 mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a test must notice each (root)
