@@ -44,8 +44,8 @@ func TestOracleScenarios(t *testing.T) {
 		if beyondIstio[s.name] != "" {
 			continue
 		}
-		for _, dualStack := range []string{"true", "false"} {
-			t.Run(s.name+", dual stack: "+dualStack, func(t *testing.T) {
+		for dualStack, name := range map[string]string{"true": s.name, "false": s.name + ", not dual stack"} {
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				pod, settings := s.podForIstio(dualStack), config.DefaultSettings()
 				if s.settings != nil {

@@ -179,6 +179,19 @@ func TestPlacements(t *testing.T) {
 	}
 }
 
+// TestInterruptedRemoval removes an entry after a removal that ended between its two steps.
+func TestInterruptedRemoval(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"10-bridge.conf", "10-bridge.json"} {
+		before := map[string]string{name: bridgeConf}
+		net, p := configDirectory(t, before), placements[Insert]
+		if err := errors.Join(p.place(net, oldEntry), net.Rename(name+originalSuffix, name), p.remove(net)); err != nil {
+			t.Error(err)
+		}
+		expectFiles(t, net, before)
+	}
+}
+
 // holds reports whether a file is the entry alone, or as a list or configuration
 // of the network's name.
 func holds(t *testing.T, text, network string, entry []byte) bool {
