@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // explainCase is what an API server and an agent say of shop/web.
@@ -32,7 +34,7 @@ type explainCase struct {
 	fails  error
 
 	state, cause, next string
-	evidence           []string
+	evidence, without  []string
 	container          string // in which the command is executed; empty for none
 }
 
@@ -72,6 +74,23 @@ func event(reason, message string) corev1.Event {
 		Source: corev1.EventSource{Host: "node-1"},
 	}
 }
+
+// earlier are Events of one attempt after the other, the last one first.
+func earlier(attempts int) (all []corev1.Event) {
+	for attempt := range attempts {
+		one := event("CaptureFailed", fmt.Sprint("attempt ", attempt))
+		one.LastTimestamp = metav1.Date(2026, 1, 2, 3, attempt, 0, 0, time.UTC)
+		all = slices.Insert(all, 0, one)
+	}
+	return all
+}
+
+// aboutAnother is an Event of a pod whose name begins with the same letters.
+var aboutAnother = func() corev1.Event {
+	other := event("CaptureFailed", "of another")
+	other.InvolvedObject.Name, other.LastTimestamp = "web-2", metav1.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC)
+	return other
+}()
 
 // notStarted is a pod of the mesh without a sandbox.
 func notStarted() *corev1.Pod {
@@ -115,6 +134,11 @@ func TestExplain(t *testing.T) {
 		"another plugin that fails": {
 			pod: notStarted(), agent: both, events: []corev1.Event{event("FailedCreatePodSandBox", "plugin type=\"calico\" failed: no address")}, fails: errors.New("not here"),
 			state: "not started", cause: "not by capture-cni: plugin type=\"calico\"", next: "correct", evidence: []string{"container guard: not here"}, container: GuardContainer,
+		},
+		"many Events, and one of another pod": {
+			pod: notStarted(), agent: both, events: slices.Concat(earlier(6), []corev1.Event{aboutAnother}), says: head,
+			state: "not started", cause: "its ADD fails: attempt 5", next: "the runtime retries",
+			evidence: []string{"attempt 5", "attempt 4", "attempt 1", "last at 2026-01-02T03:05:00Z"}, without: []string{"attempt 0", "of another"}, container: GuardContainer,
 		},
 		"gone": {
 			events: []corev1.Event{event("CaptureFailed", "no answer")}, agent: both, says: "pod          shop/web, UID uid-0\nlast ADD     2026-01-02T03:04:05Z: failed (lookup): no answer\n",
@@ -211,7 +235,27 @@ func (c *explainCase) run(t *testing.T) {
 			t.Errorf("%q is missing in the evidence:\n%s", want, evidence.String())
 		}
 	}
+	for _, unwanted := range c.without {
+		if strings.Contains(evidence.String(), unwanted) {
+			t.Errorf("%q is in the evidence:\n%s", unwanted, evidence.String())
+		}
+	}
 	if good := e.Good(); good == slices.Contains([]string{"gone", "unknown", "uncaptured", "drifted", "not started", "not scheduled"}, c.state) {
 		t.Errorf("%s is good: %v", c.state, good)
+	}
+}
+
+// TestExemptIsAdvised says for every cause of an exemption what an operator can do.
+func TestExemptIsAdvised(t *testing.T) {
+	t.Parallel()
+	advice := map[string]string{
+		"init_container": "pilot.cni.enabled=true", "no_proxy": "on purpose", "disable_envoy": "on purpose", "proxy_type": "on purpose",
+		"inject_false": "correct its label", "interception_none": "correct its label or annotation", "namespace_excluded": "excludeNamespaces",
+	}
+	for _, cause := range capture.MeshedExemptions() {
+		want, known := advice[string(cause)]
+		if got := advisePod(Pod{State: Exempt, Cause: string(cause)}); !known || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", cause, got, want)
+		}
 	}
 }

@@ -53,6 +53,12 @@ func TestRuntimeConfig(t *testing.T) {
 			[]string{"/opt/cni/bin", "/usr/lib/cni"},
 			0,
 		},
+		"containerd 2.1 with the key of earlier versions": {
+			map[string]string{containerd: "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dir = '/old/bin'\n  bin_dirs = ['/opt/cni/bin', '/usr/lib/cni']\n"},
+			"",
+			[]string{"/opt/cni/bin", "/usr/lib/cni", "/old/bin"},
+			-1,
+		},
 		"containerd 1.2": {
 			map[string]string{containerd: "[plugins.cri.cni]\n  bin_dir = \"/opt/cni/bin\"\n  conf_dir = \"/etc/cni/net.d\"\n"},
 			"/etc/cni/net.d",

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/capture-cni/capture-cni/install/host"
 )
@@ -79,4 +80,30 @@ func TestSameBytes(t *testing.T) {
 	if same, err := sameBytes(failing(), failing()); same || !errors.Is(err, broken) {
 		t.Errorf("files that can't be read: %t, %v", same, err)
 	}
+}
+
+// TestProgramBeingWritten waits for a program that another process has open for writing,
+// as a child of the agent has between its fork and its exec, until the deadline.
+func TestProgramBeingWritten(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho ran\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { _ = writer.Close() })
+	if out, err := execute(t.Context(), path, nil, nil, nil); err != nil || string(out) != "ran\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	writer, err = os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, _ = execute(ctx, path, nil, nil, nil) // an endless loop otherwise; Linux 6.11 runs the program
 }

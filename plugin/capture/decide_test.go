@@ -140,6 +140,8 @@ func TestProxyIdentity(t *testing.T) {
 		{name: "shared through the pod", changes: []func(*Pod){onPod(7, 8)}, refused: "container app runs with the proxy's uid 7"},
 		{name: "gid shared through the pod", changes: []func(*Pod){onPod(7, 8), on(containerProxy, runsAs(5, 8)), on("app", func(c *Container) { c.UID = ID{Number: 9} })}, refused: "proxy's gid 8"},
 		{name: "inherited by the application alone", changes: []func(*Pod){onPod(1337, 8), on(containerProxy, runsAs(1337, 9))}, refused: "proxy's uid 1337"},
+		{name: "inherited by the proxy alone", changes: []func(*Pod){onPod(7, 8), on("app", runsAs(7, 9))}, refused: "proxy's uid 7"},
+		{name: "a gid inherited by the proxy alone", changes: []func(*Pod){onPod(7, 8), on("app", runsAs(9, 8))}, refused: "proxy's gid 8"},
 		{name: "root of the pod, and an application by choice", changes: []func(*Pod){onPod(0, 0), on("app", runsAs(1337, 1))}, uid: 1337, gid: 1337, warned: true},
 		{name: "gid shared by choice", changes: []func(*Pod){on("app", runsAs(1, 1337))}, uid: 1337, gid: 1337, warned: true},
 		{name: "shared by choice", changes: []func(*Pod){on("app", runsAs(1337, 1))}, uid: 1337, gid: 1337, warned: true},

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestReadLimits refuses what no plugin of ours writes: names that are none, and
@@ -32,6 +33,8 @@ func TestReadLimits(t *testing.T) {
 		"stage decide took":        func(r *Record) { r.Stages = map[Stage]float64{Deciding: 1e300} },
 		"stage lookup took":        func(r *Record) { r.Stages = map[Stage]float64{LookingUp: -1} },
 		"time 3026-01-02":          func(r *Record) { r.Time = r.Time.AddDate(1000, 0, 0) },
+		"time 2262-01-01":          func(r *Record) { r.Time = time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"time 1969-12-31":          func(r *Record) { r.Time = time.Date(1969, 12, 31, 23, 59, 59, 0, time.UTC) },
 		"verdict":                  func(r *Record) { r.Verdict = Verdict(long) },
 		"a record of 65537 bytes":  func(r *Record) { r.Message = strings.Repeat("x", MaxSize+1) },
 		"stage \"" + long[:16]:     func(r *Record) { r.Stages = map[Stage]float64{Stage(long): 1} },
@@ -52,6 +55,31 @@ func TestReadLimits(t *testing.T) {
 	unknown := fmt.Appendf(nil, `{"version":1,"verdict":"captured",%q:1}`, long)
 	if _, err := Read(unknown); err == nil || len(err.Error()) > 512 {
 		t.Errorf("an unknown key: %.600v", err)
+	}
+}
+
+// TestReadsTheLargest reads what is as large, as long or as late as the limits allow.
+func TestReadsTheLargest(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Record){
+		"first time": func(r *Record) { r.Time = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"last time":  func(r *Record) { r.Time = time.Date(2261, 12, 31, 23, 59, 59, 0, time.UTC) },
+		"names": func(r *Record) {
+			long := func(most int) string { return strings.Repeat("x", most) }
+			r.Pod = PodRef{Namespace: long(maxNamespace), Name: long(maxName), UID: long(maxUID)}
+			r.Sandbox, r.Backend, r.Stamp = long(maxSandbox), long(maxBackend), long(maxStamp)
+		},
+		"texts": func(r *Record) {
+			r.Message = cut(strings.Repeat("x", maxMessage+1), maxMessage)
+			for range maxWarnings {
+				r.Warnings = append(r.Warnings, cut(strings.Repeat("x", maxWarning+1), maxWarning))
+			}
+		},
+		"stages": func(r *Record) { r.Stages = map[Stage]float64{Deciding: maxStage.Seconds(), LookingUp: 0} },
+	} {
+		if _, err := Read(encode(record(change))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
