@@ -69,7 +69,7 @@ func TestApplyTwice(t *testing.T) {
 		}
 
 		weaker := decide(t, injected(spelled(map[string]string{"includeInboundPorts": ""}), nil), dualStack())
-		expectRefusal(t, netns.Apply(weaker), "delete the pod to get a new sandbox")
+		expectRefusal(t, netns.Apply(weaker), "other rules of an earlier ADD ("+rs.Stamp())
 		if after := list(t, pod, "ruleset"); after != once {
 			t.Errorf("a refused ruleset changed the rules:\n%s", after)
 		}

@@ -157,12 +157,16 @@ func (g *Guard) revisit(ctx context.Context, w *watched) {
 	if w.baseline != baseline || w.unsaved {
 		g.save(w)
 	}
-	pause := g.settings.Round
-	if w.finding.State == Unknown || w.isMissing() {
-		pause = min(retryInterval, pause)
-	}
-	w.next = time.Now().Add(pause)
+	w.next = time.Now().Add(g.pauseAfter(w))
 	g.report(w, before)
+}
+
+// pauseAfter returns how long after its finding a pod is examined again.
+func (g *Guard) pauseAfter(w *watched) time.Duration {
+	if w.finding.State == Unknown || w.isMissing() {
+		return min(retryInterval, g.settings.Round)
+	}
+	return g.settings.Round
 }
 
 // isReported reports whether the agent has the record of an outdated pod. The record of

@@ -29,3 +29,25 @@ func TestDue(t *testing.T) {
 		t.Errorf("the guard examines %q, want %q", got, want)
 	}
 }
+
+// TestPauseAfter examines a pod that is not as it should be soon again, unless nothing
+// would change that.
+func TestPauseAfter(t *testing.T) {
+	t.Parallel()
+	soon := map[State]bool{Uncaptured: true, Drifted: true, Unknown: true}
+	for _, state := range States() {
+		for round, want := range map[time.Duration]time.Duration{time.Minute: retryInterval, time.Second: time.Second} {
+			if !soon[state] {
+				want = round
+			}
+			g := &Guard{settings: Settings{Round: round}}
+			if got := g.pauseAfter(&watched{finding: Finding{State: state}}); got != want {
+				t.Errorf("%s, rounds of %s: examined again after %s, want %s", state, round, got, want)
+			}
+		}
+	}
+	g, isolated := &Guard{settings: Settings{Round: time.Minute}}, &watched{sandbox: cri.Sandbox{Runtime: cri.OCIRuntime{Handler: "runsc"}}, finding: Finding{State: Uncaptured}}
+	if got := g.pauseAfter(isolated); got != time.Minute {
+		t.Errorf("a sandbox with a network of its own: examined again after %s", got)
+	}
+}

@@ -132,6 +132,10 @@ func TestTraceDecides(t *testing.T) {
 			chain(capture.NAT, capture.Output, "OUTPUT", does("not this one", capture.Return, "")),
 			chain(capture.Mangle, capture.Prerouting, "PREROUTING", does("captured", capture.TProxy, "")),
 		}, "rule 1 of chain PREROUTING in table mangle: captured\n"},
+		"a refused connection": {[]capture.Chain{
+			chain(capture.Filter, capture.Output, "OUTPUT", does("refused", capture.Reject, ""), does("not this one", capture.Drop, "")),
+			chain(capture.Mangle, capture.Prerouting, "PREROUTING", does("not this one", capture.TProxy, "")),
+		}, "rule 1 of chain OUTPUT in table filter: refused\n"},
 		"the end of a chain": {[]capture.Chain{
 			chain(capture.NAT, capture.Output, "OUTPUT", does("first", capture.Jump, "ISTIO_A")),
 			chain(capture.Mangle, capture.Prerouting, "PREROUTING", does("last", capture.Goto, "ISTIO_B")),
