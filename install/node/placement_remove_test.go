@@ -108,3 +108,20 @@ func TestDropInStaysInside(t *testing.T) {
 	}
 	expectFiles(t, elsewhere, map[string]string{"capture-cni.conf": "theirs"})
 }
+
+// TestEntryThatStays tells of an entry of another mode that can't be removed: the plugin
+// would be called twice, or by a list that is out of date.
+func TestEntryThatStays(t *testing.T) {
+	t.Parallel()
+	n, net, _ := listNode(t, map[string]string{primaryFile: ptpList}, Insert, false)
+	if err := os.MkdirAll(filepath.Join(net.Path(), ownedName, "in-use"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := n.PlaceEntry(t.Context())
+	if !changed || err == nil || !strings.Contains(err.Error(), ownedName) {
+		t.Errorf("changed: %v, %v", changed, err)
+	}
+	if got := typesIn(t, net, primaryFile); got != "ptp capture-cni" {
+		t.Errorf("the list has %q", got)
+	}
+}

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -76,6 +77,23 @@ func TestPreflightRefusesDropIns(t *testing.T) {
 		problems := Preflight(t.Context(), settings, serveRuntime(t, named{name: "cri-o", version: version})).String()
 		if strings.Contains(problems, "cri-o "+version+" loads no drop-in") != refused {
 			t.Errorf("CRI-O %s is refused: %v, want %v: %s", version, !refused, refused, problems)
+		}
+	}
+}
+
+// TestWithoutASocket leaves the decision to the files, except while the runtime has to decide
+// on the mode.
+func TestWithoutASocket(t *testing.T) {
+	t.Parallel()
+	client, err := cri.New(filepath.Join(t.TempDir(), "absent.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for mode, isFault := range map[Mode]bool{Auto: true, Insert: false, DropIn: false, Owned: false, MultusChain: false, Multus: false} {
+		n := New(Settings{Mode: mode}, nil, client, slog.New(slog.DiscardHandler))
+		if fault := n.runtimeFault(t.Context(), mode); (fault != nil) != isFault || isFault && !errors.Is(fault, cri.ErrNoSocket) {
+			t.Errorf("mode %s: %v", mode, fault)
 		}
 	}
 }
