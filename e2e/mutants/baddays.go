@@ -50,8 +50,8 @@ var badDayMutants = []mutant{
 	{
 		name: "clock-set-back-stops-the-guard",
 		file: "install/guard/guard.go",
-		from: "w.next = time.Now().Add(pause)",
-		to:   "w.next = time.Now().Add(pause).Round(0)",
+		from: "w.next = time.Now().Add(g.pauseAfter(w))",
+		to:   "w.next = time.Now().Add(g.pauseAfter(w)).Round(0)",
 		by:   by(root, "e2e/guard", "TestClockSteps"),
 	},
 	{
