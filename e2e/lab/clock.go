@@ -108,11 +108,35 @@ func writeOverlay(ctx context.Context, dir string) (overlay string, err error) {
 	if !found {
 		return "", fmt.Errorf("%s has no function Now that begins with %q", original, now)
 	}
+	replaced, err := replacedAlready()
+	if err != nil {
+		return "", err
+	}
 	changed, added := filepath.Join(dir, "time.go"), filepath.Join(dir, "step.go")
-	replaced, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed, filepath.Join(filepath.Dir(original), "step.go"): added}})
+	replaced[original], replaced[filepath.Join(filepath.Dir(original), "step.go")] = changed, added
+	encoded, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	overlay = filepath.Join(dir, "overlay.json")
 	return overlay, errors.Join(err,
 		os.WriteFile(changed, []byte(before+"func Now() Time {\n\t"+now+"\tsec += step()\n"+after), 0o600),
 		os.WriteFile(added, []byte(step), 0o600),
-		os.WriteFile(overlay, replaced, 0o600))
+		os.WriteFile(overlay, encoded, 0o600))
+}
+
+// replacedAlready returns the files that an overlay in GOFLAGS replaces, as that of a
+// mutant: go build ignores it beside another -overlay.
+func replacedAlready() (map[string]string, error) {
+	for flag := range strings.FieldsSeq(os.Getenv("GOFLAGS")) {
+		file, isOverlay := strings.CutPrefix(flag, "-overlay=")
+		if !isOverlay {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		overlay := struct{ Replace map[string]string }{map[string]string{}}
+		err = json.Unmarshal(content, &overlay)
+		return overlay.Replace, err
+	}
+	return map[string]string{}, nil
 }
