@@ -22,9 +22,9 @@ type podReader interface {
 	Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error)
 }
 
-// answers answers requests from the cache, else from the API server. For a pod of another
-// node, the request must have its UID: whoever reaches the socket can't read each pod by
-// its name.
+// answers answers requests from the cache, else from the API server. A request for a pod of
+// another node must have its UID, which no error names: a process that reaches the socket
+// can't read such a pod by its name.
 type answers struct {
 	cache   *podCache
 	api     podReader
@@ -103,7 +103,7 @@ func (a *answers) readAlone(ctx context.Context, ref record.PodRef) (*entry, err
 	if err != nil {
 		return nil, err
 	}
-	if ref.UID == "" && a.node != "" && pod.Spec.NodeName != a.node {
+	if a.node != "" && pod.Spec.NodeName != a.node && string(pod.UID) != ref.UID {
 		return nil, notOfNode{ref, a.node}
 	}
 	return newEntry(pod)

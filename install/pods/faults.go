@@ -22,7 +22,7 @@ func (m uidMismatch) Error() string {
 	return fmt.Sprintf("the pod on the API server has UID %s, expected %s", m.found, m.want)
 }
 
-// notOfNode is the error for a name alone that another node's pod has.
+// notOfNode is the error for another node's pod that the request does not name by its UID.
 type notOfNode struct {
 	pod  record.PodRef
 	node string
