@@ -51,7 +51,7 @@ func TestAgentsPolicies(t *testing.T) {
 	}
 	for version, unbound := range map[string]bool{"1.30.9": true, "1.31.0-gke.1": false} {
 		out, err := helm(t, "template", "capture-cni", chart, "--kube-version", version)
-		if err != nil || strings.Contains(out, "|| !has(object.spec.boundObjectRef)") != unbound {
+		if err != nil || strings.Contains(out, "|| object.spec.?boundObjectRef.?kind.orValue('') == ''") != unbound {
 			t.Errorf("Kubernetes %s: unbound tokens are allowed: %v (%v)", version, !unbound, err)
 		}
 	}
