@@ -23,8 +23,8 @@ const (
 )
 
 // list implements cache.ListWithContextFunc. It asks for all pods at once, which the API
-// server answers from memory, and for pages, which it reads from etcd, where that is too
-// much. Of too many pods it keeps the first: others are read when they are asked for.
+// server answers from memory, and for pages, which it reads from etcd, where a response is
+// too large. Pods that do not fit are read when they are asked for.
 func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, listTimeout)
 	defer cancel()
@@ -35,9 +35,13 @@ func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.
 		err := w.client.Get().Resource("pods").VersionedParams(&options, metav1.ParameterCodec).MaxRetries(0).Do(ctx).Into(page)
 		_, large := errors.AsType[tooLarge](err)
 		switch {
-		case large && options.Continue == "" && options.Limit != pageSize:
-			options.ResourceVersion, options.ResourceVersionMatch, options.Limit = "", "", pageSize
+		case large && options.Limit != pageSize:
+			kept, options.Continue, options.Limit = &internalversion.List{}, "", pageSize
+			options.ResourceVersion, options.ResourceVersionMatch = "", ""
 			continue
+		case large:
+			w.fail(fmt.Errorf("listing the node's pods: ten of them are too large: they, and those after them, are read when they are asked for: %w", err))
+			return kept, nil
 		case err != nil:
 			w.fail(fmt.Errorf("listing the node's pods: %w", err))
 			return nil, err

@@ -119,9 +119,39 @@ func TestFailedPage(t *testing.T) {
 	}
 }
 
-// TestListFails tells why a list failed, and has asked for pages before: the API server, or
-// what is in its place, sends more than a page can take.
-func TestListFails(t *testing.T) {
+// TestLargeLaterPage begins again with small pages where a later one of the large pages is
+// too large: each pod is there once.
+func TestLargeLaterPage(t *testing.T) {
+	t.Parallel()
+	const small, large = 500, 28
+	server := startServer(t)
+	server.RefuseStreamingLists()
+	server.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
+		query := r.URL.Query()
+		if query.Get("watch") == "" { // without a watch cache, the API server pages every list
+			query.Set("resourceVersion", "")
+			r.URL.RawQuery = query.Encode()
+		}
+		return false
+	})
+	for i := range small {
+		server.Put(podOn(ownNode, fmt.Sprintf("a-%03d", i), "1"))
+	}
+	for i := range large {
+		server.Put(podOn(ownNode, fmt.Sprintf("b-%03d", i), strings.Repeat("x", 1200<<10)))
+	}
+	store := watchPods(t, server)
+	wait(t, "all pods", func() bool { store.mu.Lock(); defer store.mu.Unlock(); return len(store.texts) == small+large })
+	store.mu.Lock()
+	defer store.mu.Unlock()
+	if store.replaced != 1 || store.failure != nil {
+		t.Errorf("replaced %d times, %v", store.replaced, store.failure)
+	}
+}
+
+// TestLargePage is ready without the pods of a page that is too large, and says so: they are
+// read when they are asked for.
+func TestLargePage(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	server.RefuseStreamingLists()
@@ -138,10 +168,14 @@ func TestListFails(t *testing.T) {
 		return true
 	})
 	store := watchPods(t, server)
-	wait(t, "the error", func() bool { store.mu.Lock(); defer store.mu.Unlock(); return store.failure != nil })
+	wait(t, "the list", func() bool { store.mu.Lock(); defer store.mu.Unlock(); return store.replaced == 1 })
+	server.Put(podOn(ownNode, "later", "1"))
+	wait(t, "the watch", func() bool { store.mu.Lock(); defer store.mu.Unlock(); return store.texts["shop/later"] == "1" })
 	mu.Lock()
 	defer mu.Unlock()
-	if lists != 2 || !strings.Contains(store.failure.Error(), "listing the node's pods: ") || !strings.Contains(store.failure.Error(), "larger than 32 MiB") {
+	store.mu.Lock()
+	defer store.mu.Unlock()
+	if lists != 2 || !strings.Contains(store.failure.Error(), "ten of them are too large") || !strings.Contains(store.failure.Error(), "larger than 32 MiB") {
 		t.Errorf("after %d lists: %v", lists, store.failure)
 	}
 }

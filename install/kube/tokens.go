@@ -25,16 +25,20 @@ type TokenSpec struct {
 }
 
 // RequestToken returns a new token of a service account. Deleting the Node that it
-// is bound to revokes it. An API server that can't bind tokens to Nodes returns an
-// unbound one, as does any before the Node exists. An unbound token never follows a bound
-// one: it would outlive a Node that was deleted. No token is bound to the agent's pod:
-// each rollout would revoke it.
+// is bound to revokes it. Where the API server can't bind tokens to Nodes, or has no such
+// Node yet, it requests an unbound one, which the chart's policy can refuse. An unbound
+// token never follows a bound one: it would outlive a Node that was deleted. No token is
+// bound to the agent's pod: each rollout would revoke it.
 func (c *Client) RequestToken(ctx context.Context, spec TokenSpec) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	token, err := c.requestToken(ctx, spec, spec.Node)
 	if spec.Node != "" && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || isUnknownNode(err) && !spec.NodeExisted) {
-		token, err = c.requestToken(ctx, spec, "") // an API server from before 1.31, or a node's first boot
+		unbound, refusal := c.requestToken(ctx, spec, "") // an API server from before 1.31, or a node's first boot
+		if refusal == nil {
+			return unbound, nil
+		}
+		err = fmt.Errorf("%w; and a token that is bound to no Node: %w", err, refusal)
 	}
 	if err != nil {
 		return "", fmt.Errorf("requesting a token for service account %s/%s: %w", spec.Namespace, spec.ServiceAccount, err)

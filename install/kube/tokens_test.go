@@ -6,10 +6,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 )
 
 // TestTokens binds a token to its Node where it can, so that the token ends with the
@@ -57,5 +61,30 @@ func TestTokens(t *testing.T) {
 	}
 	if rejects() {
 		t.Error("no answer rejects a token")
+	}
+}
+
+// TestRefusedToken tells both refusals: of the token that is bound to the Node, and of the
+// one that is not.
+func TestRefusedToken(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	client, err := New(&rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := 0
+	server.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
+		requests++
+		if requests == 1 {
+			kubeapi.WriteStatus(w, r, http.StatusBadRequest, metav1.StatusReasonBadRequest, "tokens are bound to no Node here")
+		} else {
+			kubeapi.WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "a policy refuses it")
+		}
+		return true
+	})
+	_, err = client.RequestToken(t.Context(), TokenSpec{Namespace: "capture-cni", ServiceAccount: "capture-cni", Node: ownNode, TTL: time.Hour})
+	if err == nil || !strings.Contains(err.Error(), "tokens are bound to no Node here") || !strings.Contains(err.Error(), "a policy refuses it") || requests != 2 {
+		t.Errorf("after %d requests: %v", requests, err)
 	}
 }
