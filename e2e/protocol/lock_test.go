@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -126,30 +127,49 @@ func TestLockOutlivesDEL(t *testing.T) {
 }
 
 // TestReaderHoldsNoLock has a process that can only read the lock's file, as by a volume
-// of the node, lock all of it: ADD, CHECK and DEL go on, and ADD says so.
+// of the node, lock all of it, or take a lease on it: ADD, CHECK and DEL go on, and ADD says
+// so. The kernel holds who opens a leased file for writing for 45 s (lease-break-time).
 func TestReaderHoldsNoLock(t *testing.T) {
-	n, host := newNode(t), sandbox(t)
-	run := t.TempDir()
-	check(t, os.Mkdir(run+"/lock", 0o700))
-	check(t, os.WriteFile(run+"/lock/netns", nil, 0o600))
-	reader, err := os.Open(run + "/lock/netns")
-	check(t, err)
-	defer reader.Close()
-	check(t, unix.FcntlFlock(reader.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK}))
-	execute := func(verb string) outcome {
-		plugin := call{command: verb, netns: host.Path(), stdin: n.conf("")}.prepare()
-		const script = `mkdir -p /run/capture-cni && mount --bind "$1" /run/capture-cni && exec "$2"`
-		command := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", run, plugin.Path)
-		command.Env, command.Stdin = append(plugin.Env, "PATH="+os.Getenv("PATH")), plugin.Stdin
-		return finish(t, command)
+	for name, take := range map[string]func(fd uintptr) error{
+		"lock": func(fd uintptr) error {
+			return unix.FcntlFlock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK})
+		},
+		"lease": func(fd uintptr) error {
+			_, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_RDLCK)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, host := newNode(t), sandbox(t)
+			run := t.TempDir()
+			check(t, os.Mkdir(run+"/lock", 0o700))
+			check(t, os.WriteFile(run+"/lock/netns", nil, 0o600))
+			signal.Ignore(unix.SIGIO) // by which the kernel asks for a lease back
+			reader, err := os.Open(run + "/lock/netns")
+			check(t, err)
+			defer reader.Close()
+			execute := func(verb string) outcome {
+				check(t, take(reader.Fd())) // again: a lease that the kernel asked for is over
+				plugin := call{command: verb, netns: host.Path(), stdin: n.conf("")}.prepare()
+				const script = `mkdir -p /run/capture-cni && mount --bind "$1" /run/capture-cni && exec "$2"`
+				command := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", run, plugin.Path)
+				command.Env, command.Stdin = append(plugin.Env, "PATH="+os.Getenv("PATH")), plugin.Stdin
+				began := time.Now()
+				done := finish(t, command)
+				if took := time.Since(began); took > 20*time.Second {
+					t.Errorf("%s took %s", verb, took)
+				}
+				return done
+			}
+			add := execute("ADD")
+			add.succeeds(t)
+			if !strings.Contains(add.stderr, "continuing without a lock") || !strings.Contains(add.stderr, "/run/capture-cni/lock/netns") {
+				t.Errorf("ADD says %q", add.stderr)
+			}
+			expectCaptured(t, host, true)
+			execute("CHECK").silent(t)
+			execute("DEL").silent(t)
+			expectNoRules(t, host)
+		})
 	}
-	add := execute("ADD")
-	add.succeeds(t)
-	if !strings.Contains(add.stderr, "continuing without a lock") || !strings.Contains(add.stderr, "/run/capture-cni/lock/netns for reading") {
-		t.Errorf("ADD says %q", add.stderr)
-	}
-	expectCaptured(t, host, true)
-	execute("CHECK").silent(t)
-	execute("DEL").silent(t)
-	expectNoRules(t, host)
 }

@@ -27,14 +27,18 @@ var ErrBusy = errors.New("another process of capture-cni holds the lock of the n
 
 const lockPoll = 5 * time.Millisecond
 
-// lock is the lock of one namespace. Closing the file releases it.
-type lock struct {
-	*os.File
-	fault error // why it keeps no other process out; nil if it does
+// foreignLock is the error for a lock, or a lease, of a process that is not of capture-cni.
+// Only root writes to the file, but a process that can read it, by a volume of the node,
+// can lock it for reading. It must hold up no pod: there is no exclusion then.
+type foreignLock struct{}
+
+func (foreignLock) Error() string {
+	file := LockDirectory + "/" + lockName
+	return fmt.Sprintf("a process outside capture-cni holds a lock or a lease on %s: find it with lsof %s, and remove the hostPath volume of %s from its pod", file, file, filepath.Dir(LockDirectory))
 }
 
-// takeLock waits for the lock until ctx ends.
-func takeLock(ctx context.Context, inode uint64) (*lock, error) {
+// takeLock waits for the lock until ctx ends. Closing the file releases it.
+func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	for {
 		taken, err := tryLock(inode)
 		if !errors.Is(err, ErrBusy) {
@@ -51,31 +55,32 @@ func takeLock(ctx context.Context, inode uint64) (*lock, error) {
 // tryLock locks the byte at the offset of the namespace's inode number. No other
 // namespace has that number while this one is open, and the lock needs no
 // cleanup. It belongs to the open file (F_OFD_SETLK, fcntl(2)), not to the process.
-//
-// A process that can only read the file, by a volume of the node, can lock it for reading,
-// which no process of ours does. It must hold up no pod: there is no exclusion then.
-func tryLock(inode uint64) (*lock, error) {
+// Errors: ErrBusy, foreignLock.
+func tryLock(inode uint64) (*os.File, error) {
 	file, err := openLock()
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return nil, foreignLock{}
+	case err != nil:
 		return nil, fmt.Errorf("opening the lock of network namespaces: %w", err)
 	}
 	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, own(inode))
 	switch {
 	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES):
-		if isForeign(file, inode) {
-			return &lock{file, fmt.Errorf("a process that is not of capture-cni has locked %s for reading: find it by lsof, and take %s from its pod", file.Name(), filepath.Dir(LockDirectory))}, nil
-		}
 		err = ErrBusy
+		if isForeign(file, inode) {
+			err = foreignLock{}
+		}
 	case err != nil:
 		err = fmt.Errorf("locking %s: %w", file.Name(), err)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &lock{file, nil}, nil
+	return file, nil
 }
 
-// own is the lock that processes of ours take.
+// own is the lock that processes of ours take: for writing.
 func own(inode uint64) *unix.Flock_t {
 	return &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(inode), Len: 1}
 }
@@ -87,7 +92,9 @@ func isForeign(file *os.File, inode uint64) bool {
 }
 
 // openLock opens the file and creates it if it is missing. It refuses a file that
-// another user than root can open: a process that can read it can lock it.
+// another user than root can open: a process that can read it can lock it. Without
+// O_NONBLOCK, the kernel would wait 45 s for the holder of a lease; with it, the error is
+// EAGAIN.
 func openLock() (*os.File, error) {
 	root, err := os.OpenRoot(LockDirectory)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +108,7 @@ func openLock() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := root.OpenFile(lockName, os.O_RDWR|os.O_CREATE|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}

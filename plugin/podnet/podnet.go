@@ -23,14 +23,15 @@ var ErrGone = errors.New("the network namespace does not exist")
 
 // Namespace is a pod's network namespace, open and locked.
 type Namespace struct {
-	netns ns.NetNS
-	lock  *lock // nil only after OpenForRemoval
+	netns     ns.NetNS
+	lock      *os.File // nil without a lock: after OpenForRemoval, or with a lockFault
+	lockFault error
 }
 
 // Open opens the namespace at path and takes its lock, for which it waits until
 // ctx ends. Errors: ErrGone; ErrBusy; a capture.Refusal for the host's own namespace.
 func Open(ctx context.Context, path string) (*Namespace, error) {
-	return open(path, func(inode uint64) (*lock, error) { return takeLock(ctx, inode) })
+	return open(path, func(inode uint64) (*os.File, error) { return takeLock(ctx, inode) })
 }
 
 // TryOpen is Open that does not wait for the lock.
@@ -39,7 +40,7 @@ func TryOpen(path string) (*Namespace, error) { return open(path, tryLock) }
 // OpenForRemoval is Open for DEL, which must not fail: if it can't take the lock
 // before ctx ends, it continues without.
 func OpenForRemoval(ctx context.Context, path string) (*Namespace, error) {
-	return open(path, func(inode uint64) (*lock, error) {
+	return open(path, func(inode uint64) (*os.File, error) {
 		taken, err := takeLock(ctx, inode)
 		if err != nil {
 			return nil, nil
@@ -48,7 +49,7 @@ func OpenForRemoval(ctx context.Context, path string) (*Namespace, error) {
 	})
 }
 
-func open(path string, lock func(inode uint64) (*lock, error)) (*Namespace, error) {
+func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, error) {
 	netns, err := ns.GetNS(path)
 	if err != nil {
 		var gone ns.NSPathNotExistErr
@@ -62,7 +63,11 @@ func open(path string, lock func(inode uint64) (*lock, error)) (*Namespace, erro
 	if err := errors.Join(n.refuseHost(), unix.Fstat(int(netns.Fd()), &own)); err != nil {
 		return nil, errors.Join(err, netns.Close())
 	}
-	if n.lock, err = lock(own.Ino); err != nil {
+	n.lock, err = lock(own.Ino)
+	if foreign, ok := errors.AsType[foreignLock](err); ok {
+		n.lockFault, err = foreign, nil
+	}
+	if err != nil {
 		return nil, errors.Join(err, netns.Close())
 	}
 	return n, nil
@@ -79,12 +84,7 @@ func (n *Namespace) Close() error {
 
 // LockFault returns why another process of ours can work in the namespace at the same time,
 // nil if none can.
-func (n *Namespace) LockFault() error {
-	if n.lock == nil {
-		return nil
-	}
-	return n.lock.fault
-}
+func (n *Namespace) LockFault() error { return n.lockFault }
 
 // refuseHost compares the namespace with that of this process and with that of
 // process 1, whose file can be missing or unreadable.
