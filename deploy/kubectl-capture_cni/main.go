@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -26,8 +27,6 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends a command that cleans up
-	klog.LogToStderr(false)
-	klog.SetOutput(newScreen(os.Stderr)) // client-go quotes what it was sent
 	status := execute(ctx, os.Args[1:], newScreen(os.Stdout), newScreen(os.Stderr))
 	stop()
 	os.Exit(status)
@@ -35,6 +34,7 @@ func main() {
 
 // execute executes a command, and returns its exit status.
 func execute(ctx context.Context, args []string, stdout, stderr *screen) int {
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(stderr, nil))) // client-go quotes what it was sent
 	command := root(stderr)
 	command.SetArgs(args)
 	command.SetOut(stdout)

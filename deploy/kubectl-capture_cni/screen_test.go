@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/capture-cni/capture-cni/deploy/capturetest"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
@@ -144,6 +145,19 @@ func TestHostileCluster(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLibraryLog has a library log hostile text.
+func TestLibraryLog(t *testing.T) {
+	var out, errors strings.Builder
+	if status := execute(t.Context(), []string{"status", "--agent-namespace="}, newScreen(&out), newScreen(&errors)); status == 0 {
+		t.Error("the command succeeds")
+	}
+	klog.Errorf("from the cluster: %s", hostile)
+	if got := errors.String(); strings.Count(got, "FORGED captured") != 1 {
+		t.Errorf("logged: %s", got)
+	}
+	expectSafe(t, "the log", errors.String())
 }
 
 // answerHostile adds a warning, or answers with an error, and reports whether it did.

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ type node struct {
 	socket    string                 // of the agent, for records; empty for none
 	baselines string                 // directory that outlives a guard; empty for none
 	netConf   string                 // of the plugin
+	log       strings.Builder        // of its guards
 }
 
 func newNode() *node {
@@ -165,8 +167,15 @@ func (n *node) keeperAsking(t *testing.T, pods guard.Pods, runtime guard.Runtime
 		settings.HistoryDir = history.Directory(n.socket)
 	}
 	registry := prometheus.NewRegistry()
-	log := slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(testWriter{t}, n), nil))
 	return guard.New(settings, runtime, pods, log, registry), registry
+}
+
+// Write implements io.Writer for the log of its guards.
+func (n *node) Write(line []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.log.Write(line)
 }
 
 type testWriter struct{ t *testing.T }

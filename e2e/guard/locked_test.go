@@ -3,8 +3,12 @@
 package guard
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -44,4 +48,25 @@ func TestLocked(t *testing.T) {
 	records := receive(t, conn)
 	expectRepair(t, records["a-known"], record.Uncaptured)
 	expectRepair(t, records["c-free"], record.Uncaptured)
+}
+
+// TestForeignLock has a process that can only read the lock's file lock a pod for reading:
+// the guard repairs the pod, and says once that it works without a lock.
+func TestForeignLock(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	var namespace unix.Stat_t
+	check(t, unix.Stat(p.sandbox.NetNS, &namespace))
+	reader, err := os.Open(podnet.LockDirectory + "/netns")
+	check(t, err)
+	defer reader.Close()
+	check(t, unix.FcntlFlock(reader.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Start: int64(namespace.Ino), Len: 1}))
+	keeper, registry := n.keeper(t, guard.InPlace)
+	for range 3 {
+		wholeRound(t, keeper)
+	}
+	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	if log := n.log.String(); strings.Count(log, "continuing without a lock") != 1 {
+		t.Errorf("it says:\n%s", log)
+	}
 }

@@ -49,6 +49,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 		return unknown(err)
 	}
 	defer netns.Close()
+	g.warnOnce(&g.lockError, "continuing without a lock of network namespaces, which keeps ADD and guard apart", netns.LockFault())
 	if answer != nil {
 		w.baseline.confirmBy(g.settings.HistoryDir, w.sandbox)
 		if err := w.desired.decide(answer, w.sandbox, g.settings.Conf.Capture, w.baseline.addressesOf(netns)); err != nil {

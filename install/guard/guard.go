@@ -68,14 +68,14 @@ type Guard struct {
 	progress   progress
 	summary    summary
 
-	injected               []string  // UIDs of the node's pods that are injected now, as the agent last said
-	injectedAgain          time.Time // of the next request for them
-	askAgain, askNewAgain  time.Time // see askPause
-	askNewFault            error     // until askNewAgain
-	runsAgain              time.Time // see runsPause
-	runsFault              error     // until runsAgain
-	storeError, agentError string    // the last one that was logged
-	refusedError           string    // the same
+	injected                []string  // UIDs of the node's pods that are injected now, as the agent last said
+	injectedAgain           time.Time // of the next request for them
+	askAgain, askNewAgain   time.Time // see askPause
+	askNewFault             error     // until askNewAgain
+	runsAgain               time.Time // see runsPause
+	runsFault               error     // until runsAgain
+	storeError, agentError  string    // the last one that was logged
+	refusedError, lockError string    // the same
 }
 
 // New returns a Guard that registers its metrics with registry.

@@ -77,7 +77,7 @@ func (d *Dir) copyMetadata(file *os.File, name string, mode Mode) error {
 	if err != nil {
 		return err
 	}
-	old, err := d.root.Open(name)
+	old, err := d.Open(name) // not a pipe by now
 	if err != nil {
 		return err
 	}

@@ -46,15 +46,17 @@ func (n *Node) writePlugins(ctx context.Context, out io.Writer) error {
 
 func (n *Node) writeProgram(ctx context.Context, directory string, p program, out io.Writer) error {
 	path := n.settings.at(directory) + "/" + p.name
-	info, err := os.Stat(path)
+	file, err := host.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
 	version := "unknown"
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", path)
-	}
-	if build, err := buildinfo.ReadFile(path); err == nil {
+	if build, err := buildinfo.Read(file); err == nil {
 		version = bundle.Plain(build.Main.Version) + ", " + bundle.Plain(build.GoVersion)
 	}
 	fmt.Fprintf(out, "%s/%s: %s, %d bytes, %s, version %s, runs: %s\n", directory, p.name, info.Mode(), info.Size(),
