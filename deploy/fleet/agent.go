@@ -56,7 +56,7 @@ func (c *Client) release(ctx context.Context, namespace string) (release, error)
 }
 
 // agent returns a pod as an agent, if a DaemonSet of the release owns it. Its labels prove
-// nothing: whoever may create a pod anywhere chooses them.
+// nothing: the author of any pod chooses them.
 func (r release) agent(pod *corev1.Pod) (Agent, bool) {
 	owner := metav1.GetControllerOf(pod)
 	if pod.Namespace != r.namespace || pod.Spec.ServiceAccountName != serviceAccount || owner == nil || !r.daemonSets[owner.UID] {
@@ -92,7 +92,7 @@ func (c *Client) agentOn(ctx context.Context, namespace, node string) (found *Ag
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing the agents: %w", err)
+		return nil, fmt.Errorf("listing the agents: %w", withHint(err))
 	}
 	return found, nil
 }

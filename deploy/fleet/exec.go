@@ -30,7 +30,7 @@ func NewExec(access *rest.Config, client *Client) Exec {
 			return fmt.Errorf("executing a command in pod %s/%s: %w", agent.namespace, agent.name, err)
 		}
 		var stderr strings.Builder
-		err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &stderr})
+		err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &limitedWriter{&stderr, maxOutput}})
 		if message := strings.TrimSpace(stderr.String()); err != nil && message != "" {
 			err = errors.New(message)
 		}

@@ -77,7 +77,10 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 		node := leaseEvidence(lease, agent)
 		e.add("node", "%s, agent %s", strings.Join(append([]string{string(node.State)}, node.Reasons...), ": "), cmp.Or(node.Version, "of an unknown version"))
 	}
-	if agent == nil {
+	switch {
+	case err != nil:
+		return found
+	case agent == nil:
 		e.add("agent", "none runs on the node: nothing was examined there")
 		return found
 	}

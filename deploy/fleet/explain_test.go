@@ -32,6 +32,7 @@ type explainCase struct {
 	agent  []string // containers; nil for no agent
 	says   string   // of the command in the agent's pod
 	fails  error
+	denied string // a resource that may not be listed
 
 	state, cause, next string
 	evidence, without  []string
@@ -42,6 +43,9 @@ func (c *explainCase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	var answer any = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound}
 	switch {
+	case c.denied != "" && strings.HasSuffix(r.URL.Path, "/namespaces/capture-cni/"+c.denied):
+		w.WriteHeader(http.StatusForbidden)
+		answer = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden}
 	case strings.HasSuffix(r.URL.Path, "/pods/web") && c.pod != nil:
 		c.pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 		answer = c.pod
@@ -183,6 +187,14 @@ func TestExplain(t *testing.T) {
 		},
 		"on a node without an agent": {
 			pod: meshed(nil), state: "unknown", cause: "no guard examines", next: "guard.enabled=true", evidence: []string{"agent: none runs on the node"},
+		},
+		"without the permission to list DaemonSets": {
+			pod: meshed(nil), agent: both, denied: "daemonsets", state: "unknown", cause: "no guard examines", next: "guard.enabled=true",
+			evidence: []string{"its agent is not known", "capture-cni-operator"}, without: []string{"none runs on the node"},
+		},
+		"without the permission to list agents": {
+			pod: meshed(nil), agent: both, denied: "pods", state: "unknown", cause: "no guard examines", next: "guard.enabled=true",
+			evidence: []string{"its agent is not known", "capture-cni-operator"}, without: []string{"none runs on the node"},
 		},
 		"without the permission to execute": {
 			pod: meshed(nil), agent: both, fails: errors.New("pods/exec is forbidden"),

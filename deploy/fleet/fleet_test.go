@@ -34,11 +34,13 @@ func TestNodeStates(t *testing.T) {
 	replaced := newLease("replaced", 0, good(nil))
 	earlier := "an-earlier-agent"
 	replaced.Spec.HolderIdentity = &earlier
+	lasting := newLease("lasting", 0, good(nil))
+	lasting.Spec.LeaseDurationSeconds = new(int32(24 * 60 * 60))
 	s := &apiServer{}
-	s.leases = append(s.leases, newer, replaced, newLease("gone", time.Minute, good(nil)), newLease("dead", 12*time.Minute, good(nil)),
+	s.leases = append(s.leases, newer, replaced, lasting, newLease("tomorrow", -25*time.Hour, good(nil)), newLease("ahead", -5*time.Minute, good(nil)), newLease("gone", time.Minute, good(nil)), newLease("dead", 12*time.Minute, good(nil)),
 		newLease("late", 10*time.Minute, good(nil)), newLease("faulty", 0, faulty), newLease("waiting", 0, waiting), newLease("removed", 0, removed),
 		newLease("unready", 0, good(nil)), newLease("unguarded", 0, good(nil)), newLease("silent", 0, good(nil)), newLease("guarded", 0, good(&nodestate.Pods{})))
-	for _, node := range []string{"newer", "replaced", "dead", "late", "faulty", "waiting", "removed", "unguarded", "unreported"} {
+	for _, node := range []string{"newer", "replaced", "dead", "late", "faulty", "waiting", "removed", "unguarded", "unreported", "lasting", "tomorrow", "ahead"} {
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer))
 	}
 	s.pods = append(s.pods, newAgent("unready", corev1.ConditionFalse, InstallerContainer), newPod("bare", "web", nil),
@@ -50,6 +52,9 @@ func TestNodeStates(t *testing.T) {
 	got := map[string]string{}
 	for _, node := range f.Nodes {
 		got[node.Name] = strings.TrimSpace(string(node.State) + ": " + strings.Join(node.Reasons, "; "))
+		if _, times, found := strings.Cut(got[node.Name], "faulty: its Lease was renewed at "); found && strings.HasSuffix(times, " s: no agent writes that") {
+			got[node.Name] = "faulty: its Lease"
+		}
 		if needsStep := !node.State.Good() && node.State != Waiting; needsStep != (node.Next != "") {
 			t.Errorf("%s is %s, and the next step is %q", node.Name, node.State, node.Next)
 		}
@@ -63,6 +68,9 @@ func TestNodeStates(t *testing.T) {
 		"faulty":     "faulty: entry: no conflist; runtime: wait",
 		"waiting":    "waiting: runtime: wait",
 		"removed":    "removed:",
+		"lasting":    "faulty: its Lease",
+		"tomorrow":   "faulty: its Lease",
+		"ahead":      "ready:",
 		"unready":    "faulty: the agent's pod is not ready: containers with unready status: [installer]",
 		"unguarded":  "ready:",
 		"silent":     "waiting: the guard has not reported the states of pods",

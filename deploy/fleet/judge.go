@@ -98,6 +98,8 @@ func (o observed) node(name string) (node Node, pods *nodestate.Pods) {
 		set(NoAgent, "no agent runs on the node")
 	case lease == nil:
 		set(Unreported, "the agent has written no Lease")
+	case o.neverStale(lease):
+		set(Faulty, fmt.Sprintf("its Lease was renewed at %s, for %d s: no agent writes that", node.Reported.UTC().Format(time.RFC3339), *lease.Spec.LeaseDurationSeconds))
 	case o.isStale(lease):
 		set(Stale, fmt.Sprintf("the agent has not reported for %s", o.now.Sub(node.Reported).Round(time.Second)))
 	case errors.Is(err, nodestate.ErrFormat):
@@ -124,6 +126,19 @@ func (o observed) node(name string) (node Node, pods *nodestate.Pods) {
 func (o observed) isStale(lease *coordination.Lease) bool {
 	renewed, seconds := lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds
 	return renewed == nil || seconds == nil || o.now.After(renewed.Add(time.Duration(*seconds)*time.Second))
+}
+
+// Limits of a Lease's times: agents write a few minutes, and clocks differ.
+const (
+	maxLeaseDuration = time.Hour
+	maxAhead         = time.Hour
+)
+
+// neverStale reports whether a Lease hides for ever, or for long, that the agent no longer
+// reports.
+func (o observed) neverStale(lease *coordination.Lease) bool {
+	renewed, seconds := lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds
+	return renewed != nil && seconds != nil && (renewed.After(o.now.Add(maxAhead)) || *seconds > int32(maxLeaseDuration/time.Second))
 }
 
 func findings(published nodestate.State) (state NodeState, reasons []string) {

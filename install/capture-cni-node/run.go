@@ -71,11 +71,11 @@ func (o *options) run(ctx context.Context, address, state string, force bool, u 
 	n := node.New(settings, api, runtime, log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	answerer, ready, err := o.pods(settings, api, absent, registry, log)
+	answerer, err := o.pods(settings, api, absent, registry, log)
 	if err != nil {
 		return err
 	}
-	keeper := node.NewKeeper(n, ready, registry)
+	keeper := node.NewKeeper(n, answerer.Ready, registry)
 	server, err := httpServer(address, probes(keeper, registry), log)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (o *options) run(ctx context.Context, address, state string, force bool, u 
 		clean := func(ctx context.Context) error { return keeper.Absent(ctx, force) }
 		return runTogether(ctx, append(publish, server, clean)...)
 	}
-	telemetry, err := t.tasks(o, keeper, settings, registry, log)
+	telemetry, err := t.tasks(o, keeper, settings, answerer.Watches, registry, log)
 	if err != nil {
 		return err
 	}
@@ -98,20 +98,19 @@ func (o *options) run(ctx context.Context, address, state string, force bool, u 
 		return err
 	}
 	tasks := []task{server, keeper.Present, untilEnd(keeper.Preflight), untilDeleted(mounts...)}
-	listeners := after(keeper.Claimed(), slices.Concat(answerer, telemetry))
+	listeners := after(keeper.Claimed(), append(telemetry, answerer.Serve))
 	return runTogether(ctx, slices.Concat(tasks, listeners, untaint, publish)...)
 }
 
-// pods returns the task that answers requests of pods, and why it can't.
-func (o *options) pods(s node.Settings, api *kube.Client, absent bool, registry prometheus.Registerer, log *slog.Logger) (tasks []task, ready func() error, err error) {
+// pods returns what answers requests of pods, nil for nothing.
+func (o *options) pods(s node.Settings, api *kube.Client, absent bool, registry prometheus.Registerer, log *slog.Logger) (*pods.Server, error) {
 	if absent || s.PodsSocket() == "" {
-		return nil, func() error { return nil }, nil
+		return nil, nil
 	}
 	if !s.Credentials.OnNode && (s.Credentials.Pod.Name == "" || s.Credentials.Pod.Namespace == "" || s.Credentials.Pod.UID == "") {
-		return nil, nil, errors.New("--token-on-node=false needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
+		return nil, errors.New("--token-on-node=false needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 	}
-	server := pods.New(pods.Settings{Socket: s.PodsSocket(), Node: o.nodeName}, api, registry, log)
-	return []task{server.Serve}, server.Ready, nil
+	return pods.New(pods.Settings{Socket: s.PodsSocket(), Node: o.nodeName}, api, registry, log), nil
 }
 
 // probes serves the kubelet's probes and the metrics.

@@ -11,6 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // telemetryFlags are the flags of what the agent does with records.
@@ -22,7 +23,7 @@ func (t *telemetryFlags) declare(flags *pflag.FlagSet) {
 }
 
 // tasks returns the tasks that receive the plugin's records and act on them.
-func (t telemetryFlags) tasks(o *options, keeper *node.Keeper, s node.Settings, registry prometheus.Registerer, log *slog.Logger) ([]task, error) {
+func (t telemetryFlags) tasks(o *options, keeper *node.Keeper, s node.Settings, isWatched func(record.PodRef) bool, registry prometheus.Registerer, log *slog.Logger) ([]task, error) {
 	settings := telemetry.Settings{Socket: s.AgentSocket(), Plugin: s.Plugin(), NetConf: s.Entry.Keys}
 	if settings.Socket == "" {
 		log.Info("agentSocket is empty: no Events and no ADD metrics")
@@ -35,7 +36,7 @@ func (t telemetryFlags) tasks(o *options, keeper *node.Keeper, s node.Settings, 
 	case t.events && err != nil:
 		log.Warn("Events are disabled", "error", err)
 	case t.events:
-		events = telemetry.NewEvents(api, o.nodeName, registry, log)
+		events = telemetry.NewEvents(api, o.nodeName, isWatched, registry, log)
 		tasks = append(tasks, untilEnd(events.Serve))
 	}
 	if t.evict {

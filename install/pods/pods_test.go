@@ -327,6 +327,11 @@ func TestOtherNodesPods(t *testing.T) {
 	}
 	w := newWorld(t, api)
 	w.waitReady(t)
+	for pod, watched := range map[record.PodRef]bool{ref("own", "u1"): true, ref("own", "u2"): false, ref("own", ""): false, ref("other", "u1"): false} {
+		if w.Watches(pod) != watched || (*Server)(nil).Watches(pod) {
+			t.Errorf("%v is watched: %v", pod, !watched)
+		}
+	}
 	for _, name := range []string{"own", "other", "unscheduled"} {
 		if answer, err := w.askFor(t, ref(name, "u1")); err != nil || answer.Pod == nil {
 			t.Errorf("%s by its UID: %+v, %v", name, answer, err)

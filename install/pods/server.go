@@ -19,6 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/socket"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 const (
@@ -33,7 +34,7 @@ type Settings struct {
 	Node   string // whose pods to watch; empty to read each pod when it is asked for
 }
 
-// Server answers requests of pods.
+// Server answers requests of pods. A nil Server answers none, and knows none.
 type Server struct {
 	settings Settings
 	api      *kube.Client
@@ -61,6 +62,9 @@ func New(settings Settings, api *kube.Client, registry prometheus.Registerer, lo
 
 // Ready returns why pods can't be asked for, nil if they can.
 func (s *Server) Ready() error {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listening != nil {
@@ -69,9 +73,22 @@ func (s *Server) Ready() error {
 	return s.cache.unready()
 }
 
+// Watches reports whether the watch of the node's pods has a pod with this UID.
+func (s *Server) Watches(pod record.PodRef) bool {
+	if s == nil {
+		return false
+	}
+	_, found := s.cache.find(pod.String(), pod.UID)
+	return found
+}
+
 // Serve watches the node's pods and answers requests until ctx ends. It listens again
 // whenever the socket was lost. Error: the socket's path is too long.
 func (s *Server) Serve(ctx context.Context) error {
+	if s == nil {
+		<-ctx.Done()
+		return nil
+	}
 	if path := s.settings.Socket; len(path) > socket.MaxPath {
 		return fmt.Errorf("listening for requests of pods: the path %s has %d bytes: expected at most %d", path, len(path), socket.MaxPath)
 	}

@@ -26,6 +26,7 @@ import (
 type Events struct {
 	api     *kube.Client
 	node    string
+	watched func(record.PodRef) bool // reports whether the watch of the node's pods has a pod
 	log     *slog.Logger
 	limit   flowcontrol.RateLimiter
 	queued  chan struct{} // has an element while the queue may not be empty
@@ -76,9 +77,9 @@ const (
 
 // NewEvents returns Events of one node's pods that registers its metrics. Serve posts
 // them.
-func NewEvents(api *kube.Client, node string, registry prometheus.Registerer, log *slog.Logger) *Events {
+func NewEvents(api *kube.Client, node string, watched func(record.PodRef) bool, registry prometheus.Registerer, log *slog.Logger) *Events {
 	return &Events{
-		api: api, node: node, log: log,
+		api: api, node: node, watched: watched, log: log,
 		limit:   flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventsAtOnce),
 		queued:  make(chan struct{}, 1),
 		dropped: newDroppedEvents(metrics.NewFactory(registry)),

@@ -4,7 +4,6 @@ package telemetry
 
 import (
 	"context"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -34,9 +33,12 @@ func (e *Events) post(ctx context.Context, s subject, event counted) error {
 	return err
 }
 
-// isOwn reports whether a pod exists and runs on this node. A record says so, too, but
-// whoever reaches the socket can have written it.
+// isOwn reports whether a pod exists and runs on this node. A record says so, too, but any
+// process that reaches the socket can have written it.
 func (e *Events) isOwn(ctx context.Context, ref record.PodRef) (bool, error) {
+	if e.watched(ref) {
+		return true, nil
+	}
 	pod, err := e.api.Pod(ctx, ref)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -46,7 +48,8 @@ func (e *Events) isOwn(ctx context.Context, ref record.PodRef) (bool, error) {
 	case ref.UID != "" && string(pod.UID) != ref.UID:
 		return false, nil // it has ended
 	case e.node != "" && pod.Spec.NodeName != e.node:
-		return false, fmt.Errorf("a record is about pod %s of node %q: expected one of this node", ref, pod.Spec.NodeName)
+		e.log.Warn("a record is about a pod of another node; it gets no Event", "pod", ref.String(), "node", pod.Spec.NodeName)
+		return false, nil
 	}
 	return true, nil
 }
