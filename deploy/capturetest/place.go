@@ -29,8 +29,8 @@ func testMeta(name string, until time.Time) metav1.ObjectMeta {
 	}
 }
 
-// nameForm is that of what a test creates. Labels alone are no proof: they can be added to
-// a namespace of somebody else.
+// nameForm is that of what a test creates. Labels alone are no proof: any namespace can
+// have them.
 var nameForm = regexp.MustCompile(`^capture-cni-test-[a-z2-7]{6}-(redirect|tproxy)(-(client|server))?$`)
 
 // newID returns what distinguishes the names of one test.
@@ -95,7 +95,7 @@ func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 	for _, left := range found {
 		until, err := time.Parse(time.RFC3339, left.meta.Annotations[untilAnnotation])
 		if err != nil || !nameForm.MatchString(left.meta.Name) {
-			notes = append(notes, left.place.what()+" has the labels of a test, but not the name and the date that a test gives: it was left alone")
+			notes = append(notes, left.place.what()+" has the labels of a test, but not the name and the date that a test gives: it was left alone; take the labels off, or delete it by hand")
 			continue
 		}
 		if time.Now().Before(until) {

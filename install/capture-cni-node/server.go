@@ -24,8 +24,8 @@ const (
 	listenInterval = 5 * time.Second  // between two attempts
 )
 
-// httpServer serves at the address of --listen. The task does not end while the address
-// can't be listened at: the node is kept all the same.
+// httpServer serves at the address of --listen. While another program has the port, the
+// task retries and the agent's other tasks go on.
 func httpServer(address string, handler http.Handler, log *slog.Logger) (task, error) {
 	if _, port, err := net.SplitHostPort(address); err != nil || !isPort(port) {
 		return nil, fmt.Errorf("--listen is %q: expected host:port", address)
@@ -60,6 +60,9 @@ func listen(ctx context.Context, address string, log *slog.Logger) net.Listener 
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err == nil {
+			if attempt > 0 {
+				log.Info("probes and metrics are served", "address", address)
+			}
 			return listener
 		}
 		if attempt == 0 {

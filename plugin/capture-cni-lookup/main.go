@@ -40,9 +40,8 @@ func main() {
 	}
 }
 
-// refuse answers a runtime. This program lies next to the runtime's plugins, and whoever
-// may write a network configuration could name it as one. DEL must not keep a pod from
-// being removed.
+// refuse answers a runtime. This program lies next to the runtime's plugins, so a network
+// configuration can name it as one. DEL must not keep a pod from being removed.
 func refuse(command string, stdout io.Writer) (status int) {
 	if command == "DEL" {
 		return 0
