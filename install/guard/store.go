@@ -41,7 +41,7 @@ func (s store) load(id string) (b baseline) {
 		return baseline{}
 	}
 	defer func() { _ = root.Close() }() // nothing was written
-	file, err := root.Open(id)
+	file, err := record.OpenRegular(root, id)
 	if err != nil {
 		return baseline{}
 	}

@@ -80,7 +80,7 @@ func ReadSummary(dir string) (pods nodestate.Pods, err error) {
 		return pods, err
 	}
 	defer func() { _ = root.Close() }() // nothing was written
-	file, err := root.Open(summaryFile)
+	file, err := record.OpenRegular(root, summaryFile)
 	if err != nil {
 		return pods, fmt.Errorf("reading the guard's states of pods: %w", err)
 	}

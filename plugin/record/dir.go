@@ -69,6 +69,23 @@ func OpenPrivate(path string, mode fs.FileMode) (*os.Root, error) {
 	return root, nil
 }
 
+// OpenRegular opens a regular file of a directory for reading. A pipe there would hold the
+// caller for ever. Errors: fs.ErrNotExist.
+func OpenRegular(root *os.Root, name string) (*os.File, error) {
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", file.Name())
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
 // Close closes the directory.
 func (d *Dir) Close() error { return d.root.Close() }
 
@@ -121,7 +138,7 @@ func (d *Dir) Read(f File) (Record, error) {
 
 // document reads no more than a record can be.
 func (d *Dir) document(f File) ([]byte, error) {
-	file, err := d.root.Open(f.Name)
+	file, err := OpenRegular(d.root, f.Name)
 	if err != nil {
 		return nil, fmt.Errorf("reading a record: %w", err)
 	}
