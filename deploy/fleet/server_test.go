@@ -42,7 +42,10 @@ func (s *apiServer) start(t testing.TB) *Client {
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.asked = append(s.asked, r.Method+" "+r.URL.Path)
+	if s.asked = append(s.asked, r.Method+" "+r.URL.Path); len(s.asked) > 200 {
+		http.Error(w, "more requests than any fleet takes", http.StatusBadRequest)
+		return
+	}
 	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	first, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))

@@ -201,11 +201,22 @@ func send(t *testing.T, socket, document string) {
 	_ = unix.Close(fd)
 }
 
-// TestReplays what was kept while no agent was there.
+// TestReplays what was kept while no agent was there. It replaces no younger record of the
+// same pod in the history.
 func TestReplays(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
-	if err := os.MkdirAll(record.Spool(socket), 0o700); err != nil {
+	younger := captured
+	younger.Pod, younger.Time = failed.Pod, time.Unix(1000, 0)
+	memory := history.Directory(socket)
+	if err := errors.Join(os.MkdirAll(record.Spool(socket), 0o700), os.MkdirAll(memory, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	h, err := history.Open(memory)
+	if err == nil {
+		err = h.Record(younger)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -222,6 +233,9 @@ func TestReplays(t *testing.T) {
 		}
 		return nil
 	})
+	if last, err := history.Last(memory, failed.Pod.UID); err != nil || last.Verdict != record.Captured {
+		t.Errorf("the last ADD of the pod: %+v, %v", last, err)
+	}
 }
 
 // TestSocket is root's alone, and takes the place of what an agent left.

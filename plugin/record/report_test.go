@@ -112,15 +112,24 @@ func TestNoAgent(t *testing.T) {
 	}
 }
 
-// TestFull sends to one who does not read.
+// TestFull sends to an agent that does not read, and does not wait for it.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	conn, socket := reader(t, 0o600)
-	sent := 0
-	for ; sent < 1<<20 && Send(socket, record()); sent++ {
-	}
-	if sent == 0 || sent == 1<<20 {
-		t.Fatalf("%d were taken by one who does not read", sent)
+	full := make(chan int, 1)
+	go func() {
+		sent := 0
+		for ; sent < 1<<20 && Send(socket, record()); sent++ {
+		}
+		full <- sent
+	}()
+	select {
+	case sent := <-full:
+		if sent == 0 || sent == 1<<20 {
+			t.Fatalf("%d were taken by an agent that does not read", sent)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for an agent that does not read")
 	}
 	receive(t, conn)
 	if !Send(socket, record()) {
