@@ -45,6 +45,13 @@ var forgeries = map[string]struct {
 	"a stamp alone":     {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, record.Drifted},
 	"the stamp of ours": {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, record.Drifted},
 	"no stamp":          {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, record.Drifted},
+	"a table that no packet meets": {func(t *testing.T, p *pod) { p.nft(t, "add table inet capture-cni { flags dormant; }") }, record.Drifted},
+	"a chain at another hook": {func(t *testing.T, p *pod) {
+		p.nft(t, "flush chain inet capture-cni filter_OUTPUT; delete chain inet capture-cni filter_OUTPUT")
+		p.nft(t, "add chain inet capture-cni filter_OUTPUT { type filter hook input priority 0; policy accept; }")
+		p.nft(t, `add rule inet capture-cni filter_OUTPUT meta l4proto tcp tcp flags & (fin | syn | rst | ack) == syn counter jump filter_ISTIO_SYN comment "begins a connection"`)
+	}, record.Drifted},
+	"a policy of drop": {func(t *testing.T, p *pod) { p.nft(t, "chain inet capture-cni filter_OUTPUT { policy drop; }") }, record.Drifted},
 	"another plugin's chain in their place": {func(t *testing.T, p *pod) {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		addChain(t, p, "ISTIO_OUTPUT")

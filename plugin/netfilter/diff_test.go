@@ -73,11 +73,14 @@ func TestDigest(t *testing.T) {
 		return o
 	}
 	base := Dump{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y")}}
+	moved := chainOf("a", "1", "2")
+	moved.content = "another hook"
 	for name, tt := range map[string]struct {
 		other           Dump
 		shape, elements bool // are the same
 	}{
 		"the same":               {Dump{[]object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y")}}, true, true},
+		"another hook":           {Dump{[]object{moved, chainOf("b", "3"), set("x", "y")}}, false, true},
 		"objects in other order": {Dump{[]object{set("x", "y"), chainOf("b", "3"), chainOf("a", "1", "2")}}, true, true},
 		"a rule fewer":           {Dump{[]object{chainOf("a", "1"), chainOf("b", "3"), set("x", "y")}}, false, true},
 		"rules in other order":   {Dump{[]object{chainOf("a", "2", "1"), chainOf("b", "3"), set("x", "y")}}, false, true},
