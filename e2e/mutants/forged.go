@@ -104,14 +104,14 @@ var forgedMutants = []mutant{
 		by:   by(root, "e2e/protocol", "TestReaderHoldsNoLock/lease"),
 	},
 	{
-		name: "Lease-of-the-year-3000-is-never-stale",
+		name: "lease-of-the-far-future-is-never-stale",
 		file: "deploy/fleet/judge.go",
 		from: "renewed.After(o.now.Add(maxAhead)) || ",
 		to:   "",
 		by:   by(quick, "deploy/fleet", "TestNodeStates"),
 	},
 	{
-		name: "no-token-on-kubernetes-1.30",
+		name: "no-token-where-none-can-be-bound-to-a-node",
 		file: "deploy/chart/templates/tokens.yaml",
 		from: "object.spec.?boundObjectRef.?kind.orValue('') == ''",
 		to:   "!has(object.spec.boundObjectRef)",
