@@ -42,9 +42,9 @@ var forgeries = map[string]struct {
 	forge func(t *testing.T, p *pod)
 	found record.Reason
 }{
-	"a stamp alone":     {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, record.Drifted},
-	"the stamp of ours": {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, record.Drifted},
-	"no stamp":          {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, record.Drifted},
+	"a stamp alone":                {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, record.Drifted},
+	"the stamp of ours":            {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, record.Drifted},
+	"no stamp":                     {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, record.Drifted},
 	"a table that no packet meets": {func(t *testing.T, p *pod) { p.nft(t, "add table inet capture-cni { flags dormant; }") }, record.Drifted},
 	"a chain at another hook": {func(t *testing.T, p *pod) {
 		p.nft(t, "flush chain inet capture-cni filter_OUTPUT; delete chain inet capture-cni filter_OUTPUT")

@@ -57,9 +57,10 @@ var forgedMutants = []mutant{
 	{
 		name: "large-pods-keep-the-agent-from-being-ready",
 		file: "install/kube/podlist.go",
-		from: `options.ResourceVersion, options.ResourceVersionMatch, options.Limit = "", "", pageSize`,
-		to:   "options.Limit = pageSize",
-		by:   by(unit, "install/kube", "TestLargeList"),
+		from: `			options.ResourceVersion, options.ResourceVersionMatch = "", ""
+			continue`,
+		to: "			continue",
+		by: by(unit, "install/kube", "TestLargeList"),
 	},
 	{
 		name: "overloaded-api-server-renews-the-token",
@@ -97,7 +98,7 @@ var forgedMutants = []mutant{
 		by:   by(quick, "install/pods", "TestOtherNodesPods"),
 	},
 	{
-		name: "lease-of-a-file-holds-up-a-DEL",
+		name: "file-lease-holds-up-the-end-of-a-pod",
 		file: "plugin/podnet/lock.go",
 		from: "os.O_RDWR|os.O_CREATE|unix.O_NONBLOCK",
 		to:   "os.O_RDWR|os.O_CREATE",
