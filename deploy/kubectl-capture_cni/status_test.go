@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,6 +113,21 @@ func TestStatusWaits(t *testing.T) {
 	if f, err := waitUntilGood(interrupted, read, time.Hour, io.Discard); f != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v, %v", f, err)
 	}
+}
+
+// TestStatusTimesOut ends at the time-out, however often it looks.
+func TestStatusTimesOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reads, began := 0, time.Now()
+		read := func(context.Context) (*fleet.Fleet, error) { reads++; return &fleet.Fleet{}, nil }
+		const timeout = 3*waitInterval + time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if f, err := waitUntilGood(ctx, read, timeout, io.Discard); f == nil || err != nil || reads != 4 || time.Since(began) != timeout {
+			t.Errorf("%v, %v after %d looks and %s", f, err, reads, time.Since(began))
+		}
+	})
 }
 
 // TestStatusFails with status 2 where the fleet can't be read.

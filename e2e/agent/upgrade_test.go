@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,11 +79,11 @@ func TestUpgrade(t *testing.T) {
 	a := startRelease(0)
 	a.ready(t)
 	old := n.learnEarlierRules(t)
-	stop, adds := make(chan struct{}), make(chan int)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	var started atomic.Int64
 	for _, pod := range []string{"web", "plain"} {
 		go func() {
-			count := 0
-			defer func() { adds <- count }()
+			defer func() { ended <- struct{}{} }()
 			for {
 				select {
 				case <-stop:
@@ -90,22 +91,23 @@ func TestUpgrade(t *testing.T) {
 				default:
 				}
 				if err := n.startAndStop(t, pod); err != nil {
-					t.Errorf("after %d ADDs of %s: %v", count, pod, err)
+					t.Errorf("after %d ADDs: %s: %v", started.Load(), pod, err)
+					started.Store(1 << 30)
 					return
 				}
-				count++
+				started.Add(1)
 			}
 		}()
 	}
-	for i := range 6 {
+	for i := 0; i < 6 || started.Load() < 20; i++ {
 		a.stop(t)
 		a = startRelease(i + 1)
 		a.ready(t)
 		time.Sleep(300 * time.Millisecond)
 	}
 	close(stop)
-	if total := <-adds + <-adds; total < 20 {
-		t.Errorf("only %d pods started meanwhile", total)
+	for range 2 {
+		<-ended
 	}
 	check(t, old.stop(t))
 }

@@ -57,7 +57,12 @@ func TestWatchLength(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := &names{texts: map[string]string{}}
-				w := &podWatch{PodStore: store, ctx: t.Context(), pace: rate.NewLimiter(rate.Inf, 1), client: clientOf(silent)}
+				asked := ""
+				api := func(r *http.Request) (*http.Response, error) {
+					asked = r.URL.Query().Get("timeoutSeconds")
+					return silent(r)
+				}
+				w := &podWatch{PodStore: store, ctx: t.Context(), pace: rate.NewLimiter(rate.Inf, 1), client: clientOf(api)}
 				options := metav1.ListOptions{}
 				if tt.streaming {
 					options.SendInitialEvents = &tt.streaming
@@ -82,6 +87,9 @@ func TestWatchLength(t *testing.T) {
 					t.Errorf("it lasted %s, want %s", took, tt.want)
 				}
 				opened.Stop()
+				if tt.timeout > 0 && asked != "300" {
+					t.Errorf("the API server is asked to end the watch after %q s, want 300", asked)
+				}
 				if store.started != 1 || store.replaced != len(tt.listed) {
 					t.Errorf("started %d times, replaced %d times", store.started, store.replaced)
 				}

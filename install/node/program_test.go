@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -43,6 +44,32 @@ func TestProgramIsTried(t *testing.T) {
 		content, readErr := os.ReadFile(bin.Path() + "/" + binaryName)
 		if string(content) != want || readErr != nil || changed != (tried == nil) || !errors.Is(err, tried) {
 			t.Errorf("a copy that returns %v: %q is installed (%v), changed %v, %v", tried, content, readErr, changed, err)
+		}
+	}
+}
+
+// TestDamagedProgram replaces a program that differs from the copy at its last byte alone, or
+// is longer by one.
+func TestDamagedProgram(t *testing.T) {
+	t.Parallel()
+	good := strings.Repeat("x", 200<<10)
+	for _, installed := range []string{good[1:] + "y", good + "y", good} {
+		settings := machine(t, map[string]string{"/opt/cni/bin/capture-cni": installed, "/copy/capture-cni": good, "/var/lib/capture-cni/owner": "mesh"})
+		bin, err := host.OpenDir(settings.at("/opt/cni/bin"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer bin.Close()
+		state, err := host.OpenDir(settings.at("/var/lib/capture-cni"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer state.Close()
+		p := program{binaryName, settings.at("/copy/capture-cni"), func(context.Context, string) error { return nil }, state}
+		changed, err := p.install(t.Context(), bin)
+		content, readErr := os.ReadFile(bin.Path() + "/" + binaryName)
+		if string(content) != good || readErr != nil || changed != (installed != good) || err != nil {
+			t.Errorf("of %d bytes: changed %v, %d bytes are installed, %v, %v", len(installed), changed, len(content), readErr, err)
 		}
 	}
 }
