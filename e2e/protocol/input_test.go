@@ -36,7 +36,7 @@ func TestBadInput(t *testing.T) {
 		}},
 		{"no kubeconfig", call{stdin: node{kubeconfig: absent(t) + "/kubeconfig"}.shortTimeout("")}, 11, []string{"/none/kubeconfig", "check that the node agent runs"}},
 		{"untrusted kubeconfig", call{stdin: node{kubeconfig: untrustedFile(t)}.conf("")}, 7, []string{"belongs to uid 1000"}},
-		{"no such pod", call{stdin: n.shortTimeout(""), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=none"}, 11, []string{"looking up pod shop/none", "lookupTimeout of 1s"}},
+		{"no such pod", call{stdin: n.shortTimeout(""), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=none"}, 11, []string{"looking up pod shop/none", "lookupTimeout of 3s"}},
 		{"another pod of that name", call{stdin: n.shortTimeout(""), args: web + ";K8S_POD_UID=other"}, 11, []string{"UID " + uid}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

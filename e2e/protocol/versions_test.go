@@ -24,7 +24,7 @@ func TestTwoVersions(t *testing.T) {
 		name, adds, takesOver string
 		leavesRoutingRules    bool          // of TPROXY pods: v0.1.0 knows those of its own priority alone
 		delTime               time.Duration // after which DEL ends, done or not; 0 for longer than any test takes
-	}{{"upgrade", earlier, today, false, 0}, {"downgrade", today, earlier, true, 2 * time.Second}} {
+	}{{"upgrade", earlier, today, false, 0}, {"downgrade", today, earlier, true, delTime}} {
 		for _, backend := range []string{"nftables", "iptables-nft", "iptables-legacy"} {
 			for _, mode := range []string{"REDIRECT", "TPROXY"} {
 				t.Run(fmt.Sprintf("%s, %s, %s", direction.name, backend, mode), func(t *testing.T) {
@@ -63,6 +63,9 @@ func TestTwoVersions(t *testing.T) {
 		}
 	}
 }
+
+// delTime is the time that a DEL takes at most to remove rules.
+const delTime = 2 * time.Second
 
 // deleteBy calls DEL of a plugin, and again while a busy machine used up its time.
 func (c call) deleteBy(t *testing.T, plugin string, limit time.Duration) {
