@@ -18,22 +18,23 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
+func openDir(t *testing.T, path string) *host.Dir {
+	t.Helper()
+	dir, err := host.OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dir.Close() })
+	return dir
+}
+
 // TestProgramIsTried replaces a program by a copy that runs, and by none that does not.
 func TestProgramIsTried(t *testing.T) {
 	t.Parallel()
 	fault := errors.New("exec format error")
 	for want, tried := range map[string]error{"new": nil, "old": fault} {
 		settings := machine(t, map[string]string{"/opt/cni/bin/capture-cni": "old", "/copy/capture-cni": "new", "/var/lib/capture-cni/owner": "mesh"})
-		bin, err := host.OpenDir(settings.at("/opt/cni/bin"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer bin.Close()
-		state, err := host.OpenDir(settings.at("/var/lib/capture-cni"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer state.Close()
+		bin, state := openDir(t, settings.at("/opt/cni/bin")), openDir(t, settings.at("/var/lib/capture-cni"))
 		p := program{binaryName, settings.at("/copy/capture-cni"), func(_ context.Context, path string) error {
 			if filepath.Base(path) == binaryName {
 				return nil // what is installed runs
@@ -55,16 +56,7 @@ func TestDamagedProgram(t *testing.T) {
 	good := strings.Repeat("x", 200<<10)
 	for _, installed := range []string{good[1:] + "y", good + "y", good} {
 		settings := machine(t, map[string]string{"/opt/cni/bin/capture-cni": installed, "/copy/capture-cni": good, "/var/lib/capture-cni/owner": "mesh"})
-		bin, err := host.OpenDir(settings.at("/opt/cni/bin"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer bin.Close()
-		state, err := host.OpenDir(settings.at("/var/lib/capture-cni"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer state.Close()
+		bin, state := openDir(t, settings.at("/opt/cni/bin")), openDir(t, settings.at("/var/lib/capture-cni"))
 		p := program{binaryName, settings.at("/copy/capture-cni"), func(context.Context, string) error { return nil }, state}
 		changed, err := p.install(t.Context(), bin)
 		content, readErr := os.ReadFile(bin.Path() + "/" + binaryName)
