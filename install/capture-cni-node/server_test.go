@@ -206,7 +206,8 @@ func TestClosedConnectionsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestTakenPort waits for the port, tells that once, and ends with its context.
+// TestTakenPort waits for the port, tells that once, tells when it has it, and ends with
+// its context.
 func TestTakenPort(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.1:0")
@@ -243,7 +244,8 @@ func TestTakenPort(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("ended: %v", err)
 	}
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "address already in use") || !strings.Contains(text, "--listen") {
-		t.Errorf("logged:\n%s", text)
+	lines := strings.SplitAfter(log.String(), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[0], "address already in use") || !strings.Contains(lines[0], "--listen") || !strings.Contains(lines[1], "are served") {
+		t.Errorf("logged:\n%s", lines)
 	}
 }

@@ -107,9 +107,12 @@ func (n *names) state() (string, int) {
 }
 
 // wait polls until a condition is true.
+// patience is how long tests wait, on a busy machine, for what takes a second at most.
+const patience = time.Minute
+
 func wait(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("waiting for %s took too long", what)
 		}
@@ -118,7 +121,7 @@ func wait(t *testing.T, what string, condition func() bool) {
 
 func (n *names) wait(t *testing.T, want string, replaced int) {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		got, times := n.state()
 		if got == want && times == replaced {
 			return

@@ -98,7 +98,7 @@ func newAdder(t *testing.T) *suite.Adder {
 	return suite.NewAdder(t, c.Nodes[0], n.Get(t, "web"))
 }
 
-// addsDuringUpdate calls the plugin each 50 ms while the agents are replaced.
+// addsDuringUpdate calls the plugin up to 20 times a second while the agents are replaced.
 func addsDuringUpdate(t *testing.T, adder *suite.Adder) []suite.Add {
 	t.Helper()
 	end := adder.Every(t, 50*time.Millisecond)

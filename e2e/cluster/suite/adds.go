@@ -103,22 +103,30 @@ func (a *Adder) Add(ctx context.Context) (Add, error) {
 	return add, nil
 }
 
-// Every calls the plugin at an interval, each time without waiting for the calls before,
-// until the function that it returns is called, which waits for the last of them.
+// callsAtOnce is how many calls of an Adder run at once, at most: more would take a slow
+// machine from what they wait for.
+const callsAtOnce = 12
+
+// Every calls the plugin at an interval, while fewer than callsAtOnce calls run, until the
+// function that it returns is called, which waits for the last of them.
 func (a *Adder) Every(t *testing.T, interval time.Duration) (end func() []Add) {
 	ctx, stop := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	var adds []Add
 	var calls sync.WaitGroup
+	running := make(chan struct{}, callsAtOnce)
 	calls.Go(func() {
-		for tick := time.NewTicker(interval); ; {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
 			select {
 			case <-ctx.Done():
-				tick.Stop()
 				return
 			case <-tick.C:
 			}
+			running <- struct{}{}
 			calls.Go(func() {
+				defer func() { <-running }()
 				add, err := a.Add(t.Context())
 				if err != nil {
 					t.Error(err)
