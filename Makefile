@@ -10,10 +10,11 @@ GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 PACKAGES := nftables iptables haproxy iproute2 strace containerd runc conmon gcc libc6-dev libseccomp-dev prometheus systemd qemu-system-x86 kmod
 FUZZTIME := 20s
 SOAKTIME := 10m
+SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|TestNotReady|TestAgentPolicies|TestGuardRepairs|TestAddsWithToken)$$
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts cluster cluster-down deps test test-packages test-releases test-mutants test-clusters test-agents test-pods test-mesh test-versions test-unit mutants soak fuzz golden bench lint verify fmt clean kernels
+.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-releases test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-unit mutants soak fuzz golden bench lint verify fmt clean kernels
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -112,12 +113,15 @@ deps: ## Install what the tests need (Debian, root)
 	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
 
-test soak: export SEED := $(SEED)
-test: export CI := true
-test: deps parts lint verify ## Everything: lint, verify, and all tests, on a real cluster too (root)
+test full soak: export SEED := $(SEED)
+test full: export CI := true
+test: deps parts lint verify ## What CI runs: lint, verify, and all tests but most of those on a real cluster (root)
 	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
 	@# One that fails does not hide what the others find.
-	@$(MAKE) --no-print-directory --keep-going test-packages test-releases test-mutants test-clusters
+	@$(MAKE) --no-print-directory --keep-going test-packages test-releases test-mutants test-smoke
+
+full: test ## make test, and all tests on a real cluster, which take an hour or two (root)
+	@$(MAKE) --no-print-directory --keep-going test-clusters
 
 # Most tests wait for time-outs: three packages at once, and four tests of each.
 test-packages:
@@ -128,6 +132,10 @@ test-releases:
 
 test-mutants:
 	go run ./e2e/mutants -fast
+
+# Of the tests on a cluster, those that need one node after the other, and load none.
+test-smoke:
+	go test -count=1 -timeout 20m -run '$(SMOKE)' ./e2e/cluster/pods ./e2e/cluster/agents
 
 # Tests on a cluster wait, too: three packages run at once, each with a cluster of its own.
 test-clusters:

@@ -105,7 +105,7 @@ func (a *Adder) Add(ctx context.Context) (Add, error) {
 
 // callsAtOnce is how many calls of an Adder run at once, at most: more would take a slow
 // machine from what they wait for.
-const callsAtOnce = 12
+const callsAtOnce = 4
 
 // Every calls the plugin at an interval, while fewer than callsAtOnce calls run, until the
 // function that it returns is called, which waits for the last of them.

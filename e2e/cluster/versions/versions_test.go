@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { os.Exit(c.Main(m)) }
 
 // TestVersions installs v0.1.0 by its own chart, upgrades to this chart, goes back to the
 // earlier one and upgrades again, with other settings. Meanwhile pods start and end as fast
-// as the machine starts them, and the plugin is called up to 50 times a second. No ADD
+// as the machine starts them, and the plugin is called up to 20 times a second. No ADD
 // fails, and each meshed pod has the rules of one of the two releases.
 func TestVersions(t *testing.T) {
 	lab.RequireHistory(t, "../../..")
@@ -43,7 +43,7 @@ func TestVersions(t *testing.T) {
 	turnover := suite.StartTurnover(t, n, c.Nodes)
 	var cycles []*suite.Cycles
 	for i, node := range c.Nodes {
-		cycles = append(cycles, suite.StartCycles(t, node, n.Get(t, earlier.pods[i]), time.Second*time.Duration(len(c.Nodes))/50))
+		cycles = append(cycles, suite.StartCycles(t, node, n.Get(t, earlier.pods[i]), time.Second*time.Duration(len(c.Nodes))/20))
 	}
 	expectReuse(t)
 	today := append([]string{"image.tag=v1"}, oneByOne...)
