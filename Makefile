@@ -125,10 +125,10 @@ full: test ## make test, and all tests on a real cluster, which take an hour or 
 
 # Most tests wait for time-outs: three packages at once, and four tests of each.
 test-packages:
-	go test -count=1 -p 3 -parallel 4 -timeout 20m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/kernels)
+	go test -count=1 -p 3 -parallel 4 -timeout 30m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/kernels)
 
 test-releases:
-	go test -count=1 -timeout 20m -v ./e2e/ages ./e2e/kernels # -v: they say which releases Debian's mirror no longer has
+	go test -count=1 -timeout 30m -v ./e2e/ages ./e2e/kernels # -v: they say which releases Debian's mirror no longer has
 
 test-mutants:
 	go run ./e2e/mutants -fast
