@@ -115,13 +115,14 @@ deps: ## Install what the tests need (Debian, root)
 
 test full soak: export SEED := $(SEED)
 test full: export CI := true
+test: ON_CLUSTER := test-smoke
+full: ON_CLUSTER := test-clusters
 test: deps parts lint verify ## What CI runs: lint, verify, and all tests but most of those on a real cluster (root)
+full: deps parts lint verify ## Lint, verify, and all tests; those on a real cluster take an hour or two (root)
+test full:
 	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
 	@# One that fails does not hide what the others find.
-	@$(MAKE) --no-print-directory --keep-going test-packages test-releases test-mutants test-smoke
-
-full: test ## make test, and all tests on a real cluster, which take an hour or two (root)
-	@$(MAKE) --no-print-directory --keep-going test-clusters
+	@$(MAKE) --no-print-directory --keep-going test-packages test-releases test-mutants $(ON_CLUSTER)
 
 # Most tests wait for time-outs: three packages at once, and four tests of each.
 test-packages:
@@ -133,7 +134,7 @@ test-releases:
 test-mutants:
 	go run ./e2e/mutants -fast
 
-# Of the tests on a cluster, those that need one node after the other, and load none.
+# A few of the tests on a cluster: captured traffic in each mode, policies, a repair, an update of the agents.
 test-smoke:
 	go test -count=1 -timeout 20m -run '$(SMOKE)' ./e2e/cluster/pods ./e2e/cluster/agents
 

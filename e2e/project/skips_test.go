@@ -42,3 +42,18 @@ func TestSkipsFail(t *testing.T) {
 		t.Error("make test does not print the tests that SkipGone skips")
 	}
 }
+
+// TestSmokeExists finds each test that make test runs on a cluster: go test passes where a
+// name matches nothing.
+func TestSmokeExists(t *testing.T) {
+	t.Parallel()
+	names := regexp.MustCompile(`(?m)^SMOKE +:= \^\((.*)\)\$\$$`).FindStringSubmatch(read(t, "Makefile"))
+	if names == nil {
+		t.Fatal("the Makefile has no list SMOKE")
+	}
+	for name := range strings.SplitSeq(names[1], "|") {
+		if expectTest("e2e/cluster/pods", name) != nil && expectTest("e2e/cluster/agents", name) != nil {
+			t.Errorf("make test runs %s on a cluster, and neither pods nor agents has it", name)
+		}
+	}
+}

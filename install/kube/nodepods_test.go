@@ -106,10 +106,10 @@ func (n *names) state() (string, int) {
 	return strings.Join(all, " "), n.replaced
 }
 
-// wait polls until a condition is true.
 // patience is how long tests wait, on a busy machine, for what takes a second at most.
 const patience = time.Minute
 
+// wait polls until a condition is true.
 func wait(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for until := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {

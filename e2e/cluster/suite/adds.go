@@ -124,7 +124,11 @@ func (a *Adder) Every(t *testing.T, interval time.Duration) (end func() []Add) {
 				return
 			case <-tick.C:
 			}
-			running <- struct{}{}
+			select {
+			case <-ctx.Done():
+				return
+			case running <- struct{}{}:
+			}
 			calls.Go(func() {
 				defer func() { <-running }()
 				add, err := a.Add(t.Context())
