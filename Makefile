@@ -159,13 +159,13 @@ soak: deps ## Let all backends, and the evaluator of traces, decide about random
 	go test -count=1 -timeout 0 -v -run '^(TestParity|TestTrace)$$' ./e2e/traffic -soak $(SOAKTIME) -seed $(SEED)
 
 fuzz: ## Fuzz every parser for FUZZTIME each
-	@for package in ./config ./plugin/capture ./plugin/conntrack ./plugin/netfilter ./plugin/podapi ./plugin/podlookup ./plugin/record ./plugin/verbs ./install/conflist; do \
+	@for package in $$(grep -rl --include='*_test.go' '^func Fuzz' config plugin install | xargs -n1 dirname | sort -u | sed 's,^,./,'); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			echo "== $$package $$target" && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 		done; done
 
 golden: parts ## Rewrite the golden files after a change of the rules, the chart or the documentation
-	go test -count=1 ./plugin/capture -run Golden -update
+	go test -count=1 ./plugin/capture ./install/trace -run Golden -update
 	go test ./e2e/project -run Tables -update
 	go test ./deploy -update
 	go test ./deploy/precheck -run Check -update

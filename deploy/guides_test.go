@@ -13,12 +13,12 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"sigs.k8s.io/yaml"
 )
 
 // guideTexts returns the operators' guides by path.
@@ -43,7 +43,7 @@ func TestGuardGuide(t *testing.T) {
 	for _, state := range guard.States() {
 		words = append(words, string(state))
 	}
-	for _, cause := range capture.MeshedExemptions() {
+	for _, cause := range received.MeshedExemptions() {
 		words = append(words, string(cause))
 	}
 	for _, word := range words {

@@ -15,14 +15,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/received"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	coordination "k8s.io/api/coordination/v1"
+
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/plugin/capture"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 )
 
 // explainCase is what an API server and an agent say of shop/web.
@@ -264,7 +267,7 @@ func TestExemptIsAdvised(t *testing.T) {
 		"init_container": "pilot.cni.enabled=true", "no_proxy": "on purpose", "disable_envoy": "on purpose", "proxy_type": "on purpose",
 		"inject_false": "correct its label", "interception_none": "correct its label or annotation", "namespace_excluded": "excludeNamespaces",
 	}
-	for _, cause := range capture.MeshedExemptions() {
+	for _, cause := range received.MeshedExemptions() {
 		want, known := advice[string(cause)]
 		if got := advisePod(Pod{State: Exempt, Cause: string(cause)}); !known || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", cause, got, want)

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/google/go-cmp/cmp"
 )
 
 // variants are the ends of the names of each backend's programs.
@@ -93,7 +93,7 @@ func TestIPTablesListedByNFT(t *testing.T) {
 						t.Errorf("no chain %s", chain.Name)
 					}
 				}
-				for _, option := range options.FindAllStringSubmatch(netfilter.RestoreText(rs, capture.IPv4), -1) {
+				for _, option := range options.FindAllStringSubmatch(iptables.RestoreText(rs, capture.IPv4, nil), -1) {
 					for value := range strings.SplitSeq(option[1], ",") {
 						if !lists(listing, value) {
 							t.Errorf("%s is not listed", option[0])

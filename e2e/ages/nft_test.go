@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/nftables"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestListedByNFT expects that what nft of any age lists of the rules are the rules: the
@@ -19,7 +18,7 @@ func TestListedByNFT(t *testing.T) {
 		for name, rs := range rulesets(t) {
 			t.Run(name, func(t *testing.T) {
 				pod := newHost(t)
-				check(t, pod.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), rs) }))
+				check(t, pod.Do(func() error { return nftables.Backend{}.Apply(t.Context(), rs) }))
 				listing := listRules(t, tools, pod)
 				if diff := cmp.Diff(listRules(t, machine, pod), listRules(t, machine, loaded(t, machine, olderNames.Replace(listing)))); diff != "" {
 					t.Errorf("-rules +loaded from the listing:\n%s", diff)

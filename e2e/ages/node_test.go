@@ -12,6 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -41,7 +42,7 @@ func (n node) expectNoDifference(t *testing.T, pod *lab.Host, rs capture.Ruleset
 			return err
 		}
 		got, err := n.Dump(t.Context())
-		if differences := netfilter.Diff(want, got); len(differences) > 0 {
+		if differences := dump.Diff(want, got); len(differences) > 0 {
 			t.Errorf("CHECK finds %q", differences)
 		}
 		return err

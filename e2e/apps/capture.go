@@ -10,7 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
 // installCapture applies from inside the pod the rules that the plugin applies
@@ -24,7 +24,7 @@ func installCapture(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return netfilter.NFTables{}.Apply(ctx, capture.Rules(decision.Intent))
+	return nftables.Backend{}.Apply(ctx, capture.Rules(decision.Intent))
 }
 
 func ownAddresses() ([]netip.Addr, error) {

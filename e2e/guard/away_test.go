@@ -16,6 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -106,7 +107,7 @@ func TestNeedsNoCredentials(t *testing.T) {
 	}
 	_, address, _ := startGuard(t, runDir, "--policy", "report", "--round", "1s", "--cri-socket", serveCRI(t, t.TempDir(), stub))
 	waitForCaptured(t, address, 1)
-	if got := waitForRecord(t, conn, "bare"); got.Verdict != record.Found || got.Reason != record.Uncaptured {
+	if got := waitForRecord(t, conn, "bare"); got.Verdict != received.Found || got.Reason != received.Uncaptured {
 		t.Errorf("it reports %+v", got)
 	}
 	entries, err := os.ReadDir(runDir)

@@ -19,15 +19,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/plugin/nftables"
 	"google.golang.org/grpc"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // TestCost runs the built guard on a node with 200 captured pods, and prints
@@ -197,7 +197,7 @@ func captureCrowd(t *testing.T, pods int, annotations func(i int) map[string]str
 		check(t, host.AddAddresses("lo", "192.0.2.2/32"))
 		decision, err := lab.Decide(pod, config.DefaultSettings(), netip.MustParseAddr("192.0.2.2"))
 		check(t, err)
-		check(t, host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(decision.Intent)) }))
+		check(t, host.Do(func() error { return nftables.Backend{}.Apply(t.Context(), capture.Rules(decision.Intent)) }))
 		c.stub.netns[name] = host.Path()
 		c.stub.items = append(c.stub.items, &runtimeapi.PodSandbox{
 			Id: name, State: runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: pod.Annotations, Labels: sandbox.Labels,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -31,7 +32,7 @@ func receive(t *testing.T, conn *net.UnixConn) map[string][]record.Record {
 	t.Helper()
 	records := map[string][]record.Record{}
 	for _, document := range lab.Datagrams(t, conn) {
-		r, err := record.Read(document)
+		r, err := received.Read(document)
 		check(t, err)
 		records[r.Pod.Name] = append(records[r.Pod.Name], r)
 	}
@@ -52,24 +53,24 @@ var kinds = map[string]struct {
 	found     record.Reason
 	requested bool
 }{
-	"uncaptured": {"ReplicaSet", func(*testing.T, *node, *pod) {}, record.Uncaptured, true},
+	"uncaptured": {"ReplicaSet", func(*testing.T, *node, *pod) {}, received.Uncaptured, true},
 	"drifted": {"DaemonSet", func(t *testing.T, _ *node, p *pod) {
 		p.capture(t, nil)
 		p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
-	}, record.Drifted, true},
+	}, received.Drifted, true},
 	"loosened": {"ReplicaSet", func(_ *testing.T, n *node, p *pod) {
 		n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
-	}, record.Uncaptured, true},
-	"alone":    {"", func(*testing.T, *node, *pod) {}, record.Uncaptured, false},
-	"static":   {"Node", func(*testing.T, *node, *pod) {}, record.Uncaptured, false},
+	}, received.Uncaptured, true},
+	"alone":    {"", func(*testing.T, *node, *pod) {}, received.Uncaptured, false},
+	"static":   {"Node", func(*testing.T, *node, *pod) {}, received.Uncaptured, false},
 	"captured": {"ReplicaSet", func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) }, "", false},
 	"outdated": {"ReplicaSet", func(t *testing.T, _ *node, p *pod) {
 		p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
-	}, record.Outdated, false},
+	}, received.Outdated, false},
 	"foreign": {"ReplicaSet", func(t *testing.T, _ *node, p *pod) {
 		p.nft(t, "add", "table", "ip", "nat")
 		p.nft(t, "add", "chain", "ip", "nat", "ISTIO_OUTPUT")
-	}, record.Foreign, false},
+	}, received.Foreign, false},
 	"unknown": {"ReplicaSet", func(_ *testing.T, n *node, p *pod) { delete(n.pods, p.sandbox.ID) }, "", false},
 	"exempt": {"ReplicaSet", func(_ *testing.T, n *node, p *pod) {
 		p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = "NONE"
@@ -93,30 +94,30 @@ func TestEvict(t *testing.T) {
 	}
 	keeper, registry := n.keeper(t, guard.Evict)
 	const examinations = 3
-	received := map[string][]record.Record{}
+	sent := map[string][]record.Record{}
 	for i := range examinations {
 		keeper.Round(t.Context())
 		for name, records := range receive(t, conn) {
-			if requested := count(records, record.EvictionRequested); requested != (map[bool]int{true: 1})[kinds[name].requested] {
+			if requested := count(records, received.EvictionRequested); requested != (map[bool]int{true: 1})[kinds[name].requested] {
 				t.Errorf("%s: requested %d times at examination %d", name, requested, i)
 			}
-			received[name] = append(received[name], records...)
+			sent[name] = append(sent[name], records...)
 		}
 	}
 	for name, kind := range kinds {
 		want := map[record.Verdict]int{}
 		if kind.found != "" {
-			want[record.Found] = 1
+			want[received.Found] = 1
 		}
 		if kind.requested {
-			want[record.EvictionRequested] = examinations
+			want[received.EvictionRequested] = examinations
 		}
-		if diff := cmp.Diff(want, verdicts(received[name])); diff != "" {
+		if diff := cmp.Diff(want, verdicts(sent[name])); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		for _, r := range received[name] {
+		for _, r := range sent[name] {
 			spared := strings.Contains(r.Message, "it has no controller that would replace it, so it is not evicted")
-			if r.Reason != kind.found || r.Pod.UID != "uid-of-"+name || r.Sandbox != name || spared != (kind.found == record.Uncaptured && !kind.requested) {
+			if r.Reason != kind.found || r.Pod.UID != "uid-of-"+name || r.Sandbox != name || spared != (kind.found == received.Uncaptured && !kind.requested) {
 				t.Errorf("%s: sent %+v", name, r)
 			}
 		}
@@ -163,14 +164,14 @@ func TestEvictionRequestsStop(t *testing.T) {
 	check(t, os.Rename(n.socket+".away", n.socket))
 	keeper.Round(t.Context())
 	got := receive(t, conn)
-	if count(got["stays"], record.EvictionRequested) != 1 || len(got) != 1 {
+	if count(got["stays"], received.EvictionRequested) != 1 || len(got) != 1 {
 		t.Errorf("sent %v", got)
 	}
 }
 
 // TestOtherPoliciesEvictNoPod send findings and repairs, and request no eviction.
 func TestOtherPoliciesEvictNoPod(t *testing.T) {
-	for policy, want := range map[guard.Policy]record.Verdict{guard.InPlace: record.Repaired, guard.ReportOnly: record.Found} {
+	for policy, want := range map[guard.Policy]record.Verdict{guard.InPlace: received.Repaired, guard.ReportOnly: received.Found} {
 		n := newNode()
 		conn := n.listen(t)
 		for _, name := range []string{"owned", "alone"} {

@@ -20,7 +20,7 @@ func TestLateFamily(t *testing.T) {
 	p := n.run(t, "web")
 	p.capture(t, nil)
 	stamp := p.rules(t).Stamp
-	if !capture.StampRefuses(stamp, capture.IPv6) {
+	if capture.StampedIPv6(stamp) != capture.Refused {
 		t.Fatalf("the rules do not refuse IPv6: %s", stamp)
 	}
 	keeper, registry := n.keeper(t, guard.InPlace)

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/install/received"
 )
 
 // TestEveryRepairIsReported has a pod lose its rules after each repair: each
@@ -23,7 +23,7 @@ func TestEveryRepairIsReported(t *testing.T) {
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
 	const losses = 6
-	received := 0
+	reported := 0
 	for range losses {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -35,10 +35,10 @@ func TestEveryRepairIsReported(t *testing.T) {
 				t.Fatal("it is not repaired")
 			}
 		}
-		received += count(receive(t, conn)["web"], record.Repaired)
+		reported += count(receive(t, conn)["web"], received.Repaired)
 	}
-	if received != losses {
-		t.Errorf("%d of %d repairs were reported", received, losses)
+	if reported != losses {
+		t.Errorf("%d of %d repairs were reported", reported, losses)
 	}
 	if done, repeated := counter(t, registry, "pod_repairs_total"), counter(t, registry, "pod_repairs_repeated_total"); done != losses || repeated != losses-1 {
 		t.Errorf("%v repairs were counted and %v repeated ones, want %d and %d", done, repeated, losses, losses-1)

@@ -14,6 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -42,35 +43,35 @@ var forgeries = map[string]struct {
 	forge func(t *testing.T, p *pod)
 	found record.Reason
 }{
-	"a stamp alone":                {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, record.Drifted},
-	"the stamp of ours":            {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, record.Drifted},
-	"no stamp":                     {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, record.Drifted},
-	"a table that no packet meets": {func(t *testing.T, p *pod) { p.nft(t, "add table inet capture-cni { flags dormant; }") }, record.Drifted},
+	"a stamp alone":                {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, received.Drifted},
+	"the stamp of ours":            {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, received.Drifted},
+	"no stamp":                     {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, received.Drifted},
+	"a table that no packet meets": {func(t *testing.T, p *pod) { p.nft(t, "add table inet capture-cni { flags dormant; }") }, received.Drifted},
 	"a chain at another hook": {func(t *testing.T, p *pod) {
 		p.nft(t, "flush chain inet capture-cni filter_OUTPUT; delete chain inet capture-cni filter_OUTPUT")
 		p.nft(t, "add chain inet capture-cni filter_OUTPUT { type filter hook input priority 0; policy accept; }")
 		p.nft(t, `add rule inet capture-cni filter_OUTPUT meta l4proto tcp tcp flags & (fin | syn | rst | ack) == syn counter jump filter_ISTIO_SYN comment "begins a connection"`)
-	}, record.Drifted},
-	"a policy of drop": {func(t *testing.T, p *pod) { p.nft(t, "chain inet capture-cni filter_OUTPUT { policy drop; }") }, record.Drifted},
+	}, received.Drifted},
+	"a policy of drop": {func(t *testing.T, p *pod) { p.nft(t, "chain inet capture-cni filter_OUTPUT { policy drop; }") }, received.Drifted},
 	"another plugin's chain in their place": {func(t *testing.T, p *pod) {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		addChain(t, p, "ISTIO_OUTPUT")
-	}, record.Uncaptured},
+	}, received.Uncaptured},
 	"another plugin's table in their place": {func(t *testing.T, p *pod) {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		p.nft(t, "add", "table", "inet", "istio-proxy-nat")
 		p.nft(t, "add", "chain", "inet", "istio-proxy-nat", "output")
-	}, record.Uncaptured},
+	}, received.Uncaptured},
 	"another plugin's chain next to changed rules": {func(t *testing.T, p *pod) {
 		addChain(t, p, "ISTIO_OUTPUT")
 		p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
-	}, record.Drifted},
+	}, received.Drifted},
 	"the marker of another backend": {func(t *testing.T, p *pod) {
 		stamp := p.rules(t).Stamp
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		addChain(t, p, "CAPTURE_CNI")
 		p.nft(t, "add", "rule", "ip", "nat", "CAPTURE_CNI", "return", "comment", `"`+stamp+`"`)
-	}, record.Drifted},
+	}, received.Drifted},
 }
 
 // TestForgeries has the guard repair and report a captured pod whatever stands
@@ -116,7 +117,7 @@ func TestForgedBackend(t *testing.T) {
 	forgeries["the marker of another backend"].forge(t, p)
 	keeper.Round(t.Context())
 	records := receive(t, conn)["web"]
-	expectRepair(t, records, record.Drifted)
+	expectRepair(t, records, received.Drifted)
 	if want := "in backend iptables-nft, and it was captured by nftables"; !strings.Contains(records[0].Message, want) {
 		t.Errorf("the report does not say %q: %s", want, records[0].Message)
 	}
@@ -124,7 +125,7 @@ func TestForgedBackend(t *testing.T) {
 
 func expectRepair(t *testing.T, records []record.Record, found record.Reason) {
 	t.Helper()
-	if len(records) != 1 || records[0].Verdict != record.Repaired || records[0].Reason != found {
+	if len(records) != 1 || records[0].Verdict != received.Repaired || records[0].Reason != found {
 		t.Fatalf("reported %+v, want one repair of what is %s", records, found)
 	}
 }
@@ -138,8 +139,8 @@ func TestForgedBeforeTheFirstExamination(t *testing.T) {
 		first guard.State // without a record
 		found record.Reason
 	}{
-		"a stamp alone":          {forgeries["a stamp alone"].forge, guard.Outdated, record.Drifted},
-		"another plugin's chain": {forgeries["another plugin's chain in their place"].forge, guard.Foreign, record.Uncaptured},
+		"a stamp alone":          {forgeries["a stamp alone"].forge, guard.Outdated, received.Drifted},
+		"another plugin's chain": {forgeries["another plugin's chain in their place"].forge, guard.Foreign, received.Uncaptured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
@@ -295,7 +296,7 @@ func TestOutdatedRulesChange(t *testing.T) {
 				}
 				keeper.Round(t.Context())
 				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
-				expectRepair(t, receive(t, conn)["web"], record.Drifted)
+				expectRepair(t, receive(t, conn)["web"], received.Drifted)
 			})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/install/received"
 )
 
 // TestFullDisk examines pods while the guard's disk is full, and remembers them: rules
@@ -36,14 +36,14 @@ func TestFullDisk(t *testing.T) {
 	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
 	p.forgeOlder(t)
 	keeper.Round(t.Context())
-	expectRepair(t, receive(t, conn)["web"], record.Drifted)
+	expectRepair(t, receive(t, conn)["web"], received.Drifted)
 	keeper.Round(t.Context()) // adopts what the repair left
 	check(t, os.Remove(filler))
 	keeper.Round(t.Context())
 	keeper, _ = n.keeper(t, guard.InPlace)
 	p.forgeOlder(t)
 	keeper.Round(t.Context())
-	expectRepair(t, receive(t, conn)["web"], record.Drifted)
+	expectRepair(t, receive(t, conn)["web"], received.Drifted)
 }
 
 // forgeOlder replaces the rules by some that have the stamp of other annotations.

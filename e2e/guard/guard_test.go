@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestStates brings a pod into each state: the guard reports it and, with a policy
@@ -236,7 +236,7 @@ func expectExempt(t *testing.T, registry *prometheus.Registry, cause capture.Exe
 			}
 		}
 	}
-	if want := len(capture.MeshedExemptions()); counted != want {
+	if want := len(received.MeshedExemptions()); counted != want {
 		t.Errorf("%d causes are counted, want %d", counted, want)
 	}
 }

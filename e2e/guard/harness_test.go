@@ -18,9 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/plugin/nftables"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -29,6 +28,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // node is a runtime and an agent at once: what both know of pods.
@@ -122,7 +123,7 @@ func newHost(t *testing.T) *lab.Host {
 // capture applies rules as an ADD does, for a pod with these annotations.
 func (p *pod) capture(t *testing.T, annotations map[string]string) {
 	t.Helper()
-	p.captureBy(t, netfilter.NFTables{}, annotations)
+	p.captureBy(t, nftables.Backend{}, annotations)
 }
 
 func (p *pod) captureBy(t *testing.T, backend netfilter.Backend, annotations map[string]string) {

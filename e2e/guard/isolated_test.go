@@ -12,8 +12,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // typedCRI is a runtime that says of which type a sandbox's own runtime is.
@@ -82,17 +82,17 @@ func testIsolated(t *testing.T, runtime *typedCRI, policy guard.Policy, isolated
 	for range 2 {
 		keeper.Round(t.Context())
 	}
-	received := receive(t, conn)
+	sent := receive(t, conn)
 	if !isolated {
 		return
 	}
 	expect(t, registry, map[guard.State]float64{guard.Uncaptured: 2})
-	for name, records := range received {
-		if len(records) != 1 || records[0].Verdict != record.Found || records[0].Reason != record.Uncaptured || !strings.Contains(records[0].Message, "network stack") {
+	for name, records := range sent {
+		if len(records) != 1 || records[0].Verdict != received.Found || records[0].Reason != received.Uncaptured || !strings.Contains(records[0].Message, "network stack") {
 			t.Errorf("%s, %s: reported %+v", policy, name, records)
 		}
 	}
-	if len(received) != 2 || bare.rules(t) != (netfilter.State{}) || runtime.asked != 2 {
-		t.Errorf("%s: %d pods reported, %+v in the bare one, %d status requests", policy, len(received), bare.rules(t), runtime.asked)
+	if len(sent) != 2 || bare.rules(t) != (netfilter.State{}) || runtime.asked != 2 {
+		t.Errorf("%s: %d pods reported, %+v in the bare one, %d status requests", policy, len(sent), bare.rules(t), runtime.asked)
 	}
 }

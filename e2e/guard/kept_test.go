@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/plugin/conntrack"
 )
 
 // TestKeptEntries repairs a pod whose conntrack has entries without a socket: the pod's own

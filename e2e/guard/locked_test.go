@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestLocked has another process hold the lock of two pods, as an ADD or a DEL does. The
@@ -46,8 +46,8 @@ func TestLocked(t *testing.T) {
 		}
 	}
 	records := receive(t, conn)
-	expectRepair(t, records["a-known"], record.Uncaptured)
-	expectRepair(t, records["c-free"], record.Uncaptured)
+	expectRepair(t, records["a-known"], received.Uncaptured)
+	expectRepair(t, records["c-free"], received.Uncaptured)
 }
 
 // TestForeignLock has a process that can only read the lock's file lock a pod for reading:

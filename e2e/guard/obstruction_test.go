@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestObstructed reports another table of a captured pod whose rules could keep
@@ -70,7 +70,7 @@ func TestObstructed(t *testing.T) {
 				expect(t, registry, map[guard.State]float64{"obstructed": 1})
 			}
 			records := receive(t, conn)["web"]
-			if len(records) != 1 || records[0].Verdict != record.Found || records[0].Reason != "obstructed" {
+			if len(records) != 1 || records[0].Verdict != received.Found || records[0].Reason != "obstructed" {
 				t.Fatalf("reported %+v", records)
 			}
 			for _, want := range tt.names {
@@ -133,7 +133,7 @@ func TestObstructedAndRepaired(t *testing.T) {
 	if rules := p.list(t); !strings.Contains(rules, "redirect to :15001") || !strings.Contains(rules, "notrack") {
 		t.Errorf("it holds\n%s", rules)
 	}
-	if diff := verdicts(receive(t, conn)["web"]); diff[record.Repaired] != 1 || diff[record.Found] != 1 {
+	if diff := verdicts(receive(t, conn)["web"]); diff[received.Repaired] != 1 || diff[received.Found] != 1 {
 		t.Errorf("reported %v", diff)
 	}
 }

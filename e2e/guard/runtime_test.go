@@ -16,8 +16,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // awayRuntime is one that can be away.
@@ -60,7 +60,7 @@ func TestRuntimeAway(t *testing.T) {
 				expect(t, registry, map[guard.State]float64{guard.Captured: 2, guard.Uncaptured: 1})
 			}
 			records := receive(t, conn)
-			if of := records["breaks"]; len(records) != 1 || len(of) != 1 || of[0].Verdict != record.Found || !strings.Contains(of[0].Message, "not repaired") || !strings.Contains(of[0].Message, "connection refused") {
+			if of := records["breaks"]; len(records) != 1 || len(of) != 1 || of[0].Verdict != received.Found || !strings.Contains(of[0].Message, "not repaired") || !strings.Contains(of[0].Message, "connection refused") {
 				t.Errorf("it reports %+v", records)
 			}
 			if breaks.rules(t) != (netfilter.State{}) {
@@ -72,14 +72,14 @@ func TestRuntimeAway(t *testing.T) {
 			records = receive(t, conn)
 			if policy == guard.Evict {
 				expect(t, registry, map[guard.State]float64{guard.Captured: 1, guard.Uncaptured: 2})
-				if of := records["breaks"]; len(of) != 1 || of[0].Verdict != record.EvictionRequested {
+				if of := records["breaks"]; len(of) != 1 || of[0].Verdict != received.EvictionRequested {
 					t.Errorf("it requests no eviction: %+v", of)
 				}
 				return
 			}
 			expect(t, registry, map[guard.State]float64{guard.Captured: 3})
-			expectRepair(t, records["breaks"], record.Uncaptured)
-			expectRepair(t, records["later"], record.Uncaptured)
+			expectRepair(t, records["breaks"], received.Uncaptured)
+			expectRepair(t, records["later"], received.Uncaptured)
 		})
 	}
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 var (
-	toPeer = capture.Packet{Protocol: capture.TCP, To: netip.MustParseAddrPort(peerAddress + ":80"), Owner: &capture.Owner{UID: 1000, GID: 1000}}
-	toPod  = capture.Packet{Protocol: capture.TCP, To: netip.MustParseAddrPort(podAddress + ":8080"), Inbound: true}
-	toSelf = capture.Packet{Protocol: capture.TCP, To: netip.MustParseAddrPort(podAddress + ":8080"), Owner: &capture.Owner{UID: 1337, GID: 1337}}
+	toPeer = trace.Packet{Protocol: capture.TCP, To: netip.MustParseAddrPort(peerAddress + ":80"), Owner: &trace.Owner{UID: 1000, GID: 1000}}
+	toPod  = trace.Packet{Protocol: capture.TCP, To: netip.MustParseAddrPort(podAddress + ":8080"), Inbound: true}
+	toSelf = trace.Packet{Protocol: capture.TCP, To: netip.MustParseAddrPort(podAddress + ":8080"), Owner: &trace.Owner{UID: 1337, GID: 1337}}
 )
 
 const doubt = "can't tell"
@@ -34,7 +35,7 @@ func TestTraces(t *testing.T) {
 	elsewhere, marked := toPod, toPeer
 	elsewhere.To, marked.Mark = netip.MustParseAddrPort("198.51.100.1:80"), 1337
 	for _, tt := range []struct {
-		packet capture.Packet
+		packet trace.Packet
 		want   []string
 	}{
 		{toPeer, []string{"TCP from " + podAddress + " to " + peerAddress + ":80, sent by uid 1000 and gid 1000, leaving by eth0\n", "redirected to port 15001\n", "in table nat: to the proxy's outbound port\n"}},
@@ -73,7 +74,7 @@ func TestTraces(t *testing.T) {
 func TestTraceDoubts(t *testing.T) {
 	for name, tt := range map[string]struct {
 		nft    string // its commands
-		packet capture.Packet
+		packet trace.Packet
 		want   string // "" for no doubt
 	}{
 		"in front":                   {"table inet vpn { chain out { type filter hook output priority -301; counter; } }", toPeer, `chain "out" of inet table "vpn", at hook output with priority -301`},
@@ -117,7 +118,7 @@ func TestTraceOfIPTables(t *testing.T) {
 			n := newNode()
 			p := n.run(t, "web")
 			p.captureBy(t, backend, nil)
-			for _, packet := range []capture.Packet{toPeer, toPod} {
+			for _, packet := range []trace.Packet{toPeer, toPod} {
 				if out := n.trace(t, packet); strings.Contains(out, doubt) || !strings.Contains(out, "in iptables' built-in chains, no rule of another program") {
 					t.Errorf("%+v:\n%s", packet, out)
 				}
@@ -169,7 +170,7 @@ func change(f func(s *cri.Sandbox)) func(*testing.T, *node, *pod) {
 	}
 }
 
-func (n *node) trace(t *testing.T, packet capture.Packet) string {
+func (n *node) trace(t *testing.T, packet trace.Packet) string {
 	t.Helper()
 	keeper, _ := n.keeper(t, guard.ReportOnly)
 	var out strings.Builder

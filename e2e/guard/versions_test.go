@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/install/received"
 )
 
 // TestPodsOfEarlierRelease has a pod that the plugin of v0.1.0 captured. It is outdated,
@@ -40,7 +40,7 @@ func TestPodsOfEarlierRelease(t *testing.T) {
 			if after := p.list(t); after != before {
 				t.Errorf("an outdated pod was changed:\n%s", after)
 			}
-			if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != record.Outdated {
+			if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != received.Outdated {
 				t.Errorf("reported %+v, want once that the pod is outdated", records)
 			}
 
@@ -49,7 +49,7 @@ func TestPodsOfEarlierRelease(t *testing.T) {
 			keeper.Round(t.Context())
 			keeper.Round(t.Context())
 			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
-			expectRepair(t, receive(t, conn)["web"], record.Drifted)
+			expectRepair(t, receive(t, conn)["web"], received.Drifted)
 			proxy, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", fmt.Sprintf(":%d", inboundPort), "proxy")
 			check(t, err)
 			defer proxy.Close()
@@ -79,7 +79,7 @@ func TestReportedOnceReceived(t *testing.T) {
 	conn := n.listen(t)
 	examine()
 	examine()
-	if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != record.Outdated {
+	if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != received.Outdated {
 		t.Errorf("reported %+v, want once that the pod is outdated", records)
 	}
 }

@@ -20,8 +20,13 @@ var whole = []struct{ name, skipped string }{
 	{"e2e/guard", "^(TestCost|TestLargestLists|TestClockSteps|TestPodsOfEarlierRelease|TestReportedOnceReceived|TestDeletedGuardMounts|TestNeedsNoCredentials|TestHangingRuntime)$"},
 	// It is about limits of this project, whatever the kernel.
 	{"plugin/netfilter", "^TestLimits$"},
-	{"plugin/conntrack", "^$"},
+	{"plugin/nfnetlink", "^$"},
+	{"plugin/nftables", "^$"},
+	{"plugin/iptables", "^$"},
+	{"plugin/xtables", "^$"},
 	{"plugin/podnet", "^$"},
+	{"install/conntrack", "^$"},
+	{"install/kernel", "^$"},
 }
 
 // Whole are the packages, each with a job: all of its tests that a guest can run.

@@ -120,9 +120,9 @@ var forgedMutants = []mutant{
 	},
 	{
 		name: "dormant-table-is-captured",
-		file: "plugin/netfilter/digest.go",
-		from: "shape.add(o.name, o.content)",
-		to:   "shape.add(o.name)",
+		file: "install/kernel/digest.go",
+		from: "shape.Add(o.Name, o.Content)",
+		to:   "shape.Add(o.Name)",
 		by:   by(root, "e2e/guard", "TestForgeries/a_table_that_no_packet_meets"),
 	},
 }

@@ -11,7 +11,7 @@ import (
 
 // directReads are the files that open a file by os, and why none of them can be a pipe, which
 // would hold the agent or the guard: only the kernel, the kubelet or the person at the
-// terminal writes there. All others read by install/host, or by record.OpenRegular.
+// terminal writes there. All others read by install/host.
 var directReads = map[string]string{
 	"install/capture-cni-node/lease.go":          "the kubelet's token of this pod",
 	"install/capture-cni-node/memory.go":         "cgroup files",
@@ -38,7 +38,7 @@ func TestFilesAreOpenedByHost(t *testing.T) {
 				name, _ := filepath.Rel(root, path)
 				found[name] = true
 				if directReads[name] == "" {
-					t.Errorf("%s calls %s): expected host.Open, host.ReadFile or record.OpenRegular, which refuse pipes", name, call)
+					t.Errorf("%s calls %s): expected host.Open, host.ReadFile or host.OpenIn, which refuse pipes", name, call)
 				}
 			}
 		}

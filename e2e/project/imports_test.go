@@ -22,49 +22,57 @@ const module = "github.com/capture-cni/capture-cni"
 // allowed maps each package to those of our packages that it may import. Only tests
 // and e2e itself import e2e.
 var allowed = map[string][]string{
-	"config":                     {},
-	"plugin/capture":             {"config"},
-	"plugin/podfields":           {"config", "plugin/capture"},
-	"plugin/nlsocket":            {},
-	"plugin/netfilter":           {"config", "plugin/capture", "plugin/nlsocket"},
-	"plugin/conntrack":           {"plugin/nlsocket"},
-	"plugin/podnet":              {"config", "plugin/capture", "plugin/conntrack", "plugin/netfilter"},
-	"plugin/record":              {"plugin/capture"},
-	"plugin/httplimit":           {},
-	"plugin/trust":               {"config"},
-	"plugin/podlookup":           {"config", "plugin/capture", "plugin/record", "plugin/trust"},
-	"plugin/podapi":              {"config", "plugin/capture", "plugin/httplimit", "plugin/podfields", "plugin/podlookup", "plugin/record", "plugin/trust"},
-	"plugin/verbs":               {"config", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record", "plugin/trust"},
-	"plugin/capture-cni":         {"config", "plugin/verbs"},
-	"plugin/capture-cni-lookup":  {"config", "plugin/capture", "plugin/podapi", "plugin/podlookup", "plugin/trust"},
-	"install/conflist":           {},
-	"install/host":               {},
-	"install/socket":             {},
-	"install/pods":               {"install/kube", "install/metrics", "install/socket", "plugin/capture", "plugin/httplimit", "plugin/podfields", "plugin/podlookup", "plugin/record"},
-	"install/validate":           {"plugin/capture"},
-	"install/testwire":           {},
-	"install/testpod":            {"install/testwire", "install/validate", "plugin/capture"},
-	"install/kube":               {"plugin/httplimit", "plugin/record"},
-	"install/cri":                {},
-	"install/history":            {"plugin/record"},
-	"install/bundle":             {},
-	"install/metrics":            {},
-	"install/nodestate":          {},
-	"install/lease":              {"install/nodestate"},
-	"install/node":               {"config", "install/bundle", "install/conflist", "install/cri", "install/history", "install/host", "install/kube", "install/metrics", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
-	"install/telemetry":          {"config", "install/history", "install/host", "install/kube", "install/metrics", "install/socket", "plugin/record"},
-	"install/taint":              {"install/kube"},
-	"install/evict":              {"install/kube", "install/metrics", "plugin/capture", "plugin/record"},
-	"install/guard":              {"config", "install/cri", "install/history", "install/metrics", "install/nodestate", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
-	"install/capture-cni-node":   {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/host", "install/kube", "install/lease", "install/node", "install/nodestate", "install/pods", "install/socket", "install/taint", "install/telemetry", "install/testpod", "install/testwire", "install/validate", "plugin/capture", "plugin/netfilter", "plugin/podfields", "plugin/podlookup", "plugin/podnet", "plugin/record"},
-	"deploy":                     {}, // tests alone
-	"deploy/build":               {},
-	"deploy/image":               {"deploy/build"},
-	"deploy/release":             {"deploy/build"},
-	"deploy/fleet":               {"install/bundle", "install/nodestate", "plugin/capture", "plugin/podfields"},
-	"deploy/precheck":            {"deploy/fleet"},
-	"deploy/capturetest":         {"config", "deploy/fleet", "install/testwire"},
-	"deploy/kubectl-capture_cni": {"config", "deploy/capturetest", "deploy/fleet", "deploy/precheck"},
+	"config":                           {},
+	"plugin/capture":                   {"config"},
+	"plugin/podfields":                 {"config", "plugin/capture"},
+	"plugin/nlsocket":                  {},
+	"plugin/nfnetlink":                 {"plugin/capture", "plugin/nlsocket"},
+	"plugin/dump":                      {"plugin/nfnetlink"},
+	"plugin/nftables":                  {"config", "plugin/capture", "plugin/dump", "plugin/nfnetlink"},
+	"plugin/xtables":                   {"plugin/capture", "plugin/nfnetlink"},
+	"plugin/iptables":                  {"config", "plugin/capture", "plugin/dump", "plugin/nfnetlink", "plugin/xtables"},
+	"plugin/netfilter":                 {"config", "plugin/capture", "plugin/dump", "plugin/iptables", "plugin/nfnetlink", "plugin/nftables", "plugin/xtables"},
+	"plugin/podnet":                    {"config", "plugin/capture", "plugin/dump", "plugin/netfilter", "plugin/nfnetlink"},
+	"plugin/record":                    {"plugin/capture"},
+	"plugin/httplimit":                 {},
+	"plugin/trust":                     {"config"},
+	"plugin/podlookup":                 {"config", "plugin/capture", "plugin/record", "plugin/trust"},
+	"plugin/capture-cni-lookup/podapi": {"config", "plugin/capture", "plugin/httplimit", "plugin/podfields", "plugin/podlookup", "plugin/record", "plugin/trust"},
+	"plugin/verbs":                     {"config", "plugin/capture", "plugin/iptables", "plugin/podlookup", "plugin/podnet", "plugin/record", "plugin/trust"},
+	"plugin/capture-cni":               {"config", "plugin/verbs"},
+	"plugin/capture-cni-lookup":        {"config", "plugin/capture", "plugin/capture-cni-lookup/podapi", "plugin/podlookup", "plugin/trust"},
+	"install/host":                     {},
+	"install/received":                 {"install/host", "plugin/capture", "plugin/record"},
+	"install/trace":                    {"plugin/capture"},
+	"install/conntrack":                {"plugin/nlsocket"},
+	"install/kernel":                   {"config", "install/conntrack", "install/trace", "plugin/capture", "plugin/dump", "plugin/iptables", "plugin/netfilter", "plugin/nfnetlink", "plugin/nftables", "plugin/podnet", "plugin/xtables"},
+	"install/conflist":                 {},
+	"install/socket":                   {},
+	"install/pods":                     {"install/kube", "install/metrics", "install/socket", "plugin/capture", "plugin/httplimit", "plugin/podfields", "plugin/podlookup", "plugin/record"},
+	"install/validate":                 {"plugin/capture"},
+	"install/testwire":                 {},
+	"install/testpod":                  {"install/testwire", "install/validate", "plugin/capture"},
+	"install/kube":                     {"plugin/httplimit", "plugin/record"},
+	"install/cri":                      {},
+	"install/history":                  {"install/received", "plugin/record"},
+	"install/bundle":                   {},
+	"install/metrics":                  {},
+	"install/nodestate":                {},
+	"install/lease":                    {"install/nodestate"},
+	"install/node":                     {"config", "install/bundle", "install/conflist", "install/cri", "install/history", "install/host", "install/kube", "install/metrics", "plugin/capture", "plugin/podlookup", "plugin/podnet", "plugin/record"},
+	"install/telemetry":                {"config", "install/history", "install/host", "install/kube", "install/metrics", "install/received", "install/socket", "plugin/record"},
+	"install/taint":                    {"install/kube"},
+	"install/evict":                    {"install/kube", "install/metrics", "plugin/capture", "plugin/record"},
+	"install/guard":                    {"config", "install/cri", "install/history", "install/host", "install/kernel", "install/metrics", "install/nodestate", "install/received", "install/trace", "plugin/capture", "plugin/netfilter", "plugin/nfnetlink", "plugin/podlookup", "plugin/podnet", "plugin/record"},
+	"install/capture-cni-node":         {"config", "install/bundle", "install/cri", "install/evict", "install/guard", "install/history", "install/host", "install/kube", "install/lease", "install/node", "install/nodestate", "install/pods", "install/received", "install/socket", "install/taint", "install/telemetry", "install/testpod", "install/testwire", "install/trace", "install/validate", "plugin/capture", "plugin/iptables", "plugin/podfields", "plugin/podlookup", "plugin/podnet", "plugin/record"},
+	"deploy":                           {}, // tests alone
+	"deploy/build":                     {},
+	"deploy/image":                     {"deploy/build"},
+	"deploy/release":                   {"deploy/build"},
+	"deploy/fleet":                     {"install/bundle", "install/nodestate", "plugin/capture", "plugin/podfields"},
+	"deploy/precheck":                  {"deploy/fleet"},
+	"deploy/capturetest":               {"config", "deploy/fleet", "install/testwire"},
+	"deploy/kubectl-capture_cni":       {"config", "deploy/capturetest", "deploy/fleet", "deploy/precheck"},
 }
 
 // impure must not be imported by pure packages, even indirectly.
@@ -139,15 +147,15 @@ func TestDecidersArePure(t *testing.T) {
 // TestFilesThatExecute expects that only iptables' backends and the lookup by
 // capture-cni-lookup execute programs.
 func TestFilesThatExecute(t *testing.T) {
-	executing := containing(t, "../../plugin/*/*.go", `"os/exec"`, "go-iptables")
-	if want := []string{"iptables_programs.go", "legacy_remove.go", "program.go"}; !slices.Equal(executing, want) {
+	executing := containing(t, "../../plugin", `"os/exec"`, "go-iptables")
+	if want := []string{"iptables/programs.go", "iptables/removelegacy.go", "podlookup/program.go"}; !slices.Equal(executing, want) {
 		t.Errorf("programs are executed by %q, want %q", executing, want)
 	}
 }
 
 // TestDecidersLinkNoKubernetesTypes expects all decisions to read capture.Pod.
 func TestDecidersLinkNoKubernetesTypes(t *testing.T) {
-	if importing := containing(t, "../../plugin/capture/*.go", `"k8s.io/`, `"sigs.k8s.io/`); len(importing) > 0 {
+	if importing := containing(t, "../../plugin/capture", `"k8s.io/`, `"sigs.k8s.io/`); len(importing) > 0 {
 		t.Errorf("Kubernetes' types are imported by %q", importing)
 	}
 	for _, p := range listPackages(t) {
@@ -175,21 +183,22 @@ func TestPluginIsSmall(t *testing.T) {
 	}
 }
 
-// containing returns the product files that contain one of the texts.
-func containing(t *testing.T, pattern string, texts ...string) (found []string) {
+// containing returns the product files below a directory that contain one of the texts.
+func containing(t *testing.T, directory string, texts ...string) (found []string) {
 	t.Helper()
-	files, err := filepath.Glob(pattern)
+	err := filepath.WalkDir(directory, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(string(content), text) }) {
+			name, _ := filepath.Rel(directory, path)
+			found = append(found, name)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.HasSuffix(file, "_test.go") && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(string(content), text) }) {
-			found = append(found, filepath.Base(file))
-		}
 	}
 	return found
 }

@@ -7,13 +7,14 @@ import (
 	"net/netip"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/capture-cni/capture-cni/plugin/nftables"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // TestCheckSparesPods expects CHECK to succeed for every pod with the rules of its
@@ -95,6 +96,6 @@ func repaired(t *testing.T, _ node, host *lab.Host) {
 		if err := netfilter.Remove(t.Context()); err != nil {
 			return err
 		}
-		return netfilter.NFTables{}.Apply(t.Context(), capture.Rules(decision.Intent))
+		return nftables.Backend{}.Apply(t.Context(), capture.Rules(decision.Intent))
 	}))
 }

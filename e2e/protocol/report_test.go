@@ -13,14 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/received"
+
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // listen returns a socket as the agent creates it, with the spool next to it.
@@ -50,7 +52,7 @@ func receive(t *testing.T, conn *net.UnixConn) record.Record {
 	buffer := make([]byte, record.MaxSize+1)
 	n, err := conn.Read(buffer)
 	check(t, err)
-	r, err := record.Read(buffer[:n])
+	r, err := received.Read(buffer[:n])
 	check(t, err)
 	return r
 }
@@ -58,8 +60,8 @@ func receive(t *testing.T, conn *net.UnixConn) record.Record {
 // spooled empties the spool.
 func spooled(t *testing.T, socket string) (records []record.Record) {
 	t.Helper()
-	check(t, record.Replay(record.Spool(socket), func(document []byte) {
-		r, err := record.Read(document)
+	check(t, received.Replay(record.Spool(socket), func(document []byte) {
+		r, err := received.Read(document)
 		check(t, err)
 		records = append(records, r)
 	}))
@@ -153,7 +155,7 @@ func TestRecordHasUID(t *testing.T) {
 	n := newNode(t)
 	conn, socket := listen(t)
 	call{netns: sandbox(t).Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web", stdin: n.conf(reportTo(socket))}.run(t).succeeds(t)
-	if got := receive(t, conn); got.Pod.UID != uid || len(got.Stages) != len(record.Stages()) {
+	if got := receive(t, conn); got.Pod.UID != uid || len(got.Stages) != len(received.Stages()) {
 		t.Errorf("got %+v", got)
 	}
 }

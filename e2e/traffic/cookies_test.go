@@ -13,7 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/conntrack"
+	"github.com/capture-cni/capture-cni/install/conntrack"
 )
 
 // configure writes a setting of a host's network.

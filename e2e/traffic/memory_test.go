@@ -14,7 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/conntrack"
+	"github.com/capture-cni/capture-cni/install/conntrack"
 )
 
 // memory is what conntrack has of a connection that nat never translated, before the

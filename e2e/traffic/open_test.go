@@ -18,6 +18,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -253,7 +254,7 @@ func TestReplacedRules(t *testing.T) {
 						}
 					}
 					for i, rs := range []capture.Ruleset{first, newer, newer} {
-						lost, err := netns.Replace(t.Context(), rs)
+						lost, err := kernel.Replace(t.Context(), netns.Namespace, rs)
 						check(t, errors.Join(lost, err))
 						for name, conn := range conns {
 							if err := errors.Join(lives(conn), lives(conn)); err != nil {

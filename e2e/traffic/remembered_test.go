@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/conntrack"
+	"github.com/capture-cni/capture-cni/install/conntrack"
 )
 
 // waysOut are memories by which the application would connect past the proxy.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/kernel"
 )
 
 // maskedRule is another program's policy routing, which takes mark 1337, too, and
@@ -59,7 +60,7 @@ func TestOlderPolicyRule(t *testing.T) {
 	for name, act := range map[string]func(namespace) error{
 		"DEL": func(n namespace) error { return n.Remove() },
 		"repair": func(n namespace) error {
-			lost, err := n.Replace(t.Context(), rs)
+			lost, err := kernel.Replace(t.Context(), n.Namespace, rs)
 			return errors.Join(lost, err)
 		},
 		"ADD": func(n namespace) error { return n.Apply(rs) },

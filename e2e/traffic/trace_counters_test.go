@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // counters are the packets that met each rule, by chain and number.
 type counters map[string]map[int]int
 
-func (c counters) add(t capture.Trace) {
+func (c counters) add(t trace.Path) {
 	for _, hook := range t.Hooks {
 		for _, step := range hook.Steps {
 			c.count(capture.NFTChain(step.Table, step.Chain), step.Number, 1)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -42,13 +43,13 @@ func (w world) send(t *testing.T, shots []*shot) []*shot {
 	return shots
 }
 
-func (s *shot) packet() capture.Packet {
-	p := capture.Packet{
+func (s *shot) packet() trace.Packet {
+	p := trace.Packet{
 		Inbound: s.remote, Protocol: capture.Protocol(s.request.Network), From: s.reply.Source, To: s.request.To,
 		Interface: s.by, Mark: uint32(s.request.Mark),
 	}
 	if !s.remote {
-		p.Owner = &capture.Owner{UID: uint32(s.request.Owner.UID), GID: uint32(s.request.Owner.GID)}
+		p.Owner = &trace.Owner{UID: uint32(s.request.Owner.UID), GID: uint32(s.request.Owner.GID)}
 	}
 	return p
 }
@@ -69,7 +70,7 @@ func (s *shot) met() string {
 	return fmt.Sprintf("redirect %d", answer.Local.Port())
 }
 
-func verdictOf(t capture.Trace) string {
+func verdictOf(t trace.Path) string {
 	if t.Verdict == capture.Return {
 		return "passes"
 	}

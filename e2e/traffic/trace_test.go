@@ -12,8 +12,9 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/conntrack"
+	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/conntrack"
 )
 
 // tracePods is how many pods TestTrace draws, tracePackets how many packets each of
@@ -40,7 +41,7 @@ func TestTrace(t *testing.T) {
 			waitForSource(t, w.pod, rs)
 			counted := counters{}
 			for _, s := range w.send(t, randomShots(r, rs)) {
-				trace := rs.Trace(s.packet())
+				trace := trace.Of(rs, s.packet())
 				want, got := verdictOf(trace), s.met()
 				verdicts[want]++
 				counted.add(trace)

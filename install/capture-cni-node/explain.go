@@ -8,12 +8,11 @@ import (
 	"io"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/cobra"
-
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
-	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
 )
 
 func explainCommand(o *options) *cobra.Command {
@@ -49,7 +48,7 @@ it shows the last ADD alone:
 			if scope == scopeNode && !traced {
 				return o.explainAdd(namespace, name, out)
 			}
-			var p capture.Packet
+			var p trace.Packet
 			if traced {
 				if p, err = packet.packet(); err != nil {
 					return err

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/spf13/pflag"
 )
 
 // packetFlags describe the first packet of a connection.
@@ -50,8 +50,8 @@ func (f *packetFlags) asked(flags *pflag.FlagSet) (bool, error) {
 }
 
 // packet returns the packet, whose interface may be empty. The error names every fault.
-func (f *packetFlags) packet() (capture.Packet, error) {
-	p := capture.Packet{Inbound: f.in, Protocol: capture.TCP, Interface: f.by, Mark: f.mark}
+func (f *packetFlags) packet() (trace.Packet, error) {
+	p := trace.Packet{Inbound: f.in, Protocol: capture.TCP, Interface: f.by, Mark: f.mark}
 	if f.udp {
 		p.Protocol = capture.UDP
 	}
@@ -79,7 +79,7 @@ func (f *packetFlags) addresses() (to, from netip.AddrPort, err error) {
 	return to, from, err
 }
 
-func (f *packetFlags) owner() (*capture.Owner, error) {
+func (f *packetFlags) owner() (*trace.Owner, error) {
 	if f.as == "" {
 		return nil, nil
 	}
@@ -89,7 +89,7 @@ func (f *packetFlags) owner() (*capture.Owner, error) {
 	if userErr != nil || groupErr != nil {
 		return nil, faultOf("as", f.as, "a user and a group by number, UID:GID, as 1000:1000")
 	}
-	return &capture.Owner{UID: uint32(uid), GID: uint32(gid)}, nil
+	return &trace.Owner{UID: uint32(uid), GID: uint32(gid)}, nil
 }
 
 func (f *packetFlags) interfaceFault() error {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
+	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/spf13/pflag"
 )
 
 // TestPacketFlags has every flag that describes a packet, and refuses each without --to.
@@ -68,12 +68,12 @@ func TestUsualInterface(t *testing.T) {
 		"the mark, with IPv6, as v4": {to: "10.1.2.3:80", mark: 1337, ipv6: capture.Captured, want: "lo"},
 	} {
 		rules := capture.Ruleset{LocalMark: 1337, IPv6: tt.ipv6}
-		packet := capture.Packet{To: netip.MustParseAddrPort(tt.to), Inbound: tt.inbound, Mark: tt.mark}
+		packet := trace.Packet{To: netip.MustParseAddrPort(tt.to), Inbound: tt.inbound, Mark: tt.mark}
 		if got := usualInterface(rules, packet, own); got != tt.want {
 			t.Errorf("%s: by %s, want %s", name, got, tt.want)
 		}
 	}
-	if got := usualInterface(capture.Ruleset{}, capture.Packet{To: netip.MustParseAddrPort("10.1.2.3:80")}, own); got != "eth0" {
+	if got := usualInterface(capture.Ruleset{}, trace.Packet{To: netip.MustParseAddrPort("10.1.2.3:80")}, own); got != "eth0" {
 		t.Errorf("rules without a mark: by %s", got)
 	}
 }

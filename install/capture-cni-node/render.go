@@ -11,15 +11,15 @@ import (
 	"os"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 func renderCommand(o *options) *cobra.Command {
@@ -116,9 +116,9 @@ func printRules(out io.Writer, decision capture.Decision) error {
 	for _, warning := range decision.Warnings {
 		fmt.Fprintf(&text, "# warning: %s\n", warning)
 	}
-	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, netfilter.RestoreText(rules, capture.IPv4))
+	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, iptables.RestoreText(rules, capture.IPv4, nil))
 	if len(rules.For(capture.IPv6).Chains) > 0 {
-		fmt.Fprintf(&text, "\n# ip6tables-restore --noflush\n%s", netfilter.RestoreText(rules, capture.IPv6))
+		fmt.Fprintf(&text, "\n# ip6tables-restore --noflush\n%s", iptables.RestoreText(rules, capture.IPv6, nil))
 	}
 	_, err = io.WriteString(out, text.String())
 	return err

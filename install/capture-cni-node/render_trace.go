@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -38,13 +39,13 @@ func traceManifest(out io.Writer, conf config.NetConf, manifest string, addresse
 	if packet.Interface == "" {
 		packet.Interface = usualInterface(rules, packet, own)
 	}
-	_, err = io.WriteString(out, rules.Trace(packet).Text("no other program changes or drops the packet"))
+	_, err = io.WriteString(out, trace.Of(rules, packet).Text("no other program changes or drops the packet"))
 	return err
 }
 
 // usualInterface returns the interface that a packet takes in a pod with one
 // interface and one default route.
-func usualInterface(rules capture.Ruleset, p capture.Packet, own []netip.Addr) string {
+func usualInterface(rules capture.Ruleset, p trace.Packet, own []netip.Addr) string {
 	to := p.To.Addr()
 	isLocal := to.IsLoopback() || slices.Contains(own, to)
 	isRoutedHere := p.Mark != 0 && p.Mark == rules.LocalMark && (to.Is4() || rules.IPv6 == capture.Captured)

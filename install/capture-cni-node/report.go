@@ -11,14 +11,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/cobra"
-
 	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
 )
 
 func reportCommand(o *options) *cobra.Command {
@@ -116,7 +116,7 @@ func (o *options) podParts(ctx context.Context) []bundle.Part {
 // oldest.
 func recordsIn(directory string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
-		records, err := record.ReadAll(directory)
+		records, err := received.ReadAll(directory)
 		if err != nil {
 			return err
 		}

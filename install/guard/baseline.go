@@ -10,7 +10,9 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/history"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -50,7 +52,7 @@ func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 // addressesOf returns the addresses by which rules are decided: those of a namespace,
 // without a family that came after the pod was captured without it.
 func (b baseline) addressesOf(netns *podnet.Namespace) func() ([]netip.Addr, error) {
-	refused := capture.StampRefuses(b.Stamp, capture.IPv6)
+	refused := capture.StampedIPv6(b.Stamp) == capture.Refused
 	return func() ([]netip.Addr, error) {
 		addresses, err := netns.Addresses()
 		return slices.DeleteFunc(addresses, func(a netip.Addr) bool { return refused && a.Is6() }), err
@@ -58,8 +60,8 @@ func (b baseline) addressesOf(netns *podnet.Namespace) func() ([]netip.Addr, err
 }
 
 // adopt sets the baseline to the namespace's current state.
-func (b *baseline) adopt(ctx context.Context, netns *podnet.Namespace, state podnet.State) error {
-	digest, err := netns.Digest(ctx, state.Backend)
+func (b *baseline) adopt(ctx context.Context, netns *podnet.Namespace, state netfilter.State) error {
+	digest, err := kernel.Digest(ctx, netns, state.Backend)
 	if err != nil {
 		return err
 	}
@@ -68,13 +70,13 @@ func (b *baseline) adopt(ctx context.Context, netns *podnet.Namespace, state pod
 }
 
 // matches reports whether the baseline is complete, confirmed and of this state.
-func (b baseline) matches(state podnet.State) bool {
-	return b.Stamp == state.Stamp && b.Backend == state.Backend && podnet.Comparable(b.Digest) && !b.Unconfirmed
+func (b baseline) matches(state netfilter.State) bool {
+	return b.Stamp == state.Stamp && b.Backend == state.Backend && kernel.Comparable(b.Digest) && !b.Unconfirmed
 }
 
 // judgeOutdated compares rules of another version, which the guard can't render,
 // with the baseline. The first examination makes them the baseline.
-func (b *baseline) judgeOutdated(ctx context.Context, netns *podnet.Namespace, state podnet.State) Finding {
+func (b *baseline) judgeOutdated(ctx context.Context, netns *podnet.Namespace, state netfilter.State) Finding {
 	if b.isKnown() && b.Stamp != state.Stamp {
 		return drifted("its rules have stamp %q, and it was captured with %q", state.Stamp, b.Stamp)
 	}
@@ -82,7 +84,7 @@ func (b *baseline) judgeOutdated(ctx context.Context, netns *podnet.Namespace, s
 	if err := now.adopt(ctx, netns, state); err != nil {
 		return unreadable(err)
 	}
-	if podnet.Comparable(b.Digest) && b.Digest != now.Digest {
+	if kernel.Comparable(b.Digest) && b.Digest != now.Digest {
 		return drifted("its rules are those of another version or configuration and were changed: %s", state.Stamp)
 	}
 	now.Unconfirmed = !b.isKnown() || b.Unconfirmed

@@ -5,13 +5,16 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -25,7 +28,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	if g.settings.Conf.ExcludesNamespace(w.sandbox.Namespace) {
-		w.desired.exemption = capture.ExcludedNamespace(w.sandbox.Namespace)
+		w.desired.exemption = capture.Exemption{Cause: capture.NamespaceExcluded, Message: fmt.Sprintf("namespace %s is in excludeNamespaces", w.sandbox.Namespace)}
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
 	if w.later { // not repaired: no edit of a running pod decides on its capture
@@ -41,7 +44,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	if isolatingRuntime(w.sandbox.Runtime) != "" {
 		return w.judgeIsolated(answer)
 	}
-	netns, err := podnet.TryOpen(w.sandbox.NetNS)
+	netns, err := kernel.TryOpen(w.sandbox.NetNS)
 	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" { // an ADD or a DEL runs
 		return w.lastFinding()
 	}
@@ -84,7 +87,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 // judge returns the state of the pod. The last finding stays while no transaction
 // was committed to nf_tables in the namespace.
 func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
-	generation, err := netns.Generation(ctx)
+	generation, err := kernel.Generation(ctx, netns)
 	if err != nil {
 		return unknown(err)
 	}
@@ -127,7 +130,7 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 	case capture.IsStamp(state.Stamp) && state.Stamp != w.desired.stamp:
 		return w.baseline.judgeOutdated(ctx, netns, state)
 	}
-	differences, err := netns.Compare(ctx, &g.references, rules, state.Backend)
+	differences, err := kernel.Compare(ctx, netns, &g.references, rules, state.Backend)
 	switch {
 	case err != nil:
 		return unreadable(err)
@@ -142,7 +145,7 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 	if w.desired.changed {
 		return Finding{State: Changed, Reason: "its annotations were edited after its creation; a restart applies them"}
 	}
-	if capture.StampRefuses(state.Stamp, capture.IPv6) {
+	if capture.StampedIPv6(state.Stamp) == capture.Refused {
 		return judgeRefusedFamily(netns)
 	}
 	return Finding{State: Captured}
@@ -164,8 +167,8 @@ func judgeRefusedFamily(netns *podnet.Namespace) Finding {
 // judgeObstruction returns Obstructed where another table could keep packets from
 // the rules. That is reported and never repaired: the table belongs to the pod.
 func judgeObstruction(ctx context.Context, netns *podnet.Namespace, found Finding) Finding {
-	obstruction, err := netns.Obstruction(ctx)
-	if _, tooLarge := errors.AsType[podnet.TooLarge](err); tooLarge {
+	obstruction, err := kernel.Obstruction(ctx, netns)
+	if _, tooLarge := errors.AsType[nfnetlink.TooLarge](err); tooLarge {
 		obstruction, err = err.Error()+" in tables in front of the capture rules: they are not read", nil
 	}
 	switch {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/history"
+	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -81,7 +83,7 @@ func ExplainWithoutSandbox(historyDir, namespace, name string, out io.Writer) er
 	var records []record.Record
 	var err error
 	if historyDir != "" {
-		records, err = record.ReadAll(historyDir)
+		records, err = received.ReadAll(historyDir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -160,7 +162,7 @@ func explainKernel(ctx context.Context, w *watched, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "kernel       backend %s, %s\n", cmp.Or(string(state.Backend), "none"), cmp.Or(state.Stamp, "no stamp"))
-	if refused, err := netns.Refused(ctx); err == nil && refused > 0 {
+	if refused, err := kernel.Refused(ctx, netns); err == nil && refused > 0 {
 		fmt.Fprintf(out, "kernel       refused packets: %d\n", refused)
 	}
 	if state.Foreign != "" {
@@ -199,7 +201,7 @@ func writeAdd(add record.Record, running string, out io.Writer) {
 		fmt.Fprintf(out, "; for an earlier sandbox of the pod, %s", add.Sandbox)
 	}
 	fmt.Fprintln(out)
-	for _, stage := range record.Stages() {
+	for _, stage := range received.Stages() {
 		if seconds, ok := add.Stages[stage]; ok {
 			fmt.Fprintf(out, "last ADD     %s took %.1f ms\n", stage, 1000*seconds)
 		}

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/capture-cni/capture-cni/plugin/podnet"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // State is the state of a pod of the mesh. States that are sent to the agent are
@@ -15,17 +15,17 @@ import (
 type State string
 
 const (
-	Captured   State = "captured"               // has the desired rules, unchanged
-	Uncaptured       = State(record.Uncaptured) // has no capture rules
-	Drifted          = State(record.Drifted)    // has our rules, changed since ADD or a repair
-	Outdated         = State(record.Outdated)   // has our rules, of another version or configuration
-	Changed          = State(record.Changed)    // is captured; its annotations were edited since
-	Foreign          = State(record.Foreign)    // is captured by another plugin
-	Obstructed       = State(record.Obstructed) // has our rules, and a table that could keep packets from them
-	Unknown    State = "unknown"                // could not be examined
-	Exempt     State = "exempt"                 // is in the mesh and not captured, by its own or the operator's choice
+	Captured   State = "captured"                 // has the desired rules, unchanged
+	Uncaptured       = State(received.Uncaptured) // has no capture rules
+	Drifted          = State(received.Drifted)    // has our rules, changed since ADD or a repair
+	Outdated         = State(received.Outdated)   // has our rules, of another version or configuration
+	Changed          = State(received.Changed)    // is captured; its annotations were edited since
+	Foreign          = State(received.Foreign)    // is captured by another plugin
+	Obstructed       = State(received.Obstructed) // has our rules, and a table that could keep packets from them
+	Unknown    State = "unknown"                  // could not be examined
+	Exempt     State = "exempt"                   // is in the mesh and not captured, by its own or the operator's choice
 
-	InjectedLater = State(record.InjectedLater) // is in the mesh as the API server shows it, and was not when its sandbox was made
+	InjectedLater = State(received.InjectedLater) // is in the mesh as the API server shows it, and was not when its sandbox was made
 )
 
 // States returns all states, in the order of the README.
@@ -52,8 +52,8 @@ func drifted(format string, args ...any) Finding {
 // unreadable returns the finding for rules that could not be read: drifted where
 // they exceed a limit or keep changing, which ADD's rules never do, else unknown.
 func unreadable(err error) Finding {
-	_, tooLarge := errors.AsType[podnet.TooLarge](err)
-	if tooLarge || errors.Is(err, podnet.ErrChanging) {
+	_, tooLarge := errors.AsType[nfnetlink.TooLarge](err)
+	if tooLarge || errors.Is(err, nfnetlink.ErrChanging) {
 		return drifted("%s", err)
 	}
 	return unknown(err)

@@ -13,11 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Policy is what the guard does with a pod that lacks the desired rules.
@@ -58,7 +57,7 @@ type Guard struct {
 	pods       Pods
 	log        *slog.Logger
 	metrics    *podMetrics
-	references podnet.References
+	references kernel.References
 	limits     repairLimits
 	store      store
 	outbox     outbox

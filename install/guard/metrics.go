@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 type podMetrics struct {
@@ -41,7 +41,7 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 
 func causes() string {
 	var names []string
-	for _, cause := range capture.MeshedExemptions() {
+	for _, cause := range received.MeshedExemptions() {
 		names = append(names, string(cause))
 	}
 	return strings.Join(names, ", ")
@@ -65,7 +65,7 @@ func (m *podMetrics) count(watched map[string]*watched) {
 	for _, state := range States() {
 		m.pods.WithLabelValues(string(state)).Set(float64(counts[state]))
 	}
-	for _, cause := range capture.MeshedExemptions() {
+	for _, cause := range received.MeshedExemptions() {
 		m.exempt.WithLabelValues(string(cause)).Set(float64(exempt[cause]))
 	}
 }

@@ -5,6 +5,7 @@ package guard
 import (
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -20,9 +21,9 @@ const outboxSize = 512
 
 // add queues a record of a finding, except for pods that need no Event.
 func (o *outbox) add(w *watched) {
-	verdict, state := record.Found, w.finding.State
+	verdict, state := received.Found, w.finding.State
 	if w.finding.Repaired != "" {
-		verdict, state = record.Repaired, w.finding.Repaired
+		verdict, state = received.Repaired, w.finding.Repaired
 	}
 	if state == Captured || state == Exempt || state == Unknown || o.socket == "" {
 		return
@@ -34,7 +35,7 @@ func (o *outbox) add(w *watched) {
 // requestEviction asks the agent to evict a pod. The request is not queued: the
 // next examination repeats it.
 func (o *outbox) requestEviction(w *watched) {
-	record.Send(o.socket, recordOf(w, record.EvictionRequested, w.finding.State))
+	record.Send(o.socket, recordOf(w, received.EvictionRequested, w.finding.State))
 }
 
 func recordOf(w *watched, verdict record.Verdict, state State) record.Record {
@@ -47,9 +48,9 @@ func recordOf(w *watched, verdict record.Verdict, state State) record.Record {
 // message returns the text of the Event, for the pod's owner.
 func message(verdict record.Verdict, state State, reason string) string {
 	switch {
-	case verdict == record.Repaired && state == Uncaptured:
+	case verdict == received.Repaired && state == Uncaptured:
 		return "the pod ran without capture and is captured now: " + reason
-	case verdict == record.Repaired:
+	case verdict == received.Repaired:
 		return "the pod's capture rules were changed and are restored: " + reason
 	case state == Uncaptured:
 		return "the pod is not captured: " + reason

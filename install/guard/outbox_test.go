@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -20,7 +21,7 @@ import (
 func receive(t *testing.T, conn *net.UnixConn) (records []record.Record) {
 	t.Helper()
 	for _, document := range lab.Datagrams(t, conn) {
-		r, err := record.Read(document)
+		r, err := received.Read(document)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,15 +123,15 @@ func TestOutbox(t *testing.T) {
 		{Finding{State: Captured}, "", "", ""},
 		{Finding{State: Exempt, Reason: "interception NONE"}, "", "", ""},
 		{Finding{State: Unknown, Reason: "no API server"}, "", "", ""},
-		{Finding{Captured, "no rules", Uncaptured}, record.Repaired, record.Uncaptured, "is captured now"},
-		{Finding{Captured, "one rule more", Drifted}, record.Repaired, record.Drifted, "are restored"},
-		{Finding{State: Uncaptured, Reason: "no rules"}, record.Found, record.Uncaptured, "not captured"},
-		{Finding{State: Drifted, Reason: "one rule more"}, record.Found, record.Drifted, "not restored"},
-		{Finding{State: Outdated, Reason: "of v0"}, record.Found, record.Outdated, "a restart"},
-		{Finding{State: Changed, Reason: "edited"}, record.Found, record.Changed, "edited"},
-		{Finding{State: InjectedLater, Reason: "edited"}, record.Found, record.InjectedLater, "not captured, though"},
-		{Finding{State: Obstructed, Reason: "notrack in front"}, record.Found, record.Obstructed, "another table"},
-		{Finding{State: Foreign, Reason: "of istio-cni"}, record.Found, record.Foreign, "another plugin's"},
+		{Finding{Captured, "no rules", Uncaptured}, received.Repaired, received.Uncaptured, "is captured now"},
+		{Finding{Captured, "one rule more", Drifted}, received.Repaired, received.Drifted, "are restored"},
+		{Finding{State: Uncaptured, Reason: "no rules"}, received.Found, received.Uncaptured, "not captured"},
+		{Finding{State: Drifted, Reason: "one rule more"}, received.Found, received.Drifted, "not restored"},
+		{Finding{State: Outdated, Reason: "of v0"}, received.Found, received.Outdated, "a restart"},
+		{Finding{State: Changed, Reason: "edited"}, received.Found, received.Changed, "edited"},
+		{Finding{State: InjectedLater, Reason: "edited"}, received.Found, received.InjectedLater, "not captured, though"},
+		{Finding{State: Obstructed, Reason: "notrack in front"}, received.Found, received.Obstructed, "another table"},
+		{Finding{State: Foreign, Reason: "of istio-cni"}, received.Found, received.Foreign, "another plugin's"},
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
 		conn := lab.AgentSocket(t, socket)
@@ -181,7 +182,7 @@ func TestRequestEviction(t *testing.T) {
 	o.send()
 	o.requestEviction(examined("web", Finding{State: Drifted, Reason: "one rule more"}))
 	got := receive(t, conn)
-	if len(got) != 1 || got[0].Verdict != record.EvictionRequested || got[0].Reason != record.Drifted || got[0].Pod.UID != "uid-of-web" {
+	if len(got) != 1 || got[0].Verdict != received.EvictionRequested || got[0].Reason != received.Drifted || got[0].Pod.UID != "uid-of-web" {
 		t.Errorf("sent %+v", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -56,9 +57,9 @@ func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched,
 // exclude, refuses an innocent connection of the same ports. Its next attempt is decided
 // anew.
 func (g *Guard) renewRefused(ctx context.Context, netns *podnet.Namespace, w *watched) {
-	refused, err := netns.Refused(ctx)
+	refused, err := kernel.Refused(ctx, netns)
 	if err == nil && refused > w.refused && g.settings.Policy != ReportOnly {
-		err = netns.DeleteStale(ctx)
+		err = kernel.DeleteStale(ctx, netns)
 	}
 	if err == nil {
 		w.refused = refused
@@ -78,7 +79,7 @@ func (g *Guard) replace(ctx context.Context, netns *podnet.Namespace, w *watched
 		return "", errors.New("the pod has ended")
 	}
 	rules := w.desired.rules()
-	lost, err := netns.Replace(ctx, rules)
+	lost, err := kernel.Replace(ctx, netns, rules)
 	if err != nil {
 		return "", fmt.Errorf("applying its rules: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"regexp"
 
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -41,7 +42,7 @@ func (s store) load(id string) (b baseline) {
 		return baseline{}
 	}
 	defer func() { _ = root.Close() }() // nothing was written
-	file, err := record.OpenRegular(root, id)
+	file, err := host.OpenIn(root, id)
 	if err != nil {
 		return baseline{}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -80,7 +81,7 @@ func ReadSummary(dir string) (pods nodestate.Pods, err error) {
 		return pods, err
 	}
 	defer func() { _ = root.Close() }() // nothing was written
-	file, err := record.OpenRegular(root, summaryFile)
+	file, err := host.OpenIn(root, summaryFile)
 	if err != nil {
 		return pods, fmt.Errorf("reading the guard's states of pods: %w", err)
 	}

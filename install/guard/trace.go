@@ -9,14 +9,17 @@ import (
 	"io"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // Trace writes which rule decides about a packet of one pod, the packet's path through
 // the rules, and what keeps that from being certain. A packet without an interface gets
 // that of the pod's routes. It changes nothing. Errors: ErrNotHere.
-func (g *Guard) Trace(ctx context.Context, namespace, name string, p capture.Packet, out io.Writer) error {
+func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packet, out io.Writer) error {
 	sandbox, err := g.find(ctx, namespace, name)
 	if err != nil {
 		return err
@@ -42,7 +45,7 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p capture.Pac
 	}
 	defer netns.Close()
 	if p.Interface == "" {
-		if p, err = netns.Place(p); err != nil {
+		if p, err = kernel.Place(netns, p); err != nil {
 			return err
 		}
 	}
@@ -50,7 +53,7 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p capture.Pac
 }
 
 // traceIn writes the trace of a packet in a pod's namespace, after all doubts.
-func traceIn(ctx context.Context, netns *podnet.Namespace, found Finding, rules capture.Ruleset, p capture.Packet, out io.Writer) error {
+func traceIn(ctx context.Context, netns *podnet.Namespace, found Finding, rules capture.Ruleset, p trace.Packet, out io.Writer) error {
 	state, err := netns.State(ctx)
 	if err != nil {
 		return err
@@ -69,19 +72,19 @@ func traceIn(ctx context.Context, netns *podnet.Namespace, found Finding, rules 
 	if state.Backend != config.NFTables {
 		assumptions = append(assumptions, "in iptables' built-in chains, no rule of another program is in front of the pod's own")
 	}
-	_, err = io.WriteString(out, rules.Trace(p).Text(assumptions...))
+	_, err = io.WriteString(out, trace.Of(rules, p).Text(assumptions...))
 	return err
 }
 
 // doubtsAbout returns why the desired rules may not be those that decide about a packet.
-func doubtsAbout(ctx context.Context, netns *podnet.Namespace, found Finding, p capture.Packet) (doubts []string, err error) {
+func doubtsAbout(ctx context.Context, netns *podnet.Namespace, found Finding, p trace.Packet) (doubts []string, err error) {
 	switch found.State {
 	case Captured, Changed, Obstructed:
 	default:
 		doubts = append(doubts, doubtOf(found))
 	}
-	hooks, err := netns.HooksInFront(ctx, p)
-	if tooLarge, ok := errors.AsType[podnet.TooLarge](err); ok {
+	hooks, err := kernel.HooksInFront(ctx, netns, p)
+	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](err); ok {
 		return append(doubts, "other tables are not read: "+tooLarge.Error()), nil
 	}
 	for _, hook := range hooks {

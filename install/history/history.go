@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -80,7 +81,7 @@ func (h *History) Record(r record.Record) (err error) {
 
 // add indexes a file, and deletes the older one of its pod.
 func (h *History) add(d *record.Dir, file record.File) {
-	if uid, ok := file.Key(); ok {
+	if uid, ok := received.Key(file); ok {
 		if older, known := h.byPod[uid]; known {
 			i, _ := h.find(older)
 			h.remove(d, i)
@@ -105,7 +106,7 @@ func (h *History) prune(d *record.Dir) {
 func (h *History) remove(d *record.Dir, i int) {
 	file := h.files[i]
 	_ = d.Remove(file) // best effort: the next Open indexes it again
-	if uid, ok := file.Key(); ok {
+	if uid, ok := received.Key(file); ok {
 		delete(h.byPod, uid)
 	}
 	h.files = slices.Delete(h.files, i, i+1)
@@ -120,10 +121,10 @@ func Last(dir, uid string) (record.Record, error) {
 	}
 	defer func() { _ = d.Close() }() // it was only read
 	for _, file := range slices.Backward(d.Files()) {
-		if key, ok := file.Key(); !ok || key != uid {
+		if key, ok := received.Key(file); !ok || key != uid {
 			continue
 		}
-		if r, err := d.Read(file); err == nil {
+		if r, err := received.ReadFile(d, file); err == nil {
 			return r, nil
 		}
 	}

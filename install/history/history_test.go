@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/google/go-cmp/cmp"
 )
 
 // recorded is a directory with some records, written in their order.
@@ -79,7 +79,7 @@ func files(t *testing.T, dir string) (names []string) {
 // messages returns those of all records, from the oldest to the youngest.
 func messages(t *testing.T, dir string) (messages []string) {
 	t.Helper()
-	records, err := record.ReadAll(dir)
+	records, err := received.ReadAll(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestIsRootsOwn(t *testing.T) {
 	}{"others can read it": {open, false}, "a link": {link, false}, "a device": {"/dev/null", false}, "not there": {none, true}} {
 		err := write(tt.dir, add("9d53", 2, "written"))
 		r, lastErr := Last(tt.dir, "6c1f")
-		all, allErr := record.ReadAll(tt.dir)
+		all, allErr := received.ReadAll(tt.dir)
 		for _, err := range []error{err, lastErr, allErr} {
 			if err == nil || errors.Is(err, fs.ErrNotExist) != tt.missing {
 				t.Errorf("%s: %v", name, err)

@@ -30,6 +30,11 @@ const readOnly = os.O_RDONLY | unix.O_NONBLOCK
 // Open opens a regular file for reading.
 func Open(path string) (*os.File, error) { return regular(os.OpenFile(path, readOnly, 0)) }
 
+// OpenIn opens a regular file of a directory for reading.
+func OpenIn(root *os.Root, name string) (*os.File, error) {
+	return regular(root.OpenFile(name, readOnly, 0))
+}
+
 // ReadFile returns a regular file's content.
 func ReadFile(path string) ([]byte, error) { return readAll(Open(path)) }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -106,11 +107,11 @@ func eventReason(r record.Record) string {
 	switch {
 	case r.Verdict == record.Failed:
 		return eventFailed
-	case r.Verdict == record.Repaired:
+	case r.Verdict == received.Repaired:
 		return eventRepaired
-	case r.Verdict == record.Found && (r.Reason == record.Uncaptured || r.Reason == record.Drifted || r.Reason == record.InjectedLater):
+	case r.Verdict == received.Found && (r.Reason == received.Uncaptured || r.Reason == received.Drifted || r.Reason == received.InjectedLater):
 		return eventMissing
-	case r.Verdict == record.Found:
+	case r.Verdict == received.Found:
 		return eventWarning
 	}
 	return ""

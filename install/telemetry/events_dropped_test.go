@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -40,7 +41,7 @@ func repairs(e *Events, n int) {
 		name := fmt.Sprint("web-", i)
 		e.Post(record.Record{
 			Time: time.Now(), Pod: record.PodRef{Namespace: "shop", Name: name, UID: name},
-			Verdict: record.Repaired, Reason: record.Uncaptured, Message: strings.Repeat("ü", 2*maxMessage),
+			Verdict: received.Repaired, Reason: received.Uncaptured, Message: strings.Repeat("ü", 2*maxMessage),
 		})
 	}
 }

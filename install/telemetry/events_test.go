@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -205,16 +206,16 @@ func TestEventsOfTheGuard(t *testing.T) {
 		reason  record.Reason
 		want    string
 	}{
-		{record.Repaired, record.Uncaptured, "CaptureRepaired"},
-		{record.Repaired, record.Drifted, "CaptureRepaired"},
-		{record.Found, record.Uncaptured, "CaptureMissing"},
-		{record.Found, record.Drifted, "CaptureMissing"},
-		{record.Found, record.Outdated, "CaptureWarning"},
-		{record.Found, record.Changed, "CaptureWarning"},
-		{record.Found, record.Foreign, "CaptureWarning"},
-		{record.Found, record.InjectedLater, "CaptureMissing"},
-		{record.EvictionRequested, record.Uncaptured, ""},
-		{record.EvictionRequested, record.Drifted, ""},
+		{received.Repaired, received.Uncaptured, "CaptureRepaired"},
+		{received.Repaired, received.Drifted, "CaptureRepaired"},
+		{received.Found, received.Uncaptured, "CaptureMissing"},
+		{received.Found, received.Drifted, "CaptureMissing"},
+		{received.Found, received.Outdated, "CaptureWarning"},
+		{received.Found, received.Changed, "CaptureWarning"},
+		{received.Found, received.Foreign, "CaptureWarning"},
+		{received.Found, received.InjectedLater, "CaptureMissing"},
+		{received.EvictionRequested, received.Uncaptured, ""},
+		{received.EvictionRequested, received.Drifted, ""},
 	} {
 		e, s := newEvents(t)
 		e.Post(record.Record{Time: time.Now(), Pod: captured.Pod, Verdict: tt.verdict, Reason: tt.reason, Message: "what was found"})

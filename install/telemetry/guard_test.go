@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capture-cni/capture-cni/install/history"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/google/go-cmp/cmp"
 )
 
 // of returns a record of a pod of its own, named as its UID.
@@ -31,9 +31,9 @@ func (a *agent) expectAllReceived(t *testing.T) {
 }
 
 var (
-	repaired  = record.Record{Verdict: record.Repaired, Reason: record.Uncaptured, Message: "it is captured now"}
-	found     = record.Record{Verdict: record.Found, Reason: record.Drifted, Message: "it is not captured"}
-	requested = record.Record{Verdict: record.EvictionRequested, Reason: record.Uncaptured, Message: "it is to go"}
+	repaired  = record.Record{Verdict: received.Repaired, Reason: received.Uncaptured, Message: "it is captured now"}
+	found     = record.Record{Verdict: received.Found, Reason: received.Drifted, Message: "it is not captured"}
+	requested = record.Record{Verdict: received.EvictionRequested, Reason: received.Uncaptured, Message: "it is to go"}
 )
 
 // TestRemembers the last ADD of a pod that was captured or should have been,
@@ -89,7 +89,7 @@ func TestGuardIsNoADD(t *testing.T) {
 			series++
 		}
 	}
-	if want := len(record.Reasons(record.Captured)) + len(record.Reasons(record.Passed)) + len(record.Reasons(record.Failed)); series != want || total != 1 {
+	if want := len(received.Reasons(record.Captured)) + len(received.Reasons(record.Passed)) + len(received.Reasons(record.Failed)); series != want || total != 1 {
 		t.Errorf("%v ADDs in %d series, want the marker in %d", total, series, want)
 	}
 	a.expect(t, 0, "records_lost_total", "cause=form")
@@ -105,7 +105,7 @@ func TestEvictsOnRequest(t *testing.T) {
 	asked := make(chan record.PodRef, 16)
 	a := start(t, newSocket(t), func(s *Settings) { s.Evict = func(pod record.PodRef) { asked <- pod } })
 	drifted := requested
-	drifted.Reason = record.Drifted
+	drifted.Reason = received.Drifted
 	for _, r := range []record.Record{
 		of("captured", captured), of("passed", passed), of("failed", failed), of("found", found), of("repaired", repaired),
 		of("doomed", requested), of("drifted", drifted), of("doomed", requested),

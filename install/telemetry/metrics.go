@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // addMetrics are the metrics of the ADDs on a node.
@@ -42,8 +42,8 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 		build:   f.GaugeVec("build_info", "always 1: the version of the agent, and of the installed plugin", "agent", "plugin"),
 		netConf: f.GaugeVec("netconf_info", "always 1: a hash of the operator's keys in the entry, in label `hash`", "hash"),
 	}
-	for _, verdict := range record.OfAdds() {
-		for _, reason := range record.Reasons(verdict) {
+	for _, verdict := range received.OfAdds() {
+		for _, reason := range received.Reasons(verdict) {
 			m.adds.WithLabelValues(string(verdict), string(reason)) // a rate needs a beginning
 		}
 	}

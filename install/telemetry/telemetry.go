@@ -13,14 +13,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/socket"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 )
 
 // Settings are those of a Listener.
@@ -111,7 +111,7 @@ func (l *Listener) listen(ctx context.Context) (err error) {
 func (l *Listener) replay() {
 	l.metrics.showBuild(l.settings.Plugin)
 	l.openHistory()
-	if err := record.Replay(record.Spool(l.settings.Socket), func(document []byte) { l.receive(document, true) }); err != nil {
+	if err := received.Replay(record.Spool(l.settings.Socket), func(document []byte) { l.receive(document, true) }); err != nil {
 		l.log.Warn("reading the spooled records failed", "error", err)
 	}
 }
@@ -141,9 +141,9 @@ func (l *Listener) read(ctx context.Context, conn *net.UnixConn, until time.Time
 
 // receive processes one record, which may have waited in the spool.
 func (l *Listener) receive(document []byte, spooled bool) {
-	r, err := record.Read(document)
+	r, err := received.Read(document)
 	switch {
-	case errors.Is(err, record.ErrVersion):
+	case errors.Is(err, received.ErrVersion):
 		l.metrics.lost.WithLabelValues(causeVersion).Inc()
 		return
 	case err != nil:
@@ -151,11 +151,11 @@ func (l *Listener) receive(document []byte, spooled bool) {
 		l.records.Warn("discarding a malformed record", "error", err)
 		return
 	}
-	if slices.Contains(record.OfAdds(), r.Verdict) {
+	if slices.Contains(received.OfAdds(), r.Verdict) {
 		l.metrics.observe(r)
 		l.record(r, spooled)
 	}
-	if r.Verdict == record.EvictionRequested && l.settings.Evict != nil {
+	if r.Verdict == received.EvictionRequested && l.settings.Evict != nil {
 		l.settings.Evict(r.Pod)
 	}
 	l.write(r)
@@ -178,7 +178,7 @@ func (l *Listener) openHistory() {
 // record writes an ADD to the history, unless the pod is not in the mesh and there
 // are no warnings.
 func (l *Listener) record(r record.Record, spooled bool) {
-	if r.Verdict == record.Passed && !r.Reason.IsExempt() && len(r.Warnings) == 0 {
+	if r.Verdict == record.Passed && !received.IsExempt(r.Reason) && len(r.Warnings) == 0 {
 		return
 	}
 	err := recordIn(l.history, r, spooled)
@@ -216,11 +216,11 @@ func (l *Listener) write(r record.Record) {
 		switch {
 		case len(r.Warnings) > 0:
 			log.Warn("not captured", "reason", r.Reason)
-		case r.Reason.IsExempt():
+		case received.IsExempt(r.Reason):
 			log.Info("in the mesh, and exempt from capture", "reason", r.Reason, "message", r.Message)
 		}
-	case record.Repaired:
+	case received.Repaired:
 		log.Info("captured by the guard", "found", r.Reason, "message", r.Message)
-	case record.Found, record.EvictionRequested: // the guard logs them
+	case received.Found, received.EvictionRequested: // the guard logs them
 	}
 }

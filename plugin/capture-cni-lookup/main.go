@@ -18,7 +18,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podapi"
+	"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup/podapi"
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )

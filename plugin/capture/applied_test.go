@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/nftables"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestAppliedRules applies the rules of every golden case and removes them.
@@ -34,7 +35,7 @@ func TestAppliedRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = host.Close() })
-			if err := host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), rs) }); err != nil {
+			if err := host.Do(func() error { return nftables.Backend{}.Apply(t.Context(), rs) }); err != nil {
 				t.Fatal(err)
 			}
 			listed := nft(t, host, "list", "table", "inet", capture.TableName)
@@ -42,7 +43,7 @@ func TestAppliedRules(t *testing.T) {
 			expectLoadable(t, host, listed)
 			expectNoDifference(t, host, rs)
 
-			if err := host.Do(func() error { return netfilter.NFTables{}.Apply(t.Context(), rs) }); err == nil {
+			if err := host.Do(func() error { return nftables.Backend{}.Apply(t.Context(), rs) }); err == nil {
 				t.Error("a second Apply succeeds")
 			}
 			if diff := cmp.Diff(listed, nft(t, host, "list", "table", "inet", capture.TableName)); diff != "" {
@@ -102,19 +103,19 @@ func expectLoadable(t *testing.T, host *lab.Host, listed string) {
 
 func expectNoDifference(t *testing.T, host *lab.Host, rs capture.Ruleset) {
 	t.Helper()
-	want, err := netfilter.Reference(t.Context(), netfilter.NFTables{}, rs)
+	want, err := netfilter.Reference(t.Context(), nftables.Backend{}, rs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found netfilter.Dump
+	var found dump.Dump
 	err = host.Do(func() (err error) {
-		found, err = netfilter.NFTables{}.Dump(t.Context())
+		found, err = nftables.Backend{}.Dump(t.Context())
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if differences := netfilter.Diff(want, found); len(differences) > 0 {
+	if differences := dump.Diff(want, found); len(differences) > 0 {
 		t.Errorf("the applied rules differ from the desired state: %q", differences)
 	}
 }

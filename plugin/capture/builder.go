@@ -39,7 +39,7 @@ func (b *builder) chain(table Table, name string) {
 // packet enters.
 func (b *builder) add(m Match, do Action, why string) {
 	last := &b.chains[len(b.chains)-1]
-	refuses := b.IPv6 == Refused && (last.Table == Filter || last.Name == chainSYN)
+	refuses := b.IPv6 == Refused && (last.Table == Filter || last.Name == ChainSYN)
 	if m.OnlyFamily() == IPv6 && b.IPv6 != Captured && !refuses {
 		return
 	}

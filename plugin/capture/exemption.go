@@ -3,7 +3,6 @@
 package capture
 
 import (
-	"fmt"
 	"strconv"
 )
 
@@ -29,17 +28,6 @@ const (
 	InterceptionNone  ExemptionCause = "interception_none"
 	NamespaceExcluded ExemptionCause = "namespace_excluded"
 )
-
-// MeshedExemptions returns the causes for which a pod in the mesh is not captured.
-func MeshedExemptions() []ExemptionCause {
-	return []ExemptionCause{InitContainer, NoProxy, ProxyDisabled, OtherProxyType, InjectFalse, InterceptionNone, NamespaceExcluded}
-}
-
-// ExcludedNamespace returns the exemption of a pod in the mesh whose namespace the
-// operator excludes.
-func ExcludedNamespace(namespace string) Exemption {
-	return Exemption{NamespaceExcluded, fmt.Sprintf("namespace %s is in excludeNamespaces", namespace)}
-}
 
 // Exclusion returns the exemption that follows from the pod alone.
 func Exclusion(pod Pod) Exemption {

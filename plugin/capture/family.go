@@ -17,7 +17,7 @@ func (rs Ruleset) For(family Family) Ruleset {
 		rules[chain.NFTName()] = met
 		for _, rule := range met {
 			if target := rule.Do.Chain; target != "" {
-				enter(rs.chain(chain.Table, target))
+				enter(rs.Chain(chain.Table, target))
 			}
 		}
 	}
@@ -55,8 +55,8 @@ func (r Rule) returnsAll(family Family) bool {
 	return r.Do.Verdict == Return && r.Match.Family == family && r.Match.empty()
 }
 
-// chain returns a chain that rules lead to, an empty one where it is missing.
-func (rs Ruleset) chain(table Table, name string) Chain {
+// Chain returns a chain that rules lead to, an empty one where it is missing.
+func (rs Ruleset) Chain(table Table, name string) Chain {
 	i := slices.IndexFunc(rs.Chains, func(c Chain) bool { return c.Table == table && c.Name == name && c.Hook == "" })
 	if i < 0 {
 		return Chain{Table: table, Name: name}

@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/iptables"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestBothVariantsListTheSame loads every golden file with both variants of
@@ -31,7 +30,7 @@ func TestBothVariantsListTheSame(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%s", filepath.Base(filepath.Dir(path)), family), func(t *testing.T) {
 				t.Parallel()
-				text := netfilter.RestoreText(rs, family)
+				text := iptables.RestoreText(rs, family, nil)
 				program := map[capture.Family]string{capture.IPv4: "iptables", capture.IPv6: "ip6tables"}[family]
 				nft, legacy := restored(t, program+"-nft", text), restored(t, program+"-legacy", text)
 				if diff := cmp.Diff(nft, legacy); diff != "" {

@@ -7,10 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/nftables"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestNetlinkEqualsNFT loads every golden file with nft, applies the same rules by
@@ -26,7 +25,7 @@ func TestNetlinkEqualsNFT(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := listing(t, func() error { return exec.CommandContext(t.Context(), "nft", "-f", golden).Run() })
-			netlink := listing(t, func() error { return netfilter.NFTables{}.Apply(t.Context(), rulesOf(t, dir)) })
+			netlink := listing(t, func() error { return nftables.Backend{}.Apply(t.Context(), rulesOf(t, dir)) })
 			if diff := cmp.Diff(text, netlink); diff != "" {
 				t.Errorf("-nft +netlink:\n%s", diff)
 			}

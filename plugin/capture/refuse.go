@@ -22,7 +22,7 @@ func (b *builder) check() {
 	if b.IPv6 == Ignored {
 		m.Family = IPv4
 	}
-	b.add(m, Action{Verdict: Jump, Chain: chainSYN}, "begins a connection")
+	b.add(m, Action{Verdict: Jump, Chain: ChainSYN}, "begins a connection")
 }
 
 var refuse = Action{Verdict: Goto, Chain: ChainRefuse}
@@ -32,7 +32,7 @@ func (b *builder) inboundSYNs() {
 	if !b.checksInbound() {
 		return
 	}
-	b.chain(Mangle, chainSYN)
+	b.chain(Mangle, ChainSYN)
 	b.exempt(Match{FromLo: true}, "decided in OUTPUT")
 	if b.refusesInbound() {
 		b.exempt(Match{Family: IPv6, In: b.excludedInterfaces()}, "excluded interface")
@@ -47,7 +47,7 @@ func (b *builder) inboundSYNs() {
 // outboundSYNs answers with a reset: the application knows at once, and newer kernels
 // (6.3) let the entry expire in seconds.
 func (b *builder) outboundSYNs() {
-	b.chain(Filter, chainSYN)
+	b.chain(Filter, ChainSYN)
 	// An IPv6 socket can bind to any address. A SYN in another host's name would begin a
 	// connection on lo, which the answer then carries on with that host.
 	forged := Match{Family: IPv6, ToLo: true, ForeignSource: true}

@@ -26,7 +26,7 @@ const (
 	chainDeliver     = "ISTIO_DELIVER"   // to the proxy by TPROXY
 	chainHandedOn    = "ISTIO_HANDED_ON" // between the proxy and the application, under TPROXY
 	chainDrop        = "ISTIO_DROP"
-	chainSYN         = "ISTIO_SYN"          // what begins a connection
+	ChainSYN         = "ISTIO_SYN"          // what begins a connection
 	chainProxy       = "ISTIO_PROXY"        // what the proxy itself sends
 	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // what the captured groups send
 )

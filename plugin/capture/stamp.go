@@ -57,21 +57,17 @@ func (rs Ruleset) encode() []byte {
 // IsStamp reports whether a text is a Stamp, of any version.
 func IsStamp(text string) bool { return strings.HasPrefix(text, StampPrefix) }
 
-// StampCovers reports whether the rules of a stamp capture a family.
-func StampCovers(stamp string, family Family) bool {
-	return slices.Contains(familiesOf(stamp), string(family))
-}
-
-// StampRefuses reports whether the rules of a stamp refuse a family, of which the pod had
-// no usable address when they were decided.
-func StampRefuses(stamp string, family Family) bool {
-	return slices.Contains(familiesOf(stamp), string(family)+"=refused")
-}
-
-func familiesOf(stamp string) []string {
+// StampedIPv6 returns what the rules of a stamp do with IPv6; "" where they leave it alone.
+func StampedIPv6(stamp string) Treatment {
 	fields := strings.Fields(stamp)
 	if len(fields) <= 3 {
-		return nil
+		return ""
 	}
-	return strings.Split(fields[3], ",")
+	switch families := strings.Split(fields[3], ","); {
+	case slices.Contains(families, string(IPv6)):
+		return Captured
+	case slices.Contains(families, refusedIPv6):
+		return Refused
+	}
+	return ""
 }

@@ -30,12 +30,9 @@ func TestStamp(t *testing.T) {
 		if rs.Stamp() != rulesOf(t, filepath.Dir(path)).Stamp() {
 			t.Errorf("%s: the same rules bear another stamp", path)
 		}
-		if got := capture.StampCovers(rs.Stamp(), capture.IPv6); got != (rs.IPv6 == capture.Captured) || !capture.StampCovers(rs.Stamp(), capture.IPv4) {
-			t.Errorf("%s: the stamp %q misreports the families", path, rs.Stamp())
+		if got := capture.StampedIPv6(rs.Stamp()); got != rs.IPv6 {
+			t.Errorf("%s: by the stamp %q, IPv6 is %q", path, rs.Stamp(), got)
 		}
-	}
-	if capture.StampCovers("", capture.IPv4) {
-		t.Error("no stamp covers IPv4")
 	}
 }
 
@@ -147,23 +144,20 @@ func TestStampIsUnambiguous(t *testing.T) {
 	}
 }
 
-// TestStampFamilies reads the families of stamps as every version writes them.
-func TestStampFamilies(t *testing.T) {
+// TestStampedIPv6 reads the families of stamps as every version writes them.
+func TestStampedIPv6(t *testing.T) {
 	t.Parallel()
-	for families, want := range map[string]struct{ covers, refuses bool }{
-		"ipv4":              {},
-		"ipv4,ipv6":         {covers: true},
-		"ipv4,ipv6=refused": {refuses: true},
+	for stamp, want := range map[string]capture.Treatment{
+		"4 ipv4 00112233445566778899aabbccddeeff":              "",
+		"4 ipv4,ipv6 00112233445566778899aabbccddeeff":         capture.Captured,
+		"4 ipv4,ipv6=refused 00112233445566778899aabbccddeeff": capture.Refused,
+		"": "",
 	} {
-		stamp := capture.StampPrefix + "4 " + families + " 00112233445566778899aabbccddeeff"
-		if covers, refuses := capture.StampCovers(stamp, capture.IPv6), capture.StampRefuses(stamp, capture.IPv6); covers != want.covers || refuses != want.refuses {
-			t.Errorf("%s: covers %v, refuses %v", families, covers, refuses)
-		}
-		if capture.StampRefuses(stamp, capture.IPv4) || !capture.StampCovers(stamp, capture.IPv4) {
-			t.Errorf("%s: IPv4 is not covered", families)
+		if got := capture.StampedIPv6(capture.StampPrefix + stamp); got != want {
+			t.Errorf("%s: %q, want %q", stamp, got, want)
 		}
 	}
-	if capture.StampRefuses("", capture.IPv6) || capture.StampCovers(capture.StampPrefix, capture.IPv4) {
-		t.Error("no stamp has families")
+	if got := capture.StampedIPv6(""); got != "" {
+		t.Errorf("no stamp: %q", got)
 	}
 }

@@ -145,7 +145,7 @@ func addressWords(field string, list List[netip.Prefix]) string {
 // operand returns a single value, or the name of the set that holds the values.
 func operand[T any](list List[T]) string {
 	if len(list.Values) == 1 {
-		return spell(list.Values[0])
+		return Spell(list.Values[0])
 	}
 	return "@" + list.Name
 }
@@ -158,7 +158,7 @@ func (s Set) text() string {
 	}
 	elements := make([]string, len(s.Elements))
 	for i, element := range s.Elements {
-		elements[i] = spell(element)
+		elements[i] = Spell(element)
 	}
 	fmt.Fprintf(&out, "\t\telements = { %s }\n\t}\n", strings.Join(elements, ", "))
 	return out.String()

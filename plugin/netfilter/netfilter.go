@@ -2,20 +2,19 @@
 
 // Package netfilter applies a Ruleset to the network namespace of the calling
 // thread, compares the two and removes the Ruleset again. It only encodes: what
-// is captured is capture's decision. The files nft_… speak netlink with
-// nf_tables and execute nothing. The files iptables_… serve both variants of
-// iptables, and legacy_… its older one: their programs run only where the
-// operator chose iptables.
+// is captured is capture's decision.
 package netfilter
 
 import (
 	"context"
 	"fmt"
 
-	"github.com/containernetworking/plugins/pkg/ns"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/dump"
+	"github.com/capture-cni/capture-cni/plugin/iptables"
+	"github.com/capture-cni/capture-cni/plugin/nftables"
+	"github.com/containernetworking/plugins/pkg/ns"
 )
 
 // Backend puts Rulesets into the namespace of the calling thread and reads
@@ -29,25 +28,25 @@ type Backend interface {
 	Apply(ctx context.Context, rs capture.Ruleset) error
 
 	// Dump reads our rules back.
-	Dump(ctx context.Context) (Dump, error)
+	Dump(ctx context.Context) (dump.Dump, error)
 }
 
 // Find returns the backend that the operator chose. Errors: a capture.Refusal
 // where the host lacks its programs.
 func Find(ctx context.Context, backend config.Backend) (Backend, error) {
 	if backend == config.NFTables {
-		return NFTables{}, nil
+		return nftables.Backend{}, nil
 	}
-	return findIPTables(ctx, backend)
+	return iptables.Find(ctx, backend)
 }
 
 // Reference applies a Ruleset in a scratch namespace and returns what the kernel
 // holds there, so that a comparison does not depend on how this kernel, or this
 // version of iptables, represents a rule.
-func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (reference Dump, err error) {
+func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (reference dump.Dump, err error) {
 	scratch, err := ns.TempNetNS()
 	if err != nil {
-		return Dump{}, fmt.Errorf("creating a scratch namespace: %w", err)
+		return dump.Dump{}, fmt.Errorf("creating a scratch namespace: %w", err)
 	}
 	defer scratch.Close()
 	err = scratch.Do(func(ns.NetNS) error {

@@ -12,8 +12,8 @@ import (
 
 // Addresses returns all addresses of the namespace's interfaces.
 func (n *Namespace) Addresses() ([]netip.Addr, error) {
-	list, err := read(n, func() ([]netlink.Addr, error) {
-		return listWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	list, err := Read(n, func() ([]netlink.Addr, error) {
+		return ListWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the pod's addresses: %w", err)
@@ -29,9 +29,9 @@ func (n *Namespace) Addresses() ([]netip.Addr, error) {
 
 const listAttempts = 5
 
-// listWhole reads a list again while the kernel reports that it changed meanwhile: an
+// ListWhole reads a list again while the kernel reports that it changed meanwhile: an
 // address could be missing in it, and its family would stay uncaptured.
-func listWhole[T any](list func() ([]T, error)) (found []T, err error) {
+func ListWhole[T any](list func() ([]T, error)) (found []T, err error) {
 	for range listAttempts {
 		if found, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return found, err

@@ -11,7 +11,9 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // Apply makes the namespace hold the Ruleset. The rules come last and are the
@@ -23,7 +25,7 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 		return err
 	}
 	rs = rs.WithStamp()
-	return n.do(func() error {
+	return n.Do(func() error {
 		backend, err := netfilter.Find(ctx, asked)
 		if err != nil {
 			return err
@@ -35,7 +37,7 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 		case state.Foreign != "":
 			return capture.Refusal(fmt.Sprintf("%s holds another plugin's capture rules: only one of the two may be in the chain", state.Foreign))
 		case state.Backend == "":
-			return commitRules(ctx, rs, backend.Apply)
+			return Commit(ctx, rs, backend.Apply)
 		case state.Backend != backend.Name():
 			return capture.Refusal(fmt.Sprintf("the namespace holds rules of an earlier ADD, by backend %s instead of %s: delete the pod to get a new sandbox", state.Backend, backend.Name()))
 		}
@@ -46,9 +48,9 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 	})
 }
 
-// commitRules prepares the namespace and commits the Ruleset; after an error, it
+// Commit prepares the namespace and commits the Ruleset; after an error, it
 // undoes the preparation.
-func commitRules(ctx context.Context, rs capture.Ruleset, commit func(context.Context, capture.Ruleset) error) error {
+func Commit(ctx context.Context, rs capture.Ruleset, commit func(context.Context, capture.Ruleset) error) error {
 	undo, err := prepare(rs)
 	if err == nil {
 		err = commit(ctx, rs)
@@ -85,13 +87,13 @@ func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Ba
 
 func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset) ([]string, error) {
 	found, err := backend.Dump(ctx)
-	return compareDumps(ctx, backend, rs, found, err)
+	return Differences(ctx, backend, rs, found, err)
 }
 
-// compareDumps compares a Dump with the Reference of the Ruleset. A Dump beyond
+// Differences compares a Dump with the Reference of the Ruleset. A Dump beyond
 // the limits is a difference: no Ruleset comes near them.
-func compareDumps(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found netfilter.Dump, err error) ([]string, error) {
-	if tooLarge, ok := errors.AsType[TooLarge](err); ok {
+func Differences(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found dump.Dump, err error) ([]string, error) {
+	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](err); ok {
 		return []string{"unexpected: " + tooLarge.Error()}, nil
 	}
 	if err != nil {
@@ -101,18 +103,18 @@ func compareDumps(ctx context.Context, backend netfilter.Backend, rs capture.Rul
 	if err != nil {
 		return nil, err
 	}
-	return netfilter.Diff(want, found), nil
+	return dump.Diff(want, found), nil
 }
 
 // Check compares the namespace with the Ruleset and changes nothing. It
 // returns the differences, one line each.
 func (n *Namespace) Check(ctx context.Context, rs capture.Ruleset, asked config.Backend) ([]string, error) {
-	return n.check(ctx, rs, asked, func(backend netfilter.Backend) ([]string, error) { return compare(ctx, backend, rs) })
+	return n.CheckBy(ctx, rs, asked, func(backend netfilter.Backend) ([]string, error) { return compare(ctx, backend, rs) })
 }
 
-// check compares the rules by compareRules, and lo and the policy routing itself.
-func (n *Namespace) check(ctx context.Context, rs capture.Ruleset, asked config.Backend, compareRules func(netfilter.Backend) ([]string, error)) ([]string, error) {
-	return read(n, func() ([]string, error) {
+// CheckBy compares the rules by compareRules, and lo and the policy routing itself.
+func (n *Namespace) CheckBy(ctx context.Context, rs capture.Ruleset, asked config.Backend, compareRules func(netfilter.Backend) ([]string, error)) ([]string, error) {
+	return Read(n, func() ([]string, error) {
 		backend, err := netfilter.Find(ctx, asked)
 		if err != nil {
 			return nil, err
@@ -133,11 +135,11 @@ func (n *Namespace) check(ctx context.Context, rs capture.Ruleset, asked config.
 // Remove undoes Apply, by any backend. It succeeds where there is nothing to
 // undo. A list that can't be read does not stop the rest of the removal.
 func (n *Namespace) Remove(ctx context.Context) error {
-	return n.do(func() error {
+	return n.Do(func() error {
 		state, err := netfilter.Inspect(ctx)
 		unread := err != nil
 		err = errors.Join(err, netfilter.Remove(ctx), removeRoutes())
-		if unread || capture.StampCovers(state.Stamp, capture.IPv6) {
+		if unread || capture.StampedIPv6(state.Stamp) == capture.Captured {
 			err = errors.Join(err, removeProxySource())
 		}
 		return err

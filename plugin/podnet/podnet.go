@@ -12,6 +12,8 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
 
@@ -33,9 +35,6 @@ type Namespace struct {
 func Open(ctx context.Context, path string) (*Namespace, error) {
 	return open(path, func(inode uint64) (*os.File, error) { return takeLock(ctx, inode) })
 }
-
-// TryOpen is Open that does not wait for the lock.
-func TryOpen(path string) (*Namespace, error) { return open(path, tryLock) }
 
 // OpenForRemoval is Open for DEL, which must not fail: if it can't take the lock
 // before ctx ends, it continues without.
@@ -101,9 +100,9 @@ func (n *Namespace) refuseHost() error {
 	return nil
 }
 
-// do runs f on a thread inside the namespace, in a goroutine of its own. It
+// Do runs f on a thread inside the namespace, in a goroutine of its own. It
 // recovers a panic there, because no caller can.
-func (n *Namespace) do(f func() error) error {
+func (n *Namespace) Do(f func() error) error {
 	return n.netns.Do(func(ns.NetNS) (err error) {
 		defer func() {
 			if p := recover(); p != nil {
@@ -115,11 +114,27 @@ func (n *Namespace) do(f func() error) error {
 	})
 }
 
-// read returns what f reads in the namespace of n.
-func read[T any](n *Namespace, f func() (T, error)) (result T, err error) {
-	err = n.do(func() error {
+// Read returns what f reads in the namespace of n.
+func Read[T any](n *Namespace, f func() (T, error)) (result T, err error) {
+	err = n.Do(func() error {
 		result, err = f()
 		return err
 	})
 	return result, err
+}
+
+// State reads the namespace's State. It changes nothing and executes no program.
+// Errors: TooLarge, ErrChanging.
+func (n *Namespace) State(ctx context.Context) (netfilter.State, error) {
+	return Read(n, func() (netfilter.State, error) { return netfilter.Inspect(ctx) })
+}
+
+// Is reports whether the namespace is the one at a path. It returns false for a
+// path that does not exist or can't be followed.
+func (n *Namespace) Is(path string) (bool, error) {
+	var own, there unix.Stat_t
+	if err := unix.Fstat(int(n.netns.Fd()), &own); err != nil {
+		return false, fmt.Errorf("reading the network namespace's inode: %w", err)
+	}
+	return unix.Stat(path, &there) == nil && own.Dev == there.Dev && own.Ino == there.Ino, nil
 }

@@ -4,12 +4,9 @@ package record
 
 import (
 	"crypto/rand"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,7 +18,7 @@ func Send(socket string, r Record) (taken bool) {
 	if !ours(socket) {
 		return false
 	}
-	document := encode(r)
+	document := Encode(r)
 	if document == nil {
 		return false
 	}
@@ -48,8 +45,8 @@ func Spool(socket string) string { return filepath.Join(filepath.Dir(socket), "f
 
 // Limits of the spool, in records and in bytes; the oldest are deleted first.
 const (
-	spoolSize  = 64
-	spoolBytes = 1 << 20
+	SpoolSize  = 64
+	SpoolBytes = 1 << 20
 )
 
 // Keep writes a record to a spool that exists already. A record that can't be
@@ -61,44 +58,19 @@ func Keep(spool string, r Record) {
 	}
 	defer func() { _ = d.Close() }()
 	if _, err := d.Write(rand.Text(), r); err == nil {
-		d.prune()
+		d.Prune()
 	}
 }
 
-// prune deletes the oldest records beyond the spool's limits. Several processes
+// Prune deletes the oldest records beyond the spool's limits. Several processes
 // may do so at once.
-func (d *Dir) prune() {
+func (d *Dir) Prune() {
 	files := d.Files()
 	var bytes int64
 	for i, file := range slices.Backward(files) {
 		bytes += file.Size
-		if i < len(files)-spoolSize || bytes > spoolBytes && i < len(files)-1 {
+		if i < len(files)-SpoolSize || bytes > SpoolBytes && i < len(files)-1 {
 			_ = d.Remove(file)
 		}
 	}
-}
-
-// Replay passes each document of a spool to take, the oldest first, and deletes
-// it.
-func Replay(spool string, take func(document []byte)) error {
-	d, err := OpenDir(spool)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	d.prune()
-	for _, file := range d.Files() {
-		if !strings.HasSuffix(file.Name, finished) {
-			continue
-		}
-		if document, err := d.document(file); err == nil {
-			take(document)
-		}
-		if err := d.Remove(file); err != nil {
-			return errors.Join(err, d.Close())
-		}
-	}
-	return d.Close()
 }

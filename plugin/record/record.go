@@ -7,11 +7,7 @@
 package record
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
 	"time"
 )
 
@@ -55,47 +51,12 @@ func (r *Record) AddDuration(stage Stage, d time.Duration) {
 	r.Stages[stage] += d.Seconds()
 }
 
-// encode returns nil for a record that is too large though its texts were cut.
-func encode(r Record) []byte {
+// Encode returns nil for a record that is too large though its texts were cut.
+func Encode(r Record) []byte {
 	r.Version = Version
 	document, err := json.Marshal(r.fit())
 	if err != nil || len(document) > MaxSize {
 		return nil
 	}
 	return document
-}
-
-// ErrVersion is the error for a record of a newer or older plugin.
-var ErrVersion = errors.New("a record of another version")
-
-// Read decodes a record strictly: what it says becomes labels of metrics, names
-// of files and lines of a log.
-func Read(document []byte) (Record, error) {
-	r, err := read(document)
-	if err != nil {
-		return Record{}, fmt.Errorf("reading a record: %w", err)
-	}
-	return r, nil
-}
-
-func read(document []byte) (r Record, err error) {
-	if len(document) > MaxSize {
-		return r, fmt.Errorf("a record of %d bytes: expected at most %d", len(document), MaxSize)
-	}
-	var head struct{ Version int }
-	if err := json.Unmarshal(document, &head); err != nil {
-		return r, errors.New(cut(err.Error(), maxFault))
-	}
-	if head.Version != Version {
-		return r, fmt.Errorf("%w: %d", ErrVersion, head.Version)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(document))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
-		return r, errors.New(cut(err.Error(), maxFault))
-	}
-	if !slices.Contains(Reasons(r.Verdict), r.Reason) {
-		return r, fmt.Errorf("verdict %q with reason %q", cut(string(r.Verdict), maxFault/4), cut(string(r.Reason), maxFault/4))
-	}
-	return r, r.fault()
 }

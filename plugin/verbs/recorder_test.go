@@ -10,15 +10,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/containernetworking/cni/pkg/types"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
+	"github.com/containernetworking/cni/pkg/types"
 )
 
 // TestReasons expects the reason of every error that an ADD can end with.
@@ -40,7 +40,7 @@ func TestReasons(t *testing.T) {
 	} {
 		r := newRecorder("sandbox")
 		r.failed(test.err)
-		if r.Reason != test.want || !slices.Contains(record.Reasons(r.Verdict), r.Reason) || r.Code != cniError(test.err).Code {
+		if r.Reason != test.want || !slices.Contains(received.Reasons(r.Verdict), r.Reason) || r.Code != cniError(test.err).Code {
 			t.Errorf("%v: got %q, code %d, want %q", test.err, r.Reason, r.Code, test.want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	spooled := func() (count int) {
-		if err := record.Replay(record.Spool(socket), func([]byte) { count++ }); err != nil {
+		if err := received.Replay(record.Spool(socket), func([]byte) { count++ }); err != nil {
 			t.Error(err)
 		}
 		return count

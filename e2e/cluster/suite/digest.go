@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -23,7 +24,7 @@ func digestAt(ctx context.Context, path string) (digest string, err error) {
 	if err != nil || state.Backend == "" {
 		return "", err
 	}
-	return netns.Digest(ctx, config.NFTables)
+	return kernel.Digest(ctx, netns, config.NFTables)
 }
 
 // Digest returns a digest of the capture rules of a pod, "" if there are none.

@@ -14,6 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kernels"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -99,7 +100,7 @@ func (n node) repair() (repair kernels.Repair, err error) {
 	if err != nil {
 		return repair, err
 	}
-	lost, fault := netns.Replace(context.Background(), capture.Rules(decision.Intent))
+	lost, fault := kernel.Replace(context.Background(), netns, capture.Rules(decision.Intent))
 	if lost != nil {
 		repair.Lost = lost.Error()
 	}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Case is a pod whose rules are in golden files of plugin/capture.
+type Case struct {
+	Pod       *corev1.Pod
+	Settings  config.Settings
+	Addresses []netip.Addr
+}
+
+// ReadCase reads pod.yaml in a directory and, where they are there, settings.json, with
+// keys of our conflist entry, and addresses.
+func ReadCase(t testing.TB, directory string) Case {
+	t.Helper()
+	read := Case{Pod: &corev1.Pod{}}
+	content, err := os.ReadFile(filepath.Join(directory, "pod.yaml"))
+	if err == nil {
+		err = yaml.UnmarshalStrict(content, read.Pod)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	input, err := config.Read([]byte(optional(t, filepath.Join(directory, "settings.json"), "{}")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, warnings, err := input.NetConf()
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(warnings, err)
+	}
+	read.Settings = conf.Capture
+	for _, text := range strings.Fields(optional(t, filepath.Join(directory, "addresses"), "10.1.2.3")) {
+		read.Addresses = append(read.Addresses, netip.MustParseAddr(text))
+	}
+	return read
+}
+
+// Rules are those that the pod asks for.
+func (c Case) Rules(t testing.TB) capture.Ruleset {
+	t.Helper()
+	decision, err := Decide(c.Pod, c.Settings, c.Addresses...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return capture.Rules(decision.Intent)
+}
+
+func optional(t testing.TB, path, byDefault string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return byDefault
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// ExpectGolden compares a text with a golden file, which it writes first if update is set.
+func ExpectGolden(t testing.TB, update bool, path, got string) {
+	t.Helper()
+	if update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s changed (-golden +now); run make golden if this is intended:\n%s", path, diff)
+	}
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conntrack_test
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/conntrack"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
+)
+
+func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+
+// TestConnections expects the client of each connection, and one connection within
+// the namespace once.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	const pod, peer = "192.0.2.2", "192.0.2.1"
+	for name, tt := range map[string]struct {
+		sockets []conntrack.Socket
+		want    []conntrack.Connection
+	}{
+		"a listener": {[]conntrack.Socket{{at("0.0.0.0:80"), at("0.0.0.0:0"), conntrack.Listening, false}}, nil},
+		"to a listener of all addresses": {
+			[]conntrack.Socket{
+				{at(pod + ":80"), at(peer + ":1024"), conntrack.Established, false},
+				{at("[::]:80"), at("[::]:0"), conntrack.Listening, false},
+			},
+			[]conntrack.Connection{{at(peer + ":1024"), at(pod + ":80"), conntrack.Open}},
+		},
+		"to a listener of one address": {
+			[]conntrack.Socket{
+				{at(pod + ":80"), at(peer + ":1024"), conntrack.Established, true}, // not yet accepted
+				{at("127.0.0.1:80"), at("0.0.0.0:0"), conntrack.Listening, false},
+				{at(pod + ":80"), at("0.0.0.0:0"), conntrack.Listening, false},
+			},
+			[]conntrack.Connection{{at(peer + ":1024"), at(pod + ":80"), conntrack.Open}},
+		},
+		"from the port of a listener elsewhere": {
+			[]conntrack.Socket{
+				{at(pod + ":80"), at(peer + ":1024"), conntrack.CloseWait, false},
+				{at("127.0.0.1:80"), at("0.0.0.0:0"), conntrack.Listening, false},
+			},
+			[]conntrack.Connection{{at(pod + ":80"), at(peer + ":1024"), conntrack.Open}},
+		},
+		"within the pod": {
+			[]conntrack.Socket{
+				{at("[::1]:1024"), at("[::1]:80"), conntrack.Established, false},
+				{at("[::1]:80"), at("[::1]:1024"), conntrack.Established, false},
+				{at("[::]:80"), at("[::]:0"), conntrack.Listening, false},
+			},
+			[]conntrack.Connection{{at("[::1]:1024"), at("[::1]:80"), conntrack.Open}},
+		},
+		"within the pod, without a listener": {
+			[]conntrack.Socket{
+				{at("[::1]:80"), at("[::1]:1024"), conntrack.Established, false},
+				{at("[::1]:1024"), at("[::1]:80"), conntrack.Established, false},
+			},
+			[]conntrack.Connection{{at("[::1]:80"), at("[::1]:1024"), conntrack.Open}},
+		},
+		"half open": {
+			[]conntrack.Socket{
+				{at(pod + ":80"), at(peer + ":1024"), conntrack.SynReceived, true},
+				{at(pod + ":1025"), at(peer + ":80"), conntrack.SynSent, false},
+			},
+			[]conntrack.Connection{
+				{at(peer + ":1024"), at(pod + ":80"), conntrack.Answered},
+				{at(pod + ":1025"), at(peer + ":80"), conntrack.Requested},
+			},
+		},
+		"closing": {
+			[]conntrack.Socket{
+				{at(pod + ":1025"), at(peer + ":80"), conntrack.FinWait2, false},
+				{at(pod + ":1026"), at(peer + ":80"), conntrack.FinWait2, true},
+				{at(pod + ":1027"), at(peer + ":80"), conntrack.LastAck, true},
+			},
+			[]conntrack.Connection{
+				{at(pod + ":1025"), at(peer + ":80"), conntrack.Open},
+				{at(pod + ":1026"), at(peer + ":80"), conntrack.Ended},
+				{at(pod + ":1027"), at(peer + ":80"), conntrack.Ended},
+			},
+		},
+	} {
+		got := conntrack.Connections(tt.sockets)
+		if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// within runs f in a namespace of its own.
+func within(t *testing.T, f func() error) {
+	t.Helper()
+	lab.RequireRoot(t)
+	host, err := lab.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = host.Close() })
+	if err := errors.Join(host.AddAddresses("lo"), host.Do(f)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func all(conntrack.Entry) bool { return true }
+
+// TestCreate expects an entry with its stage's timeout for each connection.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	connections := []conntrack.Connection{
+		{at("192.0.2.1:1"), at("192.0.2.2:80"), conntrack.Open},
+		{at("[2001:db8::1]:2"), at("[2001:db8::2]:80"), conntrack.Open},
+		{at("192.0.2.1:3"), at("192.0.2.2:80"), conntrack.Requested},
+		{at("192.0.2.1:4"), at("192.0.2.2:80"), conntrack.Answered},
+		{at("[2001:db8::1]:5"), at("[2001:db8::2]:80"), conntrack.Ended},
+	}
+	timeouts := map[uint16]uint32{1: 432000, 2: 432000, 3: 120, 4: 60, 5: 120}
+	within(t, func() error {
+		if err := conntrack.Create(t.Context(), connections); err != nil {
+			return err
+		}
+		entries, complete, err := conntrack.Entries(t.Context(), 5, all)
+		if len(entries) != len(connections) || !complete {
+			t.Errorf("%d entries, complete %v", len(entries), complete)
+		}
+		for _, e := range entries {
+			want := timeouts[e.Client.Port()]
+			if e.Timeout > want || e.Timeout < want-10 || e.Translated || e.TimeWait || e.Assured != (want == 432000 || e.Client.Port() == 5) {
+				t.Errorf("%+v, want a timeout of %d seconds", e, want)
+			}
+		}
+		return err
+	})
+}
+
+// TestCreateExisting expects an existing entry to get the timeout of an open
+// connection if the connection is open, and to stay as it is if it is half open.
+func TestCreateExisting(t *testing.T) {
+	t.Parallel()
+	seen := []conntrack.Connection{
+		{at("192.0.2.1:1"), at("192.0.2.2:80"), conntrack.Requested},
+		{at("192.0.2.2:80"), at("192.0.2.1:2"), conntrack.Requested}, // by its server's segment
+		{at("192.0.2.1:3"), at("192.0.2.2:80"), conntrack.Requested},
+	}
+	found := []conntrack.Connection{
+		{at("192.0.2.1:1"), at("192.0.2.2:80"), conntrack.Open},
+		{at("192.0.2.1:2"), at("192.0.2.2:80"), conntrack.Open},
+		{at("192.0.2.1:3"), at("192.0.2.2:80"), conntrack.Requested},
+	}
+	within(t, func() error {
+		if err := errors.Join(conntrack.Create(t.Context(), seen), conntrack.Create(t.Context(), found)); err != nil {
+			return err
+		}
+		entries, _, err := conntrack.Entries(t.Context(), 10, all)
+		if len(entries) != len(seen) {
+			t.Errorf("%d entries, want %d", len(entries), len(seen))
+		}
+		for _, e := range entries {
+			if open := e.Client.Port() != 3; e.Assured != open || e.Timeout > 1000 != open {
+				t.Errorf("%+v", e)
+			}
+		}
+		return err
+	})
+}
+
+// TestCreateMany sends several batches with two connections that the kernel
+// refuses: it expects entries for the others, and an error with the number of
+// refused ones.
+func TestCreateMany(t *testing.T) {
+	t.Parallel()
+	const many = 1000
+	var connections []conntrack.Connection
+	for i := range uint16(many) {
+		connections = append(connections, conntrack.Connection{
+			Client: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), i+1), Server: at("192.0.2.2:80"), Stage: conntrack.Open,
+		})
+	}
+	connections[100].Server, connections[900].Server = at("[2001:db8::2]:80"), at("[2001:db8::2]:80") // of another family than the client
+	within(t, func() error {
+		err := conntrack.Create(t.Context(), connections)
+		if !errors.Is(err, unix.ERANGE) || err.Error() != "creating conntrack entries: 2 of 1000: numerical result out of range" {
+			t.Errorf("got error %v", err)
+		}
+		entries, complete, err := conntrack.Entries(t.Context(), many, all)
+		if len(entries) != many-2 || !complete || err != nil {
+			t.Errorf("%d entries, complete %v (%v)", len(entries), complete, err)
+		}
+		some, complete, err := conntrack.Entries(t.Context(), 10, all)
+		if len(some) != 10 || complete || err != nil {
+			t.Errorf("%d entries of 10, complete %v (%v)", len(some), complete, err)
+		}
+		if err := conntrack.Delete(t.Context(), some); err != nil {
+			return err
+		}
+		if err := conntrack.Delete(t.Context(), some); err != nil {
+			t.Errorf("what is gone can't be deleted: %v", err)
+		}
+		if left, _, err := conntrack.Entries(t.Context(), many, all); len(left) != many-12 || err != nil {
+			t.Errorf("%d entries are left (%v)", len(left), err)
+		}
+		if err := conntrack.Flush(t.Context()); err != nil {
+			return err
+		}
+		if left, _, err := conntrack.Entries(t.Context(), many, all); len(left) > 0 || err != nil {
+			t.Errorf("a flush leaves %v (%v)", left, err)
+		}
+		return nil
+	})
+}
+
+// TestSockets expects no more sockets than the limit.
+func TestSockets(t *testing.T) {
+	t.Parallel()
+	within(t, func() error {
+		for i, network := range []string{"tcp4", "tcp4", "tcp6"} {
+			listener, err := net.Listen(network, ":0")
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { _ = listener.Close() })
+			sockets, complete, err := conntrack.Sockets(t.Context(), 1)
+			if want := min(i+1, 1) + i/2; len(sockets) != want || complete != (i == 0) || err != nil {
+				t.Errorf("%d sockets of %d, complete %v (%v)", len(sockets), i+1, complete, err)
+			}
+		}
+		return nil
+	})
+}
+
+func TestOrphans(t *testing.T) {
+	t.Parallel()
+	entry := func(client, server string) conntrack.Entry {
+		return conntrack.Entry{Client: at(client), Server: at(server)}
+	}
+	sockets := []conntrack.Socket{
+		{Local: at("192.0.2.2:80"), Remote: at("192.0.2.1:1024")}, {Local: at("192.0.2.2:1025"), Remote: at("192.0.2.1:80")},
+	}
+	entries := []conntrack.Entry{
+		entry("192.0.2.1:1024", "192.0.2.2:80"), entry("192.0.2.2:1025", "192.0.2.1:80"),
+		entry("192.0.2.1:1023", "192.0.2.2:80"), entry("192.0.2.1:1024", "192.0.2.2:81"),
+	}
+	want := entries[2:]
+	got := conntrack.Orphans(append([]conntrack.Entry(nil), entries...), sockets)
+	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

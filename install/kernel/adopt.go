@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/conntrack"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+const (
+	// maxSockets bounds the sockets, of each family, whose connections survive.
+	maxSockets = 1 << 15
+
+	// maxEntries bounds the conntrack entries that are searched for stale ones.
+	maxEntries = 1 << 16
+
+	// adoptTimeout leaves most of the caller's time for the rules.
+	adoptTimeout = time.Second
+)
+
+// Replace applies the Ruleset by nftables in place of all our rules, of any
+// backend. Other rules stay. Connections that began before survive; lost is the
+// reason why some do not, for which Replace does not fail.
+func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost, err error) {
+	own, addressErr := n.Addresses()
+	err = n.Do(func() error {
+		lost = adopt(ctx)
+		if err := podnet.Commit(ctx, rs, replaceRules); err != nil {
+			return errors.Join(err, disableConntrack(ctx))
+		}
+		lost = errors.Join(lost, addressErr, deleteStale(ctx, own, true))
+		return nil
+	})
+	return lost, err
+}
+
+// adopt creates conntrack entries for the connections of the namespace's sockets:
+// nat rules ignore connections that have an entry, and tproxy's rules accept
+// established ones. It enables conntrack first, so that conntrack sees the
+// beginning of every connection that is not in the list.
+func adopt(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
+	defer cancel()
+	if err := enableConntrack(ctx); err != nil {
+		return err
+	}
+	sockets, complete, err := conntrack.Sockets(ctx, maxSockets)
+	if err != nil {
+		return err
+	}
+	err = conntrack.Create(ctx, conntrack.Connections(sockets))
+	if !complete {
+		err = errors.Join(err, fmt.Errorf("the pod has more than %d TCP sockets of one family: the connections of the other sockets are reset", maxSockets))
+	}
+	return err
+}
+
+// deleteStale deletes the conntrack entries of connections without a socket in the
+// namespace. A crafted segment can create one while there are no rules, and nat
+// would ignore a later connection with its addresses and ports. Translated
+// entries lead to the proxy and are harmless. Entries of forwarded connections
+// have their sockets in another namespace. Where not all entries and sockets can be
+// listed, it resets the others' connections or, without resets, deletes nothing.
+func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
+	limited, cancel := context.WithTimeout(ctx, adoptTimeout)
+	defer cancel()
+	isOwn := func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(own, a) }
+	entries, complete, err := conntrack.Entries(limited, maxEntries, func(e conntrack.Entry) bool {
+		return !e.Translated && !e.TimeWait && (isOwn(e.Client.Addr()) || isOwn(e.Server.Addr()))
+	})
+	if err == nil && !complete {
+		err = fmt.Errorf("conntrack has more than %d entries of the pod", maxEntries)
+	}
+	if err != nil && resets {
+		return errors.Join(fmt.Errorf("%w: all of the pod's connections are reset", err), conntrack.Flush(ctx))
+	}
+	if err != nil {
+		return err
+	}
+	// Listed after the entries: the list has each entry's socket, if there is one.
+	sockets, complete, err := conntrack.Sockets(limited, maxSockets)
+	if (err != nil || !complete) && !resets {
+		return errors.Join(err, errors.New("not all sockets of the pod can be listed"))
+	}
+	return errors.Join(err, conntrack.Delete(ctx, conntrack.Orphans(entries, sockets)))
+}
+
+// DeleteStale deletes the conntrack entries of the namespace that have no socket and no
+// translation, or nothing where it can't list all: the rules refuse connections of their
+// addresses and ports until they expire.
+func DeleteStale(ctx context.Context, n *podnet.Namespace) error {
+	own, err := n.Addresses()
+	if err != nil {
+		return err
+	}
+	return n.Do(func() error { return deleteStale(ctx, own, false) })
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"golang.org/x/sys/unix"
+)
+
+// generation returns the number of commits to nf_tables in the calling thread's
+// namespace, by any program: while it is unchanged, so is every rule.
+func generation(ctx context.Context) (uint32, error) {
+	r, err := nfnetlink.NewReader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	found, err := nfnetlink.List(r, nfnetlink.Listing{Request: unix.NFT_MSG_GETGEN, Single: true, What: "generations", Limit: 1}, func(m nfnetlink.Attributes) ([]uint32, error) {
+		if id := m[unix.NFTA_GEN_ID]; len(id) == 4 {
+			return []uint32{binary.BigEndian.Uint32(id)}, nil
+		}
+		return nil, nil
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("reading the generation of nf_tables: %w", err)
+	case len(found) == 0:
+		return 0, errors.New("reading the generation of nf_tables: the kernel returned none")
+	}
+	return found[0], nil
+}
+
+// Generation returns a number that changes with every change of a rule in the
+// namespace, except for rules of iptables-legacy.
+func Generation(ctx context.Context, n *podnet.Namespace) (uint32, error) {
+	return podnet.Read(n, func() (uint32, error) { return generation(ctx) })
+}

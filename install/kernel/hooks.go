@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/capture-cni/capture-cni/plugin/xtables"
+
+	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/iptables"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"golang.org/x/sys/unix"
+)
+
+// hooksInFront describes the chains of other programs that a packet meets before the
+// last of ours, in the calling thread's namespace: what they do with it is not known.
+// Empty chains that accept are left out. Errors: TooLarge, ErrChanging.
+func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
+	r, err := nfnetlink.NewReader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	all, err := nfnetlink.ListChains(r)
+	if err != nil {
+		return nil, err
+	}
+	bases, err := nfnetlink.List(r, nfnetlink.Listing{Request: unix.NFT_MSG_GETCHAIN, What: "chains", Limit: nfnetlink.MaxChains}, parseBaseChain)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, base := range bases {
+		if !base.isMetBy(p) || hasMarker(all, base.ChainName) {
+			continue
+		}
+		decides, err := base.decides(r)
+		if err != nil {
+			return nil, err
+		}
+		if decides {
+			found = append(found, fmt.Sprintf("chain %q of %s table %q, at %s", base.Name, familyNames[base.Family], base.Table, base.hook.text(base.Family)))
+		}
+	}
+	legacy, err := legacyInFront(p)
+	return append(found, legacy...), err
+}
+
+// isMetBy reports whether a packet meets the chain before the last of ours. A packet
+// on lo meets the hooks for arriving packets, too.
+func (c baseChain) isMetBy(p trace.Packet) bool {
+	isIPv4 := p.To.Addr().Is4()
+	if !c.hook.isInFront(c.Family) || c.Family == unix.NFPROTO_IPV4 && !isIPv4 || c.Family == unix.NFPROTO_IPV6 && isIPv4 {
+		return false
+	}
+	if c.Family != unix.NFPROTO_NETDEV && c.hook.number == unix.NF_INET_LOCAL_OUT {
+		return !p.Inbound
+	}
+	return p.Inbound || p.Interface == "lo"
+}
+
+// hasMarker reports whether a chain is in a table of iptables that holds our rules.
+func hasMarker(chains []nfnetlink.ChainName, of nfnetlink.ChainName) bool {
+	return slices.Contains(chains, nfnetlink.ChainName{Family: of.Family, Table: of.Table, Name: iptables.MarkerChain})
+}
+
+// decides reports whether the chain has rules, or does not accept what none matches.
+func (c baseChain) decides(r *nfnetlink.Reader) (bool, error) {
+	l := nfnetlink.Listing{Family: c.Family, What: "rules in chain " + c.Name, Limit: nfnetlink.MaxRules, Filter: nfnetlink.Named(unix.NFTA_RULE_CHAIN, c.Name)}
+	rules, err := nfnetlink.ListRules(r, l, c.Table, func(chain string, _ nfnetlink.Attributes) ([]bool, error) {
+		if chain != c.Name {
+			return nil, nil
+		}
+		return []bool{true}, nil
+	})
+	return c.drops || len(rules) > 0, err
+}
+
+// legacyInFront describes the tables of iptables-legacy, other than ours, whose
+// built-in chains are in front of ours.
+func legacyInFront(p trace.Packet) (found []string, err error) {
+	tables, err := xtables.List()
+	if err != nil {
+		return nil, err
+	}
+	family := capture.IPv6
+	if p.To.Addr().Is4() {
+		family = capture.IPv4
+	}
+	for _, table := range []capture.Table{capture.Raw, capture.Mangle, capture.NAT} {
+		chains, exists := tables[xtables.Table{Family: family, Name: string(table)}]
+		if exists && !slices.Contains(chains, iptables.MarkerChain) {
+			found = append(found, fmt.Sprintf("the legacy %s table %s, with priority %d", family, table, capture.Chain{Table: table}.Priority()))
+		}
+	}
+	return found, nil
+}
+
+// HooksInFront describes the chains of other programs that a packet meets before the
+// last of ours. Errors: TooLarge, ErrChanging.
+func HooksInFront(ctx context.Context, n *podnet.Namespace, p trace.Packet) ([]string, error) {
+	return podnet.Read(n, func() ([]string, error) { return hooksInFront(ctx, p) })
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/capture-cni/capture-cni/plugin/xtables"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// obstruction describes the first rule of another table that could keep packets
+// from our rules in table inet capture-cni; "" where there is none. It reads the
+// calling thread's namespace and executes no program.
+//
+// An accept in front of our chain hides nothing: the hook's next chain gets the
+// packet nevertheless. A rule that changes the packet, its connection or its
+// route does hide it, so every statement that is not known to be harmless
+// counts. Jumps are not followed: all rules of a table count if one of its base
+// chains is in front of ours.
+// Errors: TooLarge, ErrChanging.
+func obstruction(ctx context.Context) (string, error) {
+	r, err := nfnetlink.NewReader(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	chains, err := nfnetlink.List(r, nfnetlink.Listing{Request: unix.NFT_MSG_GETCHAIN, What: "chains", Limit: nfnetlink.MaxChains}, parseBaseChain)
+	if err != nil {
+		return "", err
+	}
+	for _, table := range tablesInFront(chains) {
+		obstruction, err := table.obstruction(r)
+		if obstruction != "" || err != nil {
+			return obstruction, err
+		}
+	}
+	return legacyObstruction()
+}
+
+// baseChain is a chain of another table that a hook calls.
+type baseChain struct {
+	nfnetlink.ChainName
+	hook  baseHook
+	drops bool // what no rule matches
+}
+
+// parseBaseChain returns a base chain of another table, and nothing for any other chain.
+func parseBaseChain(chain nfnetlink.Attributes) ([]baseChain, error) {
+	hook, isBase := hookOf(chain)
+	name := nfnetlink.ChainName{Family: chain[nfnetlink.Family][0], Table: nfnetlink.Text(chain[unix.NFTA_CHAIN_TABLE]), Name: nfnetlink.Text(chain[unix.NFTA_CHAIN_NAME])}
+	if !isBase || name.Family == unix.NFPROTO_INET && name.Table == capture.TableName {
+		return nil, nil
+	}
+	policy := chain[unix.NFTA_CHAIN_POLICY]
+	drops := len(policy) == 4 && binary.BigEndian.Uint32(policy) == dropVerdict
+	return []baseChain{{name, hook, drops}}, nil
+}
+
+// frontTable is another table that gets packets before ours, or at the same
+// priority: then the order is that of registration.
+type frontTable struct {
+	family byte
+	name   string
+	place  string          // hook and priority of its first base chain in front
+	later  map[string]bool // its base chains that are not in front
+}
+
+func tablesInFront(chains []baseChain) []*frontTable {
+	var tables []*frontTable
+	known := map[nfnetlink.ChainName]*frontTable{}
+	for _, chain := range chains {
+		key := nfnetlink.ChainName{Family: chain.Family, Table: chain.Table}
+		table := known[key]
+		if table == nil {
+			table = &frontTable{family: chain.Family, name: chain.Table, later: map[string]bool{}}
+			tables, known[key] = append(tables, table), table
+		}
+		switch {
+		case !chain.hook.isInFront(chain.Family):
+			table.later[chain.Name] = true
+		case table.place == "":
+			table.place = chain.hook.text(chain.Family)
+		}
+	}
+	return slices.DeleteFunc(tables, func(t *frontTable) bool { return t.place == "" })
+}
+
+// obstruction describes the table's first rule that could hide a packet.
+func (t *frontTable) obstruction(r *nfnetlink.Reader) (string, error) {
+	of := familyNames[t.family] + " table " + strconv.Quote(t.name)
+	return nfnetlink.First(nfnetlink.ListRules(r, nfnetlink.Listing{Family: t.family, What: "rules of " + of, Limit: nfnetlink.MaxRules}, t.name, func(chain string, rule nfnetlink.Attributes) ([]string, error) {
+		if t.later[chain] {
+			return nil, nil
+		}
+		statement := obstructive(rule[unix.NFTA_RULE_EXPRESSIONS])
+		if statement == "" {
+			return nil, nil
+		}
+		return []string{fmt.Sprintf("%s in chain %q of %s, which is at %s, in front of the capture rules", statement, chain, of, t.place)}, nil
+	}))
+}
+
+var familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev"}
+
+// baseHook is a base chain's hook and priority.
+type baseHook struct {
+	number   uint32
+	priority int32
+}
+
+func hookOf(chain nfnetlink.Attributes) (baseHook, bool) {
+	hook, isBase := chain[unix.NFTA_CHAIN_HOOK]
+	if !isBase {
+		return baseHook{}, false
+	}
+	parsed, err := nfnetlink.ParseAttributes(hook)
+	number, priority := parsed[unix.NFTA_HOOK_HOOKNUM], parsed[unix.NFTA_HOOK_PRIORITY]
+	if err != nil || len(number) != 4 || len(priority) != 4 {
+		return baseHook{}, false
+	}
+	return baseHook{binary.BigEndian.Uint32(number), int32(binary.BigEndian.Uint32(priority))}, true
+}
+
+// inetIngress is NF_INET_INGRESS, which golang.org/x/sys lacks.
+const inetIngress = 5
+
+// isInFront reports whether a packet can meet the chain before the last of ours.
+func (h baseHook) isInFront(family byte) bool {
+	switch family {
+	case unix.NFPROTO_NETDEV:
+		return h.number == unix.NF_NETDEV_INGRESS
+	case unix.NFPROTO_INET, unix.NFPROTO_IPV4, unix.NFPROTO_IPV6:
+		last := capture.Chain{Table: capture.NAT}.Priority()
+		isOurs := h.number == unix.NF_INET_PRE_ROUTING || h.number == unix.NF_INET_LOCAL_OUT
+		return isOurs && h.priority <= last || family == unix.NFPROTO_INET && h.number == inetIngress
+	}
+	return false
+}
+
+func (h baseHook) text(family byte) string {
+	name := "ingress"
+	switch {
+	case family == unix.NFPROTO_NETDEV:
+	case h.number == unix.NF_INET_PRE_ROUTING:
+		name = "prerouting"
+	case h.number == unix.NF_INET_LOCAL_OUT:
+		name = "output"
+	}
+	return fmt.Sprintf("hook %s with priority %d", name, h.priority)
+}
+
+// harmless are the statements that match, count or drop a packet. A number is that
+// of the attribute with which the statement changes the packet.
+var harmless = map[string]uint16{
+	"bitwise": 0, "byteorder": 0, "cmp": 0, "connlimit": 0, "counter": 0, "dynset": 0, "fib": 0, "hash": 0, "last": 0, "limit": 0, "log": 0,
+	"match": 0, "numgen": 0, "osf": 0, "quota": 0, "range": 0, "reject": 0, "rt": 0, "socket": 0, "tunnel": 0, "xfrm": 0,
+	"ct": unix.NFTA_CT_SREG, "exthdr": unix.NFTA_EXTHDR_SREG, "meta": unix.NFTA_META_SREG, "payload": unix.NFTA_PAYLOAD_SREG,
+}
+
+// obstructive describes a rule's first statement that could hide a packet; ""
+// where there is none.
+func obstructive(expressions []byte) string {
+	list, err := netlink.UnmarshalAttributes(expressions)
+	if err != nil {
+		return "a rule that can't be read"
+	}
+	for _, element := range list {
+		expression, err := nfnetlink.ParseAttributes(element.Data)
+		if err != nil {
+			return "a rule that can't be read"
+		}
+		name := nfnetlink.Text(expression[unix.NFTA_EXPR_NAME])
+		data, err := nfnetlink.ParseAttributes(expression[unix.NFTA_EXPR_DATA])
+		if err != nil || !isHarmless(name, data) {
+			return describe(name, data)
+		}
+	}
+	return ""
+}
+
+// queueVerdict sends a packet to a program, which can make it skip all later
+// chains. NF_DROP, NF_QUEUE and NF_VERDICT_MASK of include/uapi/linux/netfilter.h.
+const (
+	dropVerdict  = 0
+	queueVerdict = 3
+	verdictMask  = 0xff
+)
+
+func isHarmless(name string, data nfnetlink.Attributes) bool {
+	switch name {
+	case "immediate":
+		code, isVerdict := nfnetlink.Nested(data[unix.NFTA_IMMEDIATE_DATA], unix.NFTA_DATA_VERDICT, unix.NFTA_VERDICT_CODE)
+		return !isVerdict || len(code) == 4 && binary.BigEndian.Uint32(code)&verdictMask != queueVerdict
+	case "lookup":
+		_, hasResult := data[unix.NFTA_LOOKUP_DREG]
+		return !hasResult || !slices.Equal(data[unix.NFTA_LOOKUP_DREG], []byte{0, 0, 0, unix.NFT_REG_VERDICT})
+	case "target":
+		return isHarmlessTarget(nfnetlink.Text(data[unix.NFTA_TARGET_NAME]))
+	}
+	changes, known := harmless[name]
+	_, isChange := data[changes]
+	return known && (changes == 0 || !isChange)
+}
+
+func describe(name string, data nfnetlink.Attributes) string {
+	switch name {
+	case "target":
+		return fmt.Sprintf("target %q", nfnetlink.Text(data[unix.NFTA_TARGET_NAME]))
+	case "lookup":
+		return "a map of verdicts"
+	}
+	if harmless[name] != 0 {
+		return fmt.Sprintf("a change by statement %q", name)
+	}
+	return fmt.Sprintf("statement %q", name)
+}
+
+// legacyObstruction is obstruction for the tables of iptables-legacy. Those named
+// here have built-in chains in front of ours.
+func legacyObstruction() (string, error) {
+	for _, table := range xtables.Names() {
+		if !slices.Contains([]capture.Table{capture.Raw, capture.Mangle, capture.NAT}, capture.Table(table.Name)) {
+			continue
+		}
+		targets, err := table.Targets()
+		if err != nil {
+			return "", err
+		}
+		for _, target := range targets {
+			if !isHarmlessTarget(target) {
+				return fmt.Sprintf("target %q in legacy %s table %s, in front of the capture rules", target, table.Family, table.Name), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// isHarmlessTarget reports whether a target of iptables, of either variant,
+// changes nothing that decides about capture. "" is a plain verdict; ERROR marks
+// the beginning of a chain.
+func isHarmlessTarget(name string) bool {
+	switch name {
+	case "", "ERROR", "LOG", "NFLOG", "REJECT", "TRACE", "TCPMSS", "CHECKSUM", "SNAT", "MASQUERADE":
+		return true
+	}
+	return false
+}
+
+// Obstruction describes a rule of another table that could keep packets from
+// ours, which nftables holds; "" where there is none.
+func Obstruction(ctx context.Context, n *podnet.Namespace) (string, error) {
+	return podnet.Read(n, func() (string, error) { return obstruction(ctx) })
+}

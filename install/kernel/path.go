@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Place returns a packet with the interface by which it arrives in the namespace or
+// leaves it. A packet of the pod's own without a source gets the one that the kernel
+// chooses.
+func Place(n *podnet.Namespace, p trace.Packet) (trace.Packet, error) {
+	return podnet.Read(n, func() (trace.Packet, error) {
+		if p.Inbound {
+			return arriving(p)
+		}
+		return leaving(p)
+	})
+}
+
+func leaving(p trace.Packet) (trace.Packet, error) {
+	to := p.To.Addr()
+	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Mark: p.Mark})
+	if err == nil && len(routes) == 0 {
+		err = unix.ENETUNREACH
+	}
+	if err != nil {
+		return p, fmt.Errorf("looking up the pod's route to %s: %w", to, err)
+	}
+	if source, ok := netip.AddrFromSlice(routes[0].Src); ok && !p.From.Addr().IsValid() {
+		p.From = netip.AddrPortFrom(source.Unmap(), 0)
+	}
+	p.Interface, err = nameOf(routes[0].LinkIndex)
+	return p, err
+}
+
+func arriving(p trace.Packet) (trace.Packet, error) {
+	own, err := podnet.ListWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return p, fmt.Errorf("reading the pod's addresses: %w", err)
+	}
+	for _, a := range own {
+		if address, ok := netip.AddrFromSlice(a.IP); ok && address.Unmap() == p.To.Addr() {
+			p.Interface, err = nameOf(a.LinkIndex)
+			return p, err
+		}
+	}
+	return p, fmt.Errorf("%s is no address of the pod", p.To.Addr())
+}
+
+func nameOf(index int) (string, error) {
+	link, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return "", fmt.Errorf("finding the pod's interface %d: %w", index, err)
+	}
+	return link.Attrs().Name, nil
+}

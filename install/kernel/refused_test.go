@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"testing"
+)
+
+// TestRefused sums the counters of the chains that refuse, in every table,
+// and no other numbers.
+func TestRefused(t *testing.T) {
+	host := newHost(t)
+	load(t, host, `
+table inet capture-cni {
+	chain filter_ISTIO_REFUSE { limit rate 1000/second counter packets 1 bytes 60 reject; counter packets 2 bytes 60 reject; }
+	chain mangle_ISTIO_REFUSE { counter packets 4 bytes 60 drop; }
+	chain nat_ISTIO_OUTPUT { counter packets 1000 bytes 60 return; }
+}
+table ip filter { chain ISTIO_REFUSE { counter packets 8 bytes 60 reject; }; chain OUTPUT { counter packets 1000 bytes 60; }; }
+table ip6 mangle { chain ISTIO_REFUSE { counter packets 16 bytes 60 drop; }; }
+table inet another { chain filter_ISTIO_REFUSE { counter packets 1000 bytes 60 drop; }; }
+`)
+	within(t, host, func() error {
+		if got, err := refused(t.Context()); err != nil || got != 31 {
+			t.Errorf("got %d, %v, want 31", got, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package received
+
+import "github.com/capture-cni/capture-cni/plugin/record"
+
+// OfAdds are the verdicts of ADDs.
+func OfAdds() []record.Verdict {
+	return []record.Verdict{record.Captured, record.Passed, record.Failed}
+}
+
+// Reasons are all of them, by verdict.
+func Reasons(verdict record.Verdict) []record.Reason {
+	switch verdict {
+	case record.Passed:
+		reasons := []record.Reason{record.NotKubernetes, record.NamespaceExcluded, record.StaticPod, record.NotInjected}
+		for _, cause := range MeshedExemptions() {
+			reasons = append(reasons, record.Exempt(cause))
+		}
+		return reasons
+	case record.Failed:
+		return []record.Reason{record.Input, record.Configuration, record.Lookup, record.Annotations, record.Refused, record.Gone, record.Kernel}
+	case record.Captured:
+		return []record.Reason{""}
+	case Repaired, EvictionRequested:
+		return []record.Reason{Uncaptured, Drifted}
+	case Found:
+		return []record.Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater}
+	}
+	return nil
+}
+
+// Stages are all of them, in their order.
+func Stages() []record.Stage {
+	return []record.Stage{record.Deciding, record.LookingUp, record.Committing}
+}

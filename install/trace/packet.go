@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Packet is the first packet of a new connection, which conntrack has no entry for.
+type Packet struct {
+	Inbound   bool // sent by another host; otherwise by a process of the pod
+	Protocol  capture.Protocol
+	From      netip.AddrPort // a zero address or port is one that no rule names
+	To        netip.AddrPort
+	Interface string // by which it arrives or, if it is not inbound, leaves
+	Owner     *Owner // of the sending socket; nil is a user and a group that no rule names
+	Mark      uint32
+}
+
+// Owner is the user and group of a socket.
+type Owner struct{ UID, GID uint32 }
+
+func (p Packet) family() capture.Family {
+	if p.To.Addr().Is4() {
+		return capture.IPv4
+	}
+	return capture.IPv6
+}
+
+// passage is a packet at one hook.
+type passage struct {
+	Packet
+	hook     capture.Hook
+	connMark uint32
+}
+
+// meets reports whether a match holds. The conditions are those of the match that
+// are set, in words and with the packet's own values.
+func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
+	holds = true
+	test := func(isSet, isMet bool, format string, args ...any) {
+		if isSet {
+			conditions, holds = append(conditions, fmt.Sprintf(format, args...)), holds && isMet
+		}
+	}
+	tcp := p.Protocol == capture.TCP
+	test(m.Family != "", m.Family == p.family(), "%s", familyWords[m.Family])
+	test(m.Protocol != "", m.Protocol == p.Protocol, "%s", strings.ToUpper(string(m.Protocol)))
+	test(!m.In.IsZero(), p.hook == capture.Prerouting && slices.Contains(m.In.Values, p.Interface), "arriving by %s", p.Interface)
+	test(!m.Out.IsZero(), p.hook == capture.Output && slices.Contains(m.Out.Values, p.Interface), "leaving by %s", p.Interface)
+	test(m.FromLo, p.hook == capture.Prerouting && p.Interface == loopbackName, "arriving by loopback")
+	test(m.ToLo, p.hook == capture.Output && p.Interface == loopbackName, "leaving by loopback")
+	source, fromRange := rangeOf(m.Src, p.From.Addr())
+	test(!m.Src.IsZero(), fromRange, "from %s", capture.Spell(source))
+	destination, toRange := rangeOf(m.Dst, p.To.Addr())
+	test(!m.Dst.IsZero(), toRange, "to %s", capture.Spell(destination))
+	test(!m.SrcPort.IsZero(), slices.Contains(m.SrcPort.Values, p.From.Port()), "from port %d", p.From.Port())
+	test(!m.DstPort.IsZero(), slices.Contains(m.DstPort.Values, p.To.Port()), "to port %d", p.To.Port())
+	owner, sent := p.sender()
+	test(!m.UID.IsZero(), sent && slices.Contains(m.UID.Values, owner.UID), "sent by uid %d", owner.UID)
+	test(!m.GID.IsZero(), sent && slices.Contains(m.GID.Values, owner.GID), "sent by gid %d", owner.GID)
+	test(m.Mark != 0, m.Mark == p.Mark, "with mark %d", m.Mark)
+	test(m.ExceptMark != 0, m.ExceptMark != p.Mark, "without mark %d", m.ExceptMark)
+	test(m.ConnMark != 0, m.ConnMark == p.connMark, "with connection mark %d", m.ConnMark)
+	test(m.ExceptConnMark != 0, m.ExceptConnMark != p.connMark, "without connection mark %d", m.ExceptConnMark)
+	test(m.ForeignSource, false, "from an address that is not the pod's")
+	test(m.Begins, tcp, "beginning a connection")
+	test(m.Continues, false, "continuing a connection")
+	test(m.Invalid, false, "of no connection that conntrack knows")
+	test(m.Unconfirmed, true, "new to conntrack")
+	test(m.Original, true, "of the client")
+	test(m.Translated, false, "of a connection that nat captured")
+	test(m.Assured, false, "of an established connection")
+	return conditions, holds
+}
+
+var familyWords = map[capture.Family]string{capture.IPv4: "IPv4", capture.IPv6: "IPv6"}
+
+// sender returns the owner of the packet's socket. A packet that has arrived, also
+// on lo, has none.
+func (p passage) sender() (owner Owner, known bool) {
+	if p.hook != capture.Output || p.Owner == nil {
+		return Owner{}, false
+	}
+	return *p.Owner, true
+}
+
+// rangeOf returns the range of a list that holds an address.
+func rangeOf(list capture.List[netip.Prefix], address netip.Addr) (netip.Prefix, bool) {
+	i := slices.IndexFunc(list.Values, func(p netip.Prefix) bool { return p.Contains(address) })
+	if i < 0 {
+		return netip.Prefix{}, false
+	}
+	return list.Values[i], true
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// String is Text without further assumptions.
+func (t Path) String() string { return t.Text() }
+
+// Text returns the trace in words, one fact a line, and what it assumes besides what
+// the caller does.
+func (t Path) Text(assumptions ...string) string {
+	var text strings.Builder
+	column := func(name string, lines ...string) {
+		for _, line := range lines {
+			fmt.Fprintf(&text, "%-12s %s\n", name, line)
+			name = ""
+		}
+	}
+	column("packet", t.Packet.String())
+	column("verdict", t.verdictWords())
+	column("decided by", t.decisiveWords())
+	column("path", t.pathWords()...)
+	if t.Zone != 0 {
+		column("zone", fmt.Sprintf("%d of conntrack: the first rule that assigns one counts", t.Zone))
+	}
+	column("assuming", append(t.assumptions(), assumptions...)...)
+	return text.String()
+}
+
+func (p Packet) String() string {
+	var words strings.Builder
+	fmt.Fprintf(&words, "%s from %s to %s, ", strings.ToUpper(string(p.Protocol)), sourceWords(p.From), p.To)
+	switch {
+	case p.Inbound:
+		fmt.Fprintf(&words, "arriving by %s", p.Interface)
+	case p.Owner == nil:
+		fmt.Fprintf(&words, "leaving by %s", p.Interface)
+	default:
+		fmt.Fprintf(&words, "sent by uid %d and gid %d, leaving by %s", p.Owner.UID, p.Owner.GID, p.Interface)
+	}
+	if p.Mark != 0 {
+		fmt.Fprintf(&words, ", with mark %d", p.Mark)
+	}
+	return words.String()
+}
+
+func sourceWords(from netip.AddrPort) string {
+	switch {
+	case !from.Addr().IsValid():
+		return "any address"
+	case from.Port() == 0:
+		return from.Addr().String()
+	}
+	return from.String()
+}
+
+func (t Path) verdictWords() string {
+	switch t.Verdict {
+	case capture.Redirect:
+		return fmt.Sprintf("redirected to port %d", t.Port)
+	case capture.TProxy:
+		return fmt.Sprintf("delivered by TPROXY to port %d, with its addresses", t.Port)
+	case capture.Drop:
+		return "dropped"
+	case capture.Reject:
+		return "refused by a reset"
+	}
+	return "passes, not captured"
+}
+
+func (t Path) decisiveWords() string {
+	if t.Decisive == nil {
+		return "no rule: " + t.endWords()
+	}
+	return fmt.Sprintf("rule %d of chain %s in table %s: %s", t.Decisive.Number, t.Decisive.Chain, t.Decisive.Table, t.Decisive.Rule.Why)
+}
+
+// endWords returns where a packet ends up that no rule decides about.
+func (t Path) endWords() string {
+	for _, hook := range slices.Backward(t.Hooks) {
+		if len(hook.Steps) == 0 || !hook.captures() {
+			continue
+		}
+		last := hook.Steps[len(hook.Steps)-1]
+		if last.defers() {
+			continue
+		}
+		return fmt.Sprintf("it reaches the end of chain %s in table %s", cmp.Or(last.Rule.Do.Chain, last.Chain), last.Table)
+	}
+	return "none matches it"
+}
+
+func (t Path) pathWords() (lines []string) {
+	for _, hook := range t.Hooks {
+		if len(hook.Steps) == 0 {
+			lines = append(lines, fmt.Sprintf("%s %s: no rule matches", hook.Table, hook.Hook))
+		}
+		for _, step := range hook.Steps {
+			lines = append(lines, step.String())
+		}
+	}
+	if len(lines) == 0 {
+		return []string{"the pod has no rules for inbound packets"}
+	}
+	return lines
+}
+
+func (s Step) String() string {
+	conditions := cmp.Or(strings.Join(s.Conditions, ", "), "any packet")
+	return fmt.Sprintf("%s %s: rule %d (%s) %s: %s", s.Table, s.Chain, s.Number, conditions, words(s.Rule.Do), s.Rule.Why)
+}
+
+// words returns an action in words.
+func words(do capture.Action) string {
+	switch do.Verdict {
+	case capture.Jump:
+		return "jumps to " + do.Chain
+	case capture.Goto:
+		return "goes to " + do.Chain + ", and not back"
+	case capture.Redirect:
+		return fmt.Sprintf("redirects to port %d", do.Port)
+	case capture.TProxy:
+		return fmt.Sprintf("delivers to port %d with mark %d", do.Port, do.Mark)
+	case capture.SetMark:
+		return fmt.Sprintf("sets mark %d", do.Mark)
+	case capture.SetConnMark:
+		return fmt.Sprintf("sets connection mark %d", do.Mark)
+	case capture.SetZone:
+		return fmt.Sprintf("assigns conntrack zone %d", do.Zone)
+	case capture.Drop:
+		return "drops"
+	case capture.Reject:
+		return "resets"
+	}
+	return "returns"
+}
+
+// assumptions returns what the verdict depends on besides the rules.
+func (t Path) assumptions() []string {
+	lines := []string{"conntrack has no entry with these addresses and ports: a SYN to be captured that meets an uncaptured one is refused"}
+	if !t.Packet.Inbound {
+		lines = append(lines, "routing sends the packet by "+t.Packet.Interface)
+	}
+	if !t.Packet.From.Addr().IsValid() {
+		lines = append(lines, "no rule names the address that it comes from")
+	}
+	if !t.Packet.Inbound && t.Packet.Owner == nil {
+		lines = append(lines, "no rule names the user and the group that send it")
+	}
+	switch t.Verdict {
+	case capture.Redirect:
+		lines = append(lines, fmt.Sprintf("a process listens at port %d: without one, the connection is refused", t.Port))
+	case capture.TProxy:
+		lines = append(lines, fmt.Sprintf("a process listens at port %d for connections to any address: without one, the packet is dropped", t.Port))
+	}
+	return lines
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trace follows a packet through a Ruleset, and says why it is captured or not.
+package trace
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Path is the path of a Packet through a Ruleset.
+type Path struct {
+	Packet Packet
+	Hooks  []HookTrace
+
+	// Verdict is Return for a packet that passes, Redirect, TProxy, Drop or Reject. Port
+	// is that of Redirect and TProxy.
+	Verdict capture.Verdict
+	Port    uint16
+
+	// Decisive is the step that captured, dropped or exempted the packet; nil if it
+	// passes because no rule captures it.
+	Decisive *Step
+
+	Zone uint16 // conntrack's; 0 is the one of all packets without a rule
+}
+
+// HookTrace is the path through one built-in chain of a table.
+type HookTrace struct {
+	Table capture.Table
+	Hook  capture.Hook
+	Steps []Step // empty if no rule matches
+}
+
+// Step is a rule that matches.
+type Step struct {
+	Table      capture.Table
+	Chain      string
+	Number     int // of the rule in its chain, from 1
+	Conditions []string
+	Rule       capture.Rule
+}
+
+// Of evaluates the rules for a packet. What it sends over lo arrives there, and
+// meets the rules for arriving packets, too.
+func Of(rules capture.Ruleset, p Packet) Path {
+	t := tracer{rules: rules, at: passage{Packet: p}, trace: Path{Packet: p, Verdict: capture.Return}}
+	if !p.Inbound {
+		t.traverse(capture.Output)
+		t.enterLoopback()
+	}
+	if p.Inbound || t.at.Interface == loopbackName {
+		t.traverse(capture.Prerouting)
+	}
+	return t.trace
+}
+
+const loopbackName = "lo"
+
+// tracer holds the state of one evaluation.
+type tracer struct {
+	rules capture.Ruleset
+	at    passage
+	trace Path
+}
+
+// traverse evaluates the chains of a hook. nat decides once for a connection: what
+// has met OUTPUT does not meet nat's PREROUTING.
+func (t *tracer) traverse(hook capture.Hook) {
+	t.at.hook = hook
+	byPriority := func(a, b capture.Chain) int { return cmp.Compare(a.Priority(), b.Priority()) }
+	for _, chain := range slices.SortedStableFunc(slices.Values(t.rules.Chains), byPriority) {
+		if chain.Hook != hook || t.trace.Verdict == capture.Drop || t.trace.Verdict == capture.Reject {
+			continue
+		}
+		if chain.Table == capture.NAT && hook == capture.Prerouting && !t.at.Inbound {
+			continue
+		}
+		t.trace.Hooks = append(t.trace.Hooks, HookTrace{Table: chain.Table, Hook: hook})
+		t.evaluate(chain)
+	}
+}
+
+// enterLoopback moves a redirected packet to the pod's own address.
+func (t *tracer) enterLoopback() {
+	if t.trace.Verdict != capture.Redirect {
+		return
+	}
+	own := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if t.at.family() == capture.IPv6 {
+		own = netip.IPv6Loopback()
+	}
+	t.at.To, t.at.Interface = netip.AddrPortFrom(own, t.trace.Port), loopbackName
+}
+
+// evaluate applies a chain and reports whether the packet leaves the table.
+func (t *tracer) evaluate(chain capture.Chain) (leaves bool) {
+	for i, rule := range chain.Rules {
+		conditions, holds := t.at.meets(rule.Match)
+		if !holds {
+			continue
+		}
+		step := Step{chain.Table, chain.Name, i + 1, conditions, rule}
+		here := &t.trace.Hooks[len(t.trace.Hooks)-1]
+		here.Steps = append(here.Steps, step)
+		switch do := rule.Do; do.Verdict {
+		case capture.Return:
+			if here.captures() && !step.defers() && t.trace.Verdict == capture.Return {
+				t.trace.Decisive = &step
+			}
+			return false
+		case capture.Goto:
+			return t.evaluate(t.rules.Chain(chain.Table, do.Chain))
+		case capture.Jump:
+			if t.evaluate(t.rules.Chain(chain.Table, do.Chain)) {
+				return true
+			}
+		case capture.Redirect, capture.TProxy, capture.Drop, capture.Reject:
+			t.trace.Verdict, t.trace.Port, t.trace.Decisive = do.Verdict, do.Port, &step
+			return true
+		case capture.SetMark:
+			t.at.Mark = do.Mark
+		case capture.SetConnMark:
+			t.at.connMark = do.Mark
+		case capture.SetZone:
+			if t.trace.Zone == 0 {
+				t.trace.Zone = do.Zone
+			}
+		}
+	}
+	return false
+}
+
+// captures reports whether rules at this place can capture a packet.
+func (h HookTrace) captures() bool {
+	return h.Table == capture.NAT || h.Table == capture.Filter || h.Table == capture.Mangle && h.Hook == capture.Prerouting
+}
+
+// defers reports whether the rule leaves the decision to another table.
+func (s Step) defers() bool {
+	return s.Chain == capture.ChainSYN && (s.Rule.Match.Unconfirmed || s.Rule.Match.FromLo)
+}

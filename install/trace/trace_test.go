@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace_test
+
+import (
+	"flag"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var (
+	anApp   = &trace.Owner{UID: 1000, GID: 1000}
+	aProxy  = &trace.Owner{UID: 1337, GID: 1337}
+	anyOne  *trace.Owner
+	tproxys = &trace.Owner{UID: 0, GID: 1337} // the proxy's in the mode TPROXY
+)
+
+// TestGoldenTraces compares traces, in words, with files. e2e/traffic.TestTrace proves
+// the verdicts.
+func TestGoldenTraces(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rules  string // of this case of TestGolden
+		packet trace.Packet
+	}{
+		"outbound":              {"defaults", outbound("192.0.2.1:0", "198.51.100.1:443", "eth0", anApp)},
+		"of-any-process":        {"defaults", outbound("", "198.51.100.1:443", "eth0", anyOne)},
+		"excluded-port":         {"defaults", outbound("", "198.51.100.1:15020", "eth0", anApp)},
+		"uncaptured-range":      {"ip-range", outbound("", "198.51.100.1:443", "eth0", anApp)},
+		"uncaptured-ipv6":       {"dual-stack-uncaptured", outbound("", "[2001:db8::1]:443", "eth0", anApp)},
+		"uncaptured-udp":        {"defaults", packetOver(capture.UDP, outbound("", "198.51.100.1:443", "eth0", anApp))},
+		"of-the-proxy":          {"defaults", outbound("", "198.51.100.1:443", "eth0", aProxy)},
+		"proxy-to-its-own-pod":  {"defaults", outbound("192.0.2.1:0", "192.0.2.1:8080", "lo", aProxy)},
+		"dns":                   {"dns", packetOver(capture.UDP, outbound("192.0.2.1:50000", "198.51.100.1:53", "eth0", anApp))},
+		"dns-of-the-proxy":      {"dns", packetOver(capture.UDP, outbound("", "198.51.100.1:53", "eth0", aProxy))},
+		"inbound":               {"defaults", inbound("198.51.100.1:50000", "192.0.2.1:8080")},
+		"inbound-excluded-port": {"defaults", inbound("198.51.100.1:50000", "192.0.2.1:15021")},
+		"inbound-uncaptured":    {"tproxy-inbound-ports-empty", inbound("198.51.100.1:50000", "192.0.2.1:8080")},
+		"inbound-tproxy":        {"tproxy", inbound("198.51.100.1:50000", "192.0.2.1:8080")},
+		"tproxy-to-its-own-pod": {"tproxy", outbound("192.0.2.1:0", "192.0.2.1:8080", "lo", tproxys)},
+		"tproxy-hands-on":       {"tproxy", withMark(1337, outbound("198.51.100.1:50000", "192.0.2.1:8080", "lo", tproxys))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rs := lab.ReadCase(t, filepath.Join("../../plugin/capture/testdata", tt.rules)).Rules(t)
+			lab.ExpectGolden(t, *update, filepath.Join("testdata", "traces", name+".txt"), trace.Of(rs, tt.packet).String())
+		})
+	}
+}
+
+// TestTraceEvaluates a ruleset of every verdict: after Goto the chain that jumped goes
+// on, the first zone stays, marks decide later rules, and Drop ends the path.
+func TestTraceEvaluates(t *testing.T) {
+	t.Parallel()
+	rule := func(why string, m capture.Match, do capture.Action) capture.Rule {
+		return capture.Rule{Match: m, Do: do, Why: why}
+	}
+	action := func(verdict capture.Verdict, chain string) capture.Action {
+		return capture.Action{Verdict: verdict, Chain: chain}
+	}
+	tcp := capture.Match{Protocol: capture.TCP}
+	rs := capture.Ruleset{Chains: []capture.Chain{
+		{Table: capture.Raw, Hook: capture.Output, Name: "OUTPUT", Rules: []capture.Rule{
+			rule("zone", tcp, capture.Action{Verdict: capture.SetZone, Zone: 2}),
+			rule("no effect", tcp, capture.Action{Verdict: capture.SetZone, Zone: 1}),
+		}},
+		{Table: capture.Mangle, Hook: capture.Output, Name: "OUTPUT", Rules: []capture.Rule{
+			rule("jumps", tcp, action(capture.Jump, "ISTIO_A")),
+			rule("comes back", capture.Match{ConnMark: 9, Begins: true}, capture.Action{Verdict: capture.SetMark, Mark: 8}),
+			rule("established", capture.Match{Assured: true}, action(capture.Drop, "")),
+			rule("invalid", capture.Match{Invalid: true}, action(capture.Drop, "")),
+			rule("arrives", capture.Match{In: capture.List[string]{Values: []string{"eth0"}}}, action(capture.Drop, "")),
+		}},
+		{Table: capture.Mangle, Name: "ISTIO_A", Rules: []capture.Rule{
+			rule("goes", tcp, action(capture.Goto, "ISTIO_B")),
+			rule("is not reached", tcp, action(capture.Drop, "")),
+		}},
+		{Table: capture.Mangle, Name: "ISTIO_B", Rules: []capture.Rule{
+			rule("remembers", tcp, capture.Action{Verdict: capture.SetConnMark, Mark: 9}),
+		}},
+		{Table: capture.NAT, Hook: capture.Output, Name: "OUTPUT", Rules: []capture.Rule{
+			rule("without it", capture.Match{ExceptMark: 8}, action(capture.Return, "")),
+			rule("drops", capture.Match{Mark: 8}, action(capture.Drop, "")),
+		}},
+		{Table: capture.Mangle, Hook: capture.Prerouting, Name: "PREROUTING", Rules: []capture.Rule{
+			rule("after a drop", tcp, action(capture.Return, "")),
+		}},
+	}}
+	trace := trace.Of(rs, outbound("", "127.0.0.1:80", "lo", anApp))
+	if trace.Verdict != capture.Drop || trace.Decisive.Rule.Why != "drops" || trace.Zone != 2 {
+		t.Errorf("verdict %s, zone %d", trace.Verdict, trace.Zone)
+	}
+	var path []string
+	for _, hook := range trace.Hooks {
+		for _, step := range hook.Steps {
+			path = append(path, step.Rule.Why)
+		}
+	}
+	if got, want := strings.Join(path, ", "), "zone, no effect, jumps, goes, remembers, comes back, drops"; got != want {
+		t.Errorf("the path is %s, want %s\n%s", got, want, trace)
+	}
+	if text := trace.String(); !strings.Contains(text, "verdict      dropped\n") {
+		t.Errorf("the verdict is not in the text:\n%s", text)
+	}
+}
+
+// TestTraceDecides names the rule that decides: only rules of chains that can capture
+// do, and what has captured a packet is not undone.
+func TestTraceDecides(t *testing.T) {
+	t.Parallel()
+	chain := func(table capture.Table, hook capture.Hook, name string, rules ...capture.Rule) capture.Chain {
+		return capture.Chain{Table: table, Hook: hook, Name: name, Rules: rules}
+	}
+	does := func(why string, verdict capture.Verdict, target string) capture.Rule {
+		return capture.Rule{Do: capture.Action{Verdict: verdict, Chain: target}, Why: why}
+	}
+	for name, tt := range map[string]struct {
+		chains []capture.Chain
+		want   string
+	}{
+		"a return that keeps nothing from capture": {[]capture.Chain{
+			chain(capture.Mangle, capture.Output, "OUTPUT", does("not this one", capture.Return, "")),
+			chain(capture.NAT, capture.Output, "OUTPUT"),
+		}, "no rule: none matches it\n"},
+		"a return after capture": {[]capture.Chain{
+			chain(capture.NAT, capture.Output, "OUTPUT", does("captured", capture.Redirect, "")),
+			chain(capture.Mangle, capture.Prerouting, "PREROUTING", does("not this one", capture.Return, "")),
+		}, "rule 1 of chain OUTPUT in table nat: captured\n"},
+		"capture behind lo": {[]capture.Chain{
+			chain(capture.NAT, capture.Output, "OUTPUT", does("not this one", capture.Return, "")),
+			chain(capture.Mangle, capture.Prerouting, "PREROUTING", does("captured", capture.TProxy, "")),
+		}, "rule 1 of chain PREROUTING in table mangle: captured\n"},
+		"a refused connection": {[]capture.Chain{
+			chain(capture.Filter, capture.Output, "OUTPUT", does("refused", capture.Reject, ""), does("not this one", capture.Drop, "")),
+			chain(capture.Mangle, capture.Prerouting, "PREROUTING", does("not this one", capture.TProxy, "")),
+		}, "rule 1 of chain OUTPUT in table filter: refused\n"},
+		"the end of a chain": {[]capture.Chain{
+			chain(capture.NAT, capture.Output, "OUTPUT", does("first", capture.Jump, "ISTIO_A")),
+			chain(capture.Mangle, capture.Prerouting, "PREROUTING", does("last", capture.Goto, "ISTIO_B")),
+			chain(capture.NAT, "", "ISTIO_A"), chain(capture.Mangle, "", "ISTIO_B"),
+		}, "no rule: it reaches the end of chain ISTIO_B in table mangle\n"},
+	} {
+		trace := trace.Of(capture.Ruleset{Chains: tt.chains}, outbound("", "127.0.0.1:80", "lo", anApp))
+		if text := trace.String(); !strings.Contains(text, "decided by   "+tt.want) {
+			t.Errorf("%s: want %s\n%s", name, tt.want, text)
+		}
+	}
+}
+
+func outbound(from, to, by string, owner *trace.Owner) trace.Packet {
+	p := trace.Packet{Protocol: capture.TCP, To: netip.MustParseAddrPort(to), Interface: by, Owner: owner}
+	if from != "" {
+		p.From = netip.MustParseAddrPort(from)
+	}
+	return p
+}
+
+func inbound(from, to string) trace.Packet {
+	p := outbound(from, to, "eth0", nil)
+	p.Inbound = true
+	return p
+}
+
+func packetOver(protocol capture.Protocol, p trace.Packet) trace.Packet {
+	p.Protocol = protocol
+	return p
+}
+
+func withMark(mark uint32, p trace.Packet) trace.Packet {
+	p.Mark = mark
+	return p
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dump compares rules that were read back from the kernel, of any backend.
+package dump
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+)
+
+// Dump holds our rules as the kernel holds them, reduced to what decides about
+// packets: it leaves out handles, positions and counters.
+type Dump struct {
+	Objects []Object
+}
+
+// Object is a table, one of its chains or one of its sets.
+type Object struct {
+	Name    string // "chain nat_OUTPUT"
+	Content string
+	KeyType string // of a set's elements
+	Items   []Item // rules in their order, elements sorted
+}
+
+// Item is a rule or an element.
+type Item struct {
+	Label   string // of a rule, by its comment; see elementLabel for an element's
+	Content string
+}
+
+// maxDifferences bounds the lines of a Diff; the rest is counted.
+const maxDifferences = 20
+
+// Diff returns how found differs from want, a line for each difference. After
+// the first twenty, one line counts the rest.
+func Diff(want, found Dump) []string {
+	var d differences
+	foundByName, wantByName := found.byName(), want.byName()
+	for i := range want.Objects {
+		w := &want.Objects[i]
+		f := foundByName[w.Name]
+		if f == nil {
+			d.add("missing: ", "", w.Name)
+			continue
+		}
+		if w.Content != f.Content {
+			d.add("changed: ", "", w.Name)
+		}
+		d.compareItems(w, f)
+	}
+	for _, f := range found.Objects {
+		if wantByName[f.Name] == nil {
+			d.add("unexpected: ", "", f.Name)
+		}
+	}
+	if d.more > 0 {
+		d.lines = append(d.lines, fmt.Sprintf("... and %d more", d.more))
+	}
+	return d.lines
+}
+
+func (t Dump) byName() map[string]*Object {
+	objects := make(map[string]*Object, len(t.Objects))
+	for i := range t.Objects {
+		objects[t.Objects[i].Name] = &t.Objects[i]
+	}
+	return objects
+}
+
+// differences collects the first lines of a Diff, and counts the rest.
+type differences struct {
+	lines []string
+	more  int
+}
+
+func (d *differences) full() bool { return len(d.lines) >= maxDifferences }
+
+func (d *differences) add(what, part, of string) {
+	if d.full() {
+		d.more++
+		return
+	}
+	if part != "" {
+		part += " of "
+	}
+	d.lines = append(d.lines, what+part+of)
+}
+
+// compareItems compares the rules of a chain or the elements of a set.
+func (d *differences) compareItems(want, found *Object) {
+	if slices.Equal(want.Items, found.Items) {
+		return
+	}
+	missing, unexpected := surplus(want.Items, found.Items), surplus(found.Items, want.Items)
+	if len(missing)+len(unexpected) == 0 {
+		d.add("reordered: ", "rules", want.Name)
+	}
+	for _, m := range missing {
+		d.addItem("missing: ", want, m)
+	}
+	for _, u := range unexpected {
+		d.addItem("unexpected: ", found, u)
+	}
+}
+
+func (d *differences) addItem(what string, of *Object, i Item) {
+	if d.full() {
+		d.more++ // without its label, which costs time
+		return
+	}
+	label := i.Label
+	if of.KeyType != "" {
+		label = ElementLabel(of.KeyType, i.Content)
+	}
+	d.add(what, label, of.Name)
+}
+
+// surplus returns the items that a has more of than b.
+func surplus(a, b []Item) []Item {
+	count := make(map[Item]int, len(b))
+	for _, i := range b {
+		count[i]++
+	}
+	var rest []Item
+	for _, i := range a {
+		if count[i]--; count[i] < 0 {
+			rest = append(rest, i)
+		}
+	}
+	return rest
+}
+
+// RuleLabel names a rule in a Diff by its comment.
+func RuleLabel(comment string) string {
+	if comment == "" {
+		return "a rule without comment"
+	}
+	return fmt.Sprintf("rule %q", comment)
+}
+
+// ElementLabel names an element in a Diff by its set's type and its content. The
+// kernel keeps a range as two elements: its first key, and the key after its
+// last, with a flag.
+func ElementLabel(keyType, content string) string {
+	if len(content) < flagsLength {
+		return "element that can't be read"
+	}
+	key, flags := []byte(content[:len(content)-flagsLength]), []byte(content[len(content)-flagsLength:])
+	label := "element "
+	if binary.BigEndian.Uint32(flags)&unix.NFT_SET_ELEM_INTERVAL_END != 0 {
+		label = "the end of a range before "
+	}
+	return label + keyText([]byte(keyType), key)
+}
+
+// keyText returns a key as text, by its set's type.
+func keyText(keyType, key []byte) string {
+	const unreadable = "that can't be read"
+	if len(keyType) != 4 {
+		return unreadable
+	}
+	length := len(key)
+	switch magic := binary.BigEndian.Uint32(keyType); {
+	case magic == nftables.TypeIFName.GetNFTMagic():
+		return nfnetlink.Text(key)
+	case magic == nftables.TypeInetService.GetNFTMagic() && length >= 2:
+		return fmt.Sprint(binary.BigEndian.Uint16(key))
+	case (magic == nftables.TypeUID.GetNFTMagic() || magic == nftables.TypeGID.GetNFTMagic()) && length >= 4:
+		return fmt.Sprint(binary.NativeEndian.Uint32(key))
+	}
+	address, ok := netip.AddrFromSlice(key)
+	if !ok {
+		return unreadable
+	}
+	return address.String()
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package iptables is the backend of both variants of iptables: it writes rules by their
+// programs, which the operator chose, and reads those of iptables-nft from nf_tables.
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/dump"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/capture-cni/capture-cni/plugin/xtables"
+)
+
+// Backend keeps rules by the host's own iptables, of one variant for both
+// families.
+type Backend struct{ programs map[capture.Family]programs }
+
+// families are in the order in which rules are added: the stamp in IPv4's nat
+// table, which is committed last, proves that the rules are complete.
+var families = []capture.Family{capture.IPv6, capture.IPv4}
+
+// Find returns the programs of the variant that the operator chose. Errors: a
+// capture.Refusal where the host lacks them.
+func Find(ctx context.Context, asked config.Backend) (Backend, error) {
+	b := Backend{map[capture.Family]programs{}}
+	for _, family := range families {
+		p, err := findPrograms(ctx, family, asked)
+		if err != nil {
+			return Backend{}, err
+		}
+		b.programs[family] = p
+	}
+	if four, six := b.programs[capture.IPv4].variant, b.programs[capture.IPv6].variant; four != six {
+		return Backend{}, capture.Refusal(fmt.Sprintf("backend %q: iptables is %s but ip6tables is %s: install one variant, or configure backend iptables-nft or iptables-legacy", asked, four, six))
+	}
+	return b, nil
+}
+
+// Name returns config.IPTablesNFT or config.IPTablesLegacy.
+func (b Backend) Name() config.Backend { return b.programs[capture.IPv4].variant }
+
+// Apply adds one family after the other. iptables commits table by table; after
+// an error, undo removes the tables that were committed.
+func (b Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
+	existing, err := listTables(ctx, b.Name())
+	if err != nil {
+		return err
+	}
+	saved, err := b.save(ctx, rs, existing)
+	if err != nil {
+		return err
+	}
+	for i, family := range familiesOf(rs) {
+		notes := createdFor(rs, family, b.Name(), existing)
+		if err := b.restore(ctx, family, RestoreText(rs, family, notes), "--noflush"); err != nil {
+			if _, lacks := errors.AsType[nfnetlink.Lacking](err); lacks && family == capture.IPv6 {
+				err = NoIPv6{err}
+			}
+			return errors.Join(err, b.undo(familiesOf(rs)[:i+1], saved))
+		}
+	}
+	return nil
+}
+
+// NoIPv6 means that the kernel lacks what iptables needs for IPv6.
+type NoIPv6 struct{ error }
+
+// Unwrap returns the error that names the modules.
+func (n NoIPv6) Unwrap() error { return n.error }
+
+func familiesOf(rs capture.Ruleset) []capture.Family {
+	return slices.DeleteFunc(slices.Clone(families), func(f capture.Family) bool {
+		return len(rs.For(f).Chains) == 0 || f == capture.IPv6 && ipv6SwitchedOff()
+	})
+}
+
+// ipv6SwitchedOff reports whether this boot has no IPv6 (ipv6.disable=1): no namespace
+// can send such packets, and the kernel refuses the tables of ip6tables-legacy.
+func ipv6SwitchedOff() bool {
+	disabled, err := os.ReadFile("/sys/module/ipv6/parameters/disable")
+	return err == nil && strings.TrimSpace(string(disabled)) == "1"
+}
+
+// save returns, as text for restore, what each family holds in the tables of the
+// rules. Only iptables-legacy needs it: undo removes the rules of iptables-nft
+// from nf_tables in one transaction.
+func (b Backend) save(ctx context.Context, rs capture.Ruleset, existing xtables.Tables) (map[capture.Family]string, error) {
+	saved := map[capture.Family]string{}
+	if b.Name() != config.IPTablesLegacy {
+		return saved, nil
+	}
+	for _, family := range familiesOf(rs) {
+		var out []byte
+		if existing.Has(family) { // else the program would create the tables
+			var err error
+			if out, err = run(ctx, nil, b.programs[family].save, "--counters"); err != nil {
+				return nil, err
+			}
+		}
+		saved[family] = onlyTables(string(out), tablesOf(rs.For(family)))
+	}
+	return saved, nil
+}
+
+// restoreWait bounds the seconds that iptables-legacy waits for its lock.
+const restoreWait = "--wait=10"
+
+func (b Backend) restore(ctx context.Context, family capture.Family, rules string, options ...string) error {
+	p := b.programs[family]
+	if p.wait {
+		options = append(options, restoreWait)
+	}
+	return runWithoutNameServices(ctx, []byte(rules), p.restore, options...)
+}
+
+// undoTimeout bounds undo, which also runs after the context has ended.
+const undoTimeout = 10 * time.Second
+
+// undo removes what was committed for the families that were tried.
+func (b Backend) undo(tried []capture.Family, saved map[capture.Family]string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	if b.Name() != config.IPTablesLegacy {
+		return nfnetlink.Remove(ctx, QueueRemoval)
+	}
+	var errs []error
+	for _, family := range tried {
+		if err := b.restore(ctx, family, saved[family], "--counters"); err != nil {
+			errs = append(errs, fmt.Errorf("restoring the saved %s rules: %w", family, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Dump reads our chains, and the rules of built-in chains that jump to them. It
+// reads those of iptables-nft from the kernel: its programs refuse to list a table
+// in which nft wrote a rule.
+func (b Backend) Dump(ctx context.Context) (dump.Dump, error) {
+	if b.Name() == config.IPTablesLegacy {
+		return b.dumpSaved(ctx)
+	}
+	return dumpFromNFTables(ctx)
+}

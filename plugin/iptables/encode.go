@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// MarkerChain is an unreachable chain in each iptables table that holds our
+// rules. It marks the table's ISTIO_ chains as ours. Its first rule bears the
+// Stamp, and its second one the note of what was created.
+const MarkerChain = "CAPTURE_CNI"
+
+// RestoreText returns one family's part of the Ruleset as input for iptables-restore, or
+// ip6tables-restore, with --noflush: it adds to what the tables hold. notes say what is
+// created for it in each table, nil for no notes. iptables commits each table by itself;
+// the nat table, and with it the last Stamp, comes last.
+func RestoreText(rs capture.Ruleset, family capture.Family, notes map[capture.Table]created) string {
+	var out bytes.Buffer
+	stamp := rs.Stamp()
+	rs = rs.For(family)
+	for _, table := range tablesOf(rs) {
+		fmt.Fprintf(&out, "*%s\n:%s - [0:0]\n", table, MarkerChain)
+		for _, chain := range rs.Chains {
+			if chain.Table == table && chain.Hook == "" {
+				fmt.Fprintf(&out, ":%s - [0:0]\n", chain.Name)
+			}
+		}
+		for _, comment := range []string{stamp, notes[table].note()} {
+			if comment != "" {
+				fmt.Fprintf(&out, "-A %s -m comment --comment %q -j RETURN\n", MarkerChain, comment)
+			}
+		}
+		for _, chain := range rs.Chains {
+			if chain.Table == table {
+				writeRules(&out, chain)
+			}
+		}
+		out.WriteString("COMMIT\n")
+	}
+	return out.String()
+}
+
+// tablesOf returns the tables that the rules are in, in the order of their chains.
+func tablesOf(rs capture.Ruleset) []capture.Table {
+	var tables []capture.Table
+	for _, chain := range rs.Chains {
+		if !slices.Contains(tables, chain.Table) {
+			tables = append(tables, chain.Table)
+		}
+	}
+	return tables
+}
+
+func writeRules(out *bytes.Buffer, chain capture.Chain) {
+	for _, rule := range chain.Rules {
+		// The first of the iptables rules that a rule becomes bears its comment.
+		why := fmt.Sprintf(" -m comment --comment %q", rule.Why)
+		for _, match := range matchArguments(rule.Match) {
+			if rule.Do.ConnMark != 0 { // a target of its own, before the one that ends the table
+				fmt.Fprintf(out, "-A %s%s -j CONNMARK --set-mark %d\n", chain.Name, match, rule.Do.ConnMark)
+			}
+			fmt.Fprintf(out, "-A %s%s%s %s\n", chain.Name, match, why, targetArguments(rule.Do))
+			why = ""
+		}
+	}
+}
+
+// matchArguments returns a match as the arguments of one rule or, where iptables
+// has no list, of several.
+func matchArguments(m capture.Match) []string {
+	rules := []string{""}
+	times := func(alternatives []string) {
+		var product []string
+		for _, rule := range rules {
+			for _, alternative := range alternatives {
+				product = append(product, rule+alternative)
+			}
+		}
+		if len(alternatives) > 0 {
+			rules = product
+		}
+	}
+	times(options(" -s %s", m.Src.Values))
+	times(options(" -d %s", m.Dst.Values))
+	times(options(" -i %s", m.In.Values))
+	times(options(" -o %s", m.Out.Values))
+	if m.FromLo {
+		times([]string{" -i lo"})
+	}
+	if m.ToLo {
+		times([]string{" -o lo"})
+	}
+	if m.Protocol != "" {
+		times([]string{fmt.Sprintf(" -p %s", m.Protocol)})
+	}
+	times(options(fmt.Sprintf(" -m %s --sport %%d", m.Protocol), m.SrcPort.Values))
+	times(portArguments(m))
+	times(options(" -m owner --uid-owner %d", m.UID.Values))
+	times(options(" -m owner --gid-owner %d", m.GID.Values))
+	if state := stateArguments(m); state != "" {
+		times([]string{state})
+	}
+	return rules
+}
+
+func options[T any](format string, values []T) []string {
+	spelled := make([]string, len(values))
+	for i, value := range values {
+		spelled[i] = fmt.Sprintf(format, value)
+	}
+	return spelled
+}
+
+// multiportMax is the most ports that one rule can list (XT_MULTI_PORTS).
+const multiportMax = 15
+
+func portArguments(m capture.Match) []string {
+	if len(m.DstPort.Values) == 1 {
+		return []string{fmt.Sprintf(" -m %s --dport %d", m.Protocol, m.DstPort.Values[0])}
+	}
+	var rules []string
+	for chunk := range slices.Chunk(m.DstPort.Values, multiportMax) {
+		rules = append(rules, " -m multiport --dports "+strings.Join(options("%d", chunk), ","))
+	}
+	return rules
+}
+
+// stateArguments returns the matches on a packet's marks and on its connection.
+func stateArguments(m capture.Match) string {
+	var words strings.Builder
+	add := func(isSet bool, format string, args ...any) {
+		if isSet {
+			fmt.Fprintf(&words, format, args...)
+		}
+	}
+	add(m.Mark != 0, " -m mark --mark %d", m.Mark)
+	add(m.ExceptMark != 0, " -m mark ! --mark %d", m.ExceptMark)
+	add(m.ConnMark != 0, " -m connmark --mark %d", m.ConnMark)
+	add(m.ExceptConnMark != 0, " -m connmark ! --mark %d", m.ExceptConnMark)
+	add(m.ForeignSource, " -m addrtype ! --src-type LOCAL")
+	add(m.Begins, " -m tcp --syn")
+	add(m.Continues, " -m tcp --tcp-flags SYN,RST,ACK ACK")
+	add(m.Invalid, " -m conntrack --ctstate INVALID")
+	add(m.Unconfirmed, " -m conntrack ! --ctstatus CONFIRMED")
+	add(m.Original, " -m conntrack --ctdir ORIGINAL")
+	add(m.Translated, " -m conntrack --ctstate DNAT")
+	add(m.Assured, " -m conntrack --ctstatus ASSURED")
+	return words.String()
+}
+
+func targetArguments(do capture.Action) string {
+	switch do.Verdict {
+	case capture.Jump:
+		return "-j " + do.Chain
+	case capture.Goto:
+		return "-g " + do.Chain
+	case capture.Redirect:
+		return fmt.Sprintf("-j REDIRECT --to-ports %d", do.Port)
+	case capture.TProxy:
+		return fmt.Sprintf("-j TPROXY --on-port %d --tproxy-mark %d", do.Port, do.Mark)
+	case capture.SetMark:
+		return fmt.Sprintf("-j MARK --set-mark %d", do.Mark)
+	case capture.SetConnMark:
+		return fmt.Sprintf("-j CONNMARK --set-mark %d", do.Mark)
+	case capture.SetZone:
+		return fmt.Sprintf("-j CT --zone %d", do.Zone)
+	case capture.Reject:
+		return "-j REJECT --reject-with tcp-reset"
+	}
+	return "-j " + strings.ToUpper(string(do.Verdict))
+}

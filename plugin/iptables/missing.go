@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+)
+
+// nameMissing names the modules that the kernel lacks, as far as an error of one of
+// iptables' programs shows it.
+func nameMissing(program, stderr string, err error) error {
+	if modules := missingModules(program, stderr); len(modules) > 0 {
+		return nfnetlink.Lacks(err, modules...)
+	}
+	return err
+}
+
+// missingModules reads what iptables prints. Each extension is a module xt_…; iptables-nft
+// needs nft_compat for all of them. Each legacy table is a module of its family.
+func missingModules(program, stderr string) (modules []string) {
+	// Compiled here, because most calls of the plugin do not need it.
+	extension := regexp.MustCompile(`Extension (\w+) (?:revision \d+ )?(?:is )?not supported, missing kernel module`)
+	table := regexp.MustCompile("initialize (?:\\w+ )?table [`'](\\w+)'")
+	for _, match := range extension.FindAllStringSubmatch(stderr, -1) {
+		modules = append(modules, "xt_"+match[1])
+	}
+	if len(modules) > 0 && strings.Contains(stderr, "(nf_tables)") {
+		modules = append(modules, "nft_compat")
+	}
+	family, _, _ := strings.Cut(program, "tables")
+	for _, match := range table.FindAllStringSubmatch(stderr, -1) {
+		modules = append(modules, family+"table_"+match[1])
+	}
+	slices.Sort(modules)
+	return slices.Compact(modules)
+}

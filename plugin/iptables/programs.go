@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"golang.org/x/sys/unix"
+)
+
+// programs are the iptables programs of one family and variant.
+type programs struct {
+	variant       config.Backend // config.IPTablesNFT or config.IPTablesLegacy
+	save, restore string         // paths
+	wait          bool           // restore knows --wait
+}
+
+// directories are the ones where distributions install iptables; the PATH of a
+// runtime can lack them.
+var directories = []string{"/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"}
+
+// commandPrefix begins the names of a family's programs.
+var commandPrefix = map[capture.Family]string{capture.IPv4: "iptables", capture.IPv6: "ip6tables"}
+
+// findPrograms returns a family's programs. It prefers those whose names contain
+// the variant. The plain names can be either variant, which their version reports.
+func findPrograms(ctx context.Context, family capture.Family, asked config.Backend) (programs, error) {
+	plain := commandPrefix[family]
+	p := programs{variant: asked, wait: asked == config.IPTablesLegacy}
+	if asked != config.IPTables {
+		suffix := strings.TrimPrefix(string(asked), "iptables") // "-nft"
+		if p.locate(plain+suffix) == nil {
+			return p, nil
+		}
+	}
+	if err := p.locate(plain); err != nil {
+		return p, missingPrograms(asked, err)
+	}
+	command, err := lookPath(plain)
+	if err != nil {
+		return p, missingPrograms(asked, err)
+	}
+	out, err := run(ctx, nil, command, "-V")
+	if err != nil {
+		return p, err
+	}
+	if p.variant, p.wait, err = parseVersion(string(out)); err != nil {
+		return p, fmt.Errorf("asking %s for its version: %w", command, err)
+	}
+	if asked != config.IPTables && p.variant != asked {
+		return p, missingPrograms(asked, fmt.Errorf("%s is %s", command, p.variant))
+	}
+	return p, nil
+}
+
+func missingPrograms(asked config.Backend, err error) error {
+	return capture.Refusal(fmt.Sprintf("backend %q: this host does not have it: %v; install it, or use backend %q", asked, err, config.NFTables))
+}
+
+func (p *programs) locate(name string) (err error) {
+	if p.save, err = lookPath(name + "-save"); err != nil {
+		return err
+	}
+	p.restore, err = lookPath(name + "-restore")
+	return err
+}
+
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	for _, directory := range directories {
+		if err == nil {
+			break
+		}
+		path, err = exec.LookPath(filepath.Join(directory, name))
+	}
+	if err != nil {
+		return "", fmt.Errorf("no %s in PATH or %s", name, strings.Join(directories, ", "))
+	}
+	return path, nil
+}
+
+// parseVersion parses "iptables v1.8.9 (nf_tables)". Versions before 1.8 have one
+// variant and do not name it. Since 1.6.2, restore can wait for the lock.
+func parseVersion(text string) (variant config.Backend, wait bool, err error) {
+	// Compiled here, because most calls of the plugin do not need it.
+	form := regexp.MustCompile(`v(\d+)\.(\d+)\.(\d+)(?: \((\w+)\))?`)
+	match := form.FindStringSubmatch(text)
+	if match == nil {
+		return "", false, fmt.Errorf("%q is no version", strings.TrimSpace(text))
+	}
+	var number int // 1.6.2 is 10602
+	for _, part := range match[1:4] {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return "", false, fmt.Errorf("%q is no version: %w", strings.TrimSpace(text), err)
+		}
+		number = number*100 + n
+	}
+	switch match[4] {
+	case "nf_tables":
+		return config.IPTablesNFT, false, nil
+	case "legacy", "":
+		return config.IPTablesLegacy, number >= 10602, nil
+	}
+	return "", false, fmt.Errorf("%q names an unknown variant", strings.TrimSpace(text))
+}
+
+// lockVariable names the file that iptables-legacy locks instead of the one that
+// all its programs on the node share. The caller holds the lock of the network
+// namespace, so each program locks privateLock, a file of its own process.
+const (
+	lockVariable = "XTABLES_LOCKFILE"
+	privateLock  = "/proc/self/comm"
+)
+
+// run executes a program on the calling thread, and so in its namespace, with a
+// fixed environment.
+func run(ctx context.Context, stdin []byte, path string, args ...string) ([]byte, error) {
+	command := exec.CommandContext(ctx, path, args...)
+	command.Env = []string{"PATH=" + strings.Join(directories, string(os.PathListSeparator)), "LC_ALL=C", lockVariable + "=" + privateLock}
+	command.Stdin = bytes.NewReader(stdin)
+	stdout, stderr := bounded{limit: maxStdout, what: "bytes of rules, as " + filepath.Base(path) + " prints them"}, bounded{limit: maxStderr, what: "bytes of errors"}
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	if ctx.Err() != nil {
+		err = errors.Join(ctx.Err(), err)
+	}
+	if err != nil {
+		err = fmt.Errorf("running %s: %w: %s", strings.Join(command.Args, " "), err, strings.Join(strings.Fields(stderr.String()), " "))
+		return nil, nameMissing(filepath.Base(path), stderr.String(), err)
+	}
+	return stdout.Bytes(), nil
+}
+
+// runWithoutNameServices runs a program in the calling thread's network
+// namespace and in a mount namespace of its own, where nsswitch.conf is empty.
+// iptables asks the name services for every numeric uid and gid: a slow or
+// unreachable directory server would delay the pod. If the host refuses the mount
+// namespace, the program runs in the host's.
+func runWithoutNameServices(ctx context.Context, stdin []byte, path string, args ...string) error {
+	netns, err := ns.GetCurrentNS()
+	if err != nil {
+		return fmt.Errorf("opening the network namespace: %w", err)
+	}
+	defer netns.Close()
+	done := make(chan error)
+	go func() {
+		// The thread is never unlocked: it ends with the goroutine, and its mount
+		// namespace with it.
+		runtime.LockOSThread()
+		if err := netns.Set(); err != nil {
+			done <- fmt.Errorf("entering the network namespace: %w", err)
+			return
+		}
+		_ = hideNameServices()
+		_, err := run(ctx, stdin, path, args...)
+		done <- err
+	}()
+	return <-done
+}
+
+// hideNameServices mounts in a private namespace: the host does not see the mount.
+func hideNameServices() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return unix.Mount("/dev/null", "/etc/nsswitch.conf", "", unix.MS_BIND, "")
+}
+
+// Limits of what is read from a program, in bytes; nfnetlink's limits say why.
+const (
+	maxStdout = 64 << 20
+	maxStderr = 64 << 10
+)
+
+// bounded is a buffer for a program's output.
+type bounded struct {
+	bytes.Buffer
+	what  string
+	limit int
+}
+
+// Write fails at the limit, which ends the program.
+func (b *bounded) Write(data []byte) (int, error) {
+	if b.Len()+len(data) > b.limit {
+		return 0, nfnetlink.TooLarge{What: b.what, Limit: b.limit}
+	}
+	return b.Buffer.Write(data)
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/dump"
+	"github.com/capture-cni/capture-cni/plugin/xtables"
+)
+
+// dumpSaved reads, from the output of iptables-save, our chains and the rules of
+// other chains that jump to them.
+func (b Backend) dumpSaved(ctx context.Context) (dump.Dump, error) {
+	existing, err := xtables.List()
+	if err != nil {
+		return dump.Dump{}, err
+	}
+	var dumped dump.Dump
+	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
+		if !existing.Has(family) {
+			continue
+		}
+		out, err := run(ctx, nil, b.programs[family].save)
+		if err != nil {
+			return dump.Dump{}, err
+		}
+		for _, saved := range parseSaved(string(out)) {
+			dumped.Objects = append(dumped.Objects, saved.ours(family)...)
+		}
+	}
+	return dumped, nil
+}
+
+// onlyTables returns some of the tables that iptables-save printed. A table that
+// it did not print is returned without rules: a restore empties it.
+func onlyTables(text string, tables []capture.Table) string {
+	var kept strings.Builder
+	for _, table := range tables {
+		header := fmt.Sprintf("*%s\n", table)
+		_, after, found := strings.Cut("\n"+text, "\n"+header)
+		kept.WriteString(header)
+		if found {
+			rules, _, _ := strings.Cut(after, "COMMIT\n")
+			kept.WriteString(rules)
+		}
+		kept.WriteString("COMMIT\n")
+	}
+	return kept.String()
+}
+
+// savedTable is one table as iptables-save prints it.
+type savedTable struct {
+	name   string
+	chains []string
+	rules  []savedRule
+}
+
+// savedRule is a rule of a chain; its text is without "-A" and the chain.
+type savedRule struct{ chain, text string }
+
+// parseSaved parses the format of iptables-save: "*nat", ":CHAIN policy
+// counters", "-A CHAIN rule", "COMMIT". It ignores other lines.
+func parseSaved(text string) []savedTable {
+	var tables []savedTable
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := strings.CutPrefix(line, "*"); ok {
+			tables = append(tables, savedTable{name: name})
+			continue
+		}
+		if len(tables) == 0 {
+			continue
+		}
+		last := &tables[len(tables)-1]
+		if chain, ok := strings.CutPrefix(line, ":"); ok {
+			name, _, _ := strings.Cut(chain, " ")
+			last.chains = append(last.chains, name)
+		}
+		if rule, ok := strings.CutPrefix(line, "-A "); ok {
+			chain, text, _ := strings.Cut(rule, " ")
+			last.rules = append(last.rules, savedRule{chain, text})
+		}
+	}
+	return tables
+}
+
+// leadsToOurs reports whether a rule's target, at its end, is one of our chains.
+func (r savedRule) leadsToOurs() bool {
+	words := strings.Fields(r.text)
+	last := len(words) - 1
+	return last > 0 && (words[last-1] == "-j" || words[last-1] == "-g") && isOurs(words[last])
+}
+
+// ours returns our chains of the table as objects, and the other chains reduced
+// to their jumps to ours.
+func (t savedTable) ours(family capture.Family) []dump.Object {
+	if !slices.Contains(t.chains, MarkerChain) {
+		return nil
+	}
+	var rules []dump.Rule
+	for _, rule := range t.rules {
+		if !isOurs(rule.chain) && !rule.leadsToOurs() {
+			continue
+		}
+		if comment := commentOf(rule.text); rule.chain != MarkerChain || !isNote(comment) {
+			rules = append(rules, dump.Rule{Chain: rule.chain, Item: dump.Item{Label: dump.RuleLabel(comment), Content: rule.text}})
+		}
+	}
+	return objectsOf(xtables.Table{Family: family, Name: t.name}, t.chains, rules)
+}
+
+// commentOf returns a rule's comment. One of several words is quoted; within
+// quotes, a backslash escapes characters that a shell interprets.
+func commentOf(rule string) string {
+	_, after, _ := strings.Cut(rule, "--comment ")
+	quoted, isQuoted := strings.CutPrefix(after, `"`)
+	if !isQuoted {
+		word, _, _ := strings.Cut(after, " ")
+		return word
+	}
+	var comment strings.Builder
+	for i := 0; i < len(quoted) && quoted[i] != '"'; i++ {
+		if quoted[i] == '\\' && i+1 < len(quoted) {
+			i++
+		}
+		comment.WriteByte(quoted[i])
+	}
+	return comment.String()
+}

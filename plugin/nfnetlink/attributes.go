@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfnetlink
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// Attributes holds the attributes of one netlink message, by type. The bytes
+// belong to the message: code that keeps them for longer copies them.
+type Attributes map[uint16][]byte
+
+// Family is the key of the family, which the message's header holds; no
+// attribute has the type 0.
+const Family = 0
+
+var errMalformed = errors.New("reading nftables: an attribute is longer than its message")
+
+// EachAttribute visits the attributes in data without copying them: a pod's sets
+// can hold tens of thousands. See struct nlattr in netlink(7).
+func EachAttribute(data []byte, visit func(kind uint16, content []byte) error) error {
+	const header, alignment = 4, 4
+	for len(data) > 0 {
+		if len(data) < header {
+			return errMalformed
+		}
+		length := int(binary.NativeEndian.Uint16(data))
+		if length < header || length > len(data) {
+			return errMalformed
+		}
+		kind := binary.NativeEndian.Uint16(data[2:]) &^ unix.NLA_F_NESTED
+		if err := visit(kind, data[header:length]); err != nil {
+			return err
+		}
+		aligned := (length + alignment - 1) &^ (alignment - 1)
+		data = data[min(aligned, len(data)):]
+	}
+	return nil
+}
+
+func ParseAttributes(data []byte) (Attributes, error) {
+	parsed := Attributes{}
+	err := EachAttribute(data, func(kind uint16, content []byte) error {
+		parsed[kind] = content
+		return nil
+	})
+	return parsed, err
+}
+
+// parseMessage parses one object of a list.
+func parseMessage(data []byte) (Attributes, error) {
+	const header = 4 // struct nfgenmsg
+	if len(data) < header {
+		return nil, fmt.Errorf("reading nftables: a message of %d bytes", len(data))
+	}
+	parsed, err := ParseAttributes(data[header:])
+	if err != nil {
+		return nil, err
+	}
+	parsed[Family] = data[:1]
+	return parsed, nil
+}
+
+// Text returns a NUL-terminated attribute.
+func Text(data []byte) string { return strings.TrimRight(string(data), "\x00") }
+
+// Nested returns the attribute at the end of a path, each step of which is
+// nested in the one before.
+func Nested(data []byte, path ...uint16) (content []byte, found bool) {
+	for _, wanted := range path {
+		found = false
+		err := EachAttribute(data, func(kind uint16, inner []byte) error {
+			if kind == wanted {
+				content, found = inner, true
+			}
+			return nil
+		})
+		if err != nil || !found {
+			return nil, false
+		}
+		data = content
+	}
+	return content, found
+}
+
+// UserComment returns the comment in a rule's user data. The kernel does not
+// validate user data, and github.com/google/nftables/userdata panics on
+// malformed data, which a process with NET_ADMIN in a pod can write.
+func UserComment(data []byte) (comment string, found bool) {
+	const header = 2 // a type and a length, of a byte each
+	for len(data) >= header {
+		end := header + int(data[1])
+		if end > len(data) {
+			return "", false
+		}
+		if userdata.Type(data[0]) == userdata.TypeComment {
+			return UntilNUL(data[header:end]), true
+		}
+		data = data[end:]
+	}
+	return "", false
+}
+
+// BigEndian returns a 64-bit attribute, 0 where the length differs.
+func BigEndian(data []byte) uint64 {
+	if len(data) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(data)
+}
+
+// UntilNUL returns the text before the first NUL.
+func UntilNUL(data []byte) string {
+	before, _, _ := bytes.Cut(data, []byte{0})
+	return string(before)
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nfnetlink is netlink with nf_tables: transactions, lists, attributes and the
+// limits of what is read. Other subsystems of nfnetlink are not its concern. It works in
+// the network namespace of the calling thread, and executes nothing.
+package nfnetlink
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nlsocket"
+)
+
+// Batch is a transaction of nf_tables: the kernel commits all of its messages or none.
+// Only the last message is acknowledged, and every one that fails: google/nftables
+// reads an acknowledgement and an echo of each, which takes longer than the
+// transaction.
+type Batch struct {
+	content  []byte
+	sequence uint32 // of the last message
+	last     int    // where it begins
+}
+
+// beginSequence is the sequence number of the message that begins the transaction. An
+// error of the whole transaction has it.
+const beginSequence = 1
+
+func NewBatch() *Batch {
+	b := &Batch{content: make([]byte, 0, 16<<10)}
+	b.control(unix.NFNL_MSG_BATCH_BEGIN)
+	return b
+}
+
+// control appends a message that begins or ends the transaction.
+func (b *Batch) control(kind uint16) {
+	b.sequence++
+	header := []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
+	b.content = nlsocket.AppendMessage(b.content, kind, unix.NLM_F_REQUEST, b.sequence, header)
+}
+
+// isEmpty reports whether the transaction has no messages.
+func (b *Batch) isEmpty() bool { return b.sequence == beginSequence }
+
+// Message appends a message with the attributes that write appends.
+func (b *Batch) Message(kind, flags uint16, family byte, write func()) {
+	b.sequence++
+	b.last = len(b.content)
+	b.content = nlsocket.AppendHeader(b.content, 0, unix.NFNL_SUBSYS_NFTABLES<<8|kind, unix.NLM_F_REQUEST|flags, b.sequence)
+	b.content = append(b.content, family, unix.NFNETLINK_V0, 0, 0) // struct nfgenmsg
+	write()
+	binary.NativeEndian.PutUint32(b.content[b.last:], uint32(len(b.content)-b.last))
+}
+
+// Bytes appends an attribute. Attributes are aligned to 4 bytes; see struct nlattr in
+// netlink(7).
+func (b *Batch) Bytes(kind uint16, data []byte) {
+	const header, alignment = 4, 4
+	b.content = binary.NativeEndian.AppendUint16(b.content, uint16(header+len(data)))
+	b.content = binary.NativeEndian.AppendUint16(b.content, kind)
+	b.content = append(b.content, data...)
+	for range -len(data) & (alignment - 1) {
+		b.content = append(b.content, 0)
+	}
+}
+
+func (b *Batch) Text(kind uint16, text string) { b.Bytes(kind, append([]byte(text), 0)) }
+
+func (b *Batch) Number(kind uint16, number uint32) {
+	var data [4]byte
+	binary.BigEndian.PutUint32(data[:], number)
+	b.Bytes(kind, data[:])
+}
+
+// Nested appends an attribute that contains those that write appends, 64 KiB at most.
+func (b *Batch) Nested(kind uint16, write func()) {
+	start := len(b.content)
+	b.Bytes(kind|unix.NLA_F_NESTED, nil)
+	write()
+	binary.NativeEndian.PutUint16(b.content[start:], uint16(len(b.content)-start))
+}
+
+// Commit sends the transaction. Errors: those of the kernel, as unix.Errno, with what they
+// are about; ErrUnanswered.
+func (b *Batch) Commit(ctx context.Context) error {
+	if b.isEmpty() {
+		return nil
+	}
+	socket, err := dial()
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	return b.Exchange(ctx, socket)
+}
+
+// Remove commits the deletions that queue adds; with an error of queue, those before it.
+// Without any it begins no transaction: even an empty one waits for an RCU grace period.
+func Remove(ctx context.Context, queue func(context.Context, *Batch) error) error {
+	b := NewBatch()
+	err := queue(ctx, b)
+	if commitErr := b.Commit(ctx); commitErr != nil {
+		err = errors.Join(err, fmt.Errorf("removing our rules: %w", commitErr))
+	}
+	return err
+}
+
+// ErrUnanswered means that the kernel has processed a transaction, and its answer is
+// lost: the kernel had no memory for it, or the context has ended.
+var ErrUnanswered = errors.New("the kernel's answer is lost")
+
+// Exchange sends the transaction over a connection and reads the answers.
+func (b *Batch) Exchange(ctx context.Context, socket connection) error {
+	last := b.sequence
+	flags := b.content[b.last+6:]
+	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
+	b.control(unix.NFNL_MSG_BATCH_END)
+	if err := socket.Send(b.content); err != nil {
+		return err
+	}
+	var faults, described []error
+	err := socket.Receive(ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
+		if m.Header.Type != unix.NLMSG_ERROR {
+			return true, nil
+		}
+		// Later ones with the same error follow from the first: a rule of a chain that
+		// could not be made.
+		if fault := nlsocket.ErrorOf(m.Data); fault != nil && !slices.Contains(faults, fault) {
+			faults, described = append(faults, fault), append(described, b.describe(m.Header.Seq, fault))
+		}
+		return m.Header.Seq != last && m.Header.Seq != beginSequence, nil
+	})
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrUnanswered, err)
+	}
+	return errors.Join(append(described, err)...)
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfnetlink
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// ChainName names a table or one of its chains.
+type ChainName struct {
+	Family      byte
+	Table, Name string
+}
+
+// ListNames lists the tables or chains of all families, by the attributes that
+// hold their names.
+func ListNames(r *Reader, l Listing, table, name uint16) ([]ChainName, error) {
+	return List(r, l, func(m Attributes) ([]ChainName, error) {
+		return []ChainName{{m[Family][0], Text(m[table]), Text(m[name])}}, nil
+	})
+}
+
+func ListChains(r *Reader) ([]ChainName, error) {
+	return ListNames(r, Listing{Request: unix.NFT_MSG_GETCHAIN, What: "chains", Limit: MaxChains}, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
+}
+
+// FamilyNumber holds the number of each of iptables' families.
+var FamilyNumber = map[capture.Family]byte{capture.IPv4: unix.NFPROTO_IPV4, capture.IPv6: unix.NFPROTO_IPV6}

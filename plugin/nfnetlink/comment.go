@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfnetlink
+
+import (
+	"bytes"
+	"cmp"
+
+	"golang.org/x/sys/unix"
+)
+
+// Comment returns the first comment that begins with a prefix. Every backend
+// keeps comments as text that ends with a NUL.
+func Comment(content []byte, prefix string) string {
+	start := bytes.Index(content, []byte(prefix))
+	if start < 0 {
+		return ""
+	}
+	return UntilNUL(content[start:])
+}
+
+// FindComment returns the first comment in a chain that begins with a prefix; ""
+// where there is none.
+func FindComment(r *Reader, family byte, table, chain, prefix string) (string, error) {
+	l := Listing{Family: family, What: "rules in chain " + chain, Limit: MaxOurRules, Bytes: MaxOurBytes, Filter: Named(unix.NFTA_RULE_CHAIN, chain)}
+	return First(ListRules(r, l, table, func(of string, rule Attributes) ([]string, error) {
+		if of != chain {
+			return nil, nil
+		}
+		text := cmp.Or(Comment(rule[unix.NFTA_RULE_EXPRESSIONS], prefix), Comment(rule[unix.NFTA_RULE_USERDATA], prefix))
+		if text == "" {
+			return nil, nil
+		}
+		return []string{text}, nil
+	}))
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfnetlink
+
+import "fmt"
+
+// Limits of what is read from a namespace: with NET_ADMIN, a pod can fill its
+// tables. They are several times what a pod's annotations, 256 KiB in all, can
+// request: some 100 rules of nftables or 40,000 of iptables, 80,000 elements.
+// For each part of a list the kernel starts over at the first object, so its
+// time grows with the square of the list.
+const (
+	MaxTables   = 1_000
+	MaxChains   = 50_000
+	MaxRules    = 65_000  // of a table of iptables
+	MaxOurRules = 5_000   // of our table, or of a chain that is searched for a comment
+	MaxSets     = 1_000   // of our table
+	MaxElements = 150_000 // of all sets of our table
+
+	maxBytes    = 64 << 20 // of one list, as the kernel sends it
+	MaxOurBytes = 4 << 20  // of our table's rules
+)
+
+// TooLarge means that a namespace exceeds a limit.
+type TooLarge struct {
+	What  string // "chains"
+	Limit int
+}
+
+func (e TooLarge) Error() string {
+	return fmt.Sprintf("the network namespace holds more than %d %s", e.Limit, e.What)
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfnetlink
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/google/nftables/userdata"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Table is a table of nf_tables.
+type Table struct {
+	Family byte
+	Name   string
+}
+
+// Numbers of the kernel that golang.org/x/sys lacks: NF_INET_PRE_ROUTING,
+// NF_INET_LOCAL_OUT and NF_ACCEPT.
+const (
+	HookPrerouting  = 0
+	HookOutput      = 3
+	HookPostrouting = 4
+	verdictAccept   = 1
+)
+
+func InetTable(name string) Table { return Table{unix.NFPROTO_INET, name} }
+
+// Hook is where the kernel calls a chain.
+type Hook struct {
+	Number   uint32
+	Priority int32
+	Type     string // "filter", "nat" or "route"
+}
+
+func (b *Batch) CreateTable(t Table, flags uint16) {
+	b.Message(unix.NFT_MSG_NEWTABLE, flags, t.Family, func() {
+		b.Text(unix.NFTA_TABLE_NAME, t.Name)
+		b.Number(unix.NFTA_TABLE_FLAGS, 0)
+	})
+}
+
+func (b *Batch) DeleteTable(t Table) {
+	b.Message(unix.NFT_MSG_DELTABLE, 0, t.Family, func() { b.Text(unix.NFTA_TABLE_NAME, t.Name) })
+}
+
+// AddChain adds a chain; base is nil for one that rules jump to.
+func (b *Batch) AddChain(t Table, name string, base *Hook) {
+	b.Message(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, t.Family, func() {
+		b.Text(unix.NFTA_CHAIN_TABLE, t.Name)
+		b.Text(unix.NFTA_CHAIN_NAME, name)
+		if base == nil {
+			return
+		}
+		b.Nested(unix.NFTA_CHAIN_HOOK, func() {
+			b.Number(unix.NFTA_HOOK_HOOKNUM, base.Number)
+			b.Number(unix.NFTA_HOOK_PRIORITY, uint32(base.Priority))
+		})
+		b.Number(unix.NFTA_CHAIN_POLICY, verdictAccept)
+		b.Text(unix.NFTA_CHAIN_TYPE, base.Type)
+	})
+}
+
+func (b *Batch) DeleteChain(t Table, name string) {
+	b.Message(unix.NFT_MSG_DELCHAIN, 0, t.Family, func() {
+		b.Text(unix.NFTA_CHAIN_TABLE, t.Name)
+		b.Text(unix.NFTA_CHAIN_NAME, name)
+	})
+}
+
+// AddRule appends a rule to a chain.
+func (b *Batch) AddRule(t Table, chain, comment string, expressions []expr.Any) error {
+	encoded := make([][]byte, len(expressions))
+	for i, expression := range expressions {
+		var err error
+		if encoded[i], err = expr.Marshal(t.Family, expression); err != nil {
+			return fmt.Errorf("encoding a rule of chain %s: %w", chain, err)
+		}
+	}
+	b.Message(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, t.Family, func() {
+		b.Text(unix.NFTA_RULE_TABLE, t.Name)
+		b.Text(unix.NFTA_RULE_CHAIN, chain)
+		b.Nested(unix.NFTA_RULE_EXPRESSIONS, func() {
+			for _, e := range encoded {
+				b.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, e)
+			}
+		})
+		b.Bytes(unix.NFTA_RULE_USERDATA, EncodeComment(comment))
+	})
+	return nil
+}
+
+// DeleteRules deletes all rules of a chain.
+func (b *Batch) DeleteRules(t Table, chain string) {
+	b.Message(unix.NFT_MSG_DELRULE, 0, t.Family, func() {
+		b.Text(unix.NFTA_RULE_TABLE, t.Name)
+		b.Text(unix.NFTA_RULE_CHAIN, chain)
+	})
+}
+
+func (b *Batch) DeleteRule(t Table, chain string, handle uint64) {
+	b.Message(unix.NFT_MSG_DELRULE, 0, t.Family, func() {
+		b.Text(unix.NFTA_RULE_TABLE, t.Name)
+		b.Text(unix.NFTA_RULE_CHAIN, chain)
+		b.Bytes(unix.NFTA_RULE_HANDLE, binary.BigEndian.AppendUint64(nil, handle))
+	})
+}
+
+func EncodeComment(text string) []byte {
+	return userdata.AppendString(nil, userdata.TypeComment, text)
+}

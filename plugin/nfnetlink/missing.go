@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfnetlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nlsocket"
+)
+
+// The kernel loads a module that a transaction needs, where it is allowed to and there is
+// one. Otherwise its error is a number that does not say which.
+
+// dial opens the socket of all requests to nf_tables.
+func dial() (nlsocket.Socket, error) {
+	socket, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
+	return socket, missingSocket(err)
+}
+
+// missingSocket says why there is no netlink socket.
+func missingSocket(err error) error {
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return Lacks(err, "nfnetlink")
+	}
+	return err
+}
+
+// absent is nf_tables of a kernel without nfnetlink: there are no tables. An operator who
+// chose iptables-legacy needs neither.
+type absent struct{}
+
+// Send succeeds.
+func (absent) Send([]byte) error { return nil }
+
+// Receive answers that there is no such table or chain.
+func (absent) Receive(context.Context, func(syscall.NetlinkMessage) (bool, error)) error {
+	return unix.ENOENT
+}
+
+// Close does nothing.
+func (absent) Close() {}
+
+// lacksNFTables asks a kernel that refused to list its tables whether it has any. The
+// error of a list can mean both; that of a transaction is clear.
+func lacksNFTables(ctx context.Context) bool {
+	socket, err := dial()
+	if err != nil {
+		return false
+	}
+	defer socket.Close()
+	return errors.Is(NewBatch().Exchange(ctx, socket), unix.EOPNOTSUPP)
+}
+
+// Lacks names the modules that an error is about, of which at least one is missing.
+func Lacks(err error, modules ...string) error {
+	command := "modprobe "
+	if len(modules) > 1 {
+		command = "modprobe -a "
+	}
+	return Lacking{fmt.Errorf("the kernel lacks %s: load the module on the node (%s; a file in /etc/modules-load.d for each boot), or use a kernel that has it: %w",
+		strings.Join(modules, " or "), command+strings.Join(modules, " "), err)}
+}
+
+// Lacking is the error of a kernel without a module that the rules need.
+type Lacking struct{ error }
+
+func (l Lacking) Unwrap() error { return errors.Unwrap(l.error) }
+
+// describe returns the kernel's error about one message of the transaction, with the
+// chain and the rule that failed, and the module that the kernel lacks.
+func (b *Batch) describe(sequence uint32, fault error) error {
+	if sequence == beginSequence {
+		if errors.Is(fault, unix.EOPNOTSUPP) { // it has no such subsystem
+			return Lacks(fault, "nf_tables")
+		}
+		return fault
+	}
+	messages, err := syscall.ParseNetlinkMessage(b.content)
+	if err != nil {
+		return fault
+	}
+	for _, m := range messages {
+		if m.Header.Seq == sequence {
+			return describeMessage(m, fault)
+		}
+	}
+	return fault
+}
+
+func describeMessage(m syscall.NetlinkMessage, fault error) error {
+	object, err := parseMessage(m.Data)
+	if err != nil {
+		return fault
+	}
+	missing := errors.Is(fault, unix.ENOENT) || errors.Is(fault, unix.EOPNOTSUPP)
+	switch m.Header.Type & 0xff {
+	case unix.NFT_MSG_NEWCHAIN:
+		kind := Text(object[unix.NFTA_CHAIN_TYPE])
+		if missing && kind != "" {
+			fault = Lacks(fault, "nft_chain_"+kind)
+		}
+		return fmt.Errorf("chain %s: %w", Text(object[unix.NFTA_CHAIN_NAME]), fault)
+	case unix.NFT_MSG_NEWRULE:
+		if modules := modulesOf(object[unix.NFTA_RULE_EXPRESSIONS]); missing && len(modules) > 0 {
+			fault = Lacks(fault, modules...)
+		}
+		why, _ := UserComment(object[unix.NFTA_RULE_USERDATA])
+		return fmt.Errorf("chain %s, rule %q: %w", Text(object[unix.NFTA_RULE_CHAIN]), why, fault)
+	case unix.NFT_MSG_NEWSET, unix.NFT_MSG_NEWSETELEM:
+		return fmt.Errorf("set %s: %w", Text(object[unix.NFTA_SET_NAME]), fault)
+	}
+	return fault
+}
+
+// modulesOf returns the modules that a rule's expressions need beyond nf_tables itself.
+func modulesOf(expressions []byte) (modules []string) {
+	builtIn := " bitwise byteorder cmp counter dynset immediate lookup meta payload range rt "
+	_ = EachAttribute(expressions, func(_ uint16, expression []byte) error {
+		content, _ := Nested(expression, unix.NFTA_EXPR_NAME)
+		if name := Text(content); name != "" && !strings.Contains(builtIn, " "+name+" ") {
+			modules = append(modules, "nft_"+name)
+		}
+		return nil
+	})
+	return modules
+}

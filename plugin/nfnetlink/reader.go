@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfnetlink
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nlsocket"
+)
+
+// ErrChanging means that a list changed during each attempt to read it.
+var ErrChanging = errors.New("the rules kept changing while they were read")
+
+// Reader reads nf_tables of the calling thread's namespace, within the limits and
+// until its context ends.
+type Reader struct {
+	ctx      context.Context
+	socket   connection
+	sequence uint32 // of the last request
+}
+
+// connection is a netlink socket.
+type connection interface {
+	Send(messages []byte) error
+	Receive(ctx context.Context, each func(m syscall.NetlinkMessage) (more bool, err error)) error
+	Close()
+}
+
+func NewReader(ctx context.Context) (*Reader, error) {
+	socket, err := dial()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return &Reader{ctx: ctx, socket: absent{}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{ctx: ctx, socket: socket}, nil
+}
+
+func (r *Reader) Close() { r.socket.Close() }
+
+// Listing is a request for one of the kernel's lists.
+type Listing struct {
+	Family  byte // 0 is all
+	Request uint16
+	Filter  []filter
+	Single  bool   // one object, which the filter names
+	What    string // names the objects in errors, in the plural
+	Limit   int    // of objects that are read, and of results that are kept
+	Bytes   int    // limit of bytes; 0 is maxBytes
+}
+
+// filter is an attribute that holds a name. Older kernels ignore some filters.
+type filter struct {
+	attribute uint16
+	name      string
+}
+
+// Named returns a filter or a part of one.
+func Named(attribute uint16, name string) []filter { return []filter{{attribute, name}} }
+
+func (l Listing) message(sequence uint32) []byte {
+	flags := uint16(unix.NLM_F_REQUEST)
+	if !l.Single {
+		flags |= unix.NLM_F_DUMP
+	}
+	b := Batch{sequence: sequence - 1}
+	b.Message(l.Request, flags, l.Family, func() {
+		for _, f := range l.Filter {
+			b.Text(f.attribute, f.name)
+		}
+	})
+	return b.content
+}
+
+const listAttempts = 5
+
+// List reads a list and returns the results of keep for its objects. If the list
+// changes meanwhile, it reads it again. After an error, the reader is unusable.
+// Errors: TooLarge, ErrChanging.
+func List[T any](r *Reader, l Listing, keep func(object Attributes) ([]T, error)) ([]T, error) {
+	for range listAttempts {
+		kept, whole, err := listOnce(r, l, keep)
+		if err != nil {
+			return nil, err
+		}
+		if whole {
+			return kept, nil
+		}
+	}
+	return nil, ErrChanging
+}
+
+func listOnce[T any](r *Reader, l Listing, keep func(object Attributes) ([]T, error)) (kept []T, whole bool, err error) {
+	r.sequence++
+	if err := r.socket.Send(l.message(r.sequence)); err != nil {
+		return nil, false, r.wrap(err)
+	}
+	whole = true
+	objects, size, mostBytes := 0, 0, cmp.Or(l.Bytes, maxBytes)
+	var fault error // of this package, which wrap leaves alone
+	err = r.socket.Receive(r.ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
+		if m.Header.Flags&unix.NLM_F_DUMP_INTR != 0 { // also of the last message, NLMSG_DONE
+			whole = false
+		}
+		switch m.Header.Type {
+		case unix.NLMSG_ERROR, unix.NLMSG_DONE:
+			return false, nlsocket.ErrorOf(m.Data)
+		}
+		objects, size = objects+1, size+len(m.Data)
+		switch {
+		case objects > l.Limit || len(kept) > l.Limit:
+			fault = TooLarge{l.What, l.Limit}
+		case size > mostBytes:
+			fault = TooLarge{"bytes of " + l.What, mostBytes}
+		default:
+			var some []T
+			some, fault = keepObject(m.Data, keep)
+			kept = append(kept, some...)
+		}
+		return fault == nil && !l.Single, nil
+	})
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil, true, nil // the table or chain does not exist
+	case errors.Is(err, unix.EINVAL) && lacksNFTables(r.ctx):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, r.wrap(err)
+	case fault != nil:
+		return nil, false, fault
+	}
+	return kept, whole, nil
+}
+
+func keepObject[T any](message []byte, keep func(object Attributes) ([]T, error)) ([]T, error) {
+	object, err := parseMessage(message)
+	if err != nil {
+		return nil, err
+	}
+	return keep(object)
+}
+
+// wrap returns the error of a request, or the context's if that has ended.
+func (r *Reader) wrap(err error) error {
+	if ctxErr := r.ctx.Err(); ctxErr != nil {
+		err = ctxErr
+	}
+	return fmt.Errorf("reading nftables: %w", err)
+}
+
+// ListRules lists the rules of a table, which keep gets with their chains.
+func ListRules[T any](r *Reader, l Listing, table string, keep func(chain string, rule Attributes) ([]T, error)) ([]T, error) {
+	l.Request, l.Filter = unix.NFT_MSG_GETRULE, append(Named(unix.NFTA_RULE_TABLE, table), l.Filter...)
+	return List(r, l, func(rule Attributes) ([]T, error) {
+		if Text(rule[unix.NFTA_RULE_TABLE]) != table {
+			return nil, nil
+		}
+		return keep(Text(rule[unix.NFTA_RULE_CHAIN]), rule)
+	})
+}
+
+// First returns the first of the results of a list, "" if there is none.
+func First(found []string, err error) (string, error) {
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	return found[0], nil
+}

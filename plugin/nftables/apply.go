@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nftables is the backend that keeps a Ruleset in one table of nf_tables, by
+// netlink.
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Backend keeps all rules in one table of the inet family.
+type Backend struct{}
+
+// Name returns config.NFTables.
+func (Backend) Name() config.Backend { return config.NFTables }
+
+// Apply adds the Ruleset in one transaction.
+func (Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
+	return Commit(ctx, nfnetlink.NewBatch(), rs, nfnetlink.NoTable)
+}
+
+// Commit adds the Ruleset to a batch, and commits it. before is the handle of the table
+// that the batch deletes. If the kernel's answer is lost, a table with another handle
+// shows that the transaction was committed.
+func Commit(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, before uint64) error {
+	if err := Queue(b, rs); err != nil {
+		return err
+	}
+	err := b.Commit(ctx)
+	if errors.Is(err, nfnetlink.ErrUnanswered) {
+		after, readErr := nfnetlink.TableHandle(context.WithoutCancel(ctx), capture.TableName)
+		if readErr == nil && after != nfnetlink.NoTable && after != before {
+			return nil
+		}
+		err = errors.Join(err, readErr)
+	}
+	if err != nil {
+		return fmt.Errorf("committing table inet %s: %w", capture.TableName, err)
+	}
+	return nil
+}
+
+// Queue adds the whole table. Chains come before rules, which can jump to any of them.
+func Queue(b *nfnetlink.Batch, rs capture.Ruleset) error {
+	table := nfnetlink.InetTable(capture.TableName)
+	b.CreateTable(table, unix.NLM_F_EXCL)
+	b.AddChain(table, capture.StampChain, nil)
+	if err := b.AddRule(table, capture.StampChain, rs.Stamp(), []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}); err != nil {
+		return err
+	}
+	sets := addSets(b, table, rs.Sets())
+	for _, chain := range rs.Chains {
+		b.AddChain(table, chain.NFTName(), baseOf(chain))
+	}
+	for _, chain := range rs.Chains {
+		for _, rule := range chain.Rules {
+			if err := b.AddRule(table, chain.NFTName(), rule.Why, encodeRule(chain.Table, rule, sets)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// baseOf returns nil for a chain that only rules lead to.
+func baseOf(chain capture.Chain) *nfnetlink.Hook {
+	if chain.Hook == "" {
+		return nil
+	}
+	hook := map[capture.Hook]uint32{capture.Prerouting: nfnetlink.HookPrerouting, capture.Output: nfnetlink.HookOutput, capture.Postrouting: nfnetlink.HookPostrouting}[chain.Hook]
+	return &nfnetlink.Hook{Number: hook, Priority: int32(chain.Priority()), Type: chain.Type()}
+}

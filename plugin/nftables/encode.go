@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// register is the only one that our rules need: each match loads and compares.
+const register = 1
+
+// encodeRule returns a rule as the kernel's expressions, in the order of
+// Ruleset.String.
+func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any {
+	e := encoder{sets: sets}
+	m := rule.Match
+	e.family(m.Family)
+	encodeList(&e, m.In, meta(expr.MetaKeyIIFNAME))
+	encodeList(&e, m.Out, meta(expr.MetaKeyOIFNAME))
+	e.loopback(m.FromLo, expr.MetaKeyIIF)
+	e.loopback(m.ToLo, expr.MetaKeyOIF)
+	e.addresses(m.Src, sourceAddress)
+	e.addresses(m.Dst, destinationAddress)
+	if m.Protocol != "" {
+		e.add(meta(expr.MetaKeyL4PROTO))
+		e.equals([]byte{protocolNumber[m.Protocol]})
+	}
+	encodeList(&e, m.SrcPort, sourcePort)
+	encodeList(&e, m.DstPort, destinationPort)
+	encodeList(&e, m.UID, meta(expr.MetaKeySKUID))
+	encodeList(&e, m.GID, meta(expr.MetaKeySKGID))
+	e.mark(meta(expr.MetaKeyMARK), expr.CmpOpEq, m.Mark)
+	e.mark(meta(expr.MetaKeyMARK), expr.CmpOpNeq, m.ExceptMark)
+	e.mark(&expr.Ct{Key: expr.CtKeyMARK, Register: register}, expr.CmpOpEq, m.ConnMark)
+	e.mark(&expr.Ct{Key: expr.CtKeyMARK, Register: register}, expr.CmpOpNeq, m.ExceptConnMark)
+	if m.ForeignSource {
+		e.add(&expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: key(uint32(unix.RTN_LOCAL))})
+	}
+	if m.Begins {
+		e.flags(fin|syn|rst|ack, syn)
+	}
+	if m.Continues {
+		e.flags(syn|rst|ack, ack)
+	}
+	e.conntrack(m)
+	e.add(&expr.Counter{})
+	e.verdict(table, rule.Do)
+	return e.exprs
+}
+
+type encoder struct {
+	sets  setIDs
+	exprs []expr.Any
+}
+
+func (e *encoder) add(exprs ...expr.Any) { e.exprs = append(e.exprs, exprs...) }
+
+func (e *encoder) equals(data []byte) {
+	e.add(&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: data})
+}
+
+var protocolNumber = map[capture.Protocol]byte{capture.TCP: unix.IPPROTO_TCP, capture.UDP: unix.IPPROTO_UDP}
+
+func (e *encoder) family(family capture.Family) {
+	if family != "" {
+		e.add(meta(expr.MetaKeyNFPROTO))
+		e.equals([]byte{nfnetlink.FamilyNumber[family]})
+	}
+}
+
+// encodeList loads a field and compares it with one value, or looks it up in the set.
+func encodeList[T any](e *encoder, list capture.List[T], load expr.Any) {
+	switch len(list.Values) {
+	case 0:
+	case 1:
+		e.add(load)
+		e.equals(key(list.Values[0]))
+	default:
+		e.add(load, &expr.Lookup{SourceRegister: register, SetName: list.Name, SetID: e.sets[list.Name]})
+	}
+}
+
+// addressOffset is the offset of an address in the network header.
+type addressOffset struct{ ipv4, ipv6 uint32 }
+
+var (
+	sourceAddress      = addressOffset{12, 8}
+	destinationAddress = addressOffset{16, 24}
+)
+
+func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
+	if len(list.Values) == 0 {
+		return
+	}
+	first := list.Values[0]
+	family, load := capture.IPv4, payload(expr.PayloadBaseNetworkHeader, at.ipv4, 4)
+	if !first.Addr().Is4() {
+		family, load = capture.IPv6, payload(expr.PayloadBaseNetworkHeader, at.ipv6, 16)
+	}
+	e.family(family)
+	if len(list.Values) > 1 || first.IsSingleIP() {
+		encodeList(e, list, load)
+		return
+	}
+	if first.Bits() == 0 {
+		return // the match on the family holds already
+	}
+	e.add(load, and(mask(first)))
+	e.equals(first.Addr().AsSlice())
+}
+
+func mask(p netip.Prefix) []byte {
+	bits := make([]byte, p.Addr().BitLen()/8)
+	for i := range p.Bits() {
+		bits[i/8] |= 0x80 >> (i % 8)
+	}
+	return bits
+}
+
+// mark compares a mark with a value, unless that is 0.
+func (e *encoder) mark(load expr.Any, op expr.CmpOp, mark uint32) {
+	if mark != 0 {
+		e.add(load, &expr.Cmp{Op: op, Register: register, Data: key(mark)})
+	}
+}
+
+// loopbackIndex is the index of each namespace's loopback interface, under any name
+// (LOOPBACK_IFINDEX of the kernel's net/flow.h).
+const loopbackIndex uint32 = 1
+
+func (e *encoder) loopback(wanted bool, index expr.MetaKey) {
+	if wanted {
+		e.add(meta(index))
+		e.equals(key(loopbackIndex))
+	}
+}
+
+// Bits of an entry's status, enum ip_conntrack_status.
+const (
+	statusAssured   uint32 = 1 << 2
+	statusConfirmed uint32 = 1 << 3
+	statusDNAT      uint32 = 1 << 5
+)
+
+// conntrack matches what conntrack has of the packet. Only a state exists without an entry.
+func (e *encoder) conntrack(m capture.Match) {
+	if m.Invalid {
+		e.bit(expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq)
+	}
+	if m.Unconfirmed {
+		e.bit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq)
+	}
+	if m.Original {
+		const original = 0 // IP_CT_DIR_ORIGINAL
+		e.add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: register})
+		e.equals([]byte{original})
+	}
+	if m.Translated {
+		e.bit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq)
+	}
+	if m.Assured {
+		e.bit(expr.CtKeySTATUS, statusAssured, expr.CmpOpNeq)
+	}
+}
+
+// bit compares one bit of a number with 0.
+func (e *encoder) bit(of expr.CtKey, bit uint32, op expr.CmpOp) {
+	e.add(
+		&expr.Ct{Key: of, Register: register},
+		and(key(bit)),
+		&expr.Cmp{Op: op, Register: register, Data: make([]byte, 4)},
+	)
+}
+
+// Flags of the TCP header.
+const (
+	fin byte = 0x01
+	syn byte = 0x02
+	rst byte = 0x04
+	ack byte = 0x10
+)
+
+// flags compares some flags with those that are set.
+func (e *encoder) flags(some, set byte) {
+	e.add(payload(expr.PayloadBaseTransportHeader, 13, 1), and([]byte{some}))
+	e.equals([]byte{set})
+}
+
+// and masks the register.
+func and(mask []byte) expr.Any {
+	return &expr.Bitwise{
+		SourceRegister: register, DestRegister: register, Len: uint32(len(mask)),
+		Mask: mask, Xor: make([]byte, len(mask)),
+	}
+}
+
+func (e *encoder) verdict(table capture.Table, do capture.Action) {
+	target := capture.NFTChain(table, do.Chain)
+	switch do.Verdict {
+	case capture.Return:
+		e.add(&expr.Verdict{Kind: expr.VerdictReturn})
+	case capture.Drop:
+		e.add(&expr.Verdict{Kind: expr.VerdictDrop})
+	case capture.Reject:
+		e.add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
+	case capture.Jump:
+		e.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: target})
+	case capture.Goto:
+		e.add(&expr.Verdict{Kind: expr.VerdictGoto, Chain: target})
+	case capture.Redirect:
+		e.load(key(do.Port), &expr.Redir{RegisterProtoMin: register})
+	case capture.TProxy:
+		e.load(key(do.Port), &expr.TProxy{RegPort: register})
+		e.load(key(do.Mark), &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
+		e.load(key(do.ConnMark), &expr.Ct{Key: expr.CtKeyMARK, Register: register, SourceRegister: true})
+		e.add(&expr.Verdict{Kind: expr.VerdictAccept})
+	case capture.SetMark:
+		e.load(key(do.Mark), &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
+	case capture.SetConnMark:
+		e.load(key(do.Mark), &expr.Ct{Key: expr.CtKeyMARK, Register: register, SourceRegister: true})
+	case capture.SetZone:
+		zone := binaryutil.NativeEndian.PutUint16(do.Zone)
+		e.load(zone, &expr.Ct{Key: expr.CtKeyZONE, Register: register, SourceRegister: true})
+	}
+}
+
+// load puts a value into the register, from which use takes it.
+func (e *encoder) load(value []byte, use expr.Any) {
+	e.add(&expr.Immediate{Register: register, Data: value}, use)
+}
+
+func meta(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: register} }
+
+func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
+	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
+}
+
+// The offsets of ports are the same in TCP and UDP.
+var (
+	sourcePort      = payload(expr.PayloadBaseTransportHeader, 0, 2)
+	destinationPort = payload(expr.PayloadBaseTransportHeader, 2, 2)
+)
+
+// key returns a value as the kernel holds it: names padded to IFNAMSIZ, addresses
+// and ports in network byte order, ids in the host's.
+func key(value any) []byte {
+	switch v := value.(type) {
+	case string:
+		name := make([]byte, unix.IFNAMSIZ)
+		copy(name, v)
+		return name
+	case netip.Prefix:
+		return v.Addr().AsSlice()
+	case uint16:
+		return binaryutil.BigEndian.PutUint16(v)
+	case uint32:
+		return binaryutil.NativeEndian.PutUint32(v)
+	}
+	panic(fmt.Sprintf("netfilter: no encoding for a value of type %T", value))
+}

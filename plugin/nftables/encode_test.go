@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"bytes"
+	"encoding/hex"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/dump"
+	"github.com/google/nftables"
+)
+
+// TestElements expects the elements of the kernel's interval sets: a first key,
+// and the key after the last one unless the space of keys ends there.
+func TestElements(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		kind  capture.SetType
+		value any
+		first string
+		end   string // "" where there is none
+	}{
+		{capture.IPv4Set, netip.MustParsePrefix("10.0.0.0/8"), "0a000000", "0b000000"},
+		{capture.IPv4Set, netip.MustParsePrefix("10.1.2.3/32"), "0a010203", "0a010204"},
+		{capture.IPv4Set, netip.MustParsePrefix("10.1.2.0/23"), "0a010200", "0a010400"},
+		{capture.IPv4Set, netip.MustParsePrefix("0.0.0.0/0"), "00000000", ""},
+		{capture.IPv4Set, netip.MustParsePrefix("128.0.0.0/1"), "80000000", ""},
+		{capture.IPv4Set, netip.MustParsePrefix("255.255.255.255/32"), "ffffffff", ""},
+		{capture.IPv4Set, netip.MustParsePrefix("127.255.255.255/32"), "7fffffff", "80000000"},
+		{capture.IPv6Set, netip.MustParsePrefix("2001:db8::/33"), "20010db8000000000000000000000000", "20010db8800000000000000000000000"},
+		{capture.IPv6Set, netip.MustParsePrefix("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128"), "ffffffffffffffffffffffffffffffff", ""},
+		{capture.IPv6Set, netip.MustParsePrefix("::1/128"), "00000000000000000000000000000001", "00000000000000000000000000000002"},
+		{capture.PortSet, uint16(0), "0000", "0001"},
+		{capture.PortSet, uint16(255), "00ff", "0100"},
+		{capture.PortSet, uint16(65535), "ffff", ""},
+		{capture.InterfaceSet, "abcdefghijklmno", "6162636465666768696a6b6c6d6e6f00", ""},
+		{capture.InterfaceSet, "lo", "6c6f0000000000000000000000000000", ""},
+	} {
+		var first, end []string
+		for key, endsRange := range Elements(test.kind, []any{test.value}) {
+			if endsRange {
+				end = append(end, hex.EncodeToString(key))
+			} else {
+				first = append(first, hex.EncodeToString(key))
+			}
+		}
+		if strings.Join(first, " ") != test.first || strings.Join(end, " ") != test.end {
+			t.Errorf("%v: got %s and end %s, want %s and %q", test.value, first, end, test.first, test.end)
+		}
+	}
+}
+
+func TestMask(t *testing.T) {
+	t.Parallel()
+	for prefix, want := range map[string]string{
+		"0.0.0.0/0": "00000000", "128.0.0.0/1": "80000000", "10.0.0.0/8": "ff000000", "10.0.0.0/9": "ff800000",
+		"10.1.2.2/31": "fffffffe", "10.1.2.3/32": "ffffffff", "2001:db8::/33": "ffffffff800000000000000000000000",
+	} {
+		if got := mask(netip.MustParsePrefix(prefix)); hex.EncodeToString(got) != want {
+			t.Errorf("%s: got %x, want %s", prefix, got, want)
+		}
+	}
+}
+
+// TestSetsAreChunked expects the elements of a message to fit into a netlink
+// attribute: longer ones are truncated silently.
+func TestSetsAreChunked(t *testing.T) {
+	t.Parallel()
+	const largestElement = 4 + 4 + 4 + 16 + 8 // headers of the element, its key and the data, an address, the flags
+	if 2*setChunk*largestElement >= 1<<16 {   // the beginning and the end of a range
+		t.Errorf("%d values of an IPv6 set do not fit into one attribute", setChunk)
+	}
+}
+
+func TestElementLabels(t *testing.T) {
+	t.Parallel()
+	kind := func(d nftables.SetDatatype) []byte {
+		magic := d.GetNFTMagic()
+		return []byte{byte(magic >> 24), byte(magic >> 16), byte(magic >> 8), byte(magic)}
+	}
+	for _, test := range []struct {
+		setType, key, flags []byte
+		want                string
+	}{
+		{kind(nftables.TypeInetService), []byte{0x3a, 0x98}, nil, "element 15000"},
+		{kind(nftables.TypeInetService), []byte{0x3a, 0x99}, []byte{0, 0, 0, 1}, "the end of a range before 15001"},
+		{kind(nftables.TypeIPAddr), []byte{10, 0, 0, 0}, []byte{0, 0, 0, 0}, "element 10.0.0.0"},
+		{kind(nftables.TypeIP6Addr), bytes.Repeat([]byte{0xfd}, 16), nil, "element fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd"},
+		{kind(nftables.TypeIFName), append([]byte("eth0"), make([]byte, 12)...), nil, "element eth0"},
+		{kind(nftables.TypeGID), key(uint32(1337)), nil, "element 1337"},
+		{kind(nftables.TypeUID), key(uint32(4294967295)), nil, "element 4294967295"},
+		{nil, []byte{1, 2, 3, 4}, nil, "element that can't be read"},
+		{kind(nftables.TypeIPAddr), nil, nil, "element that can't be read"},
+		{kind(nftables.TypeIPAddr), []byte{200, 0, 1}, nil, "element that can't be read"},
+	} {
+		if got := dump.ElementLabel(string(test.setType), dump.ElementContent(test.key, test.flags)); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}
+
+// FuzzElements parses elements that no kernel sends today.
+func FuzzElements(f *testing.F) {
+	f.Add([]byte{12, 0, 1, 0, 8, 0, 1, 0, 'l', 'o', 0, 0})
+	f.Add([]byte{200, 0, 1, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		items, err := parseElements(data)
+		if err == nil && len(items) > len(data)/4 {
+			t.Errorf("%d elements of %d bytes", len(items), len(data))
+		}
+	})
+}

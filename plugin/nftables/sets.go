@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/google/nftables"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// setChunk is the number of values in one message: an attribute, and so the list of
+// elements, is limited to 64 KiB.
+const setChunk = 500
+
+// setIDs holds the ids by which rules of the same transaction refer to sets.
+type setIDs map[string]uint32
+
+func addSets(b *nfnetlink.Batch, table nfnetlink.Table, sets []capture.Set) setIDs {
+	ids := setIDs{}
+	for i, set := range sets {
+		id := uint32(i + 1)
+		ids[set.Name] = id
+		addSet(b, table, set, id)
+		for chunk := range slices.Chunk(set.Elements, setChunk) {
+			addElements(b, table, set, id, chunk)
+		}
+	}
+	return ids
+}
+
+func addSet(b *nfnetlink.Batch, table nfnetlink.Table, set capture.Set, id uint32) {
+	datatype, byteOrder := keyType(set.Type)
+	var flags uint32
+	if set.Type.Interval() {
+		flags, byteOrder = unix.NFT_SET_INTERVAL, bigEndianKeys
+	}
+	b.Message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, table.Family, func() {
+		b.Text(unix.NFTA_SET_TABLE, table.Name)
+		b.Text(unix.NFTA_SET_NAME, set.Name)
+		b.Number(unix.NFTA_SET_FLAGS, flags)
+		b.Number(unix.NFTA_SET_KEY_TYPE, datatype.GetNFTMagic())
+		b.Number(unix.NFTA_SET_KEY_LEN, datatype.Bytes)
+		b.Number(unix.NFTA_SET_ID, id)
+		b.Bytes(unix.NFTA_SET_USERDATA, userdata.AppendUint32(nil, userdata.NFTNL_UDATA_SET_KEYBYTEORDER, byteOrder))
+	})
+}
+
+func addElements(b *nfnetlink.Batch, table nfnetlink.Table, set capture.Set, id uint32, values []any) {
+	b.Message(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, table.Family, func() {
+		b.Text(unix.NFTA_SET_ELEM_LIST_TABLE, table.Name)
+		b.Text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
+		b.Number(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+		b.Nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
+			for key, endsRange := range Elements(set.Type, values) {
+				addElement(b, key, endsRange)
+			}
+		})
+	})
+}
+
+func addElement(b *nfnetlink.Batch, key []byte, endsRange bool) {
+	b.Nested(unix.NFTA_LIST_ELEM, func() {
+		if endsRange {
+			b.Number(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+		}
+		b.Nested(unix.NFTA_SET_ELEM_KEY, func() { b.Bytes(unix.NFTA_DATA_VALUE, key) })
+	})
+}
+
+// Elements returns the keys of values, and whether a key ends a range. In an interval
+// set, each value is two elements: its first key, and the key after its last one, unless
+// the space of keys ends there.
+func Elements(t capture.SetType, values []any) iter.Seq2[[]byte, bool] {
+	return func(yield func(key []byte, endsRange bool) bool) {
+		for _, value := range values {
+			if !yield(key(value), false) {
+				return
+			}
+			if !t.Interval() {
+				continue
+			}
+			if end := after(value); end != nil && !yield(end, true) {
+				return
+			}
+		}
+	}
+}
+
+// The byte order of a set's keys, which the kernel ignores and nft needs to list them.
+const (
+	nativeKeys    = 1
+	bigEndianKeys = 2
+)
+
+// keyType returns a set's type and the byte order of its keys.
+func keyType(t capture.SetType) (nftables.SetDatatype, uint32) {
+	switch t {
+	case capture.InterfaceSet:
+		return nftables.TypeIFName, nativeKeys
+	case capture.IPv4Set:
+		return nftables.TypeIPAddr, bigEndianKeys
+	case capture.IPv6Set:
+		return nftables.TypeIP6Addr, bigEndianKeys
+	case capture.PortSet:
+		return nftables.TypeInetService, bigEndianKeys
+	case capture.UIDSet:
+		return nftables.TypeUID, nativeKeys
+	case capture.GIDSet:
+		return nftables.TypeGID, nativeKeys
+	}
+	panic(fmt.Sprintf("netfilter: no encoding for a set of type %q", t))
+}
+
+// after returns the key after a range or a single port; nil where there is none.
+func after(value any) []byte {
+	switch v := value.(type) {
+	case netip.Prefix:
+		if next := lastAddress(v).Next(); next.IsValid() {
+			return next.AsSlice()
+		}
+	case uint16:
+		if v < math.MaxUint16 {
+			return key(v + 1)
+		}
+	}
+	return nil
+}
+
+// lastAddress sets the bits of the host part. It allocates nothing: a pod can list
+// thousands of ranges.
+func lastAddress(p netip.Prefix) netip.Addr {
+	if p.Addr().Is4() {
+		last := p.Addr().As4()
+		setFrom(last[:], p.Bits())
+		return netip.AddrFrom4(last)
+	}
+	last := p.Addr().As16()
+	setFrom(last[:], p.Bits())
+	return netip.AddrFrom16(last)
+}
+
+// setFrom sets all bits of an address from one on.
+func setFrom(address []byte, bit int) {
+	for i := bit / 8; i < len(address); i++ {
+		address[i] |= 0xff >> max(0, bit-8*i)
+	}
+}
