@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 )
@@ -138,7 +138,7 @@ var (
 
 // allMetrics returns those of agent and guard.
 func allMetrics() []metrics.Metric {
-	return slices.Concat(node.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
+	return slices.Concat(keeper.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
 }
 
 // expectMetrics wants a query of documented metrics.

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/entry"
 )
 
 // schema is the part of a JSON schema that the tests read.
@@ -103,7 +103,7 @@ func TestEveryKeyArrives(t *testing.T) {
 	all := objects(t, "mode=multus", "netconf="+string(netconf))
 	text := netConf(t, all)
 	expectJSON(t, text, want)
-	if _, err := node.ParseEntry([]byte(text), node.Insert, config.StateDirectory, config.RunDirectory); err != nil {
+	if _, err := entry.Parse([]byte(text), entry.Insert, config.StateDirectory, config.RunDirectory); err != nil {
 		t.Errorf("the agent refuses the file: %v", err)
 	}
 	network, _ := find[struct{ Spec struct{ Config string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")

@@ -21,9 +21,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
 	agentnode "github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // envWork makes this program a worker: a process that does a part of the agent's
@@ -32,7 +34,7 @@ const envWork = "AGENT_TEST_WORK"
 
 // work is what a worker does.
 type work struct {
-	Settings agentnode.Settings
+	Settings settings.Node
 	Access   string
 	Clean    bool
 }
@@ -65,7 +67,7 @@ func doWork(text string) int {
 }
 
 // worker returns the agent's own code, without its process.
-func worker(settings agentnode.Settings, access string) (*agentnode.Node, error) {
+func worker(settings settings.Node, access string) (*agentnode.Node, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", access)
 	if err != nil {
 		return nil, err
@@ -77,19 +79,19 @@ func worker(settings agentnode.Settings, access string) (*agentnode.Node, error)
 	return agentnode.New(settings, api, nil, slog.New(slog.DiscardHandler)), nil
 }
 
-func (n *node) settings(t *testing.T, mode, keys string) agentnode.Settings {
+func (n *node) settings(t *testing.T, mode, keys string) settings.Node {
 	t.Helper()
-	entry, err := agentnode.ParseEntry([]byte(keys), agentnode.Mode(mode), n.stateDir, n.runDir)
+	parsed, err := entry.Parse([]byte(keys), entry.Mode(mode), n.stateDir, n.runDir)
 	check(t, err)
 	netDir, tmpfiles := n.netDir, ""
-	if mode == string(agentnode.MultusChain) {
+	if mode == string(entry.MultusChain) {
 		c := n.chain(t)
 		netDir, tmpfiles = c.directory, c.tmpfiles
 	}
-	return agentnode.Settings{
-		Root: "/", Mode: agentnode.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
-		Binary: filepath.Join(bin, "capture-cni"), Entry: entry, Owner: "capture-cni",
-		Credentials: agentnode.CredentialSettings{
+	return settings.Node{
+		Root: "/", Mode: entry.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
+		Binary: filepath.Join(bin, "capture-cni"), Entry: parsed, Owner: "capture-cni",
+		Credentials: settings.CredentialSettings{
 			OnNode:    true,
 			TokenSpec: kube.TokenSpec{Namespace: "mesh", ServiceAccount: "capture-cni", TTL: 24 * time.Hour},
 			Server:    n.api.URL, CAFile: filepath.Dir(n.access) + "/ca.crt",

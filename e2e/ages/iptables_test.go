@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/google/go-cmp/cmp"
 )
 
 // variants are the ends of the names of each backend's programs.

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestListedByNFT expects that what nft of any age lists of the rules are the rules: the

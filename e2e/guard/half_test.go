@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/conntrack"
-	"golang.org/x/sys/unix"
 )
 
 // TestHalfOpenConnections repairs a pod between a SYN and its answer, and between that

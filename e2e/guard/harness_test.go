@@ -18,8 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capture-cni/capture-cni/plugin/nftables"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -28,8 +29,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
 // node is a runtime and an agent at once: what both know of pods.

@@ -10,10 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"golang.org/x/sys/unix"
 )
 
 var (

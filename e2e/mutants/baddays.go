@@ -21,7 +21,7 @@ var badDayMutants = []mutant{
 	},
 	{
 		name: "token-of-another-node-is-kept",
-		file: "install/node/credentials.go",
+		file: "install/credentials/credentials.go",
 		from: " && !c.isOfAnotherNode(current)",
 		to:   "",
 		by:   by(root, "e2e/agent", "TestRenamedNode"),
@@ -42,7 +42,7 @@ var badDayMutants = []mutant{
 	},
 	{
 		name: "restored-credentials-stay",
-		file: "install/node/credentials.go",
+		file: "install/host/replace.go",
 		from: "err == nil && bytes.Equal(current, content)",
 		to:   "err == nil && (bytes.Equal(current, content) || len(current) > 0)",
 		by:   by(root, "e2e/agent", "TestRestoredBackup"),
@@ -56,7 +56,7 @@ var badDayMutants = []mutant{
 	},
 	{
 		name: "clock-set-back-stops-the-agent",
-		file: "install/node/keeper.go",
+		file: "install/keeper/keeper.go",
 		from: "k.nextResync = time.Now().Add(k.untilNext())",
 		to:   "k.nextResync = time.Now().Add(k.untilNext()).Round(0)",
 		by:   by(root, "e2e/agent", "TestClockSteps"),
@@ -91,9 +91,9 @@ var badDayMutants = []mutant{
 	},
 	{
 		name: "token-that-was-found-counts-as-requested",
-		file: "install/node/keeper.go",
-		from: "if after := k.node.current.token; after != before {",
-		to:   "if after := k.node.current.token; after != before {\n\t\tk.metrics.tokensRequested.Inc()",
+		file: "install/keeper/keeper.go",
+		from: "if current.Token != before {",
+		to:   "if current.Token != before {\n\t\tk.metrics.tokensRequested.Inc()",
 		by:   by(root, "e2e/agent", "TestRejectedToken"),
 	},
 }

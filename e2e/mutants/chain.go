@@ -6,10 +6,10 @@ package main
 var chainMutants = []mutant{
 	{
 		name: "broken-chain-is-overlooked",
-		file: "install/node/placement_chain.go",
-		from: "if err != nil && name != chainedName {",
-		to:   "if err != nil && name == chainedName {",
-		by:   by(quick, "install/node", "TestBrokenChain"),
+		file: "install/entry/chain.go",
+		from: "if err != nil && name != ChainedName {",
+		to:   "if err != nil && name == ChainedName {",
+		by:   by(quick, "install/entry", "TestBrokenChain"),
 	},
 	{
 		name: "multus-without-the-chain-is-overlooked",
@@ -20,10 +20,10 @@ var chainMutants = []mutant{
 	},
 	{
 		name: "pods-of-the-cluster-wait-for-a-lookup",
-		file: "install/node/entry.go",
+		file: "install/entry/entry.go",
 		from: "!ok && mode == MultusChain {",
 		to:   "!ok && mode == Multus {",
-		by:   by(quick, "install/node", "TestEntry"),
+		by:   by(quick, "install/entry", "TestEntry"),
 	},
 	{
 		name: "star-excludes-every-pod",
@@ -63,7 +63,7 @@ var chainMutants = []mutant{
 	{
 		name: "changed-boot-line-is-overlooked",
 		file: "install/node/node.go",
-		from: "report.add(PartEntry, n.bootFilesFault(n.settings.Entry.Text(kubeconfig)))",
+		from: "report.Add(PartEntry, n.bootFilesFault(n.settings.Entry.Text(kubeconfig)))",
 		to:   "_ = n.bootFilesFault(nil)",
 		by:   by(root, "e2e/agent", "TestMultusChainFaults"),
 	},

@@ -55,10 +55,10 @@ var fleetMutants = []mutant{
 	},
 	{
 		name: "lease-of-a-node-is-owned-by-another",
-		file: "install/node/token.go",
+		file: "install/credentials/token.go",
 		from: "if c.Node.Name != node {",
 		to:   `if c.Node.Name == "" {`,
-		by:   by(quick, "install/node", "TestUIDByToken"),
+		by:   by(quick, "install/credentials", "TestUIDByToken"),
 	},
 	{
 		name: "dead-node-looks-ready",

@@ -42,8 +42,8 @@ var forgedMutants = []mutant{
 	},
 	{
 		name: "entry-without-a-plugin",
-		file: "install/node/keeper.go",
-		from: ` || !k.lastReport().IsGood(PartBinary) {`,
+		file: "install/keeper/keeper.go",
+		from: ` || !k.lastReport().IsGood(node.PartBinary) {`,
 		to:   " {",
 		by:   by(root, "e2e/agent", "TestNoEntryWithoutPlugin"),
 	},

@@ -174,10 +174,10 @@ var serverMutants = []mutant{
 	},
 	{
 		name: "preflight-allows-drop-ins-that-are-not-loaded",
-		file: "install/node/preflight.go",
-		from: "p.settings.Mode == DropIn && ignores {",
-		to:   "p.settings.Mode == DropIn && ignores && runtime == nil {",
-		by:   by(unit, "install/node", "TestPreflightRefusesDropIns"),
+		file: "install/preflight/preflight.go",
+		from: "p.settings.Mode == entry.DropIn && ignores {",
+		to:   "p.settings.Mode == entry.DropIn && ignores && runtime == nil {",
+		by:   by(unit, "install/preflight", "TestPreflightRefusesDropIns"),
 	},
 	{
 		name: "older-add-replaces-a-younger-one",

@@ -21,16 +21,16 @@ var survivorMutants = []mutant{
 	{
 		name: "credentials-go-before-the-entry",
 		file: "install/node/clean.go",
-		from: "\tif err != nil {\n\t\treturn err\n\t}\n\tfor _, directory := range s.credentialDirs() {",
-		to:   "\tfor _, directory := range s.credentialDirs() {",
+		from: "\tif err != nil {\n\t\treturn err\n\t}\n\tfor _, directory := range s.CredentialDirs() {",
+		to:   "\tfor _, directory := range s.CredentialDirs() {",
 		by:   by(root, "install/node", "TestCleanKeepsTheOrder"),
 	},
 	{
 		name: "list-of-a-json-file-stays",
-		file: "install/node/placement.go",
+		file: "install/entry/insert.go",
 		from: "range []string{\".conf\", \".json\"} {",
 		to:   "range []string{\".conf\"} {",
-		by:   by(unit, "install/node", "TestInterruptedRemoval"),
+		by:   by(unit, "install/entry", "TestInterruptedRemoval"),
 	},
 	{
 		name: "memory-limit-is-the-containers",

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -78,7 +78,7 @@ func annotationTable() string {
 
 func metricTable() string {
 	table := "| metric | meaning |\n|---|---|\n"
-	for _, m := range slices.Concat(node.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
+	for _, m := range slices.Concat(keeper.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
 		table += fmt.Sprintf("| `%s` | %s |\n", m.Name, m.Help)
 	}
 	return table

@@ -17,8 +17,8 @@ var directReads = map[string]string{
 	"install/capture-cni-node/memory.go":         "cgroup files",
 	"install/capture-cni-node/render.go":         "the manifest that was named, /dev/stdin, too",
 	"install/capture-cni-node/report_process.go": "/proc/modules",
-	"install/node/denial.go":                     "/proc/self/attr/current",
-	"install/node/preflight.go":                  "/sys/fs/selinux/enforce",
+	"install/host/denial.go":                     "/proc/self/attr/current",
+	"install/preflight/preflight.go":             "/sys/fs/selinux/enforce",
 	"install/host/read.go":                       "the one that others call",
 }
 

@@ -7,14 +7,14 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/plugin/nftables"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
 // TestCheckSparesPods expects CHECK to succeed for every pod with the rules of its

@@ -13,16 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/received"
-
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // listen returns a socket as the agent creates it, with the spool next to it.

@@ -6,9 +6,10 @@ import (
 	"net/netip"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/conntrack"
-	"golang.org/x/sys/unix"
 )
 
 // kind is one of the things that an actor can do.

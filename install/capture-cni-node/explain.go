@@ -8,11 +8,12 @@ import (
 	"io"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/trace"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/cobra"
 )
 
 func explainCommand(o *options) *cobra.Command {

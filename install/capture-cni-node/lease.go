@@ -12,10 +12,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/lease"
-	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // leaseFlags are the flags of the Lease in which the agent publishes the node's state.
@@ -26,7 +28,7 @@ func (l *leaseFlags) declare(flags *pflag.FlagSet) {
 }
 
 // tasks returns the task that publishes the state of node and pods.
-func (l leaseFlags) tasks(o *options, keeper *node.Keeper, s node.Settings, state string, log *slog.Logger) []task {
+func (l leaseFlags) tasks(o *options, keeper *keeper.Keeper, s settings.Node, state string, log *slog.Logger) []task {
 	own := ownPod()
 	if !l.enabled || o.nodeName == "" || own.Namespace == "" {
 		return nil
@@ -51,7 +53,7 @@ func (l leaseFlags) tasks(o *options, keeper *node.Keeper, s node.Settings, stat
 
 // publisher joins what the agent knows of the node with what the guard knows of its pods.
 type publisher struct {
-	keeper         *node.Keeper
+	keeper         *keeper.Keeper
 	desired        string // present or absent
 	guardDirectory string
 	log            *slog.Logger
@@ -93,5 +95,5 @@ func nodeUID(access *rest.Config, name string) string {
 		}
 		token = string(content)
 	}
-	return node.UIDByToken(token, name)
+	return credentials.UIDByToken(token, name)
 }

@@ -16,9 +16,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/settings"
 	"github.com/capture-cni/capture-cni/install/socket"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -43,18 +44,19 @@ type options struct {
 const inCluster = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 func (o *options) declare(flags *pflag.FlagSet) {
-	flags.StringVar(&o.root, "root", "/", "path of the node's file system in the agent's own")
-	flags.StringVar(&o.mode, "mode", string(node.Auto), "how the plugin is added to the runtime's CNI configuration: auto, dropin, insert, owned, multus or multus-chain")
+	unset := settings.Default("/")
+	flags.StringVar(&o.root, "root", unset.Root, "path of the node's file system in the agent's own")
+	flags.StringVar(&o.mode, "mode", string(unset.Mode), "how the plugin is added to the runtime's CNI configuration: auto, dropin, insert, owned, multus or multus-chain")
 	flags.BoolVar(&o.besideIstioCNI, "beside-istio-cni", false, "write the entry also next to istio-cni's, for a migration; never next to one with ambient mode enabled")
-	flags.StringVar(&o.netDir, "net-dir", "/etc/cni/net.d", "directory of the runtime's network configurations, on the node; with --mode multus-chain, that of Multus' auxiliary chain")
-	flags.StringSliceVar(&o.binDirs, "bin-dir", []string{"/opt/cni/bin"}, "directories of the runtime's plugins, on the node; can be repeated")
-	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/capture-cni", "directory of the credentials and the agent's state, on the node; must survive a reboot")
-	flags.StringVar(&o.runDir, "run-dir", "/run/capture-cni", "directory of the agent's socket, on the node; holds the credentials while the disk of --state-dir is full or read-only")
+	flags.StringVar(&o.netDir, "net-dir", unset.NetDir, "directory of the runtime's network configurations, on the node; with --mode multus-chain, that of Multus' auxiliary chain")
+	flags.StringSliceVar(&o.binDirs, "bin-dir", unset.BinDirs, "directories of the runtime's plugins, on the node; can be repeated")
+	flags.StringVar(&o.stateDir, "state-dir", unset.StateDir, "directory of the credentials and the agent's state, on the node; must survive a reboot")
+	flags.StringVar(&o.runDir, "run-dir", unset.RunDir, "directory of the agent's socket, on the node; holds the credentials while the disk of --state-dir is full or read-only")
 	flags.StringVar(&o.tmpfilesDir, "tmpfiles-dir", "", "with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, for a line that recreates the entry at boot; empty: none")
-	flags.StringVar(&o.binary, "plugin", "/opt/capture-cni/capture-cni", "path of the plugin to install, in the agent's own file system")
+	flags.StringVar(&o.binary, "plugin", unset.Binary, "path of the plugin to install, in the agent's own file system")
 	flags.StringVar(&o.netConf, "netconf", "", "file with further keys of the plugin's entry (JSON object)")
 	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket}, "the runtime's CRI socket, in the agent's own file system; can be repeated: the agent uses the one at which the kubelet's runtime answers; auto: the sockets of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; none: the agent does not ask the runtime")
-	flags.StringVar(&o.owner, "owner", "capture-cni", "release of this agent; one release owns a node")
+	flags.StringVar(&o.owner, "owner", unset.Owner, "release of this agent; one release owns a node")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the plugin's service account")
 	flags.StringVar(&o.serviceAccount, "service-account", "capture-cni", "the plugin's service account; needs the permission to get pods")
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "Node to bind tokens to; deleting the Node revokes them; empty: none")
@@ -66,12 +68,12 @@ func (o *options) declare(flags *pflag.FlagSet) {
 }
 
 // settings returns the flags, validated.
-func (o *options) settings() (node.Settings, error) {
-	s := node.Settings{
-		Root: o.root, Mode: node.Mode(o.mode), BesideIstioCNI: o.besideIstioCNI,
+func (o *options) settings() (settings.Node, error) {
+	s := settings.Node{
+		Root: o.root, Mode: entry.Mode(o.mode), BesideIstioCNI: o.besideIstioCNI,
 		NetDir: o.netDir, BinDirs: o.binDirs, StateDir: o.stateDir, RunDir: o.runDir, TmpfilesDir: o.tmpfilesDir,
 		Binary: o.binary, Owner: o.owner,
-		Credentials: node.CredentialSettings{
+		Credentials: settings.CredentialSettings{
 			OnNode: o.tokenOnNode, Pod: ownPod(),
 			TokenSpec: kube.TokenSpec{Namespace: o.namespace, ServiceAccount: o.serviceAccount, Node: o.nodeName, TTL: o.tokenTTL},
 			Server:    o.apiServer, CAFile: o.caFile,
@@ -79,7 +81,7 @@ func (o *options) settings() (node.Settings, error) {
 	}
 	var faults []error
 	switch s.Mode {
-	case node.Auto, node.DropIn, node.Insert, node.Owned, node.Multus, node.MultusChain:
+	case entry.Auto, entry.DropIn, entry.Insert, entry.Owned, entry.Multus, entry.MultusChain:
 	default:
 		faults = append(faults, fmt.Errorf("--mode is %q: expected auto, dropin, insert, owned, multus or multus-chain", o.mode))
 	}
@@ -103,7 +105,7 @@ func (o *options) settings() (node.Settings, error) {
 		keys, err = host.ReadFile(o.netConf)
 		faults = append(faults, err)
 	}
-	s.Entry, err = node.ParseEntry(keys, s.Mode, s.StateDir, s.RunDir)
+	s.Entry, err = entry.Parse(keys, s.Mode, s.StateDir, s.RunDir)
 	if err == nil {
 		faults = append(faults, o.socketFaults(s)...)
 	}
@@ -120,7 +122,7 @@ func (o *options) tmpfilesFaults() (faults []error) {
 	return faults
 }
 
-func (o *options) socketFaults(s node.Settings) (faults []error) {
+func (o *options) socketFaults(s settings.Node) (faults []error) {
 	pods := s.PodsSocket()
 	if len(pods) > socket.MaxPath {
 		faults = append(faults, fmt.Errorf("the socket's path %s has %d bytes: expected at most %d; set a shorter --run-dir", pods, len(pods), socket.MaxPath))

@@ -9,10 +9,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/spf13/pflag"
 )
 
 // packetFlags describe the first packet of a connection.

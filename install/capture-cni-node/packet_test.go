@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/spf13/pflag"
 )
 
 // TestPacketFlags has every flag that describes a packet, and refuses each without --to.

@@ -11,15 +11,15 @@ import (
 	"os"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/spf13/cobra"
-
-	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/node"
-	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podfields"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/iptables"
+	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
 func renderCommand(o *options) *cobra.Command {
@@ -64,7 +64,7 @@ path through the rules, and what that assumes:
 	return command
 }
 
-func printEntry(out io.Writer, entry node.Entry) error {
+func printEntry(out io.Writer, entry entry.Entry) error {
 	indented, err := json.MarshalIndent(json.RawMessage(entry.Text(entry.Conf.Kubeconfig)), "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the entry: %w", err)

@@ -11,14 +11,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
 	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/preflight"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/cobra"
 )
 
 func reportCommand(o *options) *cobra.Command {
@@ -82,7 +84,7 @@ func (o *options) parts(ctx context.Context, scope, address string) ([]bundle.Pa
 		n := node.New(settings, nil, runtime, o.log)
 		parts = append(parts,
 			bundle.Part{Name: "node/verify.json", Write: asJSON(func(ctx context.Context) any { return n.Verify(ctx) })},
-			bundle.Part{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any { return node.Preflight(ctx, settings, runtime) })})
+			bundle.Part{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any { return preflight.Check(ctx, settings, runtime) })})
 		parts = append(parts, n.Evidence()...)
 	}
 	if scope != scopeNode {

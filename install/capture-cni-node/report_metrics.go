@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 )
@@ -108,7 +108,7 @@ func isKnownMetric(name string) bool {
 	if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
 		return true
 	}
-	for _, m := range slices.Concat(node.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
+	for _, m := range slices.Concat(keeper.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
 		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} { // the last three of a histogram
 			if name == m.Name+suffix {
 				return true

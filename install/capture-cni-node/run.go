@@ -15,9 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/pods"
+	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 func runCommand(o *options) *cobra.Command {
@@ -75,7 +77,7 @@ func (o *options) run(ctx context.Context, address, state string, force bool, u 
 	if err != nil {
 		return err
 	}
-	keeper := node.NewKeeper(n, answerer.Ready, registry)
+	keeper := keeper.New(n, answerer.Ready, registry, log)
 	server, err := httpServer(address, probes(keeper, registry), log)
 	if err != nil {
 		return err
@@ -103,7 +105,7 @@ func (o *options) run(ctx context.Context, address, state string, force bool, u 
 }
 
 // pods returns what answers requests of pods, nil for nothing.
-func (o *options) pods(s node.Settings, api *kube.Client, absent bool, registry prometheus.Registerer, log *slog.Logger) (*pods.Server, error) {
+func (o *options) pods(s settings.Node, api *kube.Client, absent bool, registry prometheus.Registerer, log *slog.Logger) (*pods.Server, error) {
 	if absent || s.PodsSocket() == "" {
 		return nil, nil
 	}
@@ -114,7 +116,7 @@ func (o *options) pods(s node.Settings, api *kube.Client, absent bool, registry 
 }
 
 // probes serves the kubelet's probes and the metrics.
-func probes(keeper *node.Keeper, registry *prometheus.Registry) http.Handler {
+func probes(keeper *keeper.Keeper, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		alive := keeper.Alive()

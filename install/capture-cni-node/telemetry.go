@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capture-cni/capture-cni/install/evict"
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/keeper"
+	"github.com/capture-cni/capture-cni/install/settings"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -23,7 +24,7 @@ func (t *telemetryFlags) declare(flags *pflag.FlagSet) {
 }
 
 // tasks returns the tasks that receive the plugin's records and act on them.
-func (t telemetryFlags) tasks(o *options, keeper *node.Keeper, s node.Settings, isWatched func(record.PodRef) bool, registry prometheus.Registerer, log *slog.Logger) ([]task, error) {
+func (t telemetryFlags) tasks(o *options, keeper *keeper.Keeper, s settings.Node, isWatched func(record.PodRef) bool, registry prometheus.Registerer, log *slog.Logger) ([]task, error) {
 	settings := telemetry.Settings{Socket: s.AgentSocket(), Plugin: s.Plugin(), NetConf: s.Entry.Keys}
 	if settings.Socket == "" {
 		log.Info("agentSocket is empty: no Events and no ADD metrics")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/taint"
 )
 
@@ -26,7 +26,7 @@ func (u *untaint) declare(flags *pflag.FlagSet) {
 
 // tasks returns the task that removes the taint once the node captures pods. It calls
 // the plugin for the agent's own pod.
-func (u untaint) tasks(o *options, keeper *node.Keeper, log *slog.Logger) ([]task, error) {
+func (u untaint) tasks(o *options, keeper *keeper.Keeper, log *slog.Logger) ([]task, error) {
 	if u.key == "" {
 		return nil, nil
 	}

@@ -11,11 +11,13 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/preflight"
+	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 func verifyCommand(o *options) *cobra.Command {
 	return o.queryCommand("verify", "Report whether the node is in the desired state",
-		func(ctx context.Context, settings node.Settings, runtime *cri.Client) (any, bool) {
+		func(ctx context.Context, settings settings.Node, runtime *cri.Client) (any, bool) {
 			report := node.New(settings, nil, runtime, o.log).Verify(ctx)
 			return report, report.Good()
 		})
@@ -23,15 +25,15 @@ func verifyCommand(o *options) *cobra.Command {
 
 func preflightCommand(o *options) *cobra.Command {
 	return o.queryCommand("preflight", "Report what would prevent an installation on the node",
-		func(ctx context.Context, settings node.Settings, runtime *cri.Client) (any, bool) {
-			problems := node.Preflight(ctx, settings, runtime)
+		func(ctx context.Context, settings settings.Node, runtime *cri.Client) (any, bool) {
+			problems := preflight.Check(ctx, settings, runtime)
 			return problems, !problems.Serious()
 		})
 }
 
 // queryCommand returns a command that prints a report on the node, as text or as
 // JSON, and fails if the report is not good. It changes nothing.
-func (o *options) queryCommand(use, short string, query func(context.Context, node.Settings, *cri.Client) (report any, good bool)) *cobra.Command {
+func (o *options) queryCommand(use, short string, query func(context.Context, settings.Node, *cri.Client) (report any, good bool)) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,

@@ -8,11 +8,12 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/conntrack"
 )
 
 func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }

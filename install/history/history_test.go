@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
-	"github.com/google/go-cmp/cmp"
 )
 
 // recorded is a directory with some records, written in their order.

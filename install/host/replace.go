@@ -33,6 +33,14 @@ func (d *Dir) Replace(name string, content []byte, mode Mode, try func(path stri
 	return d.ReplaceFrom(name, bytes.NewReader(content), mode, try)
 }
 
+// Ensure replaces a file of the agent's own, of mode 0600, unless it has the content.
+func (d *Dir) Ensure(name string, content []byte) error {
+	if current, err := d.Read(name); err == nil && bytes.Equal(current, content) {
+		return nil
+	}
+	return d.Replace(name, content, As(0o600), nil)
+}
+
 // ReplaceFrom is Replace for content that is too large to be held in memory.
 func (d *Dir) ReplaceFrom(name string, content io.Reader, mode Mode, try func(path string) error) error {
 	if err := d.write(name, content, mode, try); err != nil {

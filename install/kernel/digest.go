@@ -11,14 +11,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
-	"golang.org/x/sys/unix"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // digest is a hash of a Dump, by which two Dumps are compared.

@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"golang.org/x/sys/unix"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // generation returns the number of commits to nf_tables in the calling thread's

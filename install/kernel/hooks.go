@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/capture-cni/capture-cni/plugin/podnet"
-	"github.com/capture-cni/capture-cni/plugin/xtables"
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"golang.org/x/sys/unix"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
 // hooksInFront describes the chains of other programs that a packet meets before the

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/capture-cni/capture-cni/plugin/podnet"
-	"github.com/capture-cni/capture-cni/plugin/xtables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
 // obstruction describes the first rule of another table that could keep packets

@@ -6,9 +6,10 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // expression returns a statement of a rule as the kernel lists it.

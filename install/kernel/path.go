@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/capture-cni/capture-cni/install/trace"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // Place returns a packet with the interface by which it arrives in the namespace or

@@ -7,11 +7,11 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"golang.org/x/sys/unix"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // refused returns how many packets our rules have refused in the calling thread's

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // enableConntrack makes conntrack track all connections of the calling thread's

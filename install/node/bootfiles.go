@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // The directory of the auxiliary chain is gone after a boot. systemd-tmpfiles makes it
@@ -19,29 +21,26 @@ const (
 	bootEntryName = "multus-chain.conf"
 )
 
-// keepsBootFiles reports whether the entry is made anew at boot.
-func (s Settings) keepsBootFiles() bool { return s.Mode == MultusChain && s.TmpfilesDir != "" }
-
 // bootLines returns the configuration for systemd-tmpfiles, in which % begins a specifier.
-func (s Settings) bootLines() []byte {
-	text := fmt.Sprintf(`# Written by capture-cni-node: makes the entry in the auxiliary chain of Multus anew at boot.
+func bootLines(s settings.Node) []byte {
+	text := fmt.Sprintf(`# Written by capture-cni-node: makes the text in the auxiliary chain of Multus anew at boot.
 d %[1]s 0755 root root -
 C %[1]s/%[2]s 0600 root root - %[3]s/%[4]s
-`, s.NetDir, chainedName, s.StateDir, bootEntryName)
+`, s.NetDir, entry.ChainedName, s.StateDir, bootEntryName)
 	return []byte(strings.ReplaceAll(text, "%", "%%"))
 }
 
 // ensureBootFiles writes the boot files. In other modes, and without a directory for
 // them, it removes them.
-func (n *Node) ensureBootFiles(entry []byte) error {
+func (n *Node) ensureBootFiles(text []byte) error {
 	s := n.settings
-	if !s.keepsBootFiles() {
+	if !s.KeepsBootFiles() {
 		return n.removeBootFiles()
 	}
 	// The copy first: a line without a copy would make no file.
 	return errors.Join(
-		n.ensureIn(s.StateDir, bootEntryName, indented(entry)),
-		n.ensureIn(s.TmpfilesDir, bootName, s.bootLines()),
+		n.ensureIn(s.StateDir, bootEntryName, entry.Indented(text)),
+		n.ensureIn(s.TmpfilesDir, bootName, bootLines(s)),
 	)
 }
 
@@ -50,16 +49,16 @@ func (n *Node) ensureIn(directory, name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.ClearTemps(), ensureFile(dir, name, content), dir.Close())
+	return errors.Join(dir.ClearTemps(), dir.Ensure(name, content), dir.Close())
 }
 
 // bootFilesFault returns why the entry would not be made anew at boot.
-func (n *Node) bootFilesFault(entry []byte) error {
+func (n *Node) bootFilesFault(text []byte) error {
 	s := n.settings
-	if !s.keepsBootFiles() {
+	if !s.KeepsBootFiles() {
 		return nil
 	}
-	return errors.Join(n.faultIn(s.StateDir, bootEntryName, indented(entry)), n.faultIn(s.TmpfilesDir, bootName, s.bootLines()))
+	return errors.Join(n.faultIn(s.StateDir, bootEntryName, entry.Indented(text)), n.faultIn(s.TmpfilesDir, bootName, bootLines(s)))
 }
 
 func (n *Node) faultIn(directory, name string, want []byte) error {
@@ -67,7 +66,7 @@ func (n *Node) faultIn(directory, name string, want []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(fileFault(dir, name, want), dir.Close())
+	return errors.Join(entry.FileFault(dir, name, want), dir.Close())
 }
 
 // removeBootFiles removes the boot files. systemd-tmpfiles skips the line of a missing

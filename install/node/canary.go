@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/programs"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -36,12 +38,12 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef,
 		return err
 	}
 	for _, directory := range n.settings.BinDirs {
-		plugin := n.settings.at(directory) + "/" + binaryName
-		_, err := callPlugin(ctx, plugin, conf, "CNI_COMMAND=ADD", "CNI_CONTAINERID="+record.Canary, "CNI_IFNAME=eth0", "CNI_PATH="+directory,
+		plugin := n.settings.At(directory) + "/" + conflist.PluginType
+		_, err := programs.CallPlugin(ctx, plugin, conf, "CNI_COMMAND=ADD", "CNI_CONTAINERID="+record.Canary, "CNI_IFNAME=eth0", "CNI_PATH="+directory,
 			"CNI_NETNS=/run/netns/capture-cni-canary", // does not exist: the plugin does not enter it
 			fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.Namespace, pod.Name, pod.UID))
 		if err == nil && kernel {
-			_, err = callPlugin(ctx, plugin, conf, "CNI_COMMAND=STATUS", "CNI_PATH="+directory)
+			_, err = programs.CallPlugin(ctx, plugin, conf, "CNI_COMMAND=STATUS", "CNI_PATH="+directory)
 		}
 		if err != nil {
 			return fmt.Errorf("canary: calling the plugin in %s: %w", directory, err)

@@ -10,6 +10,10 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/settings"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -37,20 +41,20 @@ func TestCanary(t *testing.T) {
 		{true, "/usr/lib/cni/fail-STATUS", "canary: calling the plugin in /usr/lib/cni: the node is broken"},
 		{false, "/usr/lib/cni/fail-STATUS", ""},
 	} {
-		settings := machine(t, map[string]string{"/opt/cni/bin/other": "", "/usr/lib/cni/other": ""})
+		settings := settings.Default(machine.New(t, map[string]string{"/opt/cni/bin/other": "", "/usr/lib/cni/other": ""}))
 		settings.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
-		entry, err := ParseEntry([]byte(`{"excludeNamespaces":["mesh"]}`), Insert, settings.StateDir, settings.RunDir)
+		entry, err := entry.Parse([]byte(`{"excludeNamespaces":["mesh"]}`), entry.Insert, settings.StateDir, settings.RunDir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		settings.Entry = entry
 		for _, directory := range settings.BinDirs {
-			if err := lab.WriteProgram(settings.at(directory)+"/"+binaryName, []byte(recordingPlugin)); err != nil {
+			if err := lab.WriteProgram(settings.At(directory)+"/"+conflist.PluginType, []byte(recordingPlugin)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if test.fails != "" {
-			if err := os.WriteFile(settings.at(test.fails), nil, 0o600); err != nil {
+			if err := os.WriteFile(settings.At(test.fails), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -62,14 +66,14 @@ func TestCanary(t *testing.T) {
 			continue
 		}
 		for _, directory := range settings.BinDirs {
-			expectCanary(t, settings.at(directory)+"/ADD", "CNI_CONTAINERID="+record.Canary, "CNI_PATH="+directory, "K8S_POD_NAMESPACE=mesh;K8S_POD_NAME=agent;K8S_POD_UID=1")
+			expectCanary(t, settings.At(directory)+"/ADD", "CNI_CONTAINERID="+record.Canary, "CNI_PATH="+directory, "K8S_POD_NAMESPACE=mesh;K8S_POD_NAME=agent;K8S_POD_UID=1")
 			if !test.kernel {
-				if _, err := os.Stat(settings.at(directory) + "/STATUS"); err == nil {
+				if _, err := os.Stat(settings.At(directory) + "/STATUS"); err == nil {
 					t.Errorf("%s: STATUS was called without kernel", directory)
 				}
 				continue
 			}
-			expectCanary(t, settings.at(directory)+"/STATUS", "CNI_PATH="+directory)
+			expectCanary(t, settings.At(directory)+"/STATUS", "CNI_PATH="+directory)
 		}
 	}
 }

@@ -9,42 +9,21 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/credentials"
+	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/programs"
+	"github.com/capture-cni/capture-cni/install/settings"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Absent keeps the node clean until ctx ends. The agent keeps running: that it is
-// ready means that the node is clean.
-func (k *Keeper) Absent(ctx context.Context, force bool) error {
-	lock := k.claim(ctx)
-	if lock == nil {
-		return nil
-	}
-	defer lock.Close()
-	for {
-		report := Report{Mode: k.node.mode}
-		err := k.node.checkRemovable(ctx, force)
-		if err == nil {
-			err = k.node.Clean(false)
-		}
-		report.add(PartEntry, err)
-		k.setReport(report)
-		k.absent.Store(true)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(resyncInterval):
-		}
-	}
-}
-
-// checkRemovable returns the reason why the entry may not be removed yet: a captured
+// CheckRemovable returns the reason why the entry may not be removed yet: a captured
 // pod that restarts without it would run uncaptured.
-func (n *Node) checkRemovable(ctx context.Context, force bool) error {
+func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil
 	}
@@ -68,12 +47,8 @@ func (n *Node) checkRemovable(ctx context.Context, force bool) error {
 // hasEntry reports whether any mode's entry is present.
 func (n *Node) hasEntry() (found bool, err error) {
 	err = n.inDirectory(n.settings.NetDir, func(net *host.Dir) error {
-		for _, placement := range placements {
-			if found, err = placement.found(net); err != nil || found {
-				return err
-			}
-		}
-		return nil
+		found, err = entry.IsPlaced(net)
+		return err
 	})
 	return found, err
 }
@@ -88,17 +63,13 @@ func (n *Node) Clean(purge bool) error {
 		return err
 	}
 	err := n.inDirectory(s.NetDir, func(net *host.Dir) error {
-		errs := []error{net.ClearTemps()}
-		for _, placement := range placements {
-			errs = append(errs, placement.remove(net))
-		}
-		return errors.Join(errs...)
+		return errors.Join(net.ClearTemps(), entry.RemoveExcept(net, ""))
 	})
 	if err != nil {
 		return err
 	}
-	for _, directory := range s.credentialDirs() {
-		err = errors.Join(err, n.removeFiles(directory, kubeconfigName, tokenName, caName))
+	for _, directory := range s.CredentialDirs() {
+		err = errors.Join(err, n.removeFiles(directory, credentials.Names()...))
 	}
 	if err != nil {
 		return err
@@ -106,17 +77,17 @@ func (n *Node) Clean(purge bool) error {
 	errs := []error{n.inDirectory(s.RunDir, removeRecords)}
 	if purge {
 		for _, directory := range s.BinDirs {
-			errs = append(errs, n.removeFiles(directory, binaryName, config.LookupProgram, config.DirectoriesFile))
+			errs = append(errs, n.removeFiles(directory, conflist.PluginType, config.LookupProgram, config.DirectoriesFile))
 		}
 	}
-	return errors.Join(append(errs, n.removeFiles(s.StateDir, lastGood(binaryName), lastGood(config.LookupProgram), ownerName))...)
+	return errors.Join(append(errs, n.removeFiles(s.StateDir, programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram), ownerName))...)
 }
 
 // removeRecords deletes the agent's sockets, the spool, the history, and the guard's
 // files.
 func removeRecords(run *host.Dir) error {
 	err := run.Remove(config.AgentSocketName)
-	for _, path := range []string{config.SocketsName, record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName), guardName} {
+	for _, path := range []string{config.SocketsName, record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName), settings.GuardName} {
 		err = errors.Join(err, removeDirectory(run, filepath.Base(path)))
 	}
 	return err

@@ -8,13 +8,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // TestCleanRemovesRecords expects that no file of the plugin, agent and guard is left.
 func TestCleanRemovesRecords(t *testing.T) {
 	t.Parallel()
-	settings := Settings{Root: t.TempDir(), RunDir: "/run/capture-cni"}
-	for _, path := range []string{settings.GuardDirectory() + "/web", settings.at("/run/capture-cni/adds/1.json")} {
+	settings := settings.Node{Root: t.TempDir(), RunDir: "/run/capture-cni"}
+	for _, path := range []string{settings.GuardDirectory() + "/web", settings.At("/run/capture-cni/adds/1.json")} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +29,7 @@ func TestCleanRemovesRecords(t *testing.T) {
 	if err := (&Node{settings: settings}).inDirectory(settings.RunDir, removeRecords); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(settings.at("/run/capture-cni")); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(settings.At("/run/capture-cni")); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
@@ -54,13 +58,13 @@ func TestCleanKeepsTheOrder(t *testing.T) {
 		for _, path := range all {
 			files[path] = "{}"
 		}
-		files[entry] = strings.Replace(ptpList, "}]", "}, "+string(oldEntry)+"]", 1)
-		settings := machine(t, files)
+		files[entry] = strings.Replace(machine.PtpList, "}]", "}, "+`{"type":"capture-cni"}`+"]", 1)
+		settings := settings.Default(machine.New(t, files))
 		settings.TmpfilesDir = "/etc/tmpfiles.d"
 		if obstacle != "" { // a directory that is not empty can't be removed, nor read as a list
-			path := settings.at(obstacle)
+			path := settings.At(obstacle)
 			if obstacle == entry {
-				path = settings.at("/etc/cni/net.d/podnet/capture-cni.conf")
+				path = settings.At("/etc/cni/net.d/podnet/capture-cni.conf")
 			}
 			_ = os.Remove(path)
 			if err := os.MkdirAll(path+"/in-the-way", 0o755); err != nil {
@@ -75,8 +79,8 @@ func TestCleanKeepsTheOrder(t *testing.T) {
 			if path == obstacle {
 				continue
 			}
-			text, err := os.ReadFile(settings.at(path))
-			left := err == nil && (path != entry || strings.Contains(string(text), binaryName))
+			text, err := os.ReadFile(settings.At(path))
+			left := err == nil && (path != entry || strings.Contains(string(text), conflist.PluginType))
 			if want := slices.Contains(stays, path); left != want && (want || obstacle == "") {
 				t.Errorf("%q in the way: %s is left: %t", obstacle, path, left)
 			}
@@ -89,11 +93,11 @@ func TestCleanKeepsThePlugin(t *testing.T) {
 	t.Parallel()
 	const plugin = "/opt/cni/bin/capture-cni"
 	for _, purge := range []bool{false, true} {
-		settings := machine(t, map[string]string{plugin: "", "/var/lib/capture-cni/owner": ""})
+		settings := settings.Default(machine.New(t, map[string]string{plugin: "", "/var/lib/capture-cni/owner": ""}))
 		if err := (&Node{settings: settings}).Clean(purge); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(settings.at(plugin)); (err == nil) == purge {
+		if _, err := os.Stat(settings.At(plugin)); (err == nil) == purge {
 			t.Errorf("purge %t: the plugin: %v", purge, err)
 		}
 	}

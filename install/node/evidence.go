@@ -18,8 +18,10 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/programs"
 )
 
 // Evidence returns the parts of a support bundle that describe the node: the installed
@@ -37,15 +39,15 @@ func (n *Node) Evidence() []bundle.Part {
 func (n *Node) writePlugins(ctx context.Context, out io.Writer) error {
 	var errs []error
 	for _, directory := range n.settings.BinDirs {
-		for _, p := range n.settings.programs(nil) {
+		for _, p := range programs.Of(n.settings, nil) {
 			errs = append(errs, n.writeProgram(ctx, directory, p, out))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (n *Node) writeProgram(ctx context.Context, directory string, p program, out io.Writer) error {
-	path := n.settings.at(directory) + "/" + p.name
+func (n *Node) writeProgram(ctx context.Context, directory string, p programs.Program, out io.Writer) error {
+	path := n.settings.At(directory) + "/" + p.Name
 	file, err := host.Open(path)
 	if err != nil {
 		return err
@@ -59,8 +61,8 @@ func (n *Node) writeProgram(ctx context.Context, directory string, p program, ou
 	if build, err := buildinfo.Read(file); err == nil {
 		version = bundle.Plain(build.Main.Version) + ", " + bundle.Plain(build.GoVersion)
 	}
-	fmt.Fprintf(out, "%s/%s: %s, %d bytes, %s, version %s, runs: %s\n", directory, p.name, info.Mode(), info.Size(),
-		info.ModTime().UTC().Format(time.RFC3339), version, yesOrReason(outcome(p.try(ctx, path))))
+	fmt.Fprintf(out, "%s/%s: %s, %d bytes, %s, version %s, runs: %s\n", directory, p.Name, info.Mode(), info.Size(),
+		info.ModTime().UTC().Format(time.RFC3339), version, yesOrReason(outcome(p.Try(ctx, path))))
 	return nil
 }
 
@@ -85,12 +87,12 @@ func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
 		return nil
 	}
 	fmt.Fprintf(out, "kubeconfig  %s\nusable      %s\n", kubeconfig, yesOrReason(err))
-	if _, token, valid := n.credentials.currentToken(); token != "" {
-		fmt.Fprintf(out, "token       issued %s, ends %s\n", valid.issued.UTC().Format(time.RFC3339), valid.expires.UTC().Format(time.RFC3339))
+	if _, token, valid := n.credentials.CurrentToken(); token != "" {
+		fmt.Fprintf(out, "token       issued %s, ends %s\n", valid.Issued.UTC().Format(time.RFC3339), valid.Expires.UTC().Format(time.RFC3339))
 	}
-	ca, err := host.ReadFile(n.settings.at(filepath.Dir(kubeconfig)) + "/" + caName)
+	ca, err := host.ReadFile(n.settings.At(filepath.Dir(kubeconfig)) + "/" + credentials.CAName)
 	if err == nil {
-		fmt.Fprintf(out, "CA          ends %s\n", firstExpiry(ca).UTC().Format(time.RFC3339))
+		fmt.Fprintf(out, "CA          ends %s\n", credentials.FirstExpiry(ca).UTC().Format(time.RFC3339))
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func (n *Node) lists() (names []string, err error) {
 			names = append(names, name)
 		}
 	}
-	dropIns, dropInErr := filepath.Glob(n.settings.at(n.settings.NetDir) + "/*/*.conf*")
+	dropIns, dropInErr := filepath.Glob(n.settings.At(n.settings.NetDir) + "/*/*.conf*")
 	for _, path := range dropIns {
 		names = append(names, filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path))
 	}
@@ -80,7 +80,7 @@ func (n *Node) lists() (names []string, err error) {
 
 func (n *Node) listEvidence(name string) listEvidence {
 	e := listEvidence{File: bundle.Plain(name)}
-	path := n.settings.at(n.settings.NetDir) + "/" + name
+	path := n.settings.At(n.settings.NetDir) + "/" + name
 	info, err := os.Lstat(path)
 	if err != nil {
 		e.Unread = withoutPath(err).Error()

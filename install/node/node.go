@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package node brings one node into the desired state, in which the runtime calls the
+// plugin for every pod, and removes everything from it on request.
 package node
 
 import (
@@ -8,31 +10,54 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/programs"
+	"github.com/capture-cni/capture-cni/install/settings"
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 )
 
 // Node installs, verifies and removes the plugin on one node.
 type Node struct {
-	settings    Settings
-	credentials credentials
+	settings    settings.Node
+	credentials *credentials.Store
 	runtime     *cri.Client // nil with --cri-socket none
 	log         *slog.Logger
 
-	current secrets // of the last successful Install
-	mode    Mode    // of the settings; Auto until it is decided
-	found   foundRuntime
-	placed  Mode // of the entry, which differs from mode while istio-cni keeps the agent from a change
-	others  []otherMesh
+	current credentials.State // of the last successful Install
+	mode    entry.Mode        // of the settings; Auto until it is decided
+	found   Runtime
+	placed  entry.Mode // of the entry, which differs from mode while istio-cni keeps the agent from a change
+	others  []entry.Other
 }
 
 // New returns a Node. api may be nil where nothing is installed, and runtime where
 // the runtime is not asked.
-func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
-	return &Node{settings: settings, credentials: credentials{settings, api, &tokenRequests{}}, runtime: runtime, log: log, mode: settings.Mode, placed: settings.Mode}
+func New(settings settings.Node, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
+	return &Node{settings: settings, credentials: credentials.New(settings, api), runtime: runtime, log: log, mode: settings.Mode, placed: settings.Mode}
 }
+
+// Settings returns what the operator wants of the node.
+func (n *Node) Settings() settings.Node { return n.settings }
+
+// Mode returns the decided mode, Auto until there is one.
+func (n *Node) Mode() entry.Mode { return n.mode }
+
+// Placed returns the mode of the entry on the node.
+func (n *Node) Placed() entry.Mode { return n.placed }
+
+// Others returns the plugins of other meshes that the last call of PlaceEntry found.
+func (n *Node) Others() []entry.Other { return n.others }
+
+// Credentials returns the state that the last successful Install left.
+func (n *Node) Credentials() credentials.State { return n.current }
+
+// Store returns what writes the credentials.
+func (n *Node) Store() *credentials.Store { return n.credentials }
 
 // Install brings the node into the desired state, as far as it can. It writes the
 // entry, with which the runtime calls the plugin, after all that the plugin needs.
@@ -40,18 +65,18 @@ func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Log
 func (n *Node) Install(ctx context.Context, renew bool) Report {
 	var report Report
 	for _, directory := range n.settings.BinDirs {
-		report.add(PartBinary, n.explained(directory, n.installPrograms(ctx, directory)))
+		report.Add(PartBinary, n.explained(directory, n.installPrograms(ctx, directory)))
 	}
 	current, err := n.ensureCredentials(ctx, renew)
-	report.add(PartCredentials, n.explained(n.settings.StateDir, err))
-	if current.kubeconfig != "" {
+	report.Add(PartCredentials, n.explained(n.settings.StateDir, err))
+	if current.Kubeconfig != "" {
 		n.current = current
 	}
-	if n.current.kubeconfig != "" && (report.IsGood(PartBinary) || n.pluginRuns(ctx)) {
+	if n.current.Kubeconfig != "" && (report.IsGood(PartBinary) || n.pluginRuns(ctx)) {
 		_, err := n.PlaceEntry(ctx)
-		report.add(PartEntry, n.explained(n.settings.NetDir, err))
+		report.Add(PartEntry, err)
 	} else {
-		report.add(PartEntry, waiting("the agent writes the entry once the plugin and its credentials are installed"))
+		report.Add(PartEntry, entry.Waiting("the agent writes the text once the plugin and its credentials are installed"))
 	}
 	report.Mode = n.placed
 	return report
@@ -60,14 +85,14 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 // explained returns the error of a write in a directory, with the security module that
 // denied it, if one did.
 func (n *Node) explained(directory string, err error) error {
-	return explainDenial(ownLabel(), n.settings.at(directory), err)
+	return host.ExplainDenial(host.OwnLabel(), n.settings.At(directory), err)
 }
 
 // pluginRuns reports whether the installed plugins run, whether or not they are the
 // agent's copy.
 func (n *Node) pluginRuns(ctx context.Context) bool {
 	for _, directory := range n.settings.BinDirs {
-		if tryPlugin(ctx, n.settings.at(directory)+"/"+binaryName) != nil {
+		if programs.TryPlugin(ctx, n.settings.At(directory)+"/"+conflist.PluginType) != nil {
 			return false
 		}
 	}
@@ -79,73 +104,73 @@ func (n *Node) installPrograms(ctx context.Context, directory string) error {
 	if err != nil {
 		return err
 	}
-	state, err := host.MakeDir(n.settings.at(n.settings.StateDir))
+	state, err := host.MakeDir(n.settings.At(n.settings.StateDir))
 	if err != nil {
 		return errors.Join(err, bin.Close())
 	}
-	errs := []error{n.settings.listDirectories(bin)}
-	for _, p := range n.settings.programs(state) {
+	errs := []error{programs.ListDirectories(n.settings, bin)}
+	for _, p := range programs.Of(n.settings, state) {
 		errs = append(errs, n.installProgram(ctx, p, bin))
 	}
 	return errors.Join(append(errs, bin.Close(), state.Close())...)
 }
 
-func (n *Node) installProgram(ctx context.Context, p program, bin *host.Dir) error {
-	changed, err := p.install(ctx, bin)
+func (n *Node) installProgram(ctx context.Context, p programs.Program, bin *host.Dir) error {
+	changed, err := p.Install(ctx, bin)
 	if changed {
-		n.log.Info("installed a program", "name", p.name, "directory", bin.Path())
-		if err := p.keepLastGood(); err != nil {
-			n.log.Warn("keeping a copy of a program failed: without it the agent can't replace one that does not run", "name", p.name, "error", err)
+		n.log.Info("installed a program", "name", p.Name, "directory", bin.Path())
+		if err := p.KeepLastGood(); err != nil {
+			n.log.Warn("keeping a copy of a program failed: without it the agent can't replace one that does not run", "name", p.Name, "error", err)
 		}
 	}
 	return err
 }
 
 func (n *Node) open(directory string) (*host.Dir, error) {
-	return host.OpenDir(n.settings.at(directory))
+	return host.OpenDir(n.settings.At(directory))
 }
 
 // PlaceEntry writes the entry into the runtime's CNI configuration and removes the
 // entries of other modes. It reports whether it wrote the entry.
 func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
-	entry := n.settings.Entry.Text(n.current.kubeconfig)
+	changed, err = n.placeEntry(ctx)
+	return changed, n.explained(n.settings.NetDir, err)
+}
+
+func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
+	text := n.settings.Entry.Text(n.current.Kubeconfig)
 	net, err := n.open(n.settings.NetDir)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, net.Close(), n.ensureBootFiles(entry)) }()
-	if n.placed, err = n.decide(ctx, net, entry); err != nil {
+	defer func() { err = errors.Join(err, net.Close(), n.ensureBootFiles(text)) }()
+	if n.placed, err = n.decide(ctx, net, text); err != nil {
 		return false, err
 	}
 	if err := net.ClearTemps(); err != nil {
 		return false, err
 	}
 	switch {
-	case placements[n.placed].fault(net, entry) != nil:
-		if err := placements[n.placed].place(net, entry); err != nil {
+	case entry.In(n.placed).Fault(net, text) != nil:
+		if err := entry.In(n.placed).Place(net, text); err != nil {
 			return false, err
 		}
 		changed = true
 		n.log.Info("placed the entry", "mode", n.placed, "directory", n.settings.NetDir)
-	case n.placed == DropIn && n.runtimeFault(ctx, DropIn) != nil: // an agent was killed before TriggerWatch
+	case n.placed == entry.DropIn && n.runtimeFault(ctx, entry.DropIn) != nil: // an agent was killed before TriggerWatch
 		if err := net.TriggerWatch(); err != nil {
 			return false, err
 		}
 	}
-	for mode, placement := range placements {
-		if mode != n.placed {
-			err = errors.Join(err, placement.remove(net))
-		}
-	}
-	return changed, err
+	return changed, entry.RemoveExcept(net, n.placed)
 }
 
 // Verify reports whether the node is in the desired state. It changes nothing. Without
 // credentials on the node, pods need an agent that answers.
 func (n *Node) Verify(ctx context.Context) Report {
-	report := n.verify(ctx, n.mode)
+	report := n.VerifyMode(ctx, n.mode)
 	if !n.settings.Credentials.OnNode {
-		report.add(PartPods, n.pingAgent(ctx))
+		report.Add(PartPods, n.pingAgent(ctx))
 	}
 	return report
 }
@@ -159,44 +184,39 @@ func (n *Node) pingAgent(ctx context.Context) error {
 	return podlookup.Agent{Socket: n.settings.PodsSocket()}.Ping(ctx)
 }
 
-// verify may run concurrently with Install, which changes no field that it reads.
-func (n *Node) verify(ctx context.Context, mode Mode) Report {
+// VerifyMode is Verify as if the mode were decided, without a request to the agent. It may
+// run concurrently with Install, which changes no field that it reads.
+func (n *Node) VerifyMode(ctx context.Context, mode entry.Mode) Report {
 	report := Report{Mode: mode, Findings: []Finding{}}
 	for _, directory := range n.settings.BinDirs {
 		bin, err := n.open(directory)
 		if err == nil {
-			err = n.settings.directoriesFault(bin)
-			for _, p := range n.settings.programs(nil) {
-				err = errors.Join(err, p.fault(bin))
+			err = programs.DirectoriesFault(n.settings, bin)
+			for _, p := range programs.Of(n.settings, nil) {
+				err = errors.Join(err, p.Fault(bin))
 			}
 			err = errors.Join(err, bin.Close())
 		}
-		report.add(PartBinary, err)
+		report.Add(PartBinary, err)
 	}
 	kubeconfig, err := n.credentialsFault()
-	report.add(PartCredentials, err)
-	report.add(PartEntry, n.entryFault(kubeconfig, mode))
-	report.add(PartEntry, n.bootFilesFault(n.settings.Entry.Text(kubeconfig)))
-	report.add(PartRuntime, n.runtimeFault(ctx, mode))
+	report.Add(PartCredentials, err)
+	report.Add(PartEntry, n.entryFault(kubeconfig, mode))
+	report.Add(PartEntry, n.bootFilesFault(n.settings.Entry.Text(kubeconfig)))
+	report.Add(PartRuntime, n.runtimeFault(ctx, mode))
 	return report
 }
 
-func (n *Node) entryFault(kubeconfig string, mode Mode) error {
-	entry := n.settings.Entry.Text(kubeconfig)
+func (n *Node) entryFault(kubeconfig string, mode entry.Mode) error {
+	text := n.settings.Entry.Text(kubeconfig)
 	net, err := n.open(n.settings.NetDir)
 	if err != nil {
 		return err
 	}
 	defer net.Close()
-	others, mode, err := n.settings.besideOthers(net, mode)
+	others, mode, err := entry.Beside(net, mode, n.settings.BesideIstioCNI)
 	if len(others) > 0 && err != nil {
 		return err
 	}
-	if mode != Auto {
-		return placements[mode].fault(net, entry)
-	}
-	if (dropIn{}).fault(net, entry) == nil {
-		return nil
-	}
-	return inserted{}.fault(net, entry)
+	return entry.Fault(net, mode, text)
 }

@@ -13,31 +13,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/settings"
 )
 
-// Lists as istio-cni leaves them: its entry comes last, and always has the key of ambient
-// mode.
-const (
-	sidecarList = `{"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "ptp"}, {"ambient_enabled": false, "name": "istio-cni", "type": "istio-cni"}]}`
-	ambientList = `{"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "ptp"}, {"ambient_enabled": true, "name": "istio-cni", "type": "istio-cni"}]}`
-	bothList    = `{"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "ptp"}, {"type": "istio-cni"}, {"type":"capture-cni"}]}`
-	linkerdList = `{"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "ptp"}, {"type": "linkerd-cni"}]}`
-	primaryFile = "10-ptp.conflist"
-)
+const primaryFile = "10-ptp.conflist"
 
 // listNode is a node that consists of a runtime's directory, with an agent that has
 // credentials.
-func listNode(t *testing.T, files map[string]string, mode Mode, besideIstioCNI bool) (*Node, *host.Dir, *bytes.Buffer) {
+func listNode(t *testing.T, files map[string]string, mode entry.Mode, besideIstioCNI bool) (*Node, *host.Dir, *bytes.Buffer) {
 	t.Helper()
-	net := configDirectory(t, files)
-	entry, err := ParseEntry(nil, mode, "/var/lib/capture-cni", "/run/capture-cni")
+	net := machine.NetDir(t, files)
+	entry, err := entry.Parse(nil, mode, "/var/lib/capture-cni", "/run/capture-cni")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	n := New(Settings{Root: "/", Mode: mode, NetDir: net.Path(), Entry: entry, BesideIstioCNI: besideIstioCNI}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
-	n.current.kubeconfig = "/var/lib/capture-cni/kubeconfig"
+	n := New(settings.Node{Root: "/", Mode: mode, NetDir: net.Path(), Entry: entry, BesideIstioCNI: besideIstioCNI}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	n.current.Kubeconfig = "/var/lib/capture-cni/kubeconfig"
 	return n, net, &log
 }
 
@@ -50,22 +45,22 @@ func TestRefusedBesideIstioCNI(t *testing.T) {
 		flag  bool
 		want  string
 	}{
-		"in the list":                    {map[string]string{primaryFile: sidecarList}, false, "set besideIstioCNI (--beside-istio-cni) to migrate from it"},
-		"of an old release":              {map[string]string{primaryFile: strings.Replace(sidecarList, `"type": "istio-cni"`, `"type": "v2-istio-cni"`, 1)}, false, "has the entry of v2-istio-cni"},
-		"in a list of its own":           {map[string]string{"02-istio-cni.conflist": sidecarList, primaryFile: ptpList}, false, "02-istio-cni.conflist, which the runtime loads"},
-		"in a list made of a conf":       {map[string]string{"10-ptp.conflist": sidecarList, "20-bridge.conf": bridgeConf}, false, "10-ptp.conflist, which the runtime loads"},
-		"our entry in a list not loaded": {map[string]string{primaryFile: sidecarList, "20-old.conflist": bothList}, false, "remove istio-cni"},
-		"another network's drop-in":      {map[string]string{primaryFile: sidecarList, "other/capture-cni.conf": "{}"}, false, "remove istio-cni"},
-		"ambient":                        {map[string]string{primaryFile: ambientList}, false, "disable ambient mode in istio-cni"},
-		"ambient, with the flag":         {map[string]string{primaryFile: ambientList}, true, "disable ambient mode in istio-cni"},
+		"in the list":                    {map[string]string{primaryFile: machine.SidecarList}, false, "set besideIstioCNI (--beside-istio-cni) to migrate from it"},
+		"of an old release":              {map[string]string{primaryFile: strings.Replace(machine.SidecarList, `"type": "istio-cni"`, `"type": "v2-istio-cni"`, 1)}, false, "has the entry of v2-istio-cni"},
+		"in a list of its own":           {map[string]string{"02-istio-cni.conflist": machine.SidecarList, primaryFile: machine.PtpList}, false, "02-istio-cni.conflist, which the runtime loads"},
+		"in a list made of a conf":       {map[string]string{"10-ptp.conflist": machine.SidecarList, "20-bridge.conf": machine.BridgeConf}, false, "10-ptp.conflist, which the runtime loads"},
+		"our entry in a list not loaded": {map[string]string{primaryFile: machine.SidecarList, "20-old.conflist": machine.BothList}, false, "remove istio-cni"},
+		"another network's drop-in":      {map[string]string{primaryFile: machine.SidecarList, "other/capture-cni.conf": "{}"}, false, "remove istio-cni"},
+		"ambient":                        {map[string]string{primaryFile: machine.AmbientList}, false, "disable ambient mode in istio-cni"},
+		"ambient, with the flag":         {map[string]string{primaryFile: machine.AmbientList}, true, "disable ambient mode in istio-cni"},
 	} {
-		for _, mode := range []Mode{Auto, DropIn, Insert, Owned} {
+		for _, mode := range []entry.Mode{entry.Auto, entry.DropIn, entry.Insert, entry.Owned} {
 			n, net, _ := listNode(t, test.files, mode, test.flag)
 			changed, err := n.PlaceEntry(t.Context())
-			if err == nil || changed || !strings.Contains(err.Error(), test.want) || isWaiting(err) {
+			if err == nil || changed || !strings.Contains(err.Error(), test.want) || entry.IsWaiting(err) {
 				t.Errorf("%s, mode %s: changed: %v, %v", name, mode, changed, err)
 			}
-			expectFiles(t, net, test.files)
+			machine.ExpectFiles(t, net, test.files)
 			if fault := n.entryFault("/var/lib/capture-cni/kubeconfig", mode); fault == nil || err == nil || fault.Error() != err.Error() {
 				t.Errorf("%s, mode %s: verify says %v", name, mode, fault)
 			}
@@ -80,18 +75,18 @@ func TestAllowedBesideOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
 		flag  bool
-		mode  Mode
+		mode  entry.Mode
 		want  []string // file, and types in it
 	}{
-		"auto, with the flag":        {map[string]string{primaryFile: sidecarList}, true, Auto, []string{primaryFile, "ptp istio-cni capture-cni"}},
-		"insert, with the flag":      {map[string]string{primaryFile: sidecarList}, true, Insert, []string{primaryFile, "ptp istio-cni capture-cni"}},
-		"owned, with the flag":       {map[string]string{primaryFile: sidecarList}, true, Owned, []string{ownedName, "ptp capture-cni"}},
-		"drop-in, with the flag":     {map[string]string{primaryFile: sidecarList}, true, DropIn, []string{"podnet/capture-cni.conf", "capture-cni"}},
-		"Linkerd":                    {map[string]string{primaryFile: linkerdList}, false, Insert, []string{primaryFile, "ptp linkerd-cni capture-cni"}},
-		"Linkerd, owned":             {map[string]string{primaryFile: linkerdList}, false, Owned, []string{ownedName, "ptp linkerd-cni capture-cni"}},
-		"istio-cni is not loaded":    {map[string]string{primaryFile: ptpList, "YYY-istio-cni.conf": `{"type":"istio-cni"}`}, false, Insert, []string{primaryFile, "ptp capture-cni"}},
-		"a file of istio-cni's name": {map[string]string{"02-istio-cni.conflist": ptpList}, false, Insert, []string{"02-istio-cni.conflist", "ptp capture-cni"}},
-		"Multus":                     {map[string]string{"YYY-istio-cni.conf": `{"cniVersion":"0.3.1","name":"istio-cni","type":"istio-cni"}`}, false, Multus, []string{"capture-cni.conf", "capture-cni"}},
+		"auto, with the flag":        {map[string]string{primaryFile: machine.SidecarList}, true, entry.Auto, []string{primaryFile, "ptp istio-cni capture-cni"}},
+		"insert, with the flag":      {map[string]string{primaryFile: machine.SidecarList}, true, entry.Insert, []string{primaryFile, "ptp istio-cni capture-cni"}},
+		"owned, with the flag":       {map[string]string{primaryFile: machine.SidecarList}, true, entry.Owned, []string{entry.OwnedName, "ptp capture-cni"}},
+		"drop-in, with the flag":     {map[string]string{primaryFile: machine.SidecarList}, true, entry.DropIn, []string{"podnet/capture-cni.conf", "capture-cni"}},
+		"Linkerd":                    {map[string]string{primaryFile: machine.LinkerdList}, false, entry.Insert, []string{primaryFile, "ptp linkerd-cni capture-cni"}},
+		"Linkerd, owned":             {map[string]string{primaryFile: machine.LinkerdList}, false, entry.Owned, []string{entry.OwnedName, "ptp linkerd-cni capture-cni"}},
+		"istio-cni is not loaded":    {map[string]string{primaryFile: machine.PtpList, "YYY-istio-cni.conf": `{"type":"istio-cni"}`}, false, entry.Insert, []string{primaryFile, "ptp capture-cni"}},
+		"a file of istio-cni's name": {map[string]string{"02-istio-cni.conflist": machine.PtpList}, false, entry.Insert, []string{"02-istio-cni.conflist", "ptp capture-cni"}},
+		"Multus":                     {map[string]string{"YYY-istio-cni.conf": `{"cniVersion":"0.3.1","name":"istio-cni","type":"istio-cni"}`}, false, entry.Multus, []string{"capture-cni.conf", "capture-cni"}},
 	} {
 		n, net, _ := listNode(t, test.files, test.mode, test.flag)
 		if changed, err := n.PlaceEntry(t.Context()); err != nil || !changed {
@@ -131,15 +126,15 @@ func TestEntryStays(t *testing.T) {
 		where string
 		types string
 	}{
-		"inserted":              {map[string]string{primaryFile: bothList}, primaryFile, "ptp istio-cni capture-cni"},
-		"inserted, ambient":     {map[string]string{primaryFile: strings.Replace(ambientList, "}]", `}, {"type":"capture-cni"}]`, 1)}, primaryFile, "ptp istio-cni capture-cni"},
-		"inserted, in front":    {map[string]string{primaryFile: strings.Replace(sidecarList, `"ptp"}`, `"ptp"}, {"type":"capture-cni"}`, 1)}, primaryFile, "ptp istio-cni capture-cni"},
-		"drop-in":               {map[string]string{primaryFile: sidecarList, "podnet/capture-cni.conf": "{}"}, "podnet/capture-cni.conf", "capture-cni"},
-		"owned":                 {map[string]string{primaryFile: sidecarList, ownedName: "{}"}, ownedName, "ptp capture-cni"},
-		"owned, ambient":        {map[string]string{primaryFile: ambientList, ownedName: "{}"}, ownedName, "ptp istio-cni capture-cni"},
-		"owned, of Istio's own": {map[string]string{"02-istio-cni.conflist": sidecarList, primaryFile: ptpList, ownedName: "{}"}, ownedName, "ptp capture-cni"},
+		"inserted":              {map[string]string{primaryFile: machine.BothList}, primaryFile, "ptp istio-cni capture-cni"},
+		"inserted, ambient":     {map[string]string{primaryFile: strings.Replace(machine.AmbientList, "}]", `}, {"type":"capture-cni"}]`, 1)}, primaryFile, "ptp istio-cni capture-cni"},
+		"inserted, in front":    {map[string]string{primaryFile: strings.Replace(machine.SidecarList, `"ptp"}`, `"ptp"}, {"type":"capture-cni"}`, 1)}, primaryFile, "ptp istio-cni capture-cni"},
+		"drop-in":               {map[string]string{primaryFile: machine.SidecarList, "podnet/capture-cni.conf": "{}"}, "podnet/capture-cni.conf", "capture-cni"},
+		"owned":                 {map[string]string{primaryFile: machine.SidecarList, entry.OwnedName: "{}"}, entry.OwnedName, "ptp capture-cni"},
+		"owned, ambient":        {map[string]string{primaryFile: machine.AmbientList, entry.OwnedName: "{}"}, entry.OwnedName, "ptp istio-cni capture-cni"},
+		"owned, of Istio's own": {map[string]string{"02-istio-cni.conflist": machine.SidecarList, primaryFile: machine.PtpList, entry.OwnedName: "{}"}, entry.OwnedName, "ptp capture-cni"},
 	} {
-		for _, mode := range []Mode{Auto, DropIn, Insert, Owned} {
+		for _, mode := range []entry.Mode{entry.Auto, entry.DropIn, entry.Insert, entry.Owned} {
 			n, net, log := listNode(t, test.files, mode, false)
 			for range 2 { // the second agent or pass finds the same
 				if _, err := n.PlaceEntry(t.Context()); err != nil {
@@ -152,7 +147,7 @@ func TestEntryStays(t *testing.T) {
 			if fault := n.entryFault("/var/lib/capture-cni/kubeconfig", mode); fault != nil {
 				t.Errorf("%s, mode %s: verify says %v", name, mode, fault)
 			}
-			got, want := filesIn(t, net), maps.Clone(test.files)
+			got, want := machine.Files(t, net), maps.Clone(test.files)
 			delete(got, test.where)
 			delete(want, test.where)
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -169,38 +164,38 @@ func TestEntryStays(t *testing.T) {
 // keeps it when istio-cni is back with ambient mode, and then changes its mode.
 func TestIstioCNIComesAndGoes(t *testing.T) {
 	t.Parallel()
-	n, net, log := listNode(t, map[string]string{primaryFile: sidecarList}, Owned, false)
+	n, net, log := listNode(t, map[string]string{primaryFile: machine.SidecarList}, entry.Owned, false)
 	place := func(list string) error {
 		t.Helper()
-		writeConfig(t, net, primaryFile, list)
+		machine.Write(t, net, primaryFile, list)
 		_, err := n.PlaceEntry(t.Context())
 		return err
 	}
 	expect := func(step, want string) {
 		t.Helper()
-		if got := typesIn(t, net, ownedName); got != want {
+		if got := typesIn(t, net, entry.OwnedName); got != want {
 			t.Errorf("%s: the agent's list has %q, want %q", step, got, want)
 		}
 	}
-	if err := place(sidecarList); err == nil {
+	if err := place(machine.SidecarList); err == nil {
 		t.Error("placed next to istio-cni")
 	}
-	if err := place(ptpList); err != nil {
+	if err := place(machine.PtpList); err != nil {
 		t.Errorf("istio-cni has left: %v", err)
 	}
 	expect("istio-cni has left", "ptp capture-cni")
-	if err := place(sidecarList); err != nil {
+	if err := place(machine.SidecarList); err != nil {
 		t.Errorf("istio-cni is back: %v", err)
 	}
 	expect("istio-cni is back", "ptp capture-cni")
-	if err := place(ambientList); err != nil {
+	if err := place(machine.AmbientList); err != nil {
 		t.Errorf("ambient mode: %v", err)
 	}
 	expect("ambient mode", "ptp istio-cni capture-cni")
 	if got := strings.Count(log.String(), "another mesh's plugin is in the list"); got != 3 {
 		t.Errorf("%d warnings about three changes: %s", got, log)
 	}
-	if err := place(ambientList[:20]); !isWaiting(err) {
+	if err := place(machine.AmbientList[:20]); !entry.IsWaiting(err) {
 		t.Errorf("half written: %v", err)
 	}
 	expect("half written", "ptp istio-cni capture-cni")
@@ -209,16 +204,33 @@ func TestIstioCNIComesAndGoes(t *testing.T) {
 	}
 
 	next := New(n.settings, nil, nil, slog.New(slog.NewTextHandler(log, nil)))
-	next.mode, next.current = Insert, n.current
+	next.mode, next.current = entry.Insert, n.current
 	n = next
-	if err := place(ambientList); err != nil || next.placed != Owned {
+	if err := place(machine.AmbientList); err != nil || next.placed != entry.Owned {
 		t.Errorf("another mode, with ambient mode: placed in %s, %v", next.placed, err)
 	}
 	expect("another mode", "ptp istio-cni capture-cni")
-	if err := place(ptpList); err != nil || next.placed != Insert {
+	if err := place(machine.PtpList); err != nil || next.placed != entry.Insert {
 		t.Errorf("another mode, istio-cni has left: placed in %s, %v", next.placed, err)
 	}
-	if has, _ := net.Has(ownedName); has || typesIn(t, net, primaryFile) != "ptp capture-cni" {
-		t.Errorf("the mode was not changed: %v", filesIn(t, net))
+	if has, _ := net.Has(entry.OwnedName); has || typesIn(t, net, primaryFile) != "ptp capture-cni" {
+		t.Errorf("the mode was not changed: %v", machine.Files(t, net))
+	}
+}
+
+// TestEntryThatStays tells of an entry of another mode that can't be removed: the plugin
+// would be called twice, or by a list that is out of date.
+func TestEntryThatStays(t *testing.T) {
+	t.Parallel()
+	n, net, _ := listNode(t, map[string]string{primaryFile: machine.PtpList}, entry.Insert, false)
+	if err := os.MkdirAll(filepath.Join(net.Path(), entry.OwnedName, "in-use"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := n.PlaceEntry(t.Context())
+	if !changed || err == nil || !strings.Contains(err.Error(), entry.OwnedName) {
+		t.Errorf("changed: %v, %v", changed, err)
+	}
+	if got := typesIn(t, net, primaryFile); got != "ptp capture-cni" {
+		t.Errorf("the list has %q", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
@@ -46,10 +47,10 @@ func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
 	return lock, err
 }
 
-// claim locks the node for this agent. It fails while another agent of the release
+// Claim locks the node for this agent. It fails while another agent of the release
 // holds the lock, or if the node belongs to another release.
-func (n *Node) claim() (io.Closer, error) {
-	state, err := host.MakeDir(n.settings.at(n.settings.StateDir))
+func (n *Node) Claim() (io.Closer, error) {
+	state, err := host.MakeDir(n.settings.At(n.settings.StateDir))
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func (n *Node) claim() (io.Closer, error) {
 	}
 	lock, err := state.TryLock()
 	if errors.Is(err, host.ErrLocked) {
-		return nil, waiting("another agent of this release still runs on the node")
+		return nil, entry.Waiting("another agent of this release still runs on the node")
 	}
 	if err != nil {
 		return nil, err

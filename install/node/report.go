@@ -3,10 +3,11 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/capture-cni/capture-cni/install/entry"
 )
 
 // Part is one part of a node's desired state.
@@ -35,8 +36,8 @@ type Finding struct {
 
 // Report is the state of a node. Without findings it is in the desired state.
 type Report struct {
-	Mode     Mode      `json:"mode"`
-	Findings []Finding `json:"findings"`
+	Mode     entry.Mode `json:"mode"`
+	Findings []Finding  `json:"findings"`
 }
 
 // Good reports whether the node is in the desired state.
@@ -47,14 +48,14 @@ func (r Report) IsGood(part Part) bool {
 	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Part == part })
 }
 
-func (r *Report) add(part Part, err error) {
+func (r *Report) Add(part Part, err error) {
 	if err != nil {
-		r.Findings = append(r.Findings, Finding{part, err.Error(), isWaiting(err)})
+		r.Findings = append(r.Findings, Finding{part, err.Error(), entry.IsWaiting(err)})
 	}
 }
 
-// explain replaces the findings of a part by those of an earlier report, if both have any.
-func (r *Report) explain(part Part, earlier Report) {
+// Explain replaces the findings of a part by those of an earlier report, if both have any.
+func (r *Report) Explain(part Part, earlier Report) {
 	if r.IsGood(part) || earlier.IsGood(part) {
 		return
 	}
@@ -77,14 +78,4 @@ func (r Report) String() string {
 		lines[i] = fmt.Sprintf("%s: %s", f.Part, f.Reason)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// waiting is a reason why the agent must wait. It resolves without the operator.
-type waiting string
-
-func (w waiting) Error() string { return string(w) }
-
-func isWaiting(err error) bool {
-	_, ok := errors.AsType[waiting](err)
-	return ok
 }

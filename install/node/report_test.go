@@ -15,7 +15,7 @@ func TestEarlierFindingsExplain(t *testing.T) {
 	t.Parallel()
 	report := func(findings ...string) (r Report) {
 		for i := 0; i < len(findings); i += 2 {
-			r.add(Part(findings[i]), errors.New(findings[i+1]))
+			r.Add(Part(findings[i]), errors.New(findings[i+1]))
 		}
 		return r
 	}
@@ -25,7 +25,7 @@ func TestEarlierFindingsExplain(t *testing.T) {
 		"only earlier":              {report("binary", "old"), report("entry", "no list"), report("binary", "old")},
 		"several findings replaced": {report("entry", "a", "entry", "b"), report("entry", "c", "entry", "d"), report("entry", "c", "entry", "d")},
 	} {
-		tt.now.explain("entry", tt.earlier)
+		tt.now.Explain("entry", tt.earlier)
 		if diff := cmp.Diff(tt.want, tt.now); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

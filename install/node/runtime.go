@@ -11,21 +11,23 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/preflight"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // runtimeFault compares the entry with what the runtime reports. Where the runtime
 // does not report it, or has no socket, the files decide; while the runtime has to
 // decide on the mode, a missing socket is a fault.
-func (n *Node) runtimeFault(ctx context.Context, mode Mode) error {
-	if n.runtime == nil || mode == Multus {
+func (n *Node) runtimeFault(ctx context.Context, mode entry.Mode) error {
+	if n.runtime == nil || mode == entry.Multus {
 		return nil
 	}
 	loaded, err := n.runtime.CNIConfig(ctx)
-	if errors.Is(err, cri.ErrNoConfig) || mode != Auto && errors.Is(err, cri.ErrNoSocket) {
+	if errors.Is(err, cri.ErrNoConfig) || mode != entry.Auto && errors.Is(err, cri.ErrNoSocket) {
 		return nil
 	}
-	if err == nil && mode == MultusChain {
+	if err == nil && mode == entry.MultusChain {
 		return auxiliaryChainFault(loaded, filepath.Base(n.settings.NetDir))
 	}
 	if err == nil && !loaded.Calls(conflist.PluginType) {
@@ -62,7 +64,7 @@ func (n *Node) loadsDropIn(ctx context.Context) (bool, error) {
 		case errors.Is(err, cri.ErrNoConfig) || late && err == nil:
 			return false, nil
 		case late:
-			return false, waiting("the runtime has not reported yet whether it loads a drop-in: " + err.Error())
+			return false, entry.Waiting("the runtime has not reported yet whether it loads a drop-in: " + err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -82,31 +84,22 @@ func (n *Node) mayLoadDropIn(ctx context.Context) bool {
 	return err != nil || !version.IsCRIO() && !version.IgnoresDropIns()
 }
 
-// ignoresDropIns reports whether the runtime is known to load no drop-in.
-func ignoresDropIns(ctx context.Context, runtime *cri.Client) (cri.Version, bool) {
-	if runtime == nil {
-		return cri.Version{}, false
-	}
-	version, err := runtime.Version(ctx)
-	return version, err == nil && version.IgnoresDropIns()
-}
-
-// foundRuntime is the runtime that answered last.
-type foundRuntime struct {
+// Runtime is the runtime that answered last.
+type Runtime struct {
 	cri.Version
-	socket string
+	Socket string
 }
 
-// identifyRuntime returns the runtime that answers, else the one that did last, and logs
+// IdentifyRuntime returns the runtime that answers, else the one that did last, and logs
 // when it is found and when it changes.
-func (n *Node) identifyRuntime(ctx context.Context) foundRuntime {
+func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 	if n.runtime == nil {
-		return foundRuntime{}
+		return Runtime{}
 	}
 	version, err := n.runtime.Version(ctx)
-	if now := (foundRuntime{version, n.runtime.Socket()}); err == nil && now != n.found {
+	if now := (Runtime{version, n.runtime.Socket()}); err == nil && now != n.found {
 		n.found = now
-		n.log.Info("found the container runtime", "name", now.Name, "version", now.Version.Version, "socket", now.socket)
+		n.log.Info("found the container runtime", "name", now.Name, "version", now.Version.Version, "socket", now.Socket)
 	}
 	return n.found
 }
@@ -120,4 +113,23 @@ func (n *Node) meshedPods(ctx context.Context) (pods []string, err error) {
 		}
 	}
 	return pods, err
+}
+
+// ListOwner returns the type of the first plugin in the list that contains the entry.
+func (n *Node) ListOwner() string {
+	net, err := n.open(n.settings.NetDir)
+	if err != nil {
+		return "unknown"
+	}
+	defer net.Close()
+	p, err := entry.FindPrimary(net)
+	if err != nil {
+		return "unknown"
+	}
+	return p.Owner()
+}
+
+// Preflight returns what would fail on the node.
+func (n *Node) Preflight(ctx context.Context) preflight.Problems {
+	return preflight.InAgent(ctx, n.settings, n.runtime)
 }

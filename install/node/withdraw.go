@@ -11,15 +11,18 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/credentials"
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/programs"
 )
 
 // ensureCredentials writes the credentials or, if the node should have none, withdraws
 // those of an earlier configuration.
-func (n *Node) ensureCredentials(ctx context.Context, renew bool) (secrets, error) {
+func (n *Node) ensureCredentials(ctx context.Context, renew bool) (credentials.State, error) {
 	if n.settings.Credentials.OnNode {
-		return n.credentials.ensure(ctx, renew)
+		return n.credentials.Ensure(ctx, renew)
 	}
-	return secrets{kubeconfig: n.settings.StateDir + "/" + kubeconfigName}, n.withdrawCredentials(ctx)
+	return credentials.State{Kubeconfig: n.settings.StateDir + "/" + config.KubeconfigName}, n.withdrawCredentials(ctx)
 }
 
 // withdrawTimeout is for an attempt to withdraw credentials, which the next one follows
@@ -42,15 +45,15 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 	defer cancel()
 	err = n.pingAgent(ctx) // its reason is clearer than that of a plugin that is ended
 	if err == nil {
-		err = n.canary(ctx, unused+"/"+kubeconfigName, n.settings.Credentials.Pod, false)
+		err = n.canary(ctx, unused+"/"+config.KubeconfigName, n.settings.Credentials.Pod, false)
 	}
 	if err != nil {
-		return waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))
+		return entry.Waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))
 	}
 	// The files that credentialFiles looks for go last: with them, the work is done.
-	errs := []error{n.removeFiles(n.settings.StateDir, lastGood(config.LookupProgram))}
-	for _, directory := range n.settings.credentialDirs() {
-		errs = append(errs, n.removeFiles(directory, kubeconfigName, tokenName, caName))
+	errs := []error{n.removeFiles(n.settings.StateDir, programs.LastGood(config.LookupProgram))}
+	for _, directory := range n.settings.CredentialDirs() {
+		errs = append(errs, n.removeFiles(directory, credentials.Names()...))
 	}
 	for _, directory := range n.settings.BinDirs {
 		errs = append(errs, n.removeFiles(directory, config.LookupProgram))
@@ -64,8 +67,8 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 
 // credentialFiles returns the credentials on the node, and the programs that use them.
 func (n *Node) credentialFiles() (found []string) {
-	for _, directory := range n.settings.credentialDirs() {
-		for _, name := range []string{kubeconfigName, tokenName} {
+	for _, directory := range n.settings.CredentialDirs() {
+		for _, name := range []string{config.KubeconfigName, credentials.TokenName} {
 			found = append(found, directory+"/"+name)
 		}
 	}
@@ -73,7 +76,7 @@ func (n *Node) credentialFiles() (found []string) {
 		found = append(found, directory+"/"+config.LookupProgram)
 	}
 	return slices.DeleteFunc(found, func(path string) bool {
-		_, err := os.Lstat(n.settings.at(path))
+		_, err := os.Lstat(n.settings.At(path))
 		return errors.Is(err, os.ErrNotExist)
 	})
 }
@@ -82,10 +85,10 @@ func (n *Node) credentialFiles() (found []string) {
 // and that has no kubeconfig. If both have one, it removes that of the run directory,
 // which the plugin uses only while it can't be written to the other.
 func (n *Node) directoryWithoutCredentials() (string, error) {
-	if _, err := os.Lstat(n.settings.at(n.settings.StateDir) + "/" + kubeconfigName); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(n.settings.At(n.settings.StateDir) + "/" + config.KubeconfigName); errors.Is(err, os.ErrNotExist) {
 		return n.settings.StateDir, nil
 	}
-	return n.settings.RunDir, n.removeFiles(n.settings.RunDir, kubeconfigName, tokenName, caName)
+	return n.settings.RunDir, n.removeFiles(n.settings.RunDir, credentials.Names()...)
 }
 
 // credentialsFault returns why the plugin can't read a pod with the credentials on the
@@ -93,10 +96,10 @@ func (n *Node) directoryWithoutCredentials() (string, error) {
 // of the entry.
 func (n *Node) credentialsFault() (kubeconfig string, err error) {
 	if n.settings.Credentials.OnNode {
-		return n.credentials.fault()
+		return n.credentials.Fault()
 	}
 	if left := n.credentialFiles(); len(left) > 0 {
-		err = waiting(fmt.Sprintf("%s: expected no credentials on the node; the agent removes them once every installed plugin gets pods from it", left[0]))
+		err = entry.Waiting(fmt.Sprintf("%s: expected no credentials on the node; the agent removes them once every installed plugin gets pods from it", left[0]))
 	}
-	return n.settings.StateDir + "/" + kubeconfigName, err
+	return n.settings.StateDir + "/" + config.KubeconfigName, err
 }

@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
-	"github.com/google/go-cmp/cmp"
 )
 
 func recorded(change ...func(*record.Record)) record.Record {

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
-	"github.com/google/go-cmp/cmp"
 )
 
 // of returns a record of a pod of its own, named as its UID.

@@ -13,14 +13,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/socket"
 	"github.com/capture-cni/capture-cni/plugin/record"
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 )
 
 // Settings are those of a Listener.

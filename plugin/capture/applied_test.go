@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestAppliedRules applies the rules of every golden case and removes them.

@@ -10,10 +10,9 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/plugin/iptables"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 

@@ -11,10 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestBothVariantsListTheSame loads every golden file with both variants of

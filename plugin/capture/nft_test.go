@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestNetlinkEqualsNFT loads every golden file with nft, applies the same rules by

@@ -9,9 +9,10 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // Dump holds our rules as the kernel holds them, reduced to what decides about

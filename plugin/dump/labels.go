@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // Rule is a rule with its chain.

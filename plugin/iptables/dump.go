@@ -9,10 +9,11 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/xtables"
-	"golang.org/x/sys/unix"
 )
 
 // dumpFromNFTables reads the rules of iptables-nft from nf_tables, as

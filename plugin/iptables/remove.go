@@ -6,9 +6,10 @@ import (
 	"context"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/xtables"
-	"golang.org/x/sys/unix"
 )
 
 // QueueRemoval queues the deletion of our rules by iptables-nft; with an error, of those

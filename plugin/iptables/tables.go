@@ -6,11 +6,12 @@ import (
 	"context"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/xtables"
-	"golang.org/x/sys/unix"
 )
 
 func listTables(ctx context.Context, variant config.Backend) (xtables.Tables, error) {

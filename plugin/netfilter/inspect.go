@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/xtables"
-	"golang.org/x/sys/unix"
 )
 
 // State describes the capture rules in a namespace.

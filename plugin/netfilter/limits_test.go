@@ -12,14 +12,15 @@ import (
 	"testing"
 	"time"
 
+	googlenftables "github.com/google/nftables"
+	"github.com/google/nftables/expr"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
-	googlenftables "github.com/google/nftables"
-	"github.com/google/nftables/expr"
 )
 
 // atMost bounds the time that the guard spends on one pod.

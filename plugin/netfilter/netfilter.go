@@ -9,12 +9,13 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/containernetworking/plugins/pkg/ns"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
-	"github.com/containernetworking/plugins/pkg/ns"
 )
 
 // Backend puts Rulesets into the namespace of the calling thread and reads

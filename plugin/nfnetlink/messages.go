@@ -6,9 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/google/nftables/userdata"
-
 	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 )
 

@@ -9,11 +9,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 )
 
 // Backend keeps all rules in one table of the inet family.

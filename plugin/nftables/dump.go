@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"golang.org/x/sys/unix"
 )
 
 // Dump reads our table. It keeps raw attributes, from an allow-list, because no

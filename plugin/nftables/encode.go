@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // register is the only one that our rules need: each match loads and compares.

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/nftables"
+
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
-	"github.com/google/nftables"
 )
 
 // TestElements expects the elements of the kernel's interval sets: a first key,

@@ -9,11 +9,12 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // setChunk is the number of values in one message: an attribute, and so the list of

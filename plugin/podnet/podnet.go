@@ -12,12 +12,11 @@ import (
 	"os"
 	"runtime/debug"
 
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
-
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 // ErrGone means that the namespace does not exist.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/received"
@@ -18,7 +20,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
-	"github.com/containernetworking/cni/pkg/types"
 )
 
 // TestReasons expects the reason of every error that an ADD can end with.

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"golang.org/x/sys/unix"
 )
 
 // Table names one of iptables' tables.

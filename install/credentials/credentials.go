@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package credentials keeps what the plugin reads pods with on the node, while the agent
+// does not answer: kubeconfig, token and CA.
+package credentials
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/settings"
+)
+
+// Files next to the kubeconfig.
+const (
+	TokenName = "token"
+	CAName    = "ca.crt"
+)
+
+// Names are the names of all files of the credentials.
+func Names() []string { return []string{config.KubeconfigName, TokenName, CAName} }
+
+// Store writes and renews the plugin's credentials.
+type Store struct {
+	settings settings.Node
+	api      *kube.Client
+	requests requests
+}
+
+// New returns a Store that has requested no token. api may be nil where nothing is
+// written.
+func New(settings settings.Node, api *kube.Client) *Store {
+	return &Store{settings: settings, api: api}
+}
+
+// State is of the credentials on the node.
+type State struct {
+	Kubeconfig string // as the plugin sees it
+	Token      Lifetime
+	CAExpires  time.Time
+	Fallback   bool // in the run directory alone, which a reboot empties
+}
+
+// Ensure writes kubeconfig, token and CA where they are missing, differ or are due for
+// renewal. renew requests a new token whatever the old one's age. With an error, the
+// credentials on the node are still valid unless the returned secrets are zero.
+func (c *Store) Ensure(ctx context.Context, renew bool) (State, error) {
+	ca, err := host.ReadFile(c.settings.Credentials.CAFile)
+	if err != nil {
+		return State{}, fmt.Errorf("reading the cluster's CA: %w", err)
+	}
+	token, requestErr := c.freshToken(ctx, renew)
+	if token == "" {
+		return State{}, requestErr
+	}
+	valid, err := readLifetime(token)
+	if err != nil {
+		return State{}, errors.Join(requestErr, err)
+	}
+	for _, directory := range c.settings.CredentialDirs() {
+		err = c.write(directory, ca, token)
+		if err == nil {
+			return State{directory + "/" + config.KubeconfigName, valid, FirstExpiry(ca), directory != c.settings.StateDir}, requestErr
+		}
+		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EROFS) && !errors.Is(err, syscall.EDQUOT) {
+			break
+		}
+	}
+	return State{}, errors.Join(requestErr, err)
+}
+
+// FirstExpiry returns when the first of a bundle's certificates expires, zero if it
+// contains none.
+func FirstExpiry(bundle []byte) (first time.Time) {
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && (first.IsZero() || certificate.NotAfter.Before(first)) {
+			first = certificate.NotAfter
+		}
+	}
+	return first
+}
+
+// freshToken returns the current token, or a new one after half of its lifetime or if it is
+// bound to another Node, as in a copy of that node's disk. If the request fails, or must
+// wait after an earlier one, it returns the error and the current token while that is
+// valid. An error with a new token is about the clocks.
+func (c *Store) freshToken(ctx context.Context, renew bool) (string, error) {
+	_, current, valid := c.CurrentToken()
+	now := time.Now()
+	if current != "" && !renew && now.Before(valid.renewal()) && !c.isOfAnotherNode(current) {
+		c.requests.recordCurrent(now, valid)
+		return current, c.requests.clocks
+	}
+	err := c.requests.fault()
+	if c.requests.isDue(now) {
+		spec := c.settings.Credentials.TokenSpec
+		spec.NodeExisted = current != "" && boundNode(current) == spec.Node && now.Before(valid.Expires)
+		var token string
+		if token, err = c.requestToken(ctx, spec, renew); token != "" {
+			return token, err
+		}
+	}
+	if current != "" && time.Now().Before(valid.Expires) {
+		return current, err
+	}
+	return "", err
+}
+
+// isOfAnotherNode reports whether a token is bound to another Node than this agent's:
+// it ends with that one.
+func (c *Store) isOfAnotherNode(token string) bool {
+	bound, own := boundNode(token), c.settings.Credentials.Node
+	return bound != "" && own != "" && bound != own
+}
+
+// requestToken requests a token. rejected says that the API server rejected the last one.
+func (c *Store) requestToken(ctx context.Context, spec kube.TokenSpec, rejected bool) (string, error) {
+	token, err := c.api.RequestToken(ctx, spec)
+	if err != nil {
+		c.requests.recordFailure(time.Now(), err)
+		return "", err
+	}
+	valid, err := readLifetime(token)
+	if err != nil {
+		c.requests.recordFailure(time.Now(), err)
+		return "", err
+	}
+	c.requests.recordToken(time.Now(), valid, rejected)
+	return token, c.requests.clocks
+}
+
+// CurrentToken returns the token that expires last, and its directory.
+func (c *Store) CurrentToken() (directory, token string, valid Lifetime) {
+	for _, dir := range c.settings.CredentialDirs() {
+		content, err := host.ReadFile(c.settings.At(dir) + "/" + TokenName)
+		if err != nil {
+			continue
+		}
+		if l, err := readLifetime(string(content)); err == nil && l.Expires.After(valid.Expires) {
+			directory, token, valid = dir, string(content), l
+		}
+	}
+	return directory, token, valid
+}
+
+// write replaces files that differ. The kubeconfig comes last, as it refers to the others.
+func (c *Store) write(directory string, ca []byte, token string) (err error) {
+	dir, err := host.MakeDir(c.settings.At(directory))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	kubeconfig, err := c.kubeconfig(directory)
+	if err != nil {
+		return err
+	}
+	if err := dir.ClearTemps(); err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		name    string
+		content []byte
+	}{{CAName, ca}, {TokenName, []byte(token)}, {config.KubeconfigName, kubeconfig}} {
+		if err := dir.Ensure(file.name, file.content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Store) kubeconfig(directory string) ([]byte, error) {
+	const name = "capture-cni"
+	content := clientcmdapi.NewConfig()
+	content.Clusters[name] = &clientcmdapi.Cluster{Server: c.settings.Credentials.Server, CertificateAuthority: directory + "/" + CAName}
+	content.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: directory + "/" + TokenName}
+	content.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	content.CurrentContext = name
+	text, err := clientcmd.Write(*content)
+	if err != nil {
+		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	return text, nil
+}
+
+// IsRejected reports whether the API server rejects the plugin's token, as it does
+// after its signing key was replaced.
+func (c *Store) IsRejected(ctx context.Context) bool {
+	_, token, _ := c.CurrentToken()
+	rejected := token != "" && kube.RejectsToken(ctx, c.settings.Credentials.Server, c.settings.Credentials.CAFile, token)
+	if !rejected {
+		c.requests.rejected = 0
+	}
+	return rejected
+}
+
+// Requested returns how many tokens the Store has got from the API server.
+func (c *Store) Requested() int { return c.requests.issued }
+
+// Due returns when the next token should be requested: once the current one is at half of
+// its life, and no earlier than the pause after a failed request ends.
+func (c *Store) Due(current State) time.Time {
+	if due := current.Token.renewal(); due.After(c.requests.next) {
+		return due
+	}
+	return c.requests.next
+}
+
+// ClockFault returns an error while the clocks of node and API server are far apart, as
+// the last token shows.
+func (c *Store) ClockFault() error { return c.requests.clocks }
+
+// Fault returns why the plugin can't read a pod with the credentials on the node, and
+// the kubeconfig that it would use.
+func (c *Store) Fault() (kubeconfig string, err error) {
+	kubeconfig = c.settings.StateDir + "/" + config.KubeconfigName
+	directory, token, valid := c.CurrentToken()
+	if token == "" {
+		return kubeconfig, fmt.Errorf("%s contains no token", c.settings.StateDir)
+	}
+	if !time.Now().Before(valid.Expires) {
+		return kubeconfig, fmt.Errorf("the token expired at %s", valid.Expires.Format(time.RFC3339))
+	}
+	for _, name := range []string{config.KubeconfigName, CAName} {
+		if _, err := os.Stat(c.settings.At(directory) + "/" + name); err != nil {
+			return directory + "/" + config.KubeconfigName, fmt.Errorf("checking the credentials: %w", err)
+		}
+	}
+	return directory + "/" + config.KubeconfigName, nil
+}

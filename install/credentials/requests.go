@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package credentials
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Pauses between requests of tokens. Every node asks the same API server.
+const (
+	minRequestPause = time.Second
+	maxRequestPause = time.Minute
+	longPause       = 5 * time.Minute // after tokens that are of no use
+	minClockFault   = time.Minute
+)
+
+// requests decides when the next token may be requested.
+type requests struct {
+	issued           int       // in all
+	failed, rejected int       // in a row
+	next             time.Time // not before
+	err              error     // of the last request
+	clocks           error     // why the last token is due at once
+}
+
+// isDue reports whether a token may be requested.
+func (r *requests) isDue(now time.Time) bool { return !now.Before(r.next) }
+
+// recordFailure records a request that failed.
+func (r *requests) recordFailure(now time.Time, err error) {
+	r.failed++
+	r.err = err
+	r.next = now.Add(pause(r.failed, maxRequestPause))
+}
+
+// recordToken records a new token, which replaced one that the API server rejected or
+// one that was due.
+func (r *requests) recordToken(now time.Time, valid Lifetime, rejected bool) {
+	r.issued++
+	r.failed, r.err, r.clocks, r.next = 0, nil, valid.clockFault(now), time.Time{}
+	if rejected {
+		r.rejected++
+		r.next = now.Add(pause(r.rejected, longPause))
+	}
+	if r.clocks != nil {
+		r.next = now.Add(longPause + rand.N(longPause/10))
+	}
+}
+
+// recordCurrent records that a token is not due yet. Its times show a clock that was set
+// back, and the end of an earlier fault.
+func (r *requests) recordCurrent(now time.Time, valid Lifetime) {
+	r.clocks = valid.clockFault(now)
+}
+
+// fault returns the reason why no new token is requested now.
+func (r *requests) fault() error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.clocks
+}
+
+// pause returns a random pause that doubles with each attempt, up to a limit.
+func pause(attempts int, limit time.Duration) time.Duration {
+	longest := limit
+	if attempts < 16 {
+		longest = min(limit, minRequestPause<<attempts)
+	}
+	return longest/2 + rand.N(longest/2)
+}
+
+// clockFault returns an error if a new token was issued so far from now that it is due
+// for renewal at once, or would be only after it has expired.
+func (l Lifetime) clockFault(now time.Time) error {
+	limit := max(minClockFault, l.Expires.Sub(l.Issued)/2)
+	ahead := now.Sub(l.Issued)
+	switch {
+	case ahead >= limit:
+		return fmt.Errorf("this node's clock is %s ahead of the API server's: check the clocks of both", ahead.Round(time.Second))
+	case -ahead >= limit:
+		return fmt.Errorf("this node's clock is %s behind the API server's: check the clocks of both", -ahead.Round(time.Second))
+	}
+	return nil
+}

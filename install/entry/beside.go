@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package entry
+
+import (
+	"fmt"
+
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// Other is another mesh's plugin in the list that the runtime loads, and what the
+// agent does with its own entry next to it.
+type Other struct {
+	file     string
+	Plugin   string
+	ambient  bool
+	Decision decision
+	kept     Mode // of the entry that was there already
+}
+
+type decision string
+
+const (
+	allowed decision = "allowed" // the agent writes its entry
+	Refused decision = "refused" // the agent writes no entry
+	kept    decision = "kept"    // an entry was there already: it stays, up to date
+)
+
+// Beside returns the plugins of other meshes in the list that the runtime loads,
+// and the mode in which the agent may write its entry: the given one or, next to
+// istio-cni, that of the entry which is there already. Error: there is no list yet, or
+// there are plugins next to which the agent must write no entry.
+func Beside(net *host.Dir, mode Mode, allowIstioCNI bool) (others []Other, allowedMode Mode, err error) {
+	if mode.UnderMultus() {
+		return nil, mode, nil // the list that the runtime loads is elsewhere
+	}
+	p, err := FindPrimary(net)
+	if err != nil {
+		return nil, mode, err
+	}
+	for _, plugin := range p.List.Plugins {
+		if plugin.OtherMesh() {
+			others = append(others, decideBeside(plugin, p, net, allowIstioCNI))
+		}
+	}
+	for _, other := range others {
+		switch other.Decision {
+		case Refused:
+			what, do := other.Describe()
+			return others, mode, fmt.Errorf("%s: %s", what, do)
+		case kept:
+			mode = other.kept
+		}
+	}
+	return others, mode, nil
+}
+
+// decideBeside decides what the agent does next to a plugin. istio-cni captures the same
+// pods as capture-cni, others only pods with a proxy of their own.
+func decideBeside(plugin conflist.Plugin, p primary, net *host.Dir, allowIstioCNI bool) Other {
+	other := Other{file: p.File, Plugin: conflist.Shown(plugin.Type), ambient: plugin.Ambient, Decision: allowed}
+	if !plugin.IsIstioCNI() || allowIstioCNI && !plugin.Ambient {
+		return other
+	}
+	other.Decision = Refused
+	if mode, found := standingMode(net, p); found {
+		other.Decision, other.kept = kept, mode
+	}
+	return other
+}
+
+// standingMode returns the mode of an entry that the runtime calls already, the first in
+// the runtime's order.
+func standingMode(net *host.Dir, p primary) (mode Mode, found bool) {
+	if found, _ := net.Has(OwnedName); found {
+		return Owned, true
+	}
+	if !p.conf && p.List.Ours() > 0 {
+		return Insert, true
+	}
+	directory, err := net.Sub(p.List.Name, false)
+	if err != nil {
+		return "", false
+	}
+	defer directory.Close()
+	found, _ = directory.Has(dropInName)
+	return DropIn, found
+}
+
+// Describe returns what follows from the plugin, and what to do next.
+func (o Other) Describe() (what, do string) {
+	const (
+		retire     = "remove istio-cni (deploy/guides/migrate-istio-cni.md)"
+		migrate    = ", or set besideIstioCNI (--beside-istio-cni) to migrate from it"
+		notAmbient = "remove capture-cni, or disable ambient mode in istio-cni"
+		twice      = ": a pod that both plugins capture does not start"
+		stays      = ", and an entry of capture-cni was there already"
+	)
+	what = fmt.Sprintf("%s, which the runtime loads, has the entry of %s", o.file, o.Plugin)
+	if o.ambient {
+		what += " with ambient mode enabled, which captures ambient pods and those with sidecars"
+	}
+	switch {
+	case o.Decision == allowed && !conflist.Plugin{Type: o.Plugin}.IsIstioCNI():
+		return what + ", which captures pods with a proxy of its own", "none of its pods may also have istio-proxy"
+	case o.Decision == allowed:
+		return what + ", and besideIstioCNI is set" + twice, retire
+	case o.Decision == Refused && o.ambient:
+		return what, notAmbient
+	case o.Decision == Refused:
+		return what + twice, retire + migrate
+	case o.ambient:
+		return what + stays + twice, notAmbient
+	case o.kept == Owned:
+		return what + stays + ": " + OwnedName + ", which leaves istio-cni out", retire
+	default:
+		return what + stays + twice, retire
+	}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package entry
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// dropInName is the file of a drop-in, and of mode multus.
+const dropInName = "capture-cni.conf"
+
+// dropIn writes the entry into the directory named after the network, from which libcni
+// (1.3 and newer) reads further plugins of the list. Runtimes watch only the directory
+// above, so that its watch is triggered.
+type dropIn struct{}
+
+func (dropIn) network(net *host.Dir) (string, error) {
+	p, err := FindPrimary(net)
+	if err != nil {
+		return "", err
+	}
+	if p.conf || p.List.LoadOnlyInlinedPlugins {
+		return "", fmt.Errorf("%s excludes drop-ins: use mode %q", p.File, Insert)
+	}
+	return p.List.Name, nil
+}
+
+func (d dropIn) Fault(net *host.Dir, entry []byte) error {
+	network, err := d.network(net)
+	if err != nil {
+		return err
+	}
+	directory, err := net.Sub(network, false)
+	if err != nil {
+		return err
+	}
+	return errors.Join(FileFault(directory, dropInName, Indented(entry)), directory.Close())
+}
+
+func (d dropIn) Place(net *host.Dir, entry []byte) error {
+	network, err := d.network(net)
+	if err != nil {
+		return err
+	}
+	directory, err := net.Sub(network, true)
+	if err != nil {
+		return err
+	}
+	if err := directory.ClearTemps(); err != nil {
+		return errors.Join(err, directory.Close())
+	}
+	return errors.Join(directory.Ensure(dropInName, Indented(entry)), directory.Close(), net.TriggerWatch())
+}
+
+func (dropIn) Found(net *host.Dir) (found bool, err error) {
+	err = eachSubdirectory(net, func(_ string, directory *host.Dir) error {
+		has, err := directory.Has(dropInName)
+		found = found || has
+		return err
+	})
+	return found, err
+}
+
+func (dropIn) Remove(net *host.Dir) error {
+	return eachSubdirectory(net, func(name string, directory *host.Dir) error {
+		clearErr := directory.ClearTemps()
+		if has, err := directory.Has(dropInName); err != nil || !has {
+			return errors.Join(clearErr, err)
+		}
+		return errors.Join(clearErr, directory.Remove(dropInName), net.RemoveDir(name), net.TriggerWatch())
+	})
+}
+
+// eachSubdirectory calls do with each subdirectory: the network may have been renamed.
+func eachSubdirectory(net *host.Dir, do func(name string, directory *host.Dir) error) error {
+	names, err := net.Directories()
+	errs := []error{err}
+	for _, name := range names {
+		directory, err := net.Sub(name, false)
+		if err != nil {
+			continue // removed meanwhile, or a link
+		}
+		errs = append(errs, do(name, directory), directory.Close())
+	}
+	return errors.Join(errs...)
+}

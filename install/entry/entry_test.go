@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package entry
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestEntry spells the entry and the agent's socket, as the agent sees it. The socket
+// is named only where it is not the plugin's default.
+func TestEntry(t *testing.T) {
+	t.Parallel()
+	const (
+		head         = `{"type":"capture-cni","kubeconfig":"/k/kubeconfig"`
+		capabilities = `,"capabilities":{"io.kubernetes.cri.pod-annotations":true}`
+	)
+	for _, test := range []struct {
+		keys, runDir string
+		mode         Mode
+		want, socket string
+	}{
+		{"", "/run/capture-cni", Insert, head + capabilities + "}", "/run/capture-cni/agent.sock"},
+		{" {} \n", "/run/capture-cni", Multus, head + "}", "/run/capture-cni/agent.sock"},
+		{`{"ipv6": "never"}`, "/run/capture-cni", Multus, head + `,"ipv6": "never"}`, "/run/capture-cni/agent.sock"},
+		{"", "/run/other", Auto, head + capabilities + `,"agentSocket":"/run/other/agent.sock"}`, "/run/other/agent.sock"},
+		{`{"ipv6": "never"}`, "/run/other", Multus, head + `,"agentSocket":"/run/other/agent.sock","ipv6": "never"}`, "/run/other/agent.sock"},
+		{"", "/run/capture-cni", MultusChain, head + `,"excludeNamespaces":["openshift-*","kube-*"]}`, "/run/capture-cni/agent.sock"},
+		{`{"ipv6": "never"}`, "/run/capture-cni", MultusChain, head + `,"excludeNamespaces":["openshift-*","kube-*"],"ipv6": "never"}`, "/run/capture-cni/agent.sock"},
+		{`{"excludeNamespaces": []}`, "/run/capture-cni", MultusChain, head + `,"excludeNamespaces": []}`, "/run/capture-cni/agent.sock"},
+		{`{"agentSocket": ""}`, "/run/other", Multus, head + `,"agentSocket": ""}`, ""},
+		{`{"agentSocket": "/a/agent.sock"}`, "/run/other", Multus, head + `,"agentSocket": "/a/agent.sock"}`, "/a/agent.sock"},
+	} {
+		entry, err := Parse([]byte(test.keys), test.mode, "/state", test.runDir)
+		if err != nil {
+			t.Errorf("%s: %v", test.keys, err)
+			continue
+		}
+		if got := string(entry.Text("/k/kubeconfig")); got != test.want {
+			t.Errorf("%s: got %s, want %s", test.keys, got, test.want)
+		}
+		if got := entry.Conf.AgentSocket; got != test.socket {
+			t.Errorf("%s: socket %q, want %q", test.keys, got, test.socket)
+		}
+		if entry.Conf.Kubeconfig != "/state/kubeconfig" {
+			t.Errorf("%s: the kubeconfig is %s", test.keys, entry.Conf.Kubeconfig)
+		}
+	}
+}
+
+// TestBadEntry refuses what the plugin would refuse or overlook.
+func TestBadEntry(t *testing.T) {
+	t.Parallel()
+	for keys, want := range map[string]string{
+		`[`:                     "expected a JSON object",
+		`null`:                  "expected a JSON object",
+		`{"type": "other"}`:     "which the agent writes itself",
+		`{"kubeconfig": "/k"}`:  "which the agent writes itself",
+		`{"agentSocket": 5}`:    `"agentSocket" is 5`,
+		`{"ipv6": "sometimes"}`: `"ipv6" is "sometimes"`,
+		`{"ipV6": "never"}`:     `"ipV6" is not known`,
+	} {
+		if _, err := Parse([]byte(keys), Insert, "/state", "/run/other"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", keys, err, want)
+		}
+	}
+}

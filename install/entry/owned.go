@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package entry
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// owned writes a conflist of the agent's own that embeds the primary one.
+type owned struct{}
+
+func (owned) wanted(net *host.Dir, entry []byte) ([]byte, error) {
+	p, err := FindPrimary(net)
+	if err != nil {
+		return nil, err
+	}
+	if p.File < OwnedName {
+		return nil, fmt.Errorf("%s sorts before %s, which the runtime therefore would not load: use mode %q", p.File, OwnedName, Insert)
+	}
+	return conflist.Embed(p.List, conflist.Source(p.File, p.text), entry)
+}
+
+func (o owned) Fault(net *host.Dir, entry []byte) error {
+	want, err := o.wanted(net, entry)
+	current, readErr := net.Read(OwnedName)
+	switch {
+	case readErr != nil:
+		return errors.Join(err, readErr)
+	case err != nil:
+		return fmt.Errorf("%s may be outdated, it embeds %s: %w", OwnedName, conflist.SourceOf(current), err)
+	case !bytes.Equal(current, want):
+		return fmt.Errorf("%s is outdated: the primary list has changed", OwnedName)
+	}
+	return nil
+}
+
+// Place embeds the primary as it is now. While that is missing or incomplete, the
+// outdated list stays.
+func (o owned) Place(net *host.Dir, entry []byte) error {
+	want, err := o.wanted(net, entry)
+	if err != nil {
+		return err
+	}
+	return net.Ensure(OwnedName, want)
+}
+
+func (owned) Found(net *host.Dir) (bool, error) { return net.Has(OwnedName) }
+
+func (owned) Remove(net *host.Dir) error { return net.Remove(OwnedName) }
+
+// CheckMaxConfNum refuses mode owned if the runtime would load the primary list next to
+// the agent's.
+func CheckMaxConfNum(mode Mode, most *int, source string) error {
+	if mode == Owned && most != nil && *most != 1 {
+		return fmt.Errorf("max_conf_num = %[2]d in %[1]s: in mode owned, the runtime would load the primary list next to the agent's", source, *most)
+	}
+	return nil
+}

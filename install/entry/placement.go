@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package entry
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// Placement is one way to add the entry to the runtime's CNI configuration. Its
+// methods take the directory of conflists.
+type Placement interface {
+	// Fault returns why the entry is missing or outdated.
+	Fault(net *host.Dir, entry []byte) error
+
+	// Place writes the entry unless it is up to date.
+	Place(net *host.Dir, entry []byte) error
+
+	// Found reports whether Remove would remove anything.
+	Found(net *host.Dir) (bool, error)
+
+	// Remove removes the entry. A missing one is no error.
+	Remove(net *host.Dir) error
+}
+
+// In returns the placement of a mode other than Auto.
+func In(mode Mode) Placement { return placements[mode] }
+
+var placements = map[Mode]Placement{DropIn: dropIn{}, Insert: inserted{}, Owned: owned{}, Multus: multus{}, MultusChain: chained{}}
+
+// Fault returns why the entry is missing or outdated; with Auto, in both modes that it
+// chooses from.
+func Fault(net *host.Dir, mode Mode, entry []byte) error {
+	if mode != Auto {
+		return In(mode).Fault(net, entry)
+	}
+	if In(DropIn).Fault(net, entry) == nil {
+		return nil
+	}
+	return In(Insert).Fault(net, entry)
+}
+
+// IsPlaced reports whether there is an entry of any mode.
+func IsPlaced(net *host.Dir) (bool, error) {
+	for _, placement := range placements {
+		if found, err := placement.Found(net); err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// RemoveExcept removes the entries of all modes but one; "" for none.
+func RemoveExcept(net *host.Dir, kept Mode) error {
+	var errs []error
+	for mode, placement := range placements {
+		if mode != kept {
+			errs = append(errs, placement.Remove(net))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// FileFault returns why a file of the agent's own does not have the content.
+func FileFault(directory *host.Dir, name string, want []byte) error {
+	current, err := directory.Read(name)
+	if err == nil && !bytes.Equal(current, want) {
+		err = fmt.Errorf("%s/%s is outdated", directory.Path(), name)
+	}
+	return err
+}
+
+// Indented returns a JSON document with indentation.
+func Indented(document []byte) []byte {
+	var out bytes.Buffer
+	if json.Indent(&out, document, "", "  ") != nil {
+		return document
+	}
+	out.WriteByte('\n')
+	return out.Bytes()
+}

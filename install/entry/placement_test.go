@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package entry
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+const (
+	bridgeList  = `{"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "bridge"}]}`
+	ptpConf     = `{"cniVersion": "1.0.0", "name": "podnet", "type": "ptp"}`
+	inlinedList = `{"cniVersion": "1.1.0", "name": "podnet", "loadOnlyInlinedPlugins": true, "plugins": [{"type": "ptp"}]}`
+)
+
+var (
+	OldEntry = []byte(`{"type":"capture-cni","kubeconfig":"/var/lib/capture-cni/kubeconfig"}`)
+	newEntry = []byte(`{"type":"capture-cni","kubeconfig":"/run/capture-cni/kubeconfig"}`)
+)
+
+// expectState asks a placement what it sees.
+func expectState(t *testing.T, p Placement, net *host.Dir, entry []byte, wantPlaced, wantFound bool) {
+	t.Helper()
+	if fault := p.Fault(net, entry); (fault == nil) != wantPlaced {
+		t.Errorf("fault is %v, want the entry in place: %v", fault, wantPlaced)
+	}
+	if found, err := p.Found(net); err != nil || found != wantFound {
+		t.Errorf("found %v, %v; want %v", found, err, wantFound)
+	}
+}
+
+// expectUnwritten fails if a call writes a file anew.
+func expectUnwritten(t *testing.T, net *host.Dir, call func() error) {
+	t.Helper()
+	stat := func() map[string]fs.FileInfo {
+		infos := map[string]fs.FileInfo{}
+		for name := range machine.Files(t, net) {
+			infos[name], _ = os.Stat(filepath.Join(net.Path(), name))
+		}
+		return infos
+	}
+	before := stat()
+	if err := call(); err != nil {
+		t.Error(err)
+	}
+	if after := stat(); !maps.EqualFunc(before, after, os.SameFile) {
+		t.Errorf("written anew: there was %v, there is %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+	}
+}
+
+// placementCases are what each mode does with each kind of primary.
+var placementCases = map[string]struct {
+	mode   Mode
+	before map[string]string
+	placed map[string]string // where the entry is afterwards
+}{
+	"insert into a list":   {Insert, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{"10-ptp.conflist": "podnet"}},
+	"insert behind a conf": {Insert, map[string]string{"10-bridge.conf": machine.BridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
+	"insert behind a json": {Insert, map[string]string{"10-bridge.json": machine.BridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
+	"insert, not into files that no runtime loads": {
+		Insert,
+		map[string]string{"05-bridge.conf.bak": machine.BridgeConf, "06-bridge": machine.BridgeConf, "10-ptp.conflist": machine.PtpList},
+		map[string]string{"10-ptp.conflist": "podnet"},
+	},
+	"insert into the first": {Insert, map[string]string{"10-ptp.conflist": machine.PtpList, "20-bridge.conflist": bridgeList}, map[string]string{"10-ptp.conflist": "podnet"}},
+	"insert, not into loopback": {Insert, map[string]string{
+		"05-lo.conf": `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`, "10-ptp.conflist": machine.PtpList,
+	}, map[string]string{"10-ptp.conflist": "podnet"}},
+	"dropin":                    {DropIn, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{"podnet/capture-cni.conf": ""}},
+	"dropin among others":       {DropIn, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": "{}"}, map[string]string{"podnet/capture-cni.conf": ""}},
+	"owned":                     {Owned, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{OwnedName: "podnet"}},
+	"owned, of a conf":          {Owned, map[string]string{"10-bridge.conf": machine.BridgeConf}, map[string]string{OwnedName: "podnet"}},
+	"owned, without istio-cni":  {Owned, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, `}]`, `}, {"type": "istio-cni"}]`, 1)}, map[string]string{OwnedName: "podnet"}},
+	"multus":                    {Multus, map[string]string{}, map[string]string{"capture-cni.conf": "capture-cni"}},
+	"multus-chain":              {MultusChain, map[string]string{}, map[string]string{ChainedName: ""}},
+	"multus-chain among others": {MultusChain, map[string]string{"10-tuning.conf": `{"type": "tuning"}`}, map[string]string{ChainedName: ""}},
+	"multus among others":       {Multus, map[string]string{"storage.conf": "{}"}, map[string]string{"capture-cni.conf": "capture-cni"}},
+}
+
+// TestPlacements places an entry, another one, and removes it: nothing of it is
+// left, and what others wrote is as it was.
+func TestPlacements(t *testing.T) {
+	t.Parallel()
+	for name, test := range placementCases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			net, p := machine.NetDir(t, test.before), In(test.mode)
+			expectState(t, p, net, OldEntry, false, false)
+			expectUnwritten(t, net, func() error { return p.Remove(net) })
+			for _, entry := range [][]byte{OldEntry, newEntry} {
+				if err := p.Place(net, entry); err != nil {
+					t.Fatal(err)
+				}
+				expectState(t, p, net, entry, true, true)
+				expectUnwritten(t, net, func() error { return p.Place(net, entry) })
+				files := machine.Files(t, net)
+				for file, network := range test.placed {
+					if !holds(t, files[file], network, entry) {
+						t.Errorf("%s does not hold the entry %s:\n%s", file, entry, files[file])
+					}
+				}
+				for file, content := range files {
+					if _, ours := test.placed[file]; !ours && content != test.before[strings.TrimSuffix(file, originalSuffix)] {
+						t.Errorf("%s is not as it was:\n%s", file, content)
+					}
+				}
+			}
+			expectState(t, p, net, OldEntry, false, true)
+			if err := p.Remove(net); err != nil {
+				t.Fatal(err)
+			}
+			machine.ExpectFiles(t, net, test.before)
+			expectState(t, p, net, newEntry, false, false)
+		})
+	}
+}
+
+// TestInterruptedRemoval removes an entry after a removal that ended between its two steps.
+func TestInterruptedRemoval(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"10-bridge.conf", "10-bridge.json"} {
+		before := map[string]string{name: machine.BridgeConf}
+		net, p := machine.NetDir(t, before), In(Insert)
+		if err := errors.Join(p.Place(net, OldEntry), net.Rename(name+originalSuffix, name), p.Remove(net)); err != nil {
+			t.Error(err)
+		}
+		machine.ExpectFiles(t, net, before)
+	}
+}
+
+// holds reports whether a file is the entry alone, or as a list or configuration
+// of the network's name.
+func holds(t *testing.T, text, network string, entry []byte) bool {
+	t.Helper()
+	if network == "" {
+		return text == string(Indented(entry))
+	}
+	if !strings.Contains(text, `"plugins"`) {
+		return text == "{\n  \"cniVersion\": \"1.0.0\",\n  \"name\": \""+network+"\","+string(Indented(entry))[1:]
+	}
+	list, err := conflist.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Name == network && list.Has(entry) && list.Others() == 1 && !slices.ContainsFunc(list.Plugins, conflist.Plugin.OtherMesh)
+}
+
+// TestPlacementRefused says why an entry can't be placed, and changes nothing.
+func TestPlacementRefused(t *testing.T) {
+	t.Parallel()
+	half := machine.PtpList[:len(machine.PtpList)/2]
+	for name, test := range map[string]struct {
+		mode        Mode
+		files       map[string]string
+		waits       bool // it passes by itself
+		errContains string
+	}{
+		"insert, nothing there":        {Insert, map[string]string{}, true, "no network configuration in"},
+		"dropin, nothing there":        {DropIn, map[string]string{}, true, "no network configuration in"},
+		"owned, nothing there":         {Owned, map[string]string{}, true, "no network configuration in"},
+		"insert, half a list":          {Insert, map[string]string{"10-ptp.conflist": half, "20-bridge.conflist": bridgeList}, true, "10-ptp.conflist"},
+		"dropin, half a list":          {DropIn, map[string]string{"10-ptp.conflist": half}, true, "10-ptp.conflist"},
+		"owned, half a list":           {Owned, map[string]string{"10-ptp.conflist": half}, true, "10-ptp.conflist"},
+		"dropin, a conf":               {DropIn, map[string]string{"10-bridge.conf": machine.BridgeConf}, false, `use mode "insert"`},
+		"dropin, inlined plugins only": {DropIn, map[string]string{"10-ptp.conflist": inlinedList}, false, `use mode "insert"`},
+		"dropin, a link elsewhere":     {DropIn, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, "podnet", "..", 1)}, false, "escapes"},
+		"insert, no chained plugins":   {Insert, map[string]string{"10-old.conflist": `{"cniVersion":"0.2.0","name":"old","plugins":[{"type":"bridge"}]}`}, false, "has cniVersion 0.2.0"},
+		"insert, no version":           {Insert, map[string]string{"10-old.conflist": `{"name":"old","plugins":[{"type":"bridge"}]}`}, false, "has no cniVersion"},
+		"owned, a list before ours":    {Owned, map[string]string{"00-a.conflist": machine.PtpList}, false, "00-a.conflist sorts before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			net, p := machine.NetDir(t, test.files), In(test.mode)
+			for what, err := range map[string]error{"fault": p.Fault(net, OldEntry), "place": p.Place(net, OldEntry)} {
+				if err == nil || !strings.Contains(err.Error(), test.errContains) || IsWaiting(err) != test.waits {
+					t.Errorf("%s: got %v, want %q, waiting: %v", what, err, test.errContains, test.waits)
+				}
+			}
+			machine.ExpectFiles(t, net, test.files)
+		})
+	}
+}
+
+// TestInsertKeepsWhatCameMeanwhile refuses to write over what is not what was read.
+func TestInsertKeepsWhatCameMeanwhile(t *testing.T) {
+	t.Parallel()
+	net := machine.NetDir(t, map[string]string{"10-ptp.conflist": bridgeList})
+	if err := checkUnchanged(net, "10-ptp.conflist", []byte(bridgeList))(""); err != nil {
+		t.Errorf("unchanged: %v", err)
+	}
+	if err := checkUnchanged(net, "10-ptp.conflist", []byte(machine.PtpList))(""); !IsWaiting(err) {
+		t.Errorf("written meanwhile: got %v, want it to wait", err)
+	}
+	if err := checkUnchanged(net, "20-ptp.conflist", []byte(machine.PtpList))(""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("removed meanwhile: got %v", err)
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package entry
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/conflist"
+)
+
+// TestRemoveFindsAll removes entries that earlier agents left, also where they
+// were interrupted, and nothing of others.
+func TestRemoveFindsAll(t *testing.T) {
+	t.Parallel()
+	withEntry := func(text string) string { return strings.Replace(text, "}]", "}, "+string(OldEntry)+"]", 1) }
+	fromConf, err := conflist.FromConf([]byte(machine.BridgeConf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := conflist.Parse(fromConf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	madeText, err := made.With(OldEntry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := string(Indented(OldEntry))
+	for name, test := range map[string]struct {
+		mode          Mode
+		before, after map[string]string
+		found         bool
+	}{
+		"every list": {
+			Insert,
+			map[string]string{"10-ptp.conflist": withEntry(machine.PtpList), "20-bridge.conflist": withEntry(bridgeList), "30-broken.conflist": "{"},
+			map[string]string{"10-ptp.conflist": machine.PtpList, "20-bridge.conflist": bridgeList, "30-broken.conflist": "{"},
+			true,
+		},
+		"not a list of our own": {Insert, map[string]string{OwnedName: withEntry(machine.PtpList)}, map[string]string{OwnedName: withEntry(machine.PtpList)}, false},
+		"a conf whose owner wrote another": {
+			Insert,
+			map[string]string{"10-b.conf": ptpConf, "10-b.conf" + originalSuffix: machine.BridgeConf, "10-b.conflist": string(madeText)},
+			map[string]string{"10-b.conf": ptpConf},
+			true,
+		},
+		"a conf that is back, its list still there": {
+			Insert,
+			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": string(madeText)},
+			map[string]string{"10-b.conf": machine.BridgeConf},
+			true,
+		},
+		"a list that only looks made of a conf": {
+			Insert,
+			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": withEntry(machine.PtpList)},
+			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": machine.PtpList},
+			true,
+		},
+		"of a network with another name": {
+			DropIn,
+			map[string]string{"10-ptp.conflist": machine.PtpList, "former/capture-cni.conf": own, "podnet/other.conf": "{}"},
+			map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": "{}"},
+			true,
+		},
+		"without a list": {DropIn, map[string]string{"former/capture-cni.conf": own, "podnet/capture-cni.conf": own}, map[string]string{}, true},
+		"unfinished files": {
+			DropIn,
+			map[string]string{"podnet/.capture-cni-tmp-A": "{", "podnet/other.conf": "{}"},
+			map[string]string{"podnet/other.conf": "{}"},
+			false,
+		},
+		"an empty directory of others": {DropIn, map[string]string{"other/.keep": ""}, map[string]string{"other/.keep": ""}, false},
+		"the chain's other files stay": {MultusChain, map[string]string{ChainedName: own, "a.conf": "{"}, map[string]string{"a.conf": "{"}, true},
+		"not Multus' other files":      {Multus, map[string]string{"a.conf": own}, map[string]string{"a.conf": own}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			net, p := machine.NetDir(t, test.before), In(test.mode)
+			if found, err := p.Found(net); err != nil || found != test.found {
+				t.Errorf("found %v, %v; want %v", found, err, test.found)
+			}
+			for range 2 { // the second time, there is nothing
+				if err := p.Remove(net); err != nil {
+					t.Fatal(err)
+				}
+				machine.ExpectFiles(t, net, test.after)
+			}
+		})
+	}
+}
+
+// TestDropInStaysInside follows no link out of the runtime's directory.
+func TestDropInStaysInside(t *testing.T) {
+	t.Parallel()
+	net, elsewhere := machine.NetDir(t, map[string]string{"10-ptp.conflist": machine.PtpList}), machine.NetDir(t, map[string]string{"capture-cni.conf": "theirs"})
+	if err := os.Symlink(elsewhere.Path(), filepath.Join(net.Path(), "podnet")); err != nil {
+		t.Fatal(err)
+	}
+	p := In(DropIn)
+	if err := p.Place(net, OldEntry); err == nil {
+		t.Error("the entry was placed behind a link")
+	}
+	if err := p.Remove(net); err != nil {
+		t.Error(err)
+	}
+	machine.ExpectFiles(t, elsewhere, map[string]string{"capture-cni.conf": "theirs"})
+}

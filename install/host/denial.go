@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// OwnLabel returns the label that the node's security module gives this process, ""
+// without such a module.
+func OwnLabel() string {
+	label, err := os.ReadFile("/proc/self/attr/current")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimRight(string(label), "\x00\n")
+}
+
+// ExplainDenial adds to the error of a write in a directory which security module denied
+// it, and what to do. It returns other errors unchanged.
+func ExplainDenial(label, directory string, err error) error {
+	if !IsDenial(label, directory, err) {
+		return err
+	}
+	what, do := DescribeDenial(label, directory)
+	return fmt.Errorf("%w: %s: %s", err, what, do)
+}
+
+// IsDenial reports whether a security module that confines this process denied a write:
+// it was refused, and the mode of directory and file allows it.
+func IsDenial(label, directory string, err error) bool {
+	if label == "" || label == "unconfined" || !errors.Is(err, fs.ErrPermission) {
+		return false
+	}
+	if failed, ok := errors.AsType[*fs.PathError](err); ok && !filepath.IsAbs(failed.Path) && !modeAllows(directory+"/"+failed.Path, 4) {
+		return false
+	}
+	return modeAllows(directory, 3)
+}
+
+// modeAllows reports whether owner and mode give this process these permissions. A missing
+// file denies none.
+func modeAllows(path string, permissions uint32) bool {
+	var file unix.Stat_t
+	if err := unix.Stat(path, &file); err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	shift := 0
+	switch {
+	case int(file.Uid) == os.Geteuid():
+		shift = 6
+	case int(file.Gid) == os.Getegid():
+		shift = 3
+	}
+	return file.Mode>>shift&permissions == permissions
+}
+
+// DescribeDenial returns what the security module compared, where it logs the denial, and
+// how to allow the write.
+func DescribeDenial(label, directory string) (what, do string) {
+	if strings.Count(label, ":") < 2 { // a profile and its mode, such as "cri-containerd.apparmor.d (enforce)"
+		return fmt.Sprintf("the mode of %s allows it, and AppArmor confines the agent with the profile %s", directory, label),
+			"look for the denial with `journalctl --dmesg --grep=DENIED` on the node; allow it in that profile, or run the agents unconfined (chart: podAnnotations.container\\.apparmor\\.security\\.beta\\.kubernetes\\.io/installer=unconfined)"
+	}
+	return fmt.Sprintf("the mode of %s allows it, and SELinux gives the agent the label %s, and the directory %s", directory, label, fileLabel(directory)),
+		"look for the denial with `ausearch -m AVC -ts recent` on the node; run the agents with a type that may write there (chart: seLinuxOptions.type=spc_t)"
+}
+
+// fileLabel returns a file's SELinux label.
+func fileLabel(path string) string {
+	value := make([]byte, 256)
+	n, err := unix.Lgetxattr(path, "security.selinux", value)
+	if err != nil {
+		return "(not readable: " + err.Error() + ")"
+	}
+	return strings.TrimRight(string(value[:n]), "\x00")
+}

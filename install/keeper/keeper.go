@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keeper keeps a node in the desired state for as long as the agent runs.
+package keeper
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/node"
+)
+
+// Keeper keeps a node in the desired state: it reconciles on changes and at intervals.
+type Keeper struct {
+	node    *node.Node
+	log     *slog.Logger
+	pods    func() error // why requests of pods are not answered
+	metrics *nodeMetrics
+
+	contention   contention
+	tokenChecked time.Time
+	nextResync   time.Time
+	absent       atomic.Bool   // the desired state is a clean node
+	claimed      chan struct{} // closed once the node is this agent's
+
+	mu         sync.Mutex
+	report     node.Report // of the last reconciliation
+	clocks     error       // of node and API server, as the last token shows
+	reportedAt time.Time
+}
+
+// New returns a Keeper of a node that registers its metrics. pods returns why the
+// agent can't answer requests of pods, nil if it can.
+func New(n *node.Node, pods func() error, registry prometheus.Registerer, log *slog.Logger) *Keeper {
+	k := &Keeper{node: n, log: log, pods: pods, metrics: newNodeMetrics(metrics.NewFactory(registry)), claimed: make(chan struct{})}
+	k.setReport(node.Report{Mode: n.Mode(), Findings: []node.Finding{{Part: node.PartOwner, Reason: "the agent has not checked the node yet", Waiting: true}}})
+	return k
+}
+
+const (
+	// resyncInterval is how often the agent checks everything without an event.
+	resyncInterval = time.Minute
+
+	// tokenCheckInterval is how often the agent checks that the API server accepts
+	// the plugin's token. While the agent does not answer requests of pods, the plugin
+	// needs the token, and lookups of meshed pods without a valid one time out.
+	tokenCheckInterval    = 5 * time.Minute
+	tokenCheckWithoutPods = 10 * time.Second
+
+	// undecidedInterval is how often the agent resyncs while mode auto is undecided:
+	// pods start uncaptured until the runtime loads the entry.
+	undecidedInterval = 5 * time.Second
+)
+
+// Present keeps the node installed until ctx ends. It then removes nothing, so that
+// pods are captured also without an agent. Error: a directory of the node was deleted, and
+// the agent's container must be started again to see what takes its place.
+func (k *Keeper) Present(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	lock := k.claim(ctx)
+	if lock == nil {
+		end()
+		return nil
+	}
+	defer lock.Close()
+	net, others := k.directories()
+	changes, serve := watch(append(others, net), func() { k.metrics.polling.Set(1) }, k.log)
+	var watching sync.WaitGroup
+	watching.Go(func() { serve(ctx) })
+	defer func() { end(); watching.Wait() }()
+	k.resync(ctx, false)
+	k.checkToken(ctx)
+	due, token := time.NewTicker(pollInterval), time.NewTicker(tokenCheckWithoutPods)
+	defer due.Stop()
+	defer token.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case directory := <-changes:
+			if slices.Contains(others, directory) {
+				k.resync(ctx, false)
+			} else { // the runtime's directory, or a subdirectory
+				k.repair(ctx)
+			}
+		case <-due.C:
+			if err := k.node.Settings().DeletedMount(); err != nil {
+				return err
+			}
+			if !time.Now().Before(k.nextResync) {
+				k.resync(ctx, false)
+			}
+		case <-token.C:
+			if k.pods() != nil || time.Since(k.tokenChecked) >= tokenCheckInterval {
+				k.checkToken(ctx)
+			}
+		}
+	}
+}
+
+// checkToken requests a new token if the API server rejects the current one.
+func (k *Keeper) checkToken(ctx context.Context) {
+	k.tokenChecked = time.Now()
+	if !k.node.Settings().Credentials.OnNode {
+		return
+	}
+	if k.node.Store().IsRejected(ctx) {
+		k.metrics.tokensBad.Inc()
+		k.resync(ctx, true)
+	}
+}
+
+// Claimed returns a channel that is closed once the node is this agent's: the sockets at
+// which plugin and guard reach an agent are another agent's until then.
+func (k *Keeper) Claimed() <-chan struct{} { return k.claimed }
+
+// claim waits until no other agent holds the node and no other release owns it. It
+// returns nil if ctx ends first.
+func (k *Keeper) claim(ctx context.Context) io.Closer {
+	for {
+		lock, err := k.node.Claim()
+		if err == nil {
+			close(k.claimed)
+			return lock
+		}
+		report := node.Report{Mode: k.node.Mode()}
+		report.Add(node.PartOwner, err)
+		k.setReport(report)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pollInterval / 2):
+		}
+	}
+}
+
+// directories returns the runtime's directory, which contains the entry, and the
+// others to watch.
+func (k *Keeper) directories() (net string, others []string) {
+	wanted := k.node.Settings()
+	others = []string{filepath.Dir(wanted.Credentials.CAFile)}
+	for _, directory := range wanted.BinDirs {
+		others = append(others, wanted.At(directory))
+	}
+	return wanted.At(wanted.NetDir), others
+}
+
+// untilNext returns the time until the next resync without an event: until the token is
+// due for renewal or, in an undecided mode auto or with credentials to remove, until the
+// next attempt.
+func (k *Keeper) untilNext() time.Duration {
+	next := resyncInterval
+	onNode := k.node.Settings().Credentials.OnNode
+	if onNode {
+		next = min(next, max(pollInterval, time.Until(k.node.Store().Due(k.node.Credentials()))))
+	}
+	if k.node.Mode() == entry.Auto || !onNode && !k.lastReport().IsGood(node.PartCredentials) {
+		next = min(next, undecidedInterval)
+	}
+	return next
+}
+
+// resync reconciles the whole node. renew requests a new token whatever the old
+// one's age.
+func (k *Keeper) resync(ctx context.Context, renew bool) {
+	before, requested := k.node.Credentials().Token, k.node.Store().Requested()
+	report := k.node.Install(ctx, renew)
+	report.Add(node.PartPods, k.pods())
+	k.metrics.tokensRequested.Add(float64(k.node.Store().Requested() - requested))
+	current := k.node.Credentials()
+	if current.Token != before {
+		k.metrics.tokenIssued.Set(float64(current.Token.Issued.Unix()))
+		k.metrics.tokenExpires.Set(float64(current.Token.Expires.Unix()))
+	}
+	if report.IsGood(node.PartCredentials) && k.node.Settings().Credentials.OnNode {
+		k.metrics.credentialsChecked.SetToCurrentTime()
+		k.metrics.caExpires.Set(float64(current.CAExpires.Unix()))
+	}
+	if k.contention.isOver(time.Now()) {
+		k.metrics.contended.Reset()
+	}
+	k.metrics.setRuntime(k.node.IdentifyRuntime(ctx))
+	k.metrics.credentialsFallback.Set(boolean(current.Fallback))
+	k.setClocks(k.node.Store().ClockFault())
+	k.metrics.observeOthers(k.node.Others())
+	k.setReport(report)
+	k.nextResync = time.Now().Add(k.untilNext())
+}
+
+// repair restores the entry after another program changed the runtime's directory.
+func (k *Keeper) repair(ctx context.Context) {
+	if k.node.Credentials().Kubeconfig == "" || !k.lastReport().IsGood(node.PartBinary) { // the entry comes after what the plugin needs
+		k.resync(ctx, false)
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(k.contention.wait(time.Now())):
+	}
+	changed, err := k.node.PlaceEntry(ctx)
+	if changed {
+		k.metrics.repairs.Inc()
+		writer := k.node.ListOwner()
+		contended := k.contention.recordRepair(time.Now())
+		k.metrics.contended.WithLabelValues(writer).Set(boolean(contended))
+		if contended {
+			k.log.Warn("another program keeps removing the entry; configure it to keep the entry (cilium: cni.exclusive=false), or use another mode",
+				"writer", writer, "back-off", k.contention.backOff)
+		}
+	}
+	k.metrics.observeOthers(k.node.Others())
+	report := k.lastReport()
+	report.Mode = k.node.Placed()
+	report.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f node.Finding) bool { return f.Part == node.PartEntry })
+	report.Add(node.PartEntry, err)
+	k.setReport(report)
+}

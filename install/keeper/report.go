@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+func (k *Keeper) setReport(report node.Report) {
+	k.mu.Lock()
+	last := k.report
+	k.report, k.reportedAt = report, time.Now()
+	k.mu.Unlock()
+	k.metrics.observe(report)
+	if last.String() != report.String() {
+		k.log.Info("checked the node", "mode", report.Mode, "good", report.Good(), "findings", report.Findings)
+	}
+}
+
+func (k *Keeper) setClocks(fault error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.clocks = fault
+}
+
+// clockFault returns an error while the clocks of node and API server are far apart.
+func (k *Keeper) clockFault() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.clocks
+}
+
+// Alive reports whether the agent still checks the node.
+func (k *Keeper) Alive() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Since(k.reportedAt) < 5*resyncInterval
+}
+
+// CurrentReport returns the state of disk and runtime at this moment. While the node
+// belongs to another agent, or should be clean, it returns the last report.
+func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
+	last := k.lastReport()
+	if k.absent.Load() || !last.IsGood(node.PartOwner) {
+		return last
+	}
+	report := k.node.VerifyMode(ctx, last.Mode)
+	report.Add(node.PartCredentials, k.clockFault())
+	report.Explain(node.PartCredentials, last) // why they could not be requested or removed
+	report.Add(node.PartPods, k.pods())
+	k.metrics.observe(report)
+	return report
+}
+
+func (k *Keeper) lastReport() node.Report {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.report
+}
+
+// Ready returns what is wrong with the node.
+func (k *Keeper) Ready(ctx context.Context) error {
+	if report := k.CurrentReport(ctx); !report.Good() {
+		return errors.New(report.String())
+	}
+	return nil
+}
+
+// Accepts returns why pods should not start yet: what is wrong with the node, or why
+// the canary failed. For pod and kernel see Canary.
+func (k *Keeper) Accepts(ctx context.Context, pod record.PodRef, kernel bool) error {
+	if err := k.Ready(ctx); err != nil {
+		return err
+	}
+	return k.node.Canary(ctx, pod, kernel)
+}
+
+// SetTainted sets the metric that reports whether the node has the taint.
+func (k *Keeper) SetTainted(tainted bool) { k.metrics.taint.Set(boolean(tainted)) }

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"bytes"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// ciliumBackup is the suffix that Cilium adds to the configurations of other programs
+// while cni.exclusive is set. Directories keep their names.
+const ciliumBackup = ".cilium_bak"
+
+// ciliumLegacy is a file of Cilium's own, which it renames in any case.
+const ciliumLegacy = "05-cilium.conf" + ciliumBackup
+
+// exclusive looks for files that Cilium renamed.
+func (p *preflight) exclusive() {
+	net, err := host.OpenDir(p.settings.At(p.settings.NetDir))
+	if err != nil {
+		return // writable has reported it
+	}
+	defer net.Close()
+	names, _ := net.Names()
+	renamed := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ciliumBackup) && name != ciliumLegacy })
+	if renamed < 0 {
+		return
+	}
+	const what = "Cilium renamed %s: with cni.exclusive it "
+	switch p.settings.Mode {
+	case entry.Owned:
+		p.serious("set cni.exclusive=false in Cilium's values, or use --mode dropin", what+"also renames "+entry.OwnedName+", and pods start uncaptured", names[renamed])
+	case entry.Insert:
+		p.serious("set cni.exclusive=false in Cilium's values, or use --mode dropin", what+"also removes the entry from its own list, and pods start uncaptured", names[renamed])
+	case entry.Auto:
+		p.note("set cni.exclusive=false in Cilium's values unless the runtime loads drop-ins, which Cilium leaves alone", what+"removes entries from its own list", names[renamed])
+	}
+}
+
+// nodeLinks returns the names of the interfaces in this network namespace, which is the
+// node's.
+func nodeLinks() (names []string) {
+	links, _ := net.Interfaces()
+	for _, link := range links {
+		names = append(names, link.Name)
+	}
+	return names
+}
+
+// socketEffect is why it matters which address a connection has when it leaves a socket.
+const socketEffect = "a sidecar then sees the address of a Service's backend, so that its routes and policies for the Service do not apply"
+
+// ciliumNodeConfig is Cilium's own record of how its programs were compiled.
+const ciliumNodeConfig = "/run/cilium/state/globals/node_config.h"
+
+// socketBalancing looks for data planes that choose a Service's backend when a process
+// connects. In an agent's pod only their interfaces are visible: to see more, it would
+// need the node's /run or bpffs.
+func (p *preflight) socketBalancing() {
+	compiled, _ := host.ReadFile(p.settings.At(ciliumNodeConfig))
+	fixCilium, fixCalico := "set socketLB.hostNamespaceOnly=true in Cilium's values", "set bpfConnectTimeLoadBalancing: Disabled in Calico's FelixConfiguration"
+	switch {
+	case bytes.Contains(compiled, []byte("ENABLE_SOCKET_LB_FULL")):
+		p.note(fixCilium, "Cilium balances connections at the sockets of pods (%s): %s", ciliumNodeConfig, socketEffect)
+	case len(compiled) == 0 && slices.Contains(p.links, "cilium_host"):
+		p.note(fixCilium+", unless it is set, or socket load balancing is off", "Cilium runs on this node (interface cilium_host), and may balance connections at the sockets of pods: %s", socketEffect)
+	}
+	if slices.Contains(p.links, "bpfin.cali") {
+		p.note(fixCalico+", unless it is set", "Calico's eBPF data plane runs on this node (interface bpfin.cali), and may balance connections at the sockets of pods: %s", socketEffect)
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/settings"
+)
+
+// TestCiliumExclusive knows by the files that Cilium renamed that it fights the entry, and
+// for which modes that matters. The directories are made after Cilium's sources.
+func TestCiliumExclusive(t *testing.T) {
+	t.Parallel()
+	const cilium, renamed = "/etc/cni/net.d/05-cilium.conflist", "/etc/cni/net.d/10-kindnet.conflist.cilium_bak"
+	for name, test := range map[string]struct {
+		file string
+		mode entry.Mode
+		want string
+	}{
+		"owned":                    {renamed, entry.Owned, "also renames 00-capture-cni.conflist, and pods start uncaptured: set cni.exclusive=false"},
+		"the agent's own, renamed": {"/etc/cni/net.d/" + entry.OwnedName + ciliumBackup, entry.Owned, "Cilium renamed " + entry.OwnedName},
+		"insert":                   {renamed, entry.Insert, "also removes the entry from its own list, and pods start uncaptured: set cni.exclusive=false"},
+		"auto":                     {renamed, entry.Auto, "note: Cilium renamed 10-kindnet.conflist.cilium_bak"},
+		"a drop-in is left alone":  {renamed, entry.DropIn, "no problems found"},
+		"with Multus":              {renamed, entry.Multus, "no problems found"},
+		"its own file of old":      {"/etc/cni/net.d/05-cilium.conf.cilium_bak", entry.Owned, "no problems found"},
+		"nothing renamed":          {"/etc/cni/net.d/87-podman.conflist", entry.Owned, "no problems found"},
+		"a directory of that name": {"/etc/cni/net.d/x.cilium_bak/y", entry.Owned, "no problems found"},
+	} {
+		p := &preflight{settings: settings.Default(machine.New(t, map[string]string{cilium: machine.PtpList, test.file: machine.PtpList}))}
+		p.settings.Mode = test.mode
+		p.exclusive()
+		if got := p.found.String(); !strings.Contains(got, test.want) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// TestSocketBalancing knows data planes that translate a Service's address before the
+// sidecar sees it. Interfaces and files are those that the sources of Cilium and Calico
+// name.
+func TestSocketBalancing(t *testing.T) {
+	t.Parallel()
+	const full, hostOnly = "#define ENABLE_SOCKET_LB_TCP 1\n#define ENABLE_SOCKET_LB_FULL 1\n", "#define ENABLE_SOCKET_LB_TCP 1\n#define ENABLE_SOCKET_LB_HOST_ONLY 1\n"
+	cilium, calico := []string{"lo", "eth0", "cilium_net", "cilium_host"}, []string{"lo", "eth0", "bpfin.cali", "bpfout.cali", "cali1234"}
+	for name, test := range map[string]struct {
+		compiled string
+		links    []string
+		want     string
+	}{
+		"Cilium, in all sockets":       {full, cilium, "note: Cilium balances connections at the sockets of pods"},
+		"Cilium, in the node's alone":  {hostOnly, cilium, "no problems found"},
+		"Cilium, not at all":           {"#define ENABLE_IPV4 1\n", cilium, "no problems found"},
+		"Cilium, seen from a pod":      {"", cilium, "note: Cilium runs on this node (interface cilium_host), and may"},
+		"Calico with eBPF":             {"", calico, "set bpfConnectTimeLoadBalancing: Disabled"},
+		"Calico with iptables":         {"", []string{"lo", "eth0", "cali1234", "vxlan.calico"}, "no problems found"},
+		"Cilium chained behind Calico": {full, append(calico, cilium...), "Calico's eBPF data plane"},
+	} {
+		files := map[string]string{"/etc/hostname": "node"}
+		if test.compiled != "" {
+			files[ciliumNodeConfig] = test.compiled
+		}
+		p := &preflight{settings: settings.Default(machine.New(t, files)), links: test.links}
+		p.socketBalancing()
+		if got := p.found.String(); !strings.Contains(got, test.want) || p.found.Serious() {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

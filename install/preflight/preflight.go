@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package preflight finds what would fail on a node before anything is installed.
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/runtimeconfig"
+	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+// Problem is what would fail on the node, and what to do about it.
+type Problem struct {
+	What    string `json:"what"`
+	Do      string `json:"do"`
+	Serious bool   `json:"serious"` // pods would start uncaptured, or not at all
+}
+
+// Problems are those that Preflight found.
+type Problems []Problem
+
+// Serious reports whether one of them is serious.
+func (p Problems) Serious() bool {
+	return slices.ContainsFunc(p, func(problem Problem) bool { return problem.Serious })
+}
+
+// String returns one problem a line.
+func (p Problems) String() string {
+	if len(p) == 0 {
+		return "no problems found"
+	}
+	lines := make([]string, len(p))
+	for i, problem := range p {
+		lines[i] = problem.What + ": " + problem.Do
+		if !problem.Serious {
+			lines[i] = "note: " + lines[i]
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Check returns what would fail on a node. It writes nothing.
+func Check(ctx context.Context, settings settings.Node, runtime *cri.Client) Problems {
+	p := newPreflight(settings)
+	p.files(ctx, runtime)
+	p.kernel(ctx)
+	return p.found
+}
+
+// preflight collects what is found.
+type preflight struct {
+	settings settings.Node
+	label    string   // of this process, by the node's security module
+	links    []string // network interfaces of the node
+	found    Problems
+}
+
+func newPreflight(settings settings.Node) *preflight {
+	return &preflight{settings: settings, label: host.OwnLabel(), links: nodeLinks(), found: Problems{}}
+}
+
+// files checks all but the kernel.
+func (p *preflight) files(ctx context.Context, runtime *cri.Client) {
+	p.directories(ctx, runtime)
+	p.writable()
+	switch p.settings.Mode {
+	case entry.MultusChain:
+		p.chain()
+	case entry.Multus: // the entry needs no list
+	default:
+		p.primary()
+	}
+	p.exclusive()
+	p.socketBalancing()
+	p.selinux()
+}
+
+func (p *preflight) serious(do, what string, args ...any) { p.add(true, do, what, args...) }
+
+func (p *preflight) note(do, what string, args ...any) { p.add(false, do, what, args...) }
+
+func (p *preflight) add(serious bool, do, what string, args ...any) {
+	p.found = append(p.found, Problem{fmt.Sprintf(what, args...), do, serious})
+}
+
+// directories compares the settings with the runtime's version and configuration.
+func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
+	if version, ignores := ignoresDropIns(ctx, runtime); p.settings.Mode == entry.DropIn && ignores {
+		p.serious("use --mode insert", "%s %s loads no drop-in", version.Name, version.Version)
+	}
+	reported, source := runtimeconfig.Of(ctx, p.settings.Root, runtime)
+	if source == "" {
+		p.note("check that --net-dir and --bin-dir are the runtime's", "neither the runtime nor a file of containerd or CRI-O says where the runtime looks")
+		return
+	}
+	if reported.ConfDir != "" && reported.ConfDir != p.settings.NetDir && !p.settings.Mode.UnderMultus() {
+		p.serious("use --net-dir "+reported.ConfDir, "according to %s, the runtime reads network configurations in %s, not in %s", source, reported.ConfDir, p.settings.NetDir)
+	}
+	if len(reported.BinDirs) > 0 && !slices.ContainsFunc(p.settings.BinDirs, func(dir string) bool { return slices.Contains(reported.BinDirs, dir) }) {
+		p.serious("use --bin-dir "+strings.Join(reported.BinDirs, ","), "according to %s, the runtime executes plugins in %q, not in %q", source, reported.BinDirs, p.settings.BinDirs)
+	}
+	if err := entry.CheckMaxConfNum(p.settings.Mode, reported.MaxConfNum, source); err != nil {
+		p.serious("set it to 1, or use another mode", "%v", err)
+	}
+}
+
+// writable calls access(2), which writes nothing.
+func (p *preflight) writable() {
+	for _, directory := range p.settings.WrittenDirectories() {
+		err := unix.Access(p.settings.At(directory), unix.W_OK|unix.X_OK)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			p.serious("mount it, or set the right directory", "%s does not exist", directory)
+		case host.IsDenial(p.label, p.settings.At(directory), err):
+			what, do := host.DescribeDenial(p.label, p.settings.At(directory))
+			p.serious(do, "%s can't be written to (%v): %s", directory, err, what)
+		case err != nil:
+			p.serious("mount it writable; on a read-only image, use the directory of the platform's documentation", "%s can't be written to (%v)", directory, err)
+		}
+	}
+}
+
+func (p *preflight) primary() {
+	net, err := host.OpenDir(p.settings.At(p.settings.NetDir))
+	if err != nil {
+		return // writable has reported it
+	}
+	defer net.Close()
+	found, err := entry.FindPrimary(net)
+	if entry.IsWaiting(err) {
+		p.note("the agent will wait for it", "%v", err)
+		return
+	}
+	if err != nil {
+		p.serious("correct it, or ask its owner to", "%v", err)
+		return
+	}
+	others, _, _ := entry.Beside(net, p.settings.Mode, p.settings.BesideIstioCNI)
+	for _, other := range others {
+		what, do := other.Describe()
+		p.add(other.Decision == entry.Refused, do, "%s", what)
+	}
+	for _, plugin := range found.List.Plugins {
+		if strings.HasPrefix(plugin.Type, "multus") {
+			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", "%s belongs to Multus", found.File)
+		}
+	}
+	if found.List.LoadOnlyInlinedPlugins && p.settings.Mode == entry.DropIn {
+		p.serious("use --mode insert", "%s has loadOnlyInlinedPlugins: the runtime loads no drop-in", found.File)
+	}
+}
+
+// kernel applies every kind of rule in a scratch network namespace.
+func (p *preflight) kernel(ctx context.Context) {
+	asked := p.settings.Entry.Conf.Backend
+	if os.Geteuid() != 0 {
+		p.note("run it as root", "the kernel was not tested: that needs root")
+		return
+	}
+	err := podnet.Probe(ctx, asked)
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, unix.EPERM):
+		p.note("run it on the node, as root", "the kernel was not tested (%v)", err)
+		return
+	}
+	for _, other := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
+		if other != asked && podnet.Probe(ctx, other) == nil {
+			p.serious(fmt.Sprintf(`set {"backend": %q} in --netconf`, other), "backend %s does not work on this kernel (%v)", asked, err)
+			return
+		}
+	}
+	p.serious("load the kernel's netfilter modules", "no backend works on this kernel; %s fails with: %v", asked, err)
+}
+
+func (p *preflight) selinux() {
+	if enforcing, err := os.ReadFile(p.settings.At("/sys/fs/selinux/enforce")); err == nil && strings.TrimSpace(string(enforcing)) == "1" {
+		p.note("run the agent with a type that may write to the node's directories (chart: seLinuxOptions.type=spc_t)", "SELinux is enforcing")
+	}
+}
+
+// ignoresDropIns reports whether the runtime is known to load no drop-in.
+func ignoresDropIns(ctx context.Context, runtime *cri.Client) (cri.Version, bool) {
+	if runtime == nil {
+		return cri.Version{}, false
+	}
+	version, err := runtime.Version(ctx)
+	return version, err == nil && version.IgnoresDropIns()
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package runtimeconfig reads where the container runtime looks for CNI's configuration and
+// plugins.
+package runtimeconfig
+
+import (
+	"context"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// Config is the runtime's configuration of CNI.
+type Config struct {
+	ConfDir    string
+	BinDirs    []string
+	MaxConfNum *int // nil if not set
+}
+
+// Of returns what the runtime reports, else what its files contain. source
+// is "" if neither is available.
+func Of(ctx context.Context, root string, runtime *cri.Client) (found Config, source string) {
+	if runtime != nil {
+		if loaded, err := runtime.CNIConfig(ctx); err == nil {
+			return Config{loaded.PluginConfDir, loaded.PluginDirs, &loaded.PluginMaxConfNum}, "the runtime's status"
+		}
+		if version, err := runtime.Version(ctx); err == nil && version.IsCRIO() { // the node may have containerd's files as well
+			return readCRIO(root)
+		}
+	}
+	return Read(root)
+}
+
+// containerdCNI is the part of containerd's configuration that we read.
+type containerdCNI struct {
+	BinDir     string   `toml:"bin_dir"`
+	BinDirs    []string `toml:"bin_dirs"`
+	ConfDir    string   `toml:"conf_dir"`
+	MaxConfNum *int     `toml:"max_conf_num"`
+}
+
+// containerdPlugins are the names of the CRI plugin, the newest first.
+var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
+
+// Read reads containerd's files, else CRI-O's. source is "" if the node
+// has neither.
+func Read(root string) (found Config, source string) {
+	for _, path := range []string{
+		"/etc/containerd/config.toml",
+		"/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+		"/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+		"/var/snap/microk8s/current/args/containerd.toml",
+	} {
+		var file struct {
+			Plugins map[string]struct{ CNI containerdCNI }
+		}
+		if _, err := toml.DecodeFile(filepath.Join(root, path), &file); err != nil {
+			continue
+		}
+		for _, name := range containerdPlugins {
+			if cni := file.Plugins[name].CNI; cni.ConfDir != "" || cni.BinDir != "" || len(cni.BinDirs) > 0 {
+				found = Config{cni.ConfDir, cni.BinDirs, cni.MaxConfNum}
+				if cni.BinDir != "" {
+					found.BinDirs = append(found.BinDirs, cni.BinDir)
+				}
+				return found, path
+			}
+		}
+	}
+	return readCRIO(root)
+}
+
+// readCRIO reads CRI-O's file and then its drop-ins, where the last one wins.
+func readCRIO(root string) (found Config, source string) {
+	files := []string{filepath.Join(root, "/etc/crio/crio.conf")}
+	_ = filepath.WalkDir(filepath.Join(root, "/etc/crio/crio.conf.d"), func(path string, _ fs.DirEntry, _ error) error {
+		files = append(files, path)
+		return nil
+	})
+	for _, path := range files {
+		var file struct {
+			Crio struct {
+				Network struct {
+					Dir        string   `toml:"network_dir"`
+					PluginDirs []string `toml:"plugin_dirs"`
+				}
+			}
+		}
+		content, err := host.ReadFile(path)
+		if err != nil || toml.Unmarshal(content, &file) != nil {
+			continue
+		}
+		if network := file.Crio.Network; network.Dir != "" || len(network.PluginDirs) > 0 {
+			source = path
+			if network.Dir != "" {
+				found.ConfDir = filepath.Clean(network.Dir)
+			}
+			for i, dir := range network.PluginDirs {
+				network.PluginDirs[i] = filepath.Clean(dir)
+				found.BinDirs = network.PluginDirs
+			}
+		}
+	}
+	return found, source
+}
