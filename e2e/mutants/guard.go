@@ -27,14 +27,14 @@ var guardMutants = []mutant{
 	},
 	{
 		name: "pod-whose-containers-have-exited-is-repaired",
-		file: "install/guard/repair.go",
+		file: "install/guard/confirm.go",
 		from: "runs = err == nil && !exited",
 		to:   "runs = err == nil || !exited",
 		by:   by(root, "e2e/guard", "TestEndingPods/its_containers_have_exited,_inPlace"),
 	},
 	{
 		name: "pod-never-captured-waits-for-its-next-container",
-		file: "install/guard/repair.go",
+		file: "install/guard/confirm.go",
 		from: "runs && w.baseline.isKnown() {",
 		to:   "runs {",
 		by:   by(root, "e2e/guard", "TestEndingPods/never_captured,_between_two_containers"),
@@ -77,15 +77,15 @@ var guardMutants = []mutant{
 	{
 		name: "guard-that-may-only-report-repairs",
 		file: "install/guard/examine.go",
-		from: "case g.settings.Policy == ReportOnly:\n\t\treturn found\n",
-		to:   "case g.settings.Policy == ReportOnly:\n\t\treturn g.repair(ctx, netns, w, found)\n",
+		from: "case e.settings.Policy == ReportOnly:\n\t\treturn found\n",
+		to:   "case e.settings.Policy == ReportOnly:\n\t\treturn e.repair(ctx, netns, w, found)\n",
 		by:   by(root, "e2e/guard", "TestStates"),
 	},
 	{
 		name: "uncaptured-pod-stays-so",
 		file: "install/guard/examine.go",
-		from: "case g.settings.Policy == InPlace:",
-		to:   "case g.settings.Policy == Evict:",
+		from: "case e.settings.Policy == InPlace:",
+		to:   "case e.settings.Policy == Evict:",
 		by:   by(root, "e2e/guard", "TestStates"),
 	},
 	{
@@ -175,7 +175,7 @@ var guardMutants = []mutant{
 	{
 		name: "hung-agent-stops-the-rounds",
 		file: "install/guard/asking.go",
-		from: "\t\tg.askAgain = g.afterPause()\n",
+		from: "\t\ta.known.trip(a.pause(), err)\n",
 		to:   "",
 		by:   by(unit, "install/guard", "TestAskPause"),
 	},
@@ -217,8 +217,8 @@ var guardMutants = []mutant{
 	{
 		name: "other-policy-evicts-pods",
 		file: "install/guard/guard.go",
-		from: "if g.settings.Policy == Evict && g.runtimeFault() == nil",
-		to:   "if g.settings.Policy != InPlace && g.runtimeFault() == nil",
+		from: "if g.settings.Policy == Evict && g.examiner.confirmer.fault() == nil",
+		to:   "if g.settings.Policy != InPlace && g.examiner.confirmer.fault() == nil",
 		by:   by(root, "e2e/guard", "TestOtherPoliciesEvictNoPod"),
 	},
 }

@@ -21,7 +21,7 @@ var laterMutants = []mutant{
 	},
 	{
 		name: "uncaptured-pod-of-the-nodes-network-is-reported-as-injected-later",
-		file: "install/guard/sources.go",
+		file: "install/guard/asking.go",
 		from: "return isPlaced(s) && !capture",
 		to:   "return !capture",
 		by:   by(root, "e2e/guard", "TestInjectedLater"),
@@ -50,8 +50,8 @@ var laterMutants = []mutant{
 	{
 		name: "guard-that-only-reports-deletes-conntrack-entries",
 		file: "install/guard/repair.go",
-		from: "g.settings.Policy != ReportOnly {",
-		to:   `g.settings.Policy != "" {`,
+		from: "e.settings.Policy != ReportOnly {",
+		to:   `e.settings.Policy != "" {`,
 		by:   by(root, "e2e/guard", "TestRefused"),
 	},
 	{

@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podlookup"
 )
 
@@ -24,21 +27,37 @@ const (
 	askPause = 5 * time.Second
 )
 
+// agentAway is logged while the agent does not answer.
+const agentAway = "the agent does not answer; edited annotations are not detected"
+
+// asker asks the agent about pods.
+type asker struct {
+	pods   Pods
+	lister *lister
+	round  time.Duration
+	once   *onceLog
+
+	known, first breaker // of requests for pods whose desired state is known, and for others
+
+	injected      []string  // UIDs of the node's pods that are injected now, as the agent last said
+	injectedAgain time.Time // of the next request for them
+}
+
 // ask returns the agent's answer about a pod, or nil if the desired state follows from
 // that answer already. While the agent or the container runtime does not answer, a
 // desired state that is known stays.
-func (g *Guard) ask(ctx context.Context, w *watched) (*podlookup.Answer, error) {
+func (a *asker) ask(ctx context.Context, w *watched) (*podlookup.Answer, error) {
 	if !w.desired.known {
-		return g.askNew(ctx, w)
+		return a.askNew(ctx, w)
 	}
-	if g.lister.fault != nil || time.Now().Before(g.askAgain) { // without a listing, the annotations are not known
+	if a.lister.fault != nil || a.known.refusal() != nil { // without a listing, the annotations are not known
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	answer, answered, err := g.request(ctx, w)
+	answer, answered, err := a.request(ctx, w)
 	if !answered {
-		g.askAgain = g.afterPause()
+		a.known.trip(a.pause(), err)
 	}
 	switch {
 	case podlookup.IsGone(err):
@@ -50,18 +69,17 @@ func (g *Guard) ask(ctx context.Context, w *watched) (*podlookup.Answer, error) 
 }
 
 // askNew returns the agent's first answer about a pod.
-func (g *Guard) askNew(ctx context.Context, w *watched) (*podlookup.Answer, error) {
-	switch {
-	case g.lister.fault != nil:
-		return nil, fmt.Errorf("the annotations at the pod's creation are not known: %w", g.lister.fault)
-	case time.Now().Before(g.askNewAgain):
-		return nil, g.askNewFault
+func (a *asker) askNew(ctx context.Context, w *watched) (*podlookup.Answer, error) {
+	if a.lister.fault != nil {
+		return nil, fmt.Errorf("the annotations at the pod's creation are not known: %w", a.lister.fault)
+	}
+	if refusal := a.first.refusal(); refusal != nil {
+		return nil, refusal
 	}
 	began := time.Now()
-	answer, _, err := g.request(ctx, w)
+	answer, _, err := a.request(ctx, w)
 	if took := time.Since(began); took >= askTimeout {
-		g.askNewAgain = g.afterPause()
-		g.askNewFault = cmp.Or(err, fmt.Errorf("the agent's last answer took %s", took.Round(time.Millisecond)))
+		a.first.trip(a.pause(), cmp.Or(err, fmt.Errorf("the agent's last answer took %s", took.Round(time.Millisecond))))
 	}
 	if err != nil {
 		return nil, err
@@ -71,32 +89,38 @@ func (g *Guard) askNew(ctx context.Context, w *watched) (*podlookup.Answer, erro
 
 // askInjected asks which pods of the node are injected now. Without an answer, the last
 // one stays.
-func (g *Guard) askInjected(ctx context.Context) {
+func (a *asker) askInjected(ctx context.Context) {
 	now := time.Now()
-	if now.Before(g.askAgain) || now.Before(g.askNewAgain) || now.Before(g.injectedAgain) {
+	if a.known.refusal() != nil || a.first.refusal() != nil || now.Before(a.injectedAgain) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	answer, err := g.pods.Ask(ctx, podlookup.Request{Injected: true})
-	g.injectedAgain = g.afterPause()
+	answer, err := a.pods.Ask(ctx, podlookup.Request{Injected: true})
+	a.injectedAgain = time.Now().Add(a.pause())
 	if err == nil {
-		g.injected, g.injectedAgain = answer.Injected, now.Add(g.settings.Round)
+		a.injected, a.injectedAgain = answer.Injected, now.Add(a.round)
 	}
 }
 
-func (g *Guard) afterPause() time.Time { return time.Now().Add(min(askPause, g.settings.Round)) }
+// injectedLater reports whether the API server shows a pod as one of the mesh that was
+// none when its sandbox was made: the plugin has passed it.
+func (a *asker) injectedLater(s cri.Sandbox) bool {
+	return isPlaced(s) && !capture.Meshed(s.Annotations) && slices.Contains(a.injected, s.UID)
+}
+
+func (a *asker) pause() time.Duration { return min(askPause, a.round) }
 
 // request makes one request, and reports whether the agent answered it, if only with a
 // fault.
-func (g *Guard) request(ctx context.Context, w *watched) (answer podlookup.Answer, answered bool, err error) {
-	answer, err = g.pods.Ask(ctx, podlookup.Request{Pod: refOf(w.sandbox), Digest: w.desired.digest})
+func (a *asker) request(ctx context.Context, w *watched) (answer podlookup.Answer, answered bool, err error) {
+	answer, err = a.pods.Ask(ctx, podlookup.Request{Pod: refOf(w.sandbox), Digest: w.desired.digest})
 	_, faulty := errors.AsType[*podlookup.Fault](err)
 	answered = err == nil || faulty || errors.Is(err, context.Canceled)
 	if answered {
-		g.agentError = ""
+		a.once.forget(agentAway)
 	} else {
-		g.warnOnce(&g.agentError, "the agent does not answer; edited annotations are not detected", err)
+		a.once.warn(agentAway, err)
 	}
 	return answer, answered, err
 }

@@ -31,8 +31,8 @@ func (a *agent) Ask(ctx context.Context, request podlookup.Request) (podlookup.A
 	return a.answer(ctx)
 }
 
-func (a *agent) guard(log *strings.Builder) *Guard {
-	return New(Settings{Round: time.Minute}, nil, a, slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry())
+func (a *agent) asker(log *strings.Builder) *asker {
+	return New(Settings{Round: time.Minute}, nil, a, slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry()).asker
 }
 
 func failing(err error) func(context.Context) (podlookup.Answer, error) {
@@ -80,7 +80,7 @@ func TestAsk(t *testing.T) {
 			t.Parallel()
 			var log strings.Builder
 			a := &agent{answer: tt.answer}
-			answer, err := a.guard(&log).ask(t.Context(), asking(tt.known))
+			answer, err := a.asker(&log).ask(t.Context(), asking(tt.known))
 			if (answer != nil) != tt.wantAnswer || (err != nil) != tt.wantErr {
 				t.Errorf("got %+v, %v", answer, err)
 			}
@@ -105,7 +105,7 @@ func TestAskPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		a := &agent{answer: hanging}
-		g := a.guard(&log)
+		g := a.asker(&log)
 		expectAsked := func(when string, known bool, requests int, wait time.Duration) {
 			t.Helper()
 			a.asked = nil
@@ -150,7 +150,7 @@ func TestAskPause(t *testing.T) {
 func TestAsksAgainAfterARefusal(t *testing.T) {
 	t.Parallel()
 	a := &agent{answer: failing(errors.New("connection refused"))}
-	g := a.guard(&strings.Builder{})
+	g := a.asker(&strings.Builder{})
 	for range 2 {
 		if _, err := g.ask(t.Context(), asking(false)); err == nil || err.Error() != "connection refused" {
 			t.Errorf("got %v", err)
@@ -169,7 +169,7 @@ func TestAskInjected(t *testing.T) {
 		a := &agent{answer: func(context.Context) (podlookup.Answer, error) {
 			return podlookup.Answer{Injected: []string{"uid-of-web"}}, nil
 		}}
-		g := a.guard(new(strings.Builder))
+		g := a.asker(new(strings.Builder))
 		ask := func(after time.Duration, asked int) {
 			t.Helper()
 			time.Sleep(after)

@@ -21,13 +21,24 @@ import (
 // examineTimeout bounds the examination of one pod, with its wait for an ADD.
 const examineTimeout = 4 * time.Second
 
+// examiner examines one pod at a time. What it knows of a pod is in the pod's watched.
+type examiner struct {
+	settings   Settings
+	asker      *asker
+	confirmer  *confirmer
+	references *kernel.References
+	limits     repairLimits
+	metrics    *podMetrics
+	once       *onceLog
+}
+
 // examine compares one pod with its desired state and, where policy and limits
 // allow it, repairs it. It asks the agent first: ADD and DEL wait while it holds the
 // lock of the namespace.
-func (g *Guard) examine(ctx context.Context, w *watched) Finding {
+func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
-	if g.settings.Conf.ExcludesNamespace(w.sandbox.Namespace) {
+	if e.settings.Conf.ExcludesNamespace(w.sandbox.Namespace) {
 		w.desired.exemption = capture.Exemption{Cause: capture.NamespaceExcluded, Message: fmt.Sprintf("namespace %s is in excludeNamespaces", w.sandbox.Namespace)}
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
@@ -37,7 +48,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 	if w.sandbox.PlaceError != nil {
 		return unknown(w.sandbox.PlaceError)
 	}
-	answer, err := g.ask(ctx, w)
+	answer, err := e.asker.ask(ctx, w)
 	if err != nil {
 		return unknown(err)
 	}
@@ -52,32 +63,32 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 		return unknown(err)
 	}
 	defer netns.Close()
-	g.warnOnce(&g.lockError, "continuing without a lock of network namespaces, which keeps ADD and guard apart", netns.LockFault())
+	e.once.warn("continuing without a lock of network namespaces, which keeps ADD and guard apart", netns.LockFault())
 	if answer != nil {
-		w.baseline.confirmBy(g.settings.HistoryDir, w.sandbox)
-		if err := w.desired.decide(answer, w.sandbox, g.settings.Conf.Capture, w.baseline.addressesOf(netns)); err != nil {
+		w.baseline.confirmBy(e.settings.HistoryDir, w.sandbox)
+		if err := w.desired.decide(answer, w.sandbox, e.settings.Conf.Capture, w.baseline.addressesOf(netns)); err != nil {
 			return unknown(err)
 		}
 	}
 	if w.desired.exemption.Cause != "" {
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
-	found := g.judge(ctx, netns, w)
+	found := e.judge(ctx, netns, w)
 	if !found.isMissing() {
-		g.renewRefused(ctx, netns, w)
+		e.renewRefused(ctx, netns, w)
 		return found
 	}
-	runs, fault := g.runs(ctx, w)
+	runs, fault := e.confirmer.runs(ctx, w)
 	switch {
 	case fault == nil && !runs: // a DEL has removed its rules
 		return w.lastFinding()
-	case g.settings.Policy == ReportOnly:
+	case e.settings.Policy == ReportOnly:
 		return found
 	case fault != nil:
 		found.Reason += "; not repaired, because it may have ended: " + fault.Error()
 		return found
-	case g.settings.Policy == InPlace:
-		return g.repair(ctx, netns, w, found)
+	case e.settings.Policy == InPlace:
+		return e.repair(ctx, netns, w, found)
 	case !w.desired.hasController:
 		found.Reason += "; it has no controller that would replace it, so it is not evicted"
 	}
@@ -86,7 +97,7 @@ func (g *Guard) examine(ctx context.Context, w *watched) Finding {
 
 // judge returns the state of the pod. The last finding stays while no transaction
 // was committed to nf_tables in the namespace.
-func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
+func (e *examiner) judge(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
 	generation, err := kernel.Generation(ctx, netns)
 	if err != nil {
 		return unknown(err)
@@ -96,7 +107,7 @@ func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) 
 		w.roundsUnchanged++
 		return w.finding
 	}
-	found := g.compare(ctx, netns, w)
+	found := e.compare(ctx, netns, w)
 	w.lastGood, w.roundsUnchanged = fingerprint{}, 1
 	switch found.State {
 	case Captured, Changed, Outdated:
@@ -112,12 +123,12 @@ func (g *Guard) judge(ctx context.Context, netns *podnet.Namespace, w *watched) 
 
 // compare compares the namespace with the desired state and with the baseline. A
 // name of a chain or a stamp proves nothing: another process of the pod can use it.
-func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
+func (e *examiner) compare(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
 	state, err := netns.State(ctx)
 	if err != nil {
 		return unreadable(err)
 	}
-	w.baseline.confirmBy(g.settings.HistoryDir, w.sandbox)
+	w.baseline.confirmBy(e.settings.HistoryDir, w.sandbox)
 	known := w.baseline.isKnown()
 	rules := w.desired.rules()
 	switch {
@@ -130,7 +141,7 @@ func (g *Guard) compare(ctx context.Context, netns *podnet.Namespace, w *watched
 	case capture.IsStamp(state.Stamp) && state.Stamp != w.desired.stamp:
 		return w.baseline.judgeOutdated(ctx, netns, state)
 	}
-	differences, err := kernel.Compare(ctx, netns, &g.references, rules, state.Backend)
+	differences, err := kernel.Compare(ctx, netns, e.references, rules, state.Backend)
 	switch {
 	case err != nil:
 		return unreadable(err)

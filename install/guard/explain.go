@@ -37,15 +37,15 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string, out io.Writ
 		return err
 	}
 	fmt.Fprintf(out, "pod          %s/%s, UID %s\nsandbox      %s\nnamespace    %s\n", namespace, name, sandbox.UID, sandbox.ID, cmp.Or(sandbox.NetNS, "the node's own, or its runtime's"))
-	g.askInjected(ctx)
-	later := g.injectedLater(sandbox)
+	g.asker.askInjected(ctx)
+	later := g.asker.injectedLater(sandbox)
 	if !isMeshed(sandbox) && !later {
 		fmt.Fprintln(out, "in the mesh  "+notMeshed)
 		return nil
 	}
 	g.explainDesired(ctx, sandbox, out)
 	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID), later: later}
-	found := g.examine(ctx, w)
+	found := g.examiner.examine(ctx, w)
 	fmt.Fprintf(out, "state        %s\n", found.State)
 	if found.Reason != "" {
 		fmt.Fprintf(out, "because      %s\n", found.Reason)
@@ -115,7 +115,7 @@ func (g *Guard) explainDesired(ctx context.Context, sandbox cri.Sandbox, out io.
 	now := created
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
-	if answer, err := g.pods.Ask(ctx, podlookup.Request{Pod: refOf(sandbox)}); err == nil {
+	if answer, err := g.asker.pods.Ask(ctx, podlookup.Request{Pod: refOf(sandbox)}); err == nil {
 		now = answer.Pod.Annotations
 	} else {
 		fmt.Fprintf(out, "asks now     unknown: %v\n", err)

@@ -52,38 +52,35 @@ const (
 
 // Guard watches one node. It is used by one goroutine.
 type Guard struct {
-	settings   Settings
-	runtime    Runtime
-	lister     lister
-	pods       Pods
-	log        *slog.Logger
-	metrics    *podMetrics
-	references kernel.References
-	limits     repairLimits
-	store      store
-	outbox     outbox
-	watched    map[string]*watched // by the sandbox's id
-	pruned     bool                // the store has no baselines of sandboxes that have ended
-	unsaved    bool                // the store lacks baselines, as was logged
-	progress   progress
-	summary    summary
-
-	injected                []string  // UIDs of the node's pods that are injected now, as the agent last said
-	injectedAgain           time.Time // of the next request for them
-	askAgain, askNewAgain   time.Time // see askPause
-	askNewFault             error     // until askNewAgain
-	runsAgain               time.Time // see runsPause
-	runsFault               error     // until runsAgain
-	storeError, agentError  string    // the last one that was logged
-	refusedError, lockError string    // the same
+	settings Settings
+	runtime  Runtime
+	lister   *lister
+	asker    *asker
+	examiner *examiner
+	log      *slog.Logger
+	once     *onceLog
+	metrics  *podMetrics
+	store    store
+	outbox   outbox
+	watched  map[string]*watched // by the sandbox's id
+	pruned   bool                // the store has no baselines of sandboxes that have ended
+	unsaved  bool                // the store lacks baselines, as was logged
+	progress progress
+	summary  summary
 }
 
 // New returns a Guard that registers its metrics with registry.
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
+	once, metrics := newOnceLog(log), newPodMetrics(metrics.NewFactory(registry))
+	lister := &lister{runtime: runtime, log: log}
+	asker := &asker{pods: pods, lister: lister, round: settings.Round, once: once}
 	g := &Guard{
-		settings: settings, runtime: runtime, lister: lister{runtime: runtime, log: log}, pods: pods, log: log,
-		metrics: newPodMetrics(metrics.NewFactory(registry)), limits: newRepairLimits(), store: store{dir: settings.BaselineDir},
-		outbox: outbox{socket: settings.Socket}, watched: map[string]*watched{},
+		settings: settings, runtime: runtime, lister: lister, asker: asker, log: log, once: once, metrics: metrics,
+		examiner: &examiner{
+			settings: settings, asker: asker, confirmer: &confirmer{runtime: runtime, lister: lister, round: settings.Round},
+			references: &kernel.References{}, limits: newRepairLimits(), metrics: metrics, once: once,
+		},
+		store: store{dir: settings.BaselineDir}, outbox: outbox{socket: settings.Socket}, watched: map[string]*watched{},
 	}
 	g.progress.update(nil, time.Now())
 	return g
@@ -140,7 +137,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 		g.revisit(ctx, w)
 		w.sandbox = withoutMetadata(w.sandbox)
 	}
-	g.askInjected(ctx)
+	g.asker.askInjected(ctx)
 	g.metrics.count(g.watched)
 	g.metrics.lastListing.Set(seconds(g.lister.last))
 	g.metrics.lastRound.Set(seconds(g.progress.update(g.watched, time.Now())))
@@ -152,7 +149,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 // revisit examines a pod, stores its baseline, and reports a new finding.
 func (g *Guard) revisit(ctx context.Context, w *watched) {
 	before, baseline := w.finding, w.baseline
-	w.finding = g.examine(ctx, w)
+	w.finding = g.examiner.examine(ctx, w)
 	w.baseline.Reported = g.isReported(w.finding, before, baseline.Reported)
 	if w.baseline != baseline || w.unsaved {
 		g.save(w)
@@ -196,18 +193,10 @@ func (g *Guard) save(w *watched) {
 	}
 }
 
-// warnOnce logs an error, unless it is the last one that was logged.
-func (g *Guard) warnOnce(last *string, message string, err error) {
-	if err != nil && err.Error() != *last {
-		g.log.Warn(message, "error", err)
-		*last = err.Error()
-	}
-}
-
 // report logs a new finding and sends it to the agent. A request for an eviction
 // is repeated at each examination.
 func (g *Guard) report(w *watched, before Finding) {
-	if g.settings.Policy == Evict && g.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
+	if g.settings.Policy == Evict && g.examiner.confirmer.fault() == nil && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)
 	}
 	if w.finding.State == before.State && w.finding.Repaired == "" {

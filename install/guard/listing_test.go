@@ -251,7 +251,7 @@ func TestUnlocatedSandbox(t *testing.T) {
 			s := newShakyGuard()
 			sandbox := meshedSandbox("web")
 			sandbox.Namespace, sandbox.NetNS, sandbox.PlaceError = "shop", "", errors.New("the shim is stuck")
-			s.pods = &agent{answer: failing(errors.New("the agent is asked"))}
+			s.asker.pods = &agent{answer: failing(errors.New("the agent is asked"))}
 			s.set(func(context.Context) ([]cri.Sandbox, error) {
 				return []cri.Sandbox{sandbox, meshedSandbox("other")}, nil
 			})

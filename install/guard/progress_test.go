@@ -33,7 +33,7 @@ func TestStuck(t *testing.T) {
 			whole := time.Now()
 
 			end := make(chan struct{})
-			s.pods = &agent{answer: func(context.Context) (podlookup.Answer, error) {
+			s.asker.pods = &agent{answer: func(context.Context) (podlookup.Answer, error) {
 				<-end
 				return podlookup.Answer{}, context.Canceled
 			}}
@@ -69,7 +69,7 @@ func TestLastRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShakyGuard()
 		const pods = 4
-		s.pods = &agent{answer: func(ctx context.Context) (podlookup.Answer, error) {
+		s.asker.pods = &agent{answer: func(ctx context.Context) (podlookup.Answer, error) {
 			sleep(ctx, roundBudget*3/4)
 			return podlookup.Answer{}, &podlookup.Fault{Kind: podlookup.Failed}
 		}}

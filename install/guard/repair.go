@@ -13,42 +13,23 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-const (
-	// runsTimeout bounds the request whether a pod still runs: ADD and DEL of the pod
-	// wait meanwhile.
-	runsTimeout = 2 * time.Second
-
-	// runsPause follows such a request without an answer. In it no pod is repaired, so
-	// that a runtime that hangs does not delay the examinations of a whole node.
-	runsPause = 5 * time.Second
-)
-
-// runtimeFault returns why the container runtime can't say whether a pod still runs, or
-// nil. Meanwhile pods are neither repaired nor evicted.
-func (g *Guard) runtimeFault() error {
-	if g.lister.fault == nil && time.Now().Before(g.runsAgain) {
-		return g.runsFault
-	}
-	return g.lister.fault
-}
-
 // repair repairs a pod, unless a limit forbids it.
-func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched, found Finding) Finding {
-	if refusal := g.limits.refusal(&w.repairs, time.Now()); refusal != "" {
+func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watched, found Finding) Finding {
+	if refusal := e.limits.refusal(&w.repairs, time.Now()); refusal != "" {
 		found.Reason += "; " + refusal
 		return found
 	}
 	if w.repairs.add(time.Now()) {
-		g.metrics.repeated.Inc()
+		e.metrics.repeated.Inc()
 		found.Reason += fmt.Sprintf("; attempt %d in a row to repair it", w.repairs.count)
 	}
-	connections, err := g.replace(ctx, netns, w)
+	connections, err := e.replace(ctx, netns, w)
 	if err != nil {
-		g.metrics.repairs.WithLabelValues(failed).Inc()
+		e.metrics.repairs.WithLabelValues(failed).Inc()
 		found.Reason += "; repairing it: " + err.Error()
 		return found
 	}
-	g.metrics.repairs.WithLabelValues(done).Inc()
+	e.metrics.repairs.WithLabelValues(done).Inc()
 	return Finding{Captured, connections + "; found: " + found.Reason, found.State}
 }
 
@@ -56,21 +37,21 @@ func (g *Guard) repair(ctx context.Context, netns *podnet.Namespace, w *watched,
 // since the last examination: one from before the rules, or of an interface that they
 // exclude, refuses an innocent connection of the same ports. Its next attempt is decided
 // anew.
-func (g *Guard) renewRefused(ctx context.Context, netns *podnet.Namespace, w *watched) {
+func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w *watched) {
 	refused, err := kernel.Refused(ctx, netns)
-	if err == nil && refused > w.refused && g.settings.Policy != ReportOnly {
+	if err == nil && refused > w.refused && e.settings.Policy != ReportOnly {
 		err = kernel.DeleteStale(ctx, netns)
 	}
 	if err == nil {
 		w.refused = refused
 	}
-	g.warnOnce(&g.refusedError, "renewing the refused connections of a pod failed; retrying", err)
+	e.once.warn("renewing the refused connections of a pod failed; retrying", err)
 }
 
 // replace replaces the rules, and returns what that means for the connections that
 // have begun. The pod may have ended meanwhile, and its namespace's path may lead
 // to another pod's.
-func (g *Guard) replace(ctx context.Context, netns *podnet.Namespace, w *watched) (connections string, err error) {
+func (e *examiner) replace(ctx context.Context, netns *podnet.Namespace, w *watched) (connections string, err error) {
 	same, err := netns.Is(w.sandbox.NetNS)
 	if err != nil {
 		return "", err
@@ -88,27 +69,4 @@ func (g *Guard) replace(ctx context.Context, netns *podnet.Namespace, w *watched
 		return "not all connections that began before the repair survive: " + lost.Error(), nil
 	}
 	return "connections that began before the repair continue unchanged until they end", nil
-}
-
-// runs asks the runtime whether a pod still runs. CRI-O calls DEL once all containers of
-// a pod have exited, and reports its sandbox as ready until that returns. A pod without a
-// baseline was never seen captured: it runs until its sandbox ends.
-func (g *Guard) runs(ctx context.Context, w *watched) (bool, error) {
-	if fault := g.runtimeFault(); fault != nil {
-		return false, fault
-	}
-	ctx, cancel := context.WithTimeout(ctx, runsTimeout)
-	defer cancel()
-	began := time.Now()
-	runs, err := g.runtime.Runs(ctx, w.sandbox)
-	if err == nil && runs && w.baseline.isKnown() {
-		var exited bool
-		exited, err = g.runtime.HaveExited(ctx, w.sandbox)
-		runs = err == nil && !exited
-	}
-	if err != nil && time.Since(began) > runsTimeout/2 {
-		g.runsFault = fmt.Errorf("the container runtime does not answer: %w", err)
-		g.runsAgain = time.Now().Add(min(runsPause, g.settings.Round))
-	}
-	return runs, err
 }

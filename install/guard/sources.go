@@ -4,7 +4,6 @@ package guard
 
 import (
 	"context"
-	"slices"
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -52,12 +51,6 @@ func isMeshed(s cri.Sandbox) bool { return isPlaced(s) && capture.Meshed(s.Annot
 // where the sandbox is, it may have the node's.
 func isPlaced(s cri.Sandbox) bool {
 	return s.NetNS != "" || isolatingRuntime(s.Runtime) != "" || s.PlaceError != nil
-}
-
-// injectedLater reports whether the API server shows a pod as one of the mesh that was
-// none when its sandbox was made: the plugin has passed it.
-func (g *Guard) injectedLater(s cri.Sandbox) bool {
-	return isPlaced(s) && !capture.Meshed(s.Annotations) && slices.Contains(g.injected, s.UID)
 }
 
 // withoutMetadata returns a sandbox without labels and annotations, which may have

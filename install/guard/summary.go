@@ -28,7 +28,6 @@ const (
 type summary struct {
 	document []byte
 	at       time.Time
-	fault    string // the last one that was logged
 }
 
 // summarize returns the states of the pods that are watched.
@@ -70,7 +69,7 @@ func (g *Guard) writeSummary(now time.Time) {
 	if err == nil {
 		g.summary.document, g.summary.at = document, now
 	}
-	g.warnOnce(&g.summary.fault, "writing the states of the pods for the agent failed; retrying", err)
+	g.once.warn("writing the states of the pods for the agent failed; retrying", err)
 }
 
 // ReadSummary returns the states of a node's pods, from the guard's directory. Errors:

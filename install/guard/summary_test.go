@@ -23,7 +23,7 @@ import (
 func newSummarizing(t *testing.T) *Guard {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "guard")
-	g := &Guard{settings: Settings{BaselineDir: dir}, store: store{dir}, log: slog.New(slog.DiscardHandler), watched: map[string]*watched{
+	g := &Guard{settings: Settings{BaselineDir: dir}, store: store{dir}, lister: &lister{}, once: newOnceLog(slog.New(slog.DiscardHandler)), watched: map[string]*watched{
 		"captured": examined("captured", Finding{State: Captured}),
 		"broken":   examined("broken", Finding{State: Uncaptured, Reason: "no rules"}),
 		"exempt":   examined("exempt", Finding{State: Exempt}),

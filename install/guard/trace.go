@@ -30,7 +30,7 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 		return nil
 	}
 	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID)}
-	found := g.examine(ctx, w)
+	found := g.examiner.examine(ctx, w)
 	switch {
 	case found.State == Exempt:
 		fmt.Fprintf(out, "verdict      passes: the pod is not captured\nbecause      %s\n", found.Reason)

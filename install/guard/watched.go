@@ -61,19 +61,19 @@ func (g *Guard) due(now time.Time) (due []*watched) {
 // sync adds new pods of the mesh to those watched, and removes those that have ended.
 func (g *Guard) sync(running map[string]cri.Sandbox) {
 	for id, sandbox := range running {
-		later := g.injectedLater(sandbox)
+		later := g.asker.injectedLater(sandbox)
 		if g.watched[id] == nil && (isMeshed(sandbox) || later) {
 			g.watched[id] = &watched{sandbox: withoutMetadata(sandbox), listed: time.Now(), baseline: g.store.load(id), later: later}
 		}
 	}
 	for id := range g.watched {
-		if !isMeshed(running[id]) && !g.injectedLater(running[id]) {
+		if !isMeshed(running[id]) && !g.asker.injectedLater(running[id]) {
 			delete(g.watched, id)
 			g.pruned = false
 		}
 	}
 	if !g.pruned {
-		g.warnOnce(&g.storeError, "deleting the baselines of pods that have ended failed", g.store.prune(running))
+		g.once.warn("deleting the baselines of pods that have ended failed", g.store.prune(running))
 		g.pruned = true
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// asker is a Runtime that a test lets say whether a pod runs.
-type asker struct {
+// confirming is a Runtime that a test lets say whether a pod runs.
+type confirming struct {
 	*shaky
 	runs func(ctx context.Context) (bool, error)
 }
 
-func (a *asker) Runs(ctx context.Context, _ cri.Sandbox) (bool, error) { return a.runs(ctx) }
+func (c *confirming) Runs(ctx context.Context, _ cri.Sandbox) (bool, error) { return c.runs(ctx) }
 
 // TestRunsPause makes no repair for a while after the runtime did not say whether a pod
 // runs, or while it does not list its sandboxes. An error that comes at once concerns
@@ -27,34 +27,35 @@ func TestRunsPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newShakyGuard()
-		a := &asker{shaky: s.shaky}
-		s.runtime = a
+		a := &confirming{shaky: s.shaky}
+		c := s.examiner.confirmer
+		c.runtime = a
 		ask := func(runs func(ctx context.Context) (bool, error), takes time.Duration, fails bool) {
 			t.Helper()
 			a.runs = runs
 			began := time.Now()
-			got, err := s.Guard.runs(t.Context(), asking(true))
+			got, err := c.runs(t.Context(), asking(true))
 			if took := time.Since(began); took != takes || (err != nil) != fails || got == fails {
 				t.Errorf("%v, %v after %s", got, err, took)
 			}
 		}
 		ask(func(context.Context) (bool, error) { return true, nil }, 0, false)
 		ask(func(context.Context) (bool, error) { return false, errors.New("no such sandbox") }, 0, true)
-		if fault := s.runtimeFault(); fault != nil {
+		if fault := c.fault(); fault != nil {
 			t.Errorf("after an error that came at once: %v", fault)
 		}
 		ask(func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }, runsTimeout, true)
 		time.Sleep(runsPause - time.Millisecond)
-		if fault := s.runtimeFault(); !errors.Is(fault, context.DeadlineExceeded) {
+		if fault := c.fault(); !errors.Is(fault, context.DeadlineExceeded) {
 			t.Errorf("in the pause: %v", fault)
 		}
 		time.Sleep(time.Millisecond)
-		if fault := s.runtimeFault(); fault != nil {
+		if fault := c.fault(); fault != nil {
 			t.Errorf("after the pause: %v", fault)
 		}
 		s.set(failingList)
 		s.Round(t.Context())
-		if fault := s.runtimeFault(); fault == nil {
+		if fault := c.fault(); fault == nil {
 			t.Error("it can repair pods of a runtime that does not list them")
 		}
 	})
