@@ -82,8 +82,8 @@ type fault struct {
 	pod   string // whose capture failed; empty: neither
 }
 
-// judge compares what a connection met with what it must meet.
-func (c check) judge(o testwire.Observation, mode Mode) (wrong fault, ok bool) {
+// verify compares what a connection met with what it must meet.
+func (c check) verify(o testwire.Observation, mode Mode) (wrong fault, ok bool) {
 	lines := map[string]testwire.Line{}
 	for _, line := range o.Lines {
 		lines[line.By] = line

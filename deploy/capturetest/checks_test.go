@@ -69,7 +69,7 @@ func TestJudge(t *testing.T) {
 		if tt.change != nil {
 			tt.change(&o)
 		}
-		wrong, ok := tt.check.judge(o, tt.mode)
+		wrong, ok := tt.check.verify(o, tt.mode)
 		if ok != (tt.cause == "") || !strings.Contains(wrong.cause, tt.cause) || wrong.pod != tt.pod {
 			t.Errorf("%s: %+v, passed %t", tt.name, wrong, ok)
 		}

@@ -28,7 +28,7 @@ type run struct {
 	report   *Report
 
 	ports ports
-	place *place
+	place *testNamespace
 }
 
 // obstacle is why a mode has one result for all its checks.
@@ -42,7 +42,7 @@ func (o *obstacle) Error() string { return o.cause }
 // do adds the mode's results to the report, and removes what it created.
 func (r *run) do(ctx context.Context) (err error) {
 	r.ports = choosePorts(r.settings.Capture.Mesh)
-	r.place = &place{cluster: r.Cluster, namespace: r.Namespace}
+	r.place = &testNamespace{cluster: r.Cluster, namespace: r.Namespace}
 	if r.Namespace == "" {
 		r.place.namespace = "capture-cni-test-" + r.id + "-" + strings.ToLower(string(r.mode))
 	}
@@ -55,7 +55,7 @@ func (r *run) do(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	default:
-		r.judge(ctx, checks, observations)
+		r.verify(ctx, checks, observations)
 	}
 	r.packArchive(ctx)
 	return ctx.Err()

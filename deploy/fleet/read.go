@@ -48,5 +48,5 @@ func Read(ctx context.Context, client *Client, namespace string) (*Fleet, error)
 	if err := client.listLeases(ctx, namespace, func(lease *coordination.Lease) { o.leases[lease.Name] = lease }); err != nil {
 		return nil, err
 	}
-	return o.judge(), nil
+	return o.fleet(), nil
 }

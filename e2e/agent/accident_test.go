@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // TestAccidentalRemoval removes the chart's objects before the node is cleaned. Where
@@ -79,7 +79,7 @@ func (n *node) expectHelp(t *testing.T) {
 	t.Helper()
 	eventually(t, func() (string, error) {
 		out, err := n.call("ADD", "web", sandbox(t).Path(), "1s")
-		if err == nil || !strings.Contains(out, podlookup.Uninstalled) {
+		if err == nil || !strings.Contains(out, lookup.Uninstalled) {
 			return "", fmt.Errorf("the ADD: %w: %s", err, out)
 		}
 		return "", nil

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // sockets returns the agent's sockets, with the name that the guard has for one.
@@ -35,7 +35,7 @@ func (n *node) ask(t *testing.T) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	return podlookup.Agent{Socket: config.PodsSocket(n.runDir + "/agent.sock")}.Ping(ctx)
+	return lookup.Agent{Socket: config.PodsSocket(n.runDir + "/agent.sock")}.Ping(ctx)
 }
 
 // TestTwoAgents starts a second agent, of the same release or of another: it waits and

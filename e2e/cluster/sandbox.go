@@ -58,7 +58,7 @@ func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
 func located(ctx context.Context, runtime *cri.Locator) ([]cri.Sandbox, error) {
 	list, err := runtime.Sandboxes(ctx)
 	for _, sandbox := range list {
-		err = errors.Join(err, sandbox.PlaceError)
+		err = errors.Join(err, sandbox.NetworkError)
 	}
 	return list, err
 }

@@ -16,29 +16,29 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
 )
 
 // Ask answers without a socket, for tests of anything else.
-func (n *node) Ask(_ context.Context, request podlookup.Request) (podlookup.Answer, error) {
-	return podlookup.ParseAnswer(n.answer(request), request)
+func (n *node) Ask(_ context.Context, request lookup.Request) (lookup.Answer, error) {
+	return lookup.ParseAnswer(n.answer(request), request)
 }
 
 // answer returns the document with which the agent answers a request.
-func (n *node) answer(request podlookup.Request) []byte {
+func (n *node) answer(request lookup.Request) []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if request.Injected {
-		return encoded(podlookup.Answer{Version: capture.PodVersion, Injected: n.injected()})
+		return encoded(lookup.Answer{Version: capture.PodVersion, Injected: n.injected()})
 	}
 	n.reads++
 	if n.reading != nil {
 		n.reading()
 	}
-	answer := podlookup.Answer{Version: capture.PodVersion}
+	answer := lookup.Answer{Version: capture.PodVersion}
 	if pod := n.pods[request.Pod.Name]; pod == nil {
-		answer.Fault = &podlookup.Fault{Kind: podlookup.Failed, Message: "no API server"}
+		answer.Fault = &lookup.Fault{Kind: lookup.Failed, Message: "no API server"}
 	} else {
 		fields := podfields.Of(pod)
 		answer.UID, answer.HasController, answer.Pod = string(pod.UID), podfields.HasController(pod), &fields
@@ -47,7 +47,7 @@ func (n *node) answer(request podlookup.Request) []byte {
 	}
 	if answer.Digest != "" && answer.Digest == request.Digest {
 		n.unchanged++
-		answer = podlookup.Answer{Version: capture.PodVersion, Unchanged: true}
+		answer = lookup.Answer{Version: capture.PodVersion, Unchanged: true}
 	}
 	return encoded(answer)
 }
@@ -62,7 +62,7 @@ func (n *node) injected() (uids []string) {
 	return uids
 }
 
-func encoded(answer podlookup.Answer) []byte {
+func encoded(answer lookup.Answer) []byte {
 	document, err := json.Marshal(answer)
 	if err != nil {
 		panic(err)
@@ -95,10 +95,10 @@ func (n *node) serveIn(t *testing.T, runDir string) (socket string, stop func())
 func (n *node) serve(conn net.Conn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	_, err := conn.Write([]byte{podlookup.Accepted})
-	document, readErr := podlookup.ReadMessage(conn, podlookup.MaxRequest)
-	var request podlookup.Request
+	_, err := conn.Write([]byte{lookup.Accepted})
+	document, readErr := lookup.ReadMessage(conn, lookup.MaxRequest)
+	var request lookup.Request
 	if errors.Join(err, readErr) == nil && json.Unmarshal(document, &request) == nil {
-		_ = podlookup.WriteMessage(conn, n.answer(request)) // the guard may have ended
+		_ = lookup.WriteMessage(conn, n.answer(request)) // the guard may have ended
 	}
 }

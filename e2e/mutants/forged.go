@@ -85,7 +85,7 @@ var forgedMutants = []mutant{
 	},
 	{
 		name: "test-deletes-a-namespace-with-its-labels",
-		file: "deploy/capturetest/place.go",
+		file: "deploy/capturetest/namespace.go",
 		from: " || !nameForm.MatchString(left.meta.Name)",
 		to:   "",
 		by:   by(quick, "deploy/capturetest", "TestLeftovers"),
@@ -106,7 +106,7 @@ var forgedMutants = []mutant{
 	},
 	{
 		name: "lease-of-the-far-future-is-never-stale",
-		file: "deploy/fleet/judge.go",
+		file: "deploy/fleet/observed.go",
 		from: "renewed.After(o.now.Add(maxAhead)) || ",
 		to:   "",
 		by:   by(quick, "deploy/fleet", "TestNodeStates"),

@@ -126,7 +126,7 @@ var guardMutants = []mutant{
 	{
 		name: "table-in-front-of-ours-goes-unnoticed",
 		file: "install/guard/examine.go",
-		from: "found = judgeObstruction(ctx, netns, found)",
+		from: "found = checkObstruction(ctx, netns, found)",
 		to:   "found.Reason = strings.TrimSpace(found.Reason)",
 		by:   by(root, "e2e/guard", "TestObstructed"),
 	},

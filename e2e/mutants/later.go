@@ -22,7 +22,7 @@ var laterMutants = []mutant{
 	{
 		name: "uncaptured-pod-of-the-nodes-network-is-reported-as-injected-later",
 		file: "install/guard/asking.go",
-		from: "return isPlaced(s) && !capture",
+		from: "return hasNetwork(s) && !capture",
 		to:   "return !capture",
 		by:   by(root, "e2e/guard", "TestInjectedLater"),
 	},

@@ -24,7 +24,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // startAgent answers requests of the node's pods next to its credentials.
@@ -124,7 +124,7 @@ func TestHungAgent(t *testing.T) {
 						if err != nil {
 							return
 						}
-						_, _ = conn.Write([]byte{podlookup.Accepted}) // and nothing else
+						_, _ = conn.Write([]byte{lookup.Accepted}) // and nothing else
 					}
 				}()
 			}
@@ -180,8 +180,8 @@ func answerAll(listener net.Listener, document string) {
 			if err != nil {
 				return
 			}
-			_, _ = conn.Write([]byte{podlookup.Accepted})
-			_ = podlookup.WriteMessage(conn, []byte(document))
+			_, _ = conn.Write([]byte{lookup.Accepted})
+			_ = lookup.WriteMessage(conn, []byte(document))
 		}
 	}()
 }

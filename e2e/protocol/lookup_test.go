@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -46,14 +46,14 @@ func TestLookupDirectories(t *testing.T) {
 		check(t, err)
 		check(t, os.WriteFile(filepath.Join(elsewhere, name), content, 0o600))
 	}
-	ask := func(directory string, env ...string) podlookup.Answer {
-		document, err := json.Marshal(podlookup.Request{Version: capture.PodVersion, Directory: directory, Pod: record.PodRef{Namespace: "shop", Name: "web"}})
+	ask := func(directory string, env ...string) lookup.Answer {
+		document, err := json.Marshal(lookup.Request{Version: capture.PodVersion, Directory: directory, Pod: record.PodRef{Namespace: "shop", Name: "web"}})
 		check(t, err)
 		command := exec.Command(filepath.Join(bin, "capture-cni-lookup"))
 		command.Env, command.Stdin = env, strings.NewReader(string(document))
 		out, err := command.Output()
 		check(t, err)
-		var answer podlookup.Answer
+		var answer lookup.Answer
 		check(t, json.Unmarshal(out, &answer))
 		return answer
 	}
@@ -62,7 +62,7 @@ func TestLookupDirectories(t *testing.T) {
 	}
 	before := n.Requests()
 	for _, directory := range []string{elsewhere, "", "/", allowed + "/../" + filepath.Base(elsewhere)} {
-		if answer := ask(directory); answer.Pod != nil || answer.Fault == nil || answer.Fault.Kind != podlookup.Untrusted || !strings.Contains(answer.Fault.Message, "kubeconfig") {
+		if answer := ask(directory); answer.Pod != nil || answer.Fault == nil || answer.Fault.Kind != lookup.Untrusted || !strings.Contains(answer.Fault.Message, "kubeconfig") {
 			t.Errorf("in %q: %+v", directory, answer)
 		}
 	}

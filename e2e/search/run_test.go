@@ -194,7 +194,7 @@ func (r *run) drop(by actor, end func(fd int)) {
 	r.sockets[by] = r.sockets[by][:n-1]
 	for i, l := range r.listeners {
 		if l.fd == fd {
-			r.judgeAccepted(l)
+			r.verdictOfAccepted(l)
 			l.forget()
 			r.listeners = append(r.listeners[:i], r.listeners[i+1:]...)
 			break

@@ -141,7 +141,7 @@ func (w *world) try(ctx context.Context, s sequence) (result, error) {
 		err = r.do()
 	}
 	if err == nil && len(r.holes) == 0 {
-		err = r.judge(result.met)
+		err = r.verdict(result.met)
 	}
 	if err == nil && len(r.holes) == 0 {
 		result.harm = r.harmed()

@@ -69,10 +69,10 @@ func (r *run) hole(what string, from, to netip.AddrPort) {
 	r.holes = append(r.holes, fmt.Sprintf("%s, from %s to %s", what, from, to))
 }
 
-// judge accepts for the application what is left, and makes the ordinary connections.
-func (r *run) judge(count map[outcome]int) error {
+// verdict accepts for the application what is left, and makes the ordinary connections.
+func (r *run) verdict(count map[outcome]int) error {
 	for _, l := range r.listeners {
-		r.judgeAccepted(l)
+		r.verdictOfAccepted(l)
 	}
 	ends := []func() (outcome, error){r.connectOut, r.beConnected}
 	if r.inFirst {
@@ -91,8 +91,8 @@ func (r *run) judge(count map[outcome]int) error {
 	return nil
 }
 
-// judgeAccepted wants no connection from outside that the proxy did not hand on.
-func (r *run) judgeAccepted(l *listener) {
+// verdictOfAccepted wants no connection from outside that the proxy did not hand on.
+func (r *run) verdictOfAccepted(l *listener) {
 	l.accept()
 	for client, fd := range l.conns {
 		local, err := unix.Getsockname(fd)

@@ -19,7 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 func guardCommand(o *options) *cobra.Command {
@@ -107,5 +107,5 @@ func (o *options) newGuard(settings guard.Settings, registry prometheus.Register
 	if runtime == nil {
 		return nil, errors.New("--cri-socket is none, and the guard lists pods through the runtime: set --cri-socket (paths.criSocket), or use no guard")
 	}
-	return guard.New(settings, cri.NewLocator(runtime), podlookup.Agent{Socket: nodeSettings.PodsSocket()}, o.log, registry), nil
+	return guard.New(settings, cri.NewLocator(runtime), lookup.Agent{Socket: nodeSettings.PodsSocket()}, o.log, registry), nil
 }

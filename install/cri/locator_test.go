@@ -16,7 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// locatable is a runtime that reports the places of sandboxes, unless it fails or
+// locatable is a runtime that reports the networks of sandboxes, unless it fails or
 // hangs.
 type locatable struct {
 	runtimeapi.RuntimeServiceClient
@@ -66,9 +66,9 @@ func (l *locatable) locator() *Locator {
 	return NewLocator(&Client{sockets: []string{"/"}, runtime: l})
 }
 
-// expectPlaces wants a listing of all sandboxes with these network namespaces, and
+// expectNetworks wants a listing of all sandboxes with these network namespaces, and
 // the reason where there is none.
-func expectPlaces(t *testing.T, l *Locator, want map[string]string) {
+func expectNetworks(t *testing.T, l *Locator, want map[string]string) {
 	t.Helper()
 	list, err := l.Sandboxes(t.Context())
 	if err != nil {
@@ -77,8 +77,8 @@ func expectPlaces(t *testing.T, l *Locator, want map[string]string) {
 	got := map[string]string{}
 	for _, sandbox := range list {
 		got[sandbox.ID] = sandbox.NetNS
-		if (sandbox.PlaceError == nil) == (sandbox.NetNS == "") {
-			t.Errorf("%s: %q, %v", sandbox.ID, sandbox.NetNS, sandbox.PlaceError)
+		if (sandbox.NetworkError == nil) == (sandbox.NetNS == "") {
+			t.Errorf("%s: %q, %v", sandbox.ID, sandbox.NetNS, sandbox.NetworkError)
 		}
 	}
 	if !maps.Equal(got, want) {
@@ -86,17 +86,17 @@ func expectPlaces(t *testing.T, l *Locator, want map[string]string) {
 	}
 }
 
-// TestPlaceError lists a sandbox whose place can't be read with its error, and keeps
-// the places of all others.
-func TestPlaceError(t *testing.T) {
+// TestNetworkError lists a sandbox whose network can't be read with its error, and keeps
+// the networks of all others.
+func TestNetworkError(t *testing.T) {
 	t.Parallel()
 	runtime := &locatable{ids: []string{"a", "b", "c"}, faults: map[string]codes.Code{"a": codes.Internal, "c": codes.NotFound}}
 	locator := runtime.locator()
-	expectPlaces(t, locator, map[string]string{"a": "", "b": "/netns/b"})
+	expectNetworks(t, locator, map[string]string{"a": "", "b": "/netns/b"})
 	runtime.faults = nil
-	expectPlaces(t, locator, map[string]string{"a": "/netns/a", "b": "/netns/b", "c": "/netns/c"})
+	expectNetworks(t, locator, map[string]string{"a": "/netns/a", "b": "/netns/b", "c": "/netns/c"})
 	runtime.faults = map[string]codes.Code{"a": codes.Internal, "b": codes.Internal, "c": codes.NotFound}
-	expectPlaces(t, locator, map[string]string{"a": "/netns/a", "b": "/netns/b", "c": "/netns/c"})
+	expectNetworks(t, locator, map[string]string{"a": "/netns/a", "b": "/netns/b", "c": "/netns/c"})
 	if want := []string{"a", "b", "c", "c", "a"}; !slices.Equal(runtime.asked, want) {
 		t.Errorf("asked for %q, want %q", runtime.asked, want)
 	}
@@ -110,9 +110,9 @@ func TestHangingSandboxes(t *testing.T) {
 		runtime := &locatable{ids: []string{"a", "b", "c", "d", "e", "f", "late"}, hangs: "abcdef"}
 		locator := runtime.locator()
 		want := map[string]string{"a": "", "b": "", "c": "", "d": "", "e": "", "f": "", "late": ""}
-		expectPlaces(t, locator, want)
-		expectPlaces(t, locator, want)
+		expectNetworks(t, locator, want)
+		expectNetworks(t, locator, want)
 		want["late"] = "/netns/late"
-		expectPlaces(t, locator, want)
+		expectNetworks(t, locator, want)
 	})
 }

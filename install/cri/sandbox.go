@@ -24,8 +24,8 @@ type Sandbox struct {
 	NetNS   string
 	Runtime OCIRuntime
 
-	// PlaceError is why a Locator does not know NetNS and Runtime.
-	PlaceError error
+	// NetworkError is why a Locator does not know NetNS and Runtime.
+	NetworkError error
 }
 
 // OCIRuntime is what runs a sandbox's containers.
@@ -54,31 +54,31 @@ func (c *Client) Sandboxes(ctx context.Context) ([]Sandbox, error) {
 	return sandboxes, nil
 }
 
-// place is where a sandbox's traffic is: in a network namespace, or behind it in a
+// network is where a sandbox's traffic is: in a network namespace, or behind it in a
 // network stack that the OCI runtime keeps.
-type place struct {
+type network struct {
 	netns   string
 	runtime OCIRuntime
 }
 
-// locate asks for the place of a sandbox, and whether the sandbox runs.
-func (c *Client) locate(ctx context.Context, id string) (at place, ready bool, err error) {
+// locate asks for the network of a sandbox, and whether the sandbox runs.
+func (c *Client) locate(ctx context.Context, id string) (at network, ready bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	answer, err := c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err != nil {
-		return place{}, false, c.failed("asking for sandbox "+id, err)
+		return network{}, false, c.failed("asking for sandbox "+id, err)
 	}
-	at, err = placeOf(answer)
+	at, err = networkOf(answer)
 	return at, answer.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY, err
 }
 
-// placeOf reads what containerd and CRI-O report of a sandbox: its OCI
+// networkOf reads what containerd and CRI-O report of a sandbox: its OCI
 // specification, and containerd the type of its shim. In CRI-O's answer the
 // node's own network has a path like any other.
-func placeOf(answer *runtimeapi.PodSandboxStatusResponse) (place, error) {
+func networkOf(answer *runtimeapi.PodSandboxStatusResponse) (network, error) {
 	if answer.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
-		return place{}, nil
+		return network{}, nil
 	}
 	var verbose struct {
 		RuntimeType    string
@@ -90,13 +90,13 @@ func placeOf(answer *runtimeapi.PodSandboxStatusResponse) (place, error) {
 		}
 	}
 	if err := json.Unmarshal([]byte(answer.GetInfo()["info"]), &verbose); err != nil {
-		return place{}, fmt.Errorf("reading a sandbox's information: %w", err)
+		return network{}, fmt.Errorf("reading a sandbox's information: %w", err)
 	}
 	var options struct {
 		Program string `json:"binary_name"`
 	}
 	_ = json.Unmarshal(verbose.RuntimeOptions, &options) // of another form, they name no program
-	at := place{runtime: OCIRuntime{answer.GetStatus().GetRuntimeHandler(), verbose.RuntimeType, options.Program}}
+	at := network{runtime: OCIRuntime{answer.GetStatus().GetRuntimeHandler(), verbose.RuntimeType, options.Program}}
 	for _, namespace := range verbose.RuntimeSpec.Linux.Namespaces {
 		if namespace.Type == "network" {
 			at.netns = namespace.Path
@@ -105,21 +105,21 @@ func placeOf(answer *runtimeapi.PodSandboxStatusResponse) (place, error) {
 	return at, nil
 }
 
-// Locator lists sandboxes with their places. Only one goroutine at a time may list;
+// Locator lists sandboxes with their networks. Only one goroutine at a time may list;
 // Runs has no such limit.
 type Locator struct {
 	*Client
-	places   map[string]place // by sandbox id; they don't change
-	failures map[string]int   // requests for a place that failed, by sandbox id
+	networks map[string]network // by sandbox id; they don't change
+	failures map[string]int     // requests for a network that failed, by sandbox id
 }
 
 // NewLocator returns a Locator that asks a client.
 func NewLocator(client *Client) *Locator {
-	return &Locator{client, map[string]place{}, map[string]int{}}
+	return &Locator{client, map[string]network{}, map[string]int{}}
 }
 
-// Sandboxes lists the sandboxes that run, with their places. A place costs one
-// request, made once. One that can't be read is the sandbox's PlaceError, not an error
+// Sandboxes lists the sandboxes that run, with their networks. A network costs one
+// request, made once. One that can't be read is the sandbox's NetworkError, not an error
 // of the listing.
 func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -131,30 +131,30 @@ func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) 
 	// The sandboxes for which the runtime does not answer use up the time of the
 	// listing: they come last.
 	slices.SortStableFunc(all, func(a, b Sandbox) int { return cmp.Compare(l.failures[a.ID], l.failures[b.ID]) })
-	places, failures := make(map[string]place, len(all)), map[string]int{}
+	networks, failures := make(map[string]network, len(all)), map[string]int{}
 	for _, sandbox := range all {
-		at, err := l.place(ctx, sandbox.ID)
+		at, err := l.network(ctx, sandbox.ID)
 		switch {
 		case status.Code(err) == codes.NotFound:
 			continue // it ended meanwhile
 		case err != nil:
-			sandbox.PlaceError, failures[sandbox.ID] = err, l.failures[sandbox.ID]
+			sandbox.NetworkError, failures[sandbox.ID] = err, l.failures[sandbox.ID]
 		default:
-			places[sandbox.ID], sandbox.NetNS, sandbox.Runtime = at, at.netns, at.runtime
+			networks[sandbox.ID], sandbox.NetNS, sandbox.Runtime = at, at.netns, at.runtime
 		}
 		located = append(located, sandbox)
 	}
-	l.places, l.failures = places, failures
+	l.networks, l.failures = networks, failures
 	return located, nil
 }
 
-// place returns a sandbox's place, and counts the requests that failed.
-func (l *Locator) place(ctx context.Context, id string) (place, error) {
-	if at, known := l.places[id]; known {
+// network returns a sandbox's network, and counts the requests that failed.
+func (l *Locator) network(ctx context.Context, id string) (network, error) {
+	if at, known := l.networks[id]; known {
 		return at, nil
 	}
 	if ctx.Err() != nil {
-		return place{}, fmt.Errorf("asking for sandbox %s: the listing took %s: %w", id, requestTimeout, ctx.Err())
+		return network{}, fmt.Errorf("asking for sandbox %s: the listing took %s: %w", id, requestTimeout, ctx.Err())
 	}
 	at, _, err := l.locate(ctx, id)
 	if err != nil {

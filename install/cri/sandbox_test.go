@@ -23,11 +23,11 @@ func TestNetNS(t *testing.T) {
 		"the node's":   {`{"runtimeSpec":{"linux":{"namespaces":[{"type":"pid"},{"type":"mount"}]}}}`, ""},
 		"nothing told": {`{}`, ""},
 	} {
-		if got, err := placeOf(answer(test.info)); err != nil || got != (place{netns: test.want}) {
+		if got, err := networkOf(answer(test.info)); err != nil || got != (network{netns: test.want}) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, test.want)
 		}
 	}
-	if got, err := placeOf(answer("")); err == nil {
+	if got, err := networkOf(answer("")); err == nil {
 		t.Errorf("no information: %q", got)
 	}
 }
@@ -55,7 +55,7 @@ func TestNetNSRecorded(t *testing.T) {
 		if !strings.Contains(recorded.Info["info"], `"type":"network","path":"/var/run/netns/`) {
 			t.Fatalf("%s: no path in %s", file, recorded.Info["info"])
 		}
-		at, err := placeOf(&recorded)
+		at, err := networkOf(&recorded)
 		got := at.netns
 		if own := strings.HasSuffix(file, "own-network.json"); err != nil || strings.HasPrefix(got, "/var/run/netns/") != own || (got == "") == own {
 			t.Errorf("%s: %q, %v", file, got, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 const (
@@ -46,7 +46,7 @@ type asker struct {
 // ask returns the agent's answer about a pod, or nil if the desired state follows from
 // that answer already. While the agent or the container runtime does not answer, a
 // desired state that is known stays.
-func (a *asker) ask(ctx context.Context, w *watched) (*podlookup.Answer, error) {
+func (a *asker) ask(ctx context.Context, w *watched) (*lookup.Answer, error) {
 	if !w.desired.known {
 		return a.askNew(ctx, w)
 	}
@@ -60,7 +60,7 @@ func (a *asker) ask(ctx context.Context, w *watched) (*podlookup.Answer, error) 
 		a.known.trip(a.pause(), err)
 	}
 	switch {
-	case podlookup.IsGone(err):
+	case lookup.IsGone(err):
 		return nil, err
 	case err != nil || answer.Unchanged:
 		return nil, nil
@@ -69,7 +69,7 @@ func (a *asker) ask(ctx context.Context, w *watched) (*podlookup.Answer, error) 
 }
 
 // askNew returns the agent's first answer about a pod.
-func (a *asker) askNew(ctx context.Context, w *watched) (*podlookup.Answer, error) {
+func (a *asker) askNew(ctx context.Context, w *watched) (*lookup.Answer, error) {
 	if a.lister.fault != nil {
 		return nil, fmt.Errorf("the annotations at the pod's creation are not known: %w", a.lister.fault)
 	}
@@ -96,7 +96,7 @@ func (a *asker) askInjected(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	answer, err := a.pods.Ask(ctx, podlookup.Request{Injected: true})
+	answer, err := a.pods.Ask(ctx, lookup.Request{Injected: true})
 	a.injectedAgain = time.Now().Add(a.pause())
 	if err == nil {
 		a.injected, a.injectedAgain = answer.Injected, now.Add(a.round)
@@ -106,16 +106,16 @@ func (a *asker) askInjected(ctx context.Context) {
 // injectedLater reports whether the API server shows a pod as one of the mesh that was
 // none when its sandbox was made: the plugin has passed it.
 func (a *asker) injectedLater(s cri.Sandbox) bool {
-	return isPlaced(s) && !capture.Meshed(s.Annotations) && slices.Contains(a.injected, s.UID)
+	return hasNetwork(s) && !capture.Meshed(s.Annotations) && slices.Contains(a.injected, s.UID)
 }
 
 func (a *asker) pause() time.Duration { return min(askPause, a.round) }
 
 // request makes one request, and reports whether the agent answered it, if only with a
 // fault.
-func (a *asker) request(ctx context.Context, w *watched) (answer podlookup.Answer, answered bool, err error) {
-	answer, err = a.pods.Ask(ctx, podlookup.Request{Pod: refOf(w.sandbox), Digest: w.desired.digest})
-	_, faulty := errors.AsType[*podlookup.Fault](err)
+func (a *asker) request(ctx context.Context, w *watched) (answer lookup.Answer, answered bool, err error) {
+	answer, err = a.pods.Ask(ctx, lookup.Request{Pod: refOf(w.sandbox), Digest: w.desired.digest})
+	_, faulty := errors.AsType[*lookup.Fault](err)
 	answered = err == nil || faulty || errors.Is(err, context.Canceled)
 	if answered {
 		a.once.forget(agentAway)

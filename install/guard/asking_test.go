@@ -16,17 +16,17 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // agent is a Pods that a test makes, and what it was asked.
 type agent struct {
-	answer func(ctx context.Context) (podlookup.Answer, error)
-	asked  []podlookup.Request
+	answer func(ctx context.Context) (lookup.Answer, error)
+	asked  []lookup.Request
 }
 
-func (a *agent) Ask(ctx context.Context, request podlookup.Request) (podlookup.Answer, error) {
+func (a *agent) Ask(ctx context.Context, request lookup.Request) (lookup.Answer, error) {
 	a.asked = append(a.asked, request)
 	return a.answer(ctx)
 }
@@ -35,19 +35,19 @@ func (a *agent) asker(log *strings.Builder) *asker {
 	return New(Settings{Round: time.Minute}, nil, a, slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry()).asker
 }
 
-func failing(err error) func(context.Context) (podlookup.Answer, error) {
-	return func(context.Context) (podlookup.Answer, error) { return podlookup.Answer{}, err }
+func failing(err error) func(context.Context) (lookup.Answer, error) {
+	return func(context.Context) (lookup.Answer, error) { return lookup.Answer{}, err }
 }
 
-func hanging(ctx context.Context) (podlookup.Answer, error) {
+func hanging(ctx context.Context) (lookup.Answer, error) {
 	<-ctx.Done()
-	return podlookup.Answer{}, ctx.Err()
+	return lookup.Answer{}, ctx.Err()
 }
 
 func asking(known bool) *watched {
 	w := &watched{sandbox: cri.Sandbox{Namespace: "shop", Name: "web", UID: "uid-of-web"}}
 	if known {
-		w.desired = newDesired(&podlookup.Answer{Digest: "d1"}, capture.Exemption{})
+		w.desired = newDesired(&lookup.Answer{Digest: "d1"}, capture.Exemption{})
 	}
 	return w
 }
@@ -57,17 +57,17 @@ func asking(known bool) *watched {
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	away := errors.New("connection refused")
-	failed := &podlookup.Fault{Kind: podlookup.Failed, Message: "the API server is away"}
-	gone := &podlookup.Fault{Kind: podlookup.Gone, Message: "the API server has no pod shop/web"}
+	failed := &lookup.Fault{Kind: lookup.Failed, Message: "the API server is away"}
+	gone := &lookup.Fault{Kind: lookup.Gone, Message: "the API server has no pod shop/web"}
 	for name, tt := range map[string]struct {
-		answer              func(context.Context) (podlookup.Answer, error)
+		answer              func(context.Context) (lookup.Answer, error)
 		known               bool
 		wantAnswer, wantErr bool
 		logged              bool
 	}{
 		"first answer":             {answer: failing(nil), wantAnswer: true},
 		"another answer":           {answer: failing(nil), known: true, wantAnswer: true},
-		"unchanged":                {answer: func(context.Context) (podlookup.Answer, error) { return podlookup.Answer{Unchanged: true}, nil }, known: true},
+		"unchanged":                {answer: func(context.Context) (lookup.Answer, error) { return lookup.Answer{Unchanged: true}, nil }, known: true},
 		"no answer, not known":     {answer: failing(away), wantErr: true, logged: true},
 		"no answer, known":         {answer: failing(away), known: true, logged: true},
 		"no API server, not known": {answer: failing(failed), wantErr: true},
@@ -87,7 +87,7 @@ func TestAsk(t *testing.T) {
 			if logged := strings.Contains(log.String(), "the agent does not answer"); logged != tt.logged {
 				t.Errorf("logged %v: %s", logged, log.String())
 			}
-			want := podlookup.Request{Pod: record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}}
+			want := lookup.Request{Pod: record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}}
 			if tt.known {
 				want.Digest = "d1"
 			}
@@ -166,8 +166,8 @@ func TestAsksAgainAfterARefusal(t *testing.T) {
 func TestAskInjected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := &agent{answer: func(context.Context) (podlookup.Answer, error) {
-			return podlookup.Answer{Injected: []string{"uid-of-web"}}, nil
+		a := &agent{answer: func(context.Context) (lookup.Answer, error) {
+			return lookup.Answer{Injected: []string{"uid-of-web"}}, nil
 		}}
 		g := a.asker(new(strings.Builder))
 		ask := func(after time.Duration, asked int) {

@@ -59,8 +59,8 @@ func (b baseline) addressesOf(netns *podnet.Namespace) func() ([]netip.Addr, err
 	}
 }
 
-// adopt sets the baseline to the namespace's current state.
-func (b *baseline) adopt(ctx context.Context, netns *podnet.Namespace, state netfilter.State) error {
+// set sets the baseline to the namespace's current state.
+func (b *baseline) set(ctx context.Context, netns *podnet.Namespace, state netfilter.State) error {
 	digest, err := kernel.Digest(ctx, netns, state.Backend)
 	if err != nil {
 		return err
@@ -74,14 +74,14 @@ func (b baseline) matches(state netfilter.State) bool {
 	return b.Stamp == state.Stamp && b.Backend == state.Backend && kernel.Comparable(b.Digest) && !b.Unconfirmed
 }
 
-// judgeOutdated compares rules of another version, which the guard can't render,
+// checkOutdated compares rules of another version, which the guard can't render,
 // with the baseline. The first examination makes them the baseline.
-func (b *baseline) judgeOutdated(ctx context.Context, netns *podnet.Namespace, state netfilter.State) Finding {
+func (b *baseline) checkOutdated(ctx context.Context, netns *podnet.Namespace, state netfilter.State) Finding {
 	if b.isKnown() && b.Stamp != state.Stamp {
 		return drifted("its rules have stamp %q, and it was captured with %q", state.Stamp, b.Stamp)
 	}
 	now := *b
-	if err := now.adopt(ctx, netns, state); err != nil {
+	if err := now.set(ctx, netns, state); err != nil {
 		return unreadable(err)
 	}
 	if kernel.Comparable(b.Digest) && b.Digest != now.Digest {

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // desired is the desired state of a pod's network namespace, from the pod's
@@ -31,12 +31,12 @@ type desired struct {
 	hasController bool
 }
 
-func newDesired(answer *podlookup.Answer, exemption capture.Exemption) desired {
+func newDesired(answer *lookup.Answer, exemption capture.Exemption) desired {
 	return desired{known: true, digest: answer.Digest, exemption: exemption, hasController: answer.HasController}
 }
 
 // decide sets the desired state from the pod as it is now and its sandbox.
-func (d *desired) decide(answer *podlookup.Answer, sandbox cri.Sandbox, settings config.Settings, addresses func() ([]netip.Addr, error)) error {
+func (d *desired) decide(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settings, addresses func() ([]netip.Addr, error)) error {
 	addresses = sync.OnceValues(addresses) // the same for both decisions
 	decision, err := capture.Decide(asCreated(answer, sandbox), settings, addresses)
 	if err != nil {

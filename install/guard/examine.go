@@ -45,15 +45,15 @@ func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 	if w.later { // not repaired: no edit of a running pod decides on its capture
 		return Finding{State: InjectedLater, Reason: "it was not injected when its sandbox was made, and its annotations were edited since: replace the pod, and find out who edited it"}
 	}
-	if w.sandbox.PlaceError != nil {
-		return unknown(w.sandbox.PlaceError)
+	if w.sandbox.NetworkError != nil {
+		return unknown(w.sandbox.NetworkError)
 	}
 	answer, err := e.asker.ask(ctx, w)
 	if err != nil {
 		return unknown(err)
 	}
 	if isolatingRuntime(w.sandbox.Runtime) != "" {
-		return w.judgeIsolated(answer)
+		return w.checkIsolated(answer)
 	}
 	netns, err := kernel.TryOpen(w.sandbox.NetNS)
 	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" { // an ADD or a DEL runs
@@ -73,7 +73,7 @@ func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 	if w.desired.exemption.Cause != "" {
 		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
 	}
-	found := e.judge(ctx, netns, w)
+	found := e.check(ctx, netns, w)
 	if !found.isMissing() {
 		e.renewRefused(ctx, netns, w)
 		return found
@@ -95,9 +95,9 @@ func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 	return found
 }
 
-// judge returns the state of the pod. The last finding stays while no transaction
+// check returns the state of the pod. The last finding stays while no transaction
 // was committed to nf_tables in the namespace.
-func (e *examiner) judge(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
+func (e *examiner) check(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
 	generation, err := kernel.Generation(ctx, netns)
 	if err != nil {
 		return unknown(err)
@@ -112,7 +112,7 @@ func (e *examiner) judge(ctx context.Context, netns *podnet.Namespace, w *watche
 	switch found.State {
 	case Captured, Changed, Outdated:
 		if w.baseline.Backend == config.NFTables { // tables of iptables are shared with other plugins
-			found = judgeObstruction(ctx, netns, found)
+			found = checkObstruction(ctx, netns, found)
 		}
 		if found.State != Unknown {
 			w.lastGood = now
@@ -139,7 +139,7 @@ func (e *examiner) compare(ctx context.Context, netns *podnet.Namespace, w *watc
 	case known && state.Backend != w.baseline.Backend:
 		return drifted("its rules are in backend %s, and it was captured by %s", state.Backend, w.baseline.Backend)
 	case capture.IsStamp(state.Stamp) && state.Stamp != w.desired.stamp:
-		return w.baseline.judgeOutdated(ctx, netns, state)
+		return w.baseline.checkOutdated(ctx, netns, state)
 	}
 	differences, err := kernel.Compare(ctx, netns, e.references, rules, state.Backend)
 	switch {
@@ -149,7 +149,7 @@ func (e *examiner) compare(ctx context.Context, netns *podnet.Namespace, w *watc
 		return drifted("%s", strings.Join(differences, "; "))
 	}
 	if !w.baseline.matches(state) {
-		if err := w.baseline.adopt(ctx, netns, state); err != nil {
+		if err := w.baseline.set(ctx, netns, state); err != nil {
 			return unreadable(err)
 		}
 	}
@@ -157,14 +157,14 @@ func (e *examiner) compare(ctx context.Context, netns *podnet.Namespace, w *watc
 		return Finding{State: Changed, Reason: "its annotations were edited after its creation; a restart applies them"}
 	}
 	if capture.StampedIPv6(state.Stamp) == capture.Refused {
-		return judgeRefusedFamily(netns)
+		return checkRefusedFamily(netns)
 	}
 	return Finding{State: Captured}
 }
 
-// judgeRefusedFamily returns Changed for a pod whose rules refuse IPv6, and which has got
+// checkRefusedFamily returns Changed for a pod whose rules refuse IPv6, and which has got
 // an IPv6 address since: that is safe, and IPv6 does not work.
-func judgeRefusedFamily(netns *podnet.Namespace) Finding {
+func checkRefusedFamily(netns *podnet.Namespace) Finding {
 	addresses, err := netns.Addresses()
 	switch {
 	case err != nil:
@@ -175,9 +175,9 @@ func judgeRefusedFamily(netns *podnet.Namespace) Finding {
 	return Finding{State: Captured}
 }
 
-// judgeObstruction returns Obstructed where another table could keep packets from
+// checkObstruction returns Obstructed where another table could keep packets from
 // the rules. That is reported and never repaired: the table belongs to the pod.
-func judgeObstruction(ctx context.Context, netns *podnet.Namespace, found Finding) Finding {
+func checkObstruction(ctx context.Context, netns *podnet.Namespace, found Finding) Finding {
 	obstruction, err := kernel.Obstruction(ctx, netns)
 	if _, tooLarge := errors.AsType[nfnetlink.TooLarge](err); tooLarge {
 		obstruction, err = err.Error()+" in tables in front of the capture rules: they are not read", nil

@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -115,7 +115,7 @@ func (g *Guard) explainDesired(ctx context.Context, sandbox cri.Sandbox, out io.
 	now := created
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
-	if answer, err := g.asker.pods.Ask(ctx, podlookup.Request{Pod: refOf(sandbox)}); err == nil {
+	if answer, err := g.asker.pods.Ask(ctx, lookup.Request{Pod: refOf(sandbox)}); err == nil {
 		now = answer.Pod.Annotations
 	} else {
 		fmt.Fprintf(out, "asks now     unknown: %v\n", err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // shimPrefix begins the names of containerd's shims, where a type is a path.
@@ -42,9 +42,9 @@ func isolatingName(name string) string {
 	return ""
 }
 
-// judgeIsolated judges a pod whose traffic bypasses the node's kernel. Neither a
+// checkIsolated is about a pod whose traffic bypasses the node's kernel. Neither a
 // repair nor an eviction would change that.
-func (w *watched) judgeIsolated(answer *podlookup.Answer) Finding {
+func (w *watched) checkIsolated(answer *lookup.Answer) Finding {
 	if answer != nil {
 		w.desired = newDesired(answer, capture.Exclusion(asCreated(answer, w.sandbox)))
 	}

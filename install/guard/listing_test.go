@@ -250,7 +250,7 @@ func TestUnlocatedSandbox(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShakyGuard()
 			sandbox := meshedSandbox("web")
-			sandbox.Namespace, sandbox.NetNS, sandbox.PlaceError = "shop", "", errors.New("the shim is stuck")
+			sandbox.Namespace, sandbox.NetNS, sandbox.NetworkError = "shop", "", errors.New("the shim is stuck")
 			s.asker.pods = &agent{answer: failing(errors.New("the agent is asked"))}
 			s.set(func(context.Context) ([]cri.Sandbox, error) {
 				return []cri.Sandbox{sandbox, meshedSandbox("other")}, nil
@@ -260,7 +260,7 @@ func TestUnlocatedSandbox(t *testing.T) {
 				t.Errorf("%s: before: %+v", name, w)
 			}
 			s.expect(t, name, 1, time.Now())
-			sandbox.NetNS, sandbox.PlaceError = tt.netns, nil
+			sandbox.NetNS, sandbox.NetworkError = tt.netns, nil
 			time.Sleep(retryInterval)
 			s.Round(t.Context())
 			w := s.watched["web"]

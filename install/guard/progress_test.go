@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 const lastRound = "capture_cni_guard_last_round_timestamp_seconds"
@@ -33,9 +33,9 @@ func TestStuck(t *testing.T) {
 			whole := time.Now()
 
 			end := make(chan struct{})
-			s.asker.pods = &agent{answer: func(context.Context) (podlookup.Answer, error) {
+			s.asker.pods = &agent{answer: func(context.Context) (lookup.Answer, error) {
 				<-end
-				return podlookup.Answer{}, context.Canceled
+				return lookup.Answer{}, context.Canceled
 			}}
 			stuck := meshedSandbox("b")
 			stuck.Namespace = "shop"
@@ -69,9 +69,9 @@ func TestLastRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShakyGuard()
 		const pods = 4
-		s.asker.pods = &agent{answer: func(ctx context.Context) (podlookup.Answer, error) {
+		s.asker.pods = &agent{answer: func(ctx context.Context) (lookup.Answer, error) {
 			sleep(ctx, roundBudget*3/4)
-			return podlookup.Answer{}, &podlookup.Fault{Kind: podlookup.Failed}
+			return lookup.Answer{}, &lookup.Fault{Kind: lookup.Failed}
 		}}
 		s.set(func(context.Context) (list []cri.Sandbox, err error) {
 			for i := range pods {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -31,8 +31,8 @@ type Runtime interface {
 // Pods is the agent, which watches the pods of its node.
 type Pods interface {
 	// Ask returns a pod, or Unchanged for the pod of the request's digest. Errors:
-	// *podlookup.Fault; any other means that the agent did not answer.
-	Ask(ctx context.Context, request podlookup.Request) (podlookup.Answer, error)
+	// *lookup.Fault; any other means that the agent did not answer.
+	Ask(ctx context.Context, request lookup.Request) (lookup.Answer, error)
 }
 
 func refOf(s cri.Sandbox) record.PodRef {
@@ -40,17 +40,17 @@ func refOf(s cri.Sandbox) record.PodRef {
 }
 
 // asCreated returns a pod with the labels and annotations of its creation.
-func asCreated(answer *podlookup.Answer, s cri.Sandbox) capture.Pod {
+func asCreated(answer *lookup.Answer, s cri.Sandbox) capture.Pod {
 	return answer.Pod.With(s.Labels, s.Annotations)
 }
 
 // isMeshed reports whether a pod is in the mesh, according to its sandbox.
-func isMeshed(s cri.Sandbox) bool { return isPlaced(s) && capture.Meshed(s.Annotations) }
+func isMeshed(s cri.Sandbox) bool { return hasNetwork(s) && capture.Meshed(s.Annotations) }
 
-// isPlaced reports whether a pod has a network of its own. Until the runtime has said
+// hasNetwork reports whether a pod has a network of its own. Until the runtime has said
 // where the sandbox is, it may have the node's.
-func isPlaced(s cri.Sandbox) bool {
-	return s.NetNS != "" || isolatingRuntime(s.Runtime) != "" || s.PlaceError != nil
+func hasNetwork(s cri.Sandbox) bool {
+	return s.NetNS != "" || isolatingRuntime(s.Runtime) != "" || s.NetworkError != nil
 }
 
 // withoutMetadata returns a sandbox without labels and annotations, which may have

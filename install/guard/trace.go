@@ -45,7 +45,7 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 	}
 	defer netns.Close()
 	if p.Interface == "" {
-		if p, err = kernel.Place(netns, p); err != nil {
+		if p, err = kernel.WithInterface(netns, p); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,7 @@ func add(uid string, second int, message string) record.Record {
 }
 
 // place writes a file for a record, whatever else is there.
-func place(t *testing.T, dir string, r record.Record) {
+func writeRecord(t *testing.T, dir string, r record.Record) {
 	t.Helper()
 	d, err := record.OpenDir(dir)
 	if err != nil {
@@ -109,7 +109,7 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	youngest := add("9d53", 9, "of two, which two agents may leave")
-	place(t, dir, youngest)
+	writeRecord(t, dir, youngest)
 	if got, err := Last(dir, "9d53"); err != nil || got.Message != youngest.Message {
 		t.Errorf("read %v, %v", got, err)
 	}
@@ -168,7 +168,7 @@ func TestIsBounded(t *testing.T) {
 	for i := range maxPods + more {
 		r := add(fmt.Sprint("uid", i), i, fmt.Sprint(i))
 		if i < maxPods-1 { // in a short time
-			place(t, dir, r)
+			writeRecord(t, dir, r)
 		} else if err := write(dir, r); err != nil {
 			t.Fatal(err)
 		}

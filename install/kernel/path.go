@@ -13,10 +13,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Place returns a packet with the interface by which it arrives in the namespace or
+// WithInterface returns a packet with the interface by which it arrives in the namespace or
 // leaves it. A packet of the pod's own without a source gets the one that the kernel
 // chooses.
-func Place(n *podnet.Namespace, p trace.Packet) (trace.Packet, error) {
+func WithInterface(n *podnet.Namespace, p trace.Packet) (trace.Packet, error) {
 	return podnet.Read(n, func() (trace.Packet, error) {
 		if p.Inbound {
 			return arriving(p)

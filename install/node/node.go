@@ -18,7 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/programs"
 	"github.com/capture-cni/capture-cni/install/settings"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // Node installs, verifies and removes the plugin on one node.
@@ -181,7 +181,7 @@ const pingTimeout = time.Second
 func (n *Node) pingAgent(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	return podlookup.Agent{Socket: n.settings.PodsSocket()}.Ping(ctx)
+	return lookup.Agent{Socket: n.settings.PodsSocket()}.Ping(ctx)
 }
 
 // VerifyMode is Verify as if the mode were decided, without a request to the agent. It may

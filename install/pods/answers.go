@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -35,10 +35,10 @@ type answers struct {
 }
 
 // answer returns the document that answers a request.
-func (a *answers) answer(ctx context.Context, request podlookup.Request) []byte {
+func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 	switch {
 	case request.Version != capture.PodVersion: // the version is all that the other release must read
-		return a.encode(sourceFault, podlookup.Answer{})
+		return a.encode(sourceFault, lookup.Answer{})
 	case request.Pod.Name == "":
 		return a.pong(request)
 	case request.Pod.UID != "":
@@ -57,8 +57,8 @@ func (a *answers) answer(ctx context.Context, request podlookup.Request) []byte 
 }
 
 // pong answers a request without a pod.
-func (a *answers) pong(request podlookup.Request) []byte {
-	answer := podlookup.Answer{Version: capture.PodVersion, Fault: a.unready()}
+func (a *answers) pong(request lookup.Request) []byte {
+	answer := lookup.Answer{Version: capture.PodVersion, Fault: a.unready()}
 	if request.Injected {
 		answer.Injected = a.cache.injected()
 	}
@@ -69,9 +69,9 @@ func (a *answers) pong(request podlookup.Request) []byte {
 	return document
 }
 
-func (a *answers) unready() *podlookup.Fault {
+func (a *answers) unready() *lookup.Fault {
 	if err := a.cache.unready(); err != nil {
-		return &podlookup.Fault{Kind: podlookup.Failed, Message: err.Error()}
+		return &lookup.Fault{Kind: lookup.Failed, Message: err.Error()}
 	}
 	return nil
 }
@@ -110,9 +110,9 @@ func (a *answers) readAlone(ctx context.Context, ref record.PodRef) (*entry, err
 }
 
 // send returns the document of an entry, or that it has not changed.
-func (a *answers) send(source string, e *entry, request podlookup.Request) []byte {
+func (a *answers) send(source string, e *entry, request lookup.Request) []byte {
 	if request.Digest == e.digest {
-		return a.encode(sourceUnchanged, podlookup.Answer{Unchanged: true})
+		return a.encode(sourceUnchanged, lookup.Answer{Unchanged: true})
 	}
 	document, err := e.answer()
 	if err != nil {
@@ -125,14 +125,14 @@ func (a *answers) send(source string, e *entry, request podlookup.Request) []byt
 // fault returns the document of an error.
 func (a *answers) fault(err error, pod record.PodRef) []byte {
 	fault := faultOf(err, pod)
-	if unready := a.cache.unready(); unready != nil && fault.Kind != podlookup.Gone {
+	if unready := a.cache.unready(); unready != nil && fault.Kind != lookup.Gone {
 		fault.Message = unready.Error() + ": " + fault.Message
 	}
 	a.log.Debug("a request of a pod failed", "kind", fault.Kind, "error", fault.Message)
-	return a.encode(sourceFault, podlookup.Answer{Fault: fault})
+	return a.encode(sourceFault, lookup.Answer{Fault: fault})
 }
 
-func (a *answers) encode(source string, answer podlookup.Answer) []byte {
+func (a *answers) encode(source string, answer lookup.Answer) []byte {
 	a.metrics.requests.WithLabelValues(source).Inc()
 	answer.Version = capture.PodVersion
 	document, err := json.Marshal(answer)
@@ -143,17 +143,17 @@ func (a *answers) encode(source string, answer podlookup.Answer) []byte {
 }
 
 // parseRequest reads a request. Its names are parts of a URL.
-func parseRequest(document []byte) (podlookup.Request, error) {
-	var request podlookup.Request
+func parseRequest(document []byte) (lookup.Request, error) {
+	var request lookup.Request
 	if err := json.Unmarshal(document, &request); err != nil {
-		return podlookup.Request{}, fmt.Errorf("reading the request: %w", err)
+		return lookup.Request{}, fmt.Errorf("reading the request: %w", err)
 	}
 	if request.Pod.Name == "" {
 		return request, nil
 	}
 	for _, name := range []string{request.Pod.Namespace, request.Pod.Name} {
 		if faults := content.IsPathSegmentName(name); name == "" || len(faults) > 0 {
-			return podlookup.Request{}, fmt.Errorf("reading the request: %q is not a name of a pod or namespace", name)
+			return lookup.Request{}, fmt.Errorf("reading the request: %q is not a name of a pod or namespace", name)
 		}
 	}
 	return request, nil

@@ -23,7 +23,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -63,9 +63,9 @@ func TestSharedRead(t *testing.T) {
 					return nil, ctx.Err()
 				}
 			})
-			request := podlookup.Request{Version: capture.PodVersion, Pod: ref("web", uid)}
+			request := lookup.Request{Version: capture.PodVersion, Pod: ref("web", uid)}
 			ask := func(ctx context.Context) {
-				if answer, err := podlookup.ParseAnswer(a.answer(ctx, request), request); err == nil && answer.UID == "u1" {
+				if answer, err := lookup.ParseAnswer(a.answer(ctx, request), request); err == nil && answer.UID == "u1" {
 					answered.Add(1)
 				}
 			}
@@ -96,16 +96,16 @@ func TestFaults(t *testing.T) {
 		code       int
 		reason     metav1.StatusReason
 		retryAfter string
-		want       podlookup.Fault // its message is a part
+		want       lookup.Fault // its message is a part
 	}{
-		"no pod":       {404, metav1.StatusReasonNotFound, "", podlookup.Fault{Kind: podlookup.Gone, Message: "the API server has no pod shop/no-pod"}},
-		"forbidden":    {403, metav1.StatusReasonForbidden, "", podlookup.Fault{Kind: podlookup.Refused, Message: `needs the permissions "get", "list" and "watch"`}},
-		"unauthorized": {401, metav1.StatusReasonUnauthorized, "", podlookup.Fault{Kind: podlookup.Failed, Message: "refuses the agent's token"}},
-		"bad request":  {400, metav1.StatusReasonBadRequest, "", podlookup.Fault{Kind: podlookup.Refused, Message: "reading pod shop/bad-request"}},
-		"busy":         {429, metav1.StatusReasonTooManyRequests, "7", podlookup.Fault{Kind: podlookup.Failed, RetryAfter: 7 * time.Second}},
-		"timeout":      {408, metav1.StatusReasonTimeout, "", podlookup.Fault{Kind: podlookup.Failed}},
-		"internal":     {500, metav1.StatusReasonInternalError, "", podlookup.Fault{Kind: podlookup.Failed}},
-		"too large":    {200, "", "", podlookup.Fault{Kind: podlookup.Refused, Message: "is larger than"}},
+		"no pod":       {404, metav1.StatusReasonNotFound, "", lookup.Fault{Kind: lookup.Gone, Message: "the API server has no pod shop/no-pod"}},
+		"forbidden":    {403, metav1.StatusReasonForbidden, "", lookup.Fault{Kind: lookup.Refused, Message: `needs the permissions "get", "list" and "watch"`}},
+		"unauthorized": {401, metav1.StatusReasonUnauthorized, "", lookup.Fault{Kind: lookup.Failed, Message: "refuses the agent's token"}},
+		"bad request":  {400, metav1.StatusReasonBadRequest, "", lookup.Fault{Kind: lookup.Refused, Message: "reading pod shop/bad-request"}},
+		"busy":         {429, metav1.StatusReasonTooManyRequests, "7", lookup.Fault{Kind: lookup.Failed, RetryAfter: 7 * time.Second}},
+		"timeout":      {408, metav1.StatusReasonTimeout, "", lookup.Fault{Kind: lookup.Failed}},
+		"internal":     {500, metav1.StatusReasonInternalError, "", lookup.Fault{Kind: lookup.Failed}},
+		"too large":    {200, "", "", lookup.Fault{Kind: lookup.Refused, Message: "is larger than"}},
 	} {
 		pod := strings.ReplaceAll(name, " ", "-")
 		api.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
@@ -125,7 +125,7 @@ func TestFaults(t *testing.T) {
 			return true
 		})
 		_, err := w.askFor(t, ref(pod, "u1"))
-		fault, ok := errors.AsType[*podlookup.Fault](err)
+		fault, ok := errors.AsType[*lookup.Fault](err)
 		if !ok || fault.Kind != c.want.Kind || fault.RetryAfter != c.want.RetryAfter || !strings.Contains(fault.Message, c.want.Message) {
 			t.Errorf("%s: got %+v (%v), want %+v", name, fault, err, c.want)
 		}
@@ -148,7 +148,7 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 	found, _ := a.cache.find("shop/web-7", "u1")
 	for name, digest := range map[string]string{"watched": "", "unchanged": found.digest} {
-		document, err := json.Marshal(podlookup.Request{Version: capture.PodVersion, Pod: ref("web-7", "u1"), Digest: digest})
+		document, err := json.Marshal(lookup.Request{Version: capture.PodVersion, Pod: ref("web-7", "u1"), Digest: digest})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func FuzzRequest(f *testing.F) {
 				t.Errorf("%q is accepted in %s", name, document)
 			}
 		}
-		var answer podlookup.Answer
+		var answer lookup.Answer
 		if err := json.Unmarshal(a.answer(t.Context(), request), &answer); err != nil || answer.Version != capture.PodVersion {
 			t.Errorf("%s: %+v, %v", document, answer, err)
 		}

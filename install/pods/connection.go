@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/socket"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // Time limits of a connection. A read from the API server may take 10 seconds.
@@ -45,10 +45,10 @@ func (s *Server) answer(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now().Add(endTimeout)) })()
-	if _, err := conn.Write([]byte{podlookup.Accepted}); err != nil {
+	if _, err := conn.Write([]byte{lookup.Accepted}); err != nil {
 		return fmt.Errorf("accepting the connection: %w", err)
 	}
-	document, err := podlookup.ReadMessage(conn, podlookup.MaxRequest)
+	document, err := lookup.ReadMessage(conn, lookup.MaxRequest)
 	if err != nil {
 		return fmt.Errorf("reading the request: %w", err)
 	}
@@ -56,5 +56,5 @@ func (s *Server) answer(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	return podlookup.WriteMessage(conn, s.answers.answer(ctx, request))
+	return lookup.WriteMessage(conn, s.answers.answer(ctx, request))
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // TestFull opens as many connections as are served at once: the next one is closed
@@ -42,7 +42,7 @@ func TestFull(t *testing.T) {
 		t.Errorf("%d connections refused, want 1", refused)
 	}
 	<-w.slots
-	if _, err := w.ask(t, podlookup.Request{}); err != nil {
+	if _, err := w.ask(t, lookup.Request{}); err != nil {
 		t.Error(err)
 	}
 	poll(t, "the slot", func() bool { return len(w.slots) == maxConnections-1 })
@@ -57,7 +57,7 @@ func TestConnections(t *testing.T) {
 	for range maxConnections / 2 {
 		idle = append(idle, w.dial(t))
 	}
-	if _, err := w.ask(t, podlookup.Request{}); err != nil {
+	if _, err := w.ask(t, lookup.Request{}); err != nil {
 		t.Error(err)
 	}
 	began := time.Now()
@@ -84,7 +84,7 @@ func TestHostileRequests(t *testing.T) {
 		"nothing":        "",
 		"half a length":  "\x00\x00",
 		"half a request": framed(strings.Repeat(" ", 100))[:50],
-		"oversized":      string(binary.BigEndian.AppendUint32(nil, podlookup.MaxRequest+1)),
+		"oversized":      string(binary.BigEndian.AppendUint32(nil, lookup.MaxRequest+1)),
 		"huge":           "\xff\xff\xff\xff",
 		"no JSON":        framed("{"),
 		"no namespace":   framed(`{"version":1,"pod":{"name":"web"}}`),
@@ -104,7 +104,7 @@ func TestHostileRequests(t *testing.T) {
 			if received, _ := io.ReadAll(conn); len(received) > 0 || time.Since(began) > limit {
 				t.Errorf("received %q after %s", received, time.Since(began))
 			}
-			if _, err := w.ask(t, podlookup.Request{}); err != nil {
+			if _, err := w.ask(t, lookup.Request{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -120,21 +120,21 @@ func TestOtherVersion(t *testing.T) {
 	w := newWorld(t, api)
 	w.waitReady(t)
 	for _, version := range []int{capture.PodVersion - 1, capture.PodVersion + 1} {
-		request := podlookup.Request{Version: version, Pod: ref("web", "u1")}
+		request := lookup.Request{Version: version, Pod: ref("web", "u1")}
 		document, err := json.Marshal(request)
 		if err != nil {
 			t.Fatal(err)
 		}
 		conn := w.dial(t)
-		if err := podlookup.WriteMessage(conn, document); err != nil {
+		if err := lookup.WriteMessage(conn, document); err != nil {
 			t.Fatal(err)
 		}
-		received, err := podlookup.ReadMessage(conn, podlookup.MaxAnswer)
+		received, err := lookup.ReadMessage(conn, lookup.MaxAnswer)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var answer podlookup.Answer
-		if err := json.Unmarshal(received, &answer); err != nil || !reflect.DeepEqual(answer, podlookup.Answer{Version: capture.PodVersion}) {
+		var answer lookup.Answer
+		if err := json.Unmarshal(received, &answer); err != nil || !reflect.DeepEqual(answer, lookup.Answer{Version: capture.PodVersion}) {
 			t.Errorf("version %d: got %s, %v", version, received, err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
 )
 
 // compressFrom is the size of an answer from which on it is kept compressed.
@@ -54,7 +54,7 @@ func keyOf(object any) (string, error) {
 func newEntry(pod *corev1.Pod) (*entry, error) {
 	key, _ := keyOf(pod) // of a pod, it has no error
 	fields := podfields.Of(pod)
-	answer := podlookup.Answer{Version: capture.PodVersion, UID: string(pod.UID), HasController: podfields.HasController(pod), Pod: &fields}
+	answer := lookup.Answer{Version: capture.PodVersion, UID: string(pod.UID), HasController: podfields.HasController(pod), Pod: &fields}
 	document, err := json.Marshal(answer)
 	if err != nil {
 		return nil, fmt.Errorf("encoding pod %s: %w", key, err)
@@ -64,8 +64,8 @@ func newEntry(pod *corev1.Pod) (*entry, error) {
 	if document, err = json.Marshal(answer); err != nil {
 		return nil, fmt.Errorf("encoding pod %s: %w", key, err)
 	}
-	if len(document) > podlookup.MaxAnswer {
-		return nil, fmt.Errorf("pod %s takes %d bytes: expected at most %d", key, len(document), podlookup.MaxAnswer)
+	if len(document) > lookup.MaxAnswer {
+		return nil, fmt.Errorf("pod %s takes %d bytes: expected at most %d", key, len(document), lookup.MaxAnswer)
 	}
 	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, injected: capture.Exclusion(fields).Cause == "", document: document}
 	if len(document) > compressFrom {

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -33,8 +33,8 @@ func (n notOfNode) Error() string {
 }
 
 // faultOf returns what follows from a failed read of a pod.
-func faultOf(err error, pod record.PodRef) *podlookup.Fault {
-	fault := &podlookup.Fault{Kind: podlookup.Failed, Message: err.Error()}
+func faultOf(err error, pod record.PodRef) *lookup.Fault {
+	fault := &lookup.Fault{Kind: lookup.Failed, Message: err.Error()}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		fault.RetryAfter = time.Duration(seconds) * time.Second
 	}
@@ -43,16 +43,16 @@ func faultOf(err error, pod record.PodRef) *podlookup.Fault {
 	_, tooLarge := errors.AsType[httplimit.TooLarge](err)
 	switch {
 	case apierrors.IsNotFound(err):
-		fault.Kind, fault.Message = podlookup.Gone, "the API server has no pod "+pod.String()
+		fault.Kind, fault.Message = lookup.Gone, "the API server has no pod "+pod.String()
 	case mismatch, elsewhere:
-		fault.Kind = podlookup.Gone
+		fault.Kind = lookup.Gone
 	case apierrors.IsUnauthorized(err):
 		fault.Message += ": the API server refuses the agent's token: check the agent's service account, and whether the API server's keys have changed"
 	case apierrors.IsForbidden(err):
-		fault.Kind = podlookup.Refused
+		fault.Kind = lookup.Refused
 		fault.Message += ": the agent's service account needs the permissions \"get\", \"list\" and \"watch\" for pods of all namespaces"
 	case tooLarge, isFinal(err):
-		fault.Kind = podlookup.Refused
+		fault.Kind = lookup.Refused
 	}
 	return fault
 }

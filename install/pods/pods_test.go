@@ -28,8 +28,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -121,35 +121,35 @@ func (w *world) dial(t *testing.T) net.Conn {
 		t.Fatal(err)
 	}
 	var first [1]byte
-	if _, err := conn.Read(first[:]); err != nil || first[0] != podlookup.Accepted {
+	if _, err := conn.Read(first[:]); err != nil || first[0] != lookup.Accepted {
 		t.Fatalf("the first byte is %#x, %v", first[0], err)
 	}
 	return conn
 }
 
 // ask sends a request of this version.
-func (w *world) ask(t *testing.T, request podlookup.Request) (podlookup.Answer, error) {
+func (w *world) ask(t *testing.T, request lookup.Request) (lookup.Answer, error) {
 	t.Helper()
 	request.Version = capture.PodVersion
 	conn := w.dial(t)
 	document, err := json.Marshal(request)
 	if err == nil {
-		err = podlookup.WriteMessage(conn, document)
+		err = lookup.WriteMessage(conn, document)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	received, err := podlookup.ReadMessage(conn, podlookup.MaxAnswer)
+	received, err := lookup.ReadMessage(conn, lookup.MaxAnswer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return podlookup.ParseAnswer(received, request)
+	return lookup.ParseAnswer(received, request)
 }
 
 // askFor asks for a pod without a digest.
-func (w *world) askFor(t *testing.T, ref record.PodRef) (podlookup.Answer, error) {
+func (w *world) askFor(t *testing.T, ref record.PodRef) (lookup.Answer, error) {
 	t.Helper()
-	return w.ask(t, podlookup.Request{Pod: ref})
+	return w.ask(t, lookup.Request{Pod: ref})
 }
 
 // count returns a metric's value.
@@ -199,22 +199,22 @@ func TestWatchedPods(t *testing.T) {
 	api.Put(pod)
 	w := newWorld(t, api)
 	w.waitReady(t)
-	if _, err := w.ask(t, podlookup.Request{}); err != nil {
+	if _, err := w.ask(t, lookup.Request{}); err != nil {
 		t.Errorf("ping: %v", err)
 	}
 	answer, err := w.askFor(t, ref("web", "u1"))
 	fields := podfields.Of(pod)
-	want := podlookup.Answer{Version: capture.PodVersion, UID: "u1", HasController: true, Pod: &fields, Digest: answer.Digest}
+	want := lookup.Answer{Version: capture.PodVersion, UID: "u1", HasController: true, Pod: &fields, Digest: answer.Digest}
 	if err != nil || len(answer.Digest) != 32 || !reflect.DeepEqual(answer, want) {
 		t.Fatalf("got %+v, %v, want %+v", answer, err, want)
 	}
-	again, err := w.ask(t, podlookup.Request{Pod: ref("web", "u1"), Digest: answer.Digest})
-	if err != nil || !reflect.DeepEqual(again, podlookup.Answer{Version: capture.PodVersion, Unchanged: true}) {
+	again, err := w.ask(t, lookup.Request{Pod: ref("web", "u1"), Digest: answer.Digest})
+	if err != nil || !reflect.DeepEqual(again, lookup.Answer{Version: capture.PodVersion, Unchanged: true}) {
 		t.Errorf("got %+v, %v", again, err)
 	}
 	api.Put(podOn(ownNode, "web", "u1", excludedPorts, "80"))
 	poll(t, "the edited annotation", func() bool {
-		edited, err := w.ask(t, podlookup.Request{Pod: ref("web", "u1"), Digest: answer.Digest})
+		edited, err := w.ask(t, lookup.Request{Pod: ref("web", "u1"), Digest: answer.Digest})
 		if err == nil && !edited.Unchanged && (edited.Pod.Annotations[excludedPorts] != "80" || edited.Digest == answer.Digest) {
 			t.Errorf("got %+v", edited)
 		}
@@ -223,7 +223,7 @@ func TestWatchedPods(t *testing.T) {
 	api.Put(podOn(ownNode, "more", "u9"))
 	poll(t, "two pods", func() bool { return w.count(t, "pods_watched", "") == 2 })
 	injected := func() string {
-		answer, err := w.ask(t, podlookup.Request{Injected: true})
+		answer, err := w.ask(t, lookup.Request{Injected: true})
 		slices.Sort(answer.Injected)
 		return fmt.Sprint(answer.Injected, err)
 	}
@@ -241,7 +241,7 @@ func TestWatchedPods(t *testing.T) {
 	api.Delete("shop", "web")
 	poll(t, "the pod's end", func() bool { return w.count(t, "pods_watched", "") == 1 })
 	_, err = w.askFor(t, ref("web", "u1"))
-	if !podlookup.IsGone(err) || err.Error() != "the API server has no pod shop/web" {
+	if !lookup.IsGone(err) || err.Error() != "the API server has no pod shop/web" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -269,7 +269,7 @@ func TestUIDs(t *testing.T) {
 	api.Misbehave(nil)
 	before := api.RequestsOf(kubeapi.GetPod)
 	_, err := w.askFor(t, ref("web", "u1"))
-	if !podlookup.IsGone(err) || err.Error() != "the pod on the API server has UID u2, expected u1" {
+	if !lookup.IsGone(err) || err.Error() != "the pod on the API server has UID u2, expected u1" {
 		t.Errorf("got %v", err)
 	}
 	if reads := api.RequestsOf(kubeapi.GetPod) - before; reads != 1 {
@@ -306,7 +306,7 @@ func TestReads(t *testing.T) {
 					t.Errorf("%d reads after %d requests", reads, i+1)
 				}
 			}
-			unchanged, err := w.ask(t, podlookup.Request{Pod: ref("web", c.uid), Digest: digestOf(t, c.pod)})
+			unchanged, err := w.ask(t, lookup.Request{Pod: ref("web", c.uid), Digest: digestOf(t, c.pod)})
 			if err != nil || !unchanged.Unchanged {
 				t.Errorf("got %+v, %v", unchanged, err)
 			}
@@ -348,8 +348,8 @@ func TestOtherNodesPods(t *testing.T) {
 }
 
 func isGone(err error) bool {
-	fault, ok := errors.AsType[*podlookup.Fault](err)
-	return ok && fault.Kind == podlookup.Gone
+	fault, ok := errors.AsType[*lookup.Fault](err)
+	return ok && fault.Kind == lookup.Gone
 }
 
 func digestOf(t *testing.T, pod *corev1.Pod) string {
@@ -377,10 +377,10 @@ func TestAPIAway(t *testing.T) {
 		err := w.Ready()
 		return err != nil && strings.HasPrefix(err.Error(), unread) && strings.Contains(err.Error(), "starting")
 	})
-	for _, request := range []podlookup.Request{{}, {Pod: ref("web", "u1")}, {Pod: ref("web", "")}} {
+	for _, request := range []lookup.Request{{}, {Pod: ref("web", "u1")}, {Pod: ref("web", "")}} {
 		_, err := w.ask(t, request)
-		fault, ok := errors.AsType[*podlookup.Fault](err)
-		if !ok || fault.Kind != podlookup.Failed || !strings.HasPrefix(fault.Message, unread) {
+		fault, ok := errors.AsType[*lookup.Fault](err)
+		if !ok || fault.Kind != lookup.Failed || !strings.HasPrefix(fault.Message, unread) {
 			t.Errorf("%+v: got %v", request, err)
 		}
 	}
@@ -388,7 +388,7 @@ func TestAPIAway(t *testing.T) {
 	if answer, err := w.askFor(t, ref("web", "u1")); err != nil || answer.UID != "u1" || w.Ready() == nil {
 		t.Errorf("got %+v, %v, ready: %v", answer, err, w.Ready())
 	}
-	if _, err := w.askFor(t, ref("other", "u1")); !podlookup.IsGone(err) || strings.HasPrefix(err.Error(), unread) {
+	if _, err := w.askFor(t, ref("other", "u1")); !lookup.IsGone(err) || strings.HasPrefix(err.Error(), unread) {
 		t.Errorf("got %v", err)
 	}
 	if w.count(t, "pods_synced", "") != 0 {
@@ -403,7 +403,7 @@ func TestAPIAway(t *testing.T) {
 		t.Errorf("got %+v, %v", answer, err)
 	}
 	_, err := w.askFor(t, ref("new", "u2"))
-	if fault, ok := errors.AsType[*podlookup.Fault](err); !ok || fault.Kind != podlookup.Failed || strings.HasPrefix(fault.Message, unread) {
+	if fault, ok := errors.AsType[*lookup.Fault](err); !ok || fault.Kind != lookup.Failed || strings.HasPrefix(fault.Message, unread) {
 		t.Errorf("got %v", err)
 	}
 	poll(t, "the broken watch", func() bool {
@@ -453,7 +453,7 @@ func TestEntriesAreSmall(t *testing.T) {
 	if err != nil || !bytes.Contains(document, []byte(pod.Annotations[excludedPorts])) || len(document) != e.size {
 		t.Errorf("%d bytes, %v", len(document), err)
 	}
-	pod.Annotations[excludedPorts] = strings.Repeat("\x01", podlookup.MaxAnswer/6+1)
+	pod.Annotations[excludedPorts] = strings.Repeat("\x01", lookup.MaxAnswer/6+1)
 	if _, err := newEntry(pod); err == nil || !strings.Contains(err.Error(), "expected at most") {
 		t.Errorf("got %v", err)
 	}
@@ -467,7 +467,7 @@ func TestCacheLosesWhatItCannotKeep(t *testing.T) {
 	if err := cache.Add(podOn(ownNode, "web", "u1")); err != nil {
 		t.Fatal(err)
 	}
-	large := podOn(ownNode, "web", "u1", excludedPorts, strings.Repeat("\x01", podlookup.MaxAnswer))
+	large := podOn(ownNode, "web", "u1", excludedPorts, strings.Repeat("\x01", lookup.MaxAnswer))
 	if err := cache.Update(large); err == nil {
 		t.Error("no error")
 	}

@@ -23,7 +23,7 @@ const MaxPath = 107
 // ListenStream makes a stream socket. Closing the listener keeps the file: until the
 // next agent replaces it, connections are refused.
 func ListenStream(ctx context.Context, path string) (*net.UnixListener, error) {
-	return place(path, func(unfinished string) (*net.UnixListener, error) {
+	return replace(path, func(unfinished string) (*net.UnixListener, error) {
 		listener, err := (&net.ListenConfig{Control: ownerOnly}).Listen(ctx, "unix", unfinished)
 		if err != nil {
 			return nil, err
@@ -36,7 +36,7 @@ func ListenStream(ctx context.Context, path string) (*net.UnixListener, error) {
 // ListenDatagrams makes a datagram socket. The kernel passes the sender's
 // credentials with each datagram.
 func ListenDatagrams(ctx context.Context, path string) (*net.UnixConn, error) {
-	return place(path, func(unfinished string) (*net.UnixConn, error) {
+	return replace(path, func(unfinished string) (*net.UnixConn, error) {
 		conn, err := (&net.ListenConfig{Control: ownerOnlyWithSenders}).ListenPacket(ctx, "unixgram", unfinished)
 		if err != nil {
 			return nil, err
@@ -45,9 +45,9 @@ func ListenDatagrams(ctx context.Context, path string) (*net.UnixConn, error) {
 	})
 }
 
-// place makes a socket with an unfinished name, and renames it. That name is as long
+// replace makes a socket with an unfinished name, and renames it. That name is as long
 // as the socket's own: it fits wherever the socket's does.
-func place[S io.Closer](path string, listen func(unfinished string) (S, error)) (made S, err error) {
+func replace[S io.Closer](path string, listen func(unfinished string) (S, error)) (made S, err error) {
 	if len(path) > MaxPath {
 		return made, fmt.Errorf("the path of the socket %s has %d bytes: expected at most %d", path, len(path), MaxPath)
 	}

@@ -82,7 +82,7 @@ func TestListen(t *testing.T) {
 func TestModeFromTheFirstMoment(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(directory(t), "agent.sock")
-	_, err := place(path, func(unfinished string) (*net.UnixListener, error) {
+	_, err := replace(path, func(unfinished string) (*net.UnixListener, error) {
 		listener, err := (&net.ListenConfig{Control: ownerOnly}).Listen(t.Context(), "unix", unfinished)
 		if err != nil {
 			return nil, err

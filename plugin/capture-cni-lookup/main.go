@@ -18,8 +18,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup/podapi"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup/apiclient"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
@@ -54,8 +54,8 @@ func refuse(command string, stdout io.Writer) (status int) {
 func answer(stdin io.Reader, stdout io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	var request podlookup.Request
-	if err := json.NewDecoder(io.LimitReader(stdin, podlookup.MaxRequest)).Decode(&request); err != nil {
+	var request lookup.Request
+	if err := json.NewDecoder(io.LimitReader(stdin, lookup.MaxRequest)).Decode(&request); err != nil {
 		return fmt.Errorf("reading the request on stdin: %w", err)
 	}
 	document, err := json.Marshal(lookUp(ctx, request))
@@ -69,10 +69,10 @@ func answer(stdin io.Reader, stdout io.Writer) error {
 }
 
 // lookUp reads the pod with credentials of an allowed directory, and opens no other.
-func lookUp(ctx context.Context, request podlookup.Request) podlookup.Answer {
+func lookUp(ctx context.Context, request lookup.Request) lookup.Answer {
 	err := trust.CheckPath("kubeconfig", filepath.Join(request.Directory, config.KubeconfigName))
 	if err != nil && request.Version == capture.PodVersion {
-		return podlookup.Answer{Version: request.Version, Fault: &podlookup.Fault{Kind: podlookup.Untrusted, Message: err.Error()}}
+		return lookup.Answer{Version: request.Version, Fault: &lookup.Fault{Kind: lookup.Untrusted, Message: err.Error()}}
 	}
-	return podapi.Answer(ctx, request)
+	return apiclient.Answer(ctx, request)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -45,7 +45,7 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 // has rules: the API server does not respond, the annotations were edited since
 // ADD, or a newer configuration refuses the pod, for its runtime class for example.
 func (r request) tolerate(ctx context.Context, err error) error {
-	if !isA[podlookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
+	if !isA[lookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
 		return err
 	}
 	netns, openErr := podnet.Open(ctx, r.netns)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
@@ -139,8 +139,8 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 }
 
 // lookupBy returns the ways of a lookup that a configuration leaves open.
-func lookupBy(conf config.NetConf) podlookup.Lookup {
-	lookup := podlookup.Lookup{Program: podlookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
+func lookupBy(conf config.NetConf) lookup.Lookup {
+	lookup := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
 	if conf.AgentSocket != "" {
 		lookup.Socket = config.PodsSocket(conf.AgentSocket)
 	}

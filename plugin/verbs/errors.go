@@ -11,7 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
@@ -39,7 +39,7 @@ func classify(err error) failure {
 	switch {
 	case isA[config.Faults](err) || isA[trust.Untrusted](err):
 		return failure{err, types.ErrInvalidNetworkConfig, record.Configuration}
-	case isA[podlookup.Error](err):
+	case isA[lookup.Error](err):
 		return failure{err, types.ErrTryAgainLater, record.Lookup}
 	case isA[capture.BadInput](err):
 		return failure{err, codeBadAnnotation, record.Annotations}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
@@ -29,9 +29,9 @@ func TestCodes(t *testing.T) {
 	}{
 		{"configuration", config.Faults{"a", "b"}, 7},
 		{"untrusted file", trust.Untrusted("x"), 7},
-		{"lookup", podlookup.Error{Err: errors.New("x")}, 11},
-		{"lookup without a kubeconfig", podlookup.Error{Err: fs.ErrNotExist}, 11},
-		{"lookup that ran out of time", podlookup.Error{Err: context.DeadlineExceeded}, 11},
+		{"lookup", lookup.Error{Err: errors.New("x")}, 11},
+		{"lookup without a kubeconfig", lookup.Error{Err: fs.ErrNotExist}, 11},
+		{"lookup that ran out of time", lookup.Error{Err: context.DeadlineExceeded}, 11},
 		{"annotation", capture.BadInput{{Key: "k", Value: "v", Problem: "w"}}, 100},
 		{"refusal", capture.Refusal("x"), 101},
 		{"gone", podnet.ErrGone, 3},

@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
@@ -33,7 +33,7 @@ func TestReasons(t *testing.T) {
 		{argsError("x"), record.Input},
 		{config.Faults{"x"}, record.Configuration},
 		{trust.Untrusted("x"), record.Configuration},
-		{podlookup.Error{Err: errors.New("x")}, record.Lookup},
+		{lookup.Error{Err: errors.New("x")}, record.Lookup},
 		{capture.BadInput{{}}, record.Annotations},
 		{capture.Refusal("x"), record.Refused},
 		{fmt.Errorf("x: %w", podnet.ErrGone), record.Gone},

@@ -15,7 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // outages are the ways in which an agent does not answer requests of pods.
@@ -82,7 +82,7 @@ func hangAgent(t *testing.T, node *cluster.Node) (end func()) {
 			if err != nil {
 				return
 			}
-			_, _ = conn.Write([]byte{podlookup.Accepted})
+			_, _ = conn.Write([]byte{lookup.Accepted})
 			mu.Lock()
 			open = append(open, conn)
 			mu.Unlock()

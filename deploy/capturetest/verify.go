@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/testwire"
 )
 
-// judge adds the result of each check to the report.
-func (r *run) judge(ctx context.Context, checks []check, observations []testwire.Observation) {
+// verify adds the result of each check to the report.
+func (r *run) verify(ctx context.Context, checks []check, observations []testwire.Observation) {
 	observed := map[netip.AddrPort]testwire.Observation{}
 	for _, o := range observations {
 		observed[o.To] = o
@@ -22,7 +22,7 @@ func (r *run) judge(ctx context.Context, checks []check, observations []testwire
 		result := Result{Mode: r.mode, Family: c.family, Check: c.name, Verdict: Passed}
 		if c.skip != "" {
 			result.Verdict, result.Cause = Skipped, c.skip
-		} else if wrong, ok := c.judge(observed[c.to], r.mode); !ok {
+		} else if wrong, ok := c.verify(observed[c.to], r.mode); !ok {
 			result.Verdict, result.Cause = Failed, wrong.cause
 			result.Next = r.nextFor(wrong.pod)
 			if wrong.pod != "" && !explained[wrong.pod] {

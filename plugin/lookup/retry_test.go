@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podlookup_test
+package lookup_test
 
 import (
 	"net"
@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // TestRetryAfter has the agent, or the API server, ask for a pause: the next attempt comes
@@ -32,13 +32,13 @@ func TestRetryAfter(t *testing.T) {
 		}
 		n := newNode(t)
 		n.Put(podWithUID(wanted.UID))
-		lookup := n.settings()
-		lookup.Timeout = patience
+		asked := n.settings()
+		asked.Timeout = patience
 		if byAgent {
-			lookup.Socket = serve(t, func(conn net.Conn) {
+			asked.Socket = serve(t, func(conn net.Conn) {
 				answer := theAgents()
 				if first() {
-					answer = podlookup.Answer{Version: capture.PodVersion, Fault: &podlookup.Fault{Kind: podlookup.Gone, Message: "not yet", RetryAfter: 2 * time.Second}}
+					answer = lookup.Answer{Version: capture.PodVersion, Fault: &lookup.Fault{Kind: lookup.Gone, Message: "not yet", RetryAfter: 2 * time.Second}}
 				}
 				answering(answer)(conn)
 			}).socket
@@ -52,7 +52,7 @@ func TestRetryAfter(t *testing.T) {
 				return true
 			})
 		}
-		if _, err := lookup.Pod(t.Context(), wanted); err != nil {
+		if _, err := asked.Pod(t.Context(), wanted); err != nil {
 			t.Fatal(err)
 		}
 		if pause := times[1].Sub(times[0]); len(times) != 2 || pause < 2*time.Second {
@@ -64,12 +64,12 @@ func TestRetryAfter(t *testing.T) {
 // TestPauseBeyondTheTimeout ends at once where the next attempt would come too late.
 func TestPauseBeyondTheTimeout(t *testing.T) {
 	t.Parallel()
-	lookup := newNode(t).settings()
-	lookup.Timeout = 10 * time.Second
-	lookup.Socket = serve(t, answering(podlookup.Answer{
-		Version: capture.PodVersion, Fault: &podlookup.Fault{Kind: podlookup.Gone, Message: "not yet", RetryAfter: time.Hour},
+	asked := newNode(t).settings()
+	asked.Timeout = 10 * time.Second
+	asked.Socket = serve(t, answering(lookup.Answer{
+		Version: capture.PodVersion, Fault: &lookup.Fault{Kind: lookup.Gone, Message: "not yet", RetryAfter: time.Hour},
 	})).socket
-	_, err := lookup.Pod(t.Context(), wanted)
+	_, err := asked.Pod(t.Context(), wanted)
 	expectFault(t, err, "(attempt 1, lookupTimeout of 10s is used up): ")
 }
 
@@ -78,20 +78,20 @@ func TestPauseBeyondTheTimeout(t *testing.T) {
 func TestCause(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
-	lookup := newNode(t).settings()
-	lookup.Timeout = 1200 * time.Millisecond
-	lookup.Socket = serve(t, func(conn net.Conn) {
+	asked := newNode(t).settings()
+	asked.Timeout = 1200 * time.Millisecond
+	asked.Socket = serve(t, func(conn net.Conn) {
 		switch requests.Add(1) {
 		case 1:
-			answering(faulty(podlookup.Gone, "the pod has another UID"))(conn)
+			answering(faulty(lookup.Gone, "the pod has another UID"))(conn)
 		case 2:
-			answering(faulty(podlookup.Gone, "the API server has no pod shop/web"))(conn)
+			answering(faulty(lookup.Gone, "the API server has no pod shop/web"))(conn)
 		default:
-			_, _ = conn.Write([]byte{podlookup.Accepted})
+			_, _ = conn.Write([]byte{lookup.Accepted})
 			silent(conn)
 		}
 	}).socket
-	_, err := lookup.Pod(t.Context(), wanted)
+	_, err := asked.Pod(t.Context(), wanted)
 	expectFault(t, err, "attempt 3")
 	expectFault(t, err, "the API server has no pod shop/web")
 	if err != nil && (strings.Contains(err.Error(), "deadline exceeded") || strings.Contains(err.Error(), "another UID")) {
@@ -111,17 +111,17 @@ func TestAttempts(t *testing.T) {
 		byAPI      int
 		wantsError string
 	}{
-		{"both refuse", answering(faulty(podlookup.Refused, "forbidden")), false, 1, 1, "attempt 1, not retried"},
-		{"one attempt", answering(faulty(podlookup.Gone, "no pod")), true, 1, 0, "attempt 1, not retried"},
-		{"the agent fails after the API server", answeringAfter(3*time.Second, faulty(podlookup.Failed, "etcd is slow")), true, 1, 1, "attempt 1, not retried"},
+		{"both refuse", answering(faulty(lookup.Refused, "forbidden")), false, 1, 1, "attempt 1, not retried"},
+		{"one attempt", answering(faulty(lookup.Gone, "no pod")), true, 1, 0, "attempt 1, not retried"},
+		{"the agent fails after the API server", answeringAfter(3*time.Second, faulty(lookup.Failed, "etcd is slow")), true, 1, 1, "attempt 1, not retried"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			n, a := newNode(t), serve(t, test.agent)
 			n.Misbehave(forbidden)
-			lookup := n.settings()
-			lookup.Socket, lookup.Timeout, lookup.SingleAttempt = a.socket, patience, test.single
-			_, err := lookup.Pod(t.Context(), wanted)
+			asked := n.settings()
+			asked.Socket, asked.Timeout, asked.SingleAttempt = a.socket, patience, test.single
+			_, err := asked.Pod(t.Context(), wanted)
 			expectFault(t, err, test.wantsError)
 			if a.requests.Load() != test.byAgent || n.Requests() != test.byAPI {
 				t.Errorf("%d requests of the agent, %d of the API server", a.requests.Load(), n.Requests())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podapi
+package apiclient
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -113,9 +113,9 @@ func withHint(err error) error {
 	}
 	switch at := failed.endpoint; {
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%w: the API server refuses the credentials in %s: check that the node agent runs and renews them. %s", err, at.credentialsFile, podlookup.Uninstalled)
+		return fmt.Errorf("%w: the API server refuses the credentials in %s: check that the node agent runs and renews them. %s", err, at.credentialsFile, lookup.Uninstalled)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w: the user of %s needs the permission \"get pods\". %s", err, at.credentialsFile, podlookup.Uninstalled)
+		return fmt.Errorf("%w: the user of %s needs the permission \"get pods\". %s", err, at.credentialsFile, lookup.Uninstalled)
 	case isExpired(err):
 		return fmt.Errorf("%w: check the clocks of this node and of the API server", err)
 	case isCertificateError(err):

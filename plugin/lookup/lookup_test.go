@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podlookup_test
+package lookup_test
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup/podapi"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup/apiclient"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -48,9 +48,9 @@ func TestMain(m *testing.M) {
 	if len(os.Environ()) > 0 {
 		panic("the program has an environment")
 	}
-	var request podlookup.Request
+	var request lookup.Request
 	err := json.NewDecoder(os.Stdin).Decode(&request)
-	document, encodeErr := json.Marshal(podapi.Answer(context.Background(), request))
+	document, encodeErr := json.Marshal(apiclient.Answer(context.Background(), request))
 	_, writeErr := os.Stdout.Write(document)
 	if errors.Join(err, encodeErr, writeErr) != nil {
 		os.Exit(1)
@@ -71,8 +71,8 @@ const (
 )
 
 // settings are those of a lookup without an agent.
-func (n node) settings() podlookup.Lookup {
-	return podlookup.Lookup{Program: filepath.Join(n.dir, config.LookupProgram), Directory: n.dir, Timeout: budget, Log: slog.New(slog.DiscardHandler)}
+func (n node) settings() lookup.Lookup {
+	return lookup.Lookup{Program: filepath.Join(n.dir, config.LookupProgram), Directory: n.dir, Timeout: budget, Log: slog.New(slog.DiscardHandler)}
 }
 
 func newNode(t *testing.T, opts ...kubeapi.Option) node {
@@ -98,7 +98,7 @@ func newNode(t *testing.T, opts ...kubeapi.Option) node {
 }
 
 // lookup looks up the wanted pod within a timeout.
-func (n node) lookup(t *testing.T, timeout time.Duration) (podlookup.Answer, error) {
+func (n node) lookup(t *testing.T, timeout time.Duration) (lookup.Answer, error) {
 	t.Helper()
 	settings := n.settings()
 	settings.Timeout = timeout
@@ -238,7 +238,7 @@ func expectFault(t *testing.T, err error, want string) {
 	}
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "looking up pod shop/web") {
 		t.Errorf("got error %v, want one with %q", err, want)
-	} else if _, ok := errors.AsType[podlookup.Error](err); !ok {
+	} else if _, ok := errors.AsType[lookup.Error](err); !ok {
 		t.Errorf("got %T, want Error", err)
 	}
 }

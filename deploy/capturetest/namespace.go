@@ -37,7 +37,7 @@ var nameForm = regexp.MustCompile(`^capture-cni-test-[a-z2-7]{6}-(redirect|tprox
 func newID() string { return strings.ToLower(rand.Text()[:6]) }
 
 // place is where the pods of a mode run: a namespace of the mode's own, or one that exists.
-type place struct {
+type testNamespace struct {
 	cluster   *Cluster
 	namespace string
 	own       bool
@@ -62,7 +62,7 @@ func newNamespace(name string, mode Mode, until time.Time) *corev1.Namespace {
 func mayExist(err error) bool { return !isRefused(err) }
 
 // remove deletes what was created, and waits until it is gone.
-func (p *place) remove(ctx context.Context) error {
+func (p *testNamespace) remove(ctx context.Context) error {
 	if p.own {
 		err := p.cluster.remove(ctx, "", "namespaces", p.namespace, &corev1.Namespace{})
 		if err != nil {
@@ -115,7 +115,7 @@ func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 // leftover is an object of another test, and the place that has it alone.
 type leftover struct {
 	meta  metav1.ObjectMeta
-	place place
+	place testNamespace
 }
 
 func (t *Test) leftovers(ctx context.Context) (found []leftover, err error) {
@@ -125,7 +125,7 @@ func (t *Test) leftovers(ctx context.Context) (found []leftover, err error) {
 			return nil, err
 		}
 		for _, n := range namespaces.Items {
-			found = append(found, leftover{n.ObjectMeta, place{cluster: t.Cluster, namespace: n.Name, own: true}})
+			found = append(found, leftover{n.ObjectMeta, testNamespace{cluster: t.Cluster, namespace: n.Name, own: true}})
 		}
 		return found, nil
 	}
@@ -134,16 +134,16 @@ func (t *Test) leftovers(ctx context.Context) (found []leftover, err error) {
 		return nil, err
 	}
 	for _, pod := range pods.Items {
-		found = append(found, leftover{pod.ObjectMeta, place{cluster: t.Cluster, namespace: t.Namespace, pods: []string{pod.Name}}})
+		found = append(found, leftover{pod.ObjectMeta, testNamespace{cluster: t.Cluster, namespace: t.Namespace, pods: []string{pod.Name}}})
 	}
 	for _, service := range services.Items {
-		found = append(found, leftover{service.ObjectMeta, place{cluster: t.Cluster, namespace: t.Namespace, services: []string{service.Name}}})
+		found = append(found, leftover{service.ObjectMeta, testNamespace{cluster: t.Cluster, namespace: t.Namespace, services: []string{service.Name}}})
 	}
 	return found, nil
 }
 
 // what names a place in words.
-func (p *place) what() string {
+func (p *testNamespace) what() string {
 	switch {
 	case p.own:
 		return "namespace " + p.namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podapi reads one pod from the API server, with credentials from files that
+// Package apiclient reads one pod from the API server, with credentials from files that
 // only root can have written.
-package podapi
+package apiclient
 
 import (
 	"context"
@@ -18,16 +18,16 @@ import (
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // Answer reads the pod of a request once; without a name, only the credentials. The
 // fault of its answer names the cause and what an operator can do about it.
-func Answer(ctx context.Context, request podlookup.Request) podlookup.Answer {
-	answer := podlookup.Answer{Version: capture.PodVersion}
+func Answer(ctx context.Context, request lookup.Request) lookup.Answer {
+	answer := lookup.Answer{Version: capture.PodVersion}
 	if request.Version != capture.PodVersion {
 		return answer // the version is the answer
 	}
@@ -49,7 +49,7 @@ func Answer(ctx context.Context, request podlookup.Request) podlookup.Answer {
 
 // read may take the first attempt's pod from the API server's cache. If the cache
 // does not have it, the pod is read from etcd.
-func read(ctx context.Context, e endpoint, request podlookup.Request) (*corev1.Pod, error) {
+func read(ctx context.Context, e endpoint, request lookup.Request) (*corev1.Pod, error) {
 	client, err := restClient(e, max(request.Attempt, 1))
 	if err != nil {
 		return nil, err
@@ -84,22 +84,22 @@ func (m uidMismatch) Error() string {
 	return fmt.Sprintf("the pod on the API server has UID %s, expected %s", m.found, m.want.UID)
 }
 
-func faultOf(err error) *podlookup.Fault {
-	return &podlookup.Fault{Kind: kindOf(err), Message: withHint(err).Error(), RetryAfter: retryAfter(err)}
+func faultOf(err error) *lookup.Fault {
+	return &lookup.Fault{Kind: kindOf(err), Message: withHint(err).Error(), RetryAfter: retryAfter(err)}
 }
 
-func kindOf(err error) podlookup.FaultKind {
+func kindOf(err error) lookup.FaultKind {
 	switch {
 	case isA[trust.Untrusted](err):
-		return podlookup.Untrusted
+		return lookup.Untrusted
 	case errors.Is(err, fs.ErrNotExist) && !isA[apiError](err):
-		return podlookup.NoCredentials
+		return lookup.NoCredentials
 	case apierrors.IsNotFound(err) || isA[uidMismatch](err):
-		return podlookup.Gone
+		return lookup.Gone
 	case isRefused(err):
-		return podlookup.Refused
+		return lookup.Refused
 	}
-	return podlookup.Failed
+	return lookup.Failed
 }
 
 // isRefused reports whether retries fail until an operator intervenes.

@@ -17,14 +17,14 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // keeperOfAgent makes a guard that asks the agent at a socket.
 func (n *node) keeperOfAgent(t *testing.T, socket string, policy guard.Policy) (*guard.Guard, *prometheus.Registry) {
 	t.Helper()
-	return n.keeperAsking(t, podlookup.Agent{Socket: socket}, n, guard.Settings{Policy: policy})
+	return n.keeperAsking(t, lookup.Agent{Socket: socket}, n, guard.Settings{Policy: policy})
 }
 
 // TestEditShowsInTheNextRound asks for each pod in each round, with the digest of what

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podlookup asks for one pod: the node agent first, which watches its node's
+// Package lookup asks for one pod: the node agent first, which watches its node's
 // pods, then the API server, by executing capture-cni-lookup.
-package podlookup
+package lookup
 
 import (
 	"context"

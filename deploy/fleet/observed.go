@@ -22,8 +22,8 @@ const startGrace = time.Minute
 // at most two minutes old.
 const reportGrace = 3 * time.Minute
 
-// judge returns the fleet as it follows from what was observed.
-func (o observed) judge() *Fleet {
+// fleet returns the fleet as it follows from what was observed.
+func (o observed) fleet() *Fleet {
 	f := &Fleet{Namespace: o.namespace, States: map[string]int{}, Exempt: map[string]int{}}
 	nodes, named := map[string]*Node{}, map[string]nodestate.Pod{}
 	for _, name := range o.nodeNames() {

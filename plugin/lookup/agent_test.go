@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podlookup_test
+package lookup_test
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podlookup"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // agent answers requests as a test wants.
@@ -58,31 +58,31 @@ func (a *agent) serve(t *testing.T, handle func(net.Conn)) {
 }
 
 // answering accepts a connection and sends the same answer to every request.
-func answering(answer podlookup.Answer) func(net.Conn) { return answeringAfter(0, answer) }
+func answering(answer lookup.Answer) func(net.Conn) { return answeringAfter(0, answer) }
 
-func answeringAfter(pause time.Duration, answer podlookup.Answer) func(net.Conn) {
+func answeringAfter(pause time.Duration, answer lookup.Answer) func(net.Conn) {
 	document, err := json.Marshal(answer)
 	if err != nil {
 		panic(err)
 	}
 	return func(conn net.Conn) {
-		_, _ = conn.Write([]byte{podlookup.Accepted})
-		if _, err := podlookup.ReadMessage(conn, podlookup.MaxRequest); err == nil {
+		_, _ = conn.Write([]byte{lookup.Accepted})
+		if _, err := lookup.ReadMessage(conn, lookup.MaxRequest); err == nil {
 			time.Sleep(pause)
-			_ = podlookup.WriteMessage(conn, document)
+			_ = lookup.WriteMessage(conn, document)
 		}
 	}
 }
 
-func theAgents() podlookup.Answer {
-	return podlookup.Answer{Version: capture.PodVersion, UID: wanted.UID, Pod: &capture.Pod{RuntimeClass: "by the agent"}}
+func theAgents() lookup.Answer {
+	return lookup.Answer{Version: capture.PodVersion, UID: wanted.UID, Pod: &capture.Pod{RuntimeClass: "by the agent"}}
 }
 
-func faulty(kind podlookup.FaultKind, message string) podlookup.Answer {
-	return podlookup.Answer{Version: capture.PodVersion, Fault: &podlookup.Fault{Kind: kind, Message: message}}
+func faulty(kind lookup.FaultKind, message string) lookup.Answer {
+	return lookup.Answer{Version: capture.PodVersion, Fault: &lookup.Fault{Kind: kind, Message: message}}
 }
 
-func ofVersion(version int) podlookup.Answer {
+func ofVersion(version int) lookup.Answer {
 	answer := theAgents()
 	answer.Version = version
 	return answer
@@ -105,27 +105,27 @@ func TestAgentFirst(t *testing.T) {
 		{"does not accept", silent, "runc", "did not accept the connection within 100ms", time.Second},
 		{"refuses a connection too many", func(net.Conn) {}, "runc", "did not accept the connection", time.Second},
 		{"says nothing it should", func(conn net.Conn) { _, _ = conn.Write([]byte{0}) }, "runc", "the first byte is 0x0", time.Second},
-		{"does not answer", func(conn net.Conn) { _, _ = conn.Write([]byte{podlookup.Accepted}); silent(conn) }, "runc", "deadline exceeded", 3 * time.Second},
+		{"does not answer", func(conn net.Conn) { _, _ = conn.Write([]byte{lookup.Accepted}); silent(conn) }, "runc", "deadline exceeded", 3 * time.Second},
 		{"breaks off", func(conn net.Conn) {
-			_, _ = conn.Write([]byte{podlookup.Accepted, 0, 0})
-			_, _ = podlookup.ReadMessage(conn, podlookup.MaxRequest)
+			_, _ = conn.Write([]byte{lookup.Accepted, 0, 0})
+			_, _ = lookup.ReadMessage(conn, lookup.MaxRequest)
 		}, "runc", "EOF", time.Second},
 		{"answers without end", func(conn net.Conn) {
-			_, _ = conn.Write([]byte{podlookup.Accepted})
-			_, _ = podlookup.ReadMessage(conn, podlookup.MaxRequest)
+			_, _ = conn.Write([]byte{lookup.Accepted})
+			_, _ = lookup.ReadMessage(conn, lookup.MaxRequest)
 			_, _ = conn.Write([]byte{0xff, 0xff, 0xff, 0xff})
 		}, "runc", "a message of 4294967295 bytes: expected at most", time.Second},
 		{"answers no JSON", func(conn net.Conn) {
-			_, _ = conn.Write([]byte{podlookup.Accepted})
-			_, _ = podlookup.ReadMessage(conn, podlookup.MaxRequest)
-			_ = podlookup.WriteMessage(conn, []byte("pod"))
+			_, _ = conn.Write([]byte{lookup.Accepted})
+			_, _ = lookup.ReadMessage(conn, lookup.MaxRequest)
+			_ = lookup.WriteMessage(conn, []byte("pod"))
 		}, "runc", "reading the answer", time.Second},
 		{"is of an older version", answering(ofVersion(capture.PodVersion - 1)), "runc", fmt.Sprintf("version %d of a pod's fields, expected %d", capture.PodVersion-1, capture.PodVersion), time.Second},
 		{"is of a newer version", answering(ofVersion(capture.PodVersion + 1)), "runc", fmt.Sprintf("version %d of a pod's fields", capture.PodVersion+1), time.Second},
-		{"has another pod", answering(podlookup.Answer{Version: capture.PodVersion, UID: "other", Pod: &capture.Pod{}}), "runc", "UID other, expected", time.Second},
-		{"has no pod in its answer", answering(podlookup.Answer{Version: capture.PodVersion}), "runc", "it has no pod", time.Second},
-		{"reaches no API server", answering(faulty(podlookup.Failed, "connection refused")), "runc", "connection refused", time.Second},
-		{"may not read", answering(faulty(podlookup.Refused, "forbidden")), "runc", "forbidden", time.Second},
+		{"has another pod", answering(lookup.Answer{Version: capture.PodVersion, UID: "other", Pod: &capture.Pod{}}), "runc", "UID other, expected", time.Second},
+		{"has no pod in its answer", answering(lookup.Answer{Version: capture.PodVersion}), "runc", "it has no pod", time.Second},
+		{"reaches no API server", answering(faulty(lookup.Failed, "connection refused")), "runc", "connection refused", time.Second},
+		{"may not read", answering(faulty(lookup.Refused, "forbidden")), "runc", "forbidden", time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -135,10 +135,10 @@ func TestAgentFirst(t *testing.T) {
 			}
 			n := newNode(t)
 			n.Put(podWithUID(wanted.UID))
-			lookup := n.settings()
-			lookup.Socket, lookup.Timeout = a.socket, 20*time.Second
+			asked := n.settings()
+			asked.Socket, asked.Timeout = a.socket, 20*time.Second
 			began := time.Now()
-			found, err := lookup.Pod(t.Context(), wanted)
+			found, err := asked.Pod(t.Context(), wanted)
 			if err != nil || found.Pod.RuntimeClass != test.by {
 				t.Errorf("got %+v, %v, want the pod %s", found, err, test.by)
 			}
@@ -149,9 +149,9 @@ func TestAgentFirst(t *testing.T) {
 				t.Errorf("%d requests reached the API server", requests)
 			}
 			remove(t, n.dir+"/kubeconfig")
-			lookup.Timeout = 500 * time.Millisecond
+			asked.Timeout = 500 * time.Millisecond
 			err = unlessStalled(test.alone, func() error {
-				_, err := lookup.Pod(t.Context(), wanted)
+				_, err := asked.Pod(t.Context(), wanted)
 				return err
 			})
 			switch {
@@ -170,14 +170,14 @@ func TestAgentFirst(t *testing.T) {
 // agent has not found there, and few of the agent: pauses double.
 func TestGonePodIsNotAskedTwice(t *testing.T) {
 	t.Parallel()
-	a := serve(t, answering(faulty(podlookup.Gone, "the API server has no pod shop/web")))
+	a := serve(t, answering(faulty(lookup.Gone, "the API server has no pod shop/web")))
 	n := newNode(t)
-	lookup := n.settings()
-	lookup.Socket, lookup.Timeout = a.socket, 2*time.Second
-	_, err := lookup.Pod(t.Context(), wanted)
+	asked := n.settings()
+	asked.Socket, asked.Timeout = a.socket, 2*time.Second
+	_, err := asked.Pod(t.Context(), wanted)
 	expectFault(t, err, "has no pod shop/web")
-	if !podlookup.IsGone(err) || n.Requests() != 0 || a.requests.Load() < 2 || a.requests.Load() > 8 {
-		t.Errorf("gone %v after %d requests of the agent and %d of the API server", podlookup.IsGone(err), a.requests.Load(), n.Requests())
+	if !lookup.IsGone(err) || n.Requests() != 0 || a.requests.Load() < 2 || a.requests.Load() > 8 {
+		t.Errorf("gone %v after %d requests of the agent and %d of the API server", lookup.IsGone(err), a.requests.Load(), n.Requests())
 	}
 }
 
@@ -187,10 +187,10 @@ func TestAgentIsWaitedFor(t *testing.T) {
 	a := &agent{socket: filepath.Join(t.TempDir(), "pods.sock")}
 	n := newNode(t)
 	remove(t, n.dir+"/kubeconfig")
-	lookup := n.settings()
-	lookup.Socket, lookup.Timeout = a.socket, 20*time.Second
+	asked := n.settings()
+	asked.Socket, asked.Timeout = a.socket, 20*time.Second
 	time.AfterFunc(500*time.Millisecond, func() { a.serve(t, answering(theAgents())) })
-	if found, err := lookup.Pod(t.Context(), wanted); err != nil || found.Pod.RuntimeClass != "by the agent" {
+	if found, err := asked.Pod(t.Context(), wanted); err != nil || found.Pod.RuntimeClass != "by the agent" {
 		t.Errorf("got %+v, %v", found, err)
 	}
 }
@@ -201,12 +201,12 @@ func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	remove(t, n.dir+"/"+"capture-cni-lookup")
-	lookup := n.settings()
-	_, err := lookup.Pod(t.Context(), wanted)
+	asked := n.settings()
+	_, err := asked.Pod(t.Context(), wanted)
 	expectFault(t, err, "attempt 1, not retried")
 	expectFault(t, err, "capture-cni-lookup: no such file")
-	lookup.Socket, lookup.Timeout = "/nonexistent/pods.sock", 500*time.Millisecond
-	_, err = lookup.Pod(t.Context(), wanted)
+	asked.Socket, asked.Timeout = "/nonexistent/pods.sock", 500*time.Millisecond
+	_, err = asked.Pod(t.Context(), wanted)
 	expectFault(t, err, "lookupTimeout of 500ms is used up")
 }
 
@@ -227,9 +227,9 @@ func TestBrokenProgram(t *testing.T) {
 		if err := lab.WriteProgram(n.dir+"/capture-cni-lookup", []byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script+"\n")); err != nil {
 			t.Fatal(err)
 		}
-		lookup := n.settings()
-		lookup.SingleAttempt = true
-		_, err := lookup.Pod(t.Context(), wanted)
+		asked := n.settings()
+		asked.SingleAttempt = true
+		_, err := asked.Pod(t.Context(), wanted)
 		expectFault(t, err, want)
 	}
 }
@@ -271,15 +271,15 @@ func TestCheckWays(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name        string
-		answer      podlookup.Answer
+		answer      lookup.Answer
 		credentials string // "", "valid" or "untrusted"
 		want        string
 	}{
-		{"agent and credentials", podlookup.Answer{Version: capture.PodVersion}, "valid", ""},
-		{"agent alone", podlookup.Answer{Version: capture.PodVersion}, "", ""},
-		{"credentials alone", faulty(podlookup.Failed, "has not read its node's pods yet"), "valid", ""},
-		{"neither", faulty(podlookup.Failed, "has not read its node's pods yet"), "", "has not read its node's pods yet\nasking the API server"},
-		{"credentials that all can write", faulty(podlookup.Failed, "not yet"), "untrusted", "can be written by other users"},
+		{"agent and credentials", lookup.Answer{Version: capture.PodVersion}, "valid", ""},
+		{"agent alone", lookup.Answer{Version: capture.PodVersion}, "", ""},
+		{"credentials alone", faulty(lookup.Failed, "has not read its node's pods yet"), "valid", ""},
+		{"neither", faulty(lookup.Failed, "has not read its node's pods yet"), "", "has not read its node's pods yet\nasking the API server"},
+		{"credentials that all can write", faulty(lookup.Failed, "not yet"), "untrusted", "can be written by other users"},
 	} {
 		n := newNode(t)
 		switch test.credentials {
@@ -290,9 +290,9 @@ func TestCheckWays(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		lookup := n.settings()
-		lookup.Socket = serve(t, answering(test.answer)).socket
-		err := unlessStalled(test.want, func() error { return lookup.CheckWays(t.Context()) })
+		asked := n.settings()
+		asked.Socket = serve(t, answering(test.answer)).socket
+		err := unlessStalled(test.want, func() error { return asked.CheckWays(t.Context()) })
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", test.name, err, test.want)
 		}

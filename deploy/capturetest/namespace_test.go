@@ -113,7 +113,7 @@ func TestStuckRemoval(t *testing.T) {
 	s.objects["namespaces/stuck"] = &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 	s.objects["namespaces/given/pods/p"] = &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	s.objects["namespaces/given/services/s"] = &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}}
-	for want, p := range map[string]place{
+	for want, p := range map[string]testNamespace{
 		"kubectl delete namespace stuck":                  {namespace: "stuck", own: true},
 		"kubectl --namespace given get pods,services":     {namespace: "given", pods: []string{"p"}},
 		"kubectl --namespace given get pods,services --s": {namespace: "given", services: []string{"s"}},
