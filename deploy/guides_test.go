@@ -13,13 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"sigs.k8s.io/yaml"
 )
 
 // guideTexts returns the operators' guides by path.
@@ -41,10 +39,10 @@ func guideTexts(t *testing.T) map[string]string {
 func TestGuardGuide(t *testing.T) {
 	guide := read(t, "guides/guard.md")
 	var words []string
-	for _, state := range guard.States() {
+	for _, state := range terms.States() {
 		words = append(words, string(state))
 	}
-	for _, cause := range received.MeshedExemptions() {
+	for _, cause := range terms.MeshedExemptions() {
 		words = append(words, string(cause))
 	}
 	for _, word := range words {

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/entry"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // schema is the part of a JSON schema that the tests read.
@@ -103,7 +104,7 @@ func TestEveryKeyArrives(t *testing.T) {
 	all := objects(t, "mode=multus", "netconf="+string(netconf))
 	text := netConf(t, all)
 	expectJSON(t, text, want)
-	if _, err := entry.Parse([]byte(text), entry.Insert, config.StateDirectory, config.RunDirectory); err != nil {
+	if _, err := entry.Parse([]byte(text), terms.Insert, config.StateDirectory, config.RunDirectory); err != nil {
 		t.Errorf("the agent refuses the file: %v", err)
 	}
 	network, _ := find[struct{ Spec struct{ Config string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/install/terms"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/entry"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // constraints are the tested fields of a SecurityContextConstraints.
@@ -79,7 +81,7 @@ func TestChainExclusions(t *testing.T) {
 		"mode=multus-chain": "{}",
 		"mode=multus-chain,netconf.excludeNamespaces={a,b-*}": `{"excludeNamespaces": ["a", "b-*"]}`,
 	} {
-		entry, err := entry.Parse([]byte(keys), entry.MultusChain, config.StateDirectory, config.RunDirectory)
+		entry, err := entry.Parse([]byte(keys), terms.MultusChain, config.StateDirectory, config.RunDirectory)
 		if err != nil || len(entry.Conf.ExcludeNamespaces) == 0 {
 			t.Fatalf("%s: the agent excludes %q, %v", keys, entry.Conf.ExcludeNamespaces, err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/install/testwire"
 )
 
@@ -77,7 +78,7 @@ func (r *run) pod(name, node string, command []string) *corev1.Pod {
 	pod.Labels[podLabel] = r.name(name)
 	pod.Annotations[statusAnnotation] = status
 	pod.Annotations["sidecar.istio.io/interceptionMode"] = string(r.mode)
-	if slices.ContainsFunc(r.nodes, func(n fleet.Node) bool { return n.Mode == "multus" }) {
+	if slices.ContainsFunc(r.nodes, func(n fleet.Node) bool { return n.Mode == terms.Multus }) {
 		pod.Annotations["k8s.v1.cni.cncf.io/networks"] = "default/istio-cni"
 	}
 	group := int64(applicationID)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/install/testwire"
 )
 
@@ -54,7 +55,7 @@ func (r *run) nodeOf(pod string) string {
 func (r *run) explain(ctx context.Context, pod string) {
 	e, err := r.Explain(ctx, r.place.namespace, r.name(pod))
 	if err != nil {
-		e = &fleet.Explanation{State: fleet.Unknown, Cause: err.Error()}
+		e = &fleet.Explanation{State: terms.Unknown, Cause: err.Error()}
 	}
 	r.report.Notes = append(r.report.Notes, fmt.Sprintf("%s: the %s's pod on node %s is %s: %s", r.mode, pod, r.nodeOf(pod), e.State, e.Cause))
 }

@@ -5,6 +5,7 @@ package fleet
 import (
 	"fmt"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -42,34 +43,16 @@ func logsOf(n Node, logs string) string {
 	return logs
 }
 
-// advisePod returns the next step for a pod, "" for none.
+// advisePod returns the next step for a pod.
 func advisePod(p Pod) string {
 	explain := fmt.Sprintf("kubectl capture-cni explain %s/%s", p.Namespace, p.Name)
 	switch p.State {
-	case Uncaptured, Drifted:
+	case terms.Uncaptured, terms.Drifted:
 		return explain + "; with guard.policy=report, restart the pod"
-	case Later:
-		return "delete the pod: the next one is captured; the API server's audit log says who edited it"
-	case Outdated, "changed":
-		return "restart the pod when it suits you"
-	case "foreign":
-		return "restart the pod once the other plugin is gone"
-	case "exempt":
-		return adviseExempt(p.Cause)
+	case terms.Exempt:
+		return terms.AdviceFor(p.Cause)
+	case terms.InjectedLater, terms.Outdated, terms.Changed, terms.Foreign:
+		return p.State.Advice()
 	}
 	return explain
-}
-
-func adviseExempt(cause string) string {
-	switch cause {
-	case "init_container":
-		return "its istio-init captures it: let istiod inject without it (pilot.cni.enabled=true), and restart the pod"
-	case "no_proxy", "disable_envoy", "proxy_type":
-		return "none, if the pod has no sidecar on purpose"
-	case "inject_false", "interception_none":
-		return "none, if it is on purpose; else correct its label or annotation"
-	case "namespace_excluded":
-		return "none, if its namespace is in excludeNamespaces on purpose"
-	}
-	return ""
 }

@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
 )
 
@@ -31,7 +33,9 @@ func NewExec(access *rest.Config, client *Client) Exec {
 		}
 		var stderr strings.Builder
 		err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &limitedWriter{&stderr, maxOutput}})
-		if message := strings.TrimSpace(stderr.String()); err != nil && message != "" {
+		if exited, ok := errors.AsType[exec.CodeExitError](err); ok {
+			err = commandFailed(cmp.Or(strings.TrimSpace(stderr.String()), exited.Error()))
+		} else if message := strings.TrimSpace(stderr.String()); err != nil && message != "" {
 			err = errors.New(message)
 		}
 		if err != nil {
@@ -40,6 +44,11 @@ func NewExec(access *rest.Config, client *Client) Exec {
 		return nil
 	}
 }
+
+// commandFailed is the error of a command that ran in the agent's pod, and failed.
+type commandFailed string
+
+func (c commandFailed) Error() string { return string(c) }
 
 // newExecutor speaks WebSocket, as the API server does since Kubernetes 1.31, else SPDY.
 func newExecutor(access *rest.Config, request *rest.Request) (remotecommand.Executor, error) {

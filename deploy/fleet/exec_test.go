@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"crypto/sha1"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -79,6 +80,9 @@ func TestExec(t *testing.T) {
 		err = NewExec(access, client)(t.Context(), agent, "guard", []string{"explain", "shop/web"}, &out)
 		if out.String() != test.output || fmt.Sprint(err) != test.want && (err != nil || test.want != "") {
 			t.Errorf("%s: %q, %v", name, out.String(), err)
+		}
+		if _, failed := errors.AsType[commandFailed](err); failed != (name == "failure") {
+			t.Errorf("%s: the command failed: %v", name, failed)
 		}
 		if path != "GET /api/v1/namespaces/capture-cni/pods/agent/exec" || query != "command=explain&command=shop%2Fweb&container=guard&stderr=true&stdout=true" {
 			t.Errorf("%s: %s?%s", name, path, query)

@@ -5,7 +5,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -13,36 +12,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
 // Explanation says how a pod is captured, and why.
 type Explanation struct {
-	Pod      string     `json:"pod"`
-	Node     string     `json:"node,omitempty"`
-	State    string     `json:"state"`
-	Cause    string     `json:"cause,omitempty"`
-	Evidence []Evidence `json:"evidence"`
-	Next     string     `json:"nextStep,omitempty"`
+	Pod      string      `json:"pod"`
+	Node     string      `json:"node,omitempty"`
+	State    terms.State `json:"state"`
+	Cause    string      `json:"cause,omitempty"`
+	Evidence Evidence    `json:"evidence"`
+	Next     string      `json:"nextStep,omitempty"`
 }
-
-// Evidence is what one source says.
-type Evidence struct {
-	Source string `json:"source"`
-	Text   string `json:"text"`
-}
-
-// States of an explanation, besides those of a Pod.
-const (
-	Gone         = "gone"
-	NotInMesh    = "not in the mesh"
-	NotScheduled = "not scheduled"
-)
 
 // Good reports whether nothing needs attention.
 func (e Explanation) Good() bool {
-	return e.State != Gone && e.State != NotScheduled && !Pod{State: e.State}.Missing()
+	return e.State != terms.Gone && e.State != terms.NotScheduled && !e.State.IsMissing()
 }
 
 // explainTimeout bounds the command in the agent's pod.
@@ -53,12 +40,13 @@ type Explainer struct {
 	Client    *Client
 	Exec      Exec
 	Namespace string // of the agents
+	Version   string // of this program
 }
 
 // Explain explains one pod: by what the API server says of it, by its Events, by the
 // Lease of its node and by the command explain in the agent's pod there.
 func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explanation, error) {
-	e := &Explanation{Pod: namespace + "/" + name, State: Unknown}
+	e := &Explanation{Pod: namespace + "/" + name, State: terms.Unknown}
 	pod, err := x.Client.pod(ctx, namespace, name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
@@ -72,8 +60,8 @@ func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explan
 		e.Node = events.node
 	}
 	if e.Node != "" && (pod == nil || InMesh(pod)) {
-		node := x.readNode(ctx, e, namespace, name)
-		e.conclude(pod, events, node)
+		guarded := x.readNode(ctx, e, namespace, name)
+		e.conclude(pod, events, guarded)
 	}
 	if e.Next == "" { // outdated, changed or foreign
 		e.Next = advisePod(Pod{Namespace: namespace, Name: name, State: e.State})
@@ -81,29 +69,25 @@ func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explan
 	return e, nil
 }
 
-func (e *Explanation) add(source, format string, args ...any) {
-	e.Evidence = append(e.Evidence, Evidence{source, fmt.Sprintf(format, args...)})
-}
-
 // addPod adds what the API server says of the pod, and the conclusions that follow from
 // that alone.
 func (e *Explanation) addPod(pod *corev1.Pod) {
 	switch {
 	case pod == nil:
-		e.State, e.Cause = Gone, "no such pod exists: it has ended, or was never created"
+		e.State, e.Cause = terms.Gone, "no such pod exists: it has ended, or was never created"
 		e.Next = "kubectl get pods --namespace " + strings.Split(e.Pod, "/")[0]
 		return
 	case pod.Spec.NodeName == "":
-		e.State, e.Cause = NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node")
+		e.State, e.Cause = terms.NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node")
 		e.Next = "kubectl describe pod; a taint of nodes that are not ready is in deploy/guides/taint.md"
 	case !InMesh(pod):
-		e.State = NotInMesh
+		e.State = terms.NotInMesh
 		e.Cause, e.Next = whyNotInMesh(pod)
 	}
 	e.Node = pod.Spec.NodeName
-	e.add("pod", "%s, created %s, UID %s", pod.Status.Phase, pod.CreationTimestamp.UTC().Format(time.RFC3339), pod.UID)
+	e.Evidence.Pod = &PodEvidence{Phase: pod.Status.Phase, Created: pod.CreationTimestamp.UTC(), UID: pod.UID}
 	if exemption := capture.Exclusion(podfields.Of(pod)); InMesh(pod) && exemption.Cause != "" {
-		e.State, e.Cause, e.Next = Exempt, exemption.Message, adviseExempt(string(exemption.Cause))
+		e.State, e.Cause, e.Next = terms.Exempt, exemption.Message, terms.AdviceFor(exemption.Cause)
 	}
 }
 

@@ -5,10 +5,12 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"regexp"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/install/explain"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -27,7 +29,7 @@ const maxEvents = 5
 func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, name string) (found podEvents) {
 	all, err := x.Client.events(ctx, namespace, name)
 	if err != nil {
-		e.add("events", "not known: %v", err)
+		e.missing("events", err.Error())
 		return found
 	}
 	about := slices.DeleteFunc(all, func(event corev1.Event) bool {
@@ -44,27 +46,19 @@ func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, na
 		found.node = cmp.Or(event.Source.Host, found.node)
 	}
 	for _, event := range about[max(0, len(about)-maxEvents):] {
-		e.add("event", "%s %s, %d times, last at %s: %s", event.Type, event.Reason, max(1, event.Count), event.LastTimestamp.UTC().Format("2006-01-02T15:04:05Z"), event.Message)
+		e.Evidence.Events = append(e.Evidence.Events, EventEvidence{
+			Type: event.Type, Reason: event.Reason, Count: max(1, event.Count), Last: event.LastTimestamp.UTC(), Message: event.Message,
+		})
 	}
 	return found
 }
 
-// nodeEvidence is what the node says of a pod.
-type nodeEvidence struct {
-	uid            string // of the pod that the agent knows
-	state, because string
-	add            lastADD
-	guarded        bool
-}
-
-// lastADD is the record of a pod's last ADD.
-type lastADD struct{ verdict, reason, backend, message string }
-
-// readNode adds the node's state, and what the agent there explains.
-func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name string) (found nodeEvidence) {
+// readNode adds the node's state, and what the agent there answers. It reports whether the
+// agent has a guard.
+func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name string) (guarded bool) {
 	agent, err := x.Client.agentOn(ctx, x.Namespace, e.Node)
 	if err != nil {
-		e.add("node", "its agent is not known: %v", err)
+		e.missing("node", "its agent is not known: "+err.Error())
 	}
 	lease, leaseErr := x.Client.lease(ctx, x.Namespace, e.Node)
 	if apierrors.IsNotFound(leaseErr) {
@@ -72,66 +66,52 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	}
 	switch {
 	case leaseErr != nil:
-		e.add("node", "its Lease is not known: %v", leaseErr)
+		e.missing("node", "its Lease is not known: "+leaseErr.Error())
 	case agent != nil || lease != nil && err == nil:
 		node := leaseEvidence(lease, agent)
-		e.add("node", "%s, agent %s", strings.Join(append([]string{string(node.State)}, node.Reasons...), ": "), cmp.Or(node.Version, "of an unknown version"))
+		e.Evidence.Node = &NodeEvidence{State: node.State, Reasons: node.Reasons, Version: node.Version}
 	}
 	switch {
 	case err != nil:
-		return found
+		return false
 	case agent == nil:
-		e.add("agent", "none runs on the node: nothing was examined there")
-		return found
+		e.missing("agent", "none runs on the node: nothing was examined there")
+		return false
 	}
-	found.guarded = agent.guarded
 	container := InstallerContainer
-	if found.guarded {
+	if agent.guarded {
 		container = GuardContainer
 	}
-	return x.askAgent(ctx, e, *agent, container, namespace, name, found)
+	found := AgentEvidence{Agent: agent.name, Container: container}
+	if err := x.ask(ctx, *agent, container, &found.Answer, namespace+"/"+name); err != nil {
+		e.missing("agent "+agent.name+", container "+container, x.withVersions(err, e.Evidence.Node).Error())
+	} else {
+		e.Evidence.Agent = &found
+	}
+	return agent.guarded
 }
 
-// askAgent executes explain in a container of the agent's pod.
-func (x Explainer) askAgent(ctx context.Context, e *Explanation, agent Agent, container, namespace, name string, found nodeEvidence) nodeEvidence {
+// ask executes explain in a container of the agent's pod, and decodes the answer.
+func (x Explainer) ask(ctx context.Context, agent Agent, container string, into any, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
 	var out strings.Builder
-	err := x.Exec(ctx, agent, container, []string{"/capture-cni-node", "explain", namespace + "/" + name}, &limitedWriter{&out, maxOutput})
-	source := "agent " + agent.name + ", container " + container
-	if text := strings.TrimSpace(out.String()); text != "" {
-		e.add(source, "%s", text)
+	command := append([]string{"/capture-cni-node", "explain", "--output=json"}, args...)
+	if err := x.Exec(ctx, agent, container, command, &limitedWriter{&out, maxOutput}); err != nil {
+		return err
 	}
-	if err != nil {
-		e.add(source, "%v", err)
-	}
-	found.read(out.String())
-	return found
+	return explain.Decode([]byte(out.String()), into)
 }
 
-// Lines of what the agent explains.
-var (
-	uidLine     = regexp.MustCompile(`(?m)^pod +\S+, UID (\S+)$`)
-	stateLine   = regexp.MustCompile(`(?m)^state +(\S+)$`)
-	becauseLine = regexp.MustCompile(`(?m)^because +(.*)$`)
-	addLine     = regexp.MustCompile(`(?m)^last ADD +\S+Z: (captured|passed|failed)(?: \(([^)]+)\))?(?: by ([^\s:;]+))?(?:: (.*))?$`)
-)
-
-// read reads what the agent explains. The text of an ADD comes last, and may quote the
-// pod's annotations: nothing else is read from there.
-func (n *nodeEvidence) read(text string) {
-	before, _, _ := strings.Cut(text, "\nlast ADD")
-	n.uid, n.state, n.because = submatch(uidLine, before), submatch(stateLine, before), submatch(becauseLine, before)
-	if m := addLine.FindStringSubmatch(text); m != nil {
-		n.add = lastADD{m[1], m[2], m[3], m[4]}
+// withVersions adds to the fault of an answer, or of a command that the agent may not know,
+// that agent and plugin are of different versions, if they are.
+func (x Explainer) withVersions(err error, node *NodeEvidence) error {
+	_, ran := errors.AsType[commandFailed](err)
+	answered := errors.Is(err, explain.ErrAnswer)
+	if node == nil || node.Version == "" || node.Version == x.Version || !ran && !answered {
+		return err
 	}
-}
-
-func submatch(expression *regexp.Regexp, text string) string {
-	if m := expression.FindStringSubmatch(text); m != nil {
-		return m[1]
-	}
-	return ""
+	return fmt.Errorf("%w. The agent is %s and this plugin %s: use the plugin of the agent's version", err, node.Version, x.Version)
 }
 
 // maxOutput is the most that is read of a command's output.

@@ -15,28 +15,35 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/explain"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/record"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	coordination "k8s.io/api/coordination/v1"
+
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/received"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 )
 
 // explainCase is what an API server and an agent say of shop/web.
 type explainCase struct {
 	pod    *corev1.Pod
 	events []corev1.Event
-	agent  []string // containers; nil for no agent
-	says   string   // of the command in the agent's pod
+	agent  []string     // containers; nil for no agent
+	answer *explain.Pod // of the agent
+	says   string       // of the command in the agent's pod, if it is no answer
 	fails  error
 	denied string // a resource that may not be listed
 
-	state, cause, next string
-	evidence, without  []string
-	container          string // in which the command is executed; empty for none
+	state             terms.State
+	cause, next       string
+	evidence, without []string
+	container         string // in which the command is executed; empty for none
 }
 
 func (c *explainCase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -115,24 +122,37 @@ func meshed(change func(*corev1.Pod)) *corev1.Pod {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	both, installer := []string{InstallerContainer, GuardContainer}, []string{InstallerContainer}
-	const head = "pod          shop/web, UID uid-1\n"
+	answer := func(state terms.State, because string, add *record.Record) *explain.Pod {
+		return &explain.Pod{Form: explain.Form, Namespace: "shop", Name: "web", UID: "uid-1", Examined: state != "", State: state, Because: because, Add: add}
+	}
+	byBackend := func(backend string) *record.Record {
+		return &record.Record{Time: addedAt, Verdict: record.Captured, Backend: backend}
+	}
+	failed := func(reason record.Reason, message string) *record.Record {
+		return &record.Record{Time: addedAt, Verdict: record.Failed, Reason: reason, Message: message}
+	}
+	ofEarlier := func(add *record.Record) *explain.Pod {
+		p := answer("", "", add)
+		p.UID = "uid-0"
+		return p
+	}
 	for name, c := range map[string]*explainCase{
 		"captured": {
-			pod: meshed(nil), agent: both, says: head + "state        captured\nkernel       backend nftables\nlast ADD     2026-01-02T03:04:05Z: captured by nftables\n",
+			pod: meshed(nil), agent: both, answer: withKernel(answer(terms.Captured, "", byBackend("nftables"))),
 			state: "captured", cause: "holds the rules", next: "none", evidence: []string{"pod: Running", "node: ready, agent v0.2.0", "kernel       backend nftables"}, container: GuardContainer,
 		},
 		"uncaptured": {
-			pod: meshed(nil), agent: both, says: head + "state        uncaptured\nbecause      no rules of the plugin are in its network namespace\n",
+			pod: meshed(nil), agent: both, answer: answer(terms.Uncaptured, "no rules of the plugin are in its network namespace", nil),
 			state: "uncaptured", cause: "no rules of the plugin", next: "guard.policy=inPlace", container: GuardContainer,
 		},
 		"an ADD that fails": {
-			pod: notStarted(), agent: both, says: head + "last ADD     2026-01-02T03:04:05Z: failed (annotations): excludeOutboundPorts is \"http\": expected ports\n",
+			pod: notStarted(), agent: both, answer: answer("", "", failed(record.Annotations, `excludeOutboundPorts is "http": expected ports`)),
 			events: []corev1.Event{event("FailedCreatePodSandBox", "plugin type=\"capture-cni\" failed"), event("CaptureFailed", "excludeOutboundPorts")},
 			state:  "not started", cause: `its ADD fails: excludeOutboundPorts is "http": expected ports`, next: "correct the annotations",
 			evidence: []string{"event: Warning FailedCreatePodSandBox, 3 times"}, container: GuardContainer,
 		},
 		"the record of an earlier pod of that name": {
-			pod: notStarted(), agent: both, says: "pod          shop/web, UID uid-0\nlast ADD     2026-01-02T03:04:05Z: failed (lookup): an earlier fault\n",
+			pod: notStarted(), agent: both, answer: ofEarlier(failed(record.Lookup, "an earlier fault")),
 			state: "not started", cause: "no error is known", next: "in a minute", container: GuardContainer,
 		},
 		"another plugin that fails": {
@@ -140,12 +160,12 @@ func TestExplain(t *testing.T) {
 			state: "not started", cause: "not by capture-cni: plugin type=\"calico\"", next: "correct", evidence: []string{"container guard: not here"}, container: GuardContainer,
 		},
 		"many Events, and one of another pod": {
-			pod: notStarted(), agent: both, events: slices.Concat(earlier(6), []corev1.Event{aboutAnother}), says: head,
+			pod: notStarted(), agent: both, events: slices.Concat(earlier(6), []corev1.Event{aboutAnother}), answer: answer("", "", nil),
 			state: "not started", cause: "its ADD fails: attempt 5", next: "the runtime retries",
 			evidence: []string{"attempt 5", "attempt 4", "attempt 1", "last at 2026-01-02T03:05:00Z"}, without: []string{"attempt 0", "of another"}, container: GuardContainer,
 		},
 		"gone": {
-			events: []corev1.Event{event("CaptureFailed", "no answer")}, agent: both, says: "pod          shop/web, UID uid-0\nlast ADD     2026-01-02T03:04:05Z: failed (lookup): no answer\n",
+			events: []corev1.Event{event("CaptureFailed", "no answer")}, agent: both, answer: ofEarlier(failed(record.Lookup, "no answer")),
 			state: "gone", cause: "its last ADD failed: no answer", next: "kubectl get pods", evidence: []string{"event: Warning CaptureFailed"}, container: GuardContainer,
 		},
 		"never made": {state: "gone", cause: "no such pod exists", next: "kubectl get pods --namespace shop"},
@@ -171,18 +191,18 @@ func TestExplain(t *testing.T) {
 			state: "not in the mesh", cause: "sidecar.istio.io/inject is false", next: "on purpose",
 		},
 		"captured by iptables": {
-			pod: meshed(nil), agent: installer, says: head + "last ADD     2026-01-02T03:04:05Z: captured by iptables-nft\n",
+			pod: meshed(nil), agent: installer, answer: answer("", "", byBackend("iptables-nft")),
 			state: "unknown", cause: "its ADD captured it by iptables-nft", next: "istio-validation", container: InstallerContainer,
 		},
 		"with istio-init": {
 			pod: meshed(func(p *corev1.Pod) {
 				p.Spec.InitContainers = []corev1.Container{{Name: "istio-init", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}}
 			}),
-			agent: both, says: head + "state        exempt\nbecause      container istio-init sets up the capture itself\n",
+			agent: both, answer: answer(terms.Exempt, "container istio-init sets up the capture itself", nil),
 			state: "exempt", cause: "istio-init sets up the capture itself", next: "pilot.cni.enabled=true", container: GuardContainer,
 		},
 		"in an excluded namespace": {
-			pod: meshed(nil), agent: both, says: head + "state        exempt\nbecause      namespace shop is in excludeNamespaces\n",
+			pod: meshed(nil), agent: both, answer: answer(terms.Exempt, "namespace shop is in excludeNamespaces", nil),
 			state: "exempt", cause: "excludeNamespaces", next: "on purpose", container: GuardContainer,
 		},
 		"on a node without an agent": {
@@ -200,9 +220,26 @@ func TestExplain(t *testing.T) {
 			pod: meshed(nil), agent: both, fails: errors.New("pods/exec is forbidden"),
 			state: "unknown", cause: "see the evidence", next: "what the evidence names", evidence: []string{"pods/exec is forbidden"}, container: GuardContainer,
 		},
-		"an annotation that looks like a state": {
-			pod: meshed(nil), agent: installer, says: head + "last ADD     2026-01-02T03:04:05Z: captured by iptables-nft\nlast ADD     warned: x\nstate        captured\n",
-			state: "unknown", cause: "its ADD captured it", next: "istio-validation", container: InstallerContainer,
+		"an ADD that failed at another time zone, with several lines": {
+			pod: notStarted(), agent: both,
+			answer: answer("", "", &record.Record{Time: addedAt.In(time.FixedZone("", 3600)), Verdict: record.Failed, Reason: record.Annotations, Message: "a is wrong\nb is wrong\nstate        captured"}),
+			state:  "not started", cause: "a is wrong\nb is wrong\nstate", next: "correct the annotations", evidence: []string{"last ADD     2026-01-02T03:04:05Z: failed (annotations): a is wrong\n             b is wrong\n             state"}, container: GuardContainer,
+		},
+		"an agent that knows more": {
+			pod: meshed(nil), agent: both, says: `{"form":1,"namespace":"shop","name":"web","uid":"uid-1","later":{"a":1},"examined":true,"state":"drifted","because":"a rule is missing","kernel":{"colour":"blue"}}`,
+			state: "drifted", cause: "a rule is missing", next: "guard.policy=inPlace", container: GuardContainer,
+		},
+		"an agent of another form": {
+			pod: meshed(nil), agent: both, says: `{"form":2,"state":"captured"}`, state: "unknown", cause: "see the evidence", next: "what the evidence names",
+			evidence: []string{"it has form 2, expected 1. The agent is v0.2.0 and this plugin v9: use the plugin of the agent's version"}, container: GuardContainer,
+		},
+		"an agent before the form": {
+			pod: meshed(nil), agent: both, fails: commandFailed("unknown flag: --output"), state: "unknown", cause: "see the evidence", next: "what the evidence names",
+			evidence: []string{"unknown flag: --output. The agent is v0.2.0 and this plugin v9"}, container: GuardContainer,
+		},
+		"an answer that is cut": {
+			pod: meshed(nil), agent: both, says: `{"form":1,"state":"captured"`, state: "unknown", cause: "see the evidence", next: "what the evidence names",
+			evidence: []string{"reading the agent's answer: "}, container: GuardContainer,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,13 +259,12 @@ func (c *explainCase) run(t *testing.T) {
 	executed := ""
 	exec := func(_ context.Context, agent Agent, container string, command []string, out io.Writer) error {
 		executed = container
-		if agent.name != "agent-of-node-1" || !slices.Equal(command, []string{"/capture-cni-node", "explain", "shop/web"}) {
+		if agent.name != "agent-of-node-1" || !slices.Equal(command, []string{"/capture-cni-node", "explain", "--output=json", "shop/web"}) {
 			t.Errorf("%q is executed in %s", command, agent.name)
 		}
-		_, _ = io.WriteString(out, c.says)
-		return c.fails
+		return c.execute(out)
 	}
-	e, err := Explainer{Client: client, Exec: exec, Namespace: DefaultNamespace}.Explain(t.Context(), "shop", "web")
+	e, err := Explainer{Client: client, Exec: exec, Namespace: DefaultNamespace, Version: "v9"}.Explain(t.Context(), "shop", "web")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,23 +274,61 @@ func (c *explainCase) run(t *testing.T) {
 	if executed != c.container {
 		t.Errorf("executed in %q, want %q", executed, c.container)
 	}
-	var evidence strings.Builder
-	for _, one := range e.Evidence {
-		fmt.Fprintf(&evidence, "%s: %s\n", one.Source, one.Text)
-	}
+	evidence := describe(e.Evidence)
 	for _, want := range c.evidence {
-		if !strings.Contains(evidence.String(), want) {
-			t.Errorf("%q is missing in the evidence:\n%s", want, evidence.String())
+		if !strings.Contains(evidence, want) {
+			t.Errorf("%q is missing in the evidence:\n%s", want, evidence)
 		}
 	}
 	for _, unwanted := range c.without {
-		if strings.Contains(evidence.String(), unwanted) {
-			t.Errorf("%q is in the evidence:\n%s", unwanted, evidence.String())
+		if strings.Contains(evidence, unwanted) {
+			t.Errorf("%q is in the evidence:\n%s", unwanted, evidence)
 		}
 	}
-	if good := e.Good(); good == slices.Contains([]string{"gone", "unknown", "uncaptured", "drifted", "not started", "not scheduled"}, c.state) {
+	if good := e.Good(); good == slices.Contains([]terms.State{terms.Gone, terms.Unknown, terms.Uncaptured, terms.Drifted, terms.NotStarted, terms.NotScheduled}, c.state) {
 		t.Errorf("%s is good: %v", c.state, good)
 	}
+}
+
+// addedAt is when ADDs began.
+var addedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func withKernel(p *explain.Pod) *explain.Pod {
+	p.Kernel = &explain.Kernel{Backend: "nftables"}
+	return p
+}
+
+// execute writes what the agent answers.
+func (c *explainCase) execute(out io.Writer) error {
+	switch {
+	case c.fails != nil:
+		return c.fails
+	case c.answer != nil:
+		return json.NewEncoder(out).Encode(c.answer)
+	}
+	_, err := io.WriteString(out, c.says)
+	return err
+}
+
+// describe returns the evidence, a source a line.
+func describe(e Evidence) string {
+	var out strings.Builder
+	for _, event := range e.Events {
+		fmt.Fprintf(&out, "event: %s %s, %d times, last at %s: %s\n", event.Type, event.Reason, event.Count, event.Last.Format(time.RFC3339), event.Message)
+	}
+	if e.Pod != nil {
+		fmt.Fprintf(&out, "pod: %s\n", e.Pod.Phase)
+	}
+	if e.Node != nil {
+		fmt.Fprintf(&out, "node: %s, agent %s\n", e.Node.State, e.Node.Version)
+	}
+	if e.Agent != nil {
+		fmt.Fprintf(&out, "%s, container %s: %s\n", e.Agent.Agent, e.Agent.Container, e.Agent.Answer.Text())
+	}
+	for _, missing := range e.Missing {
+		fmt.Fprintf(&out, "%s: %s\n", missing.Source, missing.Reason)
+	}
+	return out.String()
 }
 
 // TestExemptIsAdvised says for every cause of an exemption what an operator can do.
@@ -264,9 +338,9 @@ func TestExemptIsAdvised(t *testing.T) {
 		"init_container": "pilot.cni.enabled=true", "no_proxy": "on purpose", "disable_envoy": "on purpose", "proxy_type": "on purpose",
 		"inject_false": "correct its label", "interception_none": "correct its label or annotation", "namespace_excluded": "excludeNamespaces",
 	}
-	for _, cause := range received.MeshedExemptions() {
+	for _, cause := range terms.MeshedExemptions() {
 		want, known := advice[string(cause)]
-		if got := advisePod(Pod{State: Exempt, Cause: string(cause)}); !known || !strings.Contains(got, want) {
+		if got := advisePod(Pod{State: terms.Exempt, Cause: cause}); !known || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", cause, got, want)
 		}
 	}

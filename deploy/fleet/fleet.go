@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Fleet is the state of all nodes with an agent or with pods of the mesh.
@@ -14,9 +16,9 @@ type Fleet struct {
 	Nodes     []Node `json:"nodes"`     // by name
 	Pods      []Pod  `json:"pods"`      // of the mesh that are not captured as desired, the worst first
 
-	States map[string]int `json:"states"` // pods of the mesh by state, as the guards report them
-	Exempt map[string]int `json:"exempt"` // exempt ones by cause
-	Notes  []string       `json:"notes,omitempty"`
+	States map[terms.State]int            `json:"states"` // pods of the mesh by state, as the guards report them
+	Exempt map[capture.ExemptionCause]int `json:"exempt"` // exempt ones by cause
+	Notes  []string                       `json:"notes,omitempty"`
 }
 
 // Node is the state of one node.
@@ -25,7 +27,7 @@ type Node struct {
 	State    NodeState       `json:"state"`
 	Reasons  []string        `json:"reasons,omitempty"`
 	Version  string          `json:"version,omitempty"`
-	Mode     string          `json:"mode,omitempty"`
+	Mode     terms.Mode      `json:"mode,omitempty"`
 	Agent    string          `json:"agent,omitempty"`    // its pod
 	Reported time.Time       `json:"reported,omitzero"`  // when it last reported
 	Meshed   int             `json:"meshed"`             // pods of the mesh, as the API server knows them
@@ -52,39 +54,13 @@ func (s NodeState) Good() bool { return s == Ready || s == Removed }
 
 // Pod is a pod of the mesh that is not captured as desired.
 type Pod struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Node      string `json:"node"`
-	State     string `json:"state"`
-	Cause     string `json:"cause,omitempty"`
-	IstioInit bool   `json:"istioInit,omitempty"` // it has an init container istio-init
-	Next      string `json:"nextStep,omitempty"`
-}
-
-// States of pods that the reader knows, besides those that a guard reports.
-const (
-	Uncaptured = "uncaptured"
-	Drifted    = "drifted"
-	Later      = "injected_later"
-	Obstructed = "obstructed"
-	Unknown    = "unknown"
-	Exempt     = "exempt"
-	Outdated   = "outdated"
-	Captured   = "captured"
-
-	NotExamined = "not examined" // the guard of its node does not know it
-	NotStarted  = "not started"  // its network has not been set up for a minute
-	NotReported = "not reported" // no guard reports it, and it is listed for its istio-init
-)
-
-// Missing reports whether a pod's traffic may bypass the proxy against its wish, or
-// whether the pod does not start.
-func (p Pod) Missing() bool {
-	switch p.State {
-	case Uncaptured, Later, Drifted, Obstructed, Unknown, NotExamined, NotStarted:
-		return true
-	}
-	return false
+	Namespace string                 `json:"namespace"`
+	Name      string                 `json:"name"`
+	Node      string                 `json:"node"`
+	State     terms.State            `json:"state"`
+	Cause     capture.ExemptionCause `json:"cause,omitempty"`
+	IstioInit bool                   `json:"istioInit,omitempty"` // it has an init container istio-init
+	Next      string                 `json:"nextStep,omitempty"`
 }
 
 // Good reports whether nothing needs attention.
@@ -95,7 +71,7 @@ func (f *Fleet) Good() bool {
 		}
 	}
 	for state, count := range f.States {
-		if count > 0 && (Pod{State: state}).Missing() {
+		if count > 0 && state.IsMissing() {
 			return false
 		}
 	}

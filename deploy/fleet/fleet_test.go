@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 func good(pods *nodestate.Pods) nodestate.State {
@@ -117,7 +119,7 @@ func TestPods(t *testing.T) {
 		newPod("n2", "not-injected", func(p *corev1.Pod) { p.Annotations = nil }), newPod("", "unscheduled", nil),
 	}}
 	s.leases = append(s.leases, newLease("n2", 0, good(nil)), newLease("n1", 0, good(&nodestate.Pods{
-		States: map[string]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 2}, Exempt: map[string]int{"namespace_excluded": 1, "init_container": 1},
+		States: map[terms.State]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 2}, Exempt: map[capture.ExemptionCause]int{"namespace_excluded": 1, "init_container": 1},
 		Named: []nodestate.Pod{
 			{Namespace: "shop", Name: "bare", State: "uncaptured"},
 			{Namespace: "shop", Name: "old", State: "outdated"},
@@ -134,7 +136,7 @@ func TestPods(t *testing.T) {
 	var got []string
 	for _, pod := range f.Pods {
 		got = append(got, fmt.Sprintf("%s %s %s %s %v", pod.Node, pod.Name, pod.State, pod.Cause, pod.IstioInit))
-		if pod.State != Captured && pod.Next == "" {
+		if pod.State != terms.Captured && pod.Next == "" {
 			t.Errorf("%s has no next step", pod.Name)
 		}
 	}
@@ -150,11 +152,11 @@ func TestPods(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	states := map[string]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 3, "not started": 1}
+	states := map[terms.State]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 3, "not started": 1}
 	if diff := cmp.Diff(states, f.States); diff != "" {
 		t.Error(diff)
 	}
-	if exempt := map[string]int{"namespace_excluded": 1, "init_container": 1, "no_proxy": 1}; !cmp.Equal(exempt, f.Exempt) {
+	if exempt := map[capture.ExemptionCause]int{"namespace_excluded": 1, "init_container": 1, "no_proxy": 1}; !cmp.Equal(exempt, f.Exempt) {
 		t.Errorf("exempt: %v", f.Exempt)
 	}
 	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 nodes have no guard that reports") || !strings.Contains(notes, "4 more pods") {
@@ -172,7 +174,7 @@ func TestForgedState(t *testing.T) {
 	}
 	liar := newLease("liar", 0, good(&nodestate.Pods{}))
 	liar.Annotations[nodestate.Annotation] = `{"format":1,"version":"v0.2.0","mode":"dropin","pods":{"states":{"uncaptured":-1}}}`
-	s.leases = append(s.leases, liar, newLease("honest", 0, good(&nodestate.Pods{States: map[string]int{"uncaptured": 1}})))
+	s.leases = append(s.leases, liar, newLease("honest", 0, good(&nodestate.Pods{States: map[terms.State]int{"uncaptured": 1}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil || f.States["uncaptured"] != 1 || f.Good() {
 		t.Fatalf("%+v, %v", f, err)
@@ -187,7 +189,7 @@ func TestForgedState(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	s := &apiServer{forbids: "pods"}
-	s.leases = append(s.leases, newLease("n1", 0, good(&nodestate.Pods{States: map[string]int{"uncaptured": 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})))
+	s.leases = append(s.leases, newLease("n1", 0, good(&nodestate.Pods{States: map[terms.State]int{"uncaptured": 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil || len(f.Nodes) != 1 || f.Nodes[0].State != Ready || len(f.Pods) != 1 || len(f.Notes) != 1 || !strings.Contains(f.Notes[0], "capture-cni-operator") {
 		t.Errorf("%+v, %v", f, err)
@@ -205,7 +207,7 @@ func TestLargeFleet(t *testing.T) {
 	s := &apiServer{}
 	for n := range 500 {
 		node := fmt.Sprintf("node-%03d", n)
-		pods := nodestate.Pods{States: map[string]int{"captured": 18, "exempt": 1, "uncaptured": 1}}
+		pods := nodestate.Pods{States: map[terms.State]int{"captured": 18, "exempt": 1, "uncaptured": 1}}
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer))
 		for p := range 20 {
 			s.pods = append(s.pods, newPod(node, fmt.Sprintf("web-%d-%d", n, p), large))
@@ -255,12 +257,12 @@ func TestNotExamined(t *testing.T) {
 		}),
 		running("exempt", "beef0005-a", time.Hour, func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
 	}}
-	s.leases = append(s.leases, newLease("n1", 2*time.Minute, good(&nodestate.Pods{States: map[string]int{"captured": 1}, Known: []string{"beef0001"}})))
+	s.leases = append(s.leases, newLease("n1", 2*time.Minute, good(&nodestate.Pods{States: map[terms.State]int{"captured": 1}, Known: []string{"beef0001"}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Good() || f.States[NotExamined] != 1 || len(f.Pods) != 2 || f.Pods[1].Name != "missing" || !f.Pods[1].Missing() || f.Pods[1].Next == "" {
+	if f.Good() || f.States[terms.NotExamined] != 1 || len(f.Pods) != 2 || f.Pods[1].Name != "missing" || !f.Pods[1].State.IsMissing() || f.Pods[1].Next == "" {
 		t.Errorf("good: %v, %v, %+v", f.Good(), f.States, f.Pods)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // startGrace is how long a pod's network may take.
@@ -24,7 +26,7 @@ const reportGrace = 3 * time.Minute
 
 // fleet returns the fleet as it follows from what was observed.
 func (o observed) fleet() *Fleet {
-	f := &Fleet{Namespace: o.namespace, States: map[string]int{}, Exempt: map[string]int{}}
+	f := &Fleet{Namespace: o.namespace, States: map[terms.State]int{}, Exempt: map[capture.ExemptionCause]int{}}
 	nodes, named := map[string]*Node{}, map[string]nodestate.Pod{}
 	for _, name := range o.nodeNames() {
 		node, pods := o.node(name)
@@ -159,23 +161,23 @@ func (f *Fleet) addMeshed(pod meshPod, named nodestate.Pod, node *Node, now time
 	switch {
 	case found.State != "":
 	case pod.exemption.Cause != "":
-		found.State, found.Cause = Exempt, string(pod.exemption.Cause)
+		found.State, found.Cause = terms.Exempt, pod.exemption.Cause
 		if node.pods == nil {
-			f.States[Exempt]++
+			f.States[terms.Exempt]++
 			f.Exempt[found.Cause]++
 		}
 	case pod.noSandbox && now.Sub(pod.scheduled) > startGrace:
-		found.State = NotStarted
-		f.States[NotStarted]++
+		found.State = terms.NotStarted
+		f.States[terms.NotStarted]++
 	case node.lacks(pod):
-		found.State = NotExamined
-		f.States[NotExamined]++
+		found.State = terms.NotExamined
+		f.States[terms.NotExamined]++
 	case !pod.istioInit:
 		return
 	case node.pods != nil:
-		found.State = Captured
+		found.State = terms.Captured
 	default:
-		found.State = NotReported
+		found.State = terms.NotReported
 	}
 	found.Next = advisePod(found)
 	f.Pods = append(f.Pods, found)

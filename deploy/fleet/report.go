@@ -89,7 +89,7 @@ func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 	}
 	affected := map[string]bool{}
 	for _, pod := range f.Pods {
-		affected[pod.Node] = affected[pod.Node] || pod.Missing()
+		affected[pod.Node] = affected[pod.Node] || pod.State.IsMissing()
 	}
 	bad := func(n Node) bool { return !n.State.Good() || affected[n.Name] }
 	for _, node := range f.Nodes {

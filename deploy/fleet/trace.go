@@ -6,30 +6,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
+	"github.com/capture-cni/capture-cni/install/explain"
 	corev1 "k8s.io/api/core/v1"
 )
 
 // Trace returns which rule decides about a packet of a pod, as the guard of the pod's
 // node says it. flags describe the packet, as those of "capture-cni-node explain" do.
-func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []string) (string, error) {
+func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []string) (explain.Trace, error) {
 	pod, err := x.Client.pod(ctx, namespace, name)
 	if err != nil {
-		return "", err
+		return explain.Trace{}, err
 	}
 	agent, err := x.guardOf(ctx, pod)
 	if err != nil {
-		return "", fmt.Errorf("tracing a packet of pod %s/%s: %w", namespace, name, err)
+		return explain.Trace{}, fmt.Errorf("tracing a packet of pod %s/%s: %w", namespace, name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
-	defer cancel()
-	var out strings.Builder
-	command := append([]string{"/capture-cni-node", "explain", namespace + "/" + name}, flags...)
-	if err := x.Exec(ctx, *agent, GuardContainer, command, &limitedWriter{&out, maxOutput}); err != nil {
-		return "", err
+	var traced explain.Trace
+	if err := x.ask(ctx, *agent, GuardContainer, &traced, append([]string{namespace + "/" + name}, flags...)...); err != nil {
+		lease, _ := x.Client.lease(ctx, x.Namespace, pod.Spec.NodeName) // the version alone is at stake
+		node := leaseEvidence(lease, agent)
+		return traced, x.withVersions(err, &NodeEvidence{Version: node.Version})
 	}
-	return out.String(), nil
+	return traced, nil
 }
 
 // guardOf returns the agent on a pod's node, which has a guard.

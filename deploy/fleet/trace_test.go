@@ -23,7 +23,7 @@ func TestTrace(t *testing.T) {
 		explainCase
 		fault string
 	}{
-		"captured":           {explainCase: explainCase{pod: meshed(nil), agent: both, says: "verdict      redirected to port 15001\n"}},
+		"captured":           {explainCase: explainCase{pod: meshed(nil), agent: both, says: `{"form":1,"namespace":"shop","name":"web","path":{"verdict":"redirect","port":15001}}`}},
 		"gone":               {explainCase{agent: both}, "reading pod shop/web"},
 		"not scheduled":      {explainCase{pod: meshed(func(p *corev1.Pod) { p.Spec.NodeName = "" }), agent: both}, "it has no node yet"},
 		"not in the mesh":    {explainCase{pod: meshed(func(p *corev1.Pod) { p.Annotations = nil }), agent: both}, "no rule concerns it: it has no annotation"},
@@ -40,15 +40,14 @@ func TestTrace(t *testing.T) {
 				t.Fatal(err)
 			}
 			exec := func(_ context.Context, agent Agent, container string, command []string, out io.Writer) error {
-				if agent.name != "agent-of-node-1" || container != GuardContainer || !slices.Equal(command, []string{"/capture-cni-node", "explain", "shop/web", "--to=10.0.0.1:80", "--in=true"}) {
+				if agent.name != "agent-of-node-1" || container != GuardContainer || !slices.Equal(command, []string{"/capture-cni-node", "explain", "--output=json", "shop/web", "--to=10.0.0.1:80", "--in=true"}) {
 					t.Errorf("%q is executed in container %s of %s", command, container, agent.name)
 				}
-				_, _ = io.WriteString(out, tt.says)
-				return tt.fails
+				return tt.execute(out)
 			}
-			text, err := Explainer{Client: client, Exec: exec, Namespace: DefaultNamespace}.Trace(t.Context(), "shop", "web", []string{"--to=10.0.0.1:80", "--in=true"})
-			if tt.fault == "" && (err != nil || text != tt.says) {
-				t.Errorf("got %q, %v", text, err)
+			traced, err := Explainer{Client: client, Exec: exec, Namespace: DefaultNamespace}.Trace(t.Context(), "shop", "web", []string{"--to=10.0.0.1:80", "--in=true"})
+			if tt.fault == "" && (err != nil || !strings.Contains(traced.Text(), "verdict      redirected to port 15001\n")) {
+				t.Errorf("got %+v, %v", traced, err)
 			}
 			if tt.fault != "" && (err == nil || !strings.Contains(err.Error(), tt.fault)) {
 				t.Errorf("got %v, want %q", err, tt.fault)

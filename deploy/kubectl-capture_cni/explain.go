@@ -3,12 +3,16 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
@@ -53,7 +57,7 @@ func (o *options) explainer() (fleet.Explainer, error) {
 	if err != nil {
 		return fleet.Explainer{}, err
 	}
-	return fleet.Explainer{Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace}, nil
+	return fleet.Explainer{Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace, Version: config.OwnVersion()}, nil
 }
 
 func (o *options) writeExplanation(out io.Writer, e *fleet.Explanation) error {
@@ -65,27 +69,43 @@ func (o *options) writeExplanation(out io.Writer, e *fleet.Explanation) error {
 		place = " on node " + e.Node
 	}
 	fmt.Fprintf(out, "%s%s: ", printable(e.Pod), printable(place))
-	writeState(out, e.State)
+	writeState(out, string(e.State))
 	fmt.Fprintln(out)
 	if e.Cause != "" {
 		fmt.Fprintf(out, "\nCause\n  %s\n", printable(e.Cause))
 	}
-	if len(e.Evidence) > 0 {
-		fmt.Fprintln(out, "\nEvidence")
-	}
-	for _, evidence := range e.Evidence {
-		lines := strings.Split(evidence.Text, "\n")
-		if len(lines) == 1 {
-			fmt.Fprintf(out, "  %s: %s\n", printable(evidence.Source), printable(lines[0]))
-			continue
-		}
-		fmt.Fprintf(out, "  %s:\n", printable(evidence.Source))
-		for _, line := range lines {
-			fmt.Fprintf(out, "    %s\n", printable(line))
-		}
-	}
+	writeEvidence(out, e.Evidence)
 	if e.Next != "" {
 		fmt.Fprintf(out, "\nNext\n  %s\n", printable(e.Next))
 	}
 	return nil
+}
+
+// writeEvidence writes what an explanation follows from, by source.
+func writeEvidence(out io.Writer, e fleet.Evidence) {
+	if reflect.ValueOf(e).IsZero() {
+		return
+	}
+	fmt.Fprintln(out, "\nEvidence")
+	line := func(source, format string, args ...any) {
+		fmt.Fprintf(out, "  %s: %s\n", printable(source), printable(fmt.Sprintf(format, args...)))
+	}
+	for _, event := range e.Events {
+		line("event", "%s %s, %d times, last at %s: %s", event.Type, event.Reason, event.Count, event.Last.Format(time.RFC3339), event.Message)
+	}
+	if e.Pod != nil {
+		line("pod", "%s, created %s, UID %s", e.Pod.Phase, e.Pod.Created.Format(time.RFC3339), e.Pod.UID)
+	}
+	if e.Node != nil {
+		line("node", "%s, agent %s", strings.Join(append([]string{string(e.Node.State)}, e.Node.Reasons...), ": "), cmp.Or(e.Node.Version, "of an unknown version"))
+	}
+	if e.Agent != nil {
+		fmt.Fprintf(out, "  %s:\n", printable("agent "+e.Agent.Agent+", container "+e.Agent.Container))
+		for text := range strings.Lines(e.Agent.Answer.Text()) {
+			fmt.Fprintf(out, "    %s\n", printable(strings.TrimSuffix(text, "\n")))
+		}
+	}
+	for _, missing := range e.Missing {
+		line(missing.Source, "not known: %s", missing.Reason)
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestExplain writes the cause first, then the evidence, then what to do.
@@ -29,7 +30,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("status %d: %q", status, out)
 	}
 	expect(t, out, "shop/web on node node-1: unknown\n", "\nCause\n  the guard did not explain the pod", "\nEvidence\n", "event: Warning CaptureMissing, 1 times", "?[31mnot captured",
-		"pod: Running", "node: ready, agent v0.2.0", "agent agent-node-1, container guard: executing /capture-cni-node explain shop/web", "\nNext\n  ")
+		"pod: Running", "node: ready, agent v0.2.0", "agent agent-node-1, container guard: not known: executing /capture-cni-node explain --output=json shop/web", "\nNext\n  ")
 	out, _, status = c.run(t, "explain", "shop/plain")
 	if status != 0 {
 		t.Errorf("a pod outside the mesh: status %d", status)
@@ -37,7 +38,7 @@ func TestExplain(t *testing.T) {
 	expect(t, out, "shop/plain on node node-1: not in the mesh", "no annotation sidecar.istio.io/status", "label its namespace")
 	out, _, status = c.run(t, "explain", "shop/none", "-o", "json")
 	var e fleet.Explanation
-	if err := json.Unmarshal([]byte(out), &e); err != nil || status != 1 || e.State != fleet.Gone {
+	if err := json.Unmarshal([]byte(out), &e); err != nil || status != 1 || e.State != terms.Gone {
 		t.Errorf("status %d: %+v, %v", status, e, err)
 	}
 	for _, argument := range []string{"web", "shop/", "/web", "shop/web/x"} {

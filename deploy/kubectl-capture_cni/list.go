@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // selection is which pods are listed; none chosen: all that are not captured as desired.
@@ -55,9 +56,9 @@ func (s selection) of(pods []fleet.Pod, namespace string) []fleet.Pod {
 
 func (s selection) has(p fleet.Pod) bool {
 	if s == (selection{}) {
-		return p.State != fleet.Captured
+		return p.State != terms.Captured
 	}
-	return s.uncaptured && p.Missing() || s.exempt && p.State == fleet.Exempt || s.outdated && p.State == fleet.Outdated || s.istioInit && p.IstioInit
+	return s.uncaptured && p.State.IsMissing() || s.exempt && p.State == terms.Exempt || s.outdated && p.State == terms.Outdated || s.istioInit && p.IstioInit
 }
 
 func (o *options) writeList(out io.Writer, pods []fleet.Pod, notes []string) error {
@@ -76,7 +77,7 @@ func writePods(out io.Writer, pods []fleet.Pod) {
 	rows := table{header: []string{"NAMESPACE", "POD", "NODE", "STATE", "CAUSE"}}
 	steps := nextSteps{}
 	for _, pod := range pods {
-		rows.add(pod.Namespace, pod.Name, pod.Node, pod.State, pod.Cause)
+		rows.add(pod.Namespace, pod.Name, pod.Node, string(pod.State), string(pod.Cause))
 		steps.add(pod.Namespace+"/"+pod.Name, pod.Next)
 	}
 	if len(pods) > 0 {

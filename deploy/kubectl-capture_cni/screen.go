@@ -12,6 +12,8 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"golang.org/x/term"
 )
 
@@ -88,11 +90,14 @@ func writeState(out io.Writer, word string) {
 func colourOf(word string) string {
 	const green, yellow, red = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 	switch word {
-	case "ready", "removed", "captured", "ok", "passed":
+	case string(fleet.Ready), string(fleet.Removed), string(terms.Captured), "ok", "passed":
 		return green
-	case "waiting", "unreported", "unknown", "outdated", "changed", "foreign", "exempt", "note", "skipped":
+	case string(fleet.Waiting), string(fleet.Unreported), string(terms.Unknown), string(terms.Outdated), string(terms.Changed), string(terms.Foreign), string(terms.Exempt), "note", "skipped":
 		return yellow
-	case "faulty", "stale", "no agent", "uncaptured", "injected_later", "drifted", "obstructed", "not examined", "not started", "problem", "failed":
+	case string(fleet.Faulty), string(fleet.Stale), string(fleet.NoAgent), "problem", "failed":
+		return red
+	}
+	if terms.State(word).IsMissing() {
 		return red
 	}
 	return ""

@@ -99,8 +99,8 @@ func summarize(f *fleet.Fleet) string {
 }
 
 // counts returns numbers by name, the largest first.
-func counts(numbers map[string]int) string {
-	names := slices.SortedFunc(maps.Keys(numbers), func(a, b string) int {
+func counts[K ~string](numbers map[K]int) string {
+	names := slices.SortedFunc(maps.Keys(numbers), func(a, b K) int {
 		return cmp.Or(cmp.Compare(numbers[b], numbers[a]), cmp.Compare(a, b))
 	})
 	var parts []string
@@ -129,7 +129,7 @@ func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) error {
 	}
 	summary.write(out)
 	o.writeNodes(out, f)
-	writePods(out, slices.DeleteFunc(slices.Clone(f.Pods), func(p fleet.Pod) bool { return !p.Missing() }))
+	writePods(out, slices.DeleteFunc(slices.Clone(f.Pods), func(p fleet.Pod) bool { return !p.State.IsMissing() }))
 	writeNotes(out, f.Notes)
 	return nil
 }
@@ -144,7 +144,7 @@ func (o *options) writeNodes(out io.Writer, f *fleet.Fleet) {
 	for _, node := range f.Nodes {
 		switch reasons := strings.Join(node.Reasons, "; "); {
 		case wide:
-			nodes.add(node.Name, string(node.State), age(node.Reported), node.Version, node.Mode, fmt.Sprint(node.Meshed), node.Agent, reasons)
+			nodes.add(node.Name, string(node.State), age(node.Reported), node.Version, string(node.Mode), fmt.Sprint(node.Meshed), node.Agent, reasons)
 		case !node.State.Good():
 			nodes.add(node.Name, string(node.State), age(node.Reported), reasons)
 		}

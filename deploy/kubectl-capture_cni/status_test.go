@@ -16,6 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // expect wants texts in an output, in their order.
@@ -35,7 +36,7 @@ func expect(t *testing.T, output string, want ...string) {
 func TestStatusOfAGoodFleet(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", time.Minute, state(&nodestate.Pods{States: map[string]int{"captured": 2}}))
+	c.addNode("node-1", time.Minute, state(&nodestate.Pods{States: map[terms.State]int{"captured": 2}}))
 	out, _, status := c.run(t, "status")
 	if status != 0 || strings.Contains(out, "NODE") {
 		t.Errorf("status %d:\n%s", status, out)
@@ -50,7 +51,7 @@ func TestStatusOfAGoodFleet(t *testing.T) {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	faulty := state(&nodestate.Pods{States: map[string]int{"uncaptured": 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})
+	faulty := state(&nodestate.Pods{States: map[terms.State]int{"uncaptured": 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})
 	faulty.Findings = []nodestate.Finding{{Part: "entry", Reason: "no \x1b[2Jconflist"}}
 	c.addNode("node-1", time.Minute, faulty)
 	c.addNode("node-2", time.Hour, state(nil))
@@ -154,7 +155,7 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.addNode("node-1", 0, state(&nodestate.Pods{
-		States: map[string]int{"uncaptured": 1, "outdated": 1, "exempt": 1},
+		States: map[terms.State]int{"uncaptured": 1, "outdated": 1, "exempt": 1},
 		Named: []nodestate.Pod{
 			{Namespace: "shop", Name: "bare", State: "uncaptured"},
 			{Namespace: "shop", Name: "old", State: "outdated"},

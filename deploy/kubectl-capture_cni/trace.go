@@ -34,15 +34,15 @@ which changes nothing and sends no packet.`,
 		if err != nil {
 			return err
 		}
-		text, err := explainer.Trace(command.Context(), namespace, name, given(flags))
+		traced, err := explainer.Trace(command.Context(), namespace, name, given(flags))
 		if err != nil {
 			return err
 		}
 		out := command.OutOrStdout()
-		if done, err := o.writeObject(out, map[string]string{"pod": args[0], "trace": text}); done {
+		if done, err := o.writeObject(out, traced); done {
 			return err
 		}
-		for line := range strings.Lines(text) {
+		for line := range strings.Lines(traced.Text()) {
 			fmt.Fprintln(out, printable(strings.TrimSuffix(line, "\n")))
 		}
 		return nil

@@ -25,7 +25,7 @@ func TestTrace(t *testing.T) {
 		{[]string{"shop/web"}, `required flag(s) "to" not set`},
 		{[]string{"web", "--to", "10.0.0.1:80"}, "expected NAMESPACE/POD"},
 		{[]string{"shop/none", "--to", "10.0.0.1:80"}, "reading pod shop/none"},
-		{[]string{"shop/web", "--to", "10.0.0.1:80", "--in"}, "executing /capture-cni-node explain shop/web --in=true --to=10.0.0.1:80 in pod"}, // the stand-in executes nothing
+		{[]string{"shop/web", "--to", "10.0.0.1:80", "--in"}, "executing /capture-cni-node explain --output=json shop/web --in=true --to=10.0.0.1:80 in pod"}, // the stand-in executes nothing
 	} {
 		_, errors, status := c.run(t, append([]string{"trace"}, tt.args...)...)
 		if status != 2 {

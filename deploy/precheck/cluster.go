@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // Cluster is what is known of a cluster.
@@ -99,7 +100,7 @@ func (r reader) readMeshes(ctx context.Context) {
 	r.note("daemonsets of all namespaces", r.apps.Get().Resource("daemonsets").Do(ctx).Into(sets))
 	r.cluster.DaemonSets = sets.Items
 	for _, set := range sets.Items {
-		if set.Name == istioCNISet {
+		if set.Name == terms.IstioCNIDaemonSet {
 			r.cluster.IstioCNI = get(ctx, r, r.core, set.Namespace, "configmaps", "istio-cni-config", &corev1.ConfigMap{})
 		}
 	}

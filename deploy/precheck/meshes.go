@@ -5,13 +5,10 @@ package precheck
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
-
-// istioCNISet is the DaemonSet of istio-cni.
-const istioCNISet = "istio-cni-node"
-
-// otherPlugins are the DaemonSets of other meshes' plugins.
-var otherPlugins = map[string]string{"linkerd-cni": "linkerd-cni", "kuma-cni-node": "kuma-cni", "consul-cni": "consul-cni", "consul-consul-cni": "consul-cni"}
 
 // injection is what decides in the values of istiod's injector.
 type injection struct {
@@ -81,11 +78,11 @@ func (r *Report) checkMeshes(c *Cluster) {
 	found, ztunnel := false, false
 	for _, set := range c.DaemonSets {
 		ztunnel = ztunnel || set.Name == "ztunnel"
-		if other, is := otherPlugins[set.Name]; is {
+		if other, is := installs(set.Name); is {
 			found = true
 			r.add(Note, other, "", "it is in namespace %s: a pod with the proxies of both meshes is not tested", set.Namespace)
 		}
-		if set.Name == istioCNISet {
+		if set.Name == terms.IstioCNIDaemonSet {
 			found = true
 			r.checkIstioCNI(c, set.Namespace)
 		}
@@ -106,4 +103,14 @@ func (r *Report) checkIstioCNI(c *Cluster, namespace string) {
 	}
 	r.Values["besideIstioCNI"] = "true"
 	r.add(Note, "istio-cni", "follow deploy/guides/migrate-istio-cni.md, from its first step on", "it is in namespace %s: the line below begins a migration, in which both are in the chain", namespace)
+}
+
+// installs returns which other mesh's plugin a DaemonSet of this name installs.
+func installs(daemonSet string) (plugin string, is bool) {
+	for _, other := range terms.MeshPlugins() {
+		if slices.Contains(other.DaemonSets, daemonSet) {
+			return other.Type, true
+		}
+	}
+	return "", false
 }

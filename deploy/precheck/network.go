@@ -2,13 +2,14 @@
 
 package precheck
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/capture-cni/capture-cni/install/terms"
+)
 
 // podSecurity is the label by which a namespace enforces a Pod Security level.
 const podSecurity = "pod-security.kubernetes.io/enforce"
-
-// socketEffect is why it matters which address a connection has when it leaves a socket.
-const socketEffect = "a sidecar then sees the address of a Service's backend, so that its routes and policies for the Service do not apply"
 
 func (r *Report) checkCilium(c *Cluster) {
 	if c.Cilium == nil {
@@ -23,7 +24,7 @@ func (r *Report) checkCilium(c *Cluster) {
 	balances := settings["bpf-lb-sock"] == "true" || slices.Contains([]string{"true", "strict"}, settings["kube-proxy-replacement"])
 	if balances && settings["bpf-lb-sock-hostns-only"] != "true" {
 		good = false
-		r.add(Note, "cilium", "set socketLB.hostNamespaceOnly=true in Cilium's values", "it balances connections at the sockets of pods: %s", socketEffect)
+		r.add(Note, "cilium", "set socketLB.hostNamespaceOnly=true in Cilium's values", "it balances connections at the sockets of pods: %s", terms.SocketBalancingEffect)
 	}
 	if good {
 		r.add(OK, "cilium", "", "its settings affect neither the plugin nor the addresses of Services")
@@ -32,7 +33,7 @@ func (r *Report) checkCilium(c *Cluster) {
 
 func allLoadDropIns(c *Cluster) bool {
 	for _, node := range c.Nodes {
-		if !loadsDropIns(node.Status.NodeInfo.ContainerRuntimeVersion) {
+		if !terms.ParseRuntime(node.Status.NodeInfo.ContainerRuntimeVersion).LoadsDropIns() {
 			return false
 		}
 	}
@@ -43,7 +44,7 @@ func (r *Report) checkCalico(c *Cluster) {
 	switch {
 	case c.Felix == nil:
 	case c.Felix.Spec.BPFEnabled && c.Felix.Spec.BPFConnectTimeLoadBalancing != "Disabled":
-		r.add(Note, "calico", "set bpfConnectTimeLoadBalancing: Disabled in FelixConfiguration default", "its eBPF data plane balances connections at the sockets of pods: %s", socketEffect)
+		r.add(Note, "calico", "set bpfConnectTimeLoadBalancing: Disabled in FelixConfiguration default", "its eBPF data plane balances connections at the sockets of pods: %s", terms.SocketBalancingEffect)
 	default:
 		r.add(OK, "calico", "", "its settings do not affect the addresses of Services")
 	}

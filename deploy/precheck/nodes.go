@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -79,10 +80,10 @@ func (r *Report) checkNodes(c *Cluster) {
 		if releaseOf(info.KernelVersion).isBefore(5, 2) {
 			oldKernels = append(oldKernels, node.Name)
 		}
-		switch handsOver, known := handsOverAnnotations(info.ContainerRuntimeVersion); {
+		switch passes, known := terms.ParseRuntime(info.ContainerRuntimeVersion).PassesAnnotations(); {
 		case !known:
 			foreign = append(foreign, node.Name)
-		case !handsOver:
+		case !passes:
 			silent = append(silent, node.Name)
 		}
 	}
@@ -112,32 +113,6 @@ func (r *Report) choosePlatform(platforms map[string][]string) {
 	default:
 		r.add(Problem, "platform", "install for each platform by nodeSelector, or set paths", "nodes of several platforms: %s", strings.Join(names, ", "))
 	}
-}
-
-// handsOverAnnotations reports whether a runtime passes a pod's annotations to plugins,
-// and whether it is one that capture-cni knows.
-func handsOverAnnotations(runtime string) (handsOver, known bool) {
-	name, version, _ := strings.Cut(runtime, "://")
-	switch name {
-	case "containerd":
-		return !releaseOf(version).isBefore(1, 5), true
-	case "cri-o":
-		return !releaseOf(version).isBefore(1, 29), true
-	}
-	return false, false
-}
-
-// loadsDropIns reports whether a runtime loads plugins from a directory next to the
-// primary's list.
-func loadsDropIns(runtime string) bool {
-	name, version, _ := strings.Cut(runtime, "://")
-	switch name {
-	case "containerd":
-		return !releaseOf(version).isBefore(2, 1)
-	case "cri-o":
-		return !releaseOf(version).isBefore(1, 33)
-	}
-	return false
 }
 
 // some returns the first names of many.

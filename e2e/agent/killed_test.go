@@ -17,13 +17,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/clientcmd"
+
 	agentnode "github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/settings"
 )
@@ -81,15 +82,15 @@ func worker(settings settings.Node, access string) (*agentnode.Node, error) {
 
 func (n *node) settings(t *testing.T, mode, keys string) settings.Node {
 	t.Helper()
-	parsed, err := entry.Parse([]byte(keys), entry.Mode(mode), n.stateDir, n.runDir)
+	parsed, err := entry.Parse([]byte(keys), terms.Mode(mode), n.stateDir, n.runDir)
 	check(t, err)
 	netDir, tmpfiles := n.netDir, ""
-	if mode == string(entry.MultusChain) {
+	if mode == string(terms.MultusChain) {
 		c := n.chain(t)
 		netDir, tmpfiles = c.directory, c.tmpfiles
 	}
 	return settings.Node{
-		Root: "/", Mode: entry.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
+		Root: "/", Mode: terms.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
 		Binary: filepath.Join(bin, "capture-cni"), Entry: parsed, Owner: "capture-cni",
 		Credentials: settings.CredentialSettings{
 			OnNode:    true,

@@ -89,17 +89,17 @@ func TestReportHasNoSecret(t *testing.T) {
 		t.Errorf("the archive's files: %s\nmissing: %s", diff, files["missing.txt"])
 	}
 	for name, facts := range map[string][]string{
-		"about.txt":            {"--mode=insert", "--api-server=https://api.test:6443", "version  "},
-		"kernel/version.txt":   {"Linux "},
-		"metrics.txt":          {`capture_cni_node_good{part="entry"} 1`, "go_goroutines 9", "process_open_fds 7"},
-		"node/verify.json":     {`"mode": "insert"`, `"part": "entry"`},
-		"node/plugin.txt":      {"runs: yes", n.binDir + "/capture-cni"},
-		"node/credentials.txt": {"token       issued ", "usable      yes"},
-		"node/runtime.json":    {`"name": "containerd"`, `"version": "v2.1.0"`, `"type": "bridge"`, `"bandwidth"`, n.netDir},
-		"node/preflight.json":  {"["},
-		"adds.json":            {`"name":"web"`},
-		"failures.json":        {`"name":"early"`},
-		"node/lists.jsonl":     {`"file":"10-kindnet.conflist"`, `"type":"ptp"`, `"type":"portmap"`, `"capabilities":["portMappings"]`, `"kubeconfig":"` + n.stateDir + `/kubeconfig"`, `"mode":"-rw-r--r--"`, `"owner":"0:0"`, `"backend":"nftables"`, `"excludeNamespaces":["kube-system"]`, "not JSON at byte ", `"file":"net/10-chained.conf"`, `"type":"tuning"`, "38-large.conflist", "larger than ", "not a regular file", `"unread":"no such file or directory"`},
+		"about.txt":             {"--mode=insert", "--api-server=https://api.test:6443", "version  "},
+		"kernel/version.txt":    {"Linux "},
+		"metrics.txt":           {`capture_cni_node_good{part="entry"} 1`, "go_goroutines 9", "process_open_fds 7"},
+		"node/verify.json":      {`"mode": "insert"`, `"part": "entry"`},
+		"node/programs.jsonl":   {`"runs":true`, n.binDir + "/capture-cni"},
+		"node/credentials.json": {`"tokenIssued":"20`, `"wanted":true`},
+		"node/runtime.json":     {`"name": "containerd"`, `"version": "v2.1.0"`, `"type": "bridge"`, `"bandwidth"`, n.netDir},
+		"node/preflight.json":   {"["},
+		"adds.json":             {`"name":"web"`},
+		"failures.json":         {`"name":"early"`},
+		"node/lists.jsonl":      {`"file":"10-kindnet.conflist"`, `"type":"ptp"`, `"type":"portmap"`, `"capabilities":["portMappings"]`, `"kubeconfig":"` + n.stateDir + `/kubeconfig"`, `"mode":"-rw-r--r--"`, `"owner":"0:0"`, `"backend":"nftables"`, `"excludeNamespaces":["kube-system"]`, "not JSON at byte ", `"file":"net/10-chained.conf"`, `"type":"tuning"`, "38-large.conflist", "larger than ", "not a regular file", `"unread":"no such file or directory"`},
 	} {
 		for _, fact := range facts {
 			if !strings.Contains(files[name], fact) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/prometheus/client_golang/prometheus"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -19,6 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // keeperOfAgent makes a guard that asks the agent at a socket.
@@ -36,23 +37,23 @@ func TestEditShowsInTheNextRound(t *testing.T) {
 	p.capture(t, nil)
 	socket, _ := n.serveIn(t, t.TempDir())
 	keeper, registry := n.keeperOfAgent(t, socket, guard.InPlace)
-	expectRound := func(what string, state guard.State, reads, unchanged int) {
+	expectRound := func(what string, state terms.State, reads, unchanged int) {
 		t.Helper()
 		keeper.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{state: 1})
+		expect(t, registry, map[terms.State]float64{state: 1})
 		if n.reads != reads || n.unchanged != unchanged {
 			t.Errorf("%s: %d requests, %d of them unchanged; want %d and %d", what, n.reads, n.unchanged, reads, unchanged)
 		}
 	}
-	expectRound("the first", guard.Captured, 1, 0)
-	expectRound("nothing has changed", guard.Captured, 2, 1)
+	expectRound("the first", terms.Captured, 1, 0)
+	expectRound("nothing has changed", terms.Captured, 2, 1)
 	n.pods["web"].Annotations[key] = "5432"
-	expectRound("edited", guard.Changed, 3, 1)
-	expectRound("nothing has changed since", guard.Changed, 4, 2)
+	expectRound("edited", terms.Changed, 3, 1)
+	expectRound("nothing has changed since", terms.Changed, 4, 2)
 	delete(n.pods["web"].Annotations, key)
-	expectRound("as it was made", guard.Captured, 5, 2)
+	expectRound("as it was made", terms.Captured, 5, 2)
 	n.pods["web"].Annotations["example.com/other"] = "x"
-	expectRound("edited where nothing is decided", guard.Captured, 6, 3)
+	expectRound("edited where nothing is decided", terms.Captured, 6, 3)
 }
 
 // TestAgentAway repairs pods whose desired state is known while no agent answers, and
@@ -65,27 +66,26 @@ func TestAgentAway(t *testing.T) {
 	socket, stop := n.serveIn(t, dir)
 	keeper, registry := n.keeperOfAgent(t, socket, guard.InPlace)
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 
 	stop()
 	n.run(t, "later")
 	known.nft(t, "delete", "table", "inet", "capture-cni")
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1, guard.Unknown: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1, terms.Unknown: 1})
 	if !strings.Contains(known.list(t), "redirect to :15001") {
 		t.Errorf("it is not repaired:\n%s", known.list(t))
 	}
-	var out strings.Builder
-	check(t, keeper.Explain(t.Context(), "shop", "later", &out))
+	out := explanation(t, keeper, "shop", "later")
 	for _, want := range []string{"asks now     unknown: asking the node agent at " + socket, "state        unknown\nbecause      asking the node agent at " + socket} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it does not say %q:\n%s", want, out.String())
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
 		}
 	}
 
 	n.serveIn(t, dir)
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 2})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 2})
 }
 
 // TestNeedsNoCredentials runs the built guard with the agent's sockets and its own

@@ -16,6 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -60,7 +61,7 @@ func forEachMode(t *testing.T, prepare func(t *testing.T, p *pod) (after func(t 
 			after := prepare(t, p)
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			after(t)
 			for _, d := range directions {
 				for _, ipv6 := range []bool{false, true} {

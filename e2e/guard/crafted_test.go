@@ -8,10 +8,11 @@ import (
 	"net/netip"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/capture-cni/capture-cni/install/terms"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Servers of a lively pod and its peer.
@@ -159,7 +160,7 @@ func TestCraftedSegments(t *testing.T) {
 				}
 				keeper, registry := n.keeper(t, guard.InPlace)
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 				for _, a := range all {
 					if when == "after it" {
 						a.inject(t, p)

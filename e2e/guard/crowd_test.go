@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	"google.golang.org/grpc"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -28,6 +28,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // TestCost runs the built guard on a node with 200 captured pods, and prints
@@ -81,7 +82,7 @@ func TestLargestLists(t *testing.T) {
 			t.Fatalf("%d requests, %d of them unchanged, after %d slices", crowd.node.reads, crowd.node.unchanged, slices)
 		}
 	}
-	expect(t, registry, map[guard.State]float64{guard.Captured: float64(len(crowd.node.pods))})
+	expect(t, registry, map[terms.State]float64{terms.Captured: float64(len(crowd.node.pods))})
 	began := time.Now()
 	keeper.Round(t.Context())
 	if took := time.Since(began); took > mostAtOnce {

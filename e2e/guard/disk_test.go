@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"golang.org/x/sys/unix"
 )
 
 // TestFullDisk examines pods while the guard's disk is full, and remembers them: rules
@@ -33,7 +33,7 @@ func TestFullDisk(t *testing.T) {
 	p.capture(t, nil)
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	p.forgeOlder(t)
 	keeper.Round(t.Context())
 	expectRepair(t, receive(t, conn)["web"], received.Drifted)
@@ -67,7 +67,7 @@ func TestTornBaseline(t *testing.T) {
 			check(t, os.WriteFile(file, []byte(content), 0o600))
 			keeper, registry := n.keeper(t, guard.ReportOnly)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			if got, err := os.ReadFile(file); err != nil || len(got) <= len(content) {
 				t.Errorf("it is not replaced: %q, %v", got, err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestKeptEntries repairs a pod whose conntrack has entries without a socket: the pod's own
@@ -46,7 +47,7 @@ func TestKeptEntries(t *testing.T) {
 	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	left := p.entries(t)
 	for c, kept := range entries {
 		if got := slices.ContainsFunc(left, func(e conntrack.Entry) bool { return e.Client == c.Client && e.Server == c.Server }); got != kept {
@@ -74,7 +75,7 @@ func TestProxySpeaksFirst(t *testing.T) {
 	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	_, err = server.Write([]byte{'.'})
 	check(t, err)
 	check(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
@@ -94,14 +95,14 @@ func TestFailedRepair(t *testing.T) {
 			p.execute(t, "ip", strings.Fields("route add "+route+" table 133")...)
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Uncaptured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Uncaptured: 1})
 			if left := p.list(t); left != "" {
 				t.Errorf("it left\n%s", left)
 			}
 			p.execute(t, "ip", strings.Fields("route del "+route+" table 133")...)
 			keeper, registry = n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			p.holdsWhatADDInstalls(t, n)
 		})
 	}

@@ -11,13 +11,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // listen opens the socket of the node's agent.
@@ -125,8 +126,8 @@ func TestEvict(t *testing.T) {
 			t.Errorf("%s: its rules were changed:\n%s", name, after)
 		}
 	}
-	expect(t, registry, map[guard.State]float64{
-		guard.Uncaptured: 4, guard.Drifted: 1, guard.Captured: 1, guard.Outdated: 1, guard.Foreign: 1, guard.Unknown: 1, guard.Exempt: 1,
+	expect(t, registry, map[terms.State]float64{
+		terms.Uncaptured: 4, terms.Drifted: 1, terms.Captured: 1, terms.Outdated: 1, terms.Foreign: 1, terms.Unknown: 1, terms.Exempt: 1,
 	})
 }
 

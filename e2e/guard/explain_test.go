@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"slices"
@@ -11,9 +12,11 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestExplain explains a drifted pod, and changes nothing.
@@ -25,22 +28,21 @@ func TestExplain(t *testing.T) {
 	p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
 	before := p.list(t)
 	keeper, _ := n.keeper(t, guard.ReportOnly)
-	var out strings.Builder
-	check(t, keeper.Explain(t.Context(), "shop", "web", &out))
+	out := explanation(t, keeper, "shop", "web")
 	for _, want := range []string{
 		"sandbox      web", `excludeOutboundPorts: nothing; now "5432"`, "state        drifted", "because      ", "nat_OUTPUT", "kernel       backend nftables, capture-cni rules v4",
 	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it does not say %q:\n%s", want, out.String())
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
 		}
 	}
 	if after := p.list(t); after != before {
 		t.Errorf("it changed the rules:\n%s", after)
 	}
-	if strings.Contains(out.String(), "last ADD") {
-		t.Errorf("it names an ADD without an agent socket:\n%s", out.String())
+	if strings.Contains(out, "last ADD") {
+		t.Errorf("it names an ADD without an agent socket:\n%s", out)
 	}
-	if err := keeper.Explain(t.Context(), "shop", "none", &out); !errors.Is(err, guard.ErrNotHere) {
+	if _, err := keeper.Explain(t.Context(), "shop", "none"); !errors.Is(err, guard.ErrNotHere) {
 		t.Errorf("a pod that is not there: %v", err)
 	}
 }
@@ -79,9 +81,8 @@ func TestExplainsExempt(t *testing.T) {
 		if err != nil || !slices.Equal(pods, []string{sandbox.Namespace + "/web"}) {
 			t.Errorf("%s: the node's pods are %q, %v", want, pods, err)
 		}
-		var out strings.Builder
-		check(t, keeper.Explain(t.Context(), sandbox.Namespace, "web", &out))
-		if said := out.String(); !strings.Contains(said, "state        exempt\nbecause      ") || !strings.Contains(said, want) {
+		out := explanation(t, keeper, sandbox.Namespace, "web")
+		if said := out; !strings.Contains(said, "state        exempt\nbecause      ") || !strings.Contains(said, want) {
 			t.Errorf("%s is not said:\n%s", want, said)
 		}
 	}
@@ -165,9 +166,8 @@ func TestExplainsWithoutSandbox(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, explained)
 		}
 	}
-	var out strings.Builder
-	if err := guard.ExplainWithoutSandbox(history.Directory(n.socket), "shop", "other", &out); !errors.Is(err, guard.ErrNotHere) || out.Len() > 0 {
-		t.Errorf("a pod that was never here: %v, %s", err, out.String())
+	if found, err := guard.ExplainWithoutSandbox(history.Directory(n.socket), "shop", "other"); !errors.Is(err, guard.ErrNotHere) {
+		t.Errorf("a pod that was never here: %v, %+v", err, found)
 	}
 }
 
@@ -181,19 +181,36 @@ func TestExplainsWithoutHistory(t *testing.T) {
 		t.Errorf("it does not say that nothing is known:\n%s", out)
 	}
 	check(t, os.Mkdir(history.Directory(n.socket), 0o755))
-	keeper, _ := n.keeper(t, guard.ReportOnly)
-	var out strings.Builder
-	if err := keeper.Explain(t.Context(), "shop", "web", &out); err == nil || strings.Contains(out.String(), "last ADD") || !strings.Contains(out.String(), "state        captured") {
-		t.Errorf("a directory that other users can read: %v\n%s", err, out.String())
+	if out := n.explain(t); !strings.Contains(out, "last ADD     not known: ") || !strings.Contains(out, "owned by root, mode 0700") || !strings.Contains(out, "state        captured") {
+		t.Errorf("a directory that other users can read:\n%s", out)
 	}
 }
 
 func (n *node) explain(t *testing.T) string {
 	t.Helper()
 	keeper, _ := n.keeper(t, guard.ReportOnly)
-	var out strings.Builder
-	check(t, keeper.Explain(t.Context(), "shop", "web", &out))
-	return out.String()
+	return explanation(t, keeper, "shop", "web")
+}
+
+// explanation returns the text of an explanation, which loses nothing on its way to kubectl.
+func explanation(t *testing.T, keeper *guard.Guard, namespace, name string) string {
+	t.Helper()
+	explained, err := keeper.Explain(t.Context(), namespace, name)
+	check(t, err)
+	var read explain.Pod
+	answer(t, explained, &read)
+	if diff := cmp.Diff(explained.Text(), read.Text()); diff != "" {
+		t.Errorf("read as\n%s", diff)
+	}
+	return explained.Text()
+}
+
+// answer encodes what the guard answers, and reads it as kubectl does.
+func answer(t *testing.T, from, into any) {
+	t.Helper()
+	document, err := json.Marshal(from)
+	check(t, err)
+	check(t, explain.Decode(document, into))
 }
 
 // recordADD writes a record to the history, as the agent does.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -25,12 +26,12 @@ func TestLateFamily(t *testing.T) {
 	}
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	check(t, p.host.AddAddresses("eth0", "2001:db8::2/64"))
 	for range 10 {
 		keeper.Round(t.Context())
 	}
-	expect(t, registry, map[guard.State]float64{guard.Changed: 1})
+	expect(t, registry, map[terms.State]float64{terms.Changed: 1})
 	if records := receive(t, conn)["web"]; len(records) != 1 || !strings.Contains(records[0].Message, "ISTIO_DUAL_STACK") {
 		t.Errorf("reported %+v", records)
 	}
@@ -41,7 +42,7 @@ func TestLateFamily(t *testing.T) {
 		keeper, registry = n.keeper(t, guard.InPlace)
 		keeper.Round(t.Context())
 		keeper.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Changed: 1})
+		expect(t, registry, map[terms.State]float64{terms.Changed: 1})
 		if now := p.rules(t).Stamp; now != stamp {
 			t.Errorf("the rules are %s, want %s", now, stamp)
 		}

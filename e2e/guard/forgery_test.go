@@ -15,6 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -87,19 +88,19 @@ func TestForgeries(t *testing.T) {
 				p.capture(t, nil)
 				keeper, registry := n.keeper(t, guard.InPlace)
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 				tt.forge(t, p)
 				if restarts {
 					keeper, registry = n.keeper(t, guard.InPlace)
 				}
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 				expectRepair(t, receive(t, conn)["web"], tt.found)
 				if !strings.Contains(p.list(t), "redirect to :15001") {
 					t.Errorf("it is not captured:\n%s", p.list(t))
 				}
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			})
 		}
 	}
@@ -136,11 +137,11 @@ func expectRepair(t *testing.T, records []record.Record, found record.Reason) {
 func TestForgedBeforeTheFirstExamination(t *testing.T) {
 	for name, tt := range map[string]struct {
 		forge func(t *testing.T, p *pod)
-		first guard.State // without a record
+		first terms.State // without a record
 		found record.Reason
 	}{
-		"a stamp alone":          {forgeries["a stamp alone"].forge, guard.Outdated, received.Drifted},
-		"another plugin's chain": {forgeries["another plugin's chain in their place"].forge, guard.Foreign, received.Uncaptured},
+		"a stamp alone":          {forgeries["a stamp alone"].forge, terms.Outdated, received.Drifted},
+		"another plugin's chain": {forgeries["another plugin's chain in their place"].forge, terms.Foreign, received.Uncaptured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
@@ -155,7 +156,7 @@ func TestForgedBeforeTheFirstExamination(t *testing.T) {
 			tt.forge(t, p)
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{tt.first: 1})
+			expect(t, registry, map[terms.State]float64{tt.first: 1})
 			receive(t, conn)
 			check(t, os.Mkdir(history.Directory(n.socket), 0o700))
 			other := add
@@ -163,13 +164,13 @@ func TestForgedBeforeTheFirstExamination(t *testing.T) {
 			check(t, recordADD(n.socket, other))
 			keeper, registry = n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{tt.first: 1})
+			expect(t, registry, map[terms.State]float64{tt.first: 1})
 			receive(t, conn)
 			add.Time = add.Time.Add(time.Second)
 			check(t, recordADD(n.socket, add))
 			keeper, registry = n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			expectRepair(t, receive(t, conn)["web"], tt.found)
 		})
 	}
@@ -227,20 +228,20 @@ func TestConfigurationChanges(t *testing.T) {
 			made(t, n, p)
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			before := p.list(t)
 			n.netConf = `{"mesh": {"excludeOutboundPorts": [5432]}}`
 			for range 2 {
 				keeper, registry = n.keeper(t, guard.InPlace)
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Outdated: 1})
+				expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
 			}
 			if after := p.list(t); after != before {
 				t.Errorf("what is outdated was changed:\n%s", after)
 			}
 			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 		})
 	}
 }
@@ -256,11 +257,11 @@ func TestForeignNextToOurs(t *testing.T) {
 	keeper, registry := n.keeper(t, guard.InPlace)
 	for range 2 {
 		keeper.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+		expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	}
 	p.nft(t, "delete", "table", "inet", "capture-cni")
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	if after := p.list(t); after == before || !strings.Contains(after, "ISTIO_OUTPUT") {
 		t.Errorf("another plugin's chain went with a repair:\n%s", after)
 	}
@@ -284,7 +285,7 @@ func TestOutdatedRulesChange(t *testing.T) {
 				keeper, registry := n.keeper(t, guard.InPlace)
 				for range 2 {
 					keeper.Round(t.Context())
-					expect(t, registry, map[guard.State]float64{guard.Outdated: 1})
+					expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
 				}
 				if after := p.list(t); after != before {
 					t.Errorf("what is outdated was changed:\n%s", after)
@@ -295,7 +296,7 @@ func TestOutdatedRulesChange(t *testing.T) {
 					keeper, registry = n.keeper(t, guard.InPlace)
 				}
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 				expectRepair(t, receive(t, conn)["web"], received.Drifted)
 			})
 		}

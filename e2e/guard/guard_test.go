@@ -12,15 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestStates brings a pod into each state: the guard reports it and, with a policy
@@ -29,49 +28,49 @@ func TestStates(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		happened func(t *testing.T, n *node, p *pod)
-		want     guard.State
+		want     terms.State
 		repaired bool
 	}{
-		{"captured", func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) }, guard.Captured, false},
-		{"no rules", func(*testing.T, *node, *pod) {}, guard.Uncaptured, true},
+		{"captured", func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) }, terms.Captured, false},
+		{"no rules", func(*testing.T, *node, *pod) {}, terms.Uncaptured, true},
 		{"rules deleted", func(t *testing.T, _ *node, p *pod) {
 			p.capture(t, nil)
 			p.nft(t, "delete", "table", "inet", "capture-cni")
-		}, guard.Uncaptured, true},
+		}, terms.Uncaptured, true},
 		{"rules flushed", func(t *testing.T, _ *node, p *pod) {
 			p.capture(t, nil)
 			p.nft(t, "flush", "table", "inet", "capture-cni")
-		}, guard.Drifted, true},
+		}, terms.Drifted, true},
 		{"a rule added", func(t *testing.T, _ *node, p *pod) {
 			p.capture(t, nil)
 			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
-		}, guard.Drifted, true},
+		}, terms.Drifted, true},
 		{"another configuration", func(t *testing.T, _ *node, p *pod) {
 			p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
-		}, guard.Outdated, false},
+		}, terms.Outdated, false},
 		{"annotations loosened", func(t *testing.T, n *node, p *pod) {
 			p.capture(t, nil)
 			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
-		}, guard.Changed, false},
+		}, terms.Changed, false},
 		{"annotations made invalid", func(t *testing.T, n *node, p *pod) {
 			p.capture(t, nil)
 			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = "no range"
-		}, guard.Changed, false},
+		}, terms.Changed, false},
 		{"no rules and annotations made invalid", func(_ *testing.T, n *node, p *pod) {
 			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = "no range"
-		}, guard.Uncaptured, true},
+		}, terms.Uncaptured, true},
 		{"annotations that exempt it", func(t *testing.T, n *node, p *pod) {
 			p.capture(t, nil)
 			n.pods[p.sandbox.ID].Annotations["sidecar.istio.io/interceptionMode"] = "NONE"
-		}, guard.Changed, false},
+		}, terms.Changed, false},
 		{"no rules and annotations loosened", func(_ *testing.T, n *node, p *pod) {
 			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
-		}, guard.Uncaptured, true},
+		}, terms.Uncaptured, true},
 		{"captured by istio-cni", func(t *testing.T, _ *node, p *pod) {
 			p.nft(t, "add", "table", "ip", "nat")
 			p.nft(t, "add", "chain", "ip", "nat", "ISTIO_OUTPUT")
-		}, guard.Foreign, false},
-		{"no API server", func(_ *testing.T, n *node, p *pod) { delete(n.pods, p.sandbox.ID) }, guard.Unknown, false},
+		}, terms.Foreign, false},
+		{"no API server", func(_ *testing.T, n *node, p *pod) { delete(n.pods, p.sandbox.ID) }, terms.Unknown, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode()
@@ -81,7 +80,7 @@ func TestStates(t *testing.T) {
 
 			reporter, registry := n.keeper(t, guard.ReportOnly)
 			reporter.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{tt.want: 1})
+			expect(t, registry, map[terms.State]float64{tt.want: 1})
 			if after := p.list(t); after != before {
 				t.Errorf("a report changed the rules:\n%s", after)
 			}
@@ -89,22 +88,22 @@ func TestStates(t *testing.T) {
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			if !tt.repaired {
-				expect(t, registry, map[guard.State]float64{tt.want: 1})
+				expect(t, registry, map[terms.State]float64{tt.want: 1})
 				if after := p.list(t); after != before {
 					t.Errorf("what is only to be reported was changed:\n%s", after)
 				}
 				return
 			}
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			if !strings.Contains(p.list(t), "redirect to :15001") {
 				t.Errorf("it is not captured:\n%s", p.list(t))
 			}
 			keeper.Round(t.Context()) // of repaired rules
-			next := guard.Captured
+			next := terms.Captured
 			if !maps.Equal(n.pods["web"].Annotations, p.sandbox.Annotations) {
-				next = guard.Changed
+				next = terms.Changed
 			}
-			expect(t, registry, map[guard.State]float64{next: 1})
+			expect(t, registry, map[terms.State]float64{next: 1})
 		})
 	}
 }
@@ -127,7 +126,7 @@ func testConnectionsLiveOn(t *testing.T, mode string) {
 
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	for range 3 {
 		if err := works(ongoing); err != nil {
 			t.Fatalf("the connection of before ended: %v", err)
@@ -171,7 +170,7 @@ func TestProxiedConnectionsLiveOn(t *testing.T) {
 				p.nft(t, "add", "rule", "inet", "capture-cni", chain, "counter", "comment", `"stray"`)
 				keeper, registry := n.keeper(t, guard.InPlace) // one that has repaired the pod before would wait
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 				if rules := p.list(t); strings.Contains(rules, "stray") {
 					t.Fatalf("it is not repaired:\n%s", rules)
 				}
@@ -206,9 +205,9 @@ func TestExempt(t *testing.T) {
 			n.sandboxes["web"] = sandbox
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			want := map[guard.State]float64{}
+			want := map[terms.State]float64{}
 			if tt.cause != "" {
-				want[guard.Exempt] = 1
+				want[terms.Exempt] = 1
 			}
 			expect(t, registry, want)
 			expectExempt(t, registry, tt.cause)
@@ -237,7 +236,7 @@ func expectExempt(t *testing.T, registry *prometheus.Registry, cause capture.Exe
 			}
 		}
 	}
-	if want := len(received.MeshedExemptions()); counted != want {
+	if want := len(terms.MeshedExemptions()); counted != want {
 		t.Errorf("%d causes are counted, want %d", counted, want)
 	}
 }
@@ -260,7 +259,7 @@ func TestLockIsFreeDuringAPIReads(t *testing.T) {
 	}
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	if n.reads != 1 {
 		t.Errorf("%d reads, want 1", n.reads)
 	}

@@ -18,9 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -30,6 +29,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // node is a runtime and an agent at once: what both know of pods.
@@ -187,7 +188,7 @@ func (w testWriter) Write(line []byte) (int, error) {
 }
 
 // expect wants this many pods in a state, and none in any other.
-func expect(t *testing.T, registry *prometheus.Registry, want map[guard.State]float64) {
+func expect(t *testing.T, registry *prometheus.Registry, want map[terms.State]float64) {
 	t.Helper()
 	families, err := registry.Gather()
 	check(t, err)
@@ -196,7 +197,7 @@ func expect(t *testing.T, registry *prometheus.Registry, want map[guard.State]fl
 			continue
 		}
 		for _, metric := range family.GetMetric() {
-			state := guard.State(metric.GetLabel()[0].GetValue())
+			state := terms.State(metric.GetLabel()[0].GetValue())
 			if got := metric.GetGauge().GetValue(); got != want[state] {
 				t.Errorf("%v pods are %s, want %v", got, state, want[state])
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestInjectedLater has pods whose annotations were edited while they run: the plugin
@@ -31,25 +32,24 @@ func TestInjectedLater(t *testing.T) {
 	keeper, registry := n.keeper(t, guard.InPlace)
 	wholeRound(t, keeper)
 	wholeRound(t, keeper)
-	expect(t, registry, map[guard.State]float64{guard.Exempt: 1})
+	expect(t, registry, map[terms.State]float64{terms.Exempt: 1})
 
 	n.pods["later"].Annotations["sidecar.istio.io/status"] = "{}"
 	wholeRound(t, keeper)
 	wholeRound(t, keeper)
-	expect(t, registry, map[guard.State]float64{guard.InjectedLater: 1, guard.Exempt: 1})
+	expect(t, registry, map[terms.State]float64{terms.InjectedLater: 1, terms.Exempt: 1})
 	if backend := later.rules(t).Backend; backend != "" {
 		t.Errorf("the pod was captured by %s", backend)
 	}
-	var out strings.Builder
-	check(t, keeper.Explain(t.Context(), "shop", "later", &out))
+	out := explanation(t, keeper, "shop", "later")
 	for _, want := range []string{"state        injected_later\n", "sidecar.istio.io/status: nothing; now "} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the explanation lacks %q:\n%s", want, &out)
+		if !strings.Contains(out, want) {
+			t.Errorf("the explanation lacks %q:\n%s", want, out)
 		}
 	}
 
 	delete(n.pods["later"].Annotations, "sidecar.istio.io/status")
 	wholeRound(t, keeper)
 	wholeRound(t, keeper)
-	expect(t, registry, map[guard.State]float64{guard.Exempt: 1})
+	expect(t, registry, map[terms.State]float64{terms.Exempt: 1})
 }

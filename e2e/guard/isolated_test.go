@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"github.com/capture-cni/capture-cni/install/terms"
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // typedCRI is a runtime that says of which type a sandbox's own runtime is.
@@ -86,7 +87,7 @@ func testIsolated(t *testing.T, runtime *typedCRI, policy guard.Policy, isolated
 	if !isolated {
 		return
 	}
-	expect(t, registry, map[guard.State]float64{guard.Uncaptured: 2})
+	expect(t, registry, map[terms.State]float64{terms.Uncaptured: 2})
 	for name, records := range sent {
 		if len(records) != 1 || records[0].Verdict != received.Found || records[0].Reason != received.Uncaptured || !strings.Contains(records[0].Message, "network stack") {
 			t.Errorf("%s, %s: reported %+v", policy, name, records)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestFilledTable has a pod fill tables, as one with NET_ADMIN can: the guard is
@@ -52,18 +53,16 @@ func TestFilledTable(t *testing.T) {
 				if t.Logf("the round took %s", took); took > atMost {
 					t.Errorf("the round took %s, want %s at most", took, atMost)
 				}
-				want := guard.Drifted
+				want := terms.Drifted
 				if tt.repaired && policy == guard.InPlace {
-					want = guard.Captured
+					want = terms.Captured
 				}
-				expect(t, registry, map[guard.State]float64{want: 1})
+				expect(t, registry, map[terms.State]float64{want: 1})
 				if policy == guard.InPlace {
 					continue
 				}
-				var out strings.Builder
-				_ = keeper.Explain(t.Context(), "shop", "web", &out) // which also fails where too much is there
-				if !strings.Contains(out.String(), tt.reason) {
-					t.Errorf("explain does not say %q:\n%s", tt.reason, out.String())
+				if out := explanation(t, keeper, "shop", "web"); !strings.Contains(out, tt.reason) {
+					t.Errorf("explain does not say %q:\n%s", tt.reason, out)
 				}
 			}
 		})

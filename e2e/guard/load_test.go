@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestRepairUnderLoad repairs pods while connections speak, and others begin,
@@ -69,7 +70,7 @@ func repairUnderLoad(t *testing.T, mode string) {
 	time.Sleep(50 * time.Millisecond)
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	time.Sleep(50 * time.Millisecond)
 	end()
 	speaking.Wait()

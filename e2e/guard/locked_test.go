@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"golang.org/x/sys/unix"
 )
 
 // TestLocked has another process hold the lock of two pods, as an ADD or a DEL does. The
@@ -23,7 +23,7 @@ func TestLocked(t *testing.T) {
 	known := n.run(t, "a-known")
 	keeper, registry := n.keeper(t, guard.InPlace)
 	wholeRound(t, keeper)
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	fresh, free := n.run(t, "b-fresh"), n.run(t, "c-free")
 	known.nft(t, "delete", "table", "inet", "capture-cni")
 	for _, p := range []*pod{known, fresh} {
@@ -38,7 +38,7 @@ func TestLocked(t *testing.T) {
 	}
 	for range 2 {
 		wholeRound(t, keeper)
-		expect(t, registry, map[guard.State]float64{guard.Captured: 2, guard.Unknown: 1})
+		expect(t, registry, map[terms.State]float64{terms.Captured: 2, terms.Unknown: 1})
 	}
 	for p, captured := range map[*pod]bool{known: false, fresh: false, free: true} {
 		if got := p.rules(t).Backend != ""; got != captured {
@@ -65,7 +65,7 @@ func TestForeignLock(t *testing.T) {
 	for range 3 {
 		wholeRound(t, keeper)
 	}
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	if log := n.log.String(); strings.Count(log, "continuing without a lock") != 1 {
 		t.Errorf("it says:\n%s", log)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -29,17 +30,17 @@ func TestLost(t *testing.T) {
 	forEachLoss(t, func(t *testing.T, n *node, _ *pod, lose func()) {
 		reporter, registry := n.keeper(t, guard.ReportOnly)
 		reporter.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+		expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 		lose()
 		for range 9 {
 			reporter.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1}) // without a comparison of all
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1}) // without a comparison of all
 		}
 		reporter.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Drifted: 1})
+		expect(t, registry, map[terms.State]float64{terms.Drifted: 1})
 		keeper, registry := n.keeper(t, guard.InPlace)
 		keeper.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+		expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	})
 }
 

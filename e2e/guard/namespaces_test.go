@@ -6,11 +6,11 @@ import (
 	"errors"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"golang.org/x/sys/unix"
 )
 
 // TestNeverAnother has pods end while they are examined, and namespaces
@@ -22,19 +22,19 @@ func TestNeverAnother(t *testing.T) {
 		n.ended["web"] = true
 		keeper, registry := n.keeper(t, guard.InPlace)
 		keeper.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Unknown: 1})
+		expect(t, registry, map[terms.State]float64{terms.Unknown: 1})
 		if state := p.rules(t); state != (netfilter.State{}) {
 			t.Errorf("it holds %+v", state)
 		}
 	})
 	for name, tt := range map[string]struct {
 		when func(n *node, replace func())
-		want guard.State
+		want terms.State
 	}{
 		"another namespace is at its path": {func(n *node, replace func()) {
 			n.reading = func() { replace(); n.ended["web"] = true }
-		}, guard.Unknown},
-		"another namespace comes to its path": {func(n *node, replace func()) { n.confirm = replace }, guard.Uncaptured},
+		}, terms.Unknown},
+		"another namespace comes to its path": {func(n *node, replace func()) { n.confirm = replace }, terms.Uncaptured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
@@ -43,7 +43,7 @@ func TestNeverAnother(t *testing.T) {
 			tt.when(n, func() { bind(t, other, p.sandbox.NetNS) })
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{tt.want: 1})
+			expect(t, registry, map[terms.State]float64{tt.want: 1})
 			for _, host := range []*lab.Host{p.host, other} {
 				if state := (&pod{host: host}).rules(t); state != (netfilter.State{}) {
 					t.Errorf("%s holds %+v", host.Path(), state)
@@ -59,7 +59,7 @@ func TestNeverAnother(t *testing.T) {
 		n.sandboxes["web"] = sandbox
 		keeper, registry := n.keeper(t, guard.InPlace)
 		keeper.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Unknown: 1})
+		expect(t, registry, map[terms.State]float64{terms.Unknown: 1})
 	})
 	t.Run("another sandbox has its name", func(t *testing.T) {
 		n := newNode()
@@ -101,7 +101,7 @@ func TestEndingPods(t *testing.T) {
 				p.nft(t, "delete", "table", "inet", "capture-cni")
 				end(n)
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 				if records := receive(t, conn); len(records) > 0 {
 					t.Errorf("sent %v", records)
 				}
@@ -117,6 +117,6 @@ func TestEndingPods(t *testing.T) {
 		n.exited["web"] = true
 		keeper, registry := n.keeper(t, guard.InPlace)
 		keeper.Round(t.Context())
-		expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+		expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	})
 }

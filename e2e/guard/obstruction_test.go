@@ -12,6 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -62,12 +63,12 @@ func TestObstructed(t *testing.T) {
 			p.capture(t, nil)
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			p.load(t, tt.nft)
 			before := p.list(t)
 			for range 2 {
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{"obstructed": 1})
+				expect(t, registry, map[terms.State]float64{"obstructed": 1})
 			}
 			records := receive(t, conn)["web"]
 			if len(records) != 1 || records[0].Verdict != received.Found || records[0].Reason != "obstructed" {
@@ -106,7 +107,7 @@ func TestObstructedAndMore(t *testing.T) {
 			keeper, registry := n.keeper(t, guard.InPlace)
 			for range 2 {
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Obstructed: 1})
+				expect(t, registry, map[terms.State]float64{terms.Obstructed: 1})
 			}
 			records := receive(t, conn)["web"]
 			if len(records) != 1 || !strings.Contains(records[0].Message, "notrack") || !strings.Contains(records[0].Message, tt.want) {
@@ -129,7 +130,7 @@ func TestObstructedAndRepaired(t *testing.T) {
 	p.load(t, "table inet hide { chain out { type filter hook output priority -301; notrack; } }")
 	keeper.Round(t.Context())
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{"obstructed": 1})
+	expect(t, registry, map[terms.State]float64{"obstructed": 1})
 	if rules := p.list(t); !strings.Contains(rules, "redirect to :15001") || !strings.Contains(rules, "notrack") {
 		t.Errorf("it holds\n%s", rules)
 	}
@@ -155,7 +156,7 @@ func TestUnobstructed(t *testing.T) {
 			p.load(t, nft)
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 		})
 	}
 }
@@ -173,7 +174,7 @@ func TestIPTablesObstructsNothing(t *testing.T) {
 			keeper, registry := n.keeper(t, guard.ReportOnly)
 			for range 2 {
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			}
 		})
 	}
@@ -185,13 +186,13 @@ func TestObstructedByLegacyTables(t *testing.T) {
 	lab.RequireRoot(t)
 	for name, tt := range map[string]struct {
 		args string
-		want guard.State
+		want terms.State
 	}{
 		"notrack":      {"-t raw -A OUTPUT -p tcp -j NOTRACK", "obstructed"},
 		"redirect":     {"-t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 9999", "obstructed"},
 		"a mark":       {"-t mangle -A PREROUTING -j MARK --set-mark 1337", "obstructed"},
-		"masquerading": {"-t nat -A POSTROUTING -j MASQUERADE", guard.Captured},
-		"a firewall":   {"-t filter -A INPUT -p tcp --dport 22 -j DROP", guard.Captured},
+		"masquerading": {"-t nat -A POSTROUTING -j MASQUERADE", terms.Captured},
+		"a firewall":   {"-t filter -A INPUT -p tcp --dport 22 -j DROP", terms.Captured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
@@ -206,7 +207,7 @@ func TestObstructedByLegacyTables(t *testing.T) {
 			}))
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{tt.want: 1})
+			expect(t, registry, map[terms.State]float64{tt.want: 1})
 		})
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"golang.org/x/sys/unix"
 )
 
 const refusedEnv = "CAPTURE_CNI_TEST_REFUSED"
@@ -42,7 +42,7 @@ func TestRepairWithoutSockets(t *testing.T) {
 	check(t, works(began))
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
-	expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	if err := works(began); err == nil {
 		t.Error("the connection of before goes on, past the proxy")
 	}

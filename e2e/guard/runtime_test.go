@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"github.com/capture-cni/capture-cni/install/terms"
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // awayRuntime is one that can be away.
@@ -49,7 +50,7 @@ func TestRuntimeAway(t *testing.T) {
 			runtime := &awayRuntime{node: n}
 			keeper, registry := n.keeperOf(t, runtime, guard.Settings{Policy: policy})
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 3})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 3})
 
 			runtime.away = true
 			n.run(t, "later")
@@ -57,7 +58,7 @@ func TestRuntimeAway(t *testing.T) {
 			breaks.nft(t, "delete", "table", "inet", "capture-cni")
 			for range 2 {
 				keeper.Round(t.Context())
-				expect(t, registry, map[guard.State]float64{guard.Captured: 2, guard.Uncaptured: 1})
+				expect(t, registry, map[terms.State]float64{terms.Captured: 2, terms.Uncaptured: 1})
 			}
 			records := receive(t, conn)
 			if of := records["breaks"]; len(records) != 1 || len(of) != 1 || of[0].Verdict != received.Found || !strings.Contains(of[0].Message, "not repaired") || !strings.Contains(of[0].Message, "connection refused") {
@@ -71,13 +72,13 @@ func TestRuntimeAway(t *testing.T) {
 			keeper.Round(t.Context())
 			records = receive(t, conn)
 			if policy == guard.Evict {
-				expect(t, registry, map[guard.State]float64{guard.Captured: 1, guard.Uncaptured: 2})
+				expect(t, registry, map[terms.State]float64{terms.Captured: 1, terms.Uncaptured: 2})
 				if of := records["breaks"]; len(of) != 1 || of[0].Verdict != received.EvictionRequested {
 					t.Errorf("it requests no eviction: %+v", of)
 				}
 				return
 			}
-			expect(t, registry, map[guard.State]float64{guard.Captured: 3})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 3})
 			expectRepair(t, records["breaks"], received.Uncaptured)
 			expectRepair(t, records["later"], received.Uncaptured)
 		})

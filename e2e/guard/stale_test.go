@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -66,15 +66,14 @@ func TestRefused(t *testing.T) {
 					t.Errorf("after a refusal, the entry is there: %v", !changes)
 				}
 			}
-			expect(t, registry, map[guard.State]float64{guard.Outdated: 1})
+			expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
 			if local := live.LocalAddr().String(); !slices.ContainsFunc(p.entries(t), func(e conntrack.Entry) bool { return e.Client.String() == local }) {
 				t.Error("the entry of an open connection was deleted")
 			}
 			check(t, works(live))
-			var out strings.Builder
-			check(t, keeper.Explain(t.Context(), "shop", "web", &out))
-			if want := "kernel       refused packets: 2\n"; !strings.Contains(out.String(), want) {
-				t.Errorf("the explanation lacks %q:\n%s", want, &out)
+			out := explanation(t, keeper, "shop", "web")
+			if want := "kernel       refused packets: 2\n"; !strings.Contains(out, want) {
+				t.Errorf("the explanation lacks %q:\n%s", want, out)
 			}
 		})
 	}

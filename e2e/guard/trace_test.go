@@ -11,10 +11,12 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/google/go-cmp/cmp"
 )
 
 var (
@@ -56,10 +58,10 @@ func TestTraces(t *testing.T) {
 		t.Errorf("it changed the rules:\n%s", after)
 	}
 	keeper, _ := n.keeper(t, guard.ReportOnly)
-	if err := keeper.Trace(t.Context(), "shop", "web", elsewhere, &strings.Builder{}); err == nil || !strings.Contains(err.Error(), "198.51.100.1 is no address of the pod") {
+	if _, err := keeper.Trace(t.Context(), "shop", "web", elsewhere); err == nil || !strings.Contains(err.Error(), "198.51.100.1 is no address of the pod") {
 		t.Errorf("an inbound packet to another host: %v", err)
 	}
-	if err := keeper.Trace(t.Context(), "shop", "none", toPeer, &strings.Builder{}); !errors.Is(err, guard.ErrNotHere) {
+	if _, err := keeper.Trace(t.Context(), "shop", "none", toPeer); !errors.Is(err, guard.ErrNotHere) {
 		t.Errorf("a pod that is not there: %v", err)
 	}
 	p.execute(t, "ip", "rule", "add", "fwmark", "1337", "lookup", "133")
@@ -173,7 +175,12 @@ func change(f func(s *cri.Sandbox)) func(*testing.T, *node, *pod) {
 func (n *node) trace(t *testing.T, packet trace.Packet) string {
 	t.Helper()
 	keeper, _ := n.keeper(t, guard.ReportOnly)
-	var out strings.Builder
-	check(t, keeper.Trace(t.Context(), "shop", "web", packet, &out))
-	return out.String()
+	traced, err := keeper.Trace(t.Context(), "shop", "web", packet)
+	check(t, err)
+	var read explain.Trace
+	answer(t, traced, &read)
+	if diff := cmp.Diff(traced.Text(), read.Text()); diff != "" {
+		t.Errorf("read as\n%s", diff)
+	}
+	return traced.Text()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestPodsOfEarlierRelease has a pod that the plugin of v0.1.0 captured. It is outdated,
@@ -35,7 +36,7 @@ func TestPodsOfEarlierRelease(t *testing.T) {
 				for range 3 {
 					keeper.Round(t.Context())
 				}
-				expect(t, registry, map[guard.State]float64{guard.Outdated: 1})
+				expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
 			}
 			if after := p.list(t); after != before {
 				t.Errorf("an outdated pod was changed:\n%s", after)
@@ -48,7 +49,7 @@ func TestPodsOfEarlierRelease(t *testing.T) {
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			keeper.Round(t.Context())
-			expect(t, registry, map[guard.State]float64{guard.Captured: 1})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			expectRepair(t, receive(t, conn)["web"], received.Drifted)
 			proxy, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", fmt.Sprintf(":%d", inboundPort), "proxy")
 			check(t, err)
@@ -73,7 +74,7 @@ func TestReportedOnceReceived(t *testing.T) {
 		for range 3 {
 			keeper.Round(t.Context())
 		}
-		expect(t, registry, map[guard.State]float64{guard.Outdated: 1})
+		expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
 	}
 	examine()
 	conn := n.listen(t)

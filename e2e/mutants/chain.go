@@ -21,8 +21,8 @@ var chainMutants = []mutant{
 	{
 		name: "pods-of-the-cluster-wait-for-a-lookup",
 		file: "install/entry/entry.go",
-		from: "!ok && mode == MultusChain {",
-		to:   "!ok && mode == Multus {",
+		from: "!ok && mode == terms.MultusChain {",
+		to:   "!ok && mode == terms.Multus {",
 		by:   by(quick, "install/entry", "TestEntry"),
 	},
 	{

@@ -105,16 +105,30 @@ var fleetMutants = []mutant{
 	{
 		name: "failure-of-an-earlier-pod-explains-this-one",
 		file: "deploy/fleet/conclude.go",
-		from: "if node.uid != string(pod.UID) {",
-		to:   `if node.uid == "" {`,
+		from: "if answer.UID != string(pod.UID) {",
+		to:   `if answer.UID == "" {`,
 		by:   by(quick, "deploy/fleet", "TestExplain"),
 	},
 	{
+		name: "time-of-an-add-is-that-of-another-zone",
+		file: "install/explain/text.go",
+		from: "p.Add.Time.UTC().Format",
+		to:   "p.Add.Time.Format",
+		by:   by(quick, "install/explain", "TestText"),
+	},
+	{
+		name: "answer-of-another-version-is-read-as-ours",
+		file: "install/explain/explain.go",
+		from: "err == nil && head.Form != Form {",
+		to:   "err == nil && head.Form > 2*Form {",
+		by:   by(quick, "install/explain", "TestDecode"),
+	},
+	{
 		name: "annotation-forges-a-state",
-		file: "deploy/fleet/explain_node.go",
-		from: `before, _, _ := strings.Cut(text, "\nlast ADD")`,
-		to:   "before := strings.TrimSpace(text)",
-		by:   by(quick, "deploy/fleet", "TestExplain"),
+		file: "install/explain/text.go",
+		from: `"\n"+strings.Repeat(" ", 13))`,
+		to:   `"\n")`,
+		by:   by(quick, "install/explain", "TestText"),
 	},
 	{
 		name: "older-api-servers-execute-nothing",
@@ -126,8 +140,8 @@ var fleetMutants = []mutant{
 	{
 		name: "pod-that-does-not-start-is-not-explained",
 		file: "install/guard/explain.go",
-		from: "return ExplainWithoutSandbox(g.settings.HistoryDir, namespace, name, out)",
-		to:   `return fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)`,
+		from: "return ExplainWithoutSandbox(g.settings.HistoryDir, namespace, name)",
+		to:   `return explain.Pod{}, fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)`,
 		by:   by(root, "e2e/guard", "TestExplainsWithoutSandbox"),
 	},
 	{

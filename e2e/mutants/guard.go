@@ -15,14 +15,14 @@ var guardMutants = []mutant{
 		name: "guard-repairs-a-pod-that-has-ended",
 		file: "install/guard/examine.go",
 		from: "case fault == nil && !runs:",
-		to:   "case fault == nil && !runs && g.settings.Policy != InPlace:",
+		to:   "case fault == nil && !runs && e.settings.Policy != InPlace:",
 		by:   by(root, "e2e/guard", "TestNeverAnother/the_sandbox_has_ended"),
 	},
 	{
 		name: "pod-that-ends-is-reported-as-uncaptured",
 		file: "install/guard/examine.go",
 		from: "case fault == nil && !runs:",
-		to:   "case fault == nil && !runs && g.settings.Policy != ReportOnly:",
+		to:   "case fault == nil && !runs && e.settings.Policy != ReportOnly:",
 		by:   by(root, "e2e/guard", "TestEndingPods/the_sandbox_has_ended,_report"),
 	},
 	{
@@ -105,15 +105,15 @@ var guardMutants = []mutant{
 	{
 		name: "outdated-pod-is-reported-by-each-guard",
 		file: "install/guard/guard.go",
-		from: "return reported || before.State == Outdated && len(g.outbox.queue) == 0",
-		to:   "return reported && before.State == Outdated",
+		from: "return reported || before.State == terms.Outdated && len(g.outbox.queue) == 0",
+		to:   "return reported && before.State == terms.Outdated",
 		by:   by(root, "e2e/guard", "TestPodsOfEarlierRelease"),
 	},
 	{
 		name: "unsent-report-counts-as-received",
 		file: "install/guard/guard.go",
-		from: "return reported || before.State == Outdated && len(g.outbox.queue) == 0",
-		to:   "return reported || before.State == Outdated",
+		from: "return reported || before.State == terms.Outdated && len(g.outbox.queue) == 0",
+		to:   "return reported || before.State == terms.Outdated",
 		by:   by(root, "e2e/guard", "TestReportedOnceReceived"),
 	},
 	{

@@ -35,8 +35,8 @@ var keptMutants = []mutant{
 	{
 		name: "outdated-pod-is-never-obstructed",
 		file: "install/guard/examine.go",
-		from: "case Captured, Changed, Outdated:",
-		to:   "case Captured, Changed:",
+		from: "case terms.Captured, terms.Changed, terms.Outdated:",
+		to:   "case terms.Captured, terms.Changed:",
 		by:   by(root, "e2e/guard", "TestObstructedAndMore/outdated"),
 	},
 	{

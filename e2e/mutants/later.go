@@ -16,7 +16,7 @@ var laterMutants = []mutant{
 		name: "edit-of-a-running-pod-captures-it",
 		file: "install/guard/examine.go",
 		from: "if w.later {",
-		to:   "if w.later && g.settings.Policy == Evict {",
+		to:   "if w.later && e.settings.Policy == Evict {",
 		by:   by(root, "e2e/guard", "TestInjectedLater"),
 	},
 	{

@@ -43,7 +43,7 @@ var netfilterMutants = []mutant{
 		name: "rules-of-another-policy-are-no-difference",
 		file: "plugin/dump/diff.go",
 		from: "if w.Content != f.Content {",
-		to:   "if w.name != f.name {",
+		to:   "if w.Name != f.Name {",
 		by:   by(unit, "plugin/dump", "TestDiff"),
 	},
 	{

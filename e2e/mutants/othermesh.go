@@ -23,7 +23,7 @@ var otherMeshMutants = []mutant{
 		name: "restart-next-to-istio-cni-gives-up-the-entry",
 		file: "install/entry/beside.go",
 		from: "standingMode(net, p); found {",
-		to:   "standingMode(net, p); found && mode == Auto {",
+		to:   "standingMode(net, p); found && mode == terms.Auto {",
 		by:   by(quick, "install/node", "TestEntryStays"),
 	},
 	{
@@ -37,7 +37,7 @@ var otherMeshMutants = []mutant{
 		name: "trial-drop-in-next-to-istio-cni",
 		file: "install/node/decide.go",
 		from: "if err != nil || mode != n.mode {",
-		to:   "if n.mode != Auto && (err != nil || mode != n.mode) {",
+		to:   "if n.mode != terms.Auto && (err != nil || mode != n.mode) {",
 		by:   by(root, "e2e/agent", "TestAgentBesideIstioCNI"),
 	},
 	{

@@ -139,10 +139,10 @@ var serverMutants = []mutant{
 	},
 	{
 		name: "agent-takes-events-from-the-kubelet",
-		file: "install/cri/version.go",
+		file: "install/terms/runtime.go",
 		from: "!v.isBefore(containerd, 2, 0)",
 		to:   "!v.isBefore(containerd, 1, 7)",
-		by:   by(unit, "install/cri", "TestSendsToAll"),
+		by:   by(unit, "install/terms", "TestSendsToAll"),
 	},
 	{
 		name: "runtime-without-pods-is-the-kubelets",
@@ -175,8 +175,8 @@ var serverMutants = []mutant{
 	{
 		name: "preflight-allows-drop-ins-that-are-not-loaded",
 		file: "install/preflight/preflight.go",
-		from: "p.settings.Mode == entry.DropIn && ignores {",
-		to:   "p.settings.Mode == entry.DropIn && ignores && runtime == nil {",
+		from: "p.settings.Mode == terms.DropIn && ignores {",
+		to:   "p.settings.Mode == terms.DropIn && ignores && runtime == nil {",
 		by:   by(unit, "install/preflight", "TestPreflightRefusesDropIns"),
 	},
 	{

@@ -9,7 +9,7 @@ var traceMutants = []mutant{
 		name: "trace-ignores-an-excluded-interface",
 		file: "install/trace/packet.go",
 		from: "p.hook == capture.Output && slices.Contains(m.Out.Values, p.Interface)",
-		to:   "p.hook == Output",
+		to:   "p.hook == capture.Output",
 		by:   by(root, "e2e/traffic", "TestTrace/nftables"),
 	},
 	{
@@ -37,7 +37,7 @@ var traceMutants = []mutant{
 		name: "trace-translates-a-connection-twice",
 		file: "install/trace/trace.go",
 		from: "chain.Table == capture.NAT && hook == capture.Prerouting && !t.at.Inbound",
-		to:   "chain.Table == Raw && hook == Prerouting && !t.at.Inbound",
+		to:   "chain.Table == capture.Raw && hook == capture.Prerouting && !t.at.Inbound",
 		by:   by(root, "e2e/traffic", "TestTrace/nftables"),
 	},
 	{
@@ -64,7 +64,7 @@ var traceMutants = []mutant{
 	{
 		name: "trace-names-a-rule-that-decides-nothing",
 		file: "install/trace/trace.go",
-		from: "if here.captures() && !step.defers() && t.trace.Verdict == capture.Return {",
+		from: "if here.captures() && !step.Defers && t.trace.Verdict == capture.Return {",
 		to:   "if t.trace.Verdict == capture.Return {",
 		by:   by(quick, "install/trace", "TestTraceDecides"),
 	},
@@ -93,7 +93,7 @@ var traceMutants = []mutant{
 		name: "trace-takes-the-pods-own-tables-for-foreign",
 		file: "install/kernel/hooks.go",
 		from: "nfnetlink.ChainName{Family: of.Family, Table: of.Table, Name: iptables.MarkerChain}",
-		to:   "objectName{of.family, of.name, markerChain}",
+		to:   "nfnetlink.ChainName{Family: of.Family, Table: of.Name, Name: iptables.MarkerChain}",
 		by:   by(root, "e2e/guard", "TestTraceOfIPTables/iptables-nft"),
 	},
 	{

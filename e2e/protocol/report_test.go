@@ -20,6 +20,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -154,7 +155,7 @@ func TestRecordHasUID(t *testing.T) {
 	n := newNode(t)
 	conn, socket := listen(t)
 	call{netns: sandbox(t).Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web", stdin: n.conf(reportTo(socket))}.run(t).succeeds(t)
-	if got := receive(t, conn); got.Pod.UID != uid || len(got.Stages) != len(received.Stages()) {
+	if got := receive(t, conn); got.Pod.UID != uid || len(got.Stages) != len(terms.Stages()) {
 		t.Errorf("got %+v", got)
 	}
 }

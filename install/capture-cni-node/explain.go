@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +15,11 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
-	"github.com/capture-cni/capture-cni/install/trace"
 )
 
 func explainCommand(o *options) *cobra.Command {
 	var packet packetFlags
-	var scope string
+	var scope, form string
 	command := &cobra.Command{
 		Use:   "explain NAMESPACE/POD",
 		Short: "Explain how a pod of this node is captured or, with --to, which rule decides about a packet",
@@ -45,39 +46,65 @@ it shows the last ADD alone:
 			if err != nil {
 				return err
 			}
-			out := command.OutOrStdout()
-			if scope == scopeNode && !traced {
-				return o.explainAdd(namespace, name, out)
+			if form != "text" && form != "json" {
+				return fmt.Errorf("--output is %q: expected text or json", form)
 			}
-			var p trace.Packet
-			if traced {
-				if p, err = packet.packet(); err != nil {
-					return err
-				}
+			var answer explained
+			switch {
+			case traced:
+				answer, err = o.trace(command.Context(), namespace, name, packet)
+			case scope == scopeNode:
+				answer, err = o.explainAdd(namespace, name)
+			default:
+				answer, err = o.explain(command.Context(), namespace, name)
 			}
-			g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
 			if err != nil {
 				return err
 			}
-			if traced {
-				return g.Trace(command.Context(), namespace, name, p, out)
+			if form == "json" {
+				return json.NewEncoder(command.OutOrStdout()).Encode(answer)
 			}
-			return g.Explain(command.Context(), namespace, name, out)
+			_, err = io.WriteString(command.OutOrStdout(), answer.Text())
+			return err
 		},
 	}
 	packet.declare(command.Flags(), "that of the pod's routes")
 	command.Flags().StringVar(&scope, "scope", scopeAll, "what is examined: node for the record of the last ADD, pods or all for the sandbox, too")
+	command.Flags().StringVarP(&form, "output", "o", "text", "text or json")
 	return command
 }
 
-// explainAdd shows the last ADD of a pod, from the node's records.
-func (o *options) explainAdd(namespace, name string, out io.Writer) error {
+// explained is an explanation or a trace of a pod.
+type explained interface{ Text() string }
+
+func (o *options) trace(ctx context.Context, namespace, name string, flags packetFlags) (explained, error) {
+	packet, err := flags.packet()
+	if err != nil {
+		return nil, err
+	}
+	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
+	if err != nil {
+		return nil, err
+	}
+	return g.Trace(ctx, namespace, name, packet)
+}
+
+func (o *options) explain(ctx context.Context, namespace, name string) (explained, error) {
+	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
+	if err != nil {
+		return nil, err
+	}
+	return g.Explain(ctx, namespace, name)
+}
+
+// explainAdd returns the last ADD of a pod, from the node's records.
+func (o *options) explainAdd(namespace, name string) (explained, error) {
 	settings, err := o.settings()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if settings.AgentSocket() == "" {
-		return errors.New("agentSocket is empty in netconf: no agent receives records of ADDs")
+		return nil, errors.New("agentSocket is empty in netconf: no agent receives records of ADDs")
 	}
-	return guard.ExplainWithoutSandbox(history.Directory(settings.AgentSocket()), namespace, name, out)
+	return guard.ExplainWithoutSandbox(history.Directory(settings.AgentSocket()), namespace, name)
 }

@@ -43,8 +43,8 @@ func TestProbes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		keeper := keeper.New(node.New(settings.Node{}, nil, nil, slog.New(slog.DiscardHandler)), func() error { return nil }, registry, slog.New(slog.DiscardHandler))
-		handler := probes(keeper, registry)
+		k := keeper.New(node.New(settings.Node{}, nil, nil, slog.New(slog.DiscardHandler)), func() error { return nil }, registry, slog.New(slog.DiscardHandler))
+		handler := probes(k, registry)
 		expect := func(path string, status int, says string) {
 			t.Helper()
 			answer := httptest.NewRecorder()

@@ -62,7 +62,7 @@ type publisher struct {
 
 func (p *publisher) state(ctx context.Context) nodestate.State {
 	report := p.keeper.CurrentReport(ctx)
-	state := nodestate.State{Version: config.OwnVersion(), Mode: string(report.Mode), Desired: p.desired, Pods: p.pods()}
+	state := nodestate.State{Version: config.OwnVersion(), Mode: report.Mode, Desired: p.desired, Pods: p.pods()}
 	for _, f := range report.Findings {
 		state.Findings = append(state.Findings, nodestate.Finding{Part: string(f.Part), Reason: f.Reason, Waiting: f.Waiting})
 	}

@@ -11,17 +11,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/settings"
 	"github.com/capture-cni/capture-cni/install/socket"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // options are the flags of all commands.
@@ -70,7 +70,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 // settings returns the flags, validated.
 func (o *options) settings() (settings.Node, error) {
 	s := settings.Node{
-		Root: o.root, Mode: entry.Mode(o.mode), BesideIstioCNI: o.besideIstioCNI,
+		Root: o.root, Mode: terms.Mode(o.mode), BesideIstioCNI: o.besideIstioCNI,
 		NetDir: o.netDir, BinDirs: o.binDirs, StateDir: o.stateDir, RunDir: o.runDir, TmpfilesDir: o.tmpfilesDir,
 		Binary: o.binary, Owner: o.owner,
 		Credentials: settings.CredentialSettings{
@@ -81,7 +81,7 @@ func (o *options) settings() (settings.Node, error) {
 	}
 	var faults []error
 	switch s.Mode {
-	case entry.Auto, entry.DropIn, entry.Insert, entry.Owned, entry.Multus, entry.MultusChain:
+	case terms.Auto, terms.DropIn, terms.Insert, terms.Owned, terms.Multus, terms.MultusChain:
 	default:
 		faults = append(faults, fmt.Errorf("--mode is %q: expected auto, dropin, insert, owned, multus or multus-chain", o.mode))
 	}

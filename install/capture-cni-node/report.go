@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -107,8 +108,11 @@ func (o *options) podParts(ctx context.Context) []bundle.Part {
 	for _, pod := range pods {
 		namespace, name, _ := strings.Cut(pod, "/")
 		parts = append(parts, bundle.Part{
-			Name:  "pods/" + namespace + "_" + name + ".txt",
-			Write: func(ctx context.Context, out io.Writer) error { return g.Explain(ctx, namespace, name, out) },
+			Name: "pods/" + namespace + "_" + name + ".json",
+			Write: func(ctx context.Context, out io.Writer) error {
+				explained, err := g.Explain(ctx, namespace, name)
+				return errors.Join(err, writeJSON(out, explained))
+			},
 		})
 	}
 	return parts
@@ -134,8 +138,12 @@ func recordsIn(directory string) func(context.Context, io.Writer) error {
 
 func asJSON(ask func(context.Context) any) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, out io.Writer) error {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(ask(ctx))
+		return writeJSON(out, ask(ctx))
 	}
+}
+
+func writeJSON(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
 }

@@ -77,21 +77,21 @@ func (o *options) run(ctx context.Context, address, state string, force bool, u 
 	if err != nil {
 		return err
 	}
-	keeper := keeper.New(n, answerer.Ready, registry, log)
-	server, err := httpServer(address, probes(keeper, registry), log)
+	k := keeper.New(n, answerer.Ready, registry, log)
+	server, err := httpServer(address, probes(k, registry), log)
 	if err != nil {
 		return err
 	}
-	publish := l.tasks(o, keeper, settings, state, log)
+	publish := l.tasks(o, k, settings, state, log)
 	if absent {
-		clean := func(ctx context.Context) error { return keeper.Absent(ctx, force) }
+		clean := func(ctx context.Context) error { return k.Absent(ctx, force) }
 		return runTogether(ctx, append(publish, server, clean)...)
 	}
-	telemetry, err := t.tasks(o, keeper, settings, answerer.Watches, registry, log)
+	telemetry, err := t.tasks(o, k, settings, answerer.Watches, registry, log)
 	if err != nil {
 		return err
 	}
-	untaint, err := u.tasks(o, keeper, log)
+	untaint, err := u.tasks(o, k, log)
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func (o *options) run(ctx context.Context, address, state string, force bool, u 
 	if err != nil {
 		return err
 	}
-	tasks := []task{server, keeper.Present, untilEnd(keeper.Preflight), untilDeleted(mounts...)}
-	listeners := after(keeper.Claimed(), append(telemetry, answerer.Serve))
+	tasks := []task{server, k.Present, untilEnd(k.Preflight), untilDeleted(mounts...)}
+	listeners := after(k.Claimed(), append(telemetry, answerer.Serve))
 	return runTogether(ctx, slices.Concat(tasks, listeners, untaint, publish)...)
 }
 

@@ -10,8 +10,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/containernetworking/cni/libcni"
 )
 
@@ -38,20 +40,14 @@ type Plugin struct {
 
 // OtherMesh reports whether the plugin captures pods for another mesh, or for Istio.
 func (p Plugin) OtherMesh() bool {
-	switch p.Type {
-	case "linkerd-cni", "kuma-cni", "consul-cni":
-		return true
-	}
-	return p.IsIstioCNI()
+	return p.IsIstioCNI() || slices.ContainsFunc(terms.MeshPlugins(), func(m terms.MeshPlugin) bool { return m.Type == p.Type })
 }
 
 // IsIstioCNI reports whether the plugin is istio-cni, which captures the same pods as
 // capture-cni. Older installers put a prefix before its name.
 func (p Plugin) IsIstioCNI() bool {
-	return p.Type == istioCNI || strings.HasSuffix(p.Type, "-"+istioCNI)
+	return p.Type == terms.IstioCNI || strings.HasSuffix(p.Type, "-"+terms.IstioCNI)
 }
-
-const istioCNI = "istio-cni"
 
 // isAmbient reports whether an entry of istio-cni has ambient mode enabled.
 func isAmbient(entry []byte) bool {

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	"google.golang.org/grpc"
+
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -69,7 +71,7 @@ func TestConnectsAgain(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			version, err = client.Version(t.Context())
 		}
-		if err != nil || version != (Version{"containerd", "2.1.0"}) {
+		if err != nil || version != (terms.Runtime{Name: "containerd", Version: "2.1.0"}) {
 			t.Fatalf("with a runtime: %v, %v", version, err)
 		}
 		stop()

@@ -23,7 +23,7 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 	if err != nil {
 		return err
 	}
-	if !version.sendsToAll() {
+	if !version.SendsToAll() {
 		return fmt.Errorf("%w: %s %s sends each event to only one listener", ErrNoEvents, version.Name, version.Version)
 	}
 	asked := time.Now()

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -188,17 +189,5 @@ func TestSearchRefusesToGuess(t *testing.T) {
 	s.last = sockets[0]
 	if conn, err := s.choose(t.Context()); conn != nil || err == nil {
 		t.Errorf("chose %s, %v", s.last, err)
-	}
-}
-
-func TestIgnoresDropIns(t *testing.T) {
-	t.Parallel()
-	for version, want := range map[Version]bool{
-		{"containerd", "1.7.28"}: true, {"containerd", "v2.0.7"}: true, {"containerd", "v2.1.0-rc.1"}: false, {"containerd", "v2.1.4-k3s1"}: false, {"containerd", "3.0"}: false,
-		{"cri-o", "1.32.9"}: true, {"cri-o", "1.33.0"}: false, {"containerd", "main"}: false, {"another", "1.0"}: false, {}: false,
-	} {
-		if got := version.IgnoresDropIns(); got != want {
-			t.Errorf("%s: %t, want %t", fmt.Sprint(version), got, want)
-		}
 	}
 }

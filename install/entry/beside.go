@@ -7,6 +7,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // Other is another mesh's plugin in the list that the runtime loads, and what the
@@ -16,7 +17,7 @@ type Other struct {
 	Plugin   string
 	ambient  bool
 	Decision decision
-	kept     Mode // of the entry that was there already
+	kept     terms.Mode // of the entry that was there already
 }
 
 type decision string
@@ -31,7 +32,7 @@ const (
 // and the mode in which the agent may write its entry: the given one or, next to
 // istio-cni, that of the entry which is there already. Error: there is no list yet, or
 // there are plugins next to which the agent must write no entry.
-func Beside(net *host.Dir, mode Mode, allowIstioCNI bool) (others []Other, allowedMode Mode, err error) {
+func Beside(net *host.Dir, mode terms.Mode, allowIstioCNI bool) (others []Other, allowedMode terms.Mode, err error) {
 	if mode.UnderMultus() {
 		return nil, mode, nil // the list that the runtime loads is elsewhere
 	}
@@ -72,12 +73,12 @@ func decideBeside(plugin conflist.Plugin, p primary, net *host.Dir, allowIstioCN
 
 // standingMode returns the mode of an entry that the runtime calls already, the first in
 // the runtime's order.
-func standingMode(net *host.Dir, p primary) (mode Mode, found bool) {
+func standingMode(net *host.Dir, p primary) (mode terms.Mode, found bool) {
 	if found, _ := net.Has(OwnedName); found {
-		return Owned, true
+		return terms.Owned, true
 	}
 	if !p.conf && p.List.Ours() > 0 {
-		return Insert, true
+		return terms.Insert, true
 	}
 	directory, err := net.Sub(p.List.Name, false)
 	if err != nil {
@@ -85,7 +86,7 @@ func standingMode(net *host.Dir, p primary) (mode Mode, found bool) {
 	}
 	defer directory.Close()
 	found, _ = directory.Has(dropInName)
-	return DropIn, found
+	return terms.DropIn, found
 }
 
 // Describe returns what follows from the plugin, and what to do next.
@@ -112,7 +113,7 @@ func (o Other) Describe() (what, do string) {
 		return what + twice, retire + migrate
 	case o.ambient:
 		return what + stays + twice, notAmbient
-	case o.kept == Owned:
+	case o.kept == terms.Owned:
 		return what + stays + ": " + OwnedName + ", which leaves istio-cni out", retire
 	default:
 		return what + stays + twice, retire

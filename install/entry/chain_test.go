@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestBrokenChain names each file with which Multus would skip the chain, places the
@@ -23,7 +24,7 @@ func TestBrokenChain(t *testing.T) {
 		"40-notes.txt":      "notes",
 		"50-sub/other.conf": "{",
 	}
-	net, p := machine.NetDir(t, files), In(MultusChain)
+	net, p := machine.NetDir(t, files), In(terms.MultusChain)
 	for range 2 {
 		err := p.Place(net, OldEntry)
 		fault := p.Fault(net, OldEntry)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // dropInName is the file of a drop-in, and of mode multus.
@@ -23,7 +24,7 @@ func (dropIn) network(net *host.Dir) (string, error) {
 		return "", err
 	}
 	if p.conf || p.List.LoadOnlyInlinedPlugins {
-		return "", fmt.Errorf("%s excludes drop-ins: use mode %q", p.File, Insert)
+		return "", fmt.Errorf("%s excludes drop-ins: use mode %q", p.File, terms.Insert)
 	}
 	return p.List.Name, nil
 }

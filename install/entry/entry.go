@@ -14,6 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // podAnnotations is the capability with which the runtime passes on a pod's
@@ -30,12 +31,12 @@ const chainExclusions = `{"excludeNamespaces":["openshift-*","kube-*"]}`
 type Entry struct {
 	Conf config.NetConf  // as the plugin reads it, with the kubeconfig of the state directory
 	Keys json.RawMessage // the operator's, and the agent's socket unless it is the default
-	Mode Mode
+	Mode terms.Mode
 }
 
 // Parse parses the operator's keys strictly: the agent refuses an unknown key, of
 // which the plugin could only warn at each ADD.
-func Parse(keys []byte, mode Mode, stateDir, runDir string) (Entry, error) {
+func Parse(keys []byte, mode terms.Mode, stateDir, runDir string) (Entry, error) {
 	keys = bytes.TrimSpace(keys)
 	if len(keys) == 0 {
 		keys = []byte("{}")
@@ -53,7 +54,7 @@ func Parse(keys []byte, mode Mode, stateDir, runDir string) (Entry, error) {
 	if _, ok := given["agentSocket"]; !ok && socket != config.Default().AgentSocket {
 		keys = joinObjects(fmt.Appendf(nil, `{"agentSocket":%q}`, socket), keys)
 	}
-	if _, ok := given["excludeNamespaces"]; !ok && mode == MultusChain {
+	if _, ok := given["excludeNamespaces"]; !ok && mode == terms.MultusChain {
 		keys = joinObjects([]byte(chainExclusions), keys)
 	}
 	e := Entry{Keys: keys, Mode: mode}

@@ -5,6 +5,8 @@ package entry
 import (
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestEntry spells the entry and the agent's socket, as the agent sees it. The socket
@@ -17,19 +19,19 @@ func TestEntry(t *testing.T) {
 	)
 	for _, test := range []struct {
 		keys, runDir string
-		mode         Mode
+		mode         terms.Mode
 		want, socket string
 	}{
-		{"", "/run/capture-cni", Insert, head + capabilities + "}", "/run/capture-cni/agent.sock"},
-		{" {} \n", "/run/capture-cni", Multus, head + "}", "/run/capture-cni/agent.sock"},
-		{`{"ipv6": "never"}`, "/run/capture-cni", Multus, head + `,"ipv6": "never"}`, "/run/capture-cni/agent.sock"},
-		{"", "/run/other", Auto, head + capabilities + `,"agentSocket":"/run/other/agent.sock"}`, "/run/other/agent.sock"},
-		{`{"ipv6": "never"}`, "/run/other", Multus, head + `,"agentSocket":"/run/other/agent.sock","ipv6": "never"}`, "/run/other/agent.sock"},
-		{"", "/run/capture-cni", MultusChain, head + `,"excludeNamespaces":["openshift-*","kube-*"]}`, "/run/capture-cni/agent.sock"},
-		{`{"ipv6": "never"}`, "/run/capture-cni", MultusChain, head + `,"excludeNamespaces":["openshift-*","kube-*"],"ipv6": "never"}`, "/run/capture-cni/agent.sock"},
-		{`{"excludeNamespaces": []}`, "/run/capture-cni", MultusChain, head + `,"excludeNamespaces": []}`, "/run/capture-cni/agent.sock"},
-		{`{"agentSocket": ""}`, "/run/other", Multus, head + `,"agentSocket": ""}`, ""},
-		{`{"agentSocket": "/a/agent.sock"}`, "/run/other", Multus, head + `,"agentSocket": "/a/agent.sock"}`, "/a/agent.sock"},
+		{"", "/run/capture-cni", terms.Insert, head + capabilities + "}", "/run/capture-cni/agent.sock"},
+		{" {} \n", "/run/capture-cni", terms.Multus, head + "}", "/run/capture-cni/agent.sock"},
+		{`{"ipv6": "never"}`, "/run/capture-cni", terms.Multus, head + `,"ipv6": "never"}`, "/run/capture-cni/agent.sock"},
+		{"", "/run/other", terms.Auto, head + capabilities + `,"agentSocket":"/run/other/agent.sock"}`, "/run/other/agent.sock"},
+		{`{"ipv6": "never"}`, "/run/other", terms.Multus, head + `,"agentSocket":"/run/other/agent.sock","ipv6": "never"}`, "/run/other/agent.sock"},
+		{"", "/run/capture-cni", terms.MultusChain, head + `,"excludeNamespaces":["openshift-*","kube-*"]}`, "/run/capture-cni/agent.sock"},
+		{`{"ipv6": "never"}`, "/run/capture-cni", terms.MultusChain, head + `,"excludeNamespaces":["openshift-*","kube-*"],"ipv6": "never"}`, "/run/capture-cni/agent.sock"},
+		{`{"excludeNamespaces": []}`, "/run/capture-cni", terms.MultusChain, head + `,"excludeNamespaces": []}`, "/run/capture-cni/agent.sock"},
+		{`{"agentSocket": ""}`, "/run/other", terms.Multus, head + `,"agentSocket": ""}`, ""},
+		{`{"agentSocket": "/a/agent.sock"}`, "/run/other", terms.Multus, head + `,"agentSocket": "/a/agent.sock"}`, "/a/agent.sock"},
 	} {
 		entry, err := Parse([]byte(test.keys), test.mode, "/state", test.runDir)
 		if err != nil {
@@ -60,7 +62,7 @@ func TestBadEntry(t *testing.T) {
 		`{"ipv6": "sometimes"}`: `"ipv6" is "sometimes"`,
 		`{"ipV6": "never"}`:     `"ipV6" is not known`,
 	} {
-		if _, err := Parse([]byte(keys), Insert, "/state", "/run/other"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse([]byte(keys), terms.Insert, "/state", "/run/other"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", keys, err, want)
 		}
 	}

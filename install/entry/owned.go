@@ -9,6 +9,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // owned writes a conflist of the agent's own that embeds the primary one.
@@ -20,7 +21,7 @@ func (owned) wanted(net *host.Dir, entry []byte) ([]byte, error) {
 		return nil, err
 	}
 	if p.File < OwnedName {
-		return nil, fmt.Errorf("%s sorts before %s, which the runtime therefore would not load: use mode %q", p.File, OwnedName, Insert)
+		return nil, fmt.Errorf("%s sorts before %s, which the runtime therefore would not load: use mode %q", p.File, OwnedName, terms.Insert)
 	}
 	return conflist.Embed(p.List, conflist.Source(p.File, p.text), entry)
 }
@@ -55,8 +56,8 @@ func (owned) Remove(net *host.Dir) error { return net.Remove(OwnedName) }
 
 // CheckMaxConfNum refuses mode owned if the runtime would load the primary list next to
 // the agent's.
-func CheckMaxConfNum(mode Mode, most *int, source string) error {
-	if mode == Owned && most != nil && *most != 1 {
+func CheckMaxConfNum(mode terms.Mode, most *int, source string) error {
+	if mode == terms.Owned && most != nil && *most != 1 {
 		return fmt.Errorf("max_conf_num = %[2]d in %[1]s: in mode owned, the runtime would load the primary list next to the agent's", source, *most)
 	}
 	return nil

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestOwnedFollows has the primary's list change, break and go away.
 func TestOwnedFollows(t *testing.T) {
 	t.Parallel()
-	net, p := machine.NetDir(t, map[string]string{"10-ptp.conflist": machine.PtpList}), In(Owned)
+	net, p := machine.NetDir(t, map[string]string{"10-ptp.conflist": machine.PtpList}), In(terms.Owned)
 	if err := p.Place(net, OldEntry); err != nil {
 		t.Fatal(err)
 	}

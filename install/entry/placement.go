@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // Placement is one way to add the entry to the runtime's CNI configuration. Its
@@ -28,20 +29,20 @@ type Placement interface {
 }
 
 // In returns the placement of a mode other than Auto.
-func In(mode Mode) Placement { return placements[mode] }
+func In(mode terms.Mode) Placement { return placements[mode] }
 
-var placements = map[Mode]Placement{DropIn: dropIn{}, Insert: inserted{}, Owned: owned{}, Multus: multus{}, MultusChain: chained{}}
+var placements = map[terms.Mode]Placement{terms.DropIn: dropIn{}, terms.Insert: inserted{}, terms.Owned: owned{}, terms.Multus: multus{}, terms.MultusChain: chained{}}
 
 // Fault returns why the entry is missing or outdated; with Auto, in both modes that it
 // chooses from.
-func Fault(net *host.Dir, mode Mode, entry []byte) error {
-	if mode != Auto {
+func Fault(net *host.Dir, mode terms.Mode, entry []byte) error {
+	if mode != terms.Auto {
 		return In(mode).Fault(net, entry)
 	}
-	if In(DropIn).Fault(net, entry) == nil {
+	if In(terms.DropIn).Fault(net, entry) == nil {
 		return nil
 	}
-	return In(Insert).Fault(net, entry)
+	return In(terms.Insert).Fault(net, entry)
 }
 
 // IsPlaced reports whether there is an entry of any mode.
@@ -55,7 +56,7 @@ func IsPlaced(net *host.Dir) (bool, error) {
 }
 
 // RemoveExcept removes the entries of all modes but one; "" for none.
-func RemoveExcept(net *host.Dir, kept Mode) error {
+func RemoveExcept(net *host.Dir, kept terms.Mode) error {
 	var errs []error
 	for mode, placement := range placements {
 		if mode != kept {

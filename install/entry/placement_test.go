@@ -15,6 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 const (
@@ -60,31 +61,31 @@ func expectUnwritten(t *testing.T, net *host.Dir, call func() error) {
 
 // placementCases are what each mode does with each kind of primary.
 var placementCases = map[string]struct {
-	mode   Mode
+	mode   terms.Mode
 	before map[string]string
 	placed map[string]string // where the entry is afterwards
 }{
-	"insert into a list":   {Insert, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{"10-ptp.conflist": "podnet"}},
-	"insert behind a conf": {Insert, map[string]string{"10-bridge.conf": machine.BridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
-	"insert behind a json": {Insert, map[string]string{"10-bridge.json": machine.BridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
+	"insert into a list":   {terms.Insert, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{"10-ptp.conflist": "podnet"}},
+	"insert behind a conf": {terms.Insert, map[string]string{"10-bridge.conf": machine.BridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
+	"insert behind a json": {terms.Insert, map[string]string{"10-bridge.json": machine.BridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
 	"insert, not into files that no runtime loads": {
-		Insert,
+		terms.Insert,
 		map[string]string{"05-bridge.conf.bak": machine.BridgeConf, "06-bridge": machine.BridgeConf, "10-ptp.conflist": machine.PtpList},
 		map[string]string{"10-ptp.conflist": "podnet"},
 	},
-	"insert into the first": {Insert, map[string]string{"10-ptp.conflist": machine.PtpList, "20-bridge.conflist": bridgeList}, map[string]string{"10-ptp.conflist": "podnet"}},
-	"insert, not into loopback": {Insert, map[string]string{
+	"insert into the first": {terms.Insert, map[string]string{"10-ptp.conflist": machine.PtpList, "20-bridge.conflist": bridgeList}, map[string]string{"10-ptp.conflist": "podnet"}},
+	"insert, not into loopback": {terms.Insert, map[string]string{
 		"05-lo.conf": `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`, "10-ptp.conflist": machine.PtpList,
 	}, map[string]string{"10-ptp.conflist": "podnet"}},
-	"dropin":                    {DropIn, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{"podnet/capture-cni.conf": ""}},
-	"dropin among others":       {DropIn, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": "{}"}, map[string]string{"podnet/capture-cni.conf": ""}},
-	"owned":                     {Owned, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{OwnedName: "podnet"}},
-	"owned, of a conf":          {Owned, map[string]string{"10-bridge.conf": machine.BridgeConf}, map[string]string{OwnedName: "podnet"}},
-	"owned, without istio-cni":  {Owned, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, `}]`, `}, {"type": "istio-cni"}]`, 1)}, map[string]string{OwnedName: "podnet"}},
-	"multus":                    {Multus, map[string]string{}, map[string]string{"capture-cni.conf": "capture-cni"}},
-	"multus-chain":              {MultusChain, map[string]string{}, map[string]string{ChainedName: ""}},
-	"multus-chain among others": {MultusChain, map[string]string{"10-tuning.conf": `{"type": "tuning"}`}, map[string]string{ChainedName: ""}},
-	"multus among others":       {Multus, map[string]string{"storage.conf": "{}"}, map[string]string{"capture-cni.conf": "capture-cni"}},
+	"dropin":                    {terms.DropIn, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{"podnet/capture-cni.conf": ""}},
+	"dropin among others":       {terms.DropIn, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": "{}"}, map[string]string{"podnet/capture-cni.conf": ""}},
+	"owned":                     {terms.Owned, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{OwnedName: "podnet"}},
+	"owned, of a conf":          {terms.Owned, map[string]string{"10-bridge.conf": machine.BridgeConf}, map[string]string{OwnedName: "podnet"}},
+	"owned, without istio-cni":  {terms.Owned, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, `}]`, `}, {"type": "istio-cni"}]`, 1)}, map[string]string{OwnedName: "podnet"}},
+	"multus":                    {terms.Multus, map[string]string{}, map[string]string{"capture-cni.conf": "capture-cni"}},
+	"multus-chain":              {terms.MultusChain, map[string]string{}, map[string]string{ChainedName: ""}},
+	"multus-chain among others": {terms.MultusChain, map[string]string{"10-tuning.conf": `{"type": "tuning"}`}, map[string]string{ChainedName: ""}},
+	"multus among others":       {terms.Multus, map[string]string{"storage.conf": "{}"}, map[string]string{"capture-cni.conf": "capture-cni"}},
 }
 
 // TestPlacements places an entry, another one, and removes it: nothing of it is
@@ -130,7 +131,7 @@ func TestInterruptedRemoval(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"10-bridge.conf", "10-bridge.json"} {
 		before := map[string]string{name: machine.BridgeConf}
-		net, p := machine.NetDir(t, before), In(Insert)
+		net, p := machine.NetDir(t, before), In(terms.Insert)
 		if err := errors.Join(p.Place(net, OldEntry), net.Rename(name+originalSuffix, name), p.Remove(net)); err != nil {
 			t.Error(err)
 		}
@@ -160,23 +161,23 @@ func TestPlacementRefused(t *testing.T) {
 	t.Parallel()
 	half := machine.PtpList[:len(machine.PtpList)/2]
 	for name, test := range map[string]struct {
-		mode        Mode
+		mode        terms.Mode
 		files       map[string]string
 		waits       bool // it passes by itself
 		errContains string
 	}{
-		"insert, nothing there":        {Insert, map[string]string{}, true, "no network configuration in"},
-		"dropin, nothing there":        {DropIn, map[string]string{}, true, "no network configuration in"},
-		"owned, nothing there":         {Owned, map[string]string{}, true, "no network configuration in"},
-		"insert, half a list":          {Insert, map[string]string{"10-ptp.conflist": half, "20-bridge.conflist": bridgeList}, true, "10-ptp.conflist"},
-		"dropin, half a list":          {DropIn, map[string]string{"10-ptp.conflist": half}, true, "10-ptp.conflist"},
-		"owned, half a list":           {Owned, map[string]string{"10-ptp.conflist": half}, true, "10-ptp.conflist"},
-		"dropin, a conf":               {DropIn, map[string]string{"10-bridge.conf": machine.BridgeConf}, false, `use mode "insert"`},
-		"dropin, inlined plugins only": {DropIn, map[string]string{"10-ptp.conflist": inlinedList}, false, `use mode "insert"`},
-		"dropin, a link elsewhere":     {DropIn, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, "podnet", "..", 1)}, false, "escapes"},
-		"insert, no chained plugins":   {Insert, map[string]string{"10-old.conflist": `{"cniVersion":"0.2.0","name":"old","plugins":[{"type":"bridge"}]}`}, false, "has cniVersion 0.2.0"},
-		"insert, no version":           {Insert, map[string]string{"10-old.conflist": `{"name":"old","plugins":[{"type":"bridge"}]}`}, false, "has no cniVersion"},
-		"owned, a list before ours":    {Owned, map[string]string{"00-a.conflist": machine.PtpList}, false, "00-a.conflist sorts before"},
+		"insert, nothing there":        {terms.Insert, map[string]string{}, true, "no network configuration in"},
+		"dropin, nothing there":        {terms.DropIn, map[string]string{}, true, "no network configuration in"},
+		"owned, nothing there":         {terms.Owned, map[string]string{}, true, "no network configuration in"},
+		"insert, half a list":          {terms.Insert, map[string]string{"10-ptp.conflist": half, "20-bridge.conflist": bridgeList}, true, "10-ptp.conflist"},
+		"dropin, half a list":          {terms.DropIn, map[string]string{"10-ptp.conflist": half}, true, "10-ptp.conflist"},
+		"owned, half a list":           {terms.Owned, map[string]string{"10-ptp.conflist": half}, true, "10-ptp.conflist"},
+		"dropin, a conf":               {terms.DropIn, map[string]string{"10-bridge.conf": machine.BridgeConf}, false, `use mode "insert"`},
+		"dropin, inlined plugins only": {terms.DropIn, map[string]string{"10-ptp.conflist": inlinedList}, false, `use mode "insert"`},
+		"dropin, a link elsewhere":     {terms.DropIn, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, "podnet", "..", 1)}, false, "escapes"},
+		"insert, no chained plugins":   {terms.Insert, map[string]string{"10-old.conflist": `{"cniVersion":"0.2.0","name":"old","plugins":[{"type":"bridge"}]}`}, false, "has cniVersion 0.2.0"},
+		"insert, no version":           {terms.Insert, map[string]string{"10-old.conflist": `{"name":"old","plugins":[{"type":"bridge"}]}`}, false, "has no cniVersion"},
+		"owned, a list before ours":    {terms.Owned, map[string]string{"00-a.conflist": machine.PtpList}, false, "00-a.conflist sorts before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestRemoveFindsAll removes entries that earlier agents left, also where they
@@ -31,51 +32,51 @@ func TestRemoveFindsAll(t *testing.T) {
 	}
 	own := string(Indented(OldEntry))
 	for name, test := range map[string]struct {
-		mode          Mode
+		mode          terms.Mode
 		before, after map[string]string
 		found         bool
 	}{
 		"every list": {
-			Insert,
+			terms.Insert,
 			map[string]string{"10-ptp.conflist": withEntry(machine.PtpList), "20-bridge.conflist": withEntry(bridgeList), "30-broken.conflist": "{"},
 			map[string]string{"10-ptp.conflist": machine.PtpList, "20-bridge.conflist": bridgeList, "30-broken.conflist": "{"},
 			true,
 		},
-		"not a list of our own": {Insert, map[string]string{OwnedName: withEntry(machine.PtpList)}, map[string]string{OwnedName: withEntry(machine.PtpList)}, false},
+		"not a list of our own": {terms.Insert, map[string]string{OwnedName: withEntry(machine.PtpList)}, map[string]string{OwnedName: withEntry(machine.PtpList)}, false},
 		"a conf whose owner wrote another": {
-			Insert,
+			terms.Insert,
 			map[string]string{"10-b.conf": ptpConf, "10-b.conf" + originalSuffix: machine.BridgeConf, "10-b.conflist": string(madeText)},
 			map[string]string{"10-b.conf": ptpConf},
 			true,
 		},
 		"a conf that is back, its list still there": {
-			Insert,
+			terms.Insert,
 			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": string(madeText)},
 			map[string]string{"10-b.conf": machine.BridgeConf},
 			true,
 		},
 		"a list that only looks made of a conf": {
-			Insert,
+			terms.Insert,
 			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": withEntry(machine.PtpList)},
 			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": machine.PtpList},
 			true,
 		},
 		"of a network with another name": {
-			DropIn,
+			terms.DropIn,
 			map[string]string{"10-ptp.conflist": machine.PtpList, "former/capture-cni.conf": own, "podnet/other.conf": "{}"},
 			map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": "{}"},
 			true,
 		},
-		"without a list": {DropIn, map[string]string{"former/capture-cni.conf": own, "podnet/capture-cni.conf": own}, map[string]string{}, true},
+		"without a list": {terms.DropIn, map[string]string{"former/capture-cni.conf": own, "podnet/capture-cni.conf": own}, map[string]string{}, true},
 		"unfinished files": {
-			DropIn,
+			terms.DropIn,
 			map[string]string{"podnet/.capture-cni-tmp-A": "{", "podnet/other.conf": "{}"},
 			map[string]string{"podnet/other.conf": "{}"},
 			false,
 		},
-		"an empty directory of others": {DropIn, map[string]string{"other/.keep": ""}, map[string]string{"other/.keep": ""}, false},
-		"the chain's other files stay": {MultusChain, map[string]string{ChainedName: own, "a.conf": "{"}, map[string]string{"a.conf": "{"}, true},
-		"not Multus' other files":      {Multus, map[string]string{"a.conf": own}, map[string]string{"a.conf": own}, false},
+		"an empty directory of others": {terms.DropIn, map[string]string{"other/.keep": ""}, map[string]string{"other/.keep": ""}, false},
+		"the chain's other files stay": {terms.MultusChain, map[string]string{ChainedName: own, "a.conf": "{"}, map[string]string{"a.conf": "{"}, true},
+		"not Multus' other files":      {terms.Multus, map[string]string{"a.conf": own}, map[string]string{"a.conf": own}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +101,7 @@ func TestDropInStaysInside(t *testing.T) {
 	if err := os.Symlink(elsewhere.Path(), filepath.Join(net.Path(), "podnet")); err != nil {
 		t.Fatal(err)
 	}
-	p := In(DropIn)
+	p := In(terms.DropIn)
 	if err := p.Place(net, OldEntry); err == nil {
 		t.Error("the entry was placed behind a link")
 	}

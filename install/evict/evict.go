@@ -69,7 +69,7 @@ func New(api *kube.Client, nodeName string, ready func(context.Context) error, r
 	}, nil
 }
 
-// Metrics returns all metrics, in the order of the README's table.
+// Metrics returns all metrics, in the order of the reference's table.
 func Metrics() []metrics.Metric { return metrics.Document(newCounter) }
 
 func newCounter(f *metrics.Factory) *prometheus.CounterVec {

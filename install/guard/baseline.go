@@ -11,6 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -89,5 +90,5 @@ func (b *baseline) checkOutdated(ctx context.Context, netns *podnet.Namespace, s
 	}
 	now.Unconfirmed = !b.isKnown() || b.Unconfirmed
 	*b = now
-	return Finding{State: Outdated, Reason: "its rules are those of another version or configuration: " + state.Stamp}
+	return Finding{State: terms.Outdated, Reason: "its rules are those of another version or configuration: " + state.Stamp}
 }

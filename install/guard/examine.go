@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -40,10 +41,10 @@ func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 	defer cancel()
 	if e.settings.Conf.ExcludesNamespace(w.sandbox.Namespace) {
 		w.desired.exemption = capture.Exemption{Cause: capture.NamespaceExcluded, Message: fmt.Sprintf("namespace %s is in excludeNamespaces", w.sandbox.Namespace)}
-		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
+		return Finding{State: terms.Exempt, Reason: w.desired.exemption.Message}
 	}
 	if w.later { // not repaired: no edit of a running pod decides on its capture
-		return Finding{State: InjectedLater, Reason: "it was not injected when its sandbox was made, and its annotations were edited since: replace the pod, and find out who edited it"}
+		return Finding{State: terms.InjectedLater, Reason: "it was not injected when its sandbox was made, and its annotations were edited since: replace the pod, and find out who edited it"}
 	}
 	if w.sandbox.NetworkError != nil {
 		return unknown(w.sandbox.NetworkError)
@@ -71,7 +72,7 @@ func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 		}
 	}
 	if w.desired.exemption.Cause != "" {
-		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
+		return Finding{State: terms.Exempt, Reason: w.desired.exemption.Message}
 	}
 	found := e.check(ctx, netns, w)
 	if !found.isMissing() {
@@ -110,11 +111,11 @@ func (e *examiner) check(ctx context.Context, netns *podnet.Namespace, w *watche
 	found := e.compare(ctx, netns, w)
 	w.lastGood, w.roundsUnchanged = fingerprint{}, 1
 	switch found.State {
-	case Captured, Changed, Outdated:
+	case terms.Captured, terms.Changed, terms.Outdated:
 		if w.baseline.Backend == config.NFTables { // tables of iptables are shared with other plugins
 			found = checkObstruction(ctx, netns, found)
 		}
-		if found.State != Unknown {
+		if found.State != terms.Unknown {
 			w.lastGood = now
 		}
 	}
@@ -133,9 +134,9 @@ func (e *examiner) compare(ctx context.Context, netns *podnet.Namespace, w *watc
 	rules := w.desired.rules()
 	switch {
 	case state.Backend == "" && state.Foreign != "" && !known:
-		return Finding{State: Foreign, Reason: state.Foreign}
+		return Finding{State: terms.Foreign, Reason: state.Foreign}
 	case state.Backend == "":
-		return Finding{State: Uncaptured, Reason: "no rules of the plugin are in its network namespace"}
+		return Finding{State: terms.Uncaptured, Reason: "no rules of the plugin are in its network namespace"}
 	case known && state.Backend != w.baseline.Backend:
 		return drifted("its rules are in backend %s, and it was captured by %s", state.Backend, w.baseline.Backend)
 	case capture.IsStamp(state.Stamp) && state.Stamp != w.desired.stamp:
@@ -154,12 +155,12 @@ func (e *examiner) compare(ctx context.Context, netns *podnet.Namespace, w *watc
 		}
 	}
 	if w.desired.changed {
-		return Finding{State: Changed, Reason: "its annotations were edited after its creation; a restart applies them"}
+		return Finding{State: terms.Changed, Reason: "its annotations were edited after its creation; a restart applies them"}
 	}
 	if capture.StampedIPv6(state.Stamp) == capture.Refused {
 		return checkRefusedFamily(netns)
 	}
-	return Finding{State: Captured}
+	return Finding{State: terms.Captured}
 }
 
 // checkRefusedFamily returns Changed for a pod whose rules refuse IPv6, and which has got
@@ -170,9 +171,9 @@ func checkRefusedFamily(netns *podnet.Namespace) Finding {
 	case err != nil:
 		return unknown(err)
 	case slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.Is6() && a.IsGlobalUnicast() }):
-		return Finding{State: Changed, Reason: "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; if it gets the address late again, set ISTIO_DUAL_STACK=true"}
+		return Finding{State: terms.Changed, Reason: "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; if it gets the address late again, set ISTIO_DUAL_STACK=true"}
 	}
-	return Finding{State: Captured}
+	return Finding{State: terms.Captured}
 }
 
 // checkObstruction returns Obstructed where another table could keep packets from
@@ -190,5 +191,5 @@ func checkObstruction(ctx context.Context, netns *podnet.Namespace, found Findin
 	case found.Reason != "":
 		obstruction += "; also, " + found.Reason
 	}
-	return Finding{State: Obstructed, Reason: obstruction}
+	return Finding{State: terms.Obstructed, Reason: obstruction}
 }

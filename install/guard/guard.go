@@ -13,11 +13,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Policy is what the guard does with a pod that lacks the desired rules.
@@ -160,7 +160,7 @@ func (g *Guard) revisit(ctx context.Context, w *watched) {
 
 // pauseAfter returns how long after its finding a pod is examined again.
 func (g *Guard) pauseAfter(w *watched) time.Duration {
-	if w.finding.State == Unknown || w.isMissing() {
+	if w.finding.State == terms.Unknown || w.isMissing() {
 		return min(retryInterval, g.settings.Round)
 	}
 	return g.settings.Round
@@ -170,10 +170,10 @@ func (g *Guard) pauseAfter(w *watched) time.Duration {
 // this guard's first finding counts at the next one, when the outbox has been sent.
 func (g *Guard) isReported(found, before Finding, reported bool) bool {
 	switch found.State {
-	case Unknown:
+	case terms.Unknown:
 		return reported
-	case Outdated:
-		return reported || before.State == Outdated && len(g.outbox.queue) == 0
+	case terms.Outdated:
+		return reported || before.State == terms.Outdated && len(g.outbox.queue) == 0
 	}
 	return false
 }
@@ -209,9 +209,9 @@ func (g *Guard) report(w *watched, before Finding) {
 	switch {
 	case w.finding.Repaired != "":
 		log.Warn("repaired the pod's capture rules", "found", w.finding.Repaired, "reason", w.finding.Reason)
-	case w.finding.State == Captured:
+	case w.finding.State == terms.Captured:
 		log.Debug("the pod is captured", "reason", w.finding.Reason)
-	case w.finding.State == Exempt:
+	case w.finding.State == terms.Exempt:
 		log.Info("the pod is in the mesh and exempt from capture", "cause", w.desired.exemption.Cause, "reason", w.finding.Reason)
 	default:
 		log.Warn("the pod is not in the desired state", "reason", w.finding.Reason)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
@@ -49,9 +50,9 @@ func (w *watched) checkIsolated(answer *lookup.Answer) Finding {
 		w.desired = newDesired(answer, capture.Exclusion(asCreated(answer, w.sandbox)))
 	}
 	if w.desired.exemption.Cause != "" {
-		return Finding{State: Exempt, Reason: w.desired.exemption.Message}
+		return Finding{State: terms.Exempt, Reason: w.desired.exemption.Message}
 	}
-	return Finding{State: Uncaptured, Reason: "its runtime " + isolatingRuntime(w.sandbox.Runtime) + " has a network stack of its own, whose traffic bypasses the rules: use another runtime class, or remove the pod from the mesh"}
+	return Finding{State: terms.Uncaptured, Reason: "its runtime " + isolatingRuntime(w.sandbox.Runtime) + " has a network stack of its own, whose traffic bypasses the rules: use another runtime class, or remove the pod from the mesh"}
 }
 
 // isMissing reports whether the pod lacks the desired rules, and a repair or an

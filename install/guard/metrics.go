@@ -6,11 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 type podMetrics struct {
@@ -21,7 +20,7 @@ type podMetrics struct {
 	lastListing, lastRound prometheus.Gauge
 }
 
-// Metrics returns all metrics, in the order of the README's table.
+// Metrics returns all metrics, in the order of the reference's table.
 func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 
 func newPodMetrics(f *metrics.Factory) *podMetrics {
@@ -42,7 +41,7 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 
 func causes() string {
 	var names []string
-	for _, cause := range received.MeshedExemptions() {
+	for _, cause := range terms.MeshedExemptions() {
 		names = append(names, string(cause))
 	}
 	return strings.Join(names, ", ")
@@ -55,18 +54,18 @@ const (
 )
 
 func (m *podMetrics) count(watched map[string]*watched) {
-	counts := map[State]int{}
+	counts := map[terms.State]int{}
 	exempt := map[capture.ExemptionCause]int{}
 	for _, w := range watched {
 		counts[w.finding.State]++
-		if w.finding.State == Exempt {
+		if w.finding.State == terms.Exempt {
 			exempt[w.desired.exemption.Cause]++
 		}
 	}
-	for _, state := range States() {
+	for _, state := range terms.States() {
 		m.pods.WithLabelValues(string(state)).Set(float64(counts[state]))
 	}
-	for _, cause := range received.MeshedExemptions() {
+	for _, cause := range terms.MeshedExemptions() {
 		m.exempt.WithLabelValues(string(cause)).Set(float64(exempt[cause]))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -25,7 +26,7 @@ func (o *outbox) add(w *watched) {
 	if w.finding.Repaired != "" {
 		verdict, state = received.Repaired, w.finding.Repaired
 	}
-	if state == Captured || state == Exempt || state == Unknown || o.socket == "" {
+	if state == terms.Captured || state == terms.Exempt || state == terms.Unknown || o.socket == "" {
 		return
 	}
 	o.queue = append(o.queue, recordOf(w, verdict, state))
@@ -38,7 +39,7 @@ func (o *outbox) requestEviction(w *watched) {
 	record.Send(o.socket, recordOf(w, received.EvictionRequested, w.finding.State))
 }
 
-func recordOf(w *watched, verdict record.Verdict, state State) record.Record {
+func recordOf(w *watched, verdict record.Verdict, state terms.State) record.Record {
 	return record.Record{
 		Time: time.Now(), Pod: refOf(w.sandbox), Sandbox: w.sandbox.ID,
 		Verdict: verdict, Reason: record.Reason(state), Message: message(verdict, state, w.finding.Reason),
@@ -46,23 +47,23 @@ func recordOf(w *watched, verdict record.Verdict, state State) record.Record {
 }
 
 // message returns the text of the Event, for the pod's owner.
-func message(verdict record.Verdict, state State, reason string) string {
+func message(verdict record.Verdict, state terms.State, reason string) string {
 	switch {
-	case verdict == received.Repaired && state == Uncaptured:
+	case verdict == received.Repaired && state == terms.Uncaptured:
 		return "the pod ran without capture and is captured now: " + reason
 	case verdict == received.Repaired:
 		return "the pod's capture rules were changed and are restored: " + reason
-	case state == Uncaptured:
+	case state == terms.Uncaptured:
 		return "the pod is not captured: " + reason
-	case state == Drifted:
+	case state == terms.Drifted:
 		return "the pod's capture rules were changed and are not restored: " + reason
-	case state == Outdated:
+	case state == terms.Outdated:
 		return "the pod is captured by rules of another version or configuration; a restart renews them: " + reason
-	case state == Obstructed:
+	case state == terms.Obstructed:
 		return "another table in the pod's network namespace could keep packets from the capture rules: " + reason
-	case state == Foreign:
+	case state == terms.Foreign:
 		return "the pod is captured by another plugin's rules: " + reason
-	case state == InjectedLater:
+	case state == terms.InjectedLater:
 		return "the pod is not captured, though it seems to be in the mesh: " + reason
 	}
 	return reason

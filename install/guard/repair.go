@@ -10,6 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -30,7 +31,7 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 		return found
 	}
 	e.metrics.repairs.WithLabelValues(done).Inc()
-	return Finding{Captured, connections + "; found: " + found.Reason, found.State}
+	return Finding{terms.Captured, connections + "; found: " + found.Reason, found.State}
 }
 
 // renewRefused deletes stale conntrack entries of a pod whose rules have refused packets

@@ -10,6 +10,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -32,20 +34,20 @@ type summary struct {
 
 // summarize returns the states of the pods that are watched.
 func (g *Guard) summarize() (pods nodestate.Pods) {
-	pods.States, pods.Exempt = map[string]int{}, map[string]int{}
+	pods.States, pods.Exempt = map[terms.State]int{}, map[capture.ExemptionCause]int{}
 	for _, w := range g.watched {
 		state := w.finding.State
 		if state == "" {
 			continue // it was not examined yet
 		}
-		pods.States[string(state)]++
+		pods.States[state]++
 		pods.Known = append(pods.Known, nodestate.ShortUID(w.sandbox.UID))
-		if state == Captured {
+		if state == terms.Captured {
 			continue
 		}
-		pod := nodestate.Pod{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, State: string(state)}
-		if state == Exempt {
-			pod.Cause = string(w.desired.exemption.Cause)
+		pod := nodestate.Pod{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, State: state}
+		if state == terms.Exempt {
+			pod.Cause = w.desired.exemption.Cause
 			pods.Exempt[pod.Cause]++
 		}
 		pods.Named = append(pods.Named, pod)

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/google/go-cmp/cmp"
 )
 
 // newSummarizing returns a guard that has listed a node's pods, with one in each of
@@ -24,9 +24,9 @@ func newSummarizing(t *testing.T) *Guard {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "guard")
 	g := &Guard{settings: Settings{BaselineDir: dir}, store: store{dir}, lister: &lister{}, once: newOnceLog(slog.New(slog.DiscardHandler)), watched: map[string]*watched{
-		"captured": examined("captured", Finding{State: Captured}),
-		"broken":   examined("broken", Finding{State: Uncaptured, Reason: "no rules"}),
-		"exempt":   examined("exempt", Finding{State: Exempt}),
+		"captured": examined("captured", Finding{State: terms.Captured}),
+		"broken":   examined("broken", Finding{State: terms.Uncaptured, Reason: "no rules"}),
+		"exempt":   examined("exempt", Finding{State: terms.Exempt}),
 		"new":      examined("new", Finding{}),
 	}}
 	g.watched["exempt"].desired.exemption.Cause = capture.NoProxy
@@ -51,7 +51,7 @@ func TestSummary(t *testing.T) {
 	}
 	namespace := g.watched["broken"].sandbox.Namespace
 	want := nodestate.Pods{
-		States: map[string]int{"captured": 1, "uncaptured": 1, "exempt": 1}, Exempt: map[string]int{"no_proxy": 1},
+		States: map[terms.State]int{"captured": 1, "uncaptured": 1, "exempt": 1}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
 		Named: []nodestate.Pod{{Namespace: namespace, Name: "broken", State: "uncaptured"}, {Namespace: namespace, Name: "exempt", State: "exempt", Cause: "no_proxy"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -78,7 +78,7 @@ func TestSummaryIsPaced(t *testing.T) {
 		{-time.Hour, false, true}, // the clock was set back
 	} {
 		if step.change {
-			g.watched["broken"].finding = Finding{State: Captured}
+			g.watched["broken"].finding = Finding{State: terms.Captured}
 		}
 		before := g.summary.at
 		g.writeSummary(begin.Add(step.at))

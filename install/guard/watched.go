@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // watched is a pod of the mesh, and its last finding.
@@ -30,7 +31,7 @@ type watched struct {
 // lastFinding returns the last finding, without the repair that it may tell of.
 func (w *watched) lastFinding() Finding {
 	if w.finding.State == "" {
-		return Finding{State: Unknown, Reason: "the pod has ended"}
+		return Finding{State: terms.Unknown, Reason: "the pod has ended"}
 	}
 	return Finding{State: w.finding.State, Reason: w.finding.Reason}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestDue wants new pods first, then those that have waited longest, and no pod before its time.
@@ -34,8 +35,8 @@ func TestDue(t *testing.T) {
 // would change that.
 func TestPauseAfter(t *testing.T) {
 	t.Parallel()
-	soon := map[State]bool{Uncaptured: true, Drifted: true, Unknown: true}
-	for _, state := range States() {
+	soon := map[terms.State]bool{terms.Uncaptured: true, terms.Drifted: true, terms.Unknown: true}
+	for _, state := range terms.States() {
 		for round, want := range map[time.Duration]time.Duration{time.Minute: retryInterval, time.Second: time.Second} {
 			if !soon[state] {
 				want = round
@@ -46,7 +47,7 @@ func TestPauseAfter(t *testing.T) {
 			}
 		}
 	}
-	g, isolated := &Guard{settings: Settings{Round: time.Minute}}, &watched{sandbox: cri.Sandbox{Runtime: cri.OCIRuntime{Handler: "runsc"}}, finding: Finding{State: Uncaptured}}
+	g, isolated := &Guard{settings: Settings{Round: time.Minute}}, &watched{sandbox: cri.Sandbox{Runtime: cri.OCIRuntime{Handler: "runsc"}}, finding: Finding{State: terms.Uncaptured}}
 	if got := g.pauseAfter(isolated); got != time.Minute {
 		t.Errorf("a sandbox with a network of its own: examined again after %s", got)
 	}

@@ -13,11 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Keeper keeps a node in the desired state: it reconciles on changes and at intervals.
@@ -164,7 +163,7 @@ func (k *Keeper) untilNext() time.Duration {
 	if onNode {
 		next = min(next, max(pollInterval, time.Until(k.node.Store().Due(k.node.Credentials()))))
 	}
-	if k.node.Mode() == entry.Auto || !onNode && !k.lastReport().IsGood(node.PartCredentials) {
+	if k.node.Mode() == terms.Auto || !onNode && !k.lastReport().IsGood(node.PartCredentials) {
 		next = min(next, undecidedInterval)
 	}
 	return next

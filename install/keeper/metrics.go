@@ -22,7 +22,7 @@ type nodeMetrics struct {
 	runtime                              *prometheus.GaugeVec
 }
 
-// Metrics lists all metrics, in the order of the README's table.
+// Metrics lists all metrics, in the order of the reference's table.
 func Metrics() []metrics.Metric { return metrics.Document(newNodeMetrics) }
 
 func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
@@ -56,7 +56,7 @@ func (m *nodeMetrics) observe(report node.Report) {
 func (m *nodeMetrics) setRuntime(found node.Runtime) {
 	m.runtime.Reset()
 	if found != (node.Runtime{}) {
-		m.runtime.WithLabelValues(found.Name, found.Version.Version, found.Socket).Set(1)
+		m.runtime.WithLabelValues(found.Program.Name, found.Program.Version, found.Socket).Set(1)
 	}
 }
 

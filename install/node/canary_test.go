@@ -14,6 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -41,39 +42,39 @@ func TestCanary(t *testing.T) {
 		{true, "/usr/lib/cni/fail-STATUS", "canary: calling the plugin in /usr/lib/cni: the node is broken"},
 		{false, "/usr/lib/cni/fail-STATUS", ""},
 	} {
-		settings := settings.Default(machine.New(t, map[string]string{"/opt/cni/bin/other": "", "/usr/lib/cni/other": ""}))
-		settings.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
-		entry, err := entry.Parse([]byte(`{"excludeNamespaces":["mesh"]}`), entry.Insert, settings.StateDir, settings.RunDir)
+		wanted := settings.Default(machine.New(t, map[string]string{"/opt/cni/bin/other": "", "/usr/lib/cni/other": ""}))
+		wanted.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
+		entry, err := entry.Parse([]byte(`{"excludeNamespaces":["mesh"]}`), terms.Insert, wanted.StateDir, wanted.RunDir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		settings.Entry = entry
-		for _, directory := range settings.BinDirs {
-			if err := lab.WriteProgram(settings.At(directory)+"/"+conflist.PluginType, []byte(recordingPlugin)); err != nil {
+		wanted.Entry = entry
+		for _, directory := range wanted.BinDirs {
+			if err := lab.WriteProgram(wanted.At(directory)+"/"+conflist.PluginType, []byte(recordingPlugin)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if test.fails != "" {
-			if err := os.WriteFile(settings.At(test.fails), nil, 0o600); err != nil {
+			if err := os.WriteFile(wanted.At(test.fails), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		err = (&Node{settings: settings}).canary(t.Context(), "/var/lib/capture-cni/kubeconfig", pod, test.kernel)
+		err = (&Node{settings: wanted}).canary(t.Context(), "/var/lib/capture-cni/kubeconfig", pod, test.kernel)
 		if got := fmt.Sprint(err); test.want != "" && got != test.want || test.want == "" && err != nil {
 			t.Errorf("%+v: %v", test, err)
 		}
 		if test.fails != "" {
 			continue
 		}
-		for _, directory := range settings.BinDirs {
-			expectCanary(t, settings.At(directory)+"/ADD", "CNI_CONTAINERID="+record.Canary, "CNI_PATH="+directory, "K8S_POD_NAMESPACE=mesh;K8S_POD_NAME=agent;K8S_POD_UID=1")
+		for _, directory := range wanted.BinDirs {
+			expectCanary(t, wanted.At(directory)+"/ADD", "CNI_CONTAINERID="+record.Canary, "CNI_PATH="+directory, "K8S_POD_NAMESPACE=mesh;K8S_POD_NAME=agent;K8S_POD_UID=1")
 			if !test.kernel {
-				if _, err := os.Stat(settings.At(directory) + "/STATUS"); err == nil {
+				if _, err := os.Stat(wanted.At(directory) + "/STATUS"); err == nil {
 					t.Errorf("%s: STATUS was called without kernel", directory)
 				}
 				continue
 			}
-			expectCanary(t, settings.At(directory)+"/STATUS", "CNI_PATH="+directory)
+			expectCanary(t, wanted.At(directory)+"/STATUS", "CNI_PATH="+directory)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 // TestCleanRemovesRecords expects that no file of the plugin, agent and guard is left.
 func TestCleanRemovesRecords(t *testing.T) {
 	t.Parallel()
-	settings := settings.Node{Root: t.TempDir(), RunDir: "/run/capture-cni"}
-	for _, path := range []string{settings.GuardDirectory() + "/web", settings.At("/run/capture-cni/adds/1.json")} {
+	wanted := settings.Node{Root: t.TempDir(), RunDir: "/run/capture-cni"}
+	for _, path := range []string{wanted.GuardDirectory() + "/web", wanted.At("/run/capture-cni/adds/1.json")} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -26,10 +26,10 @@ func TestCleanRemovesRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := (&Node{settings: settings}).inDirectory(settings.RunDir, removeRecords); err != nil {
+	if err := (&Node{settings: wanted}).inDirectory(wanted.RunDir, removeRecords); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(settings.At("/run/capture-cni")); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(wanted.At("/run/capture-cni")); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
@@ -59,19 +59,19 @@ func TestCleanKeepsTheOrder(t *testing.T) {
 			files[path] = "{}"
 		}
 		files[entry] = strings.Replace(machine.PtpList, "}]", "}, "+`{"type":"capture-cni"}`+"]", 1)
-		settings := settings.Default(machine.New(t, files))
-		settings.TmpfilesDir = "/etc/tmpfiles.d"
+		wanted := settings.Default(machine.New(t, files))
+		wanted.TmpfilesDir = "/etc/tmpfiles.d"
 		if obstacle != "" { // a directory that is not empty can't be removed, nor read as a list
-			path := settings.At(obstacle)
+			path := wanted.At(obstacle)
 			if obstacle == entry {
-				path = settings.At("/etc/cni/net.d/podnet/capture-cni.conf")
+				path = wanted.At("/etc/cni/net.d/podnet/capture-cni.conf")
 			}
 			_ = os.Remove(path)
 			if err := os.MkdirAll(path+"/in-the-way", 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
-		err := (&Node{settings: settings}).Clean(true)
+		err := (&Node{settings: wanted}).Clean(true)
 		if (err == nil) != (obstacle == "") {
 			t.Errorf("%q in the way: %v", obstacle, err)
 		}
@@ -79,7 +79,7 @@ func TestCleanKeepsTheOrder(t *testing.T) {
 			if path == obstacle {
 				continue
 			}
-			text, err := os.ReadFile(settings.At(path))
+			text, err := os.ReadFile(wanted.At(path))
 			left := err == nil && (path != entry || strings.Contains(string(text), conflist.PluginType))
 			if want := slices.Contains(stays, path); left != want && (want || obstacle == "") {
 				t.Errorf("%q in the way: %s is left: %t", obstacle, path, left)
@@ -93,11 +93,11 @@ func TestCleanKeepsThePlugin(t *testing.T) {
 	t.Parallel()
 	const plugin = "/opt/cni/bin/capture-cni"
 	for _, purge := range []bool{false, true} {
-		settings := settings.Default(machine.New(t, map[string]string{plugin: "", "/var/lib/capture-cni/owner": ""}))
-		if err := (&Node{settings: settings}).Clean(purge); err != nil {
+		wanted := settings.Default(machine.New(t, map[string]string{plugin: "", "/var/lib/capture-cni/owner": ""}))
+		if err := (&Node{settings: wanted}).Clean(purge); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(settings.At(plugin)); (err == nil) == purge {
+		if _, err := os.Stat(wanted.At(plugin)); (err == nil) == purge {
 			t.Errorf("purge %t: the plugin: %v", purge, err)
 		}
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/runtimeconfig"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // decide returns the mode in which the entry should be. It refuses a mode that another
 // mesh's plugin or the runtime's configuration rules out. For Auto it decides on the mode;
 // after an error that stays Auto.
-func (n *Node) decide(ctx context.Context, net *host.Dir, text []byte) (entry.Mode, error) {
+func (n *Node) decide(ctx context.Context, net *host.Dir, text []byte) (terms.Mode, error) {
 	others, mode, err := entry.Beside(net, n.mode, n.settings.BesideIstioCNI)
 	if err == nil || len(others) > 0 {
 		n.logOthers(others)
@@ -23,17 +24,17 @@ func (n *Node) decide(ctx context.Context, net *host.Dir, text []byte) (entry.Mo
 		return mode, err
 	}
 	switch n.mode {
-	case entry.Owned:
+	case terms.Owned:
 		reported, source := runtimeconfig.Of(ctx, n.settings.Root, n.runtime)
-		return mode, entry.CheckMaxConfNum(entry.Owned, reported.MaxConfNum, source)
-	case entry.Auto:
+		return mode, entry.CheckMaxConfNum(terms.Owned, reported.MaxConfNum, source)
+	case terms.Auto:
 		loaded, err := n.tryDropIn(ctx, net, text)
 		if err != nil {
 			return mode, err
 		}
-		n.mode = entry.Insert
+		n.mode = terms.Insert
 		if loaded {
-			n.mode = entry.DropIn
+			n.mode = terms.DropIn
 		}
 		return n.decide(ctx, net, text) // istio-cni may have come while the agent asked the runtime
 	}
@@ -51,7 +52,7 @@ func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, text []byte) (loade
 	if p.List.Ours() > 0 || ownedErr == nil || !n.mayLoadDropIn(ctx) {
 		return false, nil // the first two: the runtime may have loaded another entry of capture-cni
 	}
-	if err := entry.In(entry.DropIn).Place(net, text); err != nil {
+	if err := entry.In(terms.DropIn).Place(net, text); err != nil {
 		return false, nil // the list forbids drop-ins, or it can't be written
 	}
 	return n.loadsDropIn(ctx)

@@ -29,41 +29,60 @@ import (
 // the conflists. Each part contains known fields only; no file is copied.
 func (n *Node) Evidence() []bundle.Part {
 	return []bundle.Part{
-		{Name: "node/plugin.txt", Write: n.writePlugins},
-		{Name: "node/credentials.txt", Write: n.writeCredentials},
+		{Name: "node/programs.jsonl", Write: n.writePrograms},
+		{Name: "node/credentials.json", Write: n.writeCredentials},
 		{Name: "node/runtime.json", Write: n.writeLoaded},
 		{Name: "node/lists.jsonl", Write: n.writeLists},
 	}
 }
 
-func (n *Node) writePlugins(ctx context.Context, out io.Writer) error {
+// programEvidence is an installed program.
+type programEvidence struct {
+	Path     string    `json:"path"`
+	Mode     string    `json:"mode"`
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"`
+	Version  string    `json:"version,omitempty"`
+	Go       string    `json:"go,omitempty"`
+	Runs     bool      `json:"runs"`
+	Fault    string    `json:"fault,omitempty"` // why it does not run
+}
+
+// writePrograms writes one line for each program.
+func (n *Node) writePrograms(ctx context.Context, out io.Writer) error {
 	var errs []error
+	encoder := json.NewEncoder(out)
 	for _, directory := range n.settings.BinDirs {
 		for _, p := range programs.Of(n.settings, nil) {
-			errs = append(errs, n.writeProgram(ctx, directory, p, out))
+			evidence, err := n.programEvidence(ctx, directory, p)
+			if err == nil {
+				err = encoder.Encode(evidence)
+			}
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (n *Node) writeProgram(ctx context.Context, directory string, p programs.Program, out io.Writer) error {
+func (n *Node) programEvidence(ctx context.Context, directory string, p programs.Program) (e programEvidence, err error) {
 	path := n.settings.At(directory) + "/" + p.Name
 	file, err := host.Open(path)
 	if err != nil {
-		return err
+		return e, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return err
+		return e, err
 	}
-	version := "unknown"
+	e = programEvidence{Path: directory + "/" + p.Name, Mode: info.Mode().String(), Size: info.Size(), Modified: info.ModTime().UTC(), Runs: true}
 	if build, err := buildinfo.Read(file); err == nil {
-		version = bundle.Plain(build.Main.Version) + ", " + bundle.Plain(build.GoVersion)
+		e.Version, e.Go = bundle.Plain(build.Main.Version), bundle.Plain(build.GoVersion)
 	}
-	fmt.Fprintf(out, "%s/%s: %s, %d bytes, %s, version %s, runs: %s\n", directory, p.Name, info.Mode(), info.Size(),
-		info.ModTime().UTC().Format(time.RFC3339), version, yesOrReason(outcome(p.Try(ctx, path))))
-	return nil
+	if err := outcome(p.Try(ctx, path)); err != nil {
+		e.Runs, e.Fault = false, err.Error()
+	}
+	return e, nil
 }
 
 // outcome returns why a plugin does not run, without its output.
@@ -80,28 +99,33 @@ func outcome(err error) error {
 	return err
 }
 
+// credentialEvidence is about the plugin's credentials.
+type credentialEvidence struct {
+	Wanted      bool      `json:"wanted"` // on the node
+	Kubeconfig  string    `json:"kubeconfig"`
+	Fault       string    `json:"fault,omitempty"`      // why they can't be used, or are not removed yet
+	TokenIssued time.Time `json:"tokenIssued,omitzero"` // of the token that ends last
+	TokenEnds   time.Time `json:"tokenEnds,omitzero"`
+	CAEnds      time.Time `json:"caEnds,omitzero"` // the first of its certificates
+}
+
 func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
 	kubeconfig, err := n.credentialsFault()
-	if !n.settings.Credentials.OnNode {
-		fmt.Fprintf(out, "credentials none: --token-on-node is false\nremoved     %s\n", yesOrReason(err))
-		return nil
+	e := credentialEvidence{Wanted: n.settings.Credentials.OnNode, Kubeconfig: kubeconfig}
+	if err != nil {
+		e.Fault = err.Error()
 	}
-	fmt.Fprintf(out, "kubeconfig  %s\nusable      %s\n", kubeconfig, yesOrReason(err))
+	if !e.Wanted {
+		return json.NewEncoder(out).Encode(e)
+	}
 	if _, token, valid := n.credentials.CurrentToken(); token != "" {
-		fmt.Fprintf(out, "token       issued %s, ends %s\n", valid.Issued.UTC().Format(time.RFC3339), valid.Expires.UTC().Format(time.RFC3339))
+		e.TokenIssued, e.TokenEnds = valid.Issued.UTC(), valid.Expires.UTC()
 	}
 	ca, err := host.ReadFile(n.settings.At(filepath.Dir(kubeconfig)) + "/" + credentials.CAName)
 	if err == nil {
-		fmt.Fprintf(out, "CA          ends %s\n", credentials.FirstExpiry(ca).UTC().Format(time.RFC3339))
+		e.CAEnds = credentials.FirstExpiry(ca).UTC()
 	}
-	return err
-}
-
-func yesOrReason(err error) string {
-	if err != nil {
-		return "no: " + err.Error()
-	}
-	return "yes"
+	return errors.Join(err, json.NewEncoder(out).Encode(e))
 }
 
 // loadedEvidence is what the runtime reports of itself and of the lists it has loaded.

@@ -18,6 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/programs"
 	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
@@ -29,9 +30,9 @@ type Node struct {
 	log         *slog.Logger
 
 	current credentials.State // of the last successful Install
-	mode    entry.Mode        // of the settings; Auto until it is decided
+	mode    terms.Mode        // of the settings; Auto until it is decided
 	found   Runtime
-	placed  entry.Mode // of the entry, which differs from mode while istio-cni keeps the agent from a change
+	placed  terms.Mode // of the entry, which differs from mode while istio-cni keeps the agent from a change
 	others  []entry.Other
 }
 
@@ -45,10 +46,10 @@ func New(settings settings.Node, api *kube.Client, runtime *cri.Client, log *slo
 func (n *Node) Settings() settings.Node { return n.settings }
 
 // Mode returns the decided mode, Auto until there is one.
-func (n *Node) Mode() entry.Mode { return n.mode }
+func (n *Node) Mode() terms.Mode { return n.mode }
 
 // Placed returns the mode of the entry on the node.
-func (n *Node) Placed() entry.Mode { return n.placed }
+func (n *Node) Placed() terms.Mode { return n.placed }
 
 // Others returns the plugins of other meshes that the last call of PlaceEntry found.
 func (n *Node) Others() []entry.Other { return n.others }
@@ -157,7 +158,7 @@ func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
 		}
 		changed = true
 		n.log.Info("placed the entry", "mode", n.placed, "directory", n.settings.NetDir)
-	case n.placed == entry.DropIn && n.runtimeFault(ctx, entry.DropIn) != nil: // an agent was killed before TriggerWatch
+	case n.placed == terms.DropIn && n.runtimeFault(ctx, terms.DropIn) != nil: // an agent was killed before TriggerWatch
 		if err := net.TriggerWatch(); err != nil {
 			return false, err
 		}
@@ -186,7 +187,7 @@ func (n *Node) pingAgent(ctx context.Context) error {
 
 // VerifyMode is Verify as if the mode were decided, without a request to the agent. It may
 // run concurrently with Install, which changes no field that it reads.
-func (n *Node) VerifyMode(ctx context.Context, mode entry.Mode) Report {
+func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 	report := Report{Mode: mode, Findings: []Finding{}}
 	for _, directory := range n.settings.BinDirs {
 		bin, err := n.open(directory)
@@ -207,7 +208,7 @@ func (n *Node) VerifyMode(ctx context.Context, mode entry.Mode) Report {
 	return report
 }
 
-func (n *Node) entryFault(kubeconfig string, mode entry.Mode) error {
+func (n *Node) entryFault(kubeconfig string, mode terms.Mode) error {
 	text := n.settings.Entry.Text(kubeconfig)
 	net, err := n.open(n.settings.NetDir)
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/google/go-cmp/cmp"
 )
 
 const primaryFile = "10-ptp.conflist"
 
 // listNode is a node that consists of a runtime's directory, with an agent that has
 // credentials.
-func listNode(t *testing.T, files map[string]string, mode entry.Mode, besideIstioCNI bool) (*Node, *host.Dir, *bytes.Buffer) {
+func listNode(t *testing.T, files map[string]string, mode terms.Mode, besideIstioCNI bool) (*Node, *host.Dir, *bytes.Buffer) {
 	t.Helper()
 	net := machine.NetDir(t, files)
 	entry, err := entry.Parse(nil, mode, "/var/lib/capture-cni", "/run/capture-cni")
@@ -54,7 +54,7 @@ func TestRefusedBesideIstioCNI(t *testing.T) {
 		"ambient":                        {map[string]string{primaryFile: machine.AmbientList}, false, "disable ambient mode in istio-cni"},
 		"ambient, with the flag":         {map[string]string{primaryFile: machine.AmbientList}, true, "disable ambient mode in istio-cni"},
 	} {
-		for _, mode := range []entry.Mode{entry.Auto, entry.DropIn, entry.Insert, entry.Owned} {
+		for _, mode := range []terms.Mode{terms.Auto, terms.DropIn, terms.Insert, terms.Owned} {
 			n, net, _ := listNode(t, test.files, mode, test.flag)
 			changed, err := n.PlaceEntry(t.Context())
 			if err == nil || changed || !strings.Contains(err.Error(), test.want) || entry.IsWaiting(err) {
@@ -75,18 +75,18 @@ func TestAllowedBesideOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
 		flag  bool
-		mode  entry.Mode
+		mode  terms.Mode
 		want  []string // file, and types in it
 	}{
-		"auto, with the flag":        {map[string]string{primaryFile: machine.SidecarList}, true, entry.Auto, []string{primaryFile, "ptp istio-cni capture-cni"}},
-		"insert, with the flag":      {map[string]string{primaryFile: machine.SidecarList}, true, entry.Insert, []string{primaryFile, "ptp istio-cni capture-cni"}},
-		"owned, with the flag":       {map[string]string{primaryFile: machine.SidecarList}, true, entry.Owned, []string{entry.OwnedName, "ptp capture-cni"}},
-		"drop-in, with the flag":     {map[string]string{primaryFile: machine.SidecarList}, true, entry.DropIn, []string{"podnet/capture-cni.conf", "capture-cni"}},
-		"Linkerd":                    {map[string]string{primaryFile: machine.LinkerdList}, false, entry.Insert, []string{primaryFile, "ptp linkerd-cni capture-cni"}},
-		"Linkerd, owned":             {map[string]string{primaryFile: machine.LinkerdList}, false, entry.Owned, []string{entry.OwnedName, "ptp linkerd-cni capture-cni"}},
-		"istio-cni is not loaded":    {map[string]string{primaryFile: machine.PtpList, "YYY-istio-cni.conf": `{"type":"istio-cni"}`}, false, entry.Insert, []string{primaryFile, "ptp capture-cni"}},
-		"a file of istio-cni's name": {map[string]string{"02-istio-cni.conflist": machine.PtpList}, false, entry.Insert, []string{"02-istio-cni.conflist", "ptp capture-cni"}},
-		"Multus":                     {map[string]string{"YYY-istio-cni.conf": `{"cniVersion":"0.3.1","name":"istio-cni","type":"istio-cni"}`}, false, entry.Multus, []string{"capture-cni.conf", "capture-cni"}},
+		"auto, with the flag":        {map[string]string{primaryFile: machine.SidecarList}, true, terms.Auto, []string{primaryFile, "ptp istio-cni capture-cni"}},
+		"insert, with the flag":      {map[string]string{primaryFile: machine.SidecarList}, true, terms.Insert, []string{primaryFile, "ptp istio-cni capture-cni"}},
+		"owned, with the flag":       {map[string]string{primaryFile: machine.SidecarList}, true, terms.Owned, []string{entry.OwnedName, "ptp capture-cni"}},
+		"drop-in, with the flag":     {map[string]string{primaryFile: machine.SidecarList}, true, terms.DropIn, []string{"podnet/capture-cni.conf", "capture-cni"}},
+		"Linkerd":                    {map[string]string{primaryFile: machine.LinkerdList}, false, terms.Insert, []string{primaryFile, "ptp linkerd-cni capture-cni"}},
+		"Linkerd, owned":             {map[string]string{primaryFile: machine.LinkerdList}, false, terms.Owned, []string{entry.OwnedName, "ptp linkerd-cni capture-cni"}},
+		"istio-cni is not loaded":    {map[string]string{primaryFile: machine.PtpList, "YYY-istio-cni.conf": `{"type":"istio-cni"}`}, false, terms.Insert, []string{primaryFile, "ptp capture-cni"}},
+		"a file of istio-cni's name": {map[string]string{"02-istio-cni.conflist": machine.PtpList}, false, terms.Insert, []string{"02-istio-cni.conflist", "ptp capture-cni"}},
+		"Multus":                     {map[string]string{"YYY-istio-cni.conf": `{"cniVersion":"0.3.1","name":"istio-cni","type":"istio-cni"}`}, false, terms.Multus, []string{"capture-cni.conf", "capture-cni"}},
 	} {
 		n, net, _ := listNode(t, test.files, test.mode, test.flag)
 		if changed, err := n.PlaceEntry(t.Context()); err != nil || !changed {
@@ -134,7 +134,7 @@ func TestEntryStays(t *testing.T) {
 		"owned, ambient":        {map[string]string{primaryFile: machine.AmbientList, entry.OwnedName: "{}"}, entry.OwnedName, "ptp istio-cni capture-cni"},
 		"owned, of Istio's own": {map[string]string{"02-istio-cni.conflist": machine.SidecarList, primaryFile: machine.PtpList, entry.OwnedName: "{}"}, entry.OwnedName, "ptp capture-cni"},
 	} {
-		for _, mode := range []entry.Mode{entry.Auto, entry.DropIn, entry.Insert, entry.Owned} {
+		for _, mode := range []terms.Mode{terms.Auto, terms.DropIn, terms.Insert, terms.Owned} {
 			n, net, log := listNode(t, test.files, mode, false)
 			for range 2 { // the second agent or pass finds the same
 				if _, err := n.PlaceEntry(t.Context()); err != nil {
@@ -164,7 +164,7 @@ func TestEntryStays(t *testing.T) {
 // keeps it when istio-cni is back with ambient mode, and then changes its mode.
 func TestIstioCNIComesAndGoes(t *testing.T) {
 	t.Parallel()
-	n, net, log := listNode(t, map[string]string{primaryFile: machine.SidecarList}, entry.Owned, false)
+	n, net, log := listNode(t, map[string]string{primaryFile: machine.SidecarList}, terms.Owned, false)
 	place := func(list string) error {
 		t.Helper()
 		machine.Write(t, net, primaryFile, list)
@@ -204,13 +204,13 @@ func TestIstioCNIComesAndGoes(t *testing.T) {
 	}
 
 	next := New(n.settings, nil, nil, slog.New(slog.NewTextHandler(log, nil)))
-	next.mode, next.current = entry.Insert, n.current
+	next.mode, next.current = terms.Insert, n.current
 	n = next
-	if err := place(machine.AmbientList); err != nil || next.placed != entry.Owned {
+	if err := place(machine.AmbientList); err != nil || next.placed != terms.Owned {
 		t.Errorf("another mode, with ambient mode: placed in %s, %v", next.placed, err)
 	}
 	expect("another mode", "ptp istio-cni capture-cni")
-	if err := place(machine.PtpList); err != nil || next.placed != entry.Insert {
+	if err := place(machine.PtpList); err != nil || next.placed != terms.Insert {
 		t.Errorf("another mode, istio-cni has left: placed in %s, %v", next.placed, err)
 	}
 	if has, _ := net.Has(entry.OwnedName); has || typesIn(t, net, primaryFile) != "ptp capture-cni" {
@@ -222,7 +222,7 @@ func TestIstioCNIComesAndGoes(t *testing.T) {
 // would be called twice, or by a list that is out of date.
 func TestEntryThatStays(t *testing.T) {
 	t.Parallel()
-	n, net, _ := listNode(t, map[string]string{primaryFile: machine.PtpList}, entry.Insert, false)
+	n, net, _ := listNode(t, map[string]string{primaryFile: machine.PtpList}, terms.Insert, false)
 	if err := os.MkdirAll(filepath.Join(net.Path(), entry.OwnedName, "in-use"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // Part is one part of a node's desired state.
@@ -36,7 +37,7 @@ type Finding struct {
 
 // Report is the state of a node. Without findings it is in the desired state.
 type Report struct {
-	Mode     entry.Mode `json:"mode"`
+	Mode     terms.Mode `json:"mode"`
 	Findings []Finding  `json:"findings"`
 }
 

@@ -13,21 +13,22 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/preflight"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // runtimeFault compares the entry with what the runtime reports. Where the runtime
 // does not report it, or has no socket, the files decide; while the runtime has to
 // decide on the mode, a missing socket is a fault.
-func (n *Node) runtimeFault(ctx context.Context, mode entry.Mode) error {
-	if n.runtime == nil || mode == entry.Multus {
+func (n *Node) runtimeFault(ctx context.Context, mode terms.Mode) error {
+	if n.runtime == nil || mode == terms.Multus {
 		return nil
 	}
 	loaded, err := n.runtime.CNIConfig(ctx)
-	if errors.Is(err, cri.ErrNoConfig) || mode != entry.Auto && errors.Is(err, cri.ErrNoSocket) {
+	if errors.Is(err, cri.ErrNoConfig) || mode != terms.Auto && errors.Is(err, cri.ErrNoSocket) {
 		return nil
 	}
-	if err == nil && mode == entry.MultusChain {
+	if err == nil && mode == terms.MultusChain {
 		return auxiliaryChainFault(loaded, filepath.Base(n.settings.NetDir))
 	}
 	if err == nil && !loaded.Calls(conflist.PluginType) {
@@ -86,8 +87,8 @@ func (n *Node) mayLoadDropIn(ctx context.Context) bool {
 
 // Runtime is the runtime that answered last.
 type Runtime struct {
-	cri.Version
-	Socket string
+	Program terms.Runtime
+	Socket  string
 }
 
 // IdentifyRuntime returns the runtime that answers, else the one that did last, and logs
@@ -97,9 +98,9 @@ func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 		return Runtime{}
 	}
 	version, err := n.runtime.Version(ctx)
-	if now := (Runtime{version, n.runtime.Socket()}); err == nil && now != n.found {
+	if now := (Runtime{Program: version, Socket: n.runtime.Socket()}); err == nil && now != n.found {
 		n.found = now
-		n.log.Info("found the container runtime", "name", now.Name, "version", now.Version.Version, "socket", now.Socket)
+		n.log.Info("found the container runtime", "name", now.Program.Name, "version", now.Program.Version, "socket", now.Socket)
 	}
 	return n.found
 }

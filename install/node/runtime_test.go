@@ -11,12 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"github.com/capture-cni/capture-cni/install/terms"
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/settings"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // TestWithoutASocket leaves the decision to the files, except while the runtime has to decide
@@ -28,7 +29,7 @@ func TestWithoutASocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for mode, isFault := range map[entry.Mode]bool{entry.Auto: true, entry.Insert: false, entry.DropIn: false, entry.Owned: false, entry.MultusChain: false, entry.Multus: false} {
+	for mode, isFault := range map[terms.Mode]bool{terms.Auto: true, terms.Insert: false, terms.DropIn: false, terms.Owned: false, terms.MultusChain: false, terms.Multus: false} {
 		n := New(settings.Node{Mode: mode}, nil, client, slog.New(slog.DiscardHandler))
 		if fault := n.runtimeFault(t.Context(), mode); (fault != nil) != isFault || isFault && !errors.Is(fault, cri.ErrNoSocket) {
 			t.Errorf("mode %s: %v", mode, fault)
@@ -40,8 +41,8 @@ func TestWithoutASocket(t *testing.T) {
 // may be among them.
 func TestUnlistedPodsKeepTheEntry(t *testing.T) {
 	t.Parallel()
-	settings := settings.Default(machine.New(t, map[string]string{"/etc/cni/net.d/" + entry.OwnedName: `{"name": "k8s", "plugins": [{"type": "capture-cni"}]}`}))
-	n := New(settings, nil, machine.Serve(t, machine.Named{}), slog.New(slog.DiscardHandler))
+	wanted := settings.Default(machine.New(t, map[string]string{"/etc/cni/net.d/" + entry.OwnedName: `{"name": "k8s", "plugins": [{"type": "capture-cni"}]}`}))
+	n := New(wanted, nil, machine.Serve(t, machine.Named{}), slog.New(slog.DiscardHandler))
 	if err := n.CheckRemovable(t.Context(), false); err == nil || !strings.Contains(err.Error(), "the entry stays") {
 		t.Errorf("got %v", err)
 	}
@@ -70,14 +71,14 @@ func TestMultusWithoutTheChain(t *testing.T) {
 		`{"plugins":[{"type":"multus-shim"}]}`:              "has no auxiliaryCNIChainName",
 		`{"plugins":[{"type":"ptp"}]}`:                      "does not call Multus",
 	} {
-		n := New(settings.Node{Mode: entry.MultusChain, NetDir: "/run/multus/cni/net.d/vendor-cni-chain"}, nil, machine.Serve(t, calling{source: source}), slog.New(slog.DiscardHandler))
-		fault := n.runtimeFault(t.Context(), entry.MultusChain)
+		n := New(settings.Node{Mode: terms.MultusChain, NetDir: "/run/multus/cni/net.d/vendor-cni-chain"}, nil, machine.Serve(t, calling{source: source}), slog.New(slog.DiscardHandler))
+		fault := n.runtimeFault(t.Context(), terms.MultusChain)
 		if (fault == nil) != (want == "") || fault != nil && !strings.Contains(fault.Error(), want) {
 			t.Errorf("%s: %v, want %q", source, fault, want)
 		}
 	}
-	n := New(settings.Node{Mode: entry.MultusChain}, nil, machine.Serve(t, machine.Named{Runtime: "cri-o"}), slog.New(slog.DiscardHandler))
-	if fault := n.runtimeFault(t.Context(), entry.MultusChain); fault != nil {
+	n := New(settings.Node{Mode: terms.MultusChain}, nil, machine.Serve(t, machine.Named{Runtime: "cri-o"}), slog.New(slog.DiscardHandler))
+	if fault := n.runtimeFault(t.Context(), terms.MultusChain); fault != nil {
 		t.Errorf("a runtime that does not report it: %v", fault)
 	}
 }

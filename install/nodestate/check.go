@@ -3,6 +3,7 @@
 package nodestate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -13,7 +14,7 @@ func (s State) check() error {
 	if len(s.Findings) > maxFindings {
 		return fmt.Errorf("%d findings: expected at most %d", len(s.Findings), maxFindings)
 	}
-	texts := []string{s.Version, s.Mode, s.Desired}
+	texts := []string{s.Version, string(s.Mode), s.Desired}
 	for _, finding := range s.Findings {
 		texts = append(texts, finding.Part, finding.Reason)
 	}
@@ -36,12 +37,8 @@ func (p Pods) check() error {
 			return fmt.Errorf("%d %s: expected at most %d", length[0], what, length[1])
 		}
 	}
-	for _, counts := range []map[string]int{p.States, p.Exempt, {"omitted": p.Omitted}} {
-		for word, count := range counts {
-			if !isWord(word) || count < 0 || count > maxCount {
-				return fmt.Errorf("%d pods are %.40q: expected a word in lower case, and 0 to %d", count, word, maxCount)
-			}
-		}
+	if err := cmp.Or(checkCounts(p.States), checkCounts(p.Exempt), checkCounts(map[string]int{"omitted": p.Omitted})); err != nil {
+		return err
 	}
 	for _, pod := range p.Named {
 		if !pod.isValid() {
@@ -50,6 +47,15 @@ func (p Pods) check() error {
 	}
 	if i := slices.IndexFunc(p.Known, func(uid string) bool { return !uidForm.MatchString(uid) }); i >= 0 {
 		return fmt.Errorf("a known pod is %.40q: expected the first 8 digits of a UID", p.Known[i])
+	}
+	return nil
+}
+
+func checkCounts[K ~string](counts map[K]int) error {
+	for word, count := range counts {
+		if !isWord(string(word)) || count < 0 || count > maxCount {
+			return fmt.Errorf("%d pods are %.40q: expected a word in lower case, and 0 to %d", count, word, maxCount)
+		}
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ var (
 func isWord(text string) bool { return wordForm.MatchString(text) }
 
 func (p Pod) isValid() bool {
-	return namespaceForm.MatchString(p.Namespace) && nameForm.MatchString(p.Name) && isWord(p.State) && (p.Cause == "" || isWord(p.Cause))
+	return namespaceForm.MatchString(p.Namespace) && nameForm.MatchString(p.Name) && isWord(string(p.State)) && (p.Cause == "" || isWord(string(p.Cause)))
 }
 
 func limitFindings(findings []Finding) (limited []Finding) {

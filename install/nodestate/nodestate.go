@@ -11,6 +11,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Format is the version of State's form. New fields do not change it: readers ignore
@@ -27,12 +30,12 @@ func Labels() map[string]string {
 
 // State is the state of a node.
 type State struct {
-	Format   int       `json:"format"`
-	Version  string    `json:"version"`           // of the agent
-	Mode     string    `json:"mode"`              // how the plugin is added to the runtime's CNI configuration
-	Desired  string    `json:"desired,omitempty"` // of the node: present or absent
-	Findings []Finding `json:"findings,omitempty"`
-	Pods     *Pods     `json:"pods,omitempty"` // nil while no guard reports them
+	Format   int        `json:"format"`
+	Version  string     `json:"version"`           // of the agent
+	Mode     terms.Mode `json:"mode"`              // how the plugin is added to the runtime's CNI configuration
+	Desired  string     `json:"desired,omitempty"` // of the node: present or absent
+	Findings []Finding  `json:"findings,omitempty"`
+	Pods     *Pods      `json:"pods,omitempty"` // nil while no guard reports them
 }
 
 // Finding is why a part of the node is not in the desired state.
@@ -47,19 +50,19 @@ func (s State) Good() bool { return len(s.Findings) == 0 }
 
 // Pods are the pods of the mesh that run on a node, as the guard found them.
 type Pods struct {
-	States  map[string]int `json:"states,omitempty"`  // pods by state
-	Exempt  map[string]int `json:"exempt,omitempty"`  // exempt pods by cause
-	Named   []Pod          `json:"named,omitempty"`   // those that are not captured as desired, the worst first
-	Omitted int            `json:"omitted,omitempty"` // how many more of those there are
-	Known   []string       `json:"known,omitempty"`   // by ShortUID, all pods that States counts, or as many as fit
+	States  map[terms.State]int            `json:"states,omitempty"`  // pods by state
+	Exempt  map[capture.ExemptionCause]int `json:"exempt,omitempty"`  // exempt pods by cause
+	Named   []Pod                          `json:"named,omitempty"`   // those that are not captured as desired, the worst first
+	Omitted int                            `json:"omitted,omitempty"` // how many more of those there are
+	Known   []string                       `json:"known,omitempty"`   // by ShortUID, all pods that States counts, or as many as fit
 }
 
 // Pod is a pod of the mesh that is not captured as desired.
 type Pod struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	State     string `json:"state"`
-	Cause     string `json:"cause,omitempty"` // of an exempt pod
+	Namespace string                 `json:"namespace"`
+	Name      string                 `json:"name"`
+	State     terms.State            `json:"state"`
+	Cause     capture.ExemptionCause `json:"cause,omitempty"` // of an exempt pod
 }
 
 // ShortUID returns enough of a pod's UID to tell it from others of its node.
@@ -82,7 +85,7 @@ const MaxSize = 32 << 10
 // out pods, from the end, where there is too much.
 func (s State) Encode() string {
 	s.Format = Format
-	s.Version, s.Mode, s.Desired = cut(s.Version), cut(s.Mode), cut(s.Desired)
+	s.Version, s.Mode, s.Desired = cut(s.Version), terms.Mode(cut(string(s.Mode))), cut(s.Desired)
 	s.Findings = limitFindings(s.Findings)
 	if s.Pods == nil {
 		return string(encode(s))
@@ -157,19 +160,9 @@ func decode(document []byte, into any) error {
 	return json.Unmarshal(document, into)
 }
 
-// worst are the states of named pods, the worst first. Others follow them.
-var worst = []string{"uncaptured", "injected_later", "drifted", "foreign", "obstructed", "unknown", "exempt", "changed", "outdated"}
-
-func rank(state string) int {
-	if i := slices.Index(worst, state); i >= 0 {
-		return i
-	}
-	return len(worst)
-}
-
 // Compare orders pods: the worst first, then by name.
 func Compare(a, b Pod) int {
-	return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(terms.Compare(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // limited returns the pods with at most maxPods of them named, by names that Kubernetes
@@ -186,10 +179,10 @@ func (p Pods) limited() Pods {
 	}
 }
 
-func limitCounts(counts map[string]int) map[string]int {
-	limited := map[string]int{}
+func limitCounts[K ~string](counts map[K]int) map[K]int {
+	limited := map[K]int{}
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		if isWord(key) && counts[key] > 0 && len(limited) < maxCounts {
+		if isWord(string(key)) && counts[key] > 0 && len(limited) < maxCounts {
 			limited[key] = min(counts[key], maxCount)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -19,7 +21,7 @@ func TestForm(t *testing.T) {
 		Version: "v1.2.3", Mode: "dropin", Desired: "present",
 		Findings: []Finding{{Part: "runtime", Reason: "the runtime does not answer", Waiting: true}},
 		Pods: &Pods{
-			States: map[string]int{"captured": 7, "exempt": 1, "uncaptured": 1, "drifted": 0}, Exempt: map[string]int{"no_proxy": 1},
+			States: map[terms.State]int{"captured": 7, "exempt": 1, "uncaptured": 1, "drifted": 0}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
 			Named: []Pod{{"shop", "old", "exempt", "no_proxy"}, {"shop", "web", "uncaptured", ""}}, Omitted: 2,
 			Known: []string{"beef0002", "beef0001", "in the CLEAR"},
 		},
@@ -53,16 +55,16 @@ func TestForm(t *testing.T) {
 func TestSizeIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("<\x00é", 1<<16)
-	hostile := Pods{States: map[string]int{}, Exempt: map[string]int{}}
+	hostile := Pods{States: map[terms.State]int{}, Exempt: map[capture.ExemptionCause]int{}}
 	for i := range 5000 {
 		hostile.Known = append(hostile.Known, fmt.Sprintf("%08x", i), long)
-		hostile.States[fmt.Sprint("state", i, long[:64])] = 1
-		hostile.Exempt[strings.Repeat("a", 1+i%32)] = 1
+		hostile.States[terms.State(fmt.Sprint("state", i, long[:64]))] = 1
+		hostile.Exempt[capture.ExemptionCause(strings.Repeat("a", 1+i%32))] = 1
 		name := fmt.Sprintf("%s%d", strings.Repeat("a", 248), i%9973)
 		hostile.Named = append(hostile.Named, Pod{strings.Repeat("n", 63), name, "uncaptured", ""}, Pod{"shop", long, "uncaptured", ""},
-			Pod{long, "web", "uncaptured", ""}, Pod{"shop", "web", "uncaptured", long}, Pod{"shop", "a/b", "uncaptured", ""})
+			Pod{long, "web", "uncaptured", ""}, Pod{"shop", "web", "uncaptured", capture.ExemptionCause(long)}, Pod{"shop", "a/b", "uncaptured", ""})
 	}
-	state := State{Version: long, Mode: long, Desired: long, Pods: &hostile}
+	state := State{Version: long, Mode: terms.Mode(long), Desired: long, Pods: &hostile}
 	for range 500 {
 		state.Findings = append(state.Findings, Finding{long, long, false})
 	}
@@ -82,16 +84,18 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 }
 
+// words returns counts at their limit, by different words.
+func words[K ~string](n int) map[K]int {
+	counts := map[K]int{}
+	for i := range n {
+		counts[K(strings.Repeat("a", i+1)[:min(i+1, 30)]+string(rune('a'+i%26)))] = maxCount
+	}
+	return counts
+}
+
 // TestForged refuses what no agent writes, and takes all that one may.
 func TestForged(t *testing.T) {
 	t.Parallel()
-	words := func(n int) map[string]int {
-		counts := map[string]int{}
-		for i := range n {
-			counts[strings.Repeat("a", i+1)[:min(i+1, 30)]+string(rune('a'+i%26))] = maxCount
-		}
-		return counts
-	}
 	named := func(n int) []Pod { return slices.Repeat([]Pod{{"shop", "web", "uncaptured", ""}}, n) }
 	text := func(n int) string { return strings.Repeat("x", n) }
 	for _, test := range []struct {
@@ -101,26 +105,26 @@ func TestForged(t *testing.T) {
 	}{
 		{"empty", State{}, ""},
 		{"at every limit", State{
-			Version: text(maxText), Mode: text(maxText), Desired: text(maxText), Findings: slices.Repeat([]Finding{{text(maxText), text(maxText), false}}, maxFindings),
-			Pods: &Pods{States: words(maxCounts), Exempt: words(maxCounts), Named: named(maxPods), Omitted: maxCount, Known: slices.Repeat([]string{"beef0001"}, maxKnown)},
+			Version: text(maxText), Mode: terms.Mode(text(maxText)), Desired: text(maxText), Findings: slices.Repeat([]Finding{{text(maxText), text(maxText), false}}, maxFindings),
+			Pods: &Pods{States: words[terms.State](maxCounts), Exempt: words[capture.ExemptionCause](maxCounts), Named: named(maxPods), Omitted: maxCount, Known: slices.Repeat([]string{"beef0001"}, maxKnown)},
 		}, ""},
-		{"a zero", State{Pods: &Pods{States: map[string]int{"captured": 0}}}, ""},
-		{"a negative count", State{Pods: &Pods{States: map[string]int{"uncaptured": -1}}}, `-1 pods are "uncaptured"`},
-		{"an absurd count", State{Pods: &Pods{States: map[string]int{"captured": maxCount + 1}}}, "10001 pods"},
-		{"a negative cause", State{Pods: &Pods{Exempt: map[string]int{"no_proxy": -1}}}, "-1 pods"},
-		{"an absurd cause", State{Pods: &Pods{Exempt: map[string]int{"no_proxy": maxCount + 1}}}, "10001 pods"},
-		{"no word", State{Pods: &Pods{States: map[string]int{"Captured!": 1}}}, `"Captured!"`},
+		{"a zero", State{Pods: &Pods{States: map[terms.State]int{"captured": 0}}}, ""},
+		{"a negative count", State{Pods: &Pods{States: map[terms.State]int{"uncaptured": -1}}}, `-1 pods are "uncaptured"`},
+		{"an absurd count", State{Pods: &Pods{States: map[terms.State]int{"captured": maxCount + 1}}}, "10001 pods"},
+		{"a negative cause", State{Pods: &Pods{Exempt: map[capture.ExemptionCause]int{"no_proxy": -1}}}, "-1 pods"},
+		{"an absurd cause", State{Pods: &Pods{Exempt: map[capture.ExemptionCause]int{"no_proxy": maxCount + 1}}}, "10001 pods"},
+		{"no word", State{Pods: &Pods{States: map[terms.State]int{"Captured!": 1}}}, `"Captured!"`},
 		{"a negative remainder", State{Pods: &Pods{Omitted: -1}}, "-1 pods"},
 		{"an absurd remainder", State{Pods: &Pods{Omitted: maxCount + 1}}, "10001 pods"},
-		{"too many states", State{Pods: &Pods{States: words(maxCounts + 1)}}, "33 states"},
-		{"too many causes", State{Pods: &Pods{Exempt: words(maxCounts + 1)}}, "33 causes"},
+		{"too many states", State{Pods: &Pods{States: words[terms.State](maxCounts + 1)}}, "33 states"},
+		{"too many causes", State{Pods: &Pods{Exempt: words[capture.ExemptionCause](maxCounts + 1)}}, "33 causes"},
 		{"too many pods", State{Pods: &Pods{Named: named(maxPods + 1)}}, "101 named pods"},
 		{"too many known pods", State{Pods: &Pods{Known: slices.Repeat([]string{"beef0001"}, maxKnown+1)}}, "1001 known pods"},
 		{"a name of no pod", State{Pods: &Pods{Named: []Pod{{"shop", "a\x1b[2J", "uncaptured", ""}}}}, "expected names as Kubernetes has them"},
 		{"a UID of no pod", State{Pods: &Pods{Known: []string{"beef0001", "x"}}}, `"x"`},
 		{"too many findings", State{Findings: make([]Finding, maxFindings+1)}, "9 findings"},
 		{"a long version", State{Version: text(maxText + 1)}, "301 bytes"},
-		{"a long mode", State{Mode: text(maxText + 1)}, "301 bytes"},
+		{"a long mode", State{Mode: terms.Mode(text(maxText + 1))}, "301 bytes"},
 		{"a long desired state", State{Desired: text(maxText + 1)}, "301 bytes"},
 		{"a long part", State{Findings: []Finding{{Part: text(maxText + 1)}}}, "301 bytes"},
 		{"a long reason", State{Findings: []Finding{{Reason: text(maxText + 1)}}}, "301 bytes"},
@@ -137,8 +141,8 @@ func TestForged(t *testing.T) {
 			t.Errorf("%s, as pods alone: %v", test.name, err)
 		}
 	}
-	for _, counts := range []map[string]int{words(maxCounts + 5), {"a": maxCount + 1, "b": -1}} {
-		if _, err := DecodePods(Pods{States: counts, Exempt: counts, Omitted: maxCount + 1}.Encode()); err != nil {
+	for _, counts := range []map[terms.State]int{words[terms.State](maxCounts + 5), {"a": maxCount + 1, "b": -1}} {
+		if _, err := DecodePods(Pods{States: counts, Exempt: words[capture.ExemptionCause](maxCounts + 5), Omitted: maxCount + 1}.Encode()); err != nil {
 			t.Errorf("what an agent writes is refused: %v", err)
 		}
 	}
@@ -161,7 +165,7 @@ func TestWorstFirst(t *testing.T) {
 // TestLacks never says that a pod is missing if not all that were counted are known.
 func TestLacks(t *testing.T) {
 	t.Parallel()
-	whole := Pods{States: map[string]int{"captured": 1, "exempt": 1}, Known: []string{"beef0001", "beef0002"}}
+	whole := Pods{States: map[terms.State]int{"captured": 1, "exempt": 1}, Known: []string{"beef0001", "beef0002"}}
 	for _, test := range []struct {
 		pods Pods
 		uid  string

@@ -28,7 +28,7 @@ type podMetrics struct {
 	refused         *prometheus.CounterVec
 }
 
-// Metrics returns all metrics, in the order of the README's table.
+// Metrics returns all metrics, in the order of the reference's table.
 func Metrics() []metrics.Metric { return metrics.Document(newMetrics) }
 
 func newMetrics(f *metrics.Factory) *podMetrics {

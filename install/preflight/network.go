@@ -10,6 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // ciliumBackup is the suffix that Cilium adds to the configurations of other programs
@@ -33,11 +34,11 @@ func (p *preflight) exclusive() {
 	}
 	const what = "Cilium renamed %s: with cni.exclusive it "
 	switch p.settings.Mode {
-	case entry.Owned:
+	case terms.Owned:
 		p.serious("set cni.exclusive=false in Cilium's values, or use --mode dropin", what+"also renames "+entry.OwnedName+", and pods start uncaptured", names[renamed])
-	case entry.Insert:
+	case terms.Insert:
 		p.serious("set cni.exclusive=false in Cilium's values, or use --mode dropin", what+"also removes the entry from its own list, and pods start uncaptured", names[renamed])
-	case entry.Auto:
+	case terms.Auto:
 		p.note("set cni.exclusive=false in Cilium's values unless the runtime loads drop-ins, which Cilium leaves alone", what+"removes entries from its own list", names[renamed])
 	}
 }
@@ -52,9 +53,6 @@ func nodeLinks() (names []string) {
 	return names
 }
 
-// socketEffect is why it matters which address a connection has when it leaves a socket.
-const socketEffect = "a sidecar then sees the address of a Service's backend, so that its routes and policies for the Service do not apply"
-
 // ciliumNodeConfig is Cilium's own record of how its programs were compiled.
 const ciliumNodeConfig = "/run/cilium/state/globals/node_config.h"
 
@@ -66,11 +64,11 @@ func (p *preflight) socketBalancing() {
 	fixCilium, fixCalico := "set socketLB.hostNamespaceOnly=true in Cilium's values", "set bpfConnectTimeLoadBalancing: Disabled in Calico's FelixConfiguration"
 	switch {
 	case bytes.Contains(compiled, []byte("ENABLE_SOCKET_LB_FULL")):
-		p.note(fixCilium, "Cilium balances connections at the sockets of pods (%s): %s", ciliumNodeConfig, socketEffect)
+		p.note(fixCilium, "Cilium balances connections at the sockets of pods (%s): %s", ciliumNodeConfig, terms.SocketBalancingEffect)
 	case len(compiled) == 0 && slices.Contains(p.links, "cilium_host"):
-		p.note(fixCilium+", unless it is set, or socket load balancing is off", "Cilium runs on this node (interface cilium_host), and may balance connections at the sockets of pods: %s", socketEffect)
+		p.note(fixCilium+", unless it is set, or socket load balancing is off", "Cilium runs on this node (interface cilium_host), and may balance connections at the sockets of pods: %s", terms.SocketBalancingEffect)
 	}
 	if slices.Contains(p.links, "bpfin.cali") {
-		p.note(fixCalico+", unless it is set", "Calico's eBPF data plane runs on this node (interface bpfin.cali), and may balance connections at the sockets of pods: %s", socketEffect)
+		p.note(fixCalico+", unless it is set", "Calico's eBPF data plane runs on this node (interface bpfin.cali), and may balance connections at the sockets of pods: %s", terms.SocketBalancingEffect)
 	}
 }

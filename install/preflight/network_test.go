@@ -9,6 +9,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestCiliumExclusive knows by the files that Cilium renamed that it fights the entry, and
@@ -18,18 +19,18 @@ func TestCiliumExclusive(t *testing.T) {
 	const cilium, renamed = "/etc/cni/net.d/05-cilium.conflist", "/etc/cni/net.d/10-kindnet.conflist.cilium_bak"
 	for name, test := range map[string]struct {
 		file string
-		mode entry.Mode
+		mode terms.Mode
 		want string
 	}{
-		"owned":                    {renamed, entry.Owned, "also renames 00-capture-cni.conflist, and pods start uncaptured: set cni.exclusive=false"},
-		"the agent's own, renamed": {"/etc/cni/net.d/" + entry.OwnedName + ciliumBackup, entry.Owned, "Cilium renamed " + entry.OwnedName},
-		"insert":                   {renamed, entry.Insert, "also removes the entry from its own list, and pods start uncaptured: set cni.exclusive=false"},
-		"auto":                     {renamed, entry.Auto, "note: Cilium renamed 10-kindnet.conflist.cilium_bak"},
-		"a drop-in is left alone":  {renamed, entry.DropIn, "no problems found"},
-		"with Multus":              {renamed, entry.Multus, "no problems found"},
-		"its own file of old":      {"/etc/cni/net.d/05-cilium.conf.cilium_bak", entry.Owned, "no problems found"},
-		"nothing renamed":          {"/etc/cni/net.d/87-podman.conflist", entry.Owned, "no problems found"},
-		"a directory of that name": {"/etc/cni/net.d/x.cilium_bak/y", entry.Owned, "no problems found"},
+		"owned":                    {renamed, terms.Owned, "also renames 00-capture-cni.conflist, and pods start uncaptured: set cni.exclusive=false"},
+		"the agent's own, renamed": {"/etc/cni/net.d/" + entry.OwnedName + ciliumBackup, terms.Owned, "Cilium renamed " + entry.OwnedName},
+		"insert":                   {renamed, terms.Insert, "also removes the entry from its own list, and pods start uncaptured: set cni.exclusive=false"},
+		"auto":                     {renamed, terms.Auto, "note: Cilium renamed 10-kindnet.conflist.cilium_bak"},
+		"a drop-in is left alone":  {renamed, terms.DropIn, "no problems found"},
+		"with Multus":              {renamed, terms.Multus, "no problems found"},
+		"its own file of old":      {"/etc/cni/net.d/05-cilium.conf.cilium_bak", terms.Owned, "no problems found"},
+		"nothing renamed":          {"/etc/cni/net.d/87-podman.conflist", terms.Owned, "no problems found"},
+		"a directory of that name": {"/etc/cni/net.d/x.cilium_bak/y", terms.Owned, "no problems found"},
 	} {
 		p := &preflight{settings: settings.Default(machine.New(t, map[string]string{cilium: machine.PtpList, test.file: machine.PtpList}))}
 		p.settings.Mode = test.mode

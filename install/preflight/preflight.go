@@ -12,15 +12,15 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/runtimeconfig"
 	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
+	"golang.org/x/sys/unix"
 )
 
 // Problem is what would fail on the node, and what to do about it.
@@ -78,9 +78,9 @@ func (p *preflight) files(ctx context.Context, runtime *cri.Client) {
 	p.directories(ctx, runtime)
 	p.writable()
 	switch p.settings.Mode {
-	case entry.MultusChain:
+	case terms.MultusChain:
 		p.chain()
-	case entry.Multus: // the entry needs no list
+	case terms.Multus: // the entry needs no list
 	default:
 		p.primary()
 	}
@@ -99,7 +99,7 @@ func (p *preflight) add(serious bool, do, what string, args ...any) {
 
 // directories compares the settings with the runtime's version and configuration.
 func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
-	if version, ignores := ignoresDropIns(ctx, runtime); p.settings.Mode == entry.DropIn && ignores {
+	if version, ignores := ignoresDropIns(ctx, runtime); p.settings.Mode == terms.DropIn && ignores {
 		p.serious("use --mode insert", "%s %s loads no drop-in", version.Name, version.Version)
 	}
 	reported, source := runtimeconfig.Of(ctx, p.settings.Root, runtime)
@@ -159,7 +159,7 @@ func (p *preflight) primary() {
 			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", "%s belongs to Multus", found.File)
 		}
 	}
-	if found.List.LoadOnlyInlinedPlugins && p.settings.Mode == entry.DropIn {
+	if found.List.LoadOnlyInlinedPlugins && p.settings.Mode == terms.DropIn {
 		p.serious("use --mode insert", "%s has loadOnlyInlinedPlugins: the runtime loads no drop-in", found.File)
 	}
 }
@@ -195,9 +195,9 @@ func (p *preflight) selinux() {
 }
 
 // ignoresDropIns reports whether the runtime is known to load no drop-in.
-func ignoresDropIns(ctx context.Context, runtime *cri.Client) (cri.Version, bool) {
+func ignoresDropIns(ctx context.Context, runtime *cri.Client) (terms.Runtime, bool) {
 	if runtime == nil {
-		return cri.Version{}, false
+		return terms.Runtime{}, false
 	}
 	version, err := runtime.Version(ctx)
 	return version, err == nil && version.IgnoresDropIns()

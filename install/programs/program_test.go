@@ -25,9 +25,9 @@ func TestProgramIsTried(t *testing.T) {
 	t.Parallel()
 	fault := errors.New("exec format error")
 	for want, tried := range map[string]error{"new": nil, "old": fault} {
-		settings := settings.Default(machine.New(t, map[string]string{"/opt/cni/bin/capture-cni": "old", "/copy/capture-cni": "new", "/var/lib/capture-cni/owner": "mesh"}))
-		bin, state := machine.OpenDir(t, settings.At("/opt/cni/bin")), machine.OpenDir(t, settings.At("/var/lib/capture-cni"))
-		p := Program{conflist.PluginType, settings.At("/copy/capture-cni"), func(_ context.Context, path string) error {
+		wanted := settings.Default(machine.New(t, map[string]string{"/opt/cni/bin/capture-cni": "old", "/copy/capture-cni": "new", "/var/lib/capture-cni/owner": "mesh"}))
+		bin, state := machine.OpenDir(t, wanted.At("/opt/cni/bin")), machine.OpenDir(t, wanted.At("/var/lib/capture-cni"))
+		p := Program{conflist.PluginType, wanted.At("/copy/capture-cni"), func(_ context.Context, path string) error {
 			if filepath.Base(path) == conflist.PluginType {
 				return nil // what is installed runs
 			}
@@ -47,9 +47,9 @@ func TestDamagedProgram(t *testing.T) {
 	t.Parallel()
 	good := strings.Repeat("x", 200<<10)
 	for _, installed := range []string{good[1:] + "y", good + "y", good} {
-		settings := settings.Default(machine.New(t, map[string]string{"/opt/cni/bin/capture-cni": installed, "/copy/capture-cni": good, "/var/lib/capture-cni/owner": "mesh"}))
-		bin, state := machine.OpenDir(t, settings.At("/opt/cni/bin")), machine.OpenDir(t, settings.At("/var/lib/capture-cni"))
-		p := Program{conflist.PluginType, settings.At("/copy/capture-cni"), func(context.Context, string) error { return nil }, state}
+		wanted := settings.Default(machine.New(t, map[string]string{"/opt/cni/bin/capture-cni": installed, "/copy/capture-cni": good, "/var/lib/capture-cni/owner": "mesh"}))
+		bin, state := machine.OpenDir(t, wanted.At("/opt/cni/bin")), machine.OpenDir(t, wanted.At("/var/lib/capture-cni"))
+		p := Program{conflist.PluginType, wanted.At("/copy/capture-cni"), func(context.Context, string) error { return nil }, state}
 		changed, err := p.Install(t.Context(), bin)
 		content, readErr := os.ReadFile(bin.Path() + "/" + conflist.PluginType)
 		if string(content) != good || readErr != nil || changed != (installed != good) || err != nil {

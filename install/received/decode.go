@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -81,8 +82,8 @@ func fault(r record.Record) error {
 		}
 	}
 	for stage, seconds := range r.Stages {
-		if !slices.Contains(Stages(), stage) {
-			return fmt.Errorf("stage %q: expected one of %q", record.Cut(string(stage), record.MaxFault), Stages())
+		if !slices.Contains(terms.Stages(), stage) {
+			return fmt.Errorf("stage %q: expected one of %q", record.Cut(string(stage), record.MaxFault), terms.Stages())
 		}
 		if seconds < 0 || seconds > maxStage.Seconds() {
 			return fmt.Errorf("stage %s took %g seconds: expected 0 to %g", stage, seconds, maxStage.Seconds())

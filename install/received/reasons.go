@@ -2,7 +2,10 @@
 
 package received
 
-import "github.com/capture-cni/capture-cni/plugin/record"
+import (
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
 
 // OfAdds are the verdicts of ADDs.
 func OfAdds() []record.Verdict {
@@ -14,7 +17,7 @@ func Reasons(verdict record.Verdict) []record.Reason {
 	switch verdict {
 	case record.Passed:
 		reasons := []record.Reason{record.NotKubernetes, record.NamespaceExcluded, record.StaticPod, record.NotInjected}
-		for _, cause := range MeshedExemptions() {
+		for _, cause := range terms.MeshedExemptions() {
 			reasons = append(reasons, record.Exempt(cause))
 		}
 		return reasons
@@ -28,9 +31,4 @@ func Reasons(verdict record.Verdict) []record.Reason {
 		return []record.Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater}
 	}
 	return nil
-}
-
-// Stages are all of them, in their order.
-func Stages() []record.Stage {
-	return []record.Stage{record.Deciding, record.LookingUp, record.Committing}
 }

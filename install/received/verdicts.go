@@ -5,6 +5,7 @@ package received
 import (
 	"strings"
 
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -15,15 +16,15 @@ const (
 	EvictionRequested record.Verdict = "doomed" // asks the agent to evict it
 )
 
-// Reasons of the guard: what it found.
+// Reasons of the guard: the states that it found.
 const (
-	Uncaptured    record.Reason = "uncaptured"
-	Drifted       record.Reason = "drifted"
-	Outdated      record.Reason = "outdated"
-	Changed       record.Reason = "changed"
-	Foreign       record.Reason = "foreign"
-	Obstructed    record.Reason = "obstructed"
-	InjectedLater record.Reason = "injected_later"
+	Uncaptured    = record.Reason(terms.Uncaptured)
+	Drifted       = record.Reason(terms.Drifted)
+	Outdated      = record.Reason(terms.Outdated)
+	Changed       = record.Reason(terms.Changed)
+	Foreign       = record.Reason(terms.Foreign)
+	Obstructed    = record.Reason(terms.Obstructed)
+	InjectedLater = record.Reason(terms.InjectedLater)
 )
 
 // IsExempt reports whether the pod is in the mesh and not captured.

@@ -12,6 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -19,7 +20,7 @@ import (
 // own paths; Root is where the agent sees the node's file system.
 type Node struct {
 	Root string
-	Mode entry.Mode
+	Mode terms.Mode
 
 	NetDir      string   // the runtime's network configurations; in mode multus-chain, the directory of the chain
 	BinDirs     []string // the runtime's plugins
@@ -40,7 +41,7 @@ type Node struct {
 // kubeadm's nodes.
 func Default(root string) Node {
 	return Node{
-		Root: root, Mode: entry.Auto, NetDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}, StateDir: "/var/lib/capture-cni", RunDir: "/run/capture-cni",
+		Root: root, Mode: terms.Auto, NetDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}, StateDir: "/var/lib/capture-cni", RunDir: "/run/capture-cni",
 		Binary: "/opt/capture-cni/capture-cni", Owner: "capture-cni", Entry: entry.Entry{Conf: config.Default()},
 	}
 }
@@ -97,7 +98,7 @@ func (s Node) Plugin() string { return s.At(s.BinDirs[0]) + "/" + conflist.Plugi
 func (s Node) CredentialDirs() []string { return []string{s.StateDir, s.RunDir} }
 
 // KeepsBootFiles reports whether the entry is made anew at boot.
-func (s Node) KeepsBootFiles() bool { return s.Mode == entry.MultusChain && s.TmpfilesDir != "" }
+func (s Node) KeepsBootFiles() bool { return s.Mode == terms.MultusChain && s.TmpfilesDir != "" }
 
 // DeletedMount returns an error if a directory was deleted on the node while the agent's
 // container has it mounted. The mount shows the deleted directory until the container is

@@ -26,7 +26,7 @@ type addMetrics struct {
 	build, netConf *prometheus.GaugeVec
 }
 
-// Metrics returns all metrics, in the order of the README's table.
+// Metrics returns all metrics, in the order of the reference's table.
 func Metrics() []metrics.Metric {
 	return slices.Concat(metrics.Document(newAddMetrics), metrics.Document(newDroppedEvents))
 }

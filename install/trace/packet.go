@@ -13,17 +13,20 @@ import (
 
 // Packet is the first packet of a new connection, which conntrack has no entry for.
 type Packet struct {
-	Inbound   bool // sent by another host; otherwise by a process of the pod
-	Protocol  capture.Protocol
-	From      netip.AddrPort // a zero address or port is one that no rule names
-	To        netip.AddrPort
-	Interface string // by which it arrives or, if it is not inbound, leaves
-	Owner     *Owner // of the sending socket; nil is a user and a group that no rule names
-	Mark      uint32
+	Inbound   bool             `json:"inbound,omitempty"` // sent by another host; otherwise by a process of the pod
+	Protocol  capture.Protocol `json:"protocol"`
+	From      netip.AddrPort   `json:"from,omitzero"` // a zero address or port is one that no rule names
+	To        netip.AddrPort   `json:"to"`
+	Interface string           `json:"interface"`       // by which it arrives or, if it is not inbound, leaves
+	Owner     *Owner           `json:"owner,omitempty"` // of the sending socket; nil is a user and a group that no rule names
+	Mark      uint32           `json:"mark,omitempty"`
 }
 
 // Owner is the user and group of a socket.
-type Owner struct{ UID, GID uint32 }
+type Owner struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+}
 
 func (p Packet) family() capture.Family {
 	if p.To.Addr().Is4() {

@@ -81,7 +81,7 @@ func (t Path) decisiveWords() string {
 	if t.Decisive == nil {
 		return "no rule: " + t.endWords()
 	}
-	return fmt.Sprintf("rule %d of chain %s in table %s: %s", t.Decisive.Number, t.Decisive.Chain, t.Decisive.Table, t.Decisive.Rule.Why)
+	return fmt.Sprintf("rule %d of chain %s in table %s: %s", t.Decisive.Number, t.Decisive.Chain, t.Decisive.Table, t.Decisive.Why)
 }
 
 // endWords returns where a packet ends up that no rule decides about.
@@ -91,10 +91,10 @@ func (t Path) endWords() string {
 			continue
 		}
 		last := hook.Steps[len(hook.Steps)-1]
-		if last.defers() {
+		if last.Defers {
 			continue
 		}
-		return fmt.Sprintf("it reaches the end of chain %s in table %s", cmp.Or(last.Rule.Do.Chain, last.Chain), last.Table)
+		return fmt.Sprintf("it reaches the end of chain %s in table %s", cmp.Or(last.Do.Chain, last.Chain), last.Table)
 	}
 	return "none matches it"
 }
@@ -116,7 +116,7 @@ func (t Path) pathWords() (lines []string) {
 
 func (s Step) String() string {
 	conditions := cmp.Or(strings.Join(s.Conditions, ", "), "any packet")
-	return fmt.Sprintf("%s %s: rule %d (%s) %s: %s", s.Table, s.Chain, s.Number, conditions, words(s.Rule.Do), s.Rule.Why)
+	return fmt.Sprintf("%s %s: rule %d (%s) %s: %s", s.Table, s.Chain, s.Number, conditions, words(s.Do), s.Why)
 }
 
 // words returns an action in words.

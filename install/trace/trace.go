@@ -13,35 +13,37 @@ import (
 
 // Path is the path of a Packet through a Ruleset.
 type Path struct {
-	Packet Packet
-	Hooks  []HookTrace
+	Packet Packet      `json:"packet"`
+	Hooks  []HookTrace `json:"hooks"`
 
 	// Verdict is Return for a packet that passes, Redirect, TProxy, Drop or Reject. Port
 	// is that of Redirect and TProxy.
-	Verdict capture.Verdict
-	Port    uint16
+	Verdict capture.Verdict `json:"verdict"`
+	Port    uint16          `json:"port,omitempty"`
 
 	// Decisive is the step that captured, dropped or exempted the packet; nil if it
 	// passes because no rule captures it.
-	Decisive *Step
+	Decisive *Step `json:"decisive,omitempty"`
 
-	Zone uint16 // conntrack's; 0 is the one of all packets without a rule
+	Zone uint16 `json:"zone,omitempty"` // conntrack's; 0 is the one of all packets without a rule
 }
 
 // HookTrace is the path through one built-in chain of a table.
 type HookTrace struct {
-	Table capture.Table
-	Hook  capture.Hook
-	Steps []Step // empty if no rule matches
+	Table capture.Table `json:"table"`
+	Hook  capture.Hook  `json:"hook"`
+	Steps []Step        `json:"steps,omitempty"` // empty if no rule matches
 }
 
 // Step is a rule that matches.
 type Step struct {
-	Table      capture.Table
-	Chain      string
-	Number     int // of the rule in its chain, from 1
-	Conditions []string
-	Rule       capture.Rule
+	Table      capture.Table  `json:"table"`
+	Chain      string         `json:"chain"`
+	Number     int            `json:"number"` // of the rule in its chain, from 1
+	Conditions []string       `json:"conditions,omitempty"`
+	Do         capture.Action `json:"do"`
+	Why        string         `json:"why"`
+	Defers     bool           `json:"defers,omitempty"` // it leaves the decision to another table
 }
 
 // Of evaluates the rules for a packet. What it sends over lo arrives there, and
@@ -103,12 +105,12 @@ func (t *tracer) evaluate(chain capture.Chain) (leaves bool) {
 		if !holds {
 			continue
 		}
-		step := Step{chain.Table, chain.Name, i + 1, conditions, rule}
+		step := Step{chain.Table, chain.Name, i + 1, conditions, rule.Do, rule.Why, defers(chain, rule)}
 		here := &t.trace.Hooks[len(t.trace.Hooks)-1]
 		here.Steps = append(here.Steps, step)
 		switch do := rule.Do; do.Verdict {
 		case capture.Return:
-			if here.captures() && !step.defers() && t.trace.Verdict == capture.Return {
+			if here.captures() && !step.Defers && t.trace.Verdict == capture.Return {
 				t.trace.Decisive = &step
 			}
 			return false
@@ -139,7 +141,7 @@ func (h HookTrace) captures() bool {
 	return h.Table == capture.NAT || h.Table == capture.Filter || h.Table == capture.Mangle && h.Hook == capture.Prerouting
 }
 
-// defers reports whether the rule leaves the decision to another table.
-func (s Step) defers() bool {
-	return s.Chain == capture.ChainSYN && (s.Rule.Match.Unconfirmed || s.Rule.Match.FromLo)
+// defers reports whether a rule leaves the decision to another table.
+func defers(chain capture.Chain, rule capture.Rule) bool {
+	return chain.Name == capture.ChainSYN && (rule.Match.Unconfirmed || rule.Match.FromLo)
 }

@@ -3,6 +3,7 @@
 package trace_test
 
 import (
+	"encoding/json"
 	"flag"
 	"net/netip"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/google/go-cmp/cmp"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -50,7 +52,16 @@ func TestGoldenTraces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rs := lab.ReadCase(t, filepath.Join("../../plugin/capture/testdata", tt.rules)).Rules(t)
-			lab.ExpectGolden(t, *update, filepath.Join("testdata", "traces", name+".txt"), trace.Of(rs, tt.packet).String())
+			path := trace.Of(rs, tt.packet)
+			lab.ExpectGolden(t, *update, filepath.Join("testdata", "traces", name+".txt"), path.String())
+			document, err := json.Marshal(path)
+			var read trace.Path
+			if err == nil {
+				err = json.Unmarshal(document, &read)
+			}
+			if diff := cmp.Diff(path.String(), read.String()); err != nil || diff != "" {
+				t.Errorf("read from JSON: %v\n%s", err, diff)
+			}
 		})
 	}
 }
@@ -94,13 +105,13 @@ func TestTraceEvaluates(t *testing.T) {
 		}},
 	}}
 	trace := trace.Of(rs, outbound("", "127.0.0.1:80", "lo", anApp))
-	if trace.Verdict != capture.Drop || trace.Decisive.Rule.Why != "drops" || trace.Zone != 2 {
+	if trace.Verdict != capture.Drop || trace.Decisive.Why != "drops" || trace.Zone != 2 {
 		t.Errorf("verdict %s, zone %d", trace.Verdict, trace.Zone)
 	}
 	var path []string
 	for _, hook := range trace.Hooks {
 		for _, step := range hook.Steps {
-			path = append(path, step.Rule.Why)
+			path = append(path, step.Why)
 		}
 	}
 	if got, want := strings.Join(path, ", "), "zone, no effect, jumps, goes, remembers, comes back, drops"; got != want {

@@ -107,9 +107,9 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	r.recorder.lap(record.Deciding)
-	lookup := lookupBy(conf)
-	lookup.SingleAttempt, lookup.Log = r.singleAttempt, r.log
-	found, err := lookup.Pod(ctx, r.pod)
+	ways := lookupBy(conf)
+	ways.SingleAttempt, ways.Log = r.singleAttempt, r.log
+	found, err := ways.Pod(ctx, r.pod)
 	r.recorder.lap(record.LookingUp)
 	if err != nil {
 		return nil, err
@@ -140,11 +140,11 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 
 // lookupBy returns the ways of a lookup that a configuration leaves open.
 func lookupBy(conf config.NetConf) lookup.Lookup {
-	lookup := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
+	ways := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
 	if conf.AgentSocket != "" {
-		lookup.Socket = config.PodsSocket(conf.AgentSocket)
+		ways.Socket = config.PodsSocket(conf.AgentSocket)
 	}
-	return lookup
+	return ways
 }
 
 // recordExemption records a pod that was looked up and is not captured. An operator

@@ -72,10 +72,10 @@ func TestReport(t *testing.T) {
 	})
 	for container, wanted := range map[string]map[string]string{
 		"installer": {
-			"node/verify.json": `"findings": []`, "node/plugin.txt": "runs: yes", "node/credentials.txt": "token       issued ", "node/preflight.json": "[",
+			"node/verify.json": `"findings": []`, "node/programs.jsonl": `"runs":true`, "node/credentials.json": `"tokenIssued":"20`, "node/preflight.json": "[",
 			"node/runtime.json": `"name": "containerd"`, "node/lists.jsonl": `"type":"ptp"`, "about.txt": "--scope=node",
 		},
-		"guard": {"pods/" + n.Name + "_web.txt": "state        captured", "metrics.txt": "capture_cni_pods{", "about.txt": "--scope=pods"},
+		"guard": {"pods/" + n.Name + "_web.json": `"state": "captured"`, "metrics.txt": "capture_cni_pods{", "about.txt": "--scope=pods"},
 	} {
 		files := unpackReport(t, agent, container)
 		for name, want := range wanted {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package entry
+package terms
 
 // Mode is how the plugin is added to the runtime's CNI configuration.
 type Mode string

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capture-cni/capture-cni/install/explain"
+)
+
+// Evidence is what an explanation follows from, by source. What is nil is not known;
+// Missing says why.
+type Evidence struct {
+	Events  []EventEvidence `json:"events,omitempty"` // the last ones about the pod
+	Pod     *PodEvidence    `json:"pod,omitempty"`
+	Node    *NodeEvidence   `json:"node,omitempty"`
+	Agent   *AgentEvidence  `json:"agent,omitempty"`
+	Missing []Missing       `json:"missing,omitempty"`
+}
+
+// EventEvidence is an Event about the pod.
+type EventEvidence struct {
+	Type    string    `json:"type"`
+	Reason  string    `json:"reason"`
+	Count   int32     `json:"count"`
+	Last    time.Time `json:"last,omitzero"`
+	Message string    `json:"message"`
+}
+
+// PodEvidence is what the API server says of the pod.
+type PodEvidence struct {
+	Phase   corev1.PodPhase `json:"phase"`
+	Created time.Time       `json:"created"`
+	UID     types.UID       `json:"uid"`
+}
+
+// NodeEvidence is the state of the pod's node, by its Lease and its agent.
+type NodeEvidence struct {
+	State   NodeState `json:"state"`
+	Reasons []string  `json:"reasons,omitempty"`
+	Version string    `json:"version,omitempty"` // of the agent
+}
+
+// AgentEvidence is the answer of the agent on the pod's node.
+type AgentEvidence struct {
+	Agent     string      `json:"agent"` // its pod
+	Container string      `json:"container"`
+	Answer    explain.Pod `json:"answer"`
+}
+
+// Missing is a source of which nothing is known.
+type Missing struct {
+	Source string `json:"source"`
+	Reason string `json:"reason"`
+}
+
+func (e *Explanation) missing(source, reason string) {
+	e.Evidence.Missing = append(e.Evidence.Missing, Missing{source, reason})
+}
+
+// answer returns what the node says of the pod, zero if it is not known.
+func (e *Explanation) answer() explain.Pod {
+	if e.Evidence.Agent == nil {
+		return explain.Pod{}
+	}
+	return e.Evidence.Agent.Answer
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package terms
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Runtime is a container runtime, as it names itself.
+type Runtime struct{ Name, Version string }
+
+// The runtimes whose versions are known here.
+const (
+	containerd = "containerd"
+	crio       = "cri-o"
+)
+
+// IsCRIO reports whether the runtime is CRI-O.
+func (v Runtime) IsCRIO() bool { return v.Name == crio }
+
+// ParseRuntime reads the form of a Node's status, such as "containerd://2.1.4".
+func ParseRuntime(text string) Runtime {
+	name, version, _ := strings.Cut(text, "://")
+	return Runtime{name, version}
+}
+
+// LoadsDropIns reports whether the runtime is known to load plugins from the directory next
+// to a conflist.
+func (v Runtime) LoadsDropIns() bool {
+	_, _, known := v.number()
+	return known && (v.Name == containerd || v.IsCRIO()) && !v.IgnoresDropIns()
+}
+
+// PassesAnnotations reports whether the runtime passes a pod's annotations to plugins, and
+// whether it is one that capture-cni knows.
+func (v Runtime) PassesAnnotations() (passes, known bool) {
+	_, _, hasNumber := v.number()
+	known = v.Name == containerd || v.IsCRIO()
+	return known && hasNumber && !v.isBefore(containerd, 1, 5) && !v.isBefore(crio, 1, 29), known
+}
+
+// IgnoresDropIns reports whether the runtime is known to load no plugin from the
+// directory next to a conflist, which takes libcni 1.3. It reports false for a runtime
+// or a version that is not known here.
+func (v Runtime) IgnoresDropIns() bool {
+	return v.isBefore(containerd, 2, 1) || v.isBefore(crio, 1, 33)
+}
+
+// SendsToAll reports whether each listener receives all events. Before these
+// versions a listener takes them from the kubelet, with which pods would hang:
+// https://github.com/containerd/containerd/issues/7318, https://github.com/cri-o/cri-o/issues/6466.
+func (v Runtime) SendsToAll() bool {
+	_, _, known := v.number()
+	return known && (v.Name == containerd && !v.isBefore(containerd, 2, 0) || v.IsCRIO() && !v.isBefore(crio, 1, 30))
+}
+
+func (v Runtime) isBefore(name string, major, minor int) bool {
+	x, y, known := v.number()
+	return known && v.Name == name && (x < major || x == major && y < minor)
+}
+
+// number returns the first two numbers of versions such as "v2.1.4-k3s1" and "1.33.0".
+func (v Runtime) number() (major, minor int, known bool) {
+	x, rest, _ := strings.Cut(strings.TrimPrefix(v.Version, "v"), ".")
+	y, _, _ := strings.Cut(rest, ".")
+	major, errMajor := strconv.Atoi(x)
+	minor, errMinor := strconv.Atoi(y)
+	return major, minor, errMajor == nil && errMinor == nil && major > 0 // 0.0.0 is a build without a version
+}

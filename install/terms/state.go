@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package terms holds the words and facts that plugin's records, agent, guard and kubectl
+// capture-cni share: states of pods and what to do about each, modes, versions of container
+// runtimes, plugins of other meshes. Pure.
+package terms
+
+import (
+	"cmp"
+	"slices"
+)
+
+// State is the state of a pod of the mesh, a label value of metrics, the reason of a record
+// and part of a Lease: values are stable.
+type State string
+
+// States that the guard reports.
+const (
+	Captured      State = "captured"       // has the desired rules, unchanged
+	Uncaptured    State = "uncaptured"     // has no capture rules
+	Drifted       State = "drifted"        // has our rules, changed since ADD or a repair
+	Outdated      State = "outdated"       // has our rules, of another version or configuration
+	Changed       State = "changed"        // is captured; its annotations were edited since
+	Foreign       State = "foreign"        // is captured by another plugin
+	Obstructed    State = "obstructed"     // has our rules, and a table that could keep packets from them
+	InjectedLater State = "injected_later" // is in the mesh as the API server shows it, and was not when its sandbox was made
+	Unknown       State = "unknown"        // could not be examined
+	Exempt        State = "exempt"         // is in the mesh and not captured, by its own or the operator's choice
+)
+
+// States that follow from what the API server knows of a pod.
+const (
+	NotExamined State = "not examined" // the guard of its node does not know it
+	NotStarted  State = "not started"  // its network has not been set up for a minute
+	NotReported State = "not reported" // no guard reports it, and it is listed for its istio-init
+
+	Gone         State = "gone"
+	NotInMesh    State = "not in the mesh"
+	NotScheduled State = "not scheduled"
+)
+
+// States returns all that the guard reports, in the order of the documents.
+func States() []State {
+	return []State{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater, Unknown, Exempt}
+}
+
+// IsMissing reports whether a pod's traffic may bypass the proxy against its wish, or
+// whether the pod does not start.
+func (s State) IsMissing() bool {
+	switch s {
+	case Uncaptured, InjectedLater, Drifted, Obstructed, Unknown, NotExamined, NotStarted:
+		return true
+	}
+	return false
+}
+
+// worst are the states of pods that are not captured as desired, the worst first.
+var worst = []State{Uncaptured, InjectedLater, Drifted, Foreign, Obstructed, Unknown, Exempt, Changed, Outdated}
+
+// Compare orders states, the worst first. Those that are not known come last.
+func Compare(a, b State) int { return cmp.Compare(rank(a), rank(b)) }
+
+func rank(s State) int {
+	if i := slices.Index(worst, s); i >= 0 {
+		return i
+	}
+	return len(worst)
+}
