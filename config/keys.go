@@ -22,7 +22,7 @@ func (k Key) Accepts(value json.RawMessage) bool {
 	return k.set != nil && k.set(new(NetConf), value) == nil
 }
 
-// Keys returns the keys of our entry in a conflist, in the order of README.md's table.
+// Keys returns the keys of our entry in a conflist, in the order of the reference's table.
 func Keys() []Key {
 	return []Key{
 		{

@@ -49,7 +49,7 @@ const (
 // Annotation documents an annotation.
 type Annotation struct{ Key, Form, Default, Meaning string }
 
-// Annotations returns all annotations that decide, in the order of the README's table.
+// Annotations returns all annotations that decide, in the order of the reference's table.
 func Annotations() []Annotation {
 	const (
 		ports      = "`*` or ports"
