@@ -106,7 +106,7 @@ func TestMakeTargets(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		targets = append(targets, match[1])
 	}
-	for _, document := range []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"} {
+	for _, document := range []string{"README.md", "CONTRIBUTING.md", "DECISIONS.md", "e2e/README.md"} {
 		for _, match := range regexp.MustCompile("make ([a-z][a-z-]*)").FindAllStringSubmatch(codeOf(read(t, document)), -1) {
 			if !slices.Contains(targets, match[1]) {
 				t.Errorf("%s names %q, which is not in the Makefile", document, match[0])
@@ -121,13 +121,37 @@ func codeOf(markdown string) string {
 	return strings.Join(spans, "\n")
 }
 
-// TestDependenciesHaveReasons expects every direct dependency in ARCHITECTURE.md.
+// TestDependenciesHaveReasons expects every direct dependency in DECISIONS.md.
 func TestDependenciesHaveReasons(t *testing.T) {
-	architecture := read(t, "ARCHITECTURE.md")
+	decisions := read(t, "DECISIONS.md")
 	direct, _, _ := strings.Cut(read(t, "go.mod"), "// indirect")
 	for _, match := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(direct, -1) {
-		if !strings.Contains(architecture, "`"+match[1]+"`") {
-			t.Errorf("ARCHITECTURE.md has no reason for %s", match[1])
+		if !strings.Contains(decisions, "`"+match[1]+"`") {
+			t.Errorf("DECISIONS.md has no reason for %s", match[1])
+		}
+	}
+}
+
+// TestReadingOrder expects each file of ARCHITECTURE.md's reading order to be one that an ADD
+// can pass through: capture-cni links its package.
+func TestReadingOrder(t *testing.T) {
+	linked := map[string]bool{}
+	for _, p := range listPackages(t) {
+		if p.ImportPath == module+"/plugin/capture-cni" {
+			for _, dependency := range append(p.Deps, p.ImportPath) {
+				linked[strings.TrimPrefix(dependency, module+"/")] = true
+			}
+		}
+	}
+	_, order, _ := strings.Cut(read(t, "ARCHITECTURE.md"), "## Reading order")
+	order, _, _ = strings.Cut(order, "\n## ")
+	files := regexp.MustCompile("`((?:plugin|config)/[^`]+\\.go)`").FindAllStringSubmatch(order, -1)
+	if len(files) < 30 {
+		t.Errorf("it has %d files", len(files))
+	}
+	for _, file := range files {
+		if _, err := os.Stat(filepath.Join(root, file[1])); err != nil || !linked[filepath.Dir(file[1])] {
+			t.Errorf("%s: linked %v, %v", file[1], linked[filepath.Dir(file[1])], err)
 		}
 	}
 }
