@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/entry"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // schema is the part of a JSON schema that the tests read.

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/install/terms"
-
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/entry"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // constraints are the tested fields of a SecurityContextConstraints.

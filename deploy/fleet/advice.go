@@ -5,8 +5,9 @@ package fleet
 import (
 	"fmt"
 
-	"github.com/capture-cni/capture-cni/install/terms"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // permissionHint names the roles for everything that this package reads.

@@ -6,10 +6,11 @@ import (
 	"cmp"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // conclude sets state, cause and next step of a pod of the mesh, or of one that is gone.

@@ -32,7 +32,7 @@ func NewExec(access *rest.Config, client *Client) Exec {
 			return fmt.Errorf("executing a command in pod %s/%s: %w", agent.namespace, agent.name, err)
 		}
 		var stderr strings.Builder
-		err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &limitedWriter{&stderr, maxOutput}})
+		err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &limitedWriter{&stderr, maxStderr}})
 		if exited, ok := errors.AsType[exec.CodeExitError](err); ok {
 			err = commandFailed(cmp.Or(strings.TrimSpace(stderr.String()), exited.Error()))
 		} else if message := strings.TrimSpace(stderr.String()); err != nil && message != "" {
@@ -44,6 +44,9 @@ func NewExec(access *rest.Config, client *Client) Exec {
 		return nil
 	}
 }
+
+// maxStderr is the most that is read of what a command says of a fault.
+const maxStderr = 64 << 10
 
 // commandFailed is the error of a command that ran in the agent's pod, and failed.
 type commandFailed string

@@ -10,9 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/install/explain"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/capture-cni/capture-cni/install/explain"
 )
 
 // podEvents are the Events about a pod.
@@ -97,7 +98,7 @@ func (x Explainer) ask(ctx context.Context, agent Agent, container string, into 
 	defer cancel()
 	var out strings.Builder
 	command := append([]string{"/capture-cni-node", "explain", "--output=json"}, args...)
-	if err := x.Exec(ctx, agent, container, command, &limitedWriter{&out, maxOutput}); err != nil {
+	if err := x.Exec(ctx, agent, container, command, &limitedWriter{&out, explain.MaxSize}); err != nil {
 		return err
 	}
 	return explain.Decode([]byte(out.String()), into)
@@ -113,9 +114,6 @@ func (x Explainer) withVersions(err error, node *NodeEvidence) error {
 	}
 	return fmt.Errorf("%w. The agent is %s and this plugin %s: use the plugin of the agent's version", err, node.Version, x.Version)
 }
-
-// maxOutput is the most that is read of a command's output.
-const maxOutput = 256 << 10
 
 // limitedWriter drops what exceeds a limit.
 type limitedWriter struct {

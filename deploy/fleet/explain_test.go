@@ -15,19 +15,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/explain"
-	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/capture-cni/capture-cni/plugin/record"
-
 	appsv1 "k8s.io/api/apps/v1"
-
 	coordination "k8s.io/api/coordination/v1"
-
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/capture-cni/capture-cni/install/nodestate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/install/explain"
+	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // explainCase is what an API server and an agent say of shop/web.

@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/capture-cni/capture-cni/install/explain"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/install/explain"
 )
 
 // Trace returns which rule decides about a packet of a pod, as the guard of the pod's

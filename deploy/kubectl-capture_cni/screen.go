@@ -12,9 +12,10 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"golang.org/x/term"
+
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/terms"
-	"golang.org/x/term"
 )
 
 // screen is where a command writes all its output. Text of the cluster can't control a

@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/install/terms"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // release is major and minor of a version.

@@ -17,16 +17,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
-	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/tools/clientcmd"
-
 	agentnode "github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // envWork makes this program a worker: a process that does a part of the agent's

@@ -10,16 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/prometheus/client_golang/prometheus"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // keeperOfAgent makes a guard that asks the agent at a socket.

@@ -8,11 +8,11 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // Servers of a lively pod and its peer.

@@ -19,16 +19,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/terms"
 	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // TestCost runs the built guard on a node with 200 captured pods, and prints

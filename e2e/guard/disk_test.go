@@ -8,10 +8,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/terms"
-	"golang.org/x/sys/unix"
 )
 
 // TestFullDisk examines pods while the guard's disk is full, and remembers them: rules

@@ -11,14 +11,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // listen opens the socket of the node's agent.

@@ -5,18 +5,20 @@ package guard
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestExplain explains a drifted pod, and changes nothing.
@@ -44,6 +46,28 @@ func TestExplain(t *testing.T) {
 	}
 	if _, err := keeper.Explain(t.Context(), "shop", "none"); !errors.Is(err, guard.ErrNotHere) {
 		t.Errorf("a pod that is not there: %v", err)
+	}
+}
+
+// TestExplainsMuch has a pod add thousands of rules and chains: the guard's answers keep a
+// size that kubectl reads, and say what is wrong.
+func TestExplainsMuch(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	comment := strings.Repeat("x", 120)
+	p.host.Load(t, strings.Repeat("add rule inet capture-cni nat_OUTPUT counter comment \""+comment+"\"\n", 4000))
+	if out := n.explain(t); !strings.Contains(out, "state        drifted\nbecause      unexpected: ") {
+		t.Errorf("it does not say that the pod drifted:\n%.1000s", out)
+	}
+	chains := "add table inet vpn\n"
+	for i := range 40 {
+		chains += fmt.Sprintf("add chain inet vpn c%d { type filter hook output priority -301; }\nadd rule inet vpn c%d counter\n", i, i)
+	}
+	p.host.Load(t, chains)
+	out := n.trace(t, toPeer)
+	if doubts := strings.Count(out, "the packet meets other rules first: "); doubts != 32 || !strings.Contains(out, "can't tell   and 8 more\n") {
+		t.Errorf("it has %d doubts:\n%s", doubts, out)
 	}
 }
 
@@ -192,25 +216,28 @@ func (n *node) explain(t *testing.T) string {
 	return explanation(t, keeper, "shop", "web")
 }
 
-// explanation returns the text of an explanation, which loses nothing on its way to kubectl.
+// explanation returns the text of an explanation.
 func explanation(t *testing.T, keeper *guard.Guard, namespace, name string) string {
 	t.Helper()
 	explained, err := keeper.Explain(t.Context(), namespace, name)
 	check(t, err)
-	var read explain.Pod
-	answer(t, explained, &read)
-	if diff := cmp.Diff(explained.Text(), read.Text()); diff != "" {
-		t.Errorf("read as\n%s", diff)
-	}
-	return explained.Text()
+	return textOf(t, explained)
 }
 
-// answer encodes what the guard answers, and reads it as kubectl does.
-func answer(t *testing.T, from, into any) {
+// textOf returns the text of what the guard answers, as kubectl reads it.
+func textOf[T interface{ Text() string }](t *testing.T, answer T) string {
 	t.Helper()
-	document, err := json.Marshal(from)
+	document, err := json.Marshal(answer)
 	check(t, err)
-	check(t, explain.Decode(document, into))
+	if len(document) > explain.MaxSize/4 {
+		t.Errorf("kubectl reads no answer of %d bytes", len(document))
+	}
+	var read T
+	check(t, explain.Decode(document, &read))
+	if diff := cmp.Diff(answer.Text(), read.Text()); diff != "" {
+		t.Errorf("read as\n%s", diff)
+	}
+	return read.Text()
 }
 
 // recordADD writes a record to the history, as the agent does.

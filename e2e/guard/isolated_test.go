@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // typedCRI is a runtime that says of which type a sandbox's own runtime is.

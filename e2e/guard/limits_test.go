@@ -3,9 +3,7 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -39,12 +37,7 @@ func TestFilledTable(t *testing.T) {
 			n := newNode()
 			p := n.run(t, "web")
 			p.capture(t, nil)
-			command := exec.CommandContext(t.Context(), "nft", "-f", "-")
-			command.Stdin = strings.NewReader(tt.script)
-			check(t, p.host.Do(func() error {
-				out, err := command.CombinedOutput()
-				return errors.Join(err, errorOf(out))
-			}))
+			p.host.Load(t, tt.script)
 			for _, policy := range []guard.Policy{guard.ReportOnly, guard.InPlace} {
 				keeper, registry := n.keeper(t, policy)
 				began := time.Now()
@@ -67,12 +60,4 @@ func TestFilledTable(t *testing.T) {
 			}
 		})
 	}
-}
-
-// errorOf is what a program said, as an error.
-func errorOf(said []byte) error {
-	if len(said) == 0 {
-		return nil
-	}
-	return errors.New(string(said))
 }

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
-	"golang.org/x/sys/unix"
 )
 
 // TestLocked has another process hold the lock of two pods, as an ADD or a DEL does. The

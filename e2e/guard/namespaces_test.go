@@ -6,11 +6,12 @@ import (
 	"errors"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"golang.org/x/sys/unix"
 )
 
 // TestNeverAnother has pods end while they are examined, and namespaces

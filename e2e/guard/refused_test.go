@@ -12,10 +12,11 @@ import (
 	"testing"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/terms"
-	"golang.org/x/sys/unix"
 )
 
 const refusedEnv = "CAPTURE_CNI_TEST_REFUSED"

@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // awayRuntime is one that can be away.

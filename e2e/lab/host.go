@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"runtime"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -33,6 +36,45 @@ func NewHost() (*Host, error) {
 		return nil, fmt.Errorf("creating a network namespace: %w", err)
 	}
 	return &Host{netns}, nil
+}
+
+// StartHost creates a Host for a test, which needs root, and removes it afterwards.
+func StartHost(t testing.TB) *Host {
+	t.Helper()
+	RequireRoot(t)
+	h, err := NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// Within runs f inside the namespace, and ends the test if it fails.
+func (h *Host) Within(t testing.TB, f func() error) {
+	t.Helper()
+	if err := h.Do(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Load has nft load a text, as another program would.
+func (h *Host) Load(t testing.TB, text string) {
+	t.Helper()
+	RequireProgram(t, "nft")
+	h.Within(t, func() error {
+		command := exec.CommandContext(t.Context(), "nft", "-f", "-")
+		command.Stdin = strings.NewReader(text)
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s", out)
+		}
+		return err
+	})
 }
 
 // Path returns what a runtime passes as CNI_NETNS.

@@ -110,6 +110,13 @@ var fleetMutants = []mutant{
 		by:   by(quick, "deploy/fleet", "TestExplain"),
 	},
 	{
+		name: "many-tables-of-a-pod-hide-its-trace",
+		file: "install/guard/trace.go",
+		from: "hooks[:min(len(hooks), explain.MaxDoubts)]",
+		to:   "hooks",
+		by:   by(root, "e2e/guard", "TestExplainsMuch"),
+	},
+	{
 		name: "time-of-an-add-is-that-of-another-zone",
 		file: "install/explain/text.go",
 		from: "p.Add.Time.UTC().Format",

@@ -13,8 +13,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/containernetworking/cni/libcni"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // PluginType is the type of our entry.

@@ -98,12 +98,7 @@ func TestConnections(t *testing.T) {
 // within runs f in a namespace of its own.
 func within(t *testing.T, f func() error) {
 	t.Helper()
-	lab.RequireRoot(t)
-	host, err := lab.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = host.Close() })
+	host := lab.StartHost(t)
 	if err := errors.Join(host.AddAddresses("lo"), host.Do(f)); err != nil {
 		t.Fatal(err)
 	}

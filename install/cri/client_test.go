@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/terms"
 	"google.golang.org/grpc"
-
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // server is a runtime that has one sandbox.

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
-
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 

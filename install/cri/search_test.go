@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
-
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 

@@ -5,9 +5,9 @@ package cri
 import (
 	"context"
 
-	"github.com/capture-cni/capture-cni/install/terms"
-
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // Version returns the name and the version of the runtime.

@@ -17,6 +17,14 @@ import (
 // ignore those that they do not know.
 const Form = 1
 
+// Limits of an answer. A pod with NET_ADMIN can make a node say much, and kubectl reads
+// MaxSize bytes.
+const (
+	MaxSize   = 1 << 20
+	MaxValue  = 1 << 10 // of an annotation
+	MaxDoubts = 32
+)
+
 // Pod is what a node knows of one pod. Fields that are not known are empty.
 type Pod struct {
 	Form      int    `json:"form"`

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -108,6 +109,36 @@ func TestDecode(t *testing.T) {
 		if !errors.Is(err, want) || err != nil && !errors.Is(err, ErrAnswer) || err == nil && p.Name != "web" {
 			t.Errorf("%s: %+v, %v", document, p, err)
 		}
+	}
+}
+
+// TestSize has each field at its limit, in characters that JSON writes with six.
+func TestSize(t *testing.T) {
+	t.Parallel()
+	worst := func(size int) string { return strings.Repeat("\x01", size) }
+	reason := worst(8 << 10) // of 20 differences
+	pod := Pod{
+		NotMeshed: reason, NowUnknown: reason, Because: reason, KernelUnknown: reason, AddUnknown: reason,
+		Kernel: &Kernel{Backend: worst(record.MaxBackend), Stamp: worst(256), Expected: worst(256), Foreign: worst(256)},
+		Add:    &record.Record{Message: worst(record.MaxMessage)},
+	}
+	for _, annotation := range capture.Annotations() {
+		value := &Value{Text: worst(MaxValue), Bytes: 1 << 18}
+		pod.Annotations = append(pod.Annotations, Annotation{annotation.Key, value, value})
+	}
+	for range record.MaxWarnings {
+		pod.Add.Warnings = append(pod.Add.Warnings, worst(record.MaxWarning))
+	}
+	trace := Trace{Exempt: reason}
+	for range MaxDoubts + 1 {
+		trace.Doubts = append(trace.Doubts, worst(512))
+	}
+	for _, answer := range []any{pod, trace} {
+		document, err := json.Marshal(answer)
+		if err != nil || len(document) > MaxSize {
+			t.Errorf("%T: %d bytes, want at most %d; %v", answer, len(document), MaxSize, err)
+		}
+		t.Logf("%T: %d bytes", answer, len(document))
 	}
 }
 

@@ -121,9 +121,6 @@ func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *
 	}
 }
 
-// maxValue bounds an annotation's value in an explanation.
-const maxValue = 1 << 10
-
 // valueOf returns the value of an annotation, nil for none.
 func valueOf(annotation capture.Annotation, all map[string]string) *explain.Value {
 	value, exists := all[annotation.Key]
@@ -132,8 +129,8 @@ func valueOf(annotation capture.Annotation, all map[string]string) *explain.Valu
 		return nil
 	case annotation.Form == "any":
 		return &explain.Value{Hidden: true}
-	case len(value) > maxValue:
-		return &explain.Value{Text: value[:maxValue], Bytes: len(value)}
+	case len(value) > explain.MaxValue:
+		return &explain.Value{Text: value[:explain.MaxValue], Bytes: len(value)}
 	}
 	return &explain.Value{Text: value}
 }

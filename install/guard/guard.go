@@ -13,11 +13,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Policy is what the guard does with a pod that lacks the desired rules.

@@ -14,9 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // shaky is a Runtime whose answers a test makes. Its pods are exempt, so that an

@@ -76,8 +76,11 @@ func doubtsAbout(ctx context.Context, netns *podnet.Namespace, found Finding, p 
 	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](err); ok {
 		return append(doubts, "other tables are not read: "+tooLarge.Error()), nil
 	}
-	for _, hook := range hooks {
+	for _, hook := range hooks[:min(len(hooks), explain.MaxDoubts)] {
 		doubts = append(doubts, "the packet meets other rules first: "+hook)
+	}
+	if more := len(hooks) - explain.MaxDoubts; more > 0 {
+		doubts = append(doubts, fmt.Sprintf("and %d more", more))
 	}
 	return doubts, err
 }

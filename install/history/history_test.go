@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -65,18 +66,6 @@ func writeRecord(t *testing.T, dir string, r record.Record) {
 	}
 }
 
-func files(t *testing.T, dir string) (names []string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
-}
-
 // messages returns those of all records, from the oldest to the youngest.
 func messages(t *testing.T, dir string) (messages []string) {
 	t.Helper()
@@ -118,7 +107,7 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%q is read as %v, %v", uid, r, err)
 		}
 	}
-	for _, name := range files(t, dir) {
+	for _, name := range lab.FileNames(t, dir) {
 		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s: mode %s, %v", name, info.Mode(), err)
 		}
@@ -188,7 +177,7 @@ func TestIsBounded(t *testing.T) {
 func TestNoNameForAFile(t *testing.T) {
 	t.Parallel()
 	dir := recorded(t, add("6c1f", 1, "kept"))
-	beside := files(t, filepath.Dir(dir))
+	beside := lab.FileNames(t, filepath.Dir(dir))
 	for _, uid := range []string{"", "/", "../6c1f", "6c1f/", "/../6c1f", "a/b", "6c1f\x00"} {
 		if err := write(dir, add(uid, 2, "written")); (err == nil) != (uid == "") {
 			t.Errorf("%q: %v", uid, err)
@@ -197,7 +186,7 @@ func TestNoNameForAFile(t *testing.T) {
 	if diff := cmp.Diff([]string{"kept"}, messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(beside, files(t, filepath.Dir(dir))); diff != "" {
+	if diff := cmp.Diff(beside, lab.FileNames(t, filepath.Dir(dir))); diff != "" {
 		t.Errorf("next to the directory: %s", diff)
 	}
 	if err := write(dir, add(strings.Repeat("x", 300), 2, "written")); err == nil {
@@ -235,7 +224,7 @@ func TestIsRootsOwn(t *testing.T) {
 			t.Errorf("%s: read %v, %v", name, r, all)
 		}
 	}
-	if names := files(t, open); len(names) > 0 {
+	if names := lab.FileNames(t, open); len(names) > 0 {
 		t.Errorf("written where others can read: %q", names)
 	}
 	if diff := cmp.Diff([]string{"kept"}, messages(t, linked)); diff != "" {
@@ -250,7 +239,7 @@ func TestIsRootsOwn(t *testing.T) {
 func TestRubbish(t *testing.T) {
 	t.Parallel()
 	dir := recorded(t, add("6c1f", 5, "good"))
-	whole, err := os.ReadFile(filepath.Join(dir, files(t, dir)[0]))
+	whole, err := os.ReadFile(filepath.Join(dir, lab.FileNames(t, dir)[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +287,7 @@ func TestLimitOfBytes(t *testing.T) {
 	if err := h.Record(add("6c1f", 9, "youngest")); err != nil {
 		t.Fatal(err)
 	}
-	if left := files(t, dir); len(left) != 4 || !strings.HasSuffix(left[3], "-6c1f.json") {
+	if left := lab.FileNames(t, dir); len(left) != 4 || !strings.HasSuffix(left[3], "-6c1f.json") {
 		t.Errorf("left %q", left)
 	}
 }

@@ -13,10 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Keeper keeps a node in the desired state: it reconciles on changes and at intervals.

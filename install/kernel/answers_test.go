@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/lab/sample"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
@@ -34,7 +35,7 @@ func init() {
 	os.Exit(0)
 }
 
-var replacements = map[string]capture.Ruleset{"good": rules(), "refused": dangling()}
+var replacements = map[string]capture.Ruleset{"good": sample.Rules(), "refused": sample.Dangling()}
 
 // TestLostAnswers has the kernel lose each answer to a repair in turn: the repair
 // succeeds where the rules are replaced, and fails where those of before are there.
@@ -43,17 +44,17 @@ func TestLostAnswers(t *testing.T) {
 	lab.RequireRoot(t)
 	lab.RequireProgram(t, "strace")
 	for which := range replacements {
-		want, err := netfilter.Reference(t.Context(), nftables.Backend{}, rules())
+		want, err := netfilter.Reference(t.Context(), nftables.Backend{}, sample.Rules())
 		if err != nil {
 			t.Fatal(err)
 		}
 		repaired := 0
 		for nth := 1; ; nth++ {
-			host := newHost(t)
-			within(t, host, func() error { return nftables.Backend{}.Apply(t.Context(), rules()) })
-			load(t, host, "flush chain inet capture-cni nat_ISTIO_OUTPUT")
+			host := lab.StartHost(t)
+			sample.Apply(t, host, sample.Rules())
+			host.Load(t, "flush chain inet capture-cni nat_ISTIO_OUTPUT")
 			lost, succeeded := replaceWithout(t, host, which, nth)
-			if isRepaired := len(dump.Diff(want, dumpOf(t, host))) == 0; isRepaired != succeeded {
+			if isRepaired := len(dump.Diff(want, sample.Dump(t, host))) == 0; isRepaired != succeeded {
 				t.Errorf("%s, without answer %d: succeeded %v, repaired %v", which, nth, succeeded, isRepaired)
 			}
 			if !lost {
@@ -78,7 +79,7 @@ func replaceWithout(t *testing.T, host *lab.Host, which string, nth int) (lost, 
 		"-e", fmt.Sprintf("inject=recvfrom:error=ENOBUFS:when=%d", nth), os.Args[0])
 	command.Env = append(os.Environ(), envReplace+"="+which)
 	var out []byte
-	within(t, host, func() error {
+	host.Within(t, func() error {
 		var err error
 		out, err = command.CombinedOutput()
 		succeeded = err == nil

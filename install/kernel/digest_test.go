@@ -3,13 +3,11 @@
 package kernel
 
 import (
-	"fmt"
-	"net/netip"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/lab/sample"
 	"github.com/capture-cni/capture-cni/plugin/dump"
-	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
 // TestDigest expects equal digests for Dumps without a Diff, and different ones for others.
@@ -64,30 +62,19 @@ func chainOf(name string, rules ...string) dump.Object {
 // type, and another one where an element is missing.
 func TestExpectedDigest(t *testing.T) {
 	t.Parallel()
-	host := newHost(t)
-	rs := rules(func(in *capture.Intent) {
-		for i := range 10_000 {
-			in.ExcludeInboundPorts = append(in.ExcludeInboundPorts, uint16(3*i))
-			in.IncludeOutboundPorts = append(in.IncludeOutboundPorts, uint16(2*i+1))
-			in.ExcludeInterfaces = append(in.ExcludeInterfaces, fmt.Sprintf("eth%d", i))
-			in.ExcludeOwnerGroups = append(in.ExcludeOwnerGroups, uint32(i))
-			address := [16]byte{0x20, 1, 0xd, 0xb8, byte(i >> 8), byte(i)}
-			in.ExcludeOutboundRanges = append(in.ExcludeOutboundRanges,
-				netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), netip.PrefixFrom(netip.AddrFrom16(address), 64))
-		}
-		in.ExcludeOutboundRanges = append(in.ExcludeOutboundRanges, netip.MustParsePrefix("255.255.255.255/32"), netip.MustParsePrefix("0.0.0.0/32"))
-	})
-	within(t, host, func() error { return nftables.Backend{}.Apply(t.Context(), rs) })
+	host := lab.StartHost(t)
+	rs := sample.LongLists()
+	sample.Apply(t, host, rs)
 	var references References
 	want, err := references.of(t.Context(), rs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if digestOf(dumpOf(t, host)) != want {
+	if digestOf(sample.Dump(t, host)) != want {
 		t.Error("the kernel's rules have another digest")
 	}
-	load(t, host, "delete element inet capture-cni exclude_interfaces { eth7 }")
-	if digestOf(dumpOf(t, host)) == want {
+	host.Load(t, "delete element inet capture-cni exclude_interfaces { eth7 }")
+	if digestOf(sample.Dump(t, host)) == want {
 		t.Error("a missing element does not change the digest")
 	}
 }

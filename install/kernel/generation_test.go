@@ -7,12 +7,14 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestGenerationDeadline expects a read to fail after the end of its context.
 func TestGenerationDeadline(t *testing.T) {
 	t.Parallel()
-	host := newHost(t)
+	host := lab.StartHost(t)
 	ended, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	canceled, cancelNow := context.WithCancel(t.Context())

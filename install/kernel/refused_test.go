@@ -4,13 +4,15 @@ package kernel
 
 import (
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRefused sums the counters of the chains that refuse, in every table,
 // and no other numbers.
 func TestRefused(t *testing.T) {
-	host := newHost(t)
-	load(t, host, `
+	host := lab.StartHost(t)
+	host.Load(t, `
 table inet capture-cni {
 	chain filter_ISTIO_REFUSE { limit rate 1000/second counter packets 1 bytes 60 reject; counter packets 2 bytes 60 reject; }
 	chain mangle_ISTIO_REFUSE { counter packets 4 bytes 60 drop; }
@@ -20,7 +22,7 @@ table ip filter { chain ISTIO_REFUSE { counter packets 8 bytes 60 reject; }; cha
 table ip6 mangle { chain ISTIO_REFUSE { counter packets 16 bytes 60 drop; }; }
 table inet another { chain filter_ISTIO_REFUSE { counter packets 1000 bytes 60 drop; }; }
 `)
-	within(t, host, func() error {
+	host.Within(t, func() error {
 		if got, err := refused(t.Context()); err != nil || got != 31 {
 			t.Errorf("got %d, %v, want 31", got, err)
 		}

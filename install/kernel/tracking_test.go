@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/lab/sample"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
@@ -15,24 +17,24 @@ import (
 func TestEnableConntrack(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func() error{
-		"repaired": func() error { return replaceRules(t.Context(), rules()) },
+		"repaired": func() error { return replaceRules(t.Context(), sample.Rules()) },
 		"deleted":  func() error { return netfilter.Remove(t.Context()) },
 		"undone":   func() error { return disableConntrack(t.Context()) },
 	} {
-		host := newHost(t)
-		within(t, host, func() error { return disableConntrack(t.Context()) }) // there is nothing to undo yet
+		host := lab.StartHost(t)
+		host.Within(t, func() error { return disableConntrack(t.Context()) }) // there is nothing to undo yet
 		for range 2 {
-			within(t, host, func() error { return enableConntrack(t.Context()) })
-			if got := inspect(t, host); got != (netfilter.State{}) {
+			host.Within(t, func() error { return enableConntrack(t.Context()) })
+			if got := sample.Inspect(t, host); got != (netfilter.State{}) {
 				t.Errorf("it is taken for %+v", got)
 			}
-			if left := dump.Diff(dump.Dump{}, dumpOf(t, host)); len(left) > 0 {
+			if left := dump.Diff(dump.Dump{}, sample.Dump(t, host)); len(left) > 0 {
 				t.Errorf("it is taken for %q", left)
 			}
 		}
-		within(t, host, end)
+		host.Within(t, end)
 		var listed []byte
-		within(t, host, func() (err error) {
+		host.Within(t, func() (err error) {
 			listed, err = exec.CommandContext(t.Context(), "nft", "list", "tables").Output()
 			return err
 		})

@@ -11,12 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/settings"
 	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/google/go-cmp/cmp"
 )
 
 const primaryFile = "10-ptp.conflist"

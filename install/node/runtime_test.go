@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/settings"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestWithoutASocket leaves the decision to the files, except while the runtime has to decide

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestForm pins the form: a kubectl plugin and an agent of different versions share it.

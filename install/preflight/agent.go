@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/settings"
 )
 
-// InAgent is Preflight in the agent itself. It tests the kernel only where this
+// InAgent is Check in the agent itself. It tests the kernel only where this
 // process may: the agent's pod has neither the capabilities nor iptables.
 func InAgent(ctx context.Context, settings settings.Node, runtime *cri.Client) Problems {
 	p := newPreflight(settings)

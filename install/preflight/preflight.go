@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
@@ -20,7 +22,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/settings"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
-	"golang.org/x/sys/unix"
 )
 
 // Problem is what would fail on the node, and what to do about it.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -118,7 +119,7 @@ func TestSpoolBytes(t *testing.T) {
 	}
 	record.Keep(dir, numbered(9))
 	total := 0
-	names := files(t, dir)
+	names := lab.FileNames(t, dir)
 	for _, name := range names {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
@@ -144,7 +145,7 @@ func TestReplayIsBounded(t *testing.T) {
 	if got := replay(t, dir); len(got) != record.SpoolSize || got[0] != fmt.Sprint(2*record.SpoolSize) {
 		t.Errorf("%d were taken, from %s on", len(got), got[0])
 	}
-	if left := files(t, dir); len(left) > 0 {
+	if left := lab.FileNames(t, dir); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
 }

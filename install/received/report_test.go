@@ -339,18 +339,6 @@ func TestSpoolWithRubbish(t *testing.T) {
 	}
 }
 
-func files(t *testing.T, dir string) (names []string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
-}
-
 // messages returns those of all records in a directory.
 func messages(t *testing.T, dir string) (messages []string) {
 	t.Helper()

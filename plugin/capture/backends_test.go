@@ -31,11 +31,7 @@ func TestAppliedRules(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
 			rs := rulesOf(t, dir)
-			host, err := lab.NewHost()
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = host.Close() })
+			host := lab.StartHost(t)
 			if err := host.Do(func() error { return nftables.Backend{}.Apply(t.Context(), rs) }); err != nil {
 				t.Fatal(err)
 			}

@@ -49,13 +49,9 @@ func TestBothVariantsListTheSame(t *testing.T) {
 // They are sorted by chain, because the order of chains differs.
 func restored(t *testing.T, program, text string) []string {
 	t.Helper()
-	host, err := lab.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = host.Close() })
+	host := lab.StartHost(t)
 	var rules []string
-	err = host.Do(func() error {
+	err := host.Do(func() error {
 		restore := exec.CommandContext(t.Context(), program+"-restore", "--noflush")
 		restore.Stdin = strings.NewReader(text)
 		if out, err := restore.CombinedOutput(); err != nil {

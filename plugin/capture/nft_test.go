@@ -37,13 +37,9 @@ func TestNetlinkEqualsNFT(t *testing.T) {
 // listing returns what nft lists after apply in a new namespace.
 func listing(t *testing.T, apply func() error) string {
 	t.Helper()
-	host, err := lab.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = host.Close() })
+	host := lab.StartHost(t)
 	var out []byte
-	err = host.Do(func() error {
+	err := host.Do(func() (err error) {
 		if err := apply(); err != nil {
 			return err
 		}

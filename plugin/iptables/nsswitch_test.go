@@ -14,12 +14,7 @@ import (
 // runs in the pod's network namespace, and the host's own file unchanged.
 func TestNameServicesAreHidden(t *testing.T) {
 	t.Parallel()
-	lab.RequireRoot(t)
-	host, err := lab.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = host.Close() })
+	host := lab.StartHost(t)
 	before, err := os.ReadFile("/etc/nsswitch.conf")
 	if err != nil || len(before) == 0 {
 		lab.Lacks(t, "/etc/nsswitch.conf")

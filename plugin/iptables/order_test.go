@@ -20,12 +20,7 @@ import (
 // that all rules are there.
 func TestOrderOfFamilies(t *testing.T) {
 	t.Parallel()
-	lab.RequireRoot(t)
-	host, err := lab.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = host.Close() })
+	host := lab.StartHost(t)
 	directory := t.TempDir()
 	input := filepath.Join(directory, "input")
 	b := Backend{map[capture.Family]programs{}}

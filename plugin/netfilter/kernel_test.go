@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/lab/sample"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
@@ -27,15 +29,15 @@ func TestInspect(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			host := newHost(t)
+			host := lab.StartHost(t)
 			if test.loaded != "" {
-				load(t, host, test.loaded)
+				host.Load(t, test.loaded)
 			}
-			if got := inspect(t, host); got != (netfilter.State{Foreign: test.foreign}) {
+			if got := sample.Inspect(t, host); got != (netfilter.State{Foreign: test.foreign}) {
 				t.Errorf("got %+v, want foreign %q", got, test.foreign)
 			}
-			within(t, host, func() error { return nftables.Backend{}.Apply(t.Context(), rules()) })
-			if got := inspect(t, host); got != (netfilter.State{Backend: config.NFTables, Stamp: rules().Stamp(), Foreign: test.foreign}) {
+			sample.Apply(t, host, sample.Rules())
+			if got := sample.Inspect(t, host); got != (netfilter.State{Backend: config.NFTables, Stamp: sample.Rules().Stamp(), Foreign: test.foreign}) {
 				t.Errorf("with ours: got %+v", got)
 			}
 		})
@@ -46,19 +48,19 @@ func TestInspect(t *testing.T) {
 // last message the kernel refuses.
 func TestRefusedByTheKernel(t *testing.T) {
 	t.Parallel()
-	host := newHost(t)
-	overlapping := rules(func(in *capture.Intent) {
+	host := lab.StartHost(t)
+	overlapping := sample.Rules(func(in *capture.Intent) {
 		in.ExcludeOutboundRanges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")}
 	})
-	for name, refused := range map[string]capture.Ruleset{"overlapping ranges": overlapping, "dangling jump": dangling()} {
+	for name, refused := range map[string]capture.Ruleset{"overlapping ranges": overlapping, "dangling jump": sample.Dangling()} {
 		err := host.Do(func() error { return nftables.Backend{}.Apply(t.Context(), refused) })
 		if err == nil || !strings.Contains(err.Error(), "committing table inet capture-cni") {
 			t.Errorf("%s: got error %v", name, err)
 		}
-		if got := inspect(t, host); got != (netfilter.State{}) {
+		if got := sample.Inspect(t, host); got != (netfilter.State{}) {
 			t.Errorf("%s: left %+v", name, got)
 		}
-		if left := dump.Diff(dump.Dump{}, dumpOf(t, host)); len(left) > 0 {
+		if left := dump.Diff(dump.Dump{}, sample.Dump(t, host)); len(left) > 0 {
 			t.Errorf("%s: left %q", name, left)
 		}
 	}
@@ -68,26 +70,26 @@ func TestRefusedByTheKernel(t *testing.T) {
 // our names, to be neither read nor removed.
 func TestOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	host := newHost(t)
-	load(t, host, `
+	host := lab.StartHost(t)
+	host.Load(t, `
 		table ip capture-cni { chain nat_OUTPUT { counter accept; }; }
 		table inet other {
 			set owner_groups { type gid; elements = { 7 }; }
 			chain nat_OUTPUT { type nat hook output priority -100; meta skgid @owner_groups accept; }
 		}
 	`)
-	rs := rules(func(in *capture.Intent) { in.OwnerGroups = []uint32{1, 2} })
-	within(t, host, func() error { return nftables.Backend{}.Apply(t.Context(), rs) })
+	rs := sample.Rules(func(in *capture.Intent) { in.OwnerGroups = []uint32{1, 2} })
+	sample.Apply(t, host, rs)
 	want, err := netfilter.Reference(t.Context(), nftables.Backend{}, rs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if differences := dump.Diff(want, dumpOf(t, host)); len(differences) > 0 {
+	if differences := dump.Diff(want, sample.Dump(t, host)); len(differences) > 0 {
 		t.Errorf("differences: %q", differences)
 	}
-	within(t, host, func() error { return netfilter.Remove(t.Context()) })
+	host.Within(t, func() error { return netfilter.Remove(t.Context()) })
 	var listed []byte
-	within(t, host, func() (err error) {
+	host.Within(t, func() (err error) {
 		listed, err = exec.CommandContext(t.Context(), "nft", "list", "tables").Output()
 		return err
 	})
@@ -99,12 +101,12 @@ func TestOthersAreLeftAlone(t *testing.T) {
 // TestReferenceStaysOutside expects no trace of a Reference in the caller's namespace.
 func TestReferenceStaysOutside(t *testing.T) {
 	t.Parallel()
-	host := newHost(t)
-	within(t, host, func() error {
-		_, err := netfilter.Reference(t.Context(), nftables.Backend{}, rules())
+	host := lab.StartHost(t)
+	host.Within(t, func() error {
+		_, err := netfilter.Reference(t.Context(), nftables.Backend{}, sample.Rules())
 		return err
 	})
-	if left := dump.Diff(dump.Dump{}, dumpOf(t, host)); len(left) > 0 {
+	if left := dump.Diff(dump.Dump{}, sample.Dump(t, host)); len(left) > 0 {
 		t.Errorf("the namespace holds %q", left)
 	}
 }

@@ -18,10 +18,10 @@ import (
 // capabilities, which do not include CAP_NET_RAW. istio-cni creates legacy tables in
 // every pod where iptables-legacy is installed.
 func TestLegacyRulesWithoutRawSockets(t *testing.T) {
-	host := newHost(t)
+	host := lab.StartHost(t)
 	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
 		lab.RequireProgram(t, program)
-		within(t, host, func() error {
+		host.Within(t, func() error {
 			out, err := exec.CommandContext(t.Context(), program, "--wait", "--table", "nat", "--new-chain", "ISTIO_OUTPUT").CombinedOutput()
 			if err != nil {
 				err = fmt.Errorf("%s: %w: %s", program, err, out)
@@ -30,7 +30,7 @@ func TestLegacyRulesWithoutRawSockets(t *testing.T) {
 		})
 	}
 	var state netfilter.State
-	within(t, host, func() error {
+	host.Within(t, func() error {
 		return withoutRawSockets(func() (err error) {
 			state, err = netfilter.Inspect(t.Context())
 			return err

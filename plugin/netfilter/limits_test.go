@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/nftables/expr"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/lab/sample"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
@@ -104,13 +104,13 @@ func TestLimits(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			host := newHost(t)
-			within(t, host, func() error { return nftables.Backend{}.Apply(t.Context(), rules()) })
-			within(t, host, func() error { return test.read(t.Context()) }) // before it is filled
+			host := lab.StartHost(t)
+			sample.Apply(t, host, sample.Rules())
+			host.Within(t, func() error { return test.read(t.Context()) }) // before it is filled
 			if strings.HasPrefix(test.script, "-A") {
 				restoreLegacy(t, host, "*nat\n"+test.script+"COMMIT\n")
 			} else {
-				load(t, host, test.script)
+				host.Load(t, test.script)
 			}
 			began := time.Now()
 			err := host.Do(func() error { return test.read(t.Context()) })
@@ -137,7 +137,7 @@ func TestLimits(t *testing.T) {
 
 func restoreLegacy(t *testing.T, host *lab.Host, text string) {
 	t.Helper()
-	within(t, host, func() error {
+	host.Within(t, func() error {
 		command := exec.CommandContext(t.Context(), "iptables-legacy-restore", "--wait", "--noflush")
 		command.Stdin = strings.NewReader(text)
 		out, err := command.CombinedOutput()
@@ -151,8 +151,8 @@ func restoreLegacy(t *testing.T, host *lab.Host, text string) {
 // TestDeadline expects each read to fail after the end of its context.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
-	host := newHost(t)
-	within(t, host, func() error { return nftables.Backend{}.Apply(t.Context(), rules()) })
+	host := lab.StartHost(t)
+	sample.Apply(t, host, sample.Rules())
 	ended, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	canceled, cancelNow := context.WithCancel(t.Context())
@@ -173,46 +173,33 @@ func TestDeadline(t *testing.T) {
 // other.
 func TestForgedUserData(t *testing.T) {
 	t.Parallel()
-	host := newHost(t)
-	within(t, host, func() error { return nftables.Backend{}.Apply(t.Context(), rules()) })
-	before := dumpOf(t, host)
+	host := lab.StartHost(t)
+	sample.Apply(t, host, sample.Rules())
+	before := sample.Dump(t, host)
 	addRule(t, host, []byte{0, 200, 'x'}) // with a length beyond its end
-	if got := dump.Diff(before, dumpOf(t, host)); len(got) != 1 || !strings.HasPrefix(got[0], "unexpected: a rule without comment of chain nat_OUTPUT") {
+	if got := dump.Diff(before, sample.Dump(t, host)); len(got) != 1 || !strings.HasPrefix(got[0], "unexpected: a rule without comment of chain nat_OUTPUT") {
 		t.Errorf("got %q", got)
 	}
-	inspect(t, host)
+	sample.Inspect(t, host)
 }
 
 // TestLongLists expects sets of 10,000 and more elements, of every type, to be read
 // back whole, and a missing element to be a difference.
 func TestLongLists(t *testing.T) {
 	t.Parallel()
-	host := newHost(t)
-	rs := rules(func(in *capture.Intent) {
-		in.ExcludeInterfaces = nil
-		for i := range 10_000 {
-			in.ExcludeInboundPorts = append(in.ExcludeInboundPorts, uint16(3*i))
-			in.IncludeOutboundPorts = append(in.IncludeOutboundPorts, uint16(2*i+1))
-			in.ExcludeOutboundPorts = append(in.ExcludeOutboundPorts, uint16(i))
-			in.ExcludeInterfaces = append(in.ExcludeInterfaces, fmt.Sprintf("eth%d", i))
-			in.ExcludeOwnerGroups = append(in.ExcludeOwnerGroups, uint32(i))
-			address := [16]byte{0x20, 1, 0xd, 0xb8, byte(i >> 8), byte(i)}
-			in.ExcludeOutboundRanges = append(in.ExcludeOutboundRanges,
-				netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), netip.PrefixFrom(netip.AddrFrom16(address), 64))
-		}
-		in.ExcludeOutboundRanges = append(in.ExcludeOutboundRanges, netip.MustParsePrefix("255.255.255.255/32"), netip.MustParsePrefix("0.0.0.0/32"))
-	})
-	within(t, host, func() error { return nftables.Backend{}.Apply(t.Context(), rs) })
+	host := lab.StartHost(t)
+	rs := sample.LongLists()
+	sample.Apply(t, host, rs)
 	want, err := netfilter.Reference(t.Context(), nftables.Backend{}, rs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := dumpOf(t, host)
+	found := sample.Dump(t, host)
 	if differences := dump.Diff(want, found); len(differences) > 0 {
 		t.Errorf("differences: %q", differences)
 	}
-	load(t, host, "delete element inet capture-cni exclude_interfaces { eth7 }")
-	if differences := dump.Diff(want, dumpOf(t, host)); len(differences) != 1 || differences[0] != "missing: element eth7 of set exclude_interfaces" {
+	host.Load(t, "delete element inet capture-cni exclude_interfaces { eth7 }")
+	if differences := dump.Diff(want, sample.Dump(t, host)); len(differences) != 1 || differences[0] != "missing: element eth7 of set exclude_interfaces" {
 		t.Errorf("differences: %q", differences)
 	}
 }
@@ -220,7 +207,7 @@ func TestLongLists(t *testing.T) {
 // addRule adds a rule with this user data to a chain of ours.
 func addRule(t *testing.T, host *lab.Host, userData []byte) {
 	t.Helper()
-	within(t, host, func() error {
+	host.Within(t, func() error {
 		conn, err := googlenftables.New()
 		if err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/lab/sample"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -33,18 +35,18 @@ func TestTablesThatOthersUse(t *testing.T) {
 		"a rule in front of ours": {"", "insert rule ip nat OUTPUT counter", []string{"chain OUTPUT", "counter"}, []string{"PREROUTING"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			host := newHost(t)
-			load(t, host, tt.before)
-			within(t, host, func() error {
+			host := lab.StartHost(t)
+			host.Load(t, tt.before)
+			host.Within(t, func() error {
 				backend, err := netfilter.Find(t.Context(), config.IPTablesNFT)
 				if err != nil {
 					return err
 				}
-				return backend.Apply(t.Context(), rules())
+				return backend.Apply(t.Context(), sample.Rules())
 			})
-			load(t, host, tt.after)
+			host.Load(t, tt.after)
 			var listed []byte
-			within(t, host, func() (err error) {
+			host.Within(t, func() (err error) {
 				if err := netfilter.Remove(t.Context()); err != nil {
 					return err
 				}

@@ -91,3 +91,16 @@ func ExpectGolden(t testing.TB, update bool, path, got string) {
 		t.Errorf("%s changed (-golden +now); run make golden if this is intended:\n%s", path, diff)
 	}
 }
+
+// FileNames returns the names in a directory, sorted.
+func FileNames(t testing.TB, directory string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
