@@ -32,19 +32,38 @@ func (n *Node) CRI(ctx context.Context) (internalapi.RuntimeService, error) {
 }
 
 // Sandboxes lists the sandboxes of the node's running pods. It repeats a listing that
-// lacks a sandbox's place.
+// fails, or lacks the network namespace of a sandbox.
 func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
+	for deadline := time.Now().Add(Timeout); ; time.Sleep(100 * time.Millisecond) {
+		sandboxes, err = n.list(ctx)
+		for _, found := range sandboxes {
+			err = errors.Join(err, found.NetworkError)
+		}
+		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
+			return sandboxes, err
+		}
+	}
+}
+
+// Sandbox finds the sandbox of a running pod, and its network namespace. It fails while the
+// runtime does not list it.
+func (n *Node) Sandbox(ctx context.Context, namespace, pod string) (Sandbox, error) {
+	list, err := n.list(ctx)
+	for _, found := range list {
+		if found.Namespace == namespace && found.Name == pod {
+			return found, found.NetworkError
+		}
+	}
+	return Sandbox{}, errors.Join(fmt.Errorf("no sandbox of %s/%s on %s", namespace, pod, n.Name), err)
+}
+
+func (n *Node) list(ctx context.Context) (sandboxes []Sandbox, err error) {
 	client, err := cri.New(n.Socket())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = client.Close() }()
-	runtime := cri.NewLocator(client)
-	list, err := located(ctx, runtime)
-	for deadline := time.Now().Add(Timeout); err != nil && ctx.Err() == nil && time.Now().Before(deadline); {
-		time.Sleep(100 * time.Millisecond)
-		list, err = located(ctx, runtime)
-	}
+	list, err := cri.NewLocator(client).Sandboxes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing the sandboxes of %s: %w", n.Name, err)
 	}
@@ -52,15 +71,6 @@ func (n *Node) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
 		sandboxes = append(sandboxes, Sandbox{found, n})
 	}
 	return sandboxes, nil
-}
-
-// located lists sandboxes, and fails where the place of one is not known.
-func located(ctx context.Context, runtime *cri.Locator) ([]cri.Sandbox, error) {
-	list, err := runtime.Sandboxes(ctx)
-	for _, sandbox := range list {
-		err = errors.Join(err, sandbox.NetworkError)
-	}
-	return list, err
 }
 
 // Stop stops a sandbox without the kubelet.

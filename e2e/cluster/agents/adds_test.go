@@ -3,9 +3,9 @@
 package agents
 
 import (
-	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,24 +22,22 @@ var withoutToken = []string{"token.onNode=false"}
 func TestAddsWithToken(t *testing.T) {
 	c.InstallChart(t)
 	expectCredentials(t, true)
-	adder := newAdder(t)
+	web := newCaller(t)
 	t.Run("update", func(t *testing.T) {
-		for _, add := range addsDuringUpdate(t, adder) {
-			if add.Err != nil || !add.Captured {
-				t.Errorf("after %s: captured %v, %v", add.Took, add.Captured, add.Err)
-			}
+		for _, call := range web.duringUpdate(t) {
+			web.expectCaptured(t, call)
 		}
 	})
 	for _, outage := range outages {
 		t.Run(outage.name, func(t *testing.T) {
 			end := outage.begin(t, c.Nodes[0])
-			add, err := adder.Add(t.Context())
-			suite.Check(t, err)
+			call := web.Call(t.Context())
 			end()
-			if add.Err != nil || !add.Captured || add.Took < outage.shortest || add.Took > outage.shortest+4*time.Second {
-				t.Errorf("after %s: captured %v, %v", add.Took, add.Captured, add.Err)
+			web.expectCaptured(t, call)
+			if call.Took < outage.shortest || call.Took > outage.shortest+4*time.Second {
+				t.Errorf("ADD took %s, want between %s and 4 s more", call.Took, outage.shortest)
 			}
-			t.Logf("captured after %s", add.Took.Round(time.Millisecond))
+			t.Logf("captured after %s", call.Took.Round(time.Millisecond))
 			suite.WaitAgentReady(t, c.Nodes[0])
 		})
 	}
@@ -54,34 +52,28 @@ func TestAddsWithoutToken(t *testing.T) {
 	c.InstallChart(t, withoutToken...)
 	expectCredentials(t, false)
 	expectPodsCaptured(t)
-	adder := newAdder(t)
+	web := newCaller(t)
 	t.Run("update", func(t *testing.T) {
-		for _, add := range addsDuringUpdate(t, adder) {
-			ofLookup := add.Err != nil && strings.Contains(add.Err.Error(), "looking up pod ")
-			if !add.Captured && !ofLookup {
-				t.Errorf("after %s: captured %v, %v", add.Took, add.Captured, add.Err)
+		for _, call := range web.duringUpdate(t) {
+			if call.Digest == "" && call.Err != nil && strings.Contains(call.Err.Error(), "looking up pod ") {
+				continue
 			}
+			web.expectCaptured(t, call)
 		}
 	})
 	for _, outage := range outages {
 		t.Run(outage.name, func(t *testing.T) {
 			end := outage.begin(t, c.Nodes[0])
-			adds := make(chan suite.Add, 1)
-			go func() {
-				add, err := adder.Add(t.Context())
-				add.Err = errors.Join(err, add.Err)
-				adds <- add
-			}()
+			calls := make(chan suite.Call, 1)
+			go func() { calls <- web.Call(t.Context()) }()
 			select {
-			case add := <-adds:
-				t.Fatalf("it did not wait for the agent: captured %v, %v", add.Captured, add.Err)
+			case call := <-calls:
+				t.Fatalf("it did not wait for the agent: rules %q, %v", call.Digest, call.Err)
 			case <-time.After(1500 * time.Millisecond): // longer than the plugin waits before it reads the pod elsewhere
 			}
 			end()
 			ended := time.Now()
-			if add := <-adds; add.Err != nil || !add.Captured {
-				t.Errorf("after %s: captured %v, %v", add.Took, add.Captured, add.Err)
-			}
+			web.expectCaptured(t, <-calls)
 			t.Logf("captured %s after the end", time.Since(ended).Round(time.Millisecond))
 			suite.WaitAgentReady(t, c.Nodes[0])
 		})
@@ -91,34 +83,39 @@ func TestAddsWithoutToken(t *testing.T) {
 	expectPodsCaptured(t)
 }
 
-func newAdder(t *testing.T) *suite.Adder {
+// caller calls the plugin with the identity of a pod, whose rules have a digest.
+type caller struct {
+	*suite.Caller
+	digest string
+}
+
+func newCaller(t *testing.T) caller {
 	t.Helper()
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	n.Run(t, suite.Server("web", c.Nodes[0].Name))
-	return suite.NewAdder(t, c.Nodes[0], n.Get(t, "web"))
+	n.ExpectCaptured(t, "web")
+	return caller{suite.NewCaller(t, c.Nodes[0], n.Get(t, "web")), n.Digest(t, "web")}
 }
 
-// addsDuringUpdate calls the plugin up to 20 times a second while the agents are replaced.
-func addsDuringUpdate(t *testing.T, adder *suite.Adder) []suite.Add {
+// expectCaptured expects an ADD that left the pod's rules, and a DEL that removed them.
+func (c caller) expectCaptured(t *testing.T, call suite.Call) {
 	t.Helper()
-	end := adder.Every(t, 50*time.Millisecond)
-	began := time.Now()
+	if call.Err != nil || call.Digest != c.digest {
+		t.Errorf("after %s: rules %q, want %q: %v", call.Took, call.Digest, c.digest, call.Err)
+	}
+}
+
+// duringUpdate calls the plugin up to 20 times a second while the agents are replaced.
+func (c caller) duringUpdate(t *testing.T) []suite.Call {
+	t.Helper()
+	end := c.Every(t, 50*time.Millisecond)
 	kubectl(t, "rollout", "restart", "daemonset/capture-cni-node")
 	kubectl(t, "rollout", "status", "daemonset/capture-cni-node", suite.KubectlTimeout)
-	took := time.Since(began)
-	adds := end()
-	captured, longest := 0, time.Duration(0)
-	for _, add := range adds {
-		if add.Captured {
-			captured++
-		}
-		longest = max(longest, add.Took)
-	}
-	if captured == 0 {
+	calls := end()
+	if !slices.ContainsFunc(calls, func(call suite.Call) bool { return call.Digest != "" }) {
 		t.Error("no call was successful")
 	}
-	t.Logf("update of %s: %d calls, %d captured; the longest took %s", took.Round(time.Millisecond), len(adds), captured, longest.Round(time.Millisecond))
-	return adds
+	return calls
 }
 
 // expectPodsCaptured starts a pod on each node.

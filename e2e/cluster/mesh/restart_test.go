@@ -14,13 +14,13 @@ import (
 func TestIstioCNIRestarted(t *testing.T) {
 	c.ReplaceByIstioCNI(t)
 	suite.Check(t, c.InstallIstioCNI(t.Context(), "cniConfFileName="+cluster.NetworkConf))
-	ch := suite.StartChurn(t, c.NewNamespace(t, suite.Restricted, cluster.Injected))
-	defer ch.End(t)
+	turnover := suite.StartTurnover(t, c.NewNamespace(t, suite.Restricted, cluster.Injected), 1, suite.Ready, suite.Server)
+	defer turnover.End(t)
 	c.InstallChart(t, beside, "mode=owned")
-	expect(t, ch, "both", ours)
+	expect(t, turnover, "both", ours)
 	c.MustKubectl(t, "--namespace", cluster.IstioNamespace, "delete", "pod", "--selector=k8s-app=istio-cni-node")
 	c.MustKubectl(t, "--namespace", cluster.IstioNamespace, "rollout", "status", "daemonset/istio-cni-node", suite.KubectlTimeout)
 	waitForIstioEntry(t)
-	expect(t, ch, "restarted", ours)
-	expectEachCapturedOnce(t, ch)
+	expect(t, turnover, "restarted", ours)
+	expectEachCapturedOnce(t, turnover)
 }

@@ -5,15 +5,19 @@ package suite
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 )
@@ -26,6 +30,7 @@ const Restricted = "pod-security.kubernetes.io/enforce=restricted"
 type Namespace struct {
 	Name  string
 	suite *Suite
+	api   *rest.RESTClient
 }
 
 // NewNamespace creates a namespace with labels. It is deleted with the test,
@@ -40,7 +45,8 @@ func (c *Suite) NewNamespaceWith(t *testing.T, prefix string, labels ...string) 
 	t.Helper()
 	requireCluster(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))
-	n := Namespace{prefix + name + "-" + strings.ToLower(rand.Text()[:5]), c} // the last run's may still be there
+	name = prefix + name + "-" + strings.ToLower(rand.Text()[:5]) // the last run's may still be there
+	n := Namespace{name, c, apiClient(t, c.Kubeconfig())}
 	manifest := corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{}}}
 	for _, label := range labels {
 		key, value, _ := strings.Cut(label, "=")
@@ -95,24 +101,32 @@ func (n Namespace) Create(t *testing.T, pods ...*corev1.Pod) {
 
 // TryCreate is Create with an error for the caller.
 func (n Namespace) TryCreate(ctx context.Context, pods ...*corev1.Pod) error {
-	var manifests strings.Builder
 	for _, pod := range pods {
-		if err := json.NewEncoder(&manifests).Encode(pod); err != nil {
-			return err
+		if err := n.api.Post().Namespace(n.Name).Resource("pods").Body(pod).Do(ctx).Error(); err != nil {
+			return fmt.Errorf("creating pod %s: %w", pod.Name, err)
 		}
 	}
-	_, err := n.suite.Kubectl(ctx, manifests.String(), "--namespace", n.Name, "create", "--filename=-")
-	return err
+	return nil
 }
 
 // WaitReady waits until pods are ready.
 func (n Namespace) WaitReady(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
-	args := []string{"wait", "--for=condition=Ready", KubectlTimeout}
 	for _, pod := range pods {
-		args = append(args, "pod/"+pod.Name)
+		Eventually(t, func() error {
+			found, err := n.TryGet(t.Context(), pod.Name)
+			if err == nil && !isReady(found) {
+				err = fmt.Errorf("pod %s is not ready: %s", pod.Name, found.Status.Phase)
+			}
+			return err
+		})
 	}
-	n.Kubectl(t, "", args...)
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // Run creates pods and waits until they are ready.
@@ -125,11 +139,32 @@ func (n Namespace) Run(t *testing.T, pods ...*corev1.Pod) {
 // Delete deletes pods and waits until they have ended.
 func (n Namespace) Delete(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
-	args := []string{"delete", "pod", KubectlTimeout}
+	var names []string
 	for _, pod := range pods {
-		args = append(args, pod.Name)
+		names = append(names, pod.Name)
 	}
-	n.Kubectl(t, "", args...)
+	Check(t, n.TryDelete(t.Context(), names...))
+}
+
+// TryDelete is Delete with an error for the caller.
+func (n Namespace) TryDelete(ctx context.Context, names ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, cluster.Timeout)
+	defer cancel()
+	for _, name := range names {
+		if err := n.api.Delete().Namespace(n.Name).Resource("pods").Name(name).Do(ctx).Error(); err != nil {
+			return fmt.Errorf("deleting pod %s: %w", name, err)
+		}
+	}
+	for _, name := range names {
+		_, err := n.TryGet(ctx, name)
+		for ; err == nil; _, err = n.TryGet(ctx, name) {
+			time.Sleep(200 * time.Millisecond)
+		}
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("waiting for the end of pod %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Get returns a pod as the API server has it.
@@ -142,22 +177,15 @@ func (n Namespace) Get(t *testing.T, name string) *corev1.Pod {
 
 // TryGet is Get with an error for the caller.
 func (n Namespace) TryGet(ctx context.Context, name string) (*corev1.Pod, error) {
-	out, err := n.suite.Kubectl(ctx, "", "--namespace", n.Name, "get", "pod", name, "-o", "json")
-	if err != nil {
-		return nil, err
-	}
 	pod := &corev1.Pod{}
-	if err := json.Unmarshal([]byte(out), pod); err != nil {
-		return nil, fmt.Errorf("reading pod %s: %w", name, err)
-	}
-	return pod, nil
+	return pod, n.api.Get().Namespace(n.Name).Resource("pods").Name(name).Do(ctx).Into(pod)
 }
 
 // List returns all pods of the namespace by name, as the API server has them.
 func (n Namespace) List(t *testing.T) map[string]*corev1.Pod {
 	t.Helper()
 	list := &corev1.PodList{}
-	Check(t, json.Unmarshal([]byte(n.Kubectl(t, "", "get", "pods", "-o", "json")), list))
+	Check(t, n.api.Get().Namespace(n.Name).Resource("pods").Do(t.Context()).Into(list))
 	pods := map[string]*corev1.Pod{}
 	for _, pod := range list.Items {
 		pods[pod.Name] = &pod
@@ -176,4 +204,15 @@ func (n Namespace) Addresses(t *testing.T, name string) (v4, v6 netip.Addr) {
 		}
 	}
 	return v4, v6
+}
+
+// apiClient returns a client of the API server that sends requests at once.
+func apiClient(t *testing.T, kubeconfig string) *rest.RESTClient {
+	t.Helper()
+	access, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	Check(t, err)
+	access.APIPath, access.GroupVersion, access.NegotiatedSerializer, access.QPS = "/api", &corev1.SchemeGroupVersion, scheme.Codecs.WithoutConversion(), -1
+	client, err := rest.RESTClientFor(access)
+	Check(t, err)
+	return client
 }

@@ -3,208 +3,209 @@
 package suite
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
-	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// Turnover creates pods on nodes and deletes them as soon as their sandboxes run: pairs of
-// a meshed pod and one outside the mesh, each pair after the one before it has ended. It
-// needs no kubectl, so that the machine has its time for the pods.
+// Turnover creates and deletes pods on every node all the time: pairs of a meshed pod,
+// whose rules are read, and one outside the mesh. A pair follows the end of another.
 type Turnover struct {
-	namespace string
-	url       string
-	api       *http.Client
+	Namespace
+	until Until
+	began time.Time
 
-	mu      sync.Mutex
-	digests map[string]int       // of the meshed pods' rules
-	deleted map[string]time.Time // when the deletion of a pod was requested
-	pods    int
-	began   time.Time
+	mu    sync.Mutex
+	lives []Life
 
 	stop    context.CancelFunc
 	workers sync.WaitGroup
 }
 
-// pairsAtOnce is how many pairs start on a node at once.
-const pairsAtOnce = 2
+// Until is how long each pod of a Turnover lives.
+type Until string
 
-// StartTurnover starts and ends pods of these nodes until End, or until the test ends.
-func StartTurnover(t *testing.T, n Namespace, nodes []*cluster.Node) *Turnover {
+// When a pod's rules are read, before it is deleted.
+const (
+	SandboxRuns Until = "its sandbox runs"
+	Ready       Until = "it is ready"
+)
+
+// Life is what was seen of one meshed pod.
+type Life struct {
+	Pod, Node string
+	created   time.Time
+	deleted   time.Time     // when its deletion was requested
+	Took      time.Duration // until its rules were read
+	Rules     netfilter.State
+	Digest    string // of this plugin's rules, "" without them
+	Fault     error  // how its rules differ from those that it asks for; nil if this plugin alone captured it
+	// Validations is how many times istio-validation was started, if the pod has it.
+	Validations int32
+}
+
+// Ours reports whether this plugin alone captured the pod.
+func (l Life) Ours() bool { return l.Fault == nil }
+
+// Theirs reports whether another plugin alone captured the pod.
+func (l Life) Theirs() bool { return l.Rules.Backend == "" && l.Rules.Foreign != "" }
+
+// StartTurnover goes on until End, or until the test ends, with a number of pairs at once on
+// each node.
+func StartTurnover(t *testing.T, n Namespace, pairs int, until Until, meshed func(name, node string) *corev1.Pod) *Turnover {
 	t.Helper()
-	access, err := clientcmd.BuildConfigFromFlags("", n.suite.Kubeconfig())
-	Check(t, err)
-	client, err := rest.HTTPClientFor(access)
-	Check(t, err)
 	ctx, stop := context.WithCancel(t.Context())
-	turnover := &Turnover{
-		namespace: n.Name, url: access.Host + "/api/v1/namespaces/" + n.Name + "/pods", api: client,
-		digests: map[string]int{}, deleted: map[string]time.Time{}, began: time.Now(), stop: stop,
-	}
-	for _, node := range nodes {
-		for worker := range pairsAtOnce {
-			turnover.workers.Go(func() {
-				if err := turnover.run(ctx, node, fmt.Sprintf("%s-%d", node.Name, worker)); err != nil {
-					t.Errorf("pods of %s: %v", node.Name, err)
+	w := &Turnover{Namespace: n, until: until, began: time.Now(), stop: stop}
+	for _, node := range n.suite.Nodes {
+		for worker := range pairs {
+			w.workers.Go(func() {
+				for i := 0; ctx.Err() == nil; i++ {
+					name := fmt.Sprintf("%s-%d-%d", node.Name, worker, i)
+					// A pair is finished also after the end.
+					err := w.pair(context.WithoutCancel(ctx), node, meshed("meshed-"+name, node.Name), Unmeshed(Server("plain-"+name, node.Name)))
+					if err != nil {
+						t.Errorf("pods %s: %v", name, err)
+						return
+					}
 				}
 			})
 		}
 	}
-	return turnover
+	return w
 }
 
-// run starts pairs until ctx ends.
-func (w *Turnover) run(ctx context.Context, node *cluster.Node, name string) error {
-	client, err := cri.New(node.Socket())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }()
-	runtime := cri.NewLocator(client)
-	for i := 0; ctx.Err() == nil; i++ {
-		meshed, plain := DualStack(Server(fmt.Sprintf("meshed-%s-%d", name, i), node.Name)), Unmeshed(Server(fmt.Sprintf("plain-%s-%d", name, i), node.Name))
-		// A pair is finished also after the end.
-		if err := w.pair(context.WithoutCancel(ctx), node, runtime, meshed, plain); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *Turnover) pair(ctx context.Context, node *cluster.Node, runtime *cri.Locator, meshed, plain *corev1.Pod) error {
+func (w *Turnover) pair(ctx context.Context, node *cluster.Node, meshed, plain *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, cluster.Timeout)
 	defer cancel()
-	for _, pod := range []*corev1.Pod{meshed, plain} {
-		if err := w.send(ctx, http.MethodPost, w.url, pod); err != nil {
-			return err
-		}
+	life := Life{Pod: meshed.Name, Node: node.Name, created: time.Now()}
+	if err := w.TryCreate(ctx, plain, meshed); err != nil {
+		return err
 	}
-	for _, pod := range []*corev1.Pod{meshed, plain} {
-		path, err := w.waitSandbox(ctx, runtime, pod.Name)
-		if err != nil {
-			return err
-		}
-		digest, err := digestAt(ctx, node.Path(path))
-		if err != nil {
-			return fmt.Errorf("reading the rules of %s: %w", pod.Name, err)
-		}
-		if captured := digest != ""; captured != (pod == meshed) {
-			return fmt.Errorf("%s is captured: %v", pod.Name, captured)
-		}
-		w.count(pod.Name, digest)
-		if err := w.send(ctx, http.MethodDelete, w.url+"/"+pod.Name, nil); err != nil {
-			return err
-		}
+	outside, err := w.wait(ctx, node, plain.Name)
+	if err != nil {
+		return err
 	}
-	return errors.Join(w.waitGone(ctx, meshed.Name), w.waitGone(ctx, plain.Name))
-}
-
-// waitGone waits until the kubelet has ended a pod: pods that end must not pile up on a
-// slow machine.
-func (w *Turnover) waitGone(ctx context.Context, pod string) error {
-	for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
-		err := w.send(ctx, http.MethodGet, w.url+"/"+pod, nil)
-		if errors.Is(err, errNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	rules, err := ReadRules(outside)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("waiting for the end of %s: %w", pod, ctx.Err())
-}
-
-// count counts a pod that is about to be deleted.
-func (w *Turnover) count(pod, digest string) {
+	if rules != (netfilter.State{}) {
+		return fmt.Errorf("%s, which is not in the mesh, has the rules %+v", plain.Name, rules)
+	}
+	sandbox, err := w.wait(ctx, node, meshed.Name)
+	if err != nil {
+		return err
+	}
+	life.Took = time.Since(life.created)
+	if err := w.read(ctx, &life, sandbox); err != nil {
+		return err
+	}
+	life.deleted = time.Now()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pods++
-	w.deleted[pod] = time.Now()
-	if digest != "" {
-		w.digests[digest]++
-	}
+	w.lives = append(w.lives, life)
+	w.mu.Unlock()
+	return w.TryDelete(ctx, meshed.Name, plain.Name)
 }
 
-// waitSandbox waits until a pod's sandbox runs, and returns the path of its network
-// namespace on the node. It repeats a listing that fails, as on a busy machine.
-func (w *Turnover) waitSandbox(ctx context.Context, runtime *cri.Locator, pod string) (path string, err error) {
-	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-		var sandboxes []cri.Sandbox
-		sandboxes, err = runtime.Sandboxes(ctx)
-		for _, found := range sandboxes {
-			if found.Namespace == w.namespace && found.Name == pod && found.NetNS != "" {
-				return found.NetNS, nil
+// wait waits until a pod has lived as long as it should. It repeats a listing that fails,
+// as on a busy machine.
+func (w *Turnover) wait(ctx context.Context, node *cluster.Node, name string) (found cluster.Sandbox, err error) {
+	for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
+		if w.until == Ready {
+			var pod *corev1.Pod
+			if pod, err = w.TryGet(ctx, name); err != nil || !isReady(pod) {
+				continue
 			}
 		}
-	}
-	return "", fmt.Errorf("waiting for the sandbox of %s: %w", pod, errors.Join(ctx.Err(), err))
-}
-
-var errNotFound = errors.New("not found")
-
-// send sends a request to the API server. Errors: errNotFound.
-func (w *Turnover) send(ctx context.Context, method, url string, pod *corev1.Pod) error {
-	var body bytes.Buffer
-	if pod != nil {
-		if err := json.NewEncoder(&body).Encode(pod); err != nil {
-			return err
+		if found, err = node.Sandbox(ctx, w.Name, name); err == nil {
+			return found, nil
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, url, &body)
+	return found, fmt.Errorf("waiting for %s until %s: %w", name, w.until, errors.Join(ctx.Err(), err))
+}
+
+// read reads what is known of a meshed pod.
+func (w *Turnover) read(ctx context.Context, life *Life, sandbox cluster.Sandbox) (err error) {
+	if life.Rules, err = ReadRules(sandbox); err != nil {
+		return err
+	}
+	if life.Rules == (netfilter.State{}) {
+		return fmt.Errorf("%s has started and is not captured", life.Pod)
+	}
+	if life.Digest, err = digestAt(ctx, sandbox.Path()); err != nil {
+		return fmt.Errorf("reading the rules of %s: %w", life.Pod, err)
+	}
+	injected, err := w.TryGet(ctx, life.Pod)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := w.api.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode == http.StatusNotFound {
-		return errNotFound
-	}
-	if content, err := io.ReadAll(response.Body); err != nil || response.StatusCode >= 300 {
-		return errors.Join(fmt.Errorf("%s %s: %s: %s", method, url, response.Status, content), err)
-	}
+	life.Validations, life.Fault = validations(injected), CheckCaptured(ctx, sandbox, injected)
 	return nil
 }
 
-// Digests returns how many meshed pods had which rules, up to now.
-func (w *Turnover) Digests() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.digests)
+// validations returns how many times Istio's validation of a ready pod was started.
+func validations(pod *corev1.Pod) int32 {
+	for _, status := range pod.Status.InitContainerStatuses {
+		if status.Name == "istio-validation" {
+			return status.RestartCount + 1
+		}
+	}
+	return 0
 }
 
-// WasEnding reports whether the deletion of a pod had been requested by then; t may be
+// Lives returns what was seen of all meshed pods up to now.
+func (w *Turnover) Lives() []Life {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.lives)
+}
+
+// Next waits until a meshed pod that is created from now on has lived on each node, and
+// returns the first of each node.
+func (w *Turnover) Next(t *testing.T) (first []Life) {
+	t.Helper()
+	now := time.Now()
+	for _, node := range w.suite.Nodes {
+		Eventually(t, func() error {
+			for _, l := range w.Lives() {
+				if l.Node == node.Name && l.created.After(now) {
+					first = append(first, l)
+					return nil
+				}
+			}
+			return fmt.Errorf("no new meshed pod has lived on %s", node.Name)
+		})
+	}
+	return first
+}
+
+// WasEnding reports whether the deletion of a pod had been requested by then; then may be
 // rounded down to seconds, as times of Events are.
-func (w *Turnover) WasEnding(pod string, t time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	deleted, requested := w.deleted[pod]
-	return requested && !t.Before(deleted.Truncate(time.Second))
+func (w *Turnover) WasEnding(pod string, then metav1.Time) bool {
+	return slices.ContainsFunc(w.Lives(), func(l Life) bool {
+		return l.Pod == pod && !then.Time.Before(l.deleted.Truncate(time.Second))
+	})
 }
 
-// End waits for the last pairs, and logs how many pods started in which time.
+// End waits for the last pairs, and logs how many pods there were.
 func (w *Turnover) End(t *testing.T) {
 	t.Helper()
 	w.stop()
 	w.workers.Wait()
-	took := time.Since(w.began)
-	t.Logf("%d pods in %s, %.1f a second; half of them meshed", w.pods, took.Round(time.Second), float64(w.pods)/took.Seconds())
+	took, longest := time.Since(w.began), time.Duration(0)
+	for _, l := range w.lives {
+		longest = max(longest, l.Took)
+	}
+	t.Logf("%d pairs of pods in %s, %.1f a minute; the slowest took %s until %s",
+		len(w.lives), took.Round(time.Second), float64(len(w.lives))/took.Minutes(), longest.Round(time.Millisecond), w.until)
 }

@@ -40,10 +40,11 @@ func TestVersions(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	earlier := runOnEachNode(t, n, "earlier")
 
-	turnover := suite.StartTurnover(t, n, c.Nodes)
-	var cycles []*suite.Cycles
+	turnover := suite.StartTurnover(t, n, 2, suite.SandboxRuns, dualStackServer)
+	var ends []func() []suite.Call
 	for i, node := range c.Nodes {
-		cycles = append(cycles, suite.StartCycles(t, node, n.Get(t, earlier.pods[i]), time.Second*time.Duration(len(c.Nodes))/20))
+		caller := suite.NewCaller(t, node, n.Get(t, earlier.pods[i]))
+		ends = append(ends, caller.Every(t, time.Second*time.Duration(len(c.Nodes))/20))
 	}
 	expectReuse(t)
 	today := append([]string{"image.tag=v1"}, oneByOne...)
@@ -55,10 +56,15 @@ func TestVersions(t *testing.T) {
 	timed(t, "upgrade", func() error { return c.Install(t.Context(), append(today, "netconf.logLevel=debug")...) })
 
 	turnover.End(t)
-	digests := turnover.Digests()
-	for _, cycle := range cycles {
-		for digest, count := range cycle.End(t) {
-			digests[digest] += count
+	digests := map[string]int{}
+	for _, life := range turnover.Lives() {
+		digests[life.Digest]++
+	}
+	for _, end := range ends {
+		for _, call := range end() {
+			if digests[call.Digest]++; call.Err != nil {
+				t.Error(call.Err)
+			}
 		}
 	}
 	if got := slices.Sorted(maps.Keys(digests)); !slices.Equal(got, slices.Sorted(slices.Values([]string{earlier.digest, later.digest}))) {
@@ -112,13 +118,17 @@ type pair struct {
 func runOnEachNode(t *testing.T, n suite.Namespace, name string) (p pair) {
 	t.Helper()
 	for _, node := range c.Nodes {
-		pod := suite.DualStack(suite.Server(name+"-"+node.Name, node.Name))
+		pod := dualStackServer(name+"-"+node.Name, node.Name)
 		n.Run(t, pod)
 		p.pods = append(p.pods, pod.Name)
 	}
 	p.digest = n.Digest(t, p.pods[0])
 	p.expectUnchanged(t, n)
 	return p
+}
+
+func dualStackServer(name, node string) *corev1.Pod {
+	return suite.DualStack(suite.Server(name, node))
 }
 
 // expectUnchanged expects the rules that the pods started with, and their proxies on the
@@ -194,7 +204,7 @@ func isFalseAlarm(event corev1.Event, turnover *suite.Turnover) bool {
 		failed   = "the pod is not captured as it should be: "
 	)
 	text := event.Message
-	return turnover.WasEnding(event.InvolvedObject.Name, event.FirstTimestamp.Time) &&
+	return turnover.WasEnding(event.InvolvedObject.Name, event.FirstTimestamp) &&
 		(strings.HasPrefix(text, failed) && strings.HasSuffix(text, "the pod has ended") ||
 			strings.HasPrefix(text, repaired) && strings.HasSuffix(text, "nobody's rules are in its network namespace"))
 }
