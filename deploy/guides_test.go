@@ -258,8 +258,9 @@ var (
 	metricName     = regexp.MustCompile(`\bcapture_cni_\w+`)
 )
 
-// TestGuidesKnowTests looks for each test that a guide names.
-func TestGuidesKnowTests(t *testing.T) {
+// TestDocumentsKnowTests looks for each test that a maintainers' document names. The
+// operators' guides name none.
+func TestDocumentsKnowTests(t *testing.T) {
 	defined := map[string]bool{}
 	err := filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") || entry.IsDir() {
@@ -274,8 +275,8 @@ func TestGuidesKnowTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := 0
-	for path, guide := range guideTexts(t) {
-		for _, name := range testName.FindAllString(guide, -1) {
+	for _, path := range []string{"../CONTRIBUTING.md", "../DECISIONS.md", "../ARCHITECTURE.md", "../e2e/README.md", "../e2e/PROOFS.md"} {
+		for _, name := range testName.FindAllString(read(t, path), -1) {
 			count++
 			if !defined[name] {
 				t.Errorf("%s: there is no %s", path, name)
@@ -283,6 +284,11 @@ func TestGuidesKnowTests(t *testing.T) {
 		}
 	}
 	expectSome(t, count)
+	for path, guide := range guideTexts(t) {
+		if names := testName.FindAllString(guide, -1); names != nil {
+			t.Errorf("%s names the tests %q: name them in e2e/PROOFS.md", path, names)
+		}
+	}
 }
 
 func TestGuidesKnowMetrics(t *testing.T) {
@@ -300,14 +306,15 @@ func TestGuidesKnowMetrics(t *testing.T) {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// TestLinks follows the links of the guides, of the reference and of both README.md.
+// TestLinks follows the links of all documents.
 func TestLinks(t *testing.T) {
 	documents := guideTexts(t)
 	references, err := filepath.Glob("reference/*.md")
 	if err != nil || len(references) == 0 {
 		t.Fatalf("there is no reference (%v)", err)
 	}
-	for _, path := range append(references, "README.md", "../README.md", "../SECURITY.md") {
+	for _, path := range append(references, "README.md", "../README.md", "../SECURITY.md", "../ARCHITECTURE.md", "../DECISIONS.md",
+		"../CONTRIBUTING.md", "../e2e/README.md", "../e2e/PROOFS.md") {
 		documents[path] = read(t, path)
 	}
 	count := 0
