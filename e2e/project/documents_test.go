@@ -61,10 +61,12 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestReadmeIsShort expects a document that is read in ten minutes.
+// TestReadmeIsShort expects a document that is read in ten minutes. Samples of output are
+// looked at, not read.
 func TestReadmeIsShort(t *testing.T) {
-	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 110 {
-		t.Errorf("README.md has %d lines, more than 110: details belong in deploy/reference", lines)
+	prose := regexp.MustCompile("(?s)```text.*?```").ReplaceAllString(read(t, "README.md"), "")
+	if lines := strings.Count(prose, "\n"); lines > 100 {
+		t.Errorf("README.md has %d lines, more than 100: details belong in deploy/reference", lines)
 	}
 }
 

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/explain"
+	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+const sampleUID = "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
+
+var sampleTime = time.Date(2026, 11, 25, 9, 30, 0, 0, time.UTC)
+
+// sampleCluster has a captured pod, one that runs uncaptured, one that does not start, one
+// with rules of another version, one that is exempt, and a node whose agent has ended.
+func sampleCluster(t *testing.T) *cluster {
+	c := newCluster(t)
+	c.addNode("node-1", time.Minute, state(&nodestate.Pods{
+		States: map[terms.State]int{terms.Captured: 1, terms.Uncaptured: 1, terms.Outdated: 1, terms.Exempt: 1},
+		Exempt: map[capture.ExemptionCause]int{capture.InjectFalse: 1},
+		Named: []nodestate.Pod{
+			{Namespace: "shop", Name: "cart", State: terms.Uncaptured},
+			{Namespace: "shop", Name: "mail", State: terms.Exempt, Cause: capture.InjectFalse},
+			{Namespace: "shop", Name: "stock", State: terms.Outdated},
+		},
+	}))
+	c.addNode("node-2", 20*time.Minute, state(&nodestate.Pods{}))
+	created := func(pod *corev1.Pod) {
+		pod.UID, pod.CreationTimestamp = sampleUID, metav1.NewTime(sampleTime)
+	}
+	for _, name := range []string{"web", "cart", "mail", "stock"} {
+		c.addPod("node-1", name, created)
+	}
+	c.addPod("node-1", "pay", func(pod *corev1.Pod) {
+		created(pod)
+		pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}}
+	})
+	return c
+}
+
+// sampleExplanation returns what explain prints about a pod, with the agent's answer.
+func sampleExplanation(t *testing.T, c *cluster, pod string, answer explain.Pod) string {
+	t.Helper()
+	client, err := fleet.NewClient(&rest.Config{Host: c.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Form, answer.Namespace, answer.Name, answer.UID, answer.Sandbox = explain.Form, "shop", pod, sampleUID, "9b1d2f0c3a7e"
+	answers := func(_ context.Context, _ fleet.Agent, _ string, _ []string, out io.Writer) error {
+		return json.NewEncoder(out).Encode(answer)
+	}
+	e, err := fleet.Explainer{Client: client, Exec: answers, Namespace: fleet.DefaultNamespace, Version: "v0.2.0"}.Explain(t.Context(), "shop", pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := (&options{}).writeExplanation(&out, e); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestSamples expects the outputs that the documents show to be those of today's program.
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	c := sampleCluster(t)
+	status, _, _ := c.run(t, "status")
+	list, _, _ := c.run(t, "list")
+	const stamp = "v4 ipv4,ipv6=refused bce87f3e40b1300ec69599231c63c464"
+	captured := sampleExplanation(t, c, "web", explain.Pod{
+		Examined: true, NetNS: "/var/run/netns/cni-5d0e", State: terms.Captured, Kernel: &explain.Kernel{Backend: "nftables", Stamp: stamp},
+		Annotations: []explain.Annotation{{Key: "traffic.sidecar.istio.io/excludeOutboundPorts", Created: &explain.Value{Text: "3306"}, Now: &explain.Value{Text: "3306"}}},
+		Add: &record.Record{Time: sampleTime.Add(2 * time.Second), Verdict: record.Captured, Backend: "nftables", Stages: map[record.Stage]float64{
+			record.Deciding: 0.0004, record.LookingUp: 0.0009, record.Committing: 0.0052,
+		}},
+	})
+	failing := sampleExplanation(t, c, "pay", explain.Pod{Add: &record.Record{
+		Time: sampleTime.Add(2 * time.Second), Verdict: record.Failed, Reason: record.Annotations, Code: 100,
+		Message: `annotation traffic.sidecar.istio.io/excludeOutboundPorts: "http": "http": expected a decimal port number from 0 to 65535`,
+	}})
+	status = regexp.MustCompile(`\b20m\d+s`).ReplaceAllString(status, "20m0s")
+	for document, samples := range map[string][]string{
+		"../../README.md":      {status, captured},
+		"../guides/kubectl.md": {strings.TrimPrefix(list, "\n")},
+		"../guides/debug.md":   {failing},
+	} {
+		for _, sample := range samples {
+			text, err := os.ReadFile(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), "```text\n"+sample+"```") {
+				t.Errorf("%s has no block with this output:\n%s", document, sample)
+			}
+		}
+	}
+}
