@@ -253,7 +253,7 @@ func TestGuidesKnowAnnotations(t *testing.T) {
 }
 
 var (
-	testName       = regexp.MustCompile(`\bTest[A-Z]\w*`)
+	testName       = regexp.MustCompile(`\bTest[A-Z]\w+`)
 	testDefinition = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
 	metricName     = regexp.MustCompile(`\bcapture_cni_\w+`)
 )
