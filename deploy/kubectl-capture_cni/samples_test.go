@@ -83,10 +83,10 @@ func TestSamples(t *testing.T) {
 	c := sampleCluster(t)
 	status, _, _ := c.run(t, "status")
 	list, _, _ := c.run(t, "list")
-	const stamp = "v4 ipv4,ipv6=refused bce87f3e40b1300ec69599231c63c464"
+	const stamp = "v4 ipv4,ipv6=refused e00d6344bf27896240e8a54b3b8891e8"
 	captured := sampleExplanation(t, c, "web", explain.Pod{
 		Examined: true, NetNS: "/var/run/netns/cni-5d0e", State: terms.Captured, Kernel: &explain.Kernel{Backend: "nftables", Stamp: stamp},
-		Annotations: []explain.Annotation{{Key: "traffic.sidecar.istio.io/excludeOutboundPorts", Created: &explain.Value{Text: "3306"}, Now: &explain.Value{Text: "3306"}}},
+		Annotations: []explain.Annotation{{Key: "traffic.sidecar.istio.io/includeOutboundIPRanges", Created: &explain.Value{Text: "*"}, Now: &explain.Value{Text: "*"}}},
 		Add: &record.Record{Time: sampleTime.Add(2 * time.Second), Verdict: record.Captured, Backend: "nftables", Stages: map[record.Stage]float64{
 			record.Deciding: 0.0004, record.LookingUp: 0.0009, record.Committing: 0.0052,
 		}},

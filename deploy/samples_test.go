@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestTraceSample expects the trace that the guard's guide shows to be today's.
+func TestTraceSample(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "capture-cni-node")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../install/capture-cni-node").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), program, "render", "--mode=dropin", "--pod=../e2e/demo/pods/web.yaml", "--to=10.1.2.3:443", "--as=1000:1000").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(read(t, "guides/guard.md"), "```text\n"+string(out)+"```") {
+		t.Errorf("guides/guard.md has no block with this output:\n%s", out)
+	}
+}
+
+// TestStampSamples expects the stamps that documents show to be those of a pod with Istio's
+// defaults.
+func TestStampSamples(t *testing.T) {
+	golden := read(t, "../plugin/capture/testdata/defaults/ruleset.nft")
+	documents := guideTexts(t)
+	documents["../README.md"] = read(t, "../README.md")
+	count := 0
+	for path, text := range documents {
+		for _, stamp := range regexp.MustCompile(`\bv[0-9]+ ipv4\S* [0-9a-f]{32}`).FindAllString(text, -1) {
+			if count++; !strings.Contains(golden, stamp) {
+				t.Errorf("%s has the stamp %q: expected that of defaults/ruleset.nft", path, stamp)
+			}
+		}
+	}
+	expectSome(t, count)
+}
