@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
@@ -61,7 +59,7 @@ func (r *Report) Has(verdict Verdict) bool {
 
 // Test is a test with the flags of the command.
 type Test struct {
-	Cluster   *Cluster
+	Client    *fleet.Client
 	Fleet     *fleet.Fleet
 	Explain   func(ctx context.Context, namespace, pod string) (*fleet.Explanation, error)
 	Archive   func(ctx context.Context, nodes []string) (path string, err error) // packs a report
@@ -70,6 +68,7 @@ type Test struct {
 	Image     string                                                             // empty: that of the agents
 	Modes     []Mode
 	Timeout   time.Duration // of one pod's start
+	Poll      time.Duration // between two reads of one object
 	Progress  func(format string, args ...any)
 }
 
@@ -86,22 +85,22 @@ func (t *Test) Run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, err := t.Cluster.settings(ctx, t.Fleet.Namespace)
+	settings, err := t.settings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	agent := image{t.Image, corev1.PullIfNotPresent}
-	if t.Image == "" {
-		if agent, err = t.Cluster.agentImage(ctx, t.Fleet, nodes); err != nil {
+	image := t.Image
+	if image == "" {
+		if image, err = t.agentImage(ctx, nodes); err != nil {
 			return nil, err
 		}
 	}
-	report := &Report{Image: agent.name, Client: nodes[0].Name, Server: nodes[1].Name, Notes: notesOn(nodes)}
+	report := &Report{Image: image, Client: nodes[0].Name, Server: nodes[1].Name, Notes: notesOn(nodes)}
 	report.Notes = append(report.Notes, t.removeLeftovers(ctx)...)
 	id := newID()
 	until := time.Now().Add(time.Duration(len(t.Modes)) * t.longest())
 	for _, mode := range t.Modes {
-		r := run{Test: t, mode: mode, id: id, until: until, nodes: nodes, image: agent, settings: settings, report: report}
+		r := run{Test: t, mode: mode, id: id, until: until, nodes: nodes, image: image, settings: settings, report: report}
 		if err := r.do(ctx); err != nil {
 			return report, fmt.Errorf("testing %s: %w", mode, err)
 		}

@@ -37,7 +37,7 @@ func newTest(t *testing.T, s *apiServer, netconf string) *Test {
 		f.Nodes = append(f.Nodes, fleet.Node{Name: fmt.Sprintf("node-%d", i+1), State: state, Agent: fmt.Sprintf("agent-%d", i+1)})
 	}
 	return &Test{
-		Cluster: s.start(t), Fleet: f, Modes: []Mode{Redirect, TProxy}, Timeout: time.Minute, Progress: t.Logf,
+		Client: s.start(t), Fleet: f, Modes: []Mode{Redirect, TProxy}, Timeout: time.Minute, Poll: time.Millisecond, Progress: t.Logf,
 		Explain: func(_ context.Context, namespace, pod string) (*fleet.Explanation, error) {
 			return &fleet.Explanation{State: "uncaptured", Cause: "explained " + namespace + "/" + pod, Next: "do this"}, nil
 		},

@@ -13,70 +13,77 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// Cluster creates, reads and deletes namespaces, pods and Services.
-type Cluster struct {
-	core rest.Interface
-	poll time.Duration // between two reads of one object
+// object is what a test creates: a namespace, a Service or a pod.
+type object interface {
+	runtime.Object
+	metav1.Object
 }
 
-// NewCluster returns a client. It connects with the first request.
-func NewCluster(access *rest.Config) (*Cluster, error) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("making an API client: %w", err)
+func kindOf(o object) string {
+	switch o.(type) {
+	case *corev1.Namespace:
+		return "namespace"
+	case *corev1.Service:
+		return "Service"
 	}
-	core, err := fleet.RESTClient(access, scheme, corev1.SchemeGroupVersion)
-	return &Cluster{core, time.Second}, err
+	return "pod"
 }
 
 // requestTimeout limits one creation, which Ctrl-C does not interrupt: what it creates
 // must be known when it is removed.
 const requestTimeout = 10 * time.Second
 
-func create[T interface {
-	runtime.Object
-	metav1.Object
-}](ctx context.Context, c *Cluster, namespace, resource string, object T,
-) (T, error) {
+// create creates an object, and returns it as it was admitted. It is removed at the end of
+// the mode, alone or with the mode's namespace.
+func create[T object](ctx context.Context, r *run, o T) (T, error) {
+	created := o.DeepCopyObject().(T)
 	if ctx.Err() != nil {
-		return object, ctx.Err()
+		return created, ctx.Err()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
-	created := object.DeepCopyObject().(T)
-	err := c.core.Post().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Body(object).Do(ctx).Into(created)
+	err := r.Client.Request("POST", o, o.GetNamespace()).Body(o).Do(ctx).Into(created)
+	if mayExist(err) && o.GetNamespace() == r.Namespace {
+		r.created = append(r.created, o)
+	}
 	if err != nil {
-		return created, fmt.Errorf("creating %s %s: %w", strings.TrimSuffix(resource, "s"), object.GetName(), err)
+		return created, r.refusal(fmt.Errorf("creating %s %s: %w", strings.ToLower(kindOf(o)), o.GetName(), err))
 	}
 	return created, nil
 }
 
-func (c *Cluster) get(ctx context.Context, namespace, resource, name string, into runtime.Object) error {
-	return c.core.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).Do(ctx).Into(into)
+// remove deletes objects of one kind of place, and waits until they are gone.
+func (t *Test) remove(ctx context.Context, objects ...object) error {
+	var errs []error
+	for _, o := range objects {
+		errs = append(errs, t.removeOne(ctx, o))
+	}
+	err := errors.Join(errs...)
+	if err == nil {
+		return nil
+	}
+	if namespace := objects[0].GetNamespace(); namespace != "" {
+		return fmt.Errorf("removing pods and Services: %w; look at kubectl --namespace %s get pods,services --selector %s", err, namespace, selector)
+	}
+	name := objects[0].GetName()
+	return fmt.Errorf("removing namespace %s: %w; once its nodes are up: kubectl delete namespace %s", name, err, name)
 }
 
-func (c *Cluster) list(ctx context.Context, namespace, resource string, into runtime.Object) error {
-	options := metav1.ListOptions{LabelSelector: selector}
-	return c.core.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(into)
-}
-
-// remove deletes an object, and waits until it is gone. It retries what the API server did
-// not refuse.
-func (c *Cluster) remove(ctx context.Context, namespace, resource, name string, kind runtime.Object) error {
+// removeOne retries what the API server did not refuse.
+func (t *Test) removeOne(ctx context.Context, o object) error {
 	for deleted := false; ; {
 		var err error
 		if !deleted {
-			err = c.core.Delete().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).Do(ctx).Error()
+			err = t.Client.Request("DELETE", o, o.GetNamespace()).Name(o.GetName()).Do(ctx).Error()
 			deleted = err == nil || apierrors.IsConflict(err) // a namespace that is being removed
 		}
 		if deleted {
-			err = c.get(ctx, namespace, resource, name, kind)
+			err = t.Client.Get(ctx, o.GetNamespace(), o.GetName(), o.DeepCopyObject())
 		}
 		switch {
 		case apierrors.IsNotFound(err):
@@ -84,65 +91,55 @@ func (c *Cluster) remove(ctx context.Context, namespace, resource, name string, 
 		case isRefused(err):
 			return err
 		}
-		if ended := c.sleep(ctx); ended != nil {
+		if ended := t.sleep(ctx); ended != nil {
 			return errors.Join(ended, err)
 		}
 	}
 }
 
-// sleep waits between two reads. Error: ctx has ended.
-func (c *Cluster) sleep(ctx context.Context) error {
+// sleep waits between two reads of an object. Error: ctx has ended.
+func (t *Test) sleep(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(c.poll):
+	case <-time.After(t.Poll):
 		return nil
 	}
 }
 
-// image is a container image and how it is pulled.
-type image struct {
-	name   string
-	policy corev1.PullPolicy
-}
-
 // agentImage returns the image of the agent on one of the nodes, or on any other one. The
 // nodes have it, so that it is not pulled: no pull Secret is needed in another namespace.
-func (c *Cluster) agentImage(ctx context.Context, f *fleet.Fleet, nodes []fleet.Node) (image, error) {
-	for _, node := range append(nodes, f.Nodes...) {
+func (t *Test) agentImage(ctx context.Context, nodes []fleet.Node) (string, error) {
+	for _, node := range append(nodes, t.Fleet.Nodes...) {
 		if node.Agent == "" {
 			continue
 		}
 		pod := &corev1.Pod{}
-		if err := c.get(ctx, f.Namespace, "pods", node.Agent, pod); err != nil {
-			return image{}, fmt.Errorf("reading the agent %s: %w", node.Agent, err)
+		if err := t.Client.Get(ctx, t.Fleet.Namespace, node.Agent, pod); err != nil {
+			return "", fmt.Errorf("reading the agent %s: %w", node.Agent, err)
 		}
 		for _, container := range pod.Spec.Containers {
-			if container.Name != fleet.InstallerContainer {
-				continue
+			if container.Name == fleet.InstallerContainer {
+				return container.Image, nil
 			}
-			if container.ImagePullPolicy == corev1.PullNever {
-				return image{container.Image, corev1.PullNever}, nil
-			}
-			return image{container.Image, corev1.PullIfNotPresent}, nil
 		}
 	}
-	return image{}, errors.New("finding the agents' image: no agent runs; name one by --image")
+	return "", errors.New("finding the agents' image: no agent runs; name one by --image")
 }
 
 // settings returns the plugin's configuration, as the chart set it.
-func (c *Cluster) settings(ctx context.Context, namespace string) (config.NetConf, error) {
+func (t *Test) settings(ctx context.Context) (settings config.NetConf, err error) {
+	name := t.Fleet.Namespace + "/capture-cni-node"
 	stored := &corev1.ConfigMap{}
-	if err := c.get(ctx, namespace, "configmaps", "capture-cni-node", stored); err != nil {
-		return config.NetConf{}, fmt.Errorf("reading ConfigMap %s/capture-cni-node: %w. %s", namespace, err, permissionHint)
+	if err := t.Client.Get(ctx, t.Fleet.Namespace, "capture-cni-node", stored); err != nil {
+		return settings, fmt.Errorf("reading ConfigMap %s: %w. %s", name, err, permissionHint)
 	}
 	input, err := config.Read([]byte(stored.Data["netconf.json"]))
-	if err != nil {
-		return config.NetConf{}, fmt.Errorf("reading netconf.json of ConfigMap %s/capture-cni-node: %w", namespace, err)
+	if err == nil {
+		settings, _, err = input.NetConf() // the agents report unknown keys
 	}
-	settings, _, err := input.NetConf() // the agents report unknown keys
 	if err != nil {
-		return settings, fmt.Errorf("reading netconf.json of ConfigMap %s/capture-cni-node: %w", namespace, err)
+		return settings, fmt.Errorf("reading netconf.json of ConfigMap %s: %w", name, err)
 	}
 	return settings, nil
 }
@@ -161,3 +158,7 @@ func isRefused(err error) bool {
 	code := answer.Status().Code
 	return 400 <= code && code < 500
 }
+
+// mayExist reports whether an object can exist after its creation, which can have failed
+// with an error of the connection.
+func mayExist(err error) bool { return !isRefused(err) }

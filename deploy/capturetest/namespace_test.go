@@ -57,7 +57,7 @@ func TestLeftovers(t *testing.T) {
 			old, running, none = old+"-server", running+"-client", none+"-server"
 		}
 		for name, until := range map[string]time.Time{old: past, running: now.Add(time.Minute), strange: past, "x" + old: past, old + "x": past, none: undated} {
-			meta := testMeta(name, until)
+			meta := testMeta(namespace, name, until)
 			if until.IsZero() {
 				meta.Annotations = nil
 			}
@@ -109,18 +109,17 @@ func TestStuckRemoval(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer()
 	s.keeps = true
-	cluster := s.start(t)
+	test := newTest(t, s, "{}")
 	s.objects["namespaces/stuck"] = &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 	s.objects["namespaces/given/pods/p"] = &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	s.objects["namespaces/given/services/s"] = &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}}
-	for want, p := range map[string]testNamespace{
-		"kubectl delete namespace stuck":                  {namespace: "stuck", own: true},
-		"kubectl --namespace given get pods,services":     {namespace: "given", pods: []string{"p"}},
-		"kubectl --namespace given get pods,services --s": {namespace: "given", services: []string{"s"}},
+	for want, left := range map[string]object{
+		"kubectl delete namespace stuck":                  &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stuck"}},
+		"kubectl --namespace given get pods,services":     &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "given", Name: "p"}},
+		"kubectl --namespace given get pods,services --s": &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "given", Name: "s"}},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		p.cluster = cluster
-		if err := p.remove(ctx); err == nil || !strings.Contains(err.Error(), want) {
+		if err := test.remove(ctx, left); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
 		}
 		cancel()

@@ -74,7 +74,7 @@ func (r *run) client(checks []check) *corev1.Pod {
 // in a group that is captured.
 func (r *run) pod(name, node string, command []string) *corev1.Pod {
 	mesh := r.settings.Capture.Mesh
-	pod := &corev1.Pod{ObjectMeta: testMeta(r.name(name), r.until)}
+	pod := &corev1.Pod{ObjectMeta: testMeta(r.namespace, r.name(name), r.until)}
 	pod.Labels[podLabel] = r.name(name)
 	pod.Annotations[statusAnnotation] = status
 	pod.Annotations["sidecar.istio.io/interceptionMode"] = string(r.mode)
@@ -128,7 +128,7 @@ func (r *run) proxy(pod string) corev1.Container {
 func (r *run) container(name string, command []string, user, group int64) corev1.Container {
 	amount := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	return corev1.Container{
-		Name: name, Image: r.image.name, ImagePullPolicy: r.image.policy, Command: command,
+		Name: name, Image: r.image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                corev1.ResourceRequirements{Requests: amount, Limits: corev1.ResourceList{corev1.ResourceMemory: amount[corev1.ResourceMemory]}},
 		SecurityContext: &corev1.SecurityContext{
@@ -142,7 +142,7 @@ func (r *run) container(name string, command []string, user, group int64) corev1
 func (r *run) service() *corev1.Service {
 	name := r.name(testwire.Server)
 	return &corev1.Service{
-		ObjectMeta: testMeta(name, r.until),
+		ObjectMeta: testMeta(r.namespace, name, r.until),
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{podLabel: name}, IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack),
 			Ports: []corev1.ServicePort{{Name: "tcp", Port: servicePort, TargetPort: intstr.FromInt32(int32(r.ports.captured))}},

@@ -20,35 +20,25 @@ func isRunning(pod *corev1.Pod) bool {
 	return len(pod.Status.ContainerStatuses) == len(pod.Spec.Containers) && len(pod.Status.PodIPs) > 0
 }
 
-// hasEnded reports whether a pod's application has ended without an error.
-func hasEnded(pod *corev1.Pod) bool {
+// ended returns how a pod's application has ended, nil if it has not.
+func ended(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	for _, status := range pod.Status.ContainerStatuses {
-		if ended := status.State.Terminated; status.Name == application && ended != nil {
-			return ended.ExitCode == 0
+		if status.Name == application {
+			return status.State.Terminated
 		}
 	}
-	return false
+	return nil
 }
+
+// hasEnded reports whether a pod's application has ended without an error.
+func hasEnded(pod *corev1.Pod) bool { return ended(pod) != nil && ended(pod).ExitCode == 0 }
 
 // endedTooEarly returns which program of a pod has ended, and its last words.
 func endedTooEarly(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		if ended := status.State.Terminated; ended != nil {
-			return fmt.Sprintf("container %s ended with status %d: %s", status.Name, ended.ExitCode, lastLine(ended.Message))
-		}
-	}
-	return ""
-}
-
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return lines[len(lines)-1]
-}
-
-func terminationMessage(pod *corev1.Pod, container string) string {
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == container && status.State.Terminated != nil {
-			return status.State.Terminated.Message
+			lines := strings.Split(strings.TrimSpace(ended.Message), "\n")
+			return fmt.Sprintf("container %s ended with status %d: %s", status.Name, ended.ExitCode, lines[len(lines)-1])
 		}
 	}
 	return ""

@@ -3,6 +3,7 @@
 package capturetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,12 +24,13 @@ type run struct {
 	id       string
 	until    time.Time
 	nodes    []fleet.Node // of client and server
-	image    image
+	image    string
 	settings config.NetConf
 	report   *Report
 
-	ports ports
-	place *testNamespace
+	ports     ports
+	namespace string   // of the pods
+	created   []object // that may exist, to remove
 }
 
 // obstacle is why a mode has one result for all its checks.
@@ -42,10 +44,7 @@ func (o *obstacle) Error() string { return o.cause }
 // do adds the mode's results to the report, and removes what it created.
 func (r *run) do(ctx context.Context) (err error) {
 	r.ports = choosePorts(r.settings.Capture.Mesh)
-	r.place = &testNamespace{cluster: r.Cluster, namespace: r.Namespace}
-	if r.Namespace == "" {
-		r.place.namespace = "capture-cni-test-" + r.id + "-" + strings.ToLower(string(r.mode))
-	}
+	r.namespace = cmp.Or(r.Namespace, "capture-cni-test-"+r.id+"-"+strings.ToLower(string(r.mode)))
 	defer func() { err = errors.Join(err, r.cleanUp(ctx)) }()
 	checks, observations, err := r.connect(ctx)
 	var reason *obstacle
@@ -65,24 +64,20 @@ func (r *run) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	r.Progress("%s: removing the test's pods", r.mode)
-	return r.place.remove(ctx)
+	return r.remove(ctx, r.created...)
 }
 
 // connect starts the pods, and returns what the client observed.
 func (r *run) connect(ctx context.Context) ([]check, []testwire.Observation, error) {
 	if r.Namespace == "" {
-		r.Progress("%s: creating namespace %s", r.mode, r.place.namespace)
-		_, err := create(ctx, r.Cluster, "", "namespaces", newNamespace(r.place.namespace, r.mode, r.until))
-		if r.place.own = mayExist(err); err != nil {
-			return nil, nil, r.refusal(err)
+		r.Progress("%s: creating namespace %s", r.mode, r.namespace)
+		if _, err := create(ctx, r, newNamespace(r.namespace, r.mode, r.until)); err != nil {
+			return nil, nil, err
 		}
 	}
-	service, err := create(ctx, r.Cluster, r.place.namespace, "services", r.service())
-	if mayExist(err) {
-		r.place.services = append(r.place.services, r.name(testwire.Server))
-	}
+	service, err := create(ctx, r, r.service())
 	if err != nil {
-		return nil, nil, r.refusal(err)
+		return nil, nil, err
 	}
 	server, err := r.start(ctx, r.server(), isRunning)
 	if err != nil {
@@ -93,7 +88,7 @@ func (r *run) connect(ctx context.Context) ([]check, []testwire.Observation, err
 	if err != nil {
 		return nil, nil, err
 	}
-	observations, err := testwire.Decode(terminationMessage(client, application))
+	observations, err := testwire.Decode(ended(client).Message)
 	if err != nil {
 		return nil, nil, &obstacle{Failed, err.Error(), "if the agents are older than this plugin: --image"}
 	}
@@ -118,11 +113,8 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(*corev1.Pod)
 	limited, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	created, err := r.createPod(limited, pod)
-	if mayExist(err) {
-		r.place.pods = append(r.place.pods, pod.Name)
-	}
 	if err != nil {
-		return nil, r.refusal(err)
+		return nil, err
 	}
 	if difference := changed(pod, created); difference != "" {
 		return nil, &obstacle{Skipped, difference, "name a namespace in which nothing injects pods: --namespace"}
@@ -130,7 +122,7 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(*corev1.Pod)
 	seen, last := created, ""
 	for {
 		current := &corev1.Pod{}
-		err := r.Cluster.get(limited, r.place.namespace, "pods", pod.Name, current)
+		err := r.Client.Get(limited, r.namespace, pod.Name, current)
 		switch {
 		case err != nil && isRefused(err):
 			return nil, fmt.Errorf("reading pod %s: %w", pod.Name, err)
@@ -145,7 +137,7 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(*corev1.Pod)
 		if err == nil {
 			seen = current
 		}
-		if r.Cluster.sleep(limited) == nil {
+		if r.sleep(limited) == nil {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -158,8 +150,8 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(*corev1.Pod)
 // createPod creates a pod, in a new namespace once that has its service account.
 func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	for {
-		created, err := create(ctx, r.Cluster, r.place.namespace, "pods", pod)
-		if err == nil || !strings.Contains(err.Error(), `serviceaccount "default" not found`) || r.Cluster.sleep(ctx) != nil {
+		created, err := create(ctx, r, pod)
+		if err == nil || !strings.Contains(err.Error(), `serviceaccount "default" not found`) || r.sleep(ctx) != nil {
 			return created, err
 		}
 	}
@@ -171,7 +163,7 @@ func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	if waiting := waitingContainer(pod); waiting != "" {
 		return &obstacle{Failed, late + waiting, "if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret"}
 	}
-	e, err := r.Explain(ctx, r.place.namespace, pod.Name)
+	e, err := r.Explain(ctx, r.namespace, pod.Name)
 	if err != nil {
 		return &obstacle{Failed, late + err.Error(), "kubectl capture-cni status"}
 	}

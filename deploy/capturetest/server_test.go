@@ -10,12 +10,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/testwire"
 )
 
@@ -38,16 +38,15 @@ func newAPIServer() *apiServer {
 	return &apiServer{objects: map[string]any{}, observe: asCaptured, refuses: func(string, string, *corev1.Pod) string { return "" }, admit: func(*corev1.Pod) {}}
 }
 
-func (s *apiServer) start(t *testing.T) *Cluster {
+func (s *apiServer) start(t *testing.T) *fleet.Client {
 	t.Helper()
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	cluster, err := NewCluster(&rest.Config{Host: server.URL})
+	client, err := fleet.NewClient(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster.poll = time.Millisecond
-	return cluster
+	return client
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -53,7 +53,7 @@ func (r *run) nodeOf(pod string) string {
 
 // explain adds what the agents say of a pod whose capture failed.
 func (r *run) explain(ctx context.Context, pod string) {
-	e, err := r.Explain(ctx, r.place.namespace, r.name(pod))
+	e, err := r.Explain(ctx, r.namespace, r.name(pod))
 	if err != nil {
 		e = &fleet.Explanation{State: terms.Unknown, Cause: err.Error()}
 	}

@@ -44,11 +44,7 @@ const serviceAccount = "capture-cni-node"
 func (c *Client) release(ctx context.Context, namespace string) (release, error) {
 	r := release{namespace, map[types.UID]bool{}}
 	ours := metav1.ListOptions{LabelSelector: labels.Set{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"}.String()}
-	err := list(ctx, c.apps, namespace, "daemonsets", ours, func(page *appsv1.DaemonSetList) {
-		for _, set := range page.Items {
-			r.daemonSets[set.UID] = true
-		}
-	})
+	err := Each(ctx, c, namespace, &appsv1.DaemonSetList{}, ours, func(set *appsv1.DaemonSet) { r.daemonSets[set.UID] = true })
 	if err != nil {
 		return r, fmt.Errorf("listing the DaemonSets of namespace %s: %w", namespace, withHint(err))
 	}
@@ -84,11 +80,9 @@ func (c *Client) agentOn(ctx context.Context, namespace, node string) (found *Ag
 		return nil, err
 	}
 	onNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
-	err = list(ctx, c.core, namespace, "pods", onNode, func(page *corev1.PodList) {
-		for i := range page.Items {
-			if a, ok := r.agent(&page.Items[i]); ok && a.node == node {
-				found = &a
-			}
+	err = Each(ctx, c, namespace, &corev1.PodList{}, onNode, func(pod *corev1.Pod) {
+		if a, ok := r.agent(pod); ok && a.node == node {
+			found = &a
 		}
 	})
 	if err != nil {

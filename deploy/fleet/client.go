@@ -7,24 +7,24 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
-
-	"github.com/capture-cni/capture-cni/install/nodestate"
 )
 
-// Client reads a cluster with the permissions of the person who runs kubectl.
+// Client speaks to a cluster with the permissions of the person who runs kubectl.
 type Client struct {
-	core, apps, coordination rest.Interface
-	scheme                   *runtime.Scheme
+	access *rest.Config
+	scheme *runtime.Scheme
+	groups map[schema.GroupVersion]rest.Interface
 }
 
 // requestsPerSecond is not reached by listing: only by many explanations at once.
@@ -32,116 +32,91 @@ const requestsPerSecond = 50
 
 // NewClient returns a client. It connects with the first request.
 func NewClient(access *rest.Config) (*Client, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, coordination.AddToScheme} {
-		if err := add(scheme); err != nil {
+	c := &Client{access, runtime.NewScheme(), map[schema.GroupVersion]rest.Interface{}}
+	kinds := runtime.NewSchemeBuilder(corev1.AddToScheme, appsv1.AddToScheme, coordination.AddToScheme)
+	if err := kinds.AddToScheme(c.scheme); err != nil {
+		return nil, fmt.Errorf("making an API client: %w", err)
+	}
+	for _, group := range []schema.GroupVersion{corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, coordination.SchemeGroupVersion} {
+		access := rest.CopyConfig(access)
+		access.QPS, access.Burst = requestsPerSecond, 2*requestsPerSecond
+		access.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+		access.NegotiatedSerializer = serializer.NewCodecFactory(c.scheme).WithoutConversion()
+		access.APIPath, access.GroupVersion = "/apis", &group
+		if group.Group == "" {
+			access.APIPath = "/api"
+		}
+		client, err := rest.RESTClientFor(access)
+		if err != nil {
 			return nil, fmt.Errorf("making an API client: %w", err)
 		}
-	}
-	c := &Client{scheme: scheme}
-	for group, client := range map[schema.GroupVersion]*rest.Interface{
-		corev1.SchemeGroupVersion: &c.core, appsv1.SchemeGroupVersion: &c.apps, coordination.SchemeGroupVersion: &c.coordination,
-	} {
-		var err error
-		if *client, err = RESTClient(access, scheme, group); err != nil {
-			return nil, err
-		}
+		c.groups[group] = client
 	}
 	return c, nil
 }
 
-// RESTClient returns a client of one API group, with the kinds of a scheme.
-func RESTClient(access *rest.Config, scheme *runtime.Scheme, group schema.GroupVersion) (rest.Interface, error) {
-	access = rest.CopyConfig(access)
-	access.QPS, access.Burst = requestsPerSecond, 2*requestsPerSecond
-	access.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	access.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	access.APIPath, access.GroupVersion = "/apis", &group
-	if group.Group == "" {
-		access.APIPath = "/api"
-	}
-	client, err := rest.RESTClientFor(access)
+// Request begins a request for objects of a kind, in a namespace or, with "", in all or
+// none.
+func (c *Client) Request(verb string, kind runtime.Object, namespace string) *rest.Request {
+	known, _, err := c.scheme.ObjectKinds(kind)
 	if err != nil {
-		return nil, fmt.Errorf("making an API client: %w", err)
+		panic("fleet: " + err.Error()) // a kind that NewClient does not register
 	}
-	return client, nil
+	item := known[0].GroupVersion().WithKind(strings.TrimSuffix(known[0].Kind, "List"))
+	resource, _ := meta.UnsafeGuessKindToResource(item)
+	return c.groups[item.GroupVersion()].Verb(verb).NamespaceIfScoped(namespace, namespace != "").Resource(resource.Resource)
+}
+
+// Get reads an object. Errors: those of the API server.
+func (c *Client) Get(ctx context.Context, namespace, name string, into runtime.Object) error {
+	return c.Request("GET", into, namespace).Name(name).Do(ctx).Into(into)
+}
+
+// GetRaw reads a document that is not an object of a known kind.
+func (c *Client) GetRaw(ctx context.Context, path string) ([]byte, error) {
+	return c.groups[corev1.SchemeGroupVersion].Get().AbsPath(path).DoRaw(ctx)
 }
 
 // pageSize is the number of objects in one answer of the API server.
 const pageSize = 500
 
-// list visits all pages of a list.
-func list[L any, P interface {
-	*L
-	runtime.Object
-	metav1.ListInterface
-}](ctx context.Context, client rest.Interface, namespace, resource string, options metav1.ListOptions, visit func(P),
-) error {
+// Each visits all objects of a list's kind.
+func Each[T runtime.Object](ctx context.Context, c *Client, namespace string, list runtime.Object, options metav1.ListOptions, visit func(T)) error {
 	options.Limit = pageSize
 	for {
-		page := P(new(L))
-		err := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(page)
+		page := list.DeepCopyObject().(interface {
+			runtime.Object
+			metav1.ListInterface
+		})
+		if err := c.Request("GET", list, namespace).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(page); err != nil {
+			return err
+		}
+		err := meta.EachListItem(page, func(object runtime.Object) error {
+			visit(object.(T))
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		visit(page)
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			return nil
 		}
 	}
 }
 
-// listPods visits all pods that have not ended.
-func (c *Client) listPods(ctx context.Context, visit func(*corev1.Pod)) error {
-	running := metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
-	err := list(ctx, c.core, metav1.NamespaceAll, "pods", running, func(page *corev1.PodList) {
-		for i := range page.Items {
-			visit(&page.Items[i])
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("listing the pods of all namespaces: %w", err)
-	}
-	return nil
-}
-
-// listLeases visits the Leases of the agents in a namespace.
-func (c *Client) listLeases(ctx context.Context, namespace string, visit func(*coordination.Lease)) error {
-	agents := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(nodestate.Labels()).String()}
-	err := list(ctx, c.coordination, namespace, "leases", agents, func(page *coordination.LeaseList) {
-		for i := range page.Items {
-			visit(&page.Items[i])
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("listing the Leases of namespace %s: %w", namespace, withHint(err))
-	}
-	return nil
-}
-
 // pod returns a pod. Errors: those of the API server.
 func (c *Client) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	if err := c.core.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(pod); err != nil {
+	if err := c.Get(ctx, namespace, name, pod); err != nil {
 		return nil, fmt.Errorf("reading pod %s/%s: %w", namespace, name, err)
 	}
 	return pod, nil
 }
 
-// events returns the Events about a pod.
-func (c *Client) events(ctx context.Context, namespace, name string) (events []corev1.Event, err error) {
-	about := metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + name}
-	err = list(ctx, c.core, namespace, "events", about, func(page *corev1.EventList) { events = append(events, page.Items...) })
-	if err != nil {
-		return nil, fmt.Errorf("listing the Events of pod %s/%s: %w", namespace, name, err)
-	}
-	return events, nil
-}
-
 // lease returns the Lease of a node's agent.
 func (c *Client) lease(ctx context.Context, namespace, node string) (*coordination.Lease, error) {
 	lease := &coordination.Lease{}
-	if err := c.coordination.Get().Namespace(namespace).Resource("leases").Name(node).Do(ctx).Into(lease); err != nil {
+	if err := c.Get(ctx, namespace, node, lease); err != nil {
 		return nil, fmt.Errorf("reading Lease %s/%s: %w", namespace, node, err)
 	}
 	return lease, nil

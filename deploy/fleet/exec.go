@@ -22,27 +22,25 @@ import (
 // Exec executes a command in a container of an agent's pod, and writes its output.
 type Exec func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error
 
-// NewExec returns an Exec with an access to the API server.
-func NewExec(access *rest.Config, client *Client) Exec {
-	return func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error {
-		request := client.core.Get().Namespace(agent.namespace).Resource("pods").Name(agent.name).SubResource("exec").
-			VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, runtime.NewParameterCodec(client.scheme))
-		executor, err := newExecutor(access, request)
-		if err != nil {
-			return fmt.Errorf("executing a command in pod %s/%s: %w", agent.namespace, agent.name, err)
-		}
-		var stderr strings.Builder
-		err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &limitedWriter{&stderr, maxStderr}})
-		if exited, ok := errors.AsType[exec.CodeExitError](err); ok {
-			err = commandFailed(cmp.Or(strings.TrimSpace(stderr.String()), exited.Error()))
-		} else if message := strings.TrimSpace(stderr.String()); err != nil && message != "" {
-			err = errors.New(message)
-		}
-		if err != nil {
-			return fmt.Errorf("executing %s in pod %s/%s, container %s: %w", strings.Join(command, " "), agent.namespace, agent.name, container, err)
-		}
-		return nil
+// Exec is an Exec.
+func (c *Client) Exec(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error {
+	request := c.Request("GET", &corev1.Pod{}, agent.namespace).Name(agent.name).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, runtime.NewParameterCodec(c.scheme))
+	executor, err := newExecutor(c.access, request)
+	if err != nil {
+		return fmt.Errorf("executing a command in pod %s/%s: %w", agent.namespace, agent.name, err)
 	}
+	var stderr strings.Builder
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &limitedWriter{&stderr, maxStderr}})
+	if exited, ok := errors.AsType[exec.CodeExitError](err); ok {
+		err = commandFailed(cmp.Or(strings.TrimSpace(stderr.String()), exited.Error()))
+	} else if message := strings.TrimSpace(stderr.String()); err != nil && message != "" {
+		err = errors.New(message)
+	}
+	if err != nil {
+		return fmt.Errorf("executing %s in pod %s/%s, container %s: %w", strings.Join(command, " "), agent.namespace, agent.name, container, err)
+	}
+	return nil
 }
 
 // maxStderr is the most that is read of what a command says of a fault.

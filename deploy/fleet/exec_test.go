@@ -77,7 +77,7 @@ func TestExec(t *testing.T) {
 		}
 		var out strings.Builder
 		agent := Agent{namespace: "capture-cni", name: "agent"}
-		err = NewExec(access, client)(t.Context(), agent, "guard", []string{"explain", "shop/web"}, &out)
+		err = client.Exec(t.Context(), agent, "guard", []string{"explain", "shop/web"}, &out)
 		if out.String() != test.output || fmt.Sprint(err) != test.want && (err != nil || test.want != "") {
 			t.Errorf("%s: %q, %v", name, out.String(), err)
 		}
@@ -108,7 +108,7 @@ func TestExecForbidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := Agent{namespace: "capture-cni", name: "agent"}
-	err = NewExec(access, client)(t.Context(), agent, "guard", []string{"explain"}, &strings.Builder{})
+	err = client.Exec(t.Context(), agent, "guard", []string{"explain"}, &strings.Builder{})
 	if err == nil || !strings.Contains(err.Error(), "forbidden") || !slices.Equal(methods, []string{"GET", "POST"}) {
 		t.Errorf("%q: %v", methods, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/install/explain"
 )
@@ -28,15 +29,18 @@ const maxEvents = 5
 
 // readEvents adds the last Events about the pod.
 func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, name string) (found podEvents) {
-	all, err := x.Client.events(ctx, namespace, name)
+	var about []*corev1.Event
+	ofPod := metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + name}
+	err := Each(ctx, x.Client, namespace, &corev1.EventList{}, ofPod, func(event *corev1.Event) {
+		if event.InvolvedObject.Name == name && (strings.HasPrefix(event.Reason, "Capture") || event.Reason == "FailedCreatePodSandBox") {
+			about = append(about, event)
+		}
+	})
 	if err != nil {
-		e.missing("events", err.Error())
+		e.missing("events", fmt.Sprintf("listing the Events of pod %s/%s: %s", namespace, name, err))
 		return found
 	}
-	about := slices.DeleteFunc(all, func(event corev1.Event) bool {
-		return event.InvolvedObject.Name != name || !strings.HasPrefix(event.Reason, "Capture") && event.Reason != "FailedCreatePodSandBox"
-	})
-	slices.SortStableFunc(about, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
+	slices.SortStableFunc(about, func(a, b *corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
 	for _, event := range about {
 		switch event.Reason {
 		case "FailedCreatePodSandBox":

@@ -4,11 +4,16 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
 )
 
 // DefaultNamespace is where the agents are installed as the documents say.
@@ -32,21 +37,25 @@ func Read(ctx context.Context, client *Client, namespace string) (*Fleet, error)
 	if err != nil {
 		return nil, err
 	}
-	err = client.listPods(ctx, func(pod *corev1.Pod) {
+	running := metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
+	err = Each(ctx, client, metav1.NamespaceAll, &corev1.PodList{}, running, func(pod *corev1.Pod) {
 		if agent, ok := release.agent(pod); ok {
 			o.agents[agent.node] = agent
 		} else if InMesh(pod) && pod.Spec.NodeName != "" {
 			o.meshed = append(o.meshed, newMeshPod(pod))
 		}
 	})
-	switch {
-	case apierrors.IsForbidden(err):
+	if err != nil {
+		err = fmt.Errorf("listing the pods of all namespaces: %w", err)
+		if !apierrors.IsForbidden(err) {
+			return nil, err
+		}
 		o.podsFault = err
-	case err != nil:
-		return nil, err
 	}
-	if err := client.listLeases(ctx, namespace, func(lease *coordination.Lease) { o.leases[lease.Name] = lease }); err != nil {
-		return nil, err
+	ofAgents := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(nodestate.Labels()).String()}
+	err = Each(ctx, client, namespace, &coordination.LeaseList{}, ofAgents, func(lease *coordination.Lease) { o.leases[lease.Name] = lease })
+	if err != nil {
+		return nil, fmt.Errorf("listing the Leases of namespace %s: %w", namespace, withHint(err))
 	}
 	return o.fleet(), nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -44,8 +43,8 @@ also if nothing could be tested.`,
 		Example: `  kubectl capture-cni test
   kubectl capture-cni test --node node-1 --mode redirect`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			test, err := o.newTest(command, f)
+		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
+			test, err := o.newTest(command, client, f)
 			if err != nil {
 				return err
 			}
@@ -53,17 +52,15 @@ also if nothing could be tested.`,
 			if report == nil {
 				return failure
 			}
-			if err := errors.Join(failure, o.writeTest(command.OutOrStdout(), report)); err != nil {
-				return err
-			}
+			err = write(o, command.OutOrStdout(), report, !report.Has(capturetest.Failed), writeTest)
 			switch {
-			case report.Has(capturetest.Failed):
-				return errNotGood
-			case !report.Has(capturetest.Passed):
+			case failure != nil:
+				return failure
+			case err == nil && !report.Has(capturetest.Passed):
 				return errors.New("nothing could be tested")
 			}
-			return nil
-		},
+			return err
+		}),
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&f.nodes, "node", nil, "node of both pods, or two nodes: of the client and of the server; empty: two nodes with an agent, if there are two")
@@ -74,7 +71,7 @@ also if nothing could be tested.`,
 	return command
 }
 
-func (o *options) newTest(command *cobra.Command, f testFlags) (*capturetest.Test, error) {
+func (o *options) newTest(command *cobra.Command, client *fleet.Client, f testFlags) (*capturetest.Test, error) {
 	modes, err := f.parseModes()
 	if err != nil {
 		return nil, err
@@ -85,26 +82,14 @@ func (o *options) newTest(command *cobra.Command, f testFlags) (*capturetest.Tes
 	if f.timeout <= 0 {
 		return nil, fmt.Errorf("--timeout is %s: expected a positive duration such as 2m", f.timeout)
 	}
-	client, access, err := o.client()
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := capturetest.NewCluster(access)
-	if err != nil {
-		return nil, err
-	}
 	state, err := fleet.Read(command.Context(), client, o.agentNamespace)
 	if err != nil {
 		return nil, err
 	}
-	explainer, err := o.explainer()
-	if err != nil {
-		return nil, err
-	}
 	return &capturetest.Test{
-		Cluster: cluster, Fleet: state, Explain: explainer.Explain,
+		Client: client, Fleet: state, Explain: o.explainer(client).Explain, Poll: time.Second,
 		Archive: func(ctx context.Context, nodes []string) (string, error) {
-			return o.packReport(ctx, f.report, nodes, command.ErrOrStderr())
+			return o.packReport(ctx, client, f.report, nodes, command.ErrOrStderr())
 		},
 		Namespace: o.overrides.Context.Namespace, Nodes: f.nodes, Image: f.image, Modes: modes, Timeout: f.timeout,
 		Progress: func(format string, args ...any) { writeProgress(command.ErrOrStderr(), format, args...) },
@@ -123,24 +108,16 @@ func (f testFlags) parseModes() (modes []capturetest.Mode, err error) {
 	return modes, nil
 }
 
-func (o *options) writeTest(out io.Writer, report *capturetest.Report) error {
-	if done, err := o.writeObject(out, report); done {
-		return err
-	}
+func writeTest(out io.Writer, report *capturetest.Report) {
 	fmt.Fprintf(out, "client on node %s, server on node %s\n\n", printable(report.Client), printable(report.Server))
 	results := table{header: []string{"MODE", "FAMILY", "CONNECTION", "RESULT", "CAUSE"}}
-	var steps nextSteps
 	for _, r := range report.Results {
 		results.add(string(r.Mode), r.Family, r.Check, string(r.Verdict), r.Cause)
-		if step := (nextStep{string(r.Mode), r.Next}); !slices.Contains(steps.steps, step) { // many checks fail by one cause
-			steps.add(step.subject, step.step)
-		}
+		results.next(string(r.Mode), r.Next)
 	}
 	results.write(out)
-	steps.write(out)
 	writeNotes(out, report.Notes)
 	if report.Archive != "" {
 		fmt.Fprintf(out, "\nReport: %s\n", printable(report.Archive))
 	}
-	return nil
 }

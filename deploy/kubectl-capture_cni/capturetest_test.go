@@ -47,9 +47,7 @@ func TestWriteTest(t *testing.T) {
 		{Mode: capturetest.Redirect, Family: "IPv4", Check: "to a pod", Verdict: capturetest.Passed},
 		{Mode: capturetest.Redirect, Family: "IPv6", Check: "to a Service", Verdict: capturetest.Failed, Cause: "by\x1bpassed", Next: "look"},
 	}}
-	if err := (&options{}).writeTest(&out, report); err != nil {
-		t.Fatal(err)
-	}
+	writeTest(&out, report)
 	expect(t, out.String(), "client on node a, server on node b", "REDIRECT  IPv4    to a pod      passed\n", "REDIRECT  IPv6    to a Service  failed  by?passed\n",
 		"next for REDIRECT: look", "Note: a note", "Report: x.tar.gz")
 }

@@ -27,43 +27,26 @@ It executes "capture-cni-node explain" in the agent's pod on the pod's node, whi
 changes nothing. Without the permission for that, it goes by the pod, its Events and
 the Lease of its node.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(command *cobra.Command, args []string) error {
+		RunE: o.run(func(command *cobra.Command, client *fleet.Client, args []string) error {
 			namespace, name, err := podName(args[0])
 			if err != nil {
 				return err
 			}
-			explainer, err := o.explainer()
+			e, err := o.explainer(client).Explain(command.Context(), namespace, name)
 			if err != nil {
 				return err
 			}
-			e, err := explainer.Explain(command.Context(), namespace, name)
-			if err != nil {
-				return err
-			}
-			if err := o.writeExplanation(command.OutOrStdout(), e); err != nil {
-				return err
-			}
-			if !e.Good() {
-				return errNotGood
-			}
-			return nil
-		},
+			return write(o, command.OutOrStdout(), e, e.Good(), writeExplanation)
+		}),
 	}
 }
 
 // explainer returns what asks the cluster and its agents about a pod.
-func (o *options) explainer() (fleet.Explainer, error) {
-	client, access, err := o.client()
-	if err != nil {
-		return fleet.Explainer{}, err
-	}
-	return fleet.Explainer{Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace, Version: config.OwnVersion()}, nil
+func (o *options) explainer(client *fleet.Client) fleet.Explainer {
+	return fleet.Explainer{Client: client, Exec: client.Exec, Namespace: o.agentNamespace, Version: config.OwnVersion()}
 }
 
-func (o *options) writeExplanation(out io.Writer, e *fleet.Explanation) error {
-	if done, err := o.writeObject(out, e); done {
-		return err
-	}
+func writeExplanation(out io.Writer, e *fleet.Explanation) {
 	place := ""
 	if e.Node != "" {
 		place = " on node " + e.Node
@@ -78,7 +61,6 @@ func (o *options) writeExplanation(out io.Writer, e *fleet.Explanation) error {
 	if e.Next != "" {
 		fmt.Fprintf(out, "\nNext\n  %s\n", printable(e.Next))
 	}
-	return nil
 }
 
 // writeEvidence writes what an explanation follows from, by source.
@@ -101,9 +83,7 @@ func writeEvidence(out io.Writer, e fleet.Evidence) {
 	}
 	if e.Agent != nil {
 		fmt.Fprintf(out, "  %s:\n", printable("agent "+e.Agent.Agent+", container "+e.Agent.Container))
-		for text := range strings.Lines(e.Agent.Answer.Text()) {
-			fmt.Fprintf(out, "    %s\n", printable(strings.TrimSuffix(text, "\n")))
-		}
+		writeLines(out, "    ", e.Agent.Answer.Text())
 	}
 	for _, missing := range e.Missing {
 		line(missing.Source, "not known: %s", missing.Reason)

@@ -27,17 +27,14 @@ namespace. The exit status is 0 also if there are any.
 
 It reads the agents' DaemonSets and Leases and the pods by get and list, and nothing on the nodes.`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			client, _, err := o.client()
-			if err != nil {
-				return err
-			}
+		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
 			f, err := fleet.Read(command.Context(), client, o.agentNamespace)
 			if err != nil {
 				return err
 			}
-			return o.writeList(command.OutOrStdout(), s.of(f.Pods, o.overrides.Context.Namespace), f.Notes)
-		},
+			list := podList{f.Notes, s.of(f.Pods, o.overrides.Context.Namespace)}
+			return write(o, command.OutOrStdout(), list, true, writeList)
+		}),
 	}
 	flags := command.Flags()
 	flags.BoolVar(&s.uncaptured, "uncaptured", false, "pods that are uncaptured, injected_later, drifted, obstructed, unknown, not examined or not started")
@@ -61,28 +58,28 @@ func (s selection) has(p fleet.Pod) bool {
 	return s.uncaptured && p.State.IsMissing() || s.exempt && p.State == terms.Exempt || s.outdated && p.State == terms.Outdated || s.istioInit && p.IstioInit
 }
 
-func (o *options) writeList(out io.Writer, pods []fleet.Pod, notes []string) error {
-	if done, err := o.writeObject(out, map[string]any{"pods": pods, "notes": notes}); done {
-		return err
-	}
-	if len(pods) == 0 {
+// podList is the result of the command.
+type podList struct {
+	Notes []string    `json:"notes"`
+	Pods  []fleet.Pod `json:"pods"`
+}
+
+func writeList(out io.Writer, list podList) {
+	if len(list.Pods) == 0 {
 		fmt.Fprintln(out, "No pods found.")
 	}
-	writePods(out, pods)
-	writeNotes(out, notes)
-	return nil
+	writePods(out, list.Pods)
+	writeNotes(out, list.Notes)
 }
 
 func writePods(out io.Writer, pods []fleet.Pod) {
 	rows := table{header: []string{"NAMESPACE", "POD", "NODE", "STATE", "CAUSE"}}
-	steps := nextSteps{}
 	for _, pod := range pods {
 		rows.add(pod.Namespace, pod.Name, pod.Node, string(pod.State), string(pod.Cause))
-		steps.add(pod.Namespace+"/"+pod.Name, pod.Next)
+		rows.next(pod.Namespace+"/"+pod.Name, pod.Next)
 	}
 	if len(pods) > 0 {
 		fmt.Fprintln(out)
 		rows.write(out)
-		steps.write(out)
 	}
 }

@@ -107,20 +107,29 @@ func (o *options) check() error {
 	return fmt.Errorf("--output is %q: expected wide, json or yaml", o.output)
 }
 
-// config returns the kubeconfig with the flags.
-func (o *options) config() clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &o.overrides)
+// run makes a client of the cluster for what a command does.
+func (o *options) run(do func(command *cobra.Command, client *fleet.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, args []string) error {
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		rules.ExplicitPath = o.kubeconfig
+		access, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &o.overrides).ClientConfig()
+		if err != nil {
+			return fmt.Errorf("reading the access to the cluster: %w", err)
+		}
+		access.WarningHandler = o.warnings
+		client, err := fleet.NewClient(access)
+		if err != nil {
+			return err
+		}
+		return do(command, client, args)
+	}
 }
 
-// client returns a client of the cluster.
-func (o *options) client() (*fleet.Client, *rest.Config, error) {
-	access, err := o.config().ClientConfig()
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the access to the cluster: %w", err)
+// podName reads a pod's namespace and name.
+func podName(argument string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(argument, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", fmt.Errorf("%q: expected NAMESPACE/POD", argument)
 	}
-	access.WarningHandler = o.warnings
-	client, err := fleet.NewClient(access)
-	return client, access, err
+	return namespace, name, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/deploy/precheck"
 )
 
@@ -23,41 +24,24 @@ commands that install the chart with values that fit.
 It reads nodes, DaemonSets, ConfigMaps and the namespace by get and list, and
 changes nothing.`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			_, access, err := o.client()
-			if err != nil {
-				return err
-			}
-			cluster, err := precheck.Read(command.Context(), access, o.agentNamespace)
+		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
+			cluster, err := precheck.Read(command.Context(), client, o.agentNamespace)
 			if err != nil {
 				return err
 			}
 			report := precheck.Check(cluster, o.agentNamespace)
-			if err := o.writePrecheck(command.OutOrStdout(), report); err != nil {
-				return err
-			}
-			if !report.Good() {
-				return errNotGood
-			}
-			return nil
-		},
+			return write(o, command.OutOrStdout(), report, report.Good(), writePrecheck)
+		}),
 	}
 }
 
-func (o *options) writePrecheck(out io.Writer, report *precheck.Report) error {
-	if done, err := o.writeObject(out, report); done {
-		return err
-	}
+func writePrecheck(out io.Writer, report *precheck.Report) {
 	results := table{header: []string{"RESULT", "SUBJECT", "FOUND"}}
 	for _, result := range report.Results {
 		results.add(string(result.Level), result.Subject, result.Text)
+		results.next(result.Subject, result.Next)
 	}
 	results.write(out)
-	var steps nextSteps
-	for _, result := range report.Results {
-		steps.add(result.Subject, result.Next)
-	}
-	steps.write(out)
 	if !report.Good() {
 		fmt.Fprintln(out, "\nSolve the problems first. Then install it by:")
 	} else {
@@ -66,5 +50,4 @@ func (o *options) writePrecheck(out io.Writer, report *precheck.Report) error {
 	for _, command := range report.Commands {
 		fmt.Fprintln(out, "  "+printable(command))
 	}
-	return nil
 }

@@ -30,14 +30,14 @@ It executes "capture-cni-node report" in the agents' pods, which changes nothing
 archive contains known fields only: names of nodes and pods, states, and the
 annotations that decide about capture; no file of a node, no Secret and no log.`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			written, err := o.packReport(command.Context(), path, nodes, command.ErrOrStderr())
+		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
+			written, err := o.packReport(command.Context(), client, path, nodes, command.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			fmt.Fprintln(command.OutOrStdout(), written)
 			return nil
-		},
+		}),
 	}
 	command.Flags().StringVar(&path, "file", "", "file to write, which must not exist; empty: capture-cni-TIME.tar.gz")
 	command.Flags().StringSliceVar(&nodes, "nodes", nil, "nodes to report; can be repeated")
@@ -46,11 +46,7 @@ annotations that decide about capture; no file of a node, no Secret and no log.`
 
 // packReport writes an archive of some nodes, or of those that need attention, and returns
 // its path: the one that was asked for, else one with the time.
-func (o *options) packReport(ctx context.Context, path string, nodes []string, progress io.Writer) (string, error) {
-	client, access, err := o.client()
-	if err != nil {
-		return "", err
-	}
+func (o *options) packReport(ctx context.Context, client *fleet.Client, path string, nodes []string, progress io.Writer) (string, error) {
 	now := time.Now()
 	if path == "" {
 		path = "capture-cni-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
@@ -60,7 +56,7 @@ func (o *options) packReport(ctx context.Context, path string, nodes []string, p
 		return "", fmt.Errorf("making the archive: %w", err)
 	}
 	reporter := fleet.Reporter{
-		Client: client, Exec: fleet.NewExec(access, client), Namespace: o.agentNamespace, Nodes: nodes, Version: config.OwnVersion(),
+		Client: client, Exec: client.Exec, Namespace: o.agentNamespace, Nodes: nodes, Version: config.OwnVersion(),
 		Progress: func(done, all int, node string) {
 			writeProgress(progress, "%d of %d nodes: %s", done, all, node)
 		},

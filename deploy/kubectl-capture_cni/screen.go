@@ -52,6 +52,13 @@ func printable(text string) string {
 	}, text)
 }
 
+// writeLines writes a text of several lines.
+func writeLines(out io.Writer, indent, text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintln(out, indent+printable(strings.TrimSuffix(line, "\n")))
+	}
+}
+
 // writeProgress writes a line about what a command does.
 func writeProgress(out io.Writer, format string, args ...any) {
 	fmt.Fprintln(out, printable(fmt.Sprintf(format, args...)))

@@ -77,6 +77,7 @@ func expectSafe(t *testing.T, what, output string) {
 func TestHostileFields(t *testing.T) {
 	t.Parallel()
 	var state fleet.Fleet
+	var list podList
 	var explanation fleet.Explanation
 	var check precheck.Report
 	var test capturetest.Report
@@ -84,11 +85,11 @@ func TestHostileFields(t *testing.T) {
 		value any
 		write func(*options, io.Writer) error
 	}{
-		"status":   {&state, func(o *options, out io.Writer) error { return o.writeStatus(out, &state) }},
-		"list":     {&state, func(o *options, out io.Writer) error { return o.writeList(out, state.Pods, state.Notes) }},
-		"explain":  {&explanation, func(o *options, out io.Writer) error { return o.writeExplanation(out, &explanation) }},
-		"precheck": {&check, func(o *options, out io.Writer) error { return o.writePrecheck(out, &check) }},
-		"test":     {&test, func(o *options, out io.Writer) error { return o.writeTest(out, &test) }},
+		"status":   {&state, func(o *options, out io.Writer) error { return write(o, out, &state, true, o.writeStatus) }},
+		"list":     {&list, func(o *options, out io.Writer) error { return write(o, out, list, true, writeList) }},
+		"explain":  {&explanation, func(o *options, out io.Writer) error { return write(o, out, &explanation, true, writeExplanation) }},
+		"precheck": {&check, func(o *options, out io.Writer) error { return write(o, out, &check, true, writePrecheck) }},
+		"test":     {&test, func(o *options, out io.Writer) error { return write(o, out, &test, true, writeTest) }},
 	} {
 		fill(reflect.ValueOf(c.value).Elem())
 		for _, form := range []string{"", "wide", "json", "yaml"} {
@@ -103,7 +104,7 @@ func TestHostileFields(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := (&options{output: "json"}).writeStatus(newScreen(&out), &state); err != nil {
+	if err := write(&options{output: "json"}, newScreen(&out), &state, true, (&options{}).writeStatus); err != nil {
 		t.Fatal(err)
 	}
 	var read fleet.Fleet

@@ -28,11 +28,7 @@ the next step for each. With -o wide, all nodes.
 
 It reads the agents' DaemonSets and Leases and the pods by get and list, and nothing on the nodes.`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			client, _, err := o.client()
-			if err != nil {
-				return err
-			}
+		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) (err error) {
 			read := func(ctx context.Context) (*fleet.Fleet, error) { return fleet.Read(ctx, client, o.agentNamespace) }
 			var f *fleet.Fleet
 			if wait {
@@ -43,14 +39,8 @@ It reads the agents' DaemonSets and Leases and the pods by get and list, and not
 			if err != nil {
 				return err
 			}
-			if err := o.writeStatus(command.OutOrStdout(), f); err != nil {
-				return err
-			}
-			if !f.Good() {
-				return errNotGood
-			}
-			return nil
-		},
+			return write(o, command.OutOrStdout(), f, f.Good(), o.writeStatus)
+		}),
 	}
 	command.Flags().BoolVar(&wait, "wait", false, "wait until nothing needs attention")
 	command.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "with --wait: how long")
@@ -73,7 +63,7 @@ func waitUntilGood(ctx context.Context, read func(context.Context) (*fleet.Fleet
 		if err != nil {
 			line = err.Error()
 		} else {
-			line = "waiting: " + summarize(f)
+			line = fmt.Sprintf("waiting: nodes: %s; pods of the mesh: %s", countNodes(f, stateOf), counts(f.States))
 		}
 		if line != last {
 			writeProgress(progress, "%s", line)
@@ -89,13 +79,15 @@ func waitUntilGood(ctx context.Context, read func(context.Context) (*fleet.Fleet
 	}
 }
 
-// summarize returns one line about nodes and pods.
-func summarize(f *fleet.Fleet) string {
-	nodes := map[string]int{}
+func stateOf(n fleet.Node) string { return string(n.State) }
+
+// countNodes returns how many nodes have each value.
+func countNodes(f *fleet.Fleet, value func(fleet.Node) string) string {
+	numbers := map[string]int{}
 	for _, node := range f.Nodes {
-		nodes[string(node.State)]++
+		numbers[value(node)]++
 	}
-	return fmt.Sprintf("nodes: %s; pods of the mesh: %s", counts(nodes), counts(f.States))
+	return counts(numbers)
 }
 
 // counts returns numbers by name, the largest first.
@@ -112,17 +104,9 @@ func counts[K ~string](numbers map[K]int) string {
 	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
-func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) error {
-	if done, err := o.writeObject(out, f); done {
-		return err
-	}
-	nodes, versions := map[string]int{}, map[string]int{}
-	for _, node := range f.Nodes {
-		nodes[string(node.State)]++
-		versions[cmp.Or(node.Version, "unknown")]++
-	}
-	summary := table{header: []string{"nodes", counts(nodes)}}
-	summary.add("agents", counts(versions))
+func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) {
+	summary := table{header: []string{"nodes", countNodes(f, stateOf)}}
+	summary.add("agents", countNodes(f, func(n fleet.Node) string { return cmp.Or(n.Version, "unknown") }))
 	summary.add("pods", counts(f.States))
 	if len(f.Exempt) > 0 {
 		summary.add("exempt", counts(f.Exempt))
@@ -131,7 +115,6 @@ func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) error {
 	o.writeNodes(out, f)
 	writePods(out, slices.DeleteFunc(slices.Clone(f.Pods), func(p fleet.Pod) bool { return !p.State.IsMissing() }))
 	writeNotes(out, f.Notes)
-	return nil
 }
 
 func (o *options) writeNodes(out io.Writer, f *fleet.Fleet) {
@@ -140,7 +123,6 @@ func (o *options) writeNodes(out io.Writer, f *fleet.Fleet) {
 	if wide {
 		nodes.header = []string{"NODE", "STATE", "REPORTED", "VERSION", "MODE", "MESHED", "AGENT", "REASON"}
 	}
-	steps := nextSteps{}
 	for _, node := range f.Nodes {
 		switch reasons := strings.Join(node.Reasons, "; "); {
 		case wide:
@@ -148,12 +130,11 @@ func (o *options) writeNodes(out io.Writer, f *fleet.Fleet) {
 		case !node.State.Good():
 			nodes.add(node.Name, string(node.State), age(node.Reported), reasons)
 		}
-		steps.add(node.Name, node.Next)
+		nodes.next(node.Name, node.Next)
 	}
 	if len(nodes.rows) > 0 {
 		fmt.Fprintln(out)
 		nodes.write(out)
-		steps.write(out)
 	}
 }
 

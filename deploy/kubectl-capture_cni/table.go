@@ -6,21 +6,34 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 )
 
-// table is text in columns.
+// table is text in columns, and the next steps of what its rows found.
 type table struct {
 	header []string
 	rows   [][]string
+	steps  []string
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// write writes the columns, each as wide as its widest cell.
+// next adds a step, once: many rows can have one cause.
+func (t *table) next(subject, step string) {
+	line := "  next for " + printable(subject) + ": " + printable(step)
+	if step != "" && !slices.Contains(t.steps, line) {
+		t.steps = append(t.steps, line)
+	}
+}
+
+// maxSteps is how many steps are printed: -o json has those of all findings.
+const maxSteps = 5
+
+// write writes the columns, each as wide as its widest cell, and then the steps.
 func (t *table) write(out io.Writer) {
 	if len(t.rows) == 0 {
 		return
@@ -46,21 +59,34 @@ func (t *table) write(out io.Writer) {
 		}
 		fmt.Fprintln(out)
 	}
+	for _, step := range t.steps[:min(len(t.steps), maxSteps)] {
+		fmt.Fprintln(out, step)
+	}
+	if more := len(t.steps) - maxSteps; more > 0 {
+		fmt.Fprintf(out, "  and %d more next steps: -o json has them all\n", more)
+	}
 }
 
-// writeObject writes a value as JSON or YAML, and reports whether that was asked for.
-func (o *options) writeObject(out io.Writer, value any) (bool, error) {
-	if o.output != "json" && o.output != "yaml" {
-		return false, nil
+// write writes a result as JSON or YAML, if that was asked for, else as text. Errors:
+// errNotGood for one that needs attention.
+func write[T any](o *options, out io.Writer, result T, good bool, text func(io.Writer, T)) error {
+	if o.output == "json" || o.output == "yaml" {
+		document, err := json.MarshalIndent(result, "", "  ")
+		document = append(escape(document, o.output), '\n')
+		if o.output == "yaml" && err == nil {
+			document, err = yaml.JSONToYAML(document)
+		}
+		if err != nil {
+			return fmt.Errorf("writing the output: %w", err)
+		}
+		if _, err := out.Write(document); err != nil {
+			return err
+		}
+	} else {
+		text(out, result)
 	}
-	document, err := json.MarshalIndent(value, "", "  ")
-	document = append(escape(document, o.output), '\n')
-	if o.output == "yaml" && err == nil {
-		document, err = yaml.JSONToYAML(document)
+	if !good {
+		return errNotGood
 	}
-	if err != nil {
-		return true, fmt.Errorf("writing the output: %w", err)
-	}
-	_, err = out.Write(document)
-	return true, err
+	return nil
 }

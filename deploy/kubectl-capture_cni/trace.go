@@ -3,11 +3,13 @@
 package main
 
 import (
-	"fmt"
-	"strings"
+	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/explain"
 )
 
 func traceCommand(o *options) *cobra.Command {
@@ -25,28 +27,19 @@ which changes nothing and sends no packet.`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := packetFlags(command)
-	command.RunE = func(command *cobra.Command, args []string) error {
+	command.RunE = o.run(func(command *cobra.Command, client *fleet.Client, args []string) error {
 		namespace, name, err := podName(args[0])
 		if err != nil {
 			return err
 		}
-		explainer, err := o.explainer()
+		traced, err := o.explainer(client).Trace(command.Context(), namespace, name, given(flags))
 		if err != nil {
 			return err
 		}
-		traced, err := explainer.Trace(command.Context(), namespace, name, given(flags))
-		if err != nil {
-			return err
-		}
-		out := command.OutOrStdout()
-		if done, err := o.writeObject(out, traced); done {
-			return err
-		}
-		for line := range strings.Lines(traced.Text()) {
-			fmt.Fprintln(out, printable(strings.TrimSuffix(line, "\n")))
-		}
-		return nil
-	}
+		return write(o, command.OutOrStdout(), traced, true, func(out io.Writer, traced explain.Trace) {
+			writeLines(out, "", traced.Text())
+		})
+	})
 	return command
 }
 
@@ -74,13 +67,4 @@ func given(flags *pflag.FlagSet) (args []string) {
 		}
 	})
 	return args
-}
-
-// podName reads a pod's namespace and name.
-func podName(argument string) (namespace, name string, err error) {
-	namespace, name, ok := strings.Cut(argument, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("%q: expected NAMESPACE/POD", argument)
-	}
-	return namespace, name, nil
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/terms"
@@ -42,81 +41,44 @@ type Felix struct {
 	} `json:"spec"`
 }
 
-// reader reads a cluster. Of what it can't read, it keeps the error.
-type reader struct {
-	core, apps rest.Interface
-	cluster    *Cluster
-}
-
 // Read reads a cluster. Error: the API server does not answer.
-func Read(ctx context.Context, access *rest.Config, namespace string) (*Cluster, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("making an API client: %w", err)
-		}
-	}
-	core, err := fleet.RESTClient(access, scheme, corev1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
-	}
-	apps, err := fleet.RESTClient(access, scheme, appsv1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
-	}
-	r := reader{core, apps, &Cluster{}}
-	if err := r.readVersion(ctx); err != nil {
-		return nil, err
-	}
-	r.readNodes(ctx)
-	r.readMeshes(ctx)
-	r.readNetwork(ctx)
-	r.cluster.Namespace = get(ctx, r, r.core, "", "namespaces", namespace, &corev1.Namespace{})
-	return r.cluster, nil
-}
-
-func (r reader) readVersion(ctx context.Context) error {
-	answer, err := r.core.Get().AbsPath("/version").DoRaw(ctx)
-	if err != nil {
-		return fmt.Errorf("reading the API server's version: %w", err)
-	}
+func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster, error) {
+	answer, err := client.GetRaw(ctx, "/version")
 	var info version.Info
-	if err := json.Unmarshal(answer, &info); err != nil {
-		return fmt.Errorf("reading the API server's version: %w", err)
+	if err == nil {
+		err = json.Unmarshal(answer, &info)
 	}
-	r.cluster.Version = info.GitVersion
-	return nil
-}
-
-func (r reader) readNodes(ctx context.Context) {
-	nodes := &corev1.NodeList{}
-	r.note("nodes", r.core.Get().Resource("nodes").Do(ctx).Into(nodes))
-	r.cluster.Nodes = nodes.Items
+	if err != nil {
+		return nil, fmt.Errorf("reading the API server's version: %w", err)
+	}
+	c := &Cluster{Version: info.GitVersion}
+	c.note("nodes", fleet.Each(ctx, client, "", &corev1.NodeList{}, metav1.ListOptions{}, func(node *corev1.Node) { c.Nodes = append(c.Nodes, *node) }))
+	c.readMeshes(ctx, client)
+	c.Cilium = get(ctx, c, client, "kube-system", "configmaps", "cilium-config", &corev1.ConfigMap{})
+	c.readFelix(ctx, client)
+	c.Namespace = get(ctx, c, client, "", "namespaces", namespace, &corev1.Namespace{})
+	return c, nil
 }
 
 // readMeshes reads the other plugins of meshes, and what istiod injects.
-func (r reader) readMeshes(ctx context.Context) {
-	sets := &appsv1.DaemonSetList{}
-	r.note("daemonsets of all namespaces", r.apps.Get().Resource("daemonsets").Do(ctx).Into(sets))
-	r.cluster.DaemonSets = sets.Items
-	for _, set := range sets.Items {
+func (c *Cluster) readMeshes(ctx context.Context, client *fleet.Client) {
+	c.note("daemonsets of all namespaces", fleet.Each(ctx, client, "", &appsv1.DaemonSetList{}, metav1.ListOptions{}, func(set *appsv1.DaemonSet) {
+		c.DaemonSets = append(c.DaemonSets, *set)
 		if set.Name == terms.IstioCNIDaemonSet {
-			r.cluster.IstioCNI = get(ctx, r, r.core, set.Namespace, "configmaps", "istio-cni-config", &corev1.ConfigMap{})
+			c.IstioCNI = get(ctx, c, client, set.Namespace, "configmaps", "istio-cni-config", &corev1.ConfigMap{})
 		}
-	}
-	maps := &corev1.ConfigMapList{}
+	}))
 	ofRevisions := metav1.ListOptions{LabelSelector: "istio.io/rev"}
-	r.note("configmaps of istiod", r.core.Get().Resource("configmaps").VersionedParams(&ofRevisions, metav1.ParameterCodec).Do(ctx).Into(maps))
-	for _, one := range maps.Items {
+	c.note("configmaps of istiod", fleet.Each(ctx, client, "", &corev1.ConfigMapList{}, ofRevisions, func(one *corev1.ConfigMap) {
 		if _, injects := one.Data["values"]; injects {
-			r.cluster.Injectors = append(r.cluster.Injectors, one)
+			c.Injectors = append(c.Injectors, *one)
 		}
-	}
+	}))
 }
 
-func (r reader) readNetwork(ctx context.Context) {
-	r.cluster.Cilium = get(ctx, r, r.core, "kube-system", "configmaps", "cilium-config", &corev1.ConfigMap{})
-	answer, err := r.core.Get().AbsPath("/apis/crd.projectcalico.org/v1/felixconfigurations/default").DoRaw(ctx)
+// readFelix reads the settings of Calico.
+func (c *Cluster) readFelix(ctx context.Context, client *fleet.Client) {
+	answer, err := client.GetRaw(ctx, "/apis/crd.projectcalico.org/v1/felixconfigurations/default")
 	if apierrors.IsNotFound(err) {
 		return
 	}
@@ -124,25 +86,26 @@ func (r reader) readNetwork(ctx context.Context) {
 	if err == nil {
 		err = json.Unmarshal(answer, felix)
 	}
-	if r.note("Calico's felixconfigurations", err); err == nil {
-		r.cluster.Felix = felix
+	if c.note("Calico's felixconfigurations", err); err == nil {
+		c.Felix = felix
 	}
 }
 
 // get returns an object, nil if there is none or it can't be read.
-func get[P runtime.Object](ctx context.Context, r reader, client rest.Interface, namespace, resource, name string, into P) (none P) {
-	err := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).Do(ctx).Into(into)
+func get[P runtime.Object](ctx context.Context, c *Cluster, client *fleet.Client, namespace, resource, name string, into P) (none P) {
+	err := client.Get(ctx, namespace, name, into)
 	if err == nil {
 		return into
 	}
 	if !apierrors.IsNotFound(err) {
-		r.note(resource+" "+name, err)
+		c.note(resource+" "+name, err)
 	}
 	return none
 }
 
-func (r reader) note(what string, err error) {
+// note keeps why a part of the cluster is not known.
+func (c *Cluster) note(what string, err error) {
 	if err != nil {
-		r.cluster.Unknown = append(r.cluster.Unknown, fmt.Errorf("reading %s: %w", what, err))
+		c.Unknown = append(c.Unknown, fmt.Errorf("reading %s: %w", what, err))
 	}
 }

@@ -18,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden file")
@@ -87,10 +89,10 @@ func TestRead(t *testing.T) {
 	t.Parallel()
 	answers := map[string]any{
 		"/version": map[string]string{"gitVersion": "v1.36.2"},
-		"/apis/apps/v1/daemonsets": appsv1.DaemonSetList{
+		"/apis/apps/v1/daemonsets?limit=500": appsv1.DaemonSetList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{daemonSet("istio-cni-node")},
 		},
-		"/api/v1/configmaps?labelSelector=istio.io%2Frev": corev1.ConfigMapList{
+		"/api/v1/configmaps?labelSelector=istio.io%2Frev&limit=500": corev1.ConfigMapList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{injector("default", "{}"), *configMap("mesh", "")},
 		},
 		"/api/v1/namespaces/kube-system/configmaps/istio-cni-config": withType(configMap("AMBIENT_ENABLED", "true")),
@@ -110,7 +112,11 @@ func TestRead(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	t.Cleanup(server.Close)
-	c, err := Read(t.Context(), &rest.Config{Host: server.URL}, "capture-cni")
+	client, err := fleet.NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Read(t.Context(), client, "capture-cni")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +127,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("%+v, %v", c, c.Unknown)
 	}
 	server.Close()
-	if _, err := Read(t.Context(), &rest.Config{Host: server.URL}, "capture-cni"); err == nil || !strings.Contains(err.Error(), "reading the API server's version") {
+	if _, err := Read(t.Context(), client, "capture-cni"); err == nil || !strings.Contains(err.Error(), "reading the API server's version") {
 		t.Errorf("without an API server: %v", err)
 	}
 }

@@ -91,8 +91,8 @@ var fleetMutants = []mutant{
 	{
 		name: "status-of-a-faulty-fleet-is-0",
 		file: "deploy/kubectl-capture_cni/status.go",
-		from: "if !f.Good() {",
-		to:   "if len(f.Nodes) == 0 {",
+		from: "f, f.Good(), o.writeStatus",
+		to:   "f, len(f.Nodes) > 0, o.writeStatus",
 		by:   by(quick, "deploy/kubectl-capture_cni", "TestStatus"),
 	},
 	{
@@ -161,8 +161,8 @@ var fleetMutants = []mutant{
 	{
 		name: "precheck-without-permissions-says-nothing",
 		file: "deploy/precheck/cluster.go",
-		from: "if err != nil {\n\t\tr.cluster.Unknown",
-		to:   "if err != nil && what == \"\" {\n\t\tr.cluster.Unknown",
+		from: "if err != nil {\n\t\tc.Unknown",
+		to:   "if err != nil && what == \"\" {\n\t\tc.Unknown",
 		by:   by(quick, "deploy/precheck", "TestRead"),
 	},
 	{

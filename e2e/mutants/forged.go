@@ -86,7 +86,7 @@ var forgedMutants = []mutant{
 	{
 		name: "test-deletes-a-namespace-with-its-labels",
 		file: "deploy/capturetest/namespace.go",
-		from: " || !nameForm.MatchString(left.meta.Name)",
+		from: " || !nameForm.MatchString(left.GetName())",
 		to:   "",
 		by:   by(quick, "deploy/capturetest", "TestLeftovers"),
 	},

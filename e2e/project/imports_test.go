@@ -81,7 +81,7 @@ var allowed = map[string][]string{
 	"deploy/fleet":                        {"install/bundle", "install/explain", "install/nodestate", "install/terms", "plugin/capture", "plugin/podfields", "plugin/record"},
 	"deploy/precheck":                     {"deploy/fleet", "install/terms"},
 	"deploy/capturetest":                  {"config", "deploy/fleet", "install/terms", "install/testwire"},
-	"deploy/kubectl-capture_cni":          {"config", "deploy/capturetest", "deploy/fleet", "deploy/precheck", "install/terms"},
+	"deploy/kubectl-capture_cni":          {"config", "deploy/capturetest", "deploy/fleet", "deploy/precheck", "install/explain", "install/terms"},
 }
 
 // impure must not be imported by pure packages, even indirectly.
