@@ -9,71 +9,75 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
+	"os"
 	"path"
 	"slices"
-	"strings"
 )
+
+// Files are the files of an archive, by their paths from its root.
+type Files map[string]File
 
 // File is a file of an archive.
 type File struct {
-	Name    string // with slashes, relative to the archive's root
 	Mode    int64
 	Content []byte
 }
 
-// Texts returns read-only files below a directory of an archive, sorted by name.
-func Texts(directory string, texts map[string][]byte) []File {
-	var files []File
-	for name, text := range texts {
-		files = append(files, File{Name: path.Join(directory, name), Mode: 0o644, Content: text})
-	}
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
-	return files
-}
-
-// Tar writes a tar archive of files and their directories. It has neither times nor
-// owners, so that it depends on the files alone.
-func Tar(out io.Writer, files []File) error {
-	w := tar.NewWriter(out)
-	directories := map[string]bool{".": true}
-	for _, file := range files {
-		if err := addDirectories(w, directories, path.Dir(file.Name)); err != nil {
+// Directory returns the files of a directory, below another one of an archive.
+func Directory(directory, below string) (Files, error) {
+	files := Files{}
+	tree := os.DirFS(directory)
+	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
 			return err
 		}
-		header := tar.Header{Name: file.Name, Mode: file.Mode, Size: int64(len(file.Content)), Format: tar.FormatPAX}
-		if err := w.WriteHeader(&header); err != nil {
-			return fmt.Errorf("adding %s: %w", file.Name, err)
+		content, err := fs.ReadFile(tree, name)
+		files[path.Join(below, name)] = File{0o644, content}
+		return err
+	})
+	return files, err
+}
+
+// add adds the files to an archive, in the order of their names.
+func (f Files) add(begin func(name string, file File) (io.Writer, error)) error {
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		w, err := begin(name, f[name])
+		if err == nil {
+			_, err = w.Write(f[name].Content)
 		}
-		if _, err := w.Write(file.Content); err != nil {
-			return fmt.Errorf("adding %s: %w", file.Name, err)
+		if err != nil {
+			return fmt.Errorf("adding %s: %w", name, err)
 		}
-	}
-	if err := w.Close(); err != nil {
-		return fmt.Errorf("closing the archive: %w", err)
 	}
 	return nil
 }
 
-func addDirectories(w *tar.Writer, known map[string]bool, directory string) error {
-	if known[directory] {
-		return nil
+// Tar returns a tar archive. It has neither times nor owners, so that it depends on the
+// files alone.
+func (f Files) Tar() ([]byte, error) {
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	err := f.add(func(name string, file File) (io.Writer, error) {
+		return w, w.WriteHeader(&tar.Header{Name: name, Mode: file.Mode, Size: int64(len(file.Content)), Format: tar.FormatPAX})
+	})
+	if err == nil {
+		err = w.Close()
 	}
-	known[directory] = true
-	if err := addDirectories(w, known, path.Dir(directory)); err != nil {
-		return err
-	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: directory + "/", Mode: 0o755, Format: tar.FormatPAX}); err != nil {
-		return fmt.Errorf("adding %s: %w", directory, err)
-	}
-	return nil
+	return archive.Bytes(), err
 }
 
 // TarGzip returns a compressed tar archive.
-func TarGzip(files []File) ([]byte, error) {
+func (f Files) TarGzip() ([]byte, error) {
+	content, err := f.Tar()
+	if err != nil {
+		return nil, err
+	}
 	var archive bytes.Buffer
 	w := gzip.NewWriter(&archive)
-	if err := Tar(w, files); err != nil {
-		return nil, err
+	if _, err := w.Write(content); err != nil {
+		return nil, fmt.Errorf("compressing the archive: %w", err)
 	}
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("compressing the archive: %w", err)
@@ -82,20 +86,12 @@ func TarGzip(files []File) ([]byte, error) {
 }
 
 // Zip returns a zip archive, as users of Windows expect.
-func Zip(files []File) ([]byte, error) {
+func (f Files) Zip() ([]byte, error) {
 	var archive bytes.Buffer
 	w := zip.NewWriter(&archive)
-	for _, file := range files {
-		entry, err := w.CreateHeader(&zip.FileHeader{Name: file.Name, Method: zip.Deflate})
-		if err != nil {
-			return nil, fmt.Errorf("adding %s: %w", file.Name, err)
-		}
-		if _, err := entry.Write(file.Content); err != nil {
-			return nil, fmt.Errorf("adding %s: %w", file.Name, err)
-		}
+	err := f.add(func(name string, _ File) (io.Writer, error) { return w.Create(name) })
+	if err == nil {
+		err = w.Close()
 	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("closing the archive: %w", err)
-	}
-	return archive.Bytes(), nil
+	return archive.Bytes(), err
 }

@@ -21,10 +21,10 @@ import (
 // licence matches the names of files with a licence or a notice.
 var licence = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-][a-z0-9.-]+)?$`)
 
-// Licences returns the licence texts and notices of what programs were built from:
+// allLicences returns the licence texts and notices of what programs were built from:
 // this project, Go, and each module, by names such as "golang.org/x/sys/LICENSE".
 // A module without a licence is an error.
-func Licences(ctx context.Context, programs ...[]byte) (map[string][]byte, error) {
+func allLicences(ctx context.Context, programs Files) (map[string][]byte, error) {
 	directories, err := modules(ctx, programs)
 	if err != nil {
 		return nil, err
@@ -47,14 +47,14 @@ func Licences(ctx context.Context, programs ...[]byte) (map[string][]byte, error
 
 // modules returns the directories of the modules that programs consist of, and Go's own as
 // "go".
-func modules(ctx context.Context, programs [][]byte) (map[string]string, error) {
+func modules(ctx context.Context, programs Files) (map[string]string, error) {
 	root, err := output(ctx, "go", "env", "GOROOT")
 	if err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
 	for _, program := range programs {
-		info, err := buildinfo.Read(bytes.NewReader(program))
+		info, err := buildinfo.Read(bytes.NewReader(program.Content))
 		if err != nil {
 			return nil, fmt.Errorf("reading a program's modules: %w", err)
 		}

@@ -9,13 +9,37 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 )
 
-// Program builds a Go program for an operating system and an architecture, from
-// its sources and their commit.
-func Program(ctx context.Context, system, architecture, source string) ([]byte, error) {
+// Licenses is the directory of the licence texts in an archive, as container tools expect it.
+const Licenses = "licenses"
+
+// Programs builds Go programs for an operating system and an architecture, from their
+// sources and their commit. sources are their packages by their paths in an archive. It
+// adds the licences of all that they consist of.
+func Programs(ctx context.Context, system, architecture string, sources map[string]string) (Files, error) {
+	files := Files{}
+	for name, source := range sources {
+		content, err := program(ctx, system, architecture, source)
+		if err != nil {
+			return nil, err
+		}
+		files[name] = File{0o755, content}
+	}
+	texts, err := allLicences(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	for name, text := range texts {
+		files[path.Join(Licenses, name)] = File{0o644, text}
+	}
+	return files, nil
+}
+
+func program(ctx context.Context, system, architecture, source string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "build-")
 	if err != nil {
 		return nil, fmt.Errorf("creating a temporary directory: %w", err)

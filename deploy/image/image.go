@@ -19,23 +19,25 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/build"
 )
 
-// licences is the directory of the licence texts in the image.
-const licences = "licenses" // as container tools expect it
-
 // image returns that of one platform: a layer with the programs and the licences of
 // all that they consist of, and the first of them as the entrypoint.
 func image(ctx context.Context, platform *v1.Platform, programs []program) (v1.Image, error) {
-	binaries, err := compile(ctx, platform, programs)
+	sources := map[string]string{}
+	for _, p := range programs {
+		sources[p.path[1:]] = p.source
+	}
+	files, err := build.Programs(ctx, platform.OS, platform.Architecture, sources)
 	if err != nil {
 		return nil, err
 	}
-	content, err := layer(ctx, programs, binaries)
+	content, err := files.Tar()
 	if err != nil {
 		return nil, err
 	}
-	info, err := buildinfo.Read(bytes.NewReader(binaries[0]))
+	entrypoint := programs[0].path
+	info, err := buildinfo.Read(bytes.NewReader(files[entrypoint[1:]].Content))
 	if err != nil {
-		return nil, fmt.Errorf("reading the version of %s: %w", programs[0].path, err)
+		return nil, fmt.Errorf("reading the version of %s: %w", entrypoint, err)
 	}
 	compressed, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(content)), nil
@@ -54,7 +56,7 @@ func image(ctx context.Context, platform *v1.Platform, programs []program) (v1.I
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Variant = platform.OS, platform.Architecture, platform.Variant
-	config.Config.Entrypoint = []string{programs[0].path}
+	config.Config.Entrypoint = []string{entrypoint}
 	config.Config.Labels = labels(info)
 	return mutate.ConfigFile(image, config)
 }
@@ -70,30 +72,4 @@ func labels(info *debug.BuildInfo) map[string]string {
 		}
 	}
 	return all
-}
-
-func compile(ctx context.Context, platform *v1.Platform, programs []program) ([][]byte, error) {
-	binaries := make([][]byte, len(programs))
-	for i, p := range programs {
-		var err error
-		if binaries[i], err = build.Program(ctx, platform.OS, platform.Architecture, p.source); err != nil {
-			return nil, err
-		}
-	}
-	return binaries, nil
-}
-
-// layer returns the tar archive of an image's files.
-func layer(ctx context.Context, programs []program, binaries [][]byte) ([]byte, error) {
-	var files []build.File
-	for i, p := range programs {
-		files = append(files, build.File{Name: p.path[1:], Mode: 0o755, Content: binaries[i]})
-	}
-	texts, err := build.Licences(ctx, binaries...)
-	if err != nil {
-		return nil, err
-	}
-	var archive bytes.Buffer
-	err = build.Tar(&archive, append(files, build.Texts(licences, texts)...))
-	return archive.Bytes(), err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/deploy/build"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
@@ -99,15 +100,15 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 			t.Errorf("%s: configuration %+v", found.Platform, file)
 		}
 		licensed := map[string]bool{}
-		want := map[string]int64{"opt": 0o755, "opt/capture-cni": 0o755, "capture-cni-node": 0o755, "opt/capture-cni/capture-cni": 0o755, "opt/capture-cni/capture-cni-lookup": 0o755}
+		want := map[string]int64{"capture-cni-node": 0o755, "opt/capture-cni/capture-cni": 0o755, "opt/capture-cni/capture-cni-lookup": 0o755}
 		for r := tar.NewReader(mutate.Extract(image)); ; {
 			header, err := r.Next()
 			if errors.Is(err, io.EOF) {
 				break
 			}
 			check(t, err)
-			if header.Name == licences || strings.HasPrefix(header.Name, licences+"/") {
-				licensed[strings.TrimPrefix(header.Name, licences+"/")] = true
+			if strings.HasPrefix(header.Name, build.Licenses+"/") {
+				licensed[strings.TrimPrefix(header.Name, build.Licenses+"/")] = true
 				continue
 			}
 			if mode, ok := want[header.Name]; !ok || mode != header.Mode || header.Uid != 0 {
@@ -142,7 +143,7 @@ func expectVersion(t *testing.T, labels map[string]string, image v1.Image) {
 			break
 		}
 		check(t, err)
-		if header.Typeflag == tar.TypeDir || strings.HasPrefix(header.Name, licences+"/") {
+		if header.Typeflag == tar.TypeDir || strings.HasPrefix(header.Name, build.Licenses+"/") {
 			continue
 		}
 		content, err := io.ReadAll(r)

@@ -3,9 +3,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -38,37 +36,16 @@ func writeTarball(out, name string, index v1.ImageIndex) error {
 	if _, err := layout.Write(dir, named); err != nil {
 		return fmt.Errorf("writing the OCI layout: %w", err)
 	}
+	files, err := build.Directory(dir, "")
+	if err != nil {
+		return err
+	}
+	content, err := files.Tar()
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(out), ".image-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(file.Name()) }() // fails after the rename
-	if err := errors.Join(archive(file, dir), file.Chmod(0o644), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), out)
-}
-
-// archive writes a tar archive of a directory's files.
-func archive(out io.Writer, dir string) error {
-	var files []build.File
-	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		files = append(files, build.File{Name: name, Mode: 0o644, Content: content})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return build.Tar(out, files)
+	return os.WriteFile(out, content, 0o644)
 }

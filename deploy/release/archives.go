@@ -34,38 +34,24 @@ var archives = []archive{
 }
 
 // build returns the archive's file name and content.
-func (a archive) build(ctx context.Context, version string) (string, []byte, error) {
-	name := strings.Join([]string{a.name, version, a.system, a.architecture}, "_")
-	files, err := a.files(ctx)
+func (a archive) build(ctx context.Context, version string) (name string, content []byte, err error) {
+	name = strings.Join([]string{a.name, version, a.system, a.architecture}, "_")
+	suffix := ""
+	if a.system == "windows" {
+		suffix = ".exe"
+	}
+	sources := map[string]string{}
+	for _, source := range a.sources {
+		sources[path.Base(source)+suffix] = source
+	}
+	files, err := build.Programs(ctx, a.system, a.architecture, sources)
 	if err != nil {
 		return "", nil, fmt.Errorf("building %s: %w", name, err)
 	}
 	if a.system == "windows" {
-		content, err := build.Zip(files)
+		content, err = files.Zip()
 		return name + ".zip", content, err
 	}
-	content, err := build.TarGzip(files)
+	content, err = files.TarGzip()
 	return name + ".tar.gz", content, err
-}
-
-func (a archive) files(ctx context.Context) ([]build.File, error) {
-	var files []build.File
-	var programs [][]byte
-	for _, source := range a.sources {
-		program, err := build.Program(ctx, a.system, a.architecture, source)
-		if err != nil {
-			return nil, err
-		}
-		name := path.Base(source)
-		if a.system == "windows" {
-			name += ".exe"
-		}
-		files = append(files, build.File{Name: name, Mode: 0o755, Content: program})
-		programs = append(programs, program)
-	}
-	texts, err := build.Licences(ctx, programs...)
-	if err != nil {
-		return nil, err
-	}
-	return append(files, build.Texts("licenses", texts)...), nil
 }

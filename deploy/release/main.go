@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+
+	"github.com/capture-cni/capture-cni/deploy/build"
 )
 
 func main() {
@@ -45,7 +47,11 @@ func release(ctx context.Context, out, version string, archives []archive) error
 			return err
 		}
 	}
-	chart, err := chart("deploy/chart")
+	files, err := build.Directory("deploy/chart", "capture-cni") // helm package writes the current time into it
+	if err != nil {
+		return fmt.Errorf("packing the chart: %w", err)
+	}
+	chart, err := files.TarGzip()
 	if err != nil {
 		return fmt.Errorf("packing the chart: %w", err)
 	}

@@ -5,33 +5,10 @@ package main
 import (
 	"crypto/sha256"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
-
-	"github.com/capture-cni/capture-cni/deploy/build"
 )
-
-// chart packs a chart's directory. Helm's own package command writes the current
-// time into it.
-func chart(directory string) ([]byte, error) {
-	tree := os.DirFS(directory)
-	var files []build.File
-	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := fs.ReadFile(tree, name)
-		files = append(files, build.File{Name: path.Join("capture-cni", name), Mode: 0o644, Content: content})
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return build.TarGzip(files)
-}
 
 // sumsFile has the form that `sha256sum --check` reads.
 const sumsFile = "SHA256SUMS"
