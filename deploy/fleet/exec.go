@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +24,30 @@ import (
 // Exec executes a command in a container of an agent's pod, and writes its output.
 type Exec func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error
 
+// output executes a command of the agent's program, and returns the first bytes of its
+// output.
+func (e Exec) output(ctx context.Context, agent Agent, container string, timeout time.Duration, most int, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var out bytes.Buffer
+	err := e(ctx, agent, container, append([]string{"/capture-cni-node"}, args...), &limitedWriter{&out, most})
+	return out.Bytes(), err
+}
+
+// limitedWriter drops what exceeds a limit.
+type limitedWriter struct {
+	out  *bytes.Buffer
+	left int
+}
+
+// Write implements io.Writer.
+func (w *limitedWriter) Write(p []byte) (int, error) {
+	n := min(len(p), w.left)
+	w.out.Write(p[:n])
+	w.left -= n
+	return len(p), nil
+}
+
 // Exec is an Exec.
 func (c *Client) Exec(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error {
 	request := c.Request("GET", &corev1.Pod{}, agent.namespace).Name(agent.name).SubResource("exec").
@@ -30,7 +56,7 @@ func (c *Client) Exec(ctx context.Context, agent Agent, container string, comman
 	if err != nil {
 		return fmt.Errorf("executing a command in pod %s/%s: %w", agent.namespace, agent.name, err)
 	}
-	var stderr strings.Builder
+	var stderr bytes.Buffer
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &limitedWriter{&stderr, maxStderr}})
 	if exited, ok := errors.AsType[exec.CodeExitError](err); ok {
 		err = commandFailed(cmp.Or(strings.TrimSpace(stderr.String()), exited.Error()))

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -113,20 +112,4 @@ func whyNotInMesh(pod *corev1.Pod) (cause, next string) {
 	}
 	return "it has no annotation sidecar.istio.io/status: the injector did not change it at its creation",
 		"label its namespace for injection (istio-injection=enabled or istio.io/rev), and restart the pod"
-}
-
-// leaseEvidence returns a node's state by its Lease and its agent.
-func leaseEvidence(lease *coordination.Lease, agent *Agent) Node {
-	o := observed{now: time.Now(), agents: map[string]Agent{}, leases: map[string]*coordination.Lease{}}
-	name := ""
-	if lease != nil {
-		name = lease.Name
-		o.namespace, o.leases[name] = lease.Namespace, lease
-	}
-	if agent != nil {
-		name = agent.node
-		o.namespace, o.agents[name] = agent.namespace, *agent
-	}
-	node, _ := o.node(name)
-	return node
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,7 +74,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	case leaseErr != nil:
 		e.missing("node", "its Lease is not known: "+leaseErr.Error())
 	case agent != nil || lease != nil && err == nil:
-		node := leaseEvidence(lease, agent)
+		node, _ := observed{now: time.Now()}.node(e.Node, agent, lease)
 		e.Evidence.Node = &NodeEvidence{State: node.State, Reasons: node.Reasons, Version: node.Version}
 	}
 	switch {
@@ -89,7 +90,11 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	}
 	found := AgentEvidence{Agent: agent.name, Container: container}
 	if err := x.ask(ctx, *agent, container, &found.Answer, namespace+"/"+name); err != nil {
-		e.missing("agent "+agent.name+", container "+container, x.withVersions(err, e.Evidence.Node).Error())
+		version := ""
+		if e.Evidence.Node != nil {
+			version = e.Evidence.Node.Version
+		}
+		e.missing("agent "+agent.name+", container "+container, x.withVersions(err, version).Error())
 	} else {
 		e.Evidence.Agent = &found
 	}
@@ -98,37 +103,20 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 
 // ask executes explain in a container of the agent's pod, and decodes the answer.
 func (x Explainer) ask(ctx context.Context, agent Agent, container string, into any, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
-	defer cancel()
-	var out strings.Builder
-	command := append([]string{"/capture-cni-node", "explain", "--output=json"}, args...)
-	if err := x.Exec(ctx, agent, container, command, &limitedWriter{&out, explain.MaxSize}); err != nil {
+	answer, err := x.Exec.output(ctx, agent, container, explainTimeout, explain.MaxSize, append([]string{"explain", "--output=json"}, args...)...)
+	if err != nil {
 		return err
 	}
-	return explain.Decode([]byte(out.String()), into)
+	return explain.Decode(answer, into)
 }
 
 // withVersions adds to the fault of an answer, or of a command that the agent may not know,
 // that agent and plugin are of different versions, if they are.
-func (x Explainer) withVersions(err error, node *NodeEvidence) error {
+func (x Explainer) withVersions(err error, agent string) error {
 	_, ran := errors.AsType[commandFailed](err)
 	answered := errors.Is(err, explain.ErrAnswer)
-	if node == nil || node.Version == "" || node.Version == x.Version || !ran && !answered {
+	if agent == "" || agent == x.Version || !ran && !answered {
 		return err
 	}
-	return fmt.Errorf("%w. The agent is %s and this plugin %s: use the plugin of the agent's version", err, node.Version, x.Version)
-}
-
-// limitedWriter drops what exceeds a limit.
-type limitedWriter struct {
-	out  *strings.Builder
-	left int
-}
-
-// Write implements io.Writer.
-func (w *limitedWriter) Write(p []byte) (int, error) {
-	n := min(len(p), w.left)
-	w.out.Write(p[:n])
-	w.left -= n
-	return len(p), nil
+	return fmt.Errorf("%w. The agent is %s and this plugin %s: use the plugin of the agent's version", err, agent, x.Version)
 }

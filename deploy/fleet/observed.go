@@ -27,9 +27,15 @@ const reportGrace = 3 * time.Minute
 // fleet returns the fleet as it follows from what was observed.
 func (o observed) fleet() *Fleet {
 	f := &Fleet{Namespace: o.namespace, States: map[terms.State]int{}, Exempt: map[capture.ExemptionCause]int{}}
-	nodes, named := map[string]*Node{}, map[string]nodestate.Pod{}
-	for _, name := range o.nodeNames() {
-		node, pods := o.node(name)
+	names := slices.AppendSeq(slices.Collect(maps.Keys(o.leases)), maps.Keys(o.agents))
+	for _, pod := range o.meshed {
+		names = append(names, pod.node)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	nodes, named := map[string]*Node{}, map[[3]string]nodestate.Pod{}
+	for _, name := range names {
+		node, pods := o.node(name, o.agents[name], o.leases[name])
 		nodes[name] = &node
 		if pods == nil {
 			continue
@@ -42,7 +48,7 @@ func (o observed) fleet() *Fleet {
 			f.Exempt[cause] += count
 		}
 		for _, pod := range pods.Named {
-			named[podKey(name, pod.Namespace, pod.Name)] = pod
+			named[[3]string{name, pod.Namespace, pod.Name}] = pod
 		}
 		if o.podsFault != nil {
 			f.addNamed(name, pods.Named)
@@ -50,71 +56,60 @@ func (o observed) fleet() *Fleet {
 	}
 	for _, pod := range o.meshed {
 		nodes[pod.node].Meshed++
-		f.addMeshed(pod, named[podKey(pod.node, pod.namespace, pod.name)], nodes[pod.node], o.now)
+		f.addMeshed(pod, named[[3]string{pod.node, pod.namespace, pod.name}], nodes[pod.node], o.now)
 	}
-	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+	for _, name := range names {
 		f.Nodes = append(f.Nodes, *nodes[name])
 	}
-	slices.SortFunc(f.Pods, comparePods)
+	slices.SortFunc(f.Pods, func(a, b Pod) int {
+		return cmp.Or(terms.Compare(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	f.Notes = f.notes(o)
 	return f
 }
 
-func podKey(node, namespace, name string) string { return node + "/" + namespace + "/" + name }
-
-// nodeNames returns the nodes with a Lease, an agent or a pod of the mesh.
-func (o observed) nodeNames() []string {
-	names := map[string]bool{}
-	for name := range o.leases {
-		names[name] = true
+// node returns a node by its agent and its Lease, and the states of its pods if its guard
+// reports them.
+func (o observed) node(name string, agent *Agent, lease *coordination.Lease) (node Node, pods *nodestate.Pods) {
+	node = Node{Name: name, agent: agent}
+	if agent != nil {
+		node.Agent = agent.name
 	}
-	for name := range o.agents {
-		names[name] = true
-	}
-	for _, pod := range o.meshed {
-		names[pod.node] = true
-	}
-	return slices.Collect(maps.Keys(names))
-}
-
-// node returns a node, and the states of its pods if its guard reports them.
-func (o observed) node(name string) (node Node, pods *nodestate.Pods) {
-	node = Node{Name: name}
-	agent, hasAgent := o.agents[name]
-	if hasAgent {
-		node.Agent, node.agent = agent.name, &agent
-	}
-	lease := o.leases[name]
 	var published nodestate.State
 	var err error
+	var lasts time.Duration
 	if lease != nil {
 		published, err = nodestate.Decode(lease.Annotations[nodestate.Annotation])
 		node.Version, node.Mode = published.Version, published.Mode
 		if lease.Spec.RenewTime != nil {
 			node.Reported = lease.Spec.RenewTime.Time
 		}
+		if lease.Spec.LeaseDurationSeconds != nil {
+			lasts = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+		}
 	}
+	age := o.now.Sub(node.Reported)
 	set := func(state NodeState, reasons ...string) { node.State, node.Reasons = state, reasons }
 	switch {
-	case !hasAgent && o.podsFault == nil:
+	case agent == nil && o.podsFault == nil:
 		set(NoAgent, "no agent runs on the node")
 	case lease == nil:
 		set(Unreported, "the agent has written no Lease")
-	case o.neverStale(lease):
-		set(Faulty, fmt.Sprintf("its Lease was renewed at %s, for %d s: no agent writes that", node.Reported.UTC().Format(time.RFC3339), *lease.Spec.LeaseDurationSeconds))
-	case o.isStale(lease):
-		set(Stale, fmt.Sprintf("the agent has not reported for %s", o.now.Sub(node.Reported).Round(time.Second)))
+	case age < -maxAhead || lasts > maxLeaseDuration: // it would hide that the agent no longer reports
+		set(Faulty, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that", node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()))
+	case age > lasts:
+		set(Stale, fmt.Sprintf("the agent has not reported for %s", age.Round(time.Second)))
 	case errors.Is(err, nodestate.ErrFormat):
 		set(Faulty, err.Error()+": use the kubectl plugin of the agents' version")
 	case err != nil:
 		set(Faulty, err.Error())
-	case hasAgent && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != agent.name:
+	case agent != nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != agent.name:
 		set(Waiting, "the new agent has not reported yet")
 	case !published.Good():
 		node.State, node.Reasons = findings(published)
-	case hasAgent && !agent.ready:
+	case agent != nil && !agent.ready:
 		set(Faulty, "the agent's pod is not ready: "+cmp.Or(agent.reason, "no reason is known"))
-	case agent.guarded && published.Pods == nil:
+	case agent != nil && agent.guarded && published.Pods == nil:
 		set(Waiting, "the guard has not reported the states of pods")
 	case published.Desired == "absent":
 		set(Removed)
@@ -125,23 +120,11 @@ func (o observed) node(name string) (node Node, pods *nodestate.Pods) {
 	return node, published.Pods
 }
 
-func (o observed) isStale(lease *coordination.Lease) bool {
-	renewed, seconds := lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds
-	return renewed == nil || seconds == nil || o.now.After(renewed.Add(time.Duration(*seconds)*time.Second))
-}
-
 // Limits of a Lease's times: agents write a few minutes, and clocks differ.
 const (
 	maxLeaseDuration = time.Hour
 	maxAhead         = time.Hour
 )
-
-// neverStale reports whether a Lease hides for ever, or for long, that the agent no longer
-// reports.
-func (o observed) neverStale(lease *coordination.Lease) bool {
-	renewed, seconds := lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds
-	return renewed != nil && seconds != nil && (renewed.After(o.now.Add(maxAhead)) || *seconds > int32(maxLeaseDuration/time.Second))
-}
 
 func findings(published nodestate.State) (state NodeState, reasons []string) {
 	state = Waiting
@@ -195,11 +178,6 @@ func (f *Fleet) addNamed(node string, pods []nodestate.Pod) {
 		found.Next = advisePod(found)
 		f.Pods = append(f.Pods, found)
 	}
-}
-
-func comparePods(a, b Pod) int {
-	order := func(p Pod) nodestate.Pod { return nodestate.Pod{Namespace: p.Namespace, Name: p.Name, State: p.State} }
-	return nodestate.Compare(order(a), order(b))
 }
 
 // notes returns what the fleet's state does not say.

@@ -22,8 +22,8 @@ const DefaultNamespace = "capture-cni"
 // observed is what the API server knows.
 type observed struct {
 	now       time.Time
-	namespace string           // of the agents
-	agents    map[string]Agent // by node
+	namespace string            // of the agents
+	agents    map[string]*Agent // by node
 	meshed    []meshPod
 	leases    map[string]*coordination.Lease // by node
 	podsFault error                          // why agents and meshed are not known
@@ -32,7 +32,7 @@ type observed struct {
 // Read reads the fleet whose agents are in a namespace. Without the permission to list
 // pods it reads the Leases alone.
 func Read(ctx context.Context, client *Client, namespace string) (*Fleet, error) {
-	o := observed{now: time.Now(), namespace: namespace, agents: map[string]Agent{}, leases: map[string]*coordination.Lease{}}
+	o := observed{now: time.Now(), namespace: namespace, agents: map[string]*Agent{}, leases: map[string]*coordination.Lease{}}
 	release, err := client.release(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func Read(ctx context.Context, client *Client, namespace string) (*Fleet, error)
 	running := metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
 	err = Each(ctx, client, metav1.NamespaceAll, &corev1.PodList{}, running, func(pod *corev1.Pod) {
 		if agent, ok := release.agent(pod); ok {
-			o.agents[agent.node] = agent
+			o.agents[agent.node] = &agent
 		} else if InMesh(pod) && pod.Spec.NodeName != "" {
 			o.meshed = append(o.meshed, newMeshPod(pod))
 		}

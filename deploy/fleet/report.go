@@ -3,12 +3,15 @@
 package fleet
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,27 +47,22 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 		return err
 	}
 	reports := make([][]bundle.Part, len(nodes))
-	done := make(chan string)
 	group := errgroup.Group{}
 	group.SetLimit(reportsAtOnce)
-	go func() {
-		for i, node := range nodes {
-			group.Go(func() error {
-				reports[i] = r.ofNode(ctx, node)
-				done <- node.Name
-				return nil
-			})
-		}
-		_ = group.Wait() // no task fails
-		close(done)
-	}()
+	var progress sync.Mutex
 	finished := 0
-	for node := range done {
-		finished++
-		r.Progress(finished, len(nodes), node)
+	for i, node := range nodes {
+		group.Go(func() error {
+			reports[i] = r.ofNode(ctx, node)
+			progress.Lock()
+			defer progress.Unlock()
+			finished++
+			r.Progress(finished, len(nodes), node.Name)
+			return ctx.Err()
+		})
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("asking the agents: %w", ctx.Err())
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("asking the agents: %w", err)
 	}
 	about := fmt.Sprintf("kubectl capture-cni %s\ntime %s\nnodes %d of %d\n", r.Version, now.UTC().Format(time.RFC3339), len(nodes), len(f.Nodes))
 	parts := []bundle.Part{partOf("about.txt", []byte(about), nil), {Name: "fleet.json", Write: func(_ context.Context, out io.Writer) error {
@@ -115,34 +113,16 @@ func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part) {
 	}
 	for _, container := range containers {
 		prefix := directory + container + "/"
-		files, err := r.ask(ctx, *node.agent, container)
+		archive, failed := r.Exec.output(ctx, *node.agent, container, reportTimeout, maxArchive, "report")
+		files, err := unpack(bytes.NewReader(archive))
 		for _, file := range files {
 			parts = append(parts, partOf(prefix+file.name, file.content, nil))
 		}
-		if err != nil {
+		if err := cmp.Or(failed, err); err != nil {
 			parts = append(parts, partOf(prefix+"report", nil, err))
 		}
 	}
 	return parts
-}
-
-// ask executes report in a container, and returns the files of its archive.
-func (r Reporter) ask(ctx context.Context, agent Agent, container string) ([]file, error) {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	read, write := io.Pipe()
-	executed := make(chan error, 1)
-	go func() {
-		err := r.Exec(ctx, agent, container, []string{"/capture-cni-node", "report"}, write)
-		executed <- err
-		_ = write.CloseWithError(err) // never fails; nil is the end of the archive
-	}()
-	files, err := unpack(read)
-	_ = read.Close() // ends a command whose archive is too large
-	if failed := <-executed; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
-		return files, failed
-	}
-	return files, err
 }
 
 func partOf(name string, content []byte, err error) bundle.Part {

@@ -63,8 +63,8 @@ var fleetMutants = []mutant{
 	{
 		name: "dead-node-looks-ready",
 		file: "deploy/fleet/observed.go",
-		from: "case o.isStale(lease):",
-		to:   "case o.isStale(lease) && node.Reported.IsZero():",
+		from: "case age > lasts:",
+		to:   "case age > lasts && node.Reported.IsZero():",
 		by:   by(quick, "deploy/fleet", "TestNodeStates"),
 	},
 	{
