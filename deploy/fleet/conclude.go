@@ -8,29 +8,52 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// conclude sets state, cause and next step of a pod of the mesh, or of one that is gone.
+// conclude sets state, cause and next step. The guard's finding comes before what follows
+// from the pod alone. pod is nil for one that is gone.
 func (e *Explanation) conclude(pod *corev1.Pod, events podEvents, guarded bool) {
-	answer := e.answer()
+	var answer explain.Pod // of the node
+	if e.Evidence.Agent != nil {
+		answer = e.Evidence.Agent.Answer
+	}
 	add := cmp.Or(answer.Add, &record.Record{})
-	switch {
-	case pod == nil:
+	if pod == nil {
+		e.State, e.Cause = terms.Gone, "no such pod exists: it has ended, or was never created"
 		if add.Verdict == record.Failed {
 			e.Cause += "; its last ADD failed: " + add.Message
 		}
-	case newMeshPod(pod).noSandbox:
+		e.Next = "kubectl get pods --namespace " + strings.Split(e.Pod, "/")[0]
+		return
+	}
+	asked := newMeshPod(pod)
+	switch {
+	case pod.Spec.NodeName == "" && (!InMesh(pod) || asked.exemption.Cause == ""):
+		e.State, e.Cause = terms.NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node")
+		e.Next = "kubectl describe pod; a taint of nodes that are not ready is in deploy/guides/taint.md"
+	case !InMesh(pod):
+		e.State = terms.NotInMesh
+		e.Cause, e.Next = whyNotInMesh(pod)
+	case asked.noSandbox:
 		if answer.UID != string(pod.UID) {
 			add = &record.Record{} // of a pod of the same name before it
 		}
 		e.State = terms.NotStarted
 		e.Cause, e.Next = whyNotStarted(events, *add)
+	case answer.State == terms.Exempt:
+		e.State, e.Cause = terms.Exempt, answer.Because
+		e.Next = cmp.Or(terms.AdviceFor(asked.exemption.Cause), terms.AdviceFor(capture.NamespaceExcluded))
 	case answer.State != "":
-		e.setState(answer.State, answer.Because)
-	case e.State == terms.Exempt:
+		e.State, e.Cause, e.Next = answer.State, answer.Because, answer.State.Advice()
+		if e.State == terms.Captured {
+			e.Cause = cmp.Or(e.Cause, "its network namespace holds the rules that it asked for")
+		}
+	case asked.exemption.Cause != "":
+		e.State, e.Cause, e.Next = terms.Exempt, asked.exemption.Message, terms.AdviceFor(asked.exemption.Cause)
 	case add.Verdict == record.Captured:
 		e.Cause = "no guard examined the running pod; its ADD captured it by " + cmp.Or(add.Backend, "an unknown backend")
 		e.Next = "for proof from inside the pod: the container istio-validation"
@@ -39,23 +62,6 @@ func (e *Explanation) conclude(pod *corev1.Pod, events podEvents, guarded bool) 
 	default:
 		e.Cause = "no guard examines the pods of this node, and no record of its ADD is known"
 		e.Next = "guard.enabled=true; the guard needs backend nftables and a CRI socket"
-	}
-}
-
-// setState sets what the guard found. Of an exempt pod, the pod's own fields may have
-// said what to do.
-func (e *Explanation) setState(state terms.State, because string) {
-	if state != terms.Exempt || e.State != terms.Exempt {
-		e.Next = ""
-	}
-	e.State, e.Cause = state, because
-	switch state {
-	case terms.Captured:
-		e.Cause, e.Next = cmp.Or(because, "its network namespace holds the rules that it asked for"), state.Advice()
-	case terms.Exempt:
-		e.Next = cmp.Or(e.Next, terms.AdviceFor(capture.NamespaceExcluded))
-	default:
-		e.Next = state.Advice()
 	}
 }
 

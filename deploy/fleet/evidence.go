@@ -60,11 +60,3 @@ type Missing struct {
 func (e *Explanation) missing(source, reason string) {
 	e.Evidence.Missing = append(e.Evidence.Missing, Missing{source, reason})
 }
-
-// answer returns what the node says of the pod, zero if it is not known.
-func (e *Explanation) answer() explain.Pod {
-	if e.Evidence.Agent == nil {
-		return explain.Pod{}
-	}
-	return e.Evidence.Agent.Answer
-}

@@ -5,15 +5,12 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
 // Explanation says how a pod is captured, and why.
@@ -54,40 +51,20 @@ func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explan
 		pod = nil
 	}
 	events := x.readEvents(ctx, e, namespace, name)
-	e.addPod(pod)
-	if e.Node == "" {
-		e.Node = events.node
+	e.Node = events.node
+	if pod != nil {
+		e.Node = cmp.Or(pod.Spec.NodeName, e.Node)
+		e.Evidence.Pod = &PodEvidence{Phase: pod.Status.Phase, Created: pod.CreationTimestamp.UTC(), UID: pod.UID}
 	}
+	guarded := false
 	if e.Node != "" && (pod == nil || InMesh(pod)) {
-		guarded := x.readNode(ctx, e, namespace, name)
-		e.conclude(pod, events, guarded)
+		guarded = x.readNode(ctx, e, namespace, name)
 	}
+	e.conclude(pod, events, guarded)
 	if e.Next == "" { // outdated, changed or foreign
 		e.Next = advisePod(Pod{Namespace: namespace, Name: name, State: e.State})
 	}
 	return e, nil
-}
-
-// addPod adds what the API server says of the pod, and the conclusions that follow from
-// that alone.
-func (e *Explanation) addPod(pod *corev1.Pod) {
-	switch {
-	case pod == nil:
-		e.State, e.Cause = terms.Gone, "no such pod exists: it has ended, or was never created"
-		e.Next = "kubectl get pods --namespace " + strings.Split(e.Pod, "/")[0]
-		return
-	case pod.Spec.NodeName == "":
-		e.State, e.Cause = terms.NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node")
-		e.Next = "kubectl describe pod; a taint of nodes that are not ready is in deploy/guides/taint.md"
-	case !InMesh(pod):
-		e.State = terms.NotInMesh
-		e.Cause, e.Next = whyNotInMesh(pod)
-	}
-	e.Node = pod.Spec.NodeName
-	e.Evidence.Pod = &PodEvidence{Phase: pod.Status.Phase, Created: pod.CreationTimestamp.UTC(), UID: pod.UID}
-	if exemption := capture.Exclusion(podfields.Of(pod)); InMesh(pod) && exemption.Cause != "" {
-		e.State, e.Cause, e.Next = terms.Exempt, exemption.Message, terms.AdviceFor(exemption.Cause)
-	}
 }
 
 func conditionMessage(pod *corev1.Pod, kind corev1.PodConditionType) string {

@@ -3,41 +3,28 @@
 package precheck
 
 import (
-	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
-// release is major and minor of a version.
-type release struct{ major, minor int }
-
-var releaseForm = regexp.MustCompile(`(\d+)\.(\d+)`)
-
-// releaseOf returns the release in a version, zero if there is none.
-func releaseOf(version string) (r release) {
-	if m := releaseForm.FindStringSubmatch(version); m != nil {
-		r.major, _ = strconv.Atoi(m[1]) // of digits, at most too many
-		r.minor, _ = strconv.Atoi(m[2])
-	}
-	return r
-}
-
-func (r release) isBefore(major, minor int) bool {
-	return cmp.Or(cmp.Compare(r.major, major), cmp.Compare(r.minor, minor)) < 0
+// isBefore reports whether a version is older than a release, or none.
+func isBefore(text, release string) bool {
+	v, err := version.ParseGeneric(text)
+	return err != nil || v.LessThan(version.MustParseGeneric(release))
 }
 
 func (r *Report) checkVersion(version string) {
-	switch v := releaseOf(version); {
-	case v.isBefore(1, 25):
+	switch {
+	case isBefore(version, "1.25"):
 		r.add(Problem, "kubernetes", "upgrade the cluster", "version %s: the chart needs 1.25", version)
-	case v.isBefore(1, 30):
+	case isBefore(version, "1.30"):
 		r.add(Note, "kubernetes", "", "version %s: the policies that bind the agents' rights to their own nodes need 1.30", version)
 	default:
 		r.add(OK, "kubernetes", "", "version %s", version)
@@ -78,7 +65,7 @@ func (r *Report) checkNodes(c *Cluster) {
 		platform := platformOf(node)
 		platforms[platform] = append(platforms[platform], node.Name)
 		runtimes[info.ContainerRuntimeVersion] = append(runtimes[info.ContainerRuntimeVersion], node.Name)
-		if releaseOf(info.KernelVersion).isBefore(5, 2) {
+		if isBefore(info.KernelVersion, "5.2") {
 			oldKernels = append(oldKernels, node.Name)
 		}
 		switch passes, known := terms.ParseRuntime(info.ContainerRuntimeVersion).PassesAnnotations(); {
