@@ -120,8 +120,17 @@ func choose(f *fleet.Fleet, names []string) ([]fleet.Node, error) {
 		nodes = append(nodes, f.Nodes[i])
 	}
 	if len(nodes) == 0 {
-		nodes = slices.DeleteFunc(slices.Clone(f.Nodes), func(n fleet.Node) bool { return n.Agent == "" || n.State == fleet.Removed })
-		slices.SortStableFunc(nodes, func(a, b fleet.Node) int { return rank(a) - rank(b) })
+		var bad []fleet.Node
+		for _, node := range f.Nodes {
+			switch {
+			case node.Agent == "" || node.State == fleet.Removed:
+			case node.State.Good():
+				nodes = append(nodes, node)
+			default:
+				bad = append(bad, node)
+			}
+		}
+		nodes = append(nodes, bad...)
 	}
 	switch len(nodes) {
 	case 0:
@@ -130,13 +139,6 @@ func choose(f *fleet.Fleet, names []string) ([]fleet.Node, error) {
 		nodes = append(nodes, nodes[0])
 	}
 	return nodes[:2], nil
-}
-
-func rank(n fleet.Node) int {
-	if n.State.Good() {
-		return 0
-	}
-	return 1
 }
 
 // notesOn returns what is known of nodes that need attention.

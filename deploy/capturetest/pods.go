@@ -177,16 +177,13 @@ func changed(ours, admitted *corev1.Pod) string {
 func addresses(ips []string) (byFamily map[string]netip.Addr) {
 	byFamily = map[string]netip.Addr{}
 	for _, ip := range ips {
-		if address, err := netip.ParseAddr(ip); err == nil {
-			byFamily[familyOf(address)] = address
+		switch address, err := netip.ParseAddr(ip); {
+		case err != nil:
+		case address.Is4():
+			byFamily["IPv4"] = address
+		default:
+			byFamily["IPv6"] = address
 		}
 	}
 	return byFamily
-}
-
-func familyOf(a netip.Addr) string {
-	if a.Is4() {
-		return "IPv4"
-	}
-	return "IPv6"
 }

@@ -23,25 +23,21 @@ func withHint(err error) error {
 
 // adviseNode returns the next step for a node, "" for none.
 func (o observed) adviseNode(n Node) string {
-	logs := fmt.Sprintf("kubectl -n %s logs %s -c %s", o.namespace, n.Agent, InstallerContainer)
+	logs := "read the log of the node's agent"
+	if n.Agent != "" {
+		logs = fmt.Sprintf("kubectl -n %s logs %s -c %s", o.namespace, n.Agent, InstallerContainer)
+	}
 	switch n.State {
 	case Stale:
-		return fmt.Sprintf("kubectl get node %s; if the node is up: %s", n.Name, logsOf(n, logs))
+		return fmt.Sprintf("kubectl get node %s; if the node is up: %s", n.Name, logs)
 	case Unreported:
 		return "if lease.enabled is true and the agent is not older than this plugin: " + logs
 	case NoAgent:
 		return "compare nodeSelector and affinity of the chart with the node: kubectl -n " + o.namespace + " describe daemonset capture-cni-node"
 	case Faulty:
-		return logsOf(n, logs)
+		return logs
 	}
 	return ""
-}
-
-func logsOf(n Node, logs string) string {
-	if n.Agent == "" {
-		return "read the log of the node's agent"
-	}
-	return logs
 }
 
 // advisePod returns the next step for a pod.

@@ -16,15 +16,10 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// testFlags are the flags of the command test.
-type testFlags struct {
-	nodes, modes  []string
-	image, report string
-	timeout       time.Duration
-}
-
 func testCommand(o *options) *cobra.Command {
-	var f testFlags
+	var test capturetest.Test
+	var modes []string
+	var archive string
 	command := &cobra.Command{
 		Use:   "test",
 		Short: "Test on the cluster that pods are captured",
@@ -44,10 +39,19 @@ also if nothing could be tested.`,
   kubectl capture-cni test --node node-1 --mode redirect`,
 		Args: cobra.NoArgs,
 		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
-			test, err := o.newTest(command, client, f)
+			if err := readTest(&test, modes); err != nil {
+				return err
+			}
+			state, err := fleet.Read(command.Context(), client, o.agentNamespace)
 			if err != nil {
 				return err
 			}
+			test.Client, test.Fleet, test.Explain, test.Poll = client, state, o.explainer(client).Explain, time.Second
+			test.Namespace = o.overrides.Context.Namespace
+			test.Archive = func(ctx context.Context, nodes []string) (string, error) {
+				return o.packReport(ctx, client, archive, nodes, command.ErrOrStderr())
+			}
+			test.Progress = func(format string, args ...any) { writeProgress(command.ErrOrStderr(), format, args...) }
 			report, failure := test.Run(command.Context())
 			if report == nil {
 				return failure
@@ -63,49 +67,30 @@ also if nothing could be tested.`,
 		}),
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&f.nodes, "node", nil, "node of both pods, or two nodes: of the client and of the server; empty: two nodes with an agent, if there are two")
-	flags.StringVar(&f.image, "image", "", "image of the pods, of this version of capture-cni; empty: that of the agents, which the nodes need not pull")
-	flags.StringSliceVar(&f.modes, "mode", []string{"redirect", "tproxy"}, "how inbound traffic is captured: redirect, tproxy or both")
-	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long to wait for each pod")
-	flags.StringVar(&f.report, "report", "", "file to write if a check fails, which must not exist; empty: capture-cni-TIME.tar.gz")
+	flags.StringSliceVar(&test.Nodes, "node", nil, "node of both pods, or two nodes: of the client and of the server; empty: two nodes with an agent, if there are two")
+	flags.StringVar(&test.Image, "image", "", "image of the pods, of this version of capture-cni; empty: that of the agents, which the nodes need not pull")
+	flags.StringSliceVar(&modes, "mode", []string{"redirect", "tproxy"}, "how inbound traffic is captured: redirect, tproxy or both")
+	flags.DurationVar(&test.Timeout, "timeout", 2*time.Minute, "how long to wait for each pod")
+	flags.StringVar(&archive, "report", "", "file to write if a check fails, which must not exist; empty: capture-cni-TIME.tar.gz")
 	return command
 }
 
-func (o *options) newTest(command *cobra.Command, client *fleet.Client, f testFlags) (*capturetest.Test, error) {
-	modes, err := f.parseModes()
-	if err != nil {
-		return nil, err
-	}
-	if len(f.nodes) > 2 {
-		return nil, fmt.Errorf("--node is %q: expected one node, or two", strings.Join(f.nodes, ","))
-	}
-	if f.timeout <= 0 {
-		return nil, fmt.Errorf("--timeout is %s: expected a positive duration such as 2m", f.timeout)
-	}
-	state, err := fleet.Read(command.Context(), client, o.agentNamespace)
-	if err != nil {
-		return nil, err
-	}
-	return &capturetest.Test{
-		Client: client, Fleet: state, Explain: o.explainer(client).Explain, Poll: time.Second,
-		Archive: func(ctx context.Context, nodes []string) (string, error) {
-			return o.packReport(ctx, client, f.report, nodes, command.ErrOrStderr())
-		},
-		Namespace: o.overrides.Context.Namespace, Nodes: f.nodes, Image: f.image, Modes: modes, Timeout: f.timeout,
-		Progress: func(format string, args ...any) { writeProgress(command.ErrOrStderr(), format, args...) },
-	}, nil
-}
-
-func (f testFlags) parseModes() (modes []capturetest.Mode, err error) {
-	for _, name := range f.modes {
-		switch mode := capturetest.Mode(strings.ToUpper(name)); mode {
-		case capturetest.Redirect, capturetest.TProxy:
-			modes = append(modes, mode)
-		default:
-			return nil, fmt.Errorf("--mode is %q: expected redirect, tproxy or both, with a comma between", name)
+// readTest checks the flags of a test, and reads its modes.
+func readTest(test *capturetest.Test, modes []string) error {
+	for _, name := range modes {
+		mode := capturetest.Mode(strings.ToUpper(name))
+		if mode != capturetest.Redirect && mode != capturetest.TProxy {
+			return fmt.Errorf("--mode is %q: expected redirect, tproxy or both, with a comma between", name)
 		}
+		test.Modes = append(test.Modes, mode)
 	}
-	return modes, nil
+	if len(test.Nodes) > 2 {
+		return fmt.Errorf("--node is %q: expected one node, or two", strings.Join(test.Nodes, ","))
+	}
+	if test.Timeout <= 0 {
+		return fmt.Errorf("--timeout is %s: expected a positive duration such as 2m", test.Timeout)
+	}
+	return nil
 }
 
 func writeTest(out io.Writer, report *capturetest.Report) {

@@ -32,25 +32,23 @@ func newScreen(out io.Writer) *screen {
 
 // Write implements io.Writer. It replaces what is neither printable nor ends a line.
 func (s *screen) Write(text []byte) (int, error) {
-	_, err := io.WriteString(s.out, strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) || r == '\n' || r == '\t' {
-			return r
-		}
-		return '?'
-	}, string(text)))
+	_, err := io.WriteString(s.out, replace(string(text), "\n\t"))
 	return len(text), err
 }
 
-// printable returns a text of one line, also if it holds line ends: it can't pass for
-// lines of this program.
-func printable(text string) string {
+// replace replaces what is neither printable nor allowed.
+func replace(text, allowed string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+		if unicode.IsPrint(r) || strings.ContainsRune(allowed, r) {
 			return r
 		}
 		return '?'
 	}, text)
 }
+
+// printable returns a text of one line, also if it holds line ends: it can't pass for
+// lines of this program.
+func printable(text string) string { return replace(text, "") }
 
 // writeLines writes a text of several lines.
 func writeLines(out io.Writer, indent, text string) {

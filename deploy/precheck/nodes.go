@@ -54,7 +54,7 @@ func platformOf(node corev1.Node) string {
 
 // checkNodes looks at what runs on the nodes, and chooses the platform.
 func (r *Report) checkNodes(c *Cluster) {
-	platforms, runtimes := map[string][]string{}, map[string][]string{}
+	platforms, runtimes := map[string]bool{}, map[string]bool{}
 	var linux, oldKernels, silent, foreign []string
 	for _, node := range c.Nodes {
 		info := node.Status.NodeInfo
@@ -62,9 +62,7 @@ func (r *Report) checkNodes(c *Cluster) {
 			continue
 		}
 		linux = append(linux, node.Name)
-		platform := platformOf(node)
-		platforms[platform] = append(platforms[platform], node.Name)
-		runtimes[info.ContainerRuntimeVersion] = append(runtimes[info.ContainerRuntimeVersion], node.Name)
+		platforms[platformOf(node)], runtimes[info.ContainerRuntimeVersion] = true, true
 		if isBefore(info.KernelVersion, "5.2") {
 			oldKernels = append(oldKernels, node.Name)
 		}
@@ -75,7 +73,14 @@ func (r *Report) checkNodes(c *Cluster) {
 			silent = append(silent, node.Name)
 		}
 	}
-	r.choosePlatform(platforms)
+	switch names := slices.Sorted(maps.Keys(platforms)); len(names) {
+	case 0:
+	case 1:
+		r.Values["platform"] = names[0]
+		r.add(OK, "platform", "", "%s", names[0])
+	default:
+		r.add(Problem, "platform", "install for each platform by nodeSelector, or set paths", "nodes of several platforms: %s", strings.Join(names, ", "))
+	}
 	if len(oldKernels) > 0 {
 		r.Values["netconf.backend"] = "iptables"
 		r.add(Note, "kernel", "", "older than 5.2 on %s: backend nftables needs 5.2; with iptables there is no guard", some(oldKernels))
@@ -88,18 +93,6 @@ func (r *Report) checkNodes(c *Cluster) {
 	}
 	if len(linux) > 0 && len(foreign)+len(silent)+len(oldKernels) == 0 {
 		r.add(OK, "nodes", "", "%d, with %s", len(linux), strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))
-	}
-}
-
-func (r *Report) choosePlatform(platforms map[string][]string) {
-	names := slices.Sorted(maps.Keys(platforms))
-	switch len(names) {
-	case 0:
-	case 1:
-		r.Values["platform"] = names[0]
-		r.add(OK, "platform", "", "%s", names[0])
-	default:
-		r.add(Problem, "platform", "install for each platform by nodeSelector, or set paths", "nodes of several platforms: %s", strings.Join(names, ", "))
 	}
 }
 

@@ -98,7 +98,7 @@ var fleetMutants = []mutant{
 	{
 		name: "fault-of-a-node-controls-the-terminal",
 		file: "deploy/kubectl-capture_cni/screen.go",
-		from: "if unicode.IsPrint(r) || r == '\\n' || r == '\\t' {",
+		from: "if unicode.IsPrint(r) || strings.ContainsRune(allowed, r) {",
 		to:   "if r > 0 {",
 		by:   by(quick, "deploy/kubectl-capture_cni", "TestHostileCluster"),
 	},

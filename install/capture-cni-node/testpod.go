@@ -47,16 +47,7 @@ func testServerCommand() *cobra.Command {
 		Use:   "server",
 		Short: "Answer connections as an application",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			var numbers []uint16
-			for _, port := range ports {
-				if port == 0 || port > 65535 {
-					return fmt.Errorf("--port is %d: expected a number from 1 to 65535", port)
-				}
-				numbers = append(numbers, uint16(port))
-			}
-			return testpod.Serve(command.Context(), numbers)
-		},
+		RunE:  func(command *cobra.Command, _ []string) error { return testpod.Serve(command.Context(), ports) },
 	}
 	command.Flags().UintSliceVar(&ports, "port", nil, "port to listen at; can be repeated")
 	return command

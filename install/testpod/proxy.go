@@ -29,7 +29,7 @@ type Proxy struct {
 
 // Run serves until ctx ends.
 func (p Proxy) Run(ctx context.Context) error {
-	outbound, err := new(net.ListenConfig).Listen(ctx, "tcp", port(p.OutboundPort))
+	outbound, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", p.OutboundPort))
 	if err != nil {
 		return fmt.Errorf("listening at the outbound port: %w", err)
 	}
@@ -38,7 +38,7 @@ func (p Proxy) Run(ctx context.Context) error {
 	if p.Transparent {
 		listen.Control = transparent
 	}
-	inbound, err := listen.Listen(ctx, "tcp", port(p.InboundPort))
+	inbound, err := listen.Listen(ctx, "tcp", fmt.Sprintf(":%d", p.InboundPort))
 	if err != nil {
 		return fmt.Errorf("listening at the inbound port: %w", err)
 	}
@@ -48,8 +48,6 @@ func (p Proxy) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
-
-func port(number uint16) string { return fmt.Sprintf(":%d", number) }
 
 // accept handles connections until the listener is closed.
 func accept(listener net.Listener, handle func(*net.TCPConn)) {

@@ -13,9 +13,9 @@ import (
 )
 
 // Serve is the server's application: it writes a Line to each connection, until ctx ends.
-func Serve(ctx context.Context, ports []uint16) error {
+func Serve(ctx context.Context, ports []uint) error {
 	for _, number := range ports {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", port(number))
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", number))
 		if err != nil {
 			return fmt.Errorf("listening as the application: %w", err)
 		}

@@ -36,7 +36,7 @@ func TestUncaptured(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	time.AfterFunc(retryInterval, func() {
-		go func() { ended <- Serve(ctx, []uint16{application}) }()
+		go func() { ended <- Serve(ctx, []uint{uint(application)}) }()
 		go func() { ended <- Proxy{Pod: "server", OutboundPort: outbound, InboundPort: inbound}.Run(ctx) }()
 	})
 	got := Connect(t.Context(), []netip.AddrPort{loopback(application), loopback(inbound)}, 8*retryInterval)
