@@ -22,58 +22,42 @@ type check struct {
 	skip         string         // why it is not tried
 }
 
-var families = []string{"IPv4", "IPv6"}
-
-// newChecks returns the checks for the server's addresses and those of its Service.
+// newChecks returns the checks for the server's addresses and those of its Service. It skips
+// those that the configuration exempts from capture for all pods.
 func newChecks(server, service map[string]netip.Addr, p ports, settings config.Settings) (checks []check) {
-	for _, family := range families {
+	add := func(c check) {
+		excludes := func(p netip.Prefix) bool { return p.Contains(c.to.Addr()) }
+		switch {
+		case c.skip != "":
+		case c.family == "IPv6" && settings.IPv6 == config.IPv6Never:
+			c.skip = "netconf.ipv6 is never"
+		case slices.ContainsFunc(settings.Mesh.ExcludeOutboundIPRanges, excludes):
+			c.skip = "netconf.mesh.excludeOutboundIPRanges has " + c.to.Addr().String()
+		}
+		checks = append(checks, c)
+	}
+	for _, family := range []string{"IPv4", "IPv6"} {
 		address, ok := server[family]
 		if !ok {
-			checks = append(checks, check{family: family, name: "all", skip: "the pods have no " + family + " address"})
+			add(check{family: family, name: "all", skip: "the pods have no " + family + " address"})
 			continue
-		}
-		backend := netip.AddrPortFrom(address, p.captured)
-		toService := check{family: family, name: "to a Service", backend: backend, outbound: true, inbound: true}
-		if vip, ok := service[family]; ok {
-			toService.to = netip.AddrPortFrom(vip, servicePort)
-		} else {
-			toService.skip = "Services have no " + family + " address"
 		}
 		direct := func(name string, port uint16, outbound, inbound bool) check {
 			to := netip.AddrPortFrom(address, port)
 			return check{family: family, name: name, to: to, backend: to, outbound: outbound, inbound: inbound}
 		}
-		checks = append(checks, toService,
-			direct("to a pod", p.captured, true, true),
-			direct("excluded outbound port", p.directOutbound, false, true),
-			direct("excluded inbound port", p.directInbound, true, false))
-	}
-	for i := range checks {
-		checks[i].skipBy(settings)
+		toService := direct("to a Service", p.captured, true, true)
+		if vip, ok := service[family]; ok {
+			toService.to = netip.AddrPortFrom(vip, servicePort)
+		} else {
+			toService.skip = "Services have no " + family + " address"
+		}
+		add(toService)
+		add(direct("to a pod", p.captured, true, true))
+		add(direct("excluded outbound port", p.directOutbound, false, true))
+		add(direct("excluded inbound port", p.directInbound, true, false))
 	}
 	return checks
-}
-
-// skipBy skips a check that the configuration exempts from capture for all pods.
-func (c *check) skipBy(settings config.Settings) {
-	excludes := func(p netip.Prefix) bool { return p.Contains(c.to.Addr()) }
-	switch {
-	case c.skip != "":
-	case c.family == "IPv6" && settings.IPv6 == config.IPv6Never:
-		c.skip = "netconf.ipv6 is never"
-	case slices.ContainsFunc(settings.Mesh.ExcludeOutboundIPRanges, excludes):
-		c.skip = "netconf.mesh.excludeOutboundIPRanges has " + c.to.Addr().String()
-	}
-}
-
-// destinations returns those of the checks that are tried.
-func destinations(checks []check) (to []netip.AddrPort) {
-	for _, c := range checks {
-		if c.skip == "" {
-			to = append(to, c.to)
-		}
-	}
-	return to
 }
 
 // fault is what is wrong with a connection.

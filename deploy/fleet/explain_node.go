@@ -74,7 +74,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	case leaseErr != nil:
 		e.missing("node", "its Lease is not known: "+leaseErr.Error())
 	case agent != nil || lease != nil && err == nil:
-		node, _ := observed{now: time.Now()}.node(e.Node, agent, lease)
+		node := observed{now: time.Now()}.node(e.Node, agent, lease)
 		e.Evidence.Node = &NodeEvidence{State: node.State, Reasons: node.Reasons, Version: node.Version}
 	}
 	switch {

@@ -35,12 +35,9 @@ func (o observed) fleet() *Fleet {
 	names = slices.Compact(names)
 	nodes, named := map[string]*Node{}, map[[3]string]nodestate.Pod{}
 	for _, name := range names {
-		node, pods := o.node(name, o.agents[name], o.leases[name])
+		node := o.node(name, o.agents[name], o.leases[name])
 		nodes[name] = &node
-		if pods == nil {
-			continue
-		}
-		node.pods = pods
+		pods := cmp.Or(node.pods, &nodestate.Pods{})
 		for state, count := range pods.States {
 			f.States[state] += count
 		}
@@ -68,10 +65,9 @@ func (o observed) fleet() *Fleet {
 	return f
 }
 
-// node returns a node by its agent and its Lease, and the states of its pods if its guard
-// reports them.
-func (o observed) node(name string, agent *Agent, lease *coordination.Lease) (node Node, pods *nodestate.Pods) {
-	node = Node{Name: name, agent: agent}
+// node returns a node by its agent and its Lease.
+func (o observed) node(name string, agent *Agent, lease *coordination.Lease) Node {
+	node := Node{Name: name, agent: agent}
 	if agent != nil {
 		node.Agent = agent.name
 	}
@@ -80,7 +76,7 @@ func (o observed) node(name string, agent *Agent, lease *coordination.Lease) (no
 	var lasts time.Duration
 	if lease != nil {
 		published, err = nodestate.Decode(lease.Annotations[nodestate.Annotation])
-		node.Version, node.Mode = published.Version, published.Mode
+		node.Version, node.Mode, node.pods = published.Version, published.Mode, published.Pods
 		if lease.Spec.RenewTime != nil {
 			node.Reported = lease.Spec.RenewTime.Time
 		}
@@ -117,7 +113,7 @@ func (o observed) node(name string, agent *Agent, lease *coordination.Lease) (no
 		set(Ready)
 	}
 	node.Next = o.adviseNode(node)
-	return node, published.Pods
+	return node
 }
 
 // Limits of a Lease's times: agents write a few minutes, and clocks differ.
