@@ -3,12 +3,9 @@
 package build
 
 import (
-	"bytes"
 	"context"
-	"debug/buildinfo"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -21,13 +18,22 @@ import (
 // licence matches the names of files with a licence or a notice.
 var licence = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-][a-z0-9.-]+)?$`)
 
-// allLicences returns the licence texts and notices of what programs were built from:
+// allLicences returns the licence texts and notices of what programs are built from:
 // this project, Go, and each module, by names such as "golang.org/x/sys/LICENSE".
 // A module without a licence is an error.
-func allLicences(ctx context.Context, programs Files) (map[string][]byte, error) {
-	directories, err := modules(ctx, programs)
+func allLicences(ctx context.Context, environment, packages []string) (map[string][]byte, error) {
+	const form = `{{with .Module}}{{.Path}} {{.Dir}}{{end}}{{if eq .ImportPath "runtime"}}go {{.Root}}{{end}}`
+	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"list", "-deps", "-f", form}, packages)...)
+	command.Env, command.Stderr = environment, os.Stderr
+	listed, err := command.Output()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("listing the modules of %q: %w", packages, err)
+	}
+	directories := map[string]string{}
+	for line := range strings.Lines(string(listed)) {
+		if module, directory, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			directories[module] = directory
+		}
 	}
 	texts := map[string][]byte{}
 	for module, directory := range directories {
@@ -43,36 +49,6 @@ func allLicences(ctx context.Context, programs Files) (map[string][]byte, error)
 		}
 	}
 	return texts, nil
-}
-
-// modules returns the directories of the modules that programs consist of, and Go's own as
-// "go".
-func modules(ctx context.Context, programs Files) (map[string]string, error) {
-	root, err := output(ctx, "go", "env", "GOROOT")
-	if err != nil {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for _, program := range programs {
-		info, err := buildinfo.Read(bytes.NewReader(program.Content))
-		if err != nil {
-			return nil, fmt.Errorf("reading a program's modules: %w", err)
-		}
-		names[info.Main.Path] = true
-		for _, module := range info.Deps {
-			names[module.Path] = true
-		}
-	}
-	listed, err := output(ctx, "go", slices.Concat([]string{"list", "-m", "-f", "{{.Path}} {{.Dir}}"}, slices.Collect(maps.Keys(names)))...)
-	if err != nil {
-		return nil, err
-	}
-	directories := map[string]string{"go": root}
-	for line := range strings.Lines(listed) {
-		module, directory, _ := strings.Cut(strings.TrimSpace(line), " ")
-		directories[module] = directory
-	}
-	return directories, nil
 }
 
 // licences reads the files with licences in a module's directory and, in those from
@@ -92,14 +68,4 @@ func licences(module fs.FS, cached bool) (map[string][]byte, error) {
 		return err
 	})
 	return texts, err
-}
-
-func output(ctx context.Context, program string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, program, args...)
-	command.Stderr = os.Stderr
-	out, err := command.Output()
-	if err != nil {
-		return "", fmt.Errorf("running %s %s: %w", program, args[0], err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }

@@ -7,10 +7,12 @@ package build
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -21,15 +23,16 @@ const Licenses = "licenses"
 // sources and their commit. sources are their packages by their paths in an archive. It
 // adds the licences of all that they consist of.
 func Programs(ctx context.Context, system, architecture string, sources map[string]string) (Files, error) {
+	environment := append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+architecture)
 	files := Files{}
 	for name, source := range sources {
-		content, err := program(ctx, system, architecture, source)
+		content, err := program(ctx, environment, source)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("building %s for %s/%s: %w", source, system, architecture, err)
 		}
 		files[name] = File{0o755, content}
 	}
-	texts, err := allLicences(ctx, files)
+	texts, err := allLicences(ctx, environment, slices.Sorted(maps.Values(sources)))
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +42,7 @@ func Programs(ctx context.Context, system, architecture string, sources map[stri
 	return files, nil
 }
 
-func program(ctx context.Context, system, architecture, source string) ([]byte, error) {
+func program(ctx context.Context, environment []string, source string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "build-")
 	if err != nil {
 		return nil, fmt.Errorf("creating a temporary directory: %w", err)
@@ -47,10 +50,9 @@ func program(ctx context.Context, system, architecture, source string) ([]byte, 
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "program")
 	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs="+strconv.FormatBool(inCheckout(ctx)), "-ldflags", "-s -w -buildid=", "-o", out, source)
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+architecture)
-	command.Stderr = os.Stderr
+	command.Env, command.Stderr = environment, os.Stderr
 	if err := command.Run(); err != nil {
-		return nil, fmt.Errorf("building %s for %s/%s: %w", source, system, architecture, err)
+		return nil, err
 	}
 	return os.ReadFile(out)
 }
