@@ -3,6 +3,7 @@
 package capturetest
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -10,61 +11,41 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// isRunning reports whether all containers of a pod run, and its addresses are known.
-func isRunning(pod *corev1.Pod) bool {
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.State.Running == nil {
-			return false
-		}
-	}
-	return len(pod.Status.ContainerStatuses) == len(pod.Spec.Containers) && len(pod.Status.PodIPs) > 0
+// podState is what the containers of a pod do.
+type podState struct {
+	running     bool                             // all of them, and the pod's addresses are known
+	application *corev1.ContainerStateTerminated // how it has ended, nil if it has not
+	ended       string                           // which program has ended, and its last words
+	waiting     string                           // why the runtime can't start a container, once the network is set up
+	progress    string                           // what the pod waits for, in a few words
 }
 
-// ended returns how a pod's application has ended, nil if it has not.
-func ended(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+func stateOf(pod *corev1.Pod) podState {
+	s := podState{running: len(pod.Status.ContainerStatuses) == len(pod.Spec.Containers) && len(pod.Status.PodIPs) > 0}
 	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == application {
-			return status.State.Terminated
-		}
-	}
-	return nil
-}
-
-// hasEnded reports whether a pod's application has ended without an error.
-func hasEnded(pod *corev1.Pod) bool { return ended(pod) != nil && ended(pod).ExitCode == 0 }
-
-// endedTooEarly returns which program of a pod has ended, and its last words.
-func endedTooEarly(pod *corev1.Pod) string {
-	for _, status := range pod.Status.ContainerStatuses {
+		s.running = s.running && status.State.Running != nil
 		if ended := status.State.Terminated; ended != nil {
 			lines := strings.Split(strings.TrimSpace(ended.Message), "\n")
-			return fmt.Sprintf("container %s ended with status %d: %s", status.Name, ended.ExitCode, lines[len(lines)-1])
+			s.ended = cmp.Or(s.ended, fmt.Sprintf("container %s ended with status %d: %s", status.Name, ended.ExitCode, lines[len(lines)-1]))
 		}
-	}
-	return ""
-}
-
-// waitingContainer returns why the runtime can't start a container of a pod whose network
-// is set up.
-func waitingContainer(pod *corev1.Pod) string {
-	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == application {
+			s.application = status.State.Terminated
+		}
 		if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
-			return fmt.Sprintf("container %s: %s: %s", status.Name, waiting.Reason, waiting.Message)
+			s.waiting = cmp.Or(s.waiting, fmt.Sprintf("container %s: %s: %s", status.Name, waiting.Reason, waiting.Message))
 		}
 	}
-	return ""
+	s.progress = cmp.Or(s.waiting, "its network is being set up")
+	if s.waiting == "" && len(pod.Status.PodIPs) > 0 {
+		s.progress = "its network is set up"
+	}
+	return s
 }
 
-// describe returns what a pod waits for, in a few words.
-func describe(pod *corev1.Pod) string {
-	if waiting := waitingContainer(pod); waiting != "" {
-		return waiting
-	}
-	if len(pod.Status.PodIPs) == 0 {
-		return "its network is being set up"
-	}
-	return "its network is set up"
-}
+func (s podState) isRunning() bool { return s.running }
+
+// hasEnded reports whether the application has ended without an error.
+func (s podState) hasEnded() bool { return s.application != nil && s.application.ExitCode == 0 }
 
 func podAddresses(pod *corev1.Pod) map[string]netip.Addr {
 	var ips []string

@@ -24,7 +24,7 @@ func TestDescribe(t *testing.T) {
 		"container app: ErrImagePull: no such image":   {PodIPs: addresses, ContainerStatuses: waiting("ErrImagePull")},
 		"container app: InvalidImage: no such image  ": {ContainerStatuses: waiting("InvalidImage")},
 	} {
-		if got := describe(&corev1.Pod{Status: status}); got != strings.TrimSpace(want) {
+		if got := stateOf(&corev1.Pod{Status: status}).progress; got != strings.TrimSpace(want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

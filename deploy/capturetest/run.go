@@ -79,16 +79,16 @@ func (r *run) connect(ctx context.Context) ([]check, []testwire.Observation, err
 	if err != nil {
 		return nil, nil, err
 	}
-	server, err := r.start(ctx, r.server(), isRunning)
+	server, err := r.start(ctx, r.server(), podState.isRunning)
 	if err != nil {
 		return nil, nil, err
 	}
 	checks := newChecks(podAddresses(server), addresses(service.Spec.ClusterIPs), r.ports, r.settings.Capture)
-	client, err := r.start(ctx, r.client(checks), hasEnded)
+	client, err := r.start(ctx, r.client(checks), podState.hasEnded)
 	if err != nil {
 		return nil, nil, err
 	}
-	observations, err := testwire.Decode(ended(client).Message)
+	observations, err := testwire.Decode(stateOf(client).application.Message)
 	if err != nil {
 		return nil, nil, &obstacle{Failed, err.Error(), "if the agents are older than this plugin: --image"}
 	}
@@ -108,7 +108,7 @@ func (r *run) refusal(err error) error {
 }
 
 // start creates a pod, and waits until it has started or, for a client, has ended.
-func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(*corev1.Pod) bool) (*corev1.Pod, error) {
+func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bool) (*corev1.Pod, error) {
 	r.Progress("%s: starting pod %s on node %s", r.mode, pod.Name, pod.Spec.NodeName)
 	limited, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -123,19 +123,21 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(*corev1.Pod)
 	for {
 		current := &corev1.Pod{}
 		err := r.Client.Get(limited, r.namespace, pod.Name, current)
+		state := stateOf(current)
 		switch {
-		case err != nil && isRefused(err):
+		case isRefused(err):
 			return nil, fmt.Errorf("reading pod %s: %w", pod.Name, err)
-		case err == nil && done(current):
+		case err != nil:
+		case done(state):
 			return current, nil
-		case err == nil && endedTooEarly(current) != "":
-			return nil, &obstacle{Failed, "pod " + pod.Name + ": " + endedTooEarly(current), "if the agents are older than this plugin: --image"}
-		case err == nil && describe(current) != last:
-			last = describe(current)
-			r.Progress("%s: pod %s: %s", r.mode, pod.Name, last)
-		}
-		if err == nil {
+		case state.ended != "":
+			return nil, &obstacle{Failed, "pod " + pod.Name + ": " + state.ended, "if the agents are older than this plugin: --image"}
+		default:
 			seen = current
+			if state.progress != last {
+				last = state.progress
+				r.Progress("%s: pod %s: %s", r.mode, pod.Name, last)
+			}
 		}
 		if r.sleep(limited) == nil {
 			continue
@@ -160,7 +162,7 @@ func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 // notStarted returns why a pod did not start in time.
 func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	late := fmt.Sprintf("pod %s on node %s did not start within %s: ", pod.Name, pod.Spec.NodeName, r.Timeout)
-	if waiting := waitingContainer(pod); waiting != "" {
+	if waiting := stateOf(pod).waiting; waiting != "" {
 		return &obstacle{Failed, late + waiting, "if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret"}
 	}
 	e, err := r.Explain(ctx, r.namespace, pod.Name)

@@ -65,11 +65,8 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 		return fmt.Errorf("asking the agents: %w", err)
 	}
 	about := fmt.Sprintf("kubectl capture-cni %s\ntime %s\nnodes %d of %d\n", r.Version, now.UTC().Format(time.RFC3339), len(nodes), len(f.Nodes))
-	parts := []bundle.Part{partOf("about.txt", []byte(about), nil), {Name: "fleet.json", Write: func(_ context.Context, out io.Writer) error {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", " ")
-		return encoder.Encode(f)
-	}}}
+	state, err := json.MarshalIndent(f, "", " ")
+	parts := []bundle.Part{partOf("about.txt", []byte(about), nil), partOf("fleet.json", append(state, '\n'), err)}
 	return bundle.Write(ctx, out, now, append(parts, slices.Concat(reports...)...))
 }
 
