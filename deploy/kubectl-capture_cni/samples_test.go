@@ -71,9 +71,7 @@ func sampleExplanation(t *testing.T, c *cluster, pod string, answer explain.Pod)
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := (&options{}).writeExplanation(&out, e); err != nil {
-		t.Fatal(err)
-	}
+	writeExplanation(&out, e)
 	return out.String()
 }
 
