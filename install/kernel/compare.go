@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"context"
-	"crypto/sha256"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -13,30 +12,28 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// References caches the digests of References, one for each shape: Rulesets that
-// differ only in their sets share a shape. It serves one goroutine that compares
-// many namespaces. Its zero value is ready.
-type References struct{ shapes map[string][sha256.Size]byte } // by the shape's stamp
+// References caches the digests of namespaces that hold a Ruleset. It serves one
+// goroutine that compares many namespaces. Its zero value is ready.
+type References struct{ digests map[string]string } // by the Ruleset's stamp
 
-// maxShapes bounds the cache to some 100 KiB; a node has far fewer shapes.
-const maxShapes = 1024
+// maxReferences bounds the cache to some 100 KiB; a node has far fewer Rulesets.
+const maxReferences = 1024
 
 // of returns the digest of a namespace that holds the Ruleset.
-func (r *References) of(ctx context.Context, rs capture.Ruleset) (digest, error) {
-	shape := shapeOf(rs)
-	sum, known := r.shapes[shape.Stamp()]
-	if !known {
-		reference, err := netfilter.Reference(ctx, nftables.Backend{}, shape)
-		if err != nil {
-			return digest{}, err
-		}
-		if r.shapes == nil || len(r.shapes) >= maxShapes {
-			r.shapes = map[string][sha256.Size]byte{}
-		}
-		sum = digestOf(reference).shape
-		r.shapes[shape.Stamp()] = sum
+func (r *References) of(ctx context.Context, rs capture.Ruleset) (string, error) {
+	stamp := rs.Stamp()
+	if known, ok := r.digests[stamp]; ok {
+		return known, nil
 	}
-	return expectedDigest(sum, rs), nil
+	reference, err := netfilter.Reference(ctx, nftables.Backend{}, rs)
+	if err != nil {
+		return "", err
+	}
+	if r.digests == nil || len(r.digests) >= maxReferences {
+		r.digests = map[string]string{}
+	}
+	r.digests[stamp] = digestOf(reference)
+	return r.digests[stamp], nil
 }
 
 // Compare is podnet.Namespace.Check with a faster comparison for nftables: it compares digests,
