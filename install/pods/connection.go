@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/socket"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
@@ -21,11 +20,11 @@ const (
 )
 
 // serve answers one request.
-func (s *Server) serve(ctx context.Context, conn net.Conn) {
+func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, connectionTimeout)
 	defer cancel()
-	if uid, err := socket.PeerUID(conn.(*net.UnixConn)); err != nil || uid != os.Geteuid() {
+	if uid, err := lookup.PeerUID(conn); err != nil || uid != os.Geteuid() {
 		s.metrics.refused.WithLabelValues(reasonPeer).Inc()
 		s.log.Debug("refusing a connection of another user", "uid", uid, "error", err)
 		return

@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -22,11 +20,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-const (
-	checkInterval  = time.Second     // between checks of the socket's path
-	relistenPause  = 5 * time.Second // after an attempt to listen failed, or another file took the socket's place
-	maxConnections = 256             // at once: more than pods start at once on a node
-)
+// maxConnections is the most connections at once: more than pods start at once on a node.
+const maxConnections = 256
 
 // Settings are those of a Server.
 type Settings struct {
@@ -97,23 +92,27 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.settings.Node != "" {
 		tasks.Go(func() { s.api.WatchNodePods(ctx, s.settings.Node, s.cache) })
 	}
-	for ctx.Err() == nil {
-		err := s.listen(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, socket.ErrRemoved) {
-			s.log.Warn("the socket for requests of pods was removed; listening again", "socket", s.settings.Socket)
-			continue
-		}
-		s.setListening(fmt.Errorf("listening for requests of pods at %s: %w", s.settings.Socket, err))
-		s.log.Warn("listening for requests of pods failed; retrying", "socket", s.settings.Socket, "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(relistenPause):
-		}
-	}
+	socket.Serve(ctx, []string{s.settings.Socket}, s.listen, func(l *net.UnixListener) error { return s.accept(ctx, l, &tasks) }, s.lost)
 	return nil
+}
+
+// listen makes the socket.
+func (s *Server) listen(ctx context.Context) (*net.UnixListener, error) {
+	listener, err := socket.ListenStream(ctx, s.settings.Socket)
+	if err == nil {
+		s.setListening(nil)
+	}
+	return listener, err
+}
+
+// lost is called when the socket was lost, or could not be made.
+func (s *Server) lost(err error) {
+	if errors.Is(err, socket.ErrRemoved) {
+		s.log.Warn("the socket for requests of pods was removed; listening again", "socket", s.settings.Socket)
+		return
+	}
+	s.setListening(fmt.Errorf("listening for requests of pods at %s: %w", s.settings.Socket, err))
+	s.log.Warn("listening for requests of pods failed; retrying", "socket", s.settings.Socket, "error", err)
 }
 
 func (s *Server) setListening(err error) {
@@ -122,55 +121,21 @@ func (s *Server) setListening(err error) {
 	s.listening = err
 }
 
-// listen serves one socket until it is lost, and waits for its connections.
-func (s *Server) listen(ctx context.Context) (err error) {
-	listener, err := socket.ListenStream(ctx, s.settings.Socket)
+// accept serves one connection, as one of connections.
+func (s *Server) accept(ctx context.Context, listener *net.UnixListener, connections *sync.WaitGroup) error {
+	conn, err := listener.AcceptUnix()
 	if err != nil {
 		return err
 	}
-	var connections sync.WaitGroup
-	defer connections.Wait()
-	defer func() { err = errors.Join(err, listener.Close()) }()
-	defer context.AfterFunc(ctx, func() { _ = listener.SetDeadline(time.Unix(1, 0)) })()
-	made, err := os.Lstat(s.settings.Socket)
-	if err != nil {
-		return err
-	}
-	s.setListening(nil)
-	for ctx.Err() == nil {
-		if err := socket.CheckPath(s.settings.Socket, made); err != nil {
-			return err
-		}
-		if err := s.accept(ctx, listener, &connections, time.Now().Add(checkInterval)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// accept serves connections until a time.
-func (s *Server) accept(ctx context.Context, listener *net.UnixListener, connections *sync.WaitGroup, until time.Time) error {
-	if err := listener.SetDeadline(until); err != nil {
-		return err
-	}
-	for ctx.Err() == nil {
-		conn, err := listener.AcceptUnix()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		select {
-		case s.slots <- struct{}{}:
-			connections.Go(func() {
-				defer func() { <-s.slots }()
-				s.serve(ctx, conn)
-			})
-		default:
-			s.metrics.refused.WithLabelValues(reasonFull).Inc()
-			_ = conn.Close() // without a byte: the other end does not wait for it
-		}
+	select {
+	case s.slots <- struct{}{}:
+		connections.Go(func() {
+			defer func() { <-s.slots }()
+			s.serve(ctx, conn)
+		})
+	default:
+		s.metrics.refused.WithLabelValues(reasonFull).Inc()
+		_ = conn.Close() // without a byte: the other end does not wait for it
 	}
 	return nil
 }

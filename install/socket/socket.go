@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package socket makes the sockets of the agent. They are accessible to the agent's
+// Package socket makes and serves the sockets of the agent. They are accessible to the agent's
 // user alone, and replace those of an earlier agent in one step.
 package socket
 
@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -73,9 +74,68 @@ func replace[S io.Closer](path string, listen func(unfinished string) (S, error)
 // ErrRemoved means that a socket's file was removed.
 var ErrRemoved = errors.New("the socket's file was removed")
 
-// CheckPath returns an error if a socket's path leads to another file than the one that
+const (
+	checkInterval = time.Second     // between checks of a socket's paths
+	relistenPause = 5 * time.Second // after an attempt to listen failed, or another file took the socket's place
+)
+
+// endpoint is a *net.UnixListener or a *net.UnixConn.
+type endpoint interface {
+	io.Closer
+	SetDeadline(at time.Time) error
+}
+
+// Serve listens until ctx ends, and again whenever the socket was lost. It calls lost with
+// the reason, and step, which accepts or reads until the socket's deadline, over and over.
+// The file stays when the agent ends: the next agent replaces it.
+func Serve[S endpoint](ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error, lost func(error)) {
+	for ctx.Err() == nil {
+		err := serve(ctx, paths, listen, step)
+		if ctx.Err() != nil {
+			return
+		}
+		if lost(err); errors.Is(err, ErrRemoved) {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(relistenPause):
+		}
+	}
+}
+
+// serve serves one socket, until it is lost.
+func serve[S endpoint](ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error) (err error) {
+	made, err := listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, made.Close()) }()
+	file, err := os.Lstat(paths[0])
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = made.SetDeadline(time.Unix(1, 0)) })()
+	for ctx.Err() == nil {
+		for _, path := range paths {
+			if err := checkPath(path, file); err != nil {
+				return err
+			}
+		}
+		err := made.SetDeadline(time.Now().Add(checkInterval))
+		for err == nil && ctx.Err() == nil {
+			err = step(made)
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPath returns an error if a socket's path leads to another file than the one that
 // was made: ErrRemoved if there is none.
-func CheckPath(path string, made os.FileInfo) error {
+func checkPath(path string, made os.FileInfo) error {
 	found, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -129,23 +189,6 @@ func ownerOnlyWithSenders(_, _ string, raw syscall.RawConn) error {
 	return control(raw, func(fd int) error {
 		return errors.Join(unix.Fchmod(fd, 0o600), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
 	})
-}
-
-// PeerUID returns the user of the process at the other end of a connection. Root of
-// another user namespace has another uid here.
-func PeerUID(conn *net.UnixConn) (int, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, fmt.Errorf("reading the user of the other end: %w", err)
-	}
-	var peer *unix.Ucred
-	if err := control(raw, func(fd int) error {
-		peer, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-		return err
-	}); err != nil {
-		return 0, fmt.Errorf("reading the user of the other end: %w", err)
-	}
-	return int(peer.Uid), nil
 }
 
 func control(raw syscall.RawConn, f func(fd int) error) error {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
@@ -131,29 +129,5 @@ func TestDirectory(t *testing.T) {
 		if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 			t.Errorf("%s: made %v, %v", name, files, err)
 		}
-	}
-}
-
-// TestPeerUID compares the kernel's answer with this process's user.
-func TestPeerUID(t *testing.T) {
-	t.Parallel()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(pair[1])
-	file := os.NewFile(uintptr(pair[0]), "socket")
-	defer file.Close()
-	conn, err := net.FileConn(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if uid, err := PeerUID(conn.(*net.UnixConn)); err != nil || uid != os.Geteuid() {
-		t.Errorf("got uid %d, %v", uid, err)
-	}
-	_ = conn.Close()
-	if _, err := PeerUID(conn.(*net.UnixConn)); err == nil {
-		t.Error("no error for a closed connection")
 	}
 }

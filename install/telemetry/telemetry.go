@@ -9,7 +9,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"time"
 
@@ -39,8 +38,8 @@ type Listener struct {
 	metrics  *addMetrics
 	events   *Events // nil for none
 	log      *slog.Logger
-	records  *slog.Logger     // paced, for lines about records
-	history  *history.History // nil where its directory can't be used
+	records  *slog.Logger // paced, for lines about records
+	replayed time.Time    // when the spool was read last
 }
 
 // New returns a Listener that registers its metrics with a registry.
@@ -51,92 +50,55 @@ func New(settings Settings, registry prometheus.Registerer, events *Events, log 
 	return l
 }
 
-const (
-	checkInterval  = time.Second     // between checks of the socket's path
-	replayInterval = time.Minute     // between checks of the spool and of the installed plugin
-	relistenPause  = 5 * time.Second // after an attempt to listen failed, or another file took the socket's place
-)
+// replayInterval is between checks of the spool and of the installed plugin.
+const replayInterval = time.Minute
 
-// Serve listens until ctx ends, and again whenever the socket was lost.
+// Serve listens until ctx ends, and again whenever the socket was lost. Until the next
+// agent listens, the plugin's records are refused and spooled.
 func (l *Listener) Serve(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := l.listen(ctx)
-		if ctx.Err() != nil {
+	path := l.settings.Socket
+	listen := func(ctx context.Context) (*net.UnixConn, error) {
+		l.replayed = time.Time{}
+		return listen(ctx, path)
+	}
+	buffer, control := make([]byte, record.MaxSize+1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	read := func(conn *net.UnixConn) error { return l.read(conn, buffer, control) }
+	socket.Serve(ctx, []string{path, config.GuardSocket(path)}, listen, read, func(err error) {
+		if errors.Is(err, socket.ErrRemoved) {
+			l.log.Warn("the socket for records was removed; listening again", "socket", path)
 			return
 		}
-		if errors.Is(err, socket.ErrRemoved) {
-			l.log.Warn("the socket for records was removed; listening again", "socket", l.settings.Socket)
-			continue
-		}
-		l.log.Warn("receiving records failed; retrying", "socket", l.settings.Socket, "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(relistenPause):
-		}
-	}
-}
-
-// listen serves one socket, until it is lost. The file stays when the agent ends:
-// until the next agent listens, the plugin's records are refused and spooled.
-func (l *Listener) listen(ctx context.Context) (err error) {
-	conn, err := listen(ctx, l.settings.Socket)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	made, err := os.Lstat(l.settings.Socket)
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
-	var replayed time.Time
-	for ctx.Err() == nil {
-		for _, path := range []string{l.settings.Socket, config.GuardSocket(l.settings.Socket)} {
-			if err := socket.CheckPath(path, made); err != nil {
-				return err
-			}
-		}
-		if time.Since(replayed) >= replayInterval {
-			replayed = time.Now()
-			l.replay()
-		}
-		if err := l.read(ctx, conn, time.Now().Add(checkInterval)); err != nil {
-			return err
-		}
-	}
-	return nil
+		l.log.Warn("receiving records failed; retrying", "socket", path, "error", err)
+	})
 }
 
 // replay reads what was spooled, and looks at what another agent or an upgrade may have
 // replaced.
 func (l *Listener) replay() {
 	l.metrics.showBuild(l.settings.Plugin)
-	l.openHistory()
+	if err := makeDirectories(l.settings.Socket); err != nil {
+		l.log.Warn("making the directories of records failed", "error", err)
+	}
 	if err := received.Replay(record.Spool(l.settings.Socket), func(document []byte) { l.receive(document, true) }); err != nil {
 		l.log.Warn("reading the spooled records failed", "error", err)
 	}
 }
 
-// read receives records until a time.
-func (l *Listener) read(ctx context.Context, conn *net.UnixConn, until time.Time) error {
-	if err := conn.SetReadDeadline(until); err != nil {
+// read receives one record.
+func (l *Listener) read(conn *net.UnixConn, buffer, control []byte) error {
+	if time.Since(l.replayed) >= replayInterval {
+		l.replayed = time.Now()
+		l.replay()
+	}
+	n, controlled, _, _, err := conn.ReadMsgUnix(buffer, control)
+	if err != nil {
 		return err
 	}
-	buffer, control := make([]byte, record.MaxSize+1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
-	for ctx.Err() == nil && time.Now().Before(until) {
-		n, controlled, _, _, err := conn.ReadMsgUnix(buffer, control)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if !isOurs(control[:controlled]) {
-			l.metrics.lost.WithLabelValues(causeSender).Inc()
-			continue
-		}
-		l.receive(buffer[:n], false)
+	if !isOurs(control[:controlled]) {
+		l.metrics.lost.WithLabelValues(causeSender).Inc()
+		return nil
 	}
+	l.receive(buffer[:n], false)
 	return nil
 }
 
@@ -165,41 +127,20 @@ func (l *Listener) receive(document []byte, spooled bool) {
 	}
 }
 
-// openHistory rebuilds the index: another agent may have written to the history.
-func (l *Listener) openHistory() {
-	err := makeDirectories(l.settings.Socket)
-	if err == nil {
-		l.history, err = history.Open(history.Directory(l.settings.Socket))
-	}
-	if err != nil {
-		l.log.Warn("opening the history of ADDs failed; keeping none", "error", err)
-	}
-}
-
 // record writes an ADD to the history, unless the pod is not in the mesh and there
 // are no warnings.
 func (l *Listener) record(r record.Record, spooled bool) {
 	if r.Verdict == record.Passed && !received.IsExempt(r.Reason) && len(r.Warnings) == 0 {
 		return
 	}
-	err := recordIn(l.history, r, spooled)
-	if err != nil { // the directory may have been deleted or replaced
-		l.openHistory()
-		err = recordIn(l.history, r, spooled)
+	dir := history.Directory(l.settings.Socket)
+	err := history.Record(dir, r, spooled)
+	if err != nil && makeDirectories(l.settings.Socket) == nil { // it may have been deleted or replaced
+		err = history.Record(dir, r, spooled)
 	}
 	if err != nil {
 		l.records.Warn("writing to the history of ADDs failed", "error", err)
 	}
-}
-
-func recordIn(h *history.History, r record.Record, spooled bool) error {
-	switch {
-	case h == nil:
-		return nil
-	case spooled:
-		return h.RecordSpooled(r)
-	}
-	return h.Record(r)
 }
 
 // write logs one line for a pod of the mesh.

@@ -76,7 +76,7 @@ func (a Agent) ask(ctx context.Context, request Request) (Answer, error) {
 // waitForService checks that the agent belongs to this process's user, as root's
 // plugin and agent do, and that it serves the connection.
 func waitForService(conn *net.UnixConn) error {
-	uid, err := peerUID(conn)
+	uid, err := PeerUID(conn)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,9 @@ func waitForService(conn *net.UnixConn) error {
 	return conn.SetReadDeadline(time.Time{})
 }
 
-func peerUID(conn *net.UnixConn) (uid int, err error) {
+// PeerUID returns the user of the process at the other end of a connection. Root of
+// another user namespace has another uid here.
+func PeerUID(conn *net.UnixConn) (uid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, err

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
@@ -299,5 +301,29 @@ func TestCheckWays(t *testing.T) {
 		if n.Requests() != 0 {
 			t.Errorf("%s: %d requests reached the API server", test.name, n.Requests())
 		}
+	}
+}
+
+// TestPeerUID compares the kernel's answer with this process's user.
+func TestPeerUID(t *testing.T) {
+	t.Parallel()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	file := os.NewFile(uintptr(pair[0]), "socket")
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if uid, err := lookup.PeerUID(conn.(*net.UnixConn)); err != nil || uid != os.Geteuid() {
+		t.Errorf("got uid %d, %v", uid, err)
+	}
+	_ = conn.Close()
+	if _, err := lookup.PeerUID(conn.(*net.UnixConn)); err == nil {
+		t.Error("no error for a closed connection")
 	}
 }
