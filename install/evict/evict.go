@@ -73,11 +73,7 @@ func New(api *kube.Client, nodeName string, ready func(context.Context) error, r
 func Metrics() []metrics.Metric { return metrics.Document(newCounter) }
 
 func newCounter(f *metrics.Factory) *prometheus.CounterVec {
-	results := f.CounterVec("evictions_total", "evictions of uncaptured pods, by `result` (done, refused by a PodDisruptionBudget, denied by the agent because it may not evict the pod, failed)", "result")
-	for _, result := range []string{done, refused, denied, failed} {
-		results.WithLabelValues(result)
-	}
-	return results
+	return f.Counters("evictions_total", "evictions of uncaptured pods, by `result` (done, refused by a PodDisruptionBudget, denied by the agent because it may not evict the pod, failed)", "result", done, refused, denied, failed)
 }
 
 // Request queues a pod for eviction. When the queue is full the request is

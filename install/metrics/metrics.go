@@ -46,6 +46,16 @@ func (f *Factory) CounterVec(name, help string, labels ...string) *prometheus.Co
 	return f.auto.NewCounterVec(prometheus.CounterOpts(f.document(name, help)), labels)
 }
 
+// Counters makes one counter for each value of a label. They begin at 0: a rate needs a
+// beginning.
+func (f *Factory) Counters(name, help, label string, values ...string) *prometheus.CounterVec {
+	counters := f.CounterVec(name, help, label)
+	for _, value := range values {
+		counters.WithLabelValues(value)
+	}
+	return counters
+}
+
 // Gauge makes a gauge.
 func (f *Factory) Gauge(name, help string) prometheus.Gauge {
 	return f.auto.NewGauge(prometheus.GaugeOpts(f.document(name, help)))

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
@@ -28,13 +29,12 @@ type Events struct {
 	node    string
 	watched func(record.PodRef) bool // reports whether the watch of the node's pods has a pod
 	log     *slog.Logger
-	limit   flowcontrol.RateLimiter
-	queued  chan struct{} // has an element while the queue may not be empty
+	limit   *rate.Limiter
+	queue   chan subject // whose Events are due
 	dropped *droppedEvents
 
 	mu     sync.Mutex
 	events map[subject]*counted
-	queue  []subject // whose Events are due
 }
 
 // counted is an Event with its count so far.
@@ -80,8 +80,8 @@ const (
 func NewEvents(api *kube.Client, node string, watched func(record.PodRef) bool, registry prometheus.Registerer, log *slog.Logger) *Events {
 	return &Events{
 		api: api, node: node, watched: watched, log: log,
-		limit:   flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventsAtOnce),
-		queued:  make(chan struct{}, 1),
+		limit:   rate.NewLimiter(eventsPerSecond, eventsAtOnce),
+		queue:   make(chan subject, queueLength),
 		dropped: newDroppedEvents(metrics.NewFactory(registry)),
 		events:  map[subject]*counted{},
 	}
@@ -122,7 +122,7 @@ func (e *Events) enqueue(n notice) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	event := e.events[n.subject]
-	if (event == nil || !event.queued) && len(e.queue) >= queueLength {
+	if (event == nil || !event.queued) && len(e.queue) == queueLength {
 		e.dropped.count(causeFull, time.Now())
 		return
 	}
@@ -132,14 +132,10 @@ func (e *Events) enqueue(n notice) {
 		e.events[n.subject] = event
 	}
 	event.Count++
-	event.LastTimestamp, event.Message = metav1.NewTime(n.at), cut(n.message)
+	event.LastTimestamp, event.Message = metav1.NewTime(n.at), record.Cut(n.message, maxMessage-len(record.Ellipsis))
 	if !event.queued {
 		event.queued = true
-		e.queue = append(e.queue, n.subject)
-	}
-	select {
-	case e.queued <- struct{}{}:
-	default:
+		e.queue <- n.subject
 	}
 }
 
@@ -155,53 +151,79 @@ func (e *Events) forget(now time.Time) {
 
 // Serve posts Events until ctx ends, and summaries of those that were dropped.
 func (e *Events) Serve(ctx context.Context) {
+	summary := time.NewTicker(summaryCheck)
+	defer summary.Stop()
 	var failing bool
-	for ctx.Err() == nil {
-		if e.postNext(ctx, &failing) {
-			continue
-		}
-		summary := time.NewTimer(e.dropped.untilSummary(time.Now()))
+	for {
 		select {
 		case <-ctx.Done():
-		case <-e.queued:
-		case <-summary.C:
-		}
-		summary.Stop()
-	}
-}
-
-// postNext posts a summary that is due, and the first Event of the queue. It reports
-// whether there was one.
-func (e *Events) postNext(ctx context.Context, failing *bool) bool {
-	e.postSummary(ctx, time.Now())
-	if e.isEmpty() || e.limit.Wait(ctx) != nil { // ctx has ended
-		return false
-	}
-	s, event := e.next()
-	err := e.post(ctx, s, event)
-	if err != nil {
-		e.dropped.count(causeError, time.Now())
-		if !*failing { // the first of a row
-			e.log.Warn("posting Events failed", "pod", s.pod.String(), "error", err)
+			return
+		case now := <-summary.C:
+			e.postSummary(ctx, now)
+		case s := <-e.queue:
+			if e.limit.Wait(ctx) != nil { // ctx has ended
+				return
+			}
+			err := e.post(ctx, s)
+			if err != nil && !failing { // the first of a row
+				e.log.Warn("posting Events failed", "pod", s.pod.String(), "error", err)
+			}
+			failing = err != nil
 		}
 	}
-	*failing = err != nil
-	return true
 }
 
-func (e *Events) isEmpty() bool {
+// post creates the Event of a subject with the notices so far, or updates it.
+func (e *Events) post(ctx context.Context, s subject) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.queue) == 0
-}
-
-// next takes the first Event from the queue, with the notices so far.
-func (e *Events) next() (s subject, event counted) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s, e.queue = e.queue[0], e.queue[1:]
 	e.events[s].queued = false
-	return s, *e.events[s]
+	event := *e.events[s]
+	e.mu.Unlock()
+	defer func() {
+		if err != nil {
+			e.dropped.count(causeError, time.Now())
+		}
+	}()
+	if event.created {
+		err := e.api.RecountEvent(ctx, &event.Event)
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		event.Name = newName(s.pod.Name) // the API server has deleted it
+	}
+	if own, err := e.isOwn(ctx, s.pod); err != nil || !own {
+		return err
+	}
+	err = e.api.CreateEvent(ctx, &event.Event)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if kept := e.events[s]; kept != nil {
+		kept.created, kept.Name = err == nil, event.Name
+	}
+	return err
+}
+
+// isOwn reports whether a pod exists and runs on this node. A record says so, too, but any
+// process that reaches the socket can have written it.
+func (e *Events) isOwn(ctx context.Context, ref record.PodRef) (bool, error) {
+	if e.watched(ref) {
+		return true, nil
+	}
+	pod, err := e.api.Pod(ctx, ref)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	case ref.UID != "" && string(pod.UID) != ref.UID:
+		return false, nil // it has ended
+	case e.node != "" && pod.Spec.NodeName != e.node:
+		e.log.Warn("a record is about a pod of another node; it gets no Event", "pod", ref.String(), "node", pod.Spec.NodeName)
+		return false, nil
+	}
+	return true, nil
 }
 
 // newName returns a name of the form that client-go's recorder gives Events.
@@ -220,10 +242,3 @@ func (e *Events) event(n notice) corev1.Event {
 }
 
 const component = "capture-cni"
-
-func cut(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage-len("…")], "") + "…"
-}

@@ -25,10 +25,10 @@ const (
 const (
 	eventDropped = "CaptureEventsDropped"
 
-	// summaryDelay is how long a summary waits for further drops, summaryInterval the
-	// least time between two summaries.
-	summaryDelay    = 10 * time.Second
+	// summaryInterval is the least time between two summaries, summaryCheck between two
+	// checks whether one is due.
 	summaryInterval = 5 * time.Minute
+	summaryCheck    = 10 * time.Second
 )
 
 // droppedEvents are the Events that were not posted since the last summary.
@@ -42,11 +42,8 @@ type droppedEvents struct {
 }
 
 func newDroppedEvents(f *metrics.Factory) *droppedEvents {
-	d := &droppedEvents{total: f.CounterVec("events_dropped_total",
-		fmt.Sprintf("notices about pods that no Event reports, by `cause` (full: %d Events were waiting; error: posting failed)", queueLength), "cause")}
-	d.total.WithLabelValues(causeFull)
-	d.total.WithLabelValues(causeError)
-	return d
+	return &droppedEvents{total: f.Counters("events_dropped_total",
+		fmt.Sprintf("notices about pods that no Event reports, by `cause` (full: %d Events were waiting; error: posting failed)", queueLength), "cause", causeFull, causeError)}
 }
 
 func (d *droppedEvents) count(cause string, now time.Time) {
@@ -63,23 +60,13 @@ func (d *droppedEvents) count(cause string, now time.Time) {
 	}
 }
 
-// untilSummary returns the time until a summary is due.
-func (d *droppedEvents) untilSummary(now time.Time) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.full+d.error == 0 {
-		return summaryInterval
-	}
-	return max(d.first.Add(summaryDelay).Sub(now), d.last.Add(summaryInterval).Sub(now), 0)
-}
-
 // summary returns a message about the Events that were dropped, "" until one is due.
 func (d *droppedEvents) summary(now time.Time) string {
-	if d.untilSummary(now) > 0 {
-		return ""
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.full+d.error == 0 || now.Sub(d.last) < summaryInterval {
+		return ""
+	}
 	message := fmt.Sprintf("%d Events about pods of this node were dropped since %s: %d because %d others were waiting, %d because posting them failed. The agent's log and metrics have each ADD and repair",
 		d.full+d.error, d.first.UTC().Format(time.RFC3339), d.full, queueLength, d.error)
 	d.full, d.error, d.last = 0, 0, now

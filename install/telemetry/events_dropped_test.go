@@ -12,20 +12,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
-
-// withoutLimit lets a test post as fast as it can.
-type withoutLimit struct{}
-
-func (withoutLimit) TryAccept() bool            { return true }
-func (withoutLimit) Accept()                    {}
-func (withoutLimit) Stop()                      {}
-func (withoutLimit) QPS() float32               { return 0 }
-func (withoutLimit) Wait(context.Context) error { return nil }
 
 // droppedFor returns the metric of a cause.
 func droppedFor(t *testing.T, e *Events, cause string) float64 {
@@ -51,7 +43,7 @@ func repairs(e *Events, n int) {
 func TestEachRepairHasItsEvent(t *testing.T) {
 	t.Parallel()
 	e, s := newEvents(t)
-	e.limit = withoutLimit{}
+	e.limit = rate.NewLimiter(rate.Inf, 0)
 	repairs(e, 100)
 	serve(t, e)
 	eventually(t, func() error {
@@ -93,8 +85,6 @@ func TestRate(t *testing.T) {
 	if n := len(s.all()); n > eventsAtOnce+eventsAtOnce/2 {
 		t.Errorf("%d Events at once", n)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if len(e.queue) == 0 {
 		t.Error("nothing waits")
 	}
@@ -111,11 +101,9 @@ func TestDropped(t *testing.T) {
 	repairs(e, pods)
 	s.refuse = true
 	for range 10 {
-		n, event := e.next()
-		if e.post(t.Context(), n, event) == nil {
+		if e.post(t.Context(), <-e.queue) == nil {
 			t.Fatal("no error")
 		}
-		e.dropped.count(causeError, time.Now())
 	}
 	s.refuse = false
 	if errs := flush(t, e); len(errs) > 0 {
@@ -125,12 +113,8 @@ func TestDropped(t *testing.T) {
 		t.Errorf("%d Events, want %d", n, queueLength-10)
 	}
 	now := e.dropped.first
-	e.postSummary(t.Context(), now)
-	if n := len(s.all()); n != queueLength-10 {
-		t.Error("a summary was posted at once")
-	}
 	for range 2 { // no second one
-		e.postSummary(t.Context(), now.Add(summaryDelay))
+		e.postSummary(t.Context(), now)
 	}
 	want := fmt.Sprintf("%d Events about pods of this node were dropped", pods-queueLength+10)
 	count := 0
@@ -149,8 +133,8 @@ func TestDropped(t *testing.T) {
 		t.Errorf("counted %v and %v", full, failed)
 	}
 	e.dropped.count(causeFull, now.Add(time.Minute))
-	if wait := e.dropped.untilSummary(now.Add(time.Minute)); wait < 4*time.Minute || wait > summaryInterval {
-		t.Errorf("the next summary is due in %s", wait)
+	if got := e.dropped.summary(now.Add(summaryInterval - time.Second)); got != "" {
+		t.Errorf("a summary that is not due: %q", got)
 	}
 	e.dropped.count(causeError, now.Add(2*time.Minute))
 	for _, want := range []string{"2 Events about pods of this node were dropped since " + now.Add(time.Minute).UTC().Format(time.RFC3339) + ": 1 because", ""} {
@@ -167,8 +151,10 @@ func TestRemembersFewEvents(t *testing.T) {
 	e, _ := newEvents(t)
 	for i := range 12 * queueLength {
 		e.Post(of(fmt.Sprint("web-", i), repaired))
-		if !e.isEmpty() {
-			e.next()
+		select {
+		case s := <-e.queue:
+			e.events[s].queued = false
+		default:
 		}
 	}
 	if len(e.events) > 4*queueLength+1 {

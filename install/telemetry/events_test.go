@@ -106,9 +106,8 @@ func newEvents(t *testing.T) (*Events, *server) {
 // flush posts all that is queued.
 func flush(t *testing.T, e *Events) (errs []error) {
 	t.Helper()
-	for !e.isEmpty() {
-		s, event := e.next()
-		if err := e.post(t.Context(), s, event); err != nil {
+	for len(e.queue) > 0 {
+		if err := e.post(t.Context(), <-e.queue); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -38,7 +38,7 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 	m := &addMetrics{
 		adds:    f.CounterVec("adds_total", "ADDs, by `result` (captured, passed, failed) and `reason`; `exempt_` and a cause: in the mesh and not captured", "result", "reason"),
 		stages:  f.HistogramVec("add_stage_seconds", "duration of each `stage` of an ADD (decide, lookup, apply)", stageBuckets, "stage"),
-		lost:    f.CounterVec("records_lost_total", "records that the agent discarded, by `cause` (version, form, sender: sent by another user than the agent's own)", "cause"),
+		lost:    f.Counters("records_lost_total", "records that the agent discarded, by `cause` (version, form, sender: sent by another user than the agent's own)", "cause", causeVersion, causeForm, causeSender),
 		dropped: f.Counter("log_lines_dropped_total", fmt.Sprintf("log lines about records that were dropped: more than %d a second", logPerSecond)),
 		build:   f.GaugeVec("build_info", "always 1: the version of the agent, and of the installed plugin", "agent", "plugin"),
 		netConf: f.GaugeVec("netconf_info", "always 1: a hash of the operator's keys in the entry, in label `hash`", "hash"),
@@ -47,9 +47,6 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 		for _, reason := range received.Reasons(verdict) {
 			m.adds.WithLabelValues(string(verdict), string(reason)) // a rate needs a beginning
 		}
-	}
-	for _, cause := range []string{causeVersion, causeForm, causeSender} {
-		m.lost.WithLabelValues(cause)
 	}
 	return m
 }

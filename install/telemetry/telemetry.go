@@ -7,6 +7,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/history"
@@ -38,17 +40,24 @@ type Listener struct {
 	metrics  *addMetrics
 	events   *Events // nil for none
 	log      *slog.Logger
-	records  *slog.Logger // paced, for lines about records
-	replayed time.Time    // when the spool was read last
+	replayed time.Time // when the spool was read last
+	pace     *rate.Limiter
+	skipped  int // lines since the last one
 }
 
 // New returns a Listener that registers its metrics with a registry.
 func New(settings Settings, registry prometheus.Registerer, events *Events, log *slog.Logger) *Listener {
-	l := &Listener{settings: settings, metrics: newAddMetrics(metrics.NewFactory(registry)), events: events, log: log}
-	l.records = paced(log, l.metrics.dropped)
+	l := &Listener{settings: settings, metrics: newAddMetrics(metrics.NewFactory(registry)), events: events, log: log, pace: rate.NewLimiter(logPerSecond, logBurst)}
 	l.metrics.netConf.WithLabelValues(hash(settings.NetConf)).Set(1)
 	return l
 }
+
+// Pace of the lines about records: all pods of a node may start at once, and one
+// that fails in a loop must not fill the node's log.
+const (
+	logPerSecond = 10
+	logBurst     = 256
+)
 
 // replayInterval is between checks of the spool and of the installed plugin.
 const replayInterval = time.Minute
@@ -111,7 +120,7 @@ func (l *Listener) receive(document []byte, spooled bool) {
 		return
 	case err != nil:
 		l.metrics.lost.WithLabelValues(causeForm).Inc()
-		l.records.Warn("discarding a malformed record", "error", err)
+		l.paced().Warn("discarding a malformed record", "error", err)
 		return
 	}
 	if slices.Contains(received.OfAdds(), r.Verdict) {
@@ -139,30 +148,47 @@ func (l *Listener) record(r record.Record, spooled bool) {
 		err = history.Record(dir, r, spooled)
 	}
 	if err != nil {
-		l.records.Warn("writing to the history of ADDs failed", "error", err)
+		l.paced().Warn("writing to the history of ADDs failed", "error", err)
 	}
 }
 
-// write logs one line for a pod of the mesh.
-func (l *Listener) write(r record.Record) {
-	log := l.records.With("pod", r.Pod.String(), "uid", r.Pod.UID, "sandbox", r.Sandbox)
+// paced returns the log for one line about a record. Beyond the pace it drops the line,
+// which the next one counts.
+func (l *Listener) paced() *slog.Logger {
+	if !l.pace.Allow() {
+		l.skipped++
+		l.metrics.dropped.Inc()
+		return slog.New(slog.DiscardHandler)
+	}
+	log := l.log
+	if l.skipped > 0 {
+		log = log.With("dropped", fmt.Sprintf("%d lines were dropped before this one: more than %d a second", l.skipped, logPerSecond))
+		l.skipped = 0
+	}
+	return log
+}
+
+// line returns the log for one line about a pod's record.
+func (l *Listener) line(r record.Record) *slog.Logger {
+	log := l.paced().With("pod", r.Pod.String(), "uid", r.Pod.UID, "sandbox", r.Sandbox)
 	if len(r.Warnings) > 0 {
 		log = log.With("warnings", r.Warnings)
 	}
-	switch r.Verdict {
-	case record.Captured:
-		log.Info("captured", "backend", r.Backend, "seconds", r.Stages)
-	case record.Failed:
-		log.Warn("not captured, and not started", "reason", r.Reason, "code", r.Code, "message", r.Message, "seconds", r.Stages)
-	case record.Passed:
-		switch {
-		case len(r.Warnings) > 0:
-			log.Warn("not captured", "reason", r.Reason)
-		case received.IsExempt(r.Reason):
-			log.Info("in the mesh, and exempt from capture", "reason", r.Reason, "message", r.Message)
-		}
-	case received.Repaired:
-		log.Info("captured by the guard", "found", r.Reason, "message", r.Message)
-	case received.Found, received.EvictionRequested: // the guard logs them
+	return log
+}
+
+// write logs one line for a pod of the mesh. What the guard found is in its own log.
+func (l *Listener) write(r record.Record) {
+	switch {
+	case r.Verdict == record.Captured:
+		l.line(r).Info("captured", "backend", r.Backend, "seconds", r.Stages)
+	case r.Verdict == record.Failed:
+		l.line(r).Warn("not captured, and not started", "reason", r.Reason, "code", r.Code, "message", r.Message, "seconds", r.Stages)
+	case r.Verdict == record.Passed && len(r.Warnings) > 0:
+		l.line(r).Warn("not captured", "reason", r.Reason)
+	case r.Verdict == record.Passed && received.IsExempt(r.Reason):
+		l.line(r).Info("in the mesh, and exempt from capture", "reason", r.Reason, "message", r.Message)
+	case r.Verdict == received.Repaired:
+		l.line(r).Info("captured by the guard", "found", r.Reason, "message", r.Message)
 	}
 }
