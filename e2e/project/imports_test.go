@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"install/received":                    {"install/host", "install/terms", "plugin/record"},
 	"install/trace":                       {"plugin/capture"},
 	"install/explain":                     {"install/terms", "install/trace", "plugin/record"},
-	"install/conntrack":                   {"plugin/nlsocket"},
+	"install/conntrack":                   {"plugin/nfnetlink", "plugin/nlsocket"},
 	"install/kernel":                      {"config", "install/conntrack", "install/trace", "plugin/capture", "plugin/dump", "plugin/iptables", "plugin/netfilter", "plugin/nfnetlink", "plugin/nftables", "plugin/podnet", "plugin/xtables"},
 	"install/conflist":                    {"install/terms"},
 	"install/socket":                      {},

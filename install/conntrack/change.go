@@ -3,6 +3,7 @@
 package conntrack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,8 @@ func change[T any](ctx context.Context, kind, flags uint16, items []T, encode fu
 		return err
 	}
 	defer s.Close()
-	var failed failures
+	var failed int
+	var first error
 	for some := range slices.Chunk(items, batch) {
 		var messages []byte
 		for i, item := range some {
@@ -98,7 +100,10 @@ func change[T any](ctx context.Context, kind, flags uint16, items []T, encode fu
 				return true, nil
 			}
 			if err := nlsocket.ErrorOf(m.Data); err != nil {
-				failed.add(refused(some[i], err))
+				if err = refused(some[i], err); err != nil {
+					failed++
+					first = cmp.Or(first, err)
+				}
 			}
 			return i < len(some)-1, nil
 		})
@@ -106,27 +111,8 @@ func change[T any](ctx context.Context, kind, flags uint16, items []T, encode fu
 			return err
 		}
 	}
-	return failed.of(len(items))
-}
-
-// failures counts the items that the kernel refused.
-type failures struct {
-	count int
-	first error
-}
-
-func (f *failures) add(err error) {
-	if err == nil {
-		return
+	if first != nil {
+		return fmt.Errorf("%d of %d: %w", failed, len(items), first)
 	}
-	if f.count++; f.first == nil {
-		f.first = err
-	}
-}
-
-func (f *failures) of(all int) error {
-	if f.count == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d of %d: %w", f.count, all, f.first)
+	return nil
 }

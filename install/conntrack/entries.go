@@ -6,11 +6,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"iter"
 	"net/netip"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
 // Entry is conntrack's entry of a TCP connection, with its addresses before any
@@ -39,14 +43,14 @@ func Entries(ctx context.Context, most int, wanted func(Entry) bool) (entries []
 }
 
 // parseEntry parses a message of ctnetlink; ok reports whether it is an entry of
-// TCP in no zone.
+// TCP in no zone. It allocates nothing: a table can hold hundreds of thousands of entries.
 func parseEntry(body []byte) (entry Entry, ok bool) {
 	const headerLength = 4 // struct nfgenmsg
 	if len(body) < headerLength {
 		return Entry{}, false
 	}
 	zone := false
-	for attribute, data := range attributes(body[headerLength:]) {
+	err := nfnetlink.EachAttribute(body[headerLength:], func(attribute uint16, data []byte) error {
 		switch attribute {
 		case attributeOriginal:
 			entry.Client, entry.Server, ok = parseTuple(data)
@@ -54,7 +58,9 @@ func parseEntry(body []byte) (entry Entry, ok bool) {
 			status := number(data)
 			entry.Translated, entry.Assured = status&natted != 0, status&assured != 0
 		case attributeProtocol:
-			entry.TimeWait = isTimeWait(data)
+			const timeWait = 7 // closed by both ends: the kernel takes a SYN for a new connection
+			state, _ := nfnetlink.Nested(data, protocolTCP, tcpState)
+			entry.TimeWait = bytes.Equal(state, []byte{timeWait})
 		case attributeTimeout:
 			entry.Timeout = number(data)
 		case attributeID:
@@ -62,60 +68,37 @@ func parseEntry(body []byte) (entry Entry, ok bool) {
 		case attributeZone:
 			zone = true
 		}
-	}
-	return entry, ok && !zone
+		return nil
+	})
+	return entry, err == nil && ok && !zone
 }
 
 func parseTuple(data []byte) (source, destination netip.AddrPort, ok bool) {
 	var from, to netip.Addr
-	for attribute, address := range attributes(find(data, tupleAddresses)) {
+	var fromPort, toPort uint16
+	tcp := false
+	addresses, _ := nfnetlink.Nested(data, tupleAddresses)
+	ports, _ := nfnetlink.Nested(data, tupleProtocol)
+	err := errors.Join(nfnetlink.EachAttribute(addresses, func(attribute uint16, address []byte) error {
 		switch attribute {
 		case ipv4Source, ipv6Source:
 			from, _ = netip.AddrFromSlice(address)
 		case ipv4Destination, ipv6Destination:
 			to, _ = netip.AddrFromSlice(address)
 		}
-	}
-	ports := find(data, tupleProtocol)
-	source = netip.AddrPortFrom(from, port(find(ports, protocolSource)))
-	destination = netip.AddrPortFrom(to, port(find(ports, protocolDestination)))
-	isTCP := bytes.Equal(find(ports, protocolNumber), []byte{unix.IPPROTO_TCP})
-	return source, destination, isTCP && from.IsValid() && to.IsValid()
-}
-
-// isTimeWait reports whether the connection was closed by both ends: the kernel takes
-// a SYN for a new one.
-func isTimeWait(protocol []byte) bool {
-	const timeWait = 7
-	return bytes.Equal(find(find(protocol, protocolTCP), tcpState), []byte{timeWait})
-}
-
-// attributes iterates over the attributes of a message, up to the first malformed
-// one. It allocates nothing: a table can hold hundreds of thousands of entries.
-func attributes(data []byte) iter.Seq2[uint16, []byte] {
-	return func(yield func(uint16, []byte) bool) {
-		for len(data) >= unix.NLA_HDRLEN {
-			length := int(binary.NativeEndian.Uint16(data))
-			if length < unix.NLA_HDRLEN || length > len(data) {
-				return
-			}
-			const flags = unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
-			if !yield(binary.NativeEndian.Uint16(data[2:])&^flags, data[unix.NLA_HDRLEN:length]) {
-				return
-			}
-			data = data[min(len(data), (length+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
+		return nil
+	}), nfnetlink.EachAttribute(ports, func(attribute uint16, content []byte) error {
+		switch {
+		case attribute == protocolNumber:
+			tcp = bytes.Equal(content, []byte{unix.IPPROTO_TCP})
+		case attribute == protocolSource && len(content) == 2:
+			fromPort = binary.BigEndian.Uint16(content)
+		case attribute == protocolDestination && len(content) == 2:
+			toPort = binary.BigEndian.Uint16(content)
 		}
-	}
-}
-
-// find returns the content of the first attribute of a type, nil where there is none.
-func find(data []byte, wanted uint16) []byte {
-	for attribute, content := range attributes(data) {
-		if attribute == wanted {
-			return content
-		}
-	}
-	return nil
+		return nil
+	}))
+	return netip.AddrPortFrom(from, fromPort), netip.AddrPortFrom(to, toPort), err == nil && tcp && from.IsValid() && to.IsValid()
 }
 
 // number returns a 32-bit attribute, 0 where the length differs.
@@ -126,9 +109,29 @@ func number(data []byte) uint32 {
 	return binary.BigEndian.Uint32(data)
 }
 
-func port(data []byte) uint16 {
-	if len(data) != 2 {
-		return 0
+// dump returns the parsed objects of a dump, at most most of them. complete reports
+// whether these are all. It leaves out those for which parse returns false.
+func dump[T any](ctx context.Context, protocol int, kind uint16, request []byte, most int, parse func(body []byte) (T, bool)) (found []T, complete bool, err error) {
+	s, err := nlsocket.Dial(protocol)
+	if err != nil {
+		return nil, false, err
 	}
-	return binary.BigEndian.Uint16(data)
+	defer s.Close()
+	if err := s.Send(nlsocket.AppendMessage(nil, kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 0, request)); err != nil {
+		return nil, false, err
+	}
+	complete = true
+	err = s.Receive(ctx, func(m syscall.NetlinkMessage) (bool, error) {
+		if m.Header.Type == unix.NLMSG_DONE || m.Header.Type == unix.NLMSG_ERROR {
+			return false, nlsocket.ErrorOf(m.Data)
+		}
+		object, ok := parse(m.Data)
+		if ok && len(found) == most {
+			complete = false
+		} else if ok {
+			found = append(found, object)
+		}
+		return complete, nil
+	})
+	return found, complete, err
 }

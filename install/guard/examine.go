@@ -99,7 +99,7 @@ func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 // check returns the state of the pod. The last finding stays while no transaction
 // was committed to nf_tables in the namespace.
 func (e *examiner) check(ctx context.Context, netns *podnet.Namespace, w *watched) Finding {
-	generation, err := kernel.Generation(ctx, netns)
+	generation, err := podnet.Read(netns, func() (uint32, error) { return kernel.Generation(ctx) })
 	if err != nil {
 		return unknown(err)
 	}
@@ -179,7 +179,7 @@ func checkRefusedFamily(netns *podnet.Namespace) Finding {
 // checkObstruction returns Obstructed where another table could keep packets from
 // the rules. That is reported and never repaired: the table belongs to the pod.
 func checkObstruction(ctx context.Context, netns *podnet.Namespace, found Finding) Finding {
-	obstruction, err := kernel.Obstruction(ctx, netns)
+	obstruction, err := podnet.Read(netns, func() (string, error) { return kernel.Obstruction(ctx) })
 	if _, tooLarge := errors.AsType[nfnetlink.TooLarge](err); tooLarge {
 		obstruction, err = err.Error()+" in tables in front of the capture rules: they are not read", nil
 	}

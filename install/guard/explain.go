@@ -146,7 +146,7 @@ func explainKernel(ctx context.Context, w *watched) (*explain.Kernel, error) {
 		return nil, err
 	}
 	k := &explain.Kernel{Backend: string(state.Backend), Stamp: state.Stamp, Expected: w.desired.stamp, Foreign: state.Foreign}
-	if refused, err := kernel.Refused(ctx, netns); err == nil {
+	if refused, err := podnet.Read(netns, func() (uint64, error) { return kernel.Refused(ctx) }); err == nil {
 		k.Refused = refused
 	}
 	return k, nil

@@ -39,7 +39,7 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 // exclude, refuses an innocent connection of the same ports. Its next attempt is decided
 // anew.
 func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w *watched) {
-	refused, err := kernel.Refused(ctx, netns)
+	refused, err := podnet.Read(netns, func() (uint64, error) { return kernel.Refused(ctx) })
 	if err == nil && refused > w.refused && e.settings.Policy != ReportOnly {
 		err = kernel.DeleteStale(ctx, netns)
 	}

@@ -72,7 +72,7 @@ func doubtsAbout(ctx context.Context, netns *podnet.Namespace, found Finding, p 
 	default:
 		doubts = append(doubts, doubtOf(found))
 	}
-	hooks, err := kernel.HooksInFront(ctx, netns, p)
+	hooks, err := podnet.Read(netns, func() ([]string, error) { return kernel.HooksInFront(ctx, p) })
 	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](err); ok {
 		return append(doubts, "other tables are not read: "+tooLarge.Error()), nil
 	}

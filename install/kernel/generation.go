@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// generation returns the number of commits to nf_tables in the calling thread's
-// namespace, by any program: while it is unchanged, so is every rule.
-func generation(ctx context.Context) (uint32, error) {
+// Generation returns the number of commits to nf_tables in the calling thread's
+// namespace, by any program: while it is unchanged, so is every rule, except for those of
+// iptables-legacy.
+func Generation(ctx context.Context) (uint32, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
 		return 0, err
@@ -35,10 +35,4 @@ func generation(ctx context.Context) (uint32, error) {
 		return 0, errors.New("reading the generation of nf_tables: the kernel returned none")
 	}
 	return found[0], nil
-}
-
-// Generation returns a number that changes with every change of a rule in the
-// namespace, except for rules of iptables-legacy.
-func Generation(ctx context.Context, n *podnet.Namespace) (uint32, error) {
-	return podnet.Read(n, func() (uint32, error) { return generation(ctx) })
 }

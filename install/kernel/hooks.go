@@ -13,14 +13,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// hooksInFront describes the chains of other programs that a packet meets before the
+// HooksInFront describes the chains of other programs that a packet meets before the
 // last of ours, in the calling thread's namespace: what they do with it is not known.
 // Empty chains that accept are left out. Errors: TooLarge, ErrChanging.
-func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
+func HooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
 		return nil, err
@@ -99,10 +98,4 @@ func legacyInFront(p trace.Packet) (found []string, err error) {
 		}
 	}
 	return found, nil
-}
-
-// HooksInFront describes the chains of other programs that a packet meets before the
-// last of ours. Errors: TooLarge, ErrChanging.
-func HooksInFront(ctx context.Context, n *podnet.Namespace, p trace.Packet) ([]string, error) {
-	return podnet.Read(n, func() ([]string, error) { return hooksInFront(ctx, p) })
 }

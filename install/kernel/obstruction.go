@@ -14,11 +14,10 @@ import (
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// obstruction describes the first rule of another table that could keep packets
+// Obstruction describes the first rule of another table that could keep packets
 // from our rules in table inet capture-cni; "" where there is none. It reads the
 // calling thread's namespace and executes no program.
 //
@@ -28,7 +27,7 @@ import (
 // counts. Jumps are not followed: all rules of a table count if one of its base
 // chains is in front of ours.
 // Errors: TooLarge, ErrChanging.
-func obstruction(ctx context.Context) (string, error) {
+func Obstruction(ctx context.Context) (string, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
 		return "", err
@@ -254,10 +253,4 @@ func isHarmlessTarget(name string) bool {
 		return true
 	}
 	return false
-}
-
-// Obstruction describes a rule of another table that could keep packets from
-// ours, which nftables holds; "" where there is none.
-func Obstruction(ctx context.Context, n *podnet.Namespace) (string, error) {
-	return podnet.Read(n, func() (string, error) { return obstruction(ctx) })
 }

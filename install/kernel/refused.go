@@ -11,12 +11,11 @@ import (
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// refused returns how many packets our rules have refused in the calling thread's
+// Refused returns how many packets our rules have refused in the calling thread's
 // namespace. It does not count those of iptables-legacy.
-func refused(ctx context.Context) (packets uint64, err error) {
+func Refused(ctx context.Context) (packets uint64, err error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
 		return 0, err
@@ -48,9 +47,4 @@ func addPackets(r *nfnetlink.Reader, packets *uint64, family byte, table, chain 
 		})
 	})
 	return err
-}
-
-// Refused returns how many packets our rules have refused, except for iptables-legacy.
-func Refused(ctx context.Context, n *podnet.Namespace) (uint64, error) {
-	return podnet.Read(n, func() (uint64, error) { return refused(ctx) })
 }
