@@ -42,8 +42,8 @@ var fleetMutants = []mutant{
 	{
 		name: "states-of-a-dead-guard-are-published",
 		file: "install/guard/summary.go",
-		from: "if time.Since(info.ModTime()) > summaryAge {",
-		to:   "if time.Since(info.ModTime()) > 10*summaryAge {",
+		from: "case time.Since(at) > summaryAge:",
+		to:   "case time.Since(at) > 10*summaryAge:",
 		by:   by(quick, "install/guard", "TestOldSummary"),
 	},
 	{

@@ -105,8 +105,8 @@ var serverMutants = []mutant{
 	{
 		name: "all-pods-of-a-node-are-evicted-at-once",
 		file: "install/evict/evict.go",
-		from: "queue, pause = nil, time.After(e.evict(ctx, r.pod))",
-		to:   "queue, pause = e.queue, time.After(e.evict(ctx, r.pod))",
+		from: "sleep(ctx, e.evict(ctx, r.pod))",
+		to:   "e.evict(ctx, r.pod)",
 		by:   by(unit, "install/evict", "TestPace"),
 	},
 	{

@@ -87,19 +87,21 @@ func (e *Evictor) Request(pod record.PodRef) {
 
 // Serve evicts until ctx ends.
 func (e *Evictor) Serve(ctx context.Context) {
-	queue := e.queue
-	var pause <-chan time.Time
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			return
-		case <-pause:
-			queue = e.queue
-		case r := <-queue:
+		case r := <-e.queue:
 			if e.isDue(r) {
-				queue, pause = nil, time.After(e.evict(ctx, r.pod))
+				sleep(ctx, e.evict(ctx, r.pod))
 			}
 		}
+	}
+}
+
+func sleep(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
 	}
 }
 

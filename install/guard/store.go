@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"time"
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/host"
@@ -37,21 +38,34 @@ func (s store) load(id string) (b baseline) {
 	if s.dir == "" || !sandboxID.MatchString(id) {
 		return baseline{}
 	}
-	root, err := record.OpenPrivate(s.dir, maxMode)
-	if err != nil {
-		return baseline{}
-	}
-	defer func() { _ = root.Close() }() // nothing was written
-	file, err := host.OpenIn(root, id)
-	if err != nil {
-		return baseline{}
-	}
-	defer func() { _ = file.Close() }() // nothing was written
-	content, err := io.ReadAll(io.LimitReader(file, maxBaseline+1))
-	if err != nil || len(content) > maxBaseline || json.Unmarshal(content, &b) != nil {
+	content, _, err := readIn(s.dir, id, maxBaseline)
+	if err != nil || json.Unmarshal(content, &b) != nil {
 		return baseline{}
 	}
 	return b
+}
+
+// readIn reads a file of a store's directory, and when it was written.
+func readIn(dir, name string, most int64) (content []byte, at time.Time, err error) {
+	root, err := record.OpenPrivate(dir, maxMode)
+	if err != nil {
+		return nil, at, err
+	}
+	defer func() { _ = root.Close() }() // nothing was written
+	file, err := host.OpenIn(root, name)
+	if err != nil {
+		return nil, at, err
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	info, err := file.Stat()
+	if err != nil {
+		return nil, at, err
+	}
+	content, err = io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(content)) > most {
+		err = fmt.Errorf("%s is larger than %d bytes", name, most)
+	}
+	return content, info.ModTime(), err
 }
 
 // save replaces a sandbox's baseline atomically.

@@ -5,14 +5,11 @@ package guard
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // summaryFile is next to the baselines. The agent reads it and publishes it.
@@ -77,26 +74,12 @@ func (g *Guard) writeSummary(now time.Time) {
 // ReadSummary returns the states of a node's pods, from the guard's directory. Errors:
 // fs.ErrNotExist where no guard has written them, ErrNoGuard.
 func ReadSummary(dir string) (pods nodestate.Pods, err error) {
-	root, err := record.OpenPrivate(dir, maxMode)
-	if err != nil {
-		return pods, err
-	}
-	defer func() { _ = root.Close() }() // nothing was written
-	file, err := host.OpenIn(root, summaryFile)
-	if err != nil {
+	document, at, err := readIn(dir, summaryFile, nodestate.MaxSize)
+	switch {
+	case err != nil:
 		return pods, fmt.Errorf("reading the guard's states of pods: %w", err)
-	}
-	defer func() { _ = file.Close() }() // nothing was written
-	info, err := file.Stat()
-	if err != nil {
-		return pods, fmt.Errorf("reading the guard's states of pods: %w", err)
-	}
-	if time.Since(info.ModTime()) > summaryAge {
+	case time.Since(at) > summaryAge:
 		return pods, ErrNoGuard
-	}
-	document, err := io.ReadAll(io.LimitReader(file, nodestate.MaxSize+1))
-	if err != nil {
-		return pods, fmt.Errorf("reading the guard's states of pods: %w", err)
 	}
 	return nodestate.DecodePods(document)
 }

@@ -6,6 +6,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -24,6 +25,13 @@ import (
 
 // requestTimeout bounds each request with all of its retries.
 const requestTimeout = 10 * time.Second
+
+// do makes a request.
+func do(ctx context.Context, request *rest.Request) rest.Result {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return request.Do(ctx)
+}
 
 // Client is the API server, with the agent's own rights.
 type Client struct {

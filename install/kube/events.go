@@ -13,9 +13,7 @@ import (
 
 // CreateEvent posts an Event.
 func (c *Client) CreateEvent(ctx context.Context, event *corev1.Event) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := c.rest.Post().Namespace(event.Namespace).Resource("events").Body(event.DeepCopy()).Do(ctx).Error(); err != nil {
+	if err := do(ctx, c.rest.Post().Namespace(event.Namespace).Resource("events").Body(event.DeepCopy())).Error(); err != nil {
 		return fmt.Errorf("posting an Event: %w", err)
 	}
 	return nil
@@ -24,11 +22,9 @@ func (c *Client) CreateEvent(ctx context.Context, event *corev1.Event) error {
 // RecountEvent replaces count, time and message of an Event that was posted.
 // Errors: those of the API server, "not found" for an Event that has expired.
 func (c *Client) RecountEvent(ctx context.Context, event *corev1.Event) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp, "message": event.Message})
 	if err == nil {
-		err = c.rest.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).Body(patch).Do(ctx).Error()
+		err = do(ctx, c.rest.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).Body(patch)).Error()
 	}
 	if err != nil {
 		return fmt.Errorf("updating an Event: %w", err)

@@ -33,10 +33,8 @@ type PodStore interface {
 
 // Pod returns the pod that has a name now, whatever its UID.
 func (c *Client) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	pod := &corev1.Pod{}
-	if err := c.reads.Get().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).MaxRetries(0).Do(ctx).Into(pod); err != nil {
+	if err := do(ctx, c.reads.Get().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).MaxRetries(0)).Into(pod); err != nil {
 		return nil, fmt.Errorf("reading pod %s: %w", ref, err)
 	}
 	return pod, nil
@@ -45,8 +43,6 @@ func (c *Client) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error
 // Evict evicts the pod with this name and UID. Errors: those of the API server,
 // "too many requests" for a PodDisruptionBudget.
 func (c *Client) Evict(ctx context.Context, ref record.PodRef) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	uid := types.UID(ref.UID)
 	eviction := &policy.Eviction{
 		TypeMeta:      metav1.TypeMeta{Kind: "Eviction", APIVersion: policy.SchemeGroupVersion.String()},
@@ -55,7 +51,7 @@ func (c *Client) Evict(ctx context.Context, ref record.PodRef) error {
 	}
 	request := c.rest.Post().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).SubResource("eviction")
 	// With retries, the client would wait for a PodDisruptionBudget, and delay the next pod.
-	if err := request.MaxRetries(0).Body(eviction).Do(ctx).Error(); err != nil {
+	if err := do(ctx, request.MaxRetries(0).Body(eviction)).Error(); err != nil {
 		return fmt.Errorf("evicting pod %s: %w", ref, err)
 	}
 	return nil

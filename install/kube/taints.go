@@ -19,14 +19,12 @@ func (c *Client) CachedNode(ctx context.Context, name string) (*corev1.Node, err
 }
 
 func (c *Client) node(ctx context.Context, name, version string) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	request := c.rest.Get().Resource("nodes").Name(name)
 	if version != "" {
 		request.Param("resourceVersion", version)
 	}
 	node := &corev1.Node{}
-	if err := request.Do(ctx).Into(node); err != nil {
+	if err := do(ctx, request).Into(node); err != nil {
 		return nil, fmt.Errorf("reading node %s: %w", name, err)
 	}
 	return node, nil
@@ -43,7 +41,7 @@ func (c *Client) RemoveTaint(ctx context.Context, node *corev1.Node, key string)
 		if patch == nil || err != nil {
 			return err
 		}
-		err = c.patchNode(ctx, node.Name, patch)
+		err = do(ctx, c.rest.Patch(types.JSONPatchType).Resource("nodes").Name(node.Name).Body(patch)).Error()
 		if err == nil {
 			return nil
 		}
@@ -55,12 +53,6 @@ func (c *Client) RemoveTaint(ctx context.Context, node *corev1.Node, key string)
 			return err
 		}
 	}
-}
-
-func (c *Client) patchNode(ctx context.Context, name string, patch []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return c.rest.Patch(types.JSONPatchType).Resource("nodes").Name(name).Body(patch).Do(ctx).Error()
 }
 
 // operation is one of a JSON patch (RFC 6902).
