@@ -56,7 +56,7 @@ var forgedMutants = []mutant{
 	},
 	{
 		name: "large-pods-keep-the-agent-from-being-ready",
-		file: "install/kube/podlist.go",
+		file: "install/kube/nodepods.go",
 		from: `			options.ResourceVersion, options.ResourceVersionMatch = "", ""
 			continue`,
 		to: "			continue",
@@ -78,7 +78,7 @@ var forgedMutants = []mutant{
 	},
 	{
 		name: "negative-count-of-one-node-hides-another",
-		file: "install/nodestate/check.go",
+		file: "install/nodestate/limits.go",
 		from: " || count < 0",
 		to:   "",
 		by:   by(quick, "install/nodestate", "TestForged"),
@@ -120,7 +120,7 @@ var forgedMutants = []mutant{
 	},
 	{
 		name: "dormant-table-is-captured",
-		file: "install/kernel/digest.go",
+		file: "install/kernel/compare.go",
 		from: "shape.Add(o.Name, o.Content)",
 		to:   "shape.Add(o.Name)",
 		by:   by(root, "e2e/guard", "TestForgeries/a_table_that_no_packet_meets"),

@@ -27,14 +27,14 @@ var guardMutants = []mutant{
 	},
 	{
 		name: "pod-whose-containers-have-exited-is-repaired",
-		file: "install/guard/confirm.go",
+		file: "install/guard/repair.go",
 		from: "runs = err == nil && !exited",
 		to:   "runs = err == nil || !exited",
 		by:   by(root, "e2e/guard", "TestEndingPods/its_containers_have_exited,_inPlace"),
 	},
 	{
 		name: "pod-never-captured-waits-for-its-next-container",
-		file: "install/guard/confirm.go",
+		file: "install/guard/repair.go",
 		from: "runs && w.baseline.isKnown() {",
 		to:   "runs {",
 		by:   by(root, "e2e/guard", "TestEndingPods/never_captured,_between_two_containers"),

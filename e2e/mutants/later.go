@@ -70,7 +70,7 @@ var laterMutants = []mutant{
 	},
 	{
 		name: "refusals-by-iptables-are-not-counted",
-		file: "install/kernel/refused.go",
+		file: "install/kernel/kernel.go",
 		from: "unix.NFPROTO_IPV6, string(table)",
 		to:   `unix.NFPROTO_IPV6, string(table)+"6"`,
 		by:   by(root, "install/kernel", "TestRefused"),

@@ -55,7 +55,7 @@ var netfilterMutants = []mutant{
 	},
 	{
 		name: "digest-ignores-the-rules",
-		file: "install/kernel/digest.go",
+		file: "install/kernel/compare.go",
 		from: "\t\t\taddItems(&shape, o.Items)\n",
 		to:   "",
 		by:   by(quick, "install/kernel", "TestDigest"),

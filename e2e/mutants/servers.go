@@ -48,7 +48,7 @@ var serverMutants = []mutant{
 	},
 	{
 		name: "any-user-reads-pods-from-the-agent",
-		file: "install/pods/connection.go",
+		file: "install/pods/server.go",
 		from: "err != nil || uid != os.Geteuid()",
 		to:   "err != nil || uid != os.Geteuid() && uid < 0",
 		by:   by(root, "install/pods", "TestOtherUser"),

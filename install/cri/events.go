@@ -10,6 +10,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // ErrNoEvents means that the runtime sends no events, or would take them from the
@@ -47,4 +49,15 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 
 func isSandboxStart(event *runtimeapi.ContainerEventResponse) bool {
 	return event.ContainerId == event.GetPodSandboxStatus().GetId() && event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
+}
+
+// Version returns the name and the version of the runtime.
+func (c *Client) Version(ctx context.Context) (terms.Runtime, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	answer, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{})
+	if err != nil {
+		return terms.Runtime{}, c.failed("asking the runtime for its version", err)
+	}
+	return terms.Runtime{Name: answer.RuntimeName, Version: answer.RuntimeVersion}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -124,3 +125,42 @@ func (a *asker) request(ctx context.Context, w *watched) (answer lookup.Answer, 
 	}
 	return answer, answered, err
 }
+
+// breaker keeps a peer that does not answer from delaying the pods of a whole node. Its
+// zero value lets calls pass.
+type breaker struct {
+	until time.Time
+	fault error // until then
+}
+
+// trip refuses calls for a while, because of a fault.
+func (b *breaker) trip(pause time.Duration, fault error) {
+	b.until, b.fault = time.Now().Add(pause), fault
+}
+
+// refusal returns why no call should be made now, or nil.
+func (b *breaker) refusal() error {
+	if time.Now().Before(b.until) {
+		return b.fault
+	}
+	return nil
+}
+
+// onceLog logs errors that each round would repeat.
+type onceLog struct {
+	log  *slog.Logger
+	last map[string]string // the last error that was logged, by message
+}
+
+func newOnceLog(log *slog.Logger) *onceLog { return &onceLog{log: log, last: map[string]string{}} }
+
+// warn logs an error, unless it is the last one that was logged with this message.
+func (o *onceLog) warn(message string, err error) {
+	if err != nil && err.Error() != o.last[message] {
+		o.log.Warn(message, "error", err)
+		o.last[message] = err.Error()
+	}
+}
+
+// forget has the next error with this message logged.
+func (o *onceLog) forget(message string) { delete(o.last, message) }

@@ -10,8 +10,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/iptables"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/capture-cni/capture-cni/plugin/nftables"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -102,4 +109,50 @@ func DeleteStale(ctx context.Context, n *podnet.Namespace) error {
 		return err
 	}
 	return n.Do(func() error { return deleteStale(ctx, own, false) })
+}
+
+// replaceRules removes rules of ours, of any backend, and applies the Ruleset. For
+// rules in nf_tables both are one transaction: every packet meets the old rules or
+// the new ones, and redirected connections stay translated.
+func replaceRules(ctx context.Context, rs capture.Ruleset) error {
+	if err := iptables.RemoveLegacy(ctx); err != nil {
+		return err
+	}
+	before, err := nfnetlink.TableHandle(ctx, capture.TableName)
+	if err != nil {
+		return err
+	}
+	b := nfnetlink.NewBatch()
+	if err := netfilter.QueueRemoval(ctx, b); err != nil {
+		return err
+	}
+	return nftables.Commit(ctx, b, rs, before)
+}
+
+// enableConntrack makes conntrack track all connections of the calling thread's
+// namespace, until replaceRules, Remove or disableConntrack. The kernel tracks them
+// only while a rule reads a connection's state.
+func enableConntrack(ctx context.Context) error {
+	const chain = "unreachable"
+	b, table := nfnetlink.NewBatch(), nfnetlink.InetTable(netfilter.TrackingTable)
+	b.CreateTable(table, unix.NLM_F_CREATE)
+	b.AddChain(table, chain, nil)
+	err := b.AddRule(table, chain, "enables conntrack for a repair", []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: 1}})
+	if err == nil {
+		err = b.Commit(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("enabling conntrack by table inet %s: %w", netfilter.TrackingTable, err)
+	}
+	return nil
+}
+
+// disableConntrack undoes enableConntrack. It succeeds where there is nothing to undo.
+func disableConntrack(ctx context.Context) error {
+	b := nfnetlink.NewBatch()
+	b.DeleteTable(nfnetlink.InetTable(netfilter.TrackingTable))
+	if err := b.Commit(ctx); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("deleting table inet %s: %w", netfilter.TrackingTable, err)
+	}
+	return nil
 }

@@ -7,7 +7,14 @@ package kernel
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -16,4 +23,64 @@ func TryOpen(path string) (*podnet.Namespace, error) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	return podnet.Open(ended, path)
+}
+
+// Generation returns the number of commits to nf_tables in the calling thread's
+// namespace, by any program: while it is unchanged, so is every rule, except for those of
+// iptables-legacy.
+func Generation(ctx context.Context) (uint32, error) {
+	r, err := nfnetlink.NewReader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	found, err := nfnetlink.List(r, nfnetlink.Listing{Request: unix.NFT_MSG_GETGEN, Single: true, What: "generations", Limit: 1}, func(m nfnetlink.Attributes) ([]uint32, error) {
+		if id := m[unix.NFTA_GEN_ID]; len(id) == 4 {
+			return []uint32{binary.BigEndian.Uint32(id)}, nil
+		}
+		return nil, nil
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("reading the generation of nf_tables: %w", err)
+	case len(found) == 0:
+		return 0, errors.New("reading the generation of nf_tables: the kernel returned none")
+	}
+	return found[0], nil
+}
+
+// Refused returns how many packets our rules have refused in the calling thread's
+// namespace. It does not count those of iptables-legacy.
+func Refused(ctx context.Context) (packets uint64, err error) {
+	r, err := nfnetlink.NewReader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	for _, table := range []capture.Table{capture.Filter, capture.Mangle} {
+		err = errors.Join(err,
+			addPackets(r, &packets, unix.NFPROTO_INET, capture.TableName, capture.NFTChain(table, capture.ChainRefuse)),
+			addPackets(r, &packets, unix.NFPROTO_IPV4, string(table), capture.ChainRefuse),
+			addPackets(r, &packets, unix.NFPROTO_IPV6, string(table), capture.ChainRefuse))
+	}
+	return packets, err
+}
+
+// addPackets adds the counters of a chain's rules.
+func addPackets(r *nfnetlink.Reader, packets *uint64, family byte, table, chain string) error {
+	l := nfnetlink.Listing{Family: family, What: "rules in chain " + chain, Limit: nfnetlink.MaxOurRules, Bytes: nfnetlink.MaxOurBytes, Filter: nfnetlink.Named(unix.NFTA_RULE_CHAIN, chain)}
+	_, err := nfnetlink.ListRules(r, l, table, func(of string, rule nfnetlink.Attributes) ([]struct{}, error) {
+		if of != chain {
+			return nil, nil
+		}
+		return nil, nfnetlink.EachAttribute(rule[unix.NFTA_RULE_EXPRESSIONS], func(_ uint16, expression []byte) error {
+			name, _ := nfnetlink.Nested(expression, unix.NFTA_EXPR_NAME)
+			count, _ := nfnetlink.Nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_COUNTER_PACKETS)
+			if nfnetlink.Text(name) == "counter" && len(count) == 8 {
+				*packets += binary.BigEndian.Uint64(count)
+			}
+			return nil
+		})
+	})
+	return err
 }

@@ -7,6 +7,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
@@ -73,4 +75,25 @@ func New(access *rest.Config) (*Client, error) {
 		*target = made
 	}
 	return client, nil
+}
+
+// CreateEvent posts an Event.
+func (c *Client) CreateEvent(ctx context.Context, event *corev1.Event) error {
+	if err := do(ctx, c.rest.Post().Namespace(event.Namespace).Resource("events").Body(event.DeepCopy())).Error(); err != nil {
+		return fmt.Errorf("posting an Event: %w", err)
+	}
+	return nil
+}
+
+// RecountEvent replaces count, time and message of an Event that was posted.
+// Errors: those of the API server, "not found" for an Event that has expired.
+func (c *Client) RecountEvent(ctx context.Context, event *corev1.Event) error {
+	patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp, "message": event.Message})
+	if err == nil {
+		err = do(ctx, c.rest.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).Body(patch)).Error()
+	}
+	if err != nil {
+		return fmt.Errorf("updating an Event: %w", err)
+	}
+	return nil
 }

@@ -3,7 +3,10 @@
 package nodestate
 
 import (
+	"cmp"
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -45,4 +48,56 @@ func cut(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:maxText-len("…")], "") + "…"
+}
+
+// check returns why no agent writes such a state. A compromised one can: its numbers must
+// not cancel those of other nodes.
+func (s State) check() error {
+	if len(s.Findings) > maxFindings {
+		return fmt.Errorf("%d findings: expected at most %d", len(s.Findings), maxFindings)
+	}
+	texts := []string{s.Version, string(s.Mode), s.Desired}
+	for _, finding := range s.Findings {
+		texts = append(texts, finding.Part, finding.Reason)
+	}
+	for _, text := range texts {
+		if len(text) > maxText {
+			return fmt.Errorf("a text of %d bytes: expected at most %d", len(text), maxText)
+		}
+	}
+	if s.Pods != nil {
+		return s.Pods.check()
+	}
+	return nil
+}
+
+func (p Pods) check() error {
+	for what, length := range map[string][2]int{
+		"states": {len(p.States), maxCounts}, "causes": {len(p.Exempt), maxCounts}, "named pods": {len(p.Named), maxPods}, "known pods": {len(p.Known), maxKnown},
+	} {
+		if length[0] > length[1] {
+			return fmt.Errorf("%d %s: expected at most %d", length[0], what, length[1])
+		}
+	}
+	if err := cmp.Or(checkCounts(p.States), checkCounts(p.Exempt), checkCounts(map[string]int{"omitted": p.Omitted})); err != nil {
+		return err
+	}
+	for _, pod := range p.Named {
+		if !pod.isValid() {
+			return fmt.Errorf("pod %.60q in namespace %.60q is %.40q by %.40q: expected names as Kubernetes has them, and words in lower case", pod.Name, pod.Namespace, pod.State, pod.Cause)
+		}
+	}
+	if i := slices.IndexFunc(p.Known, func(uid string) bool { return !uidForm.MatchString(uid) }); i >= 0 {
+		return fmt.Errorf("a known pod is %.40q: expected the first 8 digits of a UID", p.Known[i])
+	}
+	return nil
+}
+
+func checkCounts[K ~string](counts map[K]int) error {
+	for word, count := range counts {
+		if !isWord(string(word)) || count < 0 || count > maxCount {
+			return fmt.Errorf("%d pods are %.40q: expected a word in lower case, and 0 to %d", count, word, maxCount)
+		}
+	}
+	return nil
 }

@@ -10,13 +10,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/socket"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -138,4 +141,82 @@ func (s *Server) accept(ctx context.Context, listener *net.UnixListener, connect
 		_ = conn.Close() // without a byte: the other end does not wait for it
 	}
 	return nil
+}
+
+// Time limits of a connection. A read from the API server may take 10 seconds.
+const (
+	connectionTimeout = 12 * time.Second
+	requestTimeout    = time.Second
+	endTimeout        = time.Second // once the agent ends
+)
+
+// serve answers one request.
+func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, connectionTimeout)
+	defer cancel()
+	if uid, err := lookup.PeerUID(conn); err != nil || uid != os.Geteuid() {
+		s.metrics.refused.WithLabelValues(reasonPeer).Inc()
+		s.log.Debug("refusing a connection of another user", "uid", uid, "error", err)
+		return
+	}
+	if err := s.answer(ctx, conn); err != nil {
+		s.metrics.requests.WithLabelValues(sourceFault).Inc()
+		s.log.Debug("answering a request of a pod failed", "error", err)
+	}
+}
+
+func (s *Server) answer(ctx context.Context, conn net.Conn) error {
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now().Add(endTimeout)) })()
+	if _, err := conn.Write([]byte{lookup.Accepted}); err != nil {
+		return fmt.Errorf("accepting the connection: %w", err)
+	}
+	document, err := lookup.ReadMessage(conn, lookup.MaxRequest)
+	if err != nil {
+		return fmt.Errorf("reading the request: %w", err)
+	}
+	request, err := parseRequest(document)
+	if err != nil {
+		return err
+	}
+	return lookup.WriteMessage(conn, s.answers.answer(ctx, request))
+}
+
+// Sources of answers, in their metric.
+const (
+	sourceWatch     = "watch"
+	sourceRead      = "read"
+	sourceUnchanged = "unchanged"
+	sourceFault     = "fault"
+)
+
+// Reasons for refused connections, in their metric.
+const (
+	reasonFull = "full"
+	reasonPeer = "peer"
+)
+
+type podMetrics struct {
+	requests        *prometheus.CounterVec
+	watched, synced prometheus.Gauge
+	refused         *prometheus.CounterVec
+}
+
+// Metrics returns all metrics, in the order of the reference's table.
+func Metrics() []metrics.Metric { return metrics.Document(newMetrics) }
+
+func newMetrics(f *metrics.Factory) *podMetrics {
+	return &podMetrics{
+		requests: f.Counters("pod_requests_total", "requests of pods that the agent answered, by `source` (watch, read from the API server, unchanged since the last answer, fault)", "source", sourceWatch, sourceRead, sourceUnchanged, sourceFault),
+		watched:  f.Gauge("pods_watched", "pods of this node that the agent knows"),
+		synced:   f.Gauge("pods_synced", "1 once the agent has read its node's pods"),
+		refused:  f.Counters("pods_connections_refused_total", "connections for requests of pods that the agent refused, by `reason` (full: too many at once, peer: of another user)", "reason", reasonFull, reasonPeer),
+	}
 }

@@ -2,6 +2,11 @@
 
 package terms
 
+import (
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
 // Mode is how the plugin is added to the runtime's CNI configuration.
 type Mode string
 
@@ -23,3 +28,38 @@ const (
 // UnderMultus reports whether Multus calls the plugin. It passes on no annotations, and
 // the runtime does not report what Multus has loaded.
 func (m Mode) UnderMultus() bool { return m == Multus || m == MultusChain }
+
+// IstioCNI is the type of istio-cni in a conflist.
+const IstioCNI = "istio-cni"
+
+// IstioCNIDaemonSet is the DaemonSet of istio-cni.
+const IstioCNIDaemonSet = "istio-cni-node"
+
+// MeshPlugin is a CNI plugin of another mesh.
+type MeshPlugin struct {
+	Type       string   // in a conflist
+	DaemonSets []string // by which its charts install it
+}
+
+// MeshPlugins returns the plugins of meshes other than Istio.
+func MeshPlugins() []MeshPlugin {
+	return []MeshPlugin{
+		{"linkerd-cni", []string{"linkerd-cni"}},
+		{"kuma-cni", []string{"kuma-cni-node"}},
+		{"consul-cni", []string{"consul-cni", "consul-consul-cni"}},
+	}
+}
+
+// SocketBalancingEffect is why it matters which address a connection has when it leaves a
+// socket.
+const SocketBalancingEffect = "a sidecar then sees the address of a Service's backend, so that its routes and policies for the Service do not apply"
+
+// MeshedExemptions returns the causes for which a pod in the mesh is not captured.
+func MeshedExemptions() []capture.ExemptionCause {
+	return []capture.ExemptionCause{capture.InitContainer, capture.NoProxy, capture.ProxyDisabled, capture.OtherProxyType, capture.InjectFalse, capture.InterceptionNone, capture.NamespaceExcluded}
+}
+
+// Stages returns the stages of an ADD, in their order.
+func Stages() []record.Stage {
+	return []record.Stage{record.Deciding, record.LookingUp, record.Committing}
+}
