@@ -48,25 +48,23 @@ func recordOf(w *watched, verdict record.Verdict, state terms.State) record.Reco
 
 // message returns the text of the Event, for the pod's owner.
 func message(verdict record.Verdict, state terms.State, reason string) string {
-	switch {
-	case verdict == received.Repaired && state == terms.Uncaptured:
-		return "the pod ran without capture and is captured now: " + reason
-	case verdict == received.Repaired:
+	if verdict == received.Repaired {
+		if state == terms.Uncaptured {
+			return "the pod ran without capture and is captured now: " + reason
+		}
 		return "the pod's capture rules were changed and are restored: " + reason
-	case state == terms.Uncaptured:
-		return "the pod is not captured: " + reason
-	case state == terms.Drifted:
-		return "the pod's capture rules were changed and are not restored: " + reason
-	case state == terms.Outdated:
-		return "the pod is captured by rules of another version or configuration; a restart renews them: " + reason
-	case state == terms.Obstructed:
-		return "another table in the pod's network namespace could keep packets from the capture rules: " + reason
-	case state == terms.Foreign:
-		return "the pod is captured by another plugin's rules: " + reason
-	case state == terms.InjectedLater:
-		return "the pod is not captured, though it seems to be in the mesh: " + reason
 	}
-	return reason
+	return foundTexts[state] + reason
+}
+
+// foundTexts are the beginnings of the Events about what was found and not repaired.
+var foundTexts = map[terms.State]string{
+	terms.Uncaptured:    "the pod is not captured: ",
+	terms.Drifted:       "the pod's capture rules were changed and are not restored: ",
+	terms.Outdated:      "the pod is captured by rules of another version or configuration; a restart renews them: ",
+	terms.Obstructed:    "another table in the pod's network namespace could keep packets from the capture rules: ",
+	terms.Foreign:       "the pod is captured by another plugin's rules: ",
+	terms.InjectedLater: "the pod is not captured, though it seems to be in the mesh: ",
 }
 
 // send sends the queued records, until the agent takes no more.

@@ -128,7 +128,9 @@ func (e *Events) enqueue(n notice) {
 	}
 	if event == nil {
 		e.forget(n.at)
-		event = &counted{Event: e.event(n)}
+		pod := n.subject.pod
+		about := corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
+		event = &counted{Event: e.event(about, pod.Namespace, n.subject.reason, n.at)}
 		e.events[n.subject] = event
 	}
 	event.Count++
@@ -229,13 +231,12 @@ func (e *Events) isOwn(ctx context.Context, ref record.PodRef) (bool, error) {
 // newName returns a name of the form that client-go's recorder gives Events.
 func newName(about string) string { return fmt.Sprintf("%s.%x", about, time.Now().UnixNano()) }
 
-func (e *Events) event(n notice) corev1.Event {
-	pod := n.subject.pod
+// event returns a warning about a pod or a node.
+func (e *Events) event(about corev1.ObjectReference, namespace, reason string, at time.Time) corev1.Event {
+	about.APIVersion = "v1"
 	return corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: newName(pod.Name)},
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)},
-		Type:           corev1.EventTypeWarning, Reason: n.subject.reason,
-		FirstTimestamp:      metav1.NewTime(n.at),
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: newName(about.Name)},
+		InvolvedObject: about, Type: corev1.EventTypeWarning, Reason: reason, FirstTimestamp: metav1.NewTime(at),
 		Source:              corev1.EventSource{Component: component, Host: e.node},
 		ReportingController: component, ReportingInstance: e.node,
 	}

@@ -86,15 +86,9 @@ func (e *Events) postSummary(ctx context.Context, now time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
-	at := metav1.NewTime(now)
-	event := corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: newName(e.node)},
-		InvolvedObject: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: e.node, UID: types.UID(e.node)}, // as the kubelet's
-		Type:           corev1.EventTypeWarning, Reason: eventDropped, Message: message,
-		FirstTimestamp: at, LastTimestamp: at, Count: 1,
-		Source:              corev1.EventSource{Component: component, Host: e.node},
-		ReportingController: component, ReportingInstance: e.node,
-	}
+	node := corev1.ObjectReference{Kind: "Node", Name: e.node, UID: types.UID(e.node)} // as the kubelet's
+	event := e.event(node, metav1.NamespaceDefault, eventDropped, now)
+	event.Message, event.LastTimestamp, event.Count = message, event.FirstTimestamp, 1
 	if err := e.api.CreateEvent(ctx, &event); err != nil {
 		e.log.Warn("posting a summary of dropped Events failed", "error", err)
 	}
