@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 	"install/history":                     {"install/received", "plugin/record"},
 	"install/bundle":                      {},
 	"install/metrics":                     {},
-	"install/nodestate":                   {"install/terms", "plugin/capture"},
+	"install/nodestate":                   {"install/terms", "plugin/capture", "plugin/record"},
 	"install/lease":                       {"install/nodestate"},
 	"install/runtimeconfig":               {"install/cri", "install/host"},
 	"install/entry":                       {"config", "install/conflist", "install/host", "install/terms"},

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Limits of a state.
@@ -43,12 +44,7 @@ func limitFindings(findings []Finding) (limited []Finding) {
 }
 
 // cut returns a text of at most maxText bytes.
-func cut(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText-len("…")], "") + "…"
-}
+func cut(text string) string { return record.Cut(text, maxText-len(record.Ellipsis)) }
 
 // check returns why no agent writes such a state. A compromised one can: its numbers must
 // not cancel those of other nodes.

@@ -46,20 +46,13 @@ func ListenDatagrams(ctx context.Context, path string) (*net.UnixConn, error) {
 	})
 }
 
-// replace makes a socket with an unfinished name, and renames it. That name is as long
-// as the socket's own: it fits wherever the socket's does.
+// replace makes a socket with an unfinished name, and renames it.
 func replace[S io.Closer](path string, listen func(unfinished string) (S, error)) (made S, err error) {
 	if len(path) > MaxPath {
 		return made, fmt.Errorf("the path of the socket %s has %d bytes: expected at most %d", path, len(path), MaxPath)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return made, fmt.Errorf("making the directory of the socket: %w", err)
-	}
-	if err := checkDirectory(filepath.Dir(path)); err != nil {
-		return made, err
-	}
-	unfinished := path[:len(path)-1] + "~"
-	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
+	unfinished, err := prepare(path)
+	if err != nil {
 		return made, err
 	}
 	if made, err = listen(unfinished); err != nil {
@@ -151,20 +144,30 @@ func checkPath(path string, made os.FileInfo) error {
 // Alias gives a socket another name, in a directory that it makes: a container that has
 // that directory alone reaches the socket. The directory must be on the same file system.
 func Alias(path, alias string) error {
-	if err := os.MkdirAll(filepath.Dir(alias), 0o700); err != nil {
-		return fmt.Errorf("making the directory of the socket: %w", err)
-	}
-	if err := checkDirectory(filepath.Dir(alias)); err != nil {
-		return err
-	}
-	unfinished := alias[:len(alias)-1] + "~"
-	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
+	unfinished, err := prepare(alias)
+	if err != nil {
 		return err
 	}
 	if err := os.Link(path, unfinished); err != nil {
 		return err
 	}
 	return os.Rename(unfinished, alias)
+}
+
+// prepare makes the directory of a socket, and returns the name of an unfinished one there,
+// which does not exist. It is as long as the socket's own: it fits wherever that does.
+func prepare(path string) (unfinished string, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("making the directory of the socket: %w", err)
+	}
+	if err := checkDirectory(filepath.Dir(path)); err != nil {
+		return "", err
+	}
+	unfinished = path[:len(path)-1] + "~"
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	return unfinished, nil
 }
 
 // checkDirectory refuses a directory in which another user could replace the socket.
