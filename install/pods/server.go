@@ -152,7 +152,7 @@ const (
 
 // serve answers one request.
 func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // the answer is sent by then
 	ctx, cancel := context.WithTimeout(ctx, connectionTimeout)
 	defer cancel()
 	if uid, err := lookup.PeerUID(conn); err != nil || uid != os.Geteuid() {
