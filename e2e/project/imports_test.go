@@ -63,7 +63,7 @@ var allowed = map[string][]string{
 	"install/lease":                       {"install/nodestate"},
 	"install/runtimeconfig":               {"install/cri", "install/host"},
 	"install/entry":                       {"config", "install/conflist", "install/host", "install/terms"},
-	"install/settings":                    {"config", "install/conflist", "install/entry", "install/host", "install/kube", "install/terms", "plugin/record"},
+	"install/settings":                    {"config", "install/conflist", "install/entry", "install/kube", "install/terms", "plugin/record"},
 	"install/programs":                    {"config", "install/conflist", "install/host", "install/settings"},
 	"install/credentials":                 {"config", "install/host", "install/kube", "install/settings"},
 	"install/preflight":                   {"config", "install/cri", "install/entry", "install/host", "install/runtimeconfig", "install/settings", "install/terms", "plugin/podnet"},

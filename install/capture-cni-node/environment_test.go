@@ -3,12 +3,14 @@
 package main
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // parsed returns the options that a command line and the environment set.
@@ -40,16 +42,16 @@ func TestEnvironment(t *testing.T) {
 			"strings and durations",
 			map[string]string{"CAPTURE_CNI_MODE": "insert", "CAPTURE_CNI_STATE_DIR": "/state", "CAPTURE_CNI_TOKEN_TTL": "1h"},
 			nil,
-			func(o *options) { o.mode, o.stateDir, o.tokenTTL = "insert", "/state", time.Hour },
+			func(o *options) { o.Mode, o.StateDir, o.Credentials.TTL = terms.Insert, "/state", time.Hour },
 		},
-		{"the command line takes precedence", map[string]string{"CAPTURE_CNI_MODE": "insert"}, []string{"--mode=auto"}, func(o *options) { o.mode = "auto" }},
+		{"the command line takes precedence", map[string]string{"CAPTURE_CNI_MODE": "insert"}, []string{"--mode=auto"}, func(o *options) { o.Mode = terms.Auto }},
 		{
 			"a list replaces the default",
 			map[string]string{"CAPTURE_CNI_BIN_DIR": "/a,/b"},
 			nil,
-			func(o *options) { o.binDirs = []string{"/a", "/b"} },
+			func(o *options) { o.BinDirs = []string{"/a", "/b"} },
 		},
-		{"empty", map[string]string{"CAPTURE_CNI_ROOT": ""}, nil, func(o *options) { o.root = "" }},
+		{"empty", map[string]string{"CAPTURE_CNI_ROOT": ""}, nil, func(o *options) { o.Root = "" }},
 		{"unknown flag, and help", map[string]string{"CAPTURE_CNI_DIR": "/d", "CAPTURE_CNI_HELP": "true"}, nil, func(*options) {}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -62,8 +64,8 @@ func TestEnvironment(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
-				t.Error(diff)
+			if !reflect.DeepEqual(want, got) {
+				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
 	}

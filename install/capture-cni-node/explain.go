@@ -99,12 +99,8 @@ func (o *options) explain(ctx context.Context, namespace, name string) (explaine
 
 // explainAdd returns the last ADD of a pod, from the node's records.
 func (o *options) explainAdd(namespace, name string) (explained, error) {
-	settings, err := o.settings()
-	if err != nil {
-		return nil, err
-	}
-	if settings.AgentSocket() == "" {
+	if o.AgentSocket() == "" {
 		return nil, errors.New("agentSocket is empty in netconf: no agent receives records of ADDs")
 	}
-	return guard.ExplainWithoutSandbox(history.Directory(settings.AgentSocket()), namespace, name)
+	return guard.ExplainWithoutSandbox(history.Directory(o.AgentSocket()), namespace, name)
 }

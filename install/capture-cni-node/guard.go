@@ -65,11 +65,7 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 	if err != nil {
 		return err
 	}
-	mounts, err := o.guardMounts()
-	if err != nil {
-		return err
-	}
-	return runTogether(ctx, server, untilEnd(g.Run), untilDeleted(mounts...))
+	return runTogether(ctx, server, untilEnd(g.Run), o.untilDeleted(o.guardMounts()...))
 }
 
 // guardProbe serves the kubelet's probe and the metrics.
@@ -88,24 +84,16 @@ func guardProbe(stuck func() error, registry *prometheus.Registry) http.Handler 
 
 // newGuard returns a guard with the plugin's configuration, as the agent writes it.
 func (o *options) newGuard(settings guard.Settings, registry prometheus.Registerer) (*guard.Guard, error) {
-	nodeSettings, err := o.settings()
-	if err != nil {
-		return nil, err
-	}
-	if nodeSettings.AgentSocket() == "" {
+	if o.AgentSocket() == "" {
 		return nil, errors.New("agentSocket is empty in netconf, and the guard asks the agent for pods: expected a path, or no guard")
 	}
-	settings.Conf, settings.Socket, settings.BaselineDir = nodeSettings.Entry.Conf, nodeSettings.GuardSocket(), nodeSettings.GuardDirectory()
-	settings.HistoryDir = history.Directory(nodeSettings.AgentSocket())
+	settings.Conf, settings.Socket, settings.BaselineDir = o.Entry.Conf, o.GuardSocket(), o.GuardDirectory()
+	settings.HistoryDir = history.Directory(o.AgentSocket())
 	if settings.Policy == guard.InPlace && settings.Conf.Backend != config.NFTables {
 		return nil, fmt.Errorf("--policy is %q: expected backend %q, netconf says %q: use report or evict, or no guard", settings.Policy, config.NFTables, settings.Conf.Backend)
 	}
-	runtime, err := o.runtime()
-	if err != nil {
-		return nil, err
-	}
-	if runtime == nil {
+	if o.runtime == nil {
 		return nil, errors.New("--cri-socket is none, and the guard lists pods through the runtime: set --cri-socket (paths.criSocket), or use no guard")
 	}
-	return guard.New(settings, cri.NewLocator(runtime), lookup.Agent{Socket: nodeSettings.PodsSocket()}, o.log, registry), nil
+	return guard.New(settings, cri.NewLocator(o.runtime), lookup.Agent{Socket: o.PodsSocket()}, o.log, registry), nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/history"
@@ -18,12 +19,13 @@ const mountInterval = time.Second // between checks of the mounts
 // untilDeleted returns a task that fails once a directory was deleted on the node while
 // this container has it mounted. The mount shows the deleted directory from then on: a
 // restart of the container mounts what takes its place.
-func untilDeleted(directories ...string) task {
+func (o *options) untilDeleted(mounts ...string) task {
 	return func(ctx context.Context) error {
 		for {
-			for _, directory := range directories {
-				if host.IsDeleted(directory) {
-					return fmt.Errorf("%s was deleted on the node, and the container's mount still shows the deleted directory: restart the container", directory)
+			for _, mount := range mounts {
+				if host.IsDeleted(mount) {
+					onNode := strings.TrimPrefix(mount, strings.TrimSuffix(o.Root, "/"))
+					return fmt.Errorf("%s was deleted on the node, and the container's mount still shows the deleted directory: restart the container", onNode)
 				}
 			}
 			select {
@@ -35,22 +37,25 @@ func untilDeleted(directories ...string) task {
 	}
 }
 
+// agentMounts returns the directories of the node that the agent works in.
+func (o *options) agentMounts() []string {
+	mounts := o.socketDirectories()
+	for _, directory := range append([]string{o.NetDir, o.StateDir, o.RunDir, o.TmpfilesDir}, o.BinDirs...) {
+		mounts = append(mounts, o.At(directory))
+	}
+	return mounts
+}
+
 // guardMounts returns the directories that the guard shares with the agent, the plugin
 // and the runtime.
-func (o *options) guardMounts() ([]string, error) {
-	s, err := o.settings()
-	if err != nil {
-		return nil, err
-	}
-	directories, err := o.socketDirectories()
-	return append(directories, filepath.Dir(s.GuardSocket()), history.Directory(s.AgentSocket()), s.GuardDirectory(), podnet.LockDirectory), err
+func (o *options) guardMounts() []string {
+	return append(o.socketDirectories(), filepath.Dir(o.GuardSocket()), history.Directory(o.AgentSocket()), o.GuardDirectory(), podnet.LockDirectory)
 }
 
 // socketDirectories returns the directories of the CRI sockets.
-func (o *options) socketDirectories() (directories []string, err error) {
-	sockets, err := o.sockets()
-	for _, socket := range sockets {
+func (o *options) socketDirectories() (directories []string) {
+	for _, socket := range o.sockets {
 		directories = append(directories, filepath.Dir(socket))
 	}
-	return directories, err
+	return directories
 }

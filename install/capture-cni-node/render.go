@@ -37,10 +37,6 @@ path through the rules, and what that assumes:
   capture-cni-node render --pod pod.yaml --to 192.0.2.1:8080 --in`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			settings, err := o.settings()
-			if err != nil {
-				return err
-			}
 			traced, err := packet.asked(command.Flags())
 			if err != nil {
 				return err
@@ -50,11 +46,11 @@ path through the rules, and what that assumes:
 			case manifest == "" && traced:
 				return errors.New("--to needs --pod, a file with an injected pod's manifest")
 			case manifest == "":
-				return printEntry(out, settings.Entry)
+				return printEntry(out, o.Entry)
 			case traced:
-				return traceManifest(out, settings.Entry.Conf, manifest, addresses, packet)
+				return traceManifest(out, o.Entry.Conf, manifest, addresses, packet)
 			}
-			return renderPod(out, settings.Entry.Conf, manifest, addresses)
+			return renderPod(out, o.Entry.Conf, manifest, addresses)
 		},
 	}
 	flags := command.Flags()

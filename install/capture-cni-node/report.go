@@ -41,11 +41,7 @@ it describes the node, in the guard's container the pods:
 			if scope != scopeNode && scope != scopePods && scope != scopeAll {
 				return fmt.Errorf("--scope is %q: expected node, pods or all", scope)
 			}
-			parts, err := o.parts(command.Context(), scope, address)
-			if err != nil {
-				return err
-			}
-			parts = append([]bundle.Part{{Name: "about.txt", Write: aboutOf(command)}}, parts...)
+			parts := append([]bundle.Part{{Name: "about.txt", Write: aboutOf(command)}}, o.parts(command.Context(), scope, address)...)
 			return bundle.Write(command.Context(), command.OutOrStdout(), time.Now(), parts)
 		},
 	}
@@ -61,37 +57,29 @@ const (
 	scopeAll  = "all"
 )
 
-func (o *options) parts(ctx context.Context, scope, address string) ([]bundle.Part, error) {
-	settings, err := o.settings()
-	if err != nil {
-		return nil, err
-	}
+func (o *options) parts(ctx context.Context, scope, address string) []bundle.Part {
 	parts := []bundle.Part{
 		{Name: "kernel/version.txt", Write: kernelVersion},
 		{Name: "kernel/modules.txt", Write: kernelModules},
 		{Name: "metrics.txt", Write: metricsAt(address)},
 	}
-	if socket := settings.AgentSocket(); socket != "" {
+	if socket := o.AgentSocket(); socket != "" {
 		parts = append(parts, bundle.Part{Name: "adds.json", Write: recordsIn(history.Directory(socket))})
 		if scope != scopePods { // they are not in the guard's container
 			parts = append(parts, bundle.Part{Name: "failures.json", Write: recordsIn(record.Spool(socket))})
 		}
 	}
 	if scope != scopePods {
-		runtime, err := o.runtime()
-		if err != nil {
-			return nil, err
-		}
-		n := node.New(settings, nil, runtime, o.log)
+		n := node.New(o.Node, nil, o.runtime, o.log)
 		parts = append(parts,
 			bundle.Part{Name: "node/verify.json", Write: asJSON(func(ctx context.Context) any { return n.Verify(ctx) })},
-			bundle.Part{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any { return preflight.Check(ctx, settings, runtime) })})
+			bundle.Part{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any { return preflight.Check(ctx, o.Node, o.runtime) })})
 		parts = append(parts, n.Evidence()...)
 	}
 	if scope != scopeNode {
 		parts = append(parts, o.podParts(ctx)...)
 	}
-	return parts, nil
+	return parts
 }
 
 // podParts returns a part for each pod of the mesh.

@@ -3,10 +3,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 
@@ -15,19 +15,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/keeper"
-	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/pods"
-	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/taint"
+	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
+// runFlags are the flags of run.
+type runFlags struct {
+	address, state, untaint        string
+	force, kernel                  bool
+	publishes, postsEvents, evicts bool
+}
+
 func runCommand(o *options) *cobra.Command {
-	var address, state string
-	var force bool
-	var u untaint
-	var t telemetryFlags
-	var l leaseFlags
+	a := &agent{options: o}
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Bring the node into the desired state and keep it there",
@@ -38,81 +43,117 @@ installed. With --state absent, it removes them, keeps running, and is ready onc
 the node is clean. The end of the process changes nothing on the node.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if state != "present" && state != "absent" {
-				return fmt.Errorf("--state is %q: expected present or absent", state)
+			if a.state != "present" && a.state != "absent" {
+				return fmt.Errorf("--state is %q: expected present or absent", a.state)
 			}
-			return o.run(command.Context(), address, state, force, u, t, l)
+			return a.run(command.Context())
 		},
 	}
-	command.Flags().StringVar(&state, "state", "present", "desired state of the node: present or absent")
-	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "address of /healthz, /readyz and /metrics")
-	command.Flags().BoolVar(&force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
-	u.declare(command.Flags())
-	t.declare(command.Flags())
-	l.declare(command.Flags())
+	flags := command.Flags()
+	flags.StringVar(&a.state, "state", "present", "desired state of the node: present or absent")
+	flags.StringVar(&a.address, "listen", "127.0.0.1:15015", "address of /healthz, /readyz and /metrics")
+	flags.BoolVar(&a.force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
+	flags.StringVar(&a.untaint, "untaint", "", "key of the taint to remove once the node captures pods, e.g. capture-cni.io/not-ready; empty: none")
+	flags.BoolVar(&a.kernel, "canary-kernel", false, "with --untaint: also test the kernel first, which needs SYS_ADMIN and NET_ADMIN")
+	flags.BoolVar(&a.postsEvents, "events", true, "post Events on pods with errors or warnings; needs the permission to create and patch Events")
+	flags.BoolVar(&a.evicts, "evict", false, "evict pods on request of a guard with --policy evict; needs --node-name and the permission to get pods and create evictions")
+	flags.BoolVar(&a.publishes, "lease", true, "publish the node's state in a Lease of the agent's namespace (POD_NAMESPACE); needs --node-name and the permission to get, create and update Leases there")
 	return command
 }
 
-func (o *options) run(ctx context.Context, address, state string, force bool, u untaint, t telemetryFlags, l leaseFlags) error {
-	log, absent := o.log, state == "absent"
-	settings, err := o.settings()
-	if err != nil {
-		return err
-	}
-	api, url, err := o.api()
+// agent is what the tasks of run share.
+type agent struct {
+	*options
+	runFlags
+	registry *prometheus.Registry
+	keeper   *keeper.Keeper
+	fault    string // of the guard's summary, the last one that was logged
+}
+
+func (a *agent) run(ctx context.Context) error {
+	absent := a.state == "absent"
+	api, access, err := a.api()
 	if err != nil && !absent { // a removal needs no API server
 		return err
 	}
-	if settings.Credentials.Server == "" {
-		settings.Credentials.Server = url
+	if err == nil {
+		a.Credentials.Server = cmp.Or(a.Credentials.Server, access.Host)
 	}
-	runtime, err := o.runtime()
+	a.registry = prometheus.NewRegistry()
+	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var answerer *pods.Server // nil if nothing answers requests of pods
+	if !absent && a.PodsSocket() != "" {
+		if own := a.Credentials.Pod; !a.Credentials.OnNode && (own.Name == "" || own.Namespace == "" || own.UID == "") {
+			return errors.New("--token-on-node=false needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
+		}
+		answerer = pods.New(pods.Settings{Socket: a.PodsSocket(), Node: a.Credentials.Node}, api, a.registry, a.log)
+	}
+	a.keeper = keeper.New(node.New(a.Node, api, a.runtime, a.log), answerer.Ready, a.registry, a.log)
+	server, err := httpServer(a.address, probes(a.keeper, a.registry), a.log)
 	if err != nil {
 		return err
 	}
-	n := node.New(settings, api, runtime, log)
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	answerer, err := o.pods(settings, api, absent, registry, log)
-	if err != nil {
-		return err
-	}
-	k := keeper.New(n, answerer.Ready, registry, log)
-	server, err := httpServer(address, probes(k, registry), log)
-	if err != nil {
-		return err
-	}
-	publish := l.tasks(o, k, settings, state, log)
+	tasks := append(a.publish(), server)
 	if absent {
-		clean := func(ctx context.Context) error { return k.Absent(ctx, force) }
-		return runTogether(ctx, append(publish, server, clean)...)
+		return runTogether(ctx, append(tasks, untilEnd(func(ctx context.Context) { a.keeper.Absent(ctx, a.force) }))...)
 	}
-	telemetry, err := t.tasks(o, k, settings, answerer.Watches, registry, log)
+	receivers, err := a.receive(answerer.Watches)
 	if err != nil {
 		return err
 	}
-	untaint, err := u.tasks(o, k, log)
+	untaint, err := a.removeTaint()
 	if err != nil {
 		return err
 	}
-	mounts, err := o.socketDirectories()
-	if err != nil {
-		return err
-	}
-	tasks := []task{server, k.Present, untilEnd(k.Preflight), untilDeleted(mounts...)}
-	listeners := after(k.Claimed(), append(telemetry, answerer.Serve))
-	return runTogether(ctx, slices.Concat(tasks, listeners, untaint, publish)...)
+	mounts := a.agentMounts()
+	tasks = append(tasks, untilEnd(a.keeper.Present), untilEnd(a.keeper.Preflight), a.untilDeleted(mounts...))
+	listeners := after(a.keeper.Claimed(), append(receivers, answerer.Serve))
+	return runTogether(ctx, slices.Concat(tasks, listeners, untaint)...)
 }
 
-// pods returns what answers requests of pods, nil for nothing.
-func (o *options) pods(s settings.Node, api *kube.Client, absent bool, registry prometheus.Registerer, log *slog.Logger) (*pods.Server, error) {
-	if absent || s.PodsSocket() == "" {
+// receive returns the tasks that receive the plugin's records and act on them.
+func (a *agent) receive(isWatched func(record.PodRef) bool) (tasks []task, err error) {
+	settings := telemetry.Settings{Socket: a.AgentSocket(), Plugin: a.Plugin(), NetConf: a.Entry.Keys}
+	if settings.Socket == "" {
+		a.log.Info("agentSocket is empty: no Events and no ADD metrics")
 		return nil, nil
 	}
-	if !s.Credentials.OnNode && (s.Credentials.Pod.Name == "" || s.Credentials.Pod.Namespace == "" || s.Credentials.Pod.UID == "") {
-		return nil, errors.New("--token-on-node=false needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
+	api, _, err := a.api()
+	if err != nil {
+		return nil, err
 	}
-	return pods.New(pods.Settings{Socket: s.PodsSocket(), Node: o.nodeName}, api, registry, log), nil
+	var events *telemetry.Events
+	if a.postsEvents {
+		events = telemetry.NewEvents(api, a.Credentials.Node, isWatched, a.registry, a.log)
+		tasks = append(tasks, untilEnd(events.Serve))
+	}
+	if a.evicts {
+		evictor, err := evict.New(api, a.Credentials.Node, a.keeper.Ready, a.registry, a.log)
+		if err != nil {
+			return nil, err
+		}
+		settings.Evict = evictor.Request
+		tasks = append(tasks, untilEnd(evictor.Serve))
+	}
+	return append(tasks, untilEnd(telemetry.New(settings, a.registry, events, a.log).Serve)), nil
+}
+
+// removeTaint returns the task that removes the taint once the node captures pods. It
+// calls the plugin for the agent's own pod, which is outside the mesh.
+func (a *agent) removeTaint() ([]task, error) {
+	pod, node := a.Credentials.Pod, a.Credentials.Node
+	if a.untaint == "" {
+		return nil, nil
+	}
+	if node == "" || pod.Namespace == "" || pod.Name == "" {
+		return nil, errors.New("--untaint needs --node-name, and the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
+	}
+	api, _, err := a.api()
+	if err != nil {
+		return nil, err
+	}
+	ready := func(ctx context.Context) error { return a.keeper.Accepts(ctx, pod, a.kernel) }
+	return []task{untilEnd(taint.NewRemover(api, node, a.untaint, ready, a.keeper.SetTainted, a.log).Run)}, nil
 }
 
 // probes serves the kubelet's probes and the metrics.

@@ -27,7 +27,7 @@ func TestSockets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := o.sockets(); !slices.Equal(got, tt.want) || (err != nil) != tt.fails {
+		if got, err := o.findSockets(); !slices.Equal(got, tt.want) || (err != nil) != tt.fails {
 			t.Errorf("%s: %q (%v), want %q", tt.given, got, err, tt.want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := o.sockets()
+	found, err := o.findSockets()
 	if err != nil || len(found) != len(cri.KnownSockets()) || found[1] != "/host/run/crio/crio.sock" {
 		t.Errorf("without the flag: %q (%v)", found, err)
 	}

@@ -11,10 +11,10 @@ import (
 
 // Absent keeps the node clean until ctx ends. The agent keeps running: that it is
 // ready means that the node is clean.
-func (k *Keeper) Absent(ctx context.Context, force bool) error {
+func (k *Keeper) Absent(ctx context.Context, force bool) {
 	lock := k.claim(ctx)
 	if lock == nil {
-		return nil
+		return
 	}
 	defer lock.Close()
 	for {
@@ -28,7 +28,7 @@ func (k *Keeper) Absent(ctx context.Context, force bool) error {
 		k.absent.Store(true)
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(resyncInterval):
 		}
 	}

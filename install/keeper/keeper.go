@@ -63,14 +63,13 @@ const (
 )
 
 // Present keeps the node installed until ctx ends. It then removes nothing, so that
-// pods are captured also without an agent. Error: a directory of the node was deleted, and
-// the agent's container must be started again to see what takes its place.
-func (k *Keeper) Present(ctx context.Context) error {
+// pods are captured also without an agent.
+func (k *Keeper) Present(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	lock := k.claim(ctx)
 	if lock == nil {
 		end()
-		return nil
+		return
 	}
 	defer lock.Close()
 	net, others := k.directories()
@@ -86,7 +85,7 @@ func (k *Keeper) Present(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case directory := <-changes:
 			if slices.Contains(others, directory) {
 				k.resync(ctx, false)
@@ -94,9 +93,6 @@ func (k *Keeper) Present(ctx context.Context) error {
 				k.repair(ctx)
 			}
 		case <-due.C:
-			if err := k.node.Settings().DeletedMount(); err != nil {
-				return err
-			}
 			if !time.Now().Before(k.nextResync) {
 				k.resync(ctx, false)
 			}

@@ -4,13 +4,11 @@
 package settings
 
 import (
-	"fmt"
 	"path/filepath"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -99,18 +97,6 @@ func (s Node) CredentialDirs() []string { return []string{s.StateDir, s.RunDir} 
 
 // KeepsBootFiles reports whether the entry is made anew at boot.
 func (s Node) KeepsBootFiles() bool { return s.Mode == terms.MultusChain && s.TmpfilesDir != "" }
-
-// DeletedMount returns an error if a directory was deleted on the node while the agent's
-// container has it mounted. The mount shows the deleted directory until the container is
-// started again, whatever takes its place on the node.
-func (s Node) DeletedMount() error {
-	for _, directory := range append([]string{s.NetDir, s.StateDir, s.RunDir, s.TmpfilesDir}, s.BinDirs...) {
-		if host.IsDeleted(s.At(directory)) {
-			return fmt.Errorf("%s was deleted on the node, and the agent's mount still shows the deleted directory: restart the agent's container", directory)
-		}
-	}
-	return nil
-}
 
 // WrittenDirectories returns the directories of the node that the agent writes to and that
 // others own.

@@ -1,36 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package settings
+package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/settings"
 )
 
-// TestDeletedMounts names each of the agent's directories that was deleted behind its mount.
+// TestDeletedMounts names each of the agent's directories that was deleted behind its mount,
+// as the node sees it.
 func TestDeletedMounts(t *testing.T) {
 	t.Parallel()
-	settings := Default(machine.New(t, nil))
-	settings.TmpfilesDir = "/etc/tmpfiles.d"
-	settings.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
-	all := []string{settings.NetDir, settings.StateDir, settings.RunDir, settings.TmpfilesDir, "/opt/cni/bin", "/usr/lib/cni"}
+	o := &options{Node: settings.Default(machine.New(t, nil))}
+	o.TmpfilesDir = "/etc/tmpfiles.d"
+	o.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
+	o.sockets = []string{o.At("/run/containerd/containerd.sock")}
+	all := []string{o.NetDir, o.StateDir, o.RunDir, o.TmpfilesDir, "/opt/cni/bin", "/usr/lib/cni", "/run/containerd"}
 	for _, directory := range all {
-		if err := os.MkdirAll(settings.At(directory), 0o755); err != nil {
+		if err := os.MkdirAll(o.At(directory), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := settings.DeletedMount(); err != nil {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := o.untilDeleted(o.agentMounts()...)(ended); err != nil {
 		t.Errorf("nothing is deleted: %v", err)
 	}
 	for _, directory := range all {
 		t.Run(strings.ReplaceAll(directory, "/", "_"), func(t *testing.T) {
-			path := settings.At(directory)
-			restore := showDeleted(t, path)
-			if err := settings.DeletedMount(); err == nil || !strings.HasPrefix(err.Error(), directory+" was deleted on the node") {
+			restore := showDeleted(t, o.At(directory))
+			err := o.untilDeleted(o.agentMounts()...)(ended)
+			if err == nil || !strings.HasPrefix(err.Error(), directory+" was deleted on the node") {
 				t.Errorf("%s: %v", directory, err)
 			}
 			restore()
