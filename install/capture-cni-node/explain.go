@@ -50,13 +50,10 @@ it shows the last ADD alone:
 				return fmt.Errorf("--output is %q: expected text or json", form)
 			}
 			var answer explained
-			switch {
-			case traced:
-				answer, err = o.trace(command.Context(), namespace, name, packet)
-			case scope == scopeNode:
+			if scope == scopeNode && !traced {
 				answer, err = o.explainAdd(namespace, name)
-			default:
-				answer, err = o.explain(command.Context(), namespace, name)
+			} else {
+				answer, err = o.explain(command.Context(), namespace, name, traced, packet)
 			}
 			if err != nil {
 				return err
@@ -77,22 +74,17 @@ it shows the last ADD alone:
 // explained is an explanation or a trace of a pod.
 type explained interface{ Text() string }
 
-func (o *options) trace(ctx context.Context, namespace, name string, flags packetFlags) (explained, error) {
+func (o *options) explain(ctx context.Context, namespace, name string, traced bool, flags packetFlags) (explained, error) {
 	packet, err := flags.packet()
-	if err != nil {
+	if traced && err != nil {
 		return nil, err
 	}
 	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	return g.Trace(ctx, namespace, name, packet)
-}
-
-func (o *options) explain(ctx context.Context, namespace, name string) (explained, error) {
-	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
-	if err != nil {
-		return nil, err
+	case traced:
+		return g.Trace(ctx, namespace, name, packet)
 	}
 	return g.Explain(ctx, namespace, name)
 }

@@ -56,73 +56,48 @@ func (f *packetFlags) packet() (trace.Packet, error) {
 	if f.udp {
 		p.Protocol = capture.UDP
 	}
-	var addressErr, ownerErr error
-	p.To, p.From, addressErr = f.addresses()
-	p.Owner, ownerErr = f.owner()
-	return p, errors.Join(addressErr, ownerErr, f.interfaceFault(), f.inboundFaults())
-}
-
-func (f *packetFlags) addresses() (to, from netip.AddrPort, err error) {
-	to, toErr := netip.ParseAddrPort(f.to)
-	if to = unmapped(to); toErr != nil || to.Port() == 0 || hasZone(to) {
-		err = faultOf("to", f.to, "an IP address and a port, as 10.1.2.3:443 or [2001:db8::1]:443")
-	}
-	if f.from == "" {
-		return to, from, err
-	}
-	from, fromErr := parseSource(f.from)
-	if from = unmapped(from); fromErr != nil || hasZone(from) {
-		return to, from, errors.Join(err, faultOf("from", f.from, "an IP address, with or without a port, as 10.1.2.3 or 10.1.2.3:50000"))
-	}
-	if err == nil && from.Addr().Is4() != to.Addr().Is4() {
-		err = faultOf("from", f.from, "an address of the same IP family as --to")
-	}
-	return to, from, err
-}
-
-func (f *packetFlags) owner() (*trace.Owner, error) {
-	if f.as == "" {
-		return nil, nil
-	}
-	user, group, _ := strings.Cut(f.as, ":")
-	uid, userErr := strconv.ParseUint(user, 10, 32)
-	gid, groupErr := strconv.ParseUint(group, 10, 32)
-	if userErr != nil || groupErr != nil {
-		return nil, faultOf("as", f.as, "a user and a group by number, UID:GID, as 1000:1000")
-	}
-	return &trace.Owner{UID: uint32(uid), GID: uint32(gid)}, nil
-}
-
-func (f *packetFlags) interfaceFault() error {
-	if f.by == "" {
-		return nil
-	}
-	if _, err := config.ParseInterface(f.by); err != nil {
-		return fmt.Errorf("--interface is %w", err)
-	}
-	return nil
-}
-
-// inboundFaults refuses what a packet from another host does not have.
-func (f *packetFlags) inboundFaults() error {
-	if !f.in {
-		return nil
-	}
 	var faults []error
-	if f.by == "lo" {
-		faults = append(faults, faultOf("interface", f.by, "with --in, an interface to other hosts"))
+	refuse := func(flag, value, expected string) {
+		faults = append(faults, fmt.Errorf("--%s is %q: expected %s", flag, value, expected))
+	}
+	to, err := netip.ParseAddrPort(f.to)
+	if p.To = unmapped(to); err != nil || to.Port() == 0 || hasZone(to) {
+		refuse("to", f.to, "an IP address and a port, as 10.1.2.3:443 or [2001:db8::1]:443")
+	}
+	if f.from != "" {
+		from, err := parseSource(f.from)
+		p.From = unmapped(from)
+		switch {
+		case err != nil || hasZone(from):
+			refuse("from", f.from, "an IP address, with or without a port, as 10.1.2.3 or 10.1.2.3:50000")
+		case len(faults) == 0 && p.From.Addr().Is4() != p.To.Addr().Is4():
+			refuse("from", f.from, "an address of the same IP family as --to")
+		}
 	}
 	if f.as != "" {
+		user, group, _ := strings.Cut(f.as, ":")
+		uid, userErr := strconv.ParseUint(user, 10, 32)
+		gid, groupErr := strconv.ParseUint(group, 10, 32)
+		if userErr != nil || groupErr != nil {
+			refuse("as", f.as, "a user and a group by number, UID:GID, as 1000:1000")
+		}
+		p.Owner = &trace.Owner{UID: uint32(uid), GID: uint32(gid)}
+	}
+	if f.by != "" {
+		if _, err := config.ParseInterface(f.by); err != nil {
+			faults = append(faults, fmt.Errorf("--interface is %w", err))
+		}
+	}
+	if f.in && f.by == "lo" {
+		refuse("interface", f.by, "with --in, an interface to other hosts")
+	}
+	if f.in && f.as != "" {
 		faults = append(faults, errors.New("--as with --in: rules don't know the sender on another host; leave out one of the two"))
 	}
-	if f.mark != 0 {
+	if f.in && f.mark != 0 {
 		faults = append(faults, errors.New("--mark with --in: a mark does not leave its host; leave out one of the two"))
 	}
-	return errors.Join(faults...)
-}
-
-func faultOf(flag, value, expected string) error {
-	return fmt.Errorf("--%s is %q: expected %s", flag, value, expected)
+	return p, errors.Join(faults...)
 }
 
 func parseSource(text string) (netip.AddrPort, error) {

@@ -9,14 +9,15 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
@@ -41,16 +42,22 @@ path through the rules, and what that assumes:
 			if err != nil {
 				return err
 			}
-			out := command.OutOrStdout()
+			var text string
 			switch {
 			case manifest == "" && traced:
 				return errors.New("--to needs --pod, a file with an injected pod's manifest")
 			case manifest == "":
-				return printEntry(out, o.Entry)
+				text, err = entryText(o.Entry)
 			case traced:
-				return traceManifest(out, o.Entry.Conf, manifest, addresses, packet)
+				text, err = o.traceText(manifest, addresses, packet)
+			default:
+				text, err = o.rulesText(manifest, addresses)
 			}
-			return renderPod(out, o.Entry.Conf, manifest, addresses)
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(command.OutOrStdout(), text)
+			return err
 		},
 	}
 	flags := command.Flags()
@@ -60,34 +67,21 @@ path through the rules, and what that assumes:
 	return command
 }
 
-func printEntry(out io.Writer, entry entry.Entry) error {
+func entryText(entry entry.Entry) (string, error) {
 	indented, err := json.MarshalIndent(json.RawMessage(entry.Text(entry.Conf.Kubeconfig)), "", "  ")
 	if err != nil {
-		return fmt.Errorf("writing the entry: %w", err)
+		return "", fmt.Errorf("writing the entry: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "%s\n", indented)
-	return err
+	return string(indented) + "\n", nil
 }
 
-func renderPod(out io.Writer, conf config.NetConf, manifest string, addresses []string) error {
-	decision, err := decideManifest(conf, manifest, addresses)
-	if err != nil {
-		return err
-	}
-	if exemption := decision.Exemption; exemption.Cause != "" {
-		_, err := fmt.Fprintf(out, "not captured: %s\n", exemption.Message)
-		return err
-	}
-	return printRules(out, decision)
-}
-
-// decideManifest decides on a pod that a manifest describes.
-func decideManifest(conf config.NetConf, manifest string, addresses []string) (capture.Decision, error) {
+// decide decides on a pod that a manifest describes.
+func (o *options) decide(manifest string, addresses []string) (capture.Decision, error) {
 	pod, err := readPod(manifest)
 	if err != nil {
 		return capture.Decision{}, err
 	}
-	return capture.Decide(podfields.Of(pod), conf.Capture, func() ([]netip.Addr, error) { return parseAddresses(addresses) })
+	return capture.Decide(podfields.Of(pod), o.Entry.Conf.Capture, func() ([]netip.Addr, error) { return parseAddresses(addresses) })
 }
 
 func parseAddresses(texts []string) ([]netip.Addr, error) {
@@ -102,10 +96,18 @@ func parseAddresses(texts []string) ([]netip.Addr, error) {
 	return addresses, nil
 }
 
-func printRules(out io.Writer, decision capture.Decision) error {
+// rulesText returns the rules of a pod.
+func (o *options) rulesText(manifest string, addresses []string) (string, error) {
+	decision, err := o.decide(manifest, addresses)
+	if err != nil {
+		return "", err
+	}
+	if exemption := decision.Exemption; exemption.Cause != "" {
+		return fmt.Sprintf("not captured: %s\n", exemption.Message), nil
+	}
 	described, err := json.MarshalIndent(decision.Intent, "# ", "  ")
 	if err != nil {
-		return fmt.Errorf("writing the intent: %w", err)
+		return "", fmt.Errorf("writing the intent: %w", err)
 	}
 	rules := capture.Rules(decision.Intent)
 	var text strings.Builder
@@ -116,21 +118,59 @@ func printRules(out io.Writer, decision capture.Decision) error {
 	if len(rules.For(capture.IPv6).Chains) > 0 {
 		fmt.Fprintf(&text, "\n# ip6tables-restore --noflush\n%s", iptables.RestoreText(rules, capture.IPv6, nil))
 	}
-	_, err = io.WriteString(out, text.String())
-	return err
+	return text.String(), nil
+}
+
+// traceText returns which rule of a pod decides about a packet.
+func (o *options) traceText(manifest string, addresses []string, flags packetFlags) (string, error) {
+	packet, packetErr := flags.packet()
+	own, addressErr := parseAddresses(addresses)
+	if err := errors.Join(packetErr, addressErr); err != nil {
+		return "", err
+	}
+	decision, err := o.decide(manifest, addresses)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for _, warning := range decision.Warnings {
+		fmt.Fprintf(&text, "warning      %s\n", warning)
+	}
+	if exemption := decision.Exemption; exemption.Cause != "" {
+		fmt.Fprintf(&text, "verdict      passes: the pod is not captured\nbecause      %s\n", exemption.Message)
+		return text.String(), nil
+	}
+	rules := capture.Rules(decision.Intent)
+	if packet.Interface == "" {
+		packet.Interface = usualInterface(rules, packet, own)
+	}
+	text.WriteString(trace.Of(rules, packet).Text("no other program changes or drops the packet"))
+	return text.String(), nil
+}
+
+// usualInterface returns the interface that a packet takes in a pod with one
+// interface and one default route.
+func usualInterface(rules capture.Ruleset, p trace.Packet, own []netip.Addr) string {
+	to := p.To.Addr()
+	isLocal := to.IsLoopback() || slices.Contains(own, to)
+	isRoutedHere := p.Mark != 0 && p.Mark == rules.LocalMark && (to.Is4() || rules.IPv6 == capture.Captured)
+	if !p.Inbound && (isLocal || isRoutedHere) {
+		return "lo"
+	}
+	return "eth0"
 }
 
 func readPod(manifest string) (*corev1.Pod, error) {
 	content, err := os.ReadFile(manifest)
+	pod := &corev1.Pod{}
+	if err == nil {
+		err = yaml.UnmarshalStrict(content, pod)
+	}
+	if err == nil && pod.Kind != "" && pod.Kind != "Pod" {
+		err = fmt.Errorf("the manifest's kind is %q: expected Pod", pod.Kind)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the pod: %w", err)
-	}
-	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict(content, pod); err != nil {
-		return nil, fmt.Errorf("reading the pod: %w", err)
-	}
-	if pod.Kind != "" && pod.Kind != "Pod" {
-		return nil, fmt.Errorf("reading the pod: the manifest's kind is %q: expected Pod", pod.Kind)
 	}
 	return pod, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/keeper"
+	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 )
@@ -89,31 +90,23 @@ func isKnownSample(line string) bool {
 		return false
 	}
 	for _, pair := range label.FindAllStringSubmatch(parts[2], -1) {
-		if !isKnownLabel(pair[1]) || bundle.Plain(pair[2]) != pair[2] {
+		if !slices.Contains(knownLabels, pair[1]) || bundle.Plain(pair[2]) != pair[2] {
 			return false
 		}
 	}
 	return true
 }
 
-func isKnownLabel(name string) bool {
-	switch name {
-	case "agent", "cause", "hash", "le", "part", "plugin", "quantile", "reason", "result", "source", "stage", "state", "version", "writer":
-		return true
-	}
-	return false
-}
+// knownLabels are those of our metrics, and of Go's and the process's.
+var knownLabels = []string{"agent", "cause", "hash", "le", "part", "plugin", "quantile", "reason", "result", "source", "stage", "state", "version", "writer"}
 
 func isKnownMetric(name string) bool {
 	if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
 		return true
 	}
-	for _, m := range slices.Concat(keeper.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
-		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} { // the last three of a histogram
-			if name == m.Name+suffix {
-				return true
-			}
-		}
-	}
-	return false
+	known := slices.Concat(keeper.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
+	return slices.ContainsFunc(known, func(m metrics.Metric) bool {
+		suffix, found := strings.CutPrefix(name, m.Name)
+		return found && slices.Contains([]string{"", "_bucket", "_sum", "_count"}, suffix) // the last three of a histogram
+	})
 }

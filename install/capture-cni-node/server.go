@@ -3,13 +3,13 @@
 package main
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,12 +27,17 @@ const (
 // httpServer serves at the address of --listen. While another program has the port, the
 // task retries and the agent's other tasks go on.
 func httpServer(address string, handler http.Handler, log *slog.Logger) (task, error) {
-	if _, port, err := net.SplitHostPort(address); err != nil || !isPort(port) {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("--listen is %q: expected host:port", address)
 	}
 	server := &http.Server{
 		Handler: handler, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
+		ConnState: (&bounded{max: maxConnections}).observe,
 	}
 	// Probes and Prometheus come at intervals of seconds: a new connection costs them little.
 	server.SetKeepAlivesEnabled(false)
@@ -42,16 +47,11 @@ func httpServer(address string, handler http.Handler, log *slog.Logger) (task, e
 			return nil
 		}
 		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-		if err := server.Serve(&boundedListener{Listener: listener, max: maxConnections}); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serving at %s: %w", address, err)
 		}
 		return nil
 	}, nil
-}
-
-func isPort(text string) bool {
-	_, err := net.LookupPort("tcp", text)
-	return err == nil
 }
 
 // listen retries until it listens, as another program can have the port for a while. It
@@ -76,46 +76,27 @@ func listen(ctx context.Context, address string, log *slog.Logger) net.Listener 
 	return nil
 }
 
-// boundedListener closes the oldest connection for one above its limit: a probe, which is
-// new and short, is served while others hold all connections that there can be.
-type boundedListener struct {
-	net.Listener
-	max int
-
+// bounded closes the oldest connection for one above the limit: a probe, which is new and
+// short, is served while others hold all connections that there can be.
+type bounded struct {
+	max  int
 	mu   sync.Mutex
-	open list.List // of *boundedConn, the oldest first
+	open []net.Conn // the oldest first
 }
 
-// Accept implements net.Listener.
-func (l *boundedListener) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+// observe is a http.Server's ConnState, which is called for a new connection before it is
+// served.
+func (b *bounded) observe(conn net.Conn, state http.ConnState) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		b.open = append(b.open, conn)
+		if len(b.open) > b.max {
+			_ = b.open[0].Close()
+			b.open = b.open[1:]
+		}
+	case http.StateClosed:
+		b.open = slices.DeleteFunc(b.open, func(c net.Conn) bool { return c == conn })
 	}
-	l.mu.Lock()
-	conn := &boundedConn{Conn: accepted, listener: l}
-	conn.entry = l.open.PushBack(conn)
-	var oldest *boundedConn
-	if l.open.Len() > l.max {
-		oldest = l.open.Front().Value.(*boundedConn)
-	}
-	l.mu.Unlock()
-	if oldest != nil {
-		_ = oldest.Close()
-	}
-	return conn, nil
-}
-
-type boundedConn struct {
-	net.Conn
-	listener *boundedListener
-	entry    *list.Element
-}
-
-// Close implements net.Conn. It can be called more than once.
-func (c *boundedConn) Close() error {
-	c.listener.mu.Lock()
-	c.listener.open.Remove(c.entry)
-	c.listener.mu.Unlock()
-	return c.Conn.Close()
 }

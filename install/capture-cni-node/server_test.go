@@ -174,34 +174,25 @@ func TestConnectionsAreBounded(t *testing.T) {
 // TestClosedConnectionsDoNotCount closes no other connection for those that have ended.
 func TestClosedConnectionsDoNotCount(t *testing.T) {
 	t.Parallel()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	bounded := &boundedListener{Listener: inner, max: 2}
-	defer bounded.Close()
+	b := bounded{max: 2}
 	accept := func() (client, server net.Conn) {
-		client, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if server, err = bounded.Accept(); err != nil {
-			t.Fatal(err)
-		}
+		client, server = net.Pipe()
+		b.observe(server, http.StateNew)
+		b.observe(server, http.StateActive)
 		return client, server
 	}
 	first, _ := accept()
 	defer first.Close()
 	for range 5 {
 		client, server := accept()
-		_, _ = server.Close(), server.Close()
 		_ = client.Close()
+		b.observe(server, http.StateClosed)
 	}
 	_ = first.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection that stayed: %v", err)
 	}
-	if n := bounded.open.Len(); n != 1 {
+	if n := len(b.open); n != 1 {
 		t.Errorf("%d connections count, want 1", n)
 	}
 }
