@@ -14,8 +14,8 @@ var chainMutants = []mutant{
 	{
 		name: "multus-without-the-chain-is-overlooked",
 		file: "install/node/runtime.go",
-		from: "return auxiliaryChainFault(loaded, filepath.Base(n.settings.NetDir))",
-		to:   "_ = auxiliaryChainFault(loaded, filepath.Base(n.settings.NetDir))\n\t\treturn nil",
+		from: "return auxiliaryChainFault(loaded, filepath.Base(n.Settings.NetDir))",
+		to:   "_ = auxiliaryChainFault(loaded, filepath.Base(n.Settings.NetDir))\n\t\treturn nil",
 		by:   by(quick, "install/node", "TestMultusWithoutTheChain"),
 	},
 	{
@@ -63,7 +63,7 @@ var chainMutants = []mutant{
 	{
 		name: "changed-boot-line-is-overlooked",
 		file: "install/node/node.go",
-		from: "report.Add(PartEntry, n.bootFilesFault(n.settings.Entry.Text(kubeconfig)))",
+		from: "report.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))",
 		to:   "_ = n.bootFilesFault(nil)",
 		by:   by(root, "e2e/agent", "TestMultusChainFaults"),
 	},

@@ -36,8 +36,8 @@ var otherMeshMutants = []mutant{
 	{
 		name: "trial-drop-in-next-to-istio-cni",
 		file: "install/node/decide.go",
-		from: "if err != nil || mode != n.mode {",
-		to:   "if n.mode != terms.Auto && (err != nil || mode != n.mode) {",
+		from: "if err != nil || mode != n.Mode {",
+		to:   "if n.Mode != terms.Auto && (err != nil || mode != n.Mode) {",
 		by:   by(root, "e2e/agent", "TestAgentBesideIstioCNI"),
 	},
 	{
@@ -85,7 +85,7 @@ var otherMeshMutants = []mutant{
 	{
 		name: "denial-does-not-name-the-security-module",
 		file: "install/node/node.go",
-		from: "return changed, n.explained(n.settings.NetDir, err)",
+		from: "return changed, n.explained(n.Settings.NetDir, err)",
 		to:   "return changed, err",
 		by:   by(root, "e2e/agent", "TestDeniedWrite"),
 	},

@@ -14,8 +14,8 @@ var survivorMutants = []mutant{
 	{
 		name: "canary-tries-one-directory",
 		file: "install/node/canary.go",
-		from: "range n.settings.BinDirs {",
-		to:   "range n.settings.BinDirs[:1] {",
+		from: "range n.Settings.BinDirs {",
+		to:   "range n.Settings.BinDirs[:1] {",
 		by:   by(unit, "install/node", "TestCanary"),
 	},
 	{

@@ -103,36 +103,23 @@ func locate(text []byte) ([]Plugin, error) {
 		if err != nil {
 			return nil, err
 		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return nil, err
+		}
 		if key != "plugins" {
-			var skipped json.RawMessage
-			if err := decoder.Decode(&skipped); err != nil {
-				return nil, err
-			}
 			continue
 		}
-		elements, err := locateElements(decoder, text)
-		if err != nil {
+		var elements []json.RawMessage
+		if err := json.Unmarshal(value, &elements); err != nil {
 			return nil, err
 		}
-		plugins = append(plugins, elements...)
+		end := int(decoder.InputOffset()) - len(value)
+		for _, element := range elements {
+			start := end + bytes.Index(text[end:], element) // before it are white space and a bracket or a comma
+			end = start + len(element)
+			plugins = append(plugins, Plugin{start: start, end: end})
+		}
 	}
 	return plugins, nil
-}
-
-func locateElements(decoder *json.Decoder, text []byte) ([]Plugin, error) {
-	if _, err := decoder.Token(); err != nil { // [
-		return nil, err
-	}
-	var elements []Plugin
-	for decoder.More() {
-		start := int(decoder.InputOffset())
-		start += bytes.IndexByte(text[start:], '{')
-		var element json.RawMessage
-		if err := decoder.Decode(&element); err != nil {
-			return nil, err
-		}
-		elements = append(elements, Plugin{start: start, end: int(decoder.InputOffset())})
-	}
-	_, err := decoder.Token() // ]
-	return elements, err
 }

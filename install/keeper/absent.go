@@ -18,7 +18,7 @@ func (k *Keeper) Absent(ctx context.Context, force bool) {
 	}
 	defer lock.Close()
 	for {
-		report := node.Report{Mode: k.node.Mode()}
+		report := node.Report{Mode: k.node.Mode}
 		err := k.node.CheckRemovable(ctx, force)
 		if err == nil {
 			err = k.node.Clean(false)

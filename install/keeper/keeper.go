@@ -43,7 +43,7 @@ type Keeper struct {
 // agent can't answer requests of pods, nil if it can.
 func New(n *node.Node, pods func() error, registry prometheus.Registerer, log *slog.Logger) *Keeper {
 	k := &Keeper{node: n, log: log, pods: pods, metrics: newNodeMetrics(metrics.NewFactory(registry)), claimed: make(chan struct{})}
-	k.setReport(node.Report{Mode: n.Mode(), Findings: []node.Finding{{Part: node.PartOwner, Reason: "the agent has not checked the node yet", Waiting: true}}})
+	k.setReport(node.Report{Mode: n.Mode, Findings: []node.Finding{{Part: node.PartOwner, Reason: "the agent has not checked the node yet", Waiting: true}}})
 	return k
 }
 
@@ -107,10 +107,10 @@ func (k *Keeper) Present(ctx context.Context) {
 // checkToken requests a new token if the API server rejects the current one.
 func (k *Keeper) checkToken(ctx context.Context) {
 	k.tokenChecked = time.Now()
-	if !k.node.Settings().Credentials.OnNode {
+	if !k.node.Settings.Credentials.OnNode {
 		return
 	}
-	if k.node.Store().IsRejected(ctx) {
+	if k.node.Store.IsRejected(ctx) {
 		k.metrics.tokensBad.Inc()
 		k.resync(ctx, true)
 	}
@@ -129,7 +129,7 @@ func (k *Keeper) claim(ctx context.Context) io.Closer {
 			close(k.claimed)
 			return lock
 		}
-		report := node.Report{Mode: k.node.Mode()}
+		report := node.Report{Mode: k.node.Mode}
 		report.Add(node.PartOwner, err)
 		k.setReport(report)
 		select {
@@ -143,7 +143,7 @@ func (k *Keeper) claim(ctx context.Context) io.Closer {
 // directories returns the runtime's directory, which contains the entry, and the
 // others to watch.
 func (k *Keeper) directories() (net string, others []string) {
-	wanted := k.node.Settings()
+	wanted := k.node.Settings
 	others = []string{filepath.Dir(wanted.Credentials.CAFile)}
 	for _, directory := range wanted.BinDirs {
 		others = append(others, wanted.At(directory))
@@ -156,11 +156,11 @@ func (k *Keeper) directories() (net string, others []string) {
 // next attempt.
 func (k *Keeper) untilNext() time.Duration {
 	next := resyncInterval
-	onNode := k.node.Settings().Credentials.OnNode
+	onNode := k.node.Settings.Credentials.OnNode
 	if onNode {
-		next = min(next, max(pollInterval, time.Until(k.node.Store().Due(k.node.Credentials()))))
+		next = min(next, max(pollInterval, time.Until(k.node.Store.Due(k.node.Credentials))))
 	}
-	if k.node.Mode() == terms.Auto || !onNode && !k.lastReport().IsGood(node.PartCredentials) {
+	if k.node.Mode == terms.Auto || !onNode && !k.lastReport().IsGood(node.PartCredentials) {
 		next = min(next, undecidedInterval)
 	}
 	return next
@@ -169,16 +169,16 @@ func (k *Keeper) untilNext() time.Duration {
 // resync reconciles the whole node. renew requests a new token whatever the old
 // one's age.
 func (k *Keeper) resync(ctx context.Context, renew bool) {
-	before, requested := k.node.Credentials().Token, k.node.Store().Requested()
+	before, requested := k.node.Credentials.Token, k.node.Store.Requested()
 	report := k.node.Install(ctx, renew)
 	report.Add(node.PartPods, k.pods())
-	k.metrics.tokensRequested.Add(float64(k.node.Store().Requested() - requested))
-	current := k.node.Credentials()
+	k.metrics.tokensRequested.Add(float64(k.node.Store.Requested() - requested))
+	current := k.node.Credentials
 	if current.Token != before {
 		k.metrics.tokenIssued.Set(float64(current.Token.Issued.Unix()))
 		k.metrics.tokenExpires.Set(float64(current.Token.Expires.Unix()))
 	}
-	if report.IsGood(node.PartCredentials) && k.node.Settings().Credentials.OnNode {
+	if report.IsGood(node.PartCredentials) && k.node.Settings.Credentials.OnNode {
 		k.metrics.credentialsChecked.SetToCurrentTime()
 		k.metrics.caExpires.Set(float64(current.CAExpires.Unix()))
 	}
@@ -187,15 +187,15 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 	}
 	k.metrics.setRuntime(k.node.IdentifyRuntime(ctx))
 	k.metrics.credentialsFallback.Set(boolean(current.Fallback))
-	k.setClocks(k.node.Store().ClockFault())
-	k.metrics.observeOthers(k.node.Others())
+	k.setClocks(k.node.Store.ClockFault())
+	k.metrics.observeOthers(k.node.Others)
 	k.setReport(report)
 	k.nextResync = time.Now().Add(k.untilNext())
 }
 
 // repair restores the entry after another program changed the runtime's directory.
 func (k *Keeper) repair(ctx context.Context) {
-	if k.node.Credentials().Kubeconfig == "" || !k.lastReport().IsGood(node.PartBinary) { // the entry comes after what the plugin needs
+	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(node.PartBinary) { // the entry comes after what the plugin needs
 		k.resync(ctx, false)
 		return
 	}
@@ -215,9 +215,9 @@ func (k *Keeper) repair(ctx context.Context) {
 				"writer", writer, "back-off", k.contention.backOff)
 		}
 	}
-	k.metrics.observeOthers(k.node.Others())
+	k.metrics.observeOthers(k.node.Others)
 	report := k.lastReport()
-	report.Mode = k.node.Placed()
+	report.Mode = k.node.Placed
 	report.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f node.Finding) bool { return f.Part == node.PartEntry })
 	report.Add(node.PartEntry, err)
 	k.setReport(report)

@@ -16,7 +16,9 @@ const preflightTimeout = 30 * time.Second
 // Preflight logs and counts what preflight finds. It runs next to the agent's work: the
 // agent installs whatever the checks find, and however long they take.
 func (k *Keeper) Preflight(ctx context.Context) {
-	k.logProblems(ctx, func(ctx context.Context) preflight.Problems { return k.node.Preflight(ctx) })
+	k.logProblems(ctx, func(ctx context.Context) preflight.Problems {
+		return preflight.InAgent(ctx, k.node.Settings, k.node.Runtime)
+	})
 }
 
 func (k *Keeper) logProblems(ctx context.Context, check func(context.Context) preflight.Problems) {

@@ -33,7 +33,7 @@ C %[1]s/%[2]s 0600 root root - %[3]s/%[4]s
 // ensureBootFiles writes the boot files. In other modes, and without a directory for
 // them, it removes them.
 func (n *Node) ensureBootFiles(text []byte) error {
-	s := n.settings
+	s := n.Settings
 	if !s.KeepsBootFiles() {
 		return n.removeBootFiles()
 	}
@@ -45,16 +45,12 @@ func (n *Node) ensureBootFiles(text []byte) error {
 }
 
 func (n *Node) ensureIn(directory, name string, content []byte) error {
-	dir, err := n.open(directory)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.ClearTemps(), dir.Ensure(name, content), dir.Close())
+	return n.within(directory, func(dir *host.Dir) error { return errors.Join(dir.ClearTemps(), dir.Ensure(name, content)) })
 }
 
 // bootFilesFault returns why the entry would not be made anew at boot.
 func (n *Node) bootFilesFault(text []byte) error {
-	s := n.settings
+	s := n.Settings
 	if !s.KeepsBootFiles() {
 		return nil
 	}
@@ -62,17 +58,13 @@ func (n *Node) bootFilesFault(text []byte) error {
 }
 
 func (n *Node) faultIn(directory, name string, want []byte) error {
-	dir, err := n.open(directory)
-	if err != nil {
-		return err
-	}
-	return errors.Join(entry.FileFault(dir, name, want), dir.Close())
+	return n.within(directory, func(dir *host.Dir) error { return entry.FileFault(dir, name, want) })
 }
 
 // removeBootFiles removes the boot files. systemd-tmpfiles skips the line of a missing
 // copy, so that a line in a directory which the agent no longer mounts has no effect.
 func (n *Node) removeBootFiles() error {
-	s := n.settings
+	s := n.Settings
 	err := n.inDirectory(s.StateDir, func(dir *host.Dir) error { return dir.Remove(bootEntryName) })
 	if s.TmpfilesDir != "" {
 		err = errors.Join(err, n.removeFiles(s.TmpfilesDir, bootName))

@@ -37,8 +37,8 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef,
 	if err != nil {
 		return err
 	}
-	for _, directory := range n.settings.BinDirs {
-		plugin := n.settings.At(directory) + "/" + conflist.PluginType
+	for _, directory := range n.Settings.BinDirs {
+		plugin := n.Settings.At(directory) + "/" + conflist.PluginType
 		_, err := programs.CallPlugin(ctx, plugin, conf, "CNI_COMMAND=ADD", "CNI_CONTAINERID="+record.Canary, "CNI_IFNAME=eth0", "CNI_PATH="+directory,
 			"CNI_NETNS=/run/netns/capture-cni-canary", // does not exist: the plugin does not enter it
 			fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.Namespace, pod.Name, pod.UID))
@@ -57,7 +57,7 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef,
 // is strict.
 func (n *Node) canaryConf(kubeconfig string) ([]byte, error) {
 	var conf map[string]json.RawMessage
-	if err := json.Unmarshal(n.settings.Entry.Text(kubeconfig), &conf); err != nil {
+	if err := json.Unmarshal(n.Settings.Entry.Text(kubeconfig), &conf); err != nil {
 		return nil, fmt.Errorf("reading the entry: %w", err)
 	}
 	delete(conf, "excludeNamespaces")

@@ -59,7 +59,7 @@ func TestCanary(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err = (&Node{settings: wanted}).canary(t.Context(), "/var/lib/capture-cni/kubeconfig", pod, test.kernel)
+		err = (&Node{Settings: wanted}).canary(t.Context(), "/var/lib/capture-cni/kubeconfig", pod, test.kernel)
 		if got := fmt.Sprint(err); test.want != "" && got != test.want || test.want == "" && err != nil {
 			t.Errorf("%+v: %v", test, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -31,7 +32,7 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if err != nil || !found {
 		return err
 	}
-	if n.runtime == nil {
+	if n.Runtime == nil {
 		return errors.New("with --cri-socket none the agent can't list captured pods: set --cri-socket, or use --force")
 	}
 	pods, err := n.meshedPods(ctx)
@@ -46,7 +47,7 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 
 // hasEntry reports whether any mode's entry is present.
 func (n *Node) hasEntry() (found bool, err error) {
-	err = n.inDirectory(n.settings.NetDir, func(net *host.Dir) error {
+	err = n.inDirectory(n.Settings.NetDir, func(net *host.Dir) error {
 		found, err = entry.IsPlaced(net)
 		return err
 	})
@@ -58,7 +59,7 @@ func (n *Node) hasEntry() (found bool, err error) {
 // the runtime executes it to delete pods that were started with it. A missing file is
 // no error.
 func (n *Node) Clean(purge bool) error {
-	s := n.settings
+	s := n.Settings
 	if err := n.removeBootFiles(); err != nil {
 		return err
 	}
@@ -120,14 +121,10 @@ func (n *Node) removeFiles(directory string, names ...string) error {
 	})
 }
 
-// inDirectory calls do with a directory of the node, unless that is missing.
+// inDirectory is within, unless the directory is missing.
 func (n *Node) inDirectory(path string, do func(*host.Dir) error) error {
-	directory, err := n.open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(n.Settings.At(path)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(directory), directory.Close())
+	return n.within(path, do)
 }

@@ -26,7 +26,7 @@ func TestCleanRemovesRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := (&Node{settings: wanted}).inDirectory(wanted.RunDir, removeRecords); err != nil {
+	if err := (&Node{Settings: wanted}).within(wanted.RunDir, removeRecords); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(wanted.At("/run/capture-cni")); err != nil || len(left) > 0 {
@@ -71,7 +71,7 @@ func TestCleanKeepsTheOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err := (&Node{settings: wanted}).Clean(true)
+		err := (&Node{Settings: wanted}).Clean(true)
 		if (err == nil) != (obstacle == "") {
 			t.Errorf("%q in the way: %v", obstacle, err)
 		}
@@ -94,7 +94,7 @@ func TestCleanKeepsThePlugin(t *testing.T) {
 	const plugin = "/opt/cni/bin/capture-cni"
 	for _, purge := range []bool{false, true} {
 		wanted := settings.Default(machine.New(t, map[string]string{plugin: "", "/var/lib/capture-cni/owner": ""}))
-		if err := (&Node{settings: wanted}).Clean(purge); err != nil {
+		if err := (&Node{Settings: wanted}).Clean(purge); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(wanted.At(plugin)); (err == nil) == purge {

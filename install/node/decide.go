@@ -16,25 +16,25 @@ import (
 // mesh's plugin or the runtime's configuration rules out. For Auto it decides on the mode;
 // after an error that stays Auto.
 func (n *Node) decide(ctx context.Context, net *host.Dir, text []byte) (terms.Mode, error) {
-	others, mode, err := entry.Beside(net, n.mode, n.settings.BesideIstioCNI)
+	others, mode, err := entry.Beside(net, n.Mode, n.Settings.BesideIstioCNI)
 	if err == nil || len(others) > 0 {
 		n.logOthers(others)
 	}
-	if err != nil || mode != n.mode {
+	if err != nil || mode != n.Mode {
 		return mode, err
 	}
-	switch n.mode {
+	switch n.Mode {
 	case terms.Owned:
-		reported, source := runtimeconfig.Of(ctx, n.settings.Root, n.runtime)
+		reported, source := runtimeconfig.Of(ctx, n.Settings.Root, n.Runtime)
 		return mode, entry.CheckMaxConfNum(terms.Owned, reported.MaxConfNum, source)
 	case terms.Auto:
 		loaded, err := n.tryDropIn(ctx, net, text)
 		if err != nil {
 			return mode, err
 		}
-		n.mode = terms.Insert
+		n.Mode = terms.Insert
 		if loaded {
-			n.mode = terms.DropIn
+			n.Mode = terms.DropIn
 		}
 		return n.decide(ctx, net, text) // istio-cni may have come while the agent asked the runtime
 	}
@@ -60,7 +60,7 @@ func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, text []byte) (loade
 
 // logOthers logs the plugins of other meshes once per change.
 func (n *Node) logOthers(others []entry.Other) {
-	if slices.Equal(n.others, others) {
+	if slices.Equal(n.Others, others) {
 		return
 	}
 	for _, other := range others {
@@ -70,5 +70,5 @@ func (n *Node) logOthers(others []entry.Other) {
 	if len(others) == 0 {
 		n.log.Info("no other mesh's plugin is in the list any more")
 	}
-	n.others = others
+	n.Others = others
 }

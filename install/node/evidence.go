@@ -52,8 +52,8 @@ type programEvidence struct {
 func (n *Node) writePrograms(ctx context.Context, out io.Writer) error {
 	var errs []error
 	encoder := json.NewEncoder(out)
-	for _, directory := range n.settings.BinDirs {
-		for _, p := range programs.Of(n.settings, nil) {
+	for _, directory := range n.Settings.BinDirs {
+		for _, p := range programs.Of(n.Settings) {
 			evidence, err := n.programEvidence(ctx, directory, p)
 			if err == nil {
 				err = encoder.Encode(evidence)
@@ -65,7 +65,7 @@ func (n *Node) writePrograms(ctx context.Context, out io.Writer) error {
 }
 
 func (n *Node) programEvidence(ctx context.Context, directory string, p programs.Program) (e programEvidence, err error) {
-	path := n.settings.At(directory) + "/" + p.Name
+	path := n.Settings.At(directory) + "/" + p.Name
 	file, err := host.Open(path)
 	if err != nil {
 		return e, err
@@ -111,17 +111,17 @@ type credentialEvidence struct {
 
 func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
 	kubeconfig, err := n.credentialsFault()
-	e := credentialEvidence{Wanted: n.settings.Credentials.OnNode, Kubeconfig: kubeconfig}
+	e := credentialEvidence{Wanted: n.Settings.Credentials.OnNode, Kubeconfig: kubeconfig}
 	if err != nil {
 		e.Fault = err.Error()
 	}
 	if !e.Wanted {
 		return json.NewEncoder(out).Encode(e)
 	}
-	if _, token, valid := n.credentials.CurrentToken(); token != "" {
+	if _, token, valid := n.Store.CurrentToken(); token != "" {
 		e.TokenIssued, e.TokenEnds = valid.Issued.UTC(), valid.Expires.UTC()
 	}
-	ca, err := host.ReadFile(n.settings.At(filepath.Dir(kubeconfig)) + "/" + credentials.CAName)
+	ca, err := host.ReadFile(n.Settings.At(filepath.Dir(kubeconfig)) + "/" + credentials.CAName)
 	if err == nil {
 		e.CAEnds = credentials.FirstExpiry(ca).UTC()
 	}
@@ -139,15 +139,15 @@ type loadedEvidence struct {
 }
 
 func (n *Node) writeLoaded(ctx context.Context, out io.Writer) error {
-	if n.runtime == nil {
+	if n.Runtime == nil {
 		return errors.New("--cri-socket is none")
 	}
-	version, err := n.runtime.Version(ctx)
+	version, err := n.Runtime.Version(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the runtime's version: %s", status.Code(err))
 	}
 	e := loadedEvidence{Name: bundle.Plain(version.Name), Version: bundle.Plain(version.Version), BinDirs: []string{}, Networks: []conflist.Outline{}}
-	loaded, err := n.runtime.CNIConfig(ctx)
+	loaded, err := n.Runtime.CNIConfig(ctx)
 	if err != nil && !errors.Is(err, cri.ErrNoConfig) {
 		err = errors.New("reading the runtime's status: malformed response")
 	}

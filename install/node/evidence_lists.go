@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -46,7 +47,7 @@ type ownEntry struct {
 func (n *Node) writeLists(_ context.Context, out io.Writer) error {
 	names, err := n.lists()
 	if len(names) > maxListFiles {
-		err = errors.Join(err, fmt.Errorf("%s has %d files: %d are listed", n.settings.NetDir, len(names), maxListFiles))
+		err = errors.Join(err, fmt.Errorf("%s has %d files: %d are listed", n.Settings.NetDir, len(names), maxListFiles))
 		names = names[:maxListFiles]
 	}
 	encoder := json.NewEncoder(out)
@@ -61,26 +62,24 @@ func (n *Node) writeLists(_ context.Context, out io.Writer) error {
 // lists returns the names of the runtime's lists, of those that another program
 // renamed to disable them, and of drop-ins.
 func (n *Node) lists() (names []string, err error) {
-	net, err := n.open(n.settings.NetDir)
+	err = n.within(n.Settings.NetDir, func(net *host.Dir) error {
+		names, err = net.Names()
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	all, err := net.Names()
-	for _, name := range all {
-		if strings.Contains(name, ".conf") || strings.HasSuffix(name, ".json") {
-			names = append(names, name)
-		}
-	}
-	dropIns, dropInErr := filepath.Glob(n.settings.At(n.settings.NetDir) + "/*/*.conf*")
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, ".conf") && !strings.HasSuffix(name, ".json") })
+	dropIns, dropInErr := filepath.Glob(n.Settings.At(n.Settings.NetDir) + "/*/*.conf*")
 	for _, path := range dropIns {
 		names = append(names, filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path))
 	}
-	return names, errors.Join(err, dropInErr, net.Close())
+	return names, dropInErr
 }
 
 func (n *Node) listEvidence(name string) listEvidence {
 	e := listEvidence{File: bundle.Plain(name)}
-	path := n.settings.At(n.settings.NetDir) + "/" + name
+	path := n.Settings.At(n.Settings.NetDir) + "/" + name
 	info, err := os.Lstat(path)
 	if err != nil {
 		e.Unread = withoutPath(err).Error()

@@ -33,7 +33,7 @@ func listNode(t *testing.T, files map[string]string, mode terms.Mode, besideIsti
 	}
 	var log bytes.Buffer
 	n := New(settings.Node{Root: "/", Mode: mode, NetDir: net.Path(), Entry: entry, BesideIstioCNI: besideIstioCNI}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
-	n.current.Kubeconfig = "/var/lib/capture-cni/kubeconfig"
+	n.Credentials.Kubeconfig = "/var/lib/capture-cni/kubeconfig"
 	return n, net, &log
 }
 
@@ -96,7 +96,7 @@ func TestAllowedBesideOthers(t *testing.T) {
 		if got := typesIn(t, net, test.want[0]); got != test.want[1] {
 			t.Errorf("%s: %s has %q, want %q", name, test.want[0], got, test.want[1])
 		}
-		if fault := n.entryFault("/var/lib/capture-cni/kubeconfig", n.placed); fault != nil {
+		if fault := n.entryFault("/var/lib/capture-cni/kubeconfig", n.Placed); fault != nil {
 			t.Errorf("%s: verify says %v", name, fault)
 		}
 	}
@@ -204,15 +204,15 @@ func TestIstioCNIComesAndGoes(t *testing.T) {
 		t.Errorf("istio-cni left once, and the log says it %d times: %s", got, log)
 	}
 
-	next := New(n.settings, nil, nil, slog.New(slog.NewTextHandler(log, nil)))
-	next.mode, next.current = terms.Insert, n.current
+	next := New(n.Settings, nil, nil, slog.New(slog.NewTextHandler(log, nil)))
+	next.Mode, next.Credentials = terms.Insert, n.Credentials
 	n = next
-	if err := place(machine.AmbientList); err != nil || next.placed != terms.Owned {
-		t.Errorf("another mode, with ambient mode: placed in %s, %v", next.placed, err)
+	if err := place(machine.AmbientList); err != nil || next.Placed != terms.Owned {
+		t.Errorf("another mode, with ambient mode: placed in %s, %v", next.Placed, err)
 	}
 	expect("another mode", "ptp istio-cni capture-cni")
-	if err := place(machine.PtpList); err != nil || next.placed != terms.Insert {
-		t.Errorf("another mode, istio-cni has left: placed in %s, %v", next.placed, err)
+	if err := place(machine.PtpList); err != nil || next.Placed != terms.Insert {
+		t.Errorf("another mode, istio-cni has left: placed in %s, %v", next.Placed, err)
 	}
 	if has, _ := net.Has(entry.OwnedName); has || typesIn(t, net, primaryFile) != "ptp capture-cni" {
 		t.Errorf("the mode was not changed: %v", machine.Files(t, net))

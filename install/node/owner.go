@@ -33,7 +33,7 @@ func (n *Node) Uninstall(purge, force bool) error {
 // lockUnclaimed takes the lock of the node, of any release, nil if there is no state
 // directory. It fails while an agent holds it.
 func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
-	err = n.inDirectory(n.settings.StateDir, func(state *host.Dir) error {
+	err = n.inDirectory(n.Settings.StateDir, func(state *host.Dir) error {
 		lock, err = state.TryLock()
 		if !errors.Is(err, host.ErrLocked) {
 			return err
@@ -50,7 +50,7 @@ func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
 // Claim locks the node for this agent. It fails while another agent of the release
 // holds the lock, or if the node belongs to another release.
 func (n *Node) Claim() (io.Closer, error) {
-	state, err := host.MakeDir(n.settings.At(n.settings.StateDir))
+	state, err := host.MakeDir(n.Settings.At(n.Settings.StateDir))
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,8 @@ func (n *Node) Claim() (io.Closer, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if other := strings.TrimSpace(string(owner)); other != "" && other != n.settings.Owner {
-		return nil, fmt.Errorf("the node belongs to release %q, and this agent to %q: uninstall that one first", other, n.settings.Owner)
+	if other := strings.TrimSpace(string(owner)); other != "" && other != n.Settings.Owner {
+		return nil, fmt.Errorf("the node belongs to release %q, and this agent to %q: uninstall that one first", other, n.Settings.Owner)
 	}
 	lock, err := state.TryLock()
 	if errors.Is(err, host.ErrLocked) {
@@ -70,7 +70,7 @@ func (n *Node) Claim() (io.Closer, error) {
 		return nil, err
 	}
 	if len(owner) == 0 {
-		if err := state.Replace(ownerName, []byte(n.settings.Owner+"\n"), host.As(0o600), nil); err != nil {
+		if err := state.Replace(ownerName, []byte(n.Settings.Owner+"\n"), host.As(0o600), nil); err != nil {
 			n.log.Warn("writing the node's owner failed", "error", err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/preflight"
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -21,15 +21,15 @@ import (
 // does not report it, or has no socket, the files decide; while the runtime has to
 // decide on the mode, a missing socket is a fault.
 func (n *Node) runtimeFault(ctx context.Context, mode terms.Mode) error {
-	if n.runtime == nil || mode == terms.Multus {
+	if n.Runtime == nil || mode == terms.Multus {
 		return nil
 	}
-	loaded, err := n.runtime.CNIConfig(ctx)
+	loaded, err := n.Runtime.CNIConfig(ctx)
 	if errors.Is(err, cri.ErrNoConfig) || mode != terms.Auto && errors.Is(err, cri.ErrNoSocket) {
 		return nil
 	}
 	if err == nil && mode == terms.MultusChain {
-		return auxiliaryChainFault(loaded, filepath.Base(n.settings.NetDir))
+		return auxiliaryChainFault(loaded, filepath.Base(n.Settings.NetDir))
 	}
 	if err == nil && !loaded.Calls(conflist.PluginType) {
 		err = errors.New("the runtime has not loaded the entry: new pods start without the plugin")
@@ -58,7 +58,7 @@ const loadTimeout = 5 * time.Second
 func (n *Node) loadsDropIn(ctx context.Context) (bool, error) {
 	for deadline := time.Now().Add(loadTimeout); ; {
 		late := time.Now().After(deadline)
-		loaded, err := n.runtime.CNIConfig(ctx) // fails at times on a busy node
+		loaded, err := n.Runtime.CNIConfig(ctx) // fails at times on a busy node
 		switch {
 		case err == nil && loaded.Calls(conflist.PluginType):
 			return true, nil
@@ -78,10 +78,10 @@ func (n *Node) loadsDropIn(ctx context.Context) (bool, error) {
 // mayLoadDropIn reports whether the runtime can load a drop-in and report that. CRI-O
 // never reports what it has loaded.
 func (n *Node) mayLoadDropIn(ctx context.Context) bool {
-	if n.runtime == nil {
+	if n.Runtime == nil {
 		return false
 	}
-	version, err := n.runtime.Version(ctx)
+	version, err := n.Runtime.Version(ctx)
 	return err != nil || !version.IsCRIO() && !version.IgnoresDropIns()
 }
 
@@ -94,11 +94,11 @@ type Runtime struct {
 // IdentifyRuntime returns the runtime that answers, else the one that did last, and logs
 // when it is found and when it changes.
 func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
-	if n.runtime == nil {
+	if n.Runtime == nil {
 		return Runtime{}
 	}
-	version, err := n.runtime.Version(ctx)
-	if now := (Runtime{Program: version, Socket: n.runtime.Socket()}); err == nil && now != n.found {
+	version, err := n.Runtime.Version(ctx)
+	if now := (Runtime{Program: version, Socket: n.Runtime.Socket()}); err == nil && now != n.found {
 		n.found = now
 		n.log.Info("found the container runtime", "name", now.Program.Name, "version", now.Program.Version, "socket", now.Socket)
 	}
@@ -107,7 +107,7 @@ func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 
 // meshedPods returns the pods on the node that depend on the plugin.
 func (n *Node) meshedPods(ctx context.Context) (pods []string, err error) {
-	sandboxes, err := n.runtime.Sandboxes(ctx)
+	sandboxes, err := n.Runtime.Sandboxes(ctx)
 	for _, sandbox := range sandboxes {
 		if capture.Meshed(sandbox.Annotations) {
 			pods = append(pods, sandbox.Namespace+"/"+sandbox.Name)
@@ -118,19 +118,13 @@ func (n *Node) meshedPods(ctx context.Context) (pods []string, err error) {
 
 // ListOwner returns the type of the first plugin in the list that contains the entry.
 func (n *Node) ListOwner() string {
-	net, err := n.open(n.settings.NetDir)
-	if err != nil {
-		return "unknown"
-	}
-	defer net.Close()
-	p, err := entry.FindPrimary(net)
-	if err != nil {
-		return "unknown"
-	}
-	return p.Owner()
-}
-
-// Preflight returns what would fail on the node.
-func (n *Node) Preflight(ctx context.Context) preflight.Problems {
-	return preflight.InAgent(ctx, n.settings, n.runtime)
+	owner := "unknown"
+	_ = n.within(n.Settings.NetDir, func(net *host.Dir) error { // there may be no list at the moment
+		p, err := entry.FindPrimary(net)
+		if err == nil {
+			owner = p.Owner()
+		}
+		return err
+	})
+	return owner
 }

@@ -19,10 +19,10 @@ import (
 // ensureCredentials writes the credentials or, if the node should have none, withdraws
 // those of an earlier configuration.
 func (n *Node) ensureCredentials(ctx context.Context, renew bool) (credentials.State, error) {
-	if n.settings.Credentials.OnNode {
-		return n.credentials.Ensure(ctx, renew)
+	if n.Settings.Credentials.OnNode {
+		return n.Store.Ensure(ctx, renew)
 	}
-	return credentials.State{Kubeconfig: n.settings.StateDir + "/" + config.KubeconfigName}, n.withdrawCredentials(ctx)
+	return credentials.State{Kubeconfig: n.Settings.StateDir + "/" + config.KubeconfigName}, n.withdrawCredentials(ctx)
 }
 
 // withdrawTimeout is for an attempt to withdraw credentials, which the next one follows
@@ -45,17 +45,17 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 	defer cancel()
 	err = n.pingAgent(ctx) // its reason is clearer than that of a plugin that is ended
 	if err == nil {
-		err = n.canary(ctx, unused+"/"+config.KubeconfigName, n.settings.Credentials.Pod, false)
+		err = n.canary(ctx, unused+"/"+config.KubeconfigName, n.Settings.Credentials.Pod, false)
 	}
 	if err != nil {
 		return entry.Waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))
 	}
 	// The files that credentialFiles looks for go last: with them, the work is done.
-	errs := []error{n.removeFiles(n.settings.StateDir, programs.LastGood(config.LookupProgram))}
-	for _, directory := range n.settings.CredentialDirs() {
+	errs := []error{n.removeFiles(n.Settings.StateDir, programs.LastGood(config.LookupProgram))}
+	for _, directory := range n.Settings.CredentialDirs() {
 		errs = append(errs, n.removeFiles(directory, credentials.Names()...))
 	}
-	for _, directory := range n.settings.BinDirs {
+	for _, directory := range n.Settings.BinDirs {
 		errs = append(errs, n.removeFiles(directory, config.LookupProgram))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -67,16 +67,16 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 
 // credentialFiles returns the credentials on the node, and the programs that use them.
 func (n *Node) credentialFiles() (found []string) {
-	for _, directory := range n.settings.CredentialDirs() {
+	for _, directory := range n.Settings.CredentialDirs() {
 		for _, name := range []string{config.KubeconfigName, credentials.TokenName} {
 			found = append(found, directory+"/"+name)
 		}
 	}
-	for _, directory := range n.settings.BinDirs {
+	for _, directory := range n.Settings.BinDirs {
 		found = append(found, directory+"/"+config.LookupProgram)
 	}
 	return slices.DeleteFunc(found, func(path string) bool {
-		_, err := os.Lstat(n.settings.At(path))
+		_, err := os.Lstat(n.Settings.At(path))
 		return errors.Is(err, os.ErrNotExist)
 	})
 }
@@ -85,21 +85,21 @@ func (n *Node) credentialFiles() (found []string) {
 // and that has no kubeconfig. If both have one, it removes that of the run directory,
 // which the plugin uses only while it can't be written to the other.
 func (n *Node) directoryWithoutCredentials() (string, error) {
-	if _, err := os.Lstat(n.settings.At(n.settings.StateDir) + "/" + config.KubeconfigName); errors.Is(err, os.ErrNotExist) {
-		return n.settings.StateDir, nil
+	if _, err := os.Lstat(n.Settings.At(n.Settings.StateDir) + "/" + config.KubeconfigName); errors.Is(err, os.ErrNotExist) {
+		return n.Settings.StateDir, nil
 	}
-	return n.settings.RunDir, n.removeFiles(n.settings.RunDir, credentials.Names()...)
+	return n.Settings.RunDir, n.removeFiles(n.Settings.RunDir, credentials.Names()...)
 }
 
 // credentialsFault returns why the plugin can't read a pod with the credentials on the
 // node, or which credentials are left on one that should have none, and the kubeconfig
 // of the entry.
 func (n *Node) credentialsFault() (kubeconfig string, err error) {
-	if n.settings.Credentials.OnNode {
-		return n.credentials.Fault()
+	if n.Settings.Credentials.OnNode {
+		return n.Store.Fault()
 	}
 	if left := n.credentialFiles(); len(left) > 0 {
 		err = entry.Waiting(fmt.Sprintf("%s: expected no credentials on the node; the agent removes them once every installed plugin gets pods from it", left[0]))
 	}
-	return n.settings.StateDir + "/" + config.KubeconfigName, err
+	return n.Settings.StateDir + "/" + config.KubeconfigName, err
 }

@@ -21,12 +21,7 @@ const ciliumBackup = ".cilium_bak"
 const ciliumLegacy = "05-cilium.conf" + ciliumBackup
 
 // exclusive looks for files that Cilium renamed.
-func (p *preflight) exclusive() {
-	net, err := host.OpenDir(p.settings.At(p.settings.NetDir))
-	if err != nil {
-		return // writable has reported it
-	}
-	defer net.Close()
+func (p *preflight) exclusive(net *host.Dir) {
 	names, _ := net.Names()
 	renamed := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ciliumBackup) && name != ciliumLegacy })
 	if renamed < 0 {

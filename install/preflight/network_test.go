@@ -34,7 +34,7 @@ func TestCiliumExclusive(t *testing.T) {
 	} {
 		p := &preflight{settings: settings.Default(machine.New(t, map[string]string{cilium: machine.PtpList, test.file: machine.PtpList}))}
 		p.settings.Mode = test.mode
-		p.exclusive()
+		p.exclusive(machine.OpenDir(t, p.settings.At(p.settings.NetDir)))
 		if got := p.found.String(); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s", name, got)
 		}

@@ -62,6 +62,17 @@ func Check(ctx context.Context, settings settings.Node, runtime *cri.Client) Pro
 	return p.found
 }
 
+// InAgent is Check in the agent itself. It tests the kernel only where this
+// process may: the agent's pod has neither the capabilities nor iptables.
+func InAgent(ctx context.Context, settings settings.Node, runtime *cri.Client) Problems {
+	p := newPreflight(settings)
+	p.files(ctx, runtime)
+	if settings.Entry.Conf.Backend == config.NFTables && hasCapabilities(unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN) {
+		p.kernel(ctx)
+	}
+	return p.found
+}
+
 // preflight collects what is found.
 type preflight struct {
 	settings settings.Node
@@ -78,16 +89,18 @@ func newPreflight(settings settings.Node) *preflight {
 func (p *preflight) files(ctx context.Context, runtime *cri.Client) {
 	p.directories(ctx, runtime)
 	p.writable()
-	switch p.settings.Mode {
-	case terms.MultusChain:
+	if p.settings.Mode == terms.MultusChain {
 		p.chain()
-	case terms.Multus: // the entry needs no list
-	default:
-		p.primary()
 	}
-	p.exclusive()
+	if net, err := host.OpenDir(p.settings.At(p.settings.NetDir)); err == nil { // else writable has reported it
+		p.lists(net)
+		p.exclusive(net)
+		_ = net.Close()
+	}
 	p.socketBalancing()
-	p.selinux()
+	if enforcing, err := os.ReadFile(p.settings.At("/sys/fs/selinux/enforce")); err == nil && strings.TrimSpace(string(enforcing)) == "1" {
+		p.note("run the agent with a type that may write to the node's directories (chart: seLinuxOptions.type=spc_t)", "SELinux is enforcing")
+	}
 }
 
 func (p *preflight) serious(do, what string, args ...any) { p.add(true, do, what, args...) }
@@ -100,8 +113,10 @@ func (p *preflight) add(serious bool, do, what string, args ...any) {
 
 // directories compares the settings with the runtime's version and configuration.
 func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
-	if version, ignores := ignoresDropIns(ctx, runtime); p.settings.Mode == terms.DropIn && ignores {
-		p.serious("use --mode insert", "%s %s loads no drop-in", version.Name, version.Version)
+	if p.settings.Mode == terms.DropIn && runtime != nil {
+		if version, err := runtime.Version(ctx); err == nil && version.IgnoresDropIns() {
+			p.serious("use --mode insert", "%s %s loads no drop-in", version.Name, version.Version)
+		}
 	}
 	reported, source := runtimeconfig.Of(ctx, p.settings.Root, runtime)
 	if source == "" {
@@ -135,12 +150,27 @@ func (p *preflight) writable() {
 	}
 }
 
-func (p *preflight) primary() {
-	net, err := host.OpenDir(p.settings.At(p.settings.NetDir))
-	if err != nil {
-		return // writable has reported it
+// chain checks what mode multus-chain needs besides its directory.
+func (p *preflight) chain() {
+	if p.settings.TmpfilesDir == "" {
+		p.note("set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot", "nothing recreates the entry in %s at boot: pods that start before the agent run uncaptured", p.settings.NetDir)
 	}
-	defer net.Close()
+	if p.settings.Entry.Conf.Status == config.StatusStrict {
+		p.note("remove it from --netconf", `Multus passes neither STATUS nor CHECK on to its chain: {"status": "strict"} has no effect`)
+	}
+}
+
+// lists checks the lists next to which the entry should be.
+func (p *preflight) lists(net *host.Dir) {
+	switch p.settings.Mode {
+	case terms.MultusChain:
+		if err := entry.ChainFault(net); err != nil {
+			p.serious("ask the owner of the file", "%v", err)
+		}
+		return
+	case terms.Multus: // the entry needs no list
+		return
+	}
 	found, err := entry.FindPrimary(net)
 	if entry.IsWaiting(err) {
 		p.note("the agent will wait for it", "%v", err)
@@ -189,17 +219,16 @@ func (p *preflight) kernel(ctx context.Context) {
 	p.serious("load the kernel's netfilter modules", "no backend works on this kernel; %s fails with: %v", asked, err)
 }
 
-func (p *preflight) selinux() {
-	if enforcing, err := os.ReadFile(p.settings.At("/sys/fs/selinux/enforce")); err == nil && strings.TrimSpace(string(enforcing)) == "1" {
-		p.note("run the agent with a type that may write to the node's directories (chart: seLinuxOptions.type=spc_t)", "SELinux is enforcing")
+// hasCapabilities reports whether this process has the capabilities, each below 32.
+func hasCapabilities(wanted ...int) bool {
+	var sets [2]unix.CapUserData
+	if unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &sets[0]) != nil {
+		return false
 	}
-}
-
-// ignoresDropIns reports whether the runtime is known to load no drop-in.
-func ignoresDropIns(ctx context.Context, runtime *cri.Client) (terms.Runtime, bool) {
-	if runtime == nil {
-		return terms.Runtime{}, false
+	for _, capability := range wanted {
+		if sets[0].Effective&(1<<capability) == 0 {
+			return false
+		}
 	}
-	version, err := runtime.Version(ctx)
-	return version, err == nil && version.IgnoresDropIns()
+	return true
 }

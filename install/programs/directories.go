@@ -30,9 +30,9 @@ func ownDirectories(s settings.Node) []string {
 	return own
 }
 
-// ListDirectories adds our directories to the list next to the plugin. It keeps the
+// listDirectories adds our directories to the list next to the plugin. It keeps the
 // others, which the node's image may list.
-func ListDirectories(s settings.Node, bin *host.Dir) error {
+func listDirectories(s settings.Node, bin *host.Dir) error {
 	listed, missing, err := missingDirectories(s, bin)
 	if err != nil || len(missing) == 0 {
 		return err
@@ -40,8 +40,8 @@ func ListDirectories(s settings.Node, bin *host.Dir) error {
 	return bin.Replace(config.DirectoriesFile, config.FormatDirectories(append(listed, missing...)), host.As(0o600), nil)
 }
 
-// DirectoriesFault returns which of our directories the plugin would refuse.
-func DirectoriesFault(s settings.Node, bin *host.Dir) error {
+// directoriesFault returns which of our directories the plugin would refuse.
+func directoriesFault(s settings.Node, bin *host.Dir) error {
 	_, missing, err := missingDirectories(s, bin)
 	if err == nil && len(missing) > 0 {
 		err = fmt.Errorf("%s/%s does not list %s: the plugin would refuse the credentials there", bin.Path(), config.DirectoriesFile, strings.Join(missing, ", "))

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -18,33 +19,56 @@ import (
 	"github.com/capture-cni/capture-cni/install/settings"
 )
 
-// Program is an executable that the agent installs: its copy, and the directory of the
-// last copy that worked. The file is large: no function reads it into memory.
+// Program is an executable that the agent installs. The file is large: no function reads it
+// into memory.
 type Program struct {
-	Name  string
-	copy  string // path
-	Try   func(ctx context.Context, path string) error
-	state *host.Dir
+	Name string
+	copy string // path of the agent's
+	Try  func(ctx context.Context, path string) error
 }
 
 // Of returns what belongs next to the runtime's plugins. The plugin comes last:
 // it executes the other one.
-func Of(s settings.Node, state *host.Dir) []Program {
-	plugin := Program{conflist.PluginType, s.Binary, TryPlugin, state}
+func Of(s settings.Node) []Program {
+	plugin := Program{conflist.PluginType, s.Binary, TryPlugin}
 	if !s.Credentials.OnNode {
 		return []Program{plugin}
 	}
-	return []Program{{config.LookupProgram, filepath.Join(filepath.Dir(s.Binary), config.LookupProgram), tryVersion, state}, plugin}
+	return []Program{{config.LookupProgram, filepath.Join(filepath.Dir(s.Binary), config.LookupProgram), tryVersion}, plugin}
 }
 
-// Install replaces a directory's program if it differs. The new one takes its place only
+// Install replaces a directory's programs where they differ. It keeps a copy of each in
+// the state directory, and lists our directories next to them.
+func Install(ctx context.Context, s settings.Node, bin, state *host.Dir, log *slog.Logger) error {
+	errs := []error{bin.ClearTemps(), listDirectories(s, bin)}
+	for _, p := range Of(s) {
+		changed, err := p.install(ctx, bin, state)
+		errs = append(errs, err)
+		if !changed {
+			continue
+		}
+		log.Info("installed a program", "name", p.Name, "directory", bin.Path())
+		if err := p.keepLastGood(state); err != nil {
+			log.Warn("keeping a copy of a program failed: without it the agent can't replace one that does not run", "name", p.Name, "error", err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Fault returns why a directory's programs or its list must be replaced.
+func Fault(s settings.Node, bin *host.Dir) error {
+	errs := []error{directoriesFault(s, bin)}
+	for _, p := range Of(s) {
+		errs = append(errs, p.fault(bin))
+	}
+	return errors.Join(errs...)
+}
+
+// install replaces a directory's program if it differs. The new one takes its place only
 // after it has run. If it fails and the old one fails as well, the last copy that worked
 // is restored.
-func (p Program) Install(ctx context.Context, bin *host.Dir) (changed bool, err error) {
-	if err := bin.ClearTemps(); err != nil {
-		return false, err
-	}
-	if err := p.Fault(bin); !errors.Is(err, errDiffers) && !host.IsAbsent(err) {
+func (p Program) install(ctx context.Context, bin, state *host.Dir) (changed bool, err error) {
+	if err := p.fault(bin); !errors.Is(err, errDiffers) && !host.IsAbsent(err) {
 		return false, err
 	}
 	content, err := p.open()
@@ -53,17 +77,17 @@ func (p Program) Install(ctx context.Context, bin *host.Dir) (changed bool, err 
 	}
 	defer content.Close()
 	if err := p.replace(ctx, bin, content); err != nil {
-		return false, errors.Join(err, p.restore(ctx, bin))
+		return false, errors.Join(err, p.restore(ctx, bin, state))
 	}
 	return true, nil
 }
 
 // restore replaces a program that does not run by the last copy that did.
-func (p Program) restore(ctx context.Context, bin *host.Dir) error {
+func (p Program) restore(ctx context.Context, bin, state *host.Dir) error {
 	if p.Try(ctx, bin.Path()+"/"+p.Name) == nil {
 		return nil
 	}
-	good, err := p.state.Open(LastGood(p.Name))
+	good, err := state.Open(LastGood(p.Name))
 	if host.IsAbsent(err) {
 		return nil
 	}
@@ -81,14 +105,14 @@ func (p Program) replace(ctx context.Context, bin *host.Dir, content io.Reader) 
 // LastGood returns the name of a program's last copy that worked.
 func LastGood(program string) string { return program + ".last-good" }
 
-// KeepLastGood copies a program that runs to the state directory.
-func (p Program) KeepLastGood() error {
+// keepLastGood copies a program that runs to the state directory.
+func (p Program) keepLastGood(state *host.Dir) error {
 	content, err := p.open()
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	return p.state.ReplaceFrom(LastGood(p.Name), content, host.As(0o600), nil)
+	return state.ReplaceFrom(LastGood(p.Name), content, host.As(0o600), nil)
 }
 
 func (p Program) open() (*os.File, error) {
@@ -101,8 +125,8 @@ func (p Program) open() (*os.File, error) {
 
 var errDiffers = errors.New("differs from the agent's copy")
 
-// Fault returns why a directory's program must be replaced, or can't be compared.
-func (p Program) Fault(bin *host.Dir) error {
+// fault returns why a directory's program must be replaced, or can't be compared.
+func (p Program) fault(bin *host.Dir) error {
 	wanted, err := p.open()
 	if err != nil {
 		return err

@@ -32,8 +32,8 @@ func TestProgramIsTried(t *testing.T) {
 				return nil // what is installed runs
 			}
 			return tried
-		}, state}
-		changed, err := p.Install(t.Context(), bin)
+		}}
+		changed, err := p.install(t.Context(), bin, state)
 		content, readErr := os.ReadFile(bin.Path() + "/" + conflist.PluginType)
 		if string(content) != want || readErr != nil || changed != (tried == nil) || !errors.Is(err, tried) {
 			t.Errorf("a copy that returns %v: %q is installed (%v), changed %v, %v", tried, content, readErr, changed, err)
@@ -49,8 +49,8 @@ func TestDamagedProgram(t *testing.T) {
 	for _, installed := range []string{good[1:] + "y", good + "y", good} {
 		wanted := settings.Default(machine.New(t, map[string]string{"/opt/cni/bin/capture-cni": installed, "/copy/capture-cni": good, "/var/lib/capture-cni/owner": "mesh"}))
 		bin, state := machine.OpenDir(t, wanted.At("/opt/cni/bin")), machine.OpenDir(t, wanted.At("/var/lib/capture-cni"))
-		p := Program{conflist.PluginType, wanted.At("/copy/capture-cni"), func(context.Context, string) error { return nil }, state}
-		changed, err := p.Install(t.Context(), bin)
+		p := Program{conflist.PluginType, wanted.At("/copy/capture-cni"), func(context.Context, string) error { return nil }}
+		changed, err := p.install(t.Context(), bin, state)
 		content, readErr := os.ReadFile(bin.Path() + "/" + conflist.PluginType)
 		if string(content) != good || readErr != nil || changed != (installed != good) || err != nil {
 			t.Errorf("of %d bytes: changed %v, %d bytes are installed, %v, %v", len(installed), changed, len(content), readErr, err)
