@@ -8,8 +8,8 @@ var badDayMutants = []mutant{
 	{
 		name: "guard-goes-on-with-a-deleted-mount",
 		file: "install/capture-cni-node/guard.go",
-		from: "untilDeleted(mounts...)",
-		to:   "untilDeleted(mounts[:0]...)",
+		from: "o.untilDeleted(o.guardMounts()...)",
+		to:   "o.untilDeleted()",
 		by:   by(root, "e2e/guard", "TestDeletedGuardMounts/lock"),
 	},
 	{

@@ -61,13 +61,9 @@ func (c *Store) Ensure(ctx context.Context, renew bool) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("reading the cluster's CA: %w", err)
 	}
-	token, requestErr := c.freshToken(ctx, renew)
+	token, valid, requestErr := c.freshToken(ctx, renew)
 	if token == "" {
 		return State{}, requestErr
-	}
-	valid, err := readLifetime(token)
-	if err != nil {
-		return State{}, errors.Join(requestErr, err)
 	}
 	for _, directory := range c.settings.CredentialDirs() {
 		err = c.write(directory, ca, token)
@@ -97,26 +93,31 @@ func FirstExpiry(bundle []byte) (first time.Time) {
 // bound to another Node, as in a copy of that node's disk. If the request fails, or must
 // wait after an earlier one, it returns the error and the current token while that is
 // valid. An error with a new token is about the clocks.
-func (c *Store) freshToken(ctx context.Context, renew bool) (string, error) {
+func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, error) {
 	_, current, valid := c.CurrentToken()
 	now := time.Now()
 	if current != "" && !renew && now.Before(valid.renewal()) && !c.isOfAnotherNode(current) {
 		c.requests.recordCurrent(now, valid)
-		return current, c.requests.clocks
+		return current, valid, c.requests.clocks
 	}
-	err := c.requests.fault()
 	if c.requests.isDue(now) {
 		spec := c.settings.Credentials.TokenSpec
 		spec.NodeExisted = current != "" && boundNode(current) == spec.Node && now.Before(valid.Expires)
-		var token string
-		if token, err = c.requestToken(ctx, spec, renew); token != "" {
-			return token, err
+		token, err := c.api.RequestToken(ctx, spec)
+		var fresh Lifetime
+		if err == nil {
+			fresh, err = readLifetime(token)
 		}
+		if err == nil {
+			c.requests.recordToken(time.Now(), fresh, renew)
+			return token, fresh, c.requests.clocks
+		}
+		c.requests.recordFailure(time.Now(), err)
 	}
 	if current != "" && time.Now().Before(valid.Expires) {
-		return current, err
+		return current, valid, c.requests.fault()
 	}
-	return "", err
+	return "", Lifetime{}, c.requests.fault()
 }
 
 // isOfAnotherNode reports whether a token is bound to another Node than this agent's:
@@ -124,22 +125,6 @@ func (c *Store) freshToken(ctx context.Context, renew bool) (string, error) {
 func (c *Store) isOfAnotherNode(token string) bool {
 	bound, own := boundNode(token), c.settings.Credentials.Node
 	return bound != "" && own != "" && bound != own
-}
-
-// requestToken requests a token. rejected says that the API server rejected the last one.
-func (c *Store) requestToken(ctx context.Context, spec kube.TokenSpec, rejected bool) (string, error) {
-	token, err := c.api.RequestToken(ctx, spec)
-	if err != nil {
-		c.requests.recordFailure(time.Now(), err)
-		return "", err
-	}
-	valid, err := readLifetime(token)
-	if err != nil {
-		c.requests.recordFailure(time.Now(), err)
-		return "", err
-	}
-	c.requests.recordToken(time.Now(), valid, rejected)
-	return token, c.requests.clocks
 }
 
 // CurrentToken returns the token that expires last, and its directory.

@@ -16,33 +16,27 @@ type Lifetime struct{ Issued, Expires time.Time }
 
 // claims are what the agent reads of a service account's token.
 type claims struct {
-	Issued, Expires int64
-	Node            kubeNode // that the token is bound to, or its pod runs on; zero for none
+	Iat, Exp   int64
+	Kubernetes struct {
+		Node struct{ Name, UID string } // that the token is bound to, or its pod runs on; zero for none
+	} `json:"kubernetes.io"`
 }
-
-type kubeNode struct{ Name, UID string }
 
 // readClaims returns the claims of a token (RFC 7519). It does not verify the token: the
 // API server does.
-func readClaims(token string) (claims, error) {
+func readClaims(token string) (read claims, err error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")
 	if len(parts) != 3 {
 		return claims{}, errors.New("reading a token: it is not a JWT")
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err == nil {
+		err = json.Unmarshal(payload, &read)
+	}
 	if err != nil {
 		return claims{}, fmt.Errorf("reading a token: %w", err)
 	}
-	var read struct {
-		Iat, Exp   int64
-		Kubernetes struct {
-			Node kubeNode
-		} `json:"kubernetes.io"`
-	}
-	if err := json.Unmarshal(payload, &read); err != nil {
-		return claims{}, fmt.Errorf("reading a token: %w", err)
-	}
-	return claims{read.Iat, read.Exp, read.Kubernetes.Node}, nil
+	return read, nil
 }
 
 // readLifetime returns the lifetime of a token.
@@ -51,26 +45,26 @@ func readLifetime(token string) (Lifetime, error) {
 	if err != nil {
 		return Lifetime{}, err
 	}
-	if c.Expires <= c.Issued || c.Issued <= 0 {
+	if c.Exp <= c.Iat || c.Iat <= 0 {
 		return Lifetime{}, errors.New("reading a token: expected the claims iat and exp")
 	}
-	return Lifetime{time.Unix(c.Issued, 0), time.Unix(c.Expires, 0)}, nil
+	return Lifetime{time.Unix(c.Iat, 0), time.Unix(c.Exp, 0)}, nil
 }
 
 // boundNode returns the Node that a token is bound to, "" for none.
 func boundNode(token string) string {
 	c, _ := readClaims(token) // none is bound to a Node
-	return c.Node.Name
+	return c.Kubernetes.Node.Name
 }
 
 // UIDByToken returns the UID of a Node, if a token of a pod there names it, as those of
 // Kubernetes 1.30 and later do; else "".
 func UIDByToken(token, node string) string {
 	c, _ := readClaims(token) // no JWT names a Node
-	if c.Node.Name != node {
+	if c.Kubernetes.Node.Name != node {
 		return ""
 	}
-	return c.Node.UID
+	return c.Kubernetes.Node.UID
 }
 
 // renewal returns when half of the lifetime is over.

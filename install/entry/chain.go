@@ -17,21 +17,17 @@ const ChainedName = "capture-cni-chain.conf"
 
 // chained writes the entry into the directory of the auxiliary chain of Multus, which
 // reads it at each ADD and calls the chain after the pod's networks.
-type chained struct{}
+type chained struct{ file }
 
-func (chained) Fault(net *host.Dir, entry []byte) error {
-	return errors.Join(FileFault(net, ChainedName, Indented(entry)), ChainFault(net))
+func (c chained) Fault(net *host.Dir, entry []byte) error {
+	return errors.Join(c.file.Fault(net, entry), ChainFault(net))
 }
 
 // Place writes the entry although the chain may be broken: Multus calls it once the
 // other file is corrected.
-func (chained) Place(net *host.Dir, entry []byte) error {
-	return errors.Join(net.Ensure(ChainedName, Indented(entry)), ChainFault(net))
+func (c chained) Place(net *host.Dir, entry []byte) error {
+	return errors.Join(c.file.Place(net, entry), ChainFault(net))
 }
-
-func (chained) Found(net *host.Dir) (bool, error) { return net.Has(ChainedName) }
-
-func (chained) Remove(net *host.Dir) error { return net.Remove(ChainedName) }
 
 // ChainFault names the files with which Multus skips the whole chain, and starts pods
 // without it. Multus loads every file that ends in .conf.

@@ -18,42 +18,33 @@ const dropInName = "capture-cni.conf"
 // above, so that its watch is triggered.
 type dropIn struct{}
 
-func (dropIn) network(net *host.Dir) (string, error) {
+// in calls do with the directory named after the network.
+func (dropIn) in(net *host.Dir, create bool, do func(*host.Dir) error) error {
 	p, err := FindPrimary(net)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if p.conf || p.List.LoadOnlyInlinedPlugins {
-		return "", fmt.Errorf("%s excludes drop-ins: use mode %q", p.File, terms.Insert)
+		return fmt.Errorf("%s excludes drop-ins: use mode %q", p.File, terms.Insert)
 	}
-	return p.List.Name, nil
+	directory, err := net.Sub(p.List.Name, create)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(directory), directory.Close())
 }
 
 func (d dropIn) Fault(net *host.Dir, entry []byte) error {
-	network, err := d.network(net)
-	if err != nil {
-		return err
-	}
-	directory, err := net.Sub(network, false)
-	if err != nil {
-		return err
-	}
-	return errors.Join(FileFault(directory, dropInName, Indented(entry)), directory.Close())
+	return d.in(net, false, func(directory *host.Dir) error { return FileFault(directory, dropInName, Indented(entry)) })
 }
 
 func (d dropIn) Place(net *host.Dir, entry []byte) error {
-	network, err := d.network(net)
-	if err != nil {
-		return err
-	}
-	directory, err := net.Sub(network, true)
-	if err != nil {
-		return err
-	}
-	if err := directory.ClearTemps(); err != nil {
-		return errors.Join(err, directory.Close())
-	}
-	return errors.Join(directory.Ensure(dropInName, Indented(entry)), directory.Close(), net.TriggerWatch())
+	return d.in(net, true, func(directory *host.Dir) error {
+		if err := directory.ClearTemps(); err != nil {
+			return err
+		}
+		return errors.Join(directory.Ensure(dropInName, Indented(entry)), net.TriggerWatch())
+	})
 }
 
 func (dropIn) Found(net *host.Dir) (found bool, err error) {

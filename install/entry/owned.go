@@ -12,10 +12,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
-// owned writes a conflist of the agent's own that embeds the primary one.
-type owned struct{}
+// owned writes a conflist of the agent's own that embeds the primary one as it is now. While
+// that is missing or incomplete, the outdated list stays.
+type owned struct{ file }
 
-func (owned) wanted(net *host.Dir, entry []byte) ([]byte, error) {
+func embedding(net *host.Dir, entry []byte) ([]byte, error) {
 	p, err := FindPrimary(net)
 	if err != nil {
 		return nil, err
@@ -27,7 +28,7 @@ func (owned) wanted(net *host.Dir, entry []byte) ([]byte, error) {
 }
 
 func (o owned) Fault(net *host.Dir, entry []byte) error {
-	want, err := o.wanted(net, entry)
+	want, err := o.content(net, entry)
 	current, readErr := net.Read(OwnedName)
 	switch {
 	case readErr != nil:
@@ -39,20 +40,6 @@ func (o owned) Fault(net *host.Dir, entry []byte) error {
 	}
 	return nil
 }
-
-// Place embeds the primary as it is now. While that is missing or incomplete, the
-// outdated list stays.
-func (o owned) Place(net *host.Dir, entry []byte) error {
-	want, err := o.wanted(net, entry)
-	if err != nil {
-		return err
-	}
-	return net.Ensure(OwnedName, want)
-}
-
-func (owned) Found(net *host.Dir) (bool, error) { return net.Has(OwnedName) }
-
-func (owned) Remove(net *host.Dir) error { return net.Remove(OwnedName) }
 
 // CheckMaxConfNum refuses mode owned if the runtime would load the primary list next to
 // the agent's.

@@ -12,6 +12,16 @@ import (
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
+// Waiting is a reason why the agent must wait. It resolves without the operator.
+type Waiting string
+
+func (w Waiting) Error() string { return string(w) }
+
+func IsWaiting(err error) bool {
+	_, ok := errors.AsType[Waiting](err)
+	return ok
+}
+
 // Placement is one way to add the entry to the runtime's CNI configuration. Its
 // methods take the directory of conflists.
 type Placement interface {
@@ -31,7 +41,41 @@ type Placement interface {
 // In returns the placement of a mode other than Auto.
 func In(mode terms.Mode) Placement { return placements[mode] }
 
-var placements = map[terms.Mode]Placement{terms.DropIn: dropIn{}, terms.Insert: inserted{}, terms.Owned: owned{}, terms.Multus: multus{}, terms.MultusChain: chained{}}
+var placements = map[terms.Mode]Placement{
+	terms.DropIn: dropIn{},
+	terms.Insert: inserted{},
+	terms.Owned:  owned{file{OwnedName, embedding}},
+	terms.Multus: file{dropInName, func(_ *host.Dir, entry []byte) ([]byte, error) { // to which network attachments refer
+		return Indented(append([]byte(`{"cniVersion":"1.0.0","name":"capture-cni",`), bytes.TrimSpace(entry)[1:]...)), nil
+	}},
+	terms.MultusChain: chained{file{ChainedName, func(_ *host.Dir, entry []byte) ([]byte, error) { return Indented(entry), nil }}},
+}
+
+// file writes the entry into a file of the agent's own in the runtime's directory.
+type file struct {
+	name    string
+	content func(net *host.Dir, entry []byte) ([]byte, error)
+}
+
+func (f file) Fault(net *host.Dir, entry []byte) error {
+	want, err := f.content(net, entry)
+	if err != nil {
+		return err
+	}
+	return FileFault(net, f.name, want)
+}
+
+func (f file) Place(net *host.Dir, entry []byte) error {
+	want, err := f.content(net, entry)
+	if err != nil {
+		return err
+	}
+	return net.Ensure(f.name, want)
+}
+
+func (f file) Found(net *host.Dir) (bool, error) { return net.Has(f.name) }
+
+func (f file) Remove(net *host.Dir) error { return net.Remove(f.name) }
 
 // Fault returns why the entry is missing or outdated; with Auto, in both modes that it
 // chooses from.

@@ -48,7 +48,7 @@ func FindPrimary(net *host.Dir) (primary, error) {
 		if err != nil {
 			return primary{}, Waiting(fmt.Sprintf("%s in %s is not complete: %v", name, net.Path(), err))
 		}
-		if found.isLoopback() {
+		if plugins := found.List.Plugins; len(plugins) == 1 && plugins[0].Type == "loopback" {
 			continue
 		}
 		return found, found.checkVersion()
@@ -56,21 +56,15 @@ func FindPrimary(net *host.Dir) (primary, error) {
 	return primary{}, Waiting("no network configuration in " + net.Path() + ": the interface plugin has not been installed yet")
 }
 
-func readPrimary(name string, text []byte) (primary, error) {
-	if filepath.Ext(name) == ".conflist" {
-		list, err := conflist.Parse(text)
-		return primary{File: name, text: text, List: list}, err
+func readPrimary(name string, text []byte) (_ primary, err error) {
+	p := primary{File: name, text: text, conf: filepath.Ext(name) != ".conflist"}
+	if p.conf {
+		if text, err = conflist.FromConf(text); err != nil {
+			return p, err
+		}
 	}
-	made, err := conflist.FromConf(text)
-	if err != nil {
-		return primary{}, err
-	}
-	list, err := conflist.Parse(made)
-	return primary{File: name, text: text, List: list, conf: true}, err
-}
-
-func (p primary) isLoopback() bool {
-	return len(p.List.Plugins) == 1 && p.List.Plugins[0].Type == "loopback"
+	p.List, err = conflist.Parse(text)
+	return p, err
 }
 
 // checkVersion refuses lists in which the entry would break every pod: versions without

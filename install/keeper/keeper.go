@@ -187,7 +187,6 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 	}
 	k.metrics.setRuntime(k.node.IdentifyRuntime(ctx))
 	k.metrics.credentialsFallback.Set(boolean(current.Fallback))
-	k.setClocks(k.node.Store.ClockFault())
 	k.metrics.observeOthers(k.node.Others)
 	k.setReport(report)
 	k.nextResync = time.Now().Add(k.untilNext())

@@ -14,25 +14,12 @@ import (
 func (k *Keeper) setReport(report node.Report) {
 	k.mu.Lock()
 	last := k.report
-	k.report, k.reportedAt = report, time.Now()
+	k.report, k.clocks, k.reportedAt = report, k.node.Store.ClockFault(), time.Now()
 	k.mu.Unlock()
 	k.metrics.observe(report)
 	if last.String() != report.String() {
 		k.log.Info("checked the node", "mode", report.Mode, "good", report.Good(), "findings", report.Findings)
 	}
-}
-
-func (k *Keeper) setClocks(fault error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.clocks = fault
-}
-
-// clockFault returns an error while the clocks of node and API server are far apart.
-func (k *Keeper) clockFault() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.clocks
 }
 
 // Alive reports whether the agent still checks the node.
@@ -45,12 +32,14 @@ func (k *Keeper) Alive() bool {
 // CurrentReport returns the state of disk and runtime at this moment. While the node
 // belongs to another agent, or should be clean, it returns the last report.
 func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
-	last := k.lastReport()
+	k.mu.Lock()
+	last, clocks := k.report, k.clocks
+	k.mu.Unlock()
 	if k.absent.Load() || !last.IsGood(node.PartOwner) {
 		return last
 	}
 	report := k.node.VerifyMode(ctx, last.Mode)
-	report.Add(node.PartCredentials, k.clockFault())
+	report.Add(node.PartCredentials, clocks)
 	report.Explain(node.PartCredentials, last) // why they could not be requested or removed
 	report.Add(node.PartPods, k.pods())
 	k.metrics.observe(report)

@@ -26,21 +26,20 @@ const pollInterval = time.Second
 // which a file was created, written, renamed or removed. If the kernel refuses watches,
 // watch calls polling, and serve sends every path at each interval.
 func watch(directories []string, polling func(), log *slog.Logger) (changes <-chan string, serve func(context.Context)) {
-	sent := make(chan string, 1)
-	w := &watcher{directories: directories, watched: map[string]os.FileInfo{}, changes: sent, log: log}
+	w := &watcher{directories: directories, watched: map[string]os.FileInfo{}, changes: make(chan string, 1), log: log}
 	var err error
 	if w.Watcher, err = fsnotify.NewWatcher(); err == nil {
 		_, err = w.renew()
 	}
 	if err == nil {
-		return sent, w.forward
+		return w.changes, w.forward
 	}
 	log.Warn("watching directories failed; polling: raise fs.inotify.max_user_instances and max_user_watches", "error", err)
 	polling()
 	if w.Watcher != nil {
 		_ = w.Close()
 	}
-	return sent, func(ctx context.Context) { poll(ctx, directories, sent) }
+	return w.changes, w.poll
 }
 
 // watcher watches directories by inotify, which watches inodes.
@@ -48,7 +47,7 @@ type watcher struct {
 	*fsnotify.Watcher
 	directories []string
 	watched     map[string]os.FileInfo // what was at a path when it was watched
-	changes     chan<- string
+	changes     chan string
 	log         *slog.Logger
 }
 
@@ -130,26 +129,22 @@ func (w *watcher) addSubdirectories(directory string) {
 	}
 }
 
-func (w *watcher) send(ctx context.Context, directory string) {
-	send(ctx, w.changes, directory)
-}
-
-func poll(ctx context.Context, directories []string, changes chan<- string) {
+func (w *watcher) poll(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pollInterval):
-			for _, directory := range directories {
-				send(ctx, changes, directory)
+			for _, directory := range w.directories {
+				w.send(ctx, directory)
 			}
 		}
 	}
 }
 
-func send(ctx context.Context, changes chan<- string, directory string) {
+func (w *watcher) send(ctx context.Context, directory string) {
 	select {
-	case changes <- directory:
+	case w.changes <- directory:
 	case <-ctx.Done():
 	}
 }
