@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/validate"
 )
 
 func main() {
@@ -27,7 +28,10 @@ func main() {
 		if !errors.Is(err, errCheckFailed) { // the report was printed
 			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)
 		}
-		os.Exit(exitStatus(err))
+		if failure, ok := errors.AsType[*validate.Failure](err); ok {
+			os.Exit(failure.Code)
+		}
+		os.Exit(1)
 	}
 }
 

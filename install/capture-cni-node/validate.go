@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -67,13 +66,4 @@ port is in use, 13 unknown for lack of an address or a route, 1 any other error.
 		return validate.Run(command.Context(), s, command.ErrOrStderr())
 	}
 	return command
-}
-
-// exitStatus returns the exit status that an error carries, or 1.
-func exitStatus(err error) int {
-	var status interface{ ExitCode() int }
-	if errors.As(err, &status) {
-		return status.ExitCode()
-	}
-	return 1
 }

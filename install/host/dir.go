@@ -138,6 +138,17 @@ func (d *Dir) Rename(from, to string) error {
 	return d.sync()
 }
 
+// IsDeleted reports whether a directory was deleted while something keeps it at the
+// path, as a container's mount does.
+func IsDeleted(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	at, ok := info.Sys().(*syscall.Stat_t)
+	return ok && at.Nlink == 0
+}
+
 // sync writes the directory's entries to disk.
 func (d *Dir) sync() error {
 	directory, err := d.root.Open(".")

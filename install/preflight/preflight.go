@@ -134,9 +134,14 @@ func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 	}
 }
 
-// writable calls access(2), which writes nothing.
+// writable checks the directories that the agent writes to and that others own. It calls
+// access(2), which writes nothing.
 func (p *preflight) writable() {
-	for _, directory := range p.settings.WrittenDirectories() {
+	directories := append([]string{p.settings.NetDir}, p.settings.BinDirs...)
+	if p.settings.KeepsBootFiles() {
+		directories = append(directories, p.settings.TmpfilesDir)
+	}
+	for _, directory := range directories {
 		err := unix.Access(p.settings.At(directory), unix.W_OK|unix.X_OK)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

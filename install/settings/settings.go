@@ -59,28 +59,20 @@ func (s Node) At(path string) string { return filepath.Join(s.Root, path) }
 
 // AgentSocket returns the agent's socket as the agent sees it, "" if the operator
 // disabled it.
-func (s Node) AgentSocket() string {
-	if s.Entry.Conf.AgentSocket == "" {
-		return ""
-	}
-	return s.At(s.Entry.Conf.AgentSocket)
-}
+func (s Node) AgentSocket() string { return s.socket(filepath.Clean) }
 
 // PodsSocket returns the socket at which the agent answers requests of pods, as the
 // agent sees it, "" if the operator disabled it.
-func (s Node) PodsSocket() string {
-	if s.Entry.Conf.AgentSocket == "" {
-		return ""
-	}
-	return s.At(config.PodsSocket(s.Entry.Conf.AgentSocket))
-}
+func (s Node) PodsSocket() string { return s.socket(config.PodsSocket) }
 
 // GuardSocket returns the agent's socket as the guard sees it.
-func (s Node) GuardSocket() string {
+func (s Node) GuardSocket() string { return s.socket(config.GuardSocket) }
+
+func (s Node) socket(of func(agentSocket string) string) string {
 	if s.Entry.Conf.AgentSocket == "" {
 		return ""
 	}
-	return s.At(config.GuardSocket(s.Entry.Conf.AgentSocket))
+	return s.At(of(s.Entry.Conf.AgentSocket))
 }
 
 // GuardName is the guard's directory in the run directory.
@@ -97,13 +89,3 @@ func (s Node) CredentialDirs() []string { return []string{s.StateDir, s.RunDir} 
 
 // KeepsBootFiles reports whether the entry is made anew at boot.
 func (s Node) KeepsBootFiles() bool { return s.Mode == terms.MultusChain && s.TmpfilesDir != "" }
-
-// WrittenDirectories returns the directories of the node that the agent writes to and that
-// others own.
-func (s Node) WrittenDirectories() []string {
-	directories := append([]string{s.NetDir}, s.BinDirs...)
-	if s.KeepsBootFiles() {
-		directories = append(directories, s.TmpfilesDir)
-	}
-	return directories
-}

@@ -21,13 +21,6 @@ const (
 	Inbound Direction = "inbound"
 )
 
-func (d Direction) code() int {
-	if d == Inbound {
-		return CodeInbound
-	}
-	return CodeOutbound
-}
-
 // DefaultDestinations returns addresses that are reserved for documentation: no
 // host has them.
 func DefaultDestinations() []netip.Addr {

@@ -21,10 +21,8 @@ const (
 
 func (f Family) has(a netip.Addr) bool { return a.Is4() == (f == IPv4) }
 
-func (f Family) tcp() string { return "tcp" + f.digit() }
-func (f Family) udp() string { return "udp" + f.digit() }
-
-func (f Family) digit() string { return string(f[len("IPv"):]) }
+// network returns Go's name of a protocol in this family.
+func (f Family) network(protocol string) string { return protocol + string(f[len("IPv"):]) }
 
 // localhost returns the address to which the rules redirect connections.
 func (f Family) localhost() netip.Addr {

@@ -49,8 +49,7 @@ func (p *probe) attempt(ctx context.Context, progress io.Writer) {
 // withoutAddresses returns the error's text without the addresses and ports,
 // which differ between attempts.
 func withoutAddresses(err error) string {
-	var operation *net.OpError
-	if errors.As(err, &operation) {
+	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		err = operation.Err
 	}
 	return err.Error()
@@ -60,7 +59,7 @@ func withoutAddresses(err error) string {
 // packet was sent. The error of a TCP connection can't tell: it is the same if a
 // router has none. Connecting a UDP socket looks up the route and sends nothing.
 func (p *probe) unroutable() bool {
-	conn, err := net.Dial(p.family.udp(), p.to.String())
+	conn, err := net.Dial(p.family.network("udp"), p.to.String())
 	if err != nil {
 		return true
 	}
@@ -72,7 +71,7 @@ func (p *probe) unroutable() bool {
 // them. Only our listener can send the expected response.
 func (p *probe) try(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: connectTimeout, Control: oneHop}
-	conn, err := dialer.DialContext(ctx, p.family.tcp(), p.to.String())
+	conn, err := dialer.DialContext(ctx, p.family.network("tcp"), p.to.String())
 	if err != nil {
 		return err
 	}
@@ -95,7 +94,7 @@ func (p *probe) try(ctx context.Context) error {
 // packets. A captured connection is not routed.
 func oneHop(network, _ string, conn syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_TTL
-	if network == IPv6.tcp() {
+	if network == IPv6.network("tcp") {
 		level, option = unix.SOL_IPV6, unix.IPV6_UNICAST_HOPS
 	}
 	var optionErr error

@@ -25,7 +25,7 @@ type standIn struct {
 
 func newStandIn(ctx context.Context, family Family, port uint16) (*standIn, error) {
 	address := netip.AddrPortFrom(family.localhost(), port)
-	listener, err := (&net.ListenConfig{}).Listen(ctx, family.tcp(), address.String())
+	listener, err := (&net.ListenConfig{}).Listen(ctx, family.network("tcp"), address.String())
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
 		return nil, &Failure{CodePortInUse, fmt.Errorf("port %d is in use: run validate before the proxy starts", port)}

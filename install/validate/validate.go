@@ -32,6 +32,21 @@ type Settings struct {
 	Budget time.Duration
 }
 
+// Exit statuses. Status 1 is for all other errors, such as wrong flags; 126 is
+// that of Istio's own validation.
+const (
+	CodeOutbound  = 10 // outbound traffic is not captured
+	CodeInbound   = 11 // inbound traffic is not captured
+	CodePortInUse = 12 // another process, probably the proxy, has the port
+	CodeNotTried  = 13 // unknown: the pod has no address or no route
+)
+
+// Failure is the error of a run that did not prove capture.
+type Failure struct {
+	Code int // the command's exit status
+	error
+}
+
 const retryInterval = 250 * time.Millisecond
 
 // Run returns nil once every family is proved, and a Failure at the end of the
@@ -109,7 +124,10 @@ func (s Settings) failure(missing []*probe) error {
 	var reasons []string
 	for _, p := range missing {
 		if !p.unroutable() {
-			code = s.Direction.code()
+			code = CodeOutbound
+			if s.Direction == Inbound {
+				code = CodeInbound
+			}
 		}
 		reasons = append(reasons, fmt.Sprintf("%s: %v", p.family, p.err))
 	}

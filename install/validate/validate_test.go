@@ -82,7 +82,7 @@ func TestProgress(t *testing.T) {
 func TestPortInUse(t *testing.T) {
 	_, err := newStandIn(t.Context(), IPv4, uint16(listen(t).Addr().(*net.TCPAddr).Port))
 	var failure *Failure
-	if !errors.As(err, &failure) || failure.ExitCode() != CodePortInUse {
+	if !errors.As(err, &failure) || failure.Code != CodePortInUse {
 		t.Errorf("got %v", err)
 	}
 }
@@ -92,7 +92,7 @@ func TestFailure(t *testing.T) {
 	for direction, want := range map[Direction]int{Outbound: CodeOutbound, Inbound: CodeInbound} {
 		var failure *Failure
 		err := Settings{Direction: direction}.failure([]*probe{refused})
-		if !errors.As(err, &failure) || failure.ExitCode() != want {
+		if !errors.As(err, &failure) || failure.Code != want {
 			t.Errorf("%s: got %v, want code %d", direction, err, want)
 		}
 	}
