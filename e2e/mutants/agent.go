@@ -154,7 +154,7 @@ var agentMutants = []mutant{
 	},
 	{
 		name: "two-agents-work-on-one-node",
-		file: "install/host/lock.go",
+		file: "install/host/dir.go",
 		from: "err = ErrLocked",
 		to:   "err = nil",
 		by:   by(unit, "install/host", "TestLock"),
@@ -182,7 +182,7 @@ var agentMutants = []mutant{
 	},
 	{
 		name: "support-archive-holds-a-secret",
-		file: "install/bundle/plain.go",
+		file: "install/bundle/bundle.go",
 		from: `|| strings.Trim(text, plainCharacters) != ""`,
 		to:   `|| strings.Contains(text, plainCharacters)`,
 		by:   by(unit, "install/bundle", "TestPlain"),

@@ -56,7 +56,7 @@ var fleetMutants = []mutant{
 	{
 		name: "lease-of-a-node-is-owned-by-another",
 		file: "install/credentials/token.go",
-		from: "if c.Node.Name != node {",
+		from: "if c.Kubernetes.Node.Name != node {",
 		to:   `if c.Node.Name == "" {`,
 		by:   by(quick, "install/credentials", "TestUIDByToken"),
 	},

@@ -112,26 +112,17 @@ func (o *options) prepare() (err error) {
 }
 
 // api returns a client with the agent's rights and a rate limit of its own.
-func (o *options) api() (*kube.Client, *rest.Config, error) {
-	access, err := o.access()
-	if err != nil {
-		return nil, nil, err
-	}
-	client, err := kube.New(access)
-	return client, access, err
-}
-
-// access returns the agent's access to the API server.
-func (o *options) access() (access *rest.Config, err error) {
+func (o *options) api() (client *kube.Client, access *rest.Config, err error) {
 	if o.kubeconfig != "" {
 		access, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	} else {
 		access, err = rest.InClusterConfig()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the agent's access to the API server: %w", err)
+		return nil, nil, fmt.Errorf("reading the agent's access to the API server: %w", err)
 	}
-	return access, nil
+	client, err = kube.New(access)
+	return client, access, err
 }
 
 // The values of --cri-socket that are no paths.

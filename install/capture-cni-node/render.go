@@ -47,7 +47,7 @@ path through the rules, and what that assumes:
 			case manifest == "" && traced:
 				return errors.New("--to needs --pod, a file with an injected pod's manifest")
 			case manifest == "":
-				text, err = entryText(o.Entry)
+				text = string(entry.Indented(o.Entry.Text(o.Entry.Conf.Kubeconfig)))
 			case traced:
 				text, err = o.traceText(manifest, addresses, packet)
 			default:
@@ -65,14 +65,6 @@ path through the rules, and what that assumes:
 	flags.StringSliceVar(&addresses, "address", []string{"192.0.2.1"}, "the pod's IP addresses")
 	packet.declare(flags, "lo to an address of the pod, otherwise eth0")
 	return command
-}
-
-func entryText(entry entry.Entry) (string, error) {
-	indented, err := json.MarshalIndent(json.RawMessage(entry.Text(entry.Conf.Kubeconfig)), "", "  ")
-	if err != nil {
-		return "", fmt.Errorf("writing the entry: %w", err)
-	}
-	return string(indented) + "\n", nil
 }
 
 // decide decides on a pod that a manifest describes.

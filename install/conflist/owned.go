@@ -22,7 +22,14 @@ func FromConf(conf []byte) ([]byte, error) {
 		Name       json.RawMessage   `json:"name,omitempty"`
 		Plugins    []json.RawMessage `json:"plugins"`
 	}{fields["cniVersion"], fields["name"], []json.RawMessage{bytes.TrimSpace(conf)}}
-	return marshal(list)
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(list); err != nil {
+		return nil, fmt.Errorf("writing a configuration: %w", err)
+	}
+	return out.Bytes(), nil
 }
 
 // sourceKey is the key by which an embedding list names its source. Runtimes
@@ -65,16 +72,4 @@ func Embed(primary *List, source string, entry []byte) ([]byte, error) {
 		return nil, fmt.Errorf("writing a configuration: %w", err)
 	}
 	return slices.Concat(text[:brace], fmt.Appendf(nil, "\n  %q: %s,", sourceKey, encoded), text[brace:]), nil
-}
-
-// marshal indents a document and does not escape <, > and &.
-func marshal(value any) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(value); err != nil {
-		return nil, fmt.Errorf("writing a configuration: %w", err)
-	}
-	return out.Bytes(), nil
 }

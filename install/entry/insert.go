@@ -44,7 +44,7 @@ func (inserted) Place(net *host.Dir, entry []byte) error {
 		return net.Replace(p.File, text, host.Kept(0o600), checkUnchanged(net, p.File, p.text))
 	}
 	// The list first: the runtime loads the plain file until that is renamed.
-	if err := net.Replace(listName(p.File), text, host.As(0o600), nil); err != nil {
+	if err := net.Ensure(listName(p.File), text); err != nil {
 		return err
 	}
 	return net.Rename(p.File, p.File+originalSuffix)

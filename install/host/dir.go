@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -106,14 +107,11 @@ func (d *Dir) Remove(name string) error {
 
 // RemoveDir deletes a subdirectory if it is empty.
 func (d *Dir) RemoveDir(name string) error {
-	err := d.root.Remove(name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) {
+	err := d.Remove(name)
+	if errors.Is(err, syscall.ENOTEMPTY) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("removing in %s: %w", d.path, err)
-	}
-	return d.sync()
+	return err
 }
 
 // TriggerWatch creates and deletes a temporary file, so that a runtime that watches
@@ -121,10 +119,10 @@ func (d *Dir) RemoveDir(name string) error {
 func (d *Dir) TriggerWatch() error {
 	temp := tempName()
 	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("triggering watches of %s: %w", d.path, err)
+	if err == nil {
+		err = errors.Join(file.Close(), d.root.Remove(temp))
 	}
-	if err := errors.Join(file.Close(), d.root.Remove(temp)); err != nil {
+	if err != nil {
 		return fmt.Errorf("triggering watches of %s: %w", d.path, err)
 	}
 	return nil
@@ -185,4 +183,24 @@ func (d *Dir) ClearTemps() error {
 		}
 	}
 	return nil
+}
+
+// ErrLocked means that another process holds the lock.
+var ErrLocked = errors.New("another process holds the directory's lock")
+
+// TryLock locks the directory, or returns ErrLocked at once. The kernel releases
+// the lock when the process ends. It needs no lock file, so it works on a full disk.
+func (d *Dir) TryLock() (io.Closer, error) {
+	directory, err := d.root.Open(".")
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", d.path, err)
+	}
+	err = unix.Flock(int(directory.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = ErrLocked
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", d.path, err), directory.Close())
+	}
+	return directory, nil
 }

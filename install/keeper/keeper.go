@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/node"
@@ -72,8 +73,12 @@ func (k *Keeper) Present(ctx context.Context) {
 		return
 	}
 	defer lock.Close()
-	net, others := k.directories()
-	changes, serve := watch(append(others, net), func() { k.metrics.polling.Set(1) }, k.log)
+	wanted := k.node.Settings
+	others := []string{filepath.Dir(wanted.Credentials.CAFile)} // than the runtime's, which contains the entry
+	for _, directory := range wanted.BinDirs {
+		others = append(others, wanted.At(directory))
+	}
+	changes, serve := watch(append(others, wanted.At(wanted.NetDir)), func() { k.metrics.polling.Set(1) }, k.log)
 	var watching sync.WaitGroup
 	watching.Go(func() { serve(ctx) })
 	defer func() { end(); watching.Wait() }()
@@ -138,17 +143,6 @@ func (k *Keeper) claim(ctx context.Context) io.Closer {
 		case <-time.After(pollInterval / 2):
 		}
 	}
-}
-
-// directories returns the runtime's directory, which contains the entry, and the
-// others to watch.
-func (k *Keeper) directories() (net string, others []string) {
-	wanted := k.node.Settings
-	others = []string{filepath.Dir(wanted.Credentials.CAFile)}
-	for _, directory := range wanted.BinDirs {
-		others = append(others, wanted.At(directory))
-	}
-	return wanted.At(wanted.NetDir), others
 }
 
 // untilNext returns the time until the next resync without an event: until the token is
@@ -220,4 +214,24 @@ func (k *Keeper) repair(ctx context.Context) {
 	report.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f node.Finding) bool { return f.Part == node.PartEntry })
 	report.Add(node.PartEntry, err)
 	k.setReport(report)
+}
+
+// Absent keeps the node clean until ctx ends. The agent keeps running: that it is
+// ready means that the node is clean.
+func (k *Keeper) Absent(ctx context.Context, force bool) {
+	lock := k.claim(ctx)
+	if lock == nil {
+		return
+	}
+	defer lock.Close()
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		report := node.Report{Mode: k.node.Mode}
+		err := k.node.CheckRemovable(ctx, force)
+		if err == nil {
+			err = k.node.Clean(false)
+		}
+		report.Add(node.PartEntry, err)
+		k.setReport(report)
+		k.absent.Store(true)
+	}, resyncInterval)
 }

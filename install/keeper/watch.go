@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/capture-cni/capture-cni/install/host"
 )
@@ -130,16 +131,11 @@ func (w *watcher) addSubdirectories(directory string) {
 }
 
 func (w *watcher) poll(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pollInterval):
-			for _, directory := range w.directories {
-				w.send(ctx, directory)
-			}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		for _, directory := range w.directories {
+			w.send(ctx, directory)
 		}
-	}
+	}, pollInterval)
 }
 
 func (w *watcher) send(ctx context.Context, directory string) {

@@ -19,6 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/programs"
 	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -28,14 +29,24 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil
 	}
-	found, err := n.hasEntry()
+	var found bool
+	err := n.inDirectory(n.Settings.NetDir, func(net *host.Dir) (err error) {
+		found, err = entry.IsPlaced(net)
+		return err
+	})
 	if err != nil || !found {
 		return err
 	}
 	if n.Runtime == nil {
 		return errors.New("with --cri-socket none the agent can't list captured pods: set --cri-socket, or use --force")
 	}
-	pods, err := n.meshedPods(ctx)
+	sandboxes, err := n.Runtime.Sandboxes(ctx)
+	var pods []string
+	for _, sandbox := range sandboxes {
+		if capture.Meshed(sandbox.Annotations) {
+			pods = append(pods, sandbox.Namespace+"/"+sandbox.Name)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("%w: the entry stays while the runtime does not list its pods: check the runtime, or use --force", err)
 	}
@@ -43,15 +54,6 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 		return fmt.Errorf("%d captured pods still run on the node (%s): drain it, or use --force", len(pods), strings.Join(pods, ", "))
 	}
 	return nil
-}
-
-// hasEntry reports whether any mode's entry is present.
-func (n *Node) hasEntry() (found bool, err error) {
-	err = n.inDirectory(n.Settings.NetDir, func(net *host.Dir) error {
-		found, err = entry.IsPlaced(net)
-		return err
-	})
-	return found, err
 }
 
 // Clean removes everything from the node. The entry goes first, so that no new pod

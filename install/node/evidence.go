@@ -115,17 +115,16 @@ func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
 	if err != nil {
 		e.Fault = err.Error()
 	}
-	if !e.Wanted {
-		return json.NewEncoder(out).Encode(e)
-	}
-	if _, token, valid := n.Store.CurrentToken(); token != "" {
-		e.TokenIssued, e.TokenEnds = valid.Issued.UTC(), valid.Expires.UTC()
-	}
-	ca, err := host.ReadFile(n.Settings.At(filepath.Dir(kubeconfig)) + "/" + credentials.CAName)
-	if err == nil {
+	var caErr error
+	if e.Wanted {
+		if _, token, valid := n.Store.CurrentToken(); token != "" {
+			e.TokenIssued, e.TokenEnds = valid.Issued.UTC(), valid.Expires.UTC()
+		}
+		var ca []byte
+		ca, caErr = host.ReadFile(n.Settings.At(filepath.Dir(kubeconfig)) + "/" + credentials.CAName)
 		e.CAEnds = credentials.FirstExpiry(ca).UTC()
 	}
-	return errors.Join(err, json.NewEncoder(out).Encode(e))
+	return errors.Join(caErr, json.NewEncoder(out).Encode(e))
 }
 
 // loadedEvidence is what the runtime reports of itself and of the lists it has loaded.

@@ -70,7 +70,7 @@ func (n *Node) Claim() (io.Closer, error) {
 		return nil, err
 	}
 	if len(owner) == 0 {
-		if err := state.Replace(ownerName, []byte(n.Settings.Owner+"\n"), host.As(0o600), nil); err != nil {
+		if err := state.Ensure(ownerName, []byte(n.Settings.Owner+"\n")); err != nil {
 			n.log.Warn("writing the node's owner failed", "error", err)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // runtimeFault compares the entry with what the runtime reports. Where the runtime
@@ -103,17 +102,6 @@ func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 		n.log.Info("found the container runtime", "name", now.Program.Name, "version", now.Program.Version, "socket", now.Socket)
 	}
 	return n.found
-}
-
-// meshedPods returns the pods on the node that depend on the plugin.
-func (n *Node) meshedPods(ctx context.Context) (pods []string, err error) {
-	sandboxes, err := n.Runtime.Sandboxes(ctx)
-	for _, sandbox := range sandboxes {
-		if capture.Meshed(sandbox.Annotations) {
-			pods = append(pods, sandbox.Namespace+"/"+sandbox.Name)
-		}
-	}
-	return pods, err
 }
 
 // ListOwner returns the type of the first plugin in the list that contains the entry.

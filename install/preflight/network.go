@@ -4,7 +4,6 @@ package preflight
 
 import (
 	"bytes"
-	"net"
 	"slices"
 	"strings"
 
@@ -36,16 +35,6 @@ func (p *preflight) exclusive(net *host.Dir) {
 	case terms.Auto:
 		p.note("set cni.exclusive=false in Cilium's values unless the runtime loads drop-ins, which Cilium leaves alone", what+"removes entries from its own list", names[renamed])
 	}
-}
-
-// nodeLinks returns the names of the interfaces in this network namespace, which is the
-// node's.
-func nodeLinks() (names []string) {
-	links, _ := net.Interfaces()
-	for _, link := range links {
-		names = append(names, link.Name)
-	}
-	return names
 }
 
 // ciliumNodeConfig is Cilium's own record of how its programs were compiled.

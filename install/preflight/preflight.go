@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -82,7 +83,12 @@ type preflight struct {
 }
 
 func newPreflight(settings settings.Node) *preflight {
-	return &preflight{settings: settings, label: host.OwnLabel(), links: nodeLinks(), found: Problems{}}
+	p := &preflight{settings: settings, label: host.OwnLabel(), found: Problems{}}
+	links, _ := net.Interfaces() // of this network namespace, which is the node's
+	for _, link := range links {
+		p.links = append(p.links, link.Name)
+	}
+	return p
 }
 
 // files checks all but the kernel.

@@ -37,7 +37,7 @@ func listDirectories(s settings.Node, bin *host.Dir) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	return bin.Replace(config.DirectoriesFile, config.FormatDirectories(append(listed, missing...)), host.As(0o600), nil)
+	return bin.Ensure(config.DirectoriesFile, config.FormatDirectories(append(listed, missing...)))
 }
 
 // directoriesFault returns which of our directories the plugin would refuse.
