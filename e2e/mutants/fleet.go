@@ -57,7 +57,7 @@ var fleetMutants = []mutant{
 		name: "lease-of-a-node-is-owned-by-another",
 		file: "install/credentials/token.go",
 		from: "if c.Kubernetes.Node.Name != node {",
-		to:   `if c.Node.Name == "" {`,
+		to:   `if c.Kubernetes.Node.Name == "" {`,
 		by:   by(quick, "install/credentials", "TestUIDByToken"),
 	},
 	{
