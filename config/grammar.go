@@ -21,8 +21,6 @@ func ParsePort(s string) (uint16, error) {
 		return 0, errors.New(`"*" cannot be part of a list: ` + want)
 	case len(s) > 1 && s[0] == '0':
 		return 0, fmt.Errorf("%s has a leading zero: %s without one", Quoted(s), want)
-	case strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' }):
-		return 0, fmt.Errorf("%s: %s", Quoted(s), want)
 	}
 	port, err := strconv.ParseUint(s, 10, 16)
 	if err != nil {

@@ -66,7 +66,7 @@ func (f Faults) Error() string { return strings.Join(f, "\n") }
 func (in Input) NetConf() (NetConf, []string, error) {
 	conf := Default()
 	var faults Faults
-	unknown := decode(in.fields, Keys(), "", &conf, &faults)
+	unknown := decode(in.fields, keysOf(&conf), "", &faults)
 	var warnings []string
 	for _, key := range unknown {
 		if !isStandardKey(key) {
@@ -81,7 +81,7 @@ func (in Input) NetConf() (NetConf, []string, error) {
 }
 
 // decode sets the documented keys that are present and returns the other keys.
-func decode(fields map[string]json.RawMessage, keys []Key, path string, conf *NetConf, faults *Faults) (unknown []string) {
+func decode(fields map[string]json.RawMessage, keys []Key, path string, faults *Faults) (unknown []string) {
 	rest := maps.Clone(fields)
 	for _, key := range keys {
 		value, ok := fields[key.Name]
@@ -90,10 +90,10 @@ func decode(fields map[string]json.RawMessage, keys []Key, path string, conf *Ne
 		}
 		delete(rest, key.Name)
 		if key.Keys != nil {
-			unknown = append(unknown, decodeObject(value, key, path, conf, faults)...)
+			unknown = append(unknown, decodeObject(value, key, path, faults)...)
 			continue
 		}
-		if err := key.set(conf, value); err != nil {
+		if err := key.set(value); err != nil {
 			*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: %v", path+key.Name, Shortened(string(value)), err))
 		}
 	}
@@ -103,13 +103,13 @@ func decode(fields map[string]json.RawMessage, keys []Key, path string, conf *Ne
 	return unknown
 }
 
-func decodeObject(value json.RawMessage, key Key, path string, conf *NetConf, faults *Faults) (unknown []string) {
+func decodeObject(value json.RawMessage, key Key, path string, faults *Faults) (unknown []string) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(value, &fields); err != nil || fields == nil {
 		*faults = append(*faults, fmt.Sprintf("configuration key %q is %s: expected an object", path+key.Name, Shortened(string(value))))
 		return nil
 	}
-	return decode(fields, key.Keys, path+key.Name+".", conf, faults)
+	return decode(fields, key.Keys, path+key.Name+".", faults)
 }
 
 // isStandardKey reports whether CNI or a runtime defines the key.

@@ -18,15 +18,14 @@ import (
 // The readers below parse a key's JSON value. Their errors state the expected
 // form only; the caller adds key and value.
 
-// setter returns a key's set function: it reads the JSON value into a field.
-func setter[T any](field func(*NetConf) *T, read func(json.RawMessage) (T, error)) func(*NetConf, json.RawMessage) error {
-	return func(conf *NetConf, raw json.RawMessage) error {
+// into returns a key's set function: it reads the JSON value into a field.
+func into[T any](field *T, read func(json.RawMessage) (T, error)) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
 		value, err := read(raw)
-		if err != nil {
-			return err
+		if err == nil {
+			*field = value
 		}
-		*field(conf) = value
-		return nil
+		return err
 	}
 }
 
@@ -61,28 +60,27 @@ func each[T any](read func(json.RawMessage) (T, error)) func(json.RawMessage) ([
 	}
 }
 
-func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
+// valid returns a reader of values that are ok.
+func valid[T any](want string, ok func(T) bool) func(json.RawMessage) (T, error) {
 	return func(raw json.RawMessage) (T, error) {
-		want := fmt.Sprintf("one of %q", allowed)
 		value, err := typed[T](raw, want)
-		if err == nil && !slices.Contains(allowed, value) {
+		if err == nil && !ok(value) {
 			err = errors.New("expected " + want)
 		}
 		return value, err
 	}
 }
 
+func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
+	return valid(fmt.Sprintf("one of %q", allowed), func(value T) bool { return slices.Contains(allowed, value) })
+}
+
 // fileNamed reads the path of a file whose name is fixed. The plugin itself
 // checks that the directory is allowed.
-func fileNamed(name string) func(raw json.RawMessage) (string, error) {
-	want := "an absolute path that ends in /" + name
-	return func(raw json.RawMessage) (string, error) {
-		path, err := typed[string](raw, want)
-		if err == nil && (!filepath.IsAbs(path) || filepath.Clean(path) != path || filepath.Base(path) != name) {
-			err = errors.New("expected " + want)
-		}
-		return path, err
-	}
+func fileNamed(name string) func(json.RawMessage) (string, error) {
+	return valid("an absolute path that ends in /"+name, func(path string) bool {
+		return filepath.IsAbs(path) && filepath.Clean(path) == path && filepath.Base(path) == name
+	})
 }
 
 func agentSocket(raw json.RawMessage) (string, error) {
@@ -93,39 +91,34 @@ func agentSocket(raw json.RawMessage) (string, error) {
 }
 
 func lookupTimeout(raw json.RawMessage) (time.Duration, error) {
-	const want = `a duration from "1s" to "2m"`
-	text, err := typed[string](raw, want)
-	if err != nil {
-		return 0, err
-	}
-	duration, err := time.ParseDuration(text)
-	if err != nil || duration < time.Second || duration > 2*time.Minute {
-		return 0, errors.New("expected " + want)
-	}
-	return duration, nil
+	var duration time.Duration
+	_, err := valid(`a duration from "1s" to "2m"`, func(text string) bool {
+		var err error
+		duration, err = time.ParseDuration(text)
+		return err == nil && duration >= time.Second && duration <= 2*time.Minute
+	})(raw)
+	return duration, err
 }
 
-// namespaceOrPrefix refuses an empty prefix: it would exclude every pod.
-func namespaceOrPrefix(raw json.RawMessage) (string, error) {
-	const want = "a namespace, or a prefix such as openshift-* with * only at its end"
-	text, err := typed[string](raw, want)
-	prefix := strings.TrimSuffix(text, "*")
-	if err == nil && (prefix == "" || strings.TrimSpace(prefix) != prefix || strings.Contains(prefix, "*")) {
-		err = errors.New("expected " + want)
-	}
-	return text, err
-}
+var (
+	// namespaceOrPrefix refuses an empty prefix: it would exclude every pod.
+	namespaceOrPrefix = valid("a namespace, or a prefix such as openshift-* with * only at its end", func(text string) bool {
+		prefix := strings.TrimSuffix(text, "*")
+		return prefix != "" && strings.TrimSpace(prefix) == prefix && !strings.Contains(prefix, "*")
+	})
 
-// className reads the name of a runtime class, or a prefix of names with a
-// trailing *.
-func className(raw json.RawMessage) (string, error) {
-	const want = "a name, with * only at its end"
-	text, err := typed[string](raw, want)
-	if err == nil && (text == "" || strings.TrimSpace(text) != text || strings.Contains(strings.TrimSuffix(text, "*"), "*")) {
-		err = errors.New("expected " + want)
-	}
-	return text, err
-}
+	// className reads the name of a runtime class, or a prefix of names with a trailing *.
+	className = valid("a name, with * only at its end", func(text string) bool {
+		return text != "" && strings.TrimSpace(text) == text && !strings.Contains(strings.TrimSuffix(text, "*"), "*")
+	})
+
+	port    = valid("a port number from 1 to 65535", func(port uint16) bool { return port != 0 })
+	groupID = valid("a numeric id from 0 to 4294967295", func(uint32) bool { return true })
+
+	// id reads the proxy's uid or gid. It can't be root's: all traffic of root's
+	// processes would escape capture.
+	id = valid("a numeric id from 1 to 4294967295", func(id uint32) bool { return id != 0 })
+)
 
 func logLevel(raw json.RawMessage) (slog.Level, error) {
 	text, err := oneOf("debug", "info", "warn", "error")(raw)
@@ -134,30 +127,6 @@ func logLevel(raw json.RawMessage) (slog.Level, error) {
 	}
 	var level slog.Level
 	return level, level.UnmarshalText([]byte(text))
-}
-
-func port(raw json.RawMessage) (uint16, error) {
-	const want = "a port number from 1 to 65535"
-	value, err := typed[uint16](raw, want)
-	if err == nil && value == 0 {
-		err = errors.New("expected " + want)
-	}
-	return value, err
-}
-
-func groupID(raw json.RawMessage) (uint32, error) {
-	return typed[uint32](raw, "a numeric id from 0 to 4294967295")
-}
-
-// id reads the proxy's uid or gid. It can't be root's: all traffic of root's
-// processes would escape capture.
-func id(raw json.RawMessage) (uint32, error) {
-	const want = "a numeric id from 1 to 4294967295"
-	value, err := typed[uint32](raw, want)
-	if err == nil && value == 0 {
-		err = errors.New("expected " + want)
-	}
-	return value, err
 }
 
 func cidr(raw json.RawMessage) (netip.Prefix, error) {
@@ -170,11 +139,8 @@ func cidr(raw json.RawMessage) (netip.Prefix, error) {
 
 func loopback(raw json.RawMessage) (netip.Prefix, error) {
 	prefix, err := cidr(raw)
-	if err != nil {
-		return prefix, err
+	if err == nil && (!prefix.Addr().Is4() || !prefix.Addr().IsLoopback() || prefix.Bits() < 8) {
+		err = errors.New("expected a range within 127.0.0.0/8")
 	}
-	if !prefix.Addr().Is4() || !prefix.Addr().IsLoopback() || prefix.Bits() < 8 {
-		return prefix, errors.New("expected a range within 127.0.0.0/8")
-	}
-	return prefix, nil
+	return prefix, err
 }
