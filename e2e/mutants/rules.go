@@ -70,7 +70,7 @@ var ruleMutants = []mutant{
 	},
 	{
 		name: "annotations-without-limit-fill-the-guards-memory",
-		file: "plugin/capture/limits.go",
+		file: "plugin/capture/grammar.go",
 		from: "d.elements > maxElements",
 		to:   "d.elements < 0",
 		by:   by(quick, "plugin/capture", "TestLimits"),

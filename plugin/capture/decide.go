@@ -127,37 +127,6 @@ func (d *decider) readAnnotations(in *Intent) {
 	in.RerouteInterfaces = unique(listOf(d, reroute, "", config.ParseInterface)...)
 }
 
-// selectionOf reads an annotation that is "*" or a list. The default is "*".
-func selectionOf[T any](d *decider, key string, parse parser[T]) Selection[T] {
-	text, ok := d.pod.Annotations[key]
-	if !ok {
-		return Everything[T]()
-	}
-	if !d.withinLimits(key, text) {
-		return Selection[T]{}
-	}
-	selection, err := parseSelection(text, parse)
-	if err != nil {
-		d.faults = append(d.faults, Fault{key, text, err.Error()})
-	}
-	return selection
-}
-
-// listOf reads an annotation that is a list.
-func listOf[T any](d *decider, key, byDefault string, parse parser[T]) []T {
-	text, ok := d.pod.Annotations[key]
-	if !ok {
-		text = byDefault
-	} else if !d.withinLimits(key, text) {
-		return nil
-	}
-	list, err := parseList(text, parse)
-	if err != nil {
-		d.faults = append(d.faults, Fault{key, text, err.Error()})
-	}
-	return list
-}
-
 func (d *decider) readEnvironment(in *Intent) {
 	in.DropInvalid = d.boolEnv(envDropInvalid)
 	in.CaptureDNS = d.boolEnv(envDNSCapture)

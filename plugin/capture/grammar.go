@@ -4,6 +4,7 @@ package capture
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -43,10 +44,50 @@ func parseList[T any](text string, parse parser[T]) ([]T, error) {
 	return values, nil
 }
 
-func parseSelection[T any](text string, parse parser[T]) (Selection[T], error) {
-	if strings.TrimSpace(text) == "*" {
-		return Everything[T](), nil
+// selectionOf reads an annotation that is "*" or a list. The default is "*".
+func selectionOf[T any](d *decider, key string, parse parser[T]) Selection[T] {
+	text, ok := d.pod.Annotations[key]
+	if !ok || strings.TrimSpace(text) == "*" {
+		return Everything[T]()
 	}
-	only, err := parseList(text, parse)
-	return Selection[T]{Only: only}, err
+	return Selection[T]{Only: listOf(d, key, "", parse)}
+}
+
+// listOf reads an annotation that is a list.
+func listOf[T any](d *decider, key, byDefault string, parse parser[T]) []T {
+	text, ok := d.pod.Annotations[key]
+	if !ok {
+		text = byDefault
+	} else if !d.withinLimits(key, text) {
+		return nil
+	}
+	list, err := parseList(text, parse)
+	if err != nil {
+		d.faults = append(d.faults, Fault{key, text, err.Error()})
+	}
+	return list
+}
+
+// Limits on what a pod's author writes: the memory and time that plugin and guard
+// need for rules, dumps and messages grow with it.
+const (
+	// maxAnnotation is Kubernetes' limit for all annotations of a pod together.
+	maxAnnotation = 256 << 10
+
+	// maxElements limits all lists of a pod together.
+	maxElements = 20_000
+)
+
+// withinLimits reports whether a list may be parsed. If not, it adds a fault.
+func (d *decider) withinLimits(key, text string) bool {
+	if len(text) > maxAnnotation {
+		d.faults = append(d.faults, Fault{key, text, fmt.Sprintf("%d bytes: expected at most %d", len(text), maxAnnotation)})
+		return false
+	}
+	d.elements += strings.Count(text, ",") + 1
+	if d.elements > maxElements {
+		d.faults = append(d.faults, Fault{key, text, fmt.Sprintf("expected at most %d elements in all lists of a pod together, got %d", maxElements, d.elements)})
+		return false
+	}
+	return true
 }

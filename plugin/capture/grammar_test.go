@@ -27,11 +27,12 @@ func TestParseList(t *testing.T) {
 	if err == nil || strings.Count(err.Error(), "empty element") != 2 || !strings.Contains(err.Error(), `"x"`) {
 		t.Errorf("not all faults are named: %v", err)
 	}
-	if all, err := parseSelection(" * ", config.ParsePort); err != nil || !all.All {
-		t.Errorf("got %v, %v", all, err)
+	d := decider{pod: Pod{Annotations: map[string]string{"all": " * ", "mixed": "*,80"}}}
+	if all := selectionOf(&d, "all", config.ParsePort); !all.All || d.faults != nil {
+		t.Errorf("got %v, %v", all, d.faults)
 	}
-	_, err = parseSelection("*,80", config.ParsePort)
-	expect(t, "*,80", err, "cannot be part of a list")
+	selectionOf(&d, "mixed", config.ParsePort)
+	expect(t, "*,80", d.faults, "cannot be part of a list")
 }
 
 func expect(t *testing.T, input string, err error, want string) {

@@ -44,14 +44,18 @@ func Rules(in Intent) Ruleset {
 			b.check()
 		}
 		b.leaveIPv6()
-		b.invalidPackets()
-		b.transparentJump()
+		if b.DropInvalid { // nat skips these packets, and the kernel would answer them with a reset
+			b.add(Match{Invalid: true}, Action{Verdict: Jump, Chain: chainDrop}, "INVALID_DROP is set")
+		}
+		if b.transparent() {
+			b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
+		}
 	}
 	if b.transparent() {
 		b.hook(Mangle, Output)
-		b.transparentReturn()
+		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
 		b.hook(Mangle, Postrouting)
-		b.handedOnJump()
+		b.add(Match{ConnMark: ProxyMark}, Action{Verdict: Jump, Chain: chainHandedOn}, "between the proxy and the application")
 	}
 	b.inboundSYNs()
 	b.dropChain()
@@ -61,8 +65,15 @@ func Rules(in Intent) Ruleset {
 	b.check()
 	b.outboundSYNs()
 
-	b.inboundHook()
-	b.outboundHook()
+	if b.hasInbound() {
+		b.hook(NAT, Prerouting)
+		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
+	}
+	b.hook(NAT, Output)
+	b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
+	if b.capturesDNS() {
+		b.add(dns(UDP), Action{Verdict: Jump, Chain: chainOutput}, "outbound DNS")
+	}
 	toProxy := policy{
 		table:    NAT,
 		inbound:  Action{Verdict: Jump, Chain: chainInRedirect},
@@ -81,7 +92,11 @@ func Rules(in Intent) Ruleset {
 	b.chain(NAT, chainRedirect)
 	b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.OutboundPort}, "to the proxy's outbound port")
 
-	return Ruleset{IPv6: in.IPv6, LocalMark: b.localMark(), Chains: b.chains}
+	rs := Ruleset{IPv6: in.IPv6, Chains: b.chains}
+	if b.transparent() { // the application's replies to the proxy have the client's address as destination
+		rs.LocalMark = ProxyMark
+	}
+	return rs
 }
 
 // policy is what becomes of traffic that is captured, in the chains of one table: nat
@@ -91,34 +106,11 @@ type policy struct {
 	inbound, outbound, dns Action
 }
 
-// invalidPackets drops packets that conntrack calls invalid, if INVALID_DROP is set:
-// nat skips them, and the kernel would answer them with a reset.
-func (b *builder) invalidPackets() {
-	if b.DropInvalid {
-		b.add(Match{Invalid: true}, Action{Verdict: Jump, Chain: chainDrop}, "INVALID_DROP is set")
-	}
-}
-
 func (b *builder) dropChain() {
 	if b.DropInvalid {
 		b.chain(Mangle, chainDrop)
 		b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
 		b.add(Match{}, Action{Verdict: Drop}, "out-of-window packet")
-	}
-}
-
-func (b *builder) inboundHook() {
-	if b.hasInbound() {
-		b.hook(NAT, Prerouting)
-		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
-	}
-}
-
-func (b *builder) outboundHook() {
-	b.hook(NAT, Output)
-	b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
-	if b.capturesDNS() {
-		b.add(dns(UDP), Action{Verdict: Jump, Chain: chainOutput}, "outbound DNS")
 	}
 }
 

@@ -18,29 +18,6 @@ const (
 // transparent reports whether inbound traffic is captured by TPROXY.
 func (b *builder) transparent() bool { return b.Transparent && b.capturesInbound() }
 
-// localMark returns the mark of packets to be routed to this host. The application's
-// replies to the proxy need it: they have the client's address as destination.
-func (b *builder) localMark() uint32 {
-	if b.transparent() {
-		return ProxyMark
-	}
-	return 0
-}
-
-func (b *builder) transparentJump() {
-	if b.transparent() {
-		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
-	}
-}
-
-func (b *builder) transparentReturn() {
-	b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
-}
-
-func (b *builder) handedOnJump() {
-	b.add(Match{ConnMark: ProxyMark}, Action{Verdict: Jump, Chain: chainHandedOn}, "between the proxy and the application")
-}
-
 // transparentInbound captures inbound traffic by TPROXY, and sets a connection mark on
 // the proxy's connections to the application.
 func (b *builder) transparentInbound() {

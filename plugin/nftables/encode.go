@@ -4,6 +4,7 @@ package nftables
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/google/nftables/binaryutil"
@@ -114,16 +115,8 @@ func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
 	if first.Bits() == 0 {
 		return // the match on the family holds already
 	}
-	e.add(load, and(mask(first)))
+	e.add(load, and(net.CIDRMask(first.Bits(), first.Addr().BitLen())))
 	e.equals(first.Addr().AsSlice())
-}
-
-func mask(p netip.Prefix) []byte {
-	bits := make([]byte, p.Addr().BitLen()/8)
-	for i := range p.Bits() {
-		bits[i/8] |= 0x80 >> (i % 8)
-	}
-	return bits
 }
 
 // mark compares a mark with a value, unless that is 0.

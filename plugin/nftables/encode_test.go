@@ -55,18 +55,6 @@ func TestElements(t *testing.T) {
 	}
 }
 
-func TestMask(t *testing.T) {
-	t.Parallel()
-	for prefix, want := range map[string]string{
-		"0.0.0.0/0": "00000000", "128.0.0.0/1": "80000000", "10.0.0.0/8": "ff000000", "10.0.0.0/9": "ff800000",
-		"10.1.2.2/31": "fffffffe", "10.1.2.3/32": "ffffffff", "2001:db8::/33": "ffffffff800000000000000000000000",
-	} {
-		if got := mask(netip.MustParsePrefix(prefix)); hex.EncodeToString(got) != want {
-			t.Errorf("%s: got %x, want %s", prefix, got, want)
-		}
-	}
-}
-
 // TestSetsAreChunked expects the elements of a message to fit into a netlink
 // attribute: longer ones are truncated silently.
 func TestSetsAreChunked(t *testing.T) {
