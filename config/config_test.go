@@ -98,7 +98,7 @@ func TestKeys(t *testing.T) {
 		"mesh.loopbackCIDR":               {[]string{`"127.0.0.0/8"`, `"127.0.0.1/32"`}, map[string]string{`"10.0.0.0/8"`: "within 127.0.0.0/8", `"::1/128"`: "within 127.0.0.0/8", `"0.0.0.0/0"`: "within 127.0.0.0/8", `"126.0.0.0/7"`: "within 127.0.0.0/8"}},
 	}
 	var documented []string
-	for name := range defaults("", Keys()) {
+	for name := range defaults("", Keys(new(NetConf))) {
 		documented = append(documented, name)
 	}
 	for name := range tests {
@@ -164,7 +164,7 @@ func defaults(prefix string, keys []Key) map[string]string {
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	want := fmt.Sprintf("%+v", Default())
-	for name, value := range defaults("", Keys()) {
+	for name, value := range defaults("", Keys(new(NetConf))) {
 		quoted := value
 		if name == "kubeconfig" || strings.Trim(value, "0123456789[]{}") != "" {
 			quoted = fmt.Sprintf("%q", value)

@@ -20,10 +20,8 @@ func (k Key) Accepts(value json.RawMessage) bool {
 }
 
 // Keys returns the keys of our entry in a conflist, in the order of the reference's table.
-func Keys() []Key { return keysOf(new(NetConf)) }
-
-// keysOf returns the keys, which set the fields of c.
-func keysOf(c *NetConf) []Key {
+// They set the fields of c.
+func Keys(c *NetConf) []Key {
 	return []Key{
 		{
 			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig", set: into(&c.Kubeconfig, fileNamed(KubeconfigName)),

@@ -66,7 +66,7 @@ func (f Faults) Error() string { return strings.Join(f, "\n") }
 func (in Input) NetConf() (NetConf, []string, error) {
 	conf := Default()
 	var faults Faults
-	unknown := decode(in.fields, keysOf(&conf), "", &faults)
+	unknown := decode(in.fields, Keys(&conf), "", &faults)
 	var warnings []string
 	for _, key := range unknown {
 		if !isStandardKey(key) {

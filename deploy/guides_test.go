@@ -193,7 +193,7 @@ func hasValue(values map[string]any, name string) bool {
 	case !ok:
 		return false
 	case first == "netconf":
-		return rest == "" || hasKey(config.Keys(), rest)
+		return rest == "" || hasKey(config.Keys(new(config.NetConf)), rest)
 	case rest == "" || slices.Contains([]string{"nodeSelector", "podLabels", "podAnnotations", "seLinuxOptions", "affinity", "daemonSetLabels", "env", "appArmorProfile"}, first):
 		return true
 	default:

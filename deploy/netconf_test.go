@@ -36,7 +36,7 @@ func readSchema(t *testing.T) schema {
 // TestSchemaKnowsKeys compares the schema with the keys that the plugin reads. The
 // agent sets kubeconfig.
 func TestSchemaKnowsKeys(t *testing.T) {
-	keys := slices.DeleteFunc(config.Keys(), func(k config.Key) bool { return k.Name == "kubeconfig" })
+	keys := slices.DeleteFunc(config.Keys(new(config.NetConf)), func(k config.Key) bool { return k.Name == "kubeconfig" })
 	expectKeys(t, "netconf", readSchema(t).Properties["netconf"], keys)
 }
 
@@ -96,7 +96,7 @@ func samples(t *testing.T, keys []config.Key) map[string]any {
 // TestEveryKeyArrives sets every key and finds it in the agent's netconf file and
 // in the configuration that Multus passes to the plugin.
 func TestEveryKeyArrives(t *testing.T) {
-	want := samples(t, config.Keys())
+	want := samples(t, config.Keys(new(config.NetConf)))
 	netconf, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)

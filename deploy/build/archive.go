@@ -54,12 +54,24 @@ func (f Files) add(begin func(name string, file File) (io.Writer, error)) error 
 	return nil
 }
 
+// withDirectories returns the files and their directories, whose names end in a slash.
+// Without them a runtime chooses the modes.
+func (f Files) withDirectories() Files {
+	all := maps.Clone(f)
+	for name := range f {
+		for parent := path.Dir(name); parent != "."; parent = path.Dir(parent) {
+			all[parent+"/"] = File{Mode: 0o755}
+		}
+	}
+	return all
+}
+
 // Tar returns a tar archive. It has neither times nor owners, so that it depends on the
 // files alone.
 func (f Files) Tar() ([]byte, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	err := f.add(func(name string, file File) (io.Writer, error) {
+	err := f.withDirectories().add(func(name string, file File) (io.Writer, error) {
 		return w, w.WriteHeader(&tar.Header{Name: name, Mode: file.Mode, Size: int64(len(file.Content)), Format: tar.FormatPAX})
 	})
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -100,14 +101,15 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 			t.Errorf("%s: configuration %+v", found.Platform, file)
 		}
 		licensed := map[string]bool{}
-		want := map[string]int64{"capture-cni-node": 0o755, "opt/capture-cni/capture-cni": 0o755, "opt/capture-cni/capture-cni-lookup": 0o755}
+		want := map[string]int64{"opt": 0o755, "opt/capture-cni": 0o755, "capture-cni-node": 0o755, "opt/capture-cni/capture-cni": 0o755, "opt/capture-cni/capture-cni-lookup": 0o755}
 		for r := tar.NewReader(mutate.Extract(image)); ; {
 			header, err := r.Next()
 			if errors.Is(err, io.EOF) {
 				break
 			}
 			check(t, err)
-			if strings.HasPrefix(header.Name, build.Licenses+"/") {
+			header.Name = path.Clean(header.Name)
+			if header.Name == build.Licenses || strings.HasPrefix(header.Name, build.Licenses+"/") {
 				licensed[strings.TrimPrefix(header.Name, build.Licenses+"/")] = true
 				continue
 			}

@@ -64,22 +64,22 @@ var badDayMutants = []mutant{
 	{
 		name: "clock-set-back-hides-the-last-add",
 		file: "install/history/history.go",
-		from: "if spooled && len(files) > 0",
-		to:   "if len(files) > 0",
+		from: "if uid == \"\" {",
+		to:   "if uid == \"\" || h.byPod[uid].Name >= record.FileName(r, uid) {",
 		by:   by(quick, "install/history", "TestClockSetBack"),
 	},
 	{
 		name: "spooled-record-replaces-a-younger-one",
 		file: "install/history/history.go",
-		from: "if spooled && len(files) > 0",
-		to:   "if spooled && len(files) > 1",
+		from: "if h.byPod[r.Pod.UID].Name >= record.FileName(r, r.Pod.UID) {",
+		to:   "if r.Pod.UID == \"\" {",
 		by:   by(quick, "install/history", "TestSpooledRecords"),
 	},
 	{
 		name: "deleted-history-stays-deleted",
 		file: "install/telemetry/telemetry.go",
-		from: "err != nil && makeDirectories(l.settings.Socket) == nil",
-		to:   "err != nil",
+		from: "err := makeDirectories(l.settings.Socket)",
+		to:   "var err error",
 		by:   by(unit, "install/telemetry", "TestHistoryIsPutRight"),
 	},
 	{

@@ -182,8 +182,8 @@ var serverMutants = []mutant{
 	{
 		name: "older-add-replaces-a-younger-one",
 		file: "install/history/history.go",
-		from: "files[len(files)-1].Name >= name",
-		to:   "files[len(files)-1].Name == name",
+		from: "if h.byPod[r.Pod.UID].Name >= record.FileName(r, r.Pod.UID) {",
+		to:   "if h.byPod[r.Pod.UID].Name == record.FileName(r, r.Pod.UID) {",
 		by:   by(unit, "install/history", "TestSpooledRecords"),
 	},
 	{

@@ -87,7 +87,7 @@ func metricTable() string {
 }
 
 func keyTable() string {
-	return "| key | type | default | meaning |\n|---|---|---|---|\n" + keyRows("", config.Keys())
+	return "| key | type | default | meaning |\n|---|---|---|---|\n" + keyRows("", config.Keys(new(config.NetConf)))
 }
 
 func keyRows(prefix string, keys []config.Key) string {

@@ -123,7 +123,7 @@ func ownEntryOf(entry json.RawMessage) (own ownEntry) {
 	if err != nil || json.Unmarshal(entry, &fields) != nil {
 		return own
 	}
-	own.Keys = own.documented(fields, config.Keys(), "")
+	own.Keys = own.documented(fields, config.Keys(new(config.NetConf)), "")
 	_, unknown, _ := input.NetConf() // its error quotes values
 	own.Unknown = len(unknown)
 	return own

@@ -40,7 +40,8 @@ type Listener struct {
 	metrics  *addMetrics
 	events   *Events // nil for none
 	log      *slog.Logger
-	replayed time.Time // when the spool was read last
+	history  *history.History // nil where its directory can't be used
+	replayed time.Time        // when the spool was read last
 	pace     *rate.Limiter
 	skipped  int // lines since the last one
 }
@@ -85,9 +86,7 @@ func (l *Listener) Serve(ctx context.Context) {
 // replaced.
 func (l *Listener) replay() {
 	l.metrics.showBuild(l.settings.Plugin)
-	if err := makeDirectories(l.settings.Socket); err != nil {
-		l.log.Warn("making the directories of records failed", "error", err)
-	}
+	l.openHistory()
 	if err := received.Replay(record.Spool(l.settings.Socket), func(document []byte) { l.receive(document, true) }); err != nil {
 		l.log.Warn("reading the spooled records failed", "error", err)
 	}
@@ -136,16 +135,27 @@ func (l *Listener) receive(document []byte, spooled bool) {
 	}
 }
 
+// openHistory rebuilds the index: another agent may have written to the history.
+func (l *Listener) openHistory() {
+	err := makeDirectories(l.settings.Socket)
+	if err == nil {
+		l.history, err = history.Open(history.Directory(l.settings.Socket))
+	}
+	if err != nil {
+		l.log.Warn("opening the history of ADDs failed; keeping none", "error", err)
+	}
+}
+
 // record writes an ADD to the history, unless the pod is not in the mesh and there
 // are no warnings.
 func (l *Listener) record(r record.Record, spooled bool) {
 	if r.Verdict == record.Passed && !received.IsExempt(r.Reason) && len(r.Warnings) == 0 {
 		return
 	}
-	dir := history.Directory(l.settings.Socket)
-	err := history.Record(dir, r, spooled)
-	if err != nil && makeDirectories(l.settings.Socket) == nil { // it may have been deleted or replaced
-		err = history.Record(dir, r, spooled)
+	err := recordIn(l.history, r, spooled)
+	if err != nil { // the directory may have been deleted or replaced
+		l.openHistory()
+		err = recordIn(l.history, r, spooled)
 	}
 	if err != nil {
 		l.paced().Warn("writing to the history of ADDs failed", "error", err)
@@ -175,6 +185,16 @@ func (l *Listener) line(r record.Record) *slog.Logger {
 		log = log.With("warnings", r.Warnings)
 	}
 	return log
+}
+
+func recordIn(h *history.History, r record.Record, spooled bool) error {
+	switch {
+	case h == nil:
+		return nil
+	case spooled:
+		return h.RecordSpooled(r)
+	}
+	return h.Record(r)
 }
 
 // write logs one line for a pod of the mesh. What the guard found is in its own log.

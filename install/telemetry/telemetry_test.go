@@ -212,7 +212,11 @@ func TestReplays(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(record.Spool(socket), 0o700), os.MkdirAll(memory, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if err := history.Record(memory, younger, false); err != nil {
+	h, err := history.Open(memory)
+	if err == nil {
+		err = h.Record(younger)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {

@@ -57,19 +57,19 @@ func Keep(spool string, r Record) {
 		return
 	}
 	defer func() { _ = d.Close() }()
-	if d.Write(rand.Text(), r) == nil {
-		d.Prune(SpoolSize, SpoolBytes)
+	if _, err := d.Write(rand.Text(), r); err == nil {
+		d.Prune()
 	}
 }
 
-// Prune deletes the oldest files beyond limits of files and bytes, but not the youngest.
-// Several processes may do so at once.
-func (d *Dir) Prune(most int, mostBytes int64) {
+// Prune deletes the oldest records beyond the spool's limits. Several processes
+// may do so at once.
+func (d *Dir) Prune() {
 	files := d.Files()
 	var bytes int64
 	for i, file := range slices.Backward(files) {
 		bytes += file.Size
-		if i < len(files)-most || bytes > mostBytes && i < len(files)-1 {
+		if i < len(files)-SpoolSize || bytes > SpoolBytes && i < len(files)-1 {
 			_ = d.Remove(file)
 		}
 	}
