@@ -24,20 +24,26 @@ import (
 // Exec executes a command in a container of an agent's pod, and writes its output.
 type Exec func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error
 
-// output executes a command of the agent's program, and returns the first bytes of its
-// output.
+// output executes a command of the agent's program, and returns its output. It ends the
+// command at most bytes.
 func (e Exec) output(ctx context.Context, agent Agent, container string, timeout time.Duration, most int, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var out bytes.Buffer
-	err := e(ctx, agent, container, append([]string{"/capture-cni-node"}, args...), &limitedWriter{&out, most})
+	limited := &limitedWriter{out: &out, left: most, full: cancel}
+	err := e(ctx, agent, container, append([]string{"/capture-cni-node"}, args...), limited)
+	if limited.isCut {
+		err = fmt.Errorf("the output of %s in pod %s/%s has more than %d bytes, and is cut", args[0], agent.namespace, agent.name, most)
+	}
 	return out.Bytes(), err
 }
 
 // limitedWriter drops what exceeds a limit.
 type limitedWriter struct {
-	out  *bytes.Buffer
-	left int
+	out   *bytes.Buffer
+	left  int
+	full  func() // is called beyond the limit
+	isCut bool
 }
 
 // Write implements io.Writer.
@@ -45,6 +51,10 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 	n := min(len(p), w.left)
 	w.out.Write(p[:n])
 	w.left -= n
+	if n < len(p) {
+		w.isCut = true
+		w.full()
+	}
 	return len(p), nil
 }
 
@@ -57,7 +67,7 @@ func (c *Client) Exec(ctx context.Context, agent Agent, container string, comman
 		return fmt.Errorf("executing a command in pod %s/%s: %w", agent.namespace, agent.name, err)
 	}
 	var stderr bytes.Buffer
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &limitedWriter{&stderr, maxStderr}})
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &limitedWriter{out: &stderr, left: maxStderr, full: func() {}}})
 	if exited, ok := errors.AsType[exec.CodeExitError](err); ok {
 		err = commandFailed(cmp.Or(strings.TrimSpace(stderr.String()), exited.Error()))
 	} else if message := strings.TrimSpace(stderr.String()); err != nil && message != "" {

@@ -38,11 +38,13 @@ func TestNodeStates(t *testing.T) {
 	replaced.Spec.HolderIdentity = &earlier
 	lasting := newLease("lasting", 0, good(nil))
 	lasting.Spec.LeaseDurationSeconds = new(int32(24 * 60 * 60))
+	endless := newLease("endless", -5*time.Minute, good(nil))
+	endless.Spec.LeaseDurationSeconds = nil
 	s := &apiServer{}
-	s.leases = append(s.leases, newer, replaced, lasting, newLease("tomorrow", -25*time.Hour, good(nil)), newLease("ahead", -5*time.Minute, good(nil)), newLease("gone", time.Minute, good(nil)), newLease("dead", 12*time.Minute, good(nil)),
+	s.leases = append(s.leases, newer, replaced, lasting, endless, newLease("tomorrow", -25*time.Hour, good(nil)), newLease("ahead", -5*time.Minute, good(nil)), newLease("gone", time.Minute, good(nil)), newLease("dead", 12*time.Minute, good(nil)),
 		newLease("late", 10*time.Minute, good(nil)), newLease("faulty", 0, faulty), newLease("waiting", 0, waiting), newLease("removed", 0, removed),
 		newLease("unready", 0, good(nil)), newLease("unguarded", 0, good(nil)), newLease("silent", 0, good(nil)), newLease("guarded", 0, good(&nodestate.Pods{})))
-	for _, node := range []string{"newer", "replaced", "dead", "late", "faulty", "waiting", "removed", "unguarded", "unreported", "lasting", "tomorrow", "ahead"} {
+	for _, node := range []string{"newer", "replaced", "dead", "late", "faulty", "waiting", "removed", "unguarded", "unreported", "lasting", "tomorrow", "ahead", "endless"} {
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer))
 	}
 	s.pods = append(s.pods, newAgent("unready", corev1.ConditionFalse, InstallerContainer), newPod("bare", "web", nil),
@@ -73,6 +75,7 @@ func TestNodeStates(t *testing.T) {
 		"lasting":    "faulty: its Lease",
 		"tomorrow":   "faulty: its Lease",
 		"ahead":      "ready:",
+		"endless":    "stale: the agent has not reported for -5m0s",
 		"unready":    "faulty: the agent's pod is not ready: containers with unready status: [installer]",
 		"unguarded":  "ready:",
 		"silent":     "waiting: the guard has not reported the states of pods",

@@ -93,7 +93,7 @@ func (o observed) node(name string, agent *Agent, lease *coordination.Lease) Nod
 		set(Unreported, "the agent has written no Lease")
 	case age < -maxAhead || lasts > maxLeaseDuration: // it would hide that the agent no longer reports
 		set(Faulty, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that", node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()))
-	case age > lasts:
+	case lasts == 0 || age > lasts:
 		set(Stale, fmt.Sprintf("the agent has not reported for %s", age.Round(time.Second)))
 	case errors.Is(err, nodestate.ErrFormat):
 		set(Faulty, err.Error()+": use the kubectl plugin of the agents' version")

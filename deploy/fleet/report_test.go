@@ -37,6 +37,13 @@ func (a *agents) exec(ctx context.Context, agent Agent, container string, comman
 	switch agent.name {
 	case "agent-of-broken":
 		return errors.New("the container does not run")
+	case "agent-of-endless":
+		for ctx.Err() == nil {
+			if _, err := out.Write(make([]byte, 1<<20)); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
 	case "agent-of-garbled":
 		_, err := io.WriteString(out, "no archive")
 		return err
@@ -71,7 +78,7 @@ func reported(t *testing.T, s *apiServer, a *agents, nodes ...string) (map[strin
 func TestReport(t *testing.T) {
 	t.Parallel()
 	s, a := &apiServer{}, &agents{}
-	for _, node := range []string{"broken", "good-1", "good-2", "garbled"} {
+	for _, node := range []string{"broken", "good-1", "good-2", "garbled", "endless"} {
 		state := good(&nodestate.Pods{})
 		if !strings.HasPrefix(node, "good") {
 			state.Findings = []nodestate.Finding{{Part: "entry", Reason: "no conflist"}}
@@ -91,7 +98,7 @@ func TestReport(t *testing.T) {
 	if files["nodes/good-1/guard/node/verify.json"] != "of guard" || !strings.Contains(files["fleet.json"], "entry: no conflist") {
 		t.Errorf("%q", files)
 	}
-	for _, missing := range []string{"nodes/broken/installer/report: the container does not run", "nodes/garbled/guard/report: reading the agent's archive", "nodes/bare/agent: no agent runs"} {
+	for _, missing := range []string{"nodes/broken/installer/report: the container does not run", "nodes/garbled/guard/report: reading the agent's archive", "nodes/endless/guard/report: the output of report in pod capture-cni/agent-of-endless has more than 8388608 bytes", "nodes/bare/agent: no agent runs"} {
 		if !strings.Contains(files["missing.txt"], missing) {
 			t.Errorf("%q is missing in:\n%s", missing, files["missing.txt"])
 		}

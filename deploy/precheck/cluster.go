@@ -52,7 +52,7 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 		return nil, fmt.Errorf("reading the API server's version: %w", err)
 	}
 	c := &Cluster{Version: info.GitVersion}
-	c.note("nodes", fleet.Each(ctx, client, "", &corev1.NodeList{}, metav1.ListOptions{}, func(node *corev1.Node) { c.Nodes = append(c.Nodes, *node) }))
+	c.Nodes = all[*corev1.Node](ctx, c, client, "nodes", &corev1.NodeList{}, metav1.ListOptions{})
 	c.readMeshes(ctx, client)
 	c.Cilium = get(ctx, c, client, "kube-system", "configmaps", "cilium-config", &corev1.ConfigMap{})
 	c.readFelix(ctx, client)
@@ -62,18 +62,18 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 
 // readMeshes reads the other plugins of meshes, and what istiod injects.
 func (c *Cluster) readMeshes(ctx context.Context, client *fleet.Client) {
-	c.note("daemonsets of all namespaces", fleet.Each(ctx, client, "", &appsv1.DaemonSetList{}, metav1.ListOptions{}, func(set *appsv1.DaemonSet) {
-		c.DaemonSets = append(c.DaemonSets, *set)
+	c.DaemonSets = all[*appsv1.DaemonSet](ctx, c, client, "daemonsets of all namespaces", &appsv1.DaemonSetList{}, metav1.ListOptions{})
+	for _, set := range c.DaemonSets {
 		if set.Name == terms.IstioCNIDaemonSet {
 			c.IstioCNI = get(ctx, c, client, set.Namespace, "configmaps", "istio-cni-config", &corev1.ConfigMap{})
 		}
-	}))
+	}
 	ofRevisions := metav1.ListOptions{LabelSelector: "istio.io/rev"}
-	c.note("configmaps of istiod", fleet.Each(ctx, client, "", &corev1.ConfigMapList{}, ofRevisions, func(one *corev1.ConfigMap) {
+	for _, one := range all[*corev1.ConfigMap](ctx, c, client, "configmaps of istiod", &corev1.ConfigMapList{}, ofRevisions) {
 		if _, injects := one.Data["values"]; injects {
-			c.Injectors = append(c.Injectors, *one)
+			c.Injectors = append(c.Injectors, one)
 		}
-	}))
+	}
 }
 
 // readFelix reads the settings of Calico.
@@ -89,6 +89,18 @@ func (c *Cluster) readFelix(ctx context.Context, client *fleet.Client) {
 	if c.note("Calico's felixconfigurations", err); err == nil {
 		c.Felix = felix
 	}
+}
+
+// all returns all objects of a kind, none if not all can be read.
+func all[P interface {
+	*T
+	runtime.Object
+}, T any](ctx context.Context, c *Cluster, client *fleet.Client, what string, list runtime.Object, options metav1.ListOptions) (objects []T) {
+	err := fleet.Each(ctx, client, "", list, options, func(object P) { objects = append(objects, *object) })
+	if c.note(what, err); err != nil {
+		return nil
+	}
+	return objects
 }
 
 // get returns an object, nil if there is none or it can't be read.

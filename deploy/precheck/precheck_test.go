@@ -89,6 +89,9 @@ func TestRead(t *testing.T) {
 	t.Parallel()
 	answers := map[string]any{
 		"/version": map[string]string{"gitVersion": "v1.36.2"},
+		"/api/v1/nodes?limit=500": corev1.NodeList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{Continue: "more"}, Items: []corev1.Node{{}},
+		},
 		"/apis/apps/v1/daemonsets?limit=500": appsv1.DaemonSetList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{daemonSet("istio-cni-node")},
 		},
@@ -123,7 +126,7 @@ func TestRead(t *testing.T) {
 	if c.Version != "v1.36.2" || len(c.DaemonSets) != 1 || len(c.Injectors) != 1 || c.IstioCNI == nil || c.IstioCNI.Data["AMBIENT_ENABLED"] != "true" || c.Felix == nil || !c.Felix.Spec.BPFEnabled {
 		t.Errorf("%+v", c)
 	}
-	if c.Cilium != nil || c.Namespace != nil || len(c.Unknown) != 1 || !strings.Contains(c.Unknown[0].Error(), "reading nodes: nodes is forbidden") {
+	if c.Nodes != nil || c.Cilium != nil || c.Namespace != nil || len(c.Unknown) != 1 || !strings.Contains(c.Unknown[0].Error(), "reading nodes: nodes is forbidden") {
 		t.Errorf("%+v, %v", c, c.Unknown)
 	}
 	server.Close()

@@ -52,16 +52,16 @@ func TestLargestLists(t *testing.T) {
 		annotations = 140 << 10 // bytes of each pod's
 		container   = 128 << 20
 		mostMemory  = 96 << 20
-		mostTime    = time.Minute
+		mostTime    = 40 * time.Second // of a core: the time that passes depends on what else runs
 		mostAtOnce  = 5 * time.Second
 	)
 	crowd := captureCrowd(t, 110, func(i int) map[string]string {
 		return map[string]string{"traffic.sidecar.istio.io/excludeOutboundIPRanges": addresses(i, annotations)}
 	})
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(container/2)) // as it sets itself in a container
-	first, resident := crowd.watch(t, 10*time.Second)
-	if first > mostTime {
-		t.Errorf("the guard had examined all pods after %s, want %s at most", first, mostTime)
+	examined, resident := crowd.watch(t, 10*time.Second)
+	if examined > mostTime {
+		t.Errorf("the guard examined all pods with %s of a core, want %s at most", examined, mostTime)
 	}
 	if resident > mostMemory {
 		t.Errorf("the guard held %d MiB, want %d at most", resident>>20, mostMemory>>20)
@@ -107,17 +107,16 @@ type crowd struct {
 	node *node
 }
 
-// watch runs the built guard for the crowd. It returns how long the guard took
-// to examine all pods, and the most memory that it held until then and for
-// rounds after.
-func (c crowd) watch(t *testing.T, round time.Duration) (first time.Duration, resident int) {
+// watch runs the built guard for the crowd. It returns the time of a core in which it
+// examined all pods, and the most memory that it held until then and for rounds after.
+func (c crowd) watch(t *testing.T, round time.Duration) (examined time.Duration, resident int) {
 	t.Helper()
 	dir := t.TempDir()
 	_, _ = c.node.serveIn(t, dir)
 	command, address, stop := startGuard(t, dir, "--cri-socket", serveCRI(t, dir, c.stub), "--round", round.String())
 	pods := len(c.stub.items)
-	first = waitForCaptured(t, address, pods)
-	examined, _ := usage(t, command.Process.Pid)
+	first := waitForCaptured(t, address, pods)
+	examined, _ = usage(t, command.Process.Pid)
 	after := 3 * round / 2
 	time.Sleep(after)
 	used, resident := usage(t, command.Process.Pid)
@@ -125,7 +124,7 @@ func (c crowd) watch(t *testing.T, round time.Duration) (first time.Duration, re
 	c.node.reads, c.node.unchanged = 0, 0
 	t.Logf("%d pods: examined in %s, with %s of a core; then %.2f %% of a core; %d MiB resident at most", pods,
 		first.Round(10*time.Millisecond), examined, 100*(used-examined).Seconds()/after.Seconds(), resident>>20)
-	return first, resident
+	return examined, resident
 }
 
 // buildAgent builds the program of agent and guard.

@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -54,7 +55,14 @@ func TestFilledTable(t *testing.T) {
 				if policy == guard.InPlace {
 					continue
 				}
-				if out := explanation(t, keeper, "shop", "web"); !strings.Contains(out, tt.reason) {
+				out := explanation(t, keeper, "shop", "web")
+				for range 20 { // a busy machine can use up the time of one
+					if !strings.Contains(out, context.DeadlineExceeded.Error()) {
+						break
+					}
+					out = explanation(t, keeper, "shop", "web")
+				}
+				if !strings.Contains(out, tt.reason) {
 					t.Errorf("explain does not say %q:\n%s", tt.reason, out)
 				}
 			}

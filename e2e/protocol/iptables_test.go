@@ -73,7 +73,7 @@ func TestProgramsExecuted(t *testing.T) {
 				t.Errorf("DEL executes %d programs, want at most %d: %q", len(removed), test.del, removed)
 			}
 			t.Logf("ADD executes %d programs, DEL %d", len(added), len(removed))
-			call{netns: host.Path(), stdin: stdin}.deleteBy(t, "", delTime) // on a busy machine, the first one's time can be over
+			call{netns: host.Path(), stdin: stdin}.deleteBy(t, "") // on a busy machine, the first one's time can be over
 			expectNoRules(t, host)
 		})
 	}
@@ -135,7 +135,7 @@ func TestLockedNode(t *testing.T) {
 	check(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	stdin := n.conf(`"backend": "iptables-legacy", "ipv6": "always",`)
 	call{netns: host.Path(), stdin: stdin}.run(t).succeeds(t)
-	call{netns: host.Path(), stdin: stdin}.deleteBy(t, "", delTime)
+	call{netns: host.Path(), stdin: stdin}.deleteBy(t, "")
 	check(t, lock.Close())
 	expectNoRules(t, host)
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"syscall"
@@ -77,17 +76,8 @@ func parseTuple(data []byte) (source, destination netip.AddrPort, ok bool) {
 	var from, to netip.Addr
 	var fromPort, toPort uint16
 	tcp := false
-	addresses, _ := nfnetlink.Nested(data, tupleAddresses)
 	ports, _ := nfnetlink.Nested(data, tupleProtocol)
-	err := errors.Join(nfnetlink.EachAttribute(addresses, func(attribute uint16, address []byte) error {
-		switch attribute {
-		case ipv4Source, ipv6Source:
-			from, _ = netip.AddrFromSlice(address)
-		case ipv4Destination, ipv6Destination:
-			to, _ = netip.AddrFromSlice(address)
-		}
-		return nil
-	}), nfnetlink.EachAttribute(ports, func(attribute uint16, content []byte) error {
+	err := nfnetlink.EachAttribute(ports, func(attribute uint16, content []byte) error {
 		switch {
 		case attribute == protocolNumber:
 			tcp = bytes.Equal(content, []byte{unix.IPPROTO_TCP})
@@ -97,8 +87,21 @@ func parseTuple(data []byte) (source, destination netip.AddrPort, ok bool) {
 			toPort = binary.BigEndian.Uint16(content)
 		}
 		return nil
-	}))
-	return netip.AddrPortFrom(from, fromPort), netip.AddrPortFrom(to, toPort), err == nil && tcp && from.IsValid() && to.IsValid()
+	})
+	if err != nil || !tcp { // most entries of a node may be of another protocol
+		return source, destination, false
+	}
+	addresses, _ := nfnetlink.Nested(data, tupleAddresses)
+	err = nfnetlink.EachAttribute(addresses, func(attribute uint16, address []byte) error {
+		switch attribute {
+		case ipv4Source, ipv6Source:
+			from, _ = netip.AddrFromSlice(address)
+		case ipv4Destination, ipv6Destination:
+			to, _ = netip.AddrFromSlice(address)
+		}
+		return nil
+	})
+	return netip.AddrPortFrom(from, fromPort), netip.AddrPortFrom(to, toPort), err == nil && from.IsValid() && to.IsValid()
 }
 
 // number returns a 32-bit attribute, 0 where the length differs.

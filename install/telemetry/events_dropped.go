@@ -64,7 +64,7 @@ func (d *droppedEvents) count(cause string, now time.Time) {
 func (d *droppedEvents) summary(now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.full+d.error == 0 || now.Sub(d.last) < summaryInterval {
+	if d.full+d.error == 0 || now.Sub(d.first) < summaryCheck || now.Sub(d.last) < summaryInterval {
 		return ""
 	}
 	message := fmt.Sprintf("%d Events about pods of this node were dropped since %s: %d because %d others were waiting, %d because posting them failed. The agent's log and metrics have each ADD and repair",

@@ -112,7 +112,7 @@ func TestDropped(t *testing.T) {
 	if n := len(s.all()); n != queueLength-10 {
 		t.Errorf("%d Events, want %d", n, queueLength-10)
 	}
-	now := e.dropped.first
+	now := e.dropped.first.Add(summaryCheck)
 	for range 2 { // no second one
 		e.postSummary(t.Context(), now)
 	}
@@ -142,6 +142,20 @@ func TestDropped(t *testing.T) {
 		if got := e.dropped.summary(now); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("the next summary is %q, want %q", got, want)
 		}
+	}
+}
+
+// TestSummaryWaits for the rest of a burst.
+func TestSummaryWaits(t *testing.T) {
+	t.Parallel()
+	e, _ := newEvents(t)
+	now := time.Now()
+	e.dropped.count(causeFull, now)
+	if got := e.dropped.summary(now.Add(summaryCheck - time.Second)); got != "" {
+		t.Errorf("a summary while more Events may be dropped: %q", got)
+	}
+	if got := e.dropped.summary(now.Add(summaryCheck)); got == "" {
+		t.Error("no summary after that")
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -157,5 +159,20 @@ func TestHistoryIsPutRight(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// TestLevelAndPace has lines below the log's level, more than the pace allows: they take
+// nothing from a line that the log has.
+func TestLevelAndPace(t *testing.T) {
+	t.Parallel()
+	log := &lab.Log{}
+	l := New(Settings{}, prometheus.NewRegistry(), nil, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	for range 3 * logBurst {
+		l.write(captured)
+	}
+	l.write(failed)
+	if got := log.String(); !strings.Contains(got, "not captured, and not started") || strings.Contains(got, "dropped") {
+		t.Errorf("the log is %q", got)
 	}
 }

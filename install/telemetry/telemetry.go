@@ -119,7 +119,7 @@ func (l *Listener) receive(document []byte, spooled bool) {
 		return
 	case err != nil:
 		l.metrics.lost.WithLabelValues(causeForm).Inc()
-		l.paced().Warn("discarding a malformed record", "error", err)
+		l.paced(slog.LevelWarn).Warn("discarding a malformed record", "error", err)
 		return
 	}
 	if slices.Contains(received.OfAdds(), r.Verdict) {
@@ -158,13 +158,16 @@ func (l *Listener) record(r record.Record, spooled bool) {
 		err = recordIn(l.history, r, spooled)
 	}
 	if err != nil {
-		l.paced().Warn("writing to the history of ADDs failed", "error", err)
+		l.paced(slog.LevelWarn).Warn("writing to the history of ADDs failed", "error", err)
 	}
 }
 
 // paced returns the log for one line about a record. Beyond the pace it drops the line,
-// which the next one counts.
-func (l *Listener) paced() *slog.Logger {
+// which the next one counts. A line that the log's level leaves out takes nothing of it.
+func (l *Listener) paced(level slog.Level) *slog.Logger {
+	if !l.log.Enabled(context.Background(), level) {
+		return l.log
+	}
 	if !l.pace.Allow() {
 		l.skipped++
 		l.metrics.dropped.Inc()
@@ -178,13 +181,13 @@ func (l *Listener) paced() *slog.Logger {
 	return log
 }
 
-// line returns the log for one line about a pod's record.
-func (l *Listener) line(r record.Record) *slog.Logger {
-	log := l.paced().With("pod", r.Pod.String(), "uid", r.Pod.UID, "sandbox", r.Sandbox)
+// line logs one line about a pod's record.
+func (l *Listener) line(r record.Record, level slog.Level, message string, args ...any) {
+	log := l.paced(level).With("pod", r.Pod.String(), "uid", r.Pod.UID, "sandbox", r.Sandbox)
 	if len(r.Warnings) > 0 {
 		log = log.With("warnings", r.Warnings)
 	}
-	return log
+	log.Log(context.Background(), level, message, args...)
 }
 
 func recordIn(h *history.History, r record.Record, spooled bool) error {
@@ -201,14 +204,14 @@ func recordIn(h *history.History, r record.Record, spooled bool) error {
 func (l *Listener) write(r record.Record) {
 	switch {
 	case r.Verdict == record.Captured:
-		l.line(r).Info("captured", "backend", r.Backend, "seconds", r.Stages)
+		l.line(r, slog.LevelInfo, "captured", "backend", r.Backend, "seconds", r.Stages)
 	case r.Verdict == record.Failed:
-		l.line(r).Warn("not captured, and not started", "reason", r.Reason, "code", r.Code, "message", r.Message, "seconds", r.Stages)
+		l.line(r, slog.LevelWarn, "not captured, and not started", "reason", r.Reason, "code", r.Code, "message", r.Message, "seconds", r.Stages)
 	case r.Verdict == record.Passed && len(r.Warnings) > 0:
-		l.line(r).Warn("not captured", "reason", r.Reason)
+		l.line(r, slog.LevelWarn, "not captured", "reason", r.Reason)
 	case r.Verdict == record.Passed && received.IsExempt(r.Reason):
-		l.line(r).Info("in the mesh, and exempt from capture", "reason", r.Reason, "message", r.Message)
+		l.line(r, slog.LevelInfo, "in the mesh, and exempt from capture", "reason", r.Reason, "message", r.Message)
 	case r.Verdict == received.Repaired:
-		l.line(r).Info("captured by the guard", "found", r.Reason, "message", r.Message)
+		l.line(r, slog.LevelInfo, "captured by the guard", "found", r.Reason, "message", r.Message)
 	}
 }
