@@ -56,7 +56,7 @@ func protect(call func() ([]byte, error), stderr io.Writer) (output []byte, err 
 
 // call dispatches to the verbs. DEL bypasses skel, which returns errors for invalid
 // input: a failing DEL blocks the pod's deletion.
-func call(command string, stderr io.Writer) (output []byte, err error) {
+func call(command string, stderr io.Writer) ([]byte, error) {
 	switch command {
 	case "DEL":
 		_, _ = protect(func() ([]byte, error) {
@@ -67,9 +67,10 @@ func call(command string, stderr io.Writer) (output []byte, err error) {
 	case "VERSION":
 		return versions()
 	}
+	var output []byte
 	// The typed nil that skel returns on success must not become a non-nil error.
 	if err := skel.PluginMainFuncsWithError(skel.CNIFuncs{
-		Add:    func(args *skel.CmdArgs) error { output, err = add(args, stderr); return withCode(err) },
+		Add:    func(args *skel.CmdArgs) (err error) { output, err = add(args, stderr); return withCode(err) },
 		Check:  func(args *skel.CmdArgs) error { return withCode(check(args, stderr)) },
 		Status: func(args *skel.CmdArgs) error { return withCode(status(args)) },
 		GC:     func(*skel.CmdArgs) error { return nil }, // rules end with their namespace

@@ -53,9 +53,9 @@ func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	return r, nil
 }
 
-// passReason returns why the pod is not captured, or "" if only the API server can
-// tell. It needs no credentials and no valid configuration: a fault of ours must
-// not fail pods outside the mesh.
+// passReason returns why the pod is not captured, or "" if a lookup has to decide. It
+// needs no credentials and no valid configuration: a fault of ours must not fail pods
+// outside the mesh.
 func (r request) passReason() record.Reason {
 	if r.pod.Name == "" {
 		return record.NotKubernetes
