@@ -31,7 +31,7 @@ type Object struct {
 
 // Item is a rule or an element.
 type Item struct {
-	Label   string // of a rule, by its comment; see elementLabel for an element's
+	Label   string // of a rule, by its comment; see ElementLabel for an element's
 	Content string
 }
 
@@ -66,10 +66,10 @@ func Diff(want, found Dump) []string {
 	return d.lines
 }
 
-func (t Dump) byName() map[string]*Object {
-	objects := make(map[string]*Object, len(t.Objects))
-	for i := range t.Objects {
-		objects[t.Objects[i].Name] = &t.Objects[i]
+func (d Dump) byName() map[string]*Object {
+	objects := make(map[string]*Object, len(d.Objects))
+	for i := range d.Objects {
+		objects[d.Objects[i].Name] = &d.Objects[i]
 	}
 	return objects
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// created is what iptables-nft creates in one table for our rules. Remove
-// deletes it together with them.
+// created is what iptables-nft creates in one table for our rules.
+// QueueRemoval deletes it together with them.
 type created struct {
 	table  bool           // the table itself
 	chains []capture.Hook // its built-in chains

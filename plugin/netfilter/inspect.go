@@ -27,7 +27,7 @@ type State struct {
 const unstamped = "without a stamp"
 
 // Inspect reads the State of the calling thread's namespace, for all backends.
-// It executes no program. Errors: TooLarge.
+// It executes no program. Errors: nfnetlink.TooLarge, nfnetlink.ErrChanging.
 func Inspect(ctx context.Context) (state State, err error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {

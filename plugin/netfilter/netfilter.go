@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netfilter applies a Ruleset to the network namespace of the calling
-// thread, compares the two and removes the Ruleset again. It only encodes: what
-// is captured is capture's decision.
+// Package netfilter chooses a backend, reads which capture rules the network namespace of
+// the calling thread holds, removes ours, and makes a reference to compare rules with.
 package netfilter
 
 import (

@@ -18,7 +18,7 @@ type Table struct {
 }
 
 // Numbers of the kernel that golang.org/x/sys lacks: NF_INET_PRE_ROUTING,
-// NF_INET_LOCAL_OUT and NF_ACCEPT.
+// NF_INET_LOCAL_OUT, NF_INET_POST_ROUTING and NF_ACCEPT.
 const (
 	HookPrerouting  = 0
 	HookOutput      = 3

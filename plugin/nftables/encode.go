@@ -258,5 +258,5 @@ func key(value any) []byte {
 	case uint32:
 		return binaryutil.NativeEndian.PutUint32(v)
 	}
-	panic(fmt.Sprintf("netfilter: no encoding for a value of type %T", value))
+	panic(fmt.Sprintf("nftables: no encoding for a value of type %T", value))
 }

@@ -117,7 +117,7 @@ func keyType(t capture.SetType) (nftables.SetDatatype, uint32) {
 	case capture.GIDSet:
 		return nftables.TypeGID, nativeKeys
 	}
-	panic(fmt.Sprintf("netfilter: no encoding for a set of type %q", t))
+	panic(fmt.Sprintf("nftables: no encoding for a set of type %q", t))
 }
 
 // after returns the key after a range or a single port; nil where there is none.

@@ -2,7 +2,7 @@
 
 // Package podnet makes one pod's network namespace hold the rules that capture
 // decides, and the address and policy routes that they need. It refuses the host's
-// own namespace, and works under a lock of the pod's.
+// own namespace, and works under the pod's lock.
 package podnet
 
 import (
@@ -25,7 +25,7 @@ var ErrGone = errors.New("the network namespace does not exist")
 // Namespace is a pod's network namespace, open and locked.
 type Namespace struct {
 	netns     ns.NetNS
-	lock      *os.File // nil without a lock: after OpenForRemoval, or with a lockFault
+	lock      *os.File // nil without a lock: OpenForRemoval did not get it, or there is a lockFault
 	lockFault error
 }
 
@@ -123,7 +123,7 @@ func Read[T any](n *Namespace, f func() (T, error)) (result T, err error) {
 }
 
 // State reads the namespace's State. It changes nothing and executes no program.
-// Errors: TooLarge, ErrChanging.
+// Errors: nfnetlink.TooLarge, nfnetlink.ErrChanging.
 func (n *Namespace) State(ctx context.Context) (netfilter.State, error) {
 	return Read(n, func() (netfilter.State, error) { return netfilter.Inspect(ctx) })
 }
