@@ -8,8 +8,9 @@ import (
 )
 
 // Chains have the names of Istio's runbooks. Istio has no ISTIO_PROXY and
-// ISTIO_OWNER_GROUPS: with them exemptions come first, without negated matches. A
-// built-in chain has only jumps: a RETURN there would skip other programs' rules.
+// ISTIO_OWNER_GROUPS: with them exemptions come first, without negated matches. In
+// iptables, a built-in chain has only jumps: a RETURN there would skip other programs'
+// rules.
 const (
 	// ChainPrefix is the prefix of all chains but the built-in ones.
 	ChainPrefix = "ISTIO_"
@@ -31,8 +32,8 @@ const (
 	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // what the captured groups send
 )
 
-// Rules is the whole policy, table by table; nat comes last, see netfilter. The backends
-// only encode it.
+// Rules is the whole policy, table by table; the backends only encode it. nat comes last:
+// iptables commits table by table, and the stamp in nat proves that the rules are complete.
 func Rules(in Intent) Ruleset {
 	b := builder{Intent: in}
 

@@ -43,7 +43,7 @@ type Request struct {
 
 // Answer is the pod, or a fault.
 type Answer struct {
-	Version       int          `json:"version"` // capture.PodVersion of who answers
+	Version       int          `json:"version"` // capture.PodVersion of the program that answers
 	UID           string       `json:"uid,omitempty"`
 	HasController bool         `json:"hasController,omitempty"` // a controller would replace the pod
 	Pod           *capture.Pod `json:"pod,omitempty"`

@@ -33,8 +33,8 @@ func ProgramPath() string {
 // maxErrorOutput limits what an error repeats of the program's stderr.
 const maxErrorOutput = 512
 
-// ask executes the program with an empty environment, but for the directory that its
-// operator allows. Errors: *Fault.
+// ask executes the program with no variable but the one by which the operator allows a
+// directory. Errors: *Fault; any other means that the program did not answer.
 func (p program) ask(ctx context.Context, request Request) (Answer, error) {
 	request.Version, request.Directory = capture.PodVersion, p.directory
 	answer, err := p.execute(ctx, request)
