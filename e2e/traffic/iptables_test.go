@@ -10,7 +10,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// both variants of iptables.
+// iptablesBackends are both variants of iptables.
 var iptablesBackends = backends[1:]
 
 // TestOtherBackend refuses a namespace that another backend of ours captured,

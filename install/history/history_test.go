@@ -51,7 +51,7 @@ func add(uid string, second int, message string) record.Record {
 	}
 }
 
-// place writes a file for a record, whatever else is there.
+// writeRecord writes the file of a record, whatever else is there.
 func writeRecord(t *testing.T, dir string, r record.Record) {
 	t.Helper()
 	d, err := record.OpenDir(dir)

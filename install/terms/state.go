@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terms holds the words and facts that plugin's records, agent, guard and kubectl
-// capture-cni share: states of pods and what to do about each, modes, versions of container
-// runtimes, plugins of other meshes. Pure.
+// Package terms holds the words and facts that records, agent, guard and kubectl capture-cni
+// share: states of pods and what to do about each, modes, versions of container runtimes,
+// plugins of other meshes. Pure.
 package terms
 
 import (
