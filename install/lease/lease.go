@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lease publishes the state of a node: the node's agent writes it to a Lease,
-// which everybody with a permission for Leases can read without access to the node.
+// which any user with a permission for Leases can read without access to the node.
 package lease
 
 import (
