@@ -63,8 +63,8 @@ var fleetMutants = []mutant{
 	{
 		name: "dead-node-looks-ready",
 		file: "deploy/fleet/observed.go",
-		from: "case age > lasts:",
-		to:   "case age > lasts && node.Reported.IsZero():",
+		from: "case lasts == 0 || age > lasts:",
+		to:   "case (lasts == 0 || age > lasts) && node.Reported.IsZero():",
 		by:   by(quick, "deploy/fleet", "TestNodeStates"),
 	},
 	{
