@@ -72,7 +72,9 @@ func valid[T any](want string, ok func(T) bool) func(json.RawMessage) (T, error)
 }
 
 func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
-	return valid(fmt.Sprintf("one of %q", allowed), func(value T) bool { return slices.Contains(allowed, value) })
+	return func(raw json.RawMessage) (T, error) { // the text is formatted for keys that are set: an ADD reads the table
+		return valid(fmt.Sprintf("one of %q", allowed), func(value T) bool { return slices.Contains(allowed, value) })(raw)
+	}
 }
 
 // fileNamed reads the path of a file whose name is fixed. The plugin itself

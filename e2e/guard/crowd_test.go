@@ -52,7 +52,7 @@ func TestLargestLists(t *testing.T) {
 		annotations = 140 << 10 // bytes of each pod's
 		container   = 128 << 20
 		mostMemory  = 96 << 20
-		mostTime    = 40 * time.Second // of a core: the time that passes depends on what else runs
+		mostTime    = 30 * time.Second // of a core: the time that passes depends on what else runs
 		mostAtOnce  = 5 * time.Second
 	)
 	crowd := captureCrowd(t, 110, func(i int) map[string]string {

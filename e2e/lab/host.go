@@ -66,8 +66,14 @@ func (h *Host) Within(t testing.TB, f func() error) {
 func (h *Host) Load(t testing.TB, text string) {
 	t.Helper()
 	RequireProgram(t, "nft")
+	h.Pipe(t, text, "nft", "-f", "-")
+}
+
+// Pipe runs a program inside the namespace, with a text as its input.
+func (h *Host) Pipe(t testing.TB, text, program string, args ...string) {
+	t.Helper()
 	h.Within(t, func() error {
-		command := exec.CommandContext(t.Context(), "nft", "-f", "-")
+		command := exec.CommandContext(t.Context(), program, args...)
 		command.Stdin = strings.NewReader(text)
 		out, err := command.CombinedOutput()
 		if err != nil {

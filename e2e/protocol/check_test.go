@@ -29,9 +29,9 @@ func TestCheckSparesPods(t *testing.T) {
 			n.Put(meshed(func(p *corev1.Pod) { p.Annotations[key] = value }))
 		}
 	}
-	empty := func(t *testing.T, _ node, host *lab.Host) { script(t, host, "delete table inet capture-cni") }
+	empty := func(t *testing.T, _ node, host *lab.Host) { host.Load(t, "delete table inet capture-cni") }
 	tampered := func(t *testing.T, _ node, host *lab.Host) {
-		script(t, host, "flush chain inet capture-cni nat_ISTIO_INBOUND")
+		host.Load(t, "flush chain inet capture-cni nat_ISTIO_INBOUND")
 	}
 	type change = func(*testing.T, node, *lab.Host)
 	for name, tt := range map[string]struct {

@@ -51,7 +51,7 @@ func TestProgramsExecuted(t *testing.T) {
 	}{{"nftables", 2, 1}, {"iptables", maxPrograms, 100}, {"iptables-nft", 4, 1}, {"iptables-legacy", 6, 40}} {
 		t.Run(test.backend, func(t *testing.T) {
 			host := sandbox(t)
-			script(t, host, "table ip nat {\n chain OTHER {\n }\n}\n")
+			host.Load(t, "table ip nat {\n chain OTHER {\n }\n}\n")
 			for _, command := range []string{"iptables-legacy", "ip6tables-legacy"} { // the tables must exist to be saved
 				check(t, host.Do(func() error {
 					return exec.CommandContext(t.Context(), command, "--wait", "-t", "nat", "-N", "OTHER").Run()

@@ -87,7 +87,7 @@ func TestOneDeadAddress(t *testing.T) {
 	check(t, machine.AddAddresses("lo"))
 	n := newNodeOn(t, machine)
 	_, port, _ := strings.Cut(strings.TrimPrefix(n.URL, "https://"), ":")
-	script(t, machine, "table ip unreachable {\n chain output {\n type filter hook output priority 0\n ip daddr 127.0.0.99 drop\n }\n}\n")
+	machine.Load(t, "table ip unreachable {\n chain output {\n type filter hook output priority 0\n ip daddr 127.0.0.99 drop\n }\n}\n")
 	n.URL = "https://api.test:" + port
 	kubeconfig, err := n.WriteKubeconfig(t.TempDir())
 	check(t, err)

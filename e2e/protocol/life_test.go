@@ -5,7 +5,6 @@ package protocol
 import (
 	"math/rand/v2"
 	"net/http"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -46,7 +45,7 @@ func TestDel(t *testing.T) {
 func TestDelRemovesOurs(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	others := "table inet others {\n}\n"
-	script(t, host, others)
+	host.Load(t, others)
 	before := ruleset(t, host)
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
 	check(t, n.Close())
@@ -56,15 +55,6 @@ func TestDelRemovesOurs(t *testing.T) {
 			t.Errorf("after DEL:\n%s", after)
 		}
 	}
-}
-
-func script(t *testing.T, host *lab.Host, text string) {
-	t.Helper()
-	check(t, host.Do(func() error {
-		command := exec.CommandContext(t.Context(), "nft", "-f", "-")
-		command.Stdin = strings.NewReader(text)
-		return command.Run()
-	}))
 }
 
 // TestCheckNamesTheDifference samples differences; podnet's tests cover all.
@@ -80,7 +70,7 @@ func TestCheckNamesTheDifference(t *testing.T) {
 		host := sandbox(t)
 		c := call{netns: host.Path(), stdin: n.conf("")}
 		c.run(t).succeeds(t)
-		script(t, host, change)
+		host.Load(t, change)
 		c.command = "CHECK"
 		if o := c.run(t); want == "" {
 			o.silent(t)

@@ -25,17 +25,17 @@ func TestCheck(t *testing.T) {
 	}{
 		{"nothing", func(*testing.T, *lab.Host) {}, ""},
 		{"removed rule", func(t *testing.T, pod *lab.Host) {
-			nft(t, pod, "delete rule inet capture-cni nat_ISTIO_OUTPUT handle "+handleOf(t, pod, "nat_ISTIO_OUTPUT", "localhost"))
+			pod.Load(t, "delete rule inet capture-cni nat_ISTIO_OUTPUT handle "+handleOf(t, pod, "nat_ISTIO_OUTPUT", "localhost"))
 		}, `missing: rule "localhost" of chain nat_ISTIO_OUTPUT`},
 		{"added rule", scripted("insert rule inet capture-cni nat_OUTPUT counter accept"), "unexpected: a rule without comment of chain nat_OUTPUT"},
 		{"added rule that bears a comment of ours", scripted(`insert rule inet capture-cni nat_OUTPUT accept comment "outbound TCP"`), `unexpected: rule "outbound TCP" of chain nat_OUTPUT`},
 		{"changed rule", func(t *testing.T, pod *lab.Host) {
 			handle := handleOf(t, pod, "nat_ISTIO_REDIRECT", "to the proxy's outbound port")
-			nft(t, pod, "replace rule inet capture-cni nat_ISTIO_REDIRECT handle "+handle+` meta l4proto tcp counter redirect to :15002 comment "to the proxy's outbound port"`)
+			pod.Load(t, "replace rule inet capture-cni nat_ISTIO_REDIRECT handle "+handle+` meta l4proto tcp counter redirect to :15002 comment "to the proxy's outbound port"`)
 		}, `missing: rule "to the proxy's outbound port" of chain nat_ISTIO_REDIRECT`},
 		{"reordered rules", func(t *testing.T, pod *lab.Host) {
 			handle := handleOf(t, pod, "nat_ISTIO_PROXY", "the proxy's tunnel port")
-			nft(t, pod, "delete rule inet capture-cni nat_ISTIO_PROXY handle "+handle+"\n"+
+			pod.Load(t, "delete rule inet capture-cni nat_ISTIO_PROXY handle "+handle+"\n"+
 				`insert rule inet capture-cni nat_ISTIO_PROXY tcp dport 15008 counter return comment "the proxy's tunnel port"`)
 		}, "reordered: rules of chain nat_ISTIO_PROXY"},
 		{"added element", scripted("add element inet capture-cni exclude_inbound_ports { 8080 }"), "unexpected: element 8080 of set exclude_inbound_ports\nunexpected: the end of a range before 8081"},
@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 func scripted(script string) func(*testing.T, *lab.Host) {
 	return func(t *testing.T, pod *lab.Host) {
 		t.Helper()
-		nft(t, pod, script)
+		pod.Load(t, script)
 	}
 }
 

@@ -96,7 +96,7 @@ func TestFlood(t *testing.T) {
 				w := cookieWorld(t, backend, mode, 1)
 				configure(t, w.pod, "core/somaxconn", "8")
 				w.sidecar(t, proxy, istioMesh)
-				nft(t, w.peer, "table inet silence { chain prerouting { type filter hook prerouting priority raw; tcp dport 30000-30063 drop; }; }")
+				w.peer.Load(t, "table inet silence { chain prerouting { type filter hook prerouting priority raw; tcp dport 30000-30063 drop; }; }")
 				for _, f := range bothFamilies {
 					to := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), 8080)
 					for port := range uint16(64) {

@@ -66,8 +66,8 @@ func TestRepeatedSYNs(t *testing.T) {
 				}
 				w := newWorld(t, ports(s.probes), settings.Mesh)
 				check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(s.annotations), s.env), settings)))
-				nft(t, w.pod, repeating)
-				nft(t, w.peer, repeating)
+				w.pod.Load(t, repeating)
+				w.peer.Load(t, repeating)
 				var probes sync.WaitGroup
 				for _, f := range bothFamilies {
 					for i, p := range s.probes {

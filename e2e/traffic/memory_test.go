@@ -164,7 +164,7 @@ func leftOnLoByServer(t *testing.T, w world, client, server netip.AddrPort) {
 // untracked has another program's rules keep a server's connections from conntrack.
 func untracked(t *testing.T, w world, _, server netip.AddrPort) {
 	t.Helper()
-	nft(t, w.pod, fmt.Sprintf(`table inet untracked {
+	w.pod.Load(t, fmt.Sprintf(`table inet untracked {
 		chain prerouting { type filter hook prerouting priority raw; tcp dport %[1]d notrack; }
 		chain output { type filter hook output priority raw; tcp dport %[1]d notrack; tcp sport %[1]d notrack; }
 	}`, server.Port()))
@@ -173,10 +173,10 @@ func untracked(t *testing.T, w world, _, server netip.AddrPort) {
 // silence has a host drop the packets that match, until the returned function is called.
 func silence(t *testing.T, host *lab.Host, match string) (end func()) {
 	t.Helper()
-	nft(t, host, "table inet silence { chain prerouting { type filter hook prerouting priority raw; "+match+" drop; }; }")
+	host.Load(t, "table inet silence { chain prerouting { type filter hook prerouting priority raw; "+match+" drop; }; }")
 	return func() {
 		t.Helper()
-		nft(t, host, "delete table inet silence")
+		host.Load(t, "delete table inet silence")
 	}
 }
 
@@ -201,9 +201,9 @@ func (w world) waitForEntry(t *testing.T, client netip.AddrPort) {
 // arrives reports whether the peer gets a packet that matches. It answers none.
 func (w world) arrives(t *testing.T, match string, send func()) bool {
 	t.Helper()
-	nft(t, w.peer, "table inet arrivals { counter arrived { }; chain prerouting { type filter hook prerouting priority raw; "+
+	w.peer.Load(t, "table inet arrivals { counter arrived { }; chain prerouting { type filter hook prerouting priority raw; "+
 		match+" counter name arrived; tcp dport != 8080 drop; }; }")
-	defer nft(t, w.peer, "delete table inet arrivals")
+	defer w.peer.Load(t, "delete table inet arrivals")
 	send()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		var out []byte

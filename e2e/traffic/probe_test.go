@@ -3,7 +3,6 @@
 package traffic
 
 import (
-	"bytes"
 	"errors"
 	"net"
 	"net/netip"
@@ -91,7 +90,7 @@ func (w world) seenAs(p probe, f family, to netip.AddrPort) netip.AddrPort {
 // kube-proxy does on a node.
 func translateService(t *testing.T, peer *lab.Host) {
 	t.Helper()
-	nft(t, peer, `table inet service {
+	peer.Load(t, `table inet service {
 	chain prerouting {
 		type nat hook prerouting priority -100
 		ip daddr `+serviceVIP[ipv4]+` dnat ip to `+podIP[ipv4]+`
@@ -103,19 +102,6 @@ func translateService(t *testing.T, peer *lab.Host) {
 	}
 }`)
 	check(t, peer.Do(forward))
-}
-
-// nft loads text in a host's namespace.
-func nft(t *testing.T, host *lab.Host, script string) {
-	t.Helper()
-	err := host.Do(func() error {
-		command := exec.CommandContext(t.Context(), "nft", "-f", "-")
-		command.Stdin = strings.NewReader(script)
-		out, err := command.CombinedOutput()
-		t.Log(string(bytes.TrimSpace(out)))
-		return err
-	})
-	check(t, err)
 }
 
 // list is everything that nft knows of a host's namespace, without counters.

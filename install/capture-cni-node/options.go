@@ -72,17 +72,20 @@ func (o *options) prepare() (err error) {
 	default:
 		faults = append(faults, fmt.Errorf("--mode is %q: expected auto, dropin, insert, owned, multus or multus-chain", o.Mode))
 	}
-	for flag, paths := range map[string][]string{"net-dir": {o.NetDir}, "bin-dir": o.BinDirs, "state-dir": {o.StateDir}, "run-dir": {o.RunDir}} {
-		for _, path := range paths {
+	for _, flag := range []struct {
+		name  string
+		paths []string
+	}{{"net-dir", []string{o.NetDir}}, {"bin-dir", o.BinDirs}, {"state-dir", []string{o.StateDir}}, {"run-dir", []string{o.RunDir}}} {
+		for _, path := range flag.paths {
 			if !filepath.IsAbs(path) {
-				faults = append(faults, fmt.Errorf("--%s is %q: expected an absolute path", flag, path))
+				faults = append(faults, fmt.Errorf("--%s is %q: expected an absolute path", flag.name, path))
 			}
 		}
 	}
 	if o.TmpfilesDir != "" {
-		for flag, path := range map[string]string{"tmpfiles-dir": o.TmpfilesDir, "net-dir": o.NetDir, "state-dir": o.StateDir} {
-			if !filepath.IsAbs(path) || strings.ContainsAny(path, " \t\n\"'\\") { // systemd-tmpfiles' configuration can't express it
-				faults = append(faults, fmt.Errorf("--%s is %q: expected, with --tmpfiles-dir, an absolute path without white space, quotes and backslashes", flag, path))
+		for _, flag := range []struct{ name, path string }{{"tmpfiles-dir", o.TmpfilesDir}, {"net-dir", o.NetDir}, {"state-dir", o.StateDir}} {
+			if !filepath.IsAbs(flag.path) || strings.ContainsAny(flag.path, " \t\n\"'\\") { // systemd-tmpfiles' configuration can't express it
+				faults = append(faults, fmt.Errorf("--%s is %q: expected, with --tmpfiles-dir, an absolute path without white space, quotes and backslashes", flag.name, flag.path))
 			}
 		}
 	}

@@ -24,13 +24,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// runFlags are the flags of run.
-type runFlags struct {
-	address, state, untaint        string
-	force, kernel                  bool
-	publishes, postsEvents, evicts bool
-}
-
 func runCommand(o *options) *cobra.Command {
 	a := &agent{options: o}
 	command := &cobra.Command{
@@ -64,7 +57,10 @@ the node is clean. The end of the process changes nothing on the node.`,
 // agent is what the tasks of run share.
 type agent struct {
 	*options
-	runFlags
+	address, state, untaint        string // flags of run
+	force, kernel                  bool
+	publishes, postsEvents, evicts bool
+
 	registry *prometheus.Registry
 	keeper   *keeper.Keeper
 	fault    string // of the guard's summary, the last one that was logged

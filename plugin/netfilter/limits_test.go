@@ -108,7 +108,7 @@ func TestLimits(t *testing.T) {
 			sample.Apply(t, host, sample.Rules())
 			host.Within(t, func() error { return test.read(t.Context()) }) // before it is filled
 			if strings.HasPrefix(test.script, "-A") {
-				restoreLegacy(t, host, "*nat\n"+test.script+"COMMIT\n")
+				host.Pipe(t, "*nat\n"+test.script+"COMMIT\n", "iptables-legacy-restore", "--wait", "--noflush")
 			} else {
 				host.Load(t, test.script)
 			}
@@ -133,19 +133,6 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
-}
-
-func restoreLegacy(t *testing.T, host *lab.Host, text string) {
-	t.Helper()
-	host.Within(t, func() error {
-		command := exec.CommandContext(t.Context(), "iptables-legacy-restore", "--wait", "--noflush")
-		command.Stdin = strings.NewReader(text)
-		out, err := command.CombinedOutput()
-		if err != nil {
-			t.Errorf("%s", out)
-		}
-		return err
-	})
 }
 
 // TestDeadline expects each read to fail after the end of its context.
