@@ -89,13 +89,15 @@ var refusedByIstio = map[string]string{
 // and makes sure that render prints the rules that the packets meet.
 func expectSameDecision(t *testing.T, plugin istioCNI, node string, pod injectedPod) (captured bool) {
 	t.Helper()
-	scratch := newHost(t)
-	check(t, scratch.AddAddresses("lo", podIP[ipv4]+"/32", podIP[ipv6]+"/128"))
-	err := plugin.add(scratch, pod.Pod)
+	scratch, err := captureByIstio(func() world {
+		host := newHost(t)
+		check(t, host.AddAddresses("lo", podIP[ipv4]+"/32", podIP[ipv6]+"/128"))
+		return world{pod: host}
+	}, func(host *lab.Host) error { return plugin.add(host, pod.Pod) })
 	if why, expected := refusedByIstio[pod.file]; (err != nil) != expected {
 		t.Errorf("%s: Istio's plugin: %v, expected an error: %q", pod.file, err, why)
 	}
-	istios := list(t, scratch, "ruleset") != ""
+	istios := list(t, scratch.pod, "ruleset") != ""
 	manifest := filepath.Join(t.TempDir(), "pod.json")
 	text, err := json.Marshal(pod.Pod)
 	check(t, err)

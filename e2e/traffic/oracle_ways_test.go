@@ -32,7 +32,8 @@ func TestOracleWays(t *testing.T) {
 	plugin := newIstioCNI(t)
 	captured := func(t *testing.T, pod *corev1.Pod, mesh config.Mesh, newWorld func() world) world {
 		t.Helper()
-		w := captureByIstio(t, newWorld, func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(mesh)...) })
+		w, err := captureByIstio(newWorld, func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(mesh)...) })
+		check(t, err)
 		check(t, w.pod.WaitForIPv6())
 		return w
 	}
