@@ -22,18 +22,16 @@ func withHint(err error) error {
 }
 
 // adviseNode returns the next step for a node, "" for none.
-func (o observed) adviseNode(n Node) string {
+func (o *observed) adviseNode(n Node) string {
 	logs := "read the log of the node's agent"
 	if n.Agent != "" {
-		logs = fmt.Sprintf("kubectl -n %s logs %s -c %s", o.namespace, n.Agent, InstallerContainer)
+		logs = fmt.Sprintf("kubectl -n %s logs %s -c %s", o.release.namespace, n.Agent, InstallerContainer)
 	}
 	switch n.State {
 	case Stale:
 		return fmt.Sprintf("kubectl get node %s; if the node is up: %s", n.Name, logs)
 	case Unreported:
 		return "if lease.enabled is true and the agent is not older than this plugin: " + logs
-	case NoAgent:
-		return "compare nodeSelector and affinity of the chart with the node: kubectl -n " + o.namespace + " describe daemonset capture-cni-node"
 	case Faulty:
 		return logs
 	}

@@ -3,26 +3,28 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Agent is a node's agent. Only release.agent makes one, so that no command is executed in
-// another pod.
+// Agent is a node's agent: no command is executed in a pod that the release does not own.
 type Agent struct {
 	namespace, name, node string
 
-	ready   bool
-	reason  string // why it is not ready, "" if not known
-	guarded bool   // it has a guard
+	owner      types.UID // its DaemonSet
+	generation string    // of the DaemonSet's specification that it was made of
+	created    time.Time
+	ending     bool
+	fault      *fault // nil while it is ready
+	guarded    bool   // it has a guard
 }
 
 // Containers of the agent's pod.
@@ -31,46 +33,42 @@ const (
 	GuardContainer     = "guard"
 )
 
-// release is an installation: the DaemonSets in its namespace.
-type release struct {
-	namespace  string
-	daemonSets map[types.UID]bool
-}
-
 // serviceAccount is that of the agents.
 const serviceAccount = "capture-cni-node"
 
-// release returns the installation in a namespace.
-func (c *Client) release(ctx context.Context, namespace string) (release, error) {
-	r := release{namespace, map[types.UID]bool{}}
-	ours := metav1.ListOptions{LabelSelector: labels.Set{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"}.String()}
-	err := Each(ctx, c, namespace, &appsv1.DaemonSetList{}, ours, func(set *appsv1.DaemonSet) { r.daemonSets[set.UID] = true })
-	if err != nil {
-		return r, fmt.Errorf("listing the DaemonSets of namespace %s: %w", namespace, withHint(err))
+// templateGeneration is the label by which the controller of DaemonSets knows what a pod was
+// made of.
+const templateGeneration = "pod-template-generation"
+
+// asAgent returns a pod as an agent, nil for one that is none.
+func asAgent(pod *corev1.Pod) *Agent {
+	owner := metav1.GetControllerOf(pod)
+	if pod.Spec.ServiceAccountName != serviceAccount || owner == nil {
+		return nil
 	}
-	return r, nil
+	a := &Agent{
+		namespace: pod.Namespace, name: pod.Name, node: cmp.Or(pod.Spec.NodeName, intendedNode(pod)),
+		owner: owner.UID, generation: pod.Labels[templateGeneration],
+		created: pod.CreationTimestamp.Time, ending: pod.DeletionTimestamp != nil,
+		guarded: slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == GuardContainer }),
+	}
+	a.fault = faultOf(pod)
+	return a
 }
 
-// agent returns a pod as an agent, if a DaemonSet of the release owns it. Its labels prove
-// nothing: the author of any pod chooses them.
-func (r release) agent(pod *corev1.Pod) (Agent, bool) {
-	owner := metav1.GetControllerOf(pod)
-	if pod.Namespace != r.namespace || pod.Spec.ServiceAccountName != serviceAccount || owner == nil || !r.daemonSets[owner.UID] {
-		return Agent{}, false
+// intendedNode returns the node for which a DaemonSet made a pod that is not scheduled yet.
+func intendedNode(pod *corev1.Pod) string {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
 	}
-	a := Agent{namespace: pod.Namespace, name: pod.Name, node: pod.Spec.NodeName}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			a.ready, a.reason = condition.Status == corev1.ConditionTrue, condition.Message
+	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+				return field.Values[0]
+			}
 		}
 	}
-	for _, status := range pod.Status.ContainerStatuses {
-		if waiting := status.State.Waiting; waiting != nil {
-			a.reason = "container " + status.Name + ": " + waiting.Reason
-		}
-	}
-	a.guarded = slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == GuardContainer })
-	return a, pod.DeletionTimestamp == nil && a.node != ""
+	return ""
 }
 
 // agentOn returns the agent on a node, nil for none.
@@ -81,8 +79,8 @@ func (c *Client) agentOn(ctx context.Context, namespace, node string) (found *Ag
 	}
 	onNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 	err = Each(ctx, c, namespace, &corev1.PodList{}, onNode, func(pod *corev1.Pod) {
-		if a, ok := r.agent(pod); ok && a.node == node {
-			found = &a
+		if a := asAgent(pod); a != nil && r.owns(a) && a.node == node && !a.ending {
+			found = a
 		}
 	})
 	if err != nil {

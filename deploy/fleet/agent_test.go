@@ -69,28 +69,18 @@ func TestAgentOfRelease(t *testing.T) {
 	t.Parallel()
 	second := daemonSet
 	second.UID = "second"
-	r := release{DefaultNamespace, map[types.UID]bool{daemonSet.UID: true, second.UID: true}}
+	r := release{DefaultNamespace, map[types.UID]*appsv1.DaemonSet{daemonSet.UID: &daemonSet, second.UID: &second}}
 	pod := newAgent("node-1", corev1.ConditionTrue, InstallerContainer)
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&second, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
-	if agent, ok := r.agent(&pod); !ok || agent.name != "agent-of-node-1" || agent.node != "node-1" || !agent.ready || agent.guarded {
-		t.Errorf("%+v, %v", agent, ok)
-	}
-	for name, change := range map[string]func(*corev1.Pod){
-		"that ends":     func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) },
-		"not scheduled": func(p *corev1.Pod) { p.Spec.NodeName = "" },
-	} {
-		other := pod.DeepCopy()
-		change(other)
-		if _, ok := r.agent(other); ok {
-			t.Errorf("an agent %s counts", name)
-		}
+	if agent := asAgent(&pod); agent == nil || !r.owns(agent) || agent.name != "agent-of-node-1" || agent.node != "node-1" || agent.fault != nil || agent.guarded {
+		t.Errorf("%+v", agent)
 	}
 	s := &apiServer{}
 	f, err := Read(t.Context(), s.start(t), "mesh")
 	if err != nil || f.Namespace != "mesh" {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	want := []string{"GET /apis/apps/v1/namespaces/mesh/daemonsets", "GET /api/v1/pods", "GET /apis/coordination.k8s.io/v1/namespaces/mesh/leases"}
+	want := []string{"GET /apis/apps/v1/namespaces/mesh/daemonsets", "GET /apis/coordination.k8s.io/v1/namespaces/mesh/leases", "GET /api/v1/pods", "GET /api/v1/nodes"}
 	if !slices.Equal(s.asked, want) {
 		t.Errorf("asked for %q, want %q", s.asked, want)
 	}

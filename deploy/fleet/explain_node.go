@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,7 +73,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	case leaseErr != nil:
 		e.missing("node", "its Lease is not known: "+leaseErr.Error())
 	case agent != nil || lease != nil && err == nil:
-		node := observed{now: time.Now()}.node(e.Node, agent, lease)
+		node := newObserved(x.Namespace).node(e.Node, agent, lease)
 		e.Evidence.Node = &NodeEvidence{State: node.State, Reasons: node.Reasons, Version: node.Version}
 	}
 	switch {

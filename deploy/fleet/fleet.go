@@ -10,15 +10,19 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Fleet is the state of all nodes with an agent or with pods of the mesh.
+// Fleet is the state of all nodes that have or should have an agent, or have pods of the
+// mesh.
 type Fleet struct {
-	Namespace string `json:"namespace"` // of the agents
-	Nodes     []Node `json:"nodes"`     // by name
-	Pods      []Pod  `json:"pods"`      // of the mesh that are not captured as desired, the worst first
+	Namespace  string      `json:"namespace"`  // of the agents
+	DaemonSets []DaemonSet `json:"daemonSets"` // by name
+	Nodes      []Node      `json:"nodes"`      // by name
+	Pods       []Pod       `json:"pods"`       // of the mesh that are not captured as desired, the worst first
 
 	States map[terms.State]int            `json:"states"` // pods of the mesh by state, as the guards report them
 	Exempt map[capture.ExemptionCause]int `json:"exempt"` // exempt ones by cause
 	Notes  []string                       `json:"notes,omitempty"`
+
+	Unknown []string `json:"unknown,omitempty"` // what could not be found out, and why
 }
 
 // Node is the state of one node.
@@ -32,6 +36,7 @@ type Node struct {
 	Reported time.Time       `json:"reported,omitzero"`  // when it last reported
 	Meshed   int             `json:"meshed"`             // pods of the mesh, as the API server knows them
 	Next     string          `json:"nextStep,omitempty"` // what to do
+	step     string          // that follows from more than the state
 	agent    *Agent          // nil for none
 	pods     *nodestate.Pods // as its guard reports them; nil if it reports none
 }
@@ -46,7 +51,8 @@ const (
 	Faulty     NodeState = "faulty"     // something is wrong
 	Stale      NodeState = "stale"      // the agent has stopped to report
 	Unreported NodeState = "unreported" // the agent has never reported
-	NoAgent    NodeState = "no agent"   // pods of the mesh run there, and no agent does
+	Outdated   NodeState = "outdated"   // the agent is of an older specification, and stays until its pod is deleted
+	NoAgent    NodeState = "no agent"   // the node should have an agent, or had one, or has pods of the mesh
 )
 
 // Good reports whether a node in this state needs no attention.
@@ -63,8 +69,13 @@ type Pod struct {
 	Next      string                 `json:"nextStep,omitempty"`
 }
 
-// Good reports whether nothing needs attention.
+// Good reports whether nothing that is known needs attention.
 func (f *Fleet) Good() bool {
+	for _, set := range f.DaemonSets {
+		if !set.Good() {
+			return false
+		}
+	}
 	for _, node := range f.Nodes {
 		if !node.State.Good() {
 			return false

@@ -67,7 +67,7 @@ func TestNodeStates(t *testing.T) {
 		"newer":      "faulty: a node's state of format 2, expected 1: use the kubectl plugin of the agents' version",
 		"replaced":   "waiting: the new agent has not reported yet",
 		"gone":       "no agent: no agent runs on the node",
-		"dead":       "stale: the agent has not reported for 12m0s",
+		"dead":       "stale: the agent has stopped to report",
 		"late":       "ready:",
 		"faulty":     "faulty: entry: no conflist; runtime: wait",
 		"waiting":    "waiting: runtime: wait",
@@ -75,7 +75,7 @@ func TestNodeStates(t *testing.T) {
 		"lasting":    "faulty: its Lease",
 		"tomorrow":   "faulty: its Lease",
 		"ahead":      "ready:",
-		"endless":    "stale: the agent has not reported for -5m0s",
+		"endless":    "stale: the agent has stopped to report",
 		"unready":    "faulty: the agent's pod is not ready: containers with unready status: [installer]",
 		"unguarded":  "ready:",
 		"silent":     "waiting: the guard has not reported the states of pods",
@@ -194,8 +194,13 @@ func TestPermissions(t *testing.T) {
 	s := &apiServer{forbids: "pods"}
 	s.leases = append(s.leases, newLease("n1", 0, good(&nodestate.Pods{States: map[terms.State]int{"uncaptured": 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
-	if err != nil || len(f.Nodes) != 1 || f.Nodes[0].State != Ready || len(f.Pods) != 1 || len(f.Notes) != 1 || !strings.Contains(f.Notes[0], "capture-cni-operator") {
+	if err != nil || len(f.Nodes) != 1 || f.Nodes[0].State != Ready || len(f.Pods) != 1 || len(f.Unknown) != 1 || !strings.Contains(f.Unknown[0], "capture-cni-operator") {
 		t.Errorf("%+v, %v", f, err)
+	}
+	s = &apiServer{forbids: "nodes", leases: s.leases, pods: []corev1.Pod{newAgent("n1", corev1.ConditionTrue, InstallerContainer, GuardContainer)}}
+	f, err = Read(t.Context(), s.start(t), DefaultNamespace)
+	if err != nil || len(f.Nodes) != 1 || f.Nodes[0].State != Ready || len(f.Unknown) != 1 || !strings.Contains(f.Unknown[0], "listing the Nodes: nodes is forbidden") {
+		t.Errorf("without the permission for Nodes: %+v, %v", f, err)
 	}
 	for _, resource := range []string{"leases", "daemonsets"} {
 		s = &apiServer{forbids: resource}

@@ -4,13 +4,11 @@ package fleet
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
-
-	coordination "k8s.io/api/coordination/v1"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/install/terms"
@@ -25,17 +23,17 @@ const startGrace = time.Minute
 const reportGrace = 3 * time.Minute
 
 // fleet returns the fleet as it follows from what was observed.
-func (o observed) fleet() *Fleet {
-	f := &Fleet{Namespace: o.namespace, States: map[terms.State]int{}, Exempt: map[capture.ExemptionCause]int{}}
-	names := slices.AppendSeq(slices.Collect(maps.Keys(o.leases)), maps.Keys(o.agents))
-	for _, pod := range o.meshed {
-		names = append(names, pod.node)
+func (o *observed) fleet() *Fleet {
+	f := &Fleet{Namespace: o.release.namespace, States: map[terms.State]int{}, Exempt: map[capture.ExemptionCause]int{}}
+	for _, set := range o.release.daemonSets {
+		f.DaemonSets = append(f.DaemonSets, newDaemonSet(set))
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	slices.SortFunc(f.DaemonSets, func(a, b DaemonSet) int { return cmp.Compare(a.Name, b.Name) })
+	agents, meshed := o.sortPods()
+	names := o.names(agents, meshed)
 	nodes, named := map[string]*Node{}, map[[3]string]nodestate.Pod{}
 	for _, name := range names {
-		node := o.node(name, o.agents[name], o.leases[name])
+		node := o.node(name, agents[name], o.leases[name])
 		nodes[name] = &node
 		pods := cmp.Or(node.pods, &nodestate.Pods{})
 		for state, count := range pods.States {
@@ -51,9 +49,11 @@ func (o observed) fleet() *Fleet {
 			f.addNamed(name, pods.Named)
 		}
 	}
-	for _, pod := range o.meshed {
-		nodes[pod.node].Meshed++
-		f.addMeshed(pod, named[[3]string{pod.node, pod.namespace, pod.name}], nodes[pod.node], o.now)
+	for _, pod := range meshed {
+		if node := nodes[pod.node]; node != nil {
+			node.Meshed++
+			f.addMeshed(*pod, named[[3]string{pod.node, pod.namespace, pod.name}], node, o.now)
+		}
 	}
 	for _, name := range names {
 		f.Nodes = append(f.Nodes, *nodes[name])
@@ -61,77 +61,55 @@ func (o observed) fleet() *Fleet {
 	slices.SortFunc(f.Pods, func(a, b Pod) int {
 		return cmp.Or(terms.Compare(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	for _, fault := range []error{o.podsFault, o.nodesFault} {
+		if fault != nil {
+			f.Unknown = append(f.Unknown, fault.Error())
+		}
+	}
 	f.Notes = f.notes(o)
 	return f
 }
 
-// node returns a node by its agent and its Lease.
-func (o observed) node(name string, agent *Agent, lease *coordination.Lease) Node {
-	node := Node{Name: name, agent: agent}
-	if agent != nil {
-		node.Agent = agent.name
-	}
-	var published nodestate.State
-	var err error
-	var lasts time.Duration
-	if lease != nil {
-		published, err = nodestate.Decode(lease.Annotations[nodestate.Annotation])
-		node.Version, node.Mode, node.pods = published.Version, published.Mode, published.Pods
-		if lease.Spec.RenewTime != nil {
-			node.Reported = lease.Spec.RenewTime.Time
-		}
-		if lease.Spec.LeaseDurationSeconds != nil {
-			lasts = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+// sortPods returns the agents by node, and the pods of the mesh. It notes the nodes whose
+// agent ends.
+func (o *observed) sortPods() (agents map[string]*Agent, meshed []*meshPod) {
+	agents, o.ending = map[string]*Agent{}, map[string]bool{}
+	for _, pod := range o.pods {
+		switch {
+		case pod.agent == nil || !o.release.owns(pod.agent):
+			if pod.mesh != nil {
+				meshed = append(meshed, pod.mesh)
+			}
+		case pod.agent.ending:
+			o.ending[pod.agent.node] = true
+		default:
+			agents[pod.agent.node] = pod.agent
 		}
 	}
-	age := o.now.Sub(node.Reported)
-	set := func(state NodeState, reasons ...string) { node.State, node.Reasons = state, reasons }
-	switch {
-	case agent == nil && o.podsFault == nil:
-		set(NoAgent, "no agent runs on the node")
-	case lease == nil:
-		set(Unreported, "the agent has written no Lease")
-	case age < -maxAhead || lasts > maxLeaseDuration: // it would hide that the agent no longer reports
-		set(Faulty, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that", node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()))
-	case lasts == 0 || age > lasts:
-		set(Stale, fmt.Sprintf("the agent has not reported for %s", age.Round(time.Second)))
-	case errors.Is(err, nodestate.ErrFormat):
-		set(Faulty, err.Error()+": use the kubectl plugin of the agents' version")
-	case err != nil:
-		set(Faulty, err.Error())
-	case agent != nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != agent.name:
-		set(Waiting, "the new agent has not reported yet")
-	case !published.Good():
-		node.State, node.Reasons = findings(published)
-	case agent != nil && !agent.ready:
-		set(Faulty, "the agent's pod is not ready: "+cmp.Or(agent.reason, "no reason is known"))
-	case agent != nil && agent.guarded && published.Pods == nil:
-		set(Waiting, "the guard has not reported the states of pods")
-	case published.Desired == "absent":
-		set(Removed)
-	default:
-		set(Ready)
-	}
-	node.Next = o.adviseNode(node)
-	return node
+	return agents, meshed
 }
 
-// Limits of a Lease's times: agents write a few minutes, and clocks differ.
-const (
-	maxLeaseDuration = time.Hour
-	maxAhead         = time.Hour
-)
-
-func findings(published nodestate.State) (state NodeState, reasons []string) {
-	state = Waiting
-	for _, finding := range published.Findings {
-		if !finding.Waiting {
-			state = Faulty
-		}
-		reasons = append(reasons, finding.Part+": "+finding.Reason)
+// names returns the nodes of the fleet: of those whose Node is known to be gone there is
+// nothing to say.
+func (o *observed) names(agents map[string]*Agent, meshed []*meshPod) []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(o.leases)), maps.Keys(agents))
+	for _, pod := range meshed {
+		names = append(names, pod.node)
 	}
-	return state, reasons
+	for name, node := range o.nodes {
+		if o.release.selects(node) != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), o.isGone)
 }
+
+// isGone reports whether a node is known to exist no more.
+func (o *observed) isGone(node string) bool { return o.nodesKnown() && o.nodes[node] == nil }
+
+// nodesKnown reports whether all Nodes were read: a cluster has at least one.
+func (o *observed) nodesKnown() bool { return len(o.nodes) > 0 }
 
 // addMeshed adds a pod that is not captured as desired. The guard's finding comes first,
 // then what follows from the pod alone.
@@ -162,11 +140,6 @@ func (f *Fleet) addMeshed(pod meshPod, named nodestate.Pod, node *Node, now time
 	f.Pods = append(f.Pods, found)
 }
 
-// lacks reports whether the node's guard should know a pod, and does not.
-func (n *Node) lacks(pod meshPod) bool {
-	return n.pods != nil && !pod.running.IsZero() && n.Reported.After(pod.running.Add(reportGrace)) && n.pods.Lacks(pod.uid)
-}
-
 // addNamed adds the pods that a Lease names, where the API server's pods are not known.
 func (f *Fleet) addNamed(node string, pods []nodestate.Pod) {
 	for _, pod := range pods {
@@ -177,7 +150,7 @@ func (f *Fleet) addNamed(node string, pods []nodestate.Pod) {
 }
 
 // notes returns what the fleet's state does not say.
-func (f *Fleet) notes(o observed) (notes []string) {
+func (f *Fleet) notes(o *observed) (notes []string) {
 	unguarded, pods, omitted := 0, 0, 0
 	for _, node := range f.Nodes {
 		if node.pods != nil {
@@ -188,10 +161,16 @@ func (f *Fleet) notes(o observed) (notes []string) {
 		}
 	}
 	if o.podsFault != nil {
-		notes = append(notes, o.podsFault.Error()+"; only the pods that Leases name are known. "+permissionHint)
+		notes = append(notes, "only the pods that Leases name are known")
 	}
-	if len(f.Nodes) == 0 {
-		notes = append(notes, fmt.Sprintf("no agent and no Lease of one is in namespace %s: install capture-cni, or name its namespace by --agent-namespace", o.namespace))
+	switch namespace := o.release.namespace; {
+	case len(f.DaemonSets) == 0:
+		notes = append(notes, fmt.Sprintf("no DaemonSet of capture-cni is in namespace %s: install capture-cni, or name its namespace by --agent-namespace", namespace))
+	case len(f.Nodes) == 0:
+		notes = append(notes, "no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes")
+	}
+	if gone := slices.DeleteFunc(slices.Sorted(maps.Keys(o.leases)), func(name string) bool { return !o.isGone(name) }); len(gone) > 0 {
+		notes = append(notes, fmt.Sprintf("%d Leases are of Nodes that no longer exist: kubectl -n %s delete lease %s", len(gone), o.release.namespace, strings.Join(gone, " ")))
 	}
 	if pods > 0 {
 		notes = append(notes, fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
@@ -21,6 +22,23 @@ type meshPod struct {
 	noSandbox             bool // it was scheduled, and its network is not set up
 	scheduled             time.Time
 	running               time.Time // since when its sandbox is known to exist; zero while that is not known
+}
+
+// seenPod is what is used of a pod: as an agent, if the release owns it, else as one of the
+// mesh. Both are nil for most pods.
+type seenPod struct {
+	metav1.ObjectMeta // namespace and name
+	agent             *Agent
+	mesh              *meshPod
+}
+
+func newSeenPod(pod *corev1.Pod) *seenPod {
+	s := &seenPod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, agent: asAgent(pod)}
+	if InMesh(pod) && pod.Spec.NodeName != "" {
+		m := newMeshPod(pod)
+		s.mesh = &m
+	}
+	return s
 }
 
 // InMesh reports whether a pod was injected, and has a network of its own.

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
 )
@@ -19,43 +22,100 @@ import (
 // DefaultNamespace is where the agents are installed as the documents say.
 const DefaultNamespace = "capture-cni"
 
+// source is a list of objects from which the state of the fleet follows.
+type source struct {
+	what      string
+	namespace string
+	list      runtime.Object // of its kind
+	item      runtime.Object
+	options   metav1.ListOptions
+}
+
+// sources returns all that the state of a fleet follows from.
+func sources(namespace string) []source {
+	return []source{
+		{"the DaemonSets of namespace " + namespace, namespace, &appsv1.DaemonSetList{}, &appsv1.DaemonSet{}, ofRelease},
+		{"the Leases of namespace " + namespace, namespace, &coordination.LeaseList{}, &coordination.Lease{},
+			metav1.ListOptions{LabelSelector: labels.SelectorFromSet(nodestate.Labels()).String()}},
+		{"the pods of all namespaces", metav1.NamespaceAll, &corev1.PodList{}, &corev1.Pod{},
+			metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}},
+		{"the Nodes", "", &corev1.NodeList{}, &corev1.Node{}, metav1.ListOptions{}},
+	}
+}
+
+// isOptional reports whether something can be said of the fleet without the source.
+func (s source) isOptional() bool {
+	switch s.item.(type) {
+	case *corev1.Pod, *corev1.Node:
+		return true
+	}
+	return false
+}
+
 // observed is what the API server knows.
 type observed struct {
-	now       time.Time
-	namespace string            // of the agents
-	agents    map[string]*Agent // by node
-	meshed    []meshPod
-	leases    map[string]*coordination.Lease // by node
-	podsFault error                          // why agents and meshed are not known
+	now     time.Time
+	release release
+	pods    []*seenPod
+	leases  map[string]*coordination.Lease // by node
+	nodes   map[string]*corev1.Node
+
+	ending map[string]bool // nodes whose agent ends
+
+	podsFault, nodesFault error // why those are not known
+}
+
+func newObserved(namespace string) *observed {
+	return &observed{
+		now: time.Now(), release: release{namespace, map[types.UID]*appsv1.DaemonSet{}},
+		leases: map[string]*coordination.Lease{}, nodes: map[string]*corev1.Node{},
+	}
+}
+
+// add adds an object of a source.
+func (o *observed) add(object any) {
+	switch object := object.(type) {
+	case *appsv1.DaemonSet:
+		o.release.daemonSets[object.UID] = object
+	case *coordination.Lease:
+		o.leases[object.Name] = object
+	case *corev1.Pod:
+		o.add(newSeenPod(object))
+	case *seenPod:
+		if object.agent != nil || object.mesh != nil {
+			o.pods = append(o.pods, object)
+		}
+	case *corev1.Node:
+		o.nodes[object.Name] = object
+	}
+}
+
+// miss notes that a source could not be read. Error: nothing can be said then.
+func (o *observed) miss(s source, err error) error {
+	err = fmt.Errorf("listing %s: %w", s.what, withHint(err))
+	if !s.isOptional() || !apierrors.IsForbidden(err) {
+		return err
+	}
+	if _, isPod := s.item.(*corev1.Pod); isPod {
+		o.podsFault = err
+	} else {
+		o.nodesFault = err
+	}
+	return nil
 }
 
 // Read reads the fleet whose agents are in a namespace. Without the permission to list
-// pods it reads the Leases alone.
+// pods or Nodes it reads the rest.
 func Read(ctx context.Context, client *Client, namespace string) (*Fleet, error) {
-	o := observed{now: time.Now(), namespace: namespace, agents: map[string]*Agent{}, leases: map[string]*coordination.Lease{}}
-	release, err := client.release(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	running := metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
-	err = Each(ctx, client, metav1.NamespaceAll, &corev1.PodList{}, running, func(pod *corev1.Pod) {
-		if agent, ok := release.agent(pod); ok {
-			o.agents[agent.node] = &agent
-		} else if InMesh(pod) && pod.Spec.NodeName != "" {
-			o.meshed = append(o.meshed, newMeshPod(pod))
+	o := newObserved(namespace)
+	for _, s := range sources(namespace) {
+		err := Each(ctx, client, s.namespace, s.list, s.options, func(object runtime.Object) { o.add(object) })
+		if err != nil {
+			err = o.miss(s, err)
 		}
-	})
-	if err != nil {
-		err = fmt.Errorf("listing the pods of all namespaces: %w", err)
-		if !apierrors.IsForbidden(err) {
+		if err != nil {
 			return nil, err
 		}
-		o.podsFault = err
-	}
-	ofAgents := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(nodestate.Labels()).String()}
-	err = Each(ctx, client, namespace, &coordination.LeaseList{}, ofAgents, func(lease *coordination.Lease) { o.leases[lease.Name] = lease })
-	if err != nil {
-		return nil, fmt.Errorf("listing the Leases of namespace %s: %w", namespace, withHint(err))
 	}
 	return o.fleet(), nil
 }

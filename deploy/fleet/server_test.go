@@ -22,10 +22,12 @@ import (
 	"github.com/capture-cni/capture-cni/install/nodestate"
 )
 
-// apiServer serves lists of pods, DaemonSets and Leases, page by page, as protobuf.
+// apiServer serves lists of pods, DaemonSets, Leases and Nodes, page by page, as protobuf.
 type apiServer struct {
+	sets    []appsv1.DaemonSet // daemonSet if empty
 	pods    []corev1.Pod
 	leases  []coordination.Lease
+	nodes   []corev1.Node
 	forbids string // a resource
 	asked   []string
 }
@@ -56,6 +58,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case resource == "pods":
 		items, rest := page(s.pods, first, limit)
 		encode(w, http.StatusOK, &corev1.PodList{ListMeta: metav1.ListMeta{Continue: rest}, Items: items})
+	case resource == "nodes":
+		items, rest := page(s.nodes, first, limit)
+		encode(w, http.StatusOK, &corev1.NodeList{ListMeta: metav1.ListMeta{Continue: rest}, Items: items})
+	case r.URL.Path == "/apis/apps/v1/namespaces/capture-cni/daemonsets" && len(s.sets) > 0:
+		encode(w, http.StatusOK, &appsv1.DaemonSetList{Items: s.sets})
 	case r.URL.Path == "/apis/apps/v1/namespaces/capture-cni/daemonsets" && r.URL.Query().Get("labelSelector") == "app.kubernetes.io/component=node,app.kubernetes.io/name=capture-cni":
 		encode(w, http.StatusOK, &appsv1.DaemonSetList{Items: []appsv1.DaemonSet{daemonSet}})
 	case strings.HasSuffix(r.URL.Path, "/daemonsets"):

@@ -26,7 +26,7 @@ func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []st
 	var traced explain.Trace
 	if err := x.ask(ctx, *agent, GuardContainer, &traced, append([]string{namespace + "/" + name}, flags...)...); err != nil {
 		lease, _ := x.Client.lease(ctx, x.Namespace, pod.Spec.NodeName) // the version alone is at stake
-		node := observed{}.node(pod.Spec.NodeName, agent, lease)
+		node := newObserved(x.Namespace).node(pod.Spec.NodeName, agent, lease)
 		return traced, x.withVersions(err, node.Version)
 	}
 	return traced, nil

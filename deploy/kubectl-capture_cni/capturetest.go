@@ -56,7 +56,7 @@ also if nothing could be tested.`,
 			if report == nil {
 				return failure
 			}
-			err = write(o, command.OutOrStdout(), report, !report.Has(capturetest.Failed), writeTest)
+			err = write(o, command.OutOrStdout(), report, outcome(!report.Has(capturetest.Failed), 0), writeTest)
 			switch {
 			case failure != nil:
 				return failure
@@ -101,7 +101,7 @@ func writeTest(out io.Writer, report *capturetest.Report) {
 		results.next(string(r.Mode), r.Next)
 	}
 	results.write(out)
-	writeNotes(out, report.Notes)
+	writeNotes(out, nil, report.Notes)
 	if report.Archive != "" {
 		fmt.Fprintf(out, "\nReport: %s\n", printable(report.Archive))
 	}

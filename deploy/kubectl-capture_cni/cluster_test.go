@@ -16,34 +16,101 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/nodestate"
 )
 
-// cluster is an API server with pods, Leases and Events.
+// cluster is an API server with DaemonSets, Nodes, pods, Leases and Events.
 type cluster struct {
 	url string
 
-	mu      sync.Mutex
-	pods    []corev1.Pod
-	leases  []coordination.Lease
-	events  []corev1.Event
-	denied  string // a resource
-	version string
-	hostile string // "an error" or "a warning" with each answer; empty for none
-	change  func() // after the Leases were listed once; nil for none
+	mu       sync.Mutex
+	set      appsv1.DaemonSet
+	nodes    []corev1.Node
+	pods     []corev1.Pod
+	leases   []coordination.Lease
+	events   []corev1.Event
+	denied   string // a resource
+	version  string
+	hostile  string        // "an error" or "a warning" with each answer; empty for none
+	lists    int           // how many lists of Leases were read
+	changed  chan struct{} // is closed by the next change
+}
+
+// change changes the cluster, and tells those that watch.
+func (c *cluster) change(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// watch sends the objects of a list after each change, as modified.
+func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		http.Error(w, "no streaming of lists", http.StatusUnprocessableEntity)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	w.(http.Flusher).Flush()
+	for {
+		c.mu.Lock()
+		changed := c.changed
+		c.mu.Unlock()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		}
+		c.mu.Lock()
+		var items []any
+		switch parts := strings.Split(r.URL.Path, "/"); parts[len(parts)-1] {
+		case "daemonsets":
+			items = append(items, withKind(c.set, "apps/v1", "DaemonSet"))
+		case "leases":
+			for _, lease := range c.leases {
+				items = append(items, withKind(lease, "coordination.k8s.io/v1", "Lease"))
+			}
+		case "pods":
+			for _, pod := range c.pods {
+				items = append(items, withKind(pod, "v1", "Pod"))
+			}
+		}
+		for _, item := range items {
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": item})
+		}
+		c.mu.Unlock()
+		w.(http.Flusher).Flush()
+	}
+}
+
+// withKind returns an object with its kind, as an API server writes it.
+func withKind(object any, version, kind string) map[string]any {
+	text, _ := json.Marshal(object)
+	fields := map[string]any{}
+	_ = json.Unmarshal(text, &fields)
+	fields["apiVersion"], fields["kind"] = version, kind
+	return fields
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{}
+	c := &cluster{set: daemonSet, changed: make(chan struct{})}
 	server := httptest.NewServer(c)
-	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
 	c.url = server.URL
 	return c
 }
 
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") == "true" && c.hostile == "" {
+		c.watch(w, r)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
@@ -62,18 +129,12 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case last == "version":
 		answer(http.StatusOK, map[string]string{"gitVersion": c.version})
 	case last == "nodes":
-		answer(http.StatusOK, corev1.NodeList{TypeMeta: of("v1", "NodeList"), Items: []corev1.Node{{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
-			Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", KernelVersion: "6.12.0", ContainerRuntimeVersion: "containerd://2.1.4"}},
-		}}})
+		answer(http.StatusOK, corev1.NodeList{TypeMeta: of("v1", "NodeList"), Items: c.nodes})
 	case last == "daemonsets":
-		answer(http.StatusOK, appsv1.DaemonSetList{TypeMeta: of("apps/v1", "DaemonSetList"), Items: []appsv1.DaemonSet{daemonSet}})
+		answer(http.StatusOK, appsv1.DaemonSetList{TypeMeta: of("apps/v1", "DaemonSetList"), Items: []appsv1.DaemonSet{c.set}})
 	case last == "leases":
 		answer(http.StatusOK, coordination.LeaseList{TypeMeta: of("coordination.k8s.io/v1", "LeaseList"), Items: c.leases})
-		if c.change != nil {
-			c.change()
-			c.change = nil
-		}
+		c.lists++
 	case last == "pods":
 		answer(http.StatusOK, corev1.PodList{TypeMeta: of("v1", "PodList"), Items: c.pods})
 	case last == "events":
@@ -101,6 +162,15 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (c *cluster) client(t *testing.T) *fleet.Client {
+	t.Helper()
+	client, err := fleet.NewClient(&rest.Config{Host: c.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 // run executes a command, and returns its output and its exit status.
 func (c *cluster) run(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
@@ -113,6 +183,13 @@ var daemonSet = appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "captu
 
 // addNode adds a node with its agent and its Lease.
 func (c *cluster) addNode(name string, ago time.Duration, state nodestate.State) {
+	c.nodes = append(c.nodes, corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{OperatingSystem: "linux", KernelVersion: "6.12.0", ContainerRuntimeVersion: "containerd://2.1.4"},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	})
 	holder, seconds, renewed := "agent-"+name, int32(660), metav1.NewMicroTime(time.Now().Add(-ago))
 	c.leases = append(c.leases, coordination.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: name, Labels: nodestate.Labels(), Annotations: map[string]string{nodestate.Annotation: state.Encode()}},

@@ -25,15 +25,15 @@ func listCommand(o *options) *cobra.Command {
 the agents published them, and the next step for each. With --namespace, those of one
 namespace. The exit status is 0 also if there are any.
 
-It reads the agents' DaemonSets and Leases and the pods by get and list, and nothing on the nodes.`,
+It reads the agents' DaemonSets and Leases, Nodes and pods by get and list, and nothing on the nodes.`,
 		Args: cobra.NoArgs,
 		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
 			f, err := fleet.Read(command.Context(), client, o.agentNamespace)
 			if err != nil {
 				return err
 			}
-			list := podList{f.Notes, s.of(f.Pods, o.overrides.Context.Namespace)}
-			return write(o, command.OutOrStdout(), list, true, writeList)
+			list := podList{f.Unknown, f.Notes, s.of(f.Pods, o.overrides.Context.Namespace)}
+			return write(o, command.OutOrStdout(), list, outcome(true, len(f.Unknown)), writeList)
 		}),
 	}
 	flags := command.Flags()
@@ -60,26 +60,29 @@ func (s selection) has(p fleet.Pod) bool {
 
 // podList is the result of the command.
 type podList struct {
-	Notes []string    `json:"notes"`
-	Pods  []fleet.Pod `json:"pods"`
+	Unknown []string    `json:"unknown,omitempty"`
+	Notes   []string    `json:"notes"`
+	Pods    []fleet.Pod `json:"pods"`
 }
 
 func writeList(out io.Writer, list podList) {
 	if len(list.Pods) == 0 {
 		fmt.Fprintln(out, "No pods found.")
 	}
-	writePods(out, list.Pods)
-	writeNotes(out, list.Notes)
+	var pods []group[fleet.Pod]
+	for _, pod := range list.Pods {
+		pods = append(pods, group[fleet.Pod]{first: pod})
+	}
+	writePods(out, pods)
+	writeNotes(out, list.Unknown, list.Notes)
 }
 
-func writePods(out io.Writer, pods []fleet.Pod) {
+func writePods(out io.Writer, pods []group[fleet.Pod]) {
 	rows := table{header: []string{"NAMESPACE", "POD", "NODE", "STATE", "CAUSE"}}
-	for _, pod := range pods {
-		rows.add(pod.Namespace, pod.Name, pod.Node, string(pod.State), string(pod.Cause))
+	for _, alike := range pods {
+		pod := alike.first
+		rows.add(pod.Namespace, pod.Name+alike.more(), pod.Node, string(pod.State), string(pod.Cause))
 		rows.next(pod.Namespace+"/"+pod.Name, pod.Next)
 	}
-	if len(pods) > 0 {
-		fmt.Fprintln(out)
-		rows.write(out)
-	}
+	rows.writeBelow(out)
 }

@@ -40,14 +40,28 @@ func execute(ctx context.Context, args []string, stdout, stderr *screen) int {
 	command.SetOut(stdout)
 	command.SetErr(stderr)
 	err := command.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, errNotGood) { // what is wrong was printed
+	if err != nil && !errors.Is(err, errNotGood) && !errors.Is(err, errNotKnown) {
 		fmt.Fprintln(stderr, "kubectl capture-cni:", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	}
 	return exitStatus(err)
 }
 
-// errNotGood ends a command that found something that needs attention.
-var errNotGood = errors.New("something needs attention")
+// Errors that end a command which has printed what it found.
+var (
+	errNotGood  = errors.New("something needs attention")
+	errNotKnown = errors.New("not all could be found out")
+)
+
+// outcome returns the error of a command that has printed what it found.
+func outcome(good bool, unknown int) error {
+	switch {
+	case !good:
+		return errNotGood
+	case unknown > 0:
+		return errNotKnown
+	}
+	return nil
+}
 
 // exitStatus is 0 where all is well, 1 where something needs attention, and 2 where the
 // command could not find out.

@@ -30,7 +30,7 @@ changes nothing.`,
 				return err
 			}
 			report := precheck.Check(cluster, o.agentNamespace)
-			return write(o, command.OutOrStdout(), report, report.Good(), writePrecheck)
+			return write(o, command.OutOrStdout(), report, outcome(report.Good(), 0), writePrecheck)
 		}),
 	}
 }

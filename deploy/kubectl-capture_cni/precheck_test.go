@@ -9,6 +9,7 @@ func TestPrecheck(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.version = "v1.36.2"
+	c.addNode("node-1", 0, state(nil))
 	out, _, status := c.run(t, "precheck")
 	if status != 0 {
 		t.Errorf("status %d:\n%s", status, out)

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/explain"
@@ -32,6 +32,7 @@ var sampleTime = time.Date(2026, 11, 25, 9, 30, 0, 0, time.UTC)
 // with rules of another version, one that is exempt, and a node whose agent has ended.
 func sampleCluster(t *testing.T) *cluster {
 	c := newCluster(t)
+	c.set.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 1, NumberUnavailable: 1}
 	c.addNode("node-1", time.Minute, state(&nodestate.Pods{
 		States: map[terms.State]int{terms.Captured: 1, terms.Uncaptured: 1, terms.Outdated: 1, terms.Exempt: 1},
 		Exempt: map[capture.ExemptionCause]int{capture.InjectFalse: 1},
@@ -58,15 +59,11 @@ func sampleCluster(t *testing.T) *cluster {
 // sampleExplanation returns what explain prints about a pod, with the agent's answer.
 func sampleExplanation(t *testing.T, c *cluster, pod string, answer explain.Pod) string {
 	t.Helper()
-	client, err := fleet.NewClient(&rest.Config{Host: c.url})
-	if err != nil {
-		t.Fatal(err)
-	}
 	answer.Form, answer.Namespace, answer.Name, answer.UID, answer.Sandbox = explain.Form, "shop", pod, sampleUID, "9b1d2f0c3a7e"
 	answers := func(_ context.Context, _ fleet.Agent, _ string, _ []string, out io.Writer) error {
 		return json.NewEncoder(out).Encode(answer)
 	}
-	e, err := fleet.Explainer{Client: client, Exec: answers, Namespace: fleet.DefaultNamespace, Version: "v0.2.0"}.Explain(t.Context(), "shop", pod)
+	e, err := fleet.Explainer{Client: c.client(t), Exec: answers, Namespace: fleet.DefaultNamespace, Version: "v0.2.0"}.Explain(t.Context(), "shop", pod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,11 +85,11 @@ func TestHostileFields(t *testing.T) {
 		value any
 		write func(*options, io.Writer) error
 	}{
-		"status":   {&state, func(o *options, out io.Writer) error { return write(o, out, &state, true, o.writeStatus) }},
-		"list":     {&list, func(o *options, out io.Writer) error { return write(o, out, list, true, writeList) }},
-		"explain":  {&explanation, func(o *options, out io.Writer) error { return write(o, out, &explanation, true, writeExplanation) }},
-		"precheck": {&check, func(o *options, out io.Writer) error { return write(o, out, &check, true, writePrecheck) }},
-		"test":     {&test, func(o *options, out io.Writer) error { return write(o, out, &test, true, writeTest) }},
+		"status":   {&state, func(o *options, out io.Writer) error { return write(o, out, &state, nil, o.writeStatus) }},
+		"list":     {&list, func(o *options, out io.Writer) error { return write(o, out, list, nil, writeList) }},
+		"explain":  {&explanation, func(o *options, out io.Writer) error { return write(o, out, &explanation, nil, writeExplanation) }},
+		"precheck": {&check, func(o *options, out io.Writer) error { return write(o, out, &check, nil, writePrecheck) }},
+		"test":     {&test, func(o *options, out io.Writer) error { return write(o, out, &test, nil, writeTest) }},
 	} {
 		fill(reflect.ValueOf(c.value).Elem())
 		for _, form := range []string{"", "wide", "json", "yaml"} {
@@ -104,7 +104,7 @@ func TestHostileFields(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := write(&options{output: "json"}, newScreen(&out), &state, true, (&options{}).writeStatus); err != nil {
+	if err := write(&options{output: "json"}, newScreen(&out), &state, nil, (&options{}).writeStatus); err != nil {
 		t.Fatal(err)
 	}
 	var read fleet.Fleet
@@ -124,7 +124,7 @@ func TestHostileCluster(t *testing.T) {
 	c.addPod("node-1", "web", func(pod *corev1.Pod) { pod.Annotations["sidecar.istio.io/interceptionMode"] = hostile })
 	c.addPod("node-2", hostile, func(pod *corev1.Pod) { pod.Spec.InitContainers = []corev1.Container{{Name: "istio-init"}} })
 	c.events = []corev1.Event{{InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}, Type: hostile, Reason: "CaptureFailed", Message: hostile}}
-	commands := [][]string{{"status"}, {"status", "--wait", "--timeout=1ns"}, {"list"}, {"explain", "shop/web"}, {"trace", "shop/web", "--to=10.0.0.1:80"}, {"precheck"}, {"report"}, {"test"}}
+	commands := [][]string{{"status"}, {"status", "--wait", "--timeout=500ms"}, {"list"}, {"explain", "shop/web"}, {"trace", "shop/web", "--to=10.0.0.1:80"}, {"precheck"}, {"report"}, {"test"}}
 	for _, failure := range []string{"", "an error", "a warning"} {
 		c.hostile = failure
 		for _, command := range commands {

@@ -6,12 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
@@ -41,7 +43,7 @@ func TestStatusOfAGoodFleet(t *testing.T) {
 	if status != 0 || strings.Contains(out, "NODE") {
 		t.Errorf("status %d:\n%s", status, out)
 	}
-	expect(t, out, "nodes   1 ready", "agents  1 v0.2.0", "pods    2 captured")
+	expect(t, out, "nodes     1 ready", "agents    0 desired, 0 updated, 0 ready", "versions  1 v0.2.0", "pods      2 captured")
 	out, _, _ = c.run(t, "status", "-o", "wide")
 	expect(t, out, "NODE", "VERSION", "node-1", "ready", "v0.2.0", "dropin", "agent-node-1")
 }
@@ -61,8 +63,8 @@ func TestStatus(t *testing.T) {
 	if status != 1 {
 		t.Errorf("status %d", status)
 	}
-	expect(t, out, "nodes   1 faulty, 1 stale", "pods    1 uncaptured",
-		"node-1", "faulty", "entry: no ?[2Jconflist", "node-2", "stale", "the agent has not reported for 1h0m0s",
+	expect(t, out, "nodes     1 faulty, 1 stale", "pods      1 uncaptured",
+		"node-1", "faulty", "entry: no ?[2Jconflist", "node-2", "stale", "the agent has stopped to report",
 		"next for node-1: kubectl -n capture-cni logs agent-node-1 -c installer", "next for node-2: kubectl get node node-2",
 		"shop", "web", "node-1", "uncaptured", "next for shop/web: kubectl capture-cni explain shop/web")
 	if strings.Contains(out, "\x1b") {
@@ -81,54 +83,124 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestStatusWaits until the fleet is good, and tells what it waits for.
+// TestStatusWaits until the agents are updated and the fleet is good. It tells what it waits
+// for, and lists nothing again: changes come by watches.
 func TestStatusWaits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	waiting := state(nil)
 	waiting.Findings = []nodestate.Finding{{Part: "runtime", Reason: "not loaded yet", Waiting: true}}
 	c.addNode("node-1", 0, waiting)
-	c.change = func() {
-		c.leases, c.pods = nil, nil
-		c.addNode("node-1", 0, state(&nodestate.Pods{}))
+	c.set.Generation = 2
+	c.set.Status = appsv1.DaemonSetStatus{ObservedGeneration: 1, DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberReady: 1}
+	progress := &changing{changes: []func(){
+		func() {
+			c.nodes, c.leases, c.pods = nil, nil, nil
+			c.addNode("node-1", 0, state(&nodestate.Pods{}))
+		},
+		func() { c.set.Status.ObservedGeneration = 2 },
+	}, cluster: c}
+	f, err := waitUntilGood(t.Context(), c.client(t), fleet.DefaultNamespace, time.Minute, progress)
+	if err != nil || !f.Good() || c.lists != 1 {
+		t.Errorf("%+v, %v, after %d lists", f, err, c.lists)
 	}
-	out, progress, status := c.run(t, "status", "--wait", "--timeout", "1m")
+	expect(t, progress.String(), "waiting: agents: the controller has not read the newest specification; nodes: 1 waiting", "nodes: 1 ready")
+	out, _, status := c.run(t, "status", "--wait")
 	if status != 0 {
-		t.Errorf("status %d:\n%s", status, out)
+		t.Errorf("status %d", status)
 	}
-	expect(t, progress, "waiting: nodes: 1 waiting")
-	expect(t, out, "nodes   1 ready")
-	c.mu.Lock()
+	expect(t, out, "nodes     1 ready", "agents    1 desired, 1 updated, 1 ready")
+}
+
+// changing is a progress of which each line lets the cluster change.
+type changing struct {
+	strings.Builder
+	changes []func()
+	cluster *cluster
+}
+
+func (c *changing) Write(line []byte) (int, error) {
+	if len(c.changes) > 0 {
+		c.cluster.change(c.changes[0])
+		c.changes = c.changes[1:]
+	}
+	return c.Builder.Write(line)
+}
+
+// TestStatusTimesOut ends at the time-out, with the state that is known then: something
+// needs attention, a permission is missing, or nothing is known.
+func TestStatusTimesOut(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.addNode("node-1", 0, state(&nodestate.Pods{}))
 	c.leases = nil
-	c.mu.Unlock()
-	if out, _, status = c.run(t, "status", "--wait", "--timeout", "10ms"); status != 1 {
+	out, _, status := c.run(t, "status", "--wait", "--timeout", "2s")
+	if status != 1 {
 		t.Errorf("after the time was over: status %d", status)
 	}
-	expect(t, out, "nodes   1 unreported")
+	expect(t, out, "nodes     1 unreported")
 	c.denied = "leases"
-	if _, errors, status := c.run(t, "status", "--wait", "--timeout", "1ns"); status != 2 || strings.Count(errors, "listing the Leases") != 2 {
+	if _, errors, status := c.run(t, "status", "--wait", "--timeout", "2s"); status != 2 || strings.Count(errors, "listing the Leases") != 2 {
 		t.Errorf("the fleet is not known at the time-out: status %d, %s", status, errors)
 	}
+	if _, errors, status := c.run(t, "status", "--wait", "--timeout", "1ns"); status != 2 || !strings.Contains(errors, "the API server has not answered within 1ns") {
+		t.Errorf("nothing is known at the time-out: status %d, %s", status, errors)
+	}
 	interrupted, interrupt := context.WithCancel(t.Context())
-	read := func(context.Context) (*fleet.Fleet, error) { interrupt(); return &fleet.Fleet{}, nil }
-	if f, err := waitUntilGood(interrupted, read, time.Hour, io.Discard); f != nil || !errors.Is(err, context.Canceled) {
+	interrupt()
+	if f, err := waitUntilGood(interrupted, c.client(t), fleet.DefaultNamespace, time.Hour, io.Discard); f != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v, %v", f, err)
 	}
 }
 
-// TestStatusTimesOut ends at the time-out, however often it looks.
-func TestStatusTimesOut(t *testing.T) {
+// TestStatusNotKnown has exit status 2 where all that is known is well, and not all is: also
+// with --wait, which then waits for nothing.
+func TestStatusNotKnown(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		reads, began := 0, time.Now()
-		read := func(context.Context) (*fleet.Fleet, error) { reads++; return &fleet.Fleet{}, nil }
-		const timeout = 3*waitInterval + time.Second
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		if f, err := waitUntilGood(ctx, read, timeout, io.Discard); f == nil || err != nil || reads != 4 || time.Since(began) != timeout {
-			t.Errorf("%v, %v after %d looks and %s", f, err, reads, time.Since(began))
+	for _, resource := range []string{"/api/v1/pods", "/api/v1/nodes"} {
+		c := newCluster(t)
+		c.addNode("node-1", 0, state(&nodestate.Pods{}))
+		c.denied = resource
+		for _, args := range [][]string{{"status"}, {"status", "--wait"}, {"list"}} {
+			out, _, status := c.run(t, args...)
+			if status != 2 || !strings.Contains(out, "Not known: listing the ") || !strings.Contains(out, "capture-cni-operator") {
+				t.Errorf("%q without %s: status %d\n%s", args, resource, status, out)
+			}
 		}
-	})
+		c.addNode("node-2", time.Hour, state(nil))
+		if _, _, status := c.run(t, "status"); status != 1 {
+			t.Errorf("a fault without %s: status %d", resource, status)
+		}
+	}
+}
+
+// TestStatusOfManyNodes has 400 nodes, of which 120 are done: what it prints fits on a
+// screen of 24 lines and 80 columns.
+func TestStatusOfManyNodes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for n := range 400 {
+		name := fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", n/250, n%250)
+		c.addNode(name, time.Duration(n)*time.Second, state(&nodestate.Pods{States: map[terms.State]int{terms.Captured: 20}}))
+		agent := &c.pods[len(c.pods)-1]
+		switch {
+		case n < 120:
+		case n < 200: // waits for its image
+			agent.Status.Conditions[0].Status = corev1.ConditionFalse
+			agent.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "installer", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off"}}}}
+		default:
+			c.pods = c.pods[:len(c.pods)-1]
+		}
+	}
+	out, _, status := c.run(t, "status")
+	lines := 0
+	for line := range strings.Lines(out) {
+		lines += 1 + (utf8.RuneCountInString(line)-2)/80
+	}
+	if status != 1 || lines > 24 {
+		t.Errorf("status %d, %d lines:\n%s", status, lines, out)
+	}
+	expect(t, out, "200 no agent, 120 ready, 80 faulty", "ip-10-0-0-120.eu-central-1.compute.internal and 79 more", "ImagePullBackOff", "ip-10-0-0-200.eu-central-1.compute.internal and 199 more", "next for")
 }
 
 // TestStatusFails with status 2 where the fleet can't be read.
@@ -144,7 +216,7 @@ func TestStatusFails(t *testing.T) {
 	if status != 1 {
 		t.Errorf("an empty cluster: status %d", status)
 	}
-	expect(t, out, "nodes   none", "Note: no agent and no Lease of one is in namespace capture-cni")
+	expect(t, out, "nodes     none", "Note: no node is selected")
 	if _, errors, status := c.run(t, "status", "-o", "xml"); status != 2 || !strings.Contains(errors, `--output is "xml": expected`) {
 		t.Errorf("status %d: %s", status, errors)
 	}

@@ -67,9 +67,52 @@ func (t *table) write(out io.Writer) {
 	}
 }
 
-// write writes a result as JSON or YAML, if that was asked for, else as text. Errors:
-// errNotGood for one that needs attention.
-func write[T any](o *options, out io.Writer, result T, good bool, text func(io.Writer, T)) error {
+// writeBelow writes the table after an empty line, if it has rows.
+func (t *table) writeBelow(out io.Writer) {
+	if len(t.rows) > 0 {
+		fmt.Fprintln(out)
+		t.write(out)
+	}
+}
+
+// group is what has one finding: the first of it, and how many more there are.
+type group[T any] struct {
+	first  T
+	others int
+}
+
+func (g group[T]) more() string {
+	if g.others == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", g.others)
+}
+
+// maxAlike is how many with one finding have a row of their own.
+const maxAlike = 3
+
+// groups joins what has one finding, if it is many.
+func groups[T any](all []T, finding func(T) string) (joined []group[T]) {
+	count, place := map[string]int{}, map[string]int{}
+	for _, one := range all {
+		count[finding(one)]++
+	}
+	for _, one := range all {
+		key := finding(one)
+		at, known := place[key]
+		if known && count[key] > maxAlike {
+			joined[at].others++
+			continue
+		}
+		place[key] = len(joined)
+		joined = append(joined, group[T]{first: one})
+	}
+	return joined
+}
+
+// write writes a result as JSON or YAML, if that was asked for, else as text. It returns the
+// result's outcome.
+func write[T any](o *options, out io.Writer, result T, outcome error, text func(io.Writer, T)) error {
 	if o.output == "json" || o.output == "yaml" {
 		document, err := json.MarshalIndent(result, "", "  ")
 		document = append(escape(document, o.output), '\n')
@@ -85,8 +128,5 @@ func write[T any](o *options, out io.Writer, result T, good bool, text func(io.W
 	} else {
 		text(out, result)
 	}
-	if !good {
-		return errNotGood
-	}
-	return nil
+	return outcome
 }

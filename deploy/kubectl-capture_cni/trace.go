@@ -36,7 +36,7 @@ which changes nothing and sends no packet.`,
 		if err != nil {
 			return err
 		}
-		return write(o, command.OutOrStdout(), traced, true, func(out io.Writer, traced explain.Trace) {
+		return write(o, command.OutOrStdout(), traced, nil, func(out io.Writer, traced explain.Trace) {
 			writeLines(out, "", traced.Text())
 		})
 	})

@@ -89,6 +89,17 @@ func standingMode(net *host.Dir, p primary) (mode terms.Mode, found bool) {
 	return terms.DropIn, found
 }
 
+// CapturesTwice returns what follows from a plugin that captures the same pods as an entry
+// of a mode next to it, and what to do; "" for none.
+func CapturesTwice(others []Other, mode terms.Mode) (what, do string) {
+	for _, other := range others {
+		if (mode != terms.Owned || other.ambient) && other.Decision != Refused && (conflist.Plugin{Type: other.Plugin}).IsIstioCNI() {
+			return other.Describe()
+		}
+	}
+	return "", ""
+}
+
 // Describe returns what follows from the plugin, and what to do next.
 func (o Other) Describe() (what, do string) {
 	const (

@@ -16,6 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/install/programs"
 	"github.com/capture-cni/capture-cni/install/settings"
 	"github.com/capture-cni/capture-cni/install/terms"
@@ -162,18 +163,23 @@ func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 	}
 	kubeconfig, err := n.credentialsFault()
 	report.Add(PartCredentials, err)
-	report.Add(PartEntry, n.entryFault(kubeconfig, mode))
+	report.Warning, err = n.examineEntry(kubeconfig, mode)
+	report.Add(PartEntry, err)
 	report.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))
 	report.Add(PartRuntime, n.runtimeFault(ctx, mode))
 	return report
 }
 
-func (n *Node) entryFault(kubeconfig string, mode terms.Mode) error {
-	return n.within(n.Settings.NetDir, func(net *host.Dir) error {
+// examineEntry warns of a plugin next to the entry that captures the same pods. Error: what
+// is wrong with the entry.
+func (n *Node) examineEntry(kubeconfig string, mode terms.Mode) (warning nodestate.Warning, err error) {
+	err = n.within(n.Settings.NetDir, func(net *host.Dir) error {
 		others, mode, err := entry.Beside(net, mode, n.Settings.BesideIstioCNI)
 		if len(others) > 0 && err != nil {
 			return err
 		}
+		warning.Reason, warning.Next = entry.CapturesTwice(others, mode)
 		return entry.Fault(net, mode, n.Settings.Entry.Text(kubeconfig))
 	})
+	return warning, err
 }

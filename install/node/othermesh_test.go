@@ -62,7 +62,7 @@ func TestRefusedBesideIstioCNI(t *testing.T) {
 				t.Errorf("%s, mode %s: changed: %v, %v", name, mode, changed, err)
 			}
 			machine.ExpectFiles(t, net, test.files)
-			if fault := n.entryFault("/var/lib/capture-cni/kubeconfig", mode); fault == nil || err == nil || fault.Error() != err.Error() {
+			if _, fault := n.examineEntry("/var/lib/capture-cni/kubeconfig", mode); fault == nil || err == nil || fault.Error() != err.Error() {
 				t.Errorf("%s, mode %s: verify says %v", name, mode, fault)
 			}
 		}
@@ -96,8 +96,12 @@ func TestAllowedBesideOthers(t *testing.T) {
 		if got := typesIn(t, net, test.want[0]); got != test.want[1] {
 			t.Errorf("%s: %s has %q, want %q", name, test.want[0], got, test.want[1])
 		}
-		if fault := n.entryFault("/var/lib/capture-cni/kubeconfig", n.Placed); fault != nil {
+		warning, fault := n.examineEntry("/var/lib/capture-cni/kubeconfig", n.Placed)
+		if fault != nil {
 			t.Errorf("%s: verify says %v", name, fault)
+		}
+		if twice := strings.Contains(test.want[1], "istio-cni") || n.Placed == terms.DropIn; strings.Contains(warning.Reason, "does not start") != twice {
+			t.Errorf("%s: both capture: %v, and verify warns %q", name, twice, warning)
 		}
 	}
 }
@@ -145,8 +149,12 @@ func TestEntryStays(t *testing.T) {
 			if got := typesIn(t, net, test.where); got != test.types {
 				t.Errorf("%s, mode %s: %s has %q, want %q", name, mode, test.where, got, test.types)
 			}
-			if fault := n.entryFault("/var/lib/capture-cni/kubeconfig", mode); fault != nil {
+			warning, fault := n.examineEntry("/var/lib/capture-cni/kubeconfig", mode)
+			if fault != nil {
 				t.Errorf("%s, mode %s: verify says %v", name, mode, fault)
+			}
+			if twice := strings.Contains(test.types, "istio-cni") || test.types == "capture-cni"; (warning.Next != "") != twice {
+				t.Errorf("%s, mode %s: both capture: %v, and verify warns %q", name, mode, twice, warning)
 			}
 			got, want := machine.Files(t, net), maps.Clone(test.files)
 			delete(got, test.where)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -37,8 +38,9 @@ type Finding struct {
 
 // Report is the state of a node. Without findings it is in the desired state.
 type Report struct {
-	Mode     terms.Mode `json:"mode"`
-	Findings []Finding  `json:"findings"`
+	Mode     terms.Mode        `json:"mode"`
+	Findings []Finding         `json:"findings"`
+	Warning  nodestate.Warning `json:"warning,omitzero"`
 }
 
 // Good reports whether the node is in the desired state.

@@ -52,7 +52,7 @@ func (s State) check() error {
 	if len(s.Findings) > maxFindings {
 		return fmt.Errorf("%d findings: expected at most %d", len(s.Findings), maxFindings)
 	}
-	texts := []string{s.Version, string(s.Mode), s.Desired}
+	texts := []string{s.Version, string(s.Mode), s.Desired, s.Warning.Reason, s.Warning.Next}
 	for _, finding := range s.Findings {
 		texts = append(texts, finding.Part, finding.Reason)
 	}

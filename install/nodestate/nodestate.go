@@ -35,6 +35,7 @@ type State struct {
 	Mode     terms.Mode `json:"mode"`              // how the plugin is added to the runtime's CNI configuration
 	Desired  string     `json:"desired,omitempty"` // of the node: present or absent
 	Findings []Finding  `json:"findings,omitempty"`
+	Warning  Warning    `json:"warning,omitzero"`
 	Pods     *Pods      `json:"pods,omitempty"` // nil while no guard reports them
 }
 
@@ -43,6 +44,12 @@ type Finding struct {
 	Part    string `json:"part"`
 	Reason  string `json:"reason"`
 	Waiting bool   `json:"waiting,omitempty"` // it resolves without the operator
+}
+
+// Warning is why pods of the mesh do not start on a node without findings.
+type Warning struct {
+	Reason string `json:"reason"`
+	Next   string `json:"nextStep"`
 }
 
 // Good reports whether the node is in the desired state.
@@ -86,7 +93,7 @@ const MaxSize = 32 << 10
 func (s State) Encode() string {
 	s.Format = Format
 	s.Version, s.Mode, s.Desired = cut(s.Version), terms.Mode(cut(string(s.Mode))), cut(s.Desired)
-	s.Findings = limitFindings(s.Findings)
+	s.Findings, s.Warning = limitFindings(s.Findings), Warning{cut(s.Warning.Reason), cut(s.Warning.Next)}
 	if s.Pods == nil {
 		return string(encode(s))
 	}

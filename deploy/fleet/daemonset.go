@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+)
+
+// DaemonSet is one of the release, as its controller reports it.
+type DaemonSet struct {
+	Name        string `json:"name"`
+	Observed    bool   `json:"observed"`    // the controller knows the newest specification: else what follows is about an older one
+	Desired     int32  `json:"desired"`     // agents, one for each node that it selects
+	Updated     int32  `json:"updated"`     // agents of the newest specification
+	Ready       int32  `json:"ready"`       // agents that are ready
+	Unavailable int32  `json:"unavailable"` // agents that are not, or do not exist
+}
+
+// Good reports whether all agents are of the newest specification, and ready.
+func (d DaemonSet) Good() bool { return d.Observed && d.Updated >= d.Desired && d.Ready >= d.Desired }
+
+func newDaemonSet(set *appsv1.DaemonSet) DaemonSet {
+	s := set.Status
+	return DaemonSet{set.Name, s.ObservedGeneration >= set.Generation, s.DesiredNumberScheduled, s.UpdatedNumberScheduled, s.NumberReady, s.NumberUnavailable}
+}
+
+// release is an installation: the DaemonSets in its namespace.
+type release struct {
+	namespace  string
+	daemonSets map[types.UID]*appsv1.DaemonSet
+}
+
+// ofRelease selects the release's DaemonSets.
+var ofRelease = metav1.ListOptions{LabelSelector: labels.Set{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"}.String()}
+
+// release returns the installation in a namespace.
+func (c *Client) release(ctx context.Context, namespace string) (release, error) {
+	r := release{namespace, map[types.UID]*appsv1.DaemonSet{}}
+	err := Each(ctx, c, namespace, &appsv1.DaemonSetList{}, ofRelease, func(set *appsv1.DaemonSet) { r.daemonSets[set.UID] = set })
+	if err != nil {
+		return r, fmt.Errorf("listing the DaemonSets of namespace %s: %w", namespace, withHint(err))
+	}
+	return r, nil
+}
+
+// owns reports whether a DaemonSet of the release owns an agent. Its labels prove nothing:
+// the author of any pod chooses them.
+func (r release) owns(a *Agent) bool {
+	return a.namespace == r.namespace && r.daemonSets[a.owner] != nil
+}
+
+// replaces returns how an agent's pod is replaced that is of an older specification than its
+// DaemonSet, as the controller's own labels say; "" for one that is not.
+func (r release) replaces(a *Agent) appsv1.DaemonSetUpdateStrategyType {
+	if a == nil || r.daemonSets[a.owner] == nil {
+		return ""
+	}
+	set := r.daemonSets[a.owner]
+	d := newDaemonSet(set)
+	isNewest := d.Observed && d.Updated >= d.Desired // also after the return to an older specification
+	if isNewest || a.generation == set.Annotations[appsv1.DeprecatedTemplateGeneration] {
+		return ""
+	}
+	return cmp.Or(set.Spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
+}
+
+// selects returns the name of the first DaemonSet that places an agent on a node, "" for
+// none.
+func (r release) selects(node *corev1.Node) (name string) {
+	for _, set := range r.daemonSets {
+		if places(set.Spec.Template.Spec, node) && (name == "" || set.Name < name) {
+			name = set.Name
+		}
+	}
+	return name
+}
+
+// tolerated are the taints that the controller of DaemonSets has every pod tolerate that
+// has the network of its node.
+var tolerated = []string{
+	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
+	corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,
+}
+
+// places reports whether the controller of DaemonSets places such pods on a node.
+func places(pod corev1.PodSpec, node *corev1.Node) bool {
+	fits, err := nodeaffinity.NewRequiredNodeAffinity(pod.NodeSelector, pod.Affinity).Match(node)
+	return err == nil && fits && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.Contains(tolerated, taint.Key) &&
+			!slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), &taint, false) })
+	})
+}

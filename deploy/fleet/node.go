@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// node returns a node by its agent and its Lease.
+func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) Node {
+	node := Node{Name: name, agent: agent}
+	if agent != nil {
+		node.Agent = agent.name
+	}
+	var published nodestate.State
+	var err error
+	var lasts time.Duration
+	if lease != nil {
+		published, err = nodestate.Decode(lease.Annotations[nodestate.Annotation])
+		node.Version, node.Mode, node.pods = published.Version, published.Mode, published.Pods
+		if lease.Spec.RenewTime != nil {
+			node.Reported = lease.Spec.RenewTime.Time
+		}
+		if lease.Spec.LeaseDurationSeconds != nil {
+			lasts = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+		}
+	}
+	age := o.now.Sub(node.Reported)
+	set := func(state NodeState, reasons ...string) { node.State, node.Reasons = state, reasons }
+	switch {
+	case o.isDown(name):
+		set(Faulty, "the Node is not ready: "+nodeMessage(o.nodes[name]))
+		node.step = "kubectl describe node " + name
+	case agent == nil && o.podsFault == nil:
+		o.explainNoAgent(&node, lease != nil)
+	case agent != nil && agent.fault.blocks(o.now.Sub(agent.created)):
+		set(Faulty, agent.fault.reason)
+		node.step = agent.fault.step(agent)
+	case agent != nil && agent.fault.in(starting):
+		set(Waiting, agent.fault.reason)
+	case lease == nil:
+		set(Unreported, "the agent has written no Lease")
+	case age < -maxAhead || lasts > maxLeaseDuration: // it would hide that the agent no longer reports
+		set(Faulty, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that", node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()))
+	case lasts == 0 || age > lasts:
+		set(Stale, "the agent has stopped to report")
+	case errors.Is(err, nodestate.ErrFormat):
+		set(Faulty, err.Error()+": use the kubectl plugin of the agents' version")
+	case err != nil:
+		set(Faulty, err.Error())
+	case agent != nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != agent.name:
+		set(Waiting, "the new agent has not reported yet")
+	case !published.Good():
+		node.State, node.Reasons = findings(published)
+	case agent != nil && agent.fault != nil:
+		set(Faulty, agent.fault.reason)
+	case published.Warning.Reason != "":
+		set(Faulty, published.Warning.Reason)
+		node.step = published.Warning.Next
+	case agent != nil && agent.guarded && published.Pods == nil:
+		set(Waiting, "the guard has not reported the states of pods")
+	case o.release.replaces(agent) == appsv1.OnDeleteDaemonSetStrategyType:
+		set(Outdated, "the agent is of an older specification, and updateStrategy is OnDelete")
+		node.step = fmt.Sprintf("kubectl -n %s delete pod %s", agent.namespace, agent.name)
+	case o.release.replaces(agent) != "":
+		set(Waiting, "the agent is of an older specification, and is replaced")
+	case published.Desired == "absent":
+		set(Removed)
+	default:
+		set(Ready)
+	}
+	node.Next = cmp.Or(node.step, o.adviseNode(node))
+	return node
+}
+
+// Limits of a Lease's times: agents write a few minutes, and clocks differ.
+const (
+	maxLeaseDuration = time.Hour
+	maxAhead         = time.Hour
+)
+
+func findings(published nodestate.State) (state NodeState, reasons []string) {
+	state = Waiting
+	for _, finding := range published.Findings {
+		if !finding.Waiting {
+			state = Faulty
+		}
+		reasons = append(reasons, finding.Part+": "+finding.Reason)
+	}
+	return state, reasons
+}
+
+// isDown reports whether the kubelet does not say that the node is ready.
+func (o *observed) isDown(name string) bool {
+	node := o.nodes[name]
+	return node != nil && !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func nodeMessage(node *corev1.Node) string {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Message
+		}
+	}
+	return "its kubelet has not reported"
+}
+
+// explainNoAgent says why a node has no agent.
+func (o *observed) explainNoAgent(node *Node, leased bool) {
+	selected := ""
+	if known := o.nodes[node.Name]; known != nil {
+		selected = o.release.selects(known)
+	}
+	describe := "kubectl -n " + o.release.namespace + " describe daemonset " + cmp.Or(selected, "capture-cni-node")
+	node.State = NoAgent
+	switch {
+	case o.ending[node.Name]:
+		node.State, node.Reasons = Waiting, []string{"the agent ends"}
+	case selected != "":
+		node.Reasons, node.step = []string{"DaemonSet " + selected + " selects the node, and has no pod there"}, describe
+	case leased && o.nodesKnown():
+		node.Reasons = []string{"no DaemonSet selects the node any more: plugin and entry may be left there"}
+		node.step = "select it again, or deploy/guides/remove.md; then kubectl -n " + o.release.namespace + " delete lease " + node.Name
+	default:
+		node.Reasons, node.step = []string{"no agent runs on the node"}, "compare nodeSelector, affinity and tolerations of the chart with the node: "+describe
+	}
+}
+
+// lacks reports whether the node's guard should know a pod, and does not.
+func (n *Node) lacks(pod meshPod) bool {
+	return n.pods != nil && !pod.running.IsZero() && n.Reported.After(pod.running.Add(reportGrace)) && n.pods.Lacks(pod.uid)
+}

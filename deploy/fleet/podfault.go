@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// fault is why a pod is not ready, as scheduler and kubelet say it.
+type fault struct {
+	phase     phase
+	reason    string
+	container string // the one that ended, "" for none
+}
+
+// phase is how far a pod has come.
+type phase int
+
+const (
+	starting phase = iota // its containers are being created
+	stopped               // it is not scheduled, or a container does not run
+	unready               // its containers run
+)
+
+// in reports whether there is a fault of a phase.
+func (f *fault) in(p phase) bool { return f != nil && f.phase == p }
+
+// startTime is how long the containers of an agent may take to start, with the pull of its
+// image.
+const startTime = 3 * time.Minute
+
+// blocks reports whether a pod of an age does not start by itself.
+func (f *fault) blocks(age time.Duration) bool {
+	return f.in(stopped) || f.in(starting) && age > startTime
+}
+
+// step returns the next step for an agent that does not start.
+func (f *fault) step(a *Agent) string {
+	if f.container != "" {
+		return fmt.Sprintf("kubectl -n %s logs %s -c %s", a.namespace, a.name, f.container)
+	}
+	return fmt.Sprintf("kubectl -n %s describe pod %s", a.namespace, a.name)
+}
+
+// faultOf returns why a pod is not ready, nil for one that is.
+func faultOf(pod *corev1.Pod) *fault {
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+	if ready {
+		return nil
+	}
+	if message := conditionMessage(pod, corev1.PodScheduled); message != "" {
+		return &fault{phase: stopped, reason: "Pending: " + message}
+	}
+	f := &fault{phase: unready, reason: "the agent's pod is not ready: " + cmp.Or(conditionMessage(pod, corev1.PodReady), "no reason is known")}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		waiting, ended := status.State.Waiting, status.State.Terminated
+		switch {
+		case waiting != nil && slices.Contains([]string{"ContainerCreating", "PodInitializing"}, waiting.Reason):
+			f = &fault{phase: starting, reason: "container " + status.Name + ": " + waiting.Reason}
+		case waiting != nil:
+			f = &fault{phase: stopped, reason: fmt.Sprintf("container %s: %s: %s", status.Name, waiting.Reason, waiting.Message)}
+			if status.LastTerminationState.Terminated != nil {
+				f.container = status.Name
+			}
+			return f
+		case ended != nil && ended.ExitCode != 0:
+			return &fault{phase: stopped, reason: fmt.Sprintf("container %s: %s: exit status %d", status.Name, ended.Reason, ended.ExitCode), container: status.Name}
+		}
+	}
+	return f
+}

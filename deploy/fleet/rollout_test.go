@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// newNode returns a Node, ready or not.
+func newNode(name string, ready corev1.ConditionStatus, change func(*corev1.Node)) corev1.Node {
+	node := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mesh": "yes"}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Message: "Kubelet stopped posting node status."}}},
+	}
+	if change != nil {
+		change(&node)
+	}
+	return node
+}
+
+// rollingOut returns the release's DaemonSet, which selects nodes of the mesh, while not all
+// its agents are of its newest specification.
+func rollingOut(strategy appsv1.DaemonSetUpdateStrategyType) appsv1.DaemonSet {
+	set := daemonSet
+	set.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "2"}
+	set.Spec.UpdateStrategy.Type = strategy
+	set.Spec.Template.Spec.NodeSelector = map[string]string{"mesh": "yes"}
+	set.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "ours", Operator: corev1.TolerationOpExists}}
+	set.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 9, UpdatedNumberScheduled: 8, NumberReady: 9}
+	return set
+}
+
+// waiting makes a pod's container wait for a reason, for which it has not run before.
+func waiting(reason, message string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: InstallerContainer, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}},
+		}
+	}
+}
+
+// TestAgentStates has a node with an agent in each state that scheduler, kubelet and the
+// controller of DaemonSets can leave it in, and one for each reason for having none. What
+// they say comes before the Lease, which is that of an agent that was well.
+func TestAgentStates(t *testing.T) {
+	t.Parallel()
+	const (
+		describe = "kubectl -n capture-cni describe pod agent-of-"
+		logs     = "kubectl -n capture-cni logs agent-of-"
+		set      = "kubectl -n capture-cni describe daemonset capture-cni-node"
+	)
+	created := func(ago time.Duration, change func(*corev1.Pod)) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-ago))
+			change(pod)
+		}
+	}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}}
+	for name, test := range map[string]struct {
+		strategy appsv1.DaemonSetUpdateStrategyType
+		agent    func(*corev1.Pod) // nil: there is none
+		node     func(*corev1.Node)
+		down     bool
+		want     string // state: reason -> next step; "" if the node is not shown
+	}{
+		"well": {agent: func(*corev1.Pod) {}, want: "ready:  -> "},
+		"pending": {agent: func(pod *corev1.Pod) {
+			pod.Spec.NodeName = ""
+			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"pending"}}}}},
+			}}}
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available: 1 Insufficient memory."}}
+		}, want: "faulty: Pending: 0/3 nodes are available: 1 Insufficient memory. -> " + describe + "pending"},
+		"no-image": {
+			agent: waiting("ImagePullBackOff", `Back-off pulling image "x"`),
+			want:  `faulty: container installer: ImagePullBackOff: Back-off pulling image "x" -> ` + describe + "no-image",
+		},
+		"crashes": {agent: func(pod *corev1.Pod) {
+			waiting("CrashLoopBackOff", "back-off 40s")(pod)
+			pod.Status.ContainerStatuses[0].LastTerminationState = ended
+		}, want: "faulty: container installer: CrashLoopBackOff: back-off 40s -> " + logs + "crashes -c installer"},
+		"ended": {agent: func(pod *corev1.Pod) {
+			waiting("PodInitializing", "")(pod)
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "first", State: ended}}
+		}, want: "faulty: container first: Error: exit status 3 -> " + logs + "ended -c first"},
+		"created": {agent: created(time.Minute, waiting("ContainerCreating", "")), want: "waiting: container installer: ContainerCreating -> "},
+		"stuck":   {agent: created(time.Hour, waiting("ContainerCreating", "")), want: "faulty: container installer: ContainerCreating -> " + describe + "stuck"},
+		"unready": {
+			agent: func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse },
+			want:  "faulty: the agent's pod is not ready: containers with unready status: [installer] -> " + logs + "unready -c installer",
+		},
+		"ends":    {agent: func(pod *corev1.Pod) { pod.DeletionTimestamp = new(metav1.Now()) }, want: "waiting: the agent ends -> "},
+		"rolling": {agent: func(pod *corev1.Pod) { pod.Labels[templateGeneration] = "1" }, want: "waiting: the agent is of an older specification, and is replaced -> "},
+		"outdated": {
+			strategy: appsv1.OnDeleteDaemonSetStrategyType,
+			agent:    func(pod *corev1.Pod) { pod.Labels[templateGeneration] = "1" },
+			want:     "outdated: the agent is of an older specification, and updateStrategy is OnDelete -> kubectl -n capture-cni delete pod agent-of-outdated",
+		},
+		"down":     {agent: func(*corev1.Pod) {}, down: true, want: "faulty: the Node is not ready: Kubelet stopped posting node status. -> kubectl describe node down"},
+		"no-pod":   {want: "no agent: DaemonSet capture-cni-node selects the node, and has no pod there -> " + set},
+		"tainted":  {node: taint("theirs", corev1.TaintEffectNoSchedule), want: leftBehind("tainted")},
+		"refused":  {node: taint("ours", corev1.TaintEffectNoExecute), want: "no agent: DaemonSet capture-cni-node selects the node, and has no pod there -> " + set},
+		"cordoned": {node: taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule), want: "no agent: DaemonSet capture-cni-node selects the node, and has no pod there -> " + set},
+		"disliked": {node: taint("theirs", corev1.TaintEffectPreferNoSchedule), want: "no agent: DaemonSet capture-cni-node selects the node, and has no pod there -> " + set},
+		"left":     {node: func(node *corev1.Node) { node.Labels = nil }, want: leftBehind("left")},
+	} {
+		ready := corev1.ConditionTrue
+		if test.down {
+			ready = corev1.ConditionUnknown
+		}
+		s := &apiServer{sets: []appsv1.DaemonSet{rollingOut(test.strategy)}, nodes: []corev1.Node{newNode(name, ready, test.node), newNode("another", corev1.ConditionTrue, func(n *corev1.Node) { n.Labels = nil })}}
+		s.leases = append(s.leases, newLease(name, 0, good(nil)), newLease("deleted", 0, good(nil)))
+		if test.agent != nil {
+			pod := newAgent(name, corev1.ConditionTrue, InstallerContainer)
+			pod.Labels[templateGeneration] = "2"
+			test.agent(&pod)
+			s.pods = append(s.pods, pod)
+		}
+		f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+		if err != nil || len(f.Nodes) != 1 || f.Good() {
+			t.Errorf("%s: %+v, %v", name, f, err)
+			continue
+		}
+		node := f.Nodes[0]
+		if got := string(node.State) + ": " + strings.Join(node.Reasons, "; ") + " -> " + node.Next; got != test.want {
+			t.Errorf("%s: %s\nwant %s", name, got, test.want)
+		}
+		if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 Leases are of Nodes that no longer exist: kubectl -n capture-cni delete lease deleted") {
+			t.Errorf("%s: the Lease of a deleted Node: %s", name, notes)
+		}
+	}
+}
+
+func taint(key string, effect corev1.TaintEffect) func(*corev1.Node) {
+	return func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} }
+}
+
+func leftBehind(node string) string {
+	return "no agent: no DaemonSet selects the node any more: plugin and entry may be left there -> " +
+		"select it again, or deploy/guides/remove.md; then kubectl -n capture-cni delete lease " + node
+}
+
+// TestDaemonSets is good only once each DaemonSet's controller has seen the newest
+// specification, and all agents are of it and ready.
+func TestDaemonSets(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		set  appsv1.DaemonSet
+		good bool
+	}{
+		"done":             {appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberReady: 1}}, true},
+		"not seen":         {appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: appsv1.DaemonSetStatus{ObservedGeneration: 1, DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberReady: 1}}, false},
+		"one not updated":  {appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, UpdatedNumberScheduled: 1, NumberReady: 2}}, false},
+		"one is not ready": {appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 1, NumberUnavailable: 1}}, false},
+	} {
+		test.set.ObjectMeta.Name, test.set.UID, test.set.Spec = daemonSet.Name, daemonSet.UID, daemonSet.Spec
+		s := &apiServer{sets: []appsv1.DaemonSet{test.set}, pods: []corev1.Pod{newAgent("n1", corev1.ConditionTrue, InstallerContainer)}}
+		s.leases = append(s.leases, newLease("n1", 0, good(nil)))
+		f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+		if err != nil || f.Good() != test.good || f.Nodes[0].State != Ready {
+			t.Errorf("%s: %+v, %v", name, f, err)
+			continue
+		}
+		want := DaemonSet{daemonSet.Name, name != "not seen", test.set.Status.DesiredNumberScheduled, test.set.Status.UpdatedNumberScheduled, test.set.Status.NumberReady, test.set.Status.NumberUnavailable}
+		if diff := cmp.Diff([]DaemonSet{want}, f.DaemonSets); diff != "" {
+			t.Error(name, diff)
+		}
+	}
+}
+
+// TestWarned is a node with two entries in one list: its agent is ready, and it is not.
+func TestWarned(t *testing.T) {
+	t.Parallel()
+	warned := good(nil)
+	warned.Warning = nodestate.Warning{Reason: "10-x.conflist has both", Next: "remove istio-cni"}
+	s := &apiServer{pods: []corev1.Pod{newAgent("n1", corev1.ConditionTrue, InstallerContainer)}}
+	s.leases = append(s.leases, newLease("n1", 0, warned))
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+	if err != nil || f.Good() || f.Nodes[0].State != Faulty || f.Nodes[0].Next != warned.Warning.Next {
+		t.Errorf("%+v, %v", f, err)
+	}
+}

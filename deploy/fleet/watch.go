@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Intervals of Watch: until all is read, between two looks at what changes all the time, and
+// at what changes by time alone, such as the age of a Lease.
+const (
+	firstLook   = 100 * time.Millisecond
+	settleTime  = time.Second
+	refreshTime = 10 * time.Second
+)
+
+// Watch calls see with the state of the fleet, and again after changes, until see returns
+// true. With err the state is not known, and Watch tries again. Errors: that of ctx.
+func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fleet, err error) (done bool)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	changed := make(chan struct{}, 1)
+	var all []*watched
+	for _, s := range sources(namespace) {
+		w, err := newWatched(client, s, func() {
+			select {
+			case changed <- struct{}{}:
+			default: // a change is noted already
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("watching %s: %w", s.what, err)
+		}
+		running.Go(func() { w.informer.RunWithContext(ctx) })
+		all = append(all, w)
+	}
+	wait := firstLook
+	for sleep(ctx, wait) {
+		f, settled, err := look(all, namespace)
+		if !settled {
+			continue
+		}
+		if see(f, err) {
+			return nil
+		}
+		wait = settleTime
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-time.After(refreshTime):
+		}
+	}
+	return ctx.Err()
+}
+
+// sleep reports whether ctx lasted.
+func sleep(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(wait):
+		return true
+	}
+}
+
+// look returns the fleet as the informers know it, once each has read its source or failed.
+func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) {
+	o := newObserved(namespace)
+	for _, w := range all {
+		fault := w.lastFault()
+		switch {
+		case w.informer.HasSynced():
+			for _, object := range w.informer.GetStore().List() {
+				o.add(object)
+			}
+		case fault == nil:
+			return nil, false, nil
+		case err == nil:
+			err = o.miss(w.source, fault)
+		}
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	return o.fleet(), true, nil
+}
+
+// watched is a source that is read once, and then watched.
+type watched struct {
+	source   source
+	informer cache.SharedIndexInformer
+
+	mu    sync.Mutex
+	fault error // of the last attempt
+}
+
+// newWatched returns a source that calls changed after a change, and after an attempt that
+// failed.
+func newWatched(client *Client, s source, changed func()) (*watched, error) {
+	request := func(options *metav1.ListOptions) *rest.Request {
+		options.LabelSelector, options.FieldSelector = s.options.LabelSelector, s.options.FieldSelector
+		return client.Request("GET", s.list, s.namespace).VersionedParams(options, metav1.ParameterCodec)
+	}
+	w := &watched{source: s, informer: cache.NewSharedIndexInformerWithOptions(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.ResourceVersion = "" // the newest: the API server's cache can be older than the installation
+			list := s.list.DeepCopyObject()
+			return list, request(&options).Do(ctx).Into(list)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.Watch = true
+			return request(&options).Watch(ctx)
+		},
+	}, s.item, cache.SharedIndexInformerOptions{})}
+	failed := func(_ context.Context, _ *cache.Reflector, err error) {
+		w.mu.Lock()
+		w.fault = err
+		w.mu.Unlock()
+		changed()
+	}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() }}
+	_, err := w.informer.AddEventHandler(handler)
+	return w, errors.Join(err, w.informer.SetTransform(reduce), w.informer.SetWatchErrorHandlerWithContext(failed))
+}
+
+// reduce keeps of a pod what is used: a cluster has thousands.
+func reduce(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		return newSeenPod(pod), nil
+	}
+	return object, nil
+}
+
+func (w *watched) lastFault() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fault
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+)
+
+func stateOf(n fleet.Node) string { return string(n.State) }
+
+// countNodes returns how many nodes have each value.
+func countNodes(f *fleet.Fleet, value func(fleet.Node) string) string {
+	numbers := map[string]int{}
+	for _, node := range f.Nodes {
+		numbers[value(node)]++
+	}
+	return counts(numbers)
+}
+
+// counts returns numbers by name, the largest first.
+func counts[K ~string](numbers map[K]int) string {
+	names := slices.SortedFunc(maps.Keys(numbers), func(a, b K) int {
+		return cmp.Or(cmp.Compare(numbers[b], numbers[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, name := range names {
+		if numbers[name] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", numbers[name], name))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "none")
+}
+
+// agents returns how far the DaemonSets are.
+func agents(f *fleet.Fleet) string {
+	var parts []string
+	for _, set := range f.DaemonSets {
+		part := fmt.Sprintf("%d desired, %d updated, %d ready", set.Desired, set.Updated, set.Ready)
+		if set.Unavailable > 0 {
+			part += fmt.Sprintf(", %d unavailable", set.Unavailable)
+		}
+		if !set.Observed {
+			part = "the controller has not read the newest specification"
+		}
+		if len(f.DaemonSets) > 1 {
+			part = set.Name + ": " + part
+		}
+		parts = append(parts, part)
+	}
+	return cmp.Or(strings.Join(parts, "; "), "none")
+}
+
+func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) {
+	summary := table{header: []string{"nodes", countNodes(f, stateOf)}}
+	summary.add("agents", agents(f))
+	summary.add("versions", countNodes(f, func(n fleet.Node) string { return cmp.Or(n.Version, "unknown") }))
+	summary.add("pods", counts(f.States))
+	if len(f.Exempt) > 0 {
+		summary.add("exempt", counts(f.Exempt))
+	}
+	summary.write(out)
+	if o.output == "wide" {
+		writeAllNodes(out, f.Nodes)
+	} else {
+		writeNodes(out, slices.DeleteFunc(slices.Clone(f.Nodes), func(n fleet.Node) bool { return n.State.Good() }))
+	}
+	missing := slices.DeleteFunc(slices.Clone(f.Pods), func(p fleet.Pod) bool { return !p.State.IsMissing() })
+	writePods(out, groups(missing, func(p fleet.Pod) string { return string(p.State) + string(p.Cause) }))
+	writeNotes(out, f.Unknown, f.Notes)
+}
+
+func writeAllNodes(out io.Writer, all []fleet.Node) {
+	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "VERSION", "MODE", "MESHED", "AGENT", "REASON"}}
+	for _, node := range all {
+		nodes.add(node.Name, string(node.State), age(node.Reported), node.Version, string(node.Mode), fmt.Sprint(node.Meshed), node.Agent, strings.Join(node.Reasons, "; "))
+		nodes.next(node.Name, node.Next)
+	}
+	nodes.writeBelow(out)
+}
+
+// writeNodes writes nodes, in one line those that are in one state for one reason.
+func writeNodes(out io.Writer, bad []fleet.Node) {
+	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "REASON"}}
+	for _, alike := range groups(bad, func(n fleet.Node) string {
+		names := strings.NewReplacer(cmp.Or(n.Agent, n.Name), "", n.Name, "")
+		return string(n.State) + names.Replace(strings.Join(n.Reasons, "; "))
+	}) {
+		node := alike.first
+		nodes.add(node.Name+alike.more(), string(node.State), age(node.Reported), strings.Join(node.Reasons, "; "))
+		nodes.next(node.Name+alike.more(), node.Next)
+	}
+	nodes.writeBelow(out)
+}
+
+// age returns the time since a moment.
+func age(at time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return time.Since(at).Round(time.Second).String() + " ago"
+}
+
+func writeNotes(out io.Writer, unknown, notes []string) {
+	for _, what := range unknown {
+		fmt.Fprintf(out, "\nNot known: %s\n", printable(what))
+	}
+	for _, note := range notes {
+		fmt.Fprintf(out, "\nNote: %s\n", printable(note))
+	}
+}
