@@ -26,17 +26,17 @@ import (
 type cluster struct {
 	url string
 
-	mu       sync.Mutex
-	set      appsv1.DaemonSet
-	nodes    []corev1.Node
-	pods     []corev1.Pod
-	leases   []coordination.Lease
-	events   []corev1.Event
-	denied   string // a resource
-	version  string
-	hostile  string        // "an error" or "a warning" with each answer; empty for none
-	lists    int           // how many lists of Leases were read
-	changed  chan struct{} // is closed by the next change
+	mu      sync.Mutex
+	set     appsv1.DaemonSet
+	nodes   []corev1.Node
+	pods    []corev1.Pod
+	leases  []coordination.Lease
+	events  []corev1.Event
+	denied  string // a resource
+	version string
+	hostile string        // "an error" or "a warning" with each answer; empty for none
+	lists   int           // how many lists of Leases were read
+	changed chan struct{} // is closed by the next change
 }
 
 // change changes the cluster, and tells those that watch.
@@ -130,6 +130,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, map[string]string{"gitVersion": c.version})
 	case last == "nodes":
 		answer(http.StatusOK, corev1.NodeList{TypeMeta: of("v1", "NodeList"), Items: c.nodes})
+	case r.URL.Path == "/api/v1/configmaps":
+		answer(http.StatusOK, corev1.ConfigMapList{TypeMeta: of("v1", "ConfigMapList")})
 	case last == "daemonsets":
 		answer(http.StatusOK, appsv1.DaemonSetList{TypeMeta: of("apps/v1", "DaemonSetList"), Items: []appsv1.DaemonSet{c.set}})
 	case last == "leases":

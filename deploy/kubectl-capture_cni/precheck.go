@@ -19,7 +19,8 @@ func precheckCommand(o *options) *cobra.Command {
 		Long: `Check a cluster before capture-cni is installed: the versions of Kubernetes,
 runtimes and kernels, what each revision of istiod injects, plugins of other meshes,
 ambient mode, the settings of Cilium and Calico, and Pod Security. It prints the
-commands that install the chart with values that fit.
+commands that install or upgrade the chart with values that fit, once they are safe
+to run, or the guide to follow.
 
 It reads nodes, DaemonSets, ConfigMaps and the namespace by get and list, and
 changes nothing.`,
@@ -30,7 +31,7 @@ changes nothing.`,
 				return err
 			}
 			report := precheck.Check(cluster, o.agentNamespace)
-			return write(o, command.OutOrStdout(), report, outcome(report.Good(), 0), writePrecheck)
+			return write(o, command.OutOrStdout(), report, outcome(report.Good(), report.Count(precheck.Unknown)), writePrecheck)
 		}),
 	}
 }
@@ -42,10 +43,15 @@ func writePrecheck(out io.Writer, report *precheck.Report) {
 		results.next(result.Subject, result.Next)
 	}
 	results.write(out)
-	if !report.Good() {
-		fmt.Fprintln(out, "\nSolve the problems first. Then install it by:")
-	} else {
-		fmt.Fprintln(out, "\nInstall it by:")
+	switch {
+	case !report.Good():
+		fmt.Fprintln(out, "\nSolve the problems, and run this again.")
+	case report.Guide != "":
+		fmt.Fprintln(out, "\nFollow "+printable(report.Guide)+".")
+	case report.Count(precheck.Unknown) > 0:
+		fmt.Fprintln(out, "\nRun this again with permission for what is unknown: it may need other values, or a guide.")
+	default:
+		fmt.Fprintln(out, "\nRun:")
 	}
 	for _, command := range report.Commands {
 		fmt.Fprintln(out, "  "+printable(command))

@@ -2,7 +2,10 @@
 
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestPrecheck prints what was found, and the commands that install the chart.
 func TestPrecheck(t *testing.T) {
@@ -15,10 +18,18 @@ func TestPrecheck(t *testing.T) {
 		t.Errorf("status %d:\n%s", status, out)
 	}
 	expect(t, out, "RESULT", "ok", "kubernetes", "version v1.36.2", "nodes", "1, with containerd://2.1.4", "note", "istiod",
-		"next for istiod: install istiod", "Install it by:", "kubectl create namespace capture-cni", "helm -n capture-cni install capture-cni deploy/chart --set platform=plain")
-	c.version = "v1.20.1"
+		"next for istiod: install istiod", "Run:", "kubectl create namespace capture-cni", "helm -n capture-cni install capture-cni deploy/chart --set platform=plain")
+	c.denied = "/daemonsets"
+	if out, _, status = c.run(t, "precheck"); status != 2 || strings.Contains(out, "helm") {
+		t.Errorf("without the permission for DaemonSets: status %d\n%s", status, out)
+	}
+	expect(t, out, "unknown  permissions", "daemonsets of all namespaces", "Run this again with permission")
+	c.denied, c.version = "", "v1.20.1"
 	if out, _, status = c.run(t, "precheck", "--agent-namespace", "mesh"); status != 1 {
 		t.Errorf("an old Kubernetes: status %d", status)
 	}
-	expect(t, out, "problem", "Solve the problems first", "helm -n mesh install")
+	if strings.Contains(out, "helm") {
+		t.Errorf("it prints a command that is not safe:\n%s", out)
+	}
+	expect(t, out, "problem", "Solve the problems, and run this again.")
 }

@@ -41,8 +41,31 @@ func namespace(level string) *corev1.Namespace {
 	return n
 }
 
-func daemonSet(name string) appsv1.DaemonSet {
-	return appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}}
+// daemonSet returns one of any name that runs an image, next to what all nodes run.
+func daemonSet(image string, command ...string) appsv1.DaemonSet {
+	return appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "any"},
+		Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Image: "registry.k8s.io/pause:3.10"}, {Image: image, Command: command}},
+			Volumes:    []corev1.Volume{{VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/cni/net.d"}}}},
+		}}},
+	}
+}
+
+// installed has the chart's DaemonSet, by Helm or by a manifest.
+func installed(namespace, release, mode string) func(*Cluster) {
+	return func(c *Cluster) {
+		c.Installed = &Installed{Namespace: namespace, Release: release, Version: "0.1.0", Values: map[string]string{"mode": mode, "netconf.backend": "nftables"}}
+	}
+}
+
+// special adds a node on which no agent runs.
+func special(change func(*corev1.Node)) func(*Cluster) {
+	return func(c *Cluster) {
+		node := node("special", "v1.36.2", "", "")
+		change(&node)
+		c.Nodes = append(c.Nodes, node)
+	}
 }
 
 func configMap(data ...string) *corev1.ConfigMap {
@@ -79,6 +102,16 @@ var changes = []struct {
 	{"a node of Windows", func(c *Cluster) {
 		c.Nodes = append(c.Nodes, corev1.Node{Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "windows", KernelVersion: "10.0"}}})
 	}},
+	{"a node of Windows, by its label", special(func(n *corev1.Node) {
+		n.Status.NodeInfo = corev1.NodeSystemInfo{}
+		n.Labels["kubernetes.io/os"] = "windows"
+	})},
+	{"a node of Fargate", special(func(n *corev1.Node) { n.Labels["eks.amazonaws.com/compute-type"] = "fargate" })},
+	{"a virtual node", special(func(n *corev1.Node) { n.Labels["type"] = "virtual-kubelet" })},
+	{"a virtual node, by its taint", special(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "virtual-kubelet.io/provider"}} })},
+	{"a node that has not reported", special(func(n *corev1.Node) {
+		n.Status.NodeInfo = corev1.NodeSystemInfo{ContainerRuntimeVersion: "containerd://2.1.4"}
+	})},
 	{"Linux 4.18", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-553.el8" }},
 	{"Linux 5.1", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "5.1.21" }},
 	{"Linux 5.2", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "5.2.0" }},
@@ -107,36 +140,51 @@ var changes = []struct {
 	{"two providers", revision(`{"pilot":{"cni":{"enabled":true,"provider":"multus"}}}`)},
 	{"two providers, one of them disabled", revision(`{"pilot":{"cni":{"enabled":false,"provider":"multus"}}}`)},
 	{"two revisions", revision(`{"pilot":{"cni":{"enabled":true}}}`)},
-	{"istio-cni", with("istio-cni-node", "other")},
+	{"istio-cni", with("docker.io/istio/install-cni:1.28.0", "example.com/other")},
+	{"istio-cni of OpenShift", with("registry.redhat.io/openshift-service-mesh/istio-cni-rhel9@sha256:00")},
+	{"istio-cni of a mirror with a port", with("mirror:5000/istio/install-cni")},
+	{"istio-cni that mounts nothing of the node", func(c *Cluster) {
+		with("istio/install-cni")(c)
+		c.DaemonSets[0].Spec.Template.Spec.Volumes = nil
+	}},
+	{"istio-cni and a problem", func(c *Cluster) { with("istio/install-cni")(c); c.Version = "v1.24.0" }},
 	{"istio-cni, ambient", func(c *Cluster) {
 		c.IstioCNI = configMap("AMBIENT_ENABLED", "true")
-		with("istio-cni-node")(c)
+		with("istio/install-cni:1.28.0-distroless")(c)
 	}},
 	{"istio-cni, not ambient", func(c *Cluster) {
 		c.IstioCNI = configMap("AMBIENT_ENABLED", "false")
-		with("istio-cni-node")(c)
+		with("istio/install-cni:1.28.0-distroless")(c)
 	}},
-	{"ztunnel between others", with("first", "ztunnel", "last")},
-	{"linkerd-cni", with("linkerd-cni", "other")},
-	{"kuma-cni", with("kuma-cni-node")},
-	{"consul-cni", with("consul-cni")},
-	{"consul-cni of Helm", with("consul-consul-cni")},
+	{"ztunnel between others", with("a/first", "gcr.io/istio-release/ztunnel:1.28", "a/last")},
+	{"linkerd-cni", with("cr.l5d.io/linkerd/cni-plugin:v1.6.2", "a/other")},
+	{"kuma-cni", with("docker.io/kumahq/kuma-cni:2.11.0")},
+	{"consul-cni", func(c *Cluster) {
+		c.DaemonSets = append(c.DaemonSets, daemonSet("hashicorp/consul-k8s-control-plane:1.8.0", "/bin/sh", "-ec", "consul-k8s-control-plane install-cni -log-level=info"))
+	}},
+	{"another program of Consul", with("hashicorp/consul-k8s-control-plane:1.8.0")},
 	{"DaemonSets unknown", func(c *Cluster) { c.DaemonSets = nil }},
-	{"Cilium, exclusive, containerd 2.0", func(c *Cluster) { cilium("cni-exclusive", "true")(c); containerRuntime("containerd://2.0.7")(c) }},
-	{"Cilium, exclusive, containerd 2.1", cilium("cni-exclusive", "true")},
-	{"Cilium, exclusive, CRI-O 1.32", func(c *Cluster) { cilium("cni-exclusive", "true")(c); containerRuntime("cri-o://1.32.9")(c) }},
-	{"Cilium, exclusive, CRI-O 1.33", func(c *Cluster) { cilium("cni-exclusive", "true")(c); containerRuntime("cri-o://1.33.0")(c) }},
+	{"Cilium, exclusive, containerd 2.0", func(c *Cluster) { withCilium("cni-exclusive", "true")(c); containerRuntime("containerd://2.0.7")(c) }},
+	{"Cilium, exclusive, containerd 2.1", withCilium("cni-exclusive", "true")},
+	{"Cilium, exclusive, CRI-O 1.32", func(c *Cluster) { withCilium("cni-exclusive", "true")(c); containerRuntime("cri-o://1.32.9")(c) }},
+	{"Cilium, exclusive, CRI-O 1.33", func(c *Cluster) { withCilium("cni-exclusive", "true")(c); containerRuntime("cri-o://1.33.0")(c) }},
 	{"Cilium, exclusive, one node of two without drop-ins", func(c *Cluster) {
-		cilium("cni-exclusive", "true")(c)
+		withCilium("cni-exclusive", "true")(c)
 		c.Nodes = append(c.Nodes, node("n2", "v1.36.2", "containerd://1.7.28", "6.1.0"))
 	}},
-	{"Cilium, exclusive, no node that can be read", func(c *Cluster) { cilium("cni-exclusive", "true")(c); c.Nodes = nil }},
-	{"Cilium, not exclusive", func(c *Cluster) { cilium("cni-exclusive", "false")(c); containerRuntime("containerd://2.0.7")(c) }},
-	{"Cilium instead of kube-proxy", cilium("kube-proxy-replacement", "true")},
-	{"Cilium instead of kube-proxy, strictly", cilium("kube-proxy-replacement", "strict")},
-	{"Cilium instead of kube-proxy in part", cilium("kube-proxy-replacement", "partial")},
-	{"Cilium at sockets", cilium("bpf-lb-sock", "true")},
-	{"Cilium at the node's sockets", cilium("bpf-lb-sock", "true", "bpf-lb-sock-hostns-only", "true")},
+	{"Cilium of AKS, exclusive", func(c *Cluster) {
+		withCilium("cni-exclusive", "true")(c)
+		containerRuntime("containerd://1.7.28")(c)
+		with("mcr.microsoft.com/containernetworking/cilium/cilium:v1.17.0")(c)
+	}},
+	{"Cilium of GKE, at sockets", func(c *Cluster) { withCilium("bpf-lb-sock", "true")(c); with("gke.gcr.io/cilium/cilium:v1.15")(c) }},
+	{"Cilium, exclusive, no node that can be read", func(c *Cluster) { withCilium("cni-exclusive", "true")(c); c.Nodes = nil }},
+	{"Cilium, not exclusive", func(c *Cluster) { withCilium("cni-exclusive", "false")(c); containerRuntime("containerd://2.0.7")(c) }},
+	{"Cilium instead of kube-proxy", withCilium("kube-proxy-replacement", "true")},
+	{"Cilium instead of kube-proxy, strictly", withCilium("kube-proxy-replacement", "strict")},
+	{"Cilium instead of kube-proxy in part", withCilium("kube-proxy-replacement", "partial")},
+	{"Cilium at sockets", withCilium("bpf-lb-sock", "true")},
+	{"Cilium at the node's sockets", withCilium("bpf-lb-sock", "true", "bpf-lb-sock-hostns-only", "true")},
 	{"Calico", func(c *Cluster) { c.Felix = &Felix{} }},
 	{"Calico, eBPF", func(c *Cluster) { c.Felix = &Felix{}; c.Felix.Spec.BPFEnabled = true }},
 	{"Calico, eBPF, not at sockets", func(c *Cluster) {
@@ -146,6 +194,18 @@ var changes = []struct {
 	{"no namespace", func(c *Cluster) { c.Namespace = nil }},
 	{"no label", func(c *Cluster) { c.Namespace = namespace("") }},
 	{"restricted", func(c *Cluster) { c.Namespace = namespace("restricted") }},
+	{"no namespace that can be read", func(c *Cluster) { c.Namespace = nil; c.Unknown = []error{fmt.Errorf("reading namespaces: forbidden")} }},
+	{"installed", installed("capture-cni", "mesh", "auto")},
+	{"installed without Helm", installed("capture-cni", "", "auto")},
+	{"installed elsewhere", installed("other", "mesh", "auto")},
+	{"installed, in another mode than istiod's", func(c *Cluster) {
+		installed("capture-cni", "capture-cni", "insert")(c)
+		inject(`{"pilot":{"cni":{"enabled":true,"provider":"multus"}}}`)(c)
+	}},
+	{"installed, in istiod's mode", func(c *Cluster) {
+		installed("capture-cni", "capture-cni", "multus")(c)
+		inject(`{"pilot":{"cni":{"enabled":true,"provider":"multus"}}}`)(c)
+	}},
 	{"no permission", func(c *Cluster) { c.Unknown = []error{fmt.Errorf("reading nodes: forbidden")} }},
 }
 
@@ -173,14 +233,14 @@ func revision(values string) func(*Cluster) {
 	return func(c *Cluster) { c.Injectors = append(c.Injectors, injector("canary", values)) }
 }
 
-func with(sets ...string) func(*Cluster) {
+func with(images ...string) func(*Cluster) {
 	return func(c *Cluster) {
-		for _, name := range sets {
-			c.DaemonSets = append(c.DaemonSets, daemonSet(name))
+		for _, image := range images {
+			c.DaemonSets = append(c.DaemonSets, daemonSet(image))
 		}
 	}
 }
 
-func cilium(data ...string) func(*Cluster) {
+func withCilium(data ...string) func(*Cluster) {
 	return func(c *Cluster) { c.Cilium = configMap(data...) }
 }

@@ -27,9 +27,10 @@ type Cluster struct {
 	DaemonSets []appsv1.DaemonSet
 	Injectors  []corev1.ConfigMap // of istiod, one of each revision
 	IstioCNI   *corev1.ConfigMap  // of istio-cni; nil for none
+	Installed  *Installed         // this plugin; nil if it is not installed
 	Cilium     *corev1.ConfigMap  // nil for none
 	Felix      *Felix             // nil without Calico
-	Namespace  *corev1.Namespace  // of the installation; nil if it does not exist
+	Namespace  *corev1.Namespace  // of the installation; nil if it does not exist, or is not known
 	Unknown    []error            // why parts of this are not known
 }
 
@@ -54,19 +55,22 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 	c := &Cluster{Version: info.GitVersion}
 	c.Nodes = all[*corev1.Node](ctx, c, client, "nodes", &corev1.NodeList{}, metav1.ListOptions{})
 	c.readMeshes(ctx, client)
-	c.Cilium = get(ctx, c, client, "kube-system", "configmaps", "cilium-config", &corev1.ConfigMap{})
-	c.readFelix(ctx, client)
+	if c.mayRun(cilium) {
+		c.Cilium = get(ctx, c, client, "kube-system", "configmaps", "cilium-config", &corev1.ConfigMap{})
+	}
+	if c.mayRun(calico) {
+		c.readFelix(ctx, client)
+	}
 	c.Namespace = get(ctx, c, client, "", "namespaces", namespace, &corev1.Namespace{})
+	c.readInstalled(ctx, client)
 	return c, nil
 }
 
 // readMeshes reads the other plugins of meshes, and what istiod injects.
 func (c *Cluster) readMeshes(ctx context.Context, client *fleet.Client) {
 	c.DaemonSets = all[*appsv1.DaemonSet](ctx, c, client, "daemonsets of all namespaces", &appsv1.DaemonSetList{}, metav1.ListOptions{})
-	for _, set := range c.DaemonSets {
-		if set.Name == terms.IstioCNIDaemonSet {
-			c.IstioCNI = get(ctx, c, client, set.Namespace, "configmaps", "istio-cni-config", &corev1.ConfigMap{})
-		}
+	for _, set := range c.running(terms.IstioCNI) {
+		c.IstioCNI = get(ctx, c, client, set.Namespace, "configmaps", "istio-cni-config", &corev1.ConfigMap{})
 	}
 	ofRevisions := metav1.ListOptions{LabelSelector: "istio.io/rev"}
 	for _, one := range all[*corev1.ConfigMap](ctx, c, client, "configmaps of istiod", &corev1.ConfigMapList{}, ofRevisions) {
@@ -91,11 +95,12 @@ func (c *Cluster) readFelix(ctx context.Context, client *fleet.Client) {
 	}
 }
 
-// all returns all objects of a kind, none if not all can be read.
+// all returns all objects of a kind, nil if not all can be read.
 func all[P interface {
 	*T
 	runtime.Object
-}, T any](ctx context.Context, c *Cluster, client *fleet.Client, what string, list runtime.Object, options metav1.ListOptions) (objects []T) {
+}, T any](ctx context.Context, c *Cluster, client *fleet.Client, what string, list runtime.Object, options metav1.ListOptions) []T {
+	objects := []T{}
 	err := fleet.Each(ctx, client, "", list, options, func(object P) { objects = append(objects, *object) })
 	if c.note(what, err); err != nil {
 		return nil

@@ -5,7 +5,6 @@ package precheck
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
 
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -75,19 +74,18 @@ func (r *Report) chooseMode(providers map[string]bool) {
 
 // checkMeshes looks for the plugins of other meshes, and for ambient mode.
 func (r *Report) checkMeshes(c *Cluster) {
-	found, ztunnel := false, false
-	for _, set := range c.DaemonSets {
-		ztunnel = ztunnel || set.Name == "ztunnel"
-		if other, is := installs(set.Name); is {
+	found := false
+	for _, other := range terms.MeshPlugins() {
+		for _, set := range c.running(other) {
 			found = true
 			r.add(Note, other, "", "it is in namespace %s: a pod with the proxies of both meshes is not tested", set.Namespace)
 		}
-		if set.Name == terms.IstioCNIDaemonSet {
-			found = true
-			r.checkIstioCNI(c, set.Namespace)
-		}
 	}
-	if ztunnel {
+	for _, set := range c.running(terms.IstioCNI) {
+		found = true
+		r.checkIstioCNI(c, set.Namespace)
+	}
+	if len(c.running(ztunnel)) > 0 {
 		found = true
 		r.add(Problem, "ambient mode", "disable ambient mode, or keep istio-cni", "ztunnel runs in the cluster: capture-cni is not for clusters with ambient mode")
 	}
@@ -101,16 +99,6 @@ func (r *Report) checkIstioCNI(c *Cluster, namespace string) {
 		r.add(Problem, "istio-cni", "deploy/guides/migrate-istio-cni.md, section Ambient mode", "it is in namespace %s with ambient mode: agents next to it write no entry", namespace)
 		return
 	}
-	r.Values["besideIstioCNI"] = "true"
-	r.add(Note, "istio-cni", "follow deploy/guides/migrate-istio-cni.md, from its first step on", "it is in namespace %s: the line below begins a migration, in which both are in the chain", namespace)
-}
-
-// installs returns which other mesh's plugin a DaemonSet of this name installs.
-func installs(daemonSet string) (plugin string, is bool) {
-	for _, other := range terms.MeshPlugins() {
-		if slices.Contains(other.DaemonSets, daemonSet) {
-			return other.Type, true
-		}
-	}
-	return "", false
+	r.Guide = "deploy/guides/migrate-istio-cni.md"
+	r.add(Note, "istio-cni", "follow "+r.Guide+", from its first step on", "it is in namespace %s: where both are in one list, no pod of the mesh starts", namespace)
 }

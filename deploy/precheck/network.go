@@ -4,6 +4,10 @@ package precheck
 
 import (
 	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -16,28 +20,43 @@ func (r *Report) checkCilium(c *Cluster) {
 		return
 	}
 	settings, good := c.Cilium.Data, true
+	exclusive, sockets := "set cni.exclusive=false in Cilium's values", "set socketLB.hostNamespaceOnly=true in Cilium's values"
+	if c.ciliumIsTheClouds() {
+		exclusive = "the cloud sets it: use nodes with such a runtime, selected by nodeSelector"
+		sockets = "none: the cloud sets it"
+	}
 	if settings["cni-exclusive"] == "true" && !allLoadDropIns(c) {
 		good = false
-		r.add(Problem, "cilium", "set cni.exclusive=false in Cilium's values",
+		r.add(Problem, "cilium", exclusive,
 			"with cni.exclusive it removes entries of other plugins from the list, and pods start uncaptured. Only runtimes that load drop-ins are safe (containerd 2.1, CRI-O 1.33)")
 	}
 	balances := settings["bpf-lb-sock"] == "true" || slices.Contains([]string{"true", "strict"}, settings["kube-proxy-replacement"])
 	if balances && settings["bpf-lb-sock-hostns-only"] != "true" {
 		good = false
-		r.add(Note, "cilium", "set socketLB.hostNamespaceOnly=true in Cilium's values", "it balances connections at the sockets of pods: %s", terms.SocketBalancingEffect)
+		r.add(Note, "cilium", sockets, "it balances connections at the sockets of pods: %s", terms.SocketBalancingEffect)
 	}
 	if good {
 		r.add(OK, "cilium", "", "its settings affect neither the plugin nor the addresses of Services")
 	}
 }
 
+// ciliumIsTheClouds reports whether GKE (Dataplane V2) or AKS runs Cilium, and sets its
+// values.
+func (c *Cluster) ciliumIsTheClouds() bool {
+	return slices.ContainsFunc(c.running(cilium), func(set appsv1.DaemonSet) bool {
+		return slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(container corev1.Container) bool {
+			return strings.HasPrefix(container.Image, "gke.gcr.io/") || strings.HasPrefix(container.Image, "mcr.microsoft.com/")
+		})
+	})
+}
+
 func allLoadDropIns(c *Cluster) bool {
-	for _, node := range c.Nodes {
+	for _, node := range c.linuxNodes() {
 		if !terms.ParseRuntime(node.Status.NodeInfo.ContainerRuntimeVersion).LoadsDropIns() {
 			return false
 		}
 	}
-	return len(c.Nodes) > 0
+	return len(c.linuxNodes()) > 0
 }
 
 func (r *Report) checkCalico(c *Cluster) {
@@ -55,6 +74,7 @@ func (r *Report) checkCalico(c *Cluster) {
 func (r *Report) checkNamespace(c *Cluster) {
 	label := "kubectl label namespace " + r.namespace + " --overwrite " + podSecurity + "=privileged"
 	switch {
+	case c.Namespace == nil && len(c.Unknown) > 0: // it may exist
 	case c.Namespace == nil:
 		r.add(OK, "namespace", "", "%s does not exist yet", r.namespace)
 		r.Commands = append(r.Commands, "kubectl create namespace "+r.namespace, label)

@@ -3,6 +3,7 @@
 package precheck
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -52,18 +53,53 @@ func platformOf(node corev1.Node) string {
 	return "plain"
 }
 
+// kindWithoutAgents returns what a node is on which no DaemonSet can run an agent, "" for
+// others.
+func kindWithoutAgents(node corev1.Node) string {
+	system := cmp.Or(node.Status.NodeInfo.OperatingSystem, node.Labels[corev1.LabelOSStable], "linux")
+	isVirtual := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == "virtual-kubelet.io/provider" })
+	switch {
+	case system != "linux":
+		return "Windows"
+	case node.Labels["eks.amazonaws.com/compute-type"] == "fargate":
+		return "Fargate"
+	case isVirtual || node.Labels["type"] == "virtual-kubelet":
+		return "virtual"
+	}
+	return ""
+}
+
+// linuxNodes returns the nodes that can have an agent.
+func (c *Cluster) linuxNodes() []corev1.Node {
+	return slices.DeleteFunc(slices.Clone(c.Nodes), func(node corev1.Node) bool { return kindWithoutAgents(node) != "" })
+}
+
+// checkLeftOut names the nodes that can't have an agent.
+func (r *Report) checkLeftOut(c *Cluster) {
+	names := map[string][]string{}
+	for _, node := range c.Nodes {
+		if kind := kindWithoutAgents(node); kind != "" {
+			names[kind] = append(names[kind], node.Name)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(names)) {
+		r.add(Note, "nodes", "none, as long as no pod of the mesh runs there", "left out, as no agent can run there (%s): %s", kind, some(names[kind]))
+	}
+}
+
 // checkNodes looks at what runs on the nodes, and chooses the platform.
 func (r *Report) checkNodes(c *Cluster) {
+	r.checkLeftOut(c)
 	platforms, runtimes := map[string]bool{}, map[string]bool{}
-	var linux, oldKernels, silent, foreign []string
-	for _, node := range c.Nodes {
+	var oldKernels, unknownKernels, silent, foreign []string
+	linux := c.linuxNodes()
+	for _, node := range linux {
 		info := node.Status.NodeInfo
-		if info.OperatingSystem != "" && info.OperatingSystem != "linux" {
-			continue
-		}
-		linux = append(linux, node.Name)
 		platforms[platformOf(node)], runtimes[info.ContainerRuntimeVersion] = true, true
-		if isBefore(info.KernelVersion, "5.2") {
+		switch {
+		case info.KernelVersion == "":
+			unknownKernels = append(unknownKernels, node.Name)
+		case isBefore(info.KernelVersion, "5.2"):
 			oldKernels = append(oldKernels, node.Name)
 		}
 		switch passes, known := terms.ParseRuntime(info.ContainerRuntimeVersion).PassesAnnotations(); {
@@ -79,11 +115,14 @@ func (r *Report) checkNodes(c *Cluster) {
 		r.Values["platform"] = names[0]
 		r.add(OK, "platform", "", "%s", names[0])
 	default:
-		r.add(Problem, "platform", "install for each platform by nodeSelector, or set paths", "nodes of several platforms: %s", strings.Join(names, ", "))
+		r.add(Problem, "platform", "set paths that all have, or select the nodes of one by nodeSelector: deploy/reference/platforms.md", "nodes of several platforms: %s", strings.Join(names, ", "))
 	}
 	if len(oldKernels) > 0 {
 		r.Values["netconf.backend"] = "iptables"
 		r.add(Note, "kernel", "", "older than 5.2 on %s: backend nftables needs 5.2; with iptables there is no guard", some(oldKernels))
+	}
+	if len(unknownKernels) > 0 {
+		r.add(Note, "kernel", "capture-cni-node preflight on such a node", "its version is not known on %s", some(unknownKernels))
 	}
 	if len(foreign) > 0 {
 		r.add(Problem, "runtime", "use containerd or CRI-O", "neither containerd nor CRI-O on %s", some(foreign))
@@ -91,7 +130,7 @@ func (r *Report) checkNodes(c *Cluster) {
 	if len(silent) > 0 {
 		r.add(Note, "runtime", "", "does not pass annotations on %s (containerd 1.5 and CRI-O 1.29 do): pods outside the mesh are looked up, too", some(silent))
 	}
-	if len(linux) > 0 && len(foreign)+len(silent)+len(oldKernels) == 0 {
+	if len(linux) > 0 && len(foreign)+len(silent)+len(oldKernels)+len(unknownKernels) == 0 {
 		r.add(OK, "nodes", "", "%d, with %s", len(linux), strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))
 	}
 }

@@ -16,6 +16,7 @@ const (
 	OK      Level = "ok"
 	Note    Level = "note"    // works, with a limit
 	Problem Level = "problem" // does not work
+	Unknown Level = "unknown" // could not be found out
 )
 
 // Result is one result of the check.
@@ -29,15 +30,24 @@ type Result struct {
 // Report is the results, and how to install.
 type Report struct {
 	Results  []Result          `json:"results"`
-	Values   map[string]string `json:"values"`   // of the chart, that are not the defaults
-	Commands []string          `json:"commands"` // that install with these values
+	Values   map[string]string `json:"values"`          // of the chart, that are not the defaults
+	Guide    string            `json:"guide,omitempty"` // to follow instead of Commands
+	Commands []string          `json:"commands"`        // that install or upgrade with these values; none while that is not safe
 
 	namespace string
 }
 
-// Good reports whether nothing stands in the way.
-func (r *Report) Good() bool {
-	return !slices.ContainsFunc(r.Results, func(result Result) bool { return result.Level == Problem })
+// Good reports whether nothing that is known stands in the way.
+func (r *Report) Good() bool { return r.Count(Problem) == 0 }
+
+// Count returns how many results are of a level.
+func (r *Report) Count(level Level) (count int) {
+	for _, result := range r.Results {
+		if result.Level == level {
+			count++
+		}
+	}
+	return count
 }
 
 func (r *Report) add(level Level, subject, next, format string, args ...any) {
@@ -54,16 +64,26 @@ func Check(c *Cluster, namespace string) *Report {
 	r.checkCilium(c)
 	r.checkCalico(c)
 	r.checkNamespace(c)
+	r.checkInstalled(c)
 	for _, err := range c.Unknown {
-		r.add(Note, "permissions", "ask for the permission, or check this by hand", "%v", err)
+		r.add(Unknown, "permissions", "ask for the permission, or check this by hand", "%v", err)
 	}
-	r.Commands = append(r.Commands, r.helm())
+	switch {
+	case r.Guide != "" || !r.Good() || len(c.Unknown) > 0:
+		r.Commands = nil
+	case c.Installed == nil:
+		r.Commands = append(r.Commands, r.helm("install", "capture-cni", "deploy/chart"))
+	case c.Installed.Release != "":
+		r.Commands = append(r.Commands, r.helm("upgrade", c.Installed.Release, "deploy/chart", "--reset-then-reuse-values"))
+	default:
+		r.Guide = "deploy/guides/upgrade.md"
+	}
 	return r
 }
 
-// helm returns the command that installs the chart with the values.
-func (r *Report) helm() string {
-	line := []string{"helm", "-n", r.namespace, "install", "capture-cni", "deploy/chart"}
+// helm returns a command of Helm with the values.
+func (r *Report) helm(words ...string) string {
+	line := append([]string{"helm", "-n", r.namespace}, words...)
 	for _, key := range slices.Sorted(maps.Keys(r.Values)) {
 		line = append(line, "--set", key+"="+r.Values[key])
 	}

@@ -76,6 +76,12 @@ func lines(t *testing.T, r *Report) string {
 	if r.Good() != (problems == 0) {
 		t.Errorf("good is %t with %d problems", r.Good(), problems)
 	}
+	if safe := problems == 0 && r.Guide == "" && r.Count(Unknown) == 0; safe != (len(r.Commands) > 0) {
+		t.Errorf("safe to install: %t, and the commands are %q", safe, r.Commands)
+	}
+	if r.Guide != "" {
+		text.WriteString("guide: " + r.Guide + "\n")
+	}
 	for _, command := range r.Commands {
 		if !slices.Contains(unchanged.Commands, command) {
 			text.WriteString("$ " + command + "\n")
@@ -93,11 +99,13 @@ func TestRead(t *testing.T) {
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{Continue: "more"}, Items: []corev1.Node{{}},
 		},
 		"/apis/apps/v1/daemonsets?limit=500": appsv1.DaemonSetList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{daemonSet("istio-cni-node")},
+			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{daemonSet("istio/install-cni"), ours(), daemonSet("calico/node:v3")},
 		},
 		"/api/v1/configmaps?labelSelector=istio.io%2Frev&limit=500": corev1.ConfigMapList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{injector("default", "{}"), *configMap("mesh", "")},
 		},
+		"/api/v1/namespaces/mesh/configmaps/capture-cni-node":        withType(configMap("netconf.json", `{"backend": "iptables-nft"}`)),
+		"/api/v1/namespaces/kube-system/configmaps/cilium-config":    withType(configMap("left", "behind")),
 		"/api/v1/namespaces/kube-system/configmaps/istio-cni-config": withType(configMap("AMBIENT_ENABLED", "true")),
 		"/apis/crd.projectcalico.org/v1/felixconfigurations/default": map[string]any{"spec": map[string]any{"bpfEnabled": true}},
 	}
@@ -123,8 +131,12 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Version != "v1.36.2" || len(c.DaemonSets) != 1 || len(c.Injectors) != 1 || c.IstioCNI == nil || c.IstioCNI.Data["AMBIENT_ENABLED"] != "true" || c.Felix == nil || !c.Felix.Spec.BPFEnabled {
+	if c.Version != "v1.36.2" || len(c.DaemonSets) != 3 || len(c.Injectors) != 1 || c.IstioCNI == nil || c.IstioCNI.Data["AMBIENT_ENABLED"] != "true" || c.Felix == nil || !c.Felix.Spec.BPFEnabled {
 		t.Errorf("%+v", c)
+	}
+	want := &Installed{Namespace: "mesh", Release: "mesh", Version: "0.1.0", Values: map[string]string{"mode": "insert", "netconf.backend": "iptables-nft"}}
+	if diff := cmp.Diff(want, c.Installed); diff != "" {
+		t.Error(diff)
 	}
 	if c.Nodes != nil || c.Cilium != nil || c.Namespace != nil || len(c.Unknown) != 1 || !strings.Contains(c.Unknown[0].Error(), "reading nodes: nodes is forbidden") {
 		t.Errorf("%+v, %v", c, c.Unknown)
@@ -133,6 +145,15 @@ func TestRead(t *testing.T) {
 	if _, err := Read(t.Context(), client, "capture-cni"); err == nil || !strings.Contains(err.Error(), "reading the API server's version") {
 		t.Errorf("without an API server: %v", err)
 	}
+}
+
+// ours is the chart's DaemonSet.
+func ours() appsv1.DaemonSet {
+	set := daemonSet("ghcr.io/capture-cni/capture-cni:0.1.0")
+	set.Namespace, set.Name, set.Annotations = "mesh", "capture-cni-node", map[string]string{"meta.helm.sh/release-name": "mesh"}
+	set.Labels = map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node", "app.kubernetes.io/version": "0.1.0"}
+	set.Spec.Template.Spec.Containers[0].Args = []string{"--mode=insert"}
+	return set
 }
 
 func withType(c *corev1.ConfigMap) *corev1.ConfigMap {

@@ -41,7 +41,7 @@ type Plugin struct {
 
 // OtherMesh reports whether the plugin captures pods for another mesh, or for Istio.
 func (p Plugin) OtherMesh() bool {
-	return p.IsIstioCNI() || slices.ContainsFunc(terms.MeshPlugins(), func(m terms.MeshPlugin) bool { return m.Type == p.Type })
+	return p.IsIstioCNI() || slices.Contains(terms.MeshPlugins(), p.Type)
 }
 
 // IsIstioCNI reports whether the plugin is istio-cni, which captures the same pods as

@@ -32,23 +32,8 @@ func (m Mode) UnderMultus() bool { return m == Multus || m == MultusChain }
 // IstioCNI is the type of istio-cni in a conflist.
 const IstioCNI = "istio-cni"
 
-// IstioCNIDaemonSet is the DaemonSet of istio-cni.
-const IstioCNIDaemonSet = "istio-cni-node"
-
-// MeshPlugin is a CNI plugin of another mesh.
-type MeshPlugin struct {
-	Type       string   // in a conflist
-	DaemonSets []string // by which its charts install it
-}
-
-// MeshPlugins returns the plugins of meshes other than Istio.
-func MeshPlugins() []MeshPlugin {
-	return []MeshPlugin{
-		{"linkerd-cni", []string{"linkerd-cni"}},
-		{"kuma-cni", []string{"kuma-cni-node"}},
-		{"consul-cni", []string{"consul-cni", "consul-consul-cni"}},
-	}
-}
+// MeshPlugins returns the types, in a conflist, of the plugins of meshes other than Istio.
+func MeshPlugins() []string { return []string{"linkerd-cni", "kuma-cni", "consul-cni"} }
 
 // SocketBalancingEffect is why it matters which address a connection has when it leaves a
 // socket.

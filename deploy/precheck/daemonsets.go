@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package precheck
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/install/terms"
+)
+
+// Programs of the network and of meshes that DaemonSets run.
+const (
+	ztunnel = "ztunnel"
+	cilium  = "cilium"
+	calico  = "calico"
+)
+
+// programs are the programs by what their images are called: releases, clouds and mirrors
+// change names of DaemonSets and registries, and keep these.
+var programs = []struct {
+	program string
+	image   string // as path.Match reads it: the last two parts of the repository
+	word    string // of the command, if the image has other programs, too
+}{
+	{terms.IstioCNI, "*/install-cni", ""},
+	{terms.IstioCNI, "*/istio-cni*", ""},
+	{ztunnel, "*/ztunnel*", ""},
+	{"linkerd-cni", "linkerd/cni-plugin", ""},
+	{"linkerd-cni", "buoyantio/cni-plugin", ""},
+	{"kuma-cni", "*/kuma-cni", ""},
+	{"consul-cni", "*/consul-k8s-control-plane*", "install-cni"},
+	{cilium, "*/cilium", ""},
+	{cilium, "*/mirrored-cilium-cilium", ""},
+	{calico, "calico/node", ""},
+	{calico, "*/mirrored-calico-node", ""},
+}
+
+// programOf returns which of the programs a DaemonSet runs, "" for none. All of them mount
+// directories of the node.
+func programOf(set appsv1.DaemonSet) string {
+	pod := set.Spec.Template.Spec
+	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil }) {
+		return ""
+	}
+	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+		command := strings.Join(slices.Concat(container.Command, container.Args), " ")
+		for _, p := range programs {
+			if matches, _ := path.Match(p.image, repository(container.Image)); matches && strings.Contains(command, p.word) {
+				return p.program
+			}
+		}
+	}
+	return ""
+}
+
+// repository returns the last two parts of an image's repository.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	parts := strings.Split("library/"+image, "/")
+	last := len(parts) - 1
+	parts[last], _, _ = strings.Cut(parts[last], ":")
+	return parts[last-1] + "/" + parts[last]
+}
+
+// running returns the DaemonSets that run a program.
+func (c *Cluster) running(program string) (sets []appsv1.DaemonSet) {
+	for _, set := range c.DaemonSets {
+		if programOf(set) == program {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// mayRun reports whether a program runs, or may: not all DaemonSets could be read.
+func (c *Cluster) mayRun(program string) bool {
+	return c.DaemonSets == nil || len(c.running(program)) > 0
+}
