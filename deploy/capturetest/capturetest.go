@@ -5,11 +5,8 @@
 package capturetest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
@@ -18,8 +15,7 @@ import (
 // Report is what a test found.
 type Report struct {
 	Image   string   `json:"image"`
-	Client  string   `json:"clientNode"`
-	Server  string   `json:"serverNode"`
+	Nodes   []string `json:"nodes"` // each was that of a client and of a server
 	Results []Result `json:"results"`
 	Archive string   `json:"report,omitempty"` // of the command report, if a check failed
 	Notes   []string `json:"notes,omitempty"`
@@ -27,6 +23,8 @@ type Report struct {
 
 // Result is that of one check or, with an empty check, of all checks of a mode.
 type Result struct {
+	Client  string  `json:"clientNode"`
+	Server  string  `json:"serverNode"`
 	Mode    Mode    `json:"mode"`
 	Family  string  `json:"family,omitempty"`
 	Check   string  `json:"check,omitempty"`
@@ -52,9 +50,14 @@ const (
 	TProxy   Mode = "TPROXY"
 )
 
-// Has reports whether a check has a verdict.
-func (r *Report) Has(verdict Verdict) bool {
-	return slices.ContainsFunc(r.Results, func(result Result) bool { return result.Verdict == verdict })
+// Count returns how many checks have a verdict.
+func (r *Report) Count(verdict Verdict) (count int) {
+	for _, result := range r.Results {
+		if result.Verdict == verdict {
+			count++
+		}
+	}
+	return count
 }
 
 // Test is a test with the flags of the command.
@@ -64,7 +67,7 @@ type Test struct {
 	Explain   func(ctx context.Context, namespace, pod string) (*fleet.Explanation, error)
 	Archive   func(ctx context.Context, nodes []string) (path string, err error) // packs a report
 	Namespace string                                                             // that exists; empty: one for each mode
-	Nodes     []string                                                           // of the client and the server; empty: the test chooses
+	Nodes     []string                                                           // to test, or AllNodes; empty: one of each kind, and two at least
 	Image     string                                                             // empty: that of the agents
 	Modes     []Mode
 	Timeout   time.Duration // of one pod's start
@@ -78,8 +81,8 @@ const cleanupTimeout = 2 * time.Minute
 // longest is how long one mode may take: it waits for the server, and then for the client.
 func (t *Test) longest() time.Duration { return 2*t.Timeout + cleanupTimeout }
 
-// Run tests each mode. It removes what it created also when it fails and when ctx ends.
-// Errors: the test could not run.
+// Run tests each mode between pairs of nodes. It removes what it created also when it fails
+// and when ctx ends. Errors: the test could not run.
 func (t *Test) Run(ctx context.Context) (*Report, error) {
 	nodes, err := choose(t.Fleet, t.Nodes)
 	if err != nil {
@@ -95,58 +98,20 @@ func (t *Test) Run(ctx context.Context) (*Report, error) {
 			return nil, err
 		}
 	}
-	report := &Report{Image: image, Client: nodes[0].Name, Server: nodes[1].Name, Notes: notesOn(nodes)}
+	report := &Report{Image: image, Notes: notesOn(nodes)}
+	for _, node := range nodes {
+		report.Nodes = append(report.Nodes, node.Name)
+	}
 	report.Notes = append(report.Notes, t.removeLeftovers(ctx)...)
-	id := newID()
-	until := time.Now().Add(time.Duration(len(t.Modes)) * t.longest())
-	for _, mode := range t.Modes {
-		r := run{Test: t, mode: mode, id: id, until: until, nodes: nodes, image: image, settings: settings, report: report}
-		if err := r.do(ctx); err != nil {
-			return report, fmt.Errorf("testing %s: %w", mode, err)
+	until := time.Now().Add(time.Duration(len(nodes)*len(t.Modes)) * t.longest())
+	for i, client := range nodes {
+		pair, id := []fleet.Node{client, nodes[(i+1)%len(nodes)]}, newID()
+		for _, mode := range t.Modes {
+			r := run{Test: t, mode: mode, id: id, until: until, nodes: pair, image: image, settings: settings, report: report}
+			if err := r.do(ctx); err != nil {
+				return report, fmt.Errorf("testing %s: %w", mode, err)
+			}
 		}
 	}
 	return report, nil
-}
-
-// choose returns the nodes of client and server: the named ones, else two of those with an
-// agent, the good ones first.
-func choose(f *fleet.Fleet, names []string) ([]fleet.Node, error) {
-	var nodes []fleet.Node
-	for _, name := range names {
-		i := slices.IndexFunc(f.Nodes, func(n fleet.Node) bool { return n.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("--node is %q, where neither an agent nor a pod of the mesh runs: expected a node of kubectl capture-cni status -o wide", name)
-		}
-		nodes = append(nodes, f.Nodes[i])
-	}
-	if len(nodes) == 0 {
-		var bad []fleet.Node
-		for _, node := range f.Nodes {
-			switch {
-			case node.Agent == "" || node.State == fleet.Removed:
-			case node.State.Good():
-				nodes = append(nodes, node)
-			default:
-				bad = append(bad, node)
-			}
-		}
-		nodes = append(nodes, bad...)
-	}
-	switch len(nodes) {
-	case 0:
-		return nil, fmt.Errorf("no agent runs in namespace %s: see kubectl capture-cni status, or name a node by --node and an image by --image", f.Namespace)
-	case 1:
-		nodes = append(nodes, nodes[0])
-	}
-	return nodes[:2], nil
-}
-
-// notesOn returns what is known of nodes that need attention.
-func notesOn(nodes []fleet.Node) (notes []string) {
-	for i, node := range nodes {
-		if !node.State.Good() && (i == 0 || node.Name != nodes[0].Name) {
-			notes = append(notes, fmt.Sprintf("node %s is %s: %s; next: %s", node.Name, node.State, strings.Join(node.Reasons, "; "), cmp.Or(node.Next, "kubectl capture-cni status --wait")))
-		}
-	}
-	return notes
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
-// newTest returns a test on a cluster of three nodes, the first of which is faulty, with
+// newTest returns a test on a cluster of three nodes, the first of which is removed, with
 // this configuration of the plugin.
 func newTest(t *testing.T, s *apiServer, netconf string) *Test {
 	t.Helper()
@@ -33,7 +33,7 @@ func newTest(t *testing.T, s *apiServer, netconf string) *Test {
 		Spec:     corev1.PodSpec{Containers: []corev1.Container{{Name: "guard"}, {Name: fleet.InstallerContainer, Image: "agent:1"}}},
 	}
 	f := &fleet.Fleet{Namespace: "capture-cni"}
-	for i, state := range []fleet.NodeState{fleet.Faulty, fleet.Ready, fleet.Ready} {
+	for i, state := range []fleet.NodeState{fleet.Removed, fleet.Ready, fleet.Ready} {
 		f.Nodes = append(f.Nodes, fleet.Node{Name: fmt.Sprintf("node-%d", i+1), State: state, Agent: fmt.Sprintf("agent-%d", i+1)})
 	}
 	return &Test{
@@ -90,14 +90,15 @@ func TestPasses(t *testing.T) {
 		test := newTest(t, s, "{}")
 		test.Namespace = namespace
 		report, err := test.Run(t.Context())
-		if err != nil || count(report)[Passed] != 16 || len(report.Results) != 16 || report.Archive != "" {
+		if err != nil || count(report)[Passed] != 32 || len(report.Results) != 32 || report.Archive != "" {
 			t.Fatalf("%+v, %v", report, err)
 		}
-		if report.Client != "node-2" || report.Server != "node-3" || report.Image != "agent:1" {
+		first, last := report.Results[0], report.Results[31]
+		if first.Client != "node-2" || first.Server != "node-3" || last.Client != "node-3" || last.Server != "node-2" || report.Image != "agent:1" || !slices.Equal(report.Nodes, []string{"node-2", "node-3"}) {
 			t.Errorf("%+v", report)
 		}
 		s.expectEmpty(t)
-		if len(s.created) != 4 {
+		if len(s.created) != 8 {
 			t.Errorf("%d pods were made", len(s.created))
 		}
 		for _, pod := range s.created {
@@ -128,8 +129,10 @@ func TestFails(t *testing.T) {
 		}
 		return o
 	}
-	report, err := newTest(t, s, "{}").Run(t.Context())
-	if err != nil || count(report)[Failed] != 6 || count(report)[Passed] != 10 || report.Archive != "node-2+node-3" {
+	test := newTest(t, s, "{}")
+	test.Nodes = []string{"node-2"}
+	report, err := test.Run(t.Context())
+	if err != nil || count(report)[Failed] != 6 || count(report)[Passed] != 10 || report.Archive != "node-2" {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	failed := report.Results[slices.IndexFunc(report.Results, func(r Result) bool { return r.Verdict == Failed })]
@@ -148,7 +151,7 @@ func TestDoesNotStart(t *testing.T) {
 	s := newAPIServer()
 	s.stuck = "client"
 	test := newTest(t, s, "{}")
-	test.Timeout, test.Modes = 50*time.Millisecond, []Mode{Redirect}
+	test.Timeout, test.Modes, test.Nodes = 50*time.Millisecond, []Mode{Redirect}, []string{"node-2"}
 	report, err := test.Run(t.Context())
 	if err != nil || count(report)[Failed] != 1 || report.Archive == "" {
 		t.Fatalf("%+v, %v", report, err)
@@ -170,7 +173,7 @@ func TestRefused(t *testing.T) {
 		return ""
 	}
 	report, err := newTest(t, s, "{}").Run(t.Context())
-	if err != nil || count(report)[Passed] != 8 || count(report)[Skipped] != 1 || !strings.Contains(report.Results[8].Cause, "violates PodSecurity") {
+	if err != nil || count(report)[Passed] != 16 || count(report)[Skipped] != 2 || !strings.Contains(report.Results[8].Cause, "violates PodSecurity") {
 		t.Errorf("%+v, %v", report, err)
 	}
 	s.expectEmpty(t)
@@ -182,7 +185,7 @@ func TestRefused(t *testing.T) {
 		return ""
 	}
 	report, err = newTest(t, s, "{}").Run(t.Context())
-	if err != nil || count(report)[Skipped] != 2 || !strings.Contains(report.Results[0].Next, "capture-cni-operator-test") || !strings.Contains(strings.Join(report.Notes, ""), "not allowed") {
+	if err != nil || count(report)[Skipped] != 4 || !strings.Contains(report.Results[0].Next, "capture-cni-operator-test") || !strings.Contains(strings.Join(report.Notes, ""), "not allowed") {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -195,7 +198,7 @@ func TestInjected(t *testing.T) {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: "istio-init"})
 	}
 	report, err := newTest(t, s, "{}").Run(t.Context())
-	if err != nil || count(report)[Skipped] != 2 || !strings.Contains(report.Results[0].Cause, "istio-init") {
+	if err != nil || count(report)[Skipped] != 4 || !strings.Contains(report.Results[0].Cause, "istio-init") {
 		t.Errorf("%+v, %v", report, err)
 	}
 	s.expectEmpty(t)
@@ -214,7 +217,7 @@ func TestServiceAccount(t *testing.T) {
 		}
 		return ""
 	}
-	if report, err := newTest(t, s, "{}").Run(t.Context()); err != nil || count(report)[Passed] != 16 {
+	if report, err := newTest(t, s, "{}").Run(t.Context()); err != nil || count(report)[Passed] != 32 {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -224,7 +227,7 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer()
 	test := newTest(t, s, `{"ipv6": "never", "mesh": {"outboundPort": 16001, "outboundOwnerGroups": [7], "excludeOutboundIPRanges": ["10.96.0.0/16"]}}`)
-	test.Modes = []Mode{Redirect}
+	test.Modes, test.Nodes = []Mode{Redirect}, []string{"node-2"}
 	report, err := test.Run(t.Context())
 	if err != nil || count(report)[Passed] != 3 || count(report)[Skipped] != 5 {
 		t.Fatalf("%+v, %v", report, err)
@@ -238,27 +241,5 @@ func TestSettings(t *testing.T) {
 	}
 	if _, err := newTest(t, newAPIServer(), `{"ipv6": "sometimes"}`).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap capture-cni/capture-cni-node") {
 		t.Errorf("a wrong configuration: %v", err)
-	}
-}
-
-// TestChoose takes good nodes before others, and the named ones.
-func TestChoose(t *testing.T) {
-	t.Parallel()
-	f := newTest(t, newAPIServer(), "{}").Fleet
-	for _, tt := range []struct{ names, want []string }{
-		{nil, []string{"node-2", "node-3"}},
-		{[]string{"node-1"}, []string{"node-1", "node-1"}},
-		{[]string{"node-3", "node-1"}, []string{"node-3", "node-1"}},
-	} {
-		nodes, err := choose(f, tt.names)
-		if err != nil || nodes[0].Name != tt.want[0] || nodes[1].Name != tt.want[1] {
-			t.Errorf("%q: %+v, %v", tt.names, nodes, err)
-		}
-	}
-	if _, err := choose(f, []string{"elsewhere"}); err == nil || !strings.Contains(err.Error(), `--node is "elsewhere"`) {
-		t.Error(err)
-	}
-	if _, err := choose(&fleet.Fleet{}, nil); err == nil || !strings.Contains(err.Error(), "no agent runs") {
-		t.Error(err)
 	}
 }

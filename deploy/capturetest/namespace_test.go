@@ -69,7 +69,7 @@ func TestLeftovers(t *testing.T) {
 			}
 		}
 		report, err := test.Run(t.Context())
-		if err != nil || count(report)[Passed] != 16 {
+		if err != nil || count(report)[Passed] != 32 {
 			t.Fatalf("%+v, %v", report, err)
 		}
 		left := map[string]int{"namespaces": s.of("namespaces"), "pods": s.of("pods"), "services": s.of("services")}

@@ -50,7 +50,7 @@ func (r *run) do(ctx context.Context) (err error) {
 	var reason *obstacle
 	switch {
 	case errors.As(err, &reason):
-		r.report.Results = append(r.report.Results, Result{Mode: r.mode, Verdict: reason.verdict, Cause: reason.cause, Next: reason.next})
+		r.report.Results = append(r.report.Results, Result{Client: r.nodes[0].Name, Server: r.nodes[1].Name, Mode: r.mode, Verdict: reason.verdict, Cause: reason.cause, Next: reason.next})
 	case err != nil:
 		return err
 	default:
@@ -174,7 +174,7 @@ func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 
 // packArchive packs one report for the failures of all modes, while the pods are there.
 func (r *run) packArchive(ctx context.Context) {
-	if r.report.Archive != "" || !r.report.Has(Failed) || ctx.Err() != nil {
+	if r.report.Archive != "" || r.report.Count(Failed) == 0 || ctx.Err() != nil {
 		return
 	}
 	nodes := []string{r.nodes[0].Name}

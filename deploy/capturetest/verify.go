@@ -21,7 +21,7 @@ func (r *run) verify(ctx context.Context, checks []check, observations []testwir
 	nodes := map[string]string{testwire.Client: r.nodes[0].Name, testwire.Server: r.nodes[1].Name}
 	explained := map[string]bool{}
 	for _, c := range checks {
-		result := Result{Mode: r.mode, Family: c.family, Check: c.name, Verdict: Passed}
+		result := Result{Client: r.nodes[0].Name, Server: r.nodes[1].Name, Mode: r.mode, Family: c.family, Check: c.name, Verdict: Passed}
 		if c.skip != "" {
 			result.Verdict, result.Cause = Skipped, c.skip
 		} else if wrong, ok := c.verify(observed[c.to], r.mode); !ok {

@@ -30,6 +30,18 @@ type DaemonSet struct {
 // Good reports whether all agents are of the newest specification, and ready.
 func (d DaemonSet) Good() bool { return d.Observed && d.Updated >= d.Desired && d.Ready >= d.Desired }
 
+// String returns how far the agents are.
+func (d DaemonSet) String() string {
+	if !d.Observed {
+		return "the controller has not read the newest specification"
+	}
+	text := fmt.Sprintf("%d desired, %d updated, %d ready", d.Desired, d.Updated, d.Ready)
+	if d.Unavailable > 0 {
+		text += fmt.Sprintf(", %d unavailable", d.Unavailable)
+	}
+	return text
+}
+
 func newDaemonSet(set *appsv1.DaemonSet) DaemonSet {
 	s := set.Status
 	return DaemonSet{set.Name, s.ObservedGeneration >= set.Generation, s.DesiredNumberScheduled, s.UpdatedNumberScheduled, s.NumberReady, s.NumberUnavailable}

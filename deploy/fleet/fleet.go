@@ -30,6 +30,7 @@ type Node struct {
 	Name     string          `json:"name"`
 	State    NodeState       `json:"state"`
 	Reasons  []string        `json:"reasons,omitempty"`
+	Kind     string          `json:"kind,omitempty"` // kernel, runtime, image and architecture, as the kubelet names them
 	Version  string          `json:"version,omitempty"`
 	Mode     terms.Mode      `json:"mode,omitempty"`
 	Agent    string          `json:"agent,omitempty"`    // its pod

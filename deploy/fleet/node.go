@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,7 +19,7 @@ import (
 
 // node returns a node by its agent and its Lease.
 func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) Node {
-	node := Node{Name: name, agent: agent}
+	node := Node{Name: name, Kind: kindOf(o.nodes[name]), agent: agent}
 	if agent != nil {
 		node.Agent = agent.name
 	}
@@ -98,6 +99,14 @@ func findings(published nodestate.State) (state NodeState, reasons []string) {
 		reasons = append(reasons, finding.Part+": "+finding.Reason)
 	}
 	return state, reasons
+}
+
+func kindOf(node *corev1.Node) string {
+	if node == nil {
+		return ""
+	}
+	info := node.Status.NodeInfo
+	return strings.Join([]string{info.KernelVersion, info.ContainerRuntimeVersion, info.OSImage, info.Architecture}, ", ")
 }
 
 // isDown reports whether the kubelet does not say that the node is ready.

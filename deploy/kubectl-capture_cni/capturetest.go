@@ -24,7 +24,8 @@ func testCommand(o *options) *cobra.Command {
 		Use:   "test",
 		Short: "Test on the cluster that pods are captured",
 		Long: `Test on the cluster that pods are captured. It creates two pods and a Service of the
-agents' own image, connects one pod to the other by IPv4 and IPv6, and removes them.
+agents' own image, connects one pod to the other by IPv4 and IPv6, and removes them:
+once for each node that is tested, with the client there and the server on the next.
 Each connection must pass the client's proxy and the server's, for which the pods have
 stand-ins, and connections to excluded ports must not. No injector has to run.
 
@@ -33,10 +34,15 @@ REDIRECT is tested in a namespace of its own, in which Pod Security enforces
 NET_ADMIN; it is skipped if the API server refuses that. With --namespace, both are
 tested in that namespace, in which nothing may inject pods.
 
+It tests one node of each kind (kernel, runtime, image, architecture), two at least,
+and begins once all agents are ready. With --nodes it tests all nodes, or those that
+are named, in whatever state they are.
+
 If a check fails, it packs an archive as the command report does. The exit status is 2
 also if nothing could be tested.`,
 		Example: `  kubectl capture-cni test
-  kubectl capture-cni test --node node-1 --mode redirect`,
+  kubectl capture-cni test --nodes all
+  kubectl capture-cni test --nodes node-1 --mode redirect`,
 		Args: cobra.NoArgs,
 		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
 			if err := readTest(&test, modes); err != nil {
@@ -56,18 +62,18 @@ also if nothing could be tested.`,
 			if report == nil {
 				return failure
 			}
-			err = write(o, command.OutOrStdout(), report, outcome(!report.Has(capturetest.Failed), 0), writeTest)
+			err = write(o, command.OutOrStdout(), report, outcome(report.Count(capturetest.Failed) == 0, 0), writeTest)
 			switch {
 			case failure != nil:
 				return failure
-			case err == nil && !report.Has(capturetest.Passed):
+			case err == nil && report.Count(capturetest.Passed) == 0:
 				return errors.New("nothing could be tested")
 			}
 			return err
 		}),
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&test.Nodes, "node", nil, "node of both pods, or two nodes: of the client and of the server; empty: two nodes with an agent, if there are two")
+	flags.StringSliceVar(&test.Nodes, "nodes", nil, "nodes to test, or all; empty: one of each kind")
 	flags.StringVar(&test.Image, "image", "", "image of the pods, of this version of capture-cni; empty: that of the agents, which the nodes need not pull")
 	flags.StringSliceVar(&modes, "mode", []string{"redirect", "tproxy"}, "how inbound traffic is captured: redirect, tproxy or both")
 	flags.DurationVar(&test.Timeout, "timeout", 2*time.Minute, "how long to wait for each pod")
@@ -84,9 +90,6 @@ func readTest(test *capturetest.Test, modes []string) error {
 		}
 		test.Modes = append(test.Modes, mode)
 	}
-	if len(test.Nodes) > 2 {
-		return fmt.Errorf("--node is %q: expected one node, or two", strings.Join(test.Nodes, ","))
-	}
 	if test.Timeout <= 0 {
 		return fmt.Errorf("--timeout is %s: expected a positive duration such as 2m", test.Timeout)
 	}
@@ -94,13 +97,14 @@ func readTest(test *capturetest.Test, modes []string) error {
 }
 
 func writeTest(out io.Writer, report *capturetest.Report) {
-	fmt.Fprintf(out, "client on node %s, server on node %s\n\n", printable(report.Client), printable(report.Server))
-	results := table{header: []string{"MODE", "FAMILY", "CONNECTION", "RESULT", "CAUSE"}}
+	results := table{header: []string{"CLIENT", "SERVER", "MODE", "FAMILY", "CONNECTION", "RESULT", "CAUSE"}}
 	for _, r := range report.Results {
-		results.add(string(r.Mode), r.Family, r.Check, string(r.Verdict), r.Cause)
+		results.add(r.Client, r.Server, string(r.Mode), r.Family, r.Check, string(r.Verdict), r.Cause)
 		results.next(string(r.Mode), r.Next)
 	}
 	results.write(out)
+	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped; nodes tested: %s\n",
+		report.Count(capturetest.Passed), report.Count(capturetest.Failed), report.Count(capturetest.Skipped), printable(strings.Join(report.Nodes, ", ")))
 	writeNotes(out, nil, report.Notes)
 	if report.Archive != "" {
 		fmt.Fprintf(out, "\nReport: %s\n", printable(report.Archive))

@@ -16,11 +16,10 @@ func TestTestFails(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	for flags, want := range map[string]string{
-		"--mode none":    `--mode is "none": expected redirect, tproxy or both`,
-		"--node a,b,c":   `--node is "a,b,c": expected one node, or two`,
-		"--timeout 0":    "--timeout is 0s: expected a positive duration",
-		"--node nowhere": `--node is "nowhere"`,
-		"":               "no agent runs in namespace capture-cni",
+		"--mode none":     `--mode is "none": expected redirect, tproxy or both`,
+		"--timeout 0":     "--timeout is 0s: expected a positive duration",
+		"--nodes nowhere": `--nodes has "nowhere"`,
+		"":                "no agent runs in namespace capture-cni",
 	} {
 		if _, errors, status := c.run(t, append([]string{"test"}, strings.Fields(flags)...)...); status != 2 || !strings.Contains(errors, want) {
 			t.Errorf("%s: status %d: %s", flags, status, errors)
@@ -33,7 +32,7 @@ func TestTestFails(t *testing.T) {
 		t.Errorf("status %d: %s", status, errors)
 	}
 	expect(t, errors, "REDIRECT: creating namespace capture-cni-test-", "nothing could be tested")
-	expect(t, out, "client on node node-1, server on node node-1", "REDIRECT", "skipped", "creating namespace capture-cni-test-", "next for REDIRECT: ", "capture-cni-operator-test")
+	expect(t, out, "node-1  node-1  REDIRECT", "skipped", "creating namespace capture-cni-test-", "next for REDIRECT: ", "capture-cni-operator-test", "0 passed, 0 failed, 1 skipped; nodes tested: node-1\n")
 	if out, _, _ := c.run(t, "test", "-o", "json"); !strings.Contains(out, `"result": "skipped"`) {
 		t.Errorf("as JSON:\n%s", out)
 	}
@@ -43,11 +42,11 @@ func TestTestFails(t *testing.T) {
 func TestWriteTest(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	report := &capturetest.Report{Client: "a", Server: "b", Archive: "x.tar.gz", Notes: []string{"a note"}, Results: []capturetest.Result{
-		{Mode: capturetest.Redirect, Family: "IPv4", Check: "to a pod", Verdict: capturetest.Passed},
-		{Mode: capturetest.Redirect, Family: "IPv6", Check: "to a Service", Verdict: capturetest.Failed, Cause: "by\x1bpassed", Next: "look"},
+	report := &capturetest.Report{Nodes: []string{"a", "b"}, Archive: "x.tar.gz", Notes: []string{"a note"}, Results: []capturetest.Result{
+		{Client: "a", Server: "b", Mode: capturetest.Redirect, Family: "IPv4", Check: "to a pod", Verdict: capturetest.Passed},
+		{Client: "a", Server: "b", Mode: capturetest.Redirect, Family: "IPv6", Check: "to a Service", Verdict: capturetest.Failed, Cause: "by\x1bpassed", Next: "look"},
 	}}
 	writeTest(&out, report)
-	expect(t, out.String(), "client on node a, server on node b", "REDIRECT  IPv4    to a pod      passed\n", "REDIRECT  IPv6    to a Service  failed  by?passed\n",
-		"next for REDIRECT: look", "Note: a note", "Report: x.tar.gz")
+	expect(t, out.String(), "a       b       REDIRECT  IPv4    to a pod      passed\n", "REDIRECT  IPv6    to a Service  failed  by?passed\n",
+		"next for REDIRECT: look", "1 passed, 1 failed, 0 skipped; nodes tested: a, b\n", "Note: a note", "Report: x.tar.gz")
 }

@@ -43,13 +43,7 @@ func counts[K ~string](numbers map[K]int) string {
 func agents(f *fleet.Fleet) string {
 	var parts []string
 	for _, set := range f.DaemonSets {
-		part := fmt.Sprintf("%d desired, %d updated, %d ready", set.Desired, set.Updated, set.Ready)
-		if set.Unavailable > 0 {
-			part += fmt.Sprintf(", %d unavailable", set.Unavailable)
-		}
-		if !set.Observed {
-			part = "the controller has not read the newest specification"
-		}
+		part := set.String()
 		if len(f.DaemonSets) > 1 {
 			part = set.Name + ": " + part
 		}

@@ -25,6 +25,7 @@ var exempt = []exemption{
 	{"guides/install.md", "istioctl install ", istiod},
 	{"guides/install.md", "kubectl capture-cni test", test},
 	{"guides/debug.md", "kubectl capture-cni test", test},
+	{"guides/try-it.md", "kubectl capture-cni test", test},
 	{"guides/kubectl.md", "kubectl capture-cni test", test},
 	{"../README.md", "make image", image},
 	{"../README.md", "mkdir layout && tar ", image},

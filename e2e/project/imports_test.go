@@ -67,7 +67,7 @@ var allowed = map[string][]string{
 	"install/programs":                    {"config", "install/conflist", "install/host", "install/settings"},
 	"install/credentials":                 {"config", "install/host", "install/kube", "install/settings"},
 	"install/preflight":                   {"config", "install/cri", "install/entry", "install/host", "install/runtimeconfig", "install/settings", "install/terms", "plugin/podnet"},
-	"install/node":                        {"config", "install/bundle", "install/conflist", "install/credentials", "install/cri", "install/entry", "install/history", "install/host", "install/kube", "install/preflight", "install/programs", "install/runtimeconfig", "install/settings", "install/terms", "plugin/capture", "plugin/lookup", "plugin/record"},
+	"install/node":                        {"config", "install/bundle", "install/conflist", "install/credentials", "install/cri", "install/entry", "install/history", "install/host", "install/kube", "install/nodestate", "install/preflight", "install/programs", "install/runtimeconfig", "install/settings", "install/terms", "plugin/capture", "plugin/lookup", "plugin/record"},
 	"install/keeper":                      {"install/entry", "install/host", "install/metrics", "install/node", "install/preflight", "install/terms", "plugin/record"},
 	"install/telemetry":                   {"config", "install/history", "install/host", "install/kube", "install/metrics", "install/received", "install/socket", "plugin/record"},
 	"install/taint":                       {"install/kube"},

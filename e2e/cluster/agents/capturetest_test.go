@@ -23,11 +23,16 @@ func TestKubectlTest(t *testing.T) {
 	c.InstallChart(t)
 	p := c.BuildPlugin(t)
 	first, debian, crio := c.Nodes[0], c.Nodes[1], c.Nodes[2]
-	expectAllPass(t, p, 2*2*4, "--node", first.Name+","+crio.Name)
-	expectAllPass(t, p, 2*4, "--node", crio.Name+","+debian.Name, "--mode", "redirect")
+	out, status := p.Output(t, "test")
+	if status != 2 || !strings.Contains(out, "agents are not ready: ") {
+		t.Errorf("before the agents are ready: status %d\n%s", status, out)
+	}
+	p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)))
+	expectAllPass(t, p, 3*2*2*4) // one of each runtime
+	expectAllPass(t, p, 2*2*4, "--nodes", crio.Name+","+debian.Name, "--mode", "redirect")
 	interrupt(t, p)
 	n := c.NewNamespace(t, suite.Restricted)
-	expectAllPass(t, p, 2*4, "--namespace", n.Name, "--mode", "redirect")
+	expectAllPass(t, p, 2*4, "--namespace", n.Name, "--mode", "redirect", "--nodes", first.Name)
 	p.Expect(t, "test --mode tproxy --namespace "+n.Name, 2, "skipped", "violates PodSecurity", "nothing could be tested")
 	if left := n.Kubectl(t, "", "get", "pods,services", "--selector", testLabels, "-o", "name"); left != "" {
 		t.Errorf("namespace %s still has %s", n.Name, left)
@@ -36,7 +41,7 @@ func TestKubectlTest(t *testing.T) {
 	image := kubectl(t, "get", "daemonset/capture-cni-node", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 	removeAgents(t)
 	entry := first.Path("/etc/cni/net.d/podnet/capture-cni.conf")
-	onFirst := []string{"--mode", "redirect", "--node", first.Name, "--image", image}
+	onFirst := []string{"--mode", "redirect", "--nodes", first.Name, "--image", image}
 	edit(t, first, entry, `"type"`, `"ipv6": "sometimes", "type"`)
 	expectFailure(t, p, "did not start within 20s", `"ipv6" is "sometimes"`, append(onFirst, "--timeout", "20s")...)
 	suite.Check(t, os.Remove(entry))

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capturetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+)
+
+// AllNodes stands for all nodes with an agent.
+const AllNodes = "all"
+
+// choose returns the nodes to test: those that are named, in whatever state they are, else
+// nodes with an agent. It does not choose while agents are not ready.
+func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
+	if len(names) > 0 && !slices.Equal(names, []string{AllNodes}) {
+		for _, name := range names {
+			i := slices.IndexFunc(f.Nodes, func(n fleet.Node) bool { return n.Name == name })
+			if i < 0 {
+				return nil, fmt.Errorf("--nodes has %q, where neither an agent nor a pod of the mesh runs: expected nodes of kubectl capture-cni status -o wide, or %s", name, AllNodes)
+			}
+			nodes = append(nodes, f.Nodes[i])
+		}
+		return nodes, nil
+	}
+	for _, node := range f.Nodes {
+		if node.Agent != "" && node.State != fleet.Removed {
+			nodes = append(nodes, node)
+		}
+	}
+	if err := notReady(f); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(nodes) == 0:
+		return nil, fmt.Errorf("no agent runs in namespace %s: see kubectl capture-cni status, or name nodes by --nodes and an image by --image", f.Namespace)
+	case len(names) > 0:
+		return nodes, nil
+	}
+	return oneOfEachKind(nodes), nil
+}
+
+// oneOfEachKind returns the first node of each kind, and two nodes at least, if there are two.
+func oneOfEachKind(nodes []fleet.Node) (chosen []fleet.Node) {
+	kinds := map[string]bool{}
+	for _, node := range nodes {
+		if !kinds[node.Kind] {
+			kinds[node.Kind] = true
+			chosen = append(chosen, node)
+		}
+	}
+	if len(chosen) == 1 && len(nodes) > 1 {
+		chosen = append(chosen, nodes[1])
+	}
+	return chosen
+}
+
+// maxReasons is how many reasons an error has.
+const maxReasons = 3
+
+// notReady returns why agents are not ready.
+func notReady(f *fleet.Fleet) error {
+	var reasons []string
+	for _, set := range f.DaemonSets {
+		if !set.Good() {
+			reasons = append(reasons, fmt.Sprintf("DaemonSet %s: %s", set.Name, set))
+		}
+	}
+	for _, node := range f.Nodes {
+		if !node.State.Good() {
+			reasons = append(reasons, describe(node))
+		}
+	}
+	if len(reasons) == 0 {
+		return nil
+	}
+	more := ""
+	if others := len(reasons) - maxReasons; others > 0 {
+		reasons, more = reasons[:maxReasons], fmt.Sprintf(", and %d more reasons", others)
+	}
+	return fmt.Errorf("agents are not ready: %s%s. Wait for them by kubectl capture-cni status --wait, or name nodes by --nodes", strings.Join(reasons, "; "), more)
+}
+
+// notesOn returns what is known of nodes that need attention.
+func notesOn(nodes []fleet.Node) (notes []string) {
+	for _, node := range nodes {
+		if !node.State.Good() {
+			notes = append(notes, describe(node)+"; next: "+cmp.Or(node.Next, "kubectl capture-cni status --wait"))
+		}
+	}
+	return notes
+}
+
+func describe(node fleet.Node) string {
+	return fmt.Sprintf("node %s is %s: %s", node.Name, node.State, strings.Join(node.Reasons, ", "))
+}
