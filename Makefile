@@ -24,6 +24,7 @@ build: ## Build the plugin, its lookup program, the node agent and the plugin of
 	$(GOBUILD) -o $(BIN)/capture-cni-lookup ./plugin/capture-cni-lookup
 	$(GOBUILD) -o $(BIN)/capture-cni-node ./install/capture-cni-node
 	$(GOBUILD) -o $(BIN)/kubectl-capture_cni ./deploy/kubectl-capture_cni
+	@install -m 0755 deploy/kubectl-capture_cni/kubectl_complete-capture_cni $(BIN)/
 
 image: ## Write the container image, for amd64 and arm64, to bin/capture-cni-image.tar
 	go run ./deploy/image -out $(IMAGEFILE) -name $(IMAGE) /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup

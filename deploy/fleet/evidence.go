@@ -41,6 +41,7 @@ type PodEvidence struct {
 type NodeEvidence struct {
 	State   NodeState `json:"state"`
 	Reasons []string  `json:"reasons,omitempty"`
+	Next    string    `json:"nextStep,omitempty"`
 	Version string    `json:"version,omitempty"` // of the agent
 }
 

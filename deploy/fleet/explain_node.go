@@ -72,9 +72,9 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	switch {
 	case leaseErr != nil:
 		e.missing("node", "its Lease is not known: "+leaseErr.Error())
-	case agent != nil || lease != nil && err == nil:
+	case err == nil:
 		node := newObserved(x.Namespace).node(e.Node, agent, lease)
-		e.Evidence.Node = &NodeEvidence{State: node.State, Reasons: node.Reasons, Version: node.Version}
+		e.Evidence.Node = &NodeEvidence{State: node.State, Reasons: node.Reasons, Next: node.Next, Version: node.Version}
 	}
 	switch {
 	case err != nil:

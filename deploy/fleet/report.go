@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,9 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 	nodes, err := r.choose(f)
 	if err != nil {
 		return err
+	}
+	if len(nodes) == 0 {
+		return fmt.Errorf("there is nothing to report: %s", strings.Join(append(f.Unknown, f.Notes...), "; "))
 	}
 	reports := make([][]bundle.Part, len(nodes))
 	group := errgroup.Group{}

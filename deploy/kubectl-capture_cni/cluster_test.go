@@ -141,6 +141,11 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, corev1.PodList{TypeMeta: of("v1", "PodList"), Items: c.pods})
 	case last == "events":
 		answer(http.StatusOK, corev1.EventList{TypeMeta: of("v1", "EventList"), Items: c.events})
+	case len(parts) == 6 && parts[4] == "services":
+		service := corev1.Service{TypeMeta: of("v1", "Service")}
+		service.Spec.ClusterIP = map[string]string{"shop/cart": "10.96.0.7", "mesh/cart": "fd00::7", "shop/headless": "None"}[parts[3]+"/"+last]
+		service.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
+		answer(http.StatusOK, service)
 	case len(parts) == 6 && parts[4] == "configmaps":
 		answer(http.StatusOK, corev1.ConfigMap{TypeMeta: of("v1", "ConfigMap"), Data: map[string]string{"netconf.json": "{}"}})
 	case len(parts) == 7 && parts[5] == "leases":

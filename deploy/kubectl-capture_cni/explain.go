@@ -18,7 +18,7 @@ import (
 
 func explainCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain NAMESPACE/POD",
+		Use:   "explain POD|NAMESPACE/POD|deploy/NAME",
 		Short: "Explain how a pod is captured, or why it is not",
 		Long: `Explain how a pod is captured, or why it is not: the cause, the evidence, and what to
 do. It works also for a pod that does not start, is gone, or is not in the mesh.
@@ -28,7 +28,7 @@ changes nothing. Without the permission for that, it goes by the pod, its Events
 the Lease of its node.`,
 		Args: cobra.ExactArgs(1),
 		RunE: o.run(func(command *cobra.Command, client *fleet.Client, args []string) error {
-			namespace, name, err := podName(args[0])
+			namespace, name, err := o.podOf(command.Context(), client, args[0])
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,8 @@ func writeExplanation(out io.Writer, e *fleet.Explanation) {
 	writeState(out, string(e.State))
 	fmt.Fprintln(out)
 	if e.Cause != "" {
-		fmt.Fprintf(out, "\nCause\n  %s\n", printable(e.Cause))
+		fmt.Fprintln(out, "\nCause")
+		writeLines(out, "  ", e.Cause)
 	}
 	writeEvidence(out, e.Evidence)
 	if e.Next != "" {

@@ -41,8 +41,8 @@ func TestExplain(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &e); err != nil || status != 1 || e.State != terms.Gone {
 		t.Errorf("status %d: %+v, %v", status, e, err)
 	}
-	for _, argument := range []string{"web", "shop/", "/web", "shop/web/x"} {
-		if _, errors, status := c.run(t, "explain", argument); status != 2 || !strings.Contains(errors, "expected NAMESPACE/POD") {
+	for _, argument := range []string{"shop/", "/web", "shop/web/x"} {
+		if _, errors, status := c.run(t, "explain", argument); status != 2 || !strings.Contains(errors, "expected POD, NAMESPACE/POD") {
 			t.Errorf("%s: status %d, %s", argument, status, errors)
 		}
 	}

@@ -18,6 +18,7 @@ type selection struct{ uncaptured, exempt, outdated, istioInit bool }
 
 func listCommand(o *options) *cobra.Command {
 	var s selection
+	var all bool
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the pods of the mesh that are not captured as desired",
@@ -32,11 +33,16 @@ It reads the agents' DaemonSets and Leases, Nodes and pods by get and list, and 
 			if err != nil {
 				return err
 			}
-			list := podList{f.Unknown, f.Notes, s.of(f.Pods, o.overrides.Context.Namespace)}
+			namespace := o.overrides.Context.Namespace
+			if all {
+				namespace = ""
+			}
+			list := podList{f.Unknown, f.Notes, s.of(f.Pods, namespace)}
 			return write(o, command.OutOrStdout(), list, outcome(true, len(f.Unknown)), writeList)
 		}),
 	}
 	flags := command.Flags()
+	flags.BoolVarP(&all, "all-namespaces", "A", false, "pods of all namespaces, as without --namespace")
 	flags.BoolVar(&s.uncaptured, "uncaptured", false, "pods that are uncaptured, injected_later, drifted, obstructed, unknown, not examined or not started")
 	flags.BoolVar(&s.exempt, "exempt", false, "pods that are exempt from capture, with the cause")
 	flags.BoolVar(&s.outdated, "outdated", false, "pods with rules of another version or configuration")

@@ -106,7 +106,8 @@ for explain, trace and report; ClusterRole and Role capture-cni-operator-test
 	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&o.agentNamespace, "agent-namespace", fleet.DefaultNamespace, "namespace of the agents")
 	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json or yaml; empty: a table of what needs attention")
-	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o), precheckCommand(o), testCommand(o), reportCommand(o))
+	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o), precheckCommand(o), testCommand(o), reportCommand(o), versionCommand(o))
+	o.complete(command)
 	return command
 }
 
@@ -124,14 +125,7 @@ func (o *options) check() error {
 // run makes a client of the cluster for what a command does.
 func (o *options) run(do func(command *cobra.Command, client *fleet.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
-		rules := clientcmd.NewDefaultClientConfigLoadingRules()
-		rules.ExplicitPath = o.kubeconfig
-		access, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &o.overrides).ClientConfig()
-		if err != nil {
-			return fmt.Errorf("reading the access to the cluster: %w", err)
-		}
-		access.WarningHandler = o.warnings
-		client, err := fleet.NewClient(access)
+		client, err := o.connect()
 		if err != nil {
 			return err
 		}
@@ -139,11 +133,18 @@ func (o *options) run(do func(command *cobra.Command, client *fleet.Client, args
 	}
 }
 
-// podName reads a pod's namespace and name.
-func podName(argument string) (namespace, name string, err error) {
-	namespace, name, ok := strings.Cut(argument, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("%q: expected NAMESPACE/POD", argument)
+func (o *options) connect() (*fleet.Client, error) {
+	access, err := o.config().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the access to the cluster: %w", err)
 	}
-	return namespace, name, nil
+	access.WarningHandler = o.warnings
+	return fleet.NewClient(access)
+}
+
+// config is that of the cluster, as kubectl chooses it.
+func (o *options) config() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &o.overrides)
 }

@@ -14,7 +14,7 @@ import (
 
 func traceCommand(o *options) *cobra.Command {
 	command := &cobra.Command{
-		Use:   "trace NAMESPACE/POD --to IP:PORT",
+		Use:   "trace POD|NAMESPACE/POD|deploy/NAME --to IP:PORT|svc/NAME:PORT",
 		Short: "Show which rule decides about a packet of a pod",
 		Long: `Show which rule decides about the first packet of a new connection: the verdict, the
 packet's path through the rules, what that assumes, and what in the pod's network
@@ -23,13 +23,21 @@ namespace makes the answer uncertain.
 It executes "capture-cni-node explain --to" in the guard's container on the pod's node,
 which changes nothing and sends no packet.`,
 		Example: `  kubectl capture-cni trace shop/web --to 10.1.2.3:443 --as 1000:1000
+  kubectl capture-cni trace -n shop deploy/web --to svc/cart:http
   kubectl capture-cni trace shop/web --to 10.244.1.7:8080 --from 10.244.2.9 --in`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := packetFlags(command)
 	command.RunE = o.run(func(command *cobra.Command, client *fleet.Client, args []string) error {
-		namespace, name, err := podName(args[0])
+		namespace, name, err := o.podOf(command.Context(), client, args[0])
 		if err != nil {
+			return err
+		}
+		to, err := resolveService(command.Context(), client, namespace, flags.Lookup("to").Value.String())
+		if err != nil {
+			return err
+		}
+		if err := flags.Set("to", to); err != nil {
 			return err
 		}
 		traced, err := o.explainer(client).Trace(command.Context(), namespace, name, given(flags))
@@ -47,7 +55,7 @@ which changes nothing and sends no packet.`,
 // and names what is wrong with them.
 func packetFlags(command *cobra.Command) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("packet", pflag.ContinueOnError)
-	flags.String("to", "", "the packet's destination, IP:PORT (required)")
+	flags.String("to", "", "the packet's destination, IP:PORT, svc/NAME:PORT or svc/NAME.NAMESPACE:PORT (required)")
 	flags.String("from", "", "the packet's source, IP or IP:PORT; empty: that of the pod's routes or, with --in, one that no rule names")
 	flags.String("as", "", "the sending process, UID:GID; empty: a user and a group that no rule names")
 	flags.Bool("udp", false, "UDP instead of TCP")

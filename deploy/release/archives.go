@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path"
 	"strings"
 
@@ -16,21 +17,23 @@ type archive struct {
 	name                 string
 	system, architecture string
 	sources              []string // packages of the programs, from the project's root
+	scripts              []string // as they are
 }
 
 var (
 	onNodes = []string{"./plugin/capture-cni", "./plugin/capture-cni-lookup", "./install/capture-cni-node"}
 	atDesks = []string{"./deploy/kubectl-capture_cni"}
+	shells  = []string{"deploy/kubectl-capture_cni/kubectl_complete-capture_cni"}
 )
 
 var archives = []archive{
-	{"capture-cni", "linux", "amd64", onNodes},
-	{"capture-cni", "linux", "arm64", onNodes},
-	{"kubectl-capture_cni", "linux", "amd64", atDesks},
-	{"kubectl-capture_cni", "linux", "arm64", atDesks},
-	{"kubectl-capture_cni", "darwin", "amd64", atDesks},
-	{"kubectl-capture_cni", "darwin", "arm64", atDesks},
-	{"kubectl-capture_cni", "windows", "amd64", atDesks},
+	{"capture-cni", "linux", "amd64", onNodes, nil},
+	{"capture-cni", "linux", "arm64", onNodes, nil},
+	{"kubectl-capture_cni", "linux", "amd64", atDesks, shells},
+	{"kubectl-capture_cni", "linux", "arm64", atDesks, shells},
+	{"kubectl-capture_cni", "darwin", "amd64", atDesks, shells},
+	{"kubectl-capture_cni", "darwin", "arm64", atDesks, shells},
+	{"kubectl-capture_cni", "windows", "amd64", atDesks, nil},
 }
 
 // build returns the archive's file name and content.
@@ -47,6 +50,13 @@ func (a archive) build(ctx context.Context, version string) (name string, conten
 	files, err := build.Programs(ctx, a.system, a.architecture, sources)
 	if err != nil {
 		return "", nil, fmt.Errorf("building %s: %w", name, err)
+	}
+	for _, script := range a.scripts {
+		content, err := os.ReadFile(script)
+		if err != nil {
+			return "", nil, fmt.Errorf("packing %s: %w", name, err)
+		}
+		files[path.Base(script)] = build.File{Mode: 0o755, Content: content}
 	}
 	if a.system == "windows" {
 		content, err = files.Zip()

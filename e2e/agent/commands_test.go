@@ -101,9 +101,9 @@ func TestRenderTrace(t *testing.T) {
 	n := newNode(t)
 	web := []string{"--pod", "../demo/pods/web.yaml", "--address", "192.0.2.1,2001:db8::1"}
 	for arguments, want := range map[string]string{
-		"--to 10.1.2.3:443 --as 1000:1000":             "sent by uid 1000 and gid 1000, leaving by eth0\nverdict      redirected to port 15001\ndecided by   rule 1 of chain ISTIO_REDIRECT in table nat: to the proxy's outbound port\n",
+		"--to 10.1.2.3:443 --as 1000:1000":             "sent by uid 1000 and gid 1000, leaving by eth0\nverdict      redirected to port 15001\ndecided by   rule 1 of chain nat_ISTIO_REDIRECT in table inet capture-cni: to the proxy's outbound port\n",
 		"--to 10.1.2.3:443 --as 1337:1337":             "verdict      passes, not captured\n",
-		"--to 10.1.2.3:3306":                           "verdict      passes, not captured\ndecided by   rule 1 of chain ISTIO_OUTPUT in table nat: excluded outbound port\n",
+		"--to 10.1.2.3:3306":                           "verdict      passes, not captured\ndecided by   rule 1 of chain nat_ISTIO_OUTPUT in table inet capture-cni: excluded outbound port\n",
 		"--to 10.1.2.3:53 --udp":                       "UDP from any address to 10.1.2.3:53, leaving by eth0\nverdict      passes, not captured\n",
 		"--to [2001:db8:51::1]:443":                    "excluded outbound range\n",
 		"--to ::ffff:10.1.2.3:443":                     "",
@@ -112,7 +112,7 @@ func TestRenderTrace(t *testing.T) {
 		"--to 192.0.2.1:8080 --as 1337:1337":           "leaving by lo\nverdict      redirected to port 15006\n",
 		"--to [2001:db8::1]:8080 --as 1337:1337":       "leaving by lo\nverdict      redirected to port 15006\n",
 		"--to 192.0.2.1:8080 --interface net1":         "leaving by net1\n",
-		"--to 127.0.0.1:8080 --from 127.0.0.6":         "TCP from 127.0.0.6 to 127.0.0.1:8080, leaving by lo\nverdict      passes, not captured\ndecided by   rule 2 of chain ISTIO_OUTPUT in table nat: inbound traffic that the proxy hands on\n",
+		"--to 127.0.0.1:8080 --from 127.0.0.6":         "TCP from 127.0.0.6 to 127.0.0.1:8080, leaving by lo\nverdict      passes, not captured\ndecided by   rule 2 of chain nat_ISTIO_OUTPUT in table inet capture-cni: inbound traffic that the proxy hands on\n",
 		"--to 10.1.2.3:443 --mark 7":                   "leaving by eth0, with mark 7\n",
 	} {
 		out, err := n.command("render", append(web, strings.Fields(arguments)...)...)

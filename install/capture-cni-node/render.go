@@ -136,7 +136,9 @@ func (o *options) traceText(manifest string, addresses []string, flags packetFla
 	if packet.Interface == "" {
 		packet.Interface = usualInterface(rules, packet, own)
 	}
-	text.WriteString(trace.Of(rules, packet).Text("no other program changes or drops the packet"))
+	path := trace.Of(rules, packet)
+	path.NFTables = true // as render prints the rules
+	text.WriteString(path.Text("no other program changes or drops the packet"))
 	return text.String(), nil
 }
 

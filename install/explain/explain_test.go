@@ -81,7 +81,7 @@ func TestTraceText(t *testing.T) {
 	t.Parallel()
 	for want, trace := range map[string]Trace{
 		"in the mesh  no: it was not injected\n":                                       {NotMeshed: "it was not injected"},
-		"verdict      passes: the pod is not captured\nbecause      istio-init\n":      {Exempt: "istio-init"},
+		"verdict      passes: the pod is not captured\nbecause      istio-init\n":      {NotCaptured: "istio-init"},
 		"can't tell   the pod is unknown: no answer\ncan't tell   and another table\n": {Doubts: []string{"the pod is unknown: no answer", "and another table"}},
 	} {
 		trace.Namespace, trace.Name, trace.UID = "shop", "web", "uid-1"
@@ -129,7 +129,7 @@ func TestSize(t *testing.T) {
 	for range record.MaxWarnings {
 		pod.Add.Warnings = append(pod.Add.Warnings, worst(record.MaxWarning))
 	}
-	trace := Trace{Exempt: reason}
+	trace := Trace{NotCaptured: reason}
 	for range MaxDoubts + 1 {
 		trace.Doubts = append(trace.Doubts, worst(512))
 	}

@@ -15,7 +15,8 @@ type Trace struct {
 	UID       string `json:"uid"`
 
 	NotMeshed string `json:"notMeshed,omitempty"` // why the pod is not in the mesh
-	Exempt    string `json:"exempt,omitempty"`    // why the pod is not captured, though it is in the mesh
+
+	NotCaptured string `json:"notCaptured,omitempty"` // why the pod is not captured, though it is in the mesh
 
 	Doubts      []string    `json:"doubts,omitempty"`      // why other rules may decide
 	Path        *trace.Path `json:"path,omitempty"`        // by the pod's own rules; nil where these are not known
@@ -29,9 +30,9 @@ func (t Trace) Text() string {
 	switch {
 	case t.NotMeshed != "":
 		f.add("in the mesh", "no: %s", t.NotMeshed)
-	case t.Exempt != "":
+	case t.NotCaptured != "":
 		f.add("verdict", "passes: the pod is not captured")
-		f.add("because", "%s", t.Exempt)
+		f.add("because", "%s", t.NotCaptured)
 	}
 	for _, doubt := range t.Doubts {
 		f.add("can't tell", "%s", doubt)

@@ -32,8 +32,8 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID)}
 	found := g.examiner.examine(ctx, w)
 	switch {
-	case found.State == terms.Exempt:
-		t.Exempt = found.Reason
+	case found.State == terms.Exempt, found.State == terms.Uncaptured, found.State == terms.InjectedLater:
+		t.NotCaptured = found.Reason
 		return t, nil
 	case w.desired.intent == nil:
 		t.Doubts = []string{doubtOf(found)}
@@ -57,10 +57,11 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 	if err != nil {
 		return t, err
 	}
-	if state.Backend != config.NFTables {
+	path := trace.Of(w.desired.rules(), p)
+	path.NFTables = state.Backend == config.NFTables
+	if !path.NFTables {
 		t.Assumptions = append(t.Assumptions, "in iptables' built-in chains, no rule of another program is in front of the pod's own")
 	}
-	path := trace.Of(w.desired.rules(), p)
 	t.Path = &path
 	return t, nil
 }

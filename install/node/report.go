@@ -3,7 +3,6 @@
 package node
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -35,6 +34,9 @@ type Finding struct {
 	Reason  string `json:"reason"`
 	Waiting bool   `json:"waiting,omitempty"` // it resolves without the operator
 }
+
+// String returns the finding in one line.
+func (f Finding) String() string { return string(f.Part) + ": " + f.Reason }
 
 // Report is the state of a node. Without findings it is in the desired state.
 type Report struct {
@@ -78,7 +80,7 @@ func (r Report) String() string {
 	}
 	lines := make([]string, len(r.Findings))
 	for i, f := range r.Findings {
-		lines[i] = fmt.Sprintf("%s: %s", f.Part, f.Reason)
+		lines[i] = f.String()
 	}
 	return strings.Join(lines, "\n")
 }

@@ -81,7 +81,15 @@ func (t Path) decisiveWords() string {
 	if t.Decisive == nil {
 		return "no rule: " + t.endWords()
 	}
-	return fmt.Sprintf("rule %d of chain %s in table %s: %s", t.Decisive.Number, t.Decisive.Chain, t.Decisive.Table, t.Decisive.Why)
+	return fmt.Sprintf("rule %d of %s: %s", t.Decisive.Number, t.chainWords(t.Decisive.Table, t.Decisive.Chain), t.Decisive.Why)
+}
+
+// chainWords returns a chain by the names that the backend's own program prints.
+func (t Path) chainWords(table capture.Table, chain string) string {
+	if t.NFTables {
+		return "chain " + capture.NFTChain(table, chain) + " in table inet " + capture.TableName
+	}
+	return fmt.Sprintf("chain %s in table %s", chain, table)
 }
 
 // endWords returns where a packet ends up that no rule decides about.
@@ -94,7 +102,7 @@ func (t Path) endWords() string {
 		if last.Defers {
 			continue
 		}
-		return fmt.Sprintf("it reaches the end of chain %s in table %s", cmp.Or(last.Do.Chain, last.Chain), last.Table)
+		return "it reaches the end of " + t.chainWords(last.Table, cmp.Or(last.Do.Chain, last.Chain))
 	}
 	return "none matches it"
 }
@@ -105,7 +113,7 @@ func (t Path) pathWords() (lines []string) {
 			lines = append(lines, fmt.Sprintf("%s %s: no rule matches", hook.Table, hook.Hook))
 		}
 		for _, step := range hook.Steps {
-			lines = append(lines, step.String())
+			lines = append(lines, t.stepWords(step))
 		}
 	}
 	if len(lines) == 0 {
@@ -114,9 +122,16 @@ func (t Path) pathWords() (lines []string) {
 	return lines
 }
 
-func (s Step) String() string {
+func (t Path) stepWords(s Step) string {
 	conditions := cmp.Or(strings.Join(s.Conditions, ", "), "any packet")
-	return fmt.Sprintf("%s %s: rule %d (%s) %s: %s", s.Table, s.Chain, s.Number, conditions, words(s.Do), s.Why)
+	chain := string(s.Table) + " " + s.Chain
+	if t.NFTables {
+		chain = capture.NFTChain(s.Table, s.Chain)
+		if s.Do.Chain != "" {
+			s.Do.Chain = capture.NFTChain(s.Table, s.Do.Chain)
+		}
+	}
+	return fmt.Sprintf("%s: rule %d (%s) %s: %s", chain, s.Number, conditions, words(s.Do), s.Why)
 }
 
 // words returns an action in words.

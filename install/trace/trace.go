@@ -26,6 +26,8 @@ type Path struct {
 	Decisive *Step `json:"decisive,omitempty"`
 
 	Zone uint16 `json:"zone,omitempty"` // conntrack's; 0 is the one of all packets without a rule
+
+	NFTables bool `json:"nftables,omitempty"` // the rules are in one table of nftables, which has other names
 }
 
 // HookTrace is the path through one built-in chain of a table.
