@@ -25,7 +25,7 @@ import (
 const (
 	alertRules = "chart/alerts.yaml"
 	alertTests = "alerts/capture-cni.test.yaml"
-	dashboard  = "dashboard.json"
+	dashboard  = "chart/dashboard.json"
 )
 
 // TestAlerts runs promtool, which is in Debian's package prometheus.

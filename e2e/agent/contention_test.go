@@ -5,6 +5,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,7 +63,11 @@ func TestContention(t *testing.T) {
 	if rewrites > 2*6 { // those after the agent's own start are no repairs
 		t.Errorf("%d rewrites before the agent waits", rewrites)
 	}
-	repair()
+	check(t, n.rewrite())
+	if body := a.ready(t, http.StatusServiceUnavailable); !strings.Contains(body, "entry: ptp keeps removing the entry: configure it to keep the entry") {
+		t.Errorf("/readyz says %s", body)
+	}
+	eventually(t, func() (string, error) { return "", n.hasEntry() })
 	const backOffs = (1 + 2 + 4) * time.Second
 	if took := time.Since(began); took < backOffs || took > backOffs+2*time.Second+100*slowest {
 		t.Errorf("back-offs of %s took %s, and the slowest repair without one %s", backOffs, took, slowest)

@@ -71,9 +71,9 @@ var forgedMutants = []mutant{
 	},
 	{
 		name: "pod-with-the-labels-of-agents-is-one",
-		file: "deploy/fleet/agent.go",
-		from: "owner == nil || !r.daemonSets[owner.UID]",
-		to:   "owner == nil",
+		file: "deploy/fleet/daemonset.go",
+		from: " && r.daemonSets[a.owner] != nil",
+		to:   "",
 		by:   by(quick, "deploy/fleet", "TestPosersAreListed"),
 	},
 	{
@@ -106,7 +106,7 @@ var forgedMutants = []mutant{
 	},
 	{
 		name: "lease-of-the-far-future-is-never-stale",
-		file: "deploy/fleet/observed.go",
+		file: "deploy/fleet/node.go",
 		from: "age < -maxAhead || ",
 		to:   "",
 		by:   by(quick, "deploy/fleet", "TestNodeStates"),

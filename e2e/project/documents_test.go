@@ -161,7 +161,7 @@ func TestReadingOrder(t *testing.T) {
 // commented are the kinds of files with an SPDX line, plain those without. The
 // repository has no other kinds.
 var (
-	commented = []string{".go", ".yaml", ".tpl", ".sh", "Makefile", "Dockerfile", "run"}
+	commented = []string{".go", ".yaml", ".tpl", ".sh", ".svg", "Makefile", "Dockerfile", "run", "kubectl_complete-capture_cni"}
 	plain     = []string{".md", ".json", ".txt", ".mod", ".sum", ".errcheck", ".gitignore", "LICENSE"}
 )
 

@@ -5,6 +5,7 @@ package keeper
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -29,6 +30,7 @@ type Keeper struct {
 	metrics *nodeMetrics
 
 	contention   contention
+	contender    error // which program keeps removing the entry; nil for none
 	tokenChecked time.Time
 	nextResync   time.Time
 	absent       atomic.Bool   // the desired state is a clean node
@@ -37,6 +39,7 @@ type Keeper struct {
 	mu         sync.Mutex
 	report     node.Report // of the last reconciliation
 	clocks     error       // of node and API server, as the last token shows
+	contended  error       // contender, as of the last reconciliation
 	reportedAt time.Time
 }
 
@@ -178,6 +181,7 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 	}
 	if k.contention.isOver(time.Now()) {
 		k.metrics.contended.Reset()
+		k.contender = nil
 	}
 	k.metrics.setRuntime(k.node.IdentifyRuntime(ctx))
 	k.metrics.credentialsFallback.Set(boolean(current.Fallback))
@@ -204,8 +208,8 @@ func (k *Keeper) repair(ctx context.Context) {
 		contended := k.contention.recordRepair(time.Now())
 		k.metrics.contended.WithLabelValues(writer).Set(boolean(contended))
 		if contended {
-			k.log.Warn("another program keeps removing the entry; configure it to keep the entry (cilium: cni.exclusive=false), or use another mode",
-				"writer", writer, "back-off", k.contention.backOff)
+			k.contender = fmt.Errorf("%s keeps removing the entry: configure it to keep the entry (cilium: cni.exclusive=false), or use another mode", writer)
+			k.log.Warn("another program removes the entry", "error", k.contender, "writer", writer, "back-off", k.contention.backOff)
 		}
 	}
 	k.metrics.observeOthers(k.node.Others)

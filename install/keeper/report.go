@@ -14,7 +14,7 @@ import (
 func (k *Keeper) setReport(report node.Report) {
 	k.mu.Lock()
 	last := k.report
-	k.report, k.clocks, k.reportedAt = report, k.node.Store.ClockFault(), time.Now()
+	k.report, k.clocks, k.contended, k.reportedAt = report, k.node.Store.ClockFault(), k.contender, time.Now()
 	k.mu.Unlock()
 	k.metrics.observe(report)
 	if last.String() != report.String() {
@@ -33,7 +33,7 @@ func (k *Keeper) Alive() bool {
 // belongs to another agent, or should be clean, it returns the last report.
 func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
 	k.mu.Lock()
-	last, clocks := k.report, k.clocks
+	last, clocks, contended := k.report, k.clocks, k.contended
 	k.mu.Unlock()
 	if k.absent.Load() || !last.IsGood(node.PartOwner) {
 		return last
@@ -41,6 +41,9 @@ func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
 	report := k.node.VerifyMode(ctx, last.Mode)
 	report.Add(node.PartCredentials, clocks)
 	report.Explain(node.PartCredentials, last) // why they could not be requested or removed
+	if !report.IsGood(node.PartEntry) {
+		report.Add(node.PartEntry, contended)
+	}
 	report.Add(node.PartPods, k.pods())
 	k.metrics.observe(report)
 	return report

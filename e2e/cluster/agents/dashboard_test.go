@@ -63,7 +63,7 @@ var (
 
 func dashboardQueries(t *testing.T) (queries []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../../deploy/dashboard.json")
+	text, err := os.ReadFile("../../../deploy/chart/dashboard.json")
 	suite.Check(t, err)
 	var board struct {
 		Panels []struct{ Targets []struct{ Expr string } }
