@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -19,6 +20,15 @@ func withHint(err error) error {
 		return fmt.Errorf("%w. %s", err, permissionHint)
 	}
 	return err
+}
+
+// withNamespace adds the agents' namespace to the commands of a step, unless they find it
+// themselves.
+func withNamespace(step, namespace string) string {
+	if namespace == DefaultNamespace {
+		return step
+	}
+	return strings.ReplaceAll(step, "kubectl capture-cni ", "kubectl capture-cni --agent-namespace "+namespace+" ")
 }
 
 // adviseNode returns the next step for a node, "" for none.

@@ -71,11 +71,11 @@ func intendedNode(pod *corev1.Pod) string {
 	return ""
 }
 
-// agentOn returns the agent on a node, nil for none.
-func (c *Client) agentOn(ctx context.Context, namespace, node string) (found *Agent, err error) {
-	r, err := c.release(ctx, namespace)
+// agentOn returns the release, and its agent on a node, nil for none.
+func (c *Client) agentOn(ctx context.Context, namespace, node string) (r release, found *Agent, err error) {
+	r, err = c.release(ctx, namespace)
 	if err != nil {
-		return nil, err
+		return r, nil, err
 	}
 	onNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 	err = Each(ctx, c, namespace, &corev1.PodList{}, onNode, func(pod *corev1.Pod) {
@@ -84,7 +84,7 @@ func (c *Client) agentOn(ctx context.Context, namespace, node string) (found *Ag
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing the agents: %w", withHint(err))
+		return r, nil, fmt.Errorf("listing the agents: %w", withHint(err))
 	}
-	return found, nil
+	return r, found, nil
 }

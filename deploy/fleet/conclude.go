@@ -58,8 +58,8 @@ func (e *Explanation) conclude(pod *corev1.Pod, events podEvents, guarded bool) 
 		e.Cause = "no guard examined the running pod; its ADD captured it by " + cmp.Or(add.Backend, "an unknown backend")
 		e.Next = "for proof from inside the pod: the container istio-validation"
 	case e.Evidence.Node != nil && !e.Evidence.Node.State.Good() && e.Evidence.Agent == nil:
-		e.Cause = "its node is " + string(e.Evidence.Node.State) + ": " + strings.Join(e.Evidence.Node.Reasons, "; ")
-		e.Next = e.Evidence.Node.Next
+		e.Cause = "the agent of its node did not answer: " + strings.Join(e.Evidence.Node.Reasons, "; ")
+		e.Next = cmp.Or(e.Evidence.Node.Next, "kubectl capture-cni status --wait")
 	case guarded:
 		e.Cause, e.Next = "the guard did not explain the pod: see the evidence", "correct what the evidence names; kubectl capture-cni status shows its node"
 	default:

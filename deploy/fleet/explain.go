@@ -64,6 +64,7 @@ func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explan
 	if e.Next == "" { // outdated, changed or foreign
 		e.Next = advisePod(Pod{Namespace: namespace, Name: name, State: e.State})
 	}
+	e.Next = withNamespace(e.Next, x.Namespace)
 	return e, nil
 }
 

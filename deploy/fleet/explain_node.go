@@ -61,9 +61,15 @@ func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, na
 // readNode adds the node's state, and what the agent there answers. It reports whether the
 // agent has a guard.
 func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name string) (guarded bool) {
-	agent, err := x.Client.agentOn(ctx, x.Namespace, e.Node)
+	o := newObserved(x.Namespace)
+	release, agent, err := x.Client.agentOn(ctx, x.Namespace, e.Node)
+	o.release = release
 	if err != nil {
 		e.missing("node", "its agent is not known: "+err.Error())
+	}
+	known := &corev1.Node{}
+	if err := x.Client.Get(ctx, metav1.NamespaceNone, e.Node, known); err == nil {
+		o.nodes[e.Node] = known
 	}
 	lease, leaseErr := x.Client.lease(ctx, x.Namespace, e.Node)
 	if apierrors.IsNotFound(leaseErr) {
@@ -73,7 +79,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	case leaseErr != nil:
 		e.missing("node", "its Lease is not known: "+leaseErr.Error())
 	case err == nil:
-		node := newObserved(x.Namespace).node(e.Node, agent, lease)
+		node := o.node(e.Node, agent, lease)
 		e.Evidence.Node = &NodeEvidence{State: node.State, Reasons: node.Reasons, Next: node.Next, Version: node.Version}
 	}
 	switch {

@@ -203,7 +203,7 @@ func TestExplain(t *testing.T) {
 			state: "exempt", cause: "excludeNamespaces", next: "on purpose", container: GuardContainer,
 		},
 		"on a node without an agent": {
-			pod: meshed(nil), state: "unknown", cause: "its node is no agent: no agent runs on the node", next: "describe daemonset capture-cni-node", evidence: []string{"agent: none runs on the node"},
+			pod: meshed(nil), state: "unknown", cause: "the agent of its node did not answer: no agent runs on the node", next: "describe daemonset capture-cni-node", evidence: []string{"agent: none runs on the node"},
 		},
 		"without the permission to list DaemonSets": {
 			pod: meshed(nil), agent: both, denied: "daemonsets", state: "unknown", cause: "no guard examines", next: "guard.enabled=true",

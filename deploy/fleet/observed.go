@@ -136,7 +136,7 @@ func (f *Fleet) addMeshed(pod meshPod, named nodestate.Pod, node *Node, now time
 	default:
 		found.State = terms.NotReported
 	}
-	found.Next = advisePod(found)
+	found.Next = withNamespace(advisePod(found), f.Namespace)
 	f.Pods = append(f.Pods, found)
 }
 
@@ -144,7 +144,7 @@ func (f *Fleet) addMeshed(pod meshPod, named nodestate.Pod, node *Node, now time
 func (f *Fleet) addNamed(node string, pods []nodestate.Pod) {
 	for _, pod := range pods {
 		found := Pod{Namespace: pod.Namespace, Name: pod.Name, Node: node, State: pod.State, Cause: pod.Cause}
-		found.Next = advisePod(found)
+		found.Next = withNamespace(advisePod(found), f.Namespace)
 		f.Pods = append(f.Pods, found)
 	}
 }

@@ -190,3 +190,15 @@ func TestWarned(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 }
+
+// TestSteps have the agents' namespace in each command that needs it.
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	step := advisePod(Pod{Namespace: "shop", Name: "web", State: "uncaptured"})
+	if got := withNamespace(step, DefaultNamespace); got != step {
+		t.Errorf("in the default namespace: %s", got)
+	}
+	if got := withNamespace(step, "mesh"); !strings.HasPrefix(got, "kubectl capture-cni --agent-namespace mesh explain shop/web") {
+		t.Errorf("in another one: %s", got)
+	}
+}

@@ -5,9 +5,6 @@ package agents
 import (
 	"fmt"
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
@@ -24,7 +21,7 @@ func TestFleet(t *testing.T) {
 	n.Run(t, web, other)
 	p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)), "captured")
 	p.Expect(t, "explain "+n.Name+"/web", 0, "web on node "+node.Name+": captured", "container guard", "kernel       backend nftables", "last ADD")
-	p.Expect(t, "explain "+n.Name+"/other", 0, "not in the mesh", "Next")
+	p.Expect(t, "explain --namespace "+n.Name+" pod/other", 0, "not in the mesh", "Next")
 	p.Expect(t, "explain "+n.Name+"/none", 1, "no such pod exists")
 	bad.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "http"
 	n.Create(t, bad)
@@ -33,11 +30,11 @@ func TestFleet(t *testing.T) {
 	n.Delete(t, bad)
 	p.Expect(t, "status --as system:serviceaccount:default:default", 2, "forbidden", "capture-cni-operator")
 	removeAgents(t)
-	p.Expect(t, "status", 1, "no agent", node.Name)
+	p.Expect(t, "status", 1, "no agent", node.Name, "no DaemonSet selects the node any more")
+	p.Expect(t, "explain "+n.Name+"/web", 1, "the agent of its node did not answer", "select it again")
 }
 
-// TestNodeDown asks about a node that is down, whose Lease is as old as after some time, and
-// about the node once it is up again.
+// TestNodeDown asks about a node that is down, and about the node once it is up again.
 func TestNodeDown(t *testing.T) {
 	c.InstallChart(t)
 	p := c.BuildPlugin(t)
@@ -46,10 +43,43 @@ func TestNodeDown(t *testing.T) {
 	n.Run(t, suite.Server("web", node.Name))
 	p.Expect(t, "status --wait", 0, "captured")
 	suite.Check(t, node.Halt())
-	old := time.Now().Add(-time.Hour).UTC().Format(metav1.RFC3339Micro)
-	kubectl(t, "patch", "lease", node.Name, "--type=merge", "--patch", `{"spec": {"renewTime": "`+old+`"}}`)
-	p.Expect(t, "status", 1, "1 stale", node.Name, "has not reported for 1h", "next for "+node.Name+": kubectl get node "+node.Name)
-	p.Expect(t, "explain "+n.Name+"/web", 1, "web on node "+node.Name+": unknown", "stale")
+	p.Expect(t, "status", 1, "1 faulty", node.Name, "the Node is not ready: Kubelet stopped posting node status", "next for "+node.Name+": kubectl describe node "+node.Name)
+	p.Expect(t, "explain "+n.Name+"/web", 1, "web on node "+node.Name+": unknown", "the Node is not ready")
 	suite.Check(t, node.Boot(t.Context()))
 	p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)))
+}
+
+// TestAgentsThatFail leaves one agent in each state that scheduler, kubelet and the
+// controller of DaemonSets leave a pod in: status names it, and --wait does not end.
+func TestAgentsThatFail(t *testing.T) {
+	c.InstallChart(t)
+	p := c.BuildPlugin(t)
+	p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)))
+	const waits = "status --wait --timeout 3s"
+	installer := func(field, value string) string {
+		return `{"spec": {"template": {"spec": {"containers": [{"name": "installer", "` + field + `": ` + value + `}]}}}}`
+	}
+	for _, broken := range []struct {
+		patch string
+		want  []string
+	}{
+		{installer("image", `"127.0.0.1:1/none:1"`), []string{"1 faulty", "container installer: ImagePullBackOff", "describe pod capture-cni-node-"}},
+		{installer("resources", `{"requests": {"cpu": "1000"}}`), []string{"1 faulty", "Pending: 0/", "Insufficient cpu", "describe pod capture-cni-node-"}},
+		{installer("command", `["/capture-cni-node", "nothing"]`), []string{"1 faulty", "container installer: CrashLoopBackOff", "logs capture-cni-node-"}},
+	} {
+		kubectl(t, "patch", "daemonset", "capture-cni-node", "--patch", broken.patch)
+		p.Expect(t, waits, 1, append(broken.want, fmt.Sprintf("%d desired, 1 updated", len(c.Nodes)), fmt.Sprintf("%d ready", len(c.Nodes)-1))...)
+		p.Expect(t, "test", 2, "agents are not ready: DaemonSet capture-cni-node: ")
+		kubectl(t, "rollout", "undo", "daemonset/capture-cni-node")
+		p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)))
+	}
+	kubectl(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}, "template": {"metadata": {"annotations": {"changed": "yes"}}}}}`)
+	p.Expect(t, waits, 1, fmt.Sprintf("%d outdated", len(c.Nodes)), "updateStrategy is OnDelete", "delete pod capture-cni-node-")
+	kubectl(t, "create", "quota", "none", "--hard=pods=0")
+	t.Cleanup(func() { kubectl(t, "delete", "quota", "none", "--ignore-not-found") })
+	kubectl(t, "delete", "pods", "--all")
+	p.Expect(t, waits, 1, fmt.Sprintf("%d no agent", len(c.Nodes)), "selects the node, and has no pod there", "describe daemonset capture-cni-node")
+	kubectl(t, "delete", "quota", "none")
+	p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)))
+	c.InstallChart(t) // which rolls again
 }
