@@ -126,7 +126,7 @@ func TestRenderTrace(t *testing.T) {
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
 	check(t, os.WriteFile(netConf, []byte(`{"ipv6": "never"}`), 0o600))
 	out, err := n.command("render", append(web, "--netconf", netConf, "--to", "[2001:db8:2::1]:443")...)
-	if err != nil || !strings.HasPrefix(out, "warning      IPv6 is left uncaptured") || !strings.Contains(out, ": IPv6 is not captured\n") {
+	if err != nil || !strings.HasPrefix(out, "note         IPv6 is left uncaptured") || !strings.Contains(out, ": IPv6 is not captured\n") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

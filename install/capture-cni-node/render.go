@@ -106,6 +106,9 @@ func (o *options) rulesText(manifest string, addresses []string) (string, error)
 	for _, warning := range decision.Warnings {
 		fmt.Fprintf(&text, "# warning: %s\n", warning)
 	}
+	for _, note := range decision.Notes {
+		fmt.Fprintf(&text, "# note: %s\n", note)
+	}
 	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, iptables.RestoreText(rules, capture.IPv4, nil))
 	if len(rules.For(capture.IPv6).Chains) > 0 {
 		fmt.Fprintf(&text, "\n# ip6tables-restore --noflush\n%s", iptables.RestoreText(rules, capture.IPv6, nil))
@@ -127,6 +130,9 @@ func (o *options) traceText(manifest string, addresses []string, flags packetFla
 	var text strings.Builder
 	for _, warning := range decision.Warnings {
 		fmt.Fprintf(&text, "warning      %s\n", warning)
+	}
+	for _, note := range decision.Notes {
+		fmt.Fprintf(&text, "note         %s\n", note)
 	}
 	if exemption := decision.Exemption; exemption.Cause != "" {
 		fmt.Fprintf(&text, "verdict      passes: the pod is not captured\nbecause      %s\n", exemption.Message)

@@ -33,7 +33,7 @@ func TestText(t *testing.T) {
 		KernelUnknown: "too much",
 		Add: &record.Record{
 			Time: time.Date(2026, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600)), Sandbox: "0ld", Verdict: record.Failed, Reason: record.Annotations, Backend: "nftables",
-			Message: "a\nb", Stages: map[record.Stage]float64{record.Committing: .0123}, Warnings: []string{"w"},
+			Message: "a\nb", Stages: map[record.Stage]float64{record.Committing: .0123}, Warnings: []string{"w"}, Notes: []string{"n"},
 		},
 		AddOfEarlier: true, AddUnknown: "unreadable",
 	}
@@ -57,6 +57,7 @@ last ADD     2026-01-02T03:04:05Z: failed (annotations) by nftables: a
              b; for an earlier sandbox of the pod, 0ld
 last ADD     apply took 12.3 ms
 last ADD     warned: w
+last ADD     noted: n
 last ADD     not known: unreadable
 `
 	if diff := cmp.Diff(want, pod.Text()); diff != "" {
@@ -127,7 +128,7 @@ func TestSize(t *testing.T) {
 		pod.Annotations = append(pod.Annotations, Annotation{annotation.Key, value, value})
 	}
 	for range record.MaxWarnings {
-		pod.Add.Warnings = append(pod.Add.Warnings, worst(record.MaxWarning))
+		pod.Add.Warnings, pod.Add.Notes = append(pod.Add.Warnings, worst(record.MaxWarning)), append(pod.Add.Notes, worst(record.MaxWarning))
 	}
 	trace := Trace{NotCaptured: reason}
 	for range MaxDoubts + 1 {

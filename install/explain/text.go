@@ -111,4 +111,7 @@ func (p Pod) writeAdd(f *facts) {
 	for _, warning := range p.Add.Warnings {
 		f.add("last ADD", "warned: %s", warning)
 	}
+	for _, note := range p.Add.Notes {
+		f.add("last ADD", "noted: %s", note)
+	}
 }

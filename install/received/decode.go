@@ -71,12 +71,12 @@ func fault(r record.Record) error {
 		return fmt.Errorf("a stamp of %d bytes: expected at most %d", len(r.Stamp), maxStamp)
 	case len(r.Message) > record.MaxMessage+len(record.Ellipsis):
 		return fmt.Errorf("a message of %d bytes: expected at most %d", len(r.Message), record.MaxMessage)
-	case len(r.Warnings) > record.MaxWarnings:
-		return fmt.Errorf("%d warnings: expected at most %d", len(r.Warnings), record.MaxWarnings)
+	case len(r.Warnings) > record.MaxWarnings || len(r.Notes) > record.MaxWarnings:
+		return fmt.Errorf("%d warnings and %d notes: expected at most %d of each", len(r.Warnings), len(r.Notes), record.MaxWarnings)
 	case !r.Time.IsZero() && (r.Time.Year() < 1970 || r.Time.Year() >= 2262): // beyond, time.UnixNano is not defined
 		return fmt.Errorf("time %s: expected a year from 1970 to 2261", r.Time.Format(time.DateOnly))
 	}
-	for _, warning := range r.Warnings {
+	for _, warning := range slices.Concat(r.Warnings, r.Notes) {
 		if len(warning) > record.MaxWarning+len(record.Ellipsis) {
 			return fmt.Errorf("a warning of %d bytes: expected at most %d", len(warning), record.MaxWarning)
 		}

@@ -61,6 +61,7 @@ type subject struct {
 const (
 	eventFailed   = "CaptureFailed"
 	eventWarning  = "CaptureWarning"
+	eventNote     = "CaptureNote" // the only ones that are no warnings
 	eventRepaired = "CaptureRepaired"
 	eventMissing  = "CaptureMissing"
 )
@@ -99,6 +100,9 @@ func (e *Events) Post(r record.Record) {
 	if len(r.Warnings) > 0 {
 		e.enqueue(notice{subject{r.Pod, eventWarning}, strings.Join(r.Warnings, "\n"), r.Time})
 	}
+	if len(r.Notes) > 0 {
+		e.enqueue(notice{subject{r.Pod, eventNote}, strings.Join(r.Notes, "\n"), r.Time})
+	}
 }
 
 // eventReason returns the reason of the Event for a record's message, "" for none.
@@ -110,6 +114,8 @@ func eventReason(r record.Record) string {
 		return eventRepaired
 	case r.Verdict == received.Found && (r.Reason == received.Uncaptured || r.Reason == received.Drifted || r.Reason == received.InjectedLater):
 		return eventMissing
+	case r.Verdict == received.Found && (r.Reason == received.Outdated || r.Reason == received.Changed):
+		return eventNote
 	case r.Verdict == received.Found:
 		return eventWarning
 	}
@@ -231,12 +237,16 @@ func (e *Events) isOwn(ctx context.Context, ref record.PodRef) (bool, error) {
 // newName returns a name of the form that client-go's recorder gives Events.
 func newName(about string) string { return fmt.Sprintf("%s.%x", about, time.Now().UnixNano()) }
 
-// event returns a warning about a pod or a node.
+// event returns an Event about a pod or a node.
 func (e *Events) event(about corev1.ObjectReference, namespace, reason string, at time.Time) corev1.Event {
 	about.APIVersion = "v1"
+	kind := corev1.EventTypeWarning
+	if reason == eventNote {
+		kind = corev1.EventTypeNormal
+	}
 	return corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: newName(about.Name)},
-		InvolvedObject: about, Type: corev1.EventTypeWarning, Reason: reason, FirstTimestamp: metav1.NewTime(at),
+		InvolvedObject: about, Type: kind, Reason: reason, FirstTimestamp: metav1.NewTime(at),
 		Source:              corev1.EventSource{Component: component, Host: e.node},
 		ReportingController: component, ReportingInstance: e.node,
 	}

@@ -209,8 +209,8 @@ func TestEventsOfTheGuard(t *testing.T) {
 		{received.Repaired, received.Drifted, "CaptureRepaired"},
 		{received.Found, received.Uncaptured, "CaptureMissing"},
 		{received.Found, received.Drifted, "CaptureMissing"},
-		{received.Found, received.Outdated, "CaptureWarning"},
-		{received.Found, received.Changed, "CaptureWarning"},
+		{received.Found, received.Outdated, "CaptureNote"},
+		{received.Found, received.Changed, "CaptureNote"},
 		{received.Found, received.Foreign, "CaptureWarning"},
 		{received.Found, received.InjectedLater, "CaptureMissing"},
 		{received.EvictionRequested, received.Uncaptured, ""},
@@ -227,6 +227,9 @@ func TestEventsOfTheGuard(t *testing.T) {
 				t.Errorf("%s, %s: got %v", tt.verdict, tt.reason, events)
 			}
 			continue
+		}
+		if isNote := tt.want == "CaptureNote"; len(events) > 0 && (events[0].Type == corev1.EventTypeNormal) != isNote {
+			t.Errorf("%s, %s: type %s", tt.verdict, tt.reason, events[0].Type)
 		}
 		if len(events) != 1 || events[0].Reason != tt.want || events[0].Message != "what was found" || events[0].InvolvedObject.Name != "web" || events[0].Count != 1 {
 			t.Errorf("%s, %s: got %v", tt.verdict, tt.reason, events)

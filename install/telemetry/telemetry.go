@@ -149,7 +149,7 @@ func (l *Listener) openHistory() {
 // record writes an ADD to the history, unless the pod is not in the mesh and there
 // are no warnings.
 func (l *Listener) record(r record.Record, spooled bool) {
-	if r.Verdict == record.Passed && !received.IsExempt(r.Reason) && len(r.Warnings) == 0 {
+	if r.Verdict == record.Passed && !received.IsExempt(r.Reason) && len(r.Warnings)+len(r.Notes) == 0 {
 		return
 	}
 	err := recordIn(l.history, r, spooled)
@@ -186,6 +186,9 @@ func (l *Listener) line(r record.Record, level slog.Level, message string, args 
 	log := l.paced(level).With("pod", r.Pod.String(), "uid", r.Pod.UID, "sandbox", r.Sandbox)
 	if len(r.Warnings) > 0 {
 		log = log.With("warnings", r.Warnings)
+	}
+	if len(r.Notes) > 0 {
+		log = log.With("notes", r.Notes)
 	}
 	log.Log(context.Background(), level, message, args...)
 }

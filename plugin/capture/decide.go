@@ -29,6 +29,7 @@ type Decision struct {
 	// Warnings are for the operator, the most important first. They are also set
 	// with an error.
 	Warnings []string
+	Notes    []string // on what the mesh's settings choose for every such pod
 }
 
 // Decide decides whether and how a pod is captured. It calls addresses, for those of
@@ -57,7 +58,7 @@ func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, e
 	if len(d.refusals) > 0 {
 		return Decision{Warnings: d.warnings}, Refusal(strings.Join(d.refusals, "\n"))
 	}
-	return Decision{Intent: intent, Warnings: d.warnings}, nil
+	return Decision{Intent: intent, Warnings: d.warnings, Notes: d.notes}, nil
 }
 
 // decider holds the state of one Decide.
@@ -69,6 +70,7 @@ type decider struct {
 	faults   BadInput
 	refusals []string
 	warnings []string
+	notes    []string
 	elements int // of all lists read so far
 }
 
@@ -163,7 +165,7 @@ func (d *decider) chooseFamilies(in *Intent, addresses []netip.Addr) {
 		// Redirected IPv6 could reach the application: the proxy may listen on 0.0.0.0 alone.
 		in.IPv6 = Refused
 	default:
-		d.warn("IPv6 is left uncaptured: the pod has an IPv6 address, %s is not true and \"ipv6\" is %q", envDualStack, policy)
+		d.notes = append(d.notes, fmt.Sprintf("IPv6 is left uncaptured: the pod has an IPv6 address, %s is not true and \"ipv6\" is %q", envDualStack, policy))
 	}
 }
 

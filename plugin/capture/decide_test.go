@@ -71,12 +71,12 @@ func TestFamilies(t *testing.T) {
 		addresses []netip.Addr
 		dual      string
 		ipv6      Treatment
-		warning   bool
+		noted     bool
 		refused   string
 	}{
 		{policy: config.IPv6Mesh, addresses: only4, ipv6: Refused},
 		{policy: config.IPv6Mesh, addresses: only6, ipv6: Captured},
-		{policy: config.IPv6Mesh, addresses: dualStack, warning: true},
+		{policy: config.IPv6Mesh, addresses: dualStack, noted: true},
 		{policy: config.IPv6Mesh, addresses: dualStack, dual: "true", ipv6: Captured},
 		{policy: config.IPv6Mesh, addresses: only4, dual: "true", ipv6: Captured},
 		{policy: config.IPv6Never, addresses: only4, dual: "true", ipv6: Refused},
@@ -84,7 +84,7 @@ func TestFamilies(t *testing.T) {
 		{policy: config.IPv6Always, addresses: only4, dual: "true", ipv6: Captured},
 		{policy: config.IPv6Always, addresses: dualStack, ipv6: Captured},
 		{policy: config.IPv6Never, addresses: only4, ipv6: Refused},
-		{policy: config.IPv6Never, addresses: dualStack, dual: "true", warning: true},
+		{policy: config.IPv6Never, addresses: dualStack, dual: "true", noted: true},
 		{policy: config.IPv6Never, addresses: only6, refused: "IPv6 addresses only"},
 		{policy: config.IPv6Always, addresses: nil, refused: "no usable address"},
 		{policy: config.IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("::1")}, refused: "no usable address"},
@@ -92,7 +92,7 @@ func TestFamilies(t *testing.T) {
 	} {
 		settings := config.DefaultSettings()
 		settings.IPv6 = test.policy
-		intent, warnings, err := decide(meshedPod(withEnv(envDualStack, test.dual)), settings, test.addresses)
+		decision, err := Decide(meshedPod(withEnv(envDualStack, test.dual)), settings, func() ([]netip.Addr, error) { return test.addresses, nil })
 		expect(t, string(test.policy), err, test.refused)
 		if err != nil {
 			if _, ok := errors.AsType[Refusal](err); !ok {
@@ -100,9 +100,9 @@ func TestFamilies(t *testing.T) {
 			}
 			continue
 		}
-		warned := slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "IPv6 is left uncaptured") })
-		if intent.IPv6 != test.ipv6 || warned != test.warning {
-			t.Errorf("%+v: IPv6 is %q, warned %v", test, intent.IPv6, warned)
+		noted := slices.ContainsFunc(decision.Notes, func(w string) bool { return strings.Contains(w, "IPv6 is left uncaptured") })
+		if decision.Intent.IPv6 != test.ipv6 || noted != test.noted {
+			t.Errorf("%+v: IPv6 is %q, noted %v", test, decision.Intent.IPv6, noted)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func TestWarningsAreBounded(t *testing.T) {
 	if err != nil || len(all) > longMessage || len(warnings) > 25 {
 		t.Fatalf("%d warnings, %d bytes, %v", len(warnings), len(all), err)
 	}
-	for _, want := range []string{"INVALID_DROP", "runtime class", "IPv6 is left", "unknown-0000 is not known", "shared-0 runs with", "init container early-0", "995 more"} {
+	for _, want := range []string{"INVALID_DROP", "runtime class", "unknown-0000 is not known", "shared-0 runs with", "init container early-0", "995 more"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no warning contains %q:\n%s", want, all)
 		}

@@ -4,7 +4,6 @@ package record
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -35,10 +34,7 @@ func Cut(text string, most int) string {
 // fit cuts texts and leaves out names that are none, so that the record is read.
 func (r Record) fit() Record {
 	r.Message = Cut(r.Message, MaxMessage)
-	r.Warnings = slices.Clone(r.Warnings[:min(len(r.Warnings), MaxWarnings)])
-	for i, warning := range r.Warnings {
-		r.Warnings[i] = Cut(warning, MaxWarning)
-	}
+	r.Warnings, r.Notes = fitAll(r.Warnings), fitAll(r.Notes)
 	if r.Pod.Fault() != nil {
 		r.Pod = PodRef{}
 	}
@@ -49,6 +45,14 @@ func (r Record) fit() Record {
 		r.Backend = ""
 	}
 	return r
+}
+
+// fitAll returns the first texts, and each as long as it may be.
+func fitAll(texts []string) (fitting []string) {
+	for _, text := range texts[:min(len(texts), MaxWarnings)] {
+		fitting = append(fitting, Cut(text, MaxWarning))
+	}
+	return fitting
 }
 
 func (p PodRef) Fault() error {

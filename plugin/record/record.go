@@ -31,6 +31,7 @@ type Record struct {
 	Code     uint              `json:"code,omitempty"`  // of CNI, where the ADD failed
 	Message  string            `json:"message,omitempty"`
 	Warnings []string          `json:"warnings,omitempty"`
+	Notes    []string          `json:"notes,omitempty"`  // on what the mesh's settings choose for every such pod
 	Stages   map[Stage]float64 `json:"stages,omitempty"` // seconds
 }
 

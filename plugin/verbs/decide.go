@@ -126,6 +126,10 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return netns.Addresses()
 	})
 	r.warn(decision.Warnings...)
+	for _, note := range decision.Notes {
+		r.log.Info(note)
+	}
+	r.recorder.Notes = decision.Notes
 	switch {
 	case err != nil && netns == nil:
 		return nil, err

@@ -115,7 +115,7 @@ func TestGuardKeepsOtherRules(t *testing.T) {
 		waitForGuardLog(t, n, pod, "state=foreign")
 	}
 	waitForGuardLog(t, n, "older", "state=outdated")
-	waitForEvent(t, n, "older", "CaptureWarning", "a restart renews them")
+	waitForEvent(t, n, "older", "CaptureNote", "a restart renews them")
 	n.Run(t, suite.Server("ours", c.Nodes[0].Name)) // some rounds later
 	n.ExpectCaptured(t, "ours")
 	for pod, rules := range before {

@@ -186,7 +186,7 @@ func expectFewEvents(t *testing.T, n suite.Namespace, turnover *suite.Turnover) 
 			if !isFalseAlarm(event, turnover) {
 				t.Errorf("%s of %s: %s", event.Reason, about, event.Message)
 			}
-		case "CaptureWarning":
+		case "CaptureWarning", "CaptureNote":
 			if warnings[about] += event.Count; warnings[about] > 1 {
 				t.Errorf("%s is reported %d times, at last: %s", about, warnings[about], event.Message)
 			}
