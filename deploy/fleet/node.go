@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,8 +38,8 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	age := o.now.Sub(node.Reported)
 	set := func(state NodeState, reasons ...string) { node.State, node.Reasons = state, reasons }
 	switch {
-	case o.isDown(name):
-		set(Faulty, "the Node is not ready: "+nodeMessage(o.nodes[name]))
+	case whyDown(o.nodes[name]) != "":
+		set(Faulty, "the Node is not ready: "+whyDown(o.nodes[name]))
 		node.step = "kubectl describe node " + name
 	case agent == nil && o.podsFault == nil:
 		o.explainNoAgent(&node, lease != nil)
@@ -109,21 +108,22 @@ func kindOf(node *corev1.Node) string {
 	return strings.Join([]string{info.KernelVersion, info.ContainerRuntimeVersion, info.OSImage, info.Architecture}, ", ")
 }
 
-// isDown reports whether the kubelet does not say that the node is ready.
-func (o *observed) isDown(name string) bool {
-	node := o.nodes[name]
-	return node != nil && !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func nodeMessage(node *corev1.Node) string {
+// whyDown returns why a Node is not ready, "" for one that is, or is not known.
+func whyDown(node *corev1.Node) (reason string) {
+	if node == nil {
+		return ""
+	}
+	reason = "its kubelet has not reported"
 	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Message
+		switch {
+		case condition.Type != corev1.NodeReady:
+		case condition.Status == corev1.ConditionTrue:
+			return ""
+		default:
+			reason = cmp.Or(condition.Message, condition.Reason, reason)
 		}
 	}
-	return "its kubelet has not reported"
+	return reason
 }
 
 // explainNoAgent says why a node has no agent.

@@ -35,10 +35,14 @@ type source struct {
 func sources(namespace string) []source {
 	return []source{
 		{"the DaemonSets of namespace " + namespace, namespace, &appsv1.DaemonSetList{}, &appsv1.DaemonSet{}, ofRelease},
-		{"the Leases of namespace " + namespace, namespace, &coordination.LeaseList{}, &coordination.Lease{},
-			metav1.ListOptions{LabelSelector: labels.SelectorFromSet(nodestate.Labels()).String()}},
-		{"the pods of all namespaces", metav1.NamespaceAll, &corev1.PodList{}, &corev1.Pod{},
-			metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}},
+		{
+			"the Leases of namespace " + namespace, namespace, &coordination.LeaseList{}, &coordination.Lease{},
+			metav1.ListOptions{LabelSelector: labels.SelectorFromSet(nodestate.Labels()).String()},
+		},
+		{
+			"the pods of all namespaces", metav1.NamespaceAll, &corev1.PodList{}, &corev1.Pod{},
+			metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"},
+		},
 		{"the Nodes", "", &corev1.NodeList{}, &corev1.Node{}, metav1.ListOptions{}},
 	}
 }

@@ -56,12 +56,12 @@ func (c *Client) ServiceAddress(ctx context.Context, namespace, name, port strin
 		return "", "", fmt.Errorf("reading Service %s/%s: %w", namespace, name, withHint(err))
 	}
 	if service.Spec.ClusterIP == "" || service.Spec.ClusterIP == corev1.ClusterIPNone {
-		return "", "", fmt.Errorf("Service %s/%s has no address of its own: trace to one of its pods", namespace, name)
+		return "", "", fmt.Errorf("there is no address of Service %s/%s itself: trace to one of its pods", namespace, name)
 	}
 	for _, p := range service.Spec.Ports {
 		if number := strconv.Itoa(int(p.Port)); port == number || port == p.Name {
 			return service.Spec.ClusterIP, number, nil
 		}
 	}
-	return "", "", fmt.Errorf("Service %s/%s has no port %q", namespace, name, port)
+	return "", "", fmt.Errorf("port %q is none of Service %s/%s", port, namespace, name)
 }

@@ -50,3 +50,11 @@ func TestExplain(t *testing.T) {
 	out, _, _ = c.run(t, "explain", "shop/web")
 	expect(t, out, "events: not known: listing the Events of pod shop/web", "forbidden")
 }
+
+// TestAllFaults shows each line of a cause: an ADD names all wrong annotations.
+func TestAllFaults(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	writeExplanation(&out, &fleet.Explanation{Pod: "shop/web", State: terms.NotStarted, Cause: "its ADD fails: first\nsecond \x1b[2J"})
+	expect(t, out.String(), "\nCause\n  its ADD fails: first\n  second ?[2J\n")
+}

@@ -24,7 +24,7 @@ func TestTrace(t *testing.T) {
 	}{
 		{[]string{"shop/web"}, `required flag(s) "to" not set`},
 		{[]string{"shop/web/x", "--to", "10.0.0.1:80"}, "expected POD, NAMESPACE/POD"},
-		{[]string{"-n", "shop", "web", "--to", "svc/headless:80"}, "Service shop/headless has no address"},
+		{[]string{"-n", "shop", "web", "--to", "svc/headless:80"}, "there is no address of Service shop/headless"},
 		{[]string{"-n", "shop", "web", "--to", "svc/cart:http"}, "shop/web --to=10.96.0.7:80 in pod"},
 		{[]string{"shop/none", "--to", "10.0.0.1:80"}, "reading pod shop/none"},
 		{[]string{"shop/web", "--to", "10.0.0.1:80", "--in"}, "executing /capture-cni-node explain --output=json shop/web --in=true --to=10.0.0.1:80 in pod"}, // the stand-in executes nothing
