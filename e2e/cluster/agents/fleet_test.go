@@ -49,8 +49,9 @@ func TestNodeDown(t *testing.T) {
 	p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)))
 }
 
-// TestAgentsThatFail leaves one agent in each state that scheduler, kubelet and the
-// controller of DaemonSets leave a pod in: status names it, and --wait does not end.
+// TestAgentsThatFail leaves the agents in each state that scheduler, kubelet and the
+// controller of DaemonSets leave a pod in: status names it, and --wait does not end. In the
+// test's cluster all agents are replaced at once.
 func TestAgentsThatFail(t *testing.T) {
 	c.InstallChart(t)
 	p := c.BuildPlugin(t)
@@ -63,12 +64,12 @@ func TestAgentsThatFail(t *testing.T) {
 		patch string
 		want  []string
 	}{
-		{installer("image", `"127.0.0.1:1/none:1"`), []string{"1 faulty", "container installer: ImagePullBackOff", "describe pod capture-cni-node-"}},
-		{installer("resources", `{"requests": {"cpu": "1000"}}`), []string{"1 faulty", "Pending: 0/", "Insufficient cpu", "describe pod capture-cni-node-"}},
-		{installer("command", `["/capture-cni-node", "nothing"]`), []string{"1 faulty", "container installer: CrashLoopBackOff", "logs capture-cni-node-"}},
+		{installer("image", `"127.0.0.1:1/none:1"`), []string{"container installer: ErrImageNeverPull", "describe pod capture-cni-node-"}},
+		{installer("resources", `{"requests": {"cpu": "1000"}}`), []string{"Pending: 0/", "Insufficient cpu", "describe pod capture-cni-node-"}},
+		{installer("command", `["/capture-cni-node", "nothing"]`), []string{"container installer: CrashLoopBackOff", "logs capture-cni-node-"}},
 	} {
 		kubectl(t, "patch", "daemonset", "capture-cni-node", "--patch", broken.patch)
-		p.Expect(t, waits, 1, append(broken.want, fmt.Sprintf("%d desired, 1 updated", len(c.Nodes)), fmt.Sprintf("%d ready", len(c.Nodes)-1))...)
+		p.Expect(t, waits, 1, append(broken.want, fmt.Sprintf("%d faulty", len(c.Nodes)), fmt.Sprintf("%[1]d desired, %[1]d updated, 0 ready, %[1]d unavailable", len(c.Nodes)))...)
 		p.Expect(t, "test", 2, "agents are not ready: DaemonSet capture-cni-node: ")
 		kubectl(t, "rollout", "undo", "daemonset/capture-cni-node")
 		p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)))
