@@ -89,7 +89,7 @@ func writeNodes(out io.Writer, bad []fleet.Node) {
 	}) {
 		node := alike.first
 		nodes.add(node.Name+alike.more(), string(node.State), age(node.Reported), strings.Join(node.Reasons, "; "))
-		nodes.next(node.Name+alike.more(), node.Next)
+		nodes.next(node.Name, node.Next)
 	}
 	nodes.writeBelow(out)
 }

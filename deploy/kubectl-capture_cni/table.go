@@ -17,16 +17,26 @@ import (
 type table struct {
 	header []string
 	rows   [][]string
-	steps  []string
+	steps  []step
+}
+
+// step is what to do next, and for whom.
+type step struct {
+	text string
+	group[string]
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 // next adds a step, once: many rows can have one cause.
-func (t *table) next(subject, step string) {
-	line := "  next for " + printable(subject) + ": " + printable(step)
-	if step != "" && !slices.Contains(t.steps, line) {
-		t.steps = append(t.steps, line)
+func (t *table) next(subject, text string) {
+	at := slices.IndexFunc(t.steps, func(s step) bool { return s.text == text })
+	switch {
+	case text == "":
+	case at < 0:
+		t.steps = append(t.steps, step{text, group[string]{first: subject}})
+	case t.steps[at].first != subject:
+		t.steps[at].others++
 	}
 }
 
@@ -60,7 +70,7 @@ func (t *table) write(out io.Writer) {
 		fmt.Fprintln(out)
 	}
 	for _, step := range t.steps[:min(len(t.steps), maxSteps)] {
-		fmt.Fprintln(out, step)
+		fmt.Fprintln(out, "  next for "+printable(step.first+step.more()+": "+step.text))
 	}
 	if more := len(t.steps) - maxSteps; more > 0 {
 		fmt.Fprintf(out, "  and %d more next steps: -o json has them all\n", more)
