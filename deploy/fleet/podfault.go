@@ -49,8 +49,8 @@ func (f *fault) step(a *Agent) string {
 
 // faultOf returns why a pod is not ready, nil for one that is.
 func faultOf(pod *corev1.Pod) *fault {
-	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
-	if ready {
+	isReady := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
+	if slices.ContainsFunc(pod.Status.Conditions, isReady) {
 		return nil
 	}
 	if message := conditionMessage(pod, corev1.PodScheduled); message != "" {

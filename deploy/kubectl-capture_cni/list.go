@@ -75,11 +75,7 @@ func writeList(out io.Writer, list podList) {
 	if len(list.Pods) == 0 {
 		fmt.Fprintln(out, "No pods found.")
 	}
-	var pods []group[fleet.Pod]
-	for _, pod := range list.Pods {
-		pods = append(pods, group[fleet.Pod]{first: pod})
-	}
-	writePods(out, pods)
+	writePods(out, groups(list.Pods, func(p fleet.Pod) string { return p.Namespace + "/" + p.Name }))
 	writeNotes(out, list.Unknown, list.Notes)
 }
 

@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"install/preflight":                   {"config", "install/cri", "install/entry", "install/host", "install/runtimeconfig", "install/settings", "install/terms", "plugin/podnet"},
 	"install/node":                        {"config", "install/bundle", "install/conflist", "install/credentials", "install/cri", "install/entry", "install/history", "install/host", "install/kube", "install/nodestate", "install/preflight", "install/programs", "install/runtimeconfig", "install/settings", "install/terms", "plugin/capture", "plugin/lookup", "plugin/record"},
 	"install/keeper":                      {"install/entry", "install/host", "install/metrics", "install/node", "install/preflight", "install/terms", "plugin/record"},
-	"install/telemetry":                   {"config", "install/history", "install/host", "install/kube", "install/metrics", "install/received", "install/socket", "plugin/record"},
+	"install/telemetry":                   {"config", "install/history", "install/host", "install/kube", "install/metrics", "install/received", "install/socket", "install/terms", "plugin/record"},
 	"install/taint":                       {"install/kube"},
 	"install/evict":                       {"install/kube", "install/metrics", "plugin/capture", "plugin/record"},
 	"install/guard":                       {"config", "install/cri", "install/explain", "install/history", "install/host", "install/kernel", "install/metrics", "install/nodestate", "install/received", "install/terms", "install/trace", "plugin/capture", "plugin/lookup", "plugin/netfilter", "plugin/nfnetlink", "plugin/podnet", "plugin/record"},

@@ -22,6 +22,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/socket"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -193,6 +194,17 @@ func (l *Listener) line(r record.Record, level slog.Level, message string, args 
 	log.Log(context.Background(), level, message, args...)
 }
 
+// seconds returns how long each stage of an ADD took, for a log.
+func seconds(stages map[record.Stage]float64) slog.Attr {
+	var attrs []any
+	for _, stage := range terms.Stages() {
+		if took, known := stages[stage]; known {
+			attrs = append(attrs, slog.Float64(string(stage), took))
+		}
+	}
+	return slog.Group("seconds", attrs...)
+}
+
 func recordIn(h *history.History, r record.Record, spooled bool) error {
 	switch {
 	case h == nil:
@@ -207,9 +219,9 @@ func recordIn(h *history.History, r record.Record, spooled bool) error {
 func (l *Listener) write(r record.Record) {
 	switch {
 	case r.Verdict == record.Captured:
-		l.line(r, slog.LevelInfo, "captured", "backend", r.Backend, "seconds", r.Stages)
+		l.line(r, slog.LevelInfo, "captured", "backend", r.Backend, seconds(r.Stages))
 	case r.Verdict == record.Failed:
-		l.line(r, slog.LevelWarn, "not captured, and not started", "reason", r.Reason, "code", r.Code, "message", r.Message, "seconds", r.Stages)
+		l.line(r, slog.LevelWarn, "not captured, and not started", "reason", r.Reason, "code", r.Code, "message", r.Message, seconds(r.Stages))
 	case r.Verdict == record.Passed && len(r.Warnings) > 0:
 		l.line(r, slog.LevelWarn, "not captured", "reason", r.Reason)
 	case r.Verdict == record.Passed && received.IsExempt(r.Reason):

@@ -144,7 +144,7 @@ func TestHears(t *testing.T) {
 	a.expect(t, 1, "build_info")
 	a.expectAllReceived(t) // the log comes after the metrics
 	log := a.log.String()
-	if strings.Count(log, "msg=captured") != 2 || strings.Count(log, "level=INFO") != 2 || !strings.Contains(log, "pod=shop/web") || !strings.Contains(log, "IPv6 is left uncaptured") {
+	if strings.Count(log, "msg=captured") != 2 || strings.Count(log, "level=INFO") != 2 || !strings.Contains(log, "pod=shop/web") || !strings.Contains(log, "seconds.apply=0.004") || strings.Contains(log, "map[") || !strings.Contains(log, "IPv6 is left uncaptured") {
 		t.Errorf("log %s", log)
 	}
 	if !strings.Contains(log, "not a port") || strings.Contains(log, "batch") {

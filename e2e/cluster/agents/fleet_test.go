@@ -29,6 +29,13 @@ func TestFleet(t *testing.T) {
 	p.Expect(t, "list --uncaptured --namespace "+n.Name, 0, "bad", "not started") // after a minute
 	n.Delete(t, bad)
 	p.Expect(t, "status --as system:serviceaccount:default:default", 2, "forbidden", "capture-cni-operator")
+	kubectl(t, "create", "clusterrolebinding", "operator", "--clusterrole=capture-cni-operator", "--user=operator")
+	kubectl(t, "create", "rolebinding", "operator", "--role=capture-cni-operator", "--user=operator")
+	t.Cleanup(func() {
+		kubectl(t, "delete", "clusterrolebinding", "operator")
+		kubectl(t, "delete", "rolebinding", "operator")
+	})
+	p.Expect(t, "status --wait --as operator", 0, fmt.Sprintf("%d ready", len(c.Nodes)), "captured")
 	removeAgents(t)
 	p.Expect(t, "status", 1, "no agent", node.Name, "no DaemonSet selects the node any more")
 	p.Expect(t, "explain "+n.Name+"/web", 1, "the agent of its node did not answer", "select it again")
