@@ -29,31 +29,21 @@ type source struct {
 	list      runtime.Object // of its kind
 	item      runtime.Object
 	options   metav1.ListOptions
+	fault     func(*observed) *error // where to note that it may not be read; nil: nothing can be said without it
 }
 
 // sources returns all that the state of a fleet follows from.
 func sources(namespace string) []source {
+	ofStates := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(nodestate.Labels()).String()}
+	running := metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
+	podsFault := func(o *observed) *error { return &o.podsFault }
+	nodesFault := func(o *observed) *error { return &o.nodesFault }
 	return []source{
-		{"the DaemonSets of namespace " + namespace, namespace, &appsv1.DaemonSetList{}, &appsv1.DaemonSet{}, ofRelease},
-		{
-			"the Leases of namespace " + namespace, namespace, &coordination.LeaseList{}, &coordination.Lease{},
-			metav1.ListOptions{LabelSelector: labels.SelectorFromSet(nodestate.Labels()).String()},
-		},
-		{
-			"the pods of all namespaces", metav1.NamespaceAll, &corev1.PodList{}, &corev1.Pod{},
-			metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"},
-		},
-		{"the Nodes", "", &corev1.NodeList{}, &corev1.Node{}, metav1.ListOptions{}},
+		{"the DaemonSets of namespace " + namespace, namespace, &appsv1.DaemonSetList{}, &appsv1.DaemonSet{}, ofRelease, nil},
+		{"the Leases of namespace " + namespace, namespace, &coordination.LeaseList{}, &coordination.Lease{}, ofStates, nil},
+		{"the pods of all namespaces", metav1.NamespaceAll, &corev1.PodList{}, &corev1.Pod{}, running, podsFault},
+		{"the Nodes", metav1.NamespaceNone, &corev1.NodeList{}, &corev1.Node{}, metav1.ListOptions{}, nodesFault},
 	}
-}
-
-// isOptional reports whether something can be said of the fleet without the source.
-func (s source) isOptional() bool {
-	switch s.item.(type) {
-	case *corev1.Pod, *corev1.Node:
-		return true
-	}
-	return false
 }
 
 // observed is what the API server knows.
@@ -94,17 +84,13 @@ func (o *observed) add(object any) {
 	}
 }
 
-// miss notes that a source could not be read. Error: nothing can be said then.
+// miss notes that a source may not be read. Error: nothing can be said then.
 func (o *observed) miss(s source, err error) error {
 	err = fmt.Errorf("listing %s: %w", s.what, withHint(err))
-	if !s.isOptional() || !apierrors.IsForbidden(err) {
+	if s.fault == nil || !apierrors.IsForbidden(err) {
 		return err
 	}
-	if _, isPod := s.item.(*corev1.Pod); isPod {
-		o.podsFault = err
-	} else {
-		o.nodesFault = err
-	}
+	*s.fault(o) = err
 	return nil
 }
 
