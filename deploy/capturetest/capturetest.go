@@ -67,7 +67,7 @@ type Test struct {
 	Explain   func(ctx context.Context, namespace, pod string) (*fleet.Explanation, error)
 	Archive   func(ctx context.Context, nodes []string) (path string, err error) // packs a report
 	Namespace string                                                             // that exists; empty: one for each mode
-	Nodes     []string                                                           // to test, or AllNodes; empty: one of each kind, and two at least
+	Nodes     []string                                                           // to test, or all; empty: one of each kind, and two at least
 	Image     string                                                             // empty: that of the agents
 	Modes     []Mode
 	Timeout   time.Duration // of one pod's start

@@ -11,17 +11,17 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// AllNodes stands for all nodes with an agent.
-const AllNodes = "all"
+// allNodes stands for all nodes with an agent.
+const allNodes = "all"
 
 // choose returns the nodes to test: those that are named, in whatever state they are, else
 // nodes with an agent. It does not choose while agents are not ready.
 func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
-	if len(names) > 0 && !slices.Equal(names, []string{AllNodes}) {
+	if len(names) > 0 && !slices.Equal(names, []string{allNodes}) {
 		for _, name := range names {
 			i := slices.IndexFunc(f.Nodes, func(n fleet.Node) bool { return n.Name == name })
 			if i < 0 {
-				return nil, fmt.Errorf("--nodes has %q, where neither an agent nor a pod of the mesh runs: expected nodes of kubectl capture-cni status -o wide, or %s", name, AllNodes)
+				return nil, fmt.Errorf("--nodes has %q, where neither an agent nor a pod of the mesh runs: expected nodes of kubectl capture-cni status -o wide, or %s", name, allNodes)
 			}
 			nodes = append(nodes, f.Nodes[i])
 		}

@@ -71,20 +71,19 @@ func intendedNode(pod *corev1.Pod) string {
 	return ""
 }
 
-// agentOn returns the release, and its agent on a node, nil for none.
-func (c *Client) agentOn(ctx context.Context, namespace, node string) (r release, found *Agent, err error) {
-	r, err = c.release(ctx, namespace)
-	if err != nil {
-		return r, nil, err
+// observeNode returns what is observed of one node, and its agent, nil for none: as status
+// does, it knows agents that end, and those that the scheduler has not placed.
+func (c *Client) observeNode(ctx context.Context, namespace, node string) (o *observed, agent *Agent, err error) {
+	o = newObserved(namespace)
+	if o.release, err = c.release(ctx, namespace); err != nil {
+		return o, nil, err
 	}
-	onNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
-	err = Each(ctx, c, namespace, &corev1.PodList{}, onNode, func(pod *corev1.Pod) {
-		if a := asAgent(pod); a != nil && r.owns(a) && a.node == node && !a.ending {
-			found = a
+	for _, scheduled := range []string{node, ""} {
+		there := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", scheduled).String()}
+		if err := Each(ctx, c, namespace, &corev1.PodList{}, there, func(pod *corev1.Pod) { o.add(pod) }); err != nil {
+			return o, nil, fmt.Errorf("listing the agents: %w", withHint(err))
 		}
-	})
-	if err != nil {
-		return r, nil, fmt.Errorf("listing the agents: %w", withHint(err))
 	}
-	return r, found, nil
+	agents, _ := o.sortPods()
+	return o, agents[node], nil
 }

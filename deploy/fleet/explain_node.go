@@ -61,9 +61,7 @@ func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, na
 // readNode adds the node's state, and what the agent there answers. It reports whether the
 // agent has a guard.
 func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name string) (guarded bool) {
-	o := newObserved(x.Namespace)
-	release, agent, err := x.Client.agentOn(ctx, x.Namespace, e.Node)
-	o.release = release
+	o, agent, err := x.Client.observeNode(ctx, x.Namespace, e.Node)
 	if err != nil {
 		e.missing("node", "its agent is not known: "+err.Error())
 	}

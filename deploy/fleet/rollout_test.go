@@ -126,7 +126,8 @@ func TestAgentStates(t *testing.T) {
 			test.agent(&pod)
 			s.pods = append(s.pods, pod)
 		}
-		f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+		client := s.start(t)
+		f, err := Read(t.Context(), client, DefaultNamespace)
 		if err != nil || len(f.Nodes) != 1 || f.Good() {
 			t.Errorf("%s: %+v, %v", name, f, err)
 			continue
@@ -134,6 +135,14 @@ func TestAgentStates(t *testing.T) {
 		node := f.Nodes[0]
 		if got := string(node.State) + ": " + strings.Join(node.Reasons, "; ") + " -> " + node.Next; got != test.want {
 			t.Errorf("%s: %s\nwant %s", name, got, test.want)
+		}
+		o, agent, err := client.observeNode(t.Context(), DefaultNamespace, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.nodes[name] = &s.nodes[0]
+		if alone := o.node(name, agent, &s.leases[0]); alone.State != node.State || alone.Next != node.Next {
+			t.Errorf("%s: explain has %s, %q, and status %s, %q", name, alone.State, alone.Next, node.State, node.Next)
 		}
 		if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 Leases are of Nodes that no longer exist: kubectl -n capture-cni delete lease deleted") {
 			t.Errorf("%s: the Lease of a deleted Node: %s", name, notes)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,7 +57,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status := &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: resource + " is forbidden"}
 		encode(w, http.StatusForbidden, status)
 	case resource == "pods":
-		items, rest := page(s.pods, first, limit)
+		pods := slices.Clone(s.pods)
+		if node, is := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "spec.nodeName="); is {
+			pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName != node })
+		}
+		items, rest := page(pods, first, limit)
 		encode(w, http.StatusOK, &corev1.PodList{ListMeta: metav1.ListMeta{Continue: rest}, Items: items})
 	case resource == "nodes":
 		items, rest := page(s.nodes, first, limit)

@@ -41,7 +41,7 @@ func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*Agent, error)
 		cause, _ := whyNotInMesh(pod)
 		return nil, fmt.Errorf("no rule concerns it: %s", cause)
 	}
-	_, agent, err := x.Client.agentOn(ctx, x.Namespace, pod.Spec.NodeName)
+	_, agent, err := x.Client.observeNode(ctx, x.Namespace, pod.Spec.NodeName)
 	if err != nil {
 		return nil, err
 	}

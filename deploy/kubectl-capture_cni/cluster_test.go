@@ -130,6 +130,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, map[string]string{"gitVersion": c.version})
 	case last == "nodes":
 		answer(http.StatusOK, corev1.NodeList{TypeMeta: of("v1", "NodeList"), Items: c.nodes})
+	case r.URL.Path == "/api/v1/namespaces" && r.Method == http.MethodGet && r.URL.Query().Get("labelSelector") == "":
+		answer(http.StatusOK, corev1.NamespaceList{TypeMeta: of("v1", "NamespaceList"), Items: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}})
 	case r.URL.Path == "/api/v1/configmaps":
 		answer(http.StatusOK, corev1.ConfigMapList{TypeMeta: of("v1", "ConfigMapList")})
 	case last == "daemonsets":

@@ -4,13 +4,12 @@ package main
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
@@ -21,15 +20,13 @@ const completionTimeout = 3 * time.Second
 // complete adds completions from the cluster: kubectl asks for them by the program
 // kubectl_complete-capture_cni.
 func (o *options) complete(root *cobra.Command) {
-	namespaces := o.suggest(func(pod *corev1.Pod) string { return pod.Namespace }, metav1.NamespaceAll)
-	nodes := o.suggest(func(pod *corev1.Pod) string { return pod.Spec.NodeName }, metav1.NamespaceAll)
-	pods := func(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	everywhere := func([]string) (string, bool) { return metav1.NamespaceAll, true }
+	namespaces := o.suggest(&corev1.NamespaceList{}, everywhere)
+	nodes := o.suggest(&corev1.NodeList{}, everywhere)
+	pods := o.suggest(&corev1.PodList{}, func(args []string) (string, bool) {
 		namespace, _, err := o.config().Namespace()
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return o.suggest(func(pod *corev1.Pod) string { return pod.Name }, namespace)(command, args, typed)
-	}
+		return namespace, err == nil && len(args) == 0
+	})
 	_ = root.RegisterFlagCompletionFunc("namespace", namespaces) // these fail for a flag that does not exist
 	_ = root.RegisterFlagCompletionFunc("agent-namespace", namespaces)
 	for _, command := range root.Commands() {
@@ -43,21 +40,24 @@ func (o *options) complete(root *cobra.Command) {
 	}
 }
 
-// suggest returns a field of the pods of a namespace, or of all.
-func (o *options) suggest(field func(*corev1.Pod) string, namespace string) cobra.CompletionFunc {
-	return func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// suggest returns the names of the objects of a list in a namespace, none if in says so.
+func (o *options) suggest(list runtime.Object, in func(args []string) (namespace string, ok bool)) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) (names []string, directive cobra.ShellCompDirective) {
+		namespace, ok := in(args)
 		client, err := o.connect()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
+		if err != nil || !ok {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 		defer cancel()
-		found := map[string]bool{}
-		err = fleet.Each(ctx, client, namespace, &corev1.PodList{}, metav1.ListOptions{}, func(pod *corev1.Pod) { found[field(pod)] = true })
+		type named interface {
+			runtime.Object
+			metav1.Object
+		}
+		err = fleet.Each(ctx, client, namespace, list, metav1.ListOptions{}, func(object named) { names = append(names, object.GetName()) })
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		delete(found, "")
-		return slices.Sorted(maps.Keys(found)), cobra.ShellCompDirectiveNoFileComp
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }

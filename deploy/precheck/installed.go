@@ -65,7 +65,7 @@ func (r *Report) checkInstalled(c *Cluster) {
 	r.add(Note, "capture-cni", "deploy/guides/upgrade.md", "version %s is installed: what follows is about an upgrade", installed.Version)
 	for _, key := range slices.Sorted(maps.Keys(r.Values)) {
 		now, known := installed.Values[key]
-		if known && now == r.Values[key] || !known {
+		if !known || now == r.Values[key] {
 			delete(r.Values, key)
 			continue
 		}
