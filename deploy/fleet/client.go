@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet reads the state of all nodes and of the pods in the mesh, by get and
-// list alone: the agents' DaemonSets and Leases, and the pods. Explanations, traces and
+// Package fleet reads the state of all nodes and of the pods in the mesh, by get, list and
+// watch alone: the agents' DaemonSets and Leases, Nodes and pods. Explanations, traces and
 // reports also need exec into the agents.
 package fleet
 
