@@ -3,7 +3,6 @@
 package deploy
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -28,14 +27,9 @@ func TestAgentKnowsItsFlags(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, values := range [][]string{{}, {"taint.remove=true", "taint.tryKernel=true"}, {"token.onNode=false"}, allFlags, append([]string{"platform=openshift"}, allFlags...)} {
-		all := objects(t, values...)
 		set := daemonSet(t, values...)
-		file := filepath.Join(t.TempDir(), "netconf.json")
-		if err := os.WriteFile(file, []byte(netConf(t, all)), 0o600); err != nil {
-			t.Fatal(err)
-		}
 		for _, container := range set.Spec.Template.Spec.Containers {
-			for _, arguments := range [][]string{slices.Concat(container.Command[1:], container.Args, []string{"--help"}), {"render", "--netconf=" + file}} {
+			for _, arguments := range [][]string{slices.Concat(container.Command[1:], container.Args, []string{"--help"}), {"render"}} {
 				command := exec.CommandContext(t.Context(), agent, arguments...)
 				for _, variable := range container.Env {
 					command.Env = append(command.Env, variable.Name+"="+variable.Value)

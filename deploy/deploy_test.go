@@ -6,7 +6,6 @@ package deploy
 
 import (
 	"flag"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,26 +123,12 @@ func find[T any](t *testing.T, all []object, kind, name string) (found T, ok boo
 	return found, true
 }
 
-// daemonSet renders the DaemonSet and adds to each container's environment the
-// variables of its ConfigMap.
+// daemonSet renders the DaemonSet.
 func daemonSet(t *testing.T, values ...string) appsv1.DaemonSet {
 	t.Helper()
-	all := objects(t, values...)
-	set, ok := find[appsv1.DaemonSet](t, all, "DaemonSet", "capture-cni-node")
+	set, ok := find[appsv1.DaemonSet](t, objects(t, values...), "DaemonSet", "capture-cni-node")
 	if !ok || len(set.Spec.Template.Spec.Containers) == 0 {
 		t.Fatalf("%q: there is no DaemonSet", values)
-	}
-	for i := range set.Spec.Template.Spec.Containers {
-		container := &set.Spec.Template.Spec.Containers[i]
-		for _, from := range container.EnvFrom {
-			flags, ok := find[corev1.ConfigMap](t, all, "ConfigMap", from.ConfigMapRef.Name)
-			if !ok {
-				t.Fatalf("%q: there is no ConfigMap %s", values, from.ConfigMapRef.Name)
-			}
-			for _, name := range slices.Sorted(maps.Keys(flags.Data)) {
-				container.Env = append(container.Env, corev1.EnvVar{Name: name, Value: flags.Data[name]})
-			}
-		}
 	}
 	return set
 }

@@ -56,7 +56,7 @@ func TestSCC(t *testing.T) {
 		if scc.RunAsUser.Type != "MustRunAs" || *scc.RunAsUser.UID != *container.SecurityContext.RunAsUser {
 			t.Errorf("users: %+v", scc.RunAsUser)
 		}
-		if !slices.Equal(scc.SeccompProfiles, []string{"runtime/default"}) || !slices.Equal(scc.Volumes, []string{"configMap", "hostPath", "projected"}) {
+		if !slices.Equal(scc.SeccompProfiles, []string{"runtime/default"}) || !slices.Equal(scc.Volumes, []string{"hostPath", "projected"}) {
 			t.Errorf("seccomp %q, volumes %q", scc.SeccompProfiles, scc.Volumes)
 		}
 	}

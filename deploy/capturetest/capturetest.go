@@ -5,6 +5,7 @@
 package capturetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -88,16 +89,15 @@ func (t *Test) Run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, err := t.settings(ctx)
+	installer, err := t.installer(ctx, nodes)
 	if err != nil {
 		return nil, err
 	}
-	image := t.Image
-	if image == "" {
-		if image, err = t.agentImage(ctx, nodes); err != nil {
-			return nil, err
-		}
+	settings, err := settings(installer)
+	if err != nil {
+		return nil, err
 	}
+	image := cmp.Or(t.Image, installer.Image) // the nodes have it: no pull Secret is needed in another namespace
 	report := &Report{Image: image, Notes: notesOn(nodes)}
 	for _, node := range nodes {
 		report.Nodes = append(report.Nodes, node.Name)

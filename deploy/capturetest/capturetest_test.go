@@ -25,12 +25,11 @@ import (
 // this configuration of the plugin.
 func newTest(t *testing.T, s *apiServer, netconf string) *Test {
 	t.Helper()
-	s.objects["namespaces/capture-cni/configmaps/capture-cni-node"] = &corev1.ConfigMap{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{"netconf.json": netconf},
-	}
 	s.objects["namespaces/capture-cni/pods/agent-2"] = &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		Spec:     corev1.PodSpec{Containers: []corev1.Container{{Name: "guard"}, {Name: fleet.InstallerContainer, Image: "agent:1"}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "guard"}, {
+			Name: fleet.InstallerContainer, Image: "agent:1", Env: []corev1.EnvVar{{Name: fleet.NetConfVariable, Value: netconf}},
+		}}},
 	}
 	f := &fleet.Fleet{Namespace: "capture-cni"}
 	for i, state := range []fleet.NodeState{fleet.Removed, fleet.Ready, fleet.Ready} {
@@ -239,7 +238,7 @@ func TestSettings(t *testing.T) {
 	if p := choosePorts(config.Mesh{ExcludeInboundPorts: []uint16{8080}, ExcludeOutboundPorts: []uint16{8082}}); p != (ports{8081, 8083, 8084}) {
 		t.Errorf("ports: %+v", p)
 	}
-	if _, err := newTest(t, newAPIServer(), `{"ipv6": "sometimes"}`).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap capture-cni/capture-cni-node") {
+	if _, err := newTest(t, newAPIServer(), `{"ipv6": "sometimes"}`).Run(t.Context()); err == nil || !strings.Contains(err.Error(), fleet.NetConfVariable) {
 		t.Errorf("a wrong configuration: %v", err)
 	}
 }

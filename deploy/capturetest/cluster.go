@@ -107,45 +107,39 @@ func (t *Test) sleep(ctx context.Context) error {
 	}
 }
 
-// agentImage returns the image of the agent on one of the nodes, or on any other one. The
-// nodes have it, so that it is not pulled: no pull Secret is needed in another namespace.
-func (t *Test) agentImage(ctx context.Context, nodes []fleet.Node) (string, error) {
+// installer returns the agent's container of one of the nodes, or of any other one.
+func (t *Test) installer(ctx context.Context, nodes []fleet.Node) (corev1.Container, error) {
 	for _, node := range append(nodes, t.Fleet.Nodes...) {
 		if node.Agent == "" {
 			continue
 		}
 		pod := &corev1.Pod{}
 		if err := t.Client.Get(ctx, t.Fleet.Namespace, node.Agent, pod); err != nil {
-			return "", fmt.Errorf("reading the agent %s: %w", node.Agent, err)
+			return corev1.Container{}, fmt.Errorf("reading the agent %s: %w", node.Agent, err)
 		}
 		for _, container := range pod.Spec.Containers {
 			if container.Name == fleet.InstallerContainer {
-				return container.Image, nil
+				return container, nil
 			}
 		}
 	}
-	return "", errors.New("finding the agents' image: no agent runs; name one by --image")
+	return corev1.Container{}, errors.New("finding the agents' image and configuration: no agent runs")
 }
 
-// settings returns the plugin's configuration, as the chart set it.
-func (t *Test) settings(ctx context.Context) (settings config.NetConf, err error) {
-	name := t.Fleet.Namespace + "/capture-cni-node"
-	stored := &corev1.ConfigMap{}
-	if err := t.Client.Get(ctx, t.Fleet.Namespace, "capture-cni-node", stored); err != nil {
-		return settings, fmt.Errorf("reading ConfigMap %s: %w. %s", name, err, permissionHint)
-	}
-	input, err := config.Read([]byte(stored.Data["netconf.json"]))
+// settings returns the plugin's configuration, as the chart gave it to an agent.
+func settings(installer corev1.Container) (settings config.NetConf, err error) {
+	input, err := config.Read([]byte(fleet.NetConf(installer)))
 	if err == nil {
 		settings, _, err = input.NetConf() // the agents report unknown keys
 	}
 	if err != nil {
-		return settings, fmt.Errorf("reading netconf.json of ConfigMap %s: %w", name, err)
+		return settings, fmt.Errorf("reading the agents' variable %s: %w", fleet.NetConfVariable, err)
 	}
 	return settings, nil
 }
 
-// permissionHint names the roles for what this package reads and creates.
-const permissionHint = "The ClusterRole and the Role capture-cni-operator-test have the permissions (testRole.enabled=true in the chart): bind them"
+// permissionHint names the role for what this package creates.
+const permissionHint = "The ClusterRole capture-cni-operator-test has the permissions (testRole.enabled=true in the chart): bind it"
 
 // isRefused reports whether the API server refused a request: for a permission, a quota, or
 // a rule of admission. After other errors, such as a timeout of its store, what was

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,20 @@ const (
 	InstallerContainer = "installer"
 	GuardContainer     = "guard"
 )
+
+// NetConfVariable is the environment variable with the keys of the plugin's entry.
+const NetConfVariable = "CAPTURE_CNI_NETCONF"
+
+// NetConf returns the keys of the plugin's entry with which a container was made, as JSON,
+// "" for one of a release that had them elsewhere.
+func NetConf(installer corev1.Container) string {
+	for _, variable := range installer.Env {
+		if variable.Name == NetConfVariable {
+			return strings.ReplaceAll(variable.Value, "$$(", "$(") // as the kubelet does
+		}
+	}
+	return ""
+}
 
 // serviceAccount is that of the agents.
 const serviceAccount = "capture-cni-node"

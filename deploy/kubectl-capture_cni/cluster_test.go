@@ -148,8 +148,6 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		service.Spec.ClusterIP = map[string]string{"shop/cart": "10.96.0.7", "mesh/cart": "fd00::7", "shop/headless": "None"}[parts[3]+"/"+last]
 		service.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
 		answer(http.StatusOK, service)
-	case len(parts) == 6 && parts[4] == "configmaps":
-		answer(http.StatusOK, corev1.ConfigMap{TypeMeta: of("v1", "ConfigMap"), Data: map[string]string{"netconf.json": "{}"}})
 	case len(parts) == 7 && parts[5] == "leases":
 		for _, lease := range c.leases {
 			if lease.Name == last {
@@ -206,7 +204,7 @@ func (c *cluster) addNode(name string, ago time.Duration, state nodestate.State)
 	})
 	c.pods = append(c.pods, corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: holder, Labels: map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"}, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&daemonSet, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}},
-		Spec:       corev1.PodSpec{NodeName: name, HostNetwork: true, ServiceAccountName: "capture-cni-node", Containers: []corev1.Container{{Name: "installer"}, {Name: "guard"}}},
+		Spec:       corev1.PodSpec{NodeName: name, HostNetwork: true, ServiceAccountName: "capture-cni-node", Containers: []corev1.Container{{Name: "installer", Env: []corev1.EnvVar{{Name: fleet.NetConfVariable, Value: "{}"}}}, {Name: "guard"}}},
 		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	})
 }

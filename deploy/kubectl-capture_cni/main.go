@@ -96,8 +96,8 @@ func root(warnings io.Writer) *cobra.Command {
 Exit status: 0 if all is well, 1 if something needs attention, 2 if the command
 could not find out. The chart's ClusterRole and Role capture-cni-operator have the
 permissions for status and list. Role capture-cni-operator-exec has the additional ones
-for explain, trace and report; ClusterRole and Role capture-cni-operator-test
-(testRole.enabled=true) have those for test.`,
+for explain, trace and report; ClusterRole capture-cni-operator-test
+(testRole.enabled=true) has those for test.`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return o.check() },
 	}

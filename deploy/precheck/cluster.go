@@ -62,7 +62,7 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 		c.readFelix(ctx, client)
 	}
 	c.Namespace = get(ctx, c, client, "", "namespaces", namespace, &corev1.Namespace{})
-	c.readInstalled(ctx, client)
+	c.readInstalled()
 	return c, nil
 }
 

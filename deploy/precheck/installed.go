@@ -4,11 +4,9 @@ package precheck
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -24,7 +22,7 @@ type Installed struct {
 }
 
 // readInstalled reads what is installed, in whichever namespace.
-func (c *Cluster) readInstalled(ctx context.Context, client *fleet.Client) {
+func (c *Cluster) readInstalled() {
 	for _, set := range c.DaemonSets {
 		labels := set.Labels
 		if labels["app.kubernetes.io/name"] != "capture-cni" || labels["app.kubernetes.io/component"] != "node" {
@@ -35,20 +33,25 @@ func (c *Cluster) readInstalled(ctx context.Context, client *fleet.Client) {
 			Version: labels["app.kubernetes.io/version"], Values: map[string]string{},
 		}
 		for _, container := range set.Spec.Template.Spec.Containers {
-			for _, arg := range container.Args {
-				if mode, is := strings.CutPrefix(arg, "--mode="); is {
-					c.Installed.Values["mode"] = mode
-				}
+			if container.Name == fleet.InstallerContainer {
+				c.Installed.read(container)
 			}
 		}
-		stored := get(ctx, c, client, set.Namespace, "configmaps", set.Name, &corev1.ConfigMap{})
-		var netconf struct {
-			Backend string `json:"backend"`
+	}
+}
+
+// read reads the values that an agent's container shows: older releases had them elsewhere.
+func (i *Installed) read(installer corev1.Container) {
+	for _, variable := range installer.Env {
+		if variable.Name == "CAPTURE_CNI_MODE" {
+			i.Values["mode"] = variable.Value
 		}
-		if stored != nil {
-			_ = json.Unmarshal([]byte(stored.Data["netconf.json"]), &netconf) // the agents report what is wrong with it
-		}
-		c.Installed.Values["netconf.backend"] = cmp.Or(netconf.Backend, "nftables")
+	}
+	var netconf struct {
+		Backend string `json:"backend"`
+	}
+	if json.Unmarshal([]byte(fleet.NetConf(installer)), &netconf) == nil {
+		i.Values["netconf.backend"] = cmp.Or(netconf.Backend, "nftables")
 	}
 }
 

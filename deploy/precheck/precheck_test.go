@@ -104,7 +104,6 @@ func TestRead(t *testing.T) {
 		"/api/v1/configmaps?labelSelector=istio.io%2Frev&limit=500": corev1.ConfigMapList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{injector("default", "{}"), *configMap("mesh", "")},
 		},
-		"/api/v1/namespaces/mesh/configmaps/capture-cni-node":        withType(configMap("netconf.json", `{"backend": "iptables-nft"}`)),
 		"/api/v1/namespaces/kube-system/configmaps/cilium-config":    withType(configMap("left", "behind")),
 		"/api/v1/namespaces/kube-system/configmaps/istio-cni-config": withType(configMap("AMBIENT_ENABLED", "true")),
 		"/apis/crd.projectcalico.org/v1/felixconfigurations/default": map[string]any{"spec": map[string]any{"bpfEnabled": true}},
@@ -152,7 +151,8 @@ func ours() appsv1.DaemonSet {
 	set := daemonSet("ghcr.io/capture-cni/capture-cni:0.1.0")
 	set.Namespace, set.Name, set.Annotations = "mesh", "capture-cni-node", map[string]string{"meta.helm.sh/release-name": "mesh"}
 	set.Labels = map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node", "app.kubernetes.io/version": "0.1.0"}
-	set.Spec.Template.Spec.Containers[0].Args = []string{"--mode=insert"}
+	set.Spec.Template.Spec.Containers[0].Name = fleet.InstallerContainer
+	set.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "CAPTURE_CNI_MODE", Value: "insert"}, {Name: fleet.NetConfVariable, Value: `{"backend": "iptables-nft"}`}}
 	return set
 }
 

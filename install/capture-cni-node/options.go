@@ -51,7 +51,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.RunDir, "run-dir", o.RunDir, "directory of the agent's socket, on the node; holds the credentials while the disk of --state-dir is full or read-only")
 	flags.StringVar(&o.TmpfilesDir, "tmpfiles-dir", "", "with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, for a line that recreates the entry at boot; empty: none")
 	flags.StringVar(&o.Binary, "plugin", o.Binary, "path of the plugin to install, in the agent's own file system")
-	flags.StringVar(&o.netConf, "netconf", "", "file with further keys of the plugin's entry (JSON object)")
+	flags.StringVar(&o.netConf, "netconf", "", "further keys of the plugin's entry: a JSON object, or a file with one")
 	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket}, "the runtime's CRI socket, in the agent's own file system; can be repeated: the agent uses the one at which the kubelet's runtime answers; auto: the sockets of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; none: the agent does not ask the runtime")
 	flags.StringVar(&o.Owner, "owner", o.Owner, "release of this agent; one release owns a node")
 	flags.StringVar(&c.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the plugin's service account")
@@ -92,8 +92,8 @@ func (o *options) prepare() (err error) {
 	if o.Credentials.TTL < 10*time.Minute {
 		faults = append(faults, fmt.Errorf("--token-ttl is %s: expected at least 10m, the API server's minimum", o.Credentials.TTL))
 	}
-	var keys []byte
-	if o.netConf != "" {
+	keys := []byte(o.netConf)
+	if o.netConf != "" && !strings.HasPrefix(strings.TrimSpace(o.netConf), "{") {
 		keys, err = host.ReadFile(o.netConf)
 		faults = append(faults, err)
 	}

@@ -21,10 +21,8 @@
   args:
     - --policy={{ .Values.guard.policy }}
     - --round={{ .Values.guard.round }}
-  envFrom:
-    - configMapRef:
-        name: capture-cni-node-flags
   env:
+    {{- include "capture-cni.env" (include "capture-cni.flags" . | fromYaml) | trim | nindent 4 }}
     {{- if contains "$(HOST_IP)" .Values.guard.listen }}
     - name: HOST_IP
       valueFrom: {fieldRef: {fieldPath: status.hostIP}}
@@ -58,9 +56,6 @@
       # SYS_ADMIN enters the pods' network namespaces, NET_ADMIN reads and writes rules there.
       add: [SYS_ADMIN, NET_ADMIN]
   volumeMounts:
-    - name: netconf
-      mountPath: /etc/capture-cni
-      readOnly: true
     # The agent's sockets: one for requests of pods, one for records of findings. Never their parent directory, which can
     # hold the plugin's credentials: the guard has no access to the API server.
     - name: sockets

@@ -62,7 +62,8 @@
 {{- and .Values.taint.remove .Values.taint.tryKernel (ne .Values.state "absent") | ternary (list "SYS_ADMIN" "NET_ADMIN") list | toJson -}}
 {{- end }}
 
-{{- /* The flags that agent and guard share, as environment variables. */ -}}
+{{- /* The flags that agent and guard share, as environment variables. They are part of the pod, not of a ConfigMap: a container that restarts
+has those that its pod was made with, whatever the release is by then. */ -}}
 {{- define "capture-cni.flags" -}}
 {{- $node := include "capture-cni.node" . | fromJson -}}
 CAPTURE_CNI_MODE: {{ $node.mode | quote }}
@@ -75,7 +76,7 @@ CAPTURE_CNI_CRI_SOCKET: {{ empty $node.criSockets | ternary "none" (printf "/hos
 {{- with $node.tmpfilesDir }}
 CAPTURE_CNI_TMPFILES_DIR: {{ . | quote }}
 {{- end }}
-CAPTURE_CNI_NETCONF: /etc/capture-cni/netconf.json
+CAPTURE_CNI_NETCONF: {{ .Values.netconf | toJson | replace "$(" "$$(" | quote }}
 CAPTURE_CNI_TOKEN_ON_NODE: {{ .Values.token.onNode | quote }}
 CAPTURE_CNI_TOKEN_TTL: {{ .Values.token.ttl | quote }}
 {{- with .Values.apiServer }}
@@ -95,7 +96,7 @@ CAPTURE_CNI_LOG_FORMAT: {{ ternary "json" "text" .Values.global.logAsJson }}
 {{- $level -}}
 {{- end }}
 
-{{- /* The operator's environment variables, which both containers have. */ -}}
+{{- /* Environment variables of a container, from a map. */ -}}
 {{- define "capture-cni.env" -}}
 {{- range $name, $value := . }}
 - name: {{ $name }}
