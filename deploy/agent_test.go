@@ -26,9 +26,9 @@ func TestAgentKnowsItsFlags(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install/capture-cni-node").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, values := range [][]string{{}, {"taint.remove=true", "taint.tryKernel=true"}, {"token.onNode=false"}, allFlags, append([]string{"platform=openshift"}, allFlags...)} {
+	for _, values := range [][]string{{}, {"taint.remove=true", "netconf.backend=iptables-nft"}, {"token.onNode=false"}, allFlags, append([]string{"platform=openshift"}, allFlags...)} {
 		set := daemonSet(t, values...)
-		for _, container := range set.Spec.Template.Spec.Containers {
+		for _, container := range slices.Concat(set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers) {
 			for _, arguments := range [][]string{slices.Concat(container.Command[1:], container.Args, []string{"--help"}), {"render"}} {
 				command := exec.CommandContext(t.Context(), agent, arguments...)
 				for _, variable := range container.Env {

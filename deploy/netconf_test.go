@@ -35,9 +35,14 @@ func readSchema(t *testing.T) schema {
 }
 
 // TestSchemaKnowsKeys compares the schema with the keys that the plugin reads. The
-// agent sets kubeconfig.
+// agent sets kubeconfig, and chooses for backend "auto".
 func TestSchemaKnowsKeys(t *testing.T) {
 	keys := slices.DeleteFunc(config.Keys(new(config.NetConf)), func(k config.Key) bool { return k.Name == "kubeconfig" })
+	for i := range keys {
+		if keys[i].Name == "backend" {
+			keys[i].Type += ", `auto`"
+		}
+	}
 	expectKeys(t, "netconf", readSchema(t).Properties["netconf"], keys)
 }
 

@@ -36,7 +36,7 @@ func TestEveryNode(t *testing.T) {
 		for _, mode := range []string{"", "auto", "dropin", "insert", "owned", "multus", "multus-chain"} {
 			t.Run(platform+"/"+mode, func(t *testing.T) {
 				t.Parallel()
-				set := daemonSet(t, "platform="+platform, "mode="+mode, "guard.enabled=false")
+				set := daemonSet(t, "platform="+platform, "mode="+mode, "guard.enabled=false", "tryKernel=false")
 				if got := flagValues(set, "mode"); mode != "" && !slices.Equal(got, []string{mode}) {
 					t.Errorf("--mode is %q", got)
 				}
@@ -178,7 +178,7 @@ func TestOverrides(t *testing.T) {
 		{"token.ttl=1h", "token-ttl", []string{"1h"}},
 		{"apiServer=https://api.example:6443", "api-server", []string{"https://api.example:6443"}},
 	} {
-		set := daemonSet(t, "platform=k3s", test.value, "guard.enabled=false")
+		set := daemonSet(t, "platform=k3s", test.value, "guard.enabled=false", "tryKernel=false")
 		if got := flagValues(set, test.flag); !slices.Equal(got, test.want) {
 			t.Errorf("%s: --%s is %q, want %q", test.value, test.flag, got, test.want)
 		}

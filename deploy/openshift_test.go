@@ -30,7 +30,7 @@ type constraints struct {
 
 // TestSCC wants constraints that admit the agent's pod and allow nothing else.
 func TestSCC(t *testing.T) {
-	for _, values := range []string{"", "guard.enabled=false", "addCapabilities={CHOWN,FOWNER}", "mode=multus-chain"} {
+	for _, values := range []string{"", "guard.enabled=false", "guard.enabled=false,tryKernel=false", "addCapabilities={CHOWN,FOWNER}", "mode=multus-chain", "mode=insert,netconf.backend=auto"} {
 		all := objects(t, "platform=openshift", values)
 		scc, ok := find[constraints](t, all, "SecurityContextConstraints", "capture-cni-node")
 		if !ok {
@@ -40,8 +40,12 @@ func TestSCC(t *testing.T) {
 		pod := set.Spec.Template.Spec
 		container := pod.Containers[0]
 		capabilities := slices.Clone(container.SecurityContext.Capabilities.Add)
-		for _, other := range pod.Containers[1:] {
-			capabilities = append(capabilities, other.SecurityContext.Capabilities.Add...)
+		for _, other := range slices.Concat(pod.Containers[1:], pod.InitContainers) {
+			for _, capability := range other.SecurityContext.Capabilities.Add {
+				if !slices.Contains(capabilities, capability) {
+					capabilities = append(capabilities, capability)
+				}
+			}
 		}
 		if scc.AllowHostIPC || scc.AllowHostPID || scc.AllowPrivilegedContainer || scc.AllowPrivilegeEscalation || len(scc.Users)+len(scc.Groups) != 0 {
 			t.Errorf("the SCC allows too much: %+v", scc)

@@ -40,12 +40,12 @@ func TestDeletedNode(t *testing.T) {
 	n := taintedNode(t)
 	n.preparePods(t)
 	n.podOf("web", "node-1")
-	a := n.startUntainting(t, `{"lookupTimeout": "2s"}`, nil)
+	a := n.startUntainting(t, `{"lookupTimeout": "2s"}`)
 	n.expectUntainted(t, a)
 	n.api.DeleteNode("node-1")
 
 	a.stop(t)
-	a = n.startUntainting(t, `{"lookupTimeout": "2s"}`, nil)
+	a = n.startUntainting(t, `{"lookupTimeout": "2s"}`)
 	a.waitForLog(t, `nodes \"node-1\" not found`)
 	if err := n.startAndStop(t, "web"); err != nil {
 		t.Errorf("while the agent answers: %v", err)
@@ -64,7 +64,7 @@ func TestDeletedNode(t *testing.T) {
 		t.Errorf("tokens were issued for %q", got)
 	}
 
-	a = n.startUntainting(t, `{"lookupTimeout": "2s"}`, nil)
+	a = n.startUntainting(t, `{"lookupTimeout": "2s"}`)
 	a.waitForLog(t, `nodes \"node-1\" not found`)
 	n.api.PutNode("node-1", corev1.Taint{Key: startupTaint, Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoSchedule})
 	begin := time.Now()
@@ -73,7 +73,7 @@ func TestDeletedNode(t *testing.T) {
 		t.Errorf("the Node lost its taint after %s", took)
 	}
 	a.stop(t)
-	a = n.startUntainting(t, `{}`, nil)
+	a = n.startUntainting(t, `{}`)
 	n.expectTokensFor(t, "node-1", "node-1")
 	a.stopOnceReady(t)
 	n.expectTokenWorks(t)

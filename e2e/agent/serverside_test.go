@@ -20,7 +20,7 @@ func (s apiServer) testApplied(t *testing.T) {
 	check(t, err)
 	for name, values := range map[string]string{
 		"defaults": "state=present",
-		"evict":    "guard.policy=evict,taint.remove=true,taint.tryKernel=true,updateStrategy.type=OnDelete,daemonSetLabels.team=net,env.A=b,appArmorProfile.type=RuntimeDefault,global.logAsJson=true",
+		"evict":    "guard.policy=evict,taint.remove=true,pools[0].name=out,pools[0].nodeSelector.out=yes,pools[0].state=absent,updateStrategy.type=OnDelete,daemonSetLabels.team=net,env.A=b,appArmorProfile.type=RuntimeDefault,global.logAsJson=true",
 		"policies": "admission.istioInit.enabled=true,admission.capabilities.enabled=true,admission.identity.enabled=true,admission.settings.enabled=true,admission.changes.enabled=true,token.onNode=false",
 	} {
 		t.Run(name, func(t *testing.T) {

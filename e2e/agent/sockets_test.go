@@ -43,13 +43,13 @@ func (n *node) ask(t *testing.T) error {
 // ended, one of the same release takes over within seconds.
 func TestTwoAgents(t *testing.T) {
 	for name, tt := range map[string]struct{ owner, reason string }{
-		"one release":     {"mesh", "another agent of this release still runs on the node"},
+		"one release":     {"mesh", "agent mesh/agent-1 of this release still runs on the node"},
 		"another release": {"other", `the node belongs to release "mesh"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			first := n.start(t, "--mode", "insert", "--owner", "mesh")
+			first := n.startBehind(t, []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent-1"}, "--mode", "insert", "--owner", "mesh")
 			first.ready(t)
 			before := stat(t, n.sockets())
 			second := n.start(t, "--mode", "insert", "--owner", tt.owner)

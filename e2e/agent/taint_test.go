@@ -34,14 +34,13 @@ func agentPod() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: "agent", UID: "uid-of-the-agent"}}
 }
 
-// startUntainting runs the agent as in its pod, as the child of a command if one
-// is given.
-func (n *node) startUntainting(t *testing.T, netConf string, behind []string, args ...string) *agent {
+// startUntainting runs the agent as in its pod.
+func (n *node) startUntainting(t *testing.T, netConf string, args ...string) *agent {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "netconf.json")
 	check(t, os.WriteFile(file, []byte(netConf), 0o600))
 	identity := []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent", "POD_UID=uid-of-the-agent"}
-	return n.startBehind(t, slices.Concat(identity, behind), append([]string{"--mode", "insert", "--netconf", file, "--untaint", startupTaint}, args...)...)
+	return n.startBehind(t, identity, append([]string{"--mode", "insert", "--netconf", file, "--untaint", startupTaint}, args...)...)
 }
 
 func (n *node) taints() (keys []string) {
@@ -65,14 +64,7 @@ func (n *node) expectUntainted(t *testing.T, a *agent) {
 // configuration. A meshed pod that starts then is captured.
 func TestUntaint(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		netConf string
-		args    []string
-	}{
-		"plain":                      {`{}`, nil},
-		"agent's namespace excluded": {`{"excludeNamespaces": ["mesh"]}`, nil},
-		"kernel":                     {`{}`, []string{"--canary-kernel"}},
-	} {
+	for name, netConf := range map[string]string{"plain": `{}`, "agent's namespace excluded": `{"excludeNamespaces": ["mesh"]}`} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := taintedNode(t)
@@ -87,7 +79,7 @@ func TestUntaint(t *testing.T) {
 				}
 				return false
 			})
-			a := n.startUntainting(t, tt.netConf, nil, tt.args...)
+			a := n.startUntainting(t, netConf)
 			n.expectUntainted(t, a)
 			select {
 			case path := <-read:
@@ -120,7 +112,6 @@ func TestTaintStays(t *testing.T) {
 	check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
 	for name, tt := range map[string]struct {
 		damage func(n *node)
-		behind []string
 		args   []string
 		reason string
 		repair func(n *node)
@@ -138,9 +129,6 @@ func TestTaintStays(t *testing.T) {
 			damage: func(n *node) { _ = os.Remove(n.netDir + "/" + primaryName) }, reason: "entry: ",
 			repair: func(n *node) { _ = os.WriteFile(n.netDir+"/"+primaryName, []byte(kindnet), 0o644) },
 		},
-		"kernel can't be tried": {
-			behind: []string{"setpriv", "--bounding-set", "-sys_admin,-net_admin"}, args: []string{"--canary-kernel"}, reason: "meshed pods can't start",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,7 +136,7 @@ func TestTaintStays(t *testing.T) {
 			if tt.damage != nil {
 				tt.damage(n)
 			}
-			a := n.startUntainting(t, `{"lookupTimeout": "1s"}`, tt.behind, tt.args...)
+			a := n.startUntainting(t, `{"lookupTimeout": "1s"}`, tt.args...)
 			event := eventually(t, func() (corev1.Event, error) {
 				events := n.api.Events()
 				for _, event := range events {

@@ -57,6 +57,14 @@ the API server: it asks the agent for pods.`,
 func (o *options) guard(ctx context.Context, address string, settings guard.Settings) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if o.Entry.Auto && o.Entry.Conf.Backend != config.NFTables {
+		o.log.Info("no pod is examined: the backend of this node is not nftables", "backend", o.Entry.Conf.Backend)
+		server, err := httpServer(address, guardProbe(func() error { return nil }, registry), o.log)
+		if err != nil {
+			return err
+		}
+		return runTogether(ctx, server, o.untilDeleted(o.guardMounts()...))
+	}
 	g, err := o.newGuard(settings, registry)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
@@ -98,7 +99,7 @@ func (o *options) prepare() (err error) {
 		faults = append(faults, err)
 	}
 	o.Entry, err = entry.Parse(keys, o.Mode, o.StateDir, o.RunDir)
-	faults = append(faults, err)
+	faults = append(faults, err, o.readBackend())
 	switch pods := o.PodsSocket(); {
 	case err != nil:
 	case len(pods) > socket.MaxPath:
@@ -112,6 +113,15 @@ func (o *options) prepare() (err error) {
 		o.runtime, err = cri.New(o.sockets...)
 	}
 	return errors.Join(append(faults, err)...)
+}
+
+// readBackend reads what the test of the backend showed, and takes what it chose.
+func (o *options) readBackend() (err error) {
+	o.Backend, err = backend.Read(o.At(o.RunDir))
+	if o.Entry.Auto && o.Backend.Asked == backend.Auto && o.Backend.Chosen != "" {
+		o.Entry = o.Entry.With(o.Backend.Chosen)
+	}
+	return err
 }
 
 // api returns a client with the agent's rights and a rate limit of its own.

@@ -46,6 +46,8 @@ path through the rules, and what that assumes:
 			switch {
 			case manifest == "" && traced:
 				return errors.New("--to needs --pod, a file with an injected pod's manifest")
+			case manifest == "" && o.BackendFault() != nil:
+				return o.BackendFault()
 			case manifest == "":
 				text = string(entry.Indented(o.Entry.Text(o.Entry.Conf.Kubeconfig)))
 			case traced:

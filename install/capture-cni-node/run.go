@@ -47,7 +47,6 @@ the node is clean. The end of the process changes nothing on the node.`,
 	flags.StringVar(&a.address, "listen", "127.0.0.1:15015", "address of /healthz, /readyz and /metrics")
 	flags.BoolVar(&a.force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
 	flags.StringVar(&a.untaint, "untaint", "", "key of the taint to remove once the node captures pods, e.g. capture-cni.io/not-ready; empty: none")
-	flags.BoolVar(&a.kernel, "canary-kernel", false, "with --untaint: also test the kernel first, which needs SYS_ADMIN and NET_ADMIN")
 	flags.BoolVar(&a.postsEvents, "events", true, "post Events on pods with errors or warnings; needs the permission to create and patch Events")
 	flags.BoolVar(&a.evicts, "evict", false, "evict pods on request of a guard with --policy evict; needs --node-name and the permission to get pods and create evictions")
 	flags.BoolVar(&a.publishes, "lease", true, "publish the node's state in a Lease of the agent's namespace (POD_NAMESPACE); needs --node-name and the permission to get, create and update Leases there")
@@ -58,7 +57,7 @@ the node is clean. The end of the process changes nothing on the node.`,
 type agent struct {
 	*options
 	address, state, untaint        string // flags of run
-	force, kernel                  bool
+	force                          bool
 	publishes, postsEvents, evicts bool
 
 	registry *prometheus.Registry
@@ -148,7 +147,7 @@ func (a *agent) removeTaint() ([]task, error) {
 	if err != nil {
 		return nil, err
 	}
-	ready := func(ctx context.Context) error { return a.keeper.Accepts(ctx, pod, a.kernel) }
+	ready := func(ctx context.Context) error { return a.keeper.Accepts(ctx, pod) }
 	return []task{untilEnd(taint.NewRemover(api, node, a.untaint, ready, a.keeper.SetTainted, a.log).Run)}, nil
 }
 

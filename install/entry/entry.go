@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -32,6 +33,7 @@ type Entry struct {
 	Conf config.NetConf  // as the plugin reads it, with the kubeconfig of the state directory
 	Keys json.RawMessage // the operator's, and the agent's socket unless it is the default
 	Mode terms.Mode
+	Auto bool // the operator's backend is backend.Auto, and Keys and Conf have none yet
 }
 
 // Parse parses the operator's keys strictly: the agent refuses an unknown key, of
@@ -50,6 +52,11 @@ func Parse(keys []byte, mode terms.Mode, stateDir, runDir string) (Entry, error)
 			return Entry{}, fmt.Errorf("the plugin's configuration has the key %q, which the agent writes itself", key)
 		}
 	}
+	auto := string(given["backend"]) == fmt.Sprintf("%q", backend.Auto)
+	if auto {
+		delete(given, "backend")
+		keys, _ = json.Marshal(given) // of values that were just read
+	}
 	socket := filepath.Join(runDir, config.AgentSocketName)
 	if _, ok := given["agentSocket"]; !ok && socket != config.Default().AgentSocket {
 		keys = joinObjects(fmt.Appendf(nil, `{"agentSocket":%q}`, socket), keys)
@@ -57,7 +64,7 @@ func Parse(keys []byte, mode terms.Mode, stateDir, runDir string) (Entry, error)
 	if _, ok := given["excludeNamespaces"]; !ok && mode == terms.MultusChain {
 		keys = joinObjects([]byte(chainExclusions), keys)
 	}
-	e := Entry{Keys: keys, Mode: mode}
+	e := Entry{Keys: keys, Mode: mode, Auto: auto}
 	input, err := config.Read(e.Text(filepath.Join(stateDir, config.KubeconfigName)))
 	if err != nil {
 		return Entry{}, err
@@ -68,6 +75,20 @@ func Parse(keys []byte, mode terms.Mode, stateDir, runDir string) (Entry, error)
 	}
 	e.Conf = conf
 	return e, err
+}
+
+// Asked returns the backend that the operator asks for.
+func (e Entry) Asked() config.Backend {
+	if e.Auto {
+		return backend.Auto
+	}
+	return e.Conf.Backend
+}
+
+// With returns the entry with the backend that was chosen for backend.Auto.
+func (e Entry) With(chosen config.Backend) Entry {
+	e.Keys, e.Conf.Backend = joinObjects(fmt.Appendf(nil, `{"backend":%q}`, chosen), e.Keys), chosen
+	return e
 }
 
 // Text returns the entry with the path of a kubeconfig: the agent's keys, then the

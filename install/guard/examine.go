@@ -139,6 +139,12 @@ func (e *examiner) compare(ctx context.Context, netns *podnet.Namespace, w *watc
 		return Finding{State: terms.Uncaptured, Reason: "no rules of the plugin are in its network namespace"}
 	case known && state.Backend != w.baseline.Backend:
 		return drifted("its rules are in backend %s, and it was captured by %s", state.Backend, w.baseline.Backend)
+	case state.Backend != config.NFTables && e.settings.Conf.Backend == config.NFTables: // the guard's image has no iptables to compare with
+		state, reason := terms.Outdated, fmt.Sprintf("it was captured by backend %s, before the node's backend became nftables: the guard compares none of its rules", state.Backend)
+		if !known {
+			state = terms.Unknown
+		}
+		return Finding{State: state, Reason: reason}
 	case capture.IsStamp(state.Stamp) && state.Stamp != w.desired.stamp:
 		return w.baseline.checkOutdated(ctx, netns, state)
 	}

@@ -192,7 +192,7 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 
 // repair restores the entry after another program changed the runtime's directory.
 func (k *Keeper) repair(ctx context.Context) {
-	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(node.PartBinary) { // the entry comes after what the plugin needs
+	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(node.PartBinary) || !k.lastReport().IsGood(node.PartBackend) { // the entry comes after what the plugin needs
 		k.resync(ctx, false)
 		return
 	}
@@ -234,7 +234,9 @@ func (k *Keeper) Absent(ctx context.Context, force bool) {
 		if err == nil {
 			err = k.node.Clean(false)
 		}
-		report.Add(node.PartEntry, err)
+		if report.Add(node.PartEntry, err); err == nil {
+			report.Notes = k.node.Left()
+		}
 		k.setReport(report)
 		k.absent.Store(true)
 	}, resyncInterval)

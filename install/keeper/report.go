@@ -64,12 +64,12 @@ func (k *Keeper) Ready(ctx context.Context) error {
 }
 
 // Accepts returns why pods should not start yet: what is wrong with the node, or why
-// the canary failed. For pod and kernel see Canary.
-func (k *Keeper) Accepts(ctx context.Context, pod record.PodRef, kernel bool) error {
+// the canary failed for the agent's own pod.
+func (k *Keeper) Accepts(ctx context.Context, pod record.PodRef) error {
 	if err := k.Ready(ctx); err != nil {
 		return err
 	}
-	return k.node.Canary(ctx, pod, kernel)
+	return k.node.Canary(ctx, pod)
 }
 
 // SetTainted sets the metric that reports whether the node has the taint.

@@ -19,20 +19,19 @@ const canaryTimeout = 3 * time.Minute
 // Canary calls the installed plugin as the runtime does, with its entry and
 // credentials, for a pod that the plugin must look up. The pod must be outside the
 // mesh: the plugin then reads it and enters no network namespace, which needs no
-// capability. With kernel, the plugin also applies rules in a scratch namespace, which
-// needs SYS_ADMIN and NET_ADMIN.
-func (n *Node) Canary(ctx context.Context, pod record.PodRef, kernel bool) error {
+// capability.
+func (n *Node) Canary(ctx context.Context, pod record.PodRef) error {
 	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
 	kubeconfig, err := n.credentialsFault()
 	if err != nil {
 		return err
 	}
-	return n.canary(ctx, kubeconfig, pod, kernel)
+	return n.canary(ctx, kubeconfig, pod)
 }
 
 // canary calls the installed plugins with the path of a kubeconfig.
-func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef, kernel bool) error {
+func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef) error {
 	conf, err := n.canaryConf(kubeconfig)
 	if err != nil {
 		return err
@@ -42,9 +41,6 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef,
 		_, err := programs.CallPlugin(ctx, plugin, conf, "CNI_COMMAND=ADD", "CNI_CONTAINERID="+record.Canary, "CNI_IFNAME=eth0", "CNI_PATH="+directory,
 			"CNI_NETNS=/run/netns/capture-cni-canary", // does not exist: the plugin does not enter it
 			fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.Namespace, pod.Name, pod.UID))
-		if err == nil && kernel {
-			_, err = programs.CallPlugin(ctx, plugin, conf, "CNI_COMMAND=STATUS", "CNI_PATH="+directory)
-		}
 		if err != nil {
 			return fmt.Errorf("canary: calling the plugin in %s: %w", directory, err)
 		}
@@ -52,16 +48,15 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef,
 	return nil
 }
 
-// canaryConf returns the entry as the runtime passes it to the plugin, but for two
-// keys: the agent's own namespace may be excluded, and STATUS reports nothing unless it
-// is strict.
+// canaryConf returns the entry as the runtime passes it to the plugin, but for
+// excludeNamespaces, which may have the agent's own.
 func (n *Node) canaryConf(kubeconfig string) ([]byte, error) {
 	var conf map[string]json.RawMessage
 	if err := json.Unmarshal(n.Settings.Entry.Text(kubeconfig), &conf); err != nil {
 		return nil, fmt.Errorf("reading the entry: %w", err)
 	}
 	delete(conf, "excludeNamespaces")
-	for key, value := range map[string]string{"name": "canary", "cniVersion": "1.1.0", "status": "strict"} {
+	for key, value := range map[string]string{"name": "canary", "cniVersion": "1.1.0"} {
 		conf[key] = json.RawMessage(`"` + value + `"`)
 	}
 	return json.Marshal(conf)

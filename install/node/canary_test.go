@@ -27,20 +27,16 @@ cd "${0%/*}"
 if [ -e "fail-$CNI_COMMAND" ]; then echo '{"code": 999, "msg": "the node is broken"}'; exit 1; fi
 `
 
-// TestCanary calls the plugins of both directories, by STATUS only on request.
+// TestCanary calls the plugins of both directories.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	pod := record.PodRef{Namespace: "mesh", Name: "agent", UID: "1"}
 	for _, test := range []struct {
-		kernel      bool
 		fails, want string // the error
 	}{
-		{kernel: false},
-		{kernel: true},
-		{true, "/opt/cni/bin/fail-ADD", "canary: calling the plugin in /opt/cni/bin: the node is broken"},
-		{false, "/usr/lib/cni/fail-ADD", "canary: calling the plugin in /usr/lib/cni: the node is broken"},
-		{true, "/usr/lib/cni/fail-STATUS", "canary: calling the plugin in /usr/lib/cni: the node is broken"},
-		{false, "/usr/lib/cni/fail-STATUS", ""},
+		{},
+		{"/opt/cni/bin/fail-ADD", "canary: calling the plugin in /opt/cni/bin: the node is broken"},
+		{"/usr/lib/cni/fail-ADD", "canary: calling the plugin in /usr/lib/cni: the node is broken"},
 	} {
 		wanted := settings.Default(machine.New(t, map[string]string{"/opt/cni/bin/other": "", "/usr/lib/cni/other": ""}))
 		wanted.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
@@ -59,7 +55,7 @@ func TestCanary(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err = (&Node{Settings: wanted}).canary(t.Context(), "/var/lib/capture-cni/kubeconfig", pod, test.kernel)
+		err = (&Node{Settings: wanted}).canary(t.Context(), "/var/lib/capture-cni/kubeconfig", pod)
 		if got := fmt.Sprint(err); test.want != "" && got != test.want || test.want == "" && err != nil {
 			t.Errorf("%+v: %v", test, err)
 		}
@@ -68,13 +64,6 @@ func TestCanary(t *testing.T) {
 		}
 		for _, directory := range wanted.BinDirs {
 			expectCanary(t, wanted.At(directory)+"/ADD", "CNI_CONTAINERID="+record.Canary, "CNI_PATH="+directory, "K8S_POD_NAMESPACE=mesh;K8S_POD_NAME=agent;K8S_POD_UID=1")
-			if !test.kernel {
-				if _, err := os.Stat(wanted.At(directory) + "/STATUS"); err == nil {
-					t.Errorf("%s: STATUS was called without kernel", directory)
-				}
-				continue
-			}
-			expectCanary(t, wanted.At(directory)+"/STATUS", "CNI_PATH="+directory)
 		}
 	}
 }
@@ -97,7 +86,7 @@ func expectCanary(t *testing.T, file string, environment ...string) {
 	if _, document, _ := strings.Cut(string(content), "\n{"); json.Unmarshal([]byte("{"+document), &conf) != nil {
 		t.Errorf("%s: no configuration in %s", file, content)
 	}
-	if conf["name"] != "canary" || conf["status"] != "strict" || conf["excludeNamespaces"] != nil || conf["kubeconfig"] != "/var/lib/capture-cni/kubeconfig" {
+	if conf["name"] != "canary" || conf["excludeNamespaces"] != nil || conf["kubeconfig"] != "/var/lib/capture-cni/kubeconfig" {
 		t.Errorf("%s: called with %s", file, content)
 	}
 }

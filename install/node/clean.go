@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/entry"
@@ -80,17 +81,38 @@ func (n *Node) Clean(purge bool) error {
 	errs := []error{n.inDirectory(s.RunDir, removeRecords)}
 	if purge {
 		for _, directory := range s.BinDirs {
-			errs = append(errs, n.removeFiles(directory, conflist.PluginType, config.LookupProgram, config.DirectoriesFile))
+			errs = append(errs, n.removeFiles(directory, purged()...))
 		}
 	}
-	return errors.Join(append(errs, n.removeFiles(s.StateDir, programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram), ownerName))...)
+	return errors.Join(append(errs, n.removeFiles(s.StateDir, programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram), ownerName, holderName))...)
 }
 
-// removeRecords deletes the agent's sockets, the spool, the history, and the guard's
-// files.
+// purged returns what the directories of plugins keep without purge.
+func purged() []string {
+	return []string{conflist.PluginType, config.LookupProgram, config.DirectoriesFile}
+}
+
+// Left returns what Clean leaves on the node without purge, as a note; nil for nothing.
+func (n *Node) Left() (notes []string) {
+	var left []string
+	for _, directory := range n.Settings.BinDirs {
+		for _, name := range purged() {
+			if _, err := os.Lstat(n.Settings.At(directory) + "/" + name); err == nil {
+				left = append(left, directory+"/"+name)
+			}
+		}
+	}
+	if len(left) > 0 {
+		notes = append(notes, "left on the node, so that the runtime can delete the pods that were started with the plugin: "+strings.Join(left, ", "))
+	}
+	return notes
+}
+
+// removeRecords deletes the agent's sockets, the spool, the history, the guard's files, and
+// the test of the backend.
 func removeRecords(run *host.Dir) error {
 	err := run.Remove(config.AgentSocketName)
-	for _, path := range []string{config.SocketsName, record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName), settings.GuardName} {
+	for _, path := range []string{config.SocketsName, record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName), settings.GuardName, backend.DirectoryName} {
 		err = errors.Join(err, removeDirectory(run, filepath.Base(path)))
 	}
 	return err

@@ -56,6 +56,10 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 	if current.Kubeconfig != "" {
 		n.Credentials = current
 	}
+	report.Add(PartBackend, n.Settings.BackendFault())
+	if !report.IsGood(PartBackend) {
+		return report
+	}
 	if n.Credentials.Kubeconfig != "" && (report.IsGood(PartBinary) || n.pluginRuns(ctx)) {
 		_, err := n.PlaceEntry(ctx)
 		report.Add(PartEntry, err)
@@ -163,6 +167,11 @@ func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 	}
 	kubeconfig, err := n.credentialsFault()
 	report.Add(PartCredentials, err)
+	report.Notes = n.Settings.Backend.Notes()
+	report.Add(PartBackend, n.Settings.BackendFault())
+	if !report.IsGood(PartBackend) { // an entry that is there stays, so that pods of the mesh fail, and are not uncaptured
+		return report
+	}
 	report.Warning, err = n.examineEntry(kubeconfig, mode)
 	report.Add(PartEntry, err)
 	report.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))

@@ -3,18 +3,24 @@
 package node
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// ownerName is the file with the release that the node belongs to.
-const ownerName = "owner"
+// Files of the state directory: the release that the node belongs to, and the agent that
+// took its lock last.
+const (
+	ownerName  = "owner"
+	holderName = "holder"
+)
 
 // Uninstall is Clean for a node on which no agent runs: an agent would install what it
 // removes. force removes it all the same.
@@ -38,11 +44,8 @@ func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
 		if !errors.Is(err, host.ErrLocked) {
 			return err
 		}
-		owner, readErr := state.Read(ownerName)
-		if readErr != nil {
-			owner = []byte("unknown")
-		}
-		return fmt.Errorf("an agent of release %q runs on the node and would install again what is removed: stop it first, or set its --state to absent (chart: state=absent), or use --force", strings.TrimSpace(string(owner)))
+		return fmt.Errorf("agent %s of release %q runs on the node and would install again what is removed: stop it first, or set its --state to absent (chart: state=absent), or use --force",
+			nameIn(state, holderName), nameIn(state, ownerName))
 	})
 	return lock, err
 }
@@ -64,7 +67,7 @@ func (n *Node) Claim() (io.Closer, error) {
 	}
 	lock, err := state.TryLock()
 	if errors.Is(err, host.ErrLocked) {
-		return nil, entry.Waiting("another agent of this release still runs on the node")
+		return nil, entry.Waiting(fmt.Sprintf("agent %s of this release still runs on the node", nameIn(state, holderName)))
 	}
 	if err != nil {
 		return nil, err
@@ -74,5 +77,21 @@ func (n *Node) Claim() (io.Closer, error) {
 			n.log.Warn("writing the node's owner failed", "error", err)
 		}
 	}
+	holder := n.Settings.Credentials.Pod.String()
+	if n.Settings.Credentials.Pod.Name == "" {
+		holder = fmt.Sprintf("process %d", os.Getpid())
+	}
+	if err := state.Ensure(holderName, []byte(holder+"\n")); err != nil {
+		n.log.Warn("writing which agent holds the node failed", "error", err)
+	}
 	return lock, nil
+}
+
+// nameIn returns the name in a file of the state directory.
+func nameIn(state *host.Dir, file string) string {
+	name, err := state.Read(file)
+	if err != nil || len(bytes.TrimSpace(name)) == 0 {
+		return "unknown"
+	}
+	return string(bytes.TrimSpace(name))
 }

@@ -18,6 +18,7 @@ const (
 	PartOwner       Part = "owner"
 	PartBinary      Part = "binary"
 	PartCredentials Part = "credentials"
+	PartBackend     Part = "backend"
 	PartPods        Part = "pods" // the agent answers requests of them
 	PartEntry       Part = "entry"
 	PartRuntime     Part = "runtime"
@@ -25,7 +26,7 @@ const (
 
 // Parts returns all parts, in the order of their installation.
 func Parts() []Part {
-	return []Part{PartOwner, PartBinary, PartCredentials, PartPods, PartEntry, PartRuntime}
+	return []Part{PartOwner, PartBinary, PartCredentials, PartBackend, PartPods, PartEntry, PartRuntime}
 }
 
 // Finding is why a part is not in the desired state.
@@ -43,6 +44,7 @@ type Report struct {
 	Mode     terms.Mode        `json:"mode"`
 	Findings []Finding         `json:"findings"`
 	Warning  nodestate.Warning `json:"warning,omitzero"`
+	Notes    []string          `json:"notes,omitempty"` // what the operator should know of a node without findings, too
 }
 
 // Good reports whether the node is in the desired state.
@@ -75,12 +77,15 @@ func (r *Report) Explain(part Part, earlier Report) {
 
 // String returns one finding a line.
 func (r Report) String() string {
+	var lines []string
 	if r.Good() {
-		return "the node is in the desired state, in mode " + string(r.Mode)
+		lines = append(lines, "the node is in the desired state, in mode "+string(r.Mode))
 	}
-	lines := make([]string, len(r.Findings))
-	for i, f := range r.Findings {
-		lines[i] = f.String()
+	for _, f := range r.Findings {
+		lines = append(lines, f.String())
+	}
+	for _, note := range r.Notes {
+		lines = append(lines, "note: "+note)
 	}
 	return strings.Join(lines, "\n")
 }

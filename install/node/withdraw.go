@@ -45,7 +45,7 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 	defer cancel()
 	err = n.pingAgent(ctx) // its reason is clearer than that of a plugin that is ended
 	if err == nil {
-		err = n.canary(ctx, unused+"/"+config.KubeconfigName, n.Settings.Credentials.Pod, false)
+		err = n.canary(ctx, unused+"/"+config.KubeconfigName, n.Settings.Credentials.Pod)
 	}
 	if err != nil {
 		return entry.Waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))

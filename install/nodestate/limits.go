@@ -18,6 +18,7 @@ const (
 	maxCounts   = 32
 	maxCount    = 10_000 // pods: kubelets are tested with 110 on a node
 	maxFindings = 8
+	maxNotes    = 4
 	maxText     = 300 // bytes
 )
 
@@ -43,16 +44,23 @@ func limitFindings(findings []Finding) (limited []Finding) {
 	return limited
 }
 
+func limitNotes(notes []string) (limited []string) {
+	for _, note := range notes[:min(len(notes), maxNotes)] {
+		limited = append(limited, cut(note))
+	}
+	return limited
+}
+
 // cut returns a text of at most maxText bytes.
 func cut(text string) string { return record.Cut(text, maxText-len(record.Ellipsis)) }
 
 // check returns why no agent writes such a state. A compromised one can: its numbers must
 // not cancel those of other nodes.
 func (s State) check() error {
-	if len(s.Findings) > maxFindings {
-		return fmt.Errorf("%d findings: expected at most %d", len(s.Findings), maxFindings)
+	if len(s.Findings) > maxFindings || len(s.Notes) > maxNotes {
+		return fmt.Errorf("%d findings and %d notes: expected at most %d and %d", len(s.Findings), len(s.Notes), maxFindings, maxNotes)
 	}
-	texts := []string{s.Version, string(s.Mode), s.Desired, s.Warning.Reason, s.Warning.Next}
+	texts := append([]string{s.Version, string(s.Mode), s.Desired, s.Warning.Reason, s.Warning.Next}, s.Notes...)
 	for _, finding := range s.Findings {
 		texts = append(texts, finding.Part, finding.Reason)
 	}

@@ -36,7 +36,8 @@ type State struct {
 	Desired  string     `json:"desired,omitempty"` // of the node: present or absent
 	Findings []Finding  `json:"findings,omitempty"`
 	Warning  Warning    `json:"warning,omitzero"`
-	Pods     *Pods      `json:"pods,omitempty"` // nil while no guard reports them
+	Notes    []string   `json:"notes,omitempty"` // what the operator should know
+	Pods     *Pods      `json:"pods,omitempty"`  // nil while no guard reports them
 }
 
 // Finding is why a part of the node is not in the desired state.
@@ -94,6 +95,7 @@ func (s State) Encode() string {
 	s.Format = Format
 	s.Version, s.Mode, s.Desired = cut(s.Version), terms.Mode(cut(string(s.Mode))), cut(s.Desired)
 	s.Findings, s.Warning = limitFindings(s.Findings), Warning{cut(s.Warning.Reason), cut(s.Warning.Next)}
+	s.Notes = limitNotes(s.Notes)
 	if s.Pods == nil {
 		return string(encode(s))
 	}

@@ -63,14 +63,11 @@ func Check(ctx context.Context, settings settings.Node, runtime *cri.Client) Pro
 	return p.found
 }
 
-// InAgent is Check in the agent itself. It tests the kernel only where this
-// process may: the agent's pod has neither the capabilities nor iptables.
+// InAgent is Check without a test of the kernel, for which the agent has neither the
+// capabilities nor iptables.
 func InAgent(ctx context.Context, settings settings.Node, runtime *cri.Client) Problems {
 	p := newPreflight(settings)
 	p.files(ctx, runtime)
-	if settings.Entry.Conf.Backend == config.NFTables && hasCapabilities(unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN) {
-		p.kernel(ctx)
-	}
 	return p.found
 }
 
@@ -213,7 +210,7 @@ func (p *preflight) kernel(ctx context.Context) {
 		p.note("run it as root", "the kernel was not tested: that needs root")
 		return
 	}
-	err := podnet.Probe(ctx, asked)
+	_, err := podnet.Probe(ctx, "", asked, true)
 	switch {
 	case err == nil:
 		return
@@ -222,24 +219,13 @@ func (p *preflight) kernel(ctx context.Context) {
 		return
 	}
 	for _, other := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
-		if other != asked && podnet.Probe(ctx, other) == nil {
+		if other == asked {
+			continue
+		}
+		if _, fault := podnet.Probe(ctx, "", other, true); fault == nil {
 			p.serious(fmt.Sprintf(`set {"backend": %q} in --netconf`, other), "backend %s does not work on this kernel (%v)", asked, err)
 			return
 		}
 	}
 	p.serious("load the kernel's netfilter modules", "no backend works on this kernel; %s fails with: %v", asked, err)
-}
-
-// hasCapabilities reports whether this process has the capabilities, each below 32.
-func hasCapabilities(wanted ...int) bool {
-	var sets [2]unix.CapUserData
-	if unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &sets[0]) != nil {
-		return false
-	}
-	for _, capability := range wanted {
-		if sets[0].Effective&(1<<capability) == 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/kube"
@@ -27,6 +28,8 @@ type Node struct {
 	TmpfilesDir string   // in mode multus-chain: configuration of systemd-tmpfiles; empty: a boot removes the entry
 
 	BesideIstioCNI bool // the entry may stand next to istio-cni's, for a migration; never with ambient mode
+
+	Backend backend.Verdict // on the node
 
 	Binary string // the agent's copy of the plugin, in its own file system; next to it is that of capture-cni-lookup
 	Entry  entry.Entry
@@ -86,6 +89,10 @@ func (s Node) Plugin() string { return s.At(s.BinDirs[0]) + "/" + conflist.Plugi
 
 // CredentialDirs returns where credentials are written, in the order of preference.
 func (s Node) CredentialDirs() []string { return []string{s.StateDir, s.RunDir} }
+
+// BackendFault returns why the entry can't be written for the backend that the operator asks
+// for.
+func (s Node) BackendFault() error { return s.Backend.Fault(s.Entry.Asked()) }
 
 // KeepsBootFiles reports whether the entry is made anew at boot.
 func (s Node) KeepsBootFiles() bool { return s.Mode == terms.MultusChain && s.TmpfilesDir != "" }

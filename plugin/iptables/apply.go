@@ -28,12 +28,12 @@ type Backend struct{ programs map[capture.Family]programs }
 // table, which is committed last, proves that the rules are complete.
 var families = []capture.Family{capture.IPv6, capture.IPv4}
 
-// Find returns the programs of the variant that the operator chose. Errors: a
-// capture.Refusal where the host lacks them.
-func Find(ctx context.Context, asked config.Backend) (Backend, error) {
+// Find returns the programs of the variant that the operator chose, in the file system at
+// root, "" for that of this process. Errors: a capture.Refusal where the host lacks them.
+func Find(ctx context.Context, root string, asked config.Backend) (Backend, error) {
 	b := Backend{map[capture.Family]programs{}}
 	for _, family := range families {
-		p, err := findPrograms(ctx, family, asked)
+		p, err := findPrograms(ctx, root, family, asked)
 		if err != nil {
 			return Backend{}, err
 		}
@@ -102,7 +102,7 @@ func (b Backend) save(ctx context.Context, rs capture.Ruleset, existing xtables.
 		var out []byte
 		if existing.Has(family) { // else the program would create the tables
 			var err error
-			if out, err = run(ctx, nil, b.programs[family].save, "--counters"); err != nil {
+			if out, err = run(ctx, b.programs[family].root, nil, b.programs[family].save, "--counters"); err != nil {
 				return nil, err
 			}
 		}
@@ -119,7 +119,7 @@ func (b Backend) restore(ctx context.Context, family capture.Family, rules strin
 	if p.wait {
 		options = append(options, restoreWait)
 	}
-	return runWithoutNameServices(ctx, []byte(rules), p.restore, options...)
+	return runWithoutNameServices(ctx, p.root, []byte(rules), p.restore, options...)
 }
 
 // undoTimeout bounds undo, which also runs after the context has ended.

@@ -25,7 +25,7 @@ func TestNameServicesAreHidden(t *testing.T) {
 			return err
 		}
 		script := `test ! -s /etc/nsswitch.conf && test "$(readlink /proc/self/ns/net)" = "` + netns + `" && cat`
-		return runWithoutNameServices(t.Context(), []byte("rules"), "/bin/sh", "-c", script)
+		return runWithoutNameServices(t.Context(), "", []byte("rules"), "/bin/sh", "-c", script)
 	})
 	if err != nil {
 		t.Error(err)
@@ -38,7 +38,7 @@ func TestNameServicesAreHidden(t *testing.T) {
 // TestProgramsThatFail expects the command, its exit status and its stderr in the error.
 func TestProgramsThatFail(t *testing.T) {
 	t.Parallel()
-	_, err := run(t.Context(), nil, "/bin/sh", "-c", "echo two; echo words >&2; exit 3")
+	_, err := run(t.Context(), "", nil, "/bin/sh", "-c", "echo two; echo words >&2; exit 3")
 	if err == nil || !strings.Contains(err.Error(), "running /bin/sh -c") || !strings.Contains(err.Error(), "exit status 3: words") {
 		t.Errorf("got %v", err)
 	}

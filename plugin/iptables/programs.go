@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
@@ -25,8 +26,9 @@ import (
 
 // programs are the iptables programs of one family and variant.
 type programs struct {
+	root          string         // of the programs' file system; "" for that of this process
 	variant       config.Backend // config.IPTablesNFT or config.IPTablesLegacy
-	save, restore string         // paths
+	save, restore string         // paths below root
 	wait          bool           // restore knows --wait
 }
 
@@ -39,9 +41,9 @@ var commandPrefix = map[capture.Family]string{capture.IPv4: "iptables", capture.
 
 // findPrograms returns a family's programs. It prefers those whose names contain
 // the variant. The plain names can be either variant, which their version reports.
-func findPrograms(ctx context.Context, family capture.Family, asked config.Backend) (programs, error) {
+func findPrograms(ctx context.Context, root string, family capture.Family, asked config.Backend) (programs, error) {
 	plain := commandPrefix[family]
-	p := programs{variant: asked, wait: asked == config.IPTablesLegacy}
+	p := programs{root: root, variant: asked, wait: asked == config.IPTablesLegacy}
 	if asked != config.IPTables {
 		suffix := strings.TrimPrefix(string(asked), "iptables") // "-nft"
 		if p.locate(plain+suffix) == nil {
@@ -51,11 +53,11 @@ func findPrograms(ctx context.Context, family capture.Family, asked config.Backe
 	if err := p.locate(plain); err != nil {
 		return p, missingPrograms(asked, err)
 	}
-	command, err := lookPath(plain)
+	command, err := lookPath(root, plain)
 	if err != nil {
 		return p, missingPrograms(asked, err)
 	}
-	out, err := run(ctx, nil, command, "-V")
+	out, err := run(ctx, root, nil, command, "-V")
 	if err != nil {
 		return p, err
 	}
@@ -73,25 +75,28 @@ func missingPrograms(asked config.Backend, err error) error {
 }
 
 func (p *programs) locate(name string) (err error) {
-	if p.save, err = lookPath(name + "-save"); err != nil {
+	if p.save, err = lookPath(p.root, name+"-save"); err != nil {
 		return err
 	}
-	p.restore, err = lookPath(name + "-restore")
+	p.restore, err = lookPath(p.root, name+"-restore")
 	return err
 }
 
-func lookPath(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	for _, directory := range directories {
-		if err == nil {
-			break
+// lookPath returns a program's path below root. It follows no link, which would lead out of
+// root.
+func lookPath(root, name string) (string, error) {
+	if root == "" {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
 		}
-		path, err = exec.LookPath(filepath.Join(directory, name))
 	}
-	if err != nil {
-		return "", fmt.Errorf("no %s in PATH or %s", name, strings.Join(directories, ", "))
+	for _, directory := range directories {
+		path := filepath.Join(directory, name)
+		if _, err := os.Lstat(root + path); err == nil {
+			return path, nil
+		}
 	}
-	return path, nil
+	return "", fmt.Errorf("no %s in PATH or %s", name, strings.Join(directories, ", "))
 }
 
 // parseVersion parses "iptables v1.8.9 (nf_tables)". Versions before 1.8 have one
@@ -128,10 +133,13 @@ const (
 	privateLock  = "/proc/self/comm"
 )
 
-// run executes a program on the calling thread, and so in its namespace, with a
+// run executes a program below root on the calling thread, and so in its namespace, with a
 // fixed environment.
-func run(ctx context.Context, stdin []byte, path string, args ...string) ([]byte, error) {
+func run(ctx context.Context, root string, stdin []byte, path string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, path, args...)
+	if root != "" {
+		command.SysProcAttr, command.Dir = &syscall.SysProcAttr{Chroot: root}, "/"
+	}
 	command.Env = []string{"PATH=" + strings.Join(directories, string(os.PathListSeparator)), "LC_ALL=C", lockVariable + "=" + privateLock}
 	command.Stdin = bytes.NewReader(stdin)
 	stdout, stderr := bounded{limit: maxStdout, what: "bytes of rules, as " + filepath.Base(path) + " prints them"}, bounded{limit: maxStderr, what: "bytes of errors"}
@@ -152,7 +160,7 @@ func run(ctx context.Context, stdin []byte, path string, args ...string) ([]byte
 // iptables asks the name services for every numeric uid and gid: a slow or
 // unreachable directory server would delay the pod. If the host refuses the mount
 // namespace, the program runs in the host's.
-func runWithoutNameServices(ctx context.Context, stdin []byte, path string, args ...string) error {
+func runWithoutNameServices(ctx context.Context, root string, stdin []byte, path string, args ...string) error {
 	netns, err := ns.GetCurrentNS()
 	if err != nil {
 		return fmt.Errorf("opening the network namespace: %w", err)
@@ -168,7 +176,7 @@ func runWithoutNameServices(ctx context.Context, stdin []byte, path string, args
 			return
 		}
 		_ = hideNameServices()
-		_, err := run(ctx, stdin, path, args...)
+		_, err := run(ctx, root, stdin, path, args...)
 		done <- err
 	}()
 	return <-done

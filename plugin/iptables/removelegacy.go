@@ -42,7 +42,7 @@ func RemoveLegacy(ctx context.Context) error {
 }
 
 func removeLegacyTable(ctx context.Context, table xtables.Table) error {
-	host, err := findPrograms(ctx, table.Family, config.IPTablesLegacy)
+	host, err := findPrograms(ctx, "", table.Family, config.IPTablesLegacy)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (b Backend) dumpSaved(ctx context.Context) (dump.Dump, error) {
 		if !existing.Has(family) {
 			continue
 		}
-		out, err := run(ctx, nil, b.programs[family].save)
+		out, err := run(ctx, b.programs[family].root, nil, b.programs[family].save)
 		if err != nil {
 			return dump.Dump{}, err
 		}

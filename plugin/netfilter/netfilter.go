@@ -34,10 +34,15 @@ type Backend interface {
 // Find returns the backend that the operator chose. Errors: a capture.Refusal
 // where the host lacks its programs.
 func Find(ctx context.Context, backend config.Backend) (Backend, error) {
+	return FindBelow(ctx, "", backend)
+}
+
+// FindBelow is Find with the host's programs in the file system at root.
+func FindBelow(ctx context.Context, root string, backend config.Backend) (Backend, error) {
 	if backend == config.NFTables {
 		return nftables.Backend{}, nil
 	}
-	return iptables.Find(ctx, backend)
+	return iptables.Find(ctx, root, backend)
 }
 
 // Reference applies a Ruleset in a scratch namespace and returns what the kernel

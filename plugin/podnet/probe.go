@@ -4,26 +4,35 @@ package podnet
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// Probe checks that this host's backend and kernel support the rules: it applies
-// rules with every expression to a scratch namespace.
-func Probe(ctx context.Context, asked config.Backend) error {
-	backend, err := netfilter.Find(ctx, asked)
+// Probe checks that kernel and host support a backend: it applies rules with every
+// expression to a scratch namespace, with transparent also those of TPROXY alone. The
+// host's programs are in the file system at root, "" for that of this process. It returns
+// the backend that an alias stands for.
+func Probe(ctx context.Context, root string, asked config.Backend, transparent bool) (config.Backend, error) {
+	backend, err := netfilter.FindBelow(ctx, root, asked)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = netfilter.Reference(ctx, backend, capture.Rules(fullIntent()))
-	return err
+	intent := fullIntent(transparent)
+	_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
+	if _, ok := errors.AsType[iptables.NoIPv6](err); ok { // an ADD of a pod without IPv6 does without, too
+		intent.IPv6 = capture.Ignored
+		_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
+	}
+	return backend.Name(), err
 }
 
 // fullIntent returns an Intent that needs every expression.
-func fullIntent() capture.Intent {
+func fullIntent(transparent bool) capture.Intent {
 	ids := []uint32{1, 2}
 	ports := []uint16{1, 2}
 	ranges := []netip.Prefix{
@@ -31,7 +40,7 @@ func fullIntent() capture.Intent {
 		netip.MustParsePrefix("2001:db8::/33"), netip.MustParsePrefix("2001:db9::/33"),
 	}
 	return capture.Intent{
-		IPv6: capture.Captured, DropInvalid: true, Transparent: true, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
+		IPv6: capture.Captured, DropInvalid: true, Transparent: transparent, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
 		OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
 		LoopbackCIDR:         netip.MustParsePrefix("127.0.0.0/8"),
 		InboundPorts:         capture.Everything[uint16](),

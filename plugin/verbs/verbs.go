@@ -134,7 +134,8 @@ func status(args *skel.CmdArgs) error {
 	if err := trust.CheckPaths(conf); err != nil {
 		return err
 	}
-	if err := errors.Join(lookupBy(conf).CheckWays(ctx), podnet.Probe(ctx, conf.Backend)); err != nil {
+	_, err = podnet.Probe(ctx, "", conf.Backend, true)
+	if err := errors.Join(lookupBy(conf).CheckWays(ctx), err); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, "meshed pods can't start: "+err.Error(), "")
 	}
 	return nil

@@ -1,9 +1,9 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* Whether there is a guard: it needs a runtime and an agent's socket to ask, pods to look after, and no programs of the node's to read rules with. */ -}}
+{{- /* Whether there is a guard: it needs a runtime and an agent's socket to ask, pods to look after, and nftables: there are no programs of the node to read rules with. */ -}}
 {{- define "capture-cni.guarded" -}}
 {{- $node := include "capture-cni.node" . | fromJson -}}
-{{- and .Values.guard.enabled (not (empty $node.criSockets)) (not (empty $node.socketDir)) (ne .Values.state "absent") (eq (.Values.netconf.backend | default "nftables") "nftables") -}}
+{{- and .Values.guard.enabled (not (empty $node.criSockets)) (not (empty $node.socketDir)) (ne .Values.state "absent") (has (.Values.netconf.backend | default "nftables") (list "nftables" "auto")) -}}
 {{- end -}}
 
 {{- /* Whether the agent may have to evict pods. */ -}}
@@ -68,6 +68,12 @@
     # The lock of the pods' network namespaces, which the plugin takes, too; both have its path compiled in.
     - name: lock
       mountPath: /run/capture-cni/lock
+    {{- if eq (.Values.netconf.backend | default "") "auto" }}
+    # The backend that the node's kernel chose.
+    - name: backend
+      mountPath: {{ .Values.paths.runDir }}/backend
+      readOnly: true
+    {{- end }}
     # The baseline of each pod: what ADD or a repair left there. Survives a restart of the guard.
     - name: guard-dir
       mountPath: {{ .Values.paths.runDir }}/guard

@@ -41,6 +41,16 @@
   | toJson -}}
 {{- end }}
 
+{{- /* Whether Multus calls the plugin for network attachments. Their definition is the cluster's, with one backend for all nodes. */ -}}
+{{- define "capture-cni.underMultus" -}}
+{{- $is := eq (include "capture-cni.node" . | fromJson).mode "multus" -}}
+{{- $backend := .Values.netconf.backend | default "" -}}
+{{- if and $is (or .pool.backend (eq $backend "auto")) -}}
+{{- fail (printf "mode multus with backend %q of a pool or of the node: the network attachment has one backend for the cluster; set netconf.backend to it" $backend) -}}
+{{- end -}}
+{{- $is -}}
+{{- end }}
+
 {{- /* The namespaces that are never captured: the operator's, else the agent's default. */ -}}
 {{- define "capture-cni.excludedNamespaces" -}}
 {{- $default := eq (include "capture-cni.node" . | fromJson).mode "multus-chain" | ternary (list "openshift-*" "kube-*") list -}}
@@ -55,11 +65,6 @@
 {{- else if ne $host "$(HOST_IP)" -}}
 {{ $host }}
 {{- end -}}
-{{- end }}
-
-{{- /* What trying the kernel takes: a scratch namespace, and rules in it. */ -}}
-{{- define "capture-cni.kernelCapabilities" -}}
-{{- and .Values.taint.remove .Values.taint.tryKernel (ne .Values.state "absent") | ternary (list "SYS_ADMIN" "NET_ADMIN") list | toJson -}}
 {{- end }}
 
 {{- /* The flags that agent and guard share, as environment variables. They are part of the pod, not of a ConfigMap: a container that restarts

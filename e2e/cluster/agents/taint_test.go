@@ -26,42 +26,32 @@ var taintRemoval = []string{suite.ShortLookup, "taint.remove=true"}
 // pod there before the agent is ready; after that all pods start, captured by the
 // plugin itself.
 func TestTaint(t *testing.T) {
-	for name, test := range map[string]struct {
-		pods     int
-		settings []string
-	}{
-		"as it is":   {20, taintRemoval},
-		"and kernel": {1, append(slices.Clone(taintRemoval), "taint.tryKernel=true")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c.InstallChart(t)
-			c.UninstallChart(t)
-			n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
-			for _, node := range c.Nodes {
-				addTaint(t, node)
-			}
-			var pods []*corev1.Pod
-			for i := range test.pods {
-				pods = append(pods, suite.Server(fmt.Sprintf("early-%d", i), ""))
-			}
-			n.Create(t, pods...)
-			for _, pod := range pods {
-				suite.Eventually(t, func() error { return expectUnschedulable(t, n, pod.Name) })
-			}
-			c.InstallChart(t, test.settings...)
-			installedAt := time.Now()
-			for _, node := range c.Nodes {
-				expectUntainted(t, node)
-			}
-			t.Logf("untainted at most %s after the agents were ready", time.Since(installedAt).Round(100*time.Millisecond))
-			n.WaitReady(t, pods...)
-			for _, pod := range pods {
-				n.ExpectCaptured(t, pod.Name)
-			}
-			if repaired := n.Kubectl(t, "", "get", "events", "--field-selector=reason=CaptureRepaired", "--no-headers", "--ignore-not-found"); repaired != "" {
-				t.Errorf("pods started before the plugin was ready:\n%s", repaired)
-			}
-		})
+	c.InstallChart(t)
+	c.UninstallChart(t)
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	for _, node := range c.Nodes {
+		addTaint(t, node)
+	}
+	var pods []*corev1.Pod
+	for i := range 20 {
+		pods = append(pods, suite.Server(fmt.Sprintf("early-%d", i), ""))
+	}
+	n.Create(t, pods...)
+	for _, pod := range pods {
+		suite.Eventually(t, func() error { return expectUnschedulable(t, n, pod.Name) })
+	}
+	c.InstallChart(t, taintRemoval...)
+	installedAt := time.Now()
+	for _, node := range c.Nodes {
+		expectUntainted(t, node)
+	}
+	t.Logf("untainted at most %s after the agents were ready", time.Since(installedAt).Round(100*time.Millisecond))
+	n.WaitReady(t, pods...)
+	for _, pod := range pods {
+		n.ExpectCaptured(t, pod.Name)
+	}
+	if repaired := n.Kubectl(t, "", "get", "events", "--field-selector=reason=CaptureRepaired", "--no-headers", "--ignore-not-found"); repaired != "" {
+		t.Errorf("pods started before the plugin was ready:\n%s", repaired)
 	}
 }
 

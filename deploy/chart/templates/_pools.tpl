@@ -1,0 +1,78 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+
+{{- /* All pools: the nodes of none, with an empty name, then .Values.pools. A node that several select belongs to the first of them: each
+pool leaves out the selectors of those before it, and the pool without a name all. */ -}}
+{{- define "capture-cni.pools" -}}
+{{- $pools := list -}}
+{{- $names := list -}}
+{{- $selectors := list -}}
+{{- range .Values.pools -}}
+{{- if has .name $names -}}
+{{- fail (printf "pools has two with the name %q: expected one, a DaemonSet is named after it" .name) -}}
+{{- end -}}
+{{- $pools = append $pools (set (deepCopy .) "except" $selectors) -}}
+{{- $names = append $names .name -}}
+{{- $selectors = append $selectors .nodeSelector -}}
+{{- end -}}
+{{- prepend $pools (dict "name" "" "except" $selectors) | toJson -}}
+{{- end -}}
+
+{{- /* The values of a pool: (list $ POOL). What it does not set is the release's. */ -}}
+{{- define "capture-cni.poolValues" -}}
+{{- $root := index . 0 -}}
+{{- $pool := index . 1 -}}
+{{- $values := mergeOverwrite (deepCopy $root.Values) (pick $pool "nodeSelector" "image" "platform" "mode" "updateStrategy" "state") -}}
+{{- if and (hasKey ($pool.image | default dict) "tag") (not (hasKey $pool.image "digest")) -}}
+{{- $_ := set $values.image "digest" "" -}}
+{{- end -}}
+{{- with $pool.backend -}}
+{{- $_ := set $values.netconf "backend" . -}}
+{{- end -}}
+{{- $values | toJson -}}
+{{- end -}}
+
+{{- /* A template with the values of a pool: (list $ POOL TEMPLATE). */ -}}
+{{- define "capture-cni.inPool" -}}
+{{- $root := index . 0 -}}
+{{- $pool := index . 1 -}}
+{{- include (index . 2) (merge (dict "Values" (include "capture-cni.poolValues" (list $root $pool) | fromJson) "pool" $pool) (omit $root "Values")) -}}
+{{- end -}}
+
+{{- /* Whether a template is true for a pool: (list $ TEMPLATE). */ -}}
+{{- define "capture-cni.anyPool" -}}
+{{- $root := index . 0 -}}
+{{- $template := index . 1 -}}
+{{- $found := false -}}
+{{- range include "capture-cni.pools" $root | fromJsonArray -}}
+{{- if eq (include "capture-cni.inPool" (list $root . $template)) "true" -}}
+{{- $found = true -}}
+{{- end -}}
+{{- end -}}
+{{- $found -}}
+{{- end -}}
+
+{{- /* Where a pool's agents run: the operator's affinity, without the nodes of other pools. Terms are alternatives: each label that another
+pool selects by makes one. */ -}}
+{{- define "capture-cni.affinity" -}}
+{{- $default := list (dict "key" "eks.amazonaws.com/compute-type" "operator" "NotIn" "values" (list "fargate")) (dict "key" "type" "operator" "NotIn" "values" (list "virtual-kubelet")) -}}
+{{- $affinity := .Values.affinity | default (dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" (list (dict "matchExpressions" $default))))) -}}
+{{- $nodes := $affinity.nodeAffinity | default dict -}}
+{{- $required := $nodes.requiredDuringSchedulingIgnoredDuringExecution | default dict -}}
+{{- $terms := $required.nodeSelectorTerms | default (list dict) -}}
+{{- range $selector := .pool.except -}}
+{{- $narrower := list -}}
+{{- range $term := $terms -}}
+{{- range $label, $value := $selector -}}
+{{- $expressions := append ($term.matchExpressions | default list) (dict "key" $label "operator" "NotIn" "values" (list $value)) -}}
+{{- $narrower = append $narrower (merge (dict "matchExpressions" $expressions) $term) -}}
+{{- end -}}
+{{- end -}}
+{{- $terms = $narrower -}}
+{{- end -}}
+{{- if .pool.except -}}
+{{- $required = merge (dict "nodeSelectorTerms" $terms) $required -}}
+{{- $nodes = merge (dict "requiredDuringSchedulingIgnoredDuringExecution" $required) $nodes -}}
+{{- $affinity = merge (dict "nodeAffinity" $nodes) $affinity -}}
+{{- end -}}
+{{- $affinity | toJson -}}
+{{- end -}}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
+)
+
+// Test returns the verdict on a node whose file system is at root, "" for that of this
+// process. It tests nothing where the earlier verdict is of this boot and version, and
+// good; and a choice never changes within a boot. Errors: no verdict, because the
+// kernel had no memory, refused a permission, or did not answer.
+func Test(ctx context.Context, root string, asked config.Backend, earlier Verdict) (v Verdict, err error) {
+	v = Verdict{Version: config.OwnVersion(), Asked: asked}
+	if v.Boot, err = bootID(); err != nil {
+		return Verdict{}, err
+	}
+	candidates := []config.Backend{asked}
+	if asked == Auto {
+		candidates = []config.Backend{config.NFTables, config.IPTables}
+	}
+	if earlier.Boot == v.Boot && earlier.Asked == asked && earlier.Chosen != "" {
+		if earlier.Version == v.Version {
+			return earlier, nil
+		}
+		candidates = []config.Backend{earlier.Chosen}
+	}
+	var reasons []string
+	for _, candidate := range candidates {
+		chosen, lacks, err := probe(ctx, root, candidate, false)
+		switch {
+		case err != nil:
+			return Verdict{}, fmt.Errorf("testing backend %s: %w", candidate, err)
+		case lacks != "":
+			reasons = append(reasons, fmt.Sprintf("backend %s does not work on this node: %s", candidate, lacks))
+			continue
+		}
+		v.Chosen = chosen
+		if _, v.NoTProxy, err = probe(ctx, root, chosen, true); err != nil {
+			return Verdict{}, fmt.Errorf("testing TPROXY with backend %s: %w", chosen, err)
+		}
+		break
+	}
+	v.Reason = strings.Join(reasons, "; ")
+	return v, nil
+}
+
+// The kernel also reports a missing module when it could not load one in time.
+const (
+	attempts = 3
+	pause    = time.Second
+)
+
+// probe returns what node or kernel lacks for a backend, "" if it works. Errors: neither
+// of the two is certain.
+func probe(ctx context.Context, root string, asked config.Backend, transparent bool) (found config.Backend, lacks string, err error) {
+	if err := checkRights(asked); err != nil {
+		return "", "", err
+	}
+	for range attempts {
+		found, err = podnet.Probe(ctx, root, asked, transparent)
+		if lackOf(err) == "" {
+			return found, "", err
+		}
+		select {
+		case <-ctx.Done():
+			return found, "", errors.Join(ctx.Err(), err)
+		case <-time.After(pause):
+		}
+	}
+	return found, lackOf(err), nil
+}
+
+// lackOf returns which module the kernel lacks, or which program the node, "" for an error
+// that says neither.
+func lackOf(err error) string {
+	if lacking, ok := errors.AsType[nfnetlink.Lacking](err); ok {
+		return lacking.Error()
+	}
+	if refused, ok := errors.AsType[capture.Refusal](err); ok {
+		return refused.Error()
+	}
+	return ""
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capture-cni/capture-cni/install/backend"
+)
+
+// backendTimeout bounds a test, with the modules that the kernel loads for it.
+const backendTimeout = time.Minute
+
+func backendCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "backend",
+		Short: "Test the backend on this node and, with backend auto, choose it",
+		Long: `Test whether this node's kernel supports the backend, with every kind of rule, in a
+scratch network namespace. With "backend": "auto" in --netconf, choose nftables, or
+iptables where the kernel lacks nf_tables. The result is kept in --run-dir until the
+next boot; run writes no entry for a backend that does not work.
+
+Needs the capabilities SYS_ADMIN and NET_ADMIN. To test iptables, it executes the
+programs below --root, which needs NET_RAW, SYS_CHROOT and, where a module is not
+loaded yet, SYS_MODULE. It fails if the test shows neither that the backend works nor
+that it does not.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return o.testBackend(command.Context()) },
+	}
+}
+
+func (o *options) testBackend(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, backendTimeout)
+	defer cancel()
+	began := time.Now()
+	verdict, err := backend.Test(ctx, strings.TrimSuffix(o.Root, "/"), o.Entry.Asked(), o.Backend)
+	if err != nil {
+		return fmt.Errorf("%w: the agent waits until the test succeeds", err)
+	}
+	log := o.log.With("asked", verdict.Asked, "took", time.Since(began).Round(time.Millisecond))
+	switch {
+	case verdict == o.Backend:
+		log.Info("the backend was tested since the node booted", "backend", verdict.Chosen)
+		return nil
+	case verdict.Chosen == "":
+		log.Error("the agent will write no entry", "reason", verdict.Reason)
+	default:
+		log.Info("tested the backend", "backend", verdict.Chosen, "notes", cmp.Or(strings.Join(verdict.Notes(), "; "), "none"))
+	}
+	return backend.Write(o.At(o.RunDir), verdict)
+}
