@@ -33,9 +33,11 @@ type Node struct {
 	Kind     string          `json:"kind,omitempty"` // kernel, runtime, image and architecture, as the kubelet names them
 	Version  string          `json:"version,omitempty"`
 	Mode     terms.Mode      `json:"mode,omitempty"`
+	Backend  string          `json:"backend,omitempty"`
 	Agent    string          `json:"agent,omitempty"`    // its pod
 	Reported time.Time       `json:"reported,omitzero"`  // when it last reported
 	Meshed   int             `json:"meshed"`             // pods of the mesh, as the API server knows them
+	Notes    []string        `json:"notes,omitempty"`    // of the agent
 	Next     string          `json:"nextStep,omitempty"` // what to do
 	step     string          // that follows from more than the state
 	agent    *Agent          // nil for none

@@ -27,7 +27,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	var lasts time.Duration
 	if lease != nil {
 		published, err = nodestate.Decode(lease.Annotations[nodestate.Annotation])
-		node.Version, node.Mode, node.pods = published.Version, published.Mode, published.Pods
+		node.Version, node.Mode, node.Backend, node.Notes, node.pods = published.Version, published.Mode, published.Backend, published.Notes, published.Pods
 		if lease.Spec.RenewTime != nil {
 			node.Reported = lease.Spec.RenewTime.Time
 		}
@@ -42,7 +42,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		set(Faulty, "the Node is not ready: "+whyDown(o.nodes[name]))
 		node.step = "kubectl describe node " + name
 	case agent == nil && o.podsFault == nil:
-		o.explainNoAgent(&node, lease != nil)
+		o.explainNoAgent(&node, lease != nil, published.Desired == absent && published.Good())
 	case agent != nil && agent.fault.blocks(o.now.Sub(agent.created)):
 		set(Faulty, agent.fault.reason)
 		node.step = agent.fault.step(agent)
@@ -67,14 +67,14 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	case published.Warning.Reason != "":
 		set(Faulty, published.Warning.Reason)
 		node.step = published.Warning.Next
-	case agent != nil && agent.guarded && published.Pods == nil:
+	case agent != nil && agent.guarded && published.Pods == nil && cmp.Or(published.Backend, nftables) == nftables:
 		set(Waiting, "the guard has not reported the states of pods")
 	case o.release.replaces(agent) == appsv1.OnDeleteDaemonSetStrategyType:
 		set(Outdated, "the agent is of an older specification, and updateStrategy is OnDelete")
 		node.step = fmt.Sprintf("kubectl -n %s delete pod %s", agent.namespace, agent.name)
 	case o.release.replaces(agent) != "":
 		set(Waiting, "the agent is of an older specification, and is replaced")
-	case published.Desired == "absent":
+	case published.Desired == absent:
 		set(Removed)
 	default:
 		set(Ready)
@@ -82,6 +82,12 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	node.Next = cmp.Or(node.step, o.adviseNode(node))
 	return node
 }
+
+// What agents publish.
+const (
+	absent   = "absent"   // the desired state of a clean node
+	nftables = "nftables" // the backend with a guard
+)
 
 // Limits of a Lease's times: agents write a few minutes, and clocks differ.
 const (
@@ -126,8 +132,8 @@ func whyDown(node *corev1.Node) (reason string) {
 	return reason
 }
 
-// explainNoAgent says why a node has no agent.
-func (o *observed) explainNoAgent(node *Node, leased bool) {
+// explainNoAgent says why a node has no agent, which was clean as its Lease says, or not.
+func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	selected := ""
 	if known := o.nodes[node.Name]; known != nil {
 		selected = o.release.selects(known)
@@ -139,9 +145,11 @@ func (o *observed) explainNoAgent(node *Node, leased bool) {
 		node.State, node.Reasons = Waiting, []string{"the agent ends"}
 	case selected != "":
 		node.Reasons, node.step = []string{"DaemonSet " + selected + " selects the node, and has no pod there"}, describe
+	case clean:
+		node.State = Removed
 	case leased && o.nodesKnown():
 		node.Reasons = []string{"no DaemonSet selects the node any more: plugin and entry may be left there"}
-		node.step = "select it again, or deploy/guides/remove.md; then kubectl -n " + o.release.namespace + " delete lease " + node.Name
+		node.step = "select it again, or by a pool with state: absent (deploy/guides/nodes.md)"
 	default:
 		node.Reasons, node.step = []string{"no agent runs on the node"}, "compare nodeSelector, affinity and tolerations of the chart with the node: "+describe
 	}

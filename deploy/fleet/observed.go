@@ -152,7 +152,14 @@ func (f *Fleet) addNamed(node string, pods []nodestate.Pod) {
 // notes returns what the fleet's state does not say.
 func (f *Fleet) notes(o *observed) (notes []string) {
 	unguarded, pods, omitted := 0, 0, 0
+	said, removed := map[string][]string{}, []string(nil)
 	for _, node := range f.Nodes {
+		for _, note := range node.Notes {
+			said[note] = append(said[note], node.Name)
+		}
+		if node.State == Removed && node.Meshed > 0 {
+			removed = append(removed, node.Name)
+		}
 		if node.pods != nil {
 			omitted += node.pods.Omitted
 		} else if node.Meshed > 0 {
@@ -171,6 +178,12 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 	}
 	if gone := slices.DeleteFunc(slices.Sorted(maps.Keys(o.leases)), func(name string) bool { return !o.isGone(name) }); len(gone) > 0 {
 		notes = append(notes, fmt.Sprintf("%d Leases are of Nodes that no longer exist: kubectl -n %s delete lease %s", len(gone), o.release.namespace, strings.Join(gone, " ")))
+	}
+	for _, note := range slices.Sorted(maps.Keys(said)) {
+		notes = append(notes, strings.Join(said[note], ", ")+": "+note)
+	}
+	if len(removed) > 0 {
+		notes = append(notes, fmt.Sprintf("pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: %s", strings.Join(removed, ", ")))
 	}
 	if pods > 0 {
 		notes = append(notes, fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods))

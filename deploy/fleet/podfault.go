@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,13 +65,23 @@ func faultOf(pod *corev1.Pod) *fault {
 			f = &fault{phase: starting, reason: "container " + status.Name + ": " + waiting.Reason}
 		case waiting != nil:
 			f = &fault{phase: stopped, reason: fmt.Sprintf("container %s: %s: %s", status.Name, waiting.Reason, waiting.Message)}
-			if status.LastTerminationState.Terminated != nil {
+			if last := status.LastTerminationState.Terminated; last != nil {
 				f.container = status.Name
+				f.reason += lastWords(last)
 			}
 			return f
 		case ended != nil && ended.ExitCode != 0:
-			return &fault{phase: stopped, reason: fmt.Sprintf("container %s: %s: exit status %d", status.Name, ended.Reason, ended.ExitCode), container: status.Name}
+			return &fault{phase: stopped, reason: fmt.Sprintf("container %s: %s: exit status %d%s", status.Name, ended.Reason, ended.ExitCode, lastWords(ended)), container: status.Name}
 		}
 	}
 	return f
+}
+
+// lastWords returns the last line that a container left as its reason.
+func lastWords(ended *corev1.ContainerStateTerminated) string {
+	lines := strings.Split(strings.TrimSpace(ended.Message), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return ": " + last
+	}
+	return ""
 }

@@ -93,6 +93,14 @@ func TestAgentStates(t *testing.T) {
 			waiting("PodInitializing", "")(pod)
 			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "first", State: ended}}
 		}, want: "faulty: container first: Error: exit status 3 -> " + logs + "ended -c first"},
+		"untested": {agent: func(pod *corev1.Pod) {
+			waiting("PodInitializing", "")(pod)
+			ended := corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "level=INFO\ncapture-cni-node: testing backend nftables: no memory\n"}
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+				Name: "kernel", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 10s"}},
+				LastTerminationState: corev1.ContainerState{Terminated: &ended},
+			}}
+		}, want: "faulty: container kernel: CrashLoopBackOff: back-off 10s: capture-cni-node: testing backend nftables: no memory -> " + logs + "untested -c kernel"},
 		"created": {agent: created(time.Minute, waiting("ContainerCreating", "")), want: "waiting: container installer: ContainerCreating -> "},
 		"stuck":   {agent: created(time.Hour, waiting("ContainerCreating", "")), want: "faulty: container installer: ContainerCreating -> " + describe + "stuck"},
 		"unready": {
@@ -108,11 +116,11 @@ func TestAgentStates(t *testing.T) {
 		},
 		"down":     {agent: func(*corev1.Pod) {}, down: true, want: "faulty: the Node is not ready: Kubelet stopped posting node status. -> kubectl describe node down"},
 		"no-pod":   {want: "no agent: DaemonSet capture-cni-node selects the node, and has no pod there -> " + set},
-		"tainted":  {node: taint("theirs", corev1.TaintEffectNoSchedule), want: leftBehind("tainted")},
+		"tainted":  {node: taint("theirs", corev1.TaintEffectNoSchedule), want: leftBehind},
 		"refused":  {node: taint("ours", corev1.TaintEffectNoExecute), want: "no agent: DaemonSet capture-cni-node selects the node, and has no pod there -> " + set},
 		"cordoned": {node: taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule), want: "no agent: DaemonSet capture-cni-node selects the node, and has no pod there -> " + set},
 		"disliked": {node: taint("theirs", corev1.TaintEffectPreferNoSchedule), want: "no agent: DaemonSet capture-cni-node selects the node, and has no pod there -> " + set},
-		"left":     {node: func(node *corev1.Node) { node.Labels = nil }, want: leftBehind("left")},
+		"left":     {node: func(node *corev1.Node) { node.Labels = nil }, want: leftBehind},
 	} {
 		ready := corev1.ConditionTrue
 		if test.down {
@@ -154,10 +162,8 @@ func taint(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 	return func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} }
 }
 
-func leftBehind(node string) string {
-	return "no agent: no DaemonSet selects the node any more: plugin and entry may be left there -> " +
-		"select it again, or deploy/guides/remove.md; then kubectl -n capture-cni delete lease " + node
-}
+const leftBehind = "no agent: no DaemonSet selects the node any more: plugin and entry may be left there -> " +
+	"select it again, or by a pool with state: absent (deploy/guides/nodes.md)"
 
 // TestDaemonSets is good only once each DaemonSet's controller has seen the newest
 // specification, and all agents are of it and ready.
@@ -197,6 +203,41 @@ func TestWarned(t *testing.T) {
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil || f.Good() || f.Nodes[0].State != Faulty || f.Nodes[0].Next != warned.Warning.Next {
 		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// TestNotes expects what agents say of their nodes, alike nodes in one note; a node that was
+// cleaned, and that no DaemonSet selects; and that pods of the mesh run on one of them.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	iptables, cleaned := good(nil), good(nil)
+	iptables.Backend, iptables.Notes = "iptables-nft", []string{"backend iptables-nft: no guard"}
+	cleaned.Desired, cleaned.Notes = "absent", []string{"left on the node: capture-cni"}
+	s := &apiServer{sets: []appsv1.DaemonSet{rollingOut("")}, nodes: []corev1.Node{
+		newNode("n1", corev1.ConditionTrue, nil), newNode("n2", corev1.ConditionTrue, nil), newNode("out", corev1.ConditionTrue, func(n *corev1.Node) { n.Labels = nil }),
+	}}
+	for _, node := range []string{"n1", "n2"} {
+		s.leases = append(s.leases, newLease(node, 0, iptables))
+		pod := newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer)
+		pod.Labels[templateGeneration] = "2"
+		s.pods = append(s.pods, pod)
+	}
+	s.leases = append(s.leases, newLease("out", time.Hour, cleaned))
+	s.pods = append(s.pods, newPod("out", "web", nil))
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []NodeState{Ready, Ready, Removed} {
+		if f.Nodes[i].State != want {
+			t.Errorf("%s is %s: %q", f.Nodes[i].Name, f.Nodes[i].State, f.Nodes[i].Reasons)
+		}
+	}
+	notes := strings.Join(f.Notes, "\n")
+	for _, want := range []string{"n1, n2: backend iptables-nft: no guard", "out: left on the node: capture-cni", "new ones start there uncaptured unless something else captures them: out"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("%q is not in\n%s", want, notes)
+		}
 	}
 }
 

@@ -72,9 +72,9 @@ func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) {
 }
 
 func writeAllNodes(out io.Writer, all []fleet.Node) {
-	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "VERSION", "MODE", "MESHED", "AGENT", "REASON"}}
+	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "VERSION", "MODE", "BACKEND", "MESHED", "AGENT", "REASON"}}
 	for _, node := range all {
-		nodes.add(node.Name, string(node.State), age(node.Reported), node.Version, string(node.Mode), fmt.Sprint(node.Meshed), node.Agent, strings.Join(node.Reasons, "; "))
+		nodes.add(node.Name, string(node.State), age(node.Reported), node.Version, string(node.Mode), node.Backend, fmt.Sprint(node.Meshed), node.Agent, strings.Join(node.Reasons, "; "))
 		nodes.next(node.Name, node.Next)
 	}
 	nodes.writeBelow(out)

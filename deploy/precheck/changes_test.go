@@ -113,6 +113,9 @@ var changes = []struct {
 		n.Status.NodeInfo = corev1.NodeSystemInfo{ContainerRuntimeVersion: "containerd://2.1.4"}
 	})},
 	{"Linux 4.18", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-553.el8" }},
+	{"Linux 4.18 on one of two nodes", func(c *Cluster) {
+		c.Nodes = append(c.Nodes, node("n2", "v1.33.1", "containerd://2.1.4", "4.18.0-553.el8"))
+	}},
 	{"Linux 5.1", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "5.1.21" }},
 	{"Linux 5.2", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "5.2.0" }},
 	{"Linux 5.10, which is newer than 5.2", func(c *Cluster) { c.Nodes[0].Status.NodeInfo.KernelVersion = "5.10.0-30-amd64" }},

@@ -25,7 +25,7 @@ type Installed struct {
 func (c *Cluster) readInstalled() {
 	for _, set := range c.DaemonSets {
 		labels := set.Labels
-		if labels["app.kubernetes.io/name"] != "capture-cni" || labels["app.kubernetes.io/component"] != "node" {
+		if labels["app.kubernetes.io/name"] != "capture-cni" || labels["app.kubernetes.io/component"] != "node" || set.Spec.Template.Labels["capture-cni.io/pool"] != "" {
 			continue
 		}
 		c.Installed = &Installed{

@@ -115,10 +115,13 @@ func (r *Report) checkNodes(c *Cluster) {
 		r.Values["platform"] = names[0]
 		r.add(OK, "platform", "", "%s", names[0])
 	default:
-		r.add(Problem, "platform", "set paths that all have, or select the nodes of one by nodeSelector: deploy/reference/platforms.md", "nodes of several platforms: %s", strings.Join(names, ", "))
+		r.add(Problem, "platform", "set the platform of most nodes, and a pool for each of the others: deploy/guides/nodes.md", "nodes of several platforms: %s", strings.Join(names, ", "))
 	}
 	if len(oldKernels) > 0 {
 		r.Values["netconf.backend"] = "iptables"
+		if len(oldKernels) < len(linux) {
+			r.Values["netconf.backend"] = "auto"
+		}
 		r.add(Note, "kernel", "", "older than 5.2 on %s: backend nftables needs 5.2; with iptables there is no guard", some(oldKernels))
 	}
 	if len(unknownKernels) > 0 {

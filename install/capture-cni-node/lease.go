@@ -38,7 +38,7 @@ func (a *agent) publish() []task {
 // nodeState joins what the agent knows of the node with what the guard knows of its pods.
 func (a *agent) nodeState(ctx context.Context) nodestate.State {
 	report := a.keeper.CurrentReport(ctx)
-	state := nodestate.State{Version: config.OwnVersion(), Mode: report.Mode, Desired: a.state, Warning: report.Warning, Notes: report.Notes, Pods: a.podStates()}
+	state := nodestate.State{Version: config.OwnVersion(), Mode: report.Mode, Backend: string(a.Entry.Conf.Backend), Desired: a.state, Warning: report.Warning, Notes: report.Notes, Pods: a.podStates()}
 	for _, f := range report.Findings {
 		state.Findings = append(state.Findings, nodestate.Finding{Part: string(f.Part), Reason: f.Reason, Waiting: f.Waiting})
 	}

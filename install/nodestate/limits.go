@@ -60,7 +60,7 @@ func (s State) check() error {
 	if len(s.Findings) > maxFindings || len(s.Notes) > maxNotes {
 		return fmt.Errorf("%d findings and %d notes: expected at most %d and %d", len(s.Findings), len(s.Notes), maxFindings, maxNotes)
 	}
-	texts := append([]string{s.Version, string(s.Mode), s.Desired, s.Warning.Reason, s.Warning.Next}, s.Notes...)
+	texts := append([]string{s.Version, string(s.Mode), s.Backend, s.Desired, s.Warning.Reason, s.Warning.Next}, s.Notes...)
 	for _, finding := range s.Findings {
 		texts = append(texts, finding.Part, finding.Reason)
 	}

@@ -33,6 +33,7 @@ type State struct {
 	Format   int        `json:"format"`
 	Version  string     `json:"version"`           // of the agent
 	Mode     terms.Mode `json:"mode"`              // how the plugin is added to the runtime's CNI configuration
+	Backend  string     `json:"backend,omitempty"` // of the plugin's entry
 	Desired  string     `json:"desired,omitempty"` // of the node: present or absent
 	Findings []Finding  `json:"findings,omitempty"`
 	Warning  Warning    `json:"warning,omitzero"`
@@ -93,7 +94,7 @@ const MaxSize = 32 << 10
 // out pods, from the end, where there is too much.
 func (s State) Encode() string {
 	s.Format = Format
-	s.Version, s.Mode, s.Desired = cut(s.Version), terms.Mode(cut(string(s.Mode))), cut(s.Desired)
+	s.Version, s.Mode, s.Backend, s.Desired = cut(s.Version), terms.Mode(cut(string(s.Mode))), cut(s.Backend), cut(s.Desired)
 	s.Findings, s.Warning = limitFindings(s.Findings), Warning{cut(s.Warning.Reason), cut(s.Warning.Next)}
 	s.Notes = limitNotes(s.Notes)
 	if s.Pods == nil {

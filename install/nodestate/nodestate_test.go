@@ -19,7 +19,7 @@ import (
 func TestForm(t *testing.T) {
 	t.Parallel()
 	state := State{
-		Version: "v1.2.3", Mode: "dropin", Desired: "present",
+		Version: "v1.2.3", Mode: "dropin", Backend: "nftables", Desired: "present", Notes: []string{"one"},
 		Findings: []Finding{{Part: "runtime", Reason: "the runtime does not answer", Waiting: true}},
 		Pods: &Pods{
 			States: map[terms.State]int{"captured": 7, "exempt": 1, "uncaptured": 1, "drifted": 0}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
@@ -27,8 +27,8 @@ func TestForm(t *testing.T) {
 			Known: []string{"beef0002", "beef0001", "in the CLEAR"},
 		},
 	}
-	const want = `{"format":1,"version":"v1.2.3","mode":"dropin","desired":"present",` +
-		`"findings":[{"part":"runtime","reason":"the runtime does not answer","waiting":true}],` +
+	const want = `{"format":1,"version":"v1.2.3","mode":"dropin","backend":"nftables","desired":"present",` +
+		`"findings":[{"part":"runtime","reason":"the runtime does not answer","waiting":true}],"notes":["one"],` +
 		`"pods":{"states":{"captured":7,"exempt":1,"uncaptured":1},"exempt":{"no_proxy":1},` +
 		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"known":["beef0001","beef0002"]}}`
 	if diff := cmp.Diff(want, state.Encode()); diff != "" {
