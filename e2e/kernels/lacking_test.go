@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // TestLacking starts pods on kernels that lack something. Whatever that is, pods outside
@@ -42,25 +44,37 @@ func TestLacking(t *testing.T) {
 			},
 		},
 		{
+			name:   "auto without nf_tables",
+			trials: []Trial{{Backend: "auto", Mode: "REDIRECT", Blocked: []string{"nf_tables"}}},
+			expect: []func(*testing.T, []Attempt){chose("iptables-legacy", "nf_tables", "", "nf_tables")},
+		},
+		{
+			name:   "auto without nft_tproxy",
+			trials: []Trial{{Backend: "auto", Mode: "REDIRECT", Blocked: []string{"nft_tproxy"}}},
+			expect: []func(*testing.T, []Attempt){chose("nftables", "", "nft_tproxy", "ip_tables")},
+		},
+		{
 			name:  "nfnetlink",
 			guest: Guest{Without: []string{"nfnetlink"}},
 			trials: []Trial{
 				{Backend: "nftables", Mode: "REDIRECT"},
 				{Backend: "iptables-legacy", Mode: "REDIRECT"},
+				{Backend: "auto", Mode: "REDIRECT"},
 			},
-			expect: []func(*testing.T, []Attempt){refused("lacks nfnetlink"), captured},
+			expect: []func(*testing.T, []Attempt){refused("lacks nfnetlink"), captured, chose("iptables-legacy", "nfnetlink", "", "nf_tables")},
 		},
 		{
 			name:  "IPv6",
 			guest: Guest{Append: "ipv6.disable=1"},
 			trials: []Trial{
+				{Backend: "auto", Mode: "TPROXY"},
 				{Backend: "nftables", Mode: "REDIRECT"},
 				{Backend: "nftables", Mode: "TPROXY"},
 				{Backend: "iptables-nft", Mode: "REDIRECT"},
 				{Backend: "iptables-legacy", Mode: "REDIRECT"},
 				{Backend: "iptables-legacy", Mode: "TPROXY"},
 			},
-			expect: []func(*testing.T, []Attempt){captured, captured, captured, captured, captured},
+			expect: []func(*testing.T, []Attempt){chose("nftables", "", "", "ip_tables"), captured, captured, captured, captured, captured},
 		},
 		{
 			name:   "room for connections",
@@ -141,6 +155,28 @@ func capturedAtOnce(t *testing.T, attempts []Attempt) {
 		t.Errorf("%d attempts: %+v", len(attempts), attempts)
 	}
 	captured(t, attempts)
+}
+
+// chose expects a backend that was chosen for what the kernel lacks, with a captured pod,
+// and without a module of the other backend.
+func chose(backend config.Backend, lacks, lacksForTProxy, unloaded string) func(*testing.T, []Attempt) {
+	return func(t *testing.T, attempts []Attempt) {
+		t.Helper()
+		capturedAtOnce(t, attempts)
+		v := attempts[0].Verdict
+		if v.Chosen != backend || !names(v.Reason, lacks) || !names(v.NoTProxy, lacksForTProxy) {
+			t.Errorf("%+v: want %s, as it lacks %q, and %q for TPROXY", v, backend, lacks, lacksForTProxy)
+		}
+		if slices.Contains(attempts[0].Modules, unloaded) {
+			t.Errorf("the test loaded %s: %q", unloaded, attempts[0].Modules)
+		}
+	}
+}
+
+// names reports whether a text says that the kernel lacks a module, or is empty where none
+// should be named.
+func names(text, module string) bool {
+	return module == "" && text == "" || module != "" && strings.Contains(text, "the kernel lacks "+module)
 }
 
 // refused expects an ADD that fails for a reason.

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/capture-cni/capture-cni/install/backend"
 )
 
 // Trial says how pods start on a kernel that lacks something.
 type Trial struct {
-	Backend, Mode string
+	Backend, Mode string   // with backend auto, the node chooses before the pods start
 	OnlyIPv4      bool     // no dual stack: IPv6 is refused
 	Blocked       []string // modules that can't be loaded, until an error names them
 	Connections   int      // that the application makes; they stay open
@@ -22,7 +24,9 @@ type Trial struct {
 // there was none.
 type Attempt struct {
 	Blocked            []string
-	Unmeshed           string // ADD of the pod outside the mesh
+	Verdict            backend.Verdict
+	Modules            []string // that are loaded after a choice
+	Unmeshed           string   // ADD of the pod outside the mesh
 	Add, Check, Del    string
 	Answers            []string // to the application: "proxy", "direct" or an error
 	Repair             Repair

@@ -26,7 +26,7 @@ func Test(ctx context.Context, root string, asked config.Backend, earlier Verdic
 	}
 	candidates := []config.Backend{asked}
 	if asked == Auto {
-		candidates = []config.Backend{config.NFTables, config.IPTables}
+		candidates = []config.Backend{config.NFTables, config.IPTablesLegacy, config.IPTablesNFT}
 	}
 	if earlier.Boot == v.Boot && earlier.Asked == asked && earlier.Chosen != "" {
 		if earlier.Version == v.Version {

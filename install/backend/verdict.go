@@ -17,8 +17,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// Auto is the operator's choice to take nftables, and iptables where the kernel lacks
-// nf_tables. The plugin does not know it: its entry names one of the two.
+// Auto is the operator's choice to take nftables and, where the kernel lacks a module of it,
+// what works of iptables. The plugin does not know it: its entry names one backend.
 const Auto config.Backend = "auto"
 
 // Verdict is what a test of a node showed. Its zero value is that of a node without a test

@@ -31,6 +31,9 @@ func missingModules(program, stderr string) (modules []string) {
 	if len(modules) > 0 && strings.Contains(stderr, "(nf_tables)") {
 		modules = append(modules, "nft_compat")
 	}
+	if strings.Contains(stderr, "Failed to initialize nft: Protocol not supported") { // iptables-nft, also to print its version
+		modules = append(modules, "nfnetlink")
+	}
 	family, _, _ := strings.Cut(program, "tables")
 	for _, match := range table.FindAllStringSubmatch(stderr, -1) {
 		modules = append(modules, family+"table_"+match[1])

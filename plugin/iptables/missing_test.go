@@ -30,6 +30,7 @@ func TestModulesNamedByIPTables(t *testing.T) {
 		},
 		{"ip6tables-legacy-restore", "ip6tables-restore v1.8.9 (legacy): ip6tables-restore: unable to initialize table 'raw'\n\nError occurred at line: 1\n", []string{"ip6table_raw"}},
 		{"iptables-legacy", "iptables v1.8.9 (legacy): can't initialize iptables table `nat': Table does not exist (do you need to insmod?)\n", []string{"iptable_nat"}},
+		{"ip6tables", "ip6tables: Failed to initialize nft: Protocol not supported\n", []string{"nfnetlink"}},
 		{"iptables-restore", "iptables-restore: line 3 failed\n", nil},
 	} {
 		if got := missingModules(tt.program, tt.stderr); !slices.Equal(got, tt.want) {

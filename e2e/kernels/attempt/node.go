@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/kernels"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/backend"
 )
 
 const (
@@ -29,6 +31,7 @@ const (
 // node has an API server with a meshed pod and one that is not.
 type node struct {
 	trial      kernels.Trial
+	backend    config.Backend
 	kubeconfig string
 }
 
@@ -42,7 +45,7 @@ func newNode(trial kernels.Trial) (node, error) {
 		return node{}, err
 	}
 	kubeconfig, err := api.WriteKubeconfig(directory)
-	n := node{trial, kubeconfig}
+	n := node{trial, config.Backend(trial.Backend), kubeconfig}
 	batch := &corev1.Pod{}
 	batch.Namespace, batch.Name, batch.UID = "shop", "batch", uid
 	batch.Spec.Containers = []corev1.Container{{Name: "app"}}
@@ -62,8 +65,28 @@ func (n node) meshed() *corev1.Pod {
 	return pod
 }
 
+// choose has the kernel choose the backend, if the trial leaves that to it.
+func (n *node) choose() (attempt kernels.Attempt, err error) {
+	if n.trial.Backend != string(backend.Auto) {
+		return attempt, nil
+	}
+	if attempt.Verdict, err = backend.Test(context.Background(), "", backend.Auto, backend.Verdict{}); err != nil {
+		return attempt, err
+	}
+	n.backend = attempt.Verdict.Chosen
+	content, err := os.ReadFile("/proc/modules")
+	for line := range strings.Lines(string(content)) {
+		attempt.Modules = append(attempt.Modules, strings.Fields(line)[0])
+	}
+	return attempt, err
+}
+
 // start starts a pod outside the mesh and a meshed one, and ends both.
 func (n node) start() (kernels.Attempt, error) {
+	attempt, err := n.choose()
+	if err != nil {
+		return attempt, err
+	}
 	batch, other, err := newPod()
 	if err != nil {
 		return kernels.Attempt{}, err
@@ -73,11 +96,7 @@ func (n node) start() (kernels.Attempt, error) {
 		return kernels.Attempt{}, err
 	}
 	defer serve(web, peer)()
-	attempt := kernels.Attempt{
-		Unmeshed: n.call("ADD", "batch", batch),
-		Add:      n.call("ADD", "web", web),
-		Left:     listed(web),
-	}
+	attempt.Unmeshed, attempt.Add, attempt.Left = n.call("ADD", "batch", batch), n.call("ADD", "web", web), listed(web)
 	if attempt.Add == "" {
 		attempt.Check = n.call("CHECK", "web", web)
 		attempt.Answers = ask(web, n.trial.Connections)
@@ -111,7 +130,7 @@ func (n node) call(verb, pod string, host *lab.Host) string {
 		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME="+pod+";K8S_POD_UID="+uid, config.DirectoryVariable+"="+filepath.Dir(n.kubeconfig))
 	command.Stdin = strings.NewReader(fmt.Sprintf(
 		`{"cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "agentSocket": "", "kubeconfig": %q, "backend": %q, "prevResult": {"cniVersion": "1.0.0"}}`,
-		n.kubeconfig, n.trial.Backend))
+		n.kubeconfig, n.backend))
 	var stdout bytes.Buffer
 	command.Stdout = &stdout
 	err := command.Run()
