@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/node"
@@ -62,7 +61,8 @@ const (
 	tokenCheckWithoutPods = 10 * time.Second
 
 	// undecidedInterval is how often the agent resyncs while mode auto is undecided:
-	// pods start uncaptured until the runtime loads the entry.
+	// pods start uncaptured until the runtime loads the entry. It is also how often it tries
+	// to clean a node.
 	undecidedInterval = 5 * time.Second
 )
 
@@ -228,16 +228,21 @@ func (k *Keeper) Absent(ctx context.Context, force bool) {
 		return
 	}
 	defer lock.Close()
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
+	for ctx.Err() == nil {
 		report := node.Report{Mode: k.node.Mode}
 		err := k.node.CheckRemovable(ctx, force)
 		if err == nil {
 			err = k.node.Clean(false)
 		}
+		again := undecidedInterval
 		if report.Add(node.PartEntry, err); err == nil {
-			report.Notes = k.node.Left()
+			report.Notes, again = k.node.Left(), resyncInterval
 		}
 		k.setReport(report)
 		k.absent.Store(true)
-	}, resyncInterval)
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
+	}
 }

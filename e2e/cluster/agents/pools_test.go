@@ -205,7 +205,8 @@ func TestMove(t *testing.T) {
 // TestOnDelete changes the configuration with the strategy OnDelete: an agent whose
 // container is restarted keeps the one that its pod was made with, and status names it.
 func TestOnDelete(t *testing.T) {
-	c.InstallChart(t, "updateStrategy.type=OnDelete")
+	c.InstallChart(t)
+	c.ApplyChart(t, "updateStrategy.type=OnDelete")
 	t.Cleanup(func() { c.InstallChart(t) })
 	p := c.BuildPlugin(t)
 	p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)))

@@ -25,6 +25,7 @@ func TestGuides(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	deploy(t, n, suite.Server("web", ""))
 	operator := c.NewOperator(t)
+	operator.Write(t, "pools.yaml", "pools: [{name: out, nodeSelector: {capture-cni.io/state: absent}, state: absent}]")
 	for _, run := range guides.Of("e2e/cluster/pods.TestGuides") {
 		if run.Guide == "guides/remove.md" { // which wants the workloads out of the mesh
 			n.Kubectl(t, "", "delete", "deployment/web", "--ignore-not-found", "--cascade=foreground")

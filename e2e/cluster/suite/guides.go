@@ -57,6 +57,12 @@ func (c *Suite) NewOperator(t *testing.T) *Operator {
 	return &Operator{dir, append(c.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM="+filepath.Join(parts, "helm"))}
 }
 
+// Write writes a file of the operator's.
+func (o *Operator) Write(t *testing.T, name, content string) {
+	t.Helper()
+	Check(t, os.WriteFile(filepath.Join(o.dir, name), []byte(content), 0o600))
+}
+
 // Follow runs the commands of a guide's section, with values for the words that the guide
 // leaves to the operator, and expects no failure and what the run wants in their output.
 func (o *Operator) Follow(t *testing.T, run guides.Run, values map[string]string) {
