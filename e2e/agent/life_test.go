@@ -198,6 +198,7 @@ func TestAbsent(t *testing.T) {
 	refusing.stop(t)
 	forced := n.start(t, "--mode", "insert", "--state", "absent", "--force")
 	forced.ready(t)
+	check(t, expectReadyz(forced, "note: left on the node, so that the runtime can delete the pods that were started with the plugin: "+n.binDir+"/capture-cni"))
 	if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
 		t.Errorf("left:\n%s", diff)
 	}

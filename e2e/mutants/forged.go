@@ -43,8 +43,8 @@ var forgedMutants = []mutant{
 	{
 		name: "entry-without-a-plugin",
 		file: "install/keeper/keeper.go",
-		from: ` || !k.lastReport().IsGood(node.PartBinary) {`,
-		to:   " {",
+		from: ` || !k.lastReport().IsGood(node.PartBinary)`,
+		to:   "",
 		by:   by(root, "e2e/agent", "TestNoEntryWithoutPlugin"),
 	},
 	{

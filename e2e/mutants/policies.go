@@ -85,8 +85,8 @@ var policyMutants = []mutant{
 	{
 		name: "pod-without-our-network-is-admitted",
 		file: "deploy/chart/templates/admission/settings.yaml",
-		from: "{{- if eq (include \"capture-cni.node\" $ | fromJson).mode \"multus\" }}\n  # Multus reads JSON",
-		to:   "{{- if eq (include \"capture-cni.node\" $ | fromJson).mode \"none\" }}\n  # Multus reads JSON",
+		from: "\"capture-cni.underMultus\")) \"true\" }}\n  # Multus reads JSON",
+		to:   "\"capture-cni.underMultus\")) \"none\" }}\n  # Multus reads JSON",
 		by:   by(unit, "deploy", "TestNetworksAnnotation"),
 	},
 	{

@@ -3,8 +3,10 @@
 package protocol
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
+	"os/exec"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,4 +100,37 @@ func repaired(t *testing.T, _ node, host *lab.Host) {
 		}
 		return nftables.Backend{}.Apply(t.Context(), capture.Rules(decision.Intent))
 	}))
+}
+
+// TestBackendChanged expects CHECK and DEL to find the rules of an ADD by another backend:
+// CRI-O replaces pods whose CHECK fails.
+func TestBackendChanged(t *testing.T) {
+	backends := []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy}
+	for i, made := range backends {
+		t.Run(string(made), func(t *testing.T) {
+			n, host := newNode(t), sandbox(t)
+			by := func(backend config.Backend) string { return n.conf(fmt.Sprintf(`"backend": %q,`, backend)) }
+			c := call{netns: host.Path(), stdin: by(made)}
+			c.run(t).succeeds(t)
+			c.command = "CHECK"
+			for _, asked := range backends {
+				c.stdin = by(asked)
+				c.run(t).silent(t)
+			}
+			check(t, host.Do(func() error {
+				switch made {
+				case config.IPTablesLegacy:
+					return exec.CommandContext(t.Context(), "iptables-legacy", "--wait", "-t", "nat", "-F", "ISTIO_INBOUND").Run()
+				case config.IPTablesNFT:
+					return exec.CommandContext(t.Context(), "iptables-nft", "-t", "nat", "-F", "ISTIO_INBOUND").Run()
+				}
+				return exec.CommandContext(t.Context(), "nft", "flush chain inet capture-cni nat_ISTIO_INBOUND").Run()
+			}))
+			other := backends[(i+1)%len(backends)]
+			c.stdin = by(other)
+			c.run(t).fails(t, 999, "ISTIO_INBOUND")
+			call{netns: host.Path(), stdin: by(other)}.deleteBy(t, "")
+			expectNoRules(t, host)
+		})
+	}
 }

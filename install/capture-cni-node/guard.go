@@ -57,23 +57,21 @@ the API server: it asks the agent for pods.`,
 func (o *options) guard(ctx context.Context, address string, settings guard.Settings) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	tasks, stuck := []task{o.untilDeleted(o.guardMounts()...)}, func() error { return nil }
 	if o.Entry.Auto && o.Entry.Conf.Backend != config.NFTables {
 		o.log.Info("no pod is examined: the backend of this node is not nftables", "backend", o.Entry.Conf.Backend)
-		server, err := httpServer(address, guardProbe(func() error { return nil }, registry), o.log)
+	} else {
+		g, err := o.newGuard(settings, registry)
 		if err != nil {
 			return err
 		}
-		return runTogether(ctx, server, o.untilDeleted(o.guardMounts()...))
+		tasks, stuck = append(tasks, untilEnd(g.Run)), g.Stuck
 	}
-	g, err := o.newGuard(settings, registry)
+	server, err := httpServer(address, guardProbe(stuck, registry), o.log)
 	if err != nil {
 		return err
 	}
-	server, err := httpServer(address, guardProbe(g.Stuck, registry), o.log)
-	if err != nil {
-		return err
-	}
-	return runTogether(ctx, server, untilEnd(g.Run), o.untilDeleted(o.guardMounts()...))
+	return runTogether(ctx, append(tasks, server)...)
 }
 
 // guardProbe serves the kubelet's probe and the metrics.

@@ -15,6 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -139,12 +140,8 @@ func (e *examiner) compare(ctx context.Context, netns *podnet.Namespace, w *watc
 		return Finding{State: terms.Uncaptured, Reason: "no rules of the plugin are in its network namespace"}
 	case known && state.Backend != w.baseline.Backend:
 		return drifted("its rules are in backend %s, and it was captured by %s", state.Backend, w.baseline.Backend)
-	case state.Backend != config.NFTables && e.settings.Conf.Backend == config.NFTables: // the guard's image has no iptables to compare with
-		state, reason := terms.Outdated, fmt.Sprintf("it was captured by backend %s, before the node's backend became nftables: the guard compares none of its rules", state.Backend)
-		if !known {
-			state = terms.Unknown
-		}
-		return Finding{State: state, Reason: reason}
+	case known && lacksPrograms(ctx, state.Backend):
+		return Finding{State: terms.Outdated, Reason: fmt.Sprintf("it was captured by backend %s, whose programs the guard does not have: its rules are not compared", state.Backend)}
 	case capture.IsStamp(state.Stamp) && state.Stamp != w.desired.stamp:
 		return w.baseline.checkOutdated(ctx, netns, state)
 	}
@@ -167,6 +164,14 @@ func (e *examiner) compare(ctx context.Context, netns *podnet.Namespace, w *watc
 		return checkRefusedFamily(netns)
 	}
 	return Finding{State: terms.Captured}
+}
+
+// lacksPrograms reports whether the guard, whose image has none, can't compare the rules of a
+// backend: those of a pod that was captured before the node's backend became nftables.
+func lacksPrograms(ctx context.Context, backend config.Backend) bool {
+	_, err := netfilter.Find(ctx, backend)
+	_, refused := errors.AsType[capture.Refusal](err)
+	return refused
 }
 
 // checkRefusedFamily returns Changed for a pod whose rules refuse IPv6, and which has got

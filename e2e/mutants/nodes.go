@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// nodeMutants break what differs from node to node: backends, and nodes that are taken out.
+var nodeMutants = []mutant{
+	{
+		name: "entry-for-a-backend-that-does-not-work",
+		file: "install/node/node.go",
+		from: "	report.Add(PartBackend, n.Settings.BackendFault())\n	if !report.IsGood(PartBackend) {\n		return report\n	}\n	if n.Credentials",
+		to:   "	if n.Credentials",
+		by:   by(root, "e2e/agent", "TestUntestedBackend"),
+	},
+	{
+		name: "kernel-that-lacks-a-module-is-ready",
+		file: "install/node/node.go",
+		from: "	report.Notes = n.Settings.Backend.Notes()\n	report.Add(PartBackend, n.Settings.BackendFault())\n",
+		to:   "	report.Notes = n.Settings.Backend.Notes()\n",
+		by:   by(root, "e2e/agent", "TestUntestedBackend"),
+	},
+	{
+		name: "choice-changes-within-a-boot",
+		file: "install/backend/test.go",
+		from: "candidates = []config.Backend{earlier.Chosen}",
+		to:   "_ = earlier",
+		by:   by(root, "e2e/agent", "TestBackend"),
+	},
+	{
+		name: "test-of-another-boot-counts",
+		file: "install/backend/verdict.go",
+		from: "if v.Boot != boot {",
+		to:   "if v.Boot == \"\" {",
+		by:   by(root, "e2e/agent", "TestBackend"),
+	},
+	{
+		name: "missing-permission-is-a-missing-module",
+		file: "install/backend/rights.go",
+		from: "if sets[0].Effective&(1<<number) == 0 {",
+		to:   "if number == 0 {",
+		by:   by(root, "e2e/agent", "TestBackend"),
+	},
+	{
+		name: "own-programs-tested-for-the-nodes",
+		file: "install/backend/test.go",
+		from: "podnet.Probe(ctx, root, asked, transparent)",
+		to:   "podnet.Probe(ctx, \"\", asked, transparent)",
+		by:   by(root, "e2e/agent", "TestProgramsOfNode"),
+	},
+	{
+		name: "check-knows-the-configured-backend-alone",
+		file: "plugin/podnet/apply.go",
+		from: "asked = cmp.Or(state.Backend, asked)",
+		to:   "asked = cmp.Or(asked, state.Backend)",
+		by:   by(root, "e2e/protocol", "TestBackendChanged"),
+	},
+	{
+		name: "pods-of-another-backend-are-unknown",
+		file: "install/guard/examine.go",
+		from: "case known && lacksPrograms(",
+		to:   "case !known && lacksPrograms(",
+		by:   by(root, "e2e/guard", "TestPodsOfOtherBackend"),
+	},
+	{
+		name: "cleaned-node-without-an-agent-needs-attention",
+		file: "deploy/fleet/node.go",
+		from: "	case clean:\n",
+		to:   "	case clean && leased && false:\n",
+		by:   by(quick, "deploy/fleet", "TestNotes"),
+	},
+	{
+		name: "agent-does-not-say-what-it-left",
+		file: "install/keeper/keeper.go",
+		from: "report.Notes, again = k.node.Left(), resyncInterval",
+		to:   "again = resyncInterval",
+		by:   by(root, "e2e/agent", "TestAbsent"),
+	},
+	{
+		name: "second-agent-does-not-name-the-first",
+		file: "install/node/owner.go",
+		from: "nameIn(state, holderName)))",
+		to:   "nameIn(state, ownerName)))",
+		by:   by(root, "e2e/agent", "TestTwoAgents"),
+	},
+}
