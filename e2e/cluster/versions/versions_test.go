@@ -208,3 +208,63 @@ func isFalseAlarm(event corev1.Event, turnover *suite.Turnover) bool {
 		(strings.HasPrefix(text, failed) && strings.HasSuffix(text, "the pod has ended") ||
 			strings.HasPrefix(text, repaired) && strings.HasSuffix(text, "nobody's rules are in its network namespace"))
 }
+
+// TestCanary has today's release on one node, by a pool, next to v0.1.0 on the others, which
+// OnDelete leaves alone; and goes back. Pods start on all nodes meanwhile, with the rules of
+// their node's release.
+func TestCanary(t *testing.T) {
+	lab.RequireHistory(t, "../../..")
+	c.UninstallChart(t)
+	suite.Check(t, c.LoadEarlierImage(t.Context()))
+	linkSocket(t)
+	t.Cleanup(func() { c.Installed = nil })
+	suite.Check(t, c.InstallEarlier(t.Context()))
+	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
+	turnover := suite.StartTurnover(t, n, 1, suite.SandboxRuns, suite.Server)
+	before := agentImages(t)
+	node := c.Nodes[0].Name
+	c.MustKubectl(t, "label", "--overwrite", "node", node, "ring=canary")
+	t.Cleanup(func() { c.MustKubectl(t, "label", "node", node, "ring-") })
+	suite.Check(t, c.Apply(t.Context(), "image.tag=v1", "updateStrategy.type=OnDelete", "pools[0].name=canary,pools[0].nodeSelector.ring=canary,pools[0].mode=insert,pools[0].updateStrategy.type=RollingUpdate"))
+	want := maps.Clone(before)
+	want[node] = "test.local/capture-cni/capture-cni:v1"
+	expectAgents(t, want)
+	canary := turnover.Next(t)
+	if canary[0].Digest == canary[1].Digest || canary[1].Digest != canary[2].Digest {
+		t.Errorf("pods have the rules %q, %q and %q: want those of today on the first node", canary[0].Digest, canary[1].Digest, canary[2].Digest)
+	}
+	suite.Check(t, c.InstallEarlier(t.Context()))
+	expectAgents(t, before)
+	for _, life := range turnover.Next(t) {
+		if life.Digest != canary[1].Digest {
+			t.Errorf("%s has the rules %q", life.Pod, life.Digest)
+		}
+	}
+	turnover.End(t)
+	expectFewEvents(t, n, turnover)
+}
+
+// agentImages returns the images of the ready agents by node.
+func agentImages(t *testing.T) map[string]string {
+	t.Helper()
+	images := map[string]string{}
+	out := c.MustKubectl(t, "--namespace", cluster.Namespace, "get", "pods", "-o",
+		`jsonpath={range .items[*]}{.spec.nodeName} {.spec.containers[0].image} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+	for line := range strings.Lines(out) {
+		if words := strings.Fields(line); len(words) == 3 && words[2] == "True" {
+			images[words[0]] = words[1]
+		}
+	}
+	return images
+}
+
+// expectAgents waits until the nodes have ready agents of these images.
+func expectAgents(t *testing.T, want map[string]string) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		if got := agentImages(t); !maps.Equal(got, want) {
+			return fmt.Errorf("the agents' images are %v, want %v", got, want)
+		}
+		return nil
+	})
+}
