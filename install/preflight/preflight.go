@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/runtimeconfig"
 	"github.com/capture-cni/capture-cni/install/settings"
 	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // Problem is what would fail on the node, and what to do about it.
@@ -205,27 +205,23 @@ func (p *preflight) lists(net *host.Dir) {
 
 // kernel applies every kind of rule in a scratch network namespace.
 func (p *preflight) kernel(ctx context.Context) {
-	asked := p.settings.Entry.Conf.Backend
 	if os.Geteuid() != 0 {
 		p.note("run it as root", "the kernel was not tested: that needs root")
 		return
 	}
-	_, err := podnet.Probe(ctx, "", asked, true)
+	verdict, err := backend.Test(ctx, "", p.settings.Entry.Asked(), backend.Verdict{})
 	switch {
-	case err == nil:
-		return
-	case errors.Is(err, unix.EPERM):
+	case err != nil:
 		p.note("run it on the node, as root", "the kernel was not tested (%v)", err)
-		return
-	}
-	for _, other := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
-		if other == asked {
-			continue
+	case verdict.Chosen != "":
+		for _, note := range verdict.Notes() {
+			p.note("load the module, if pods of the mesh need it", "%s", note)
 		}
-		if _, fault := podnet.Probe(ctx, "", other, true); fault == nil {
-			p.serious(fmt.Sprintf(`set {"backend": %q} in --netconf`, other), "backend %s does not work on this kernel (%v)", asked, err)
-			return
+	default:
+		do := "load the kernel's netfilter modules"
+		if other, err := backend.Test(ctx, "", backend.Auto, backend.Verdict{}); err == nil && other.Chosen != "" {
+			do = fmt.Sprintf(`set {"backend": %q} in --netconf`, other.Chosen)
 		}
+		p.serious(do, "%s", verdict.Reason)
 	}
-	p.serious("load the kernel's netfilter modules", "no backend works on this kernel; %s fails with: %v", asked, err)
 }
