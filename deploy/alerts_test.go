@@ -62,7 +62,7 @@ func TestAlertsAreTested(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fires, silent := map[string][]string{}, map[string][]string{} // by alert: labels like Prometheus writes them
+	fires, given, silent := map[string][]string{}, map[string][]string{}, map[string][]string{} // by alert: labels like Prometheus writes them
 	for _, test := range tests.Tests {
 		for _, c := range test.Cases {
 			for _, alert := range c.Expected {
@@ -71,7 +71,9 @@ func TestAlertsAreTested(t *testing.T) {
 				}
 			}
 			for _, input := range test.Input {
-				if len(c.Expected) == 0 {
+				if len(c.Expected) > 0 {
+					given[c.Alertname] = append(given[c.Alertname], seriesLabel.FindAllString(input.Series, -1)...)
+				} else {
 					silent[c.Alertname] = append(silent[c.Alertname], seriesLabel.FindAllString(input.Series, -1)...)
 				}
 			}
@@ -82,8 +84,8 @@ func TestAlertsAreTested(t *testing.T) {
 			if len(fires[rule.Alert]) == 0 || len(silent[rule.Alert]) == 0 {
 				t.Errorf("%s: there is no test in which it fires, or none in which it does not", rule.Alert)
 			}
-			expectAlternatives(t, rule.Alert, rule.Expr, "=~", fires[rule.Alert])
-			expectAlternatives(t, rule.Alert, rule.Expr, "!~", silent[rule.Alert])
+			expectAlternatives(t, rule.Alert, rule.Expr, "=~", fires[rule.Alert], given[rule.Alert])
+			expectAlternatives(t, rule.Alert, rule.Expr, "!~", silent[rule.Alert], nil)
 			expectMetrics(t, rule.Alert, rule.Expr)
 		}
 	}
@@ -92,13 +94,18 @@ func TestAlertsAreTested(t *testing.T) {
 var seriesLabel = regexp.MustCompile(`[a-z_]+="[^"]*"`)
 
 // expectAlternatives wants each alternative of a query's matchers among labels: an alert
-// that is tested with one state only says nothing about the others.
-func expectAlternatives(t *testing.T, alert, query, operator string, labels []string) {
+// that is tested with one state only says nothing about the others. A label that the query
+// sums over is among those of the series that are given.
+func expectAlternatives(t *testing.T, alert, query, operator string, labels, given []string) {
 	t.Helper()
 	for _, matcher := range regexp.MustCompile(`([a-z_]+)`+operator+`"([^"]*)"`).FindAllStringSubmatch(query, -1) {
+		of := labels
+		if !slices.ContainsFunc(labels, func(label string) bool { return strings.HasPrefix(label, matcher[1]+"=") }) {
+			of = slices.Concat(labels, given)
+		}
 		for alternative := range strings.SplitSeq(matcher[2], "|") {
 			matches := regexp.MustCompile(fmt.Sprintf(`^%s="%s"$`, matcher[1], alternative)).MatchString
-			if !slices.ContainsFunc(labels, matches) {
+			if !slices.ContainsFunc(of, matches) {
 				t.Errorf("%s: no test has %s%s%q", alert, matcher[1], operator, alternative)
 			}
 		}

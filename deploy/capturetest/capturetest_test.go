@@ -238,6 +238,12 @@ func TestSettings(t *testing.T) {
 	if p := choosePorts(config.Mesh{ExcludeInboundPorts: []uint16{8080}, ExcludeOutboundPorts: []uint16{8082}}); p != (ports{8081, 8083, 8084}) {
 		t.Errorf("ports: %+v", p)
 	}
+	s = newAPIServer()
+	test = newTest(t, s, `{"backend": "auto"}`)
+	test.Modes, test.Nodes = []Mode{Redirect}, []string{"node-2"}
+	if report, err := test.Run(t.Context()); err != nil || count(report)[Failed] != 0 {
+		t.Errorf("with the backend that each node chooses: %+v, %v", report, err)
+	}
 	if _, err := newTest(t, newAPIServer(), `{"ipv6": "sometimes"}`).Run(t.Context()); err == nil || !strings.Contains(err.Error(), fleet.NetConfVariable) {
 		t.Errorf("a wrong configuration: %v", err)
 	}

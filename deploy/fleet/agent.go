@@ -42,7 +42,7 @@ const NetConfVariable = "CAPTURE_CNI_NETCONF"
 func NetConf(installer corev1.Container) string {
 	for _, variable := range installer.Env {
 		if variable.Name == NetConfVariable {
-			return strings.ReplaceAll(variable.Value, "$$(", "$(") // as the kubelet does
+			return strings.ReplaceAll(variable.Value, "$$", "$") // as the kubelet does
 		}
 	}
 	return ""

@@ -87,6 +87,19 @@ func (r release) replaces(a *Agent) appsv1.DaemonSetUpdateStrategyType {
 	return cmp.Or(set.Spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 }
 
+// leaves returns the DaemonSet whose agent is on a node that it does not select any more: its
+// controller is about to delete it.
+func (r release) leaves(a *Agent, node *corev1.Node) *appsv1.DaemonSet {
+	if a == nil || node == nil || r.daemonSets[a.owner] == nil {
+		return nil
+	}
+	set := r.daemonSets[a.owner]
+	if fits, err := wants(set.Spec.Template.Spec, node); fits || err != nil {
+		return nil
+	}
+	return set
+}
+
 // selects returns the name of the first DaemonSet that places an agent on a node, "" for
 // none.
 func (r release) selects(node *corev1.Node) (name string) {
@@ -107,9 +120,14 @@ var tolerated = []string{
 
 // places reports whether the controller of DaemonSets places such pods on a node.
 func places(pod corev1.PodSpec, node *corev1.Node) bool {
-	fits, err := nodeaffinity.NewRequiredNodeAffinity(pod.NodeSelector, pod.Affinity).Match(node)
+	fits, err := wants(pod, node)
 	return err == nil && fits && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.Contains(tolerated, taint.Key) &&
 			!slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), &taint, false) })
 	})
+}
+
+// wants reports whether nodeSelector and affinity of a pod select a node.
+func wants(pod corev1.PodSpec, node *corev1.Node) (bool, error) {
+	return nodeaffinity.NewRequiredNodeAffinity(pod.NodeSelector, pod.Affinity).Match(node)
 }

@@ -180,10 +180,10 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 		notes = append(notes, fmt.Sprintf("%d Leases are of Nodes that no longer exist: kubectl -n %s delete lease %s", len(gone), o.release.namespace, strings.Join(gone, " ")))
 	}
 	for _, note := range slices.Sorted(maps.Keys(said)) {
-		notes = append(notes, strings.Join(said[note], ", ")+": "+note)
+		notes = append(notes, some(said[note])+": "+note)
 	}
 	if len(removed) > 0 {
-		notes = append(notes, fmt.Sprintf("pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: %s", strings.Join(removed, ", ")))
+		notes = append(notes, fmt.Sprintf("pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: %s", some(removed)))
 	}
 	if pods > 0 {
 		notes = append(notes, fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods))
@@ -192,4 +192,13 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 		notes = append(notes, fmt.Sprintf("%d more pods are not captured as desired: a Lease names 100 at most", omitted))
 	}
 	return notes
+}
+
+// some returns the first names of many.
+func some(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more nodes", strings.Join(names[:most], ", "), len(names)-most)
 }

@@ -115,6 +115,7 @@ func TestAgentStates(t *testing.T) {
 			want:     "outdated: the agent is of an older specification, and updateStrategy is OnDelete -> kubectl -n capture-cni delete pod agent-of-outdated",
 		},
 		"down":     {agent: func(*corev1.Pod) {}, down: true, want: "faulty: the Node is not ready: Kubelet stopped posting node status. -> kubectl describe node down"},
+		"moved":    {agent: func(*corev1.Pod) {}, node: func(node *corev1.Node) { node.Labels = nil }, want: "waiting: DaemonSet capture-cni-node does not select the node any more, and its agent still runs -> "},
 		"no-pod":   {want: "no agent: DaemonSet capture-cni-node selects the node, and has no pod there -> " + set},
 		"tainted":  {node: taint("theirs", corev1.TaintEffectNoSchedule), want: leftBehind},
 		"refused":  {node: taint("ours", corev1.TaintEffectNoExecute), want: "no agent: DaemonSet capture-cni-node selects the node, and has no pod there -> " + set},

@@ -56,20 +56,29 @@ func TestBackend(t *testing.T) {
 			t.Errorf("%s, again: %v, %s", asked, err, out)
 		}
 	}
-	v := n.verdict(t)
-	v.Asked, v.Chosen, v.Version = backend.Auto, config.IPTablesLegacy, "an earlier one"
-	check(t, backend.Write(n.runDir, v))
-	if out, err := n.testBackend(auto); err != nil || n.verdict(t).Chosen != config.IPTablesLegacy || n.verdict(t).Version == v.Version {
-		t.Errorf("the choice changed within a boot: %v, %s, %+v", err, out, n.verdict(t))
-	}
-	v = n.verdict(t)
-	v.Boot = "an earlier one"
-	check(t, backend.Write(n.runDir, v))
-	if out, err := n.testBackend(auto); err != nil || n.verdict(t).Chosen != config.NFTables {
-		t.Errorf("after a boot: %v, %s, %+v", err, out, n.verdict(t))
+	chosen := backend.Verdict{Boot: bootID(t), Version: "an earlier one", Asked: backend.Auto, Chosen: config.IPTablesLegacy, Choice: config.IPTablesLegacy}
+	failed := chosen
+	failed.Chosen, failed.Reason = "", "no program"
+	other := chosen
+	other.Asked, other.Chosen = config.NFTables, config.NFTables
+	later := chosen
+	later.Boot = "another"
+	for what, tt := range map[string]struct {
+		before backend.Verdict
+		want   config.Backend
+	}{
+		"another version":           {chosen, config.IPTablesLegacy},
+		"a test that failed":        {failed, config.IPTablesLegacy},
+		"another backend meanwhile": {other, config.IPTablesLegacy},
+		"another boot":              {later, config.NFTables},
+	} {
+		check(t, backend.Write(n.runDir, tt.before))
+		if out, err := n.testBackend(auto); err != nil || n.verdict(t).Chosen != tt.want || n.verdict(t).Version == chosen.Version {
+			t.Errorf("after %s: %v, %s, %+v", what, err, out, n.verdict(t))
+		}
 	}
 	check(t, os.WriteFile(filepath.Join(n.runDir, backend.DirectoryName, "verdict.json"), []byte("{"), 0o600))
-	if out, err := n.testBackend(auto); err == nil || !strings.Contains(out, "delete the file to have it tested again") {
+	if out, err := n.testBackend(auto); err != nil || n.verdict(t).Chosen != config.NFTables {
 		t.Errorf("a damaged file: %v, %s", err, out)
 	}
 }
@@ -134,6 +143,15 @@ func TestUntestedBackend(t *testing.T) {
 			if types, err := n.loadedTypes(); err != nil || !strings.Contains(types, "capture-cni") {
 				t.Errorf("the list has %s, %v", types, err)
 			}
+			n.write(t, primaryName, kindnet) // as the primary's writer does at a boot
+			n.expectEntrySoon(t, a)
+			a.stop(t)
+			untested := n.start(t, "--mode", "insert", "--netconf", tt.netConf, "--try-kernel=false")
+			if tt.netConf == auto {
+				eventually(t, func() (string, error) { return "", expectReadyz(untested, "was not tested") })
+				return
+			}
+			untested.ready(t)
 		})
 	}
 }

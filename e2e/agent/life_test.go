@@ -195,6 +195,9 @@ func TestAbsent(t *testing.T) {
 	if got, err := n.loadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
 		t.Errorf("the refusing agent cleaned the node: %q (%v)", got, err)
 	}
+	eventually(t, func() (string, error) { return "", n.ask(t) }) // pods start meanwhile
+	n.write(t, primaryName, kindnet)
+	n.expectEntrySoon(t, refusing)
 	refusing.stop(t)
 	forced := n.start(t, "--mode", "insert", "--state", "absent", "--force")
 	forced.ready(t)

@@ -26,7 +26,7 @@ func TestUninstallUnderAgent(t *testing.T) {
 	a.ready(t)
 	installed := files(t, n.dir)
 	out, err := n.command("uninstall", "--purge")
-	for _, part := range []string{`an agent of release "mesh" runs on the node`, "state=absent", "--force"} {
+	for _, part := range []string{`of release "mesh" runs on the node`, "state=absent", "--force"} {
 		if err == nil || !strings.Contains(out, part) {
 			t.Errorf("%v: %s: does not say %s", err, out, part)
 		}

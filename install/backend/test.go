@@ -24,19 +24,22 @@ func Test(ctx context.Context, root string, asked config.Backend, earlier Verdic
 	if v.Boot, err = bootID(); err != nil {
 		return Verdict{}, err
 	}
-	candidates := []config.Backend{asked}
-	if asked == Auto {
-		candidates = []config.Backend{config.NFTables, config.IPTablesLegacy, config.IPTablesNFT}
-	}
-	if earlier.Boot == v.Boot && earlier.Asked == asked && earlier.Chosen != "" {
-		if earlier.Version == v.Version {
+	if earlier.Boot == v.Boot {
+		if earlier.Asked == asked && earlier.Version == v.Version && earlier.Chosen != "" {
 			return earlier, nil
 		}
-		candidates = []config.Backend{earlier.Chosen}
+		v.Choice = earlier.Choice
+	}
+	candidates := []config.Backend{asked}
+	switch {
+	case asked == Auto && v.Choice != "":
+		candidates = []config.Backend{v.Choice}
+	case asked == Auto:
+		candidates = []config.Backend{config.NFTables, config.IPTablesLegacy, config.IPTablesNFT}
 	}
 	var reasons []string
 	for _, candidate := range candidates {
-		chosen, lacks, err := probe(ctx, root, candidate, false)
+		found, lacks, err := probe(ctx, root, candidate, false)
 		switch {
 		case err != nil:
 			return Verdict{}, fmt.Errorf("testing backend %s: %w", candidate, err)
@@ -44,9 +47,15 @@ func Test(ctx context.Context, root string, asked config.Backend, earlier Verdic
 			reasons = append(reasons, fmt.Sprintf("backend %s does not work on this node: %s", candidate, lacks))
 			continue
 		}
-		v.Chosen = chosen
-		if _, v.NoTProxy, err = probe(ctx, root, chosen, true); err != nil {
-			return Verdict{}, fmt.Errorf("testing TPROXY with backend %s: %w", chosen, err)
+		v.Chosen = found.Backend
+		if found.NoIPv6 != nil {
+			v.NoIPv6 = lackOf(found.NoIPv6)
+		}
+		if asked == Auto {
+			v.Choice = v.Chosen
+		}
+		if _, v.NoTProxy, err = probe(ctx, root, v.Chosen, true); err != nil {
+			return Verdict{}, fmt.Errorf("testing TPROXY with backend %s: %w", v.Chosen, err)
 		}
 		break
 	}
@@ -62,9 +71,9 @@ const (
 
 // probe returns what node or kernel lacks for a backend, "" if it works. Errors: neither
 // of the two is certain.
-func probe(ctx context.Context, root string, asked config.Backend, transparent bool) (found config.Backend, lacks string, err error) {
+func probe(ctx context.Context, root string, asked config.Backend, transparent bool) (found podnet.Probed, lacks string, err error) {
 	if err := checkRights(asked); err != nil {
-		return "", "", err
+		return found, "", err
 	}
 	for range attempts {
 		found, err = podnet.Probe(ctx, root, asked, transparent)

@@ -31,6 +31,9 @@ type Verdict struct {
 	Chosen   config.Backend `json:"chosen,omitempty"`   // "" if none works
 	Reason   string         `json:"reason,omitempty"`   // why none works, or why it is not nftables
 	NoTProxy string         `json:"noTProxy,omitempty"` // why pods with TPROXY can't start
+	NoIPv6   string         `json:"noIPv6,omitempty"`   // why pods with IPv6 can't
+
+	Choice config.Backend `json:"choice,omitempty"` // for Auto, the first one of this boot
 }
 
 // DirectoryName is the name of the verdict's directory in the run directory, which guard and
@@ -46,14 +49,11 @@ func Read(runDir string) (v Verdict, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Verdict{}, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(content, &v)
-	}
 	if err != nil {
-		return Verdict{}, fmt.Errorf("reading the test of the backend in %s: %w; delete the file to have it tested again", path, err)
+		return Verdict{}, fmt.Errorf("reading the test of the backend in %s: %w", path, err)
 	}
 	boot, err := bootID()
-	if v.Boot != boot {
+	if json.Unmarshal(content, &v) != nil || v.Boot != boot { // the next test replaces a damaged file
 		v = Verdict{}
 	}
 	return v, err
@@ -88,18 +88,24 @@ func (v Verdict) Fault(asked config.Backend) error {
 	case v.Asked == asked && v.Chosen == "":
 		return errors.New(v.Reason)
 	case v.Asked != asked && asked == Auto:
-		return errors.New(`the backend is "auto", and this node was not tested since it booted: run capture-cni-node backend (chart: tryKernel=true)`)
+		return errors.New(`the backend is "auto", and this node was not tested since it booted: run capture-cni-node backend, or delete the agent's pod`)
 	}
 	return nil
 }
 
-// Notes returns what does not work on a node with this verdict.
-func (v Verdict) Notes() (notes []string) {
+// Notes returns what does not work on a node where the operator asks for a backend.
+func (v Verdict) Notes(asked config.Backend) (notes []string) {
+	if v.Asked != asked {
+		return nil
+	}
 	if v.Asked == Auto && cmp.Or(v.Chosen, config.NFTables) != config.NFTables {
 		notes = append(notes, fmt.Sprintf("backend %s, chosen by the kernel: no guard, and no pods of the mesh with hostUsers: false: %s", v.Chosen, v.Reason))
 	}
 	if v.NoTProxy != "" {
 		notes = append(notes, "no pods of the mesh with interceptionMode TPROXY: "+v.NoTProxy)
+	}
+	if v.NoIPv6 != "" {
+		notes = append(notes, "no pods of the mesh with IPv6 addresses: "+v.NoIPv6)
 	}
 	return notes
 }

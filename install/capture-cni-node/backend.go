@@ -51,7 +51,7 @@ func (o *options) testBackend(ctx context.Context) error {
 	case verdict.Chosen == "":
 		log.Error("the agent will write no entry", "reason", verdict.Reason)
 	default:
-		log.Info("tested the backend", "backend", verdict.Chosen, "notes", cmp.Or(strings.Join(verdict.Notes(), "; "), "none"))
+		log.Info("tested the backend", "backend", verdict.Chosen, "notes", cmp.Or(strings.Join(verdict.Notes(verdict.Asked), "; "), "none"))
 	}
 	return backend.Write(o.At(o.RunDir), verdict)
 }

@@ -39,6 +39,9 @@ func (a *agent) publish() []task {
 func (a *agent) nodeState(ctx context.Context) nodestate.State {
 	report := a.keeper.CurrentReport(ctx)
 	state := nodestate.State{Version: config.OwnVersion(), Mode: report.Mode, Backend: string(a.Entry.Conf.Backend), Desired: a.state, Warning: report.Warning, Notes: report.Notes, Pods: a.podStates()}
+	if a.state == "absent" || a.BackendFault() != nil {
+		state.Backend = ""
+	}
 	for _, f := range report.Findings {
 		state.Findings = append(state.Findings, nodestate.Finding{Part: string(f.Part), Reason: f.Reason, Waiting: f.Waiting})
 	}

@@ -31,6 +31,7 @@ type options struct {
 	settings.Node
 	netConf, kubeconfig string
 	criSockets          []string
+	tryKernel           bool
 	log                 *slog.Logger
 
 	sockets []string    // the runtime's, in the agent's own file system
@@ -53,6 +54,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.TmpfilesDir, "tmpfiles-dir", "", "with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, for a line that recreates the entry at boot; empty: none")
 	flags.StringVar(&o.Binary, "plugin", o.Binary, "path of the plugin to install, in the agent's own file system")
 	flags.StringVar(&o.netConf, "netconf", "", "further keys of the plugin's entry: a JSON object, or a file with one")
+	flags.BoolVar(&o.tryKernel, "try-kernel", true, "use what capture-cni-node backend found since the node booted; false: the backend is not tested")
 	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket}, "the runtime's CRI socket, in the agent's own file system; can be repeated: the agent uses the one at which the kubelet's runtime answers; auto: the sockets of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; none: the agent does not ask the runtime")
 	flags.StringVar(&o.Owner, "owner", o.Owner, "release of this agent; one release owns a node")
 	flags.StringVar(&c.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the plugin's service account")
@@ -117,6 +119,9 @@ func (o *options) prepare() (err error) {
 
 // readBackend reads what the test of the backend showed, and takes what it chose.
 func (o *options) readBackend() (err error) {
+	if !o.tryKernel {
+		return nil
+	}
 	o.Backend, err = backend.Read(o.At(o.RunDir))
 	if o.Entry.Auto && o.Backend.Asked == backend.Auto && o.Backend.Chosen != "" {
 		o.Entry = o.Entry.With(o.Backend.Chosen)

@@ -77,7 +77,7 @@ func (a *agent) run(ctx context.Context) error {
 	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var answerer *pods.Server // nil if nothing answers requests of pods
-	if !absent && a.PodsSocket() != "" {
+	if api != nil && a.PodsSocket() != "" {
 		if own := a.Credentials.Pod; !a.Credentials.OnNode && (own.Name == "" || own.Namespace == "" || own.UID == "") {
 			return errors.New("--token-on-node=false needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 		}
@@ -90,7 +90,15 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	tasks := append(a.publish(), server)
 	if absent {
-		return runTogether(ctx, append(tasks, untilEnd(func(ctx context.Context) { a.keeper.Absent(ctx, a.force) }))...)
+		serving, stop := context.WithCancel(ctx)
+		defer stop()
+		ended := make(chan struct{})
+		answer := func(context.Context) error {
+			defer close(ended)
+			return runTogether(serving, after(a.keeper.Claimed(), []task{answerer.Serve})...)
+		}
+		remove := func(ctx context.Context) { a.keeper.Absent(ctx, a.force, func() { stop(); <-ended }) }
+		return runTogether(ctx, append(tasks, answer, untilEnd(remove))...)
 	}
 	receivers, err := a.receive(answerer.Watches)
 	if err != nil {

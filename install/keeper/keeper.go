@@ -221,18 +221,22 @@ func (k *Keeper) repair(ctx context.Context) {
 }
 
 // Absent keeps the node clean until ctx ends. The agent keeps running: that it is
-// ready means that the node is clean.
-func (k *Keeper) Absent(ctx context.Context, force bool) {
+// ready means that the node is clean. While captured pods run, it keeps the node as it is,
+// and others answer requests of pods, which stop ends.
+func (k *Keeper) Absent(ctx context.Context, force bool, stop func()) {
 	lock := k.claim(ctx)
 	if lock == nil {
 		return
 	}
 	defer lock.Close()
 	for ctx.Err() == nil {
-		report := node.Report{Mode: k.node.Mode}
 		err := k.node.CheckRemovable(ctx, force)
+		report := node.Report{Mode: k.node.Mode}
 		if err == nil {
+			stop()
 			err = k.node.Clean(false)
+		} else {
+			report = k.node.Install(ctx, false)
 		}
 		again := undecidedInterval
 		if report.Add(node.PartEntry, err); err == nil {

@@ -32,7 +32,7 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	}
 	var found bool
 	err := n.inDirectory(n.Settings.NetDir, func(net *host.Dir) (err error) {
-		found, err = entry.IsPlaced(net)
+		found, err = n.hadEntry(net)
 		return err
 	})
 	if err != nil || !found {
@@ -84,7 +84,7 @@ func (n *Node) Clean(purge bool) error {
 			errs = append(errs, n.removeFiles(directory, purged()...))
 		}
 	}
-	return errors.Join(append(errs, n.removeFiles(s.StateDir, programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram), ownerName, holderName))...)
+	return errors.Join(append(errs, n.removeFiles(s.StateDir, programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram), ownerName, holderName, placedName))...)
 }
 
 // purged returns what the directories of plugins keep without purge.

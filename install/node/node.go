@@ -57,9 +57,6 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 		n.Credentials = current
 	}
 	report.Add(PartBackend, n.Settings.BackendFault())
-	if !report.IsGood(PartBackend) {
-		return report
-	}
 	if n.Credentials.Kubeconfig != "" && (report.IsGood(PartBinary) || n.pluginRuns(ctx)) {
 		_, err := n.PlaceEntry(ctx)
 		report.Add(PartEntry, err)
@@ -116,6 +113,9 @@ func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
 	text := n.Settings.Entry.Text(n.Credentials.Kubeconfig)
 	err = n.within(n.Settings.NetDir, func(net *host.Dir) (err error) {
 		defer func() { err = errors.Join(err, n.ensureBootFiles(text)) }()
+		if withholds, err := n.withholdsEntry(net); err != nil || withholds {
+			return err
+		}
 		if n.Placed, err = n.decide(ctx, net, text); err != nil {
 			return err
 		}
@@ -128,6 +128,9 @@ func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
 				return err
 			}
 			changed = true
+			if err := n.ensureIn(n.Settings.StateDir, placedName, nil); err != nil {
+				n.log.Warn("writing that the node has an entry failed", "error", err)
+			}
 			n.log.Info("placed the entry", "mode", n.Placed, "directory", n.Settings.NetDir)
 		case n.Placed == terms.DropIn && n.runtimeFault(ctx, terms.DropIn) != nil: // an agent was killed before TriggerWatch
 			if err := net.TriggerWatch(); err != nil {
@@ -167,11 +170,8 @@ func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 	}
 	kubeconfig, err := n.credentialsFault()
 	report.Add(PartCredentials, err)
-	report.Notes = n.Settings.Backend.Notes()
+	report.Notes = n.Settings.Backend.Notes(n.Settings.Entry.Asked())
 	report.Add(PartBackend, n.Settings.BackendFault())
-	if !report.IsGood(PartBackend) { // an entry that is there stays, so that pods of the mesh fail, and are not uncaptured
-		return report
-	}
 	report.Warning, err = n.examineEntry(kubeconfig, mode)
 	report.Add(PartEntry, err)
 	report.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/capture-cni/capture-cni/install/entry"
@@ -44,8 +43,8 @@ func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
 		if !errors.Is(err, host.ErrLocked) {
 			return err
 		}
-		return fmt.Errorf("agent %s of release %q runs on the node and would install again what is removed: stop it first, or set its --state to absent (chart: state=absent), or use --force",
-			nameIn(state, holderName), nameIn(state, ownerName))
+		return fmt.Errorf("%s of release %q runs on the node and would install again what is removed: stop it first, or set its --state to absent (chart: state=absent), or use --force",
+			holder(state), nameIn(state, ownerName))
 	})
 	return lock, err
 }
@@ -67,7 +66,7 @@ func (n *Node) Claim() (io.Closer, error) {
 	}
 	lock, err := state.TryLock()
 	if errors.Is(err, host.ErrLocked) {
-		return nil, entry.Waiting(fmt.Sprintf("agent %s of this release still runs on the node", nameIn(state, holderName)))
+		return nil, entry.Waiting(holder(state) + " of this release still runs on the node")
 	}
 	if err != nil {
 		return nil, err
@@ -79,7 +78,7 @@ func (n *Node) Claim() (io.Closer, error) {
 	}
 	holder := n.Settings.Credentials.Pod.String()
 	if n.Settings.Credentials.Pod.Name == "" {
-		holder = fmt.Sprintf("process %d", os.Getpid())
+		holder = "outside a pod"
 	}
 	if err := state.Ensure(holderName, []byte(holder+"\n")); err != nil {
 		n.log.Warn("writing which agent holds the node failed", "error", err)
@@ -87,11 +86,19 @@ func (n *Node) Claim() (io.Closer, error) {
 	return lock, nil
 }
 
-// nameIn returns the name in a file of the state directory.
+// holder names the agent that holds the node.
+func holder(state *host.Dir) string {
+	if name := nameIn(state, holderName); name != "" {
+		return "agent " + name
+	}
+	return "another agent" // it has cleaned the node
+}
+
+// nameIn returns the name in a file of the state directory, "" without one.
 func nameIn(state *host.Dir, file string) string {
 	name, err := state.Read(file)
-	if err != nil || len(bytes.TrimSpace(name)) == 0 {
-		return "unknown"
+	if err != nil {
+		return ""
 	}
 	return string(bytes.TrimSpace(name))
 }

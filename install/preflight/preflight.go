@@ -214,7 +214,7 @@ func (p *preflight) kernel(ctx context.Context) {
 	case err != nil:
 		p.note("run it on the node, as root", "the kernel was not tested (%v)", err)
 	case verdict.Chosen != "":
-		for _, note := range verdict.Notes() {
+		for _, note := range verdict.Notes(verdict.Asked) {
 			p.note("load the module, if pods of the mesh need it", "%s", note)
 		}
 	default:

@@ -24,7 +24,7 @@ func nameMissing(program, stderr string, err error) error {
 func missingModules(program, stderr string) (modules []string) {
 	// Compiled here, because most calls of the plugin do not need it.
 	extension := regexp.MustCompile(`Extension (\w+) (?:revision \d+ )?(?:is )?not supported, missing kernel module`)
-	table := regexp.MustCompile("initialize (?:\\w+ )?table [`'](\\w+)'")
+	table := regexp.MustCompile("initialize (?:\\w+ )?table [`'](\\w+)'(.*)")
 	for _, match := range extension.FindAllStringSubmatch(stderr, -1) {
 		modules = append(modules, "xt_"+match[1])
 	}
@@ -36,7 +36,9 @@ func missingModules(program, stderr string) (modules []string) {
 	}
 	family, _, _ := strings.Cut(program, "tables")
 	for _, match := range table.FindAllStringSubmatch(stderr, -1) {
-		modules = append(modules, family+"table_"+match[1])
+		if !strings.Contains(match[2], "memory") && !strings.Contains(match[2], "ermi") { // permission, permitted
+			modules = append(modules, family+"table_"+match[1])
+		}
 	}
 	slices.Sort(modules)
 	return slices.Compact(modules)

@@ -82,21 +82,40 @@ func (p *programs) locate(name string) (err error) {
 	return err
 }
 
-// lookPath returns a program's path below root. It follows no link, which would lead out of
-// root.
-func lookPath(root, name string) (string, error) {
+// lookPath returns a program's path below root.
+func lookPath(root, name string) (path string, err error) {
 	if root == "" {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
+		path, err = exec.LookPath(name)
+	} else {
+		err = os.ErrNotExist
 	}
 	for _, directory := range directories {
-		path := filepath.Join(directory, name)
-		if _, err := os.Lstat(root + path); err == nil {
+		if err == nil {
 			return path, nil
 		}
+		path = filepath.Join(directory, name)
+		_, err = exec.LookPath(root + resolve(root, path))
 	}
-	return "", fmt.Errorf("no %s in PATH or %s", name, strings.Join(directories, ", "))
+	if err != nil {
+		return "", fmt.Errorf("no %s in PATH or %s", name, strings.Join(directories, ", "))
+	}
+	return path, nil
+}
+
+// resolve follows the links of a program below root, such as those of Debian's alternatives.
+func resolve(root, path string) string {
+	for range 8 {
+		target, err := os.Readlink(root + path)
+		switch {
+		case err != nil:
+			return path
+		case filepath.IsAbs(target):
+			path = target
+		default:
+			path = filepath.Join(filepath.Dir(path), target)
+		}
+	}
+	return path
 }
 
 // parseVersion parses "iptables v1.8.9 (nf_tables)". Versions before 1.8 have one
@@ -175,7 +194,7 @@ func runWithoutNameServices(ctx context.Context, root string, stdin []byte, path
 			done <- fmt.Errorf("entering the network namespace: %w", err)
 			return
 		}
-		_ = hideNameServices()
+		_ = hideNameServices(root)
 		_, err := run(ctx, root, stdin, path, args...)
 		done <- err
 	}()
@@ -183,14 +202,14 @@ func runWithoutNameServices(ctx context.Context, root string, stdin []byte, path
 }
 
 // hideNameServices mounts in a private namespace: the host does not see the mount.
-func hideNameServices() error {
+func hideNameServices(root string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	return unix.Mount("/dev/null", "/etc/nsswitch.conf", "", unix.MS_BIND, "")
+	return unix.Mount("/dev/null", root+"/etc/nsswitch.conf", "", unix.MS_BIND, "")
 }
 
 // Limits of what is read from a program, in bytes; nfnetlink's limits say why.

@@ -13,22 +13,28 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
+// Probed is what a backend can do on a host.
+type Probed struct {
+	Backend config.Backend // that an alias stands for
+	NoIPv6  error          // why pods with IPv6 can't be captured; those without can
+}
+
 // Probe checks that kernel and host support a backend: it applies rules with every
 // expression to a scratch namespace, with transparent also those of TPROXY alone. The
-// host's programs are in the file system at root, "" for that of this process. It returns
-// the backend that an alias stands for.
-func Probe(ctx context.Context, root string, asked config.Backend, transparent bool) (config.Backend, error) {
+// host's programs are in the file system at root, "" for that of this process.
+func Probe(ctx context.Context, root string, asked config.Backend, transparent bool) (found Probed, err error) {
 	backend, err := netfilter.FindBelow(ctx, root, asked)
 	if err != nil {
-		return "", err
+		return found, err
 	}
+	found.Backend = backend.Name()
 	intent := fullIntent(transparent)
 	_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
-	if _, ok := errors.AsType[iptables.NoIPv6](err); ok { // an ADD of a pod without IPv6 does without, too
-		intent.IPv6 = capture.Ignored
+	if noIPv6, ok := errors.AsType[iptables.NoIPv6](err); ok { // an ADD of a pod without IPv6 does without, too
+		found.NoIPv6, intent.IPv6 = noIPv6, capture.Ignored
 		_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
 	}
-	return backend.Name(), err
+	return found, err
 }
 
 // fullIntent returns an Intent that needs every expression.

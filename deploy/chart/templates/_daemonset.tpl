@@ -98,7 +98,7 @@ spec:
             - --evict
             {{- end }}
           env:
-            {{- include "capture-cni.env" (include "capture-cni.flags" . | fromYaml) | trim | nindent 12 }}
+            {{- include "capture-cni.env" (merge (deepCopy .Values.env) (include "capture-cni.flags" . | fromYaml)) | trim | nindent 12 }}
             - name: CAPTURE_CNI_ROOT
               value: /host
             - name: CAPTURE_CNI_SCOPE
@@ -120,7 +120,6 @@ spec:
             {{- end }}
             - name: CAPTURE_CNI_LISTEN
               value: {{ .Values.metrics.listen | quote }}
-            {{- with .Values.env }}{{ include "capture-cni.env" . | trim | nindent 12 }}{{ end }}
           ports:
             - name: metrics
               containerPort: {{ regexFind "[0-9]+$" .Values.metrics.listen }}

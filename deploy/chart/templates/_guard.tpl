@@ -22,7 +22,7 @@
     - --policy={{ .Values.guard.policy }}
     - --round={{ .Values.guard.round }}
   env:
-    {{- include "capture-cni.env" (include "capture-cni.flags" . | fromYaml) | trim | nindent 4 }}
+    {{- include "capture-cni.env" (merge (deepCopy .Values.env) (include "capture-cni.flags" . | fromYaml)) | trim | nindent 4 }}
     {{- if contains "$(HOST_IP)" .Values.guard.listen }}
     - name: HOST_IP
       valueFrom: {fieldRef: {fieldPath: status.hostIP}}
@@ -31,7 +31,6 @@
       value: {{ .Values.guard.listen | quote }}
     - name: CAPTURE_CNI_SCOPE
       value: pods
-    {{- with .Values.env }}{{ include "capture-cni.env" . | trim | nindent 4 }}{{ end }}
   ports:
     - name: guard
       containerPort: {{ regexFind "[0-9]+$" .Values.guard.listen }}

@@ -26,10 +26,9 @@
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   command: [/capture-cni-node, backend]
   env:
-    {{- include "capture-cni.env" (include "capture-cni.flags" . | fromYaml) | trim | nindent 4 }}
+    {{- include "capture-cni.env" (merge (deepCopy .Values.env) (include "capture-cni.flags" . | fromYaml)) | trim | nindent 4 }}
     - name: CAPTURE_CNI_ROOT
       value: /host
-    {{- with .Values.env }}{{ include "capture-cni.env" . | trim | nindent 4 }}{{ end }}
   # Its last words are the reason in the pod's status.
   terminationMessagePolicy: FallbackToLogsOnError
   resources: {{- toYaml .Values.resources | nindent 4 }}

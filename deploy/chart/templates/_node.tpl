@@ -81,7 +81,8 @@ CAPTURE_CNI_CRI_SOCKET: {{ empty $node.criSockets | ternary "none" (printf "/hos
 {{- with $node.tmpfilesDir }}
 CAPTURE_CNI_TMPFILES_DIR: {{ . | quote }}
 {{- end }}
-CAPTURE_CNI_NETCONF: {{ .Values.netconf | toJson | replace "$(" "$$(" | quote }}
+CAPTURE_CNI_NETCONF: {{ .Values.netconf | toJson | replace "$" "$$" | quote }}
+CAPTURE_CNI_TRY_KERNEL: {{ .Values.tryKernel | quote }}
 CAPTURE_CNI_TOKEN_ON_NODE: {{ .Values.token.onNode | quote }}
 CAPTURE_CNI_TOKEN_TTL: {{ .Values.token.ttl | quote }}
 {{- with .Values.apiServer }}
@@ -101,7 +102,7 @@ CAPTURE_CNI_LOG_FORMAT: {{ ternary "json" "text" .Values.global.logAsJson }}
 {{- $level -}}
 {{- end }}
 
-{{- /* Environment variables of a container, from a map. */ -}}
+{{- /* Environment variables of a container: the operator's, and the flags that it does not set. */ -}}
 {{- define "capture-cni.env" -}}
 {{- range $name, $value := . }}
 - name: {{ $name }}

@@ -68,6 +68,9 @@ pool selects by makes one. */ -}}
 {{- end -}}
 {{- end -}}
 {{- $terms = $narrower -}}
+{{- if gt (len $terms) 100 -}}
+{{- fail "pools: more than 100 alternatives of labels to leave out; select the nodes of most pools by one label of their own" -}}
+{{- end -}}
 {{- end -}}
 {{- if .pool.except -}}
 {{- $required = merge (dict "nodeSelectorTerms" $terms) $required -}}

@@ -38,7 +38,11 @@ func TestNodeOutAndIn(t *testing.T) {
 	n.Run(t, old, plain)
 	end := startComing(t, n)
 
-	addTaint(t, node)
+	const taint = "capture-cni.io/out"
+	c.MustKubectl(t, "taint", "node", node.Name, taint+"=:NoSchedule")
+	t.Cleanup(func() {
+		_, _ = c.Kubectl(context.WithoutCancel(t.Context()), "", "taint", "node", node.Name, taint+"-")
+	})
 	label(t, node, "absent")
 	p.Expect(t, "status", 1, node.Name, "captured pods still run on the node", n.Name+"/old")
 	later := suite.Server("later", node.Name) // bound to the node: no taint keeps it away
@@ -70,11 +74,13 @@ func TestNodeOutAndIn(t *testing.T) {
 	n.Delete(t, another, bypassing)
 
 	label(t, node, "")
-	p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)))
+	if out, status := p.Run(t, "status", "--wait"); status != 0 || !strings.Contains(out, fmt.Sprintf("%d ready", len(c.Nodes))) { // not before the agent has changed
+		t.Errorf("exit status %d: %s", status, out)
+	}
 	again := suite.Server("again", node.Name)
 	n.Run(t, again)
 	n.ExpectCaptured(t, "again")
-	c.MustKubectl(t, "taint", "node", node.Name, startupTaint+"-")
+	c.MustKubectl(t, "taint", "node", node.Name, taint+"-")
 	end()
 }
 
