@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -243,6 +244,18 @@ func TestSettings(t *testing.T) {
 	test.Modes, test.Nodes = []Mode{Redirect}, []string{"node-2"}
 	if report, err := test.Run(t.Context()); err != nil || count(report)[Failed] != 0 {
 		t.Errorf("with the backend that each node chooses: %+v, %v", report, err)
+	}
+	set := &appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}}
+	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: fleet.InstallerContainer, Image: "agent:2", Env: []corev1.EnvVar{{Name: fleet.NetConfVariable, Value: `{"ipv6": "never"}`}}}}
+	s = newAPIServer()
+	s.objects["/apis/apps/v1/namespaces/capture-cni/daemonsets/capture-cni-node"] = set
+	test = newTest(t, s, `{}`)
+	test.Modes, test.Nodes = []Mode{Redirect}, []string{"node-2"}
+	for i := range test.Fleet.Nodes {
+		test.Fleet.Nodes[i].Agent = ""
+	}
+	if report, err := test.Run(t.Context()); err != nil || report.Image != "agent:2" || count(report)[Skipped] == 0 {
+		t.Errorf("without agents: %+v, %v", report, err)
 	}
 	if _, err := newTest(t, newAPIServer(), `{"ipv6": "sometimes"}`).Run(t.Context()); err == nil || !strings.Contains(err.Error(), fleet.NetConfVariable) {
 		t.Errorf("a wrong configuration: %v", err)

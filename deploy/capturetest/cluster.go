@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,7 +111,8 @@ func (t *Test) sleep(ctx context.Context) error {
 	}
 }
 
-// installer returns the agent's container of one of the nodes, or of any other one.
+// installer returns the agent's container of one of the nodes, or of any other one, or where
+// no agent runs the one that the DaemonSet would make.
 func (t *Test) installer(ctx context.Context, nodes []fleet.Node) (corev1.Container, error) {
 	for _, node := range append(nodes, t.Fleet.Nodes...) {
 		if node.Agent == "" {
@@ -119,13 +122,24 @@ func (t *Test) installer(ctx context.Context, nodes []fleet.Node) (corev1.Contai
 		if err := t.Client.Get(ctx, t.Fleet.Namespace, node.Agent, pod); err != nil {
 			return corev1.Container{}, fmt.Errorf("reading the agent %s: %w", node.Agent, err)
 		}
-		for _, container := range pod.Spec.Containers {
-			if container.Name == fleet.InstallerContainer {
-				return container, nil
-			}
-		}
+		return installerOf(pod.Spec)
 	}
-	return corev1.Container{}, errors.New("finding the agents' image and configuration: no agent runs")
+	set := &appsv1.DaemonSet{}
+	if err := t.Client.Get(ctx, t.Fleet.Namespace, daemonSet, set); err != nil {
+		return corev1.Container{}, fmt.Errorf("no agent runs; reading DaemonSet %s: %w", daemonSet, err)
+	}
+	return installerOf(set.Spec.Template.Spec)
+}
+
+// daemonSet is the name of the release's first one.
+const daemonSet = "capture-cni-node"
+
+func installerOf(pod corev1.PodSpec) (corev1.Container, error) {
+	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == fleet.InstallerContainer })
+	if i < 0 {
+		return corev1.Container{}, errors.New("the agent's pod has no container " + fleet.InstallerContainer)
+	}
+	return pod.Containers[i], nil
 }
 
 // settings returns the plugin's configuration, as the chart gave it to an agent.
