@@ -78,7 +78,7 @@ func (a *agent) run(ctx context.Context) error {
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var answerer *pods.Server // nil if nothing answers requests of pods
 	if api != nil && a.PodsSocket() != "" {
-		if own := a.Credentials.Pod; !a.Credentials.OnNode && (own.Name == "" || own.Namespace == "" || own.UID == "") {
+		if own := a.Credentials.Pod; !absent && !a.Credentials.OnNode && (own.Name == "" || own.Namespace == "" || own.UID == "") {
 			return errors.New("--token-on-node=false needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 		}
 		answerer = pods.New(pods.Settings{Socket: a.PodsSocket(), Node: a.Credentials.Node}, api, a.registry, a.log)
