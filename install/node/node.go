@@ -112,10 +112,10 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
 	text := n.Settings.Entry.Text(n.Credentials.Kubeconfig)
 	err = n.within(n.Settings.NetDir, func(net *host.Dir) (err error) {
-		defer func() { err = errors.Join(err, n.ensureBootFiles(text)) }()
 		if withholds, err := n.withholdsEntry(net); err != nil || withholds {
 			return err
 		}
+		defer func() { err = errors.Join(err, n.ensureBootFiles(text)) }()
 		if n.Placed, err = n.decide(ctx, net, text); err != nil {
 			return err
 		}
