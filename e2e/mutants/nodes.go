@@ -8,14 +8,14 @@ var nodeMutants = []mutant{
 		name: "entry-for-a-backend-that-does-not-work",
 		file: "install/node/node.go",
 		from: "err != nil || withholds {",
-		to:   "err != nil {",
+		to:   "err != nil && withholds {",
 		by:   by(root, "e2e/agent", "TestUntestedBackend"),
 	},
 	{
 		name: "entry-is-lost-on-a-kernel-that-lacks-a-module",
 		file: "install/node/placed.go",
 		from: "	return !had, err",
-		to:   "	return true, err",
+		to:   "	return had || !had, err",
 		by:   by(root, "e2e/agent", "TestUntestedBackend"),
 	},
 	{
