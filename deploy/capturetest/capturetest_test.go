@@ -251,6 +251,7 @@ func TestSettings(t *testing.T) {
 	s.objects["/apis/apps/v1/namespaces/capture-cni/daemonsets/capture-cni-node"] = set
 	test = newTest(t, s, `{}`)
 	test.Modes, test.Nodes = []Mode{Redirect}, []string{"node-2"}
+	test.Fleet.DaemonSets = []fleet.DaemonSet{{Name: "capture-cni-node"}}
 	for i := range test.Fleet.Nodes {
 		test.Fleet.Nodes[i].Agent = ""
 	}

@@ -124,15 +124,15 @@ func (t *Test) installer(ctx context.Context, nodes []fleet.Node) (corev1.Contai
 		}
 		return installerOf(pod.Spec)
 	}
-	set := &appsv1.DaemonSet{}
-	if err := t.Client.Get(ctx, t.Fleet.Namespace, daemonSet, set); err != nil {
-		return corev1.Container{}, fmt.Errorf("no agent runs; reading DaemonSet %s: %w", daemonSet, err)
+	if len(t.Fleet.DaemonSets) == 0 {
+		return corev1.Container{}, errors.New("finding the agents' image and configuration: no agent runs")
+	}
+	name, set := t.Fleet.DaemonSets[0].Name, &appsv1.DaemonSet{}
+	if err := t.Client.Get(ctx, t.Fleet.Namespace, name, set); err != nil {
+		return corev1.Container{}, fmt.Errorf("no agent runs; reading DaemonSet %s: %w", name, err)
 	}
 	return installerOf(set.Spec.Template.Spec)
 }
-
-// daemonSet is the name of the release's first one.
-const daemonSet = "capture-cni-node"
 
 func installerOf(pod corev1.PodSpec) (corev1.Container, error) {
 	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == fleet.InstallerContainer })

@@ -39,9 +39,12 @@ const NetConfVariable = "CAPTURE_CNI_NETCONF"
 
 // NetConf returns the keys of the plugin's entry with which a container was made, as JSON,
 // "" for one of a release that had them elsewhere.
-func NetConf(installer corev1.Container) string {
-	for _, variable := range installer.Env {
-		if variable.Name == NetConfVariable {
+func NetConf(installer corev1.Container) string { return Variable(installer, NetConfVariable) }
+
+// Variable returns a variable of a container's environment, "" for one that it does not have.
+func Variable(container corev1.Container, name string) string {
+	for _, variable := range container.Env {
+		if variable.Name == name {
 			return strings.ReplaceAll(variable.Value, "$$", "$") // as the kubelet does
 		}
 	}

@@ -87,17 +87,17 @@ func (r release) replaces(a *Agent) appsv1.DaemonSetUpdateStrategyType {
 	return cmp.Or(set.Spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 }
 
-// leaves returns the DaemonSet whose agent is on a node that it does not select any more: its
-// controller is about to delete it.
-func (r release) leaves(a *Agent, node *corev1.Node) *appsv1.DaemonSet {
+// leaves returns the name of the DaemonSet whose agent is on a node that it does not select
+// any more, and is about to be deleted; "" for none.
+func (r release) leaves(a *Agent, node *corev1.Node) string {
 	if a == nil || node == nil || r.daemonSets[a.owner] == nil {
-		return nil
+		return ""
 	}
 	set := r.daemonSets[a.owner]
 	if fits, err := wants(set.Spec.Template.Spec, node); fits || err != nil {
-		return nil
+		return ""
 	}
-	return set
+	return set.Name
 }
 
 // selects returns the name of the first DaemonSet that places an agent on a node, "" for

@@ -35,7 +35,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 			lasts = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
 		}
 	}
-	age := o.now.Sub(node.Reported)
+	age, leaving := o.now.Sub(node.Reported), o.release.leaves(agent, o.nodes[name])
 	set := func(state NodeState, reasons ...string) { node.State, node.Reasons = state, reasons }
 	switch {
 	case whyDown(o.nodes[name]) != "":
@@ -43,8 +43,8 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		node.step = "kubectl describe node " + name
 	case agent == nil && o.podsFault == nil:
 		o.explainNoAgent(&node, lease != nil, published.Desired == absent && published.Good())
-	case o.release.leaves(agent, o.nodes[name]) != nil:
-		set(Waiting, fmt.Sprintf("DaemonSet %s does not select the node any more, and its agent still runs", o.release.leaves(agent, o.nodes[name]).Name))
+	case leaving != "":
+		set(Waiting, fmt.Sprintf("DaemonSet %s does not select the node any more, and its agent still runs", leaving))
 	case agent != nil && agent.fault.blocks(o.now.Sub(agent.created)):
 		set(Faulty, agent.fault.reason)
 		node.step = agent.fault.step(agent)

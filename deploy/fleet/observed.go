@@ -180,10 +180,10 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 		notes = append(notes, fmt.Sprintf("%d Leases are of Nodes that no longer exist: kubectl -n %s delete lease %s", len(gone), o.release.namespace, strings.Join(gone, " ")))
 	}
 	for _, note := range slices.Sorted(maps.Keys(said)) {
-		notes = append(notes, some(said[note])+": "+note)
+		notes = append(notes, Some(said[note])+": "+note)
 	}
 	if len(removed) > 0 {
-		notes = append(notes, fmt.Sprintf("pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: %s", some(removed)))
+		notes = append(notes, fmt.Sprintf("pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: %s", Some(removed)))
 	}
 	if pods > 0 {
 		notes = append(notes, fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods))
@@ -194,9 +194,9 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 	return notes
 }
 
-// some returns the first names of many.
-func some(names []string) string {
-	const most = 5
+// Some returns the first names of many nodes.
+func Some(names []string) string {
+	const most = 3
 	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}

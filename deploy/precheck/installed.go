@@ -42,10 +42,8 @@ func (c *Cluster) readInstalled() {
 
 // read reads the values that an agent's container shows: older releases had them elsewhere.
 func (i *Installed) read(installer corev1.Container) {
-	for _, variable := range installer.Env {
-		if variable.Name == "CAPTURE_CNI_MODE" {
-			i.Values["mode"] = variable.Value
-		}
+	if mode := fleet.Variable(installer, "CAPTURE_CNI_MODE"); mode != "" {
+		i.Values["mode"] = mode
 	}
 	var netconf struct {
 		Backend string `json:"backend"`

@@ -6,12 +6,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -83,7 +83,7 @@ func (r *Report) checkLeftOut(c *Cluster) {
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(names)) {
-		r.add(Note, "nodes", "none, as long as no pod of the mesh runs there", "left out, as no agent can run there (%s): %s", kind, some(names[kind]))
+		r.add(Note, "nodes", "none, as long as no pod of the mesh runs there", "left out, as no agent can run there (%s): %s", kind, fleet.Some(names[kind]))
 	}
 }
 
@@ -122,27 +122,18 @@ func (r *Report) checkNodes(c *Cluster) {
 		if len(oldKernels) < len(linux) {
 			r.Values["netconf.backend"] = "auto"
 		}
-		r.add(Note, "kernel", "", "older than 5.2 on %s: backend nftables needs 5.2; with iptables there is no guard", some(oldKernels))
+		r.add(Note, "kernel", "", "older than 5.2 on %s: backend nftables needs 5.2; with iptables there is no guard", fleet.Some(oldKernels))
 	}
 	if len(unknownKernels) > 0 {
-		r.add(Note, "kernel", "capture-cni-node preflight on such a node", "its version is not known on %s", some(unknownKernels))
+		r.add(Note, "kernel", "capture-cni-node preflight on such a node", "its version is not known on %s", fleet.Some(unknownKernels))
 	}
 	if len(foreign) > 0 {
-		r.add(Problem, "runtime", "use containerd or CRI-O", "neither containerd nor CRI-O on %s", some(foreign))
+		r.add(Problem, "runtime", "use containerd or CRI-O", "neither containerd nor CRI-O on %s", fleet.Some(foreign))
 	}
 	if len(silent) > 0 {
-		r.add(Note, "runtime", "", "does not pass annotations on %s (containerd 1.5 and CRI-O 1.29 do): pods outside the mesh are looked up, too", some(silent))
+		r.add(Note, "runtime", "", "does not pass annotations on %s (containerd 1.5 and CRI-O 1.29 do): pods outside the mesh are looked up, too", fleet.Some(silent))
 	}
 	if len(linux) > 0 && len(foreign)+len(silent)+len(oldKernels)+len(unknownKernels) == 0 {
 		r.add(OK, "nodes", "", "%d, with %s", len(linux), strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))
 	}
-}
-
-// some returns the first names of many.
-func some(names []string) string {
-	const most = 3
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:most], ", ") + " and " + strconv.Itoa(len(names)-most) + " more nodes"
 }

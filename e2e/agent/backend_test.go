@@ -137,6 +137,10 @@ func TestUntestedBackend(t *testing.T) {
 			placing := n.start(t, "--mode", "insert")
 			placing.ready(t)
 			placing.stop(t)
+			check(t, os.Remove(filepath.Join(n.stateDir, "placed"))) // as with an entry of an earlier release
+			again := n.start(t, "--mode", "insert")
+			again.ready(t)
+			again.stop(t)
 			check(t, backend.Write(n.runDir, tt.verdict))
 			a = n.start(t, "--mode", "insert", "--netconf", tt.netConf)
 			eventually(t, func() (string, error) { return "", expectReadyz(a, tt.reason) })

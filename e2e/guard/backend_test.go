@@ -42,10 +42,8 @@ func TestPodsOfOtherBackend(t *testing.T) {
 			check(t, os.Mkdir(history.Directory(n.socket), 0o700))
 			backend, err := netfilter.Find(t.Context(), name)
 			check(t, err)
-			recorded, unrecorded := n.run(t, "recorded"), n.run(t, "unrecorded")
-			for _, p := range []*pod{recorded, unrecorded} {
-				p.captureBy(t, backend, nil)
-			}
+			recorded := n.run(t, "recorded")
+			recorded.captureBy(t, backend, nil)
 			stamp := recorded.rules(t).Stamp
 			check(t, recordADD(n.socket, record.Record{
 				Pod: record.PodRef{Namespace: "shop", Name: "recorded", UID: recorded.sandbox.UID}, Sandbox: recorded.sandbox.ID,
@@ -55,12 +53,21 @@ func TestPodsOfOtherBackend(t *testing.T) {
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			check(t, unix.Unmount(programs, 0))
-			expect(t, registry, map[terms.State]float64{terms.Outdated: 1, terms.Unknown: 1})
+			expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
+
+			other := newNode()
+			other.run(t, "unrecorded").captureBy(t, backend, nil)
+			check(t, unix.Mount("none", programs, "tmpfs", 0, ""))
+			unsure, states := other.keeper(t, guard.InPlace)
+			unsure.Round(t.Context())
+			check(t, unix.Unmount(programs, 0))
+			expect(t, states, map[terms.State]float64{terms.Unknown: 1})
+
 			check(t, recorded.host.Do(func() error { return netfilter.Remove(t.Context()) }))
 			for range 11 { // legacy tables are not of the generation by which the guard sees changes: it compares every tenth round
 				keeper.Round(t.Context())
 			}
-			expect(t, registry, map[terms.State]float64{terms.Captured: 2})
+			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 			if state := recorded.rules(t); state.Backend != config.NFTables {
 				t.Errorf("repaired by %q", state.Backend)
 			}

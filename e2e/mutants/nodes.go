@@ -14,8 +14,8 @@ var nodeMutants = []mutant{
 	{
 		name: "entry-is-lost-on-a-kernel-that-lacks-a-module",
 		file: "install/node/placed.go",
-		from: "	return !had, err",
-		to:   "	return had || !had, err",
+		from: "	return !marked, err",
+		to:   "	return marked || !marked, err",
 		by:   by(root, "e2e/agent", "TestUntestedBackend"),
 	},
 	{
@@ -42,8 +42,8 @@ var nodeMutants = []mutant{
 	{
 		name: "missing-permission-is-a-missing-module",
 		file: "install/backend/rights.go",
-		from: "if sets[0].Effective&(1<<number) == 0 {",
-		to:   "if number == 0 {",
+		from: "if sets[0].Effective&(1<<capability.number) == 0 {",
+		to:   "if capability.name == \"\" {",
 		by:   by(root, "e2e/agent", "TestBackend"),
 	},
 	{
@@ -64,7 +64,7 @@ var nodeMutants = []mutant{
 		name: "pods-of-another-backend-are-unknown",
 		file: "install/guard/examine.go",
 		from: "case known && lacksPrograms(",
-		to:   "case !known && w.later && lacksPrograms(",
+		to:   "case !known && lacksPrograms(",
 		by:   by(root, "e2e/guard", "TestPodsOfOtherBackend"),
 	},
 	{

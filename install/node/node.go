@@ -128,14 +128,14 @@ func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
 				return err
 			}
 			changed = true
-			if err := n.ensureIn(n.Settings.StateDir, placedName, nil); err != nil {
-				n.log.Warn("writing that the node has an entry failed", "error", err)
-			}
 			n.log.Info("placed the entry", "mode", n.Placed, "directory", n.Settings.NetDir)
 		case n.Placed == terms.DropIn && n.runtimeFault(ctx, terms.DropIn) != nil: // an agent was killed before TriggerWatch
 			if err := net.TriggerWatch(); err != nil {
 				return err
 			}
+		}
+		if err := n.ensureIn(n.Settings.StateDir, placedName, nil); err != nil {
+			n.log.Warn("writing that the node has an entry failed", "error", err)
 		}
 		return entry.RemoveExcept(net, n.Placed)
 	})

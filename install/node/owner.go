@@ -44,7 +44,7 @@ func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
 			return err
 		}
 		return fmt.Errorf("%s of release %q runs on the node and would install again what is removed: stop it first, or set its --state to absent (chart: state=absent), or use --force",
-			holder(state), nameIn(state, ownerName))
+			holderOf(state), nameIn(state, ownerName))
 	})
 	return lock, err
 }
@@ -66,7 +66,7 @@ func (n *Node) Claim() (io.Closer, error) {
 	}
 	lock, err := state.TryLock()
 	if errors.Is(err, host.ErrLocked) {
-		return nil, entry.Waiting(holder(state) + " of this release still runs on the node")
+		return nil, entry.Waiting(holderOf(state) + " of this release still runs on the node")
 	}
 	if err != nil {
 		return nil, err
@@ -86,8 +86,8 @@ func (n *Node) Claim() (io.Closer, error) {
 	return lock, nil
 }
 
-// holder names the agent that holds the node.
-func holder(state *host.Dir) string {
+// holderOf names the agent that holds the node.
+func holderOf(state *host.Dir) string {
 	if name := nameIn(state, holderName); name != "" {
 		return "agent " + name
 	}

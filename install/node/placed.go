@@ -14,28 +14,32 @@ import (
 // pods of the mesh rely on it.
 const placedName = "placed"
 
-// hadEntry reports whether the node has an entry, or has had one that this agent did not
-// remove.
+// hadEntry reports whether the node has an entry, or has had one that no agent removed.
 func (n *Node) hadEntry(net *host.Dir) (bool, error) {
 	placed, err := entry.IsPlaced(net)
 	if err != nil || placed {
 		return placed, err
 	}
-	err = n.inDirectory(n.Settings.StateDir, func(state *host.Dir) (err error) {
-		_, err = state.Read(placedName)
-		placed = err == nil
+	return n.isMarked()
+}
+
+// isMarked reports whether an agent has noted that the node has an entry.
+func (n *Node) isMarked() (marked bool, err error) {
+	err = n.inDirectory(n.Settings.StateDir, func(state *host.Dir) error {
+		_, err := state.Read(placedName)
+		marked = err == nil
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return placed, err
+	return marked, err
 }
 
-// withholdsEntry returns why the agent does not write the entry: the backend does not work.
-// Where the node has had one, its loss is worse: pods of the mesh would start uncaptured.
-// An entry that is there stays as it is.
-func (n *Node) withholdsEntry(net *host.Dir) (withholds bool, err error) {
+// withholdsEntry reports whether the agent must not write the entry, because the backend does
+// not work. Where the node has had one, its loss is worse: pods of the mesh would start
+// uncaptured. An entry that is there stays as it is.
+func (n *Node) withholdsEntry(net *host.Dir) (bool, error) {
 	if n.Settings.BackendFault() == nil {
 		return false, nil
 	}
@@ -43,6 +47,6 @@ func (n *Node) withholdsEntry(net *host.Dir) (withholds bool, err error) {
 	if err != nil || placed {
 		return true, err
 	}
-	had, err := n.hadEntry(net)
-	return !had, err
+	marked, err := n.isMarked()
+	return !marked, err
 }
