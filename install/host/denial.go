@@ -16,10 +16,7 @@ import (
 // OwnLabel returns the label that the node's security module gives this process, ""
 // without such a module.
 func OwnLabel() string {
-	label, err := os.ReadFile("/proc/self/attr/current")
-	if err != nil {
-		return ""
-	}
+	label, _ := os.ReadFile("/proc/self/attr/current")
 	return strings.TrimRight(string(label), "\x00\n")
 }
 
@@ -36,13 +33,9 @@ func ExplainDenial(label, directory string, err error) error {
 // IsDenial reports whether a security module that confines this process denied a write:
 // it was refused, and the mode of directory and file allows it.
 func IsDenial(label, directory string, err error) bool {
-	if label == "" || label == "unconfined" || !errors.Is(err, fs.ErrPermission) {
-		return false
-	}
-	if failed, ok := errors.AsType[*fs.PathError](err); ok && !filepath.IsAbs(failed.Path) && !modeAllows(directory+"/"+failed.Path, 4) {
-		return false
-	}
-	return modeAllows(directory, 3)
+	failed, names := errors.AsType[*fs.PathError](err)
+	return label != "" && label != "unconfined" && errors.Is(err, fs.ErrPermission) && modeAllows(directory, 3) &&
+		(!names || filepath.IsAbs(failed.Path) || modeAllows(directory+"/"+failed.Path, 4))
 }
 
 // modeAllows reports whether owner and mode give this process these permissions. A missing
@@ -67,7 +60,7 @@ func modeAllows(path string, permissions uint32) bool {
 func DescribeDenial(label, directory string) (what, do string) {
 	if strings.Count(label, ":") < 2 { // a profile and its mode, such as "cri-containerd.apparmor.d (enforce)"
 		return fmt.Sprintf("the mode of %s allows it, and AppArmor confines the agent with the profile %s", directory, label),
-			"look for the denial with `journalctl --dmesg --grep=DENIED` on the node; allow it in that profile, or run the agents unconfined (chart: podAnnotations.container\\.apparmor\\.security\\.beta\\.kubernetes\\.io/installer=unconfined)"
+			"look for the denial with `journalctl --dmesg --grep=DENIED` on the node (a `deny` rule is logged only with `audit`); allow it in that profile, or run the agents unconfined (chart: appArmorProfile.type=Unconfined; before Kubernetes 1.30, by podAnnotations)"
 	}
 	return fmt.Sprintf("the mode of %s allows it, and SELinux gives the agent the label %s, and the directory %s", directory, label, fileLabel(directory)),
 		"look for the denial with `ausearch -m AVC -ts recent` on the node; run the agents with a type that may write there (chart: seLinuxOptions.type=spc_t)"
