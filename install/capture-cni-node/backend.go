@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/install/backend"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // backendTimeout bounds a test, with the modules that the kernel loads for it.
@@ -41,7 +42,7 @@ func (o *options) testBackend(ctx context.Context) error {
 	began := time.Now()
 	verdict, err := backend.Test(ctx, strings.TrimSuffix(o.Root, "/"), o.Entry.Asked(), o.Backend)
 	if err != nil {
-		return fmt.Errorf("%w: the agent waits until the test succeeds", err)
+		return fmt.Errorf("%w: the agent waits until the test succeeds", podnet.Explained(err))
 	}
 	log := o.log.With("asked", verdict.Asked, "took", time.Since(began).Round(time.Millisecond))
 	switch {

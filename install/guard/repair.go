@@ -28,7 +28,7 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 	connections, err := e.replace(ctx, netns, w)
 	if err != nil {
 		e.metrics.repairs.WithLabelValues(failed).Inc()
-		found.Reason += "; repairing it: " + err.Error()
+		found.Reason += "; repairing it: " + podnet.Explained(err).Error()
 		return found
 	}
 	e.metrics.repairs.WithLabelValues(done).Inc()

@@ -73,7 +73,7 @@ func withCode(err error) error {
 const maxMessage = 16 << 10
 
 func (f failure) message() string {
-	text := f.Error()
+	text := podnet.Explained(f).Error()
 	if len(text) <= maxMessage {
 		return text
 	}
