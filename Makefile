@@ -14,7 +14,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-releases test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-unit mutants soak fuzz golden bench lint verify fmt clean kernels
+.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-releases test-mutants test-apparmor test-smoke test-clusters test-agents test-pods test-mesh test-versions test-unit mutants soak fuzz golden bench lint verify fmt clean kernels
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -117,7 +117,7 @@ deps: ## Install what the tests need (Debian, root)
 test full soak: export SEED := $(SEED)
 test full: export CI := true
 test: ON_CLUSTER := test-smoke
-full: ON_CLUSTER := test-clusters
+full: ON_CLUSTER := test-clusters test-apparmor
 test: deps parts lint verify ## What CI runs: lint, verify, and all tests but most of those on a real cluster (root)
 full: deps parts lint verify ## Lint, verify, and all tests; those on a real cluster take an hour or two (root)
 test full:
@@ -130,7 +130,11 @@ test-packages:
 	go test -count=1 -p 3 -parallel 4 -timeout 30m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/kernels)
 
 test-releases:
-	go test -count=1 -timeout 30m -v ./e2e/ages ./e2e/kernels # -v: they say which releases Debian's mirror no longer has
+	go test -count=1 -timeout 30m -v -skip '^TestAppArmor$$' ./e2e/ages ./e2e/kernels # -v: they say which releases Debian's mirror no longer has
+
+# Minutes of one core.
+test-apparmor:
+	go test -count=1 -timeout 30m -run '^TestAppArmor$$' ./e2e/kernels
 
 test-mutants:
 	go run ./e2e/mutants -fast

@@ -26,6 +26,9 @@ func main() {
 }
 
 func work() error {
+	if len(os.Args) > 2 {
+		return confined(os.Args[2])
+	}
 	var trial kernels.Trial
 	if err := json.Unmarshal([]byte(os.Args[1]), &trial); err != nil {
 		return err
