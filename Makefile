@@ -130,11 +130,11 @@ test-packages:
 	go test -count=1 -p 3 -parallel 4 -timeout 30m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/kernels)
 
 test-releases:
-	go test -count=1 -timeout 30m -v -skip '^TestAppArmor$$' ./e2e/ages ./e2e/kernels # -v: they say which releases Debian's mirror no longer has
+	go test -count=1 -timeout 30m -skip '^TestAppArmor$$' -v ./e2e/ages ./e2e/kernels # -v: they say which releases Debian's mirror no longer has
 
 # Minutes of one core.
 test-apparmor:
-	go test -count=1 -timeout 30m -run '^TestAppArmor$$' ./e2e/kernels
+	go test -count=1 -timeout 30m -run '^TestAppArmor$$' -v ./e2e/kernels
 
 test-mutants:
 	go run ./e2e/mutants -fast
