@@ -3,6 +3,7 @@
 package xtables
 
 import (
+	"encoding/binary"
 	"slices"
 	"testing"
 
@@ -13,7 +14,8 @@ import (
 func entryOf(target, data string) []byte {
 	const size = 176
 	entry := make([]byte, size)
-	entry[84+targetOffset], entry[84+nextOffset] = 112, size
+	binary.NativeEndian.PutUint16(entry[84+targetOffset:], 112)
+	binary.NativeEndian.PutUint16(entry[84+nextOffset:], size)
 	copy(entry[112+targetName:], target)
 	copy(entry[112+chainName:], data)
 	return entry
