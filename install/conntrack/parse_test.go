@@ -3,8 +3,12 @@
 package conntrack
 
 import (
+	"bytes"
 	"net/netip"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // FuzzParseEntry parses arbitrary messages.
@@ -29,6 +33,19 @@ func FuzzParseEntry(f *testing.F) {
 			t.Errorf("an entry without addresses: %+v", entry)
 		}
 	})
+}
+
+// TestSocketRequest expects the states as a C program would write them.
+func TestSocketRequest(t *testing.T) {
+	t.Parallel()
+	request := struct {
+		family, protocol, extension, pad uint8
+		states                           uint32
+	}{family: unix.AF_INET6, protocol: unix.IPPROTO_TCP, states: listed}
+	got := socketRequest(unix.AF_INET6)
+	if want := unsafe.Slice((*byte)(unsafe.Pointer(&request)), unsafe.Sizeof(request)); !bytes.HasPrefix(got, want) {
+		t.Errorf("% x, want % x", got, want)
+	}
 }
 
 // FuzzParseSocket parses arbitrary messages.

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,5 +74,47 @@ func TestInterruptedDump(t *testing.T) {
 		if !slices.Equal(got, tt.want) || !errors.Is(err, tt.err) || kernel.sent != tt.sent {
 			t.Errorf("%v: got %v, %v after %d requests", tt.rounds, got, err, kernel.sent)
 		}
+	}
+}
+
+// keeping is a kernel that keeps what it received.
+type keeping struct{ content []byte }
+
+func (k *keeping) Send(messages []byte) error { k.content = messages; return nil }
+func (k *keeping) Close()                     {}
+
+func (k *keeping) Receive(context.Context, func(syscall.NetlinkMessage) (bool, error)) error {
+	return nil
+}
+
+// TestAcknowledged expects the last message of a transaction to ask for an answer, with
+// attributes that another parser reads.
+func TestAcknowledged(t *testing.T) {
+	t.Parallel()
+	batch, kernel := NewBatch(), &keeping{}
+	for _, name := range []string{"a", "b"} {
+		batch.Message(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, unix.NFPROTO_INET, func() {
+			batch.Nested(unix.NFTA_RULE_EXPRESSIONS, func() { batch.Text(unix.NFTA_TABLE_NAME, name) })
+		})
+	}
+	if err := batch.Exchange(t.Context(), kernel); err != nil {
+		t.Fatal(err)
+	}
+	messages, err := syscall.ParseNetlinkMessage(kernel.content)
+	if err != nil || len(messages) != 4 {
+		t.Fatalf("%d messages, %v", len(messages), err)
+	}
+	for i, flags := range []uint16{unix.NLM_F_REQUEST, unix.NLM_F_REQUEST | unix.NLM_F_CREATE, unix.NLM_F_REQUEST | unix.NLM_F_CREATE | unix.NLM_F_ACK, unix.NLM_F_REQUEST} {
+		if got := messages[i].Header.Flags; got != flags {
+			t.Errorf("message %d has flags %#x, want %#x", i, got, flags)
+		}
+	}
+	outer, err := netlink.UnmarshalAttributes(messages[2].Data[4:])
+	if err != nil || len(outer) != 1 || outer[0].Type&^unix.NLA_F_NESTED != unix.NFTA_RULE_EXPRESSIONS {
+		t.Fatalf("%v, %v", outer, err)
+	}
+	inner, err := netlink.UnmarshalAttributes(outer[0].Data)
+	if err != nil || len(inner) != 1 || inner[0].Type != unix.NFTA_TABLE_NAME || string(inner[0].Data) != "b\x00" {
+		t.Errorf("%v, %v", inner, err)
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
@@ -52,6 +54,33 @@ func TestElements(t *testing.T) {
 		if strings.Join(first, " ") != test.first || strings.Join(end, " ") != test.end {
 			t.Errorf("%v: got %s and end %s, want %s and %q", test.value, first, end, test.first, test.end)
 		}
+	}
+}
+
+// TestNumbers expects ports in network byte order, and other numbers as the kernel's own
+// code writes them to a register.
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	const (
+		port, zone uint16 = 0x0102, 0x0506
+		mark       uint32 = 0x03040506
+	)
+	values := func(do capture.Action) (values [][]byte) {
+		for _, e := range encodeRule(capture.NAT, capture.Rule{Do: do}, nil) {
+			if value, ok := e.(*expr.Immediate); ok {
+				values = append(values, value.Data)
+			}
+		}
+		return values
+	}
+	if got := values(capture.Action{Verdict: capture.Redirect, Port: port}); !bytes.Equal(got[0], []byte{0x01, 0x02}) {
+		t.Errorf("a port is % x", got)
+	}
+	if got := values(capture.Action{Verdict: capture.SetMark, Mark: mark}); *(*uint32)(unsafe.Pointer(&got[0][0])) != mark {
+		t.Errorf("a mark is % x", got)
+	}
+	if got := values(capture.Action{Verdict: capture.SetZone, Zone: zone}); *(*uint16)(unsafe.Pointer(&got[0][0])) != zone {
+		t.Errorf("a zone is % x", got)
 	}
 }
 
