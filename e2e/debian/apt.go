@@ -21,7 +21,7 @@ const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 var missing = []string{"Unable to locate package", "has no installation candidate", "No packages found"}
 
 // apt is an apt with lists, status and archives of its own.
-type apt struct{ directory, mirror string }
+type apt struct{ directory, mirror, architecture string }
 
 // fetch returns the archives of the packages and of what they depend on. apt compares them
 // with the index that Debian signed.
@@ -121,6 +121,9 @@ func (a apt) run(ctx context.Context, program string, args ...string) (out strin
 		"APT::Update::Error-Mode": "any",  // an index that can't be fetched is an error
 		"Acquire::Languages":      "none", "Acquire::Retries": "3",
 		"Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
+	}
+	if a.architecture != "" {
+		options["APT::Architecture"], options["APT::Architectures"] = a.architecture, a.architecture
 	}
 	for name, value := range options {
 		args = append(args, "-o", name+"="+value)

@@ -21,10 +21,11 @@ var ErrGone = errors.New("not on the mirror")
 
 // Request names packages of one suite.
 type Request struct {
-	Suite    string   // such as bullseye or bookworm-backports
-	Packages []string // what they depend on is fetched, too
-	Meta     []string // packages without files, in whose place the packages are fetched that they depend on
-	Without  []string // dependencies that count as installed, with what they depend on
+	Suite        string   // such as bullseye or bookworm-backports
+	Architecture string   // such as arm64; empty for the machine's own
+	Packages     []string // what they depend on is fetched, too
+	Meta         []string // packages without files, in whose place the packages are fetched that they depend on
+	Without      []string // dependencies that count as installed, with what they depend on
 }
 
 // Unpack returns a directory below parent with the packages unpacked into it. It fetches
@@ -62,7 +63,7 @@ func (r Request) unpack(ctx context.Context, root string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	archives, err := apt{directory: work, mirror: mirror(ctx, r.Suite)}.fetch(ctx, r)
+	archives, err := apt{directory: work, mirror: mirror(ctx, r.Suite), architecture: r.Architecture}.fetch(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -53,17 +54,18 @@ func (g Guest) Boot(ctx context.Context, directory string) ([]Outcome, error) {
 		return nil, err
 	}
 	defer func() { _ = os.Remove(image) }()
-	command := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=single", "-icount", clock, "-cpu", "max", "-smp", "1", "-m", "1536",
+	emulator := g.Image.Architecture.Emulator
+	command := exec.CommandContext(ctx, emulator[0], append(slices.Clone(emulator[1:]), "-accel", "tcg,thread=single", "-icount", clock, "-smp", "1", "-m", "1536",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", g.Image.Kernel, "-initrd", image, "-append", "console=ttyS0 panic=-1 loglevel=4 "+g.Append,
-		"-serial", "file:"+console, "-serial", "file:"+results)
+		"-kernel", g.Image.Kernel, "-initrd", image, "-append", "console="+g.Image.Architecture.Console+" panic=-1 loglevel=4 "+g.Append,
+		"-chardev", "file,id=console,path="+console, "-chardev", "file,id=results,path="+results)...)
 	// qemu ends with this process. The signal is sent when the thread ends that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := command.CombinedOutput()
 	if err = errors.Join(err, ctx.Err()); err != nil {
-		return nil, fmt.Errorf("qemu with %s: %w: %s%s", g.Image.Package, err, out, tail(console))
+		return nil, fmt.Errorf("%s with %s: %w: %s%s", emulator[0], g.Image.Package, err, out, tail(console))
 	}
 	written, err := os.ReadFile(results)
 	if err != nil {
@@ -82,7 +84,7 @@ func (g Guest) initramfs() ([]byte, error) {
 	if err := own.addModules(g.Image, g.Without); err != nil {
 		return nil, err
 	}
-	g.Job.Environment = environment
+	g.Job.Environment, g.Job.Results = environment, g.Image.Architecture.Results
 	job, err := json.Marshal(g.Job)
 	own.file(JobFile, 0o600, job)
 	return bytes.Join([][]byte{g.Suite.content, own.bytes()}, nil), err

@@ -25,23 +25,28 @@ const programDirectory = "/programs"
 // what they execute.
 type Suite struct{ content []byte }
 
-// Build makes the tests of packages, which are named from the project's directory, and
-// what they execute. directory gets what it compiles.
-func Build(ctx context.Context, directory string, packages ...string) (Suite, error) {
-	if err := lab.BuildPrograms(directory, buildFlags...); err != nil {
+// Build makes the tests of packages, which are named from the project's directory, for a
+// kernel's architecture, and what they execute. directory gets what it compiles; Debian's
+// packages are kept below another.
+func Build(ctx context.Context, directory, kept string, k Kernel, packages ...string) (Suite, error) {
+	root, err := k.Architecture.root(ctx, k.Suite, kept)
+	if err != nil {
+		return Suite{}, err
+	}
+	if err := lab.BuildPrograms(directory, k.Architecture.Name, buildFlags...); err != nil {
 		return Suite{}, err
 	}
 	for _, name := range []string{"guest", "attempt"} {
-		if err := build(ctx, "go", "build", "-o", filepath.Join(directory, name), module+"/e2e/kernels/"+name); err != nil {
+		if err := build(ctx, k.Architecture, "go", "build", "-o", filepath.Join(directory, name), module+"/e2e/kernels/"+name); err != nil {
 			return Suite{}, err
 		}
 	}
 	a := newArchive()
-	if err := a.addPrograms(ctx); err != nil {
+	if err := a.addPrograms(root, k.Architecture); err != nil {
 		return Suite{}, err
 	}
 	for _, name := range packages {
-		if err := build(ctx, "go", "test", "-c", "-o", filepath.Join(directory, testProgram(name)), module+"/"+name); err != nil {
+		if err := build(ctx, k.Architecture, "go", "test", "-c", "-o", filepath.Join(directory, testProgram(name)), module+"/"+name); err != nil {
 			return Suite{}, err
 		}
 		if err := a.addTestdata(ctx, name); err != nil {
@@ -49,7 +54,7 @@ func Build(ctx context.Context, directory string, packages ...string) (Suite, er
 		}
 	}
 	a.link("/init", filepath.Join(programDirectory, "guest"))
-	err := a.copy(programDirectory, directory)
+	err = a.copy(programDirectory, directory)
 	return Suite{a.bytes()}, err
 }
 
@@ -57,9 +62,9 @@ func Build(ctx context.Context, directory string, packages ...string) (Suite, er
 // same sources.
 var buildFlags = []string{"-trimpath", "-buildvcs=false", "-ldflags=-s -w"}
 
-func build(ctx context.Context, command ...string) error {
+func build(ctx context.Context, architecture *Architecture, command ...string) error {
 	c := exec.CommandContext(ctx, command[0], slices.Insert(command[1:], 1, buildFlags...)...)
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+architecture.Name)
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w: %s", command[len(command)-1], err, out)
 	}

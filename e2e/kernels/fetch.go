@@ -17,12 +17,13 @@ import (
 // Fetch returns a kernel that is kept below a directory, and fetches it if there is none.
 func Fetch(ctx context.Context, k Kernel, kept string) (Image, error) {
 	root, err := debian.Unpack(ctx, kept, debian.Request{
-		Suite: k.Suite, Meta: []string{"linux-image-cloud-amd64"}, Without: []string{"kmod", "linux-base", "initramfs-tools"},
+		Suite: k.Suite, Architecture: k.Architecture.Name, Meta: []string{k.Architecture.Package},
+		Without: []string{"kmod", "linux-base", "initramfs-tools"},
 	})
 	if err != nil {
 		return Image{}, err
 	}
-	image, err := find(root)
+	image, err := find(root, k.Architecture)
 	if err != nil {
 		return Image{}, err
 	}

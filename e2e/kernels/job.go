@@ -4,15 +4,13 @@ package kernels
 
 import "time"
 
-// Where a guest finds what it has to do, and where it writes what came of it.
-const (
-	JobFile = "/job.json"
-	Results = "/dev/ttyS1"
-)
+// JobFile is where a guest finds what it has to do.
+const JobFile = "/job.json"
 
 // Job is what a guest does: it loads modules, sets sysctls and executes programs one
 // after the other.
 type Job struct {
+	Results     string // serial line to which it writes what came of it
 	Modules     []string
 	Sysctls     map[string]string // below /proc/sys
 	Environment []string

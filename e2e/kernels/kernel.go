@@ -9,31 +9,42 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/capture-cni/capture-cni/e2e/debian"
 )
 
 // Kernel is one that Debian maintains in a suite.
-type Kernel struct{ Release, Suite string }
+type Kernel struct {
+	Release, Suite string
+	Architecture   *Architecture
+}
 
 // All are the kernels that tests boot.
 var All = []Kernel{
-	{Release: "5.10", Suite: "bullseye-security"},
-	{Release: "6.1", Suite: "bookworm-security"},
-	{Release: "6.12", Suite: "trixie-security"},
+	{"5.10", "bullseye-security", AMD64},
+	{"6.1", "bookworm-security", AMD64},
+	{"6.12", "trixie-security", AMD64},
+	{"6.1-arm64", "bookworm-security", ARM64}, // for make kernels alone
+}
+
+// Of returns the kernels of an architecture.
+func Of(architecture *Architecture) []Kernel {
+	return slices.DeleteFunc(slices.Clone(All), func(k Kernel) bool { return k.Architecture != architecture })
 }
 
 func (k Kernel) String() string { return "Linux " + k.Release }
 
 // Image is an unpacked kernel package.
 type Image struct {
-	Package string // name and version
-	Kernel  string // path of the kernel
-	Modules string // directory of its modules, with modules.dep
+	Package      string // name and version
+	Kernel       string // path of the kernel
+	Modules      string // directory of its modules, with modules.dep
+	Architecture *Architecture
 }
 
 // find finds the parts of an unpacked package.
-func find(root string) (Image, error) {
+func find(root string, architecture *Architecture) (Image, error) {
 	versions, err := debian.Versions(root)
 	if err != nil {
 		return Image{}, err
@@ -44,7 +55,7 @@ func find(root string) (Image, error) {
 		return Image{}, err
 	}
 	name := "linux-image-" + filepath.Base(modules)
-	return Image{name + "_" + versions[name], kernel, modules}, nil
+	return Image{name + "_" + versions[name], kernel, modules, architecture}, nil
 }
 
 // single returns the only file that matches a pattern.

@@ -11,7 +11,7 @@ import (
 )
 
 // wanted are the modules that packets and tests need, as directories or patterns of files.
-var wanted = []string{"kernel/net", "kernel/lib", "kernel/crypto", "kernel/arch/x86/crypto", "kernel/drivers/net/veth.ko*"}
+var wanted = []string{"kernel/net", "kernel/lib", "kernel/crypto", "kernel/arch/*/crypto", "kernel/drivers/net/veth.ko*"}
 
 // addModules copies an image's modules and their index; modules that a guest is without
 // are only in the index, so that loading one of them fails.

@@ -42,6 +42,7 @@ func TestDigest(t *testing.T) {
 		{Suite: Suite{[]byte("programs")}},
 		{Job: Job{Modules: []string{"nf_conntrack"}}},
 	} {
+		guest.Image.Architecture = AMD64
 		digest, err := guest.Digest()
 		if err != nil {
 			t.Fatal(err)
@@ -62,15 +63,15 @@ func TestPassed(t *testing.T) {
 		"=== RUN   TestA\n--- PASS: TestA (0.10s)\n--- FAIL: TestC (0.00s)\nFAIL\n":                                0,
 		"testing: warning: no tests to run\nPASS\n":                                                                0,
 	} {
-		count, err := Passed(Outcome{Ended: &Ended{}, Output: output})
+		count, err := Selection{}.Passed(Outcome{Ended: &Ended{}, Output: output})
 		if count != want || (err == nil) != (want > 0) {
 			t.Errorf("%q: %d passed, %v", output, count, err)
 		}
 	}
-	if _, err := Passed(Outcome{Ended: &Ended{Status: 2}, Output: "\n--- PASS: TestA (0.10s)\npanic\n"}); err == nil {
+	if _, err := (Selection{}).Passed(Outcome{Ended: &Ended{Status: 2}, Output: "\n--- PASS: TestA (0.10s)\npanic\n"}); err == nil {
 		t.Error("a run that ended with status 2 passed")
 	}
-	selected := Selection{"e2e/traffic", []string{"TestA/b"}}
+	selected := Selection{Package: "e2e/traffic", Tests: []string{"TestA/b"}}
 	for output, passed := range map[string]bool{
 		"--- PASS: TestA (0.10s)\n    --- PASS: TestA/b (0.10s)\nPASS\n": true,
 		"--- PASS: TestA (0.10s)\nPASS\n":                                false,

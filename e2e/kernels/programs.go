@@ -3,16 +3,14 @@
 package kernels
 
 import (
-	"context"
-	"maps"
-	"os/exec"
+	"debug/elf"
+	"fmt"
+	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 )
 
-// programs are those of this machine that tests execute in a guest.
+// programs are those that tests execute in a guest.
 var programs = []string{
 	"nft", "ip", "modprobe", "sh", "sleep", "unshare", "nsenter", "mount", "chroot", "strace", "setpriv", "flock", "false",
 	"cat", "cp", "ln", "readlink", "mkdir", "install", "chmod", "chown",
@@ -24,37 +22,33 @@ var programs = []string{
 // databases are files that programs look names up in.
 var databases = []string{"/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/hostname", "/etc/iproute2"}
 
-// addPrograms copies programs to /usr/sbin, with all libraries that they load.
-func (a *archive) addPrograms(ctx context.Context) error {
-	libraries := map[string]bool{}
-	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
+// addPrograms copies programs below a root directory to /usr/sbin, with all libraries that
+// they load.
+func (a *archive) addPrograms(root string, architecture *Architecture) error {
+	loaded, err := filepath.Glob(filepath.Join(root, "/usr/lib", architecture.Libraries, "xtables/*.so"))
 	if err != nil {
 		return err
 	}
+	for _, path := range loaded {
+		if err := a.copy(filepath.Join("/", strings.TrimPrefix(path, root)), path); err != nil {
+			return err
+		}
+	}
 	for _, name := range programs {
-		path, err := exec.LookPath(name)
+		path, err := findProgram(root, name)
 		if err != nil {
 			return err
 		}
 		if err := a.copy("/usr/sbin/"+name, path); err != nil {
 			return err
 		}
-		extensions = append(extensions, path)
+		loaded = append(loaded, path)
 	}
-	for _, path := range extensions {
-		out, err := output(exec.CommandContext(ctx, "ldd", path))
-		if err != nil {
-			return err
-		}
-		for _, library := range regexp.MustCompile(`(/\S+) \(0x`).FindAllStringSubmatch(out, -1) {
-			libraries[library[1]] = true
-		}
-		if strings.Contains(path, "/xtables/") {
-			libraries[path] = true
-		}
+	if err := a.copy(architecture.Loader, filepath.Join(root, architecture.Loader)); err != nil {
+		return err
 	}
-	for _, library := range slices.Sorted(maps.Keys(libraries)) {
-		if err := a.copy(library, library); err != nil {
+	for _, path := range loaded {
+		if err := a.addLibraries(root, path, architecture); err != nil {
 			return err
 		}
 	}
@@ -67,4 +61,58 @@ func (a *archive) addPrograms(ctx context.Context) error {
 		a.link(directory, "/usr/sbin")
 	}
 	return nil
+}
+
+// findProgram finds a program. In unpacked packages, only iptables-nft has the name of
+// iptables' backend.
+func findProgram(root, name string) (string, error) {
+	for _, base := range []string{name, strings.Replace(name, "tables", "tables-nft", 1)} {
+		for _, directory := range []string{"usr/sbin", "usr/bin", "sbin", "bin"} {
+			path := filepath.Join(root, directory, base)
+			if target, err := os.Readlink(path); err == nil && filepath.IsAbs(target) {
+				path = filepath.Join(root, target)
+			}
+			if _, err := os.Stat(path); err == nil {
+				return path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("there is no %s below %s", name, root)
+}
+
+// addLibraries copies the libraries that a program or library loads, and what those load.
+func (a *archive) addLibraries(root, path string, architecture *Architecture) error {
+	object, err := elf.Open(path)
+	if err != nil {
+		return err
+	}
+	defer object.Close()
+	names, err := object.ImportedLibraries()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := a.addLibrary(root, name, architecture); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func (a *archive) addLibrary(root, name string, architecture *Architecture) error {
+	for _, directory := range []string{"/lib", "/usr/lib"} {
+		to := filepath.Join(directory, architecture.Libraries, name)
+		if a.has[to] {
+			return nil
+		}
+		from := filepath.Join(root, to)
+		if _, err := os.Stat(from); err != nil {
+			continue
+		}
+		if err := a.copy(to, from); err != nil {
+			return err
+		}
+		return a.addLibraries(root, from, architecture)
+	}
+	return fmt.Errorf("there is no %s below %s", name, root)
 }

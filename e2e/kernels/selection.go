@@ -12,10 +12,14 @@ import (
 type Selection struct {
 	Package string // from the project's directory
 	Tests   []string
+	Skipped string // without Tests: all are selected but what this pattern matches
 }
 
 // Run executes the selected tests, and no other.
 func (s Selection) Run() Run {
+	if s.Tests == nil {
+		return s.run("-test.skip=" + s.Skipped)
+	}
 	var patterns []string
 	for _, name := range s.Tests {
 		patterns = append(patterns, "^"+strings.ReplaceAll(name, "/", "$/^")+"$")

@@ -5,42 +5,43 @@ package kernels
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// whole are the packages whose tests send packets or read rules, each with the tests
-// that a guest can't run.
-var whole = []struct{ name, skipped string }{
+// whole are the packages whose tests send packets or read rules, without the tests that a
+// guest can't run.
+var whole = []Selection{
 	// They execute Istio's programs, haproxy or the compiler.
-	{"e2e/traffic", "^(TestOracle.*|TestHAProxy)$"},
+	{Package: "e2e/traffic", Skipped: "^(TestOracle.*|TestHAProxy)$"},
 	// The earlier release is not in the guest; its programs bear no version, as they are
 	// the same for each commit.
-	{"e2e/protocol", "^(TestTwoVersions|TestOwnVersion|TestVersion)$"},
+	{Package: "e2e/protocol", Skipped: "^(TestTwoVersions|TestOwnVersion|TestVersion)$"},
 	// They build the agent, measure it, or need the earlier release.
-	{"e2e/guard", "^(TestCost|TestLargestLists|TestClockSteps|TestPodsOfEarlierRelease|TestReportedOnceReceived|TestDeletedGuardMounts|TestNeedsNoCredentials|TestHangingRuntime)$"},
+	{Package: "e2e/guard", Skipped: "^(TestCost|TestLargestLists|TestClockSteps|TestPodsOfEarlierRelease|TestReportedOnceReceived|TestDeletedGuardMounts|TestNeedsNoCredentials|TestHangingRuntime)$"},
 	// It is about limits of this project, whatever the kernel.
-	{"plugin/netfilter", "^TestLimits$"},
-	{"plugin/nfnetlink", "^$"},
-	{"plugin/nftables", "^$"},
-	{"plugin/iptables", "^$"},
-	{"plugin/xtables", "^$"},
-	{"plugin/podnet", "^$"},
-	{"install/conntrack", "^$"},
-	{"install/kernel", "^$"},
+	{Package: "plugin/netfilter", Skipped: "^TestLimits$"},
+	{Package: "plugin/nfnetlink", Skipped: "^$"},
+	{Package: "plugin/nftables", Skipped: "^$"},
+	{Package: "plugin/iptables", Skipped: "^$"},
+	{Package: "plugin/xtables", Skipped: "^$"},
+	{Package: "plugin/podnet", Skipped: "^$"},
+	{Package: "install/conntrack", Skipped: "^$"},
+	{Package: "install/kernel", Skipped: "^$"},
 }
 
-// Whole are the packages, each with a job: all of its tests that a guest can run.
-func Whole() (packages []string, jobs []Job) {
-	for _, p := range whole {
-		packages = append(packages, p.name)
-		jobs = append(jobs, Job{Runs: []Run{Selection{Package: p.name}.run("-test.skip=" + p.skipped)}})
+// Whole are the tests that make kernels runs on an architecture. On another than AMD64,
+// the smoke stands for the packages of e2e.
+func Whole(architecture *Architecture) []Selection {
+	if architecture == AMD64 {
+		return whole
 	}
-	return packages, jobs
+	return slices.Concat(smoke, slices.DeleteFunc(slices.Clone(whole), func(s Selection) bool { return strings.HasPrefix(s.Package, "e2e/") }))
 }
 
 // Passed counts the tests that passed. Its error has the names of those that did not,
 // and what was printed.
-func Passed(o Outcome) (count int, err error) {
+func (s Selection) Passed(o Outcome) (count int, err error) {
 	failed := regexp.MustCompile(`(?m)^\s*--- (?:FAIL|SKIP): (\S+)`).FindAllStringSubmatch(o.Output, -1)
 	count = strings.Count(o.Output, "\n--- PASS: ")
 	if o.Status != 0 || len(failed) > 0 || count == 0 {
@@ -50,5 +51,5 @@ func Passed(o Outcome) (count int, err error) {
 		}
 		return 0, fmt.Errorf("%s: status %d, not passed: %s\n%s", o.Name, o.Status, strings.Join(names, ", "), o.Output)
 	}
-	return count, nil
+	return count, s.Failure(o)
 }

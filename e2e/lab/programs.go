@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 )
 
 // BuiltPrograms is the variable that names a directory in which programs were built
@@ -21,14 +22,15 @@ func Programs() (directory string, remove func(), err error) {
 	if directory, err = os.MkdirTemp("", "programs-"); err != nil {
 		return "", nil, err
 	}
-	if err := BuildPrograms(directory); err != nil {
+	if err := BuildPrograms(directory, runtime.GOARCH); err != nil {
 		return "", nil, err
 	}
 	return directory, func() { _ = os.RemoveAll(directory) }, nil
 }
 
-// BuildPrograms builds them into a directory, with more flags of go build.
-func BuildPrograms(directory string, flags ...string) error {
+// BuildPrograms builds them for an architecture into a directory, with more flags of go
+// build.
+func BuildPrograms(directory, architecture string, flags ...string) error {
 	for _, target := range []string{
 		"github.com/containernetworking/plugins/plugins/main/bridge",
 		"github.com/containernetworking/plugins/plugins/ipam/host-local",
@@ -38,7 +40,7 @@ func BuildPrograms(directory string, flags ...string) error {
 	} {
 		args := append([]string{"build", "-trimpath", "-o", directory + "/"}, flags...)
 		build := exec.Command("go", append(args, target)...)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+architecture)
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: %w: %s", target, err, out)
 		}

@@ -33,11 +33,6 @@ func work() error {
 	if err := mountAll(); err != nil {
 		return err
 	}
-	results, err := openResults()
-	if err != nil {
-		return err
-	}
-	defer results.Close()
 	var job kernels.Job
 	content, err := os.ReadFile(kernels.JobFile)
 	if err == nil {
@@ -46,6 +41,11 @@ func work() error {
 	if err != nil {
 		return err
 	}
+	results, err := openResults(job.Results)
+	if err != nil {
+		return err
+	}
+	defer results.Close()
 	if err := prepare(job); err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func mountAll() error {
 }
 
 // openResults opens the line to the host, on which each byte is passed as it is.
-func openResults() (*os.File, error) {
-	results, err := os.OpenFile(kernels.Results, os.O_WRONLY, 0)
+func openResults(path string) (*os.File, error) {
+	results, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err
 	}

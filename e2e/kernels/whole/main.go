@@ -47,19 +47,21 @@ type whole struct {
 // run goes on after a package that fails, until ctx ends.
 func (w whole) run(ctx context.Context) error {
 	var errs []error
-	packages, jobs := kernels.Whole()
-	for i, name := range packages {
-		if ctx.Err() != nil {
-			break
+	for _, architecture := range []*kernels.Architecture{kernels.AMD64, kernels.ARM64} {
+		for _, selection := range kernels.Whole(architecture) {
+			if ctx.Err() != nil {
+				break
+			}
+			errs = append(errs, w.runPackage(ctx, selection, kernels.Of(architecture)))
 		}
-		errs = append(errs, w.runPackage(ctx, name, jobs[i]))
 	}
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // runPackage runs a package's tests on each kernel, and prints a line for each.
-func (w whole) runPackage(ctx context.Context, name string, job kernels.Job) (err error) {
-	chosen := slices.DeleteFunc(slices.Clone(kernels.All), func(k kernels.Kernel) bool { return !w.only.MatchString(k.Release + " " + name) })
+func (w whole) runPackage(ctx context.Context, selection kernels.Selection, chosen []kernels.Kernel) (err error) {
+	name := selection.Package
+	chosen = slices.DeleteFunc(chosen, func(k kernels.Kernel) bool { return !w.only.MatchString(k.Release + " " + name) })
 	if len(chosen) == 0 {
 		return nil
 	}
@@ -68,24 +70,29 @@ func (w whole) runPackage(ctx context.Context, name string, job kernels.Job) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	suite, err := kernels.Build(ctx, directory, name)
+	suite, err := kernels.Build(ctx, directory, w.kept, chosen[0], name)
+	if errors.Is(err, debian.ErrGone) {
+		fmt.Printf("%-16s  %-17s  NOT TESTED: %v\n", chosen[0], name, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, kernel := range chosen {
-		report, err := w.test(ctx, kernel, name, kernels.Guest{Suite: suite, Job: job})
+		report, err := w.test(ctx, kernel, selection, suite)
 		if err != nil {
 			report = "FAILED: " + err.Error()
 			errs = append(errs, fmt.Errorf("%s on %s failed", name, kernel))
 		}
-		fmt.Printf("%-10s  %-16s  %s\n", kernel, name, report)
+		fmt.Printf("%-16s  %-17s  %s\n", kernel, name, report)
 	}
 	return errors.Join(errs...)
 }
 
 // test boots a kernel for a package's tests, unless they passed before.
-func (w whole) test(ctx context.Context, kernel kernels.Kernel, name string, guest kernels.Guest) (report string, err error) {
+func (w whole) test(ctx context.Context, kernel kernels.Kernel, selection kernels.Selection, suite kernels.Suite) (report string, err error) {
+	guest := kernels.Guest{Suite: suite, Job: kernels.Job{Runs: []kernels.Run{selection.Run()}}}
 	guest.Image, err = kernels.Fetch(ctx, kernel, w.kept)
 	if errors.Is(err, debian.ErrGone) {
 		return "NOT TESTED: " + err.Error(), nil
@@ -98,7 +105,7 @@ func (w whole) test(ctx context.Context, kernel kernels.Kernel, name string, gue
 	if err != nil {
 		return "", err
 	}
-	if when, passed := passes.Last(kernel, name, digest); passed && !w.again {
+	if when, passed := passes.Last(kernel, selection.Package, digest); passed && !w.again {
 		return fmt.Sprintf("%s: passed on %s, with the same programs", guest.Image.Package, when.Format(time.DateTime)), nil
 	}
 	directory, err := os.MkdirTemp("", "guest-")
@@ -111,10 +118,10 @@ func (w whole) test(ctx context.Context, kernel kernels.Kernel, name string, gue
 	if err != nil {
 		return "", err
 	}
-	count, err := kernels.Passed(outcomes[0])
+	count, err := selection.Passed(outcomes[0])
 	if err != nil {
 		return "", err
 	}
 	report = fmt.Sprintf("%s: %d tests passed in %s", guest.Image.Package, count, time.Since(began).Round(time.Second))
-	return report, passes.Record(kernel, name, digest)
+	return report, passes.Record(kernel, selection.Package, digest)
 }
