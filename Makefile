@@ -49,7 +49,7 @@ cluster: deps parts ## Start a Kubernetes of three nodes on this machine and lea
 cluster-down: ## Stop it, and clean up behind it
 	@go run ./e2e/cluster/ctl down
 
-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio multus multus-daemon istio ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
+parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio multus multus-daemon istio flanneld cilium-cni-config ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
 
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
@@ -87,6 +87,19 @@ $(PARTS)/multus-daemon: e2e/parts/multus/go.mod # the thick Multus, its shim, an
 $(PARTS)/istio: e2e/parts/istio/go.mod
 	@e2e/parts/keep.sh $@ 'mkdir "$$OUT/istio"; go mod download -C $(<D) istio.io/istio; \
 		$(PARTBUILD)istio/ -ldflags "-s -w -X istio.io/istio/pkg/version.buildVersion=$$(cat "$$(go list -C $(<D) -m -f {{.Dir}} istio.io/istio)/VERSION")" tool' $^
+
+# flannel with its installer and its plugin, and the plugins that this calls. It is built from a copy without two backends:
+# that of Tencent's cloud, whose client no proxy has, and that of UDP, which needs cgo.
+$(PARTS)/flanneld: e2e/parts/flannel/go.mod
+	@e2e/parts/keep.sh $@ 'mkdir "$$OUT/flannel.src"; go mod download -C $(<D) github.com/flannel-io/flannel; \
+		cp -r --no-preserve=mode "$$(go list -C $(<D) -m -f {{.Dir}} github.com/flannel-io/flannel)"/. "$$OUT/flannel.src"; \
+		sed -i -E "/backend.(tencentvpc|udp)/d" "$$OUT/flannel.src/main.go"; \
+		CGO_ENABLED=0 go build -C "$$OUT/flannel.src" -trimpath -ldflags "-s -w" -o "$$OUT/flanneld" .; rm -r "$$OUT/flannel.src"; \
+		$(PARTBUILD) -ldflags "-s -w" tool' $^
+
+# The part of Cilium's agent that writes CNI configuration.
+$(PARTS)/cilium-cni-config: e2e/parts/cilium/go.mod e2e/parts/cilium/main.go
+	@e2e/parts/keep.sh $@ '$(PARTBUILD)cilium-cni-config -ldflags "-s -w" .' $^
 
 $(PARTS)/ptp: go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local main/ptp)' $^
