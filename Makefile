@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-releases test-mutants test-apparmor test-smoke test-clusters test-agents test-pods test-mesh test-versions test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels
+.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-releases test-mutants test-apparmor test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -159,10 +159,14 @@ test-smoke:
 
 # Tests on a cluster wait, too: three packages run at once, each with a cluster of its own.
 test-clusters:
-	@$(MAKE) --no-print-directory --keep-going -j3 test-agents test-pods test-mesh test-versions
+	@$(MAKE) --no-print-directory --keep-going -j3 test-agents test-pods test-mesh test-versions test-flannel
 
 test-agents test-pods test-mesh test-versions: test-%:
 	go test -count=1 -timeout 70m ./e2e/cluster/$*
+
+# What depends on the primary, with flannel and its installer in place of ptp.
+test-flannel:
+	go test -count=1 -p 1 -timeout 70m -run '^(TestRollout|TestPrimaryInstaller|TestInjected|TestReboot)$$' ./e2e/cluster/pods ./e2e/cluster/agents -args -primary=flannel
 
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...

@@ -29,7 +29,7 @@ type apiServer struct{ *cluster.Cluster }
 func startAPIServer(t *testing.T) apiServer {
 	t.Helper()
 	lab.RequireRoot(t)
-	c, err := cluster.Start(t.Context(), shortDir(t), "../../bin/parts")
+	c, err := cluster.Start(t.Context(), shortDir(t), "../../bin/parts", cluster.Ptp)
 	if c != nil {
 		t.Cleanup(func() { check(t, c.Stop()) })
 	}

@@ -25,7 +25,8 @@ type Cluster struct {
 	Dir     string // of everything that it writes
 	ID      string // distinguishes its cgroups from those of other clusters on the host
 	Parts   string // the directory of its programs
-	Switch  *Box   // the bridge that the others are connected to
+	Primary Primary
+	Switch  *Box // the bridge that the others are connected to
 	Control *Box
 	Nodes   []*Node
 }
@@ -37,7 +38,7 @@ const Timeout = 5 * time.Minute
 // Start starts a cluster with one node for each runtime; without any, it is an API
 // server and its controllers. dir must not contain a
 // cluster. The caller stops the cluster that is returned, also with an error.
-func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Cluster, err error) {
+func Start(ctx context.Context, dir, parts string, primary Primary, runtimes ...Runtime) (c *Cluster, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Clus
 	if _, err := os.Stat(filepath.Join(dir, stateFile)); err == nil {
 		return nil, fmt.Errorf("%s contains a cluster already: stop it first (make cluster-down)", dir)
 	}
-	c = &Cluster{Dir: dir, Parts: parts, ID: strings.ToLower(rand.Text()[:8])}
+	c = &Cluster{Dir: dir, Parts: parts, Primary: primary, ID: strings.ToLower(rand.Text()[:8])}
 	defer func() { err = errors.Join(err, c.save()) }()
 	if err := c.linkPrograms(); err != nil {
 		return c, err
@@ -72,6 +73,14 @@ func Start(ctx context.Context, dir, parts string, runtimes ...Runtime) (c *Clus
 		node := &Node{Number: i + 1, Runtime: runtime, cluster: c}
 		c.Nodes = append(c.Nodes, node)
 		if err := node.start(ctx, keys); err != nil {
+			return c, err
+		}
+	}
+	if primary == Flannel {
+		if err := c.loadFlannel(ctx); err != nil {
+			return c, err
+		}
+		if err := c.InstallPrimary(ctx); err != nil {
 			return c, err
 		}
 	}

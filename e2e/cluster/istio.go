@@ -133,22 +133,27 @@ func (c *Cluster) installIstioChart(ctx context.Context, release, chart string, 
 	return err
 }
 
-// istioSources returns the directory of Istio's sources, which Go's module cache has
-// since its programs were built.
+// istioSources returns the directory of Istio's sources.
 func (c *Cluster) istioSources(ctx context.Context) (string, error) {
+	return moduleSources(ctx, "istio", "istio.io/istio")
+}
+
+// moduleSources returns the directory of a module's sources, which Go's module cache has
+// since the part of this name was built.
+func moduleSources(ctx context.Context, part, module string) (string, error) {
 	project, err := sources(ctx)
 	if err != nil {
 		return "", err
 	}
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "istio.io/istio")
-	command.Dir = filepath.Join(project, "e2e", "parts", "istio")
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	command.Dir = filepath.Join(project, "e2e", "parts", part)
 	out, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("finding Istio's sources: %w: %s", err, out)
+		return "", fmt.Errorf("finding the sources of %s: %w: %s", module, err, out)
 	}
 	var found struct{ Dir string }
 	if err := json.Unmarshal(out, &found); err != nil {
-		return "", fmt.Errorf("finding Istio's sources: %w", err)
+		return "", fmt.Errorf("finding the sources of %s: %w", module, err)
 	}
 	return found.Dir, nil
 }

@@ -40,21 +40,33 @@ func iptables(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding iptables: %w", err)
 	}
-	libraries, err := exec.CommandContext(ctx, "ldd", program).Output()
+	files, err := libraries(ctx, program)
 	if err != nil {
-		return nil, fmt.Errorf("finding the libraries of %s: %w", program, err)
+		return nil, err
 	}
 	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
 	if err != nil {
 		return nil, err
 	}
-	files := map[string]string{}
 	for _, family := range []string{"iptables", "ip6tables"} {
 		for _, command := range []string{"", "-save", "-restore"} {
 			files["/usr/sbin/"+family+command] = program
 		}
 	}
-	for _, word := range append(strings.Fields(string(libraries)), extensions...) {
+	for _, extension := range extensions {
+		files[extension] = extension
+	}
+	return files, nil
+}
+
+// libraries returns the files of an image with the libraries of a program of this host.
+func libraries(ctx context.Context, program string) (map[string]string, error) {
+	list, err := exec.CommandContext(ctx, "ldd", program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("finding the libraries of %s: %w", program, err)
+	}
+	files := map[string]string{}
+	for word := range strings.FieldsSeq(string(list)) {
 		if strings.HasPrefix(word, "/") {
 			files[word] = word
 		}

@@ -65,10 +65,11 @@ func (n *Node) connect() error {
 		return err
 	}
 	defer host.NetNS.Close()
-	return errors.Join(
-		host.AddDefaultRoute(controlIPv4), host.AddDefaultRoute(controlIPv6),
-		route(n.Box, n.Number, nodes), route(n.cluster.Control, 0, nodes),
-	)
+	err = errors.Join(host.AddDefaultRoute(controlIPv4), host.AddDefaultRoute(controlIPv6))
+	if n.cluster.Primary == Flannel { // which connects the nodes' pods
+		return err
+	}
+	return errors.Join(err, route(n.Box, n.Number, nodes), route(n.cluster.Control, 0, nodes))
 }
 
 // StartKubelet starts the kubelet; the node is ready some time later.

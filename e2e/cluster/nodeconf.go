@@ -74,8 +74,7 @@ func (n *Node) PrimaryList() string {
 	return fmt.Sprintf(networkConf, podsIPv4(n.Number), podsIPv6(n.Number))
 }
 
-// configure writes a node's configuration, and installs the primary plugin on its
-// disk.
+// configure writes a node's configuration, and installs plugins on its disk.
 func (n *Node) configure() error {
 	name := nodeName(n.Number)
 	pki := func(file string) string { return n.cluster.path("pki", file) }
@@ -83,7 +82,9 @@ func (n *Node) configure() error {
 	files := map[string]string{
 		"kubelet.yaml": fmt.Sprintf(kubeletConf, pki("ca.crt"), n.cgroup(), pki(name+".crt"), pki(name+".key"), n.socket()),
 		"proxy.yaml":   fmt.Sprintf(proxyConf, pki("proxy.kubeconfig"), name),
-		filepath.Join("disk", "etc", "cni", "net.d", NetworkConf): n.PrimaryList(),
+	}
+	if n.cluster.Primary == Ptp {
+		files["disk"+n.cluster.Primary.List()] = n.PrimaryList()
 	}
 	maps.Copy(files, n.runtimeFiles())
 	for file, content := range files {
@@ -99,7 +100,7 @@ func (n *Node) configure() error {
 	if err := os.MkdirAll(plugins, 0o755); err != nil {
 		return err
 	}
-	for _, plugin := range []string{"loopback", "ptp", "host-local"} {
+	for _, plugin := range n.cluster.Primary.plugins() {
 		content, err := os.ReadFile(filepath.Join(n.cluster.Parts, plugin))
 		if err != nil {
 			return err

@@ -56,7 +56,7 @@ make cluster-down stops it.
 `
 
 func up(ctx context.Context, dir, parts string) error {
-	c, err := cluster.Start(ctx, dir, parts, cluster.Runtimes...)
+	c, err := cluster.Start(ctx, dir, parts, cluster.Ptp, cluster.Runtimes...)
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,9 @@ func TestRollout(t *testing.T) {
 	c.UninstallChart(t)
 	c.InstallChart(t)
 	for _, node := range c.Nodes {
-		primary, err := os.ReadFile(node.Path("/etc/cni/net.d/" + cluster.NetworkConf))
+		primary, err := os.ReadFile(node.Path(c.Primary.List()))
 		suite.Check(t, err)
-		_, err = os.Stat(node.Path("/etc/cni/net.d/podnet/capture-cni.conf"))
+		_, err = os.Stat(node.Path(c.Primary.DropIn("capture-cni.conf")))
 		switch dropIn := err == nil; {
 		case node.Runtime == cluster.Containerd2 && (!dropIn || strings.Contains(string(primary), "capture-cni")):
 			t.Errorf("%s: no drop-in, or the primary's list is edited:\n%s", node.Name, primary)

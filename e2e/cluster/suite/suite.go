@@ -24,6 +24,7 @@ import (
 var (
 	running = flag.String("cluster", "", "use the cluster in this directory (make cluster) and leave it running; by default, start one for these tests")
 	control = flag.Bool("control", false, "start an API server and no nodes: enough for the tests of admission policies")
+	primary = flag.String("primary", string(cluster.Ptp), "the primary plugin of the cluster that these tests start: ptp, or flannel with its own installer")
 	keep    = flag.Bool("keep", false, "keep the cluster's directory, with all logs")
 )
 
@@ -107,7 +108,7 @@ func (c *Suite) start(ctx context.Context, dir string) (err error) {
 	case c.Istio: // whose own programs fill the machine
 		runtimes = []cluster.Runtime{cluster.Containerd2, cluster.Debian1}
 	}
-	if c.Cluster, err = cluster.Start(ctx, dir, parts, runtimes...); err != nil {
+	if c.Cluster, err = cluster.Start(ctx, dir, parts, cluster.Primary(*primary), runtimes...); err != nil {
 		return err
 	}
 	if c.Istio {
