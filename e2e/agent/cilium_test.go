@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+const (
+	ciliumList   = "/05-cilium.conflist"
+	ciliumDropIn = "/cilium/capture-cni.conf"
+	ownedList    = "/00-capture-cni.conflist"
+	renamed      = ".cilium_bak"
+)
+
+// newCiliumNode makes a node with no list, which a runtime watches.
+func newCiliumNode(t *testing.T, dropIns bool) (n *node, socket string) {
+	t.Helper()
+	n = newNode(t)
+	check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
+	_, socket = n.serveRuntime(t, dropIns)
+	return n, socket
+}
+
+// cilium is a process of the part of Cilium's agent that writes and guards CNI
+// configuration.
+type cilium struct {
+	log  *lab.Log
+	stop func()
+}
+
+// startCilium runs it until stop, or until the test ends.
+func (n *node) startCilium(t *testing.T, flags ...string) cilium {
+	t.Helper()
+	const program = "../../bin/parts/cilium-cni-config"
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("%s is not built, run make parts: %v", program, err)
+	}
+	c := cilium{log: &lab.Log{}}
+	command := exec.Command(program, append([]string{"--write-cni-conf-when-ready=" + n.netDir + ciliumList}, flags...)...)
+	command.Stdout, command.Stderr = c.log, c.log
+	check(t, command.Start())
+	c.stop = func() { _ = command.Process.Kill(); _ = command.Wait() }
+	t.Cleanup(c.stop)
+	eventually(t, func() (string, error) {
+		got, err := n.loadedTypes()
+		if log := c.log.String(); err == nil && (!strings.Contains(log, "Started hive") || !strings.Contains(got, "cilium-cni")) {
+			err = &unexpected{"a list of Cilium's", got + log}
+		}
+		return got, err
+	})
+	return c
+}
+
+// settle waits until no file of the directory changes for some time.
+func settle(t *testing.T, directory string) {
+	t.Helper()
+	changes := watchWrites(t, directory)
+	for before, windows := 0, 0; ; windows++ {
+		time.Sleep(3 * time.Second)
+		now := changes.list()
+		if len(now) == before {
+			return
+		}
+		if windows == 3 {
+			t.Fatalf("these files still change: %q", now[before:])
+		}
+		before = len(now)
+	}
+}
+
+// TestNextToCilium has Cilium's own code write its list before the agent starts, and again
+// when Cilium is restarted. Where the agent's mode can work, both files stay, the runtime
+// calls the plugin, and nothing is written any more.
+func TestNextToCilium(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		mode      string
+		exclusive bool
+		dropIns   bool
+		files     []string // next to Cilium's list
+		edited    bool
+	}{
+		{"dropin", true, true, []string{ciliumDropIn}, false},
+		{"auto", true, true, []string{ciliumDropIn}, false},
+		{"dropin", false, true, []string{ciliumDropIn}, false},
+		{"auto", false, true, []string{ciliumDropIn}, false},
+		{"auto", false, false, nil, true},
+		{"insert", false, false, nil, true},
+		{"owned", false, false, []string{ownedList}, false},
+	} {
+		t.Run(fmt.Sprintf("%s exclusive %v drop-ins %v", tt.mode, tt.exclusive, tt.dropIns), func(t *testing.T) {
+			t.Parallel()
+			n, socket := newCiliumNode(t, tt.dropIns)
+			flag := fmt.Sprintf("--cni-exclusive=%v", tt.exclusive)
+			c := n.startCilium(t, flag)
+			original := files(t, n.netDir)[ciliumList]
+			a := n.start(t, "--mode", tt.mode, "--cri-socket", socket)
+			for range 2 {
+				a.ready(t)
+				settle(t, n.netDir)
+				a.ready(t)
+				n.waitForTypes(t, "cilium-cni capture-cni")
+				got := files(t, n.netDir)
+				if edited := got[ciliumList] != original; edited != tt.edited {
+					t.Errorf("Cilium's list is edited: %v\n%s", edited, got[ciliumList])
+				}
+				if names, want := slices.Sorted(maps.Keys(got)), slices.Sorted(slices.Values(append(tt.files, ciliumList))); !slices.Equal(names, want) {
+					t.Errorf("the directory has %q, want %q", names, want)
+				}
+				c.stop()
+				c = n.startCilium(t, flag)
+			}
+			if out, err := n.command("preflight", "--mode", tt.mode, "--cri-socket", socket); strings.Contains(out, "Cilium renamed") {
+				t.Errorf("preflight: %v: %s", err, out)
+			}
+			if _, metrics := a.get("/metrics"); strings.Contains(metrics, "capture_cni_entry_contended{writer=\"cilium-cni\"} 1") {
+				t.Error("the agent counts Cilium as one that keeps removing the entry")
+			}
+		})
+	}
+}
+
+// TestCiliumIsExclusive has Cilium's own code undo what the agent writes, in the modes that
+// can't work with it: the agent says so, and writes less and less often. Cilium's list is
+// there at each moment, and the entry, once Cilium has ended.
+func TestCiliumIsExclusive(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		mode, finding string
+	}{
+		{"insert", "Cilium renamed 10-kindnet.conflist.cilium_bak: with cni.exclusive it also removes the entry from its own list"},
+		{"owned", "Cilium renamed 00-capture-cni.conflist.cilium_bak: with cni.exclusive it also renames 00-capture-cni.conflist"},
+		{"auto", "note: Cilium renamed 10-kindnet.conflist.cilium_bak: with cni.exclusive it removes entries from its own list"},
+	} {
+		t.Run(tt.mode, func(t *testing.T) {
+			t.Parallel()
+			n, socket := newCiliumNode(t, false)
+			n.write(t, primaryName, kindnet) // of the primary before Cilium
+			a := n.start(t, "--mode", tt.mode, "--cri-socket", socket)
+			a.ready(t)
+			c := n.startCilium(t, "--cni-exclusive")
+			for !strings.Contains(a.log.String(), "back-off=8s") {
+				if got, err := n.loadedTypes(); !errors.Is(err, os.ErrNotExist) && (err != nil || !strings.Contains(got, "cilium-cni")) { // a list may be renamed before it is read
+					t.Fatalf("a runtime would call %q: %v", got, err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			a.ready(t, http.StatusServiceUnavailable)
+			check(t, expectReadyz(a, "entry: cilium-cni keeps removing the entry: configure it to keep the entry (cilium: cni.exclusive=false), or use another mode"))
+			check(t, expectMetric(a, `capture_cni_entry_contended{writer="cilium-cni"} 1`))
+			repairs := strings.Count(a.log.String(), "back-off=") + 5
+			if undone := strings.Count(c.log.String(), "Wrote CNI configuration") + strings.Count(c.log.String(), "Renaming non-Cilium"); undone > repairs+5 {
+				t.Errorf("Cilium wrote %d times, the agent %d times: %s", undone, repairs, c.log)
+			}
+			if out, _ := n.command("preflight", "--mode", tt.mode, "--cri-socket", socket); !strings.Contains(out, tt.finding) {
+				t.Errorf("preflight says %s, want %s", out, tt.finding)
+			}
+			c.stop()
+			eventually(t, func() (string, error) { return "", n.hasEntry() })
+			if got := files(t, n.netDir); !strings.Contains(got[ciliumList], "cilium-cni") || !strings.Contains(got["/"+primaryName+renamed], "kindnet") {
+				t.Errorf("a list is lost: %q", got)
+			}
+		})
+	}
+}
