@@ -152,11 +152,13 @@ func TestCiliumIsExclusive(t *testing.T) {
 			a := n.start(t, "--mode", tt.mode, "--cri-socket", socket)
 			a.ready(t)
 			c := n.startCilium(t, "--cni-exclusive")
-			for !strings.Contains(a.log.String(), "back-off=8s") {
+			for deadline := time.Now().Add(timeout); !strings.Contains(a.log.String(), "back-off=8s"); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("the agent does not write less often: %s", a.log)
+				}
 				if got, err := n.loadedTypes(); !errors.Is(err, os.ErrNotExist) && (err != nil || !strings.Contains(got, "cilium-cni")) { // a list may be renamed before it is read
 					t.Fatalf("a runtime would call %q: %v", got, err)
 				}
-				time.Sleep(time.Millisecond)
 			}
 			a.ready(t, http.StatusServiceUnavailable)
 			check(t, expectReadyz(a, "entry: cilium-cni keeps removing the entry: configure it to keep the entry (cilium: cni.exclusive=false), or use another mode"))
@@ -172,6 +174,37 @@ func TestCiliumIsExclusive(t *testing.T) {
 			eventually(t, func() (string, error) { return "", n.hasEntry() })
 			if got := files(t, n.netDir); !strings.Contains(got[ciliumList], "cilium-cni") || !strings.Contains(got["/"+primaryName+renamed], "kindnet") {
 				t.Errorf("a list is lost: %q", got)
+			}
+		})
+	}
+}
+
+// TestCiliumTakesTheListOver has Cilium chain itself behind the primary: it copies the list,
+// which has the entry already, and renames it. The entry works there, and a removal leaves
+// none in the renamed list, from which Cilium would bring it back.
+func TestCiliumTakesTheListOver(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]string{"insert": "ptp portmap capture-cni cilium-cni", "dropin": "ptp portmap cilium-cni capture-cni"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			n, socket := newCiliumNode(t, mode == "dropin")
+			n.write(t, primaryName, kindnet)
+			a := n.start(t, "--mode", mode, "--cri-socket", socket)
+			a.ready(t)
+			n.startCilium(t, "--cni-exclusive", "--cni-chaining-mode=generic-veth", "--cni-chaining-target=kindnet")
+			settle(t, n.netDir)
+			a.ready(t)
+			n.waitForTypes(t, want)
+			a.stop(t)
+			if out, err := n.command("uninstall", "--mode", mode); err != nil {
+				t.Errorf("uninstall: %v: %s", err, out)
+			}
+			settle(t, n.netDir)
+			n.waitForTypes(t, "ptp portmap cilium-cni")
+			for name, content := range files(t, n.netDir) {
+				if strings.Contains(content, "capture-cni") {
+					t.Errorf("%s is left: %s", name, content)
+				}
 			}
 		})
 	}

@@ -25,7 +25,10 @@ func (n *Node) UsedList(ctx context.Context) (list []byte, err error) {
 	id, err := service.RunPodSandbox(ctx, &runtimeapi.PodSandboxConfig{
 		Metadata:    &runtimeapi.PodSandboxMetadata{Name: "probe", Namespace: "kube-system", Uid: rand.Text()}, // which istio-cni skips
 		Annotations: map[string]string{"kubernetes.io/config.source": "probe"},                                 // without any, CRI-O passes none to plugins
-		Linux:       &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/" + n.cgroup(), SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{}},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/" + n.cgroup(), SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+			// As of the kubelet's pods: then CRI-O starts no process, which could miss the signal to stop.
+			NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
+		}},
 	}, "")
 	if err != nil {
 		return nil, fmt.Errorf("starting a sandbox on %s: %w", n.Name, err)
