@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
@@ -136,4 +137,15 @@ func (n *Namespace) Is(path string) (bool, error) {
 		return false, fmt.Errorf("reading the network namespace's inode: %w", err)
 	}
 	return unix.Stat(path, &there) == nil && own.Dev == there.Dev && own.Ino == there.Ino, nil
+}
+
+// Explained adds to an error that can be a denial of AppArmor, by its text, which profile
+// confines this process. Some packages do not wrap the kernel's error.
+func Explained(err error) error {
+	label, _ := os.ReadFile("/proc/self/attr/current") // there is none without a security module
+	profile, text := strings.TrimSpace(string(label)), err.Error()
+	if !strings.HasSuffix(profile, " (enforce)") || !strings.Contains(text, "ermission denied") && !strings.Contains(text, "not permitted") {
+		return err
+	}
+	return fmt.Errorf("%w: AppArmor confines this process with the profile %s: look for a denial with `journalctl --dmesg --grep=DENIED` on the node (a `deny` rule is logged only with `audit`), and allow it in that profile", err, profile)
 }
