@@ -62,7 +62,7 @@ func ConfinedBy(o Outcome) (results []Confined, err error) {
 // WithAppArmor adds the agent, Debian's parser of profiles and a program that loads
 // containerd's. directory gets what it compiles, and kept the parser.
 func (s Suite) WithAppArmor(ctx context.Context, directory, kept string) (Suite, error) {
-	if err := build(ctx, "go", "build", "-o", filepath.Join(directory, "capture-cni-node"), module+"/install/capture-cni-node"); err != nil {
+	if err := build(ctx, AMD64, "go", "build", "-o", filepath.Join(directory, "capture-cni-node"), module+"/install/capture-cni-node"); err != nil {
 		return Suite{}, err
 	}
 	here, err := output(exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", module+"/e2e/kernels"))

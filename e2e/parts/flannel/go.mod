@@ -4,7 +4,6 @@ go 1.26.0
 
 tool (
 	github.com/containernetworking/plugins/plugins/main/bridge
-	github.com/containernetworking/plugins/plugins/meta/portmap
 	github.com/flannel-io/cni-plugin/plugins/meta/flannel
 	github.com/flannel-io/flannel/cmd/install_conf
 )
