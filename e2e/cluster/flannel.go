@@ -54,11 +54,7 @@ func (c *Cluster) loadFlannel(ctx context.Context) error {
 		if found == nil {
 			return fmt.Errorf("flannel's manifest has no image %s", name)
 		}
-		image := imageFile{found[1], dockerArchive, c.path(name + ".tar")}
-		if err := content.write(image.path, image.name); err != nil {
-			return fmt.Errorf("building the image %s: %w", image.name, err)
-		}
-		if err := c.importImage(ctx, image); err != nil {
+		if err := c.loadFileImage(ctx, content, found[1]); err != nil {
 			return err
 		}
 	}

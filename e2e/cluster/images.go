@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 )
 
 const module = "github.com/capture-cni/capture-cni"
@@ -28,7 +29,7 @@ func (c *Cluster) buildApps(ctx context.Context) error {
 
 // agentImage is the project's image with this tag, in a tarball of `make image`.
 func agentImage(tag, path string) imageFile {
-	return imageFile{"test.local/capture-cni/capture-cni:" + tag, ociArchive, path}
+	return imageFile{ociArchive, path, []string{"test.local/capture-cni/capture-cni:" + tag}}
 }
 
 // buildAgent writes the project's image to a tarball, as `make image` does, for
@@ -41,17 +42,20 @@ func (c *Cluster) buildAgent(ctx context.Context, tag string) (imageFile, error)
 }
 
 func buildImage(ctx context.Context, image imageFile, programs ...string) error {
-	args := append([]string{"run", module + "/deploy/image", "-out", image.path, "-name", image.name, "-platforms", "linux/" + runtime.GOARCH}, programs...)
+	args := append([]string{"run", module + "/deploy/image", "-out", image.path, "-name", image.names[0], "-platforms", "linux/" + runtime.GOARCH}, programs...)
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Stderr = os.Stderr
 	if err := command.Run(); err != nil {
-		return fmt.Errorf("building the image %s: %w", image.name, err)
+		return fmt.Errorf("building the image %s: %w", image.names[0], err)
 	}
 	return nil
 }
 
 // imageFile is the tarball of an image.
-type imageFile struct{ name, format, path string }
+type imageFile struct {
+	format, path string
+	names        []string
+}
 
 // The formats of tarballs.
 const (
@@ -60,13 +64,24 @@ const (
 )
 
 // appImage is the image of pods and sandboxes.
-func (c *Cluster) appImage() imageFile { return imageFile{AppImage, ociArchive, c.path("apps.tar")} }
+func (c *Cluster) appImage() imageFile {
+	return imageFile{ociArchive, c.path("apps.tar"), []string{AppImage}}
+}
+
+// loadFileImage builds an image of files and imports it on all nodes, under names.
+func (c *Cluster) loadFileImage(ctx context.Context, image fileImage, names ...string) error {
+	file := imageFile{dockerArchive, c.path(strings.NewReplacer("/", "-", ":", "-").Replace(names[0]) + ".tar"), names}
+	if err := image.write(file.path, names); err != nil {
+		return fmt.Errorf("building the image %s: %w", names[0], err)
+	}
+	return c.importImage(ctx, file)
+}
 
 // importImage imports an image on all nodes.
 func (c *Cluster) importImage(ctx context.Context, image imageFile) error {
 	for _, node := range c.Nodes {
 		if err := node.importImage(ctx, image); err != nil {
-			return fmt.Errorf("importing %s on %s: %w", image.name, node.Name, err)
+			return fmt.Errorf("importing %s on %s: %w", image.names[0], node.Name, err)
 		}
 	}
 	return nil

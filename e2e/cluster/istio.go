@@ -70,11 +70,7 @@ func (c *Cluster) LoadIstioImages(ctx context.Context, names ...string) error {
 		return err
 	}
 	for _, name := range names {
-		image := imageFile{istioImages + "/" + name + ":" + istioTag, dockerArchive, c.path(name + ".tar")}
-		if err := images[name].write(image.path, image.name); err != nil {
-			return fmt.Errorf("building the image %s: %w", name, err)
-		}
-		if err := c.importImage(ctx, image); err != nil {
+		if err := c.loadFileImage(ctx, images[name], istioImages+"/"+name+":"+istioTag); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"syscall"
 )
 
@@ -60,12 +61,17 @@ func (n *Node) StartRuntime(ctx context.Context) error {
 
 // importImage imports an image into the runtime.
 func (n *Node) importImage(ctx context.Context, image imageFile) error {
-	importer := n.ctr(ctx, "--namespace", "k8s.io", "images", "import", image.path)
+	importers := []*exec.Cmd{n.ctr(ctx, "--namespace", "k8s.io", "images", "import", image.path)}
 	if n.Runtime == CRIO {
-		importer = n.copyimg(ctx, "--image-name="+image.name, "--import-from="+image.format+":"+image.path)
+		importers = nil
+		for _, name := range image.names {
+			importers = append(importers, n.copyimg(ctx, "--image-name="+name, "--import-from="+image.format+":"+image.path))
+		}
 	}
-	if out, err := importer.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	for _, importer := range importers {
+		if out, err := importer.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
 	}
 	return nil
 }
