@@ -61,7 +61,8 @@ const networkConf = `{
         "ranges": [[{"subnet": %q}], [{"subnet": %q}]],
         "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
       }
-    }
+    },
+    {"type": "portmap", "capabilities": {"portMappings": true}}
   ]
 }
 `

@@ -42,7 +42,7 @@ func (p Primary) plugins() []string {
 	if p == Flannel {
 		return []string{"loopback", "bridge", "host-local", "portmap"}
 	}
-	return []string{"loopback", "ptp", "host-local"}
+	return []string{"loopback", "ptp", "host-local", "portmap"}
 }
 
 // InstallPrimary has the primary's installer write its list on all nodes.

@@ -41,7 +41,7 @@ func TestKubectlTest(t *testing.T) {
 	expectFailure(t, p, "did not start within 20s", `"ipv6" is "sometimes"`, append(onFirst, "--timeout", "20s")...)
 	suite.Check(t, os.Remove(entry))
 	suite.Check(t, suite.TriggerReload(first))
-	suite.WaitForLastPlugin(t, first, "ptp")
+	suite.WaitForLastPlugin(t, first, "portmap")
 	expectFailure(t, p, "bypassed the client's proxy", "node "+first.Name+" is no agent", onFirst...)
 }
 
