@@ -50,7 +50,7 @@ func envoy(ctx context.Context, bootstrap string) error {
 		go func() { _ = server.Serve(listener) }() // until the process ends
 	}
 	go subscriber.run(ctx, s.receive)
-	return forward(ctx)
+	return forward(ctx, false)
 }
 
 func (s *stats) receive(configurationType string) {

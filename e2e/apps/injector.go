@@ -12,15 +12,19 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/inject"
 )
 
-// injector serves two webhooks: /inject, for meshes with a CNI plugin, and
-// /inject-init, which adds istio-init, too.
+// injector serves webhooks: /inject, for meshes with a CNI plugin, /inject-init, which
+// adds istio-init, too, and /inject-silent, for applications that do not expect the answers of
+// proxies.
 func injector(ctx context.Context, address, image, certificate, key string) error {
 	options := inject.Options{ProxyImage: image, InitImage: image, ProxyArgs: []string{"proxy", "sidecar"}}
 	withInit := options
 	withInit.Init = true
+	silent := options
+	silent.ProxyArgs = []string{"proxy", "silent"}
 	mux := http.NewServeMux()
 	mux.Handle("/inject", inject.Handler(options))
 	mux.Handle("/inject-init", inject.Handler(withInit))
+	mux.Handle("/inject-silent", inject.Handler(silent))
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)

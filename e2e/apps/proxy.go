@@ -18,11 +18,12 @@ type direction struct {
 	role        string
 	transparent bool // connections keep their addresses (TPROXY)
 	inbound     bool
+	silent      bool // the client gets no answer of the proxy
 }
 
 // proxy is a sidecar as the rules expect it: it forwards connections and answers DNS
 // queries.
-func proxy(ctx context.Context) error {
+func proxy(ctx context.Context, silent bool) error {
 	for _, network := range []string{"udp", "tcp"} {
 		server, err := podNetwork.Serve(network, port(config.DefaultSettings().Mesh.DNSPort), name("dns"))
 		if err != nil {
@@ -30,25 +31,25 @@ func proxy(ctx context.Context) error {
 		}
 		defer server.Close()
 	}
-	return forward(ctx)
+	return forward(ctx, silent)
 }
 
-// forward forwards every captured connection to its original destination, and first
-// sends the client an answer of its own.
-func forward(ctx context.Context) error {
+// forward forwards every captured connection to its original destination. Unless silent,
+// it first sends the client an answer of its own.
+func forward(ctx context.Context, silent bool) error {
 	mesh := config.DefaultSettings().Mesh
 	outbound, err := new(net.ListenConfig).Listen(ctx, "tcp", port(mesh.OutboundPort))
 	if err != nil {
 		return err
 	}
 	defer outbound.Close()
-	go direction{role: "outbound"}.accept(outbound)
+	go direction{role: "outbound", silent: silent}.accept(outbound)
 	inbound, transparent, err := listenInbound(ctx, port(mesh.InboundPort))
 	if err != nil {
 		return err
 	}
 	defer inbound.Close()
-	go direction{role: "inbound", inbound: true, transparent: transparent}.accept(inbound)
+	go direction{role: "inbound", inbound: true, transparent: transparent, silent: silent}.accept(inbound)
 	return pause(ctx)
 }
 
@@ -86,8 +87,10 @@ func (w direction) forward(client *net.TCPConn) error {
 			return err
 		}
 	}
-	if err := json.NewEncoder(client).Encode(hop); err != nil {
-		return err
+	if !w.silent {
+		if err := json.NewEncoder(client).Encode(hop); err != nil {
+			return err
+		}
 	}
 	if hop.OriginalDst == unmapped(client.LocalAddr()) && !w.transparent {
 		return nil // the connection was to the proxy itself
