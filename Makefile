@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-releases test-mutants test-apparmor test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels
+.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-releases test-mutants test-apparmor test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels conformance
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -66,6 +66,17 @@ $(PARTS)/kubectl: e2e/parts/kubernetes/go.mod # alone it starts in a third of th
 $(PARTS)/helm: e2e/parts/kubernetes/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" helm.sh/helm/v3/cmd/helm' $^
 
+$(PARTS)/e2e.test: e2e/parts/kubernetes/go.mod # Kubernetes' conformance tests, their runner, and the program in their pods
+	@e2e/parts/keep.sh $@ 'CGO_ENABLED=0 go test -C $(<D) -c -trimpath -ldflags "-s -w" -o $$OUT/ k8s.io/kubernetes/test/e2e; \
+		$(PARTBUILD) -ldflags "-s -w" k8s.io/kubernetes/test/images/agnhost github.com/onsi/ginkgo/v2/ginkgo; \
+		cp "$$(go list -C $(<D) -m -f {{.Dir}} k8s.io/kubernetes)"/test/images/agnhost/porter/localhost.* $$OUT/' $^
+
+$(PARTS)/coredns: e2e/parts/coredns/go.mod e2e/parts/coredns/main.go
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" .' $^
+
+$(PARTS)/critest: e2e/parts/critest/go.mod
+	@e2e/parts/keep.sh $@ 'CGO_ENABLED=0 go test -C $(<D) -c -trimpath -ldflags "-s -w" -o $$OUT/ sigs.k8s.io/cri-tools/cmd/critest; mv $$OUT/critest.test $$OUT/critest' $^
+
 $(PARTS)/containerd: e2e/parts/containerd/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" -tags "no_btrfs no_devmapper no_zfs no_tracing" $(addprefix github.com/containerd/containerd/v2/cmd/,containerd-shim-runc-v2 ctr containerd)' $^
 
@@ -102,7 +113,7 @@ $(PARTS)/cilium-cni-config: e2e/parts/cilium/go.mod e2e/parts/cilium/main.go
 	@e2e/parts/keep.sh $@ '$(PARTBUILD)cilium-cni-config -ldflags "-s -w" .' $^
 
 $(PARTS)/ptp: go.mod
-	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local main/ptp)' $^
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local meta/portmap main/ptp)' $^
 
 # The release before this one, for the tests of two versions: its programs, image and chart.
 ifeq ($(wildcard .git),)
@@ -186,6 +197,9 @@ kernels: deps $(if $(ONLY),,test-byte-order) ## Run the tests of rules and packe
 
 mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a test must notice each (root)
 	go run ./e2e/mutants $(if $(ONLY),-only '$(ONLY)')
+
+conformance: deps parts $(addprefix $(PARTS)/,e2e.test coredns critest) ## Run suites of other projects on a cluster: Kubernetes' of networks, critest (root)
+	go test -count=1 -timeout 3h -v ./e2e/cluster/conformance
 
 soak: deps ## Let all backends, and the evaluator of traces, decide about random pods and packets, and search for ways around capture, for SOAKTIME each (root)
 	go test -count=1 -timeout 0 -v -run '^TestSearch$$' ./e2e/search -soak $(SOAKTIME)

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package conformance runs suites of other projects on the cluster: Kubernetes'
+// conformance tests of networks, and those of the container runtime interface.
+package conformance
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// fetched keeps Debian's packages: another run needs no mirror.
+const fetched = "../../../bin/debian"
+
+var c suite.Suite
+
+func TestMain(m *testing.M) { os.Exit(c.Main(m)) }
+
+// expect runs specs, and expects that all pass but those that differ, with the reason.
+func expect(t *testing.T, command *exec.Cmd, name string, differ map[string]string) {
+	t.Helper()
+	began, passed := time.Now(), 0
+	outcomes, err := Run(command, c.Dir, name)
+	suite.Check(t, err)
+	for spec, outcome := range outcomes {
+		reason, differs := differ[spec]
+		switch {
+		case outcome.Passed():
+			passed++
+			if differs {
+				t.Errorf("%s passes, and is listed as one that fails: %s", spec, reason)
+			}
+		case differs:
+			t.Logf("%s %s: %s", spec, outcome.State, reason)
+		default:
+			t.Errorf("%s %s: %s", spec, outcome.State, outcome.Message)
+		}
+	}
+	t.Logf("%s: %d of %d specs passed, %s", name, passed, len(outcomes), time.Since(began).Round(time.Second))
+}
+
+// expectAdds expects that the agents count more ADDs with these labels at the end of the test.
+func expectAdds(t *testing.T, labels string) {
+	t.Helper()
+	before := adds(t, labels)
+	t.Cleanup(func() {
+		more := adds(t, labels) - before
+		if t.Logf("%d ADDs: %s", more, labels); more == 0 {
+			t.Errorf("no ADD with %s", labels)
+		}
+	})
+}
+
+func adds(t *testing.T, labels string) (count int) {
+	t.Helper()
+	for _, node := range c.Nodes {
+		_, body, err := suite.AskAgent(context.WithoutCancel(t.Context()), node, "/metrics")
+		suite.Check(t, err)
+		for line := range strings.Lines(body) {
+			if value, ok := strings.CutPrefix(line, "capture_cni_adds_total{"+labels+"} "); ok {
+				number, err := strconv.Atoi(strings.TrimSpace(value))
+				suite.Check(t, err)
+				count += number
+			}
+		}
+	}
+	return count
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+)
+
+// ofSandboxes are critest's specs of sandboxes, networks and port mappings.
+const ofSandboxes = `\[k8s.io\] (PodSandbox|Networking) `
+
+// theirNamespaces are those of critest's pods, which no API server knows.
+const theirNamespaces = "netconf.excludeNamespaces={cri-test-namespace*}"
+
+// TestCRI expects that critest passes with each runtime, without this project and with it.
+func TestCRI(t *testing.T) {
+	const application, server = "test.local/critest/application:1", "test.local/critest/server:1"
+	suite.Check(t, c.LoadConformanceImages(t.Context(), fetched, application))
+	suite.Check(t, c.LoadWebServer(t.Context(), fetched, server))
+	images := filepath.Join(c.Dir, "critest.yaml")
+	suite.Check(t, os.WriteFile(images, []byte("defaultTestContainerImage: "+application+"\nwebServerTestImage: "+server+"\n"), 0o644))
+	for _, chain := range []string{"without", "with"} {
+		t.Run(chain, func(t *testing.T) {
+			if c.UninstallChart(t); chain == "with" {
+				c.InstallChart(t, theirNamespaces)
+				expectAdds(t, `reason="the namespace is excluded",result="passed"`)
+			}
+			for _, node := range c.Nodes {
+				suite.Check(t, node.StopKubelet()) // which ends sandboxes that it does not know
+				t.Run(strings.ReplaceAll(string(node.Runtime), " ", "-"), func(t *testing.T) {
+					name := "critest-" + chain + "-" + node.Name
+					socket := "unix://" + strings.TrimPrefix(node.Socket(), node.Path(""))
+					// nsenter's directory is outside of the node's root.
+					command := node.Command(t.Context(), "env", "--chdir=/", filepath.Join(c.Parts, "critest"), "--runtime-endpoint="+socket, "--image-endpoint="+socket,
+						"--test-images-file="+images, "--registry-prefix=test.local", "--ginkgo.focus="+ofSandboxes, "--ginkgo.json-report="+filepath.Join(c.Dir, name+".json"))
+					expect(t, command, name, nil)
+				})
+				suite.Check(t, node.StartKubelet())
+			}
+		})
+	}
+}
