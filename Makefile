@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-releases test-mutants test-apparmor test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels conformance
+.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels conformance
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -141,25 +141,21 @@ deps: ## Install what the tests need (Debian, root)
 
 test full soak: export SEED := $(SEED)
 test full: export CI := true
-test: ON_CLUSTER := test-smoke
-full: ON_CLUSTER := test-clusters test-apparmor
-test: deps parts lint verify ## What CI runs: lint, verify, and all tests but most of those on a real cluster (root)
-full: deps parts lint verify ## Lint, verify, and all tests; those on a real cluster take an hour or two (root)
+test: ALSO := test-smoke
+full: ALSO := test-kernels test-mutants test-clusters
+test: deps parts lint verify ## What CI runs: lint, verify, and all tests but those of other kernels, and most of those on a real cluster (root)
+full: deps parts lint verify ## Lint, verify, all tests, and the fast mutants; those on a real cluster take an hour or two (root)
 test full:
 	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
 	@# One that fails does not hide what the others find.
-	@$(MAKE) --no-print-directory --keep-going test-packages test-releases test-mutants $(ON_CLUSTER)
+	@$(MAKE) --no-print-directory --keep-going test-packages test-ages $(ALSO)
 
 # Most tests wait for time-outs: three packages at once, and four tests of each.
 test-packages:
 	go test -count=1 -p 3 -parallel 4 -timeout 30m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/kernels)
 
-test-releases:
-	go test -count=1 -timeout 30m -skip '^TestAppArmor$$' -v ./e2e/ages ./e2e/kernels # -v: they say which releases Debian's mirror no longer has
-
-# Minutes of one core.
-test-apparmor:
-	go test -count=1 -timeout 30m -run '^TestAppArmor$$' -v ./e2e/kernels
+test-ages test-kernels: test-%: # -v: they say which releases Debian's mirror no longer has
+	go test -count=1 -timeout 60m -v ./e2e/$*
 
 test-mutants:
 	go run ./e2e/mutants -fast

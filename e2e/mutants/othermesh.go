@@ -78,8 +78,8 @@ var otherMeshMutants = []mutant{
 	{
 		name: "security-module-is-blamed-for-a-mode",
 		file: "install/host/denial.go",
-		from: "return modeAllows(directory, 3)",
-		to:   "return true",
+		from: "modeAllows(directory, 3) &&",
+		to:   "true &&",
 		by:   by(quick, "install/host", "TestDenial"),
 	},
 	{
@@ -88,6 +88,20 @@ var otherMeshMutants = []mutant{
 		from: "return changed, n.explained(n.Settings.NetDir, err)",
 		to:   "return changed, err",
 		by:   by(root, "e2e/agent", "TestDeniedWrite"),
+	},
+	{
+		name: "plugin-does-not-name-apparmor",
+		file: "plugin/verbs/errors.go",
+		from: "text := podnet.Explained(f).Error()",
+		to:   "text := f.Error()",
+		by:   by(root, "e2e/kernels", "TestAppArmor"),
+	},
+	{
+		name: "guard-does-not-name-apparmor",
+		file: "install/guard/examine.go",
+		from: "Reason: podnet.Explained(err).Error()",
+		to:   "Reason: err.Error()",
+		by:   by(root, "e2e/kernels", "TestAppArmor"),
 	},
 	{
 		name: "chart-places-next-to-istio-cni",

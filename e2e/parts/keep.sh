@@ -26,5 +26,5 @@ touch "$kept"
 find "$cache" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} +
 mkdir -p "$(dirname "$target")"
 rm -rf "$target"
-cp -R "$kept/." "$(dirname "$target")"
+cp -R --remove-destination "$kept/." "$(dirname "$target")"
 touch "$target"

@@ -41,14 +41,10 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 			return fmt.Errorf("%w: CRI events are disabled in the runtime", ErrNoEvents)
 		case err != nil:
 			return c.failed("receiving the runtime's events", err)
-		case isSandboxStart(event):
+		case event.ContainerId == event.GetPodSandboxStatus().GetId() && event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
 			began()
 		}
 	}
-}
-
-func isSandboxStart(event *runtimeapi.ContainerEventResponse) bool {
-	return event.ContainerId == event.GetPodSandboxStatus().GetId() && event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
 }
 
 // Version returns the name and the version of the runtime.

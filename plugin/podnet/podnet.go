@@ -139,8 +139,7 @@ func (n *Namespace) Is(path string) (bool, error) {
 	return unix.Stat(path, &there) == nil && own.Dev == there.Dev && own.Ino == there.Ino, nil
 }
 
-// Explained adds to an error that can be a denial of AppArmor, by its text, which profile
-// confines this process. Some packages do not wrap the kernel's error.
+// Explained names AppArmor's profile in an error that reads as its denial: not every package wraps the kernel's error.
 func Explained(err error) error {
 	label, _ := os.ReadFile("/proc/self/attr/current") // there is none without a security module
 	profile, text := strings.TrimSpace(string(label)), err.Error()
