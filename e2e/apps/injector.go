@@ -20,7 +20,7 @@ func injector(ctx context.Context, address, image, certificate, key string) erro
 	withInit := options
 	withInit.Init = true
 	silent := options
-	silent.ProxyArgs = []string{"proxy", "silent"}
+	silent.ProxyArgs = append(options.ProxyArgs, "silent")
 	mux := http.NewServeMux()
 	mux.Handle("/inject", inject.Handler(options))
 	mux.Handle("/inject-init", inject.Handler(withInit))
