@@ -215,7 +215,9 @@ type Finding struct {
 // isMissing reports whether the pod lacks the desired rules.
 func (f Finding) isMissing() bool { return f.State == terms.Uncaptured || f.State == terms.Drifted }
 
-func unknown(err error) Finding { return Finding{State: terms.Unknown, Reason: podnet.Explained(err).Error()} }
+func unknown(err error) Finding {
+	return Finding{State: terms.Unknown, Reason: podnet.Explained(err).Error()}
+}
 
 func drifted(format string, args ...any) Finding {
 	return Finding{State: terms.Drifted, Reason: fmt.Sprintf(format, args...)}

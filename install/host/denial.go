@@ -30,8 +30,7 @@ func ExplainDenial(label, directory string, err error) error {
 	return fmt.Errorf("%w: %s: %s", err, what, do)
 }
 
-// IsDenial reports whether a security module that confines this process denied a write:
-// it was refused, and the mode of directory and file allows it.
+// IsDenial reports whether a confined process was refused a write that the modes of directory and file allow.
 func IsDenial(label, directory string, err error) bool {
 	failed, names := errors.AsType[*fs.PathError](err)
 	return label != "" && label != "unconfined" && errors.Is(err, fs.ErrPermission) && modeAllows(directory, 3) &&
@@ -55,8 +54,7 @@ func modeAllows(path string, permissions uint32) bool {
 	return file.Mode>>shift&permissions == permissions
 }
 
-// DescribeDenial returns what the security module compared, where it logs the denial, and
-// how to allow the write.
+// DescribeDenial returns what the security module compared, where it logs the denial, and how to allow it.
 func DescribeDenial(label, directory string) (what, do string) {
 	if strings.Count(label, ":") < 2 { // a profile and its mode, such as "cri-containerd.apparmor.d (enforce)"
 		return fmt.Sprintf("the mode of %s allows it, and AppArmor confines the agent with the profile %s", directory, label),
