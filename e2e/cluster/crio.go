@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// crioConf is CRI-O's configuration, with events for the guard, and ports of the host left to
-// the plugin portmap. %[1]s is the directory
+// crioConf is CRI-O's configuration, with events for the guard. %[1]s is the directory
 // of the parts, %[2]s the OCI runtime.
 const crioConf = `[crio]
 root = "/var/lib/containers/storage"
@@ -25,7 +24,6 @@ stream_address = "127.0.0.1"
 [crio.runtime]
 cgroup_manager = "cgroupfs"
 conmon_cgroup = "pod"
-disable_hostport_mapping = true
 enable_pod_events = true
 pinns_path = "%[1]s/pinns"
 default_runtime = "runc"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package conformance runs suites of other projects on the cluster: Kubernetes'
+// conformance tests of networks, and those of the container runtime interface.
 package conformance
 
 import (
