@@ -8,8 +8,9 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// smoke is what make test expects of each kernel, and make kernels of another architecture's: every backend by the plugin's verbs,
-// captured traffic in both modes, DNS, repairs and a user namespace; and what is refused.
+// smoke is what make full expects of each kernel, and make kernels of another architecture's:
+// every backend by the plugin's verbs, captured traffic in both modes, DNS, repairs and a user
+// namespace; and what is refused.
 var smoke = []Selection{
 	{Package: "e2e/protocol", Tests: append(byBackend("TestBackendsByProtocol/", ""), "TestChain/1.1.0")},
 	{Package: "e2e/traffic", Tests: slices.Concat(

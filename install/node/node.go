@@ -67,7 +67,7 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 	return report
 }
 
-// explained names in the error of a write in a directory the security module that denied it.
+// explained adds to the error of a write in a directory the security module that denied it, if one did.
 func (n *Node) explained(directory string, err error) error {
 	return host.ExplainDenial(host.OwnLabel(), n.Settings.At(directory), err)
 }

@@ -40,7 +40,7 @@ func TestCRI(t *testing.T) {
 					// nsenter's directory is outside of the node's root.
 					command := node.Command(t.Context(), "env", "--chdir=/", filepath.Join(c.Parts, "critest"), "--runtime-endpoint="+socket, "--image-endpoint="+socket,
 						"--test-images-file="+images, "--registry-prefix=test.local", "--ginkgo.focus="+ofSandboxes, "--ginkgo.json-report="+filepath.Join(c.Dir, name+".json"))
-					expect(t, command, name, nil)
+					expect(t, command, name)
 				})
 				suite.Check(t, node.StartKubelet())
 			}
