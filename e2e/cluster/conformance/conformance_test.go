@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,8 +22,8 @@ var c suite.Suite
 
 func TestMain(m *testing.M) { os.Exit(c.Main(m)) }
 
-// expect runs specs, and expects that all pass.
-func expect(t *testing.T, command *exec.Cmd, name string) {
+// expect runs specs, and expects that all pass but those that are failing.
+func expect(t *testing.T, command *exec.Cmd, name string, failing ...string) {
 	t.Helper()
 	began, passed := time.Now(), 0
 	outcomes, err := Run(command, c.Dir, name)
@@ -30,7 +31,8 @@ func expect(t *testing.T, command *exec.Cmd, name string) {
 	for spec, outcome := range outcomes {
 		if outcome.Passed() {
 			passed++
-		} else {
+		}
+		if outcome.Passed() == slices.Contains(failing, spec) {
 			t.Errorf("%s %s: %s", spec, outcome.State, outcome.Message)
 		}
 	}

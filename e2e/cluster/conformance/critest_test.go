@@ -8,11 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 )
 
 // ofSandboxes are critest's specs of sandboxes, networks and port mappings.
 const ofSandboxes = `\[k8s.io\] (PodSandbox|Networking) `
+
+// toLocalhost fails on CRI-O, with the plugin and without: CRI-O does not masquerade connections
+// from 127.0.0.1 to a pod's port.
+const toLocalhost = "[k8s.io] Networking runtime should support networking runtime should support port mapping with host port and container port [Conformance]"
 
 // theirNamespaces are those of critest's pods, which no API server knows.
 const theirNamespaces = "netconf.excludeNamespaces={cri-test-namespace*}"
@@ -32,15 +37,17 @@ func TestCRI(t *testing.T) {
 			}
 			for _, node := range c.Nodes {
 				suite.Check(t, node.StopKubelet()) // which ends sandboxes that it does not know
-				// CRI-O maps ports of 127.0.0.1 where the node's owner allows it.
-				suite.Check(t, node.Command(t.Context(), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet").Run())
 				t.Run(strings.ReplaceAll(string(node.Runtime), " ", "-"), func(t *testing.T) {
 					name := "critest-" + chain + "-" + node.Name
 					socket := "unix://" + strings.TrimPrefix(node.Socket(), node.Path(""))
 					// nsenter's directory is outside of the node's root.
 					command := node.Command(t.Context(), "env", "--chdir=/", filepath.Join(c.Parts, "critest"), "--runtime-endpoint="+socket, "--image-endpoint="+socket,
 						"--test-images-file="+images, "--registry-prefix=test.local", "--ginkgo.focus="+ofSandboxes, "--ginkgo.json-report="+filepath.Join(c.Dir, name+".json"))
-					expect(t, command, name)
+					var failing []string
+					if node.Runtime == cluster.CRIO {
+						failing = append(failing, toLocalhost)
+					}
+					expect(t, command, name, failing...)
 				})
 				suite.Check(t, node.StartKubelet())
 			}
