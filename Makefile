@@ -49,7 +49,7 @@ cluster: deps parts ## Start a Kubernetes of three nodes on this machine and lea
 cluster-down: ## Stop it, and clean up behind it
 	@go run ./e2e/cluster/ctl down
 
-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio multus multus-daemon istio flanneld cilium-cni-config ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
+parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio multus multus-daemon istio cilium-cni-config ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
 
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
@@ -172,7 +172,7 @@ test-agents test-pods test-mesh test-versions: test-%:
 	go test -count=1 -timeout 70m ./e2e/cluster/$*
 
 # What depends on the primary, with flannel and its installer in place of ptp.
-test-flannel:
+test-flannel: $(PARTS)/flanneld
 	go test -count=1 -p 1 -timeout 70m -run '^(TestRollout|TestPrimaryInstaller|TestInjected|TestReboot)$$' ./e2e/cluster/pods ./e2e/cluster/agents -args -primary=flannel
 
 test-unit: ## The quick tests, without root or packages

@@ -22,7 +22,7 @@ const usage = `usage: apps COMMAND
   echo ADDRESS                 send back what is received
   hold ADDRESS                 keep a connection to an echo server, and print that it is alive
   lookup NAME                  print the addresses that the pod's name server answers with
-  proxy [silent]               run the sidecar; silent, it sends clients no answers of its own
+  proxy [sidecar [silent]]     run the sidecar; silent, it sends clients no answers of its own
   istio-iptables …             run istio-init, for a pod without annotations
   injector ADDRESS IMAGE CERTIFICATE KEY
                                serve the webhook that injects sidecars

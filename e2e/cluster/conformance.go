@@ -18,18 +18,9 @@ var conformanceTools = debian.Request{Suite: "bookworm", Packages: []string{
 // nameService is glibc's default of other distributions: files come before servers.
 const nameService = "hosts: files dns\n"
 
-// LoadConformanceImages imports the image of Kubernetes' conformance tests under names: agnhost,
-// their program in pods, and Debian's packages, which are kept in fetched.
-func (c *Cluster) LoadConformanceImages(ctx context.Context, fetched string, names ...string) error {
-	return c.loadConformanceImages(ctx, fetched, "pause", names)
-}
-
-// LoadWebServer imports the same image, as one that serves pages on port 80.
-func (c *Cluster) LoadWebServer(ctx context.Context, fetched, name string) error {
-	return c.loadConformanceImages(ctx, fetched, "test-webserver", []string{name})
-}
-
-func (c *Cluster) loadConformanceImages(ctx context.Context, fetched, command string, names []string) error {
+// LoadConformanceImages imports an image under names: agnhost, which conformance tests run in pods,
+// with a command of its own if the pod has none, and Debian's packages, which fetched keeps.
+func (c *Cluster) LoadConformanceImages(ctx context.Context, fetched, command string, names ...string) error {
 	root, err := debian.Unpack(ctx, fetched, conformanceTools)
 	if err != nil {
 		return err

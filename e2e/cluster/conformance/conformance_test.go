@@ -51,13 +51,14 @@ func expectAdds(t *testing.T, labels string) {
 	})
 }
 
+// adds counts ADDs with these labels among others.
 func adds(t *testing.T, labels string) (count int) {
 	t.Helper()
 	for _, node := range c.Nodes {
 		_, body, err := suite.AskAgent(context.WithoutCancel(t.Context()), node, "/metrics")
 		suite.Check(t, err)
 		for line := range strings.Lines(body) {
-			if value, ok := strings.CutPrefix(line, "capture_cni_adds_total{"+labels+"} "); ok {
+			if name, value, _ := strings.Cut(line, "} "); strings.HasPrefix(name, "capture_cni_adds_total{") && strings.Contains(name, labels) {
 				number, err := strconv.Atoi(strings.TrimSpace(value))
 				suite.Check(t, err)
 				count += number

@@ -75,7 +75,7 @@ func kubernetes(t *testing.T) specs {
 	}}
 	all, err := exec.CommandContext(t.Context(), s.program, append(s.flags, "--list-images")...).Output()
 	suite.Check(t, err)
-	suite.Check(t, c.LoadConformanceImages(t.Context(), fetched, images.FindAllString(string(all), -1)...))
+	suite.Check(t, c.LoadConformanceImages(t.Context(), fetched, "pause", images.FindAllString(string(all), -1)...))
 	suite.Check(t, c.StartNameServer(t.Context()))
 	return s
 }
@@ -117,9 +117,15 @@ func replaceAgents(t *testing.T) {
 }
 
 // injectAll puts every pod of the specs in the mesh that is not in its node's network, with a
-// proxy that its clients do not notice, and expects that the plugin captured some.
+// proxy that its clients do not notice, and expects that the plugin let none pass uncaptured.
 func injectAll(t *testing.T) {
 	suite.Check(t, c.RegisterInjector(t.Context(), "specs", "/inject-silent", "matchExpressions: [{key: e2e-run, operator: Exists}]"))
-	expectAdds(t, `reason="",result="captured"`)
+	expectAdds(t, `result="captured"`)
+	before := adds(t, `result="passed"`)
+	t.Cleanup(func() {
+		if more := adds(t, `result="passed"`) - before; more > 0 {
+			t.Errorf("%d pods were not captured", more)
+		}
+	})
 	t.Cleanup(func() { c.MustKubectl(t, "delete", "mutatingwebhookconfiguration", "specs") })
 }
