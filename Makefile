@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels conformance
+.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels conformance matrix
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -54,8 +54,9 @@ parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio multus
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
 CRIOTAGS = seccomp containers_image_openpgp containers_image_ostree_stub exclude_graphdriver_btrfs btrfs_noversion
+HELM := helm.sh/helm/v3/cmd/helm
 STAMP = k8s.io/component-base/version
-KUBEFLAGS = -ldflags "-s -w -X $(STAMP).gitVersion=$(KUBEVERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 -X $(STAMP).gitTreeState=clean"
+KUBEFLAGS = -ldflags "-s -w -X $(STAMP).gitVersion=$(KUBEVERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=$(word 2,$(subst ., ,$(KUBEVERSION))) -X $(STAMP).gitTreeState=clean"
 
 $(PARTS)/kubernetes: e2e/parts/kubernetes/go.mod e2e/parts/kubernetes/main.go
 	@e2e/parts/keep.sh $@ '$(PARTBUILD)kubernetes $(KUBEFLAGS) .' $^
@@ -64,7 +65,7 @@ $(PARTS)/kubectl: e2e/parts/kubernetes/go.mod # alone it starts in a third of th
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) $(KUBEFLAGS) k8s.io/kubernetes/cmd/kubectl' $^
 
 $(PARTS)/helm: e2e/parts/kubernetes/go.mod
-	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" helm.sh/helm/v3/cmd/helm' $^
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(HELM)' $^
 
 $(PARTS)/e2e.test: e2e/parts/kubernetes/go.mod # Kubernetes' conformance tests, their runner, and the program in their pods
 	@e2e/parts/keep.sh $@ 'CGO_ENABLED=0 go test -C $(<D) -c -trimpath -ldflags "-s -w" -o $$OUT/ k8s.io/kubernetes/test/e2e; \
@@ -196,6 +197,9 @@ mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a tes
 
 conformance: deps parts $(addprefix $(PARTS)/,e2e.test coredns critest) ## Run suites of other projects on a cluster: Kubernetes' of networks, critest (root)
 	go test -count=1 -timeout 3h -v ./e2e/cluster/conformance
+
+matrix: deps parts ## Run tests with other versions of Kubernetes, Istio and Helm, or ONLY=regexp alone (root)
+	@CI=true go run ./e2e/matrix $(if $(ONLY),-only '$(ONLY)')
 
 soak: deps ## Let all backends, and the evaluator of traces, decide about random pods and packets, and search for ways around capture, for SOAKTIME each (root)
 	go test -count=1 -timeout 0 -v -run '^TestSearch$$' ./e2e/search -soak $(SOAKTIME)

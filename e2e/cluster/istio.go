@@ -111,6 +111,10 @@ func (c *Cluster) UninstallIstio(ctx context.Context, r Revision) error {
 	return err
 }
 
+// formerPrefixes are of the values of charts before Istio 1.23, which ignore values
+// without it. Later charts ignore those with it.
+var formerPrefixes = map[string]string{"istio-control/istio-discovery": "pilot.", istioCNI: "cni."}
+
 // installIstioChart installs one of Istio's charts, or upgrades it.
 func (c *Cluster) installIstioChart(ctx context.Context, release, chart string, settings ...string) error {
 	sources, err := c.istioSources(ctx)
@@ -123,7 +127,7 @@ func (c *Cluster) installIstioChart(ctx context.Context, release, chart string, 
 		"--set", "global.hub=" + istioImages + ",global.tag=" + istioTag + ",global.imagePullPolicy=Never",
 	}
 	for _, setting := range settings {
-		args = append(args, "--set", setting)
+		args = append(args, "--set", setting, "--set", formerPrefixes[chart]+setting)
 	}
 	_, err = c.Helm(ctx, args...)
 	return err

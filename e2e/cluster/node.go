@@ -29,7 +29,7 @@ func (n *Node) start(ctx context.Context, keys *pki) error {
 	if err := keys.kubeconfig(name, "https://"+controlIPv4+":6443"); err != nil {
 		return err
 	}
-	if err := n.configure(); err != nil {
+	if err := n.configure(ctx); err != nil {
 		return err
 	}
 	return n.boot(ctx)

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -47,7 +48,11 @@ bindAddress: 0.0.0.0
 healthzBindAddress: 127.0.0.1:10256
 metricsBindAddress: 127.0.0.1:10249
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+featureGates: {%[3]s}
 `
+
+// proxyGates are what the mode nftables needs where it is alpha, by Kubernetes' version.
+var proxyGates = map[string]string{"1.29": "NFTablesProxyMode: true", "1.30": "NFTablesProxyMode: true"}
 
 // networkConf is the format of the primary's list, with both families.
 const networkConf = `{
@@ -76,13 +81,17 @@ func (n *Node) PrimaryList() string {
 }
 
 // configure writes a node's configuration, and installs plugins on its disk.
-func (n *Node) configure() error {
+func (n *Node) configure(ctx context.Context) error {
+	version, err := n.cluster.version(ctx)
+	if err != nil {
+		return err
+	}
 	name := nodeName(n.Number)
 	pki := func(file string) string { return n.cluster.path("pki", file) }
 	dir := n.cluster.path(name)
 	files := map[string]string{
 		"kubelet.yaml": fmt.Sprintf(kubeletConf, pki("ca.crt"), n.cgroup(), pki(name+".crt"), pki(name+".key"), n.socket()),
-		"proxy.yaml":   fmt.Sprintf(proxyConf, pki("proxy.kubeconfig"), name),
+		"proxy.yaml":   fmt.Sprintf(proxyConf, pki("proxy.kubeconfig"), name, proxyGates[version]),
 	}
 	if n.cluster.Primary == Ptp {
 		files["disk"+n.cluster.Primary.List()] = n.PrimaryList()

@@ -25,6 +25,16 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, filepath.Join(c.Parts, "helm"), "", args)
 }
 
+// version returns Kubernetes' version without the patch, such as 1.36.
+func (c *Cluster) version(ctx context.Context) (string, error) {
+	out, err := c.run(ctx, c.path("bin", "kubelet"), "", []string{"--version"})
+	if err != nil {
+		return "", err
+	}
+	version := strings.TrimPrefix(strings.TrimSpace(out), "Kubernetes v")
+	return version[:max(0, strings.LastIndex(version, "."))], nil
+}
+
 // Environ returns the environment of the administrator's kubectl and helm. What they keep is
 // removed with the cluster.
 func (c *Cluster) Environ() []string {

@@ -68,12 +68,13 @@ func newIstioCNI(t *testing.T) istioCNI {
 }
 
 // add captures a pod in a host's namespace. The mesh's owner groups and loopback range
-// come from the plugin's environment: its configuration has no key for them.
+// come from the plugin's environment: its configuration has no key for them. Istio 1.22
+// finds the API server by another key than later ones.
 func (i istioCNI) add(host *lab.Host, pod *corev1.Pod, environment ...string) error {
 	pod = pod.DeepCopy()
 	pod.Namespace, pod.Name = "shop", filepath.Base(host.Path())
 	i.api.Put(pod)
-	conf := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "istio-cni", "type": "istio-cni", "cni_agent_run_dir": %q, "prevResult": {"cniVersion": "1.0.0"}}`, i.dir)
+	conf := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "istio-cni", "type": "istio-cni", "cni_agent_run_dir": %q, "kubernetes": {"kubeconfig": %q}, "prevResult": {"cniVersion": "1.0.0"}}`, i.dir, filepath.Join(i.dir, "istio-cni-kubeconfig"))
 	command := exec.Command(i.program)
 	command.Stdin = strings.NewReader(conf)
 	command.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=pod", "CNI_IFNAME=eth0", "CNI_PATH=/", "CNI_NETNS="+host.Path(),

@@ -34,7 +34,7 @@ func main() {
 		"kube-controller-manager": controllers.NewControllerManagerCommand,
 		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 		"kube-proxy":              proxy.NewProxyCommand,
-		"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
+		"kubelet":                 newKubelet,
 	}
 	switch command, known := commands[name]; {
 	case known:
@@ -44,5 +44,15 @@ func main() {
 	default:
 		fmt.Fprintf(os.Stderr, "%s: no such program here\n", name)
 		os.Exit(2)
+	}
+}
+
+// newKubelet calls the kubelet's function, which has a context from Kubernetes 1.33 on.
+func newKubelet() *cobra.Command {
+	switch create := any(kubelet.NewKubeletCommand).(type) {
+	case func(context.Context) *cobra.Command:
+		return create(context.Background())
+	default:
+		return create.(func() *cobra.Command)()
 	}
 }
