@@ -5,22 +5,35 @@ package main
 // cell is a combination of versions that the other tests don't have.
 type cell struct {
 	name  string
-	parts map[string]string // modules below e2e/parts, in the place of these
+	parts map[string]string // modules below e2e/parts, each in the place of another
 	build []string          // arguments of make
-	env   []string          // of make
 	tests [][]string        // arguments of go test
 }
 
-// oldKubernetes is built by the Go that its release was built by.
-var oldKubernetes = []string{"GOTOOLCHAIN=go1.23.10"}
-
-// cells are all of them.
+// cells are all of them. What a version lacks is skipped, with its reason.
 var cells = []cell{
 	{
 		name:  "kubernetes-1.30",
-		parts: map[string]string{"kubernetes": "kubernetes-1.30"},
+		parts: map[string]string{"kubernetes-1.30": "kubernetes"},
 		build: []string{"bin/parts/kubernetes", "bin/parts/kubectl"},
-		env:   oldKubernetes,
 		tests: [][]string{{"./e2e/cluster/pods", "./e2e/cluster/agents"}},
+	},
+	{
+		name:  "istio-1.22",
+		parts: map[string]string{"kubernetes-1.30": "kubernetes", "istio-1.22": "istio"},
+		build: []string{"bin/parts/kubernetes", "bin/parts/kubectl", "bin/parts/istio"},
+		tests: [][]string{
+			{"./e2e/traffic", "-run=^TestOracle"},
+			{"./e2e/cluster/mesh"},
+		},
+	},
+	{
+		name:  "helm-4",
+		parts: map[string]string{"helm-4": "kubernetes"},
+		build: []string{"bin/parts/helm", "HELM=helm.sh/helm/v4/cmd/helm"},
+		tests: [][]string{
+			{"./deploy/..."},
+			{"./e2e/cluster/pods", "-run=^(TestGuides|TestRollout|TestRemoval|TestUninstallAlone|TestAbsentRefuses)$"},
+		},
 	},
 }

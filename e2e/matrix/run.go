@@ -29,10 +29,10 @@ func (c cell) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	const copied = `tar --exclude=./.git --exclude=./bin --create . | tar --extract --directory "$0" && cp --archive --link bin/parts "$0/bin"`
-	if err := command(ctx, log, ".", nil, "sh", "-c", copied, dir); err != nil {
+	if err := command(ctx, log, ".", "sh", "-c", copied, dir); err != nil {
 		return fmt.Errorf("copying the project: %w", err)
 	}
-	for replaced, by := range c.parts {
+	for by, replaced := range c.parts {
 		for _, file := range []string{"go.mod", "go.sum"} {
 			content, err := os.ReadFile(filepath.Join("e2e/parts", by, file))
 			if err != nil {
@@ -43,11 +43,11 @@ func (c cell) run(ctx context.Context) (err error) {
 			}
 		}
 	}
-	if err := command(ctx, log, dir, c.env, "make", c.build...); err != nil {
+	if err := command(ctx, log, dir, "make", c.build...); err != nil {
 		return fmt.Errorf("building its parts, see %s.log: %w", dir, err)
 	}
 	for _, args := range c.tests {
-		failed := command(ctx, log, dir, nil, "go", append([]string{"test", "-count=1", "-p=1", "-timeout=2h", "-v"}, args...)...)
+		failed := command(ctx, log, dir, "go", append([]string{"test", "-count=1", "-p=1", "-timeout=2h", "-v"}, args...)...)
 		err = errors.Join(err, failed)
 	}
 	if err != nil {
@@ -57,10 +57,9 @@ func (c cell) run(ctx context.Context) (err error) {
 }
 
 // command runs a program. An interrupt reaches it, and what it started cleans up.
-func command(ctx context.Context, log *os.File, dir string, env []string, program string, args ...string) error {
+func command(ctx context.Context, log *os.File, dir, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 5 * time.Minute
 	return cmd.Run()

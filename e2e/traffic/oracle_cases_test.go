@@ -128,8 +128,10 @@ var packageDifferences = []difference{
 func TestOracleIstiosCases(t *testing.T) {
 	lab.RequireRoot(t)
 	goldens := istioSources(t, "tools/istio-iptables/pkg/capture/testdata/*.golden")
-	if len(goldens) != len(istioCases) {
-		t.Errorf("Istio has %d cases, and %d are here", len(goldens), len(istioCases))
+	for name := range istioCases {
+		if !slices.Contains(goldens, filepath.Join(filepath.Dir(goldens[0]), name+".golden")) {
+			t.Errorf("Istio has no case %s", name)
+		}
 	}
 	for _, golden := range goldens {
 		name := strings.TrimSuffix(filepath.Base(golden), ".golden")

@@ -2,6 +2,8 @@ module github.com/capture-cni/capture-cni/e2e/parts/kubernetes
 
 go 1.22.0
 
+toolchain go1.23.10
+
 require k8s.io/kubernetes v1.30.14
 
 require (
