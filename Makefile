@@ -56,14 +56,15 @@ KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubern
 CRIOTAGS = seccomp containers_image_openpgp containers_image_ostree_stub exclude_graphdriver_btrfs btrfs_noversion
 HELM := helm.sh/helm/v3/cmd/helm
 STAMP = k8s.io/component-base/version
-KUBEGO = GOTOOLCHAIN=$$(sed -n "s/^toolchain //p" $(<D)/go.mod) # the one of the release, where go.mod names it
-KUBEFLAGS = -tags providerless -ldflags "-s -w -X $(STAMP).gitVersion=$(KUBEVERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=$(word 2,$(subst ., ,$(KUBEVERSION))) -X $(STAMP).gitTreeState=clean"
+# An older Kubernetes is built by its release's own Go, which its go.mod names.
+KUBEGO = GOTOOLCHAIN=$$(sed -n "s/^toolchain //p" $(<D)/go.mod)
+KUBEFLAGS = -ldflags "-s -w -X $(STAMP).gitVersion=$(KUBEVERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=$(word 2,$(subst ., ,$(KUBEVERSION))) -X $(STAMP).gitTreeState=clean"
 
 $(PARTS)/kubernetes: e2e/parts/kubernetes/go.mod e2e/parts/kubernetes/main.go
-	@e2e/parts/keep.sh $@ '$(KUBEGO) $(PARTBUILD)kubernetes $(KUBEFLAGS) .' $^
+	@e2e/parts/keep.sh $@ '$(KUBEGO) $(PARTBUILD)kubernetes -tags providerless $(KUBEFLAGS) .' $^
 
 $(PARTS)/kubectl: e2e/parts/kubernetes/go.mod # alone it starts in a third of the time, and tests start it often
-	@e2e/parts/keep.sh $@ '$(KUBEGO) $(PARTBUILD) $(KUBEFLAGS) k8s.io/kubernetes/cmd/kubectl' $^
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) $(KUBEFLAGS) k8s.io/kubernetes/cmd/kubectl' $^
 
 $(PARTS)/helm: e2e/parts/kubernetes/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(HELM)' $^
