@@ -181,6 +181,7 @@ metadata:
     # The agent needs the host's network and directories.
     pod-security.kubernetes.io/enforce: privileged
 `
+	out = strings.ReplaceAll(out, "\n\n---\n", "\n---\n") // as Helm 4 ends documents
 	for line := range strings.Lines(out) {
 		if !strings.HasPrefix(line, "# Source: ") {
 			manifest += line
