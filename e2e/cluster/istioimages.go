@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 )
 
@@ -12,20 +13,19 @@ import (
 func (c *Cluster) istioImages(ctx context.Context, sources string) (map[string]fileImage, error) {
 	program := func(name string) string { return filepath.Join(c.Parts, "istio", name) }
 	const bin = "/usr/local/bin/"
-	installer, err := iptables(ctx) // which its repair of pods needs
+	installer, err := iptables(ctx) // which its repair of pods needs, and the validation of older releases
 	if err != nil {
 		return nil, err
 	}
+	proxy := maps.Clone(installer)
+	proxy[bin+"pilot-agent"], proxy[bin+"envoy"] = program("pilot-agent"), c.path("bin", "apps")
+	proxy["/var/lib/istio/envoy/envoy_bootstrap_tmpl.json"] = filepath.Join(sources, "tools", "packaging", "common", "envoy_bootstrap.json")
 	installer[bin+"install-cni"], installer["/opt/cni/bin/istio-cni"] = program("install-cni"), program("istio-cni")
 	return map[string]fileImage{
 		"pilot": {user: "1337:1337", entrypoint: bin + "pilot-discovery", files: map[string]string{
 			bin + "pilot-discovery": program("pilot-discovery"),
 		}},
-		"proxyv2": {entrypoint: bin + "pilot-agent", files: map[string]string{
-			bin + "pilot-agent": program("pilot-agent"),
-			bin + "envoy":       c.path("bin", "apps"),
-			"/var/lib/istio/envoy/envoy_bootstrap_tmpl.json": filepath.Join(sources, "tools", "packaging", "common", "envoy_bootstrap.json"),
-		}},
+		"proxyv2":     {entrypoint: bin + "pilot-agent", files: proxy},
 		"install-cni": {entrypoint: bin + "install-cni", files: installer},
 	}, nil
 }

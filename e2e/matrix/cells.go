@@ -23,7 +23,10 @@ var cells = []cell{
 		parts: map[string]string{"istio-1.22": "istio"},
 		build: []string{"bin/parts/istio"},
 		tests: [][]string{
-			{"./e2e/traffic", "-run=^TestOracle"},
+			// What is skipped differs with Istio 1.22's own rules from later ones, which the tests
+			// demand: it captures DNS to ::6 and to an excluded port, and sends elsewhere what
+			// arrives on a rerouted interface.
+			{"./e2e/traffic", "-run=^(TestOracleInjected|TestOracleScenarios|TestOracleWays)$", "-skip=^TestOracleScenarios$/^(DNS|.*rerouted)"},
 			{"./e2e/cluster/mesh"},
 		},
 	},
