@@ -31,15 +31,19 @@ const (
 
 // TestAdmission tests the chart's policies, with an injector that adds istio-init.
 func TestAdmission(t *testing.T) {
-	// Kubernetes before 1.36 has no such policy in v1.
+	// Kubernetes before 1.36 has no such policy in v1: no istio-init is removed there.
+	injection := cluster.Injected
 	mutates := strings.Contains(c.MustKubectl(t, "api-resources", "--api-group=admissionregistration.k8s.io", "--output=name"), "mutatingadmissionpolicies")
+	if mutates {
+		injection = cluster.InjectedWithInit
+	}
 	c.InstallChart(t,
 		fmt.Sprintf("admission.istioInit.enabled=%v", mutates), "admission.capabilities.enabled=true", "admission.identity.enabled=true",
 		"admission.settings.enabled=true", "admission.changes.enabled=true",
 		"admission.identity.proxyImages={local.test/proxy,"+strings.Split(cluster.AppImage, ":")[0]+"}")
-	addNamespace(t, namespaceEnforced, "enforce")
-	addNamespace(t, namespaceIstioInit, "istio-init")
-	addNamespace(t, namespaceFree, "none")
+	for name, admission := range map[string]string{namespaceEnforced: "enforce", namespaceIstioInit: "istio-init", namespaceFree: "none"} {
+		newNamespace(t, name, injection, "capture-cni.io/admission="+admission)
+	}
 	if mutates {
 		c.MustKubectl(t, "apply", "-f", "testdata/istio-init-binding.yaml")
 		t.Cleanup(func() { c.MustKubectl(t, "delete", "-f", "testdata/istio-init-binding.yaml") })
@@ -59,11 +63,6 @@ func TestAdmission(t *testing.T) {
 // kubectl runs kubectl, in cleanups too. Its error contains stderr.
 func kubectl(t *testing.T, args ...string) (stdout string, err error) {
 	return c.Kubectl(context.WithoutCancel(t.Context()), "", args...)
-}
-
-func addNamespace(t *testing.T, name, admission string) {
-	t.Helper()
-	newNamespace(t, name, cluster.InjectedWithInit, "capture-cni.io/admission="+admission)
 }
 
 func newNamespace(t *testing.T, name string, labels ...string) {
