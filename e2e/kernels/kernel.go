@@ -28,6 +28,9 @@ var All = []Kernel{
 	{"6.1-arm64", "bookworm-security", ARM64}, // for make kernels alone
 }
 
+// Newest is that of Debian's next release.
+var Newest = Kernel{"7", "forky", AMD64}
+
 // Of returns the kernels of an architecture.
 func Of(architecture *Architecture) []Kernel {
 	return slices.DeleteFunc(slices.Clone(All), func(k Kernel) bool { return k.Architecture != architecture })
@@ -49,8 +52,11 @@ func find(root string, architecture *Architecture) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	kernel, kernelErr := single(filepath.Join(root, "boot", "vmlinuz-*"))
 	modules, modulesErr := single(filepath.Join(root, "lib", "modules", "*"))
+	kernel, kernelErr := single(filepath.Join(root, "boot", "vmlinuz-*"))
+	if kernelErr != nil { // Linux 7 of Debian's has it with its modules
+		kernel, kernelErr = single(filepath.Join(modules, "vmlinuz"))
+	}
 	if err := errors.Join(kernelErr, modulesErr); err != nil {
 		return Image{}, err
 	}

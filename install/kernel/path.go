@@ -42,7 +42,7 @@ func leaving(p trace.Packet) (trace.Packet, error) {
 }
 
 func arriving(p trace.Packet) (trace.Packet, error) {
-	own, err := podnet.ListWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	own, err := podnet.ListAddresses()
 	if err != nil {
 		return p, fmt.Errorf("reading the pod's addresses: %w", err)
 	}

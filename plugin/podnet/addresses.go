@@ -8,13 +8,12 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Addresses returns all addresses of the namespace's interfaces.
 func (n *Namespace) Addresses() ([]netip.Addr, error) {
-	list, err := Read(n, func() ([]netlink.Addr, error) {
-		return ListWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
-	})
+	list, err := Read(n, ListAddresses)
 	if err != nil {
 		return nil, fmt.Errorf("reading the pod's addresses: %w", err)
 	}
@@ -27,11 +26,24 @@ func (n *Namespace) Addresses() ([]netip.Addr, error) {
 	return addresses, nil
 }
 
+// ListAddresses returns those of the thread's own namespace. It asks for one family after
+// the other: since Linux 6.9 the kernel then takes no lock that all namespaces share.
+func ListAddresses() (found []netlink.Addr, err error) {
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		list, err := listWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family) })
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, list...)
+	}
+	return found, nil
+}
+
 const listAttempts = 5
 
-// ListWhole reads a list again while the kernel reports that it changed meanwhile: an
+// listWhole reads a list again while the kernel reports that it changed meanwhile: an
 // address could be missing in it, and its family would stay uncaptured.
-func ListWhole[T any](list func() ([]T, error)) (found []T, err error) {
+func listWhole[T any](list func() ([]T, error)) (found []T, err error) {
 	for range listAttempts {
 		if found, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return found, err

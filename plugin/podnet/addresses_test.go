@@ -27,7 +27,7 @@ func TestInterruptedList(t *testing.T) {
 		{[]error{interrupted, interrupted, interrupted, interrupted, interrupted, nil}, 5, 0, netlink.ErrDumpInterrupted},
 	} {
 		reads := 0
-		found, err := ListWhole(func() ([]string, error) {
+		found, err := listWhole(func() ([]string, error) {
 			fault := tt.faults[reads]
 			reads++
 			switch {

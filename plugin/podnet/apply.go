@@ -147,7 +147,7 @@ func (n *Namespace) Remove(ctx context.Context) error {
 		unread := err != nil
 		err = errors.Join(err, netfilter.Remove(ctx), removeRoutes())
 		if unread || capture.StampedIPv6(state.Stamp) == capture.Captured {
-			err = errors.Join(err, removeProxySource())
+			err = errors.Join(err, removeAddress(capture.ProxySourceIPv6.String()))
 		}
 		return err
 	})

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 
@@ -22,28 +21,28 @@ import (
 // was done.
 func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	undo = func() error { return nil }
-	lo, err := loopback()
+	_, up, err := loopback()
 	if err != nil {
 		return undo, err
 	}
-	if lo.Attrs().Flags&net.FlagUp == 0 {
-		if err := netlink.LinkSetUp(lo); err != nil {
+	if !up {
+		if err := netlink.LinkSetUp(lo()); err != nil {
 			return undo, fmt.Errorf("setting lo up: %w", err)
 		}
-		undo = func() error { return takeDown(lo) }
+		undo = takeDown
 	}
 	if !ipv6 || ipv6Disabled() {
 		return undo, nil
 	}
 	source := address(capture.ProxySourceIPv6.String())
 	source.Flags = unix.IFA_F_NODAD // else the kernel refuses to bind to it until a worker has run
-	switch err := netlink.AddrAdd(lo, source); {
+	switch err := netlink.AddrAdd(lo(), source); {
 	case errors.Is(err, unix.EEXIST):
 	case err != nil:
 		return undo, fmt.Errorf("adding %s to lo: %w", capture.ProxySourceIPv6, err)
 	default:
 		undoUp := undo
-		undo = func() error { return errors.Join(removeAddress(lo, capture.ProxySourceIPv6.String()), undoUp()) }
+		undo = func() error { return errors.Join(removeAddress(capture.ProxySourceIPv6.String()), undoUp()) }
 	}
 	return undo, nil
 }
@@ -53,21 +52,36 @@ const (
 	loopbackName  = "lo"
 )
 
-func loopback() (netlink.Link, error) {
-	lo, err := netlink.LinkByIndex(loopbackIndex)
+// lo is what netlink has to know of the loopback interface.
+func lo() netlink.Link {
+	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: loopbackIndex}}
+}
+
+// loopback returns the interface's name and whether it is up, by ioctls: for netlink's
+// answer the kernel takes a lock that all namespaces share (rtnl).
+func loopback() (name string, up bool, err error) {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("finding the loopback interface: %w", err)
+		return "", false, fmt.Errorf("opening a socket: %w", err)
 	}
-	return lo, nil
+	defer func() { err = errors.Join(err, unix.Close(socket)) }()
+	var request unix.Ifreq
+	request.SetUint32(loopbackIndex)
+	for _, read := range []uint{unix.SIOCGIFNAME, unix.SIOCGIFFLAGS} {
+		if err := unix.IoctlIfreq(socket, read, &request); err != nil {
+			return "", false, fmt.Errorf("reading name and flags of the loopback interface: %w", err)
+		}
+	}
+	return request.Name(), request.Uint16()&unix.IFF_UP != 0, nil
 }
 
 // takeDown also removes the address that the kernel adds when lo is set up, and
 // leaves when lo is set down.
-func takeDown(lo netlink.Link) error {
-	if err := netlink.LinkSetDown(lo); err != nil {
+func takeDown() error {
+	if err := netlink.LinkSetDown(lo()); err != nil {
 		return fmt.Errorf("setting lo down: %w", err)
 	}
-	return removeAddress(lo, "127.0.0.1/8")
+	return removeAddress("127.0.0.1/8")
 }
 
 // ipv6Disabled reports whether lo has no IPv6, by the kernel's command line or by
@@ -87,39 +101,30 @@ func address(prefix string) *netlink.Addr {
 }
 
 // removeAddress removes an address from lo. It succeeds if lo does not have it.
-func removeAddress(lo netlink.Link, prefix string) error {
-	if err := netlink.AddrDel(lo, address(prefix)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+func removeAddress(prefix string) error {
+	if err := netlink.AddrDel(lo(), address(prefix)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return fmt.Errorf("removing %s from lo: %w", prefix, err)
 	}
 	return nil
 }
 
-// removeProxySource undoes the address of prepareLoopback in a later process.
-func removeProxySource() error {
-	lo, err := loopback()
-	if err != nil {
-		return err
-	}
-	return removeAddress(lo, capture.ProxySourceIPv6.String())
-}
-
 // checkLoopback returns what is missing of prepareLoopback's work.
 func checkLoopback(ipv6 bool) ([]string, error) {
-	lo, err := loopback()
+	name, up, err := loopback()
 	if err != nil {
 		return nil, err
 	}
 	var missing []string
-	if name := lo.Attrs().Name; name != loopbackName { // iptables matches the name
+	if name != loopbackName { // iptables matches the name
 		missing = append(missing, fmt.Sprintf("unexpected: the loopback interface is named %q", name))
 	}
-	if lo.Attrs().Flags&net.FlagUp == 0 {
+	if !up {
 		missing = append(missing, "down: interface lo")
 	}
 	if !ipv6 || ipv6Disabled() {
 		return missing, nil
 	}
-	addresses, err := netlinksafe.AddrList(lo, unix.AF_INET6)
+	addresses, err := netlinksafe.AddrList(lo(), unix.AF_INET6)
 	if err != nil {
 		return nil, fmt.Errorf("reading lo's addresses: %w", err)
 	}

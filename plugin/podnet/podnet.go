@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -23,10 +24,11 @@ import (
 // ErrGone means that the namespace does not exist.
 var ErrGone = errors.New("the network namespace does not exist")
 
-// Namespace is a pod's network namespace, open and locked.
+// Namespace is a pod's network namespace, open and locked, with a thread inside.
 type Namespace struct {
 	netns     ns.NetNS
-	lock      *os.File // nil without a lock: OpenForRemoval did not get it, or there is a lockFault
+	calls     chan func() // for the thread
+	lock      *os.File    // nil without a lock: OpenForRemoval did not get it, or there is a lockFault
 	lockFault error
 }
 
@@ -57,7 +59,7 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 		}
 		return nil, fmt.Errorf("opening the network namespace: %w", err)
 	}
-	n := &Namespace{netns: netns}
+	n := &Namespace{netns: netns, calls: make(chan func())}
 	var own unix.Stat_t
 	if err := errors.Join(n.refuseHost(), unix.Fstat(int(netns.Fd()), &own)); err != nil {
 		return nil, errors.Join(err, netns.Close())
@@ -66,14 +68,42 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 	if foreign, ok := errors.AsType[foreignLock](err); ok {
 		n.lockFault, err = foreign, nil
 	}
+	if err == nil {
+		err = n.enter()
+	}
 	if err != nil {
-		return nil, errors.Join(err, netns.Close())
+		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
 
+// enter has a thread enter the namespace, which leaves it after Close. To enter for each
+// call, and to leave again, takes longer than a call.
+func (n *Namespace) enter() error {
+	entered := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		outside, err := ns.GetCurrentNS()
+		if err == nil {
+			err = n.netns.Set()
+		}
+		entered <- err
+		for call := range n.calls {
+			call()
+		}
+		if outside != nil && errors.Join(outside.Set(), outside.Close()) == nil {
+			runtime.UnlockOSThread() // else the thread ends with its goroutine
+		}
+	}()
+	if err := <-entered; err != nil {
+		return fmt.Errorf("entering the network namespace: %w", err)
+	}
+	return nil
+}
+
 // Close releases the lock.
 func (n *Namespace) Close() error {
+	close(n.calls)
 	err := n.netns.Close()
 	if n.lock != nil {
 		err = errors.Join(err, n.lock.Close())
@@ -88,7 +118,7 @@ func (n *Namespace) LockFault() error { return n.lockFault }
 // refuseHost compares the namespace with that of this process and with that of
 // process 1, whose file can be missing or unreadable.
 func (n *Namespace) refuseHost() error {
-	for _, path := range []string{"/proc/self/ns/net", "/proc/1/ns/net"} {
+	for _, path := range []string{"/proc/thread-self/ns/net", "/proc/1/ns/net"} {
 		same, err := n.Is(path)
 		if err != nil {
 			return err
@@ -100,18 +130,22 @@ func (n *Namespace) refuseHost() error {
 	return nil
 }
 
-// Do runs f on a thread inside the namespace, in a goroutine of its own. It
-// recovers a panic there, because no caller can.
-func (n *Namespace) Do(f func() error) error {
-	return n.netns.Do(func(ns.NetNS) (err error) {
+// Do runs f on the thread inside the namespace, one call after the other. It recovers a
+// panic there, because no caller can. f must not call Do.
+func (n *Namespace) Do(f func() error) (err error) {
+	done := make(chan struct{})
+	n.calls <- func() {
+		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {
 				fmt.Fprintf(os.Stderr, "%s\n", debug.Stack())
 				err = fmt.Errorf("panic: %v", p)
 			}
 		}()
-		return f()
-	})
+		err = f()
+	}
+	<-done
+	return err
 }
 
 // Read returns what f reads in the namespace of n.

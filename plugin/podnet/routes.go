@@ -34,7 +34,7 @@ type localRoutes struct {
 	route  *netlink.Route
 }
 
-func newLocalRoutes(mark uint32, ipv6 bool, lo netlink.Link) localRoutes {
+func newLocalRoutes(mark uint32, ipv6 bool) localRoutes {
 	name, family, everywhere := "IPv4", unix.AF_INET, &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
 	if ipv6 {
 		name, family, everywhere = "IPv6", unix.AF_INET6, &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
@@ -43,24 +43,20 @@ func newLocalRoutes(mark uint32, ipv6 bool, lo netlink.Link) localRoutes {
 	rule.Family, rule.Priority, rule.Mark, rule.Table, rule.Protocol = family, localPriority, mark, localTable, localProtocol
 	return localRoutes{name, rule, &netlink.Route{
 		Family: family, Table: localTable, Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST,
-		Dst: everywhere, LinkIndex: lo.Attrs().Index, Protocol: localProtocol,
+		Dst: everywhere, LinkIndex: loopbackIndex, Protocol: localProtocol,
 	}}
 }
 
 // localRoutesOf returns the rules and routes that a Ruleset needs.
-func localRoutesOf(rs capture.Ruleset) ([]localRoutes, error) {
+func localRoutesOf(rs capture.Ruleset) []localRoutes {
 	if rs.LocalMark == 0 {
-		return nil, nil
+		return nil
 	}
-	lo, err := loopback()
-	if err != nil {
-		return nil, err
-	}
-	families := []localRoutes{newLocalRoutes(rs.LocalMark, false, lo)}
+	families := []localRoutes{newLocalRoutes(rs.LocalMark, false)}
 	if rs.IPv6 == capture.Captured && !ipv6Disabled() {
-		families = append(families, newLocalRoutes(rs.LocalMark, true, lo))
+		families = append(families, newLocalRoutes(rs.LocalMark, true))
 	}
-	return families, nil
+	return families
 }
 
 // prepareRoutes adds what is missing, and removes our policy rules of another
@@ -75,11 +71,7 @@ func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 		}
 		return errors.Join(errs...)
 	}
-	families, err := localRoutesOf(rs)
-	if err != nil {
-		return undo, err
-	}
-	for _, l := range families {
+	for _, l := range localRoutesOf(rs) {
 		hasRule, hasRoute, err := l.present()
 		if err != nil {
 			return undo, err
@@ -141,12 +133,8 @@ func ownRules(family int) ([]netlink.Rule, error) {
 
 // checkRoutes returns what is missing of prepareRoutes' work.
 func checkRoutes(rs capture.Ruleset) ([]string, error) {
-	families, err := localRoutesOf(rs)
-	if err != nil {
-		return nil, err
-	}
 	var missing []string
-	for _, l := range families {
+	for _, l := range localRoutesOf(rs) {
 		rule, route, err := l.present()
 		if refusal, ok := errors.AsType[capture.Refusal](err); ok {
 			missing = append(missing, "unexpected: "+refusal.Error())

@@ -26,8 +26,11 @@ func main() {
 }
 
 func work() error {
-	if len(os.Args) > 2 {
+	switch os.Args[1] {
+	case "confined":
 		return confined(os.Args[2])
+	case "locks":
+		return locks(os.Args[2])
 	}
 	var trial kernels.Trial
 	if err := json.Unmarshal([]byte(os.Args[1]), &trial); err != nil {
