@@ -19,7 +19,7 @@ type recorder struct {
 
 func newRecorder(sandbox string) *recorder {
 	now := time.Now()
-	return &recorder{record.Record{Time: now, Sandbox: sandbox}, now}
+	return &recorder{record.Record{Time: now.UTC(), Sandbox: sandbox}, now}
 }
 
 // lap adds the time since the previous lap to a stage.
