@@ -76,7 +76,7 @@ func (b *bench) agent(chosen effort) (err error) {
 		fmt.Sprintf("our entry back after a rewrite, p99\t%s ms\t100 ms", ms(percentile(repairs, 99))),
 		fmt.Sprintf("idle, share of a core\t%.3f %%\t0.1 %%", 100*idle),
 		fmt.Sprintf("%d pod events a minute, share of a core\t%.3f %%\t0.3 %%", eventsPerMinute, 100*withEvents),
-		fmt.Sprintf("resident, with %d pods\t%.1f MiB\t40 MiB", podsOfNode, resident))
+		fmt.Sprintf("resident, with %d pods\t%.1f MiB\t25 MiB", podsOfNode, resident))
 }
 
 // answerPods starts the agent that answers the plugin's calls, once.

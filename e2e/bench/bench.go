@@ -132,8 +132,14 @@ func (b *bench) callFrom(dir, verb, name, netns string, keys ...string) *exec.Cm
 
 // floor prepares a run of the floor for the meshed pod.
 func (b *bench) floor(netns string) *exec.Cmd {
-	return exec.CommandContext(b.ctx, b.program("floor"), b.api.URL+"/api/v1/namespaces/shop/pods/web?resourceVersion=0",
-		filepath.Join(b.dir, "ca.crt"), filepath.Join(b.dir, "token"), netns)
+	return b.floorReading(b.api.URL+"/api/v1/namespaces/shop/pods/web?resourceVersion=0", netns)
+}
+
+// bareFloor prepares one that reads no pod, as an ADD that the agent answers.
+func (b *bench) bareFloor(netns string) *exec.Cmd { return b.floorReading("", netns) }
+
+func (b *bench) floorReading(url, netns string) *exec.Cmd {
+	return exec.CommandContext(b.ctx, b.program("floor"), url, filepath.Join(b.dir, "ca.crt"), filepath.Join(b.dir, "token"), netns)
 }
 
 // sandbox creates a pod's network namespace as the interface plugin leaves it.

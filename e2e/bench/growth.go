@@ -161,5 +161,5 @@ func (l *list) target() string {
 	if l.backend != config.NFTables || l.kind != ranges {
 		return ""
 	}
-	return map[int]string{1000: "ADD 1.5x none, connect within 10% of 10", 10_000: "ADD 3.5x none"}[l.n]
+	return map[int]string{1000: "ADD 1.3x none, connect within 10% of 10", 10_000: "ADD 3x none"}[l.n]
 }

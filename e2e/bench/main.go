@@ -35,7 +35,7 @@ var (
 func main() {
 	chosen := thorough
 	n := flag.Int("n", 0, fmt.Sprintf("runs of each kind of call (default %d, or %d with -quick)", thorough.runs, quick.runs))
-	only := flag.String("only", "", "the one part to measure: calls, lists, parallel or agent (default all)")
+	only := flag.String("only", "", "the one part to measure: calls, instead, lists, parallel, crowd or agent (default all)")
 	fast := flag.Bool("quick", false, "measure less often: takes seconds, with less exact figures")
 	flag.Parse()
 	if *fast {
@@ -67,8 +67,10 @@ func run(ctx context.Context, chosen effort, only string) (err error) {
 		measure func() error
 	}{
 		{"calls", func() error { return b.verbs(chosen.runs) }},
+		{"instead", func() error { return b.instead(chosen.runs / 3) }},
 		{"lists", func() error { return b.growth(chosen) }},
 		{"parallel", func() error { return b.parallel(chosen.batches) }},
+		{"crowd", func() error { return b.crowd(chosen.batches) }},
 		{"agent", func() error { return b.agent(chosen) }},
 	} {
 		if only != "" && only != part.name {
@@ -80,7 +82,7 @@ func run(ctx context.Context, chosen effort, only string) (err error) {
 		}
 	}
 	if !found {
-		return fmt.Errorf("-only is %q: expected calls, lists, parallel or agent", only)
+		return fmt.Errorf("-only is %q: expected calls, instead, lists, parallel, crowd or agent", only)
 	}
 	return nil
 }

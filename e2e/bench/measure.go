@@ -93,12 +93,13 @@ func ratio(a, b []time.Duration) float64 {
 	return float64(percentile(a, 50)) / float64(percentile(b, 50))
 }
 
-// pairedRatio returns the median of the ratios within each turn.
-func pairedRatio(a, b []time.Duration) float64 {
-	ratios := make([]float64, len(a))
-	for i := range a {
-		ratios[i] = float64(a[i]) / float64(b[i])
+// fifths returns the least and the greatest ratio of the medians of one fifth of the turns.
+func fifths(a, b []time.Duration) string {
+	const runs = 5
+	var ratios []float64
+	for i := range runs {
+		from, to := i*len(a)/runs, (i+1)*len(a)/runs
+		ratios = append(ratios, ratio(a[from:to], b[from:to]))
 	}
-	slices.Sort(ratios)
-	return ratios[len(ratios)/2]
+	return fmt.Sprintf("%.2f to %.2f", slices.Min(ratios), slices.Max(ratios))
 }

@@ -22,22 +22,35 @@ func printTable(lines ...string) error {
 	return nil
 }
 
-// printVerbs compares with the floor twice: median with median, and each call
-// with the floor of its own turn.
+// printVerbs compares medians, those with the floor also by fifths of the turns: least and
+// greatest show how far one run can be trusted.
 func (b *bench) printVerbs(rows []*verb) error {
-	lines := []string{"CALL\tp50 ms\tp90 ms\tp99 ms\tCPU ms\tPEAK MiB\tPROGRAMS\tREQUESTS\tx FLOOR\tIN PAIRS\tx EMPTY\tTARGET"}
-	empty, floor := rows[emptyRow].samples.walls(), rows[floorRow].samples.walls()
+	lines := []string{"CALL\tp50 ms\tp90 ms\tp99 ms\tCPU ms\tPEAK MiB\tPROGRAMS\tREQUESTS\tx FLOOR\tIN FIFTHS\tx BARE FLOOR\tx EMPTY\tTARGET"}
+	empty, floor, bare := rows[emptyRow].samples.walls(), rows[floorRow].samples.walls(), rows[bareFloorRow].samples.walls()
 	for _, row := range rows {
 		walls := row.samples.walls()
-		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.2f\t%.2f\t%.2f\t%s", row.name,
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.2f\t%s\t%.2f\t%.2f\t%s", row.name,
 			ms(percentile(walls, 50)), ms(percentile(walls, 90)), ms(percentile(walls, 99)),
 			ms(percentile(row.samples.cpus(), 50)), row.memory, row.programs, row.requests,
-			ratio(walls, floor), pairedRatio(walls, floor), ratio(walls, empty), row.target))
+			ratio(walls, floor), fifths(walls, floor), ratio(walls, bare), ratio(walls, empty), row.target))
 	}
 	if err := printTable(lines...); err != nil {
 		return err
 	}
 	return b.printBinaries()
+}
+
+// printInstead compares all rows with the first.
+func printInstead(rows []*verb) error {
+	lines := []string{"INSTEAD OF\tp50 ms\tp90 ms\tp99 ms\tCPU ms\tPEAK MiB\tPROGRAMS\tREQUESTS\tx FIRST\tCPU x FIRST"}
+	first := rows[0].samples
+	for _, row := range rows {
+		walls := row.samples.walls()
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.2f\t%.2f", row.name,
+			ms(percentile(walls, 50)), ms(percentile(walls, 90)), ms(percentile(walls, 99)), ms(percentile(row.samples.cpus(), 50)),
+			row.memory, row.programs, row.requests, ratio(walls, first.walls()), ratio(row.samples.cpus(), first.cpus())))
+	}
+	return printTable(lines...)
 }
 
 func (b *bench) printBinaries() error {
@@ -77,14 +90,14 @@ func printGrowth(lists []*list) error {
 	return printTable(lines...)
 }
 
-// printParallel shows batches of calls that were started at the same moment.
-func printParallel(batches []*batch) error {
-	lines := []string{"AT ONCE\tALL DONE p50 ms\tEACH p50 ms\tEACH p99 ms\tCPU OF EACH ms\tx FLOOR\tTARGET"}
-	floor := batches[0]
+// printParallel shows batches of n pods that were started at the same moment.
+func printParallel(n int, batches []*batch) error {
+	lines := []string{"AT ONCE\tALL DONE p50 ms\tEACH p50 ms\tEACH p99 ms\tCPU OF EACH ms\tx FIRST\tTARGET"}
+	first := batches[0]
 	for _, batch := range batches {
-		lines = append(lines, fmt.Sprintf("%d x %s\t%s\t%s\t%s\t%s\t%.2f\t%s", atOnce, batch.name,
+		lines = append(lines, fmt.Sprintf("%d x %s\t%s\t%s\t%s\t%s\t%.2f\t%s", n, batch.name,
 			ms(percentile(batch.totals, 50)), ms(percentile(batch.each.walls(), 50)), ms(percentile(batch.each.walls(), 99)),
-			ms(percentile(batch.each.cpus(), 50)), ratio(batch.totals, floor.totals), batch.target))
+			ms(percentile(batch.each.cpus(), 50)), ratio(batch.totals, first.totals), batch.target))
 	}
 	return printTable(lines...)
 }
