@@ -7,8 +7,8 @@ var guardMutants = []mutant{
 	{
 		name: "guard-repairs-another-pods-namespace",
 		file: "install/guard/repair.go",
-		from: "if !same {",
-		to:   "if same && !same {",
+		from: "if !netns.Is(w.sandbox.NetNS) {",
+		to:   "if netns == nil {",
 		by:   by(root, "e2e/guard", "TestNeverAnother/another_namespace_comes_to_its_path"),
 	},
 	{

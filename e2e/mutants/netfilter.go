@@ -33,6 +33,13 @@ var netfilterMutants = []mutant{
 		by:   by(quick, "plugin/podnet", "TestInterruptedList"),
 	},
 	{
+		name: "add-reads-addresses-under-the-lock-of-all-namespaces",
+		file: "plugin/podnet/addresses.go",
+		from: "[]int{unix.AF_INET, unix.AF_INET6}",
+		to:   "[]int{unix.AF_UNSPEC}",
+		by:   by(root, "e2e/kernels", "TestLocks"),
+	},
+	{
 		name: "refused-transaction-counts-as-committed",
 		file: "plugin/nfnetlink/batch.go",
 		from: "fault != nil && !slices.Contains(faults, fault)",
@@ -112,8 +119,8 @@ var netfilterMutants = []mutant{
 	{
 		name: "del-without-a-lock-leaves-the-rules",
 		file: "plugin/podnet/podnet.go",
-		from: "\t\tif err != nil {\n\t\t\treturn nil, nil\n\t\t}",
-		to:   "\t\tif err != nil {\n\t\t\treturn nil, err\n\t\t}",
+		from: "taken, _ := takeLock(ctx, inode)\n\t\treturn taken, nil",
+		to:   "return takeLock(ctx, inode)",
 		by:   by(root, "e2e/protocol", "TestNoLock"),
 	},
 	{
@@ -168,8 +175,8 @@ var netfilterMutants = []mutant{
 	{
 		name: "node-itself-is-captured",
 		file: "plugin/podnet/podnet.go",
-		from: `[]string{"/proc/self/ns/net", "/proc/1/ns/net"}`,
-		to:   `[]string{"/proc/self/ns/net"}`,
+		from: `[]string{"/proc/thread-self/ns/net", "/proc/1/ns/net"}`,
+		to:   `[]string{"/proc/thread-self/ns/net"}`,
 		by:   by(root, "e2e/traffic", "TestHostIsRefused"),
 	},
 	{

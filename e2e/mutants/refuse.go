@@ -77,7 +77,7 @@ var refuseMutants = []mutant{
 	{
 		name: "renamed-interface-counts-as-loopback",
 		file: "plugin/podnet/loopback.go",
-		from: "name != loopbackName {",
+		from: "name != \"lo\" {",
 		to:   "name == \"\" {",
 		by:   by(root, "e2e/traffic", "TestRenamedLoopback/iptables-nft"),
 	},

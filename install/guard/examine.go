@@ -65,7 +65,7 @@ func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 		return unknown(err)
 	}
 	defer netns.Close()
-	e.once.warn("continuing without a lock of network namespaces, which keeps ADD and guard apart", netns.LockFault())
+	e.once.warn("continuing without a lock of network namespaces, which keeps ADD and guard apart", netns.LockFault)
 	if answer != nil {
 		w.baseline.confirmBy(e.settings.HistoryDir, w.sandbox)
 		if err := w.desired.decide(answer, w.sandbox, e.settings.Conf.Capture, w.baseline.addressesOf(netns)); err != nil {

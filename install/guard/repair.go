@@ -54,11 +54,7 @@ func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w 
 // have begun. The pod may have ended meanwhile, and its namespace's path may lead
 // to another pod's.
 func (e *examiner) replace(ctx context.Context, netns *podnet.Namespace, w *watched) (connections string, err error) {
-	same, err := netns.Is(w.sandbox.NetNS)
-	if err != nil {
-		return "", err
-	}
-	if !same {
+	if !netns.Is(w.sandbox.NetNS) {
 		return "", errors.New("the pod has ended")
 	}
 	rules := w.desired.rules()

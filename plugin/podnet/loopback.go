@@ -47,10 +47,7 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	return undo, nil
 }
 
-const (
-	loopbackIndex = 1 // in each namespace, whatever its name (LOOPBACK_IFINDEX)
-	loopbackName  = "lo"
-)
+const loopbackIndex = 1 // in each namespace, whatever its name (LOOPBACK_IFINDEX)
 
 // lo is what netlink has to know of the loopback interface.
 func lo() netlink.Link {
@@ -67,10 +64,8 @@ func loopback() (name string, up bool, err error) {
 	defer func() { err = errors.Join(err, unix.Close(socket)) }()
 	var request unix.Ifreq
 	request.SetUint32(loopbackIndex)
-	for _, read := range []uint{unix.SIOCGIFNAME, unix.SIOCGIFFLAGS} {
-		if err := unix.IoctlIfreq(socket, read, &request); err != nil {
-			return "", false, fmt.Errorf("reading name and flags of the loopback interface: %w", err)
-		}
+	if err := errors.Join(unix.IoctlIfreq(socket, unix.SIOCGIFNAME, &request), unix.IoctlIfreq(socket, unix.SIOCGIFFLAGS, &request)); err != nil {
+		return "", false, fmt.Errorf("reading name and flags of the loopback interface: %w", err)
 	}
 	return request.Name(), request.Uint16()&unix.IFF_UP != 0, nil
 }
@@ -115,7 +110,7 @@ func checkLoopback(ipv6 bool) ([]string, error) {
 		return nil, err
 	}
 	var missing []string
-	if name != loopbackName { // iptables matches the name
+	if name != "lo" { // iptables matches the name
 		missing = append(missing, fmt.Sprintf("unexpected: the loopback interface is named %q", name))
 	}
 	if !up {

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -26,10 +25,11 @@ var ErrGone = errors.New("the network namespace does not exist")
 
 // Namespace is a pod's network namespace, open and locked, with a thread inside.
 type Namespace struct {
-	netns     ns.NetNS
-	calls     chan func() // for the thread
-	lock      *os.File    // nil without a lock: OpenForRemoval did not get it, or there is a lockFault
-	lockFault error
+	netns ns.NetNS
+	calls chan func() // for the thread
+	lock  *os.File    // nil without a lock: OpenForRemoval did not get it, or there is a LockFault
+
+	LockFault error // why another process of ours can work in the namespace at the same time, nil if none can
 }
 
 // Open opens the namespace at path and takes its lock, for which it waits until
@@ -42,21 +42,17 @@ func Open(ctx context.Context, path string) (*Namespace, error) {
 // before ctx ends, it continues without.
 func OpenForRemoval(ctx context.Context, path string) (*Namespace, error) {
 	return open(path, func(inode uint64) (*os.File, error) {
-		taken, err := takeLock(ctx, inode)
-		if err != nil {
-			return nil, nil
-		}
+		taken, _ := takeLock(ctx, inode)
 		return taken, nil
 	})
 }
 
 func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, error) {
 	netns, err := ns.GetNS(path)
+	if _, gone := errors.AsType[ns.NSPathNotExistErr](err); gone {
+		return nil, fmt.Errorf("%w: %s", ErrGone, path)
+	}
 	if err != nil {
-		var gone ns.NSPathNotExistErr
-		if errors.As(err, &gone) {
-			return nil, fmt.Errorf("%w: %s", ErrGone, path)
-		}
 		return nil, fmt.Errorf("opening the network namespace: %w", err)
 	}
 	n := &Namespace{netns: netns, calls: make(chan func())}
@@ -66,7 +62,7 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 	}
 	n.lock, err = lock(own.Ino)
 	if foreign, ok := errors.AsType[foreignLock](err); ok {
-		n.lockFault, err = foreign, nil
+		n.LockFault, err = foreign, nil
 	}
 	if err == nil {
 		err = n.enter()
@@ -77,28 +73,20 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 	return n, nil
 }
 
-// enter has a thread enter the namespace, which leaves it after Close. To enter for each
-// call, and to leave again, takes longer than a call.
+// enter has a thread enter the namespace, and leave it after Close. To enter and leave for
+// each call takes longer than a call.
 func (n *Namespace) enter() error {
-	entered := make(chan error)
+	entered := make(chan error, 2)
 	go func() {
-		runtime.LockOSThread()
-		outside, err := ns.GetCurrentNS()
-		if err == nil {
-			err = n.netns.Set()
-		}
-		entered <- err
-		for call := range n.calls {
-			call()
-		}
-		if outside != nil && errors.Join(outside.Set(), outside.Close()) == nil {
-			runtime.UnlockOSThread() // else the thread ends with its goroutine
-		}
+		entered <- n.netns.Do(func(ns.NetNS) error {
+			entered <- nil
+			for call := range n.calls {
+				call()
+			}
+			return nil
+		})
 	}()
-	if err := <-entered; err != nil {
-		return fmt.Errorf("entering the network namespace: %w", err)
-	}
-	return nil
+	return <-entered
 }
 
 // Close releases the lock.
@@ -111,41 +99,33 @@ func (n *Namespace) Close() error {
 	return err
 }
 
-// LockFault returns why another process of ours can work in the namespace at the same time,
-// nil if none can.
-func (n *Namespace) LockFault() error { return n.lockFault }
-
 // refuseHost compares the namespace with that of this process and with that of
 // process 1, whose file can be missing or unreadable.
 func (n *Namespace) refuseHost() error {
 	for _, path := range []string{"/proc/thread-self/ns/net", "/proc/1/ns/net"} {
-		same, err := n.Is(path)
-		if err != nil {
-			return err
-		}
-		if same {
+		if n.Is(path) {
 			return capture.Refusal(fmt.Sprintf("%s is the host's own network namespace: capture rules there would cut the node off", n.netns.Path()))
 		}
 	}
 	return nil
 }
 
-// Do runs f on the thread inside the namespace, one call after the other. It recovers a
-// panic there, because no caller can. f must not call Do.
-func (n *Namespace) Do(f func() error) (err error) {
-	done := make(chan struct{})
-	n.calls <- func() {
-		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				fmt.Fprintf(os.Stderr, "%s\n", debug.Stack())
-				err = fmt.Errorf("panic: %v", p)
-			}
-		}()
-		err = f()
-	}
-	<-done
-	return err
+// Do runs f on the thread inside the namespace, one call at a time; f must not call Do.
+func (n *Namespace) Do(f func() error) error {
+	done := make(chan error)
+	n.calls <- func() { done <- recovered(f) }
+	return <-done
+}
+
+// recovered returns a panic as an error: no caller of Do could recover it.
+func recovered(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(os.Stderr, "%s\n", debug.Stack())
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return f()
 }
 
 // Read returns what f reads in the namespace of n.
@@ -165,12 +145,11 @@ func (n *Namespace) State(ctx context.Context) (netfilter.State, error) {
 
 // Is reports whether the namespace is the one at a path. It returns false for a
 // path that does not exist or can't be followed.
-func (n *Namespace) Is(path string) (bool, error) {
+func (n *Namespace) Is(path string) bool { return sameFile(int(n.netns.Fd()), path) }
+
+func sameFile(fd int, path string) bool {
 	var own, there unix.Stat_t
-	if err := unix.Fstat(int(n.netns.Fd()), &own); err != nil {
-		return false, fmt.Errorf("reading the network namespace's inode: %w", err)
-	}
-	return unix.Stat(path, &there) == nil && own.Dev == there.Dev && own.Ino == there.Ino, nil
+	return errors.Join(unix.Fstat(fd, &own), unix.Stat(path, &there)) == nil && own.Dev == there.Dev && own.Ino == there.Ino
 }
 
 // Explained names AppArmor's profile in an error that reads as its denial: not every package wraps the kernel's error.

@@ -72,7 +72,7 @@ func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 		return errors.Join(errs...)
 	}
 	for _, l := range localRoutesOf(rs) {
-		hasRule, hasRoute, err := l.present()
+		rules, hasRoute, err := l.present()
 		if err != nil {
 			return undo, err
 		}
@@ -80,19 +80,15 @@ func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 			if err := netlink.RouteAdd(l.route); err != nil {
 				return undo, fmt.Errorf("adding the %s: %w", l.routeName(), err)
 			}
-			done = append(done, l.removeRoute)
+			done = append(done, func() error { return unlessAbsent(netlink.RouteDel(l.route)) })
 		}
-		if !hasRule {
+		if !slices.ContainsFunc(rules, l.isRule) {
 			if err := netlink.RuleAdd(l.rule); err != nil {
 				return undo, fmt.Errorf("adding the %s: %w", l.ruleName(), err)
 			}
-			done = append(done, l.removeRule)
+			done = append(done, func() error { return unlessAbsent(netlink.RuleDel(l.rule)) })
 		}
-		rules, err := ownRules(l.rule.Family)
-		if err != nil {
-			return undo, err
-		}
-		for _, older := range slices.DeleteFunc(rules, func(r netlink.Rule) bool { return r.Priority == localPriority }) {
+		for _, older := range slices.DeleteFunc(rules, l.isRule) {
 			if err := unlessAbsent(netlink.RuleDel(&older)); err != nil {
 				return undo, fmt.Errorf("removing the %s policy rule %d of an older version: %w", l.family, older.Priority, err)
 			}
@@ -102,24 +98,24 @@ func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 	return undo, nil
 }
 
-// present reports whether the namespace has the rule and the route. Errors: a
+// present returns our policy rules, and whether the namespace has the route. Errors: a
 // capture.Refusal for another route in the table, which could take packets.
-func (l localRoutes) present() (rule, route bool, err error) {
+func (l localRoutes) present() (rules []netlink.Rule, route bool, err error) {
 	routes, err := netlinksafe.RouteListFiltered(l.route.Family, &netlink.Route{Table: localTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return false, false, fmt.Errorf("reading routing table %d: %w", localTable, err)
+		return nil, false, fmt.Errorf("reading routing table %d: %w", localTable, err)
 	}
 	for _, r := range routes {
 		if r.Type != l.route.Type || r.LinkIndex != l.route.LinkIndex || r.Dst.String() != l.route.Dst.String() {
-			return false, false, capture.Refusal(fmt.Sprintf("routing table %d holds another route (%s): TPROXY needs this table for itself", localTable, r))
+			return nil, false, capture.Refusal(fmt.Sprintf("routing table %d holds another route (%s): TPROXY needs this table for itself", localTable, r))
 		}
-		route = true
 	}
-	rules, err := netlinksafe.RuleListFiltered(l.rule.Family, l.rule, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PRIORITY|netlink.RT_FILTER_MARK)
-	if err != nil {
-		return false, false, fmt.Errorf("reading the policy rules: %w", err)
-	}
-	return len(rules) > 0, route, nil
+	rules, err = ownRules(l.rule.Family)
+	return rules, len(routes) > 0, err
+}
+
+func (l localRoutes) isRule(r netlink.Rule) bool {
+	return r.Priority == localPriority && r.Mark == l.rule.Mark
 }
 
 // ownRules returns the policy rules of our protocol, of any priority.
@@ -135,7 +131,7 @@ func ownRules(family int) ([]netlink.Rule, error) {
 func checkRoutes(rs capture.Ruleset) ([]string, error) {
 	var missing []string
 	for _, l := range localRoutesOf(rs) {
-		rule, route, err := l.present()
+		rules, route, err := l.present()
 		if refusal, ok := errors.AsType[capture.Refusal](err); ok {
 			missing = append(missing, "unexpected: "+refusal.Error())
 			continue
@@ -146,7 +142,7 @@ func checkRoutes(rs capture.Ruleset) ([]string, error) {
 		if !route {
 			missing = append(missing, "missing: "+l.routeName())
 		}
-		if !rule {
+		if !slices.ContainsFunc(rules, l.isRule) {
 			missing = append(missing, "missing: "+l.ruleName())
 		}
 	}
@@ -174,9 +170,6 @@ func removeRoutes() error {
 	}
 	return nil
 }
-
-func (l localRoutes) removeRule() error  { return unlessAbsent(netlink.RuleDel(l.rule)) }
-func (l localRoutes) removeRoute() error { return unlessAbsent(netlink.RouteDel(l.route)) }
 
 func (l localRoutes) ruleName() string {
 	return fmt.Sprintf("%s policy rule %d: mark %d, table %d", l.family, localPriority, l.rule.Mark, localTable)

@@ -40,9 +40,5 @@ func (n *Namespace) ownUserNamespace() (own bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	var pod, host unix.Stat_t
-	if err := errors.Join(unix.Fstat(fd, &pod), unix.Stat("/proc/self/ns/user", &host)); err != nil {
-		return false, err
-	}
-	return pod.Dev != host.Dev || pod.Ino != host.Ino, nil
+	return !sameFile(fd, "/proc/self/ns/user"), nil
 }

@@ -120,7 +120,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		if netns, err = podnet.Open(ctx, r.netns); err != nil {
 			return nil, err
 		}
-		if fault := netns.LockFault(); fault != nil { // about the node, so not in the pod's record
+		if fault := netns.LockFault; fault != nil { // about the node, so not in the pod's record
 			r.log.Warn("continuing without a lock of the network namespace", "reason", fault)
 		}
 		return netns.Addresses()
