@@ -172,11 +172,11 @@ test-clusters:
 	@$(MAKE) --no-print-directory --keep-going -j3 test-agents test-pods test-mesh test-versions test-flannel
 
 test-agents test-pods test-mesh test-versions: test-%:
-	go test -count=1 -timeout 70m ./e2e/cluster/$*
+	go test -count=1 -timeout 3h ./e2e/cluster/$*
 
 # What depends on the primary, with flannel and its installer in place of ptp.
 test-flannel: $(PARTS)/flanneld
-	go test -count=1 -p 1 -timeout 70m -run '^(TestRollout|TestPrimaryInstaller|TestInjected|TestReboot)$$' ./e2e/cluster/pods ./e2e/cluster/agents -args -primary=flannel
+	go test -count=1 -p 1 -timeout 3h -run '^(TestRollout|TestPrimaryInstaller|TestInjected|TestReboot)$$' ./e2e/cluster/pods ./e2e/cluster/agents -args -primary=flannel
 
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...

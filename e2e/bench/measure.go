@@ -9,11 +9,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // sample is one run of a program, with all that it executed and waited for.
-type sample struct{ wall, cpu time.Duration }
+type sample struct {
+	wall, user, system time.Duration
+	faults, switches   int // of pages, and to other tasks
+}
+
+func (s sample) cpu() time.Duration { return s.user + s.system }
+
+func (s sample) plus(t sample) sample {
+	return sample{s.wall + t.wall, s.user + t.user, s.system + t.system, s.faults + t.faults, s.switches + t.switches}
+}
 
 // measure runs a prepared command.
 func measure(command *exec.Cmd) (sample, error) {
@@ -26,21 +36,25 @@ func measure(command *exec.Cmd) (sample, error) {
 		return sample{}, fmt.Errorf("running %s: %w: %s", command.Path, err, out.String())
 	}
 	state := command.ProcessState
-	return sample{wall, state.UserTime() + state.SystemTime()}, nil
+	usage := state.SysUsage().(*syscall.Rusage)
+	return sample{wall, state.UserTime(), state.SystemTime(), int(usage.Minflt + usage.Majflt), int(usage.Nvcsw + usage.Nivcsw)}, nil
 }
 
-// executed counts the programs that a command executes, itself included. It
-// returns 0 without strace.
-func (b *bench) executed(command *exec.Cmd) (int, error) {
+// traced is what a command asked the kernel for.
+type traced struct{ calls, programs, threads int }
+
+// trace counts it, and returns nothing without strace.
+func (b *bench) trace(command *exec.Cmd) (traced, error) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		return 0, nil
+		return traced{}, nil
 	}
-	trace, err := b.launch(command, strace, "-f", "-qq", "-e", "trace=execve", "-e", "signal=none", "-o", "/dev/stdout").Output()
+	calls, err := b.launch(command, strace, "-f", "-qq", "-e", "signal=none", "-o", "/dev/stdout").Output()
 	if err != nil {
-		return 0, fmt.Errorf("counting the programs of %s: %w", command.Path, err)
+		return traced{}, fmt.Errorf("counting the calls of %s: %w", command.Path, err)
 	}
-	return bytes.Count(trace, []byte("execve(")), nil
+	count := func(text string) int { return bytes.Count(calls, []byte(text)) }
+	return traced{count("\n") - count(" resumed>"), count("execve("), count("CLONE_THREAD")}, nil
 }
 
 // peak measures a command's peak memory in MiB, by a launcher of its own.
@@ -71,7 +85,7 @@ func (s samples) walls() []time.Duration {
 }
 
 func (s samples) cpus() []time.Duration {
-	return each(s, func(s sample) time.Duration { return s.cpu })
+	return each(s, sample.cpu)
 }
 
 func each[S, T any](list []S, f func(S) T) []T {

@@ -122,7 +122,7 @@ func measureChain(chain []*exec.Cmd) (sum sample, err error) {
 		if err != nil {
 			return sum, err
 		}
-		sum.wall, sum.cpu = sum.wall+s.wall, sum.cpu+s.cpu
+		sum = sum.plus(s)
 	}
 	return sum, nil
 }

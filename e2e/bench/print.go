@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"text/tabwriter"
@@ -31,13 +32,29 @@ func (b *bench) printVerbs(rows []*verb) error {
 		walls := row.samples.walls()
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.2f\t%s\t%.2f\t%.2f\t%s", row.name,
 			ms(percentile(walls, 50)), ms(percentile(walls, 90)), ms(percentile(walls, 99)),
-			ms(percentile(row.samples.cpus(), 50)), row.memory, row.programs, row.requests,
+			ms(percentile(row.samples.cpus(), 50)), row.memory, row.traced.programs, row.requests,
 			ratio(walls, floor), fifths(walls, floor), ratio(walls, bare), ratio(walls, empty), row.target))
 	}
-	if err := printTable(lines...); err != nil {
+	if err := errors.Join(printTable(lines...), printWhere(rows)); err != nil {
 		return err
 	}
 	return b.printBinaries()
+}
+
+// printWhere shows what the time goes to. The kernel splits a process's time between user
+// and system by samples: the mean of many runs is right, no single one.
+func printWhere(rows []*verb) error {
+	lines := []string{"WHERE\tp50 ms\tUSER ms\tSYSTEM ms\tPAGE FAULTS\tSWITCHES\tCALLS OF THE KERNEL\tTHREADS"}
+	for _, row := range rows {
+		var sum sample
+		for _, s := range row.samples {
+			sum = sum.plus(s)
+		}
+		n := len(row.samples)
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d", row.name, ms(percentile(row.samples.walls(), 50)),
+			ms(sum.user/time.Duration(n)), ms(sum.system/time.Duration(n)), sum.faults/n, sum.switches/n, row.traced.calls, row.traced.threads))
+	}
+	return printTable(lines...)
 }
 
 // printInstead compares all rows with the first.
@@ -48,7 +65,7 @@ func printInstead(rows []*verb) error {
 		walls := row.samples.walls()
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.2f\t%.2f", row.name,
 			ms(percentile(walls, 50)), ms(percentile(walls, 90)), ms(percentile(walls, 99)), ms(percentile(row.samples.cpus(), 50)),
-			row.memory, row.programs, row.requests, ratio(walls, first.walls()), ratio(row.samples.cpus(), first.cpus())))
+			row.memory, row.traced.programs, row.requests, ratio(walls, first.walls()), ratio(row.samples.cpus(), first.cpus())))
 	}
 	return printTable(lines...)
 }

@@ -19,8 +19,9 @@ type verb struct {
 	before       func(netns string) *exec.Cmd // not measured, or nil
 	samples      samples                      // one of each turn
 
-	requests, programs int
-	memory             float64 // MiB
+	requests int
+	traced   traced
+	memory   float64 // MiB
 }
 
 // Rows of the first table that the others are compared with.
@@ -121,11 +122,11 @@ func (b *bench) sample(row *verb, counts bool) error {
 	})
 }
 
-// inspect counts programs and memory, which would slow a measured call down.
+// inspect measures calls of the kernel and memory, which would slow a measured call down.
 func (b *bench) inspect(row *verb) error {
 	return errors.Join(
 		b.withSandbox(row, func(netns string) (err error) {
-			row.programs, err = b.executed(row.prepare(netns))
+			row.traced, err = b.trace(row.prepare(netns))
 			return err
 		}),
 		b.withSandbox(row, func(netns string) (err error) {
