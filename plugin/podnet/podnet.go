@@ -73,8 +73,7 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 	return n, nil
 }
 
-// enter has a thread enter the namespace, and leave it after Close. To enter and leave for
-// each call takes longer than a call.
+// enter has a thread enter the namespace once for all calls, and leave it after Close.
 func (n *Namespace) enter() error {
 	entered := make(chan error, 2)
 	go func() {
