@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels conformance matrix
+.PHONY: help build image release plugins demo parts test-parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels conformance matrix
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -49,7 +49,9 @@ cluster: deps parts ## Start a Kubernetes of three nodes on this machine and lea
 cluster-down: ## Stop it, and clean up behind it
 	@go run ./e2e/cluster/ctl down
 
-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio multus multus-daemon istio cilium-cni-config ptp v0.1.0) ## Build what the test cluster consists of; some minutes, once
+parts: test-parts $(addprefix $(PARTS)/,multus multus-daemon istio/pilot-discovery) ## Build what the test cluster consists of; some minutes, once
+
+test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio cilium-cni-config ptp v0.1.0)
 
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
@@ -97,10 +99,14 @@ $(PARTS)/multus: e2e/parts/multus/go.mod
 $(PARTS)/multus-daemon: e2e/parts/multus/go.mod # the thick Multus, its shim, and the first plugin of its auxiliary chain
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/,multus-daemon multus-shim passthru-cni)' $^
 
-# istiod, its agents and its CNI plugin; the version that istiod and pilot-agent report is that of the module's sources.
+# Istio's agent and CNI plugin, and its control plane with the plugin's installer; the version that they report is that of the module's sources.
+ISTIOBUILD = go mod download -C e2e/parts/istio istio.io/istio; CGO_ENABLED=0 go build -C e2e/parts/istio -trimpath -ldflags "-s -w \
+	-X istio.io/istio/pkg/version.buildVersion=$$(cat "$$(go list -C e2e/parts/istio -m -f {{.Dir}} istio.io/istio)/VERSION")" -o
 $(PARTS)/istio: e2e/parts/istio/go.mod
-	@e2e/parts/keep.sh $@ 'mkdir "$$OUT/istio"; go mod download -C $(<D) istio.io/istio; \
-		$(PARTBUILD)istio/ -ldflags "-s -w -X istio.io/istio/pkg/version.buildVersion=$$(cat "$$(go list -C $(<D) -m -f {{.Dir}} istio.io/istio)/VERSION")" tool' $^
+	@e2e/parts/keep.sh $@ 'mkdir "$$OUT/istio"; $(ISTIOBUILD) $$OUT/istio/ istio.io/istio/pilot/cmd/pilot-agent istio.io/istio/cni/cmd/istio-cni' $^
+
+$(PARTS)/istio/pilot-discovery: e2e/parts/istio/go.mod | $(PARTS)/istio
+	@e2e/parts/keep.sh $@ '$(ISTIOBUILD) $$OUT/ istio.io/istio/pilot/cmd/pilot-discovery istio.io/istio/cni/cmd/install-cni' $^
 
 # flannel with its installer and its plugin, and the plugins that this calls. It is built from a copy without two backends:
 # that of Tencent's cloud, whose client no proxy has, and that of UDP, which needs cgo.
@@ -146,7 +152,7 @@ test full soak: export SEED := $(SEED)
 test full: export CI := true
 test: ALSO := test-smoke
 full: ALSO := test-kernels test-mutants test-clusters
-test: deps parts lint verify ## What CI runs: lint, verify, and all tests but those of other kernels, and most of those on a real cluster (root)
+test: deps test-parts lint verify ## What CI runs: lint, verify, and all tests but those of other kernels, and most of those on a real cluster (root)
 full: deps parts lint verify ## Lint, verify, all tests, and the fast mutants; those on a real cluster take an hour or two (root)
 test full:
 	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
