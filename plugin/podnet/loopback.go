@@ -70,8 +70,7 @@ func loopback() (name string, up bool, err error) {
 	return request.Name(), request.Uint16()&unix.IFF_UP != 0, nil
 }
 
-// takeDown also removes the address that the kernel adds when lo is set up, and
-// leaves when lo is set down.
+// takeDown also removes the address that the kernel adds to lo that is set up, and leaves.
 func takeDown() error {
 	if err := netlink.LinkSetDown(lo()); err != nil {
 		return fmt.Errorf("setting lo down: %w", err)

@@ -88,14 +88,16 @@ func (n *Namespace) enter() error {
 	return <-entered
 }
 
-// Close releases the lock.
+// Close releases the lock. A second call returns an error.
 func (n *Namespace) Close() error {
-	close(n.calls)
-	err := n.netns.Close()
-	if n.lock != nil {
-		err = errors.Join(err, n.lock.Close())
+	if err := n.netns.Close(); err != nil {
+		return err
 	}
-	return err
+	close(n.calls)
+	if n.lock == nil {
+		return nil
+	}
+	return n.lock.Close()
 }
 
 // refuseHost compares the namespace with that of this process and with that of
@@ -142,8 +144,7 @@ func (n *Namespace) State(ctx context.Context) (netfilter.State, error) {
 	return Read(n, func() (netfilter.State, error) { return netfilter.Inspect(ctx) })
 }
 
-// Is reports whether the namespace is the one at a path. It returns false for a
-// path that does not exist or can't be followed.
+// Is reports whether the namespace is the one at a path; not if that can't be followed.
 func (n *Namespace) Is(path string) bool { return sameFile(int(n.netns.Fd()), path) }
 
 func sameFile(fd int, path string) bool {
