@@ -225,7 +225,7 @@ golden: parts ## Rewrite the golden files after a change of the rules, the chart
 	go test ./deploy -update
 	go test ./deploy/precheck -run Check -update
 
-bench: deps ## Print what an ADD costs, and its ratio to the least it could (root)
+bench: deps test-parts ## Print what an ADD costs, and its ratio to the least it could (root)
 	go run ./e2e/bench
 
 lint: ## Formatting, vet, staticcheck, unchecked errors, workflows
