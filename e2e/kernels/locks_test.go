@@ -43,8 +43,8 @@ func TestLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	results, err := LockedBy(boot(t, Guest{Image: image, Suite: suite, Job: Job{Runs: []Run{run}}})[0])
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(results) != len(tests)*len(LockedVerbs) {
+		t.Fatalf("%d calls of %d pods were counted: %v", len(results), len(tests), err)
 	}
 	for i, result := range results {
 		tt := tests[i/len(LockedVerbs)]

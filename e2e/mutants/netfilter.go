@@ -33,6 +33,13 @@ var netfilterMutants = []mutant{
 		by:   by(quick, "plugin/podnet", "TestInterruptedList"),
 	},
 	{
+		name: "panic-in-a-pods-namespace-counts-as-success",
+		file: "plugin/podnet/podnet.go",
+		from: "err = fmt.Errorf(\"panic: %v\", p)",
+		to:   "_ = p",
+		by:   by(root, "plugin/podnet", "TestDo"),
+	},
+	{
 		name: "add-reads-addresses-under-the-lock-of-all-namespaces",
 		file: "plugin/podnet/addresses.go",
 		from: "[]int{unix.AF_INET, unix.AF_INET6}",
