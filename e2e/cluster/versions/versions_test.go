@@ -220,7 +220,7 @@ func TestCanary(t *testing.T) {
 	t.Cleanup(func() { c.Installed = nil })
 	suite.Check(t, c.InstallEarlier(t.Context()))
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
-	turnover := suite.StartTurnover(t, n, 1, suite.SandboxRuns, suite.Server)
+	turnover := suite.StartTurnover(t, n, 1, suite.SandboxRuns, dualStackServer)
 	before := agentImages(t)
 	node := c.Nodes[0].Name
 	c.MustKubectl(t, "label", "--overwrite", "node", node, "ring=canary")
