@@ -37,6 +37,7 @@ type containerd struct {
 	hangs   atomic.Bool  // Status does not answer
 	fails   atomic.Int32 // how many calls of Status fail first
 	delay   atomic.Int64 // of Version, in nanoseconds
+	loading atomic.Int64 // of a changed list, in nanoseconds
 
 	mu     sync.Mutex
 	loaded cniConfig
@@ -86,6 +87,7 @@ func (c *containerd) watch(watcher *fsnotify.Watcher) {
 			c.tried.Store(true)
 		}
 		if event.Op&(fsnotify.Write|fsnotify.Rename|fsnotify.Remove) != 0 {
+			time.Sleep(time.Duration(c.loading.Load()))
 			c.load()
 		}
 	}
@@ -195,7 +197,8 @@ func TestAutoWithoutTrial(t *testing.T) {
 }
 
 // TestAutoInDoubt does not edit a list without an answer of the runtime's: neither
-// while the runtime is too busy, nor when the agent ends before the answer.
+// while the runtime is too busy to answer or to load the drop-in, nor when the agent ends
+// before the answer.
 func TestAutoInDoubt(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -217,6 +220,13 @@ func TestAutoInDoubt(t *testing.T) {
 	a = n.start(t, "--mode", "auto", "--cri-socket", socket)
 	a.ready(t)
 	expectUntouched("after three seconds and three failures")
+	a.stop(t)
+	check(t, os.RemoveAll(n.netDir+"/kindnet"))
+	c.delay.Store(0)
+	c.loading.Store(int64(8 * time.Second))
+	a = n.start(t, "--mode", "auto", "--cri-socket", socket)
+	a.ready(t)
+	expectUntouched("after a runtime took eight seconds to load the drop-in")
 	a.stop(t)
 }
 

@@ -49,21 +49,25 @@ func auxiliaryChainFault(loaded cri.CNIConfig, name string) error {
 }
 
 // loadTimeout is how long the agent waits for a runtime to load a file that it watches.
-const loadTimeout = 5 * time.Second
+// Mode auto keeps what it chose then, and a node is busiest when the agent comes.
+const loadTimeout = 30 * time.Second
+
+// answerTimeout is how long the agent waits for an answer before it reports that.
+const answerTimeout = 5 * time.Second
 
 // loadsDropIn waits up to loadTimeout for the runtime to load a drop-in, and reports
 // whether it has. It reports false also for a runtime that never reports what it has
 // loaded. If the runtime does not respond, loadsDropIn fails.
 func (n *Node) loadsDropIn(ctx context.Context) (bool, error) {
-	for deadline := time.Now().Add(loadTimeout); ; {
-		late := time.Now().After(deadline)
+	for began := time.Now(); ; {
+		waited := time.Since(began)
 		loaded, err := n.Runtime.CNIConfig(ctx) // fails at times on a busy node
 		switch {
 		case err == nil && loaded.Calls(conflist.PluginType):
 			return true, nil
-		case errors.Is(err, cri.ErrNoConfig) || late && err == nil:
+		case errors.Is(err, cri.ErrNoConfig) || err == nil && waited > loadTimeout:
 			return false, nil
-		case late:
+		case err != nil && waited > answerTimeout:
 			return false, entry.Waiting("the runtime has not reported yet whether it loads a drop-in: " + err.Error())
 		}
 		select {
