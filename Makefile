@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts test-parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench lint verify fmt clean kernels conformance matrix
+.PHONY: help build image release plugins demo parts test-parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench bench-cluster lint verify fmt clean kernels conformance matrix
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -225,6 +225,11 @@ golden: parts ## Rewrite the golden files after a change of the rules, the chart
 	go test ./deploy -update
 	go test ./deploy/precheck -run Check -update
 
+bench-cluster: deps parts ## Print how soon real pods start, captured by this plugin or Istio's, and what the agents ask the API server for (root)
+	@go run ./e2e/cluster/startup
+
+bench: TOOLS += perf
+bench: PACKAGES += linux-perf
 bench: deps test-parts ## Print what an ADD costs, and its ratio to the least it could (root)
 	go run ./e2e/bench
 

@@ -66,23 +66,23 @@ func (b *bench) agent(chosen effort) (err error) {
 	if err != nil {
 		return err
 	}
-	resident, err := n.resident()
+	resident, own, err := n.resident()
 	if err != nil {
 		return err
 	}
-	return printTable("AGENT\tMEASURED\tTARGET",
+	return b.Print("AGENT\tMEASURED\tTARGET",
 		fmt.Sprintf("from start to ready, fresh node with %d pods\t%s ms\t200 ms", podsOfNode, ms(ready)),
 		fmt.Sprintf("our entry back after a rewrite, p50\t%s ms\t20 ms", ms(percentile(repairs, 50))),
 		fmt.Sprintf("our entry back after a rewrite, p99\t%s ms\t100 ms", ms(percentile(repairs, 99))),
 		fmt.Sprintf("idle, share of a core\t%.3f %%\t0.1 %%", 100*idle),
 		fmt.Sprintf("%d pod events a minute, share of a core\t%.3f %%\t0.3 %%", eventsPerMinute, 100*withEvents),
-		fmt.Sprintf("resident, with %d pods\t%.1f MiB\t25 MiB", podsOfNode, resident))
+		fmt.Sprintf("resident, with %d pods\t%.1f MiB, %.1f of it not the program's file\t25 MiB", podsOfNode, resident, own))
 }
 
 // answerPods starts the agent that answers the plugin's calls, once.
 func (b *bench) answerPods() (err error) {
 	if b.node == nil {
-		b.node, _, err = b.startAgent(nodeName, b.dir)
+		b.node, _, err = b.startAgent(nodeName, b.answered())
 	}
 	return err
 }
@@ -105,7 +105,7 @@ func (b *bench) startAgent(node, runDir string) (n *agentNode, ready time.Durati
 	n.url = "http://" + address + "/readyz"
 	n.process = exec.CommandContext(b.ctx, b.program("capture-cni-node"), "run", "--mode", "insert", "--listen", address,
 		"--net-dir", n.dir+"/net.d", "--bin-dir", n.dir+"/bin", "--state-dir", n.dir+"/state", "--run-dir", runDir, "--node-name", node,
-		"--plugin", b.program("capture-cni"), "--kubeconfig", b.kubeconfig, "--ca-file", b.dir+"/ca.crt", "--namespace", "mesh")
+		"--plugin", b.program("capture-cni"), "--kubeconfig", filepath.Join(b.credentials(), "kubeconfig"), "--ca-file", filepath.Join(b.credentials(), "ca.crt"), "--namespace", "mesh")
 	start := time.Now()
 	if err := n.process.Start(); err != nil {
 		return nil, 0, fmt.Errorf("starting the agent: %w", err)
@@ -176,17 +176,18 @@ func (n *agentNode) busy(during func() error) (share float64, err error) {
 	return (after - before).Seconds() / time.Since(began).Seconds(), err
 }
 
-// resident returns the agent's resident memory in MiB.
-func (n *agentNode) resident() (float64, error) {
+// resident returns the memory that the agent has, in MiB, and how much is not of its file.
+func (n *agentNode) resident() (all, own float64, err error) {
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.process.Process.Pid))
 	if err != nil {
-		return 0, fmt.Errorf("reading the agent's memory: %w", err)
+		return 0, 0, fmt.Errorf("reading the agent's memory: %w", err)
 	}
-	pages, err := strconv.Atoi(strings.Fields(string(statm))[1])
-	if err != nil {
-		return 0, fmt.Errorf("reading the agent's memory: %w", err)
+	var size, resident, shared int
+	if _, err := fmt.Sscan(string(statm), &size, &resident, &shared); err != nil {
+		return 0, 0, fmt.Errorf("reading the agent's memory: %w", err)
 	}
-	return float64(pages*os.Getpagesize()) / (1 << 20), nil
+	mib := func(pages int) float64 { return float64(pages*os.Getpagesize()) / (1 << 20) }
+	return mib(resident), mib(resident - shared), nil
 }
 
 // used returns the agent's processor time so far, from /proc/PID/schedstat.

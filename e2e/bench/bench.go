@@ -16,16 +16,17 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/tables"
 )
 
 // bench has the programs, an API server in this process, and credentials for
 // it. All programs use that server, so every figure contains its cost alike.
 type bench struct {
-	ctx        context.Context
-	dir        string
-	api        *kubeapi.Server
-	kubeconfig string
-	node       *agentNode // whose agent answers the plugin; nil before a part has needed it
+	ctx context.Context
+	tables.Tables
+	dir  string
+	api  *kubeapi.Server
+	node *agentNode // whose agent answers the plugin; nil before a part has needed it
 }
 
 func newBench(ctx context.Context) (b *bench, err error) {
@@ -45,17 +46,21 @@ func newBench(ctx context.Context) (b *bench, err error) {
 		if out, err := build.CombinedOutput(); err != nil {
 			return b, fmt.Errorf("building %s: %w\n%s", name, err, out)
 		}
+		if err := rewrite(b.program(name)); err != nil {
+			return b, fmt.Errorf("rewriting %s: %w", name, err)
+		}
 	}
 	if b.api, err = kubeapi.Start(); err != nil {
 		return b, err
 	}
-	if b.kubeconfig, err = b.api.WriteKubeconfig(b.dir); err != nil {
-		return b, err
+	for _, directory := range []string{b.credentials(), b.alone(), b.answered()} {
+		if err := os.Mkdir(directory, 0o700); err != nil {
+			return b, fmt.Errorf("creating a directory: %w", err)
+		}
+		if _, err := b.api.WriteKubeconfig(directory); err != nil {
+			return b, err
+		}
 	}
-	if err := os.Mkdir(b.alone(), 0o700); err != nil {
-		return b, fmt.Errorf("creating a directory: %w", err)
-	}
-	_, err = b.api.WriteKubeconfig(b.alone())
 	b.api.Put(pod("web", map[string]string{"sidecar.istio.io/status": "{}"}))
 	b.api.Put(pod("batch", nil))
 	everything := pod("everything", map[string]string{"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": "TPROXY"})
@@ -65,8 +70,27 @@ func newBench(ctx context.Context) (b *bench, err error) {
 	return b, err
 }
 
+// rewrite replaces a program by a copy, as installers do: the kernel keeps what a linker
+// wrote by mmap in single pages, and maps them more slowly.
+func rewrite(program string) error {
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(program); err != nil {
+		return err
+	}
+	return os.WriteFile(program, content, 0o755)
+}
+
+// credentials is the directory of the agents' and the floor's credentials. An agent watches it, so that it contains nothing else.
+func (b *bench) credentials() string { return filepath.Join(b.dir, "credentials") }
+
 // alone is the directory of a plugin without an agent.
 func (b *bench) alone() string { return filepath.Join(b.dir, "alone") }
+
+// answered is the directory of a plugin that an agent answers.
+func (b *bench) answered() string { return filepath.Join(b.dir, "answered") }
 
 func (b *bench) close() error {
 	if b.node != nil {
@@ -113,7 +137,7 @@ func by(backend config.Backend) string { return fmt.Sprintf(`"backend":%q`, back
 
 // call prepares a call of the plugin for a pod, which the agent answers.
 func (b *bench) call(verb, name, netns string, keys ...string) *exec.Cmd {
-	return b.callFrom(b.dir, verb, name, netns, keys...)
+	return b.callFrom(b.answered(), verb, name, netns, keys...)
 }
 
 // callFrom prepares a call of the plugin with the sockets and credentials in a directory.
@@ -139,7 +163,7 @@ func (b *bench) floor(netns string) *exec.Cmd {
 func (b *bench) bareFloor(netns string) *exec.Cmd { return b.floorReading("", netns) }
 
 func (b *bench) floorReading(url, netns string) *exec.Cmd {
-	return exec.CommandContext(b.ctx, b.program("floor"), url, filepath.Join(b.dir, "ca.crt"), filepath.Join(b.dir, "token"), netns)
+	return exec.CommandContext(b.ctx, b.program("floor"), url, filepath.Join(b.credentials(), "ca.crt"), filepath.Join(b.credentials(), "token"), netns)
 }
 
 // sandbox creates a pod's network namespace as the interface plugin leaves it.

@@ -81,7 +81,7 @@ func (b *bench) growth(chosen effort) (err error) {
 			}
 		}
 	}
-	return printGrowth(lists)
+	return b.printGrowth(lists)
 }
 
 // connectHosts creates the namespaces; close removes them, also after an error.

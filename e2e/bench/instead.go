@@ -38,7 +38,7 @@ func (b *bench) instead(runs int) error {
 	if err := b.measureRows(rows, runs); err != nil {
 		return err
 	}
-	return printInstead(rows)
+	return b.printInstead(rows)
 }
 
 // istioDirectory returns a directory with the kubeconfig of Istio's plugin.

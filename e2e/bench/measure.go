@@ -17,12 +17,13 @@ import (
 type sample struct {
 	wall, user, system time.Duration
 	faults, switches   int // of pages, and to other tasks
+	process            int // its ID
 }
 
 func (s sample) cpu() time.Duration { return s.user + s.system }
 
 func (s sample) plus(t sample) sample {
-	return sample{s.wall + t.wall, s.user + t.user, s.system + t.system, s.faults + t.faults, s.switches + t.switches}
+	return sample{s.wall + t.wall, s.user + t.user, s.system + t.system, s.faults + t.faults, s.switches + t.switches, 0}
 }
 
 // measure runs a prepared command.
@@ -37,7 +38,7 @@ func measure(command *exec.Cmd) (sample, error) {
 	}
 	state := command.ProcessState
 	usage := state.SysUsage().(*syscall.Rusage)
-	return sample{wall, state.UserTime(), state.SystemTime(), int(usage.Minflt + usage.Majflt), int(usage.Nvcsw + usage.Nivcsw)}, nil
+	return sample{wall, state.UserTime(), state.SystemTime(), int(usage.Minflt + usage.Majflt), int(usage.Nvcsw + usage.Nivcsw), state.Pid()}, nil
 }
 
 // traced is what a command asked the kernel for.

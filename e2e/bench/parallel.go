@@ -28,7 +28,7 @@ func (b *bench) parallel(rounds int) error {
 	if err := b.answerPods(); err != nil {
 		return err
 	}
-	return runBatches(rounds, 16, []*batch{
+	return b.runBatches(rounds, 16, []*batch{
 		{name: "floor", prepare: func(netns string) []*exec.Cmd { return []*exec.Cmd{b.floor(netns)} }},
 		{name: "ADD, meshed", target: "0.70x floor", prepare: func(netns string) []*exec.Cmd { return []*exec.Cmd{b.call("ADD", "web", netns)} }},
 	})
@@ -54,7 +54,7 @@ func (b *bench) crowd(rounds int) (err error) {
 		return err
 	}
 	primary := func(netns string) *exec.Cmd { return b.primary(plugins, node.Path(), netns) }
-	return runBatches(rounds, 100, []*batch{
+	return b.runBatches(rounds, 100, []*batch{
 		{name: "ptp", prepare: func(netns string) []*exec.Cmd { return []*exec.Cmd{primary(netns)} }},
 		{name: "ptp, capture-cni", prepare: func(netns string) []*exec.Cmd {
 			return []*exec.Cmd{primary(netns), b.call("ADD", "web", netns)}
@@ -78,7 +78,7 @@ func (b *bench) primary(plugins, node, netns string) *exec.Cmd {
 }
 
 // runBatches runs all kinds in turn, n pods at once.
-func runBatches(rounds, n int, batches []*batch) error {
+func (b *bench) runBatches(rounds, n int, batches []*batch) error {
 	progress("%d at once", n)
 	for range rounds {
 		for _, batch := range batches {
@@ -87,7 +87,7 @@ func runBatches(rounds, n int, batches []*batch) error {
 			}
 		}
 	}
-	return printParallel(n, batches)
+	return b.printParallel(n, batches)
 }
 
 func (b *batch) round(n int) (err error) {

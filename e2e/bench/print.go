@@ -6,22 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"text/tabwriter"
 	"time"
 )
-
-// printTable aligns columns that are separated by tabs.
-func printTable(lines ...string) error {
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	for _, line := range lines {
-		fmt.Fprintln(table, line)
-	}
-	fmt.Fprintln(table)
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("writing a table: %w", err)
-	}
-	return nil
-}
 
 // printVerbs compares medians, those with the floor also by fifths of the turns: least and
 // greatest show how far one run can be trusted.
@@ -35,7 +21,7 @@ func (b *bench) printVerbs(rows []*verb) error {
 			ms(percentile(row.samples.cpus(), 50)), row.memory, row.traced.programs, row.requests,
 			ratio(walls, floor), fifths(walls, floor), ratio(walls, bare), ratio(walls, empty), row.target))
 	}
-	if err := errors.Join(printTable(lines...), printWhere(rows)); err != nil {
+	if err := errors.Join(b.Print(lines...), b.printWhere(rows)); err != nil {
 		return err
 	}
 	return b.printBinaries()
@@ -43,7 +29,7 @@ func (b *bench) printVerbs(rows []*verb) error {
 
 // printWhere shows what the time goes to. The kernel splits a process's time between user
 // and system by samples: the mean of many runs is right, no single one.
-func printWhere(rows []*verb) error {
+func (b *bench) printWhere(rows []*verb) error {
 	lines := []string{"WHERE\tp50 ms\tUSER ms\tSYSTEM ms\tPAGE FAULTS\tSWITCHES\tCALLS OF THE KERNEL\tTHREADS"}
 	for _, row := range rows {
 		var sum sample
@@ -54,11 +40,11 @@ func printWhere(rows []*verb) error {
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d", row.name, ms(percentile(row.samples.walls(), 50)),
 			ms(sum.user/time.Duration(n)), ms(sum.system/time.Duration(n)), sum.faults/n, sum.switches/n, row.traced.calls, row.traced.threads))
 	}
-	return printTable(lines...)
+	return b.Print(lines...)
 }
 
 // printInstead compares all rows with the first.
-func printInstead(rows []*verb) error {
+func (b *bench) printInstead(rows []*verb) error {
 	lines := []string{"INSTEAD OF\tp50 ms\tp90 ms\tp99 ms\tCPU ms\tPEAK MiB\tPROGRAMS\tREQUESTS\tx FIRST\tCPU x FIRST"}
 	first := rows[0].samples
 	for _, row := range rows {
@@ -67,7 +53,7 @@ func printInstead(rows []*verb) error {
 			ms(percentile(walls, 50)), ms(percentile(walls, 90)), ms(percentile(walls, 99)), ms(percentile(row.samples.cpus(), 50)),
 			row.memory, row.traced.programs, row.requests, ratio(walls, first.walls()), ratio(row.samples.cpus(), first.cpus())))
 	}
-	return printTable(lines...)
+	return b.Print(lines...)
 }
 
 func (b *bench) printBinaries() error {
@@ -79,12 +65,12 @@ func (b *bench) printBinaries() error {
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%.1f\t%s", binary.name, float64(info.Size())/(1<<20), binary.target))
 	}
-	return printTable(lines...)
+	return b.Print(lines...)
 }
 
 // printGrowth compares each list's connections with those through the list of
 // ten of its kind.
-func printGrowth(lists []*list) error {
+func (b *bench) printGrowth(lists []*list) error {
 	lines := []string{"BACKEND\tLIST\tLENGTH\tADD p50 ms\tADD CPU ms\tx NONE\tCONNECT, CAPTURED us\tx 10\tCONNECT, EXCLUDED us\tx 10\tTARGET"}
 	var none, ten *list
 	for _, l := range lists {
@@ -104,11 +90,11 @@ func printGrowth(lists []*list) error {
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%.2f\t%s\t%s\t%s", l.backend, l.kind, l.n,
 			ms(percentile(l.adds.walls(), 50)), ms(percentile(l.adds.cpus(), 50)), ratio(l.adds.walls(), none.adds.walls()), captured, excluded, l.target()))
 	}
-	return printTable(lines...)
+	return b.Print(lines...)
 }
 
 // printParallel shows batches of n pods that were started at the same moment.
-func printParallel(n int, batches []*batch) error {
+func (b *bench) printParallel(n int, batches []*batch) error {
 	lines := []string{"AT ONCE\tALL DONE p50 ms\tEACH p50 ms\tEACH p99 ms\tCPU OF EACH ms\tx FIRST\tTARGET"}
 	first := batches[0]
 	for _, batch := range batches {
@@ -116,7 +102,7 @@ func printParallel(n int, batches []*batch) error {
 			ms(percentile(batch.totals, 50)), ms(percentile(batch.each.walls(), 50)), ms(percentile(batch.each.walls(), 99)),
 			ms(percentile(batch.each.cpus(), 50)), ratio(batch.totals, first.totals), batch.target))
 	}
-	return printTable(lines...)
+	return b.Print(lines...)
 }
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond)) }
