@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 )
@@ -72,7 +73,11 @@ func (c *Cluster) addOutside() error {
 // StartAPI starts the API server and waits until it is ready.
 func (c *Cluster) StartAPI(ctx context.Context) error {
 	pki := func(file string) string { return c.path("pki", file) }
-	if err := c.Control.startDaemon(c.path("bin"), "kube-apiserver",
+	var audit []string
+	if _, err := os.Stat(c.auditPolicy()); err == nil {
+		audit = []string{"--audit-policy-file=" + c.auditPolicy(), "--audit-log-path=" + c.auditLog()}
+	}
+	if err := c.Control.startDaemon(c.path("bin"), "kube-apiserver", append(audit,
 		"--etcd-servers=http://127.0.0.1:2379", "--secure-port=6443", "--advertise-address="+controlIPv4,
 		"--tls-cert-file="+pki("apiserver.crt"), "--tls-private-key-file="+pki("apiserver.key"), "--client-ca-file="+pki("ca.crt"),
 		"--service-account-key-file="+pki("accounts.key"), "--service-account-signing-key-file="+pki("accounts.key"),
@@ -80,7 +85,7 @@ func (c *Cluster) StartAPI(ctx context.Context) error {
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 		"--kubelet-client-certificate="+pki("apiserver.crt"), "--kubelet-client-key="+pki("apiserver.key"),
 		"--kubelet-certificate-authority="+pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
-		"--shutdown-delay-duration=0s"); err != nil {
+		"--shutdown-delay-duration=0s")...); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)

@@ -58,6 +58,9 @@ func (r Revision) webhook() string {
 	return "istio-sidecar-injector-" + r.Name
 }
 
+// IstioImage is the name of an image of Istio's.
+func IstioImage(name string) string { return istioImages + "/" + name + ":" + istioTag }
+
 // LoadIstioImages builds images of Istio's programs, named as in Istio's charts, and
 // imports them.
 func (c *Cluster) LoadIstioImages(ctx context.Context, names ...string) error {
@@ -70,7 +73,7 @@ func (c *Cluster) LoadIstioImages(ctx context.Context, names ...string) error {
 		return err
 	}
 	for _, name := range names {
-		if err := c.loadFileImage(ctx, images[name], istioImages+"/"+name+":"+istioTag); err != nil {
+		if err := c.loadFileImage(ctx, images[name], IstioImage(name)); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
@@ -18,6 +23,16 @@ func (c *Cluster) Kubeconfig() string { return c.path("pki", "admin.kubeconfig")
 // error contains its stderr.
 func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	return c.run(ctx, c.path("bin", "kubectl"), stdin, args)
+}
+
+// API returns a client of the API server, for pods, that sends requests at once.
+func (c *Cluster) API() (*rest.RESTClient, error) {
+	access, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	access.APIPath, access.GroupVersion, access.NegotiatedSerializer, access.QPS = "/api", &corev1.SchemeGroupVersion, scheme.Codecs.WithoutConversion(), -1
+	return rest.RESTClientFor(access)
 }
 
 // Helm runs helm likewise.

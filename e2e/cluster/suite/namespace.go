@@ -15,9 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 )
@@ -46,13 +44,15 @@ func (c *Suite) NewNamespaceWith(t *testing.T, prefix string, labels ...string) 
 	requireCluster(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))
 	name = prefix + name + "-" + strings.ToLower(rand.Text()[:5]) // the last run's may still be there
-	n := Namespace{name, c, apiClient(t, c.Kubeconfig())}
+	api, err := c.API()
+	Check(t, err)
+	n := Namespace{name, c, api}
 	manifest := corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{}}}
 	for _, label := range labels {
 		key, value, _ := strings.Cut(label, "=")
 		manifest.Labels[key] = value
 	}
-	_, err := c.Kubectl(t.Context(), JSON(t, manifest), "create", "--filename=-")
+	_, err = c.Kubectl(t.Context(), JSON(t, manifest), "create", "--filename=-")
 	Check(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -204,15 +204,4 @@ func (n Namespace) Addresses(t *testing.T, name string) (v4, v6 netip.Addr) {
 		}
 	}
 	return v4, v6
-}
-
-// apiClient returns a client of the API server that sends requests at once.
-func apiClient(t *testing.T, kubeconfig string) *rest.RESTClient {
-	t.Helper()
-	access, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	Check(t, err)
-	access.APIPath, access.GroupVersion, access.NegotiatedSerializer, access.QPS = "/api", &corev1.SchemeGroupVersion, scheme.Codecs.WithoutConversion(), -1
-	client, err := rest.RESTClientFor(access)
-	Check(t, err)
-	return client
 }
