@@ -48,12 +48,10 @@ func auxiliaryChainFault(loaded cri.CNIConfig, name string) error {
 	return err
 }
 
-// loadTimeout is how long the agent waits for a runtime to load a file that it watches.
-// Mode auto keeps what it chose then, and a node is busiest when the agent comes.
-const loadTimeout = 30 * time.Second
-
-// answerTimeout is how long the agent waits for an answer before it reports that.
-const answerTimeout = 5 * time.Second
+// The agent waits loadTimeout for a runtime to load a file that it watches: mode auto keeps
+// what it chose then, and a node is busiest when the agent comes. It waits answerTimeout for
+// an answer before it reports that there is none.
+const loadTimeout, answerTimeout = 30 * time.Second, 5 * time.Second
 
 // loadsDropIn waits up to loadTimeout for the runtime to load a drop-in, and reports
 // whether it has. It reports false also for a runtime that never reports what it has
