@@ -89,7 +89,7 @@ func (b bars) read(tables []table) (labels []string, values plotter.Values, err 
 			if err != nil {
 				return nil, nil, err
 			}
-			labels, values = append(labels, row[0]+", "+row[column]), append(values, value)
+			labels, values = append(labels, row[0]+", "+row[column]+room), append(values, value)
 		}
 	}
 	if len(values) == 0 {
@@ -99,6 +99,13 @@ func (b bars) read(tables []table) (labels []string, values plotter.Values, err 
 	slices.Reverse(values)
 	return labels, values, nil
 }
+
+// The room after a label is for fonts that are wider than the one that it is measured by.
+const (
+	font  = "Liberation Sans"
+	fonts = font + ",Arial,Helvetica,sans-serif"
+	room  = "            "
+)
 
 // Both can be read on a white and on a black page.
 var (
@@ -121,7 +128,7 @@ func (b bars) save(labels []string, values plotter.Values) error {
 	chart.Horizontal, chart.Color, chart.LineStyle.Width = true, fill, 0
 	p.Add(chart)
 	p.NominalY(labels...)
-	p.X.Min = 0
+	p.X.Min, p.X.Max = 0, 1.05*slices.Max(values)
 	image, err := p.WriterTo(20*vg.Centimeter, vg.Length(len(labels))*0.75*vg.Centimeter+2*vg.Centimeter, "svg")
 	if err != nil {
 		return err
@@ -131,5 +138,6 @@ func (b bars) save(labels []string, values plotter.Values) error {
 		return err
 	}
 	_, drawing, _ := bytes.Cut(content.Bytes(), []byte("-->\n")) // without the names of the programs that wrote it
+	drawing = bytes.ReplaceAll(drawing, []byte("font-family:"+font), []byte("font-family:"+fonts))
 	return os.WriteFile(filepath.Join(directory, b.file), append([]byte("<!-- SPDX-License-Identifier: Apache-2.0 -->\n"), drawing...), 0o644)
 }
