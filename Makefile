@@ -18,7 +18,7 @@ SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 .PHONY: help build image release plugins demo parts test-parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench bench-cluster lint verify fmt clean kernels conformance matrix
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
 
 build: ## Build the plugin, its lookup program, the node agent and the plugin of kubectl into bin/
 	$(GOBUILD) -o $(BIN)/capture-cni ./plugin/capture-cni

@@ -214,20 +214,21 @@ func TestAutoInDoubt(t *testing.T) {
 	eventually(t, func() (os.FileInfo, error) { return os.Stat(n.netDir + "/kindnet/capture-cni.conf") })
 	a.stop(t)
 	expectUntouched("ended before the answer")
+	expectDropIn := func(when string) {
+		t.Helper()
+		a := n.start(t, "--mode", "auto", "--cri-socket", socket)
+		a.ready(t)
+		expectUntouched(when)
+		a.stop(t)
+	}
 	c.hangs.Store(false)
 	c.fails.Store(3)
 	c.delay.Store(int64(3 * time.Second))
-	a = n.start(t, "--mode", "auto", "--cri-socket", socket)
-	a.ready(t)
-	expectUntouched("after three seconds and three failures")
-	a.stop(t)
+	expectDropIn("after three seconds and three failures")
 	check(t, os.RemoveAll(n.netDir+"/kindnet"))
 	c.delay.Store(0)
 	c.loading.Store(int64(8 * time.Second))
-	a = n.start(t, "--mode", "auto", "--cri-socket", socket)
-	a.ready(t)
-	expectUntouched("after a runtime took eight seconds to load the drop-in")
-	a.stop(t)
+	expectDropIn("after a runtime took eight seconds to load the drop-in")
 }
 
 // TestAutoWaitsForTheRuntime chooses no mode before the runtime answers, however

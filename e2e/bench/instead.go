@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // parts is the directory of other projects' programs, from the project's directory.
@@ -67,6 +68,6 @@ func (b *bench) istioCNI(dir, netns string, native bool) *exec.Cmd {
 // istioInit prepares the program of Istio's init container, with the arguments that its
 // injector gives it. nsenter becomes that program.
 func (b *bench) istioInit(netns string, native bool) *exec.Cmd {
-	return exec.CommandContext(b.ctx, "nsenter", "--net="+netns, filepath.Join(parts, "istio", "pilot-agent"), "istio-iptables",
-		"-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020", fmt.Sprintf("--native-nftables=%v", native))
+	args := append([]string{"--net=" + netns, filepath.Join(parts, "istio", "pilot-agent")}, lab.IstioInit()...)
+	return exec.CommandContext(b.ctx, "nsenter", append(args, fmt.Sprintf("--native-nftables=%v", native))...)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capture-cni/capture-cni/e2e/inject"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // container holds the fields that the tests compare.
@@ -128,7 +129,7 @@ func TestInitArguments(t *testing.T) {
 	pod := newPod()
 	pod.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = "5432"
 	got := review(t, inject.Options{Init: true, InitImage: "local.test/init:1"}, pod).Spec.InitContainers[0]
-	const want = "istio-iptables -p 15001 -z 15006 -u 1337 -m REDIRECT -i * -x  -b * -d 15090,15021,15020 -o 5432"
+	want := strings.Join(lab.IstioInit(), " ") + " -o 5432"
 	if args := strings.Join(got.Args, " "); args != want {
 		t.Errorf("arguments\n%s\nwant\n%s", args, want)
 	}

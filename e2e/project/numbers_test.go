@@ -4,21 +4,16 @@ package project
 
 import (
 	"encoding/json"
+	"html"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/tables"
 )
 
-// results are what make bench wrote for a document.
-type results struct {
-	Date, Machine string
-	Tables        []struct {
-		Columns []string
-		Rows    [][]string
-	}
-}
-
-func readResults(t *testing.T) (r results) {
+// readResults reads what make bench wrote for a document.
+func readResults(t *testing.T) (r tables.Results) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(read(t, "deploy/reference/numbers/results.json")), &r); err != nil {
 		t.Fatal(err)
@@ -26,29 +21,47 @@ func readResults(t *testing.T) (r results) {
 	return r
 }
 
-func (r results) machine() string { return r.Date + ", " + r.Machine + "\n" }
-
-// table returns some columns of the results' table that has them all, without the rows
-// whose label begins with a prefix.
-func (r results) table(without string, columns ...string) string {
-	table := "|" + strings.Join(columns, "|") + "|\n|" + strings.Repeat("---|", len(columns)) + "\n"
-	for _, found := range r.Tables {
+// resultTable returns some columns of the tables that have them all, without the rows whose
+// label begins with a prefix. A document needs at least a row.
+func resultTable(t *testing.T, r tables.Results, without string, columns ...string) string {
+	t.Helper()
+	text, count := "|"+strings.Join(columns, "|")+"|\n|"+strings.Repeat("---|", len(columns))+"\n", 0
+	for _, table := range r.Tables {
 		indices := make([]int, len(columns))
 		for i, column := range columns {
-			indices[i] = slices.Index(found.Columns, column)
+			indices[i] = slices.Index(table.Columns, column)
 		}
 		if slices.Contains(indices, -1) {
 			continue
 		}
-		for _, row := range found.Rows {
+		for _, row := range table.Rows {
 			if without != "" && strings.HasPrefix(row[0], without) {
 				continue
 			}
+			count++
 			for _, index := range indices {
-				table += "|" + row[index]
+				text += "|" + row[index]
 			}
-			table += "|\n"
+			text += "|\n"
 		}
 	}
-	return table
+	if count == 0 {
+		t.Errorf("the results have no table with the columns %q", columns)
+	}
+	return text
+}
+
+// TestPlots expects each plot to be of the results.
+func TestPlots(t *testing.T) {
+	for plot, columns := range map[string][2]string{"instead": {"INSTEAD OF", "p50 ms"}, "calls": {"CALL", "p50 ms"}, "crowd": {"AT ONCE", "ALL DONE p50 ms"}} {
+		drawn := html.UnescapeString(read(t, "deploy/reference/numbers/"+plot+".svg"))
+		without := map[string]string{"calls": "iptables", "crowd": "16 x"}[plot]
+		rows := strings.Split(resultTable(t, readResults(t), without, columns[0], columns[1]), "\n")
+		for _, row := range rows[2 : len(rows)-1] {
+			cells := strings.Split(row, "|")
+			if label := ">" + cells[1] + ", " + cells[2] + " "; !strings.Contains(drawn, label) {
+				t.Errorf("%s.svg has no bar %q: draw it again with `go -C e2e/plots run .`", plot, label[1:])
+			}
+		}
+	}
 }

@@ -16,17 +16,24 @@ import (
 )
 
 // Tables are the tables of a run.
-type Tables struct{ printed []table }
+type Tables struct{ printed []Table }
 
-type table struct {
+// Table has the texts of its cells.
+type Table struct {
 	Columns []string
 	Rows    [][]string
+}
+
+// Results are what a run wrote to a file.
+type Results struct {
+	Date, Machine string
+	Tables        []Table
 }
 
 // Print aligns columns that are separated by tabs, and keeps them for Write. The first line
 // names the columns.
 func (t *Tables) Print(lines ...string) error {
-	kept := table{Columns: strings.Split(lines[0], "\t")}
+	kept := Table{Columns: strings.Split(lines[0], "\t")}
 	for _, line := range lines[1:] {
 		kept.Rows = append(kept.Rows, strings.Split(line, "\t"))
 	}
@@ -56,10 +63,7 @@ func (t *Tables) Write(file string) error {
 	if found := regexp.MustCompile(`model name\s*: (.*)`).FindSubmatch(processors); found != nil {
 		model = string(found[1])
 	}
-	content, err := json.MarshalIndent(struct {
-		Date, Machine string
-		Tables        []table
-	}{
+	content, err := json.MarshalIndent(Results{
 		time.Now().UTC().Format(time.DateOnly),
 		fmt.Sprintf("%d x %s, Linux %s", runtime.NumCPU(), model, bytes.TrimSpace(release)), t.printed,
 	}, "", " ")

@@ -28,7 +28,6 @@ const away = 500 * time.Millisecond
 const measuredNodes = 2
 
 func main() {
-	parts := flag.String("parts", "bin/parts", "directory of the cluster's programs")
 	crowd := flag.Int("crowd", 100, "pods at once, on one node")
 	alone := flag.Int("alone", 20, "pods one after the other")
 	rest := flag.Duration("rest", 15*time.Minute, "for how long to count what agents at rest ask")
@@ -36,18 +35,18 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *parts, *out, &startup{crowd: *crowd, alone: *alone, rest: *rest}); err != nil {
+	if err := run(ctx, *out, &startup{crowd: *crowd, alone: *alone, rest: *rest}); err != nil {
 		fmt.Fprintln(os.Stderr, "startup:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, parts, out string, s *startup) (err error) {
+func run(ctx context.Context, out string, s *startup) (err error) {
 	dir, err := os.MkdirTemp("", "cluster-")
 	if err != nil {
 		return err
 	}
-	s.Cluster, err = cluster.Start(ctx, dir, parts, cluster.Ptp, cluster.Containerd2, cluster.CRIO, cluster.Debian1)
+	s.Cluster, err = cluster.Start(ctx, dir, "bin/parts", cluster.Ptp, cluster.Containerd2, cluster.CRIO, cluster.Debian1)
 	defer func() { err = errors.Join(err, s.Stop(), os.RemoveAll(dir)) }()
 	if err != nil {
 		return err
@@ -89,8 +88,8 @@ type startup struct {
 func (s *startup) measureAll(ctx context.Context, delay time.Duration) (lines []string, err error) {
 	if delay > 0 {
 		for _, node := range s.Nodes {
-			restore, err := node.SlowAPI(ctx, delay)
-			if err != nil {
+			var restore func() error
+			if restore, err = node.SlowAPI(ctx, delay); err != nil {
 				return nil, err
 			}
 			defer func() { err = errors.Join(err, restore()) }()

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // way is one of capturing pods.
@@ -59,7 +60,7 @@ func (w way) pod(name, node string) *corev1.Pod {
 	if w.init {
 		pod.Spec.InitContainers = []corev1.Container{{
 			Name: "istio-init", Image: cluster.IstioImage("proxyv2"), ImagePullPolicy: corev1.PullNever,
-			Args:            []string{"istio-iptables", "-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020"},
+			Args:            lab.IstioInit(),
 			SecurityContext: &corev1.SecurityContext{RunAsUser: &root, Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}}},
 		}}
 	}
