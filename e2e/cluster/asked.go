@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,15 +88,15 @@ func (c *Cluster) readAudit() (map[string]int, error) {
 	requests, seen := map[string]int{}, map[string]bool{}
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var event struct {
-			AuditID, Verb string
-			ObjectRef     struct{ Resource, Subresource string }
+			AuditID, Verb, RequestURI string
+			ObjectRef                 struct{ Resource, Subresource string }
 		}
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
 			return nil, fmt.Errorf("reading the audit log: %w", err)
 		}
 		if !seen[event.AuditID] {
 			seen[event.AuditID] = true
-			what := event.Verb + " " + event.ObjectRef.Resource
+			what := event.Verb + " " + cmp.Or(event.ObjectRef.Resource, event.RequestURI)
 			if event.ObjectRef.Subresource != "" {
 				what += "/" + event.ObjectRef.Subresource
 			}

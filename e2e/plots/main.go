@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command plots draws what make bench measured, from the results that it wrote:
+// Command plots draws what make bench and make bench-cluster measured:
 //
 //	go run ./e2e/bench -out deploy/reference/numbers/results.json
+//	go run ./e2e/cluster/startup -out deploy/reference/numbers/cluster.json
 //	go -C e2e/plots run .
 package main
 
@@ -27,18 +28,18 @@ const directory = "../../deploy/reference/numbers"
 
 // bars are a plot: a row of a table is a bar.
 type bars struct {
-	file, title   string
-	table, column string // the table's first column, and that of the values
-	rows          func(label string) bool
+	file, title string
+	labels      []string // the first columns, whose cells name a bar
+	column      string   // of the values
+	without     string   // what rows that are left out contain
 }
 
 var all = []bars{
-	{"instead.svg", "One ADD, median in ms", "INSTEAD OF", "p50 ms", any},
-	{"crowd.svg", "100 pods at once, all started, median in ms", "AT ONCE", "ALL DONE p50 ms", func(label string) bool { return strings.HasPrefix(label, "100 x ") }},
-	{"calls.svg", "One call, median in ms", "CALL", "p50 ms", func(label string) bool { return !strings.HasPrefix(label, "iptables") }},
+	{"instead.svg", "One ADD, median in ms", []string{"INSTEAD OF"}, "p50 ms", ""},
+	{"crowd.svg", "100 pods at once, all started, median in ms", []string{"AT ONCE"}, "ALL DONE p50 ms", "16 x"},
+	{"calls.svg", "One call, median in ms", []string{"CALL"}, "p50 ms", "iptables"},
+	{"startup.svg", "Start of one pod, median in ms", []string{"RUNTIME", "API SERVER", "CAPTURED BY"}, "p50 ms", "100 at once"},
 }
-
-func any(string) bool { return true }
 
 // table is one that make bench printed.
 type table struct {
@@ -54,16 +55,20 @@ func main() {
 }
 
 func draw() error {
-	content, err := os.ReadFile(filepath.Join(directory, "results.json"))
-	if err != nil {
-		return err
-	}
-	var results struct{ Tables []table }
-	if err := json.Unmarshal(content, &results); err != nil {
-		return fmt.Errorf("reading the results: %w", err)
+	var tables []table
+	for _, name := range []string{"results.json", "cluster.json"} {
+		content, err := os.ReadFile(filepath.Join(directory, name))
+		if err != nil {
+			return err
+		}
+		var results struct{ Tables []table }
+		if err := json.Unmarshal(content, &results); err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		tables = append(tables, results.Tables...)
 	}
 	for _, b := range all {
-		labels, values, err := b.read(results.Tables)
+		labels, values, err := b.read(tables)
 		if err == nil {
 			err = b.save(labels, values)
 		}
@@ -78,22 +83,23 @@ func draw() error {
 func (b bars) read(tables []table) (labels []string, values plotter.Values, err error) {
 	for _, t := range tables {
 		column := slices.Index(t.Columns, b.column)
-		if t.Columns[0] != b.table || column < 0 {
+		if !slices.Equal(t.Columns[:min(len(b.labels), len(t.Columns))], b.labels) || column < 0 {
 			continue
 		}
 		for _, row := range t.Rows {
-			if !b.rows(row[0]) {
+			if b.without != "" && strings.Contains(strings.Join(row, ", "), b.without) {
 				continue
 			}
+			label := strings.Join(row[:len(b.labels)], ", ")
 			value, err := strconv.ParseFloat(row[column], 64)
 			if err != nil {
 				return nil, nil, err
 			}
-			labels, values = append(labels, row[0]+", "+row[column]+room), append(values, value)
+			labels, values = append(labels, label+", "+row[column]+room), append(values, value)
 		}
 	}
 	if len(values) == 0 {
-		return nil, nil, fmt.Errorf("the results have no table %q with a column %q", b.table, b.column)
+		return nil, nil, fmt.Errorf("the results have no table %q with a column %q", b.labels, b.column)
 	}
 	slices.Reverse(labels)
 	slices.Reverse(values)

@@ -47,6 +47,10 @@ func TestTables(t *testing.T) {
 		{"numbers.md", "crowd", resultTable(t, measured, "16 x", "AT ONCE", "ALL DONE p50 ms", "EACH p99 ms", "CPU OF EACH ms", "x FIRST")},
 		{"numbers.md", "where", resultTable(t, measured, "iptables", "WHERE", "p50 ms", "USER ms", "SYSTEM ms", "PAGE FAULTS", "SWITCHES", "CALLS OF THE KERNEL", "THREADS")},
 		{"numbers.md", "profile", resultTable(t, measured, "", "MICROSECONDS", "IN ALL", "PROGRAM", "PAGE FAULTS", "NETLINK", "OTHER CALLS", "THREADS", "EXEC", "EXIT")},
+		{"numbers.md", "startup", resultTable(t, measured, "10,", "RUNTIME", "API SERVER", "CAPTURED BY", "p50 ms", "p99 ms", "PODS A SECOND", "CPU OF A POD ms")},
+		{"numbers.md", "asked", resultTable(t, measured, "", "3 AGENTS", "REQUESTS", "SENT KiB", "RECEIVED KiB", "WHICH")},
+		{"numbers.md", "herd", resultTable(t, measured, "", "OUTAGE", "REQUESTS A SECOND MEANWHILE", "GREATEST SECOND AFTER IT", "ALL WATCH AGAIN AFTER s")},
+		{"numbers.md", "agent", resultTable(t, measured, "", "AGENT", "MEASURED")},
 		{"numbers.md", "lists", resultTable(t, measured, "iptables", "BACKEND", "LIST", "LENGTH", "ADD p50 ms", "x NONE", "CONNECT, CAPTURED us")},
 	} {
 		path := "deploy/reference/" + tt.document

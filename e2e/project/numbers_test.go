@@ -12,17 +12,22 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/tables"
 )
 
-// readResults reads what make bench wrote for a document.
-func readResults(t *testing.T) (r tables.Results) {
+// readResults reads what make bench and make bench-cluster wrote for a document.
+func readResults(t *testing.T) (all tables.Results) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, "deploy/reference/numbers/results.json")), &r); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"cluster", "results"} {
+		var measured tables.Results
+		if err := json.Unmarshal([]byte(read(t, "deploy/reference/numbers/"+name+".json")), &measured); err != nil {
+			t.Fatal(err)
+		}
+		measured.Tables = append(measured.Tables, all.Tables...)
+		all = measured
 	}
-	return r
+	return all
 }
 
-// resultTable returns some columns of the tables that have them all, without the rows whose
-// label begins with a prefix. A document needs at least a row.
+// resultTable returns some columns of the tables that have them all, without the rows of
+// which a cell begins with a prefix. A document needs at least a row.
 func resultTable(t *testing.T, r tables.Results, without string, columns ...string) string {
 	t.Helper()
 	text, count := "|"+strings.Join(columns, "|")+"|\n|"+strings.Repeat("---|", len(columns))+"\n", 0
@@ -35,7 +40,7 @@ func resultTable(t *testing.T, r tables.Results, without string, columns ...stri
 			continue
 		}
 		for _, row := range table.Rows {
-			if without != "" && strings.HasPrefix(row[0], without) {
+			if without != "" && slices.ContainsFunc(row, func(cell string) bool { return strings.HasPrefix(cell, without) }) {
 				continue
 			}
 			count++
@@ -53,13 +58,16 @@ func resultTable(t *testing.T, r tables.Results, without string, columns ...stri
 
 // TestPlots expects each plot to be of the results.
 func TestPlots(t *testing.T) {
-	for plot, columns := range map[string][2]string{"instead": {"INSTEAD OF", "p50 ms"}, "calls": {"CALL", "p50 ms"}, "crowd": {"AT ONCE", "ALL DONE p50 ms"}} {
+	for plot, columns := range map[string][]string{
+		"instead": {"INSTEAD OF", "p50 ms"}, "calls": {"CALL", "p50 ms"}, "crowd": {"AT ONCE", "ALL DONE p50 ms"},
+		"startup": {"RUNTIME", "API SERVER", "CAPTURED BY", "p50 ms"},
+	} {
 		drawn := html.UnescapeString(read(t, "deploy/reference/numbers/"+plot+".svg"))
-		without := map[string]string{"calls": "iptables", "crowd": "16 x"}[plot]
-		rows := strings.Split(resultTable(t, readResults(t), without, columns[0], columns[1]), "\n")
+		without := map[string]string{"calls": "iptables", "crowd": "16 x", "startup": "100"}[plot]
+		rows := strings.Split(resultTable(t, readResults(t), without, columns...), "\n")
 		for _, row := range rows[2 : len(rows)-1] {
-			cells := strings.Split(row, "|")
-			if label := ">" + cells[1] + ", " + cells[2] + " "; !strings.Contains(drawn, label) {
+			label := ">" + strings.ReplaceAll(strings.Trim(row, "|"), "|", ", ") + " "
+			if !strings.Contains(drawn, label) {
 				t.Errorf("%s.svg has no bar %q: draw it again with `go -C e2e/plots run .`", plot, label[1:])
 			}
 		}
