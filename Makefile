@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release plugins demo parts test-parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench bench-cluster lint verify fmt clean kernels conformance matrix
+.PHONY: help build image release publishers plugins demo parts test-parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-publish test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench bench-cluster vulncheck lint verify fmt clean kernels conformance matrix
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,8 @@ release: ## Build a release into dist/: programs, image, chart, manifest, checks
 	@$(MAKE) --no-print-directory image IMAGEFILE=$(DIST)/capture-cni-image_$(VERSION).tar
 	@go run ./deploy/release -out $(DIST) -version $(VERSION)
 
+publishers: $(addprefix $(PARTS)/,cosign helm) # what deploy/release/publish.sh starts
+
 plugins: build ## Build also the reference plugins and cnitool
 	$(GOBUILD) -o $(BIN)/ github.com/containernetworking/plugins/plugins/main/bridge \
 		github.com/containernetworking/plugins/plugins/ipam/host-local github.com/containernetworking/cni/cnitool
@@ -51,7 +53,7 @@ cluster-down: ## Stop it, and clean up behind it
 
 parts: test-parts $(addprefix $(PARTS)/,multus multus-daemon istio/pilot-discovery) ## Build what the test cluster consists of; some minutes, once
 
-test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio cilium-cni-config ptp v0.1.0)
+test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio cilium-cni-config ptp v0.1.0 v0.2.0)
 
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
@@ -75,6 +77,9 @@ $(PARTS)/e2e.test: e2e/parts/kubernetes/go.mod # Kubernetes' conformance tests, 
 	@e2e/parts/keep.sh $@ 'CGO_ENABLED=0 go test -C $(<D) -c -trimpath -ldflags "-s -w" -o $$OUT/ k8s.io/kubernetes/test/e2e; \
 		$(PARTBUILD) -ldflags "-s -w" k8s.io/kubernetes/test/images/agnhost github.com/onsi/ginkgo/v2/ginkgo; \
 		cp "$$(go list -C $(<D) -m -f {{.Dir}} k8s.io/kubernetes)"/test/images/agnhost/porter/localhost.* $$OUT/' $^
+
+$(PARTS)/cosign: e2e/parts/cosign/go.mod # and crane, which pushes images
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" github.com/sigstore/cosign/v3/cmd/cosign github.com/google/go-containerregistry/cmd/crane' $^
 
 $(PARTS)/coredns: e2e/parts/coredns/go.mod e2e/parts/coredns/main.go
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" .' $^
@@ -124,22 +129,25 @@ $(PARTS)/cilium-cni-config: e2e/parts/cilium/go.mod e2e/parts/cilium/main.go
 $(PARTS)/ptp: go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local meta/portmap main/ptp)' $^
 
-# The release before this one, for the tests of two versions: its programs, image and chart.
+# The releases before this one, for the tests of two versions: their programs, images and charts.
+EARLIER := $(addprefix $(PARTS)/,v0.1.0 v0.2.0)
 ifeq ($(wildcard .git),)
-$(PARTS)/v0.1.0:
+$(EARLIER):
 	@echo "$(@F) is built from git's history, and these sources are no checkout: tests of two versions are skipped" >&2
 else
 $(PARTS)/v0.1.0: COMMIT := d9ae0753dfac5974745d784af2aa3a4fad391f93
-$(PARTS)/v0.1.0: GIT := git -c safe.directory='*'
-$(PARTS)/v0.1.0:
+$(PARTS)/v0.1.0: PROGRAMS := /capture-cni-node=./install /opt/capture-cni/capture-cni=./plugin
+$(PARTS)/v0.2.0: COMMIT := 8933af4fa82a775babe029dac1bde1bec10470f3
+$(PARTS)/v0.2.0: PROGRAMS := /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup
+$(EARLIER): GIT := git -c safe.directory='*'
+$(EARLIER):
 	@$(GIT) cat-file -e '$(COMMIT)^{commit}' 2>/dev/null || { echo "$(@F) is built from commit $(COMMIT), which this clone lacks: run git fetch --unshallow" >&2; exit 1; }
 	@e2e/parts/keep.sh $@ 'sources=$$(mktemp -d); \
 		$(GIT) archive $(COMMIT) | tar -x -C "$$sources"; out=$$OUT/$(@F); mkdir "$$out"; cd "$$sources"; cp -r deploy/chart "$$out"; \
 		export CGO_ENABLED=0 GOFLAGS=-buildvcs=false; \
-		go build -trimpath -o "$$out/capture-cni" ./plugin; \
-		go build -trimpath -o "$$out/capture-cni-node" ./install; \
+		for program in $(PROGRAMS); do go build -trimpath -o "$$out/$$(basename "$${program%%=*}")" "$${program#*=}"; done; \
 		go run ./deploy/image -out "$$out/image.tar" -name test.local/capture-cni/capture-cni:$(@F) -platforms linux/$$(go env GOARCH) \
-			/capture-cni-node=./install /opt/capture-cni/capture-cni=./plugin >/dev/null; rm -r "$$sources"'
+			$(PROGRAMS) >/dev/null; rm -r "$$sources"'
 endif
 
 deps: ## Install what the tests need (Debian, root)
@@ -151,7 +159,7 @@ deps: ## Install what the tests need (Debian, root)
 test full soak: export SEED := $(SEED)
 test full: export CI := true
 test: ALSO := test-smoke
-full: ALSO := test-kernels test-mutants test-clusters
+full: ALSO := test-kernels test-mutants test-publish test-clusters
 test: deps test-parts lint verify ## What CI runs: lint, verify, and all tests but those of other kernels, and most of those on a real cluster (root)
 full: deps parts lint verify ## Lint, verify, all tests, and the fast mutants; those on a real cluster take an hour or two (root)
 test full:
@@ -161,10 +169,13 @@ test full:
 
 # Most tests wait for time-outs: three packages at once, and four tests of each.
 test-packages:
-	go test -count=1 -p 3 -parallel 4 -timeout 30m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/kernels)
+	go test -count=1 -p 3 -parallel 4 -timeout 30m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/kernels -e e2e/publish)
 
 test-ages test-kernels: test-%: # -v: they say which releases Debian's mirror no longer has
 	go test -count=1 -timeout 60m -v ./e2e/$*
+
+test-publish: publishers
+	go test -count=1 -timeout 30m ./e2e/publish
 
 test-mutants:
 	go run ./e2e/mutants -fast
@@ -232,6 +243,9 @@ bench: TOOLS += perf
 bench: PACKAGES += linux-perf
 bench: deps test-parts ## Print what an ADD costs, and its ratio to the least it could (root)
 	go run ./e2e/bench
+
+vulncheck: ## Find known vulnerabilities whose code a release calls; GOVULNDB=URL of another database than Go's
+	go run ./e2e/vulncheck
 
 lint: ## Formatting, vet, staticcheck, unchecked errors, workflows
 	@test -z "$$(go tool gofumpt -l .)" || { echo "not formatted (make fmt):"; go tool gofumpt -l .; exit 1; }

@@ -17,8 +17,8 @@ import (
 
 // tools are programs that the guides use and that are not this project's.
 var tools = []string{
-	"argocd", "ausearch", "bin/cnitool", "cat", "cd", "cluster-autoscaler", "curl", "echo", "export", "flux", "go", "grep", "ip", "istioctl", "kubelet",
-	"mkdir", "nsenter", "oc", "rm", "sleep", "tar", "umask",
+	"argocd", "ausearch", "bin/cnitool", "cat", "cd", "cluster-autoscaler", "cosign", "curl", "echo", "export", "flux", "go", "grep", "ip", "istioctl", "kubelet",
+	"mkdir", "nsenter", "oc", "rm", "sha256sum", "sleep", "tar", "umask",
 }
 
 // TestCommands checks each command of the guides without running it: flags by the help of

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path"
 	"strings"
@@ -36,9 +35,8 @@ var archives = []archive{
 	{"kubectl-capture_cni", "windows", "amd64", atDesks, nil},
 }
 
-// build returns the archive's file name and content.
-func (a archive) build(ctx context.Context, version string) (name string, content []byte, err error) {
-	name = strings.Join([]string{a.name, version, a.system, a.architecture}, "_")
+// programs returns the package of each program, by its file's name.
+func (a archive) programs() map[string]string {
 	suffix := ""
 	if a.system == "windows" {
 		suffix = ".exe"
@@ -47,17 +45,28 @@ func (a archive) build(ctx context.Context, version string) (name string, conten
 	for _, source := range a.sources {
 		sources[path.Base(source)+suffix] = source
 	}
-	files, err := build.Programs(ctx, a.system, a.architecture, sources)
+	return sources
+}
+
+// build returns what the archive contains.
+func (a archive) build(ctx context.Context) (build.Files, error) {
+	files, err := build.Programs(ctx, a.system, a.architecture, a.programs())
 	if err != nil {
-		return "", nil, fmt.Errorf("building %s: %w", name, err)
+		return nil, err
 	}
 	for _, script := range a.scripts {
 		content, err := os.ReadFile(script)
 		if err != nil {
-			return "", nil, fmt.Errorf("packing %s: %w", name, err)
+			return nil, err
 		}
 		files[path.Base(script)] = build.File{Mode: 0o755, Content: content}
 	}
+	return files, nil
+}
+
+// pack returns the archive's file name and content.
+func (a archive) pack(version string, files build.Files) (name string, content []byte, err error) {
+	name = strings.Join([]string{a.name, version, a.system, a.architecture}, "_")
 	if a.system == "windows" {
 		content, err = files.Zip()
 		return name + ".zip", content, err

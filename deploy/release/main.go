@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command release writes the files of a release into a directory: the programs of
-// each platform with the licences of what they consist of, the chart, its default
-// manifest, and the checksums of all files in the directory, to which command image
-// has written the image. The same sources give the same files.
+// each platform with the licences of what they consist of, a list of that (SBOM), the
+// chart, its default manifest, and the checksums of all files in the directory, to which
+// command image has written the image. The same sources give the same files.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -38,31 +39,22 @@ func release(ctx context.Context, out, version string, archives []archive) error
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
+	var contents sbom
 	for _, a := range archives {
-		name, content, err := a.build(ctx, version)
+		files, err := a.build(ctx)
 		if err != nil {
+			return fmt.Errorf("building %s for %s/%s: %w", a.name, a.system, a.architecture, err)
+		}
+		if err := contents.add(a, version, files); err != nil {
 			return err
 		}
-		if err := write(out, name, content); err != nil {
+		name, content, err := a.pack(version, files)
+		if err := errors.Join(err, write(out, name, content)); err != nil {
 			return err
 		}
 	}
-	files, err := build.Directory("deploy/chart", "capture-cni") // helm package writes the current time into it
-	if err != nil {
-		return fmt.Errorf("packing the chart: %w", err)
-	}
-	chart, err := files.TarGzip()
-	if err != nil {
-		return fmt.Errorf("packing the chart: %w", err)
-	}
-	if err := write(out, "capture-cni-"+version+".tgz", chart); err != nil {
-		return err
-	}
-	manifest, err := os.ReadFile("deploy/capture-cni.yaml")
-	if err != nil {
-		return err
-	}
-	if err := write(out, "capture-cni-"+version+".yaml", manifest); err != nil {
+	list, err := contents.encode(version)
+	if err := errors.Join(err, write(out, "capture-cni-"+version+".cdx.json", list), writeChart(out, version)); err != nil {
 		return err
 	}
 	sums, err := checksums(out)
@@ -70,6 +62,20 @@ func release(ctx context.Context, out, version string, archives []archive) error
 		return fmt.Errorf("computing the checksums: %w", err)
 	}
 	return write(out, sumsFile, sums)
+}
+
+// writeChart writes the chart, the schema of its values for editors, and its default manifest.
+func writeChart(out, version string) error {
+	files, err := build.Directory("deploy/chart", "capture-cni") // helm package writes the current time into it
+	if err != nil {
+		return fmt.Errorf("packing the chart: %w", err)
+	}
+	chart, packing := files.TarGzip()
+	manifest, reading := os.ReadFile("deploy/capture-cni.yaml")
+	return errors.Join(packing, reading,
+		write(out, "capture-cni-"+version+".tgz", chart),
+		write(out, "capture-cni-"+version+".values.schema.json", files["capture-cni/values.schema.json"].Content),
+		write(out, "capture-cni-"+version+".yaml", manifest))
 }
 
 func write(directory, name string, content []byte) error {

@@ -45,7 +45,7 @@ func TestRelease(t *testing.T) {
 		names = append(names, strings.Fields(line)[1])
 	}
 	want := []string{
-		"capture-cni-1.2.3.tgz", "capture-cni-1.2.3.yaml",
+		"capture-cni-1.2.3.cdx.json", "capture-cni-1.2.3.tgz", "capture-cni-1.2.3.values.schema.json", "capture-cni-1.2.3.yaml",
 		"capture-cni_1.2.3_linux_amd64.tar.gz", "capture-cni_1.2.3_linux_arm64.tar.gz",
 		"image.tar",
 		"kubectl-capture_cni_1.2.3_linux_amd64.tar.gz",
@@ -60,6 +60,7 @@ func TestRelease(t *testing.T) {
 	}
 	expectArchive(t, filepath.Join(directory, "capture-cni_1.2.3_linux_arm64.tar.gz"), "arm64")
 	expectChart(t, filepath.Join(directory, "capture-cni-1.2.3.tgz"))
+	expectSBOM(t, directory)
 }
 
 // expectArchive expects the programs, and the licence of each module that they

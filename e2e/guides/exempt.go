@@ -18,6 +18,7 @@ const (
 // exempt are the commands that no test runs as they are written.
 var exempt = []exemption{
 	{"guides/install.md", "make image", image},
+	{"guides/install.md", "GOFIPS140=v1.0.0 make image", "deploy/build.TestFIPS builds a program with that variable"},
 	{"guides/install.md", "mkdir layout && tar ", image},
 	{"guides/install.md", "go run github.com/google/go-containerregistry/cmd/crane@", image},
 	{"guides/install.md", "kubectl apply -f deploy/capture-cni.yaml", manifest},
@@ -41,6 +42,9 @@ var exempt = []exemption{
 	{"guides/migrate-istio-cni.md", "for n in /run/netns/*", onNode},
 	{"guides/migrate-istio-cni.md", "grep -l istio-cni /etc/cni/net.d/*", onNode},
 	{"guides/migrate-istio-cni.md", "kubectl get events -A", "e2e/cluster/mesh.TestMigration reads the Events of its own namespace"},
+
+	{"guides/verify.md", "export ", "the test's release has another signer and registry"},
+	{"guides/verify.md", "make release ", "deploy/release.TestRelease builds one twice"},
 
 	{"guides/gitops.md", "argocd ", controller},
 	{"guides/gitops.md", "flux ", controller},

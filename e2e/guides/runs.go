@@ -17,6 +17,7 @@ type Run struct {
 const (
 	tour      = "e2e/cluster/pods.TestGuides"
 	migration = "e2e/cluster/mesh.TestMigration"
+	published = "e2e/publish.TestVerification"
 )
 
 // Runs are the sections that tests run, in the order in which they do.
@@ -57,6 +58,11 @@ var Runs = []Run{
 	{migration, "guides/migrate-istio-cni.md", "First, the list of capture-cni alone", []string{" ready"}},
 	{migration, "guides/migrate-istio-cni.md", "Then istio-cni", []string{"unlabeled"}},
 	{migration, "guides/migrate-istio-cni.md", "Then take capture-cni away", []string{" removed", "uninstalled"}},
+
+	{published, "guides/verify.md", "2. Verify the files", []string{"Verified OK", ".tgz: OK"}},
+	{published, "guides/verify.md", "3. Verify image and chart", []string{"docker-manifest-digest"}},
+	{published, "guides/verify.md", "4. Verify the provenance", []string{"Verified OK"}},
+	{published, "guides/verify.md", "5. Verify the list of modules", nil},
 }
 
 // Of returns the sections that a test runs.

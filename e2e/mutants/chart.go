@@ -158,4 +158,25 @@ var chartMutants = []mutant{
 		to:   `${TAG#v}$/`,
 		by:   by(quick, "e2e/project", "TestReleaseNotes"),
 	},
+	{
+		name: "release-runs-what-a-tag-points-at",
+		file: ".github/workflows/release.yaml",
+		from: "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2",
+		to:   "actions/checkout@v4",
+		by:   by(quick, "e2e/project", "TestPinnedActions"),
+	},
+	{
+		name: "release-does-not-list-gos-own-library",
+		file: "deploy/release/sbom.go",
+		from: `modules := []string{s.module("stdlib", strings.TrimPrefix(info.GoVersion, "go"))}`,
+		to:   `modules := []string{}`,
+		by:   by(unit, "deploy/release", "TestRelease"),
+	},
+	{
+		name: "provenance-names-no-commit",
+		file: "deploy/release/publish.sh",
+		from: "vcs.revision=",
+		to:   "vcs.time=",
+		by:   by(unit, "e2e/publish", "TestVerification"),
+	},
 }

@@ -31,6 +31,23 @@ func TestReleaseNotes(t *testing.T) {
 	}
 }
 
+// TestPinnedActions expects each action and each image of the workflows by its digest, and
+// rights that are named.
+func TestPinnedActions(t *testing.T) {
+	pinned := regexp.MustCompile(`^uses: [\w./-]+@[0-9a-f]{40} # v[0-9.]+$|^image: \S+@sha256:[0-9a-f]{64}$`)
+	for _, workflow := range []string{"pull-request", "release"} {
+		text := read(t, ".github/workflows/"+workflow+".yaml")
+		for _, line := range regexp.MustCompile(`(?m)(uses|image): .*$`).FindAllString(text, -1) {
+			if !pinned.MatchString(line) {
+				t.Errorf("%s: %q: expected a digest, and an action's version as a comment", workflow, line)
+			}
+		}
+		if !strings.Contains(text, "\npermissions:\n  contents: read\n") {
+			t.Errorf("%s: expected no right by default but to read the sources", workflow)
+		}
+	}
+}
+
 // only returns what the only match of a pattern has in its parentheses.
 func only(t *testing.T, pattern, text string) string {
 	t.Helper()

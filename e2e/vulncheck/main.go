@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command vulncheck lists the known vulnerabilities whose code a release calls, by
+// govulncheck. It fails for each that allowed.txt does not name, and for each line there
+// that has ended or is not needed. GOVULNDB is another database than Go's, as a URL.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"time"
+
+	"golang.org/x/vuln/scan"
+)
+
+// released are the packages of a release's programs.
+var released = []string{"./plugin/...", "./install/...", "./deploy/kubectl-capture_cni"}
+
+func main() {
+	file := flag.String("allowed", "e2e/vulncheck/allowed.txt", "the list of vulnerabilities that are accepted")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	packages := released
+	if flag.NArg() > 0 {
+		packages = flag.Args()
+	}
+	if err := run(ctx, *file, packages, time.Now()); err != nil {
+		fmt.Fprintln(os.Stderr, "vulncheck:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, file string, packages []string, now time.Time) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	accepted, err := parse(string(content))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	found, err := check(ctx, packages)
+	if err != nil {
+		return fmt.Errorf("running govulncheck: %w", err)
+	}
+	err = compare(found, accepted, now)
+	if err == nil {
+		fmt.Printf("%d known vulnerabilities are called, and accepted\n", len(found))
+	}
+	return err
+}
+
+// vulnerability is one whose code is called.
+type vulnerability struct{ id, symbol, caller, fixed string }
+
+func (v vulnerability) String() string {
+	return fmt.Sprintf("%s: %s is called from %s; fixed in %s: https://pkg.go.dev/vuln/%[1]s", v.id, v.symbol, v.caller, cmp.Or(v.fixed, "no version yet"))
+}
+
+// check returns the vulnerabilities of the packages, each once.
+func check(ctx context.Context, packages []string) ([]vulnerability, error) {
+	arguments := []string{"-format=json", "-scan=symbol"}
+	if database := os.Getenv("GOVULNDB"); database != "" {
+		arguments = append(arguments, "-db="+database)
+	}
+	var out bytes.Buffer
+	command := scan.Command(ctx, append(arguments, packages...)...)
+	command.Stdout = &out
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	if err := command.Wait(); err != nil {
+		return nil, err
+	}
+	return read(&out)
+}
+
+// read reads govulncheck's messages. A finding without a function is of code that is not
+// called.
+func read(messages io.Reader) (found []vulnerability, err error) {
+	for decoder := json.NewDecoder(messages); ; {
+		var message struct {
+			Finding *struct {
+				OSV   string `json:"osv"`
+				Fixed string `json:"fixed_version"`
+				Trace []struct{ Package, Function string }
+			}
+		}
+		if err := decoder.Decode(&message); errors.Is(err, io.EOF) {
+			return found, nil
+		} else if err != nil {
+			return nil, err
+		}
+		f := message.Finding
+		if f == nil || len(f.Trace) == 0 || f.Trace[0].Function == "" {
+			continue
+		}
+		called, caller := f.Trace[0], f.Trace[len(f.Trace)-1]
+		if !slices.ContainsFunc(found, func(v vulnerability) bool { return v.id == f.OSV }) {
+			found = append(found, vulnerability{f.OSV, called.Package + "." + called.Function, caller.Package + "." + caller.Function, f.Fixed})
+		}
+	}
+}
