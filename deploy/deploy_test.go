@@ -5,6 +5,7 @@
 package deploy
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
@@ -234,6 +235,32 @@ func TestImage(t *testing.T) {
 			t.Errorf("%s: image %s, want %s", test.values, got, test.want)
 		}
 	}
+}
+
+// TestArtifactHub reads what the chart says to Artifact Hub, which ignores what it can't:
+// https://artifacthub.io/docs/topics/annotations/helm/.
+func TestArtifactHub(t *testing.T) {
+	var metadata struct{ Annotations map[string]string }
+	if err := yaml.Unmarshal([]byte(read(t, chart+"/Chart.yaml")), &metadata); err != nil {
+		t.Fatal(err)
+	}
+	var images []struct{ Name, Image string }
+	var links []struct{ Name, URL string }
+	if err := errors.Join(
+		yaml.Unmarshal([]byte(metadata.Annotations["artifacthub.io/images"]), &images),
+		yaml.Unmarshal([]byte(metadata.Annotations["artifacthub.io/links"]), &links)); err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := render(t)
+	if err != nil || len(images) != 1 || !strings.Contains(rendered, "image: "+images[0].Image+"\n") {
+		t.Errorf("the images for Artifact Hub are %v: expected the chart's default (%v)", images, err)
+	}
+	for _, link := range links {
+		if path, ok := strings.CutPrefix(link.URL, "https://github.com/capture-cni/capture-cni/blob/main/"); ok {
+			read(t, "../"+path)
+		}
+	}
+	expectSome(t, len(links))
 }
 
 func appVersion(t *testing.T) string {

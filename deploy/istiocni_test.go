@@ -3,11 +3,9 @@
 package deploy
 
 import (
-	"encoding/json"
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -88,18 +86,47 @@ func TestIstioCNIMetrics(t *testing.T) {
 	}
 }
 
+// TestIstioCNIAgents looks for what the table of agents and nodes names in Istio's sources,
+// and among our values and objects.
+func TestIstioCNIAgents(t *testing.T) {
+	sources := os.DirFS(istioSources(t))
+	var theirs strings.Builder
+	for _, name := range []string{"manifests/charts/istio-cni/templates/daemonset.yaml", "pilot/pkg/features/pilot.go"} {
+		content, err := fs.ReadFile(sources, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs.Write(content)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(read(t, chart+"/values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := render(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := tableRows(t, "Agents and nodes")
+	if len(rows) < 6 {
+		t.Errorf("%s: the table of agents and nodes has %d rows", istioCNI, len(rows))
+	}
+	for name, ours := range rows {
+		if !strings.Contains(theirs.String(), name) {
+			t.Errorf("%s: istio-cni has no %s", istioCNI, name)
+		}
+		for _, value := range ours {
+			if !hasValue(values, value) && !strings.Contains(rendered, value) {
+				t.Errorf("%s: the chart has no %s", istioCNI, value)
+			}
+		}
+	}
+}
+
 // istioSources returns the directory of Istio's module, of the version that the test
 // cluster runs.
 func istioSources(t *testing.T) string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "istio.io/istio")
-	command.Dir = "../e2e/parts/istio"
-	out, err := command.Output()
-	var module struct{ Dir string }
-	if err != nil || json.Unmarshal(out, &module) != nil || module.Dir == "" {
-		t.Fatalf("downloading istio.io/istio: %v: %s", err, out)
-	}
-	return module.Dir
+	return moduleDirectory(t, "../e2e/parts/istio", "istio.io/istio")
 }
 
 // within reports whether a value is the row's, or part of it.

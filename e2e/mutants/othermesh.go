@@ -62,6 +62,13 @@ var otherMeshMutants = []mutant{
 		by:   by(unit, "install/keeper", "TestPreflightFails"),
 	},
 	{
+		name: "list-that-others-change-is-not-reported",
+		file: "install/preflight/network.go",
+		from: "&^0o600 != 0",
+		to:   "&^0o666 != 0",
+		by:   by(unit, "install/preflight", "TestModes"),
+	},
+	{
 		name: "exclusive-cilium-goes-unnoticed",
 		file: "install/preflight/network.go",
 		from: "strings.HasSuffix(name, ciliumBackup)",

@@ -4,6 +4,8 @@ package preflight
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -34,6 +36,21 @@ func (p *preflight) exclusive(net *host.Dir) {
 		p.serious("set cni.exclusive=false in Cilium's values, or use --mode dropin", what+"also removes the entry from its own list, and pods start uncaptured", names[renamed])
 	case terms.Auto:
 		p.note("set cni.exclusive=false in Cilium's values unless the runtime loads drop-ins, which Cilium leaves alone", what+"removes entries from its own list", names[renamed])
+	}
+}
+
+// modes looks for network configurations that are more open than the CIS Kubernetes
+// Benchmark (1.1.9) allows: who can change one chooses the programs that the runtime runs.
+func (p *preflight) modes() {
+	var open []string
+	entries, _ := os.ReadDir(p.settings.At(p.settings.NetDir)) // else writable has reported it
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&^0o600 != 0 {
+			open = append(open, fmt.Sprintf("%s (%04o)", entry.Name(), info.Mode().Perm()))
+		}
+	}
+	if len(open) > 0 {
+		p.note("set the mode 0600, or ask the owner to", "the CIS Kubernetes Benchmark (1.1.9) expects the mode 0600 of files in %s: %s", p.settings.NetDir, strings.Join(open, ", "))
 	}
 }
 

@@ -3,6 +3,8 @@
 package preflight
 
 import (
+	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -39,6 +41,29 @@ func TestCiliumExclusive(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
+}
+
+// TestModes names the configurations that other users than root can read or change, and
+// their modes.
+func TestModes(t *testing.T) {
+	t.Parallel()
+	const list, other = "/etc/cni/net.d/10-a.conflist", "/etc/cni/net.d/20-b.conf"
+	p := &preflight{settings: settings.Default(machine.New(t, map[string]string{list: machine.PtpList, other: "{}"}))}
+	expect := func(listMode, otherMode os.FileMode, want string) {
+		t.Helper()
+		if err := errors.Join(os.Chmod(p.settings.At(list), listMode), os.Chmod(p.settings.At(other), otherMode)); err != nil {
+			t.Fatal(err)
+		}
+		p.found = nil
+		p.modes()
+		if got := p.found.String(); !strings.Contains(got, want) || p.found.Serious() {
+			t.Errorf("with the modes %o and %o: %s, want %q", listMode, otherMode, got, want)
+		}
+	}
+	expect(0o600, 0o400, "no problems found")
+	expect(0o644, 0o600, "note: the CIS Kubernetes Benchmark (1.1.9) expects the mode 0600 of files in /etc/cni/net.d: 10-a.conflist (0644): set the mode 0600")
+	expect(0o600, 0o700, "20-b.conf (0700)")
+	expect(0o660, 0o602, "10-a.conflist (0660), 20-b.conf (0602)")
 }
 
 // TestSocketBalancing knows data planes that translate a Service's address before the

@@ -100,6 +100,7 @@ func (p *preflight) files(ctx context.Context, runtime *cri.Client) {
 		p.exclusive(net)
 		_ = net.Close()
 	}
+	p.modes()
 	p.socketBalancing()
 	if enforcing, err := os.ReadFile(p.settings.At("/sys/fs/selinux/enforce")); err == nil && strings.TrimSpace(string(enforcing)) == "1" {
 		p.note("run the agent with a type that may write to the node's directories (chart: seLinuxOptions.type=spc_t)", "SELinux is enforcing")
