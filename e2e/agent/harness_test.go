@@ -60,7 +60,7 @@ type node struct {
 	api                                   *kubeapi.Server
 	uids                                  map[string]string // of its pods, where they are not podUID
 	release                               string            // directory of the agent and of the plugin that it installs
-	earlierRules                          string            // those of the release before this one, where its plugin may run
+	earlierRules                          string            // those of an earlier release, where its plugin may run
 }
 
 // podUID is the UID of the stand-in's pods.

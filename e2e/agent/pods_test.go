@@ -81,7 +81,7 @@ func (n *node) checkCaptured(ctx context.Context, host *lab.Host, pod string) er
 	}
 	rules, err := host.ListRules(ctx)
 	if err == nil && rules != n.earlierRules {
-		err = fmt.Errorf("neither today's rules nor those of %s: %w:\n%s", lab.EarlierVersion, fault, rules)
+		err = fmt.Errorf("neither today's rules nor those of the earlier release: %w:\n%s", fault, rules)
 	}
 	return err
 }
@@ -95,7 +95,7 @@ func (n *node) learnEarlierRules(t *testing.T) *startedPod {
 	n.earlierRules, err = s.host.ListRules(t.Context())
 	check(t, err)
 	if !strings.Contains(n.earlierRules, "redirect to :15001") || !strings.Contains(n.earlierRules, "redirect to :15006") {
-		t.Fatalf("%s captures nothing: %s", lab.EarlierVersion, n.earlierRules)
+		t.Fatalf("the earlier release captures nothing: %s", n.earlierRules)
 	}
 	return s
 }

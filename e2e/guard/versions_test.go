@@ -17,48 +17,52 @@ import (
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
-// TestPodsOfEarlierRelease has a pod that the plugin of v0.1.0 captured. It is outdated,
+// TestPodsOfEarlierRelease has a pod that an earlier plugin captured. It is outdated,
 // which is reported once, also over a restart of the guard, and left as it is. Once its
 // rules are changed it is repaired, and has the rules of today.
 func TestPodsOfEarlierRelease(t *testing.T) {
-	for _, mode := range []string{"REDIRECT", "TPROXY"} {
-		t.Run(mode, func(t *testing.T) {
-			n := newNode()
-			n.baselines = t.TempDir()
-			conn := n.listen(t)
-			p := n.run(t, "web")
-			p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
-			n.pods["web"] = meshed(p.sandbox)
-			p.captureByEarlierRelease(t)
-			before := p.list(t)
-			for range 2 {
-				keeper, registry := n.keeper(t, guard.InPlace)
-				for range 3 {
-					keeper.Round(t.Context())
-				}
-				expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
-			}
-			if after := p.list(t); after != before {
-				t.Errorf("an outdated pod was changed:\n%s", after)
-			}
-			if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != received.Outdated {
-				t.Errorf("reported %+v, want once that the pod is outdated", records)
-			}
+	for _, version := range lab.EarlierVersions {
+		for _, mode := range []string{"REDIRECT", "TPROXY"} {
+			t.Run(version+", "+mode, func(t *testing.T) { testPodOfEarlierRelease(t, version, mode) })
+		}
+	}
+}
 
-			p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
-			keeper, registry := n.keeper(t, guard.InPlace)
+func testPodOfEarlierRelease(t *testing.T, version, mode string) {
+	n := newNode()
+	n.baselines = t.TempDir()
+	conn := n.listen(t)
+	p := n.run(t, "web")
+	p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
+	n.pods["web"] = meshed(p.sandbox)
+	p.captureByEarlierRelease(t, version)
+	before := p.list(t)
+	for range 2 {
+		keeper, registry := n.keeper(t, guard.InPlace)
+		for range 3 {
 			keeper.Round(t.Context())
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
-			expectRepair(t, receive(t, conn)["web"], received.Drifted)
-			proxy, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", fmt.Sprintf(":%d", inboundPort), "proxy")
-			check(t, err)
-			defer proxy.Close()
-			answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", fmt.Sprintf("%s:%d", podAddress, appPort))
-			if err != nil || answer.Server != "proxy" {
-				t.Errorf("a new connection reaches %q, %v", answer.Server, err)
-			}
-		})
+		}
+		expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
+	}
+	if after := p.list(t); after != before {
+		t.Errorf("an outdated pod was changed:\n%s", after)
+	}
+	if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != received.Outdated {
+		t.Errorf("reported %+v, want once that the pod is outdated", records)
+	}
+
+	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
+	keeper, registry := n.keeper(t, guard.InPlace)
+	keeper.Round(t.Context())
+	keeper.Round(t.Context())
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	expectRepair(t, receive(t, conn)["web"], received.Drifted)
+	proxy, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", fmt.Sprintf(":%d", inboundPort), "proxy")
+	check(t, err)
+	defer proxy.Close()
+	answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", fmt.Sprintf("%s:%d", podAddress, appPort))
+	if err != nil || answer.Server != "proxy" {
+		t.Errorf("a new connection reaches %q, %v", answer.Server, err)
 	}
 }
 
@@ -67,7 +71,7 @@ func TestPodsOfEarlierRelease(t *testing.T) {
 func TestReportedOnceReceived(t *testing.T) {
 	n := newNode()
 	n.baselines = t.TempDir()
-	n.run(t, "web").captureByEarlierRelease(t)
+	n.run(t, "web").captureByEarlierRelease(t, lab.EarlierVersions[0])
 	n.socket = filepath.Join(t.TempDir(), "no agent")
 	examine := func() {
 		keeper, registry := n.keeper(t, guard.InPlace)
@@ -85,8 +89,8 @@ func TestReportedOnceReceived(t *testing.T) {
 	}
 }
 
-// captureByEarlierRelease calls the plugin of the release before this one.
-func (p *pod) captureByEarlierRelease(t *testing.T) {
+// captureByEarlierRelease calls the plugin of an earlier release.
+func (p *pod) captureByEarlierRelease(t *testing.T, version string) {
 	t.Helper()
 	api, err := kubeapi.Start()
 	check(t, err)
@@ -94,9 +98,9 @@ func (p *pod) captureByEarlierRelease(t *testing.T) {
 	api.Put(meshed(p.sandbox))
 	kubeconfig, err := api.WriteKubeconfig(t.TempDir())
 	check(t, err)
-	command := exec.CommandContext(t.Context(), filepath.Join(lab.EarlierRelease(t, "../.."), "capture-cni"))
+	command := exec.CommandContext(t.Context(), filepath.Join(lab.EarlierRelease(t, "../..", version), "capture-cni"))
 	command.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "CNI_COMMAND=ADD", "CNI_CONTAINERID=" + p.sandbox.ID, "CNI_NETNS=" + p.host.Path(), "CNI_IFNAME=eth0", "CNI_PATH=/",
+		"PATH=" + os.Getenv("PATH"), "CAPTURE_CNI_DIR=" + filepath.Dir(kubeconfig), "CNI_COMMAND=ADD", "CNI_CONTAINERID=" + p.sandbox.ID, "CNI_NETNS=" + p.host.Path(), "CNI_IFNAME=eth0", "CNI_PATH=/",
 		fmt.Sprintf("CNI_ARGS=K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", p.sandbox.Namespace, p.sandbox.Name, p.sandbox.UID),
 	}
 	command.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "kubeconfig": %q, "agentSocket": ""}`, kubeconfig))

@@ -11,7 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestEarlierReleaseNeedsHistory builds the earlier release where git lacks its commit, as
+// TestEarlierReleaseNeedsHistory builds an earlier release where git lacks its commit, as
 // in a shallow clone: the error says what to do. Without git there is none.
 func TestEarlierReleaseNeedsHistory(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestEarlierReleaseNeedsHistory(t *testing.T) {
 	}
 	sources := t.TempDir()
 	build := func() (string, error) {
-		out, err := exec.CommandContext(t.Context(), "make", "-C", sources, "-f", makefile, "bin/parts/"+lab.EarlierVersion).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "make", "-C", sources, "-f", makefile, "bin/parts/"+lab.EarlierVersions[0]).CombinedOutput()
 		return string(out), err
 	}
 	if out, err := build(); err != nil || !strings.Contains(out, "tests of two versions are skipped") {

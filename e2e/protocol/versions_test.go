@@ -19,11 +19,17 @@ import (
 // as runtimes do after an upgrade and after a downgrade: CHECK passes while the rules are
 // there, a second ADD is refused and changes nothing, and DEL removes everything.
 func TestTwoVersions(t *testing.T) {
-	earlier, today := filepath.Join(lab.EarlierRelease(t, "../.."), "capture-cni"), filepath.Join(bin, "capture-cni")
+	for _, version := range lab.EarlierVersions {
+		t.Run(version, func(t *testing.T) { testTwoVersions(t, version) })
+	}
+}
+
+func testTwoVersions(t *testing.T, version string) {
+	earlier, today := filepath.Join(lab.EarlierRelease(t, "../..", version), "capture-cni"), filepath.Join(bin, "capture-cni")
 	for _, direction := range []struct {
 		name, adds, takesOver string
 		leavesRoutingRules    bool // of TPROXY pods: v0.1.0 knows those of its own priority alone
-	}{{"upgrade", earlier, today, false}, {"downgrade", today, earlier, true}} {
+	}{{"upgrade", earlier, today, false}, {"downgrade", today, earlier, version == "v0.1.0"}} {
 		for _, backend := range []string{"nftables", "iptables-nft", "iptables-legacy"} {
 			for _, mode := range []string{"REDIRECT", "TPROXY"} {
 				t.Run(fmt.Sprintf("%s, %s, %s", direction.name, backend, mode), func(t *testing.T) {
@@ -34,7 +40,7 @@ func TestTwoVersions(t *testing.T) {
 					}))
 					before := network(t, host)
 					c := call{
-						plugin: direction.adds, netns: host.Path(),
+						plugin: direction.adds, netns: host.Path(), env: []string{"CAPTURE_CNI_DIR=" + filepath.Dir(n.kubeconfig)},
 						stdin: n.conf(fmt.Sprintf(`"backend": %q, "ipv6": "always", "prevResult": {"cniVersion": "1.0.0"},`, backend)),
 					}
 					c.run(t).succeeds(t)

@@ -42,7 +42,7 @@ func (c *Suite) NewNamespace(t *testing.T, labels ...string) Namespace {
 func (c *Suite) NewNamespaceWith(t *testing.T, prefix string, labels ...string) Namespace {
 	t.Helper()
 	requireCluster(t)
-	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))
+	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-", ".", "-").Replace(t.Name()))
 	name = prefix + name + "-" + strings.ToLower(rand.Text()[:5]) // the last run's may still be there
 	api, err := c.API()
 	Check(t, err)
