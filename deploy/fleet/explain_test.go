@@ -136,7 +136,7 @@ func TestExplain(t *testing.T) {
 	for name, c := range map[string]*explainCase{
 		"captured": {
 			pod: meshed(nil), agent: both, answer: withKernel(answer(terms.Captured, "", byBackend("nftables"))),
-			state: "captured", cause: "holds the rules", next: "none", evidence: []string{"pod: Running", "node: ready, agent v0.2.0", "kernel       backend nftables"}, container: GuardContainer,
+			state: "captured", cause: "holds the rules", next: "none", evidence: []string{"pod: Running", "node: ready, agent v0.3.0", "kernel       backend nftables"}, container: GuardContainer,
 		},
 		"uncaptured": {
 			pod: meshed(nil), agent: both, answer: answer(terms.Uncaptured, "no rules of the plugin are in its network namespace", nil),
@@ -228,11 +228,11 @@ func TestExplain(t *testing.T) {
 		},
 		"an agent of another form": {
 			pod: meshed(nil), agent: both, says: `{"form":2,"state":"captured"}`, state: "unknown", cause: "see the evidence", next: "what the evidence names",
-			evidence: []string{"it has form 2, expected 1. The agent is v0.2.0 and this plugin v9: use the plugin of the agent's version"}, container: GuardContainer,
+			evidence: []string{"it has form 2, expected 1. The agent is v0.3.0 and this plugin v9: use the plugin of the agent's version"}, container: GuardContainer,
 		},
 		"an agent before the form": {
 			pod: meshed(nil), agent: both, fails: commandFailed("unknown flag: --output"), state: "unknown", cause: "see the evidence", next: "what the evidence names",
-			evidence: []string{"unknown flag: --output. The agent is v0.2.0 and this plugin v9"}, container: GuardContainer,
+			evidence: []string{"unknown flag: --output. The agent is v0.3.0 and this plugin v9"}, container: GuardContainer,
 		},
 		"an answer that is cut": {
 			pod: meshed(nil), agent: both, says: `{"form":1,"state":"captured"`, state: "unknown", cause: "see the evidence", next: "what the evidence names",

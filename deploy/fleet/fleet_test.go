@@ -19,7 +19,7 @@ import (
 )
 
 func good(pods *nodestate.Pods) nodestate.State {
-	return nodestate.State{Version: "v0.2.0", Mode: "dropin", Desired: "present", Pods: pods}
+	return nodestate.State{Version: "v0.3.0", Mode: "dropin", Desired: "present", Pods: pods}
 }
 
 // TestNodeStates has a node of each kind.
@@ -176,7 +176,7 @@ func TestForgedState(t *testing.T) {
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer))
 	}
 	liar := newLease("liar", 0, good(&nodestate.Pods{}))
-	liar.Annotations[nodestate.Annotation] = `{"format":1,"version":"v0.2.0","mode":"dropin","pods":{"states":{"uncaptured":-1}}}`
+	liar.Annotations[nodestate.Annotation] = `{"format":1,"version":"v0.3.0","mode":"dropin","pods":{"states":{"uncaptured":-1}}}`
 	s.leases = append(s.leases, liar, newLease("honest", 0, good(&nodestate.Pods{States: map[terms.State]int{"uncaptured": 1}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil || f.States["uncaptured"] != 1 || f.Good() {

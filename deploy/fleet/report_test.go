@@ -58,7 +58,7 @@ func (a *agents) exec(ctx context.Context, agent Agent, container string, comman
 func reported(t *testing.T, s *apiServer, a *agents, nodes ...string) (map[string]string, error) {
 	t.Helper()
 	var archive bytes.Buffer
-	reporter := Reporter{Client: s.start(t), Exec: a.exec, Namespace: DefaultNamespace, Nodes: nodes, Version: "v0.2.0", Progress: func(int, int, string) {}}
+	reporter := Reporter{Client: s.start(t), Exec: a.exec, Namespace: DefaultNamespace, Nodes: nodes, Version: "v0.3.0", Progress: func(int, int, string) {}}
 	if err := reporter.Write(t.Context(), &archive, time.Now()); err != nil {
 		return nil, err
 	}

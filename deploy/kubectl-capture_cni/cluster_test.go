@@ -223,5 +223,5 @@ func (c *cluster) addPod(node, name string, change func(*corev1.Pod)) {
 }
 
 func state(pods *nodestate.Pods) nodestate.State {
-	return nodestate.State{Version: "v0.2.0", Mode: "dropin", Desired: "present", Pods: pods}
+	return nodestate.State{Version: "v0.3.0", Mode: "dropin", Desired: "present", Pods: pods}
 }

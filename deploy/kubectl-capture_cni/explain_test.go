@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("status %d: %q", status, out)
 	}
 	expect(t, out, "shop/web on node node-1: unknown\n", "\nCause\n  the guard did not explain the pod", "\nEvidence\n", "event: Warning CaptureMissing, 1 times", "?[31mnot captured",
-		"pod: Running", "node: ready, agent v0.2.0", "agent agent-node-1, container guard: not known: executing /capture-cni-node explain --output=json shop/web", "\nNext\n  ")
+		"pod: Running", "node: ready, agent v0.3.0", "agent agent-node-1, container guard: not known: executing /capture-cni-node explain --output=json shop/web", "\nNext\n  ")
 	out, _, status = c.run(t, "explain", "shop/plain")
 	if status != 0 {
 		t.Errorf("a pod outside the mesh: status %d", status)
