@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,6 +54,7 @@ func TestDeniedWrite(t *testing.T) {
 func TestHealthyNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
+	check(t, os.Chmod(filepath.Join(n.netDir, primaryName), 0o600))
 	_, socket := n.serveRuntime(t, true)
 	a := n.start(t, "--mode", "auto", "--cri-socket", socket)
 	a.waitForMetric(t, `capture_cni_preflight_problems{severity="serious"} 0`)
