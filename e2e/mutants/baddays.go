@@ -84,9 +84,9 @@ var badDayMutants = []mutant{
 	},
 	{
 		name: "init-container-of-the-proxys-group-is-captured",
-		file: "plugin/capture/rules.go",
-		from: "b.add(Match{GID: one(b.ProxyGID)}, ownTraffic, \"sent by the proxy's group\")",
-		to:   "",
+		file: "plugin/capture/istioflow.go",
+		from: "\tf.add(Match{GID: one(in.ProxyGID)}, chainProxy, \"sent by the proxy's group\")\n\n",
+		to:   "\n",
 		by:   by(root, "e2e/traffic", "TestInitContainers"),
 	},
 	{

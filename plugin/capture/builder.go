@@ -10,7 +10,8 @@ import (
 // builder collects the chains of a Ruleset. Rules are added to the last chain.
 type builder struct {
 	Intent
-	chains []Chain
+	inbound, outbound flow
+	chains            []Chain
 }
 
 // hook opens a built-in chain. Where IPv6 is not captured, the chain's first rule
@@ -53,20 +54,20 @@ func (b *builder) exempt(m Match, why string) {
 	}
 }
 
-func (b *builder) excludedInterfaces() List[string] {
-	return named("exclude_interfaces", b.ExcludeInterfaces)
+func (in *Intent) excludedInterfaces() List[string] {
+	return named("exclude_interfaces", in.ExcludeInterfaces)
 }
 
-func (b *builder) reroutes() List[string] { return named("reroute_interfaces", b.RerouteInterfaces) }
+func (in *Intent) reroutes() List[string] { return named("reroute_interfaces", in.RerouteInterfaces) }
 
-func (b *builder) ownerGroups() List[uint32] { return named("owner_groups", b.OwnerGroups) }
+func (in *Intent) ownerGroups() List[uint32] { return named("owner_groups", in.OwnerGroups) }
 
 // excludedOwnerGroups is empty if the captured groups are listed.
-func (b *builder) excludedOwnerGroups() List[uint32] {
-	if len(b.OwnerGroups) > 0 {
+func (in *Intent) excludedOwnerGroups() List[uint32] {
+	if len(in.OwnerGroups) > 0 {
 		return List[uint32]{}
 	}
-	return named("exclude_owner_groups", b.ExcludeOwnerGroups)
+	return named("exclude_owner_groups", in.ExcludeOwnerGroups)
 }
 
 func (m Match) ofUser(uid uint32) Match { m.UID = one(uid); return m }

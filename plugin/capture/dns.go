@@ -2,8 +2,6 @@
 
 package capture
 
-import "strings"
-
 const portDNS = 53
 
 // Conntrack zones. The application's query and the query that the proxy then sends
@@ -58,34 +56,4 @@ func (b *builder) dnsZones() {
 		b.add(queries.ofGroups(groups), upstream, "excluded group")
 	}
 	b.add(queries, proxy, "the application's query")
-}
-
-// dnsJumps comes before the rule that exempts loopback: a resolver may listen there.
-func (b *builder) dnsJumps(p policy) {
-	if b.capturesDNS() {
-		for _, protocol := range p.dnsProtocols() {
-			b.add(dns(protocol), Action{Verdict: Goto, Chain: chainOutputDNS}, "DNS over "+strings.ToUpper(string(protocol)))
-		}
-	}
-}
-
-// dnsProtocols leaves out UDP where only SYNs pass.
-func (p policy) dnsProtocols() []Protocol {
-	if p.table == NAT {
-		return []Protocol{TCP, UDP}
-	}
-	return []Protocol{TCP}
-}
-
-// dnsQueries redirects queries to the proxy, for any resolver.
-func (b *builder) dnsQueries(p policy) {
-	if !b.capturesDNS() {
-		return
-	}
-	b.chain(p.table, chainOutputDNS)
-	b.add(Match{GID: one(b.ProxyGID)}, Action{Verdict: Goto, Chain: chainProxy}, "sent by the proxy's group")
-	b.exempt(Match{GID: b.excludedOwnerGroups()}, "excluded group")
-	for _, protocol := range p.dnsProtocols() {
-		b.add(Match{Protocol: protocol, GID: b.ownerGroups()}, p.dns, "to the proxy's DNS port")
-	}
 }

@@ -39,7 +39,7 @@ func (b *builder) inboundSYNs() {
 		b.add(Match{Family: IPv6}, refuse, "the pod has no IPv6 address")
 	}
 	b.natDecisions()
-	b.inbound(policy{Mangle, refuse, refuse, refuse})
+	b.render(b.inbound, policy{Mangle, refuse, refuse, refuse})
 	b.chain(Mangle, ChainRefuse)
 	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
 }
@@ -59,7 +59,7 @@ func (b *builder) outboundSYNs() {
 		b.exempt(Match{Family: IPv6, ToLo: true}, "loopback")
 	}
 	b.natDecisions()
-	b.outbound(policy{Filter, refuse, refuse, refuse})
+	b.render(b.outbound, policy{Filter, refuse, refuse, refuse})
 	b.chain(Filter, ChainRefuse)
 	b.add(Match{Protocol: TCP}, Action{Verdict: Reject}, "it would bypass the proxy")
 }

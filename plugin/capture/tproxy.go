@@ -15,9 +15,6 @@ const (
 	markDelivered uint32 = 1339
 )
 
-// transparent reports whether inbound traffic is captured by TPROXY.
-func (b *builder) transparent() bool { return b.Transparent && b.capturesInbound() }
-
 // transparentInbound captures inbound traffic by TPROXY, and sets a connection mark on
 // the proxy's connections to the application.
 func (b *builder) transparentInbound() {
@@ -34,7 +31,9 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{FromLo: true, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{FromLo: true, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{FromLo: true, ExceptMark: markOwnPod}, "loopback between the application's processes")
-	b.inboundPorts(Action{Verdict: Goto, Chain: chainTProxy})
+	var ports flow
+	ports.inboundPorts(&b.Intent)
+	b.render(ports, policy{table: Mangle, inbound: Action{Verdict: Goto, Chain: chainTProxy}})
 
 	// A SYN goes to the proxy, whatever conntrack knows, and so do the later packets of
 	// its connection, which a mark tells: with SYN cookies there is no socket before the

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+var localhostIPv6 = netip.MustParsePrefix("::1/128")
+
+func (in *Intent) capturesInbound() bool { return in.InboundPorts.All || len(in.InboundPorts.Only) > 0 }
+
+func (in *Intent) redirectsInbound() bool { return in.capturesInbound() && !in.Transparent }
+
+// transparent reports whether inbound traffic is captured by TPROXY.
+func (in *Intent) transparent() bool { return in.Transparent && in.capturesInbound() }
+
+// capturesDNS reports whether DNS queries are redirected to the proxy. An excluded
+// outbound port 53 disables this for TCP and UDP.
+func (in *Intent) capturesDNS() bool {
+	return in.CaptureDNS && !slices.Contains(in.ExcludeOutboundPorts, portDNS)
+}
+
+// istioInbound is about what other hosts send to the pod.
+func istioInbound(in *Intent) (f flow) {
+	// What a virtual machine sends arrives on one of the pod's interfaces and counts as
+	// outbound.
+	if interfaces := in.reroutes(); len(interfaces.Values) > 0 {
+		f.outboundRanges(in, Match{In: interfaces}, "rerouted interface, captured range")
+		f.exempt(Match{In: interfaces}, "rerouted interface, other range")
+	}
+	if in.redirectsInbound() {
+		f.exempt(Match{In: in.excludedInterfaces()}, "excluded interface")
+		f.inboundPorts(in)
+	}
+	return f
+}
+
+// inboundPorts captures the included ports. A list of them overrides all excludes.
+func (f *flow) inboundPorts(in *Intent) {
+	f.exempt(tcpPorts("", in.TunnelPort), "the proxy's tunnel port")
+	if !in.InboundPorts.All {
+		f.add(tcpPorts("include_inbound_ports", in.InboundPorts.Only...), toInbound, "included inbound port")
+		return
+	}
+	f.exempt(tcpPorts("exclude_inbound_ports", in.ExcludeInboundPorts...), "excluded inbound port")
+	f.add(Match{Protocol: TCP}, toInbound, "every other inbound port")
+}
+
+// istioOutbound is about what the pod's own processes send.
+func istioOutbound(in *Intent) (f flow) {
+	f.exempt(Match{Out: in.excludedInterfaces()}, "excluded interface")
+	f.exempt(tcpPorts("exclude_outbound_ports", in.ExcludeOutboundPorts...), "excluded outbound port")
+
+	f.exempt(Match{ToLo: true, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
+	f.exempt(Match{ToLo: true, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
+	if in.transparent() {
+		f.exempt(Match{ToLo: true, Mark: ProxyMark}, "inbound traffic that the proxy hands on")
+	}
+
+	// The uid comes before the loopback rule and the gid after it: on lo, a process
+	// with only the proxy's gid is like any other.
+	if in.capturesDNS() {
+		f.exempt(dns(TCP).ofUser(in.ProxyUID), "the proxy's own DNS query")
+	}
+	f.add(Match{UID: one(in.ProxyUID)}, chainProxy, "sent by the proxy's user")
+	if in.capturesDNS() { // before the rule that exempts loopback: a resolver may listen there
+		for _, protocol := range []Protocol{TCP, UDP} {
+			f.add(dns(protocol), chainOutputDNS, "DNS over "+strings.ToUpper(string(protocol)))
+		}
+	}
+	if !in.CaptureLoopback {
+		f.exempt(Match{ToLo: true}, "loopback between the application's processes")
+	}
+	f.add(Match{GID: one(in.ProxyGID)}, chainProxy, "sent by the proxy's group")
+
+	if groups := in.ownerGroups(); len(groups.Values) > 0 {
+		f.add(Match{GID: groups}, chainOwnerGroups, "only these groups are captured")
+		f.branch(chainOwnerGroups)
+	} else {
+		f.exempt(Match{GID: in.excludedOwnerGroups()}, "excluded group")
+	}
+
+	f.exempt(Match{Dst: one(in.LoopbackCIDR)}, "localhost")
+	f.exempt(Match{Dst: one(localhostIPv6)}, "localhost")
+	for _, family := range []Family{IPv4, IPv6} {
+		f.exempt(Match{Dst: ranges("exclude_outbound_ranges", in.ExcludeOutboundRanges, family)}, "excluded outbound range")
+	}
+	if len(in.IncludeOutboundPorts) > 0 {
+		f.add(tcpPorts("include_outbound_ports", in.IncludeOutboundPorts...), toOutbound, "included outbound port")
+	}
+	f.outboundRanges(in, Match{}, "captured outbound range")
+	f.proxyTraffic(in)
+	f.dnsQueries(in)
+	return f
+}
+
+// outboundRanges adds a step for each included range.
+func (f *flow) outboundRanges(in *Intent, m Match, why string) {
+	if in.OutboundRanges.All {
+		f.add(m, toOutbound, why)
+		return
+	}
+	for _, family := range []Family{IPv4, IPv6} {
+		if m.Dst = ranges("include_outbound_ranges", in.OutboundRanges.Only, family); len(m.Dst.Values) > 0 {
+			f.add(m, toOutbound, why)
+		}
+	}
+}
+
+// proxyTraffic is about what the proxy itself sends. It is not captured, except for
+// traffic to a service that is routed back to this pod: that is inbound.
+func (f *flow) proxyTraffic(in *Intent) {
+	f.branch(chainProxy)
+	f.exempt(Match{Dst: one(in.LoopbackCIDR)}, "the proxy to the application")
+	f.exempt(Match{Dst: one(localhostIPv6)}, "the proxy to the application")
+	f.exempt(tcpPorts("", in.TunnelPort), "the proxy's tunnel port")
+	f.add(Match{ToLo: true, Protocol: TCP}, toInbound, "the pod calls itself through a service")
+}
+
+// dnsQueries redirects queries to the proxy, for any resolver.
+func (f *flow) dnsQueries(in *Intent) {
+	if !in.capturesDNS() {
+		return
+	}
+	f.branch(chainOutputDNS)
+	f.add(Match{GID: one(in.ProxyGID)}, chainProxy, "sent by the proxy's group")
+	f.exempt(Match{GID: in.excludedOwnerGroups()}, "excluded group")
+	for _, protocol := range []Protocol{TCP, UDP} {
+		f.add(Match{Protocol: protocol, GID: in.ownerGroups()}, toDNS, "to the proxy's DNS port")
+	}
+}
