@@ -117,6 +117,13 @@ var refuseMutants = []mutant{
 		by:   by(root, "e2e/search", "TestSearch"),
 	},
 	{
+		name: "answer-to-a-late-hand-on-leaves",
+		file: "plugin/capture/tproxy.go",
+		from: "Accepts: true, Invalid: true}, Action{Verdict: Drop}",
+		to:   "Accepts: true, Invalid: true}, Action{Verdict: Return}",
+		by:   by(root, "e2e/search", "TestFound"),
+	},
+	{
 		name: "pod-without-ipv6-needs-ip6tables",
 		file: "plugin/verbs/verbs.go",
 		from: "ok && rules.IPv6 == capture.Refused {",

@@ -73,6 +73,7 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(m.ExceptConnMark != 0, m.ExceptConnMark != p.connMark, "without connection mark %d", m.ExceptConnMark)
 	test(m.ForeignSource, false, "from an address that is not the pod's")
 	test(m.Begins, tcp, "beginning a connection")
+	test(m.Accepts, false, "accepting a connection")
 	test(m.Continues, false, "continuing a connection")
 	test(m.Invalid, false, "of no connection that conntrack knows")
 	test(m.Unconfirmed, true, "new to conntrack")

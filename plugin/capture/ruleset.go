@@ -83,6 +83,7 @@ type Match struct {
 
 	ForeignSource bool `json:",omitzero"` // the source is no address of the namespace
 	Begins        bool `json:",omitzero"` // is a SYN, which requests a new connection; needs TCP
+	Accepts       bool `json:",omitzero"` // has SYN and ACK, which accept a connection; needs TCP
 	Continues     bool `json:",omitzero"` // has ACK, and neither SYN nor RST; needs TCP
 
 	// What conntrack has of the packet's connection.

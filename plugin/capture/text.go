@@ -120,6 +120,7 @@ func (m Match) words() []string {
 	add(m.ExceptConnMark != 0, "ct mark != %d", m.ExceptConnMark)
 	add(m.ForeignSource, "fib saddr type != local")
 	add(m.Begins, "tcp flags & (fin | syn | rst | ack) == syn")
+	add(m.Accepts, "tcp flags & (syn | ack) == (syn | ack)")
 	add(m.Continues, "tcp flags & (syn | rst | ack) == ack")
 	add(m.Invalid, "ct state invalid")
 	add(m.Unconfirmed, "ct status & confirmed == 0")

@@ -65,4 +65,9 @@ func (b *builder) transparentInbound() {
 	ownPod := Action{Verdict: SetMark, Mark: markOwnPod}
 	b.add(Match{ToLo: true, UID: one(b.ProxyUID), Original: true}, ownPod, "the proxy calls its own pod")
 	b.add(Match{ToLo: true, GID: one(b.ProxyGID), Original: true}, ownPod, "the proxy calls its own pod")
+
+	// What conntrack assigns to no connection has no mark of one.
+	b.exempt(Match{ToLo: true}, "loopback")
+	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
+	b.add(Match{Protocol: TCP, Accepts: true, Invalid: true}, Action{Verdict: Drop}, "an answer past the proxy")
 }

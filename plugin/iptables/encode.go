@@ -145,6 +145,7 @@ func stateArguments(m capture.Match) string {
 	add(m.ExceptConnMark != 0, " -m connmark ! --mark %d", m.ExceptConnMark)
 	add(m.ForeignSource, " -m addrtype ! --src-type LOCAL")
 	add(m.Begins, " -m tcp --syn")
+	add(m.Accepts, " -m tcp --tcp-flags SYN,ACK SYN,ACK")
 	add(m.Continues, " -m tcp --tcp-flags SYN,RST,ACK ACK")
 	add(m.Invalid, " -m conntrack --ctstate INVALID")
 	add(m.Unconfirmed, " -m conntrack ! --ctstatus CONFIRMED")

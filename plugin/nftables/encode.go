@@ -49,6 +49,9 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	if m.Begins {
 		e.flags(fin|syn|rst|ack, syn)
 	}
+	if m.Accepts {
+		e.flags(syn|ack, syn|ack)
+	}
 	if m.Continues {
 		e.flags(syn|rst|ack, ack)
 	}
