@@ -76,6 +76,7 @@ func TestKeys(t *testing.T) {
 		"lookupTimeout":                   {[]string{`"1s"`, `"2m"`, `"1500ms"`}, map[string]string{`"999ms"`: `from "1s" to "2m"`, `"3m"`: "a duration", `30`: "a duration", `"x"`: "a duration"}},
 		"backend":                         {[]string{`"nftables"`, `"iptables"`, `"iptables-nft"`, `"iptables-legacy"`}, map[string]string{`"nft"`: `one of ["nftables" "iptables" "iptables-nft" "iptables-legacy"]`, `""`: "one of"}},
 		"excludeNamespaces":               {[]string{`[]`, `["a","kube-*"]`}, map[string]string{`"a"`: "a list", `["a",5," "]`: "element 2: expected a namespace, or a prefix", `["*"]`: "a prefix such as openshift-*", `["a**"]`: "* only at its end", `["a*b"]`: "* only at its end", `null`: "a list"}},
+		"meshes":                          {[]string{`["linkerd"]`, `["istio","linkerd","capture-cni"]`}, map[string]string{`[]`: "at least one", `["kuma"]`: "element 0: expected one of", `"istio"`: "a list", `null`: "a list"}},
 		"ipv6":                            {[]string{`"mesh"`, `"always"`, `"never"`}, map[string]string{`"Mesh"`: `one of ["mesh" "always" "never"]`, `true`: "one of"}},
 		"sharedProxyUID":                  {[]string{`"warn"`, `"refuse"`}, map[string]string{`"allow"`: `one of ["warn" "refuse"]`}},
 		"sandboxedRuntimeClasses":         {[]string{`["kata", "kata-*", "*"]`}, map[string]string{`[""]`: "element 0: expected a name", `["a", "a*b"]`: "element 1: expected a name, with * only at its end", `["a**"]`: "with * only at its end"}},
@@ -166,7 +167,7 @@ func TestDefaults(t *testing.T) {
 	want := fmt.Sprintf("%+v", Default())
 	for name, value := range defaults("", Keys(new(NetConf))) {
 		quoted := value
-		if name == "kubeconfig" || strings.Trim(value, "0123456789[]{}") != "" {
+		if name == "kubeconfig" || value[0] != '[' && strings.Trim(value, "0123456789{}") != "" {
 			quoted = fmt.Sprintf("%q", value)
 		}
 		conf, _, err := input(t, entry(name, quoted)).NetConf()

@@ -74,6 +74,19 @@ func matchesNamespace(excluded []string, namespace string) bool {
 	})
 }
 
+// Meshes returns the configured meshes, or the default. Of a list that NetConf refuses, so
+// that no pod of a mesh starts, it returns all.
+func (in Input) Meshes() []MeshName {
+	raw, ok := in.fields["meshes"]
+	if !ok {
+		return DefaultSettings().Meshes
+	}
+	if names, err := meshNames(raw); err == nil {
+		return names
+	}
+	return Meshes()
+}
+
 // AgentSocket returns the configured socket, or the default.
 func (in Input) AgentSocket() string {
 	if socket, err := agentSocket(in.fields["agentSocket"]); err == nil {

@@ -40,8 +40,12 @@ func Keys(c *NetConf) []Key {
 			Meaning: "namespaces whose pods are never captured; a trailing `*` makes a name a prefix. The agent's default in mode `multus-chain` is `openshift-*` and `kube-*`",
 		},
 		{
+			Name: "meshes", Type: "list of meshes", Default: `["istio", "capture-cni"]`, set: into(&c.Capture.Meshes, meshNames),
+			Meaning: "whose pods are captured: `istio`, `linkerd`, and `capture-cni` for pods with [keys of our own](sidecars.md)",
+		},
+		{
 			Name: "ipv6", Type: "`mesh`, `always`, `never`", Default: "mesh", set: into(&c.Capture.IPv6, oneOf(IPv6Mesh, IPv6Always, IPv6Never)),
-			Meaning: "whether IPv6 is captured. `mesh`: in IPv6-only pods, and in pods with ISTIO_DUAL_STACK=true even if they have no IPv6 address at ADD. Without that, IPv6 connections of a pod without an IPv6 address are refused",
+			Meaning: "whether IPv6 is captured. `mesh`: in IPv6-only pods, and in pods with ISTIO_DUAL_STACK=true even if they have no IPv6 address at ADD; other meshes: [sidecars](sidecars.md). Without that, IPv6 connections of a pod without an IPv6 address are refused",
 		},
 		{
 			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn", set: into(&c.Capture.SharedProxyUID, oneOf(SharedUIDWarn, SharedUIDRefuse)),
@@ -69,7 +73,7 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "mesh", Type: "object", Default: "{}", Keys: meshKeys(&c.Capture.Mesh),
-			Meaning: "settings for every pod of the mesh",
+			Meaning: "settings for every pod of Istio's mesh, and exclusions for every mesh",
 		},
 	}
 }

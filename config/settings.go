@@ -36,8 +36,21 @@ const (
 	SharedUIDRefuse SharedUIDPolicy = "refuse"
 )
 
+// MeshName names what writes a pod's annotations, and so how they are read.
+type MeshName string
+
+const (
+	Istio   MeshName = "istio"
+	Linkerd MeshName = "linkerd"
+	OwnKeys MeshName = "capture-cni" // annotations of our own, for any sidecar
+)
+
+// Meshes returns all meshes.
+func Meshes() []MeshName { return []MeshName{Istio, Linkerd, OwnKeys} }
+
 // Settings are the operator's settings that decide which rules a pod gets.
 type Settings struct {
+	Meshes         []MeshName // whose pods are captured
 	Mesh           Mesh
 	IPv6           IPv6Policy
 	SharedProxyUID SharedUIDPolicy
@@ -45,7 +58,8 @@ type Settings struct {
 	SandboxedRuntimeClasses, SharedKernelRuntimeClasses []string
 }
 
-// Mesh holds the settings that apply to every pod of the mesh.
+// Mesh holds the settings that apply to every pod of Istio's mesh, and the exclusions of
+// every mesh.
 type Mesh struct {
 	OutboundPort, InboundPort, TunnelPort, DNSPort uint16
 	ProxyUID, ProxyGID                             uint32
@@ -63,6 +77,7 @@ type Mesh struct {
 // DefaultSettings returns Istio's defaults.
 func DefaultSettings() Settings {
 	return Settings{
+		Meshes:         []MeshName{Istio, OwnKeys},
 		IPv6:           IPv6Mesh,
 		SharedProxyUID: SharedUIDWarn,
 		Mesh: Mesh{

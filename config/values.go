@@ -85,6 +85,15 @@ func fileNamed(name string) func(json.RawMessage) (string, error) {
 	})
 }
 
+// meshNames reads the meshes that are on. Without any, no pod would be captured.
+func meshNames(raw json.RawMessage) ([]MeshName, error) {
+	names, err := each(oneOf(Meshes()...))(raw)
+	if err == nil && len(names) == 0 {
+		err = errors.New("expected at least one mesh")
+	}
+	return names, err
+}
+
 func agentSocket(raw json.RawMessage) (string, error) {
 	if bytes.Equal(raw, []byte(`""`)) {
 		return "", nil

@@ -13,7 +13,7 @@ import (
 )
 
 // releases are the releases that the guides name, each with its namespace.
-var releases = map[string]string{"capture-cni": "capture-cni", "istiod": "istio-system", "istio-cni": "istio-system"}
+var releases = map[string]string{"capture-cni": "capture-cni", "istiod": "istio-system", "istio-cni": "istio-system", "linkerd-cni": "linkerd-cni"}
 
 // checkHelm renders the chart with the settings of a call.
 func (c *checker) checkHelm(t *testing.T, args []string) error {

@@ -243,7 +243,7 @@ func TestGuidesKnowAnnotations(t *testing.T) {
 				continue
 			}
 			count++
-			known := slices.ContainsFunc(capture.Annotations(), func(a capture.Annotation) bool { return a.Key == key })
+			known := slices.ContainsFunc(capture.Annotations(config.Istio), func(a capture.Annotation) bool { return a.Key == key })
 			if !known && !strings.Contains(values, key+":") {
 				t.Errorf("%s: neither the plugin nor a policy reads %s", path, key)
 			}

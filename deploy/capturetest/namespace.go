@@ -21,7 +21,7 @@ import (
 // Labels and annotation of what a test creates.
 const (
 	selector        = "app.kubernetes.io/name=capture-cni,app.kubernetes.io/component=test"
-	untilAnnotation = "capture-cni.io/test-until" // when the test has ended, whatever happened
+	untilAnnotation = "test.capture-cni.io/until" // when the test has ended, whatever happened
 )
 
 func testMeta(namespace, name string, until time.Time) metav1.ObjectMeta {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -31,13 +32,16 @@ func (e *Explanation) conclude(pod *corev1.Pod, events podEvents, guarded bool) 
 		return
 	}
 	asked := newMeshPod(pod)
+	_, exemption := asked.by(config.Meshes())
 	switch {
-	case pod.Spec.NodeName == "" && (!InMesh(pod) || asked.exemption.Cause == ""):
+	case pod.Spec.NodeName == "" && (!InMesh(pod) || exemption.Cause == ""):
 		e.State, e.Cause = terms.NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node")
 		e.Next = "kubectl describe pod; a taint of nodes that are not ready is in deploy/guides/taint.md"
 	case !InMesh(pod):
 		e.State = terms.NotInMesh
 		e.Cause, e.Next = whyNotInMesh(pod)
+	case answer.NotMeshed != "":
+		e.State, e.Cause, e.Next = terms.NotInMesh, answer.NotMeshed, "name its mesh in netconf.meshes, if its pods should be captured"
 	case asked.noSandbox:
 		if answer.UID != string(pod.UID) {
 			add = &record.Record{} // of a pod of the same name before it
@@ -46,14 +50,14 @@ func (e *Explanation) conclude(pod *corev1.Pod, events podEvents, guarded bool) 
 		e.Cause, e.Next = whyNotStarted(events, *add)
 	case answer.State == terms.Exempt:
 		e.State, e.Cause = terms.Exempt, answer.Because
-		e.Next = cmp.Or(terms.AdviceFor(asked.exemption.Cause), terms.AdviceFor(capture.NamespaceExcluded))
+		e.Next = cmp.Or(terms.AdviceFor(exemption.Cause), terms.AdviceFor(capture.NamespaceExcluded))
 	case answer.State != "":
 		e.State, e.Cause, e.Next = answer.State, answer.Because, answer.State.Advice()
 		if e.State == terms.Captured {
 			e.Cause = cmp.Or(e.Cause, "its network namespace holds the rules that it asked for")
 		}
-	case asked.exemption.Cause != "":
-		e.State, e.Cause, e.Next = terms.Exempt, asked.exemption.Message, terms.AdviceFor(asked.exemption.Cause)
+	case exemption.Cause != "":
+		e.State, e.Cause, e.Next = terms.Exempt, exemption.Message, terms.AdviceFor(exemption.Cause)
 	case add.Verdict == record.Captured:
 		e.Cause = "no guard examined the running pod; its ADD captured it by " + cmp.Or(add.Backend, "an unknown backend")
 		e.Next = "for proof from inside the pod: the container istio-validation"

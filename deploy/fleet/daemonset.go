@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // DaemonSet is one of the release, as its controller reports it.
@@ -55,6 +57,24 @@ type release struct {
 
 // ofRelease selects the release's DaemonSets.
 var ofRelease = metav1.ListOptions{LabelSelector: labels.Set{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"}.String()}
+
+// meshes returns those that are on in one of the DaemonSets, or the default without any.
+func (r release) meshes() (on []config.MeshName) {
+	for _, set := range r.daemonSets {
+		for _, container := range set.Spec.Template.Spec.Containers {
+			if container.Name != InstallerContainer {
+				continue
+			}
+			input, _ := config.Read([]byte(cmp.Or(NetConf(container), "{}")))
+			on = append(on, input.Meshes()...)
+		}
+	}
+	if len(on) == 0 {
+		return config.DefaultSettings().Meshes
+	}
+	slices.Sort(on)
+	return slices.Compact(on)
+}
 
 // release returns the installation in a namespace.
 func (c *Client) release(ctx context.Context, namespace string) (release, error) {

@@ -5,6 +5,7 @@ package fleet
 import (
 	"time"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -65,6 +66,7 @@ func (s NodeState) Good() bool { return s == Ready || s == Removed }
 type Pod struct {
 	Namespace string                 `json:"namespace"`
 	Name      string                 `json:"name"`
+	Mesh      config.MeshName        `json:"mesh,omitempty"` // by whose keys it is read; empty where pods may not be listed
 	Node      string                 `json:"node"`
 	State     terms.State            `json:"state"`
 	Cause     capture.ExemptionCause `json:"cause,omitempty"`

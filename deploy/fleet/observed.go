@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -52,7 +53,7 @@ func (o *observed) fleet() *Fleet {
 	for _, pod := range meshed {
 		if node := nodes[pod.node]; node != nil {
 			node.Meshed++
-			f.addMeshed(*pod, named[[3]string{pod.node, pod.namespace, pod.name}], node, o.now)
+			f.addMeshed(*pod, o.release.meshes(), named[[3]string{pod.node, pod.namespace, pod.name}], node, o.now)
 		}
 	}
 	for _, name := range names {
@@ -74,10 +75,14 @@ func (o *observed) fleet() *Fleet {
 // agent ends.
 func (o *observed) sortPods() (agents map[string]*Agent, meshed []*meshPod) {
 	agents, o.ending = map[string]*Agent{}, map[string]bool{}
+	on := o.release.meshes()
 	for _, pod := range o.pods {
 		switch {
 		case pod.agent == nil || !o.release.owns(pod.agent):
-			if pod.mesh != nil {
+			if pod.mesh == nil {
+				continue
+			}
+			if mesh, _ := pod.mesh.by(on); mesh != "" {
 				meshed = append(meshed, pod.mesh)
 			}
 		case pod.agent.ending:
@@ -113,12 +118,13 @@ func (o *observed) nodesKnown() bool { return len(o.nodes) > 0 }
 
 // addMeshed adds a pod that is not captured as desired. The guard's finding comes first,
 // then what follows from the pod alone.
-func (f *Fleet) addMeshed(pod meshPod, named nodestate.Pod, node *Node, now time.Time) {
-	found := Pod{Namespace: pod.namespace, Name: pod.name, Node: pod.node, State: named.State, Cause: named.Cause, IstioInit: pod.istioInit}
+func (f *Fleet) addMeshed(pod meshPod, on []config.MeshName, named nodestate.Pod, node *Node, now time.Time) {
+	mesh, exemption := pod.by(on)
+	found := Pod{Namespace: pod.namespace, Name: pod.name, Mesh: mesh, Node: pod.node, State: named.State, Cause: named.Cause, IstioInit: pod.istioInit}
 	switch {
 	case found.State != "":
-	case pod.exemption.Cause != "":
-		found.State, found.Cause = terms.Exempt, pod.exemption.Cause
+	case exemption.Cause != "":
+		found.State, found.Cause = terms.Exempt, exemption.Cause
 		if node.pods == nil {
 			f.States[terms.Exempt]++
 			f.Exempt[found.Cause]++

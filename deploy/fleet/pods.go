@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
@@ -17,7 +18,7 @@ import (
 type meshPod struct {
 	namespace, name, node string
 	uid                   string
-	exemption             capture.Exemption
+	exemptions            map[config.MeshName]capture.Exemption // by the meshes that mark it
 	istioInit             bool
 	noSandbox             bool // it was scheduled, and its network is not set up
 	scheduled             time.Time
@@ -41,14 +42,22 @@ func newSeenPod(pod *corev1.Pod) *seenPod {
 	return s
 }
 
-// InMesh reports whether a pod was injected, and has a network of its own.
-func InMesh(pod *corev1.Pod) bool { return capture.Meshed(pod.Annotations) && !pod.Spec.HostNetwork }
+// InMesh reports whether a pod was injected, by a mesh that may be on, and has a network of
+// its own.
+func InMesh(pod *corev1.Pod) bool {
+	return capture.Meshed(pod.Annotations, config.Meshes()) && !pod.Spec.HostNetwork
+}
 
 func newMeshPod(pod *corev1.Pod) meshPod {
 	m := meshPod{
-		namespace: pod.Namespace, name: pod.Name, node: pod.Spec.NodeName, uid: string(pod.UID), exemption: capture.Exclusion(podfields.Of(pod)),
+		namespace: pod.Namespace, name: pod.Name, node: pod.Spec.NodeName, uid: string(pod.UID), exemptions: map[config.MeshName]capture.Exemption{},
 		istioInit: slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "istio-init" }),
 		scheduled: pod.CreationTimestamp.Time,
+	}
+	for _, mesh := range config.Meshes() {
+		if only := []config.MeshName{mesh}; capture.Meshed(pod.Annotations, only) {
+			m.exemptions[mesh] = capture.Exclusion(podfields.Of(pod), only)
+		}
 	}
 	for _, condition := range pod.Status.Conditions {
 		switch condition.Type {
@@ -63,4 +72,15 @@ func newMeshPod(pod *corev1.Pod) meshPod {
 	}
 	m.noSandbox = m.noSandbox && pod.Status.Phase == corev1.PodPending
 	return m
+}
+
+// by returns which of the meshes captures a pod, else one by which it is exempt; "" for a pod
+// of none.
+func (m meshPod) by(meshes []config.MeshName) (mesh config.MeshName, exemption capture.Exemption) {
+	for _, name := range meshes {
+		if found, marked := m.exemptions[name]; marked && (mesh == "" || found.Cause == "") {
+			mesh, exemption = name, found
+		}
+	}
+	return mesh, exemption
 }

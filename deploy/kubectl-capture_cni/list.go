@@ -80,10 +80,10 @@ func writeList(out io.Writer, list podList) {
 }
 
 func writePods(out io.Writer, pods []group[fleet.Pod]) {
-	rows := table{header: []string{"NAMESPACE", "POD", "NODE", "STATE", "CAUSE"}}
+	rows := table{header: []string{"NAMESPACE", "POD", "MESH", "NODE", "STATE", "CAUSE"}}
 	for _, alike := range pods {
 		pod := alike.first
-		rows.add(pod.Namespace, pod.Name+alike.more(), pod.Node, string(pod.State), string(pod.Cause))
+		rows.add(pod.Namespace, pod.Name+alike.more(), string(pod.Mesh), pod.Node, string(pod.State), string(pod.Cause))
 		rows.next(pod.Namespace+"/"+pod.Name, pod.Next)
 	}
 	rows.writeBelow(out)

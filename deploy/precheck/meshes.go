@@ -78,7 +78,11 @@ func (r *Report) checkMeshes(c *Cluster) {
 	for _, other := range terms.MeshPlugins() {
 		for _, set := range c.running(other) {
 			found = true
-			r.add(Note, other, "", "it is in namespace %s: a pod with the proxies of both meshes is not tested", set.Namespace)
+			next := ""
+			if other == "linkerd-cni" {
+				next = "deploy/guides/migrate-linkerd-cni.md, to capture Linkerd's pods instead"
+			}
+			r.add(Note, other, next, "it is in namespace %s: a pod with the proxies of both meshes is not tested", set.Namespace)
 		}
 	}
 	for _, set := range c.running(terms.IstioCNI) {

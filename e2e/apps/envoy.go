@@ -50,7 +50,7 @@ func envoy(ctx context.Context, bootstrap string) error {
 		go func() { _ = server.Serve(listener) }() // until the process ends
 	}
 	go subscriber.run(ctx, s.receive)
-	return forward(ctx, false)
+	return forward(ctx, false, false)
 }
 
 func (s *stats) receive(configurationType string) {

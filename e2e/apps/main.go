@@ -22,7 +22,7 @@ const usage = `usage: apps COMMAND
   echo ADDRESS                 send back what is received
   hold ADDRESS                 keep a connection to an echo server, and print that it is alive
   lookup NAME                  print the addresses that the pod's name server answers with
-  proxy [sidecar [silent]]     run the sidecar; silent, it sends clients no answers of its own
+  proxy [sidecar [silent|plain]]  run the sidecar; silent, it sends clients no answers of its own; plain, it has no address of its own
   istio-iptables …             run istio-init, for a pod without annotations
   injector ADDRESS IMAGE CERTIFICATE KEY
                                serve the webhook that injects sidecars
@@ -65,7 +65,7 @@ func run(ctx context.Context, command string, args []string) error {
 	case command == "lookup" && len(args) == 1:
 		return lookup(ctx, args[0])
 	case command == "proxy":
-		return proxy(ctx, slices.Contains(args, "silent"))
+		return proxy(ctx, slices.Contains(args, "silent"), slices.Contains(args, "plain"))
 	case command == "envoy" && len(args) > 0:
 		return envoy(ctx, args[0])
 	case command == "istio-iptables":

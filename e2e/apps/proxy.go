@@ -19,11 +19,12 @@ type direction struct {
 	transparent bool // connections keep their addresses (TPROXY)
 	inbound     bool
 	silent      bool // the client gets no answer of the proxy
+	plain       bool // connections to the application come from no address of the proxy's own
 }
 
 // proxy is a sidecar as the rules expect it: it forwards connections and answers DNS
 // queries.
-func proxy(ctx context.Context, silent bool) error {
+func proxy(ctx context.Context, silent, plain bool) error {
 	for _, network := range []string{"udp", "tcp"} {
 		server, err := podNetwork.Serve(network, port(config.DefaultSettings().Mesh.DNSPort), name("dns"))
 		if err != nil {
@@ -31,12 +32,12 @@ func proxy(ctx context.Context, silent bool) error {
 		}
 		defer server.Close()
 	}
-	return forward(ctx, silent)
+	return forward(ctx, silent, plain)
 }
 
 // forward forwards every captured connection to its original destination. Unless silent,
 // it first sends the client an answer of its own.
-func forward(ctx context.Context, silent bool) error {
+func forward(ctx context.Context, silent, plain bool) error {
 	mesh := config.DefaultSettings().Mesh
 	outbound, err := new(net.ListenConfig).Listen(ctx, "tcp", port(mesh.OutboundPort))
 	if err != nil {
@@ -49,7 +50,7 @@ func forward(ctx context.Context, silent bool) error {
 		return err
 	}
 	defer inbound.Close()
-	go direction{role: "inbound", inbound: true, transparent: transparent, silent: silent}.accept(inbound)
+	go direction{role: "inbound", inbound: true, transparent: transparent, silent: silent, plain: plain}.accept(inbound)
 	return pause(ctx)
 }
 
@@ -111,6 +112,7 @@ func (w direction) dialer(hop lab.Answer) net.Dialer {
 	case w.transparent:
 		d.Control = lab.Marked
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(hop.Client.Addr(), 0))
+	case w.plain:
 	case w.inbound && hop.OriginalDst.Addr().Is4():
 		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 6)}
 	case w.inbound:

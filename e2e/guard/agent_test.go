@@ -55,7 +55,7 @@ func (n *node) answer(request lookup.Request) []byte {
 // injected returns the UIDs of the pods that are injected now.
 func (n *node) injected() (uids []string) {
 	for _, pod := range n.pods {
-		if capture.Exclusion(podfields.Of(pod)).Cause == "" {
+		if capture.Exclusion(podfields.Of(pod), config.Meshes()).Cause == "" {
 			uids = append(uids, string(pod.UID))
 		}
 	}

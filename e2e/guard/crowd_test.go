@@ -156,7 +156,7 @@ func startGuard(t *testing.T, runDir string, flags ...string) (command *exec.Cmd
 func waitForCaptured(t *testing.T, address string, pods int) (took time.Duration) {
 	t.Helper()
 	began := time.Now()
-	for want := fmt.Sprintf("capture_cni_pods{state=\"captured\"} %d\n", pods); !strings.Contains(metrics(t, address), want); time.Sleep(50 * time.Millisecond) {
+	for want := fmt.Sprintf("capture_cni_pods{mesh=\"istio\",state=\"captured\"} %d\n", pods); !strings.Contains(metrics(t, address), want); time.Sleep(50 * time.Millisecond) {
 		if time.Since(began) > 2*time.Minute {
 			t.Fatalf("not all pods are captured:\n%s", metrics(t, address))
 		}

@@ -196,10 +196,13 @@ func expect(t *testing.T, registry *prometheus.Registry, want map[terms.State]fl
 		if family.GetName() != "capture_cni_pods" {
 			continue
 		}
+		got := map[terms.State]float64{} // of all meshes
 		for _, metric := range family.GetMetric() {
-			state := terms.State(metric.GetLabel()[0].GetValue())
-			if got := metric.GetGauge().GetValue(); got != want[state] {
-				t.Errorf("%v pods are %s, want %v", got, state, want[state])
+			got[terms.State(metric.GetLabel()[1].GetValue())] += metric.GetGauge().GetValue()
+		}
+		for state, count := range got {
+			if count != want[state] {
+				t.Errorf("%v pods are %s, want %v", count, state, want[state])
 			}
 		}
 	}

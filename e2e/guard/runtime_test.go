@@ -140,7 +140,7 @@ func (h *hangingCRI) ListContainers(ctx context.Context, asked *runtimeapi.ListC
 var (
 	lastRound   = regexp.MustCompile(`(?m)^capture_cni_guard_last_round_timestamp_seconds (\S+)$`)
 	lastListing = regexp.MustCompile(`(?m)^capture_cni_guard_last_listing_timestamp_seconds (\S+)$`)
-	uncaptured  = regexp.MustCompile(`(?m)^capture_cni_pods{state="uncaptured"} (\S+)$`)
+	uncaptured  = regexp.MustCompile(`(?m)^capture_cni_pods{mesh="istio",state="uncaptured"} (\S+)$`)
 )
 
 func number(t *testing.T, metrics string, of *regexp.Regexp) float64 {
@@ -185,7 +185,7 @@ func TestHangingRuntime(t *testing.T) {
 		if listed == 0 || listed > float64(began.Add(time.Second).UnixMilli())/1000 {
 			t.Fatalf("the last listing was at %f", listed)
 		}
-		if whole-listed > atLeast.Seconds() && number(t, now, uncaptured) == 1 && strings.Contains(now, `capture_cni_pods{state="captured"} 1`) {
+		if whole-listed > atLeast.Seconds() && number(t, now, uncaptured) == 1 && strings.Contains(now, `capture_cni_pods{mesh="istio",state="captured"} 1`) {
 			break
 		}
 		if time.Now().After(deadline) {

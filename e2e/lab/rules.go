@@ -20,7 +20,7 @@ import (
 )
 
 // CheckRules returns an error unless the network namespace of a pod holds exactly the
-// nftables rules that the pod asks for under the default settings, and lo is up. nft
+// nftables rules that the pod asks for, in any mesh, and lo is up. nft
 // loads the expected rules and lists both, so that a fault of the plugin's own encoding
 // or comparison shows.
 func (h *Host) CheckRules(ctx context.Context, pod *corev1.Pod) error {
@@ -28,7 +28,9 @@ func (h *Host) CheckRules(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	decision, err := Decide(pod, config.DefaultSettings(), addresses...)
+	settings := config.DefaultSettings()
+	settings.Meshes = config.Meshes()
+	decision, err := Decide(pod, settings, addresses...)
 	if err != nil {
 		return err
 	}

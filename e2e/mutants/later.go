@@ -8,8 +8,8 @@ var laterMutants = []mutant{
 	{
 		name: "pod-injected-after-its-sandbox-was-made-goes-unnoticed",
 		file: "install/guard/watched.go",
-		from: "(isMeshed(sandbox) || later)",
-		to:   "isMeshed(sandbox)",
+		from: "(g.asker.isMeshed(sandbox) || later)",
+		to:   "g.asker.isMeshed(sandbox)",
 		by:   by(root, "e2e/guard", "TestInjectedLater"),
 	},
 	{
@@ -22,8 +22,8 @@ var laterMutants = []mutant{
 	{
 		name: "uncaptured-pod-of-the-nodes-network-is-reported-as-injected-later",
 		file: "install/guard/asking.go",
-		from: "return hasNetwork(s) && !capture",
-		to:   "return !capture",
+		from: "return hasNetwork(s) && !a.isMeshed",
+		to:   "return !a.isMeshed",
 		by:   by(root, "e2e/guard", "TestInjectedLater"),
 	},
 	{
@@ -36,8 +36,8 @@ var laterMutants = []mutant{
 	{
 		name: "exempt-pods-are-reported-as-injected-later",
 		file: "install/pods/entry.go",
-		from: `capture.Exclusion(fields).Cause == ""`,
-		to:   "capture.Meshed(fields.Annotations)",
+		from: `capture.Exclusion(fields, meshes).Cause == ""`,
+		to:   "capture.Meshed(fields.Annotations, meshes)",
 		by:   by(unit, "install/pods", "TestWatchedPods"),
 	},
 	{

@@ -7,7 +7,7 @@ package main
 var ruleMutants = []mutant{
 	{
 		name: "name-istio-init-exempts-a-pod",
-		file: "plugin/capture/exemption.go",
+		file: "plugin/capture/istio.go",
 		from: "c != nil && c.NetAdmin",
 		to:   "c != nil",
 		by:   by(quick, "plugin/capture", "TestExclusion"),

@@ -77,8 +77,8 @@ var serverMutants = []mutant{
 	{
 		name: "pod-outside-the-mesh-is-evicted",
 		file: "install/evict/evict.go",
-		from: "case !capture.Meshed(pod.Annotations):",
-		to:   "case pod.Annotations == nil && !capture.Meshed(pod.Annotations):",
+		from: "case !capture.Meshed(pod.Annotations, e.meshes):",
+		to:   "case pod.Annotations == nil && !capture.Meshed(pod.Annotations, e.meshes):",
 		by:   by(unit, "install/evict", "TestDenied"),
 	},
 	{

@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -30,7 +31,7 @@ func TestAdmissionSettings(t *testing.T) {
 		"sidecar.istio.io/status":                       true, // its absence is refused
 		"traffic.sidecar.istio.io/includeOutboundPorts": true, // captures more
 	}
-	for _, a := range capture.Annotations() {
+	for _, a := range capture.Annotations(config.Istio) {
 		if _, ok := values.Admission.Settings.Annotations[a.Key]; !ok && !harmless[a.Key] {
 			t.Errorf("admission.settings.annotations has no %s", a.Key)
 		}

@@ -39,7 +39,9 @@ func read(t *testing.T, name string) string {
 func TestTables(t *testing.T) {
 	measured := readResults(t)
 	for _, tt := range []struct{ document, name, table string }{
-		{"annotations.md", "annotations", annotationTable()},
+		{"annotations.md", "annotations", annotationTable(config.Istio)},
+		{"sidecars.md", "linkerd", annotationTable(config.Linkerd)},
+		{"sidecars.md", "own", annotationTable(config.OwnKeys)},
 		{"configuration.md", "netconf", keyTable()},
 		{"metrics.md", "metrics", metricTable()},
 		{"numbers.md", "machine", measured.Date + ", " + measured.Machine + "\n"},
@@ -82,9 +84,9 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-func annotationTable() string {
+func annotationTable(mesh config.MeshName) string {
 	table := "| annotation | form | if absent | meaning |\n|---|---|---|---|\n"
-	for _, a := range capture.Annotations() {
+	for _, a := range capture.Annotations(mesh) {
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", a.Key, a.Form, a.Default, a.Meaning)
 	}
 	return table

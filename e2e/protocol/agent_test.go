@@ -33,7 +33,7 @@ func (n node) startAgent(t *testing.T) (stop func()) {
 	n.Put(meshed(func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" }))
 	api, err := kube.New(&rest.Config{Host: n.URL, BearerToken: n.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: n.Cert.PEM}})
 	check(t, err)
-	server := pods.New(pods.Settings{Socket: config.PodsSocket(n.agentSocket()), Node: "node-1"}, api, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	server := pods.New(pods.Settings{Socket: config.PodsSocket(n.agentSocket()), Node: "node-1", Meshes: config.Meshes()}, api, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx) }()

@@ -110,7 +110,7 @@ var packageDifferences = []difference{
 	{
 		why: "the plugin excludes inbound ports 15020, 15021 and 15090 by itself",
 		holds: func(in capture.Intent, p probe) bool {
-			return in.InboundPorts.All && slices.Contains(in.ExcludeInboundPorts, uint16(p.port)) && slices.Contains([]int{15020, 15021, 15090}, p.port)
+			return in.InboundPorts.All && excludes(in.ExcludeInboundPorts, p.port) && slices.Contains([]int{15020, 15021, 15090}, p.port)
 		},
 		allows: [][2]string{{direct, inbound}},
 		shown:  func(in capture.Intent) bool { return in.InboundPorts.All },
@@ -147,7 +147,7 @@ func TestOracleIstiosCases(t *testing.T) {
 			}
 			intent := intentOf(t, c.pod(), settings)
 			o := &oracle{intent: intent, mesh: settings.Mesh, ports: c.ports, owners: c.owners, to: c.to, also: packageDifferences}
-			o.istio = func(host *lab.Host) error { return applyGolden(host, golden, intent) }
+			o.theirs = func(host *lab.Host) error { return applyGolden(host, golden, intent) }
 			o.compare(t)
 		})
 	}

@@ -32,7 +32,7 @@ func TestOracleInjected(t *testing.T) {
 		intent := intentOf(t, pod, config.DefaultSettings())
 		if key := requested + capture.Rules(intent).String(); !compared[key] {
 			compared[key] = true
-			o := &oracle{intent: intent, mesh: config.DefaultSettings().Mesh, istio: istio, also: also, ports: portsOf(intent), owners: proxyOwners(intent)}
+			o := &oracle{intent: intent, mesh: config.DefaultSettings().Mesh, theirs: istio, also: also, ports: portsOf(intent), owners: proxyOwners(intent)}
 			t.Run(name, func(t *testing.T) { t.Parallel(); o.compare(t) })
 		}
 	}
@@ -40,7 +40,7 @@ func TestOracleInjected(t *testing.T) {
 	for _, pod := range pods {
 		captured := expectSameDecision(t, plugin, node, pod)
 		asked := pod.Pod
-		if init := pod.init; init != nil && capture.Meshed(pod.Annotations) {
+		if init := pod.init; init != nil && capture.Meshed(pod.Annotations, config.Meshes()) {
 			captured, asked = true, pod.withoutInit()
 			compare(asked, pod.file+", istio-init", fmt.Sprint(init.Args, init.Env), func(host *lab.Host) error {
 				return istioInit(host, environmentFrom(init.Env), init.Args[1:]...)
@@ -134,8 +134,9 @@ func proxyOwners(in capture.Intent) (owners []lab.Owner) {
 
 // portsOf are those that the annotations name.
 func portsOf(in capture.Intent) (ports []int) {
-	for _, port := range slices.Concat(in.InboundPorts.Only, in.ExcludeInboundPorts, in.IncludeOutboundPorts, in.ExcludeOutboundPorts) {
-		ports = append(ports, int(port))
+	only := append(capture.Ports(in.InboundPorts.Only...), capture.Ports(in.IncludeOutboundPorts...)...)
+	for _, r := range slices.Concat(only, in.ExcludeInboundPorts, in.ExcludeOutboundPorts) {
+		ports = append(ports, int(r.First))
 	}
 	return ports
 }

@@ -52,9 +52,9 @@ func TestOracleScenarios(t *testing.T) {
 					s.settings(&settings)
 				}
 				o := &oracle{intent: intentOf(t, pod, settings), mesh: settings.Mesh, ports: ports(s.probes), owners: ownersOf(s.probes)}
-				o.istio = func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(settings.Mesh)...) }
+				o.theirs = func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(settings.Mesh)...) }
 				if args := istioInitArgs[s.name]; args != nil {
-					o.istio = func(host *lab.Host) error {
+					o.theirs = func(host *lab.Host) error {
 						return istioInit(host, append(environmentOf(settings.Mesh), "ISTIO_DUAL_STACK="+dualStack), args...)
 					}
 				}
@@ -74,7 +74,7 @@ func TestOracleRandomPods(t *testing.T) {
 			pod, settings := randomPod(rand.New(rand.NewPCG(*seed, n)))
 			trimLists(pod)
 			o := &oracle{intent: intentOf(t, pod, settings), mesh: settings.Mesh, ports: []int{9000}, owners: []lab.Owner{{UID: 1000, GID: 5}}}
-			o.istio = func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(settings.Mesh)...) }
+			o.theirs = func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(settings.Mesh)...) }
 			o.compare(t)
 			if t.Failed() {
 				t.Logf("%v %v\n%s", pod.Annotations, pod.Spec.Containers[1].Env, capture.Rules(o.intent))

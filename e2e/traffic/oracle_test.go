@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,16 +15,21 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// oracle compares the rules for an Intent with Istio's for the same pod, by packets.
+// oracle compares the rules for an Intent with the mesh's own for the same pod, by packets.
 type oracle struct {
-	intent capture.Intent
-	mesh   config.Mesh
-	istio  func(pod *lab.Host) error // captures by Istio's own program
-	ports  []int                     // what packets are sent to, next to oraclePorts
-	owners []lab.Owner               // who sends them, next to oracleOwners
-	to     []dst                     // where to, next to oracleTo
-	also   []difference              // next to differences
-	met    sync.Map                  // differences that packets met, by why
+	intent  capture.Intent
+	backend config.Backend // of ours; empty: nftables
+	mesh    config.Mesh
+	theirs  func(pod *lab.Host) error // captures by the mesh's own program
+
+	beside      func(pod *lab.Host) error // captures our pod, too; nil for none
+	besideFirst bool
+
+	ports  []int        // what packets are sent to, next to oraclePorts
+	owners []lab.Owner  // who sends them, next to oracleOwners
+	to     []dst        // where to, next to oracleTo
+	also   []difference // next to differences
+	met    sync.Map     // differences that packets met, by why
 }
 
 var (
@@ -68,9 +74,13 @@ func rerouted(in capture.Intent, device string) bool {
 // tunnel's.
 func takesInbound(in capture.Intent, port int) bool {
 	if in.InboundPorts.All {
-		return !slices.Contains(in.ExcludeInboundPorts, uint16(port))
+		return !excludes(in.ExcludeInboundPorts, port)
 	}
 	return slices.Contains(in.InboundPorts.Only, uint16(port))
+}
+
+func excludes(ports []capture.PortRange, port int) bool {
+	return slices.ContainsFunc(ports, func(r capture.PortRange) bool { return r.Contains(uint16(port)) })
 }
 
 // arrivesBy returns the interface by which a packet reaches the pod.
@@ -126,9 +136,15 @@ func (o *oracle) compare(t *testing.T) {
 	o.mesh.ProxyUID, o.mesh.ProxyGID = o.intent.ProxyUID, o.intent.ProxyGID
 	servers := func() world { return newWorld(t, ports(probes), o.mesh) }
 	ours := servers()
-	istios, err := captureByIstio(servers, o.istio)
+	istios, err := captureByIstio(servers, o.theirs)
 	check(t, err)
-	check(t, open(t, ours.pod, config.NFTables).Apply(capture.Rules(o.intent)))
+	if o.beside != nil && o.besideFirst {
+		check(t, o.beside(ours.pod))
+	}
+	check(t, open(t, ours.pod, cmp.Or(o.backend, config.NFTables)).Apply(capture.Rules(o.intent)))
+	if o.beside != nil && !o.besideFirst {
+		check(t, o.beside(ours.pod))
+	}
 	check(t, istios.pod.WaitForIPv6())
 	work := make(chan probe)
 	var workers sync.WaitGroup
@@ -160,7 +176,7 @@ func (o *oracle) compare(t *testing.T) {
 }
 
 func (o *oracle) ask(t *testing.T, ours, istios world, p probe, f family) {
-	if p.to[f] == "" || f == ipv6 && p.to == probeTarget && o.intent.IPv6 != capture.Captured { // nothing has ::6 then
+	if p.to[f] == "" || f == ipv6 && slices.Contains([]dst{p.to, p.from}, probeTarget) && !capture.Rules(o.intent).NeedsProxySource() { // nothing has ::6 then
 		return
 	}
 	var got, want string
@@ -173,7 +189,7 @@ func (o *oracle) ask(t *testing.T, ours, istios world, p probe, f family) {
 	if why, intended := o.intended(p, got, want); intended {
 		o.met.Store(why, true)
 	} else {
-		t.Errorf("%s %+v: answered by %s, with Istio's rules by %s", f, p, got, want)
+		t.Errorf("%s %+v: answered by %s, with the mesh's own rules by %s", f, p, got, want)
 	}
 }
 

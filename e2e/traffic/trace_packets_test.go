@@ -116,7 +116,7 @@ func randomShots(r *rand.Rand, rs capture.Ruleset) (shots []*shot) {
 	for _, chain := range rs.Chains {
 		for _, rule := range chain.Rules {
 			for _, port := range rule.Match.DstPort.Values {
-				ports = append(ports, int(port)-1, int(port), int(port)+1)
+				ports = append(ports, int(port.First)-1, int(port.First), int(port.Last), int(port.Last)+1)
 			}
 		}
 	}

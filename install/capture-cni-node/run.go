@@ -81,7 +81,7 @@ func (a *agent) run(ctx context.Context) error {
 		if own := a.Credentials.Pod; !absent && !a.Credentials.OnNode && (own.Name == "" || own.Namespace == "" || own.UID == "") {
 			return errors.New("--token-on-node=false needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 		}
-		answerer = pods.New(pods.Settings{Socket: a.PodsSocket(), Node: a.Credentials.Node}, api, a.registry, a.log)
+		answerer = pods.New(pods.Settings{Socket: a.PodsSocket(), Node: a.Credentials.Node, Meshes: a.Entry.Conf.Capture.Meshes}, api, a.registry, a.log)
 	}
 	a.keeper = keeper.New(node.New(a.Node, api, a.runtime, a.log), answerer.Ready, a.registry, a.log)
 	server, err := httpServer(a.address, probes(a.keeper, a.registry), a.log)
@@ -131,7 +131,7 @@ func (a *agent) receive(isWatched func(record.PodRef) bool) (tasks []task, err e
 		tasks = append(tasks, untilEnd(events.Serve))
 	}
 	if a.evicts {
-		evictor, err := evict.New(api, a.Credentials.Node, a.keeper.Ready, a.registry, a.log)
+		evictor, err := evict.New(api, a.Credentials.Node, a.Entry.Conf.Capture.Meshes, a.keeper.Ready, a.registry, a.log)
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ func TestDenied(t *testing.T) {
 		`it is on node "node-2"`:              func(p *corev1.Pod) { p.Spec.NodeName = "node-2" },
 		`it is on node ""`:                    func(p *corev1.Pod) { p.Spec.NodeName = "" },
 		"another pod of that name":            func(p *corev1.Pod) { p.UID = "uid-of-its-successor" },
-		"sidecar.istio.io/status":             func(p *corev1.Pod) { p.Annotations = map[string]string{"sidecar.istio.io/inject": "true"} },
+		"no annotation of one":                func(p *corev1.Pod) { p.Annotations = map[string]string{"sidecar.istio.io/inject": "true"} },
 		"no controller":                       func(p *corev1.Pod) { p.OwnerReferences = nil },
 		"no controller that would replace it": func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" },
 		"no controller that":                  func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
@@ -102,7 +102,7 @@ func TestReadsAreSlow(t *testing.T) {
 func TestNodeUnknown(t *testing.T) {
 	t.Parallel()
 	ready := func(context.Context) error { return nil }
-	_, err := New(nil, "", ready, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	_, err := New(nil, "", nil, ready, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "--node-name") {
 		t.Errorf("got %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -36,6 +37,7 @@ const (
 type Evictor struct {
 	api       *kube.Client
 	node      string
+	meshes    []config.MeshName // that are on
 	ready     func(context.Context) error
 	log       *slog.Logger
 	results   *prometheus.CounterVec
@@ -59,12 +61,12 @@ const (
 
 // New returns an Evictor of one node's pods. It evicts none while ready returns an
 // error: the replacement would be uncaptured, too.
-func New(api *kube.Client, nodeName string, ready func(context.Context) error, registry prometheus.Registerer, log *slog.Logger) (*Evictor, error) {
+func New(api *kube.Client, nodeName string, meshes []config.MeshName, ready func(context.Context) error, registry prometheus.Registerer, log *slog.Logger) (*Evictor, error) {
 	if nodeName == "" {
 		return nil, errors.New("evicting pods: the agent does not know its node's name; set --node-name")
 	}
 	return &Evictor{
-		api: api, node: nodeName, ready: ready, log: log, results: newCounter(metrics.NewFactory(registry)),
+		api: api, node: nodeName, meshes: meshes, ready: ready, log: log, results: newCounter(metrics.NewFactory(registry)),
 		queue: make(chan request, queueLength), attempted: map[string]time.Time{},
 	}, nil
 }
@@ -159,8 +161,8 @@ func (e *Evictor) denial(pod *corev1.Pod, uid string) string {
 		return fmt.Sprintf("the API server has another pod of that name, with UID %q", pod.UID)
 	case pod.Spec.NodeName != e.node:
 		return fmt.Sprintf("it is on node %q, and this is node %q", pod.Spec.NodeName, e.node)
-	case !capture.Meshed(pod.Annotations):
-		return "it is not in the mesh: it has no annotation sidecar.istio.io/status"
+	case !capture.Meshed(pod.Annotations, e.meshes):
+		return "it is not in a mesh: it has no annotation of one"
 	case owner == nil || owner.Kind == "Node":
 		return "it has no controller that would replace it"
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -123,9 +124,11 @@ func TestSize(t *testing.T) {
 		Kernel: &Kernel{Backend: worst(record.MaxBackend), Stamp: worst(256), Expected: worst(256), Foreign: worst(256)},
 		Add:    &record.Record{Message: worst(record.MaxMessage)},
 	}
-	for _, annotation := range capture.Annotations() {
-		value := &Value{Text: worst(MaxValue), Bytes: 1 << 18}
-		pod.Annotations = append(pod.Annotations, Annotation{annotation.Key, value, value})
+	for _, mesh := range config.Meshes() {
+		for _, annotation := range capture.Annotations(mesh) {
+			value := &Value{Text: worst(MaxValue), Bytes: 1 << 18}
+			pod.Annotations = append(pod.Annotations, Annotation{annotation.Key, value, value})
+		}
 	}
 	for range record.MaxWarnings {
 		pod.Add.Warnings, pod.Add.Notes = append(pod.Add.Warnings, worst(record.MaxWarning)), append(pod.Add.Notes, worst(record.MaxWarning))

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
@@ -36,6 +37,7 @@ type asker struct {
 	pods   Pods
 	lister *lister
 	round  time.Duration
+	meshes []config.MeshName // that are on
 	once   *onceLog
 
 	known, first breaker // of requests for pods whose desired state is known, and for others
@@ -104,10 +106,25 @@ func (a *asker) askInjected(ctx context.Context) {
 	}
 }
 
+// isMeshed reports whether a pod is in a mesh, according to its sandbox.
+func (a *asker) isMeshed(s cri.Sandbox) bool {
+	return hasNetwork(s) && capture.Meshed(s.Annotations, a.meshes)
+}
+
+// meshOf returns the first mesh that marks a pod; "" for none.
+func (a *asker) meshOf(s cri.Sandbox) config.MeshName {
+	for _, mesh := range a.meshes {
+		if capture.Meshed(s.Annotations, []config.MeshName{mesh}) {
+			return mesh
+		}
+	}
+	return ""
+}
+
 // injectedLater reports whether the API server shows a pod as one of the mesh that was
 // none when its sandbox was made: the plugin has passed it.
 func (a *asker) injectedLater(s cri.Sandbox) bool {
-	return hasNetwork(s) && !capture.Meshed(s.Annotations) && slices.Contains(a.injected, s.UID)
+	return hasNetwork(s) && !a.isMeshed(s) && slices.Contains(a.injected, s.UID)
 }
 
 func (a *asker) pause() time.Duration { return min(askPause, a.round) }

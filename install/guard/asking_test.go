@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
@@ -32,7 +33,7 @@ func (a *agent) Ask(ctx context.Context, request lookup.Request) (lookup.Answer,
 }
 
 func (a *agent) asker(log *strings.Builder) *asker {
-	return New(Settings{Round: time.Minute}, nil, a, slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry()).asker
+	return New(Settings{Conf: config.Default(), Round: time.Minute}, nil, a, slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry()).asker
 }
 
 func failing(err error) func(context.Context) (lookup.Answer, error) {

@@ -25,6 +25,7 @@ type desired struct {
 	known         bool   // false before the first answer
 	digest        string // of the answer that all this follows from
 	exemption     capture.Exemption
+	mesh          config.MeshName // by whose keys the pod is captured; empty for an exempt one
 	intent        packed
 	stamp         string // of the rules
 	changed       bool   // the annotations were edited since the pod's creation
@@ -44,6 +45,7 @@ func (d *desired) decide(answer *lookup.Answer, sandbox cri.Sandbox, settings co
 	}
 	fresh := newDesired(answer, decision.Exemption)
 	if fresh.exemption.Cause == "" {
+		fresh.mesh = decision.Intent.Mesh
 		fresh.stamp = capture.Rules(decision.Intent).Stamp()
 		edited, err := capture.Decide(*answer.Pod, settings, addresses)
 		fresh.changed = err != nil || !reflect.DeepEqual(edited.Intent, decision.Intent)

@@ -15,8 +15,8 @@ func TestPacked(t *testing.T) {
 	long := capture.Intent{
 		IPv6: capture.Captured, Transparent: true, CaptureDNS: true, DropInvalid: true, OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
 		ProxyUID: 5, ProxyGID: 6, LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"), CaptureLoopback: true,
-		InboundPorts: capture.Selection[uint16]{Only: []uint16{80, 81}}, ExcludeInboundPorts: []uint16{1, 2},
-		IncludeOutboundPorts: []uint16{7, 8}, ExcludeOutboundPorts: []uint16{9},
+		InboundPorts: capture.Selection[uint16]{Only: []uint16{80, 81}}, ExcludeInboundPorts: []capture.PortRange{{First: 1, Last: 1}, {First: 2, Last: 65535}}, ExcludeInboundRanges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		IncludeOutboundPorts: []uint16{7, 8}, ExcludeOutboundPorts: capture.Ports(9),
 		OutboundRanges:    capture.Selection[netip.Prefix]{Only: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
 		ExcludeInterfaces: []string{"eth1"}, RerouteInterfaces: []string{"net1", "net2"}, OwnerGroups: []uint32{1000, 1001},
 	}

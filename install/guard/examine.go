@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,7 @@ func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 		return unknown(err)
 	}
 	if isolatingRuntime(w.sandbox.Runtime) != "" {
-		return w.checkIsolated(answer)
+		return w.checkIsolated(answer, e.settings.Conf.Capture.Meshes)
 	}
 	netns, err := kernel.TryOpen(w.sandbox.NetNS)
 	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" { // an ADD or a DEL runs
@@ -71,6 +72,7 @@ func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 		if err := w.desired.decide(answer, w.sandbox, e.settings.Conf.Capture, w.baseline.addressesOf(netns)); err != nil {
 			return unknown(err)
 		}
+		w.mesh = cmp.Or(w.desired.mesh, w.mesh)
 	}
 	if w.desired.exemption.Cause != "" {
 		return Finding{State: terms.Exempt, Reason: w.desired.exemption.Message}

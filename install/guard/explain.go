@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/history"
@@ -37,7 +38,7 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string) (explain.Po
 	p := explain.Pod{Form: explain.Form, Namespace: namespace, Name: name, UID: sandbox.UID, Sandbox: sandbox.ID, Examined: true, NetNS: sandbox.NetNS}
 	g.asker.askInjected(ctx)
 	later := g.asker.injectedLater(sandbox)
-	if !isMeshed(sandbox) && !later {
+	if !g.asker.isMeshed(sandbox) && !later {
 		p.NotMeshed = notMeshed
 		return p, nil
 	}
@@ -57,7 +58,7 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string) (explain.Po
 }
 
 // notMeshed is why a pod is not captured.
-const notMeshed = "it was not injected at its creation, or it has the node's network"
+const notMeshed = "it was not injected at its creation, its mesh is not one of netconf.meshes, or it has the node's network"
 
 // find returns the sandbox of a pod. Errors: ErrNotHere.
 func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, error) {
@@ -95,7 +96,7 @@ func ExplainWithoutSandbox(historyDir, namespace, name string) (explain.Pod, err
 func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	for _, sandbox := range sandboxes {
-		if isMeshed(sandbox) {
+		if g.asker.isMeshed(sandbox) {
 			pods = append(pods, sandbox.Namespace+"/"+sandbox.Name)
 		}
 	}
@@ -113,10 +114,12 @@ func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *
 	} else {
 		p.NowUnknown = err.Error()
 	}
-	for _, annotation := range capture.Annotations() { // the value of any other may be a secret
-		a := explain.Annotation{Key: annotation.Key, Created: valueOf(annotation, created), Now: valueOf(annotation, now)}
-		if a.Created != nil || a.Now != nil {
-			p.Annotations = append(p.Annotations, a)
+	for _, mesh := range config.Meshes() {
+		for _, annotation := range capture.Annotations(mesh) { // the value of any other may be a secret
+			a := explain.Annotation{Key: annotation.Key, Created: valueOf(annotation, created), Now: valueOf(annotation, now)}
+			if a.Created != nil || a.Now != nil {
+				p.Annotations = append(p.Annotations, a)
+			}
 		}
 	}
 }

@@ -74,7 +74,7 @@ type Guard struct {
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
 	once, metrics := newOnceLog(log), newPodMetrics(metrics.NewFactory(registry))
 	lister := &lister{runtime: runtime, log: log}
-	asker := &asker{pods: pods, lister: lister, round: settings.Round, once: once}
+	asker := &asker{pods: pods, lister: lister, round: settings.Round, meshes: settings.Conf.Capture.Meshes, once: once}
 	g := &Guard{
 		settings: settings, runtime: runtime, lister: lister, asker: asker, log: log, once: once, metrics: metrics,
 		examiner: &examiner{
@@ -139,7 +139,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 		w.sandbox = withoutMetadata(w.sandbox)
 	}
 	g.asker.askInjected(ctx)
-	g.metrics.count(g.watched)
+	g.metrics.count(g.watched, g.asker.meshes)
 	g.metrics.lastListing.Set(seconds(g.lister.last))
 	g.metrics.lastRound.Set(seconds(g.progress.update(g.watched, time.Now())))
 	g.outbox.send()

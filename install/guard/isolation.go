@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -45,9 +46,9 @@ func isolatingName(name string) string {
 
 // checkIsolated is about a pod whose traffic bypasses the node's kernel. Neither a
 // repair nor an eviction would change that.
-func (w *watched) checkIsolated(answer *lookup.Answer) Finding {
+func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName) Finding {
 	if answer != nil {
-		w.desired = newDesired(answer, capture.Exclusion(asCreated(answer, w.sandbox)))
+		w.desired = newDesired(answer, capture.Exclusion(asCreated(answer, w.sandbox), meshes))
 	}
 	if w.desired.exemption.Cause != "" {
 		return Finding{State: terms.Exempt, Reason: w.desired.exemption.Message}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -83,7 +84,7 @@ type shakyGuard struct {
 
 func newShakyGuard() *shakyGuard {
 	s := &shakyGuard{shaky: &shaky{}, registry: prometheus.NewRegistry()}
-	settings := Settings{Round: 30 * time.Second}
+	settings := Settings{Conf: config.Default(), Round: 30 * time.Second}
 	settings.Conf.ExcludeNamespaces = []string{"excluded"}
 	s.Guard = New(settings, s.shaky, &agent{answer: failing(errors.New("no agent"))}, slog.New(slog.NewTextHandler(&s.log, nil)), s.registry)
 	return s
@@ -115,7 +116,7 @@ func (s *shakyGuard) gauge(t *testing.T, name string, labels ...string) float64 
 // was logged since the last call.
 func (s *shakyGuard) expect(t *testing.T, when string, exempt int, listed time.Time, logged ...string) {
 	t.Helper()
-	if got := s.gauge(t, "capture_cni_pods", string(terms.Exempt)); got != float64(exempt) {
+	if got := s.gauge(t, "capture_cni_pods", "istio", string(terms.Exempt)); got != float64(exempt) {
 		t.Errorf("%s: %v pods, want %d", when, got, exempt)
 	}
 	if got := s.gauge(t, "capture_cni_guard_last_listing_timestamp_seconds"); got != seconds(listed) {

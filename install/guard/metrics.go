@@ -3,11 +3,14 @@
 package guard
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -26,7 +29,7 @@ func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 
 func newPodMetrics(f *metrics.Factory) *podMetrics {
 	return &podMetrics{
-		pods:     f.GaugeVec("pods", "pods of the mesh on this node, by `state` (captured, uncaptured, drifted, outdated, changed, foreign, obstructed, injected_later, unknown, exempt); served by the guard", "state"),
+		pods:     f.GaugeVec("pods", "pods of the mesh on this node, by `state` (captured, uncaptured, drifted, outdated, changed, foreign, obstructed, injected_later, unknown, exempt) and `mesh` (istio, linkerd, capture-cni, or none of a pod that was injected later); served by the guard", "state", "mesh"),
 		exempt:   f.GaugeVec("exempt_pods", "pods of the mesh on this node that are exempt from capture, by `cause` ("+causes()+"); served by the guard", "cause"),
 		repairs:  f.Counters("pod_repairs_total", "attempts to repair the rules of a running pod, by `result` (done, failed); served by the guard", "result", done, failed),
 		repeated: f.Counter("pod_repairs_repeated_total", "attempts to repair a pod within ten minutes of the previous attempt; served by the guard"),
@@ -50,17 +53,24 @@ const (
 	failed = "failed"
 )
 
-func (m *podMetrics) count(watched map[string]*watched) {
-	counts := map[terms.State]int{}
+func (m *podMetrics) count(watched map[string]*watched, meshes []config.MeshName) {
+	counts := map[[2]string]int{} // by state and mesh
+	for _, state := range terms.States() {
+		for _, mesh := range append(slices.Clone(meshes), "") {
+			counts[[2]string{string(state), string(mesh)}] = 0
+		}
+	}
 	exempt := map[capture.ExemptionCause]int{}
 	for _, w := range watched {
-		counts[w.finding.State]++
+		counts[[2]string{string(w.finding.State), string(w.mesh)}]++
 		if w.finding.State == terms.Exempt {
 			exempt[w.desired.exemption.Cause]++
 		}
 	}
-	for _, state := range terms.States() {
-		m.pods.WithLabelValues(string(state)).Set(float64(counts[state]))
+	for of, count := range counts {
+		if state, mesh := of[0], cmp.Or(of[1], "none"); state != "" { // else it was not examined yet
+			m.pods.WithLabelValues(state, mesh).Set(float64(count))
+		}
 	}
 	for _, cause := range terms.MeshedExemptions() {
 		m.exempt.WithLabelValues(string(cause)).Set(float64(exempt[cause]))

@@ -44,9 +44,6 @@ func asCreated(answer *lookup.Answer, s cri.Sandbox) capture.Pod {
 	return answer.Pod.With(s.Labels, s.Annotations)
 }
 
-// isMeshed reports whether a pod is in the mesh, according to its sandbox.
-func isMeshed(s cri.Sandbox) bool { return hasNetwork(s) && capture.Meshed(s.Annotations) }
-
 // hasNetwork reports whether a pod has a network of its own. Until the runtime has said
 // where the sandbox is, it may have the node's.
 func hasNetwork(s cri.Sandbox) bool {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
@@ -65,7 +66,7 @@ func TestPollInterval(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				n := &emptyNode{streamer: &streamer{stream: tt.stream}}
-				g := New(Settings{Round: tt.round}, n, &agent{answer: failing(errors.New("no agent"))}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+				g := New(Settings{Conf: config.Default(), Round: tt.round}, n, &agent{answer: failing(errors.New("no agent"))}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go g.Run(ctx)

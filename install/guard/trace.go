@@ -25,7 +25,7 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 		return explain.Trace{}, err
 	}
 	t := explain.Trace{Form: explain.Form, Namespace: namespace, Name: name, UID: sandbox.UID}
-	if !isMeshed(sandbox) {
+	if !g.asker.isMeshed(sandbox) {
 		t.NotMeshed = notMeshed
 		return t, nil
 	}

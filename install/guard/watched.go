@@ -7,13 +7,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // watched is a pod of the mesh, and its last finding.
 type watched struct {
-	sandbox  cri.Sandbox // with labels and annotations only during an examination
+	sandbox  cri.Sandbox     // with labels and annotations only during an examination
+	mesh     config.MeshName // empty for a pod that was injected later
 	desired  desired
 	finding  Finding
 	listed   time.Time // the first time
@@ -63,12 +65,12 @@ func (g *Guard) due(now time.Time) (due []*watched) {
 func (g *Guard) sync(running map[string]cri.Sandbox) {
 	for id, sandbox := range running {
 		later := g.asker.injectedLater(sandbox)
-		if g.watched[id] == nil && (isMeshed(sandbox) || later) {
-			g.watched[id] = &watched{sandbox: withoutMetadata(sandbox), listed: time.Now(), baseline: g.store.load(id), later: later}
+		if g.watched[id] == nil && (g.asker.isMeshed(sandbox) || later) {
+			g.watched[id] = &watched{sandbox: withoutMetadata(sandbox), mesh: g.asker.meshOf(sandbox), listed: time.Now(), baseline: g.store.load(id), later: later}
 		}
 	}
 	for id := range g.watched {
-		if !isMeshed(running[id]) && !g.asker.injectedLater(running[id]) {
+		if !g.asker.isMeshed(running[id]) && !g.asker.injectedLater(running[id]) {
 			delete(g.watched, id)
 			g.pruned = false
 		}

@@ -44,7 +44,7 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	sandboxes, err := n.Runtime.Sandboxes(ctx)
 	var pods []string
 	for _, sandbox := range sandboxes {
-		if capture.Meshed(sandbox.Annotations) {
+		if capture.Meshed(sandbox.Annotations, n.Settings.Entry.Conf.Capture.Meshes) {
 			pods = append(pods, sandbox.Namespace+"/"+sandbox.Name)
 		}
 	}

@@ -106,7 +106,7 @@ func (a *answers) readAlone(ctx context.Context, ref record.PodRef) (*entry, err
 	if a.node != "" && pod.Spec.NodeName != a.node && string(pod.UID) != ref.UID {
 		return nil, notOfNode{ref, a.node}
 	}
-	return newEntry(pod)
+	return newEntry(pod, a.cache.meshes)
 }
 
 // send returns the document of an entry, or that it has not changed.

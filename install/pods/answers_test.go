@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -32,7 +33,7 @@ func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func newTestCache() *podCache {
-	return newPodCache(true, newMetrics(metrics.NewFactory(newRegistry())), discard())
+	return newPodCache(true, config.DefaultSettings().Meshes, newMetrics(metrics.NewFactory(newRegistry())), discard())
 }
 
 // readerFunc implements podReader.

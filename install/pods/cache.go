@@ -8,10 +8,13 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // podCache holds the answers for the pods of this node. It implements kube.PodStore.
 type podCache struct {
+	meshes  []config.MeshName // that are on
 	metrics *podMetrics
 	log     *slog.Logger
 
@@ -23,8 +26,8 @@ type podCache struct {
 	broken  time.Time         // since when
 }
 
-func newPodCache(watched bool, m *podMetrics, log *slog.Logger) *podCache {
-	return &podCache{metrics: m, log: log, entries: map[string]*entry{}, watched: watched}
+func newPodCache(watched bool, meshes []config.MeshName, m *podMetrics, log *slog.Logger) *podCache {
+	return &podCache{meshes: meshes, metrics: m, log: log, entries: map[string]*entry{}, watched: watched}
 }
 
 // find returns the answer for a pod. It has one for no other pod of that name.
@@ -62,12 +65,12 @@ func (c *podCache) unready() error {
 
 // Transform makes the entry of a pod, so that the pod itself is not kept.
 func (c *podCache) Transform(object any) (any, error) {
-	return entryOf(object)
+	return entryOf(object, c.meshes)
 }
 
 // Add implements kube.PodStore.
 func (c *podCache) Add(object any) error {
-	added, err := entryOf(object)
+	added, err := entryOf(object, c.meshes)
 	if err != nil {
 		// An older answer for this pod would be wrong. Without one, the pod is read.
 		return errors.Join(err, c.Delete(object))
@@ -100,7 +103,7 @@ func (c *podCache) Delete(object any) error {
 func (c *podCache) Replace(objects []any, _ string) error {
 	entries := make(map[string]*entry, len(objects))
 	for _, object := range objects {
-		added, err := entryOf(object)
+		added, err := entryOf(object, c.meshes)
 		if err != nil {
 			c.log.Warn("keeping a pod failed; it is read with each request", "error", err)
 			continue

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
@@ -29,13 +30,13 @@ type entry struct {
 	size             int // of the document before it was compressed; 0 if it was not
 }
 
-// entryOf returns the entry of a pod, or the entry that it was transformed into.
-func entryOf(object any) (*entry, error) {
+// entryOf returns the entry of a pod, by the meshes that are on, or the entry that it was transformed into.
+func entryOf(object any, meshes []config.MeshName) (*entry, error) {
 	switch object := object.(type) {
 	case *entry:
 		return object, nil
 	case *corev1.Pod:
-		return newEntry(object)
+		return newEntry(object, meshes)
 	}
 	return nil, fmt.Errorf("keeping an object of type %T: expected a pod", object)
 }
@@ -51,7 +52,7 @@ func keyOf(object any) (string, error) {
 	return "", fmt.Errorf("an object has type %T: expected a pod", object)
 }
 
-func newEntry(pod *corev1.Pod) (*entry, error) {
+func newEntry(pod *corev1.Pod, meshes []config.MeshName) (*entry, error) {
 	key, _ := keyOf(pod) // of a pod, it has no error
 	fields := podfields.Of(pod)
 	answer := lookup.Answer{Version: capture.PodVersion, UID: string(pod.UID), HasController: podfields.HasController(pod), Pod: &fields}
@@ -67,7 +68,7 @@ func newEntry(pod *corev1.Pod) (*entry, error) {
 	if len(document) > lookup.MaxAnswer {
 		return nil, fmt.Errorf("pod %s takes %d bytes: expected at most %d", key, len(document), lookup.MaxAnswer)
 	}
-	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, injected: capture.Exclusion(fields).Cause == "", document: document}
+	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, injected: capture.Exclusion(fields, meshes).Cause == "", document: document}
 	if len(document) > compressFrom {
 		e.document, e.size = compress(document), len(document)
 	}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -62,7 +63,7 @@ func startAgent(t *testing.T, api *kubeapi.Server, node string) *world {
 		t.Fatal(err)
 	}
 	w := &world{api: api, registry: prometheus.NewRegistry(), socket: filepath.Join(dir, "sockets", "pods.sock"), ended: make(chan error, 1)}
-	w.Server = New(Settings{Socket: w.socket, Node: node}, client, w.registry, slog.New(slog.DiscardHandler))
+	w.Server = New(Settings{Socket: w.socket, Node: node, Meshes: config.Meshes()}, client, w.registry, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	w.end = cancel
 	go func() { w.ended <- w.Serve(ctx) }()
@@ -354,7 +355,7 @@ func isGone(err error) bool {
 
 func digestOf(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
-	e, err := newEntry(pod)
+	e, err := newEntry(pod, config.Meshes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +446,7 @@ func TestListRunning(t *testing.T) {
 func TestEntriesAreSmall(t *testing.T) {
 	t.Parallel()
 	pod := podOn(ownNode, "web", "u1", excludedPorts, strings.Repeat("80,", 80<<10), "example.com/other", strings.Repeat("x", 1<<20))
-	e, err := newEntry(pod)
+	e, err := newEntry(pod, config.Meshes())
 	if err != nil || len(e.document) > compressFrom || cap(e.document) > compressFrom {
 		t.Fatalf("%d bytes, %v", len(e.document), err)
 	}
@@ -454,7 +455,7 @@ func TestEntriesAreSmall(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(document), err)
 	}
 	pod.Annotations[excludedPorts] = strings.Repeat("\x01", lookup.MaxAnswer/6+1)
-	if _, err := newEntry(pod); err == nil || !strings.Contains(err.Error(), "expected at most") {
+	if _, err := newEntry(pod, config.Meshes()); err == nil || !strings.Contains(err.Error(), "expected at most") {
 		t.Errorf("got %v", err)
 	}
 }

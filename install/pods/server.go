@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/socket"
@@ -28,8 +29,9 @@ const maxConnections = 256
 
 // Settings are those of a Server.
 type Settings struct {
-	Socket string // in the agent's own file system
-	Node   string // whose pods to watch; empty to read each pod when it is asked for
+	Socket string            // in the agent's own file system
+	Node   string            // whose pods to watch; empty to read each pod when it is asked for
+	Meshes []config.MeshName // that are on
 }
 
 // Server answers requests of pods. A nil Server answers none, and knows none.
@@ -49,7 +51,7 @@ type Server struct {
 // New returns a Server that registers its metrics with a registry.
 func New(settings Settings, api *kube.Client, registry prometheus.Registerer, log *slog.Logger) *Server {
 	m := newMetrics(metrics.NewFactory(registry))
-	cache := newPodCache(settings.Node != "", m, log)
+	cache := newPodCache(settings.Node != "", settings.Meshes, m, log)
 	return &Server{
 		settings: settings, api: api, cache: cache, metrics: m, log: log,
 		answers:   &answers{cache: cache, api: api, metrics: m, log: log, node: settings.Node},

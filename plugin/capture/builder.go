@@ -91,7 +91,23 @@ func named[T any](name string, values []T) List[T] {
 	return List[T]{Name: name, Values: values}
 }
 
-func tcpPorts(name string, ports ...uint16) Match {
+// tunnel is empty for a proxy without a tunnel.
+func (in *Intent) tunnel() Match {
+	if in.TunnelPort == 0 {
+		return Match{}
+	}
+	return tcpPorts("", Ports(in.TunnelPort)...)
+}
+
+// proxyGroup is empty for a proxy that is known by its uid alone.
+func (in *Intent) proxyGroup() List[uint32] {
+	if in.ProxyGID == 0 {
+		return List[uint32]{}
+	}
+	return one(in.ProxyGID)
+}
+
+func tcpPorts(name string, ports ...PortRange) Match {
 	return Match{Protocol: TCP, DstPort: named(name, ports)}
 }
 

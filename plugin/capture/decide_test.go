@@ -27,6 +27,10 @@ func decide(pod Pod, settings config.Settings, addresses []netip.Addr) (Intent, 
 	return decision.Intent, decision.Warnings, err
 }
 
+func addressesOf(addresses []netip.Addr) func() ([]netip.Addr, error) {
+	return func() ([]netip.Addr, error) { return addresses, nil }
+}
+
 func intentOf(t *testing.T, settings config.Settings, addresses []netip.Addr, changes ...func(*Pod)) Intent {
 	t.Helper()
 	intent, _, err := decide(meshedPod(changes...), settings, addresses)
@@ -41,10 +45,10 @@ func TestPorts(t *testing.T) {
 	settings := config.DefaultSettings()
 	settings.Mesh.ExcludeInboundPorts, settings.Mesh.ExcludeOutboundPorts = []uint16{9}, []uint16{7}
 	absent := intentOf(t, settings, only4)
-	if want := []uint16{9, 15020, 15021, 15090}; !slices.Equal(absent.ExcludeInboundPorts, want) {
+	if want := Ports(9, 15020, 15021, 15090); !slices.Equal(absent.ExcludeInboundPorts, want) {
 		t.Errorf("inbound, absent: %v", absent.ExcludeInboundPorts)
 	}
-	if want := []uint16{7, 15020}; !slices.Equal(absent.ExcludeOutboundPorts, want) {
+	if want := Ports(7, 15020); !slices.Equal(absent.ExcludeOutboundPorts, want) {
 		t.Errorf("outbound, absent: %v", absent.ExcludeOutboundPorts)
 	}
 	if !absent.InboundPorts.All || !absent.OutboundRanges.All {
@@ -53,10 +57,10 @@ func TestPorts(t *testing.T) {
 	set := intentOf(t, settings, only4,
 		annotated(annotationExcludeInboundPorts, "8, 8,9"), annotated(annotationExcludeOutboundPorts, ""),
 		annotated(annotationIncludeInboundPorts, ""), annotated(annotationIncludeOutboundRanges, ""))
-	if want := []uint16{8, 9, 15020, 15021, 15090}; !slices.Equal(set.ExcludeInboundPorts, want) {
+	if want := Ports(8, 9, 15020, 15021, 15090); !slices.Equal(set.ExcludeInboundPorts, want) {
 		t.Errorf("inbound, set: %v", set.ExcludeInboundPorts)
 	}
-	if want := []uint16{7}; !slices.Equal(set.ExcludeOutboundPorts, want) {
+	if want := Ports(7); !slices.Equal(set.ExcludeOutboundPorts, want) {
 		t.Errorf("outbound, empty: %v", set.ExcludeOutboundPorts)
 	}
 	if set.InboundPorts.All || set.OutboundRanges.All || len(set.InboundPorts.Only)+len(set.OutboundRanges.Only) > 0 {

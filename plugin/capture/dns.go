@@ -12,7 +12,9 @@ const (
 )
 
 // dns returns a match on queries.
-func dns(protocol Protocol) Match { return Match{Protocol: protocol, DstPort: one[uint16](portDNS)} }
+func dns(protocol Protocol) Match {
+	return Match{Protocol: protocol, DstPort: one(PortRange{portDNS, portDNS})}
+}
 
 // dnsZones assigns a zone to every packet of DNS over UDP, before conntrack sees the
 // packet. The first rule that matches assigns it.
@@ -44,9 +46,13 @@ func (b *builder) dnsZones() {
 	}
 	proxy := Action{Verdict: SetZone, Zone: zoneProxy}
 	b.add(queries.ofUser(b.ProxyUID), upstream, "the proxy's own DNS query")
-	b.add(queries.ofGroups(one(b.ProxyGID)), upstream, "the proxy's own DNS query")
+	if group := b.proxyGroup(); !group.IsZero() {
+		b.add(queries.ofGroups(group), upstream, "the proxy's own DNS query")
+	}
 	b.add(proxyAnswers.ofUser(b.ProxyUID), proxy, "answers of the proxy")
-	b.add(proxyAnswers.ofGroups(one(b.ProxyGID)), proxy, "answers of the proxy")
+	if group := b.proxyGroup(); !group.IsZero() {
+		b.add(proxyAnswers.ofGroups(group), proxy, "answers of the proxy")
+	}
 	if groups := b.ownerGroups(); len(groups.Values) > 0 {
 		b.add(queries.ofGroups(groups), proxy, "only these groups are captured")
 		b.add(queries, upstream, "every other group")

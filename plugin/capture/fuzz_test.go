@@ -78,6 +78,9 @@ func expectLoadable(t *testing.T, rs Ruleset) {
 			if prefix, ok := element.(netip.Prefix); ok && i > 0 && prefix.Overlaps(set.Elements[i-1].(netip.Prefix)) {
 				t.Errorf("set %s: %v overlaps the previous element", set.Name, prefix)
 			}
+			if r, ok := element.(PortRange); ok && i > 0 && r.First <= set.Elements[i-1].(PortRange).Last {
+				t.Errorf("set %s: %v overlaps the previous element", set.Name, r)
+			}
 			if slices.Index(set.Elements, element) != i {
 				t.Errorf("set %s has %v twice", set.Name, element)
 			}

@@ -4,7 +4,6 @@ package capture
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -63,7 +62,7 @@ func listOf[T any](d *decider, key, byDefault string, parse parser[T]) []T {
 	}
 	list, err := parseList(text, parse)
 	if err != nil {
-		d.faults = append(d.faults, Fault{key, text, err.Error()})
+		d.fault(key, text, "%v", err)
 	}
 	return list
 }
@@ -81,12 +80,12 @@ const (
 // withinLimits reports whether a list may be parsed. If not, it adds a fault.
 func (d *decider) withinLimits(key, text string) bool {
 	if len(text) > maxAnnotation {
-		d.faults = append(d.faults, Fault{key, text, fmt.Sprintf("%d bytes: expected at most %d", len(text), maxAnnotation)})
+		d.fault(key, text, "%d bytes: expected at most %d", len(text), maxAnnotation)
 		return false
 	}
 	d.elements += strings.Count(text, ",") + 1
 	if d.elements > maxElements {
-		d.faults = append(d.faults, Fault{key, text, fmt.Sprintf("expected at most %d elements in all lists of a pod together, got %d", maxElements, d.elements)})
+		d.fault(key, text, "expected at most %d elements in all lists of a pod together, got %d", maxElements, d.elements)
 		return false
 	}
 	return true

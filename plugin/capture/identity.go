@@ -17,13 +17,15 @@ func (d *decider) setProxyIdentity(in *Intent) {
 }
 
 // proxyID returns the container's id, else the pod's, else the mesh's. The mesh's id
-// also replaces 0: as in Istio, root's traffic is never exempt.
+// also replaces 0: as in Istio, root's traffic is never exempt. The mesh may have none.
 func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) uint32 {
 	id := pick(*d.proxy)
 	if id.Number == 0 {
 		id = ID{Number: int64(meshID)}
 	}
-	d.checkSharedID(kind, pick, id)
+	if id.Number != 0 {
+		d.checkSharedID(kind, pick, id)
+	}
 	return uint32(id.Number)
 }
 
@@ -32,14 +34,14 @@ func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) u
 func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) {
 	var refused, warned []string
 	for _, c := range d.pod.Containers {
-		if c.Name == containerProxy || isValidation(c) {
+		if c.Name == d.proxy.Name || isValidation(c) {
 			continue
 		}
 		id := pick(c)
 		if id.Number != proxy.Number {
 			continue
 		}
-		if proxy.FromPod || id.FromPod || d.settings.SharedProxyUID == config.SharedUIDRefuse {
+		if proxy.FromPod || id.FromPod || d.refusesShared() {
 			refused = append(refused, fmt.Sprintf("container %s runs with the proxy's %s %d and would escape capture: set another one in a security context", c.Name, kind, id.Number))
 		} else {
 			warned = append(warned, fmt.Sprintf("container %s runs with the proxy's %s %d and escapes capture", c.Name, kind, id.Number))
@@ -56,19 +58,23 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 	var lines []string
 	started := false // the proxy
 	for _, c := range d.pod.Containers {
-		started = started || c.Name == containerProxy
+		started = started || c.Name == d.proxy.Name
 		ends := c.Init && !c.KeepsRunning && !started // before there is a proxy
-		if c.Name == containerProxy || ends || isValidation(c) || c.UID.Number != 0 || !ownUID && (!ownGID || c.GID.Number != 0) {
+		if c.Name == d.proxy.Name || ends || isValidation(c) || c.UID.Number != 0 || !ownUID && (!ownGID || c.GID.Number != 0) {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("container %s sets no uid, or root's, so that its processes may have the proxy's uid or gid and escape capture: set another uid in a security context", c.Name))
 	}
 	lines = config.Few(lines, "containers set no uid and may have the proxy's")
-	if d.settings.SharedProxyUID == config.SharedUIDRefuse {
+	if d.refusesShared() {
 		d.refusals = append(d.refusals, lines...)
 	} else {
 		d.warnings = append(d.warnings, lines...)
 	}
+}
+
+func (d *decider) refusesShared() bool {
+	return d.onlyOwnIDs || d.settings.SharedProxyUID == config.SharedUIDRefuse
 }
 
 // isValidation reports whether a container is istio-validation, which has the proxy's
@@ -80,3 +86,11 @@ func isValidation(c Container) bool {
 
 func (c Container) uid() ID { return c.UID }
 func (c Container) gid() ID { return c.GID }
+
+// ownGID leaves out the pod's: other containers have that, too.
+func (c Container) ownGID() ID {
+	if c.GID.FromPod {
+		return ID{}
+	}
+	return c.GID
+}

@@ -2,10 +2,17 @@
 
 package capture
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/capture-cni/capture-cni/config"
+)
 
 // Intent holds the validated settings of one pod. It is the only input of Rules.
 type Intent struct {
+	// Mesh decides which fields have an effect, and in which order.
+	Mesh config.MeshName
+
 	// IPv6 is what becomes of IPv6; IPv4 is always captured.
 	IPv6 Treatment
 
@@ -16,21 +23,22 @@ type Intent struct {
 	// CaptureDNS redirects DNS queries for any resolver to DNSPort.
 	CaptureDNS bool
 
-	OutboundPort uint16
-	InboundPort  uint16
+	OutboundPort uint16 // 0 if no outbound connection is captured
+	InboundPort  uint16 // 0 if no inbound connection is captured
 	TunnelPort   uint16 // the proxy's own mTLS tunnel, never captured
 	DNSPort      uint16
 
-	ProxyUID, ProxyGID uint32
+	ProxyUID, ProxyGID uint32 // a gid of 0 is none
 
 	// LoopbackCIDR is the IPv4 loopback that is never captured.
 	LoopbackCIDR netip.Prefix
 
-	InboundPorts        Selection[uint16]
-	ExcludeInboundPorts []uint16
+	InboundPorts         Selection[uint16]
+	ExcludeInboundPorts  []PortRange
+	ExcludeInboundRanges []netip.Prefix // of clients
 
 	IncludeOutboundPorts  []uint16
-	ExcludeOutboundPorts  []uint16
+	ExcludeOutboundPorts  []PortRange
 	OutboundRanges        Selection[netip.Prefix]
 	ExcludeOutboundRanges []netip.Prefix
 

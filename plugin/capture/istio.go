@@ -2,9 +2,16 @@
 
 package capture
 
-// The annotation keys, container names and environment variables of Istio that
-// decide how an injected pod is captured.
+import (
+	"strconv"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+// istio reads what Istio's injector writes.
 // https://istio.io/latest/docs/reference/config/annotations/
+type istio struct{}
 
 // Annotations.
 const (
@@ -46,11 +53,7 @@ const (
 	modeNone     = "NONE"
 )
 
-// Annotation documents an annotation.
-type Annotation struct{ Key, Form, Default, Meaning string }
-
-// Annotations returns all annotations that decide, in the order of the reference's table.
-func Annotations() []Annotation {
+func istioAnnotations() []Annotation {
 	const (
 		ports      = "`*` or ports"
 		portList   = "ports"
@@ -74,11 +77,47 @@ func Annotations() []Annotation {
 	}
 }
 
-func isKnownAnnotation(key string) bool {
-	for _, a := range Annotations() {
-		if a.Key == key {
-			return true
-		}
+func (istio) mesh() config.MeshName { return config.Istio }
+
+func (istio) marks(annotations map[string]string) bool {
+	_, injected := annotations[annotationStatus]
+	return injected
+}
+
+// keeps has unknown keys with Istio's prefix kept for a warning.
+func (istio) keeps(key string) (kept, valued bool) {
+	known := decides(config.Istio, key)
+	return known || strings.HasPrefix(key, annotationTraffic), known && key != annotationStatus
+}
+
+func (istio) proxy(pod Pod) *Container { return pod.container(containerProxy) }
+
+func (i istio) exclusion(pod Pod) Exemption {
+	// The name istio-init alone does not exempt a pod: any container can have it.
+	if c := pod.container(containerInit); c != nil && c.NetAdmin {
+		return Exemption{InitContainer, "container istio-init sets up the capture itself"}
 	}
-	return false
+	proxy := i.proxy(pod)
+	if proxy == nil {
+		return Exemption{NoProxy, "no container istio-proxy"}
+	}
+	if isBool(proxy.Env[envDisableProxy], true) {
+		return Exemption{ProxyDisabled, envDisableProxy + " is set: proxyless gRPC"}
+	}
+	if kind := proxy.ProxyType; kind != "" && kind != "sidecar" {
+		return Exemption{OtherProxyType, "proxy type is " + kind + ", not sidecar"}
+	}
+	if isBool(pod.Annotations[annotationInject], false) {
+		return Exemption{InjectFalse, annotationInject + " is false"}
+	}
+	if pod.Annotations[annotationInterceptionMode] == modeNone {
+		return Exemption{InterceptionNone, annotationInterceptionMode + " is NONE"}
+	}
+	return Exemption{}
+}
+
+// isBool reports whether the text is a boolean with this value.
+func isBool(text string, want bool) bool {
+	value, err := strconv.ParseBool(text)
+	return err == nil && value == want
 }

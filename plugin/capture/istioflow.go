@@ -4,7 +4,6 @@ package capture
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -20,7 +19,7 @@ func (in *Intent) transparent() bool { return in.Transparent && in.capturesInbou
 // capturesDNS reports whether DNS queries are redirected to the proxy. An excluded
 // outbound port 53 disables this for TCP and UDP.
 func (in *Intent) capturesDNS() bool {
-	return in.CaptureDNS && !slices.Contains(in.ExcludeOutboundPorts, portDNS)
+	return in.CaptureDNS && !contains(in.ExcludeOutboundPorts, portDNS)
 }
 
 // istioInbound is about what other hosts send to the pod.
@@ -40,9 +39,9 @@ func istioInbound(in *Intent) (f flow) {
 
 // inboundPorts captures the included ports. A list of them overrides all excludes.
 func (f *flow) inboundPorts(in *Intent) {
-	f.exempt(tcpPorts("", in.TunnelPort), "the proxy's tunnel port")
+	f.exempt(in.tunnel(), "the proxy's tunnel port")
 	if !in.InboundPorts.All {
-		f.add(tcpPorts("include_inbound_ports", in.InboundPorts.Only...), toInbound, "included inbound port")
+		f.add(tcpPorts("include_inbound_ports", Ports(in.InboundPorts.Only...)...), toInbound, "included inbound port")
 		return
 	}
 	f.exempt(tcpPorts("exclude_inbound_ports", in.ExcludeInboundPorts...), "excluded inbound port")
@@ -85,16 +84,20 @@ func istioOutbound(in *Intent) (f flow) {
 
 	f.exempt(Match{Dst: one(in.LoopbackCIDR)}, "localhost")
 	f.exempt(Match{Dst: one(localhostIPv6)}, "localhost")
-	for _, family := range []Family{IPv4, IPv6} {
-		f.exempt(Match{Dst: ranges("exclude_outbound_ranges", in.ExcludeOutboundRanges, family)}, "excluded outbound range")
-	}
+	f.excludedRanges(in)
 	if len(in.IncludeOutboundPorts) > 0 {
-		f.add(tcpPorts("include_outbound_ports", in.IncludeOutboundPorts...), toOutbound, "included outbound port")
+		f.add(tcpPorts("include_outbound_ports", Ports(in.IncludeOutboundPorts...)...), toOutbound, "included outbound port")
 	}
 	f.outboundRanges(in, Match{}, "captured outbound range")
 	f.proxyTraffic(in)
 	f.dnsQueries(in)
 	return f
+}
+
+func (f *flow) excludedRanges(in *Intent) {
+	for _, family := range []Family{IPv4, IPv6} {
+		f.exempt(Match{Dst: ranges("exclude_outbound_ranges", in.ExcludeOutboundRanges, family)}, "excluded outbound range")
+	}
 }
 
 // outboundRanges adds a step for each included range.
@@ -116,7 +119,7 @@ func (f *flow) proxyTraffic(in *Intent) {
 	f.branch(chainProxy)
 	f.exempt(Match{Dst: one(in.LoopbackCIDR)}, "the proxy to the application")
 	f.exempt(Match{Dst: one(localhostIPv6)}, "the proxy to the application")
-	f.exempt(tcpPorts("", in.TunnelPort), "the proxy's tunnel port")
+	f.exempt(in.tunnel(), "the proxy's tunnel port")
 	f.add(Match{ToLo: true, Protocol: TCP}, toInbound, "the pod calls itself through a service")
 }
 

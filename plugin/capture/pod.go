@@ -4,13 +4,14 @@ package capture
 
 import (
 	"slices"
-	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // PodVersion is the version of Pod's fields. It changes with their names, types and
 // meanings: a program that asks another for a Pod must not read an absent field as a
 // default.
-const PodVersion = 1
+const PodVersion = 2
 
 // Pod holds only those fields of a Kubernetes pod that decide about its capture. It
 // is kept in memory and sent as JSON. Kubernetes limits the size of annotations and
@@ -42,38 +43,60 @@ type ID struct {
 	FromPod bool  `json:"fromPod,omitempty"` // from the pod's security context, not the container's own
 }
 
-// IsProxy reports whether a container of this name is the sidecar proxy.
-func IsProxy(container string) bool { return container == containerProxy }
+// Annotation documents an annotation.
+type Annotation struct{ Key, Form, Default, Meaning string }
 
-// DecidesAsVariable reports whether an environment variable of the proxy decides.
+// Annotations returns the annotations that decide in a mesh, in the order of the reference's
+// tables.
+func Annotations(mesh config.MeshName) []Annotation {
+	switch mesh {
+	case config.Linkerd:
+		return linkerdAnnotations()
+	case config.OwnKeys:
+		return ownAnnotations()
+	}
+	return istioAnnotations()
+}
+
+// decides reports whether an annotation decides in a mesh.
+func decides(mesh config.MeshName, key string) bool {
+	return slices.ContainsFunc(Annotations(mesh), func(a Annotation) bool { return a.Key == key })
+}
+
+// IsProxy reports whether a container of this name is a sidecar proxy whose variables may
+// decide.
+func IsProxy(container string) bool {
+	return container == containerProxy || container == containerLinkerdProxy
+}
+
+// DecidesAsVariable reports whether an environment variable of a proxy decides.
 func DecidesAsVariable(name string) bool {
 	switch name {
-	case envDisableProxy, envDNSCapture, envDualStack, envDropInvalid:
+	case envDisableProxy, envDNSCapture, envDualStack, envDropInvalid,
+		envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin:
 		return true
 	}
 	return false
 }
 
-// Meshed reports whether a pod with these annotations was injected.
-func Meshed(annotations map[string]string) bool {
-	_, injected := annotations[annotationStatus]
-	return injected
-}
-
-// With returns the pod with other labels and annotations. It keeps the known keys,
-// the inject label as the annotation that it overrides, and, for a warning, unknown
-// keys with Istio's prefix.
+// With returns the pod with other labels and annotations. It keeps the keys that decide in
+// any mesh, two labels as annotations, and, for a warning or a fault, unknown keys.
 func (p Pod) With(labels, annotations map[string]string) Pod {
 	p.Annotations = map[string]string{}
 	for key, value := range annotations {
-		switch known := isKnownAnnotation(key); {
-		case known && key != annotationStatus:
-			p.Annotations[key] = value
-		case known || strings.HasPrefix(key, annotationTraffic):
-			p.Annotations[key] = "" // only its presence matters
+		for _, v := range vocabularies() {
+			switch kept, valued := v.keeps(key); {
+			case valued:
+				p.Annotations[key] = value
+			case kept:
+				p.Annotations[key] = "" // only its presence matters
+			}
 		}
 	}
-	if value, ok := labels[annotationInject]; ok {
+	if value := labels[labelLinkerdControlPlane]; value != "" {
+		p.Annotations[labelLinkerdControlPlane] = ""
+	}
+	if value, ok := labels[annotationInject]; ok { // it overrides the annotation
 		p.Annotations[annotationInject] = value
 	}
 	return p

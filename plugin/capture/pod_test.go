@@ -63,9 +63,11 @@ func TestWith(t *testing.T) {
 	if !maps.Equal(edited.Annotations, before) || annotations[annotationInject] != "false" {
 		t.Errorf("With changed its receiver or its arguments: %v, %v", edited.Annotations, annotations)
 	}
-	for _, a := range Annotations() {
-		if _, ok := edited.With(nil, map[string]string{a.Key: "x"}).Annotations[a.Key]; !ok {
-			t.Errorf("annotation %s is lost", a.Key)
+	for _, mesh := range config.Meshes() {
+		for _, a := range Annotations(mesh) {
+			if _, ok := edited.With(nil, map[string]string{a.Key: "x"}).Annotations[a.Key]; !ok {
+				t.Errorf("annotation %s is lost", a.Key)
+			}
 		}
 	}
 }
@@ -84,6 +86,10 @@ func TestUnreadableAddresses(t *testing.T) {
 // fieldsOf are the fields of each PodVersion, with their types.
 var fieldsOf = map[int]string{
 	1: `{annotations map[string]string;runtimeClass,omitempty string;containers,omitempty []` +
+		`{name string;uid,omitzero {number int64;fromPod,omitempty bool};gid,omitzero {number int64;fromPod,omitempty bool};` +
+		`init,omitempty bool;keepsRunning,omitempty bool;netAdmin,omitempty bool;proxyType,omitempty string;env,omitzero map[string]string}}`,
+	// With keys and variables of Linkerd, and keys of our own.
+	2: `{annotations map[string]string;runtimeClass,omitempty string;containers,omitempty []` +
 		`{name string;uid,omitzero {number int64;fromPod,omitempty bool};gid,omitzero {number int64;fromPod,omitempty bool};` +
 		`init,omitempty bool;keepsRunning,omitempty bool;netAdmin,omitempty bool;proxyType,omitempty string;env,omitzero map[string]string}}`,
 }

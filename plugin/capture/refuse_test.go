@@ -46,8 +46,8 @@ func everyExemption() capture.Intent {
 		IPv6: capture.Captured, CaptureDNS: true, DropInvalid: true, ProxyUID: 1337, ProxyGID: 1338,
 		OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008, DNSPort: 15053,
 		LoopbackCIDR: netip.MustParsePrefix("127.0.0.0/8"),
-		InboundPorts: capture.Everything[uint16](), ExcludeInboundPorts: ports,
-		IncludeOutboundPorts: ports, ExcludeOutboundPorts: ports,
+		InboundPorts: capture.Everything[uint16](), ExcludeInboundPorts: capture.Ports(ports...),
+		IncludeOutboundPorts: ports, ExcludeOutboundPorts: capture.Ports(ports...),
 		OutboundRanges: capture.Everything[netip.Prefix](), ExcludeOutboundRanges: ranges,
 		ExcludeInterfaces: []string{"net1"}, RerouteInterfaces: []string{"net2"}, ExcludeOwnerGroups: ids,
 	}

@@ -2,6 +2,8 @@
 
 package capture
 
+import "github.com/capture-cni/capture-cni/config"
+
 // Chains have the names of Istio's runbooks. Istio has no ISTIO_PROXY and
 // ISTIO_OWNER_GROUPS: with them exemptions come first, without negated matches. In
 // iptables, a built-in chain has only jumps: a RETURN there would skip other programs'
@@ -31,7 +33,14 @@ const (
 // iptables commits table by table, and the stamp in nat proves that the rules are complete.
 func Rules(in Intent) Ruleset {
 	b := builder{Intent: in}
-	b.inbound, b.outbound = istioInbound(&b.Intent), istioOutbound(&b.Intent)
+	switch in.Mesh {
+	case config.Linkerd:
+		b.inbound, b.outbound = linkerdInbound(&b.Intent), linkerdOutbound(&b.Intent)
+	case config.OwnKeys:
+		b.inbound, b.outbound = ownInbound(&b.Intent), ownOutbound(&b.Intent)
+	default:
+		b.inbound, b.outbound = istioInbound(&b.Intent), istioOutbound(&b.Intent)
+	}
 
 	b.dnsZones()
 
@@ -84,10 +93,14 @@ func Rules(in Intent) Ruleset {
 	b.chain(NAT, chainOutput)
 	b.render(b.outbound, toProxy)
 
-	b.chain(NAT, chainInRedirect)
-	b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.InboundPort}, "to the proxy's inbound port")
-	b.chain(NAT, chainRedirect)
-	b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.OutboundPort}, "to the proxy's outbound port")
+	if in.InboundPort != 0 {
+		b.chain(NAT, chainInRedirect)
+		b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.InboundPort}, "to the proxy's inbound port")
+	}
+	if in.OutboundPort != 0 {
+		b.chain(NAT, chainRedirect)
+		b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.OutboundPort}, "to the proxy's outbound port")
+	}
 
 	rs := Ruleset{IPv6: in.IPv6, Chains: b.chains}
 	if b.transparent() { // the application's replies to the proxy have the client's address as destination

@@ -2,7 +2,10 @@
 
 package capture
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which
 // the proxy forwards inbound traffic to the application. The kernel assigns the
@@ -15,7 +18,7 @@ var (
 // Ruleset is what netfilter should hold in one pod's namespace. The JSON of its
 // fields is what a Stamp hashes.
 type Ruleset struct {
-	IPv6 Treatment `json:",omitzero"` // lo needs ProxySourceIPv6 if it is Captured
+	IPv6 Treatment `json:",omitzero"`
 
 	// LocalMark, unless 0, is a mark whose packets are routed to this host
 	// itself, whatever their destination.
@@ -24,6 +27,13 @@ type Ruleset struct {
 	Chains []Chain
 
 	stamp string // see WithStamp
+}
+
+// NeedsProxySource reports whether lo needs ProxySourceIPv6: a rule knows the proxy by it.
+func (rs Ruleset) NeedsProxySource() bool {
+	return rs.IPv6 == Captured && slices.ContainsFunc(rs.Chains, func(c Chain) bool {
+		return slices.ContainsFunc(c.Rules, func(r Rule) bool { return slices.Contains(r.Match.Src.Values, ProxySourceIPv6) })
+	})
 }
 
 // Table is the netfilter table a chain belongs to, in iptables' sense.
@@ -73,7 +83,7 @@ type Match struct {
 	ToLo     bool               `json:",omitzero"` // leaves by it
 	Src, Dst List[netip.Prefix] `json:",omitzero"` // all of one family
 	SrcPort  List[uint16]       `json:",omitzero"` // one at most; needs Protocol
-	DstPort  List[uint16]       `json:",omitzero"` // needs Protocol
+	DstPort  List[PortRange]    `json:",omitzero"` // needs Protocol
 	UID, GID List[uint32]       `json:",omitzero"` // of the socket's owner
 
 	Mark           uint32 `json:",omitzero"` // the packet's mark; 0 is any

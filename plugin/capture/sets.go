@@ -14,7 +14,7 @@ import (
 type Set struct {
 	Name     string
 	Type     SetType
-	Elements []any // string, netip.Prefix, uint16 or uint32, by Type
+	Elements []any // string, netip.Prefix, PortRange or uint32, by Type
 }
 
 // SetType is nft's name of the elements' type.
@@ -24,14 +24,14 @@ const (
 	InterfaceSet SetType = "ifname"       // string
 	IPv4Set      SetType = "ipv4_addr"    // netip.Prefix
 	IPv6Set      SetType = "ipv6_addr"    // netip.Prefix
-	PortSet      SetType = "inet_service" // uint16
+	PortSet      SetType = "inet_service" // PortRange
 	UIDSet       SetType = "uid"          // uint32
 	GIDSet       SetType = "gid"          // uint32
 )
 
-// Interval reports whether the kernel keeps the elements as ranges. Ports are
-// single values, but the kernel's other set for keys of two bytes, a bitmap,
-// takes a time that grows with the square of the list to fill.
+// Interval reports whether the kernel keeps the elements as ranges. The
+// kernel's other set for ports, a bitmap, takes a time that grows with the square of the
+// list to fill.
 func (t SetType) Interval() bool { return t == IPv4Set || t == IPv6Set || t == PortSet }
 
 // Sets returns the sets that the rules look up, each once, in the order of their

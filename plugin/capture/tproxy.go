@@ -2,6 +2,8 @@
 
 package capture
 
+import "github.com/capture-cni/capture-cni/config"
+
 // Packet marks under TPROXY.
 const (
 	// ProxyMark is on packets from the proxy to the application, where the proxy
@@ -28,8 +30,10 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{In: b.reroutes()}, "rerouted interface, see nat")
 	b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
-	b.exempt(Match{FromLo: true, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
-	b.exempt(Match{FromLo: true, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
+	if b.Mesh != config.OwnKeys {
+		b.exempt(Match{FromLo: true, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
+		b.exempt(Match{FromLo: true, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
+	}
 	b.exempt(Match{FromLo: true, ExceptMark: markOwnPod}, "loopback between the application's processes")
 	var ports flow
 	ports.inboundPorts(&b.Intent)
@@ -62,9 +66,11 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
 	b.exempt(Match{ToLo: true, Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{ToLo: true, Dst: one(localhostIPv6)}, "localhost")
-	ownPod := Action{Verdict: SetMark, Mark: markOwnPod}
-	b.add(Match{ToLo: true, UID: one(b.ProxyUID), Original: true}, ownPod, "the proxy calls its own pod")
-	b.add(Match{ToLo: true, GID: one(b.ProxyGID), Original: true}, ownPod, "the proxy calls its own pod")
+	if b.Mesh != config.OwnKeys {
+		ownPod := Action{Verdict: SetMark, Mark: markOwnPod}
+		b.add(Match{ToLo: true, UID: one(b.ProxyUID), Original: true}, ownPod, "the proxy calls its own pod")
+		b.add(Match{ToLo: true, GID: one(b.ProxyGID), Original: true}, ownPod, "the proxy calls its own pod")
+	}
 
 	// What conntrack assigns to no connection has no mark of one.
 	b.exempt(Match{ToLo: true}, "loopback")

@@ -4,25 +4,26 @@ package capture
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// warnEarlyContainers warns of init containers that start before the proxy: their
-// traffic is redirected to a port on which no proxy listens yet.
-func (d *decider) warnEarlyContainers(in *Intent) {
+// warnEarlyContainers warns of init containers that start before the proxy, but for the
+// mesh's own: their traffic is redirected to a port on which no proxy listens yet.
+func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 	if !capturesOutbound(in) {
 		return
 	}
 	var lines []string
 	for _, c := range d.pod.Containers {
-		if !c.Init || c.Name == containerProxy {
+		if !c.Init || c.Name == d.proxy.Name {
 			break // the following containers start after the proxy
 		}
 		hasProxyID := c.UID.Number == int64(in.ProxyUID) || c.GID.Number == int64(in.ProxyGID)
-		if c.Name != containerValidation && c.Name != containerInit && !hasProxyID {
+		if !slices.Contains(own, c.Name) && !hasProxyID {
 			lines = append(lines, fmt.Sprintf("init container %s starts before %s, so its captured connections fail: use a native sidecar, or the proxy's uid %d for it",
-				c.Name, containerProxy, in.ProxyUID))
+				c.Name, d.proxy.Name, in.ProxyUID))
 		}
 	}
 	d.warnings = append(d.warnings, config.Few(lines, "init containers start before the proxy")...)

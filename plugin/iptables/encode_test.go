@@ -23,7 +23,7 @@ func TestListsOfIPTables(t *testing.T) {
 		Match: capture.Match{
 			Protocol: capture.TCP,
 			In:       capture.List[string]{Name: "i", Values: []string{"a", "b"}},
-			DstPort:  capture.List[uint16]{Name: "p", Values: ports},
+			DstPort:  capture.List[capture.PortRange]{Name: "p", Values: capture.Ports(ports...)},
 		},
 		Do:  capture.Action{Verdict: capture.Return},
 		Why: "why",

@@ -35,7 +35,7 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 		e.equals([]byte{protocolNumber[m.Protocol]})
 	}
 	encodeList(&e, m.SrcPort, sourcePort)
-	encodeList(&e, m.DstPort, destinationPort)
+	e.ports(m.DstPort)
 	encodeList(&e, m.UID, meta(expr.MetaKeySKUID))
 	encodeList(&e, m.GID, meta(expr.MetaKeySKGID))
 	e.mark(meta(expr.MetaKeyMARK), expr.CmpOpEq, m.Mark)
@@ -120,6 +120,19 @@ func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
 	}
 	e.add(load, and(net.CIDRMask(first.Bits(), first.Addr().BitLen())))
 	e.equals(first.Addr().AsSlice())
+}
+
+// ports compares the destination's port with one range, or looks it up in the set.
+func (e *encoder) ports(list capture.List[capture.PortRange]) {
+	if len(list.Values) != 1 || list.Values[0].First == list.Values[0].Last {
+		encodeList(e, list, destinationPort)
+		return
+	}
+	e.add(
+		destinationPort,
+		&expr.Cmp{Op: expr.CmpOpGte, Register: register, Data: key(list.Values[0].First)},
+		&expr.Cmp{Op: expr.CmpOpLte, Register: register, Data: key(list.Values[0].Last)},
+	)
 }
 
 // mark compares a mark with a value, unless that is 0.
@@ -256,6 +269,8 @@ func key(value any) []byte {
 		return name
 	case netip.Prefix:
 		return v.Addr().AsSlice()
+	case capture.PortRange:
+		return key(v.First)
 	case uint16:
 		return binaryutil.BigEndian.PutUint16(v)
 	case uint32:

@@ -37,9 +37,9 @@ func TestElements(t *testing.T) {
 		{capture.IPv6Set, netip.MustParsePrefix("2001:db8::/33"), "20010db8000000000000000000000000", "20010db8800000000000000000000000"},
 		{capture.IPv6Set, netip.MustParsePrefix("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128"), "ffffffffffffffffffffffffffffffff", ""},
 		{capture.IPv6Set, netip.MustParsePrefix("::1/128"), "00000000000000000000000000000001", "00000000000000000000000000000002"},
-		{capture.PortSet, uint16(0), "0000", "0001"},
-		{capture.PortSet, uint16(255), "00ff", "0100"},
-		{capture.PortSet, uint16(65535), "ffff", ""},
+		{capture.PortSet, capture.PortRange{First: 0, Last: 0}, "0000", "0001"},
+		{capture.PortSet, capture.PortRange{First: 1, Last: 255}, "0001", "0100"},
+		{capture.PortSet, capture.PortRange{First: 65535, Last: 65535}, "ffff", ""},
 		{capture.InterfaceSet, "abcdefghijklmno", "6162636465666768696a6b6c6d6e6f00", ""},
 		{capture.InterfaceSet, "lo", "6c6f0000000000000000000000000000", ""},
 	} {

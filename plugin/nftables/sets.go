@@ -120,16 +120,16 @@ func keyType(t capture.SetType) (nftables.SetDatatype, uint32) {
 	panic(fmt.Sprintf("nftables: no encoding for a set of type %q", t))
 }
 
-// after returns the key after a range or a single port; nil where there is none.
+// after returns the key after a range; nil where there is none.
 func after(value any) []byte {
 	switch v := value.(type) {
 	case netip.Prefix:
 		if next := lastAddress(v).Next(); next.IsValid() {
 			return next.AsSlice()
 		}
-	case uint16:
-		if v < math.MaxUint16 {
-			return key(v + 1)
+	case capture.PortRange:
+		if v.Last < math.MaxUint16 {
+			return key(v.Last + 1)
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
@@ -67,15 +68,17 @@ func TestPodHasDecidingFields(t *testing.T) {
 		"one more":       withInit("setup", nil),
 		"native sidecar": native,
 	}
-	for _, a := range capture.Annotations() {
-		deciding["annotation "+a.Key] = func(p *corev1.Pod) {
-			if a.Key == inject {
-				delete(p.Labels, a.Key) // it overrides the annotation
-			}
-			if _, ok := p.Annotations[a.Key]; ok {
-				delete(p.Annotations, a.Key)
-			} else {
-				p.Annotations[a.Key] = ""
+	for _, mesh := range config.Meshes() {
+		for _, a := range capture.Annotations(mesh) {
+			deciding["annotation "+a.Key] = func(p *corev1.Pod) {
+				if a.Key == inject {
+					delete(p.Labels, a.Key) // it overrides the annotation
+				}
+				if _, ok := p.Annotations[a.Key]; ok {
+					delete(p.Annotations, a.Key)
+				} else {
+					p.Annotations[a.Key] = ""
+				}
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func Commit(ctx context.Context, rs capture.Ruleset, commit func(context.Context
 
 // prepare sets up lo and the policy routing, which the rules need. undo is never nil.
 func prepare(rs capture.Ruleset) (undo func() error, err error) {
-	undoLoopback, err := prepareLoopback(rs.IPv6 == capture.Captured)
+	undoLoopback, err := prepareLoopback(rs.NeedsProxySource())
 	if err != nil {
 		return undoLoopback, err
 	}
@@ -130,7 +130,7 @@ func (n *Namespace) CheckBy(ctx context.Context, rs capture.Ruleset, asked confi
 		if err != nil {
 			return nil, err
 		}
-		loopback, err := checkLoopback(rs.IPv6 == capture.Captured)
+		loopback, err := checkLoopback(rs.NeedsProxySource())
 		if err != nil {
 			return nil, err
 		}

@@ -87,8 +87,8 @@ func randomIntent(random *rand.Rand) capture.Intent {
 		Transparent: coin(), CaptureDNS: coin(), DropInvalid: coin(), CaptureLoopback: coin(),
 		OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008, DNSPort: 15053, ProxyUID: 1337, ProxyGID: 1337,
 		LoopbackCIDR: netip.MustParsePrefix("127.0.0.0/8"),
-		InboundPorts: capture.Selection[uint16]{Only: ports()}, ExcludeInboundPorts: ports(),
-		IncludeOutboundPorts: ports(), ExcludeOutboundPorts: ports(),
+		InboundPorts: capture.Selection[uint16]{Only: ports()}, ExcludeInboundPorts: capture.Ports(ports()...),
+		IncludeOutboundPorts: ports(), ExcludeOutboundPorts: capture.Ports(ports()...),
 		OutboundRanges: capture.Selection[netip.Prefix]{Only: ranges()}, ExcludeOutboundRanges: ranges(),
 		ExcludeInterfaces: names(), RerouteInterfaces: names(), OwnerGroups: ids(), ExcludeOwnerGroups: ids(),
 	}

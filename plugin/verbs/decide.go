@@ -64,8 +64,9 @@ func (r request) passReason() record.Reason {
 	source := annotations[annotationConfigSource]
 	// Annotations without the kubelet's own may be incomplete.
 	known = known && source != ""
+	meshed := known && capture.Meshed(annotations, r.input.Meshes())
 	if r.input.ExcludesNamespace(r.pod.Namespace) {
-		if known && capture.Meshed(annotations) {
+		if meshed {
 			r.warn("the pod was injected but its namespace is excluded: it runs uncaptured")
 			return record.Exempt(capture.NamespaceExcluded)
 		}
@@ -74,7 +75,7 @@ func (r request) passReason() record.Reason {
 	switch {
 	case known && (source == "file" || source == "http"):
 		return record.StaticPod
-	case known && !capture.Meshed(annotations):
+	case known && !meshed:
 		return record.NotInjected
 	case !known && isStaticUID(r.pod.UID):
 		return record.StaticPod

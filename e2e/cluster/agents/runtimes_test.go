@@ -45,7 +45,7 @@ func TestRuntimesFail(t *testing.T) {
 			}
 			n.Run(t, pods...)
 			for _, node := range c.Nodes {
-				waitForGuard(t, node, `capture_cni_pods{state="captured"} 2`)
+				waitForGuard(t, node, `capture_cni_pods{mesh="istio",state="captured"} 2`)
 			}
 			var broken []cluster.Sandbox
 			for _, node := range c.Nodes {
@@ -61,7 +61,7 @@ func TestRuntimesFail(t *testing.T) {
 				nftIn(t, broken[i], "delete", "table", "inet", "capture-cni")
 			}
 			for i, node := range c.Nodes {
-				waitForGuard(t, node, `capture_cni_pods{state="captured"} 1`, `capture_cni_pods{state="uncaptured"} 1`)
+				waitForGuard(t, node, `capture_cni_pods{mesh="istio",state="captured"} 1`, `capture_cni_pods{mesh="istio",state="uncaptured"} 1`)
 				if rules := suite.Rules(t, broken[i]); rules.Backend != "" {
 					t.Errorf("the guard of %s repairs a pod that may have ended", node.Name)
 				}
@@ -70,7 +70,7 @@ func TestRuntimesFail(t *testing.T) {
 				end()
 			}
 			for _, node := range c.Nodes {
-				waitForGuard(t, node, `capture_cni_pods{state="captured"} 2`)
+				waitForGuard(t, node, `capture_cni_pods{mesh="istio",state="captured"} 2`)
 				n.ExpectCaptured(t, "breaks-"+node.Name)
 				later := suite.Server("later-"+node.Name, node.Name)
 				n.Run(t, later)

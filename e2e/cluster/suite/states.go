@@ -21,7 +21,7 @@ func (c *Suite) ExpectStates(t *testing.T, want map[string]int) {
 				return err
 			}
 			for _, state := range []string{"captured", "outdated", "uncaptured", "drifted", "unknown"} {
-				label := `capture_cni_pods{state="` + state + `"} `
+				label := `capture_cni_pods{mesh="istio",state="` + state + `"} `
 				count, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(LineWith(metrics, label), label)))
 				if err != nil {
 					return fmt.Errorf("the metrics of %s: %s: %w", node.Name, label, err)

@@ -40,9 +40,9 @@ func Dangling() capture.Ruleset {
 func LongLists() capture.Ruleset {
 	return Rules(func(in *capture.Intent) {
 		for i := range 10_000 {
-			in.ExcludeInboundPorts = append(in.ExcludeInboundPorts, uint16(3*i))
+			in.ExcludeInboundPorts = append(in.ExcludeInboundPorts, capture.Ports(uint16(3*i))...)
 			in.IncludeOutboundPorts = append(in.IncludeOutboundPorts, uint16(2*i+1))
-			in.ExcludeOutboundPorts = append(in.ExcludeOutboundPorts, uint16(i))
+			in.ExcludeOutboundPorts = append(in.ExcludeOutboundPorts, capture.Ports(uint16(i))...)
 			in.ExcludeInterfaces = append(in.ExcludeInterfaces, fmt.Sprintf("eth%d", i))
 			in.ExcludeOwnerGroups = append(in.ExcludeOwnerGroups, uint32(i))
 			address := [16]byte{0x20, 1, 0xd, 0xb8, byte(i >> 8), byte(i)}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+// linkerd reads what Linkerd's injector writes, as linkerd-cni does.
+// https://linkerd.io/2/reference/proxy-configuration/
+type linkerd struct{}
+
+const (
+	annotationLinkerdVersion = "linkerd.io/proxy-version"
+	labelLinkerdControlPlane = "linkerd.io/control-plane-component" // kept as an annotation
+
+	annotationLinkerd      = "config.linkerd.io/"
+	annotationSkipInbound  = annotationLinkerd + "skip-inbound-ports"
+	annotationSkipOutbound = annotationLinkerd + "skip-outbound-ports"
+	annotationSkipSubnets  = annotationLinkerd + "skip-subnets"
+	annotationLinkerdUID   = annotationLinkerd + "proxy-uid"
+	annotationLinkerdGID   = annotationLinkerd + "proxy-gid"
+)
+
+const (
+	containerLinkerdProxy     = "linkerd-proxy"
+	containerLinkerdInit      = "linkerd-init"
+	containerLinkerdValidator = "linkerd-network-validator"
+)
+
+// Environment of the proxy container: the addresses on which it listens.
+const (
+	envLinkerdInbound     = "LINKERD2_PROXY_INBOUND_LISTEN_ADDR"
+	envLinkerdOutbound    = "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDRS"
+	envLinkerdOutboundOld = "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDR"
+	envLinkerdControl     = "LINKERD2_PROXY_CONTROL_LISTEN_ADDR"
+	envLinkerdAdmin       = "LINKERD2_PROXY_ADMIN_LISTEN_ADDR"
+)
+
+// linkerdUID is the uid of the proxy's image.
+const linkerdUID = 2102
+
+// apiServerPorts are those of the API server, which the control plane reaches without its
+// proxy.
+var apiServerPorts = [...]uint16{443, 6443}
+
+func linkerdAnnotations() []Annotation {
+	const ports = "ports and ranges of ports"
+	return []Annotation{
+		{annotationLinkerdVersion, "any", "absent", "written by the injector; a pod without it is not in Linkerd's mesh"},
+		{annotationSkipInbound, ports, "empty", "inbound TCP ports that are not captured, in addition to the proxy's own"},
+		{annotationSkipOutbound, ports, "empty", "outbound TCP ports that are not captured; not empty, it replaces the mesh's"},
+		{annotationSkipSubnets, "CIDRs", "empty", "clients whose inbound connections are not captured"},
+		{annotationLinkerdUID, "number", "`2102`", "the proxy's uid if its container sets none"},
+		{annotationLinkerdGID, "number", "none", "the proxy's gid if its container sets none"},
+	}
+}
+
+func (linkerd) mesh() config.MeshName { return config.Linkerd }
+
+func (linkerd) marks(annotations map[string]string) bool {
+	_, injected := annotations[annotationLinkerdVersion]
+	return injected
+}
+
+func (linkerd) keeps(key string) (kept, valued bool) {
+	kept = decides(config.Linkerd, key)
+	return kept, kept && key != annotationLinkerdVersion
+}
+
+func (linkerd) proxy(pod Pod) *Container { return pod.container(containerLinkerdProxy) }
+
+func (l linkerd) exclusion(pod Pod) Exemption {
+	if c := pod.container(containerLinkerdInit); c != nil && c.NetAdmin {
+		return Exemption{InitContainer, "container linkerd-init sets up the capture itself"}
+	}
+	if l.proxy(pod) == nil {
+		return Exemption{NoProxy, "no container linkerd-proxy"}
+	}
+	return Exemption{}
+}
+
+func (linkerd) read(d *decider) Intent {
+	inbound, outbound := d.listens(4143, envLinkerdInbound), d.listens(4140, envLinkerdOutbound, envLinkerdOutboundOld)
+	in := Intent{
+		Mesh:           config.Linkerd,
+		InboundPort:    inbound[0].Port(),
+		OutboundPort:   outbound[0].Port(),
+		InboundPorts:   Everything[uint16](),
+		OutboundRanges: Everything[netip.Prefix](),
+	}
+	mesh := d.settings.Mesh
+	in.ExcludeInboundPorts = merged(slices.Concat(
+		Ports(d.listens(4190, envLinkerdControl)[0].Port(), d.listens(4191, envLinkerdAdmin)[0].Port()),
+		Ports(mesh.ExcludeInboundPorts...), d.skippedPorts(annotationSkipInbound)))
+	in.ExcludeOutboundPorts = d.skippedPorts(annotationSkipOutbound)
+	if d.pod.Annotations[annotationSkipOutbound] == "" {
+		in.ExcludeOutboundPorts = Ports(mesh.ExcludeOutboundPorts...)
+	}
+	if _, controlPlane := d.pod.Annotations[labelLinkerdControlPlane]; controlPlane {
+		in.ExcludeOutboundPorts = append(in.ExcludeOutboundPorts, Ports(apiServerPorts[:]...)...)
+	}
+	in.ExcludeOutboundPorts = merged(in.ExcludeOutboundPorts)
+	in.ExcludeOutboundRanges = disjoint(mesh.ExcludeOutboundIPRanges)
+	in.ExcludeInboundRanges = disjoint(listOf(d, annotationSkipSubnets, "", config.ParsePrefix))
+
+	uid, gid := d.idOf(annotationLinkerdUID, linkerdUID), d.idOf(annotationLinkerdGID, 0)
+	in.ProxyUID = d.proxyID("uid", Container.uid, uid)
+	in.ProxyGID = d.proxyID("gid", Container.ownGID, gid)
+	d.checkUnknownIDs(in.ProxyUID != linkerdUID, in.ProxyGID != 0)
+	ipv6 := slices.ContainsFunc(slices.Concat(inbound, outbound), func(a netip.AddrPort) bool { return a.Addr().Is6() })
+	d.chooseFamilies(&in, ipv6, ", "+containerLinkerdProxy+" listens on no IPv6 address")
+	d.warnEarlyContainers(&in, containerLinkerdInit, containerLinkerdValidator)
+	return in
+}
+
+// listens reads the addresses on which the proxy listens, IP:PORT, comma-separated, from the
+// first of these variables that is set.
+func (d *decider) listens(byDefault uint16, names ...string) (addresses []netip.AddrPort) {
+	for _, name := range names {
+		text, set := d.proxy.Env[name]
+		for element := range strings.SplitSeq(text, ",") {
+			if address, err := netip.ParseAddrPort(element); err == nil && address.Port() != 0 {
+				addresses = append(addresses, address)
+			}
+		}
+		if len(addresses) > 0 {
+			return addresses
+		}
+		if set {
+			d.warn("%s of container %s is %s: expected IP:PORT, using port %d", name, d.proxy.Name, config.Quoted(text), byDefault)
+		}
+	}
+	return []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), byDefault)}
+}
+
+// skippedPorts reads a list of ports as linkerd-cni does: white space is not trimmed, and an
+// element that is no port is left out, so that the port is captured. A list without any
+// valid element is a fault: linkerd-cni fails, too.
+func (d *decider) skippedPorts(key string) (ports []PortRange) {
+	text := d.pod.Annotations[key]
+	if text == "" || !d.withinLimits(key, text) {
+		return nil
+	}
+	var faults []string
+	for element := range strings.SplitSeq(text, ",") {
+		if r, err := parsePortRange(element); err != nil {
+			faults = append(faults, err.Error())
+		} else {
+			ports = append(ports, r)
+		}
+	}
+	if len(ports) == 0 {
+		d.fault(key, text, "no element is a port: %s", strings.Join(config.Few(faults, "elements are faulty"), "; "))
+		return nil
+	}
+	for _, fault := range config.Few(faults, "elements are no ports, and are captured") {
+		d.warn("annotation %s: Linkerd reads no white space and no other form, so that this is captured: %s", key, fault)
+	}
+	return ports
+}
+
+// idOf reads an annotation that is a uid or gid.
+func (d *decider) idOf(key string, byDefault uint32) uint32 {
+	text := d.pod.Annotations[key]
+	if text == "" {
+		return byDefault
+	}
+	id, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		d.fault(key, text, "expected a numeric id")
+	}
+	return cmp.Or(uint32(id), byDefault) // as in Linkerd, root's traffic is never exempt
+}
+
+// parsePortRange reads a port, or the first and the last one with a dash between them.
+func parsePortRange(text string) (PortRange, error) {
+	first, last, isRange := strings.Cut(text, "-")
+	r := PortRange{}
+	var err error
+	if r.First, err = config.ParsePort(first); err != nil {
+		return r, err
+	}
+	if r.Last = r.First; isRange {
+		r.Last, err = config.ParsePort(last)
+	}
+	if err == nil && r.Last < r.First {
+		err = fmt.Errorf("%s: expected the lower port first", config.Quoted(text))
+	}
+	return r, err
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+// ownKeys reads annotations of our own, which a pod's author writes for any sidecar. A pod
+// with one of them is captured, or fails.
+type ownKeys struct{}
+
+const (
+	annotationOwn           = "capture-cni.io/"
+	annotationProxy         = annotationOwn + "proxy"
+	annotationInboundPort   = annotationOwn + "inbound-port"
+	annotationOutboundPort  = annotationOwn + "outbound-port"
+	annotationDNSPort       = annotationOwn + "dns-port"
+	annotationTProxy        = annotationOwn + "tproxy"
+	annotationExceptInbound = annotationOwn + "exclude-inbound-ports"
+	annotationExceptPorts   = annotationOwn + "exclude-outbound-ports"
+	annotationExceptRanges  = annotationOwn + "exclude-outbound-ranges"
+	annotationOnlyRanges    = annotationOwn + "include-outbound-ranges"
+)
+
+func ownAnnotations() []Annotation {
+	const ports = "ports and ranges of ports"
+	return []Annotation{
+		{annotationProxy, "container's name", "needed", "the proxy, whose traffic is never captured; it needs a numeric uid of its own"},
+		{annotationInboundPort, "port", "absent", "the proxy's port for inbound connections; absent, none are captured"},
+		{annotationOutboundPort, "port", "absent", "the proxy's port for outbound connections; absent, none are captured"},
+		{annotationDNSPort, "port", "absent", "the proxy's port for DNS queries, TCP and UDP; absent, none are captured"},
+		{annotationTProxy, "`true`, `false`", "`false`", "inbound connections keep the client's address"},
+		{annotationExceptInbound, ports, "empty", "inbound TCP ports that are not captured"},
+		{annotationExceptPorts, ports, "empty", "outbound ports that are not captured"},
+		{annotationExceptRanges, "CIDRs", "empty", "outbound destinations that are not captured"},
+		{annotationOnlyRanges, "`*` or CIDRs", "`*`", "outbound destinations that are captured"},
+	}
+}
+
+func (ownKeys) mesh() config.MeshName { return config.OwnKeys }
+
+func (ownKeys) marks(annotations map[string]string) bool {
+	for key := range annotations {
+		if strings.HasPrefix(key, annotationOwn) {
+			return true
+		}
+	}
+	return false
+}
+
+func (ownKeys) keeps(key string) (kept, valued bool) {
+	return strings.HasPrefix(key, annotationOwn), decides(config.OwnKeys, key)
+}
+
+// proxy returns a container also if the keys name none: the pod is one that fails.
+func (ownKeys) proxy(pod Pod) *Container {
+	if c := pod.container(pod.Annotations[annotationProxy]); c != nil {
+		return c
+	}
+	return &Container{}
+}
+
+func (ownKeys) exclusion(Pod) Exemption { return Exemption{} }
+
+func (ownKeys) read(d *decider) Intent {
+	mesh := d.settings.Mesh
+	in := Intent{
+		Mesh:         config.OwnKeys,
+		InboundPort:  d.ownPort(annotationInboundPort),
+		OutboundPort: d.ownPort(annotationOutboundPort),
+		DNSPort:      d.ownPort(annotationDNSPort),
+		LoopbackCIDR: mesh.LoopbackCIDR,
+	}
+	in.CaptureDNS = in.DNSPort != 0
+	if in.InboundPort != 0 {
+		in.InboundPorts = Everything[uint16]()
+	}
+	in.ExcludeInboundPorts = merged(append(listOf(d, annotationExceptInbound, "", parsePortRange), Ports(mesh.ExcludeInboundPorts...)...))
+	in.ExcludeOutboundPorts = merged(append(listOf(d, annotationExceptPorts, "", parsePortRange), Ports(mesh.ExcludeOutboundPorts...)...))
+	in.ExcludeOutboundRanges = disjoint(append(listOf(d, annotationExceptRanges, "", config.ParsePrefix), mesh.ExcludeOutboundIPRanges...))
+	if only := selectionOf(d, annotationOnlyRanges, config.ParsePrefix); in.OutboundPort != 0 {
+		in.OutboundRanges = Selection[netip.Prefix]{only.All, disjoint(only.Only)}
+	}
+	text, ok := d.pod.Annotations[annotationTProxy]
+	if in.Transparent = text == "true"; ok && text != "true" && text != "false" {
+		d.fault(annotationTProxy, text, "expected true or false")
+	}
+	d.checkOwnKeys(in)
+	d.readOwnProxy(&in)
+	_, has6 := usableFamilies(d.addresses)
+	d.chooseFamilies(&in, has6, "")
+	d.warnEarlyContainers(&in)
+	return in
+}
+
+// ownPort returns 0 for a key that is absent, or wrong.
+func (d *decider) ownPort(key string) uint16 {
+	text, ok := d.pod.Annotations[key]
+	if !ok {
+		return 0
+	}
+	port, err := config.ParsePort(text)
+	if err != nil || port == 0 {
+		d.fault(key, text, "expected a port from 1 to 65535")
+	}
+	return port
+}
+
+// checkOwnKeys adds a fault for keys that are not known, and for those that have no effect
+// without another: the pod's author expects one.
+func (d *decider) checkOwnKeys(in Intent) {
+	var unknown []string
+	for key := range d.pod.Annotations {
+		if strings.HasPrefix(key, annotationOwn) && !decides(config.OwnKeys, key) {
+			unknown = append(unknown, key)
+		}
+	}
+	slices.Sort(unknown)
+	for _, key := range unknown[:min(len(unknown), 10)] { // a pod can have thousands
+		d.fault(key, d.pod.Annotations[key], "there is no such key: expected one of those in the reference of sidecars")
+	}
+	needs := func(key, other string, has bool) {
+		if text, ok := d.pod.Annotations[key]; ok && !has {
+			d.fault(key, text, "it has no effect without %s: expected both", other)
+		}
+	}
+	needs(annotationExceptInbound, annotationInboundPort, in.InboundPort != 0)
+	needs(annotationTProxy, annotationInboundPort, in.InboundPort != 0)
+	needs(annotationExceptRanges, annotationOutboundPort, in.OutboundPort != 0)
+	needs(annotationOnlyRanges, annotationOutboundPort, in.OutboundPort != 0)
+	needs(annotationExceptPorts, annotationOutboundPort+" or "+annotationDNSPort, in.OutboundPort != 0 || in.CaptureDNS)
+	if in.InboundPort == 0 && in.OutboundPort == 0 && !in.CaptureDNS && len(d.faults) == 0 {
+		d.fault(annotationProxy, d.pod.Annotations[annotationProxy], "nothing would be captured: expected %s, %s or %s, too", annotationInboundPort, annotationOutboundPort, annotationDNSPort)
+	}
+}
+
+// readOwnProxy recognizes the proxy by its uid, which no process of another container can
+// have.
+func (d *decider) readOwnProxy(in *Intent) {
+	name, ok := d.pod.Annotations[annotationProxy]
+	switch {
+	case !ok:
+		d.fault(annotationProxy, "", "it is absent: expected the name of the proxy's container")
+	case d.proxy.Name == "":
+		d.fault(annotationProxy, name, "the pod has no such container: expected the name of one")
+	case d.proxy.UID.Number == 0:
+		d.refuse("container %s sets no numeric uid, or root's, by which its traffic could be recognized: set runAsUser in its security context", config.Quoted(name))
+	default:
+		d.onlyOwnIDs = true
+		in.ProxyUID = d.proxyID("uid", Container.uid, 0)
+		d.checkUnknownIDs(true, false)
+	}
+}
