@@ -53,7 +53,7 @@ cluster-down: ## Stop it, and clean up behind it
 
 parts: test-parts $(addprefix $(PARTS)/,multus multus-daemon istio/pilot-discovery) ## Build what the test cluster consists of; some minutes, once
 
-test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio cilium-cni-config ptp v0.1.0 v0.2.0)
+test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio linkerd2-proxy-init cilium-cni-config ptp v0.1.0 v0.2.0)
 
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
@@ -86,6 +86,9 @@ $(PARTS)/coredns: e2e/parts/coredns/go.mod e2e/parts/coredns/main.go
 
 $(PARTS)/critest: e2e/parts/critest/go.mod
 	@e2e/parts/keep.sh $@ 'CGO_ENABLED=0 go test -C $(<D) -c -trimpath -ldflags "-s -w" -o $$OUT/ sigs.k8s.io/cri-tools/cmd/critest; mv $$OUT/critest.test $$OUT/critest' $^
+
+$(PARTS)/linkerd2-proxy-init: e2e/parts/linkerd/go.mod
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" github.com/linkerd/linkerd2-proxy-init' $^
 
 $(PARTS)/containerd: e2e/parts/containerd/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" -tags "no_btrfs no_devmapper no_zfs no_tracing" $(addprefix github.com/containerd/containerd/v2/cmd/,containerd-shim-runc-v2 ctr containerd)' $^

@@ -12,6 +12,7 @@ const (
 	controller = "no Argo CD and no Flux"
 	cnitool    = "it changes this machine's network; e2e/protocol.TestCnitool calls a chain with cnitool"
 	manifest   = "its image is a release's; e2e/agent.TestAPIServer applies the chart's manifest"
+	linkerd    = "Linkerd's charts come from a registry; e2e/cluster/pods.TestOtherSidecars installs the chart with this value"
 	taints     = "it needs a node with the taint; e2e/cluster/agents.TestTaint and e2e/cluster/agents.TestTaintStays have one"
 )
 
@@ -42,6 +43,11 @@ var exempt = []exemption{
 	{"guides/migrate-istio-cni.md", "for n in /run/netns/*", onNode},
 	{"guides/migrate-istio-cni.md", "grep -l istio-cni /etc/cni/net.d/*", onNode},
 	{"guides/migrate-istio-cni.md", "kubectl get events -A", "e2e/cluster/mesh.TestMigration reads the Events of its own namespace"},
+
+	{"guides/migrate-linkerd-cni.md", "helm -n capture-cni ", linkerd},
+	{"guides/migrate-linkerd-cni.md", "helm -n linkerd-cni uninstall linkerd-cni", linkerd},
+	{"guides/migrate-linkerd-cni.md", "kubectl capture-cni ", linkerd},
+	{"guides/migrate-linkerd-cni.md", "kubectl -n NAMESPACE rollout restart ", linkerd},
 
 	{"guides/verify.md", "export ", "the test's release has another signer and registry"},
 	{"guides/verify.md", "make release ", "deploy/release.TestRelease builds one twice"},

@@ -127,6 +127,8 @@ func TestPodsOutsideTheMesh(t *testing.T) {
 		{"excluded namespace", web, `"excludeNamespaces": ["shop"],`, "the namespace is excluded"},
 		{"excluded by a prefix", web, `"excludeNamespaces": ["sh*"],`, "the namespace is excluded"},
 		{"not injected", web, annotations(`"kubernetes.io/config.source": "api"`), "not injected"},
+		{"of a mesh that is off", web, annotations(`"kubernetes.io/config.source": "api", "linkerd.io/proxy-version": ""`), "not injected"},
+		{"of another one", web, `"meshes": ["linkerd"],` + annotations(`"kubernetes.io/config.source": "api", "sidecar.istio.io/status": "", "capture-cni.io/proxy": "x"`), "not injected"},
 		{"static pod, file", web, annotations(`"kubernetes.io/config.source": "file"`), "static pod"},
 		{"static pod, injected or not", web, annotations(`"kubernetes.io/config.source": "http", "sidecar.istio.io/status": ""`), "static pod"},
 		{"static pod by UID", web + ";K8S_POD_UID=0123456789abcdef0123456789abcdef", "", "static pod"},

@@ -101,7 +101,7 @@ func (r *run) handOn(a action) error {
 	d := dial{transparent: r.transparent, mark: lab.ProxyMark}
 	if !r.transparent {
 		d.to, _ = r.ends(a.at)
-		d.mark, d.from = 0, netip.AddrPortFrom(proxySource[r.family], 0)
+		d.mark, d.from = 0, netip.AddrPortFrom(r.source(r.family), 0)
 		return r.open(a, d)
 	}
 	_, client := r.ends(a.at)
@@ -152,7 +152,7 @@ func (r *run) send(a action, flags byte, right bool) error {
 // answerAsLocalhost answers a SYN that was redirected to the proxy and left the pod.
 func (r *run) answerAsLocalhost(a action) error {
 	local, _ := r.ends(a.at)
-	proxy := netip.AddrPortFrom(localhost[r.family], r.mesh.OutboundPort)
+	proxy := netip.AddrPortFrom(localhost[r.family], r.ports.OutboundPort)
 	syn, ok := r.arrived[[2]netip.AddrPort{local, proxy}]
 	if !ok {
 		return nil

@@ -29,8 +29,8 @@ func (w *world) serve() error {
 	for _, s := range []service{
 		{app2, appPort},
 		{app2, probePort},
-		{proxy, w.mesh.OutboundPort},
-		{proxy, w.mesh.InboundPort},
+		{proxy, w.ports.OutboundPort},
+		{proxy, w.ports.InboundPort},
 		{peer, peerPort},
 		{peer, excludedPort},
 		{peer2, peerPort},
@@ -51,13 +51,13 @@ func (w *world) serve() error {
 }
 
 func (w *world) innocents(f int) []innocent {
-	outbound, inbound := service{proxy, w.mesh.OutboundPort}, service{proxy, w.mesh.InboundPort}
+	outbound, inbound := service{proxy, w.ports.OutboundPort}, service{proxy, w.ports.InboundPort}
 	to := func(from, to netip.Addr, port uint16) dial {
 		w.innocent = next(w.innocent, firstInnocent, lastInnocent)
 		return dial{from: netip.AddrPortFrom(from, w.innocent), to: netip.AddrPortFrom(to, port)}
 	}
 	pod, outside := podAddresses[0][f], peerAddresses[0][f]
-	handOn := to(proxySource[f], pod, appPort)
+	handOn := to(w.source(f), pod, appPort)
 	if w.transparent {
 		handOn = to(outside, pod, appPort)
 		handOn.transparent, handOn.mark = true, lab.ProxyMark

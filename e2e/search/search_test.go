@@ -110,8 +110,11 @@ func settings(r *rand.Rand) (all []setting) {
 	for _, backend := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
 		for _, transparent := range []bool{false, true} {
 			for _, excluded := range []bool{false, true} {
-				all = append(all, setting{backend, transparent, excluded, r.IntN(4) == 0, r.IntN(3) == 0})
+				all = append(all, setting{backend, transparent, excluded, r.IntN(4) == 0, r.IntN(3) == 0, config.Istio})
 			}
+		}
+		for _, mesh := range []config.MeshName{config.Linkerd, config.OwnKeys} {
+			all = append(all, setting{backend: backend, cookies: r.IntN(4) == 0, mesh: mesh})
 		}
 	}
 	return all

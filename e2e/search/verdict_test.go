@@ -127,7 +127,7 @@ func (r *run) connectOut() (outcome, error) {
 	if remote.Port() == excludedPort {
 		server = r.served[service{peer + actor(r.names.remote), excludedPort}]
 	}
-	met, err := r.meets(fd, local.Addr(), server, r.served[service{proxy, r.mesh.OutboundPort}])
+	met, err := r.meets(fd, local.Addr(), server, r.served[service{proxy, r.ports.OutboundPort}])
 	if met == metDirect && remote.Port() != excludedPort && (!r.excluded || r.names.remote == 0) {
 		r.hole("the application reached", local, remote)
 	}
@@ -150,7 +150,7 @@ func (r *run) beConnected() (outcome, error) {
 	if fd < 0 || err != nil && err != unix.EINPROGRESS {
 		return noSocket, nil
 	}
-	met, err := r.meets(fd, remote.Addr(), l, r.served[service{proxy, r.mesh.InboundPort}])
+	met, err := r.meets(fd, remote.Addr(), l, r.served[service{proxy, r.ports.InboundPort}])
 	if met == metDirect && r.capturedIn(local.Port(), remote.Addr()) {
 		r.hole("the application was reached", remote, local)
 	}

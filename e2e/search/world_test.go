@@ -60,10 +60,11 @@ type setting struct {
 	excluded    bool // net1 is an excluded interface
 	cookies     bool // the pod answers each SYN with a cookie
 	dropInvalid bool
+	mesh        config.MeshName // by whose keys the pod is captured; those of others than Istio have no excluded interface
 }
 
 func (s setting) String() string {
-	text := string(s.backend) + " " + s.mode()
+	text := string(s.mesh) + " " + string(s.backend) + " " + s.mode()
 	for _, option := range []struct {
 		on   bool
 		name string
@@ -91,10 +92,10 @@ type world struct {
 	root      *lab.Process // in the pod
 	taps      [2]*lab.Tap
 	served    map[service]*listener
-	mesh      config.Mesh
-	last      uint16 // the newest sequence's port
-	innocent  uint16 // the newest innocent connection's
-	refused   uint64 // packets, when they were last read
+	ports     config.Mesh // of the proxy
+	last      uint16      // the newest sequence's port
+	innocent  uint16      // the newest innocent connection's
+	refused   uint64      // packets, when they were last read
 	retried   []retry
 	broken    bool // a sequence without actions fails
 	closers   []func() error
@@ -107,7 +108,7 @@ type service struct {
 }
 
 func newWorld(ctx context.Context, s setting) (w *world, err error) {
-	w = &world{setting: s, served: map[service]*listener{}, mesh: config.DefaultSettings().Mesh}
+	w = &world{setting: s, served: map[service]*listener{}, ports: config.DefaultSettings().Mesh}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("making the world %s: %w", s, err), w.close())
@@ -141,26 +142,57 @@ func newWorld(ctx context.Context, s setting) (w *world, err error) {
 	return w, w.tap(ctx, hosts)
 }
 
-// capture applies the rules.
-func (w *world) capture(ctx context.Context) (err error) {
+// pod returns the pod, whose proxy has the same uid and ports in every mesh.
+func (s setting) pod() *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name = "shop", "web"
-	pod.Annotations = map[string]string{
-		"sidecar.istio.io/status":                       "{}",
-		"sidecar.istio.io/interceptionMode":             w.mode(),
-		"traffic.sidecar.istio.io/excludeOutboundPorts": fmt.Sprint(excludedPort),
+	uid, other := int64(1337), int64(1000)
+	sidecar := corev1.Container{Name: "sidecar", SecurityContext: &corev1.SecurityContext{RunAsUser: &uid}}
+	inbound, excluded := fmt.Sprintf("%d,%d-%d", tunnelPort, excludedPort, probePort), fmt.Sprint(excludedPort)
+	switch s.mesh {
+	case config.Linkerd:
+		pod.Annotations = map[string]string{
+			"linkerd.io/proxy-version": "", "config.linkerd.io/proxy-gid": "1337",
+			"config.linkerd.io/skip-inbound-ports": inbound, "config.linkerd.io/skip-outbound-ports": excluded,
+		}
+		sidecar.Name, sidecar.Env = "linkerd-proxy", []corev1.EnvVar{
+			{Name: "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", Value: "[::]:15006"}, {Name: "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDRS", Value: "[::]:15001"},
+		}
+	case config.OwnKeys:
+		pod.Annotations = map[string]string{
+			"capture-cni.io/proxy": sidecar.Name, "capture-cni.io/inbound-port": "15006", "capture-cni.io/outbound-port": "15001",
+			"capture-cni.io/exclude-inbound-ports": inbound, "capture-cni.io/exclude-outbound-ports": excluded,
+		}
+	default:
+		pod.Annotations = map[string]string{
+			"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": s.mode(),
+			"traffic.sidecar.istio.io/excludeOutboundPorts": excluded,
+		}
+		if s.excluded {
+			pod.Annotations["traffic.sidecar.istio.io/excludeInterfaces"] = "net1"
+		}
+		sidecar.Name, sidecar.Args = "istio-proxy", []string{"proxy", "sidecar"}
+		if s.dropInvalid {
+			sidecar.Env = []corev1.EnvVar{{Name: "INVALID_DROP", Value: "true"}}
+		}
 	}
-	if w.excluded {
-		pod.Annotations["traffic.sidecar.istio.io/excludeInterfaces"] = "net1"
+	pod.Spec.Containers = []corev1.Container{{Name: "web", SecurityContext: &corev1.SecurityContext{RunAsUser: &other}}, sidecar}
+	return pod
+}
+
+// source is where the proxy connects to the application from, under REDIRECT.
+func (s setting) source(f int) netip.Addr {
+	if s.mesh == config.Istio {
+		return proxySource[f]
 	}
-	sidecar := corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}
-	if w.dropInvalid {
-		sidecar.Env = []corev1.EnvVar{{Name: "INVALID_DROP", Value: "true"}}
-	}
-	pod.Spec.Containers = []corev1.Container{{Name: "web"}, sidecar}
+	return podAddresses[0][f]
+}
+
+// capture applies the rules.
+func (w *world) capture(ctx context.Context) (err error) {
 	settings := config.DefaultSettings()
-	settings.IPv6 = config.IPv6Always
-	decision, err := lab.Decide(pod, settings, podAddresses[0][0], podAddresses[0][1])
+	settings.IPv6, settings.Meshes = config.IPv6Always, config.Meshes()
+	decision, err := lab.Decide(w.setting.pod(), settings, podAddresses[0][0], podAddresses[0][1])
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/terms"
+)
+
+// asLinkerds turns a pod that runs into one of Linkerd's.
+func (n *node) asLinkerds(name string) {
+	sandbox, uid := n.sandboxes[name], int64(2102)
+	sandbox.Annotations = map[string]string{"linkerd.io/proxy-version": "edge-26.8.1", "config.linkerd.io/skip-outbound-ports": "4000-5000"}
+	n.sandboxes[name], n.pods[name] = sandbox, meshed(sandbox)
+	n.pods[name].Spec.Containers[1] = corev1.Container{Name: "linkerd-proxy", SecurityContext: &corev1.SecurityContext{RunAsUser: &uid}}
+}
+
+// TestOtherMeshes has a pod of Linkerd's without rules, as one that linkerd-cni captured: it
+// is repaired and explained while the mesh is on, and else left alone.
+func TestOtherMeshes(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	n.asLinkerds("web")
+	off, registry := n.keeper(t, guard.InPlace)
+	wholeRound(t, off)
+	expect(t, registry, nil)
+	if backend := p.rules(t).Backend; backend != "" {
+		t.Errorf("a pod of a mesh that is off was captured by %s", backend)
+	}
+	n.netConf = strings.Replace(n.netConf, "{", `{"meshes": ["linkerd"],`, 1)
+	on, registry := n.keeper(t, guard.InPlace)
+	wholeRound(t, on)
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	if rules := p.list(t); !strings.Contains(rules, "4000-5000") || !strings.Contains(rules, "redirect to :4140") {
+		t.Errorf("the rules are not Linkerd's:\n%s", rules)
+	}
+	out := explanation(t, on, "shop", "web")
+	for _, want := range []string{"state        captured\n", `config.linkerd.io/skip-outbound-ports: "4000-5000"`, "linkerd.io/proxy-version: present"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the explanation lacks %q:\n%s", want, out)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// sidecarProxy is the user of the proxy that our own keys name, and sidecarGroup one process
+// with its group alone.
+var (
+	sidecarProxy = lab.Owner{UID: 3128, GID: 3128}
+	sidecarGroup = lab.Owner{UID: 1000, GID: 3128}
+)
+
+// sidecarPod is a pod with keys of our own.
+func sidecarPod(keys map[string]string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name = "shop", "web"
+	pod.Annotations = map[string]string{"capture-cni.io/proxy": "sidecar"}
+	for key, value := range keys {
+		pod.Annotations["capture-cni.io/"+key] = value
+	}
+	ids := map[string]int64{"web": 1000, "sidecar": 3128}
+	for _, name := range []string{"web", "sidecar"} {
+		uid := ids[name]
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, SecurityContext: &corev1.SecurityContext{RunAsUser: &uid}})
+	}
+	return pod
+}
+
+// ownScenarios are what such pods ask for, and what connections then meet.
+var ownScenarios = map[string]struct {
+	keys   map[string]string
+	probes []probe
+}{
+	"an egress proxy": {
+		keys: map[string]string{"outbound-port": "15001", "exclude-outbound-ports": "8000-8090", "exclude-outbound-ranges": excluded[ipv4] + "/32," + excluded[ipv6] + "/128"},
+		probes: []probe{
+			out(app, external, 80, outbound), out(rootUser, external, 80, outbound), out(sidecarGroup, external, 80, outbound), out(sidecarProxy, external, 80, direct),
+			out(app, external, 8080, direct), out(app, external, 8091, outbound), out(app, excluded, 80, direct), udp(out(app, external, 53, direct)),
+			out(app, localhost, 8080, direct), out(app, podIP, 80, direct), out(sidecarProxy, podIP, 80, direct), in(podIP, 80, direct),
+		},
+	},
+	"an inbound proxy": {
+		keys: map[string]string{"inbound-port": "15006", "exclude-inbound-ports": "9000-9010"},
+		probes: []probe{
+			in(podIP, 80, inbound), in(secondIP, 8080, inbound), in(podIP, 9000, direct), in(podIP, 9010, direct), in(podIP, 9011, inbound), in(podIP, 15020, inbound),
+			out(app, external, 80, direct), out(sidecarProxy, podIP, 80, direct), out(sidecarProxy, localhost, 80, direct), out(app, podIP, 80, direct),
+			udp(in(podIP, 8080, direct)),
+		},
+	},
+	"ranges and DNS": {
+		keys: map[string]string{"outbound-port": "15001", "include-outbound-ranges": included[ipv4] + "/32," + included[ipv6] + "/128", "dns-port": "15053"},
+		probes: []probe{
+			out(app, included, 80, outbound), out(app, external, 80, direct), out(app, external, 53, resolver), udp(out(app, external, 53, resolver)),
+			udp(out(app, localhost, 53, resolver)), udp(out(sidecarProxy, external, 53, direct)), out(sidecarProxy, included, 80, direct),
+			udp(out(app, external, 80, direct)), in(podIP, 80, direct),
+		},
+	},
+	"TPROXY": {
+		keys: map[string]string{"inbound-port": "15006", "outbound-port": "15001", "tproxy": "true", "exclude-inbound-ports": "9000"},
+		probes: []probe{
+			in(podIP, 80, inbound), in(secondIP, 8080, inbound), in(podIP, 9000, direct), out(app, external, 80, outbound),
+			out(app, podIP, 80, direct), out(sidecarProxy, podIP, 80, direct), out(sidecarProxy, external, 80, direct), out(app, localhost, 80, direct),
+		},
+	},
+	"DNS alone, and port 53 excluded": {
+		keys:   map[string]string{"outbound-port": "15001", "dns-port": "15053", "exclude-outbound-ports": "50-60"},
+		probes: []probe{out(app, external, 53, direct), udp(out(app, external, 53, direct)), out(app, external, 80, outbound)},
+	},
+}
+
+// TestOwnKeys proves the keys of our own by packets.
+func TestOwnKeys(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for name, s := range ownScenarios {
+			t.Run(name, func(t *testing.T) {
+				mesh := istioMesh
+				mesh.ProxyUID, mesh.ProxyGID = 3128, 3128
+				w := newWorld(t, ports(s.probes), mesh)
+				check(t, open(t, w.pod, backend).Apply(decide(t, sidecarPod(s.keys), config.DefaultSettings())))
+				for _, p := range s.probes {
+					for _, f := range []family{ipv4, ipv6} {
+						w.probe(t, p, f)
+					}
+				}
+			})
+		}
+	})
+}
+
+// examples are the pods of the page, each with what its connections meet.
+var examples = []struct {
+	name   string
+	probes []probe
+}{
+	{"egress", []probe{out(app, external, 80, outbound), out(sidecarProxy, external, 80, direct), out(app, serviceVIP, 80, direct), in(podIP, 80, direct)}},
+	{"tls", []probe{in(podIP, 80, inbound), in(podIP, 9005, direct), out(sidecarProxy, localhost, 80, direct), out(app, external, 80, direct)}},
+}
+
+// TestExamples captures the pods of the reference's page as they are written.
+func TestExamples(t *testing.T) {
+	page, err := os.ReadFile("../../deploy/reference/sidecars.md")
+	check(t, err)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != len(examples) {
+		t.Fatalf("the page has %d examples, want %d", len(blocks), len(examples))
+	}
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for i, example := range examples {
+			t.Run(example.name, func(t *testing.T) {
+				var pod corev1.Pod
+				check(t, yaml.UnmarshalStrict([]byte(blocks[i][1]), &pod))
+				mesh := istioMesh
+				mesh.ProxyUID, mesh.ProxyGID = 3128, 3128
+				w := newWorld(t, ports(example.probes), mesh)
+				check(t, open(t, w.pod, backend).Apply(decide(t, &pod, config.DefaultSettings())))
+				for _, p := range example.probes {
+					w.probe(t, p, ipv4) // the example's range is of IPv4
+				}
+			})
+		}
+	})
+}
