@@ -88,6 +88,6 @@ func whyNotInMesh(pod *corev1.Pod) (cause, next string) {
 	case pod.Labels["istio.io/dataplane-mode"] == "ambient":
 		return "istio.io/dataplane-mode is ambient: ztunnel captures its traffic, and no sidecar does", "none"
 	}
-	return "it has no annotation sidecar.istio.io/status: the injector did not change it at its creation",
+	return "it has no annotation sidecar.istio.io/status, nor one of another mesh: no injector changed it at its creation",
 		"label its namespace for injection (istio-injection=enabled or istio.io/rev), and restart the pod"
 }
