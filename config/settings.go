@@ -58,13 +58,13 @@ type Settings struct {
 	SandboxedRuntimeClasses, SharedKernelRuntimeClasses []string
 }
 
-// Mesh holds the settings that apply to every pod of Istio's mesh, and the exclusions of
+// Mesh holds the settings that apply to every pod of Istio's mesh, and those that apply to
 // every mesh.
 type Mesh struct {
 	OutboundPort, InboundPort, TunnelPort, DNSPort uint16
 	ProxyUID, ProxyGID                             uint32
 
-	// Merged with the exclusions of each pod's annotations.
+	// Of every mesh, merged with the exclusions of each pod's annotations.
 	ExcludeOutboundIPRanges []netip.Prefix
 	ExcludeOutboundPorts    []uint16
 	ExcludeInboundPorts     []uint16

@@ -16,8 +16,9 @@ import (
 )
 
 // conclude sets state, cause and next step. The guard's finding comes before what follows
-// from the pod alone. pod is nil for one that is gone.
-func (e *Explanation) conclude(pod *corev1.Pod, events podEvents, guarded bool) {
+// from the pod alone. pod is nil for one that is gone; meshes are
+// those that are on.
+func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events podEvents, guarded bool) {
 	var answer explain.Pod // of the node
 	if e.Evidence.Agent != nil {
 		answer = e.Evidence.Agent.Answer
@@ -32,16 +33,14 @@ func (e *Explanation) conclude(pod *corev1.Pod, events podEvents, guarded bool) 
 		return
 	}
 	asked := newMeshPod(pod)
-	_, exemption := asked.by(config.Meshes())
+	_, exemption := asked.by(meshes)
 	switch {
-	case pod.Spec.NodeName == "" && (!InMesh(pod) || exemption.Cause == ""):
+	case pod.Spec.NodeName == "" && (!inMesh(pod, meshes) || exemption.Cause == ""):
 		e.State, e.Cause = terms.NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node")
 		e.Next = "kubectl describe pod; a taint of nodes that are not ready is in deploy/guides/taint.md"
-	case !InMesh(pod):
+	case !inMesh(pod, meshes):
 		e.State = terms.NotInMesh
 		e.Cause, e.Next = whyNotInMesh(pod)
-	case answer.NotMeshed != "":
-		e.State, e.Cause, e.Next = terms.NotInMesh, answer.NotMeshed, "name its mesh in netconf.meshes, if its pods should be captured"
 	case asked.noSandbox:
 		if answer.UID != string(pod.UID) {
 			add = &record.Record{} // of a pod of the same name before it
@@ -60,7 +59,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, events podEvents, guarded bool) 
 		e.State, e.Cause, e.Next = terms.Exempt, exemption.Message, terms.AdviceFor(exemption.Cause)
 	case add.Verdict == record.Captured:
 		e.Cause = "no guard examined the running pod; its ADD captured it by " + cmp.Or(add.Backend, "an unknown backend")
-		e.Next = "for proof from inside the pod: the container istio-validation"
+		e.Next = "for proof from inside the pod: the container istio-validation or linkerd-network-validator"
 	case e.Evidence.Node != nil && !e.Evidence.Node.State.Good() && e.Evidence.Agent == nil:
 		e.Cause = "the agent of its node did not answer: " + strings.Join(e.Evidence.Node.Reasons, "; ")
 		e.Next = cmp.Or(e.Evidence.Node.Next, "kubectl capture-cni status --wait")

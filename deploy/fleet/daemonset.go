@@ -62,11 +62,10 @@ var ofRelease = metav1.ListOptions{LabelSelector: labels.Set{"app.kubernetes.io/
 func (r release) meshes() (on []config.MeshName) {
 	for _, set := range r.daemonSets {
 		for _, container := range set.Spec.Template.Spec.Containers {
-			if container.Name != InstallerContainer {
-				continue
+			if container.Name == InstallerContainer {
+				input, _ := config.Read([]byte(cmp.Or(NetConf(container), "{}")))
+				on = append(on, input.Meshes()...)
 			}
-			input, _ := config.Read([]byte(cmp.Or(NetConf(container), "{}")))
-			on = append(on, input.Meshes()...)
 		}
 	}
 	if len(on) == 0 {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -56,11 +57,15 @@ func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explan
 		e.Node = cmp.Or(pod.Spec.NodeName, e.Node)
 		e.Evidence.Pod = &PodEvidence{Phase: pod.Status.Phase, Created: pod.CreationTimestamp.UTC(), UID: pod.UID}
 	}
+	on := config.Meshes() // where the release may not be read
+	if release, err := x.Client.release(ctx, x.Namespace); err == nil {
+		on = release.meshes()
+	}
 	guarded := false
-	if e.Node != "" && (pod == nil || InMesh(pod)) {
+	if e.Node != "" && (pod == nil || inMesh(pod, on)) {
 		guarded = x.readNode(ctx, e, namespace, name)
 	}
-	e.conclude(pod, events, guarded)
+	e.conclude(pod, on, events, guarded)
 	if e.Next == "" { // outdated, changed or foreign
 		e.Next = advisePod(Pod{Namespace: namespace, Name: name, State: e.State})
 	}
@@ -85,6 +90,8 @@ func whyNotInMesh(pod *corev1.Pod) (cause, next string) {
 		return "it has the network of its node (hostNetwork), which is never captured", "none; a pod in the mesh needs a network of its own"
 	case pod.Labels[label] == "false" || pod.Annotations[label] == "false":
 		return label + " is false: it was not injected", "none, if it is on purpose; else correct the label, and restart the pod"
+	case inMesh(pod, config.Meshes()):
+		return "netconf.meshes does not name its mesh", "name it there, if the mesh's pods should be captured"
 	case pod.Labels["istio.io/dataplane-mode"] == "ambient":
 		return "istio.io/dataplane-mode is ambient: ztunnel captures its traffic, and no sidecar does", "none"
 	}

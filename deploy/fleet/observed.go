@@ -30,6 +30,7 @@ func (o *observed) fleet() *Fleet {
 		f.DaemonSets = append(f.DaemonSets, newDaemonSet(set))
 	}
 	slices.SortFunc(f.DaemonSets, func(a, b DaemonSet) int { return cmp.Compare(a.Name, b.Name) })
+	on := o.release.meshes()
 	agents, meshed := o.sortPods()
 	names := o.names(agents, meshed)
 	nodes, named := map[string]*Node{}, map[[3]string]nodestate.Pod{}
@@ -53,7 +54,7 @@ func (o *observed) fleet() *Fleet {
 	for _, pod := range meshed {
 		if node := nodes[pod.node]; node != nil {
 			node.Meshed++
-			f.addMeshed(*pod, o.release.meshes(), named[[3]string{pod.node, pod.namespace, pod.name}], node, o.now)
+			f.addMeshed(*pod, on, named[[3]string{pod.node, pod.namespace, pod.name}], node, o.now)
 		}
 	}
 	for _, name := range names {

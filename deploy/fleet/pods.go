@@ -35,17 +35,16 @@ type seenPod struct {
 
 func newSeenPod(pod *corev1.Pod) *seenPod {
 	s := &seenPod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, agent: asAgent(pod)}
-	if InMesh(pod) && pod.Spec.NodeName != "" {
+	if inMesh(pod, config.Meshes()) && pod.Spec.NodeName != "" {
 		m := newMeshPod(pod)
 		s.mesh = &m
 	}
 	return s
 }
 
-// InMesh reports whether a pod was injected, by a mesh that may be on, and has a network of
-// its own.
-func InMesh(pod *corev1.Pod) bool {
-	return capture.Meshed(pod.Annotations, config.Meshes()) && !pod.Spec.HostNetwork
+// inMesh reports whether a pod is one of the meshes', and has a network of its own.
+func inMesh(pod *corev1.Pod, meshes []config.MeshName) bool {
+	return capture.Meshed(pod.Annotations, meshes) && !pod.Spec.HostNetwork
 }
 
 func newMeshPod(pod *corev1.Pod) meshPod {
@@ -54,9 +53,10 @@ func newMeshPod(pod *corev1.Pod) meshPod {
 		istioInit: slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "istio-init" }),
 		scheduled: pod.CreationTimestamp.Time,
 	}
+	fields := podfields.Of(pod)
 	for _, mesh := range config.Meshes() {
 		if only := []config.MeshName{mesh}; capture.Meshed(pod.Annotations, only) {
-			m.exemptions[mesh] = capture.Exclusion(podfields.Of(pod), only)
+			m.exemptions[mesh] = capture.Exclusion(fields, only)
 		}
 	}
 	for _, condition := range pod.Status.Conditions {

@@ -34,10 +34,13 @@ func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []st
 
 // guardOf returns the agent on a pod's node, which has a guard.
 func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*Agent, error) {
+	release, err := x.Client.release(ctx, x.Namespace)
 	switch {
+	case err != nil:
+		return nil, err
 	case pod.Spec.NodeName == "":
 		return nil, errors.New("it has no node yet: kubectl capture-cni explain says why")
-	case !InMesh(pod):
+	case !inMesh(pod, release.meshes()):
 		cause, _ := whyNotInMesh(pod)
 		return nil, fmt.Errorf("no rule concerns it: %s", cause)
 	}

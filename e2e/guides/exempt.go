@@ -47,6 +47,7 @@ var exempt = []exemption{
 	{"guides/migrate-linkerd-cni.md", "helm -n capture-cni ", linkerd},
 	{"guides/migrate-linkerd-cni.md", "helm -n linkerd-cni uninstall linkerd-cni", linkerd},
 	{"guides/migrate-linkerd-cni.md", "kubectl capture-cni ", linkerd},
+	{"guides/migrate-linkerd-cni.md", "kubectl -n capture-cni rollout status ", linkerd},
 	{"guides/migrate-linkerd-cni.md", "kubectl -n NAMESPACE rollout restart ", linkerd},
 
 	{"guides/verify.md", "export ", "the test's release has another signer and registry"},

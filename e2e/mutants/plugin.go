@@ -36,8 +36,8 @@ var pluginMutants = []mutant{
 	{
 		name: "fault-of-the-entry-blocks-unmeshed-pods",
 		file: "plugin/verbs/decide.go",
-		from: "if reason := r.passReason(); reason != \"\" {",
-		to:   "if reason := r.passReason(); reason != \"\" && reason != record.NotKubernetes {",
+		from: "case reason != \"\":",
+		to:   "case reason != \"\" && reason != record.NotKubernetes:",
 		by:   by(quick, "plugin/verbs", "TestPodsOutsideTheMesh"),
 	},
 	{

@@ -91,9 +91,9 @@ var sidecarMutants = []mutant{
 	},
 	{
 		name: "own-keys-inbound-passes",
-		file: "plugin/capture/ownflow.go",
-		from: "\t\tf.inboundPorts(in)\n",
-		to:   "\t\tf.exempt(tcpPorts(\"\", in.ExcludeInboundPorts...), \"excluded inbound port\")\n",
+		file: "plugin/capture/rules.go",
+		from: "istioInbound(&b.Intent), ownOutbound(&b.Intent)",
+		to:   "flow{}, ownOutbound(&b.Intent)",
 		by:   by(root, "e2e/traffic", "TestOwnKeys/nftables/an_inbound_proxy"),
 	},
 	{
@@ -179,5 +179,33 @@ var sidecarMutants = []mutant{
 		from: "capture.Meshed(s.Annotations, a.meshes)",
 		to:   "capture.Meshed(s.Annotations, config.Meshes())",
 		by:   by(root, "e2e/guard", "TestOtherMeshes"),
+	},
+	{
+		name: "group-that-the-app-inherits-escapes",
+		file: "plugin/capture/linkerd.go",
+		from: "\tif d.proxy.GID.FromPod { // all containers have it\n\t\td.proxy.GID = ID{}\n\t}\n",
+		to:   "",
+		by:   by(quick, "plugin/capture", "TestLinkerdIdentity"),
+	},
+	{
+		name: "own-key-without-an-effect-on-queries-passes",
+		file: "plugin/capture/own.go",
+		from: "case in.CaptureDNS && !in.capturesDNS():",
+		to:   "case in.CaptureDNS && !in.CaptureDNS:",
+		by:   by(quick, "plugin/capture", "TestOwnFaults"),
+	},
+	{
+		name: "static-pod-with-own-keys-starts",
+		file: "plugin/verbs/decide.go",
+		from: "reason == record.StaticPod && slices",
+		to:   "reason == record.NotInjected && slices",
+		by:   by(root, "e2e/protocol", "TestStaticPodWithKeys"),
+	},
+	{
+		name: "pod-passes-by-an-answer-without-its-keys",
+		file: "plugin/verbs/decide.go",
+		from: "case decision.Exemption.Cause == capture.NotInjected && !r.singleAttempt",
+		to:   "case decision.Exemption.Cause == capture.NotInjected && r.singleAttempt && err != nil",
+		by:   by(root, "e2e/protocol", "TestPodWithoutItsKeys"),
 	},
 }

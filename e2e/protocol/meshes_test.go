@@ -76,3 +76,24 @@ func TestMeshes(t *testing.T) {
 		})
 	}
 }
+
+// TestStaticPodWithKeys has a static pod ask for what it can't get: it does not start, unless
+// its mesh is off.
+func TestStaticPodWithKeys(t *testing.T) {
+	n, host := newNode(t), sandbox(t)
+	const static = `"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "file", "capture-cni.io/proxy": "x"}},`
+	call{netns: host.Path(), stdin: n.conf(static)}.run(t).fails(t, 101, "static pod with annotations capture-cni.io/")
+	call{netns: host.Path(), stdin: n.conf(static + `"meshes": ["istio"],`)}.run(t).succeeds(t)
+}
+
+// TestPodWithoutItsKeys has an agent that knows no keys but Istio's, as one of an earlier
+// release: a pod with keys does not pass by that answer. CHECK does not judge.
+func TestPodWithoutItsKeys(t *testing.T) {
+	n, host := newNode(t), sandbox(t)
+	own := otherSidecar("egress", 3128, map[string]string{"capture-cni.io/proxy": "egress", "capture-cni.io/outbound-port": "3129"})
+	stdin := n.conf(withAnnotations(t, own))
+	own.Annotations = nil
+	n.Put(own)
+	call{netns: host.Path(), stdin: stdin}.run(t).fails(t, 11, "the pod that was looked up has none")
+	call{command: "CHECK", netns: host.Path(), stdin: stdin}.run(t).silent(t)
+}

@@ -73,10 +73,6 @@ var ownScenarios = map[string]struct {
 			out(app, podIP, 80, direct), out(sidecarProxy, podIP, 80, direct), out(sidecarProxy, external, 80, direct), out(app, localhost, 80, direct),
 		},
 	},
-	"DNS alone, and port 53 excluded": {
-		keys:   map[string]string{"outbound-port": "15001", "dns-port": "15053", "exclude-outbound-ports": "50-60"},
-		probes: []probe{out(app, external, 53, direct), udp(out(app, external, 53, direct)), out(app, external, 80, outbound)},
-	},
 }
 
 // TestOwnKeys proves the keys of our own by packets.

@@ -184,7 +184,7 @@ func checkRefusedFamily(netns *podnet.Namespace) Finding {
 	case err != nil:
 		return unknown(err)
 	case slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.Is6() && a.IsGlobalUnicast() }):
-		return Finding{State: terms.Changed, Reason: "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; if it gets the address late again, set ISTIO_DUAL_STACK=true"}
+		return Finding{State: terms.Changed, Reason: "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; if it gets the address late again, have the proxy expect IPv6, as by ISTIO_DUAL_STACK=true"}
 	}
 	return Finding{State: terms.Captured}
 }

@@ -95,7 +95,7 @@ func (s State) Advice() string {
 func AdviceFor(cause capture.ExemptionCause) string {
 	switch cause {
 	case capture.InitContainer:
-		return "its istio-init captures it: let istiod inject without it (pilot.cni.enabled=true), and restart the pod"
+		return "its init container captures it: let the injector leave that out (pilot.cni.enabled=true, Linkerd's cniEnabled=true), and restart the pod"
 	case capture.NoProxy, capture.ProxyDisabled, capture.OtherProxyType:
 		return "none, if the pod has no sidecar on purpose"
 	case capture.InjectFalse, capture.InterceptionNone:

@@ -37,9 +37,10 @@ func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, e
 		return Decision{}, err
 	}
 	if rival != nil {
-		return Decision{}, Refusal(fmt.Sprintf("the pod has annotations and a proxy of %s and of %s: only one of them can get its traffic", vocabulary.mesh(), rival.mesh()))
+		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and a proxy for each: only one of them can get its traffic", vocabulary.mesh(), rival.mesh()))
 	}
-	d := decider{pod: pod, proxy: vocabulary.proxy(pod), settings: settings, addresses: own}
+	proxy := *vocabulary.proxy(pod)
+	d := decider{pod: pod, proxy: &proxy, settings: settings, addresses: own}
 	d.checkRuntimeClass()
 	intent := vocabulary.read(&d)
 	if len(d.faults) > 0 {

@@ -34,7 +34,7 @@ func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) u
 func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) {
 	var refused, warned []string
 	for _, c := range d.pod.Containers {
-		if c.Name == d.proxy.Name || isValidation(c) {
+		if c.Name == d.proxy.Name || d.isValidation(c) {
 			continue
 		}
 		id := pick(c)
@@ -59,8 +59,8 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 	started := false // the proxy
 	for _, c := range d.pod.Containers {
 		started = started || c.Name == d.proxy.Name
-		ends := c.Init && !c.KeepsRunning && !started // before there is a proxy
-		if c.Name == d.proxy.Name || ends || isValidation(c) || c.UID.Number != 0 || !ownUID && (!ownGID || c.GID.Number != 0) {
+		ends := c.Init && !c.KeepsRunning && !started && !d.onlyOwnIDs // before there is a proxy
+		if c.Name == d.proxy.Name || ends || d.isValidation(c) || c.UID.Number != 0 || !ownUID && (!ownGID || c.GID.Number != 0) {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("container %s sets no uid, or root's, so that its processes may have the proxy's uid or gid and escape capture: set another uid in a security context", c.Name))
@@ -77,20 +77,12 @@ func (d *decider) refusesShared() bool {
 	return d.onlyOwnIDs || d.settings.SharedProxyUID == config.SharedUIDRefuse
 }
 
-// isValidation reports whether a container is istio-validation, which has the proxy's
-// uid by design and ends before the application starts. A container of that name
+// isValidation reports whether a container is istio-validation of an Istio pod, which has the
+// proxy's uid by design and ends before the application starts. A container of that name
 // that runs longer is not.
-func isValidation(c Container) bool {
-	return c.Name == containerValidation && c.Init && !c.KeepsRunning
+func (d *decider) isValidation(c Container) bool {
+	return d.proxy.Name == containerProxy && c.Name == containerValidation && c.Init && !c.KeepsRunning
 }
 
 func (c Container) uid() ID { return c.UID }
 func (c Container) gid() ID { return c.GID }
-
-// ownGID leaves out the pod's: other containers have that, too.
-func (c Container) ownGID() ID {
-	if c.GID.FromPod {
-		return ID{}
-	}
-	return c.GID
-}

@@ -5,6 +5,7 @@ package capture
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -112,9 +113,11 @@ func (linkerd) read(d *decider) Intent {
 	in.ExcludeInboundRanges = disjoint(listOf(d, annotationSkipSubnets, "", config.ParsePrefix))
 
 	uid, gid := d.idOf(annotationLinkerdUID, linkerdUID), d.idOf(annotationLinkerdGID, 0)
-	in.ProxyUID = d.proxyID("uid", Container.uid, uid)
-	in.ProxyGID = d.proxyID("gid", Container.ownGID, gid)
-	d.checkUnknownIDs(in.ProxyUID != linkerdUID, in.ProxyGID != 0)
+	if d.proxy.GID.FromPod { // all containers have it
+		d.proxy.GID = ID{}
+	}
+	in.ProxyUID, in.ProxyGID = d.proxyID("uid", Container.uid, uid), d.proxyID("gid", Container.gid, gid)
+	d.checkUnknownIDs(in.ProxyUID != linkerdUID, in.ProxyGID != 0 && in.ProxyGID != linkerdUID)
 	ipv6 := slices.ContainsFunc(slices.Concat(inbound, outbound), func(a netip.AddrPort) bool { return a.Addr().Is6() })
 	d.chooseFamilies(&in, ipv6, ", "+containerLinkerdProxy+" listens on no IPv6 address")
 	d.warnEarlyContainers(&in, containerLinkerdInit, containerLinkerdValidator)
@@ -167,17 +170,17 @@ func (d *decider) skippedPorts(key string) (ports []PortRange) {
 	return ports
 }
 
-// idOf reads an annotation that is a uid or gid.
+// idOf reads an annotation that is a uid or gid; a negative one is none, as in Linkerd.
 func (d *decider) idOf(key string, byDefault uint32) uint32 {
 	text := d.pod.Annotations[key]
 	if text == "" {
 		return byDefault
 	}
-	id, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id > math.MaxUint32 {
 		d.fault(key, text, "expected a numeric id")
 	}
-	return cmp.Or(uint32(id), byDefault) // as in Linkerd, root's traffic is never exempt
+	return cmp.Or(uint32(max(id, 0)), byDefault) // root's traffic is never exempt
 }
 
 // parsePortRange reads a port, or the first and the last one with a dash between them.

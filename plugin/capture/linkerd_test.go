@@ -123,7 +123,9 @@ func TestLinkerdIdentity(t *testing.T) {
 		"annotations":                 {[]func(*Pod){on(runsAs(0, 0)), annotated(annotationLinkerdUID, "7"), annotated(annotationLinkerdGID, "8")}, 7, 8, ""},
 		"root":                        {[]func(*Pod){on(runsAs(0, 0)), annotated(annotationLinkerdUID, "0"), annotated(annotationLinkerdGID, "")}, 2102, 0, ""},
 		"not a number":                {[]func(*Pod){annotated(annotationLinkerdUID, "x")}, 0, 0, "proxy-uid: \"x\": expected a numeric id"},
+		"no gid":                      {[]func(*Pod){annotated(annotationLinkerdGID, "-1")}, 2102, 0, ""},
 		"a gid that the pod shares":   {[]func(*Pod){sharedGID}, 2102, 0, ""},
+		"a gid that the app inherits": {[]func(*Pod){sharedGID, annotated(annotationLinkerdGID, "5")}, 0, 0, "container app runs with the proxy's gid 5"},
 		"the uid, and the app has it": {[]func(*Pod){func(p *Pod) { p.container("app").UID = ID{Number: 2102, FromPod: true} }}, 0, 0, "container app runs with the proxy's uid 2102"},
 	} {
 		intent, _, err := decide(linkerdPod(test.changes...), withLinkerd(), only4)
@@ -182,10 +184,10 @@ func TestTwoMeshes(t *testing.T) {
 		mesh    config.MeshName
 		refused string
 	}{
-		"both proxies":            {both, config.Meshes(), config.Istio, "proxy of istio and of linkerd"},
+		"both proxies":            {both, config.Meshes(), config.Istio, "keys of istio and of linkerd"},
 		"both, and one is off":    {both, []config.MeshName{config.Linkerd}, config.Linkerd, ""},
 		"both marks, one proxy":   {onlyLinkerd, config.Meshes(), config.Linkerd, ""},
-		"keys of our own, too":    {own, config.Meshes(), config.Linkerd, "proxy of linkerd and of capture-cni"},
+		"keys of our own, too":    {own, config.Meshes(), config.Linkerd, "keys of linkerd and of capture-cni"},
 		"no mesh that is on":      {linkerdPod(), []config.MeshName{config.Istio}, "", "exempt: no mesh"},
 		"keys that are not on":    {own, []config.MeshName{config.Istio, config.Linkerd}, config.Linkerd, ""},
 		"both proxies, the other": {both, []config.MeshName{config.OwnKeys}, "", "exempt: no mesh"},

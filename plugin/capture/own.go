@@ -134,8 +134,14 @@ func (d *decider) checkOwnKeys(in Intent) {
 	needs(annotationExceptRanges, annotationOutboundPort, in.OutboundPort != 0)
 	needs(annotationOnlyRanges, annotationOutboundPort, in.OutboundPort != 0)
 	needs(annotationExceptPorts, annotationOutboundPort+" or "+annotationDNSPort, in.OutboundPort != 0 || in.CaptureDNS)
-	if in.InboundPort == 0 && in.OutboundPort == 0 && !in.CaptureDNS && len(d.faults) == 0 {
+	only := in.OutboundRanges.Only
+	switch {
+	case in.InboundPort == 0 && in.OutboundPort == 0 && !in.CaptureDNS && len(d.faults) == 0:
 		d.fault(annotationProxy, d.pod.Annotations[annotationProxy], "nothing would be captured: expected %s, %s or %s, too", annotationInboundPort, annotationOutboundPort, annotationDNSPort)
+	case in.CaptureDNS && !in.capturesDNS():
+		d.fault(annotationDNSPort, d.pod.Annotations[annotationDNSPort], "it has no effect: port 53 is excluded, here or in netconf.mesh")
+	case in.OutboundPort != 0 && !in.OutboundRanges.All && (len(only) == 0 || slices.ContainsFunc(only, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })):
+		d.fault(annotationOnlyRanges, d.pod.Annotations[annotationOnlyRanges], "expected ranges, and none of loopback, which is not captured")
 	}
 }
 

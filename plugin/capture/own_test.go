@@ -69,6 +69,9 @@ func TestOwnFaults(t *testing.T) {
 		`include-outbound-ranges: "*": it has no effect without`:                          {"dns-port": "1", "include-outbound-ranges": "*"},
 		`exclude-inbound-ports: "5-4": "5-4": expected the lower port first`:              {"inbound-port": "1", "exclude-inbound-ports": "5-4"},
 		`include-outbound-ranges: "10.0.0.1"`:                                             {"outbound-port": "1", "include-outbound-ranges": "10.0.0.1"},
+		`dns-port: "1": it has no effect: port 53`:                                        {"dns-port": "1", "exclude-outbound-ports": "50-60"},
+		`include-outbound-ranges: "": expected ranges`:                                    {"outbound-port": "1", "include-outbound-ranges": ""},
+		`include-outbound-ranges: "127.0.0.0/8": expected ranges, and none of loopback`:   {"outbound-port": "1", "include-outbound-ranges": "127.0.0.0/8"},
 		"nothing would be captured":                                                       {},
 		`capture-cni.io/proxy: "envoy": the pod has no such container`:                    {"outbound-port": "1", "proxy": "envoy"},
 		`capture-cni.io/proxy: "": the pod has no such container`:                         {"outbound-port": "1", "proxy": ""},
@@ -102,7 +105,8 @@ func TestOwnIdentity(t *testing.T) {
 		"the image decides on the proxy's": {of("proxy", runsAs(0, 0)), `container "proxy" sets no numeric uid`},
 		"another container has it":         {of("app", runsAs(3128, 0)), "container app runs with the proxy's uid 3128"},
 		"the image decides on another's":   {of("app", runsAs(0, 5)), "container app sets no uid"},
-		"one that ends before the proxy":   {withInit("setup"), ""},
+		"one that ends before the proxy":   {withInit("setup"), "container setup sets no uid"},
+		"one of Istio's name":              {withInit(containerValidation, runsAs(3128, 0)), "container istio-validation runs with the proxy's uid"},
 		"a sidecar before the proxy":       {withInit("logger", keepsRunning), "container logger sets no uid"},
 		"another gid":                      {of("app", runsAs(5, 3128)), ""},
 	} {
@@ -160,4 +164,19 @@ func FuzzOwnKeys(f *testing.F) {
 			expectLoadable(t, Rules(decision.Intent))
 		}
 	})
+}
+
+// TestOthersEarlyContainers warns of a container that starts before the proxy, without advice that
+// would be refused.
+func TestOthersEarlyContainers(t *testing.T) {
+	t.Parallel()
+	early := withInit("setup", runsAs(5, 0))
+	_, warnings, err := decide(ownPod(keys{"outbound-port": "1"}, early), config.DefaultSettings(), only4)
+	if err != nil || len(warnings) != 1 || strings.Contains(warnings[0], "3128") {
+		t.Errorf("keys of our own: %q, %v", warnings, err)
+	}
+	_, warnings, err = decide(linkerdPod(early), withLinkerd(), only4)
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "starts before linkerd-proxy") {
+		t.Errorf("Linkerd: %q, %v", warnings, err)
+	}
 }

@@ -4,14 +4,6 @@ package capture
 
 import "strings"
 
-// ownInbound captures what other hosts send to the pod. TPROXY decides in mangle.
-func ownInbound(in *Intent) (f flow) {
-	if in.redirectsInbound() {
-		f.inboundPorts(in)
-	}
-	return f
-}
-
 // ownOutbound captures nothing that the proxy sends, also to its own pod: a proxy of one
 // direction would be led back to itself.
 func ownOutbound(in *Intent) (f flow) {

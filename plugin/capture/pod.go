@@ -11,7 +11,7 @@ import (
 // PodVersion is the version of Pod's fields. It changes with their names, types and
 // meanings: a program that asks another for a Pod must not read an absent field as a
 // default.
-const PodVersion = 2
+const PodVersion = 1
 
 // Pod holds only those fields of a Kubernetes pod that decide about its capture. It
 // is kept in memory and sent as JSON. Kubernetes limits the size of annotations and

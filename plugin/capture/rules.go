@@ -37,7 +37,7 @@ func Rules(in Intent) Ruleset {
 	case config.Linkerd:
 		b.inbound, b.outbound = linkerdInbound(&b.Intent), linkerdOutbound(&b.Intent)
 	case config.OwnKeys:
-		b.inbound, b.outbound = ownInbound(&b.Intent), ownOutbound(&b.Intent)
+		b.inbound, b.outbound = istioInbound(&b.Intent), ownOutbound(&b.Intent)
 	default:
 		b.inbound, b.outbound = istioInbound(&b.Intent), istioOutbound(&b.Intent)
 	}

@@ -20,10 +20,13 @@ func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 		if !c.Init || c.Name == d.proxy.Name {
 			break // the following containers start after the proxy
 		}
-		hasProxyID := c.UID.Number == int64(in.ProxyUID) || c.GID.Number == int64(in.ProxyGID)
+		hasProxyID := c.UID.Number == int64(in.ProxyUID) || in.ProxyGID != 0 && c.GID.Number == int64(in.ProxyGID)
 		if !slices.Contains(own, c.Name) && !hasProxyID {
-			lines = append(lines, fmt.Sprintf("init container %s starts before %s, so its captured connections fail: use a native sidecar, or the proxy's uid %d for it",
-				c.Name, d.proxy.Name, in.ProxyUID))
+			line := fmt.Sprintf("init container %s starts before %s, so its captured connections fail: use a native sidecar", c.Name, d.proxy.Name)
+			if !d.onlyOwnIDs {
+				line += fmt.Sprintf(", or the proxy's uid %d for it", in.ProxyUID)
+			}
+			lines = append(lines, line)
 		}
 	}
 	d.warnings = append(d.warnings, config.Few(lines, "init containers start before the proxy")...)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
@@ -83,6 +84,12 @@ func (r request) passReason() record.Reason {
 	return ""
 }
 
+// isMarkedBy reports whether the annotations that the runtime passes are those of a mesh.
+func (r request) isMarkedBy(meshes []config.MeshName) bool {
+	annotations, _ := r.input.PodAnnotations()
+	return capture.Meshed(annotations, meshes)
+}
+
 // plan is the desired state of a pod's network namespace.
 type plan struct {
 	intent  capture.Intent
@@ -92,7 +99,10 @@ type plan struct {
 
 // decide returns nil for a pod that is not captured.
 func (r request) decide(ctx context.Context) (*plan, error) {
-	if reason := r.passReason(); reason != "" {
+	switch reason := r.passReason(); {
+	case reason == record.StaticPod && slices.Contains(r.input.Meshes(), config.OwnKeys) && r.isMarkedBy([]config.MeshName{config.OwnKeys}):
+		return nil, capture.Refusal("a static pod with annotations capture-cni.io/ would run uncaptured: the API server may not know it at its start")
+	case reason != "":
 		r.recorder.passed(reason, "")
 		r.log.Debug("not captured", "reason", reason)
 		return nil, nil
@@ -136,6 +146,8 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, err
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("pod %s: %w", r.pod, err), netns.Close())
+	case decision.Exemption.Cause == capture.NotInjected && !r.singleAttempt && r.isMarkedBy(r.input.Meshes()):
+		return nil, failure{errors.New("the runtime passes annotations of a mesh, and the pod that was looked up has none: the agent may be of an earlier release, until it has replaced the plugin"), types.ErrTryAgainLater, record.Lookup}
 	case decision.Exemption.Cause != "":
 		r.recordExemption(decision.Exemption)
 		return nil, nil
