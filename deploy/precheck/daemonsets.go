@@ -15,9 +15,10 @@ import (
 
 // Programs of the network and of meshes that DaemonSets run.
 const (
-	ztunnel = "ztunnel"
-	cilium  = "cilium"
-	calico  = "calico"
+	ztunnel    = "ztunnel"
+	linkerdCNI = "linkerd-cni"
+	cilium     = "cilium"
+	calico     = "calico"
 )
 
 // programs are the programs by what their images are called: releases, clouds and mirrors
@@ -30,8 +31,8 @@ var programs = []struct {
 	{terms.IstioCNI, "*/install-cni", ""},
 	{terms.IstioCNI, "*/istio-cni*", ""},
 	{ztunnel, "*/ztunnel*", ""},
-	{"linkerd-cni", "linkerd/cni-plugin", ""},
-	{"linkerd-cni", "buoyantio/cni-plugin", ""},
+	{linkerdCNI, "linkerd/cni-plugin", ""},
+	{linkerdCNI, "buoyantio/cni-plugin", ""},
 	{"kuma-cni", "*/kuma-cni", ""},
 	{"consul-cni", "*/consul-k8s-control-plane*", "install-cni"},
 	{cilium, "*/cilium", ""},

@@ -53,7 +53,7 @@ func (r *Report) checkInjectors(c *Cluster) {
 		providers[provider] = true
 		r.add(OK, subject, "", "it injects without istio-init, for provider %s", provider)
 	}
-	if len(c.Injectors) == 0 {
+	if len(c.Injectors) == 0 && len(c.running(linkerdCNI)) == 0 {
 		r.add(Note, "istiod", "install istiod with pilot.cni.enabled=true", "no configuration of an injector was found: pods are in the mesh once they are injected")
 	}
 	r.chooseMode(providers)
@@ -78,11 +78,11 @@ func (r *Report) checkMeshes(c *Cluster) {
 	for _, other := range terms.MeshPlugins() {
 		for _, set := range c.running(other) {
 			found = true
-			next := ""
-			if other == "linkerd-cni" {
-				next = "deploy/guides/migrate-linkerd-cni.md, to capture Linkerd's pods instead"
+			what, next := "a pod with the proxies of both meshes is not tested", ""
+			if other == linkerdCNI {
+				what, next = "it captures Linkerd's pods", "deploy/guides/migrate-linkerd-cni.md, to capture them instead"
 			}
-			r.add(Note, other, next, "it is in namespace %s: a pod with the proxies of both meshes is not tested", set.Namespace)
+			r.add(Note, other, next, "it is in namespace %s: %s", set.Namespace, what)
 		}
 	}
 	for _, set := range c.running(terms.IstioCNI) {

@@ -46,3 +46,20 @@ func TestOtherMeshes(t *testing.T) {
 		}
 	}
 }
+
+// TestBesideLinkerd has a pod with the rules of linkerd-cni, alone and next to the plugin's:
+// what the guide on the migration says of both.
+func TestBesideLinkerd(t *testing.T) {
+	n := newNode()
+	p := n.run(t, "web")
+	n.asLinkerds("web")
+	n.netConf = strings.Replace(n.netConf, "{", `{"meshes": ["linkerd"],`, 1)
+	p.execute(t, "iptables", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "-j", "REDIRECT", "--to-port", "4140")
+	reporting, registry := n.keeper(t, guard.ReportOnly)
+	wholeRound(t, reporting)
+	expect(t, registry, map[terms.State]float64{terms.Uncaptured: 1})
+	repairing, registry := n.keeper(t, guard.InPlace)
+	wholeRound(t, repairing)
+	wholeRound(t, repairing)
+	expect(t, registry, map[terms.State]float64{terms.Obstructed: 1})
+}

@@ -188,9 +188,9 @@ func TestTwoMeshes(t *testing.T) {
 		"both, and one is off":    {both, []config.MeshName{config.Linkerd}, config.Linkerd, ""},
 		"both marks, one proxy":   {onlyLinkerd, config.Meshes(), config.Linkerd, ""},
 		"keys of our own, too":    {own, config.Meshes(), config.Linkerd, "keys of linkerd and of capture-cni"},
-		"no mesh that is on":      {linkerdPod(), []config.MeshName{config.Istio}, "", "exempt: no mesh"},
+		"no mesh that is on":      {linkerdPod(), []config.MeshName{config.Istio}, "", "exempt: no annotation"},
 		"keys that are not on":    {own, []config.MeshName{config.Istio, config.Linkerd}, config.Linkerd, ""},
-		"both proxies, the other": {both, []config.MeshName{config.OwnKeys}, "", "exempt: no mesh"},
+		"both proxies, the other": {both, []config.MeshName{config.OwnKeys}, "", "exempt: no annotation"},
 	} {
 		settings := config.DefaultSettings()
 		settings.Meshes = test.meshes

@@ -31,7 +31,7 @@ func Meshed(annotations map[string]string, meshes []config.MeshName) bool {
 func Exclusion(pod Pod, meshes []config.MeshName) Exemption {
 	switch chosen, rival := choose(pod, meshes); {
 	case chosen == nil:
-		return Exemption{NotInjected, "no mesh has marked it by an annotation: not injected"}
+		return Exemption{NotInjected, "no annotation of a mesh that netconf.meshes names: not injected"}
 	case rival != nil: // Decide refuses it
 		return Exemption{}
 	default:
