@@ -58,8 +58,7 @@ type Settings struct {
 	SandboxedRuntimeClasses, SharedKernelRuntimeClasses []string
 }
 
-// Mesh holds the settings that apply to every pod of Istio's mesh, and those that apply to
-// every mesh.
+// Mesh holds the settings of Istio's mesh, and some of every mesh.
 type Mesh struct {
 	OutboundPort, InboundPort, TunnelPort, DNSPort uint16
 	ProxyUID, ProxyGID                             uint32

@@ -36,7 +36,7 @@ var sidecarMutants = []mutant{
 	{
 		name: "linkerd-proxys-group-loops",
 		file: "plugin/capture/linkerdflow.go",
-		from: "\tf.exempt(Match{GID: in.proxyGroup()}, \"sent by the proxy's group\")\n",
+		from: "\tf.exempt(Match{GID: given(in.ProxyGID)}, \"sent by the proxy's group\")\n",
 		to:   "",
 		by:   by(root, "e2e/traffic", "TestOracleLinkerd/a_gid/nftables"),
 	},

@@ -84,27 +84,19 @@ func (m Match) empty() bool {
 // one returns a list of a single value. It has no name, because it needs no set.
 func one[T any](value T) List[T] { return List[T]{Values: []T{value}} }
 
+// given is empty for 0, which stands for none.
+func given[T comparable](value T) List[T] {
+	if value == *new(T) {
+		return List[T]{}
+	}
+	return one(value)
+}
+
 func named[T any](name string, values []T) List[T] {
 	if len(values) == 0 {
 		return List[T]{}
 	}
 	return List[T]{Name: name, Values: values}
-}
-
-// tunnel is empty for a proxy without a tunnel.
-func (in *Intent) tunnel() Match {
-	if in.TunnelPort == 0 {
-		return Match{}
-	}
-	return tcpPorts("", Ports(in.TunnelPort)...)
-}
-
-// proxyGroup is empty for a proxy that is known by its uid alone.
-func (in *Intent) proxyGroup() List[uint32] {
-	if in.ProxyGID == 0 {
-		return List[uint32]{}
-	}
-	return one(in.ProxyGID)
 }
 
 func tcpPorts(name string, ports ...PortRange) Match {

@@ -46,11 +46,11 @@ func (b *builder) dnsZones() {
 	}
 	proxy := Action{Verdict: SetZone, Zone: zoneProxy}
 	b.add(queries.ofUser(b.ProxyUID), upstream, "the proxy's own DNS query")
-	if group := b.proxyGroup(); !group.IsZero() {
+	if group := given(b.ProxyGID); !group.IsZero() {
 		b.add(queries.ofGroups(group), upstream, "the proxy's own DNS query")
 	}
 	b.add(proxyAnswers.ofUser(b.ProxyUID), proxy, "answers of the proxy")
-	if group := b.proxyGroup(); !group.IsZero() {
+	if group := given(b.ProxyGID); !group.IsZero() {
 		b.add(proxyAnswers.ofGroups(group), proxy, "answers of the proxy")
 	}
 	if groups := b.ownerGroups(); len(groups.Values) > 0 {

@@ -8,14 +8,6 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// setProxyIdentity sets the uid and gid by which rules recognize the proxy's traffic.
-func (d *decider) setProxyIdentity(in *Intent) {
-	mesh := d.settings.Mesh
-	in.ProxyUID = d.proxyID("uid", Container.uid, mesh.ProxyUID)
-	in.ProxyGID = d.proxyID("gid", Container.gid, mesh.ProxyGID)
-	d.checkUnknownIDs(in.ProxyUID != mesh.ProxyUID, in.ProxyGID != mesh.ProxyGID)
-}
-
 // proxyID returns the container's id, else the pod's, else the mesh's. The mesh's id
 // also replaces 0: as in Istio, root's traffic is never exempt. The mesh may have none.
 func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) uint32 {

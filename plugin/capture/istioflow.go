@@ -39,7 +39,7 @@ func istioInbound(in *Intent) (f flow) {
 
 // inboundPorts captures the included ports. A list of them overrides all excludes.
 func (f *flow) inboundPorts(in *Intent) {
-	f.exempt(in.tunnel(), "the proxy's tunnel port")
+	f.exempt(Match{Protocol: TCP, DstPort: given(PortRange{in.TunnelPort, in.TunnelPort})}, "the proxy's tunnel port")
 	if !in.InboundPorts.All {
 		f.add(tcpPorts("include_inbound_ports", Ports(in.InboundPorts.Only...)...), toInbound, "included inbound port")
 		return
@@ -119,7 +119,7 @@ func (f *flow) proxyTraffic(in *Intent) {
 	f.branch(chainProxy)
 	f.exempt(Match{Dst: one(in.LoopbackCIDR)}, "the proxy to the application")
 	f.exempt(Match{Dst: one(localhostIPv6)}, "the proxy to the application")
-	f.exempt(in.tunnel(), "the proxy's tunnel port")
+	f.exempt(Match{Protocol: TCP, DstPort: given(PortRange{in.TunnelPort, in.TunnelPort})}, "the proxy's tunnel port")
 	f.add(Match{ToLo: true, Protocol: TCP}, toInbound, "the pod calls itself through a service")
 }
 

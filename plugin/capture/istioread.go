@@ -18,10 +18,11 @@ var proxyPorts = [...]uint16{15020, 15021, 15090}
 const defaultExcludedOutboundPort = 15020
 
 func (istio) read(d *decider) Intent {
-	intent := d.meshDefaults()
+	intent, mesh := d.meshDefaults(), d.settings.Mesh
 	d.readAnnotations(&intent)
 	d.readEnvironment(&intent)
-	d.setProxyIdentity(&intent)
+	intent.ProxyUID, intent.ProxyGID = d.proxyID("uid", Container.uid, mesh.ProxyUID), d.proxyID("gid", Container.gid, mesh.ProxyGID)
+	d.checkUnknownIDs(intent.ProxyUID != mesh.ProxyUID, intent.ProxyGID != mesh.ProxyGID)
 	d.chooseFamilies(&intent, d.boolEnv(envDualStack), ", "+envDualStack+" is not true")
 	d.warnEarlyContainers(&intent, containerInit, containerValidation)
 	d.warnUnknownAnnotations()

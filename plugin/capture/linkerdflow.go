@@ -16,7 +16,7 @@ func linkerdInbound(in *Intent) (f flow) {
 // what the proxy sends to its own pod.
 func linkerdOutbound(in *Intent) (f flow) {
 	f.exempt(Match{UID: one(in.ProxyUID)}, "sent by the proxy's user")
-	f.exempt(Match{GID: in.proxyGroup()}, "sent by the proxy's group")
+	f.exempt(Match{GID: given(in.ProxyGID)}, "sent by the proxy's group")
 	f.exempt(Match{ToLo: true}, "loopback")
 	f.exempt(tcpPorts("exclude_outbound_ports", in.ExcludeOutboundPorts...), "skipped outbound port")
 	f.excludedRanges(in)

@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -59,10 +60,7 @@ func (ownKeys) keeps(key string) (kept, valued bool) {
 
 // proxy returns a container also if the keys name none: the pod is one that fails.
 func (ownKeys) proxy(pod Pod) *Container {
-	if c := pod.container(pod.Annotations[annotationProxy]); c != nil {
-		return c
-	}
-	return &Container{}
+	return cmp.Or(pod.container(pod.Annotations[annotationProxy]), &Container{})
 }
 
 func (ownKeys) exclusion(Pod) Exemption { return Exemption{} }
