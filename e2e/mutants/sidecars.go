@@ -163,7 +163,7 @@ var sidecarMutants = []mutant{
 		name: "pod-with-two-proxies-starts",
 		file: "plugin/capture/decide.go",
 		from: "\tif rival != nil {\n",
-		to:   "\tif rival != nil && rival == vocabulary {\n",
+		to:   "\tif rival != nil && rival == chosen {\n",
 		by:   by(quick, "plugin/capture", "TestTwoMeshes"),
 	},
 	{

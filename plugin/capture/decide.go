@@ -28,7 +28,7 @@ type Decision struct {
 // the network namespace, only if the pod is not exempt. The error is BadInput with
 // every fault, a Refusal, or the error of addresses.
 func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, error)) (Decision, error) {
-	vocabulary, rival := choose(pod, settings.Meshes)
+	chosen, rival := choose(pod, settings.Meshes)
 	if exemption := Exclusion(pod, settings.Meshes); exemption.Cause != "" {
 		return Decision{Exemption: exemption}, nil
 	}
@@ -37,12 +37,12 @@ func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, e
 		return Decision{}, err
 	}
 	if rival != nil {
-		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and a proxy for each: only one of them can get its traffic", vocabulary.mesh(), rival.mesh()))
+		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and a proxy for each: only one of them can get its traffic", chosen.mesh(), rival.mesh()))
 	}
-	proxy := *vocabulary.proxy(pod)
+	proxy := *chosen.proxy(pod)
 	d := decider{pod: pod, proxy: &proxy, settings: settings, addresses: own}
 	d.checkRuntimeClass()
-	intent := vocabulary.read(&d)
+	intent := chosen.read(&d)
 	if len(d.faults) > 0 {
 		return Decision{Warnings: d.warnings}, d.faults
 	}
