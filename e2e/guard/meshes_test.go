@@ -14,10 +14,10 @@ import (
 
 // asLinkerds turns a pod that runs into one of Linkerd's.
 func (n *node) asLinkerds(name string) {
-	sandbox, uid := n.sandboxes[name], int64(2102)
+	sandbox := n.sandboxes[name]
 	sandbox.Annotations = map[string]string{"linkerd.io/proxy-version": "edge-26.8.1", "config.linkerd.io/skip-outbound-ports": "4000-5000"}
 	n.sandboxes[name], n.pods[name] = sandbox, meshed(sandbox)
-	n.pods[name].Spec.Containers[1] = corev1.Container{Name: "linkerd-proxy", SecurityContext: &corev1.SecurityContext{RunAsUser: &uid}}
+	n.pods[name].Spec.Containers[1] = corev1.Container{Name: "linkerd-proxy", SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(2102))}}
 }
 
 // TestOtherMeshes has a pod of Linkerd's without rules, as one that linkerd-cni captured: it

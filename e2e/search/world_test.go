@@ -146,8 +146,7 @@ func newWorld(ctx context.Context, s setting) (w *world, err error) {
 func (s setting) pod() *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name = "shop", "web"
-	uid, other := int64(1337), int64(1000)
-	sidecar := corev1.Container{Name: "sidecar", SecurityContext: &corev1.SecurityContext{RunAsUser: &uid}}
+	sidecar := corev1.Container{Name: "sidecar", SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1337))}}
 	inbound, excluded := fmt.Sprintf("%d,%d-%d", tunnelPort, excludedPort, probePort), fmt.Sprint(excludedPort)
 	switch s.mesh {
 	case config.Linkerd:
@@ -176,7 +175,7 @@ func (s setting) pod() *corev1.Pod {
 			sidecar.Env = []corev1.EnvVar{{Name: "INVALID_DROP", Value: "true"}}
 		}
 	}
-	pod.Spec.Containers = []corev1.Container{{Name: "web", SecurityContext: &corev1.SecurityContext{RunAsUser: &other}}, sidecar}
+	pod.Spec.Containers = []corev1.Container{{Name: "web", SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1000))}}, sidecar}
 	return pod
 }
 

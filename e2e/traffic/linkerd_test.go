@@ -140,9 +140,8 @@ func (a linkerdAsked) pod() *corev1.Pod {
 	if a.ipv6 {
 		inbound, outbound = "[::]:4143", "127.0.0.1:4140,[::1]:4140"
 	}
-	uid := int64(a.uid)
 	pod.Spec.Containers = []corev1.Container{{Name: "web"}, {
-		Name: "linkerd-proxy", SecurityContext: &corev1.SecurityContext{RunAsUser: &uid},
+		Name: "linkerd-proxy", SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(a.uid))},
 		Env: []corev1.EnvVar{{Name: "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", Value: inbound}, {Name: "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDRS", Value: outbound}},
 	}}
 	return pod

@@ -31,8 +31,7 @@ func sidecarPod(keys map[string]string) *corev1.Pod {
 	}
 	ids := map[string]int64{"web": 1000, "sidecar": 3128}
 	for _, name := range []string{"web", "sidecar"} {
-		uid := ids[name]
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, SecurityContext: &corev1.SecurityContext{RunAsUser: &uid}})
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, SecurityContext: &corev1.SecurityContext{RunAsUser: new(ids[name])}})
 	}
 	return pod
 }
@@ -80,18 +79,24 @@ func TestOwnKeys(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, s := range ownScenarios {
 			t.Run(name, func(t *testing.T) {
-				mesh := istioMesh
-				mesh.ProxyUID, mesh.ProxyGID = 3128, 3128
-				w := newWorld(t, ports(s.probes), mesh)
-				check(t, open(t, w.pod, backend).Apply(decide(t, sidecarPod(s.keys), config.DefaultSettings())))
-				for _, p := range s.probes {
-					for _, f := range []family{ipv4, ipv6} {
-						w.probe(t, p, f)
-					}
-				}
+				expectOwn(t, sidecarPod(s.keys), backend, s.probes, ipv4, ipv6)
 			})
 		}
 	})
+}
+
+// expectOwn captures a pod with keys of our own, and sends packets in these families.
+func expectOwn(t *testing.T, pod *corev1.Pod, backend config.Backend, probes []probe, families ...family) {
+	t.Helper()
+	mesh := istioMesh
+	mesh.ProxyUID, mesh.ProxyGID = uint32(sidecarProxy.UID), uint32(sidecarProxy.GID)
+	w := newWorld(t, ports(probes), mesh)
+	check(t, open(t, w.pod, backend).Apply(decide(t, pod, config.DefaultSettings())))
+	for _, p := range probes {
+		for _, f := range families {
+			w.probe(t, p, f)
+		}
+	}
 }
 
 // examples are the pods of the page, each with what its connections meet.
@@ -116,13 +121,7 @@ func TestExamples(t *testing.T) {
 			t.Run(example.name, func(t *testing.T) {
 				var pod corev1.Pod
 				check(t, yaml.UnmarshalStrict([]byte(blocks[i][1]), &pod))
-				mesh := istioMesh
-				mesh.ProxyUID, mesh.ProxyGID = 3128, 3128
-				w := newWorld(t, ports(example.probes), mesh)
-				check(t, open(t, w.pod, backend).Apply(decide(t, &pod, config.DefaultSettings())))
-				for _, p := range example.probes {
-					w.probe(t, p, ipv4) // the example's range is of IPv4
-				}
+				expectOwn(t, &pod, backend, example.probes, ipv4) // the example's range is of IPv4
 			})
 		}
 	})

@@ -35,9 +35,9 @@ func linkerdPod(name, node string, native bool) *corev1.Pod {
 	pod := suite.Server(name, node)
 	pod.Annotations["linkerd.io/proxy-version"] = "edge-26.8.1"
 	pod.Annotations["config.linkerd.io/skip-inbound-ports"] = "9000-9010"
-	validator, nobody := *pod.Spec.Containers[0].DeepCopy(), int64(65534)
+	validator := *pod.Spec.Containers[0].DeepCopy()
 	validator.Name, validator.Image, validator.Args = "linkerd-network-validator", "test.local/capture-cni/capture-cni:v1", []string{"validate", "outbound", "--family=both"}
-	validator.SecurityContext.RunAsUser = &nobody
+	validator.SecurityContext.RunAsUser = new(int64(65534))
 	pod.Spec.InitContainers = append(pod.Spec.InitContainers, validator)
 	proxy := sidecarOf(pod, "linkerd-proxy", 2102, native)
 	proxy.Env = append(proxy.Env,
@@ -105,7 +105,7 @@ func TestOtherSidecars(t *testing.T) {
 	wrong := ownPod("wrong", first, true)
 	wrong.Annotations["capture-cni.io/outbound-prot"] = "15001"
 	n.Create(t, both, wrong)
-	for name, reason := range map[string]string{"both": "proxy of linkerd and of capture-cni", "wrong": "there is no such key"} {
+	for name, reason := range map[string]string{"both": "keys of linkerd and of capture-cni", "wrong": "there is no such key"} {
 		suite.Eventually(t, func() error { return n.CheckRefused(t, name, reason) })
 	}
 }
