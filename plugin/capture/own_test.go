@@ -5,6 +5,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,12 +172,28 @@ func FuzzOwnKeys(f *testing.F) {
 func TestOthersEarlyContainers(t *testing.T) {
 	t.Parallel()
 	early := withInit("setup", runsAs(5, 0))
-	_, warnings, err := decide(ownPod(keys{"outbound-port": "1"}, early), config.DefaultSettings(), only4)
-	if err != nil || len(warnings) != 1 || strings.Contains(warnings[0], "3128") {
-		t.Errorf("keys of our own: %q, %v", warnings, err)
+	asNative := func(name string) func(*Pod) {
+		return func(p *Pod) {
+			proxy := *p.container(name)
+			p.Containers = slices.DeleteFunc(p.Containers, func(c Container) bool { return c.Name == name })
+			withInit(name, func(c *Container) { c.UID, c.Env, c.KeepsRunning = proxy.UID, proxy.Env, true })(p)
+		}
 	}
-	_, warnings, err = decide(linkerdPod(early), withLinkerd(), only4)
-	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "starts before linkerd-proxy") {
-		t.Errorf("Linkerd: %q, %v", warnings, err)
+	own := keys{"outbound-port": "1"}
+	for name, test := range map[string]struct {
+		pod  Pod
+		want string // "" for none
+	}{
+		"keys of our own":                {ownPod(own, early), "starts before proxy, so its captured connections fail: make proxy a native sidecar before it"},
+		"keys of our own, native":        {ownPod(own, early, asNative("proxy")), "fail: move proxy before it"},
+		"keys of our own, native, first": {ownPod(own, asNative("proxy"), early), ""},
+		"Linkerd":                        {linkerdPod(early), "starts before linkerd-proxy, so its captured connections fail: make linkerd-proxy a native sidecar before it, or run it with the proxy's uid 2102"},
+		"Linkerd, native":                {linkerdPod(early, asNative(containerLinkerdProxy)), "fail: move linkerd-proxy before it, or run it with the proxy's uid 2102"},
+		"Linkerd, native, first":         {linkerdPod(asNative(containerLinkerdProxy), early), ""},
+	} {
+		_, warnings, err := decide(test.pod, withLinkerd(), only4)
+		if err != nil || (len(warnings) > 0) != (test.want != "") || len(warnings) > 0 && !strings.HasSuffix(warnings[0], test.want) {
+			t.Errorf("%s: got %q, %v, want %q", name, warnings, err, test.want)
+		}
 	}
 }

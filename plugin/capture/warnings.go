@@ -9,8 +9,9 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// warnEarlyContainers warns of init containers that start before the proxy, but for the
-// mesh's own: their traffic is redirected to a port on which no proxy listens yet.
+// warnEarlyContainers warns of init containers that start before the proxy, except for the
+// mesh's own: their traffic is redirected to a port on which no proxy listens yet. A proxy
+// that is a native sidecar already only has to be moved.
 func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 	if !capturesOutbound(in) {
 		return
@@ -22,10 +23,16 @@ func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 		}
 		hasProxyID := c.UID.Number == int64(in.ProxyUID) || in.ProxyGID != 0 && c.GID.Number == int64(in.ProxyGID)
 		if !slices.Contains(own, c.Name) && !hasProxyID {
-			line := fmt.Sprintf("init container %s starts before %s, so its captured connections fail: use a native sidecar", c.Name, d.proxy.Name)
-			if !d.onlyOwnIDs {
-				line += fmt.Sprintf(", or the proxy's uid %d for it", in.ProxyUID)
+			until, remedy := "", fmt.Sprintf("make %s a native sidecar before it", d.proxy.Name)
+			if d.proxy.Init && d.proxy.KeepsRunning {
+				remedy = fmt.Sprintf("move %s before it", d.proxy.Name)
 			}
+			if c.KeepsRunning { // with the proxy's uid it would escape capture as long as the pod runs
+				until = " until the proxy listens"
+			} else if !d.refusesShared() {
+				remedy += fmt.Sprintf(", or run it with the proxy's uid %d", in.ProxyUID)
+			}
+			line := fmt.Sprintf("init container %s starts before %s, so its captured connections fail%s: %s", c.Name, d.proxy.Name, until, remedy)
 			lines = append(lines, line)
 		}
 	}

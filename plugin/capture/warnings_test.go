@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,43 @@ func TestEarlyContainers(t *testing.T) {
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: warned of %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestEarlyContainersAdvice names what is wrong and what mends it: the proxy's kind or its
+// place, never what the pod has already or what would be refused.
+func TestEarlyContainersAdvice(t *testing.T) {
+	t.Parallel()
+	const (
+		change    = "make istio-proxy a native sidecar before it"
+		move      = "move istio-proxy before it"
+		itself    = ", or run it with the proxy's uid 1337"
+		fails     = "init container first starts before istio-proxy, so its captured connections fail: "
+		waits     = "init container first starts before istio-proxy, so its captured connections fail until the proxy listens: "
+		forbidden = config.SharedUIDRefuse
+	)
+	ending := func(p *Pod) { native(p); p.container(containerProxy).KeepsRunning = false }
+	for name, test := range map[string]struct {
+		changes []func(*Pod)
+		policy  config.SharedUIDPolicy
+		want    []string
+	}{
+		"a classic sidecar":                      {changes: []func(*Pod){withInit("first")}, want: []string{fails + change + itself}},
+		"a classic sidecar, shared uid refused":  {changes: []func(*Pod){withInit("first")}, policy: forbidden, want: []string{fails + change}},
+		"a native sidecar first":                 {changes: []func(*Pod){native, withInit("first")}},
+		"a native sidecar after it":              {changes: []func(*Pod){withInit("first"), native}, want: []string{fails + move + itself}},
+		"a native sidecar, shared uid refused":   {changes: []func(*Pod){withInit("first"), native}, policy: forbidden, want: []string{fails + move}},
+		"another sidecar before a native one":    {changes: []func(*Pod){withInit("first", keepsRunning), native}, want: []string{waits + move}},
+		"another sidecar before a classic one":   {changes: []func(*Pod){withInit("first", keepsRunning)}, want: []string{waits + change}},
+		"another sidecar after it":               {changes: []func(*Pod){native, withInit("first", keepsRunning)}},
+		"a proxy that is an init container only": {changes: []func(*Pod){withInit("first"), ending}, want: []string{fails + change + itself}},
+	} {
+		settings := config.DefaultSettings()
+		settings.SharedProxyUID = cmp.Or(test.policy, settings.SharedProxyUID)
+		_, warnings, err := decide(meshedPod(test.changes...), settings, only4)
+		if err != nil || !slices.Equal(warnings, test.want) {
+			t.Errorf("%s: got %q, %v\nwant %q", name, warnings, err, test.want)
 		}
 	}
 }
