@@ -49,7 +49,7 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn", set: into(&c.Capture.SharedProxyUID, oneOf(SharedUIDWarn, SharedUIDRefuse)),
-			Meaning: "whether to warn about or refuse a pod in which another container's security context sets the proxy's uid or gid, or sets no uid while the proxy's is not the mesh's",
+			Meaning: "whether to warn about or refuse a pod in which another container's security context sets the proxy's uid or gid, or sets no uid while the proxy's is not the mesh's, or can take the gid from the pod's groups",
 		},
 		{
 			Name: "sandboxedRuntimeClasses", Type: "list of names", Default: "[]", set: into(&c.Capture.SandboxedRuntimeClasses, each(className)),

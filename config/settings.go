@@ -26,7 +26,7 @@ const (
 )
 
 // SharedUIDPolicy decides whether a pod is refused in which another container
-// runs with the proxy's uid or gid. That container's traffic escapes capture.
+// runs with the proxy's uid or gid, or can take it. That container's traffic escapes capture.
 type SharedUIDPolicy string
 
 const (

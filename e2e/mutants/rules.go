@@ -173,4 +173,18 @@ var ruleMutants = []mutant{
 		to:   "ends := c.Init && !started",
 		by:   by(quick, "plugin/capture", "TestProxyIdentity"),
 	},
+	{
+		name: "group-that-a-set-group-id-program-takes-is-accepted",
+		file: "plugin/capture/identity.go",
+		from: "case !slices.Contains(d.pod.Groups, int64(gid)):",
+		to:   "case slices.Contains(d.pod.Groups, int64(gid)):",
+		by:   by(quick, "plugin/capture", "TestProxyIdentity"),
+	},
+	{
+		name: "native-sidecar-is-told-to-become-one",
+		file: "plugin/capture/warnings.go",
+		from: "if d.proxy.Init && d.proxy.KeepsRunning {",
+		to:   "if d.proxy.Init && !d.proxy.KeepsRunning {",
+		by:   by(quick, "plugin/capture", "TestEarlyContainersAdvice"),
+	},
 }

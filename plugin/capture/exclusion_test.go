@@ -41,6 +41,10 @@ func withEnv(name, value string) func(*Pod) {
 	return func(p *Pod) { p.container(containerProxy).Env[name] = value }
 }
 
+func withGroups(groups ...int64) func(*Pod) {
+	return func(p *Pod) { p.Groups = groups }
+}
+
 func withType(role string) func(*Pod) {
 	return func(p *Pod) { p.container(containerProxy).ProxyType = role }
 }
@@ -59,6 +63,8 @@ func withInit(name string, changes ...func(*Container)) func(*Pod) {
 
 func netAdmin(c *Container)     { c.NetAdmin = true }
 func keepsRunning(c *Container) { c.KeepsRunning = true }
+
+func noNewPrivileges(c *Container) { c.NoNewPrivileges = true }
 
 func runsAs(uid, gid int64) func(*Container) {
 	return func(c *Container) { c.UID, c.GID = ID{Number: uid}, ID{Number: gid} }

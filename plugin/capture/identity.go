@@ -4,6 +4,7 @@ package capture
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/capture-cni/capture-cni/config"
 )
@@ -57,7 +58,33 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 		}
 		lines = append(lines, fmt.Sprintf("container %s sets no uid, or root's, so that its processes may have the proxy's uid or gid and escape capture: set another uid in a security context", c.Name))
 	}
-	lines = config.Few(lines, "containers set no uid and may have the proxy's")
+	d.addEscapes(config.Few(lines, "containers set no uid and may have the proxy's"))
+}
+
+// checkGroups refuses, or warns of, containers whose processes need no capability to get
+// the proxy's gid: it is one of their groups, and they may execute a program of their own
+// with that group and the set-group-ID bit.
+func (d *decider) checkGroups(gid uint32) {
+	reason := "fsGroup or supplementalGroups has it"
+	switch {
+	case gid == 0:
+		return
+	case slices.Contains(d.pod.Groups, AnyGroup):
+		reason = "supplementalGroups is too long to tell"
+	case !slices.Contains(d.pod.Groups, int64(gid)):
+		return
+	}
+	var lines []string
+	for _, c := range d.pod.Containers {
+		if c.Name != d.proxy.Name && c.GID.Number != int64(gid) && !c.NoNewPrivileges && !d.isValidation(c) {
+			lines = append(lines, fmt.Sprintf("container %s can take the proxy's gid %d by a set-group-ID program and escape capture, because %s: set allowPrivilegeEscalation to false in its security context", c.Name, gid, reason))
+		}
+	}
+	d.addEscapes(config.Few(lines, "containers can take the proxy's gid and escape capture"))
+}
+
+// addEscapes adds refusals or warnings, as the settings say.
+func (d *decider) addEscapes(lines []string) {
 	if d.refusesShared() {
 		d.refusals = append(d.refusals, lines...)
 	} else {

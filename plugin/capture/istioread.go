@@ -23,6 +23,7 @@ func (istio) read(d *decider) Intent {
 	d.readEnvironment(&intent)
 	intent.ProxyUID, intent.ProxyGID = d.proxyID("uid", Container.uid, mesh.ProxyUID), d.proxyID("gid", Container.gid, mesh.ProxyGID)
 	d.checkUnknownIDs(intent.ProxyUID != mesh.ProxyUID, intent.ProxyGID != mesh.ProxyGID)
+	d.checkGroups(intent.ProxyGID)
 	d.chooseFamilies(&intent, d.boolEnv(envDualStack), ", "+envDualStack+" is not true")
 	d.warnEarlyContainers(&intent, containerInit, containerValidation)
 	d.warnUnknownAnnotations()

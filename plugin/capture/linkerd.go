@@ -118,6 +118,7 @@ func (linkerd) read(d *decider) Intent {
 	}
 	in.ProxyUID, in.ProxyGID = d.proxyID("uid", Container.uid, uid), d.proxyID("gid", Container.gid, gid)
 	d.checkUnknownIDs(in.ProxyUID != linkerdUID, in.ProxyGID != 0 && in.ProxyGID != linkerdUID)
+	d.checkGroups(in.ProxyGID)
 	ipv6 := slices.ContainsFunc(slices.Concat(inbound, outbound), func(a netip.AddrPort) bool { return a.Addr().Is6() })
 	d.chooseFamilies(&in, ipv6, ", "+containerLinkerdProxy+" listens on no IPv6 address")
 	d.warnEarlyContainers(&in, containerLinkerdInit, containerLinkerdValidator)

@@ -11,7 +11,7 @@ import (
 // PodVersion is the version of Pod's fields. It changes with their names, types and
 // meanings: a program that asks another for a Pod must not read an absent field as a
 // default.
-const PodVersion = 1
+const PodVersion = 2
 
 // Pod holds only those fields of a Kubernetes pod that decide about its capture. It
 // is kept in memory and sent as JSON. Kubernetes limits the size of annotations and
@@ -19,8 +19,12 @@ const PodVersion = 1
 type Pod struct {
 	Annotations  map[string]string `json:"annotations"` // see With
 	RuntimeClass string            `json:"runtimeClass,omitempty"`
+	Groups       []int64           `json:"groups,omitempty"`     // fsGroup and supplementalGroups, or AnyGroup
 	Containers   []Container       `json:"containers,omitempty"` // in starting order: init containers first
 }
+
+// AnyGroup stands for more groups than are kept of a pod.
+const AnyGroup = -1
 
 // Container holds the fields of a container that decide.
 type Container struct {
@@ -30,6 +34,8 @@ type Container struct {
 	Init         bool   `json:"init,omitempty"`         // true for native sidecars, too
 	KeepsRunning bool   `json:"keepsRunning,omitempty"` // its restart policy is Always
 	NetAdmin     bool   `json:"netAdmin,omitempty"`     // it can change the network namespace
+
+	NoNewPrivileges bool `json:"noNewPrivileges,omitempty"` // no set-ID program changes its processes' ids
 
 	// Only for the proxy: its role, and the variables that decide. A variable that
 	// valueFrom sets is empty: only the kubelet knows its value.

@@ -88,6 +88,10 @@ var fieldsOf = map[int]string{
 	1: `{annotations map[string]string;runtimeClass,omitempty string;containers,omitempty []` +
 		`{name string;uid,omitzero {number int64;fromPod,omitempty bool};gid,omitzero {number int64;fromPod,omitempty bool};` +
 		`init,omitempty bool;keepsRunning,omitempty bool;netAdmin,omitempty bool;proxyType,omitempty string;env,omitzero map[string]string}}`,
+	2: `{annotations map[string]string;runtimeClass,omitempty string;groups,omitempty []int64;containers,omitempty []` +
+		`{name string;uid,omitzero {number int64;fromPod,omitempty bool};gid,omitzero {number int64;fromPod,omitempty bool};` +
+		`init,omitempty bool;keepsRunning,omitempty bool;netAdmin,omitempty bool;noNewPrivileges,omitempty bool;` +
+		`proxyType,omitempty string;env,omitzero map[string]string}}`,
 }
 
 // TestPodVersion compares the fields of Pod with those of its version.

@@ -22,6 +22,7 @@ func Of(pod *corev1.Pod) capture.Pod {
 		p.RuntimeClass = *class
 	}
 	shared := cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{})
+	p.Groups = supplementaryGroups(shared)
 	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		own := cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
 		container := capture.Container{
@@ -31,6 +32,8 @@ func Of(pod *corev1.Pod) capture.Pod {
 			Init:         i < len(pod.Spec.InitContainers),
 			KeepsRunning: c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways,
 			NetAdmin:     hasNetAdmin(own),
+
+			NoNewPrivileges: own.AllowPrivilegeEscalation != nil && !*own.AllowPrivilegeEscalation,
 		}
 		if capture.IsProxy(c.Name) {
 			container.ProxyType, container.Env = proxyType(c.Args), proxyEnv(c.Env)
@@ -55,6 +58,21 @@ func effectiveID(own, shared *int64) capture.ID {
 		return capture.ID{Number: *shared, FromPod: true}
 	}
 	return capture.ID{}
+}
+
+// supplementaryGroups returns the groups of the pod's processes. A pod can list a hundred
+// thousand of them.
+func supplementaryGroups(sc *corev1.PodSecurityContext) []int64 {
+	const maxGroups = 100
+	groups := slices.Clone(sc.SupplementalGroups)
+	if sc.FSGroup != nil {
+		groups = append(groups, *sc.FSGroup)
+	}
+	slices.Sort(groups)
+	if groups = slices.Compact(groups); len(groups) > maxGroups {
+		return []int64{capture.AnyGroup}
+	}
+	return groups
 }
 
 // hasNetAdmin reports whether a container can change the network namespace. It

@@ -21,10 +21,10 @@ import (
 func TestPodJSON(t *testing.T) {
 	t.Parallel()
 	const want = `{"annotations":{"sidecar.istio.io/inject":"yes","sidecar.istio.io/status":"","traffic.sidecar.istio.io/excludeOutboundPorts":"80, 81","traffic.sidecar.istio.io/unknown":""},` +
-		`"runtimeClass":"runc",` +
+		`"runtimeClass":"runc","groups":[5,8,1337],` +
 		`"containers":[{"name":"istio-init","uid":{"number":5,"fromPod":true},"gid":{"number":6,"fromPod":true},"init":true,"netAdmin":true},` +
 		`{"name":"istio-validation","uid":{"number":5,"fromPod":true},"gid":{"number":6,"fromPod":true},"init":true,"keepsRunning":true},` +
-		`{"name":"app","uid":{"number":7},"gid":{"number":6,"fromPod":true}},` +
+		`{"name":"app","uid":{"number":7},"gid":{"number":6,"fromPod":true},"noNewPrivileges":true},` +
 		`{"name":"istio-proxy","uid":{"number":5,"fromPod":true},"gid":{"number":6,"fromPod":true},"proxyType":"sidecar","env":{"ISTIO_DUAL_STACK":"1","ISTIO_META_DNS_CAPTURE":"true"}}]}`
 	got, err := json.Marshal(podfields.Of(everyFieldPod()))
 	if err != nil || string(got) != want {
@@ -61,12 +61,15 @@ func TestPodHasDecidingFields(t *testing.T) {
 		"the pod's uid as its own": app(func(c *corev1.Container) {
 			c.SecurityContext.RunAsGroup = new(int64(6))
 		}),
-		"privileged":     app(func(c *corev1.Container) { c.SecurityContext.Privileged = new(true) }),
-		"capabilities":   app(func(c *corev1.Container) { c.SecurityContext.Capabilities = capabilities("ALL").Capabilities }),
-		"name":           app(func(c *corev1.Container) { c.Name = "other" }),
-		"restart policy": app(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) }),
-		"one more":       withInit("setup", nil),
-		"native sidecar": native,
+		"fsGroup":            func(p *corev1.Pod) { p.Spec.SecurityContext.FSGroup = new(int64(9)) },
+		"supplementalGroups": func(p *corev1.Pod) { p.Spec.SecurityContext.SupplementalGroups = nil },
+		"escalation":         app(func(c *corev1.Container) { c.SecurityContext.AllowPrivilegeEscalation = nil }),
+		"privileged":         app(func(c *corev1.Container) { c.SecurityContext.Privileged = new(true) }),
+		"capabilities":       app(func(c *corev1.Container) { c.SecurityContext.Capabilities = capabilities("ALL").Capabilities }),
+		"name":               app(func(c *corev1.Container) { c.Name = "other" }),
+		"restart policy":     app(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) }),
+		"one more":           withInit("setup", nil),
+		"native sidecar":     native,
 	}
 	for _, mesh := range config.Meshes() {
 		for _, a := range capture.Annotations(mesh) {
@@ -98,6 +101,7 @@ func TestPodHasDecidingFields(t *testing.T) {
 		"more args":          withArgs("proxy", "sidecar", "--x"),
 		"image":              app(func(c *corev1.Container) { c.Image = "x" }),
 		"capability":         app(func(c *corev1.Container) { c.SecurityContext.Capabilities = capabilities("NET_RAW").Capabilities }),
+		"order of groups":    func(p *corev1.Pod) { p.Spec.SecurityContext.SupplementalGroups = []int64{5, 8, 5, 1337} },
 		"node":               func(p *corev1.Pod) { p.Spec.NodeName = "x" },
 		"status of the pod":  func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" },
 	}
@@ -117,7 +121,12 @@ func TestPodHasDecidingFields(t *testing.T) {
 func TestPodIsSmall(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
+	groups := make([]int64, 1<<17)
+	for i := range groups {
+		groups[i] = int64(i)
+	}
 	pod := podfields.Of(meshedPod(
+		func(p *corev1.Pod) { p.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroups: groups} },
 		withEnv(dropInvalid, long), withEnv("OTHER", long), withArgs("proxy", long, long),
 		annotated(status, long), annotated(traffic+"unknown", long), annotated("example.com/other", long)))
 	if sent, err := json.Marshal(pod); err != nil || len(sent) > 1<<10 {
