@@ -208,4 +208,11 @@ var sidecarMutants = []mutant{
 		to:   "case decision.Exemption.Cause == capture.NotInjected && r.singleAttempt && err != nil",
 		by:   by(root, "e2e/protocol", "TestPodWithoutItsKeys"),
 	},
+	{
+		name: "misspelt-key-passes-silently",
+		file: "plugin/capture/linkerd.go",
+		from: "known || misspelt(config.Linkerd, key) != \"\"",
+		to:   "known",
+		by:   by(quick, "plugin/capture", "TestMisspelt"),
+	},
 }

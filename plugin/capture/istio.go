@@ -44,6 +44,8 @@ const (
 	envDNSCapture   = "ISTIO_META_DNS_CAPTURE"
 	envDualStack    = "ISTIO_DUAL_STACK"
 	envDropInvalid  = "INVALID_DROP"
+
+	envDropInvalidMisspelt = "DROP_INVALID" // which Istio's users write
 )
 
 // Interception modes.
@@ -84,10 +86,10 @@ func (istio) marks(annotations map[string]string) bool {
 	return injected
 }
 
-// keeps has unknown keys with Istio's prefix kept for a warning.
+// keeps has unknown keys with Istio's prefix, and misspelt ones, kept for a warning.
 func (istio) keeps(key string) (kept, valued bool) {
 	known := decides(config.Istio, key)
-	return known || strings.HasPrefix(key, annotationTraffic), known && key != annotationStatus
+	return known || strings.HasPrefix(key, annotationTraffic) || misspelt(config.Istio, key) != "", known && key != annotationStatus
 }
 
 func (istio) proxy(pod Pod) *Container { return pod.container(containerProxy) }

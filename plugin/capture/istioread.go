@@ -3,7 +3,6 @@
 package capture
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -26,7 +25,7 @@ func (istio) read(d *decider) Intent {
 	d.checkGroups(intent.ProxyGID)
 	d.chooseFamilies(&intent, d.boolEnv(envDualStack), ", "+envDualStack+" is not true")
 	d.warnEarlyContainers(&intent, containerInit, containerValidation)
-	d.warnUnknownAnnotations()
+	d.warnUnknownAnnotations(istio{})
 	return intent
 }
 
@@ -80,6 +79,10 @@ func (d *decider) readAnnotations(in *Intent) {
 
 func (d *decider) readEnvironment(in *Intent) {
 	in.DropInvalid = d.boolEnv(envDropInvalid)
+	_, isSet := d.proxy.Env[envDropInvalid]
+	if _, isMisspelt := d.proxy.Env[envDropInvalidMisspelt]; isMisspelt && !isSet {
+		d.warn("%s of container %s is not known and has no effect: write %s", envDropInvalidMisspelt, d.proxy.Name, envDropInvalid)
+	}
 	in.CaptureDNS = d.boolEnv(envDNSCapture)
 }
 
@@ -97,15 +100,4 @@ func (d *decider) boolEnv(name string) bool {
 		d.warn("%s of container %s is %s: expected a boolean, using false", name, d.proxy.Name, config.Quoted(text))
 	}
 	return value
-}
-
-func (d *decider) warnUnknownAnnotations() {
-	var unknown []string
-	for key := range d.pod.Annotations {
-		if kept, valued := (istio{}).keeps(key); kept && !valued && key != annotationStatus {
-			unknown = append(unknown, fmt.Sprintf("annotation %s is not known and has no effect", key))
-		}
-	}
-	slices.Sort(unknown)
-	d.warnings = append(d.warnings, config.Few(unknown, "annotations are not known and have no effect")...)
 }

@@ -71,9 +71,11 @@ func (linkerd) marks(annotations map[string]string) bool {
 	return injected
 }
 
+// keeps has misspelt keys kept for a warning. Most keys with Linkerd's prefix are not about
+// capture, so an unknown one is none.
 func (linkerd) keeps(key string) (kept, valued bool) {
-	kept = decides(config.Linkerd, key)
-	return kept, kept && key != annotationLinkerdVersion
+	known := decides(config.Linkerd, key)
+	return known || misspelt(config.Linkerd, key) != "", known && key != annotationLinkerdVersion
 }
 
 func (linkerd) proxy(pod Pod) *Container { return pod.container(containerLinkerdProxy) }
@@ -122,6 +124,7 @@ func (linkerd) read(d *decider) Intent {
 	ipv6 := slices.ContainsFunc(slices.Concat(inbound, outbound), func(a netip.AddrPort) bool { return a.Addr().Is6() })
 	d.chooseFamilies(&in, ipv6, ", "+containerLinkerdProxy+" listens on no IPv6 address")
 	d.warnEarlyContainers(&in, containerLinkerdInit, containerLinkerdValidator)
+	d.warnUnknownAnnotations(linkerd{})
 	return in
 }
 

@@ -4,6 +4,7 @@ package capture
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
 )
@@ -69,6 +70,27 @@ func decides(mesh config.MeshName, key string) bool {
 	return slices.ContainsFunc(Annotations(mesh), func(a Annotation) bool { return a.Key == key })
 }
 
+// misspelt returns the annotation of a mesh that a key was probably meant to be, or "": the
+// key differs in its case and dashes, or in one place of at most two letters.
+func misspelt(mesh config.MeshName, key string) (meant string) {
+	const most = 2
+	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
+	text, fewest := plain(key), most+most
+	for _, a := range Annotations(mesh) {
+		x, y := text, plain(a.Key)
+		for x != "" && y != "" && x[0] == y[0] {
+			x, y = x[1:], y[1:]
+		}
+		for x != "" && y != "" && x[len(x)-1] == y[len(y)-1] {
+			x, y = x[:len(x)-1], y[:len(y)-1]
+		}
+		if len(x) <= most && len(y) <= most && len(x)+len(y) <= fewest {
+			meant, fewest = a.Key, len(x)+len(y)
+		}
+	}
+	return meant
+}
+
 // IsProxy reports whether a container of this name is a sidecar proxy whose variables may
 // decide.
 func IsProxy(container string) bool {
@@ -79,7 +101,7 @@ func IsProxy(container string) bool {
 func DecidesAsVariable(name string) bool {
 	switch name {
 	case envDisableProxy, envDNSCapture, envDualStack, envDropInvalid,
-		envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin:
+		envDropInvalidMisspelt, envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin:
 		return true
 	}
 	return false

@@ -42,3 +42,20 @@ func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 func capturesOutbound(in *Intent) bool {
 	return in.OutboundRanges.All || len(in.OutboundRanges.Only) > 0 || len(in.IncludeOutboundPorts) > 0 || in.CaptureDNS
 }
+
+// warnUnknownAnnotations warns of the keys that a mesh keeps although they don't decide.
+func (d *decider) warnUnknownAnnotations(v vocabulary) {
+	var unknown []string
+	for key := range d.pod.Annotations {
+		if kept, _ := v.keeps(key); !kept || decides(v.mesh(), key) {
+			continue
+		}
+		line := fmt.Sprintf("annotation %s is not known and has no effect", key)
+		if meant := misspelt(v.mesh(), key); meant != "" {
+			line += ": write " + meant
+		}
+		unknown = append(unknown, line)
+	}
+	slices.Sort(unknown)
+	d.warnings = append(d.warnings, config.Few(unknown, "annotations are not known and have no effect")...)
+}

@@ -93,3 +93,47 @@ func TestEarlyContainersAdvice(t *testing.T) {
 		}
 	}
 }
+
+// TestMisspelt warns of keys and variables that look like one that decides, and names that
+// one. The other keys of a mesh are its own affair.
+func TestMisspelt(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		pod  Pod
+		want []string // the ends of the warnings
+	}{
+		"Linkerd": {linkerdPod(annotated(annotationLinkerd+"skip-oubound-ports", "1")), []string{
+			"annotation config.linkerd.io/skip-oubound-ports is not known and has no effect: write config.linkerd.io/skip-outbound-ports",
+		}},
+		"Linkerd, singular":        {linkerdPod(annotated(annotationLinkerd+"skip-subnet", "1")), []string{": write config.linkerd.io/skip-subnets"}},
+		"Linkerd, letters swapped": {linkerdPod(annotated(annotationLinkerd+"skip-inbuond-ports", "1")), []string{": write config.linkerd.io/skip-inbound-ports"}},
+		"Linkerd, in capitals":     {linkerdPod(annotated(annotationLinkerd+"skipInboundPorts", "1")), []string{": write config.linkerd.io/skip-inbound-ports"}},
+		"Linkerd's other keys": {linkerdPod(
+			annotated(annotationLinkerd+"proxy-log-level", "1"), annotated(annotationLinkerd+"opaque-ports", "1"), annotated(annotationLinkerd+"pod-inbound-ports", "1"), annotated(annotationLinkerd+"proxy-version", "1"),
+			annotated(annotationLinkerd+"inbound-port", "1"), annotated(annotationLinkerd+"outbound-port", "1"), annotated(annotationLinkerd+"proxy-await", "1"),
+			annotated("linkerd.io/inject", "enabled"), annotated("example.com/skip-oubound-ports", "1"), annotated(annotationLinkerd+"proxy-uid", "7"), func(p *Pod) { runsAs(5, 5)(p.container("app")) },
+		), nil},
+		"Istio": {meshedPod(annotated(annotationTraffic+"excludeInboundPort", "80")), []string{
+			"annotation traffic.sidecar.istio.io/excludeInboundPort is not known and has no effect: write traffic.sidecar.istio.io/excludeInboundPorts",
+		}},
+		"Istio, unlike any":  {meshedPod(annotated(annotationTraffic+"ports", "80")), []string{"annotation traffic.sidecar.istio.io/ports is not known and has no effect"}},
+		"Istio's mode":       {meshedPod(annotated("sidecar.istio.io/interceptionmode", "TPROXY")), []string{": write sidecar.istio.io/interceptionMode"}},
+		"Istio's interfaces": {meshedPod(annotated("istio.io/reroute-virtual-interface", "net1")), []string{": write istio.io/reroute-virtual-interfaces"}},
+		"Istio's other keys": {meshedPod(
+			annotated("sidecar.istio.io/proxyCPU", "1"), annotated("istio.io/rev", "1"), annotated("status.sidecar.istio.io/port", "1"), annotated("sidecar.istio.io/rewriteAppHTTPProbers", "1"),
+		), nil},
+		"a variable":            {meshedPod(withEnv("DROP_INVALID", "true")), []string{"DROP_INVALID of container istio-proxy is not known and has no effect: write INVALID_DROP"}},
+		"a variable, and right": {meshedPod(withEnv("DROP_INVALID", "true"), withEnv(envDropInvalid, "true")), nil},
+	} {
+		_, warnings, err := decide(test.pod, withLinkerd(), only4)
+		if err != nil || len(warnings) != len(test.want) {
+			t.Errorf("%s: got %q, %v", name, warnings, err)
+			continue
+		}
+		for i, want := range test.want {
+			if !strings.HasSuffix(warnings[i], want) {
+				t.Errorf("%s: got %q, want %q", name, warnings[i], want)
+			}
+		}
+	}
+}

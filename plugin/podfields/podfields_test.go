@@ -85,7 +85,7 @@ func TestPodHasDecidingFields(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{disableProxy, dnsCapture, dualStack, dropInvalid} {
+	for _, name := range []string{disableProxy, dnsCapture, dualStack, dropInvalid, "DROP_INVALID"} {
 		deciding["variable "+name] = withEnv(name, "0")
 	}
 	other := map[string]func(*corev1.Pod){
