@@ -140,9 +140,9 @@ var sidecarMutants = []mutant{
 	},
 	{
 		name: "unknown-own-key-passes",
-		file: "plugin/capture/own.go",
-		from: "strings.HasPrefix(key, annotationOwn) && !decides(config.OwnKeys, key) {",
-		to:   "strings.HasPrefix(key, annotationOwn) && decides(config.OwnKeys, key) && key == \"\" {",
+		file: "plugin/capture/warnings.go",
+		from: "kept && !decides(v.mesh(), key)",
+		to:   "kept && decides(v.mesh(), key)",
 		by:   by(quick, "plugin/capture", "TestOwnFaults"),
 	},
 	{

@@ -169,8 +169,8 @@ func TestProxyIdentity(t *testing.T) {
 			on(containerProxy, runsAs(1000, 1000)), on("app", runsAs(9, 9)), withInit(containerValidation), withInit(containerInit),
 		}, uid: 1000, gid: 1000},
 		{name: "a group of the pod", changes: []func(*Pod){withGroups(5, 1337)}, uid: 1337, gid: 1337, warned: true},
-		{name: "a group of the pod, refused", policy: config.SharedUIDRefuse, changes: []func(*Pod){withGroups(1337)}, refused: "container app can take the proxy's gid 1337 by a set-group-ID program"},
-		{name: "an own gid of the proxy among the groups", policy: config.SharedUIDRefuse, changes: []func(*Pod){on(containerProxy, runsAs(1337, 6)), on("app", runsAs(9, 9)), withGroups(6)}, refused: "gid 6 by"},
+		{name: "a group of the pod, refused", policy: config.SharedUIDRefuse, changes: []func(*Pod){withGroups(1337)}, refused: "container app can take the proxy's gid 1337, which fsGroup or supplementalGroups grants, by a set-group-ID program"},
+		{name: "an own gid of the proxy among the groups", policy: config.SharedUIDRefuse, changes: []func(*Pod){on(containerProxy, runsAs(1337, 6)), on("app", runsAs(9, 9)), withGroups(6)}, refused: "gid 6, which"},
 		{name: "a group of the pod, no new privileges", policy: config.SharedUIDRefuse, changes: []func(*Pod){withGroups(1337), on("app", noNewPrivileges)}, uid: 1337, gid: 1337},
 		{name: "a group of the pod, no new privileges of one container", policy: config.SharedUIDRefuse, changes: []func(*Pod){
 			withGroups(1337), on("app", noNewPrivileges), native, withInit("setup"),
@@ -179,7 +179,7 @@ func TestProxyIdentity(t *testing.T) {
 			withGroups(1337), on("app", noNewPrivileges), withInit(containerValidation, runsAs(1337, 1337)),
 		}, uid: 1337, gid: 1337},
 		{name: "other groups of the pod", policy: config.SharedUIDRefuse, changes: []func(*Pod){withGroups(0, 5, 1000)}, uid: 1337, gid: 1337},
-		{name: "too many groups", policy: config.SharedUIDRefuse, changes: []func(*Pod){withGroups(AnyGroup)}, refused: "supplementalGroups is too long"},
+		{name: "too many groups", policy: config.SharedUIDRefuse, changes: []func(*Pod){withGroups(AnyGroup)}, refused: "can take the proxy's gid 1337"},
 		{name: "an init container after the proxy", policy: config.SharedUIDRefuse, changes: []func(*Pod){
 			on(containerProxy, runsAs(1000, 1000)), on("app", runsAs(9, 9)), native, withInit("setup"),
 		}, refused: "container setup sets no uid"},

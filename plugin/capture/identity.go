@@ -65,19 +65,13 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 // the proxy's gid: it is one of their groups, and they may execute a program of their own
 // with that group and the set-group-ID bit.
 func (d *decider) checkGroups(gid uint32) {
-	reason := "fsGroup or supplementalGroups has it"
-	switch {
-	case gid == 0:
-		return
-	case slices.Contains(d.pod.Groups, AnyGroup):
-		reason = "supplementalGroups is too long to tell"
-	case !slices.Contains(d.pod.Groups, int64(gid)):
+	if gid == 0 || !slices.Contains(d.pod.Groups, int64(gid)) && !slices.Contains(d.pod.Groups, AnyGroup) {
 		return
 	}
 	var lines []string
 	for _, c := range d.pod.Containers {
 		if c.Name != d.proxy.Name && c.GID.Number != int64(gid) && !c.NoNewPrivileges && !d.isValidation(c) {
-			lines = append(lines, fmt.Sprintf("container %s can take the proxy's gid %d by a set-group-ID program and escape capture, because %s: set allowPrivilegeEscalation to false in its security context", c.Name, gid, reason))
+			lines = append(lines, fmt.Sprintf("container %s can take the proxy's gid %d, which fsGroup or supplementalGroups grants, by a set-group-ID program and escape capture: set allowPrivilegeEscalation to false in its security context", c.Name, gid))
 		}
 	}
 	d.addEscapes(config.Few(lines, "containers can take the proxy's gid and escape capture"))

@@ -139,7 +139,7 @@ func TestLinkerdIdentity(t *testing.T) {
 // TestLinkerdGroups warns of a group of the pod only if the proxy is recognized by it.
 func TestLinkerdGroups(t *testing.T) {
 	t.Parallel()
-	for gid, want := range map[string]string{"": "[]", "5": "container app can take the proxy's gid 5 by"} {
+	for gid, want := range map[string]string{"": "[]", "5": "container app can take the proxy's gid 5, which"} {
 		_, warnings, err := decide(linkerdPod(withGroups(0, 5, linkerdUID), annotated(annotationLinkerdGID, gid)), withLinkerd(), only4)
 		if got := fmt.Sprint(warnings); err != nil || !strings.Contains(got, want) {
 			t.Errorf("gid %q: %s, %v", gid, got, err)

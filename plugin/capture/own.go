@@ -112,13 +112,7 @@ func (d *decider) ownPort(key string) uint16 {
 // checkOwnKeys adds a fault for keys that are not known, and for those that have no effect
 // without another: the pod's author expects one.
 func (d *decider) checkOwnKeys(in Intent) {
-	var unknown []string
-	for key := range d.pod.Annotations {
-		if strings.HasPrefix(key, annotationOwn) && !decides(config.OwnKeys, key) {
-			unknown = append(unknown, key)
-		}
-	}
-	slices.Sort(unknown)
+	unknown := d.unknownKeys(ownKeys{})
 	for _, key := range unknown[:min(len(unknown), 10)] { // a pod can have thousands
 		d.fault(key, d.pod.Annotations[key], "there is no such key: expected one of those in the reference of sidecars")
 	}

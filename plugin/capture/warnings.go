@@ -4,6 +4,7 @@ package capture
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -45,17 +46,22 @@ func capturesOutbound(in *Intent) bool {
 
 // warnUnknownAnnotations warns of the keys that a mesh keeps although they don't decide.
 func (d *decider) warnUnknownAnnotations(v vocabulary) {
-	var unknown []string
-	for key := range d.pod.Annotations {
-		if kept, _ := v.keeps(key); !kept || decides(v.mesh(), key) {
-			continue
-		}
+	var lines []string
+	for _, key := range d.unknownKeys(v) {
 		line := fmt.Sprintf("annotation %s is not known and has no effect", key)
 		if meant := misspelt(v.mesh(), key); meant != "" {
 			line += ": write " + meant
 		}
-		unknown = append(unknown, line)
+		lines = append(lines, line)
 	}
-	slices.Sort(unknown)
-	d.warnings = append(d.warnings, config.Few(unknown, "annotations are not known and have no effect")...)
+	d.warnings = append(d.warnings, config.Few(lines, "annotations are not known and have no effect")...)
+}
+
+func (d *decider) unknownKeys(v vocabulary) (unknown []string) {
+	for _, key := range slices.Sorted(maps.Keys(d.pod.Annotations)) {
+		if kept, _ := v.keeps(key); kept && !decides(v.mesh(), key) {
+			unknown = append(unknown, key)
+		}
+	}
+	return unknown
 }
