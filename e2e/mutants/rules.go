@@ -176,8 +176,8 @@ var ruleMutants = []mutant{
 	{
 		name: "group-that-a-set-group-id-program-takes-is-accepted",
 		file: "plugin/capture/identity.go",
-		from: "case !slices.Contains(d.pod.Groups, int64(gid)):",
-		to:   "case slices.Contains(d.pod.Groups, int64(gid)):",
+		from: "gid == 0 || !slices.Contains(d.pod.Groups, int64(gid)) &&",
+		to:   "gid == 0 ||",
 		by:   by(quick, "plugin/capture", "TestProxyIdentity"),
 	},
 	{
@@ -186,5 +186,12 @@ var ruleMutants = []mutant{
 		from: "if d.proxy.Init && d.proxy.KeepsRunning {",
 		to:   "if d.proxy.Init && !d.proxy.KeepsRunning {",
 		by:   by(quick, "plugin/capture", "TestEarlyContainersAdvice"),
+	},
+	{
+		name: "second-document-of-a-manifest-is-ignored",
+		file: "install/capture-cni-node/manifest.go",
+		from: "len(documents) != 1",
+		to:   "len(documents) < 1",
+		by:   by(unit, "install/capture-cni-node", "TestReadPod"),
 	},
 }

@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/trace"
@@ -43,6 +41,12 @@ path through the rules, and what that assumes:
 				return err
 			}
 			var text string
+			var pod *corev1.Pod
+			if manifest != "" {
+				if pod, err = readPod(manifest, command.ErrOrStderr()); err != nil {
+					return err
+				}
+			}
 			switch {
 			case manifest == "" && traced:
 				return errors.New("--to needs --pod, a file with an injected pod's manifest")
@@ -51,9 +55,9 @@ path through the rules, and what that assumes:
 			case manifest == "":
 				text = string(entry.Indented(o.Entry.Text(o.Entry.Conf.Kubeconfig)))
 			case traced:
-				text, err = o.traceText(manifest, addresses, packet)
+				text, err = o.traceText(pod, addresses, packet)
 			default:
-				text, err = o.rulesText(manifest, addresses)
+				text, err = o.rulesText(pod, addresses)
 			}
 			if err != nil {
 				return err
@@ -69,12 +73,7 @@ path through the rules, and what that assumes:
 	return command
 }
 
-// decide decides on a pod that a manifest describes.
-func (o *options) decide(manifest string, addresses []string) (capture.Decision, error) {
-	pod, err := readPod(manifest)
-	if err != nil {
-		return capture.Decision{}, err
-	}
+func (o *options) decide(pod *corev1.Pod, addresses []string) (capture.Decision, error) {
 	return capture.Decide(podfields.Of(pod), o.Entry.Conf.Capture, func() ([]netip.Addr, error) { return parseAddresses(addresses) })
 }
 
@@ -91,8 +90,8 @@ func parseAddresses(texts []string) ([]netip.Addr, error) {
 }
 
 // rulesText returns the rules of a pod.
-func (o *options) rulesText(manifest string, addresses []string) (string, error) {
-	decision, err := o.decide(manifest, addresses)
+func (o *options) rulesText(pod *corev1.Pod, addresses []string) (string, error) {
+	decision, err := o.decide(pod, addresses)
 	if err != nil {
 		return "", err
 	}
@@ -105,12 +104,7 @@ func (o *options) rulesText(manifest string, addresses []string) (string, error)
 	}
 	rules := capture.Rules(decision.Intent)
 	var text strings.Builder
-	for _, warning := range decision.Warnings {
-		fmt.Fprintf(&text, "# warning: %s\n", warning)
-	}
-	for _, note := range decision.Notes {
-		fmt.Fprintf(&text, "# note: %s\n", note)
-	}
+	writeRemarks(&text, decision, "# %s: %s\n")
 	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, iptables.RestoreText(rules, capture.IPv4, nil))
 	if len(rules.For(capture.IPv6).Chains) > 0 {
 		fmt.Fprintf(&text, "\n# ip6tables-restore --noflush\n%s", iptables.RestoreText(rules, capture.IPv6, nil))
@@ -118,24 +112,28 @@ func (o *options) rulesText(manifest string, addresses []string) (string, error)
 	return text.String(), nil
 }
 
+func writeRemarks(text *strings.Builder, decision capture.Decision, format string) {
+	for _, warning := range decision.Warnings {
+		fmt.Fprintf(text, format, "warning", warning)
+	}
+	for _, note := range decision.Notes {
+		fmt.Fprintf(text, format, "note", note)
+	}
+}
+
 // traceText returns which rule of a pod decides about a packet.
-func (o *options) traceText(manifest string, addresses []string, flags packetFlags) (string, error) {
+func (o *options) traceText(pod *corev1.Pod, addresses []string, flags packetFlags) (string, error) {
 	packet, packetErr := flags.packet()
 	own, addressErr := parseAddresses(addresses)
 	if err := errors.Join(packetErr, addressErr); err != nil {
 		return "", err
 	}
-	decision, err := o.decide(manifest, addresses)
+	decision, err := o.decide(pod, addresses)
 	if err != nil {
 		return "", err
 	}
 	var text strings.Builder
-	for _, warning := range decision.Warnings {
-		fmt.Fprintf(&text, "warning      %s\n", warning)
-	}
-	for _, note := range decision.Notes {
-		fmt.Fprintf(&text, "note         %s\n", note)
-	}
+	writeRemarks(&text, decision, "%-12s %s\n")
 	if exemption := decision.Exemption; exemption.Cause != "" {
 		fmt.Fprintf(&text, "verdict      passes: the pod is not captured\nbecause      %s\n", exemption.Message)
 		return text.String(), nil
@@ -160,19 +158,4 @@ func usualInterface(rules capture.Ruleset, p trace.Packet, own []netip.Addr) str
 		return "lo"
 	}
 	return "eth0"
-}
-
-func readPod(manifest string) (*corev1.Pod, error) {
-	content, err := os.ReadFile(manifest)
-	pod := &corev1.Pod{}
-	if err == nil {
-		err = yaml.UnmarshalStrict(content, pod)
-	}
-	if err == nil && pod.Kind != "" && pod.Kind != "Pod" {
-		err = fmt.Errorf("the manifest's kind is %q: expected Pod", pod.Kind)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the pod: %w", err)
-	}
-	return pod, nil
 }
