@@ -178,7 +178,7 @@ var ruleMutants = []mutant{
 		file: "plugin/capture/identity.go",
 		from: "gid == 0 || !slices.Contains(d.pod.Groups, int64(gid)) &&",
 		to:   "gid == 0 ||",
-		by:   by(quick, "plugin/capture", "TestProxyIdentity"),
+		by:   by(quick, "plugin/capture", "TestSharedGroups"),
 	},
 	{
 		name: "native-sidecar-is-told-to-become-one",

@@ -41,19 +41,21 @@ func TestSetGroupID(t *testing.T) {
 		return
 	}
 	const proxyGroup = 1337
+	fsGroup := func(gid int64) *corev1.PodSecurityContext { return &corev1.PodSecurityContext{FSGroup: &gid} }
+	supplementary := &corev1.PodSecurityContext{SupplementalGroups: []int64{5, proxyGroup}}
 	escalates := func(allowed bool) *corev1.SecurityContext {
 		return &corev1.SecurityContext{AllowPrivilegeEscalation: &allowed}
 	}
 	tests := map[string]struct {
-		pod       corev1.PodSecurityContext
+		pod       *corev1.PodSecurityContext
 		container *corev1.SecurityContext
 		want      string
 	}{
-		"fsGroup":                               {pod: corev1.PodSecurityContext{FSGroup: new(int64(proxyGroup))}, want: direct},
-		"supplementalGroups":                    {pod: corev1.PodSecurityContext{SupplementalGroups: []int64{5, proxyGroup}}, container: escalates(true), want: direct},
-		"fsGroup, no escalation":                {pod: corev1.PodSecurityContext{FSGroup: new(int64(proxyGroup))}, container: escalates(false), want: outbound},
-		"supplementalGroups, and no escalation": {pod: corev1.PodSecurityContext{SupplementalGroups: []int64{proxyGroup}}, container: escalates(false), want: outbound},
-		"another group":                         {pod: corev1.PodSecurityContext{FSGroup: new(int64(5))}, want: unix.EPERM.Error()},
+		"fsGroup":                               {fsGroup(proxyGroup), nil, direct},
+		"supplementalGroups":                    {supplementary, escalates(true), direct},
+		"fsGroup, and no escalation":            {fsGroup(proxyGroup), escalates(false), outbound},
+		"supplementalGroups, and no escalation": {supplementary, escalates(false), outbound},
+		"another group":                         {fsGroup(5), nil, unix.EPERM.Error()},
 	}
 	lab.RequireRoot(t)
 	programs := map[config.Backend]string{} // copied before anything runs in parallel: a fork keeps the copy open for writing
@@ -65,7 +67,7 @@ func TestSetGroupID(t *testing.T) {
 		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
 		for name, test := range tests {
 			pod := injected(nil, nil)
-			pod.Spec.SecurityContext = &test.pod
+			pod.Spec.SecurityContext = test.pod
 			pod.Spec.Containers[0].SecurityContext = test.container
 			for _, f := range bothFamilies {
 				if got := w.asSetGroupID(t, pod, programs[backend], net.JoinHostPort(external[f], "80")); !strings.Contains(got, test.want) {

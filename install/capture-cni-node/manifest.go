@@ -64,13 +64,14 @@ func checkObject(document []byte) error {
 		return fmt.Errorf("expected a pod's manifest: %w", err)
 	}
 	if object.Kind != "" && object.Kind != "Pod" {
-		return fmt.Errorf(`the kind is %q: expected Pod, such as an item of a List, or the spec.template of a workload with "kind: Pod" added`, object.Kind)
+		const hint = `such as an item of a List, or the spec.template of a workload with "kind: Pod" added`
+		return fmt.Errorf("the kind is %q: expected Pod, %s", object.Kind, hint)
 	}
 	var faults []error
 	for _, values := range []map[string]json.RawMessage{object.Metadata.Annotations, object.Metadata.Labels} {
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if value := string(values[key]); value[0] != '"' && value != "null" {
-				faults = append(faults, fmt.Errorf("%s is %s: expected a string, so put the value in quotes", key, value))
+				faults = append(faults, fmt.Errorf("%s is %s: expected a string, so put it in quotes", key, value))
 			}
 		}
 	}

@@ -20,27 +20,35 @@ func TestReadPod(t *testing.T) {
 	for name, test := range map[string]struct {
 		content, warned, refused string
 	}{
-		"a pod":                      {content: pod + spec},
-		"JSON":                       {content: `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "app"}]}}`},
-		"neither version nor kind":   {content: meta + spec},
-		"comments and separators":    {content: "# SPDX-License-Identifier: Apache-2.0\n--- # the pod\n" + pod + spec + "---\n# the end\n---\n"},
-		"lines of Windows":           {content: strings.ReplaceAll("---\n"+pod+spec+"---\n", "\n", "\r\n")},
+		"a pod":                    {content: pod + spec},
+		"JSON":                     {content: `{"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "app"}]}}`},
+		"neither version nor kind": {content: meta + spec},
+		"comments and separators":  {content: "# SPDX-License-Identifier: Apache-2.0\n--- # the pod\n" + pod + spec + "---\n# the end\n---\n"},
+		"lines of Windows":         {content: strings.ReplaceAll("---\n"+pod+spec+"---\n", "\n", "\r\n")},
+		"null":                     {content: pod + "  annotations: {a/b: null}\n" + spec},
+		"a field of a newer API":   {content: pod + spec + "  newer: [{action: x}]\n", warned: `unknown field "spec.newer", which has no`},
+		"a field in other letters": {
+			content: pod + "spec:\n  containers: [{name: app, securitycontext: {runAsUser: 5}}]\n",
+			warned:  `unknown field "spec.containers[0].securitycontext"`,
+		},
+
 		"no file":                    {refused: "no such file"},
 		"nothing":                    {content: "# nothing\n", refused: "expected one pod, found 0 documents"},
 		"two pods":                   {content: pod + spec + "---\n" + pod + spec, refused: "expected one pod, found 2 documents"},
 		"no YAML":                    {content: "a: [", refused: "did not find expected"},
 		"no YAML in another":         {content: pod + spec + "---\na: [", refused: "did not find expected"},
 		"no object":                  {content: "- a\n", refused: "expected a pod's manifest"},
-		"a Deployment":               {content: "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    " + "metadata: {}\n", refused: `the kind is "Deployment": expected Pod, such as an item of a List, or the spec.template of a workload`},
-		"a List":                     {content: "apiVersion: v1\nkind: List\nitems: []\n", refused: `the kind is "List": expected Pod`},
+		"a Deployment":               {content: "kind: Deployment\nspec: {template: {}}\n", refused: `the kind is "Deployment": expected Pod`},
+		"a List":                     {content: "apiVersion: v1\nkind: List\nitems: []\n", refused: `the kind is "List": expected Pod, such as`},
 		"a version of somebody else": {content: "apiVersion: example.com/v1\nkind: Pod\n", refused: "example.com/v1"},
-		"a field of a newer API":     {content: pod + spec + "  restartPolicyRules: [{action: x}]\n", warned: `unknown field "spec.restartPolicyRules", which has no effect`},
-		"a field in other letters":   {content: pod + "spec:\n  containers: [{name: app, securitycontext: {runAsUser: 5}}]\n", warned: `unknown field "spec.containers[0].securitycontext"`},
 		"a field twice":              {content: pod + spec + "spec: {}\n", refused: `key "spec" already set`},
-		"a number":                   {content: pod + "  annotations: {a/b: 80}\n", refused: "a/b is 80: expected a string, so put the value in quotes"},
-		"a boolean":                  {content: pod + "  labels: {a/b: true, c/d: 1.50}\n", refused: "a/b is true: expected a string, so put the value in quotes\nc/d is 1.5: expected"},
-		"null":                       {content: pod + "  annotations: {a/b: null}\n" + spec},
-		"a number for a variable":    {content: pod + "spec:\n  containers: [{name: app, env: [{name: A, value: 1}]}]\n", refused: "spec.containers.env.value of type string"},
+		"a number":                   {content: pod + "  annotations: {a/b: 80}\n", refused: "a/b is 80: expected a string, so put it in quotes"},
+		"two values that are no strings": {
+			content: pod + "  labels: {a/b: true, c/d: {}}\n", refused: "a/b is true: expected a string, so put it in quotes\nc/d is {}: ",
+		},
+		"a number for a variable": {
+			content: pod + "spec:\n  containers: [{name: app, env: [{name: A, value: 1}]}]\n", refused: "containers.env.value of type string",
+		},
 	} {
 		file := filepath.Join(t.TempDir(), "pod.yaml")
 		if test.content != "" {

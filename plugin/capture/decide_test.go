@@ -168,18 +168,6 @@ func TestProxyIdentity(t *testing.T) {
 		{name: "an init container ends before the proxy starts", policy: config.SharedUIDRefuse, changes: []func(*Pod){
 			on(containerProxy, runsAs(1000, 1000)), on("app", runsAs(9, 9)), withInit(containerValidation), withInit(containerInit),
 		}, uid: 1000, gid: 1000},
-		{name: "a group of the pod", changes: []func(*Pod){withGroups(5, 1337)}, uid: 1337, gid: 1337, warned: true},
-		{name: "a group of the pod, refused", policy: config.SharedUIDRefuse, changes: []func(*Pod){withGroups(1337)}, refused: "container app can take the proxy's gid 1337, which fsGroup or supplementalGroups grants, by a set-group-ID program"},
-		{name: "an own gid of the proxy among the groups", policy: config.SharedUIDRefuse, changes: []func(*Pod){on(containerProxy, runsAs(1337, 6)), on("app", runsAs(9, 9)), withGroups(6)}, refused: "gid 6, which"},
-		{name: "a group of the pod, no new privileges", policy: config.SharedUIDRefuse, changes: []func(*Pod){withGroups(1337), on("app", noNewPrivileges)}, uid: 1337, gid: 1337},
-		{name: "a group of the pod, no new privileges of one container", policy: config.SharedUIDRefuse, changes: []func(*Pod){
-			withGroups(1337), on("app", noNewPrivileges), native, withInit("setup"),
-		}, refused: "container setup can take"},
-		{name: "a group of the pod, and validation", policy: config.SharedUIDRefuse, changes: []func(*Pod){
-			withGroups(1337), on("app", noNewPrivileges), withInit(containerValidation, runsAs(1337, 1337)),
-		}, uid: 1337, gid: 1337},
-		{name: "other groups of the pod", policy: config.SharedUIDRefuse, changes: []func(*Pod){withGroups(0, 5, 1000)}, uid: 1337, gid: 1337},
-		{name: "too many groups", policy: config.SharedUIDRefuse, changes: []func(*Pod){withGroups(AnyGroup)}, refused: "can take the proxy's gid 1337"},
 		{name: "an init container after the proxy", policy: config.SharedUIDRefuse, changes: []func(*Pod){
 			on(containerProxy, runsAs(1000, 1000)), on("app", runsAs(9, 9)), native, withInit("setup"),
 		}, refused: "container setup sets no uid"},
@@ -195,6 +183,56 @@ func TestProxyIdentity(t *testing.T) {
 		expect(t, test.name, err, test.refused)
 		if err == nil && (intent.ProxyUID != test.uid || intent.ProxyGID != test.gid || (len(warnings) > 0) != test.warned) {
 			t.Errorf("%s: got %d/%d, warnings %q", test.name, intent.ProxyUID, intent.ProxyGID, warnings)
+		}
+	}
+}
+
+// TestSharedGroups follows sharedProxyUID for containers whose processes can take the proxy's
+// gid, one of the pod's groups.
+func TestSharedGroups(t *testing.T) {
+	t.Parallel()
+	refused := func(containers ...string) (lines []string) {
+		for _, name := range containers {
+			lines = append(lines, "container "+name+" can take the proxy's gid 1337")
+		}
+		return lines
+	}
+	app := func(changes ...func(*Container)) func(*Pod) {
+		return func(p *Pod) {
+			for _, change := range changes {
+				change(p.container("app"))
+			}
+		}
+	}
+	ownGID := func(p *Pod) { runsAs(1337, 6)(p.container(containerProxy)) }
+	for name, test := range map[string]struct {
+		changes []func(*Pod)
+		want    []string // of each line: the beginning
+	}{
+		"a group of the pod":                {[]func(*Pod){withGroups(5, 1337)}, refused("app")},
+		"too many groups":                   {[]func(*Pod){withGroups(AnyGroup)}, refused("app")},
+		"the mesh's, of a proxy of another": {[]func(*Pod){ownGID, app(runsAs(9, 9)), withGroups(1337)}, nil},
+		"a gid of the proxy's own": {
+			[]func(*Pod){ownGID, app(runsAs(9, 9)), withGroups(6)}, []string{"container app can take the proxy's gid 6, which fsGroup"},
+		},
+		"no new privileges":     {[]func(*Pod){withGroups(1337), app(noNewPrivileges)}, nil},
+		"one container of two":  {[]func(*Pod){withGroups(1337), app(noNewPrivileges), native, withInit("setup")}, refused("setup")},
+		"istio-validation":      {[]func(*Pod){withGroups(1337), app(noNewPrivileges), withInit(containerValidation, runsAs(1337, 1))}, nil},
+		"other groups":          {[]func(*Pod){withGroups(0, 5, 1000)}, nil},
+		"the gid and the group": {[]func(*Pod){withGroups(1337), app(runsAs(9, 1337))}, []string{"container app runs with the proxy's gid 1337"}},
+	} {
+		begin := func(lines []string) bool {
+			return slices.EqualFunc(lines, test.want, strings.HasPrefix)
+		}
+		settings := config.DefaultSettings()
+		if _, warnings, err := decide(meshedPod(test.changes...), settings, only4); err != nil || !begin(warnings) {
+			t.Errorf("%s: got %q, %v, want %q", name, warnings, err, test.want)
+		}
+		settings.SharedProxyUID = config.SharedUIDRefuse
+		_, _, err := decide(meshedPod(test.changes...), settings, only4)
+		refusal, isRefusal := errors.AsType[Refusal](err)
+		if isRefusal != (len(test.want) > 0) || isRefusal && !begin(strings.Split(string(refusal), "\n")) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
 	}
 }

@@ -71,7 +71,8 @@ func (d *decider) checkGroups(gid uint32) {
 	var lines []string
 	for _, c := range d.pod.Containers {
 		if c.Name != d.proxy.Name && c.GID.Number != int64(gid) && !c.NoNewPrivileges && !d.isValidation(c) {
-			lines = append(lines, fmt.Sprintf("container %s can take the proxy's gid %d, which fsGroup or supplementalGroups grants, by a set-group-ID program and escape capture: set allowPrivilegeEscalation to false in its security context", c.Name, gid))
+			lines = append(lines, fmt.Sprintf("container %s can take the proxy's gid %d, which fsGroup or supplementalGroups grants, "+
+				"by a set-group-ID program and escape capture: set allowPrivilegeEscalation to false in its security context", c.Name, gid))
 		}
 	}
 	d.addEscapes(config.Few(lines, "containers can take the proxy's gid and escape capture"))

@@ -180,15 +180,18 @@ func TestOthersEarlyContainers(t *testing.T) {
 		}
 	}
 	own := keys{"outbound-port": "1"}
+	const asUID = ", or run it with the proxy's uid 2102"
 	for name, test := range map[string]struct {
 		pod  Pod
 		want string // "" for none
 	}{
-		"keys of our own":                {ownPod(own, early), "starts before proxy, so its captured connections fail: make proxy a native sidecar before it"},
+		"keys of our own": {
+			ownPod(own, early), "setup starts before proxy, so its captured connections fail: make proxy a native sidecar before it",
+		},
 		"keys of our own, native":        {ownPod(own, early, asNative("proxy")), "fail: move proxy before it"},
 		"keys of our own, native, first": {ownPod(own, asNative("proxy"), early), ""},
-		"Linkerd":                        {linkerdPod(early), "starts before linkerd-proxy, so its captured connections fail: make linkerd-proxy a native sidecar before it, or run it with the proxy's uid 2102"},
-		"Linkerd, native":                {linkerdPod(early, asNative(containerLinkerdProxy)), "fail: move linkerd-proxy before it, or run it with the proxy's uid 2102"},
+		"Linkerd":                        {linkerdPod(early), "fail: make linkerd-proxy a native sidecar before it" + asUID},
+		"Linkerd, native":                {linkerdPod(early, asNative(containerLinkerdProxy)), "fail: move linkerd-proxy before it" + asUID},
 		"Linkerd, native, first":         {linkerdPod(asNative(containerLinkerdProxy), early), ""},
 	} {
 		_, warnings, err := decide(test.pod, withLinkerd(), only4)

@@ -73,9 +73,8 @@ func decides(mesh config.MeshName, key string) bool {
 // misspelt returns the annotation of a mesh that a key was probably meant to be, or "": the
 // key differs in its case and dashes, or in one place of at most two letters.
 func misspelt(mesh config.MeshName, key string) (meant string) {
-	const most = 2
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
-	text, fewest := plain(key), most+most
+	text, fewest := plain(key), 2
 	for _, a := range Annotations(mesh) {
 		x, y := text, plain(a.Key)
 		for x != "" && y != "" && x[0] == y[0] {
@@ -84,8 +83,8 @@ func misspelt(mesh config.MeshName, key string) (meant string) {
 		for x != "" && y != "" && x[len(x)-1] == y[len(y)-1] {
 			x, y = x[:len(x)-1], y[:len(y)-1]
 		}
-		if len(x) <= most && len(y) <= most && len(x)+len(y) <= fewest {
-			meant, fewest = a.Key, len(x)+len(y)
+		if letters := max(len(x), len(y)); letters <= fewest {
+			meant, fewest = a.Key, letters
 		}
 	}
 	return meant

@@ -4,6 +4,7 @@ package capture
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -70,20 +71,21 @@ func TestEarlyContainersAdvice(t *testing.T) {
 		forbidden = config.SharedUIDRefuse
 	)
 	ending := func(p *Pod) { native(p); p.container(containerProxy).KeepsRunning = false }
+	early := withInit("first")
 	for name, test := range map[string]struct {
 		changes []func(*Pod)
 		policy  config.SharedUIDPolicy
 		want    []string
 	}{
-		"a classic sidecar":                      {changes: []func(*Pod){withInit("first")}, want: []string{fails + change + itself}},
-		"a classic sidecar, shared uid refused":  {changes: []func(*Pod){withInit("first")}, policy: forbidden, want: []string{fails + change}},
+		"a classic sidecar":                      {changes: []func(*Pod){early}, want: []string{fails + change + itself}},
+		"a classic sidecar, shared uid refused":  {changes: []func(*Pod){early}, policy: forbidden, want: []string{fails + change}},
 		"a native sidecar first":                 {changes: []func(*Pod){native, withInit("first")}},
-		"a native sidecar after it":              {changes: []func(*Pod){withInit("first"), native}, want: []string{fails + move + itself}},
-		"a native sidecar, shared uid refused":   {changes: []func(*Pod){withInit("first"), native}, policy: forbidden, want: []string{fails + move}},
+		"a native sidecar after it":              {changes: []func(*Pod){early, native}, want: []string{fails + move + itself}},
+		"a native sidecar, shared uid refused":   {changes: []func(*Pod){early, native}, policy: forbidden, want: []string{fails + move}},
 		"another sidecar before a native one":    {changes: []func(*Pod){withInit("first", keepsRunning), native}, want: []string{waits + move}},
 		"another sidecar before a classic one":   {changes: []func(*Pod){withInit("first", keepsRunning)}, want: []string{waits + change}},
 		"another sidecar after it":               {changes: []func(*Pod){native, withInit("first", keepsRunning)}},
-		"a proxy that is an init container only": {changes: []func(*Pod){withInit("first"), ending}, want: []string{fails + change + itself}},
+		"a proxy that is an init container only": {changes: []func(*Pod){early, ending}, want: []string{fails + change + itself}},
 	} {
 		settings := config.DefaultSettings()
 		settings.SharedProxyUID = cmp.Or(test.policy, settings.SharedProxyUID)
@@ -94,46 +96,65 @@ func TestEarlyContainersAdvice(t *testing.T) {
 	}
 }
 
-// TestMisspelt warns of keys and variables that look like one that decides, and names that
-// one. The other keys of a mesh are its own affair.
+// TestMisspelt warns of keys that look like one that decides, and names that one. The
+// other keys of a mesh are its own affair.
 func TestMisspelt(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		pod  Pod
-		want []string // the ends of the warnings
-	}{
-		"Linkerd": {linkerdPod(annotated(annotationLinkerd+"skip-oubound-ports", "1")), []string{
-			"annotation config.linkerd.io/skip-oubound-ports is not known and has no effect: write config.linkerd.io/skip-outbound-ports",
-		}},
-		"Linkerd, singular":        {linkerdPod(annotated(annotationLinkerd+"skip-subnet", "1")), []string{": write config.linkerd.io/skip-subnets"}},
-		"Linkerd, letters swapped": {linkerdPod(annotated(annotationLinkerd+"skip-inbuond-ports", "1")), []string{": write config.linkerd.io/skip-inbound-ports"}},
-		"Linkerd, in capitals":     {linkerdPod(annotated(annotationLinkerd+"skipInboundPorts", "1")), []string{": write config.linkerd.io/skip-inbound-ports"}},
-		"Linkerd's other keys": {linkerdPod(
-			annotated(annotationLinkerd+"proxy-log-level", "1"), annotated(annotationLinkerd+"opaque-ports", "1"), annotated(annotationLinkerd+"pod-inbound-ports", "1"), annotated(annotationLinkerd+"proxy-version", "1"),
-			annotated(annotationLinkerd+"inbound-port", "1"), annotated(annotationLinkerd+"outbound-port", "1"), annotated(annotationLinkerd+"proxy-await", "1"),
-			annotated("linkerd.io/inject", "enabled"), annotated("example.com/skip-oubound-ports", "1"), annotated(annotationLinkerd+"proxy-uid", "7"), func(p *Pod) { runsAs(5, 5)(p.container("app")) },
-		), nil},
-		"Istio": {meshedPod(annotated(annotationTraffic+"excludeInboundPort", "80")), []string{
-			"annotation traffic.sidecar.istio.io/excludeInboundPort is not known and has no effect: write traffic.sidecar.istio.io/excludeInboundPorts",
-		}},
-		"Istio, unlike any":  {meshedPod(annotated(annotationTraffic+"ports", "80")), []string{"annotation traffic.sidecar.istio.io/ports is not known and has no effect"}},
-		"Istio's mode":       {meshedPod(annotated("sidecar.istio.io/interceptionmode", "TPROXY")), []string{": write sidecar.istio.io/interceptionMode"}},
-		"Istio's interfaces": {meshedPod(annotated("istio.io/reroute-virtual-interface", "net1")), []string{": write istio.io/reroute-virtual-interfaces"}},
-		"Istio's other keys": {meshedPod(
-			annotated("sidecar.istio.io/proxyCPU", "1"), annotated("istio.io/rev", "1"), annotated("status.sidecar.istio.io/port", "1"), annotated("sidecar.istio.io/rewriteAppHTTPProbers", "1"),
-		), nil},
-		"a variable":            {meshedPod(withEnv("DROP_INVALID", "true")), []string{"DROP_INVALID of container istio-proxy is not known and has no effect: write INVALID_DROP"}},
-		"a variable, and right": {meshedPod(withEnv("DROP_INVALID", "true"), withEnv(envDropInvalid, "true")), nil},
+	const unknown = "annotation %s is not known and has no effect"
+	for key, meant := range map[string]string{ // "" for a key that is not warned of
+		"config.linkerd.io/skip-oubound-ports": annotationSkipOutbound,
+		"config.linkerd.io/skip-inbuond-ports": annotationSkipInbound,
+		"config.linkerd.io/skipInboundPorts":   annotationSkipInbound,
+		"config.linkerd.io/skip-subnet":        annotationSkipSubnets,
+		"config.linkerd.io/proxy-uuid":         annotationLinkerdUID,
+		"config.linkerd.io/proxy-log-level":    "",
+		"config.linkerd.io/proxy-version":      "",
+		"config.linkerd.io/proxy-await":        "",
+		"config.linkerd.io/opaque-ports":       "",
+		"config.linkerd.io/pod-inbound-ports":  "",
+		"config.linkerd.io/inbound-port":       "",
+		"config.linkerd.io/outbound-port":      "",
+		"linkerd.io/inject":                    "",
+		"example.com/skip-oubound-ports":       "",
+
+		"traffic.sidecar.istio.io/excludeInboundPort": annotationExcludeInboundPorts,
+		"sidecar.istio.io/interceptionmode":           annotationInterceptionMode,
+		"istio.io/reroute-virtual-interface":          annotationRerouteInterfaces,
+		"sidecar.istio.io/proxyCPU":                   "",
+		"sidecar.istio.io/rewriteAppHTTPProbers":      "",
+		"status.sidecar.istio.io/port":                "",
+		"istio.io/rev":                                "",
 	} {
-		_, warnings, err := decide(test.pod, withLinkerd(), only4)
-		if err != nil || len(warnings) != len(test.want) {
-			t.Errorf("%s: got %q, %v", name, warnings, err)
-			continue
+		pod := meshedPod(annotated(key, "1"))
+		if strings.Contains(key, "linkerd") {
+			pod = linkerdPod(annotated(key, "1"))
 		}
-		for i, want := range test.want {
-			if !strings.HasSuffix(warnings[i], want) {
-				t.Errorf("%s: got %q, want %q", name, warnings[i], want)
-			}
+		var want []string
+		if meant != "" {
+			want = []string{fmt.Sprintf(unknown+": write %s", key, meant)}
 		}
+		if _, warnings, err := decide(pod, withLinkerd(), only4); err != nil || !slices.Equal(warnings, want) {
+			t.Errorf("got %q, %v, want %q", warnings, err, want)
+		}
+	}
+	const unlike = annotationTraffic + "ports"
+	_, warnings, err := decide(meshedPod(annotated(unlike, "1")), withLinkerd(), only4)
+	if want := fmt.Sprintf(unknown, unlike); err != nil || !slices.Equal(warnings, []string{want}) {
+		t.Errorf("got %q, %v, want %q", warnings, err, want)
+	}
+}
+
+// TestMisspeltVariable warns of the other order of words, which has no effect.
+func TestMisspeltVariable(t *testing.T) {
+	t.Parallel()
+	misspelt := withEnv("DROP_INVALID", "true")
+	in, warnings, err := decide(meshedPod(misspelt), config.DefaultSettings(), only4)
+	want := "DROP_INVALID of container istio-proxy is not known and has no effect: write INVALID_DROP"
+	if err != nil || in.DropInvalid || !slices.Equal(warnings, []string{want}) {
+		t.Errorf("got %v, %q, %v, want %q", in.DropInvalid, warnings, err, want)
+	}
+	_, warnings, err = decide(meshedPod(misspelt, withEnv(envDropInvalid, "true")), config.DefaultSettings(), only4)
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("both: got %q, %v", warnings, err)
 	}
 }

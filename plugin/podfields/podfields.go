@@ -22,7 +22,7 @@ func Of(pod *corev1.Pod) capture.Pod {
 		p.RuntimeClass = *class
 	}
 	shared := cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{})
-	p.Groups = supplementaryGroups(shared)
+	p.Groups = groupsOf(shared)
 	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		own := cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
 		container := capture.Container{
@@ -60,16 +60,12 @@ func effectiveID(own, shared *int64) capture.ID {
 	return capture.ID{}
 }
 
-// supplementaryGroups returns the groups of the pod's processes. A pod can list a hundred
-// thousand of them.
-func supplementaryGroups(sc *corev1.PodSecurityContext) []int64 {
-	const maxGroups = 100
-	groups := slices.Clone(sc.SupplementalGroups)
+// groupsOf returns the groups of the pod's processes. A pod can list a hundred thousand.
+func groupsOf(sc *corev1.PodSecurityContext) (groups []int64) {
 	if sc.FSGroup != nil {
 		groups = append(groups, *sc.FSGroup)
 	}
-	slices.Sort(groups)
-	if groups = slices.Compact(groups); len(groups) > maxGroups {
+	if groups = append(groups, sc.SupplementalGroups...); len(groups) > 100 {
 		return []int64{capture.AnyGroup}
 	}
 	return groups

@@ -21,7 +21,7 @@ import (
 func TestPodJSON(t *testing.T) {
 	t.Parallel()
 	const want = `{"annotations":{"sidecar.istio.io/inject":"yes","sidecar.istio.io/status":"","traffic.sidecar.istio.io/excludeOutboundPorts":"80, 81","traffic.sidecar.istio.io/unknown":""},` +
-		`"runtimeClass":"runc","groups":[5,8,1337],` +
+		`"runtimeClass":"runc","groups":[5,1337,8],` +
 		`"containers":[{"name":"istio-init","uid":{"number":5,"fromPod":true},"gid":{"number":6,"fromPod":true},"init":true,"netAdmin":true},` +
 		`{"name":"istio-validation","uid":{"number":5,"fromPod":true},"gid":{"number":6,"fromPod":true},"init":true,"keepsRunning":true},` +
 		`{"name":"app","uid":{"number":7},"gid":{"number":6,"fromPod":true},"noNewPrivileges":true},` +
@@ -62,7 +62,7 @@ func TestPodHasDecidingFields(t *testing.T) {
 			c.SecurityContext.RunAsGroup = new(int64(6))
 		}),
 		"fsGroup":            func(p *corev1.Pod) { p.Spec.SecurityContext.FSGroup = new(int64(9)) },
-		"supplementalGroups": func(p *corev1.Pod) { p.Spec.SecurityContext.SupplementalGroups = nil },
+		"supplementalGroups": func(p *corev1.Pod) { p.Spec.SecurityContext.SupplementalGroups = []int64{8} },
 		"escalation":         app(func(c *corev1.Container) { c.SecurityContext.AllowPrivilegeEscalation = nil }),
 		"privileged":         app(func(c *corev1.Container) { c.SecurityContext.Privileged = new(true) }),
 		"capabilities":       app(func(c *corev1.Container) { c.SecurityContext.Capabilities = capabilities("ALL").Capabilities }),
@@ -101,7 +101,6 @@ func TestPodHasDecidingFields(t *testing.T) {
 		"more args":          withArgs("proxy", "sidecar", "--x"),
 		"image":              app(func(c *corev1.Container) { c.Image = "x" }),
 		"capability":         app(func(c *corev1.Container) { c.SecurityContext.Capabilities = capabilities("NET_RAW").Capabilities }),
-		"order of groups":    func(p *corev1.Pod) { p.Spec.SecurityContext.SupplementalGroups = []int64{5, 8, 5, 1337} },
 		"node":               func(p *corev1.Pod) { p.Spec.NodeName = "x" },
 		"status of the pod":  func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" },
 	}

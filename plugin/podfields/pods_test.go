@@ -67,7 +67,9 @@ func everyFieldPod() *corev1.Pod {
 		withEnv(dnsCapture, "true"), withEnv(dualStack, "false"), withEnv(dualStack, "1"), withEnv("OTHER", "o"),
 		withInit("istio-init", capabilities("NET_ADMIN")), withInit("istio-validation", nil))
 	pod.Spec.RuntimeClassName = new("runc")
-	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(5)), RunAsGroup: new(int64(6)), FSGroup: new(int64(5)), SupplementalGroups: []int64{1337, 8, 5}}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsUser: new(int64(5)), RunAsGroup: new(int64(6)), FSGroup: new(int64(5)), SupplementalGroups: []int64{1337, 8},
+	}
 	pod.Spec.InitContainers[1].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(7)), AllowPrivilegeEscalation: new(false)}
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: dropInvalid, Value: "true"}}
