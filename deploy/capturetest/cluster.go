@@ -20,6 +20,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // object is what a test creates: a namespace, a Service or a pod.
@@ -72,10 +73,11 @@ func (t *Test) remove(ctx context.Context, objects ...object) error {
 		return nil
 	}
 	if namespace := objects[0].GetNamespace(); namespace != "" {
-		return fmt.Errorf("removing pods and Services: %w; look at kubectl --namespace %s get pods,services --selector %s", err, namespace, selector)
+		look := terms.Command("kubectl", "--namespace", namespace, "get", "pods,services", "--selector", selector)
+		return fmt.Errorf("removing pods and Services: %w; look at %s", err, look)
 	}
 	name := objects[0].GetName()
-	return fmt.Errorf("removing namespace %s: %w; once its nodes are up: kubectl delete namespace %s", name, err, name)
+	return fmt.Errorf("removing namespace %s: %w; once its nodes are up: %s", name, err, terms.Command("kubectl", "delete", "namespace", name))
 }
 
 // removeOne retries what the API server did not refuse.

@@ -28,18 +28,18 @@ func withNamespace(step, namespace string) string {
 	if namespace == DefaultNamespace {
 		return step
 	}
-	return strings.ReplaceAll(step, "kubectl capture-cni ", "kubectl capture-cni --agent-namespace "+namespace+" ")
+	return strings.ReplaceAll(step, "kubectl capture-cni ", terms.Command("kubectl", "capture-cni", "--agent-namespace", namespace)+" ")
 }
 
 // adviseNode returns the next step for a node, "" for none.
 func (o *observed) adviseNode(n Node) string {
 	logs := "read the log of the node's agent"
 	if n.Agent != "" {
-		logs = fmt.Sprintf("kubectl -n %s logs %s -c %s", o.release.namespace, n.Agent, InstallerContainer)
+		logs = terms.Command("kubectl", "-n", o.release.namespace, "logs", n.Agent, "-c", InstallerContainer)
 	}
 	switch n.State {
 	case Stale:
-		return fmt.Sprintf("kubectl get node %s; if the node is up: %s", n.Name, logs)
+		return terms.Command("kubectl", "get", "node", n.Name) + "; if the node is up: " + logs
 	case Unreported:
 		return "if lease.enabled is true and the agent is not older than this plugin: " + logs
 	case Faulty:
@@ -50,7 +50,7 @@ func (o *observed) adviseNode(n Node) string {
 
 // advisePod returns the next step for a pod.
 func advisePod(p Pod) string {
-	explain := fmt.Sprintf("kubectl capture-cni explain %s/%s", p.Namespace, p.Name)
+	explain := terms.Command("kubectl", "capture-cni", "explain", p.Namespace+"/"+p.Name)
 	switch p.State {
 	case terms.Uncaptured, terms.Drifted:
 		return explain + "; with guard.policy=report, restart the pod"

@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,11 +36,14 @@ const requestsPerSecond = 50
 // NewClient returns a client. It connects with the first request.
 func NewClient(access *rest.Config) (*Client, error) {
 	c := &Client{access, runtime.NewScheme(), map[schema.GroupVersion]rest.Interface{}}
-	kinds := runtime.NewSchemeBuilder(corev1.AddToScheme, appsv1.AddToScheme, coordination.AddToScheme)
+	kinds := runtime.NewSchemeBuilder(corev1.AddToScheme, appsv1.AddToScheme, coordination.AddToScheme, rbacv1.AddToScheme, admissionv1.AddToScheme)
 	if err := kinds.AddToScheme(c.scheme); err != nil {
 		return nil, fmt.Errorf("making an API client: %w", err)
 	}
-	for _, group := range []schema.GroupVersion{corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, coordination.SchemeGroupVersion} {
+	groups := []schema.GroupVersion{
+		corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, coordination.SchemeGroupVersion, rbacv1.SchemeGroupVersion, admissionv1.SchemeGroupVersion,
+	}
+	for _, group := range groups {
 		access := rest.CopyConfig(access)
 		access.QPS, access.Burst = requestsPerSecond, 2*requestsPerSecond
 		access.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON

@@ -29,7 +29,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 		if add.Verdict == record.Failed {
 			e.Cause += "; its last ADD failed: " + add.Message
 		}
-		e.Next = "kubectl get pods --namespace " + strings.Split(e.Pod, "/")[0]
+		e.Next = terms.Command("kubectl", "get", "pods", "--namespace", strings.Split(e.Pod, "/")[0])
 		return
 	}
 	asked := newMeshPod(pod)

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // node returns a node by its agent and its Lease.
@@ -40,7 +41,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	switch {
 	case whyDown(o.nodes[name]) != "":
 		set(Faulty, "the Node is not ready: "+whyDown(o.nodes[name]))
-		node.step = "kubectl describe node " + name
+		node.step = terms.Command("kubectl", "describe", "node", name)
 	case agent == nil && o.podsFault == nil:
 		o.explainNoAgent(&node, lease != nil, published.Desired == absent && published.Good())
 	case leaving != "":
@@ -73,7 +74,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		set(Waiting, "the guard has not reported the states of pods")
 	case o.release.replaces(agent) == appsv1.OnDeleteDaemonSetStrategyType:
 		set(Outdated, "the agent is of an older specification, and updateStrategy is OnDelete")
-		node.step = fmt.Sprintf("kubectl -n %s delete pod %s", agent.namespace, agent.name)
+		node.step = terms.Command("kubectl", "-n", agent.namespace, "delete", "pod", agent.name)
 	case o.release.replaces(agent) != "":
 		set(Waiting, "the agent is of an older specification, and is replaced")
 	case published.Desired == absent:
@@ -140,7 +141,7 @@ func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	if known := o.nodes[node.Name]; known != nil {
 		selected = o.release.selects(known)
 	}
-	describe := "kubectl -n " + o.release.namespace + " describe daemonset " + cmp.Or(selected, "capture-cni-node")
+	describe := terms.Command("kubectl", "-n", o.release.namespace, "describe", "daemonset", cmp.Or(selected, "capture-cni-node"))
 	node.State = NoAgent
 	switch {
 	case o.ending[node.Name]:

@@ -184,7 +184,8 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 		notes = append(notes, "no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes")
 	}
 	if gone := slices.DeleteFunc(slices.Sorted(maps.Keys(o.leases)), func(name string) bool { return !o.isGone(name) }); len(gone) > 0 {
-		notes = append(notes, fmt.Sprintf("%d Leases are of Nodes that no longer exist: kubectl -n %s delete lease %s", len(gone), o.release.namespace, strings.Join(gone, " ")))
+		remove := terms.Command(append([]string{"kubectl", "-n", o.release.namespace, "delete", "lease"}, gone...)...)
+		notes = append(notes, fmt.Sprintf("%d Leases are of Nodes that no longer exist: %s", len(gone), remove))
 	}
 	for _, note := range slices.Sorted(maps.Keys(said)) {
 		notes = append(notes, Some(said[note])+": "+note)

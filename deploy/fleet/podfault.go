@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // fault is why a pod is not ready, as scheduler and kubelet say it.
@@ -43,9 +45,9 @@ func (f *fault) blocks(age time.Duration) bool {
 // step returns the next step for an agent that does not start.
 func (f *fault) step(a *Agent) string {
 	if f.container != "" {
-		return fmt.Sprintf("kubectl -n %s logs %s -c %s", a.namespace, a.name, f.container)
+		return terms.Command("kubectl", "-n", a.namespace, "logs", a.name, "-c", f.container)
 	}
-	return fmt.Sprintf("kubectl -n %s describe pod %s", a.namespace, a.name)
+	return terms.Command("kubectl", "-n", a.namespace, "describe", "pod", a.name)
 }
 
 // faultOf returns why a pod is not ready, nil for one that is.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -134,6 +135,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, corev1.NamespaceList{TypeMeta: of("v1", "NamespaceList"), Items: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}})
 	case r.URL.Path == "/api/v1/configmaps":
 		answer(http.StatusOK, corev1.ConfigMapList{TypeMeta: of("v1", "ConfigMapList")})
+	case last == "mutatingwebhookconfigurations":
+		answer(http.StatusOK, admissionv1.MutatingWebhookConfigurationList{TypeMeta: of("admissionregistration.k8s.io/v1", "MutatingWebhookConfigurationList")})
 	case last == "daemonsets":
 		answer(http.StatusOK, appsv1.DaemonSetList{TypeMeta: of("apps/v1", "DaemonSetList"), Items: []appsv1.DaemonSet{c.set}})
 	case last == "leases":

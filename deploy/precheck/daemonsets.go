@@ -68,10 +68,11 @@ func repository(image string) string {
 	return parts[last-1] + "/" + parts[last]
 }
 
-// running returns the DaemonSets that run a program.
+// running returns the DaemonSets that run a program: those with pods, which the cluster
+// admitted.
 func (c *Cluster) running(program string) (sets []appsv1.DaemonSet) {
 	for _, set := range c.DaemonSets {
-		if programOf(set) == program {
+		if set.Status.CurrentNumberScheduled > 0 && programOf(set) == program {
 			sets = append(sets, set)
 		}
 	}

@@ -4,13 +4,18 @@ package precheck
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // Installed is capture-cni as a cluster has it.
@@ -18,26 +23,49 @@ type Installed struct {
 	Namespace string
 	Release   string // of Helm; "" for a manifest
 	Version   string
+	Pinned    []string          // images that the chart did not choose, with which another chart may not work
 	Values    map[string]string // those that this package chooses, as they are now
 }
 
 // readInstalled reads what is installed, in whichever namespace.
-func (c *Cluster) readInstalled() {
+func (c *Cluster) readInstalled(ctx context.Context, client *fleet.Client) {
+	found, namespace := &Installed{Values: map[string]string{}}, c.findInstallation(ctx, client)
 	for _, set := range c.DaemonSets {
-		labels := set.Labels
-		if labels["app.kubernetes.io/name"] != "capture-cni" || labels["app.kubernetes.io/component"] != "node" || set.Spec.Template.Labels["capture-cni.io/pool"] != "" {
+		labels, pod := set.Labels, set.Spec.Template
+		i := slices.IndexFunc(pod.Spec.Containers, func(container corev1.Container) bool { return container.Name == fleet.InstallerContainer })
+		if i < 0 || set.Namespace != namespace || labels["app.kubernetes.io/name"] != "capture-cni" || labels["app.kubernetes.io/component"] != "node" {
 			continue
 		}
-		c.Installed = &Installed{
-			Namespace: set.Namespace, Release: set.Annotations["meta.helm.sh/release-name"],
-			Version: labels["app.kubernetes.io/version"], Values: map[string]string{},
+		version, installer := labels["app.kubernetes.io/version"], pod.Spec.Containers[i]
+		if !strings.HasSuffix(installer.Image, ":"+version) {
+			found.Pinned = append(found.Pinned, installer.Image)
 		}
-		for _, container := range set.Spec.Template.Spec.Containers {
-			if container.Name == fleet.InstallerContainer {
-				c.Installed.read(container)
+		if pod.Labels["capture-cni.io/pool"] == "" {
+			found.Namespace, found.Version, c.Installed = namespace, version, found
+			found.read(installer)
+			if name := set.Annotations["meta.helm.sh/release-name"]; isReleaseName(name) {
+				found.Release = name
 			}
 		}
 	}
+}
+
+// findInstallation returns the namespace of the account that a ClusterRoleBinding of every
+// release names, "" for none. The author of a DaemonSet chooses its labels; only a cluster's
+// administrator creates a ClusterRoleBinding.
+func (c *Cluster) findInstallation(ctx context.Context, client *fleet.Client) (namespace string) {
+	for _, account := range []string{"capture-cni", "capture-cni-node"} { // an uninstall leaves the first one
+		binding := get(ctx, c, client, "", "clusterrolebindings", account, &rbacv1.ClusterRoleBinding{})
+		if binding != nil && len(binding.Subjects) == 1 && binding.Subjects[0].Name == account {
+			namespace = binding.Subjects[0].Namespace
+		}
+	}
+	return namespace
+}
+
+// isReleaseName reports whether Helm accepts a release of this name.
+func isReleaseName(name string) bool {
+	return len(name) <= 53 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
 // read reads the values that an agent's container shows: older releases had them elsewhere.
@@ -60,10 +88,14 @@ func (r *Report) checkInstalled(c *Cluster) {
 		return
 	}
 	if installed.Namespace != r.namespace {
-		r.add(Problem, "capture-cni", "run this again with --agent-namespace "+installed.Namespace, "it is installed in namespace %s: a cluster has one installation", installed.Namespace)
+		r.add(Problem, "capture-cni", "run this again with "+terms.Command("--agent-namespace", installed.Namespace), "it is installed in namespace %s: a cluster has one installation", installed.Namespace)
 		return
 	}
 	r.add(Note, "capture-cni", "deploy/guides/upgrade.md", "version %s is installed: what follows is about an upgrade", installed.Version)
+	if len(installed.Pinned) > 0 {
+		r.add(Note, "image", "set image.tag and image.digest, also those of pools, to an image of the chart's release", "pinned to %s: another release's chart does not work with it",
+			strings.Join(installed.Pinned, ", "))
+	}
 	for _, key := range slices.Sorted(maps.Keys(r.Values)) {
 		now, known := installed.Values[key]
 		if !known || now == r.Values[key] {

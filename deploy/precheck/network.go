@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -72,19 +73,22 @@ func (r *Report) checkCalico(c *Cluster) {
 // checkNamespace looks at the Pod Security of the namespace: the agent mounts directories
 // of the node.
 func (r *Report) checkNamespace(c *Cluster) {
-	label := "kubectl label namespace " + r.namespace + " --overwrite " + podSecurity + "=privileged"
+	label := terms.Command("kubectl", "label", "namespace", r.namespace, "--overwrite", podSecurity+"=privileged")
+	next, commands := label, []string{label}
+	if r.namespace != fleet.DefaultNamespace { // whose other pods would be admitted, too
+		next, commands = "install into namespace "+fleet.DefaultNamespace+", or, if only capture-cni has pods there, set its label "+podSecurity+" to privileged", nil
+	}
 	switch {
 	case c.Namespace == nil && len(c.Unknown) > 0: // it may exist
 	case c.Namespace == nil:
 		r.add(OK, "namespace", "", "%s does not exist yet", r.namespace)
-		r.Commands = append(r.Commands, "kubectl create namespace "+r.namespace, label)
+		r.Commands = append(r.Commands, terms.Command("kubectl", "create", "namespace", r.namespace), label)
 	case c.Namespace.Labels[podSecurity] == "privileged":
 		r.add(OK, "namespace", "", "%s admits the agent's pods", r.namespace)
 	case c.Namespace.Labels[podSecurity] == "":
-		r.add(Note, "namespace", "", "%s has no label for Pod Security: the cluster's default may refuse the agent's pods", r.namespace)
-		r.Commands = append(r.Commands, label)
+		r.add(Note, "namespace", next, "%s has no label for Pod Security: the cluster's default may refuse the agent's pods", r.namespace)
+		r.Commands = append(r.Commands, commands...)
 	default:
-		r.add(Problem, "namespace", label, "%s enforces %q for Pod Security: the agent's pods mount directories of the node, which needs privileged", r.namespace, c.Namespace.Labels[podSecurity])
-		r.Commands = append(r.Commands, label)
+		r.add(Problem, "namespace", next, "%s enforces %q for Pod Security: the agent's pods mount directories of the node, which needs privileged", r.namespace, c.Namespace.Labels[podSecurity])
 	}
 }

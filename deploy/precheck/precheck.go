@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // Level is how much a result matters.
@@ -73,8 +74,8 @@ func Check(c *Cluster, namespace string) *Report {
 		r.Commands = nil
 	case c.Installed == nil:
 		r.Commands = append(r.Commands, r.helm("install", "capture-cni", "deploy/chart"))
-	case c.Installed.Release != "":
-		r.Commands = append(r.Commands, r.helm("upgrade", c.Installed.Release, "deploy/chart", "--reset-then-reuse-values"))
+	case c.Installed.Release != "" && len(c.Installed.Pinned) == 0:
+		r.Commands = append(r.Commands, r.helm("upgrade", c.Installed.Release, "deploy/chart", "--reset-then-reuse-values", "--set", "image.tag="))
 	default:
 		r.Guide = "deploy/guides/upgrade.md"
 	}
@@ -83,9 +84,9 @@ func Check(c *Cluster, namespace string) *Report {
 
 // helm returns a command of Helm with the values.
 func (r *Report) helm(words ...string) string {
-	line := append([]string{"helm", "-n", r.namespace}, words...)
+	words = append([]string{"-n", r.namespace}, words...)
 	for _, key := range slices.Sorted(maps.Keys(r.Values)) {
-		line = append(line, "--set", key+"="+r.Values[key])
+		words = append(words, "--set", key+"="+r.Values[key])
 	}
-	return strings.Join(line, " ")
+	return terms.Command(append([]string{"helm"}, words...)...)
 }
