@@ -3,10 +3,14 @@
 package deploy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestProxyImages accepts repositories with or without a tag or digest, and no
@@ -72,6 +76,39 @@ func TestNetworksAnnotation(t *testing.T) {
 			t.Errorf("%s: required: %v, the attachment is rendered: %v, in %q", mode, required, rendered, network.Metadata.Namespace)
 		}
 	}
+}
+
+// TestTransparentProxies excepts a proxy of Istio alone from the forbidden capabilities: with
+// the mark of its pods, and without those of each other mesh.
+func TestTransparentProxies(t *testing.T) {
+	policy, _ := find[admissionv1.ValidatingAdmissionPolicy](t, objects(t, "admission.capabilities.enabled=true"), "ValidatingAdmissionPolicy", "capture-cni-capabilities")
+	i := slices.IndexFunc(policy.Spec.Variables, func(v admissionv1.Variable) bool { return v.Name == "transparent" })
+	if i < 0 {
+		t.Fatal("there is no variable transparent")
+	}
+	conditions := strings.Split(policy.Spec.Variables[i].Expression, "&& ")
+	marks := 0
+	for _, mesh := range config.Meshes() {
+		for _, annotation := range capture.Annotations(mesh) {
+			if !capture.Meshed(map[string]string{annotation.Key: "x"}, []config.MeshName{mesh}) {
+				continue
+			}
+			marks++
+			domain, _, _ := strings.Cut(annotation.Key, "/")
+			isRead := slices.ContainsFunc(conditions, func(condition string) bool {
+				condition = strings.TrimSpace(condition)
+				if mesh == config.Istio {
+					return condition == "'"+annotation.Key+"' in object.metadata.?annotations.orValue({})"
+				}
+				return strings.HasPrefix(condition, "!object.metadata.?annotations.orValue({}).exists(key, ") &&
+					(strings.Contains(condition, "key == '"+annotation.Key+"'") || strings.Contains(condition, "key.startsWith('"+domain+"/')"))
+			})
+			if !isRead {
+				t.Errorf("the exception does not ask for %s of %s: %q", annotation.Key, mesh, conditions)
+			}
+		}
+	}
+	expectSome(t, marks-2)
 }
 
 // TestPoliciesFailClosed wants each policy to refuse what it can't judge, and a binding

@@ -69,6 +69,20 @@ var policyMutants = []mutant{
 		by:   admission("TestAgentPolicies/evictions/by_name"),
 	},
 	{
+		name: "proxy-of-another-mesh-keeps-net-admin",
+		file: "deploy/chart/templates/admission/capabilities.yaml",
+		from: "exists(key, key == 'linkerd.io/proxy-version' || key",
+		to:   "exists(key, key",
+		by:   by(unit, "deploy", "TestTransparentProxies"),
+	},
+	{
+		name: "name-and-mode-of-istio-suffice-for-net-admin",
+		file: "deploy/chart/templates/admission/capabilities.yaml",
+		from: "&& 'sidecar.istio.io/status' in ",
+		to:   "|| 'sidecar.istio.io/status' in ",
+		by:   admission("TestAdmission/letters/capabilities_TPROXY_of_a_pod_that_is_not_Istio's"),
+	},
+	{
 		name: "pods-are-admitted-while-a-policy-fails",
 		file: "deploy/chart/templates/admission/capabilities.yaml",
 		from: "failurePolicy: Fail",

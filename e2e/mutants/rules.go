@@ -34,6 +34,13 @@ var ruleMutants = []mutant{
 		by:   by(quick, "plugin/capture", "TestProxyIdentity"),
 	},
 	{
+		name: "validation-of-another-vocabulary-escapes",
+		file: "plugin/capture/identity.go",
+		from: "return !d.onlyOwnIDs && d.proxy.Name",
+		to:   "return d.proxy.Name",
+		by:   by(quick, "plugin/capture", "TestOwnIdentity"),
+	},
+	{
 		name: "root-is-taken-for-the-proxy",
 		file: "plugin/capture/identity.go",
 		from: "if id.Number == 0 {",

@@ -93,9 +93,9 @@ func (d *decider) refusesShared() bool {
 
 // isValidation reports whether a container is istio-validation of an Istio pod, which has the
 // proxy's uid by design and ends before the application starts. A container of that name
-// that runs longer is not.
+// that runs longer is not, nor is one next to a proxy that own keys name.
 func (d *decider) isValidation(c Container) bool {
-	return d.proxy.Name == containerProxy && c.Name == containerValidation && c.Init && !c.KeepsRunning
+	return !d.onlyOwnIDs && d.proxy.Name == containerProxy && c.Name == containerValidation && c.Init && !c.KeepsRunning
 }
 
 func (c Container) uid() ID { return c.UID }

@@ -108,8 +108,12 @@ func TestOwnIdentity(t *testing.T) {
 		"the image decides on another's":   {of("app", runsAs(0, 5)), "container app sets no uid"},
 		"one that ends before the proxy":   {withInit("setup"), "container setup sets no uid"},
 		"one of Istio's name":              {withInit(containerValidation, runsAs(3128, 0)), "container istio-validation runs with the proxy's uid"},
-		"a sidecar before the proxy":       {withInit("logger", keepsRunning), "container logger sets no uid"},
-		"another gid":                      {of("app", runsAs(5, 3128)), ""},
+		"one of Istio's name, next to a proxy of Istio's": {func(p *Pod) {
+			p.container("proxy").Name, p.Annotations[annotationProxy] = containerProxy, containerProxy
+			withInit(containerValidation, runsAs(3128, 0))(p)
+		}, "container istio-validation runs with the proxy's uid"},
+		"a sidecar before the proxy": {withInit("logger", keepsRunning), "container logger sets no uid"},
+		"another gid":                {of("app", runsAs(5, 3128)), ""},
 	} {
 		_, _, err := decide(ownPod(keys{"inbound-port": "1"}, test.change), config.DefaultSettings(), only4)
 		expect(t, name, err, test.want)

@@ -51,6 +51,13 @@ var letterAttempts = []attempt{
 		p.Annotations["sidecar.istio.io/interceptionMode"] = "tproxy"
 		proxy(p).SecurityContext.Capabilities.Add = []corev1.Capability{"NET_ADMIN"}
 	}, refused: "able to change or bypass the capture rules: istio-proxy;"},
+	{name: "TPROXY", policy: "capabilities", change: transparent()},
+	{name: "TPROXY of a pod that is not Istio's", policy: "capabilities", change: func(p *corev1.Pod) {
+		transparent()(p)
+		delete(p.Annotations, "sidecar.istio.io/status")
+	}, refused: "able to change or bypass the capture rules: istio-proxy;"},
+	{name: "TPROXY of Linkerd's pod", policy: "capabilities", change: transparent("linkerd.io/proxy-version"), refused: "able to change or bypass the capture rules: istio-proxy;"},
+	{name: "TPROXY of a pod with own keys", policy: "capabilities", change: transparent("capture-cni.io/outbound-port"), refused: "able to change or bypass the capture rules: istio-proxy;"},
 	{name: "drop in look-alikes", policy: "capabilities", change: func(p *corev1.Pod) {
 		app(p).SecurityContext.Capabilities.Drop = []corev1.Capability{"\uff21LL"}
 	}, refused: "with NET_RAW, which runtimes grant by default and which bypasses the capture rules: app;"},
@@ -137,5 +144,16 @@ func testSubresources(t *testing.T) {
 				t.Errorf("the mode is %q afterwards", mode)
 			}
 		})
+	}
+}
+
+// transparent gives the proxy NET_ADMIN and mode TPROXY, next to marks of other meshes.
+func transparent(marks ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Annotations["sidecar.istio.io/interceptionMode"] = "TPROXY"
+		proxy(p).SecurityContext.Capabilities.Add = []corev1.Capability{"NET_ADMIN"}
+		for _, mark := range marks {
+			p.Annotations[mark] = "1"
+		}
 	}
 }
