@@ -215,6 +215,7 @@ func TestRefusals(t *testing.T) {
 		{"metrics.listen=15015", "/metrics/listen"},
 		{"taint.key=node.kubernetes.io/unschedulable", "/taint/key"},
 		{"metrics.podMonitor.enabled=true", "loopback"},
+		{"metrics.podMonitor.enabled=true,metrics.listen=$(HOST_IP):15015,guard.listen=::1:15016", "loopback"},
 	} {
 		out, err := render(t, test.value)
 		if err == nil || !strings.Contains(out, test.errContains) {

@@ -131,6 +131,13 @@ var chartMutants = []mutant{
 		by:   by(unit, "deploy", "TestAbsent"),
 	},
 	{
+		name: "agent-ends-on-nodes-with-ipv6-alone",
+		file: "install/capture-cni-node/server.go",
+		from: "net.ParseIP(host) != nil {",
+		to:   "net.ParseIP(host).To4() != nil {",
+		by:   by(quick, "install/capture-cni-node", "TestListenAddress"),
+	},
+	{
 		name: "kubelet-probes-where-no-agent-listens",
 		file: "deploy/chart/templates/_node.tpl",
 		from: `(list "0.0.0.0" "::")`,

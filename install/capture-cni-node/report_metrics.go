@@ -30,6 +30,10 @@ const maxMetrics = 1 << 20
 // skips all others, as the address may be another process's.
 func metricsAt(address string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, out io.Writer) error {
+		address, err := listenAddress(address)
+		if err != nil {
+			return err
+		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -24,15 +25,29 @@ const (
 	listenInterval = 5 * time.Second  // between two attempts
 )
 
-// httpServer serves at the address of --listen. While another program has the port, the
-// task retries and the agent's other tasks go on.
-func httpServer(address string, handler http.Handler, log *slog.Logger) (task, error) {
+// listenAddress reads the address of --listen. Its last colon separates the port, so that
+// the host can be an IPv6 address without brackets, as the kubelet writes a node's own.
+func listenAddress(text string) (string, error) {
+	address, colon := text, strings.LastIndex(text, ":")
+	if host := text[:max(colon, 0)]; net.ParseIP(host) != nil {
+		address = net.JoinHostPort(host, text[colon+1:])
+	}
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--listen is %q: expected host:port", address)
+		return "", fmt.Errorf("--listen is %q: expected host:port", text)
+	}
+	return address, nil
+}
+
+// httpServer serves at the address of --listen. While another program has the port, the
+// task retries and the agent's other tasks go on.
+func httpServer(address string, handler http.Handler, log *slog.Logger) (task, error) {
+	address, err := listenAddress(address)
+	if err != nil {
+		return nil, err
 	}
 	server := &http.Server{
 		Handler: handler, MaxHeaderBytes: maxHeader,

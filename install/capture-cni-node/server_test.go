@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -194,6 +195,33 @@ func TestClosedConnectionsDoNotCount(t *testing.T) {
 	}
 	if n := len(b.open); n != 1 {
 		t.Errorf("%d connections count, want 1", n)
+	}
+}
+
+// TestListenAddress reads what the chart's $(HOST_IP):PORT and [$(HOST_IP)]:PORT become on
+// nodes of both families, for the agent and the guard alike.
+func TestListenAddress(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"127.0.0.1:15015": "127.0.0.1:15015", "[::1]:15016": "[::1]:15016", "0.0.0.0:1": "0.0.0.0:1", "[::]:1": "[::]:1", ":15015": ":15015", "localhost:80": "localhost:80",
+		"fd00::1:15015": "[fd00::1]:15015", "[fd00::1]:15015": "[fd00::1]:15015", "::1:15015": "[::1]:15015", ":::15015": "[::]:15015",
+		"2001:db8:0:1:2:3:4:5:15016": "[2001:db8:0:1:2:3:4:5]:15016", "[192.0.2.1]:15015": "[192.0.2.1]:15015",
+		"": "", "15015": "", "fd00::1": "", "2001:db8:0:1:2:3:4:5": "", "[fd00::1]": "", "fd00::1:http-": "", "127.0.0.1:70000": "", "a:b:1": "", "127.0.0.1": "",
+	} {
+		got, err := listenAddress(text)
+		if got != want || (err != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "expected host:port") {
+			t.Errorf("%q is read as %q, want %q (%v)", text, got, want, err)
+		}
+		if _, err := httpServer(text, nil, slog.New(slog.DiscardHandler)); (err != nil) != (want == "") {
+			t.Errorf("a server at %q: %v", text, err)
+		}
+	}
+	// A report reads the metrics where the server serves them.
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	mapped := "::ffff:" + server.Listener.Addr().String()
+	if err := metricsAt(mapped)(t.Context(), io.Discard); err != nil {
+		t.Errorf("metrics at %s: %v", mapped, err)
 	}
 }
 
