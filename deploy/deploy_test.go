@@ -30,7 +30,7 @@ const (
 	namespace = "capture-cni"
 )
 
-var platforms = []string{"plain", "gke", "k3s", "rke2", "microk8s", "minikube", "openshift"}
+var platforms = []string{"plain", "gke", "k0s", "k3d", "k3s", "rke2", "microk8s", "minikube", "openshift"}
 
 // helm runs the Helm that `make parts` builds.
 func helm(t *testing.T, args ...string) (string, error) {

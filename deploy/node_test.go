@@ -3,6 +3,7 @@
 package deploy
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/install/cri"
 )
 
 // flagValues returns a flag's values in the installer's arguments and environment.
@@ -114,14 +117,16 @@ func expectDirectories(t *testing.T, set appsv1.DaemonSet) {
 	}
 }
 
-// TestPlatforms compares the directories with the table in reference/platforms.md.
+// TestPlatforms compares directories and sockets with the table in reference/platforms.md,
+// and the sockets with those that an agent without the chart tries.
 func TestPlatforms(t *testing.T) {
 	rows := map[string]string{
-		"plain": "kubeadm", "gke": "GKE", "k3s": "k3s", "rke2": "RKE2",
+		"plain": "kubeadm", "gke": "GKE", "k0s": "k0s", "k3d": "k3d", "k3s": "k3s", "rke2": "RKE2",
 		"microk8s": "MicroK8s", "minikube": "minikube", "openshift": "OpenShift (Multus)",
 	}
 	_, table, _ := strings.Cut(read(t, "reference/platforms.md"), "| platform |")
 	table, _, _ = strings.Cut(table, "\n\n")
+	passed := map[string]bool{}
 	for _, platform := range platforms {
 		set := daemonSet(t, "platform="+platform)
 		var row string
@@ -130,11 +135,23 @@ func TestPlatforms(t *testing.T) {
 				row = line
 			}
 		}
-		for _, directory := range slices.Concat(flagValues(set, "net-dir"), flagValues(set, "bin-dir")) {
-			if !strings.Contains(row, "`"+directory+"`") {
-				t.Errorf("%s uses %s; reference/platforms.md says %q", platform, directory, row)
+		var want []string
+		for cell := range strings.SplitSeq(row, "`") {
+			if strings.HasPrefix(cell, "/") {
+				want = append(want, cell)
 			}
 		}
+		got := slices.Concat(flagValues(set, "net-dir"), flagValues(set, "bin-dir"))
+		for _, socket := range flagValues(set, "cri-socket") {
+			got = append(got, strings.TrimPrefix(socket, "/host"))
+			passed[strings.TrimPrefix(socket, "/host")] = true
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s uses %q; reference/platforms.md says %q", platform, got, want)
+		}
+	}
+	if got, want := slices.Sorted(maps.Keys(passed)), slices.Sorted(slices.Values(cri.KnownSockets())); !slices.Equal(got, want) {
+		t.Errorf("the platforms pass the sockets %q, and the agent knows %q", got, want)
 	}
 }
 

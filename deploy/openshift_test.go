@@ -3,14 +3,17 @@
 package deploy
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -74,6 +77,36 @@ func TestNetworkAttachment(t *testing.T) {
 		if got != want || got && network.Metadata.Namespace != "default" {
 			t.Errorf("%q: an attachment is rendered: %v, in %q", values, got, network.Metadata.Namespace)
 		}
+	}
+}
+
+// TestSharedIdentityOfOpenShift refuses, unless the operator says otherwise, a pod whose
+// containers all have the uid of their namespace: in the agents' entry and in Multus'.
+func TestSharedIdentityOfOpenShift(t *testing.T) {
+	for values, want := range map[string]string{
+		"platform=openshift":                             "refuse",
+		"platform=openshift,netconf.sharedProxyUID=warn": "warn",
+		"platform=openshift,netconf.ipv6=never":          "refuse",
+		"platform=openshift,mode=insert":                 "refuse",
+		"platform=plain,mode=multus":                     "",
+		"platform=k3s":                                   "",
+		"pools[0].name=x,pools[0].nodeSelector.x=y,pools[0].platform=openshift,pools[0].mode=insert": "",
+	} {
+		all := objects(t, values)
+		entries := map[string]string{"the agents'": netConf(t, all)}
+		if network, ok := find[struct{ Spec struct{ Config string } }](t, all, "NetworkAttachmentDefinition", "istio-cni"); ok {
+			entries["Multus'"] = network.Spec.Config
+		}
+		for whose, text := range entries {
+			var entry struct{ SharedProxyUID, IPv6 string }
+			if err := json.Unmarshal([]byte(text), &entry); err != nil || entry.SharedProxyUID != want || (entry.IPv6 != "") != strings.Contains(values, "ipv6") {
+				t.Errorf("%s: %s entry is %s, want sharedProxyUID %q (%v)", values, whose, text, want, err)
+			}
+		}
+	}
+	set, _ := find[appsv1.DaemonSet](t, objects(t, "pools[0].name=x,pools[0].nodeSelector.x=y,pools[0].platform=openshift,pools[0].mode=insert"), "DaemonSet", "capture-cni-node-x")
+	if got := fleet.NetConf(set.Spec.Template.Spec.Containers[0]); got != `{"sharedProxyUID":"refuse"}` {
+		t.Errorf("a pool's entry is %s", got)
 	}
 }
 

@@ -89,6 +89,11 @@ var changes = []struct {
 	{"Kubernetes 1.30", func(c *Cluster) { c.Version = "v1.30.0" }},
 	{"no version", func(c *Cluster) { c.Version = "" }},
 	{"k3s", kubelet("v1.33.1+k3s1")},
+	{"k0s", kubelet("v1.33.1+k0s.0")},
+	{"k3d", func(c *Cluster) {
+		kubelet("v1.33.1+k3s1")(c)
+		c.Nodes[0].Status.NodeInfo.OSImage = "K3s v1.33.1+k3s1"
+	}},
 	{"RKE2", kubelet("v1.33.1+rke2r1")},
 	{"GKE", kubelet("v1.33.1-gke.1386000")},
 	{"MicroK8s", func(c *Cluster) { c.Nodes[0].Labels["microk8s.io/cluster"] = "true" }},

@@ -34,12 +34,15 @@ func (r *Report) checkVersion(version string) {
 
 // Distributions by a part of the kubelet's version, and by a node's label.
 var (
-	platformVersions = map[string]string{"+k3s": "k3s", "+rke2": "rke2", "-gke.": "gke"}
+	platformVersions = map[string]string{"+k0s": "k0s", "+k3s": "k3s", "+rke2": "rke2", "-gke.": "gke"}
 	platformLabels   = map[string]string{"node.openshift.io/os_id": "openshift", "microk8s.io/cluster": "microk8s", "minikube.k8s.io/name": "minikube"}
 )
 
 // platformOf returns the chart's platform for a node.
 func platformOf(node corev1.Node) string {
+	if strings.HasPrefix(node.Status.NodeInfo.OSImage, "K3s ") { // its container image
+		return "k3d"
+	}
 	for part, platform := range platformVersions {
 		if strings.Contains(node.Status.NodeInfo.KubeletVersion, part) {
 			return platform

@@ -131,6 +131,20 @@ var chartMutants = []mutant{
 		by:   by(unit, "deploy", "TestAbsent"),
 	},
 	{
+		name: "agent-of-k3s-asks-another-runtime",
+		file: "deploy/chart/platforms.yaml",
+		from: "binDirs: [/var/lib/rancher/k3s/data/cni]\n  criSockets: [/run/k3s/containerd/containerd.sock]",
+		to:   "binDirs: [/var/lib/rancher/k3s/data/cni]\n  criSockets: [/run/containerd/containerd.sock]",
+		by:   by(unit, "deploy", "TestPlatforms"),
+	},
+	{
+		name: "application-of-openshift-escapes-by-its-uid",
+		file: "deploy/chart/templates/_node.tpl",
+		from: "merge (deepCopy .Values.netconf) ($platform.netconf | default dict)",
+		to:   "merge (deepCopy .Values.netconf) dict",
+		by:   by(unit, "deploy", "TestSharedIdentityOfOpenShift"),
+	},
+	{
 		name: "agent-ends-on-nodes-with-ipv6-alone",
 		file: "install/capture-cni-node/server.go",
 		from: "net.ParseIP(host) != nil {",

@@ -41,6 +41,12 @@
   | toJson -}}
 {{- end }}
 
+{{- /* The keys of the plugin's entry: the operator's, else the platform's. */ -}}
+{{- define "capture-cni.netconf" -}}
+{{- $platform := get (.Files.Get "platforms.yaml" | fromYaml) .Values.platform -}}
+{{- merge (deepCopy .Values.netconf) ($platform.netconf | default dict) | toJson -}}
+{{- end }}
+
 {{- /* Whether Multus calls the plugin for network attachments. Their definition is the cluster's, with one backend for all nodes. */ -}}
 {{- define "capture-cni.underMultus" -}}
 {{- $is := eq (include "capture-cni.node" . | fromJson).mode "multus" -}}
@@ -81,7 +87,7 @@ CAPTURE_CNI_CRI_SOCKET: {{ empty $node.criSockets | ternary "none" (printf "/hos
 {{- with $node.tmpfilesDir }}
 CAPTURE_CNI_TMPFILES_DIR: {{ . | quote }}
 {{- end }}
-CAPTURE_CNI_NETCONF: {{ .Values.netconf | toJson | replace "$" "$$" | quote }}
+CAPTURE_CNI_NETCONF: {{ include "capture-cni.netconf" . | replace "$" "$$" | quote }}
 CAPTURE_CNI_TRY_KERNEL: {{ .Values.tryKernel | quote }}
 CAPTURE_CNI_TOKEN_ON_NODE: {{ .Values.token.onNode | quote }}
 CAPTURE_CNI_TOKEN_TTL: {{ .Values.token.ttl | quote }}
