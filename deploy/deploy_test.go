@@ -7,10 +7,12 @@ package deploy
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -234,6 +236,39 @@ func TestImage(t *testing.T) {
 	} {
 		if got := daemonSet(t, test.values).Spec.Template.Spec.Containers[0].Image; got != test.want {
 			t.Errorf("%s: image %s, want %s", test.values, got, test.want)
+		}
+	}
+}
+
+// TestImageOfAnotherRelease refuses tags of another minor version: an agent does not know all
+// flags and commands of another release's chart. Tags that are no version of ours are the
+// operator's.
+func TestImageOfAnotherRelease(t *testing.T) {
+	version := strings.Split(appVersion(t), ".")
+	minor, err := strconv.Atoi(version[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := fmt.Sprintf("%s.%d", version[0], minor+1)
+	same := version[0] + "." + version[1]
+	digest := "sha256:" + strings.Repeat("0", 64)
+	pool := "pools[0].name=x,pools[0].nodeSelector.x=y,"
+	for values, refused := range map[string]string{
+		"image.tag=0.1.0": "image.tag is 0.1.0", "image.tag=v0.2.0": "image.tag is v0.2.0", "image.tag=" + other + ".0": "image.tag is " + other, "image.tag=0.2.0-rc.1": "0.2.0-rc.1",
+		"image.tag=v0.2.0-fips": "v0.2.0-fips", "image.tag=1" + same + ".0": "image.tag is 1" + same,
+		pool + "pools[0].image.tag=v0.2.0":                                      "pool x: image.tag is v0.2.0",
+		pool + "pools[0].image.tag=0.1.0,image.digest=" + digest:                "pool x: image.tag is 0.1.0",
+		"image.repository=a/b,image.tag=v0.2.0,admission.identity.enabled=true": "image.tag is v0.2.0",
+		"image.tag=" + same + ".99":                                             "", "image.tag=v" + same + ".0-rc.1": "", "image.tag=" + same + ".0_build.1": "",
+		"image.tag=latest": "", "image.tag=main": "", "image.tag=v9": "", "image.tag=2026.11.26": "", "image.tag=build-0.1.0": "", "image.tag=sha-0a1b2c3": "",
+		"image.digest=" + digest: "", pool + "pools[0].image.digest=" + digest: "", "image.tag=": "", "image.tag=0.1": "",
+	} {
+		out, err := render(t, values)
+		if (err != nil) != (refused != "") || !strings.Contains(out, refused) {
+			t.Errorf("%s: %v\n%.400s\nwant %q", values, err, out, refused)
+		}
+		if err != nil && (!strings.Contains(out, "--set image.tag=") || !strings.Contains(out, "of "+appVersion(t))) {
+			t.Errorf("%s: the message names no cure: %s", values, out)
 		}
 	}
 }

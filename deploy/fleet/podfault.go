@@ -45,7 +45,7 @@ func (f *fault) blocks(age time.Duration) bool {
 // step returns the next step for an agent that does not start.
 func (f *fault) step(a *Agent) string {
 	if f.container != "" {
-		return terms.Command("kubectl", "-n", a.namespace, "logs", a.name, "-c", f.container)
+		return cmp.Or(terms.SkewAdvice(f.reason), terms.Command("kubectl", "-n", a.namespace, "logs", a.name, "-c", f.container))
 	}
 	return terms.Command("kubectl", "-n", a.namespace, "describe", "pod", a.name)
 }

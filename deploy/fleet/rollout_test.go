@@ -101,6 +101,12 @@ func TestAgentStates(t *testing.T) {
 				LastTerminationState: corev1.ContainerState{Terminated: &ended},
 			}}
 		}, want: "faulty: container kernel: CrashLoopBackOff: back-off 10s: capture-cni-node: testing backend nftables: no memory -> " + logs + "untested -c kernel"},
+		"skewed": {agent: func(pod *corev1.Pod) {
+			ended := corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: `capture-cni-node: unknown command "backend" for "capture-cni-node"` + "\n"}
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "kernel", State: corev1.ContainerState{Terminated: &ended}}}
+			pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		}, want: `faulty: container kernel: Error: exit status 1: capture-cni-node: unknown command "backend" for "capture-cni-node" -> ` +
+			"chart and image are of different releases: upgrade with --set image.tag= --set image.digest= and without images of pools, or use the chart of the image's release"},
 		"created": {agent: created(time.Minute, waiting("ContainerCreating", "")), want: "waiting: container installer: ContainerCreating -> "},
 		"stuck":   {agent: created(time.Hour, waiting("ContainerCreating", "")), want: "faulty: container installer: ContainerCreating -> " + describe + "stuck"},
 		"unready": {

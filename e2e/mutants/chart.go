@@ -145,6 +145,20 @@ var chartMutants = []mutant{
 		by:   by(unit, "deploy", "TestSharedIdentityOfOpenShift"),
 	},
 	{
+		name: "image-of-another-release-is-installed",
+		file: "deploy/chart/templates/_names.tpl",
+		from: "{{- if not (hasPrefix (",
+		to:   "{{- if and false (hasPrefix (",
+		by:   by(unit, "deploy", "TestImageOfAnotherRelease"),
+	},
+	{
+		name: "skew-of-chart-and-image-is-not-named",
+		file: "deploy/fleet/podfault.go",
+		from: "cmp.Or(terms.SkewAdvice(f.reason), ",
+		to:   "cmp.Or(\"\", ",
+		by:   by(quick, "deploy/fleet", "TestAgentStates"),
+	},
+	{
 		name: "agent-ends-on-nodes-with-ipv6-alone",
 		file: "install/capture-cni-node/server.go",
 		from: "net.ParseIP(host) != nil {",

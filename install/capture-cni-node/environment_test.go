@@ -78,3 +78,17 @@ func TestBadEnvironment(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestSkewIsExplained names chart and image where a chart of another release passes what the
+// agent does not know, as cobra says it.
+func TestSkewIsExplained(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]bool{"backends": true, "run --later": true, "guard --policy=none": false, "run --state=x --mode=y": false} {
+		command := root()
+		command.SetArgs(strings.Fields(args))
+		err := command.ExecuteContext(t.Context())
+		if err == nil || strings.Contains(terms.SkewAdvice(err.Error()), "--set image.tag=") != want {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/install/validate"
 )
 
@@ -25,6 +26,9 @@ func main() {
 	defer stop()
 	limitMemory("/sys/fs/cgroup")
 	if err := root().ExecuteContext(ctx); err != nil {
+		if advice := terms.SkewAdvice(err.Error()); advice != "" {
+			err = fmt.Errorf("%w: if a chart passed it, %s", err, advice)
+		}
 		if !errors.Is(err, errCheckFailed) { // the report was printed
 			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)
 		}

@@ -17,8 +17,17 @@ helm.sh/resource-policy: keep
 argocd.argoproj.io/sync-options: Prune=false,Delete=false
 {{- end }}
 
+{{- /* The image. A tag that is a version must be of the chart's minor version: agents know only the flags and commands of their own release's
+chart. A major of three digits is a date's. */ -}}
 {{- define "capture-cni.image" -}}
 {{- $image := .Values.image -}}
+{{- if regexMatch "^v?[0-9]{1,2}\\.[0-9]+\\.[0-9]+" $image.tag -}}
+{{- if not (hasPrefix (regexFind "^[0-9]+\\.[0-9]+\\." .Chart.AppVersion) (trimPrefix "v" $image.tag)) -}}
+{{- $pool := "" -}}
+{{- with .pool -}}{{- with .name -}}{{- $pool = printf "pool %s: " . -}}{{- end -}}{{- end -}}
+{{- fail (printf "%simage.tag is %s, and the chart is of %s: its agents would not start. Add --set image.tag= (in a pool, set its own image) for this chart's image, use the chart of that release, or name an image with version numbers of its own by image.digest" $pool $image.tag .Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
 {{ $image.registry }}/{{ $image.repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}

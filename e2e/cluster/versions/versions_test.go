@@ -173,21 +173,24 @@ func (p pair) expectUnchanged(t *testing.T, n suite.Namespace) {
 	}
 }
 
-// expectReuse expects that helm can reuse the values that the operator has set, and not the
-// earlier chart's defaults, which lack those of new values.
+// expectReuse expects that helm can reuse the values that the operator has set, except the
+// image's tag, and not the earlier chart's defaults, which lack those of new values.
 func expectReuse(t *testing.T, removed string) {
 	t.Helper()
 	chart, err := cluster.Chart(t.Context())
 	suite.Check(t, err)
-	upgrade := func(flag string) error {
-		_, err := c.Helm(t.Context(), "upgrade", cluster.Namespace, chart, "--namespace", cluster.Namespace, "--dry-run", flag)
+	upgrade := func(flags ...string) error {
+		_, err := c.Helm(t.Context(), append([]string{"upgrade", cluster.Namespace, chart, "--namespace", cluster.Namespace, "--dry-run"}, flags...)...)
 		return err
 	}
 	if err := upgrade("--reuse-values"); err == nil || !strings.Contains(err.Error(), removed) {
 		t.Errorf("an upgrade with the earlier defaults: %v", err)
 	}
-	if err := upgrade("--reset-then-reuse-values"); err != nil {
-		t.Errorf("an upgrade with the operator's values: %v", err)
+	if err := upgrade("--reset-then-reuse-values"); err == nil || !strings.Contains(err.Error(), "image.tag is v") {
+		t.Errorf("an upgrade with the earlier image, which the operator has pinned: %v", err)
+	}
+	if err := upgrade("--reset-then-reuse-values", "--set", "image.tag="); err != nil {
+		t.Errorf("an upgrade with the operator's values, as the guide has it: %v", err)
 	}
 }
 
