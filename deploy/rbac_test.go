@@ -3,6 +3,8 @@
 package deploy
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // profiles are the values that change permissions.
@@ -131,6 +135,41 @@ func TestTokensAreNotMounted(t *testing.T) {
 		mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "api-access" })
 		if mounted != (container.Name == "installer") {
 			t.Errorf("container %s mounts the agent's token: %v", container.Name, mounted)
+		}
+	}
+}
+
+// TestInstallationIsNamed expects the charts of all releases to make a ClusterRoleBinding by
+// which precheck finds the namespace of an installation.
+func TestInstallationIsNamed(t *testing.T) {
+	charts := map[string][]string{chart: append([]string{""}, profiles...)}
+	for _, version := range []string{"v0.1.0", "v0.2.0"} {
+		path := filepath.Join("../bin/parts", version, "chart")
+		if _, err := os.Stat(path); err != nil {
+			lab.Lacks(t, version+": run make parts")
+		}
+		charts[path] = []string{""}
+	}
+	for path, all := range charts {
+		for _, values := range all {
+			out, err := helm(t, "template", "any", path, "--namespace", "mesh", "--kube-version", "1.34.0", "--set", values)
+			if err != nil {
+				t.Fatal(out)
+			}
+			names := 0
+			for document := range strings.SplitSeq(out, "\n---\n") {
+				var binding rbacv1.ClusterRoleBinding
+				if yaml.Unmarshal([]byte(document), &binding) != nil || binding.Kind != "ClusterRoleBinding" || !slices.Contains([]string{"capture-cni", "capture-cni-node"}, binding.Name) {
+					continue
+				}
+				names++
+				if len(binding.Subjects) != 1 || binding.Subjects[0].Name != binding.Name || binding.Subjects[0].Namespace != "mesh" {
+					t.Errorf("%s, %q: %s is for %v", path, values, binding.Name, binding.Subjects)
+				}
+			}
+			if names == 0 {
+				t.Errorf("%s, %q: no ClusterRoleBinding names the namespace", path, values)
+			}
 		}
 	}
 }

@@ -36,12 +36,14 @@ const requestsPerSecond = 50
 // NewClient returns a client. It connects with the first request.
 func NewClient(access *rest.Config) (*Client, error) {
 	c := &Client{access, runtime.NewScheme(), map[schema.GroupVersion]rest.Interface{}}
-	kinds := runtime.NewSchemeBuilder(corev1.AddToScheme, appsv1.AddToScheme, coordination.AddToScheme, rbacv1.AddToScheme, admissionv1.AddToScheme)
+	kinds := runtime.NewSchemeBuilder(
+		corev1.AddToScheme, appsv1.AddToScheme, coordination.AddToScheme, rbacv1.AddToScheme, admissionv1.AddToScheme)
 	if err := kinds.AddToScheme(c.scheme); err != nil {
 		return nil, fmt.Errorf("making an API client: %w", err)
 	}
 	groups := []schema.GroupVersion{
-		corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, coordination.SchemeGroupVersion, rbacv1.SchemeGroupVersion, admissionv1.SchemeGroupVersion,
+		corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, coordination.SchemeGroupVersion,
+		rbacv1.SchemeGroupVersion, admissionv1.SchemeGroupVersion,
 	}
 	for _, group := range groups {
 		access := rest.CopyConfig(access)

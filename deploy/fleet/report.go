@@ -68,7 +68,8 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("asking the agents: %w", err)
 	}
-	about := fmt.Sprintf("kubectl capture-cni, version %s\ntime %s\nnodes %d of %d\n", r.Version, now.UTC().Format(time.RFC3339), len(nodes), len(f.Nodes))
+	about := fmt.Sprintf("kubectl capture-cni, version %s\ntime %s\nnodes %d of %d\n",
+		r.Version, now.UTC().Format(time.RFC3339), len(nodes), len(f.Nodes))
 	state, err := json.MarshalIndent(f, "", " ")
 	parts := []bundle.Part{partOf("about.txt", []byte(about), nil), partOf("fleet.json", append(state, '\n'), err)}
 	return bundle.Write(ctx, out, now, append(parts, slices.Concat(reports...)...))

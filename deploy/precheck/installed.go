@@ -33,7 +33,8 @@ func (c *Cluster) readInstalled(ctx context.Context, client *fleet.Client) {
 	for _, set := range c.DaemonSets {
 		labels, pod := set.Labels, set.Spec.Template
 		i := slices.IndexFunc(pod.Spec.Containers, func(container corev1.Container) bool { return container.Name == fleet.InstallerContainer })
-		if i < 0 || set.Namespace != namespace || labels["app.kubernetes.io/name"] != "capture-cni" || labels["app.kubernetes.io/component"] != "node" {
+		isAgents := labels["app.kubernetes.io/name"] == "capture-cni" && labels["app.kubernetes.io/component"] == "node"
+		if i < 0 || set.Namespace != namespace || !isAgents {
 			continue
 		}
 		version, installer := labels["app.kubernetes.io/version"], pod.Spec.Containers[i]
@@ -88,13 +89,14 @@ func (r *Report) checkInstalled(c *Cluster) {
 		return
 	}
 	if installed.Namespace != r.namespace {
-		r.add(Problem, "capture-cni", "run this again with "+terms.Command("--agent-namespace", installed.Namespace), "it is installed in namespace %s: a cluster has one installation", installed.Namespace)
+		r.add(Problem, "capture-cni", "run this again with "+terms.Command("--agent-namespace", installed.Namespace),
+			"it is installed in namespace %s: a cluster has one installation", installed.Namespace)
 		return
 	}
 	r.add(Note, "capture-cni", "deploy/guides/upgrade.md", "version %s is installed: what follows is about an upgrade", installed.Version)
 	if len(installed.Pinned) > 0 {
-		r.add(Note, "image", "set image.tag and image.digest, also those of pools, to an image of the chart's release", "pinned to %s: another release's chart does not work with it",
-			strings.Join(installed.Pinned, ", "))
+		r.add(Note, "image", "set image.tag and image.digest, also those of pools, to an image of the chart's release",
+			"pinned to %s: another release's chart does not work with it", strings.Join(installed.Pinned, ", "))
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Values)) {
 		now, known := installed.Values[key]

@@ -76,7 +76,8 @@ func (r *Report) checkNamespace(c *Cluster) {
 	label := terms.Command("kubectl", "label", "namespace", r.namespace, "--overwrite", podSecurity+"=privileged")
 	next, commands := label, []string{label}
 	if r.namespace != fleet.DefaultNamespace { // whose other pods would be admitted, too
-		next, commands = "install into namespace "+fleet.DefaultNamespace+", or, if only capture-cni has pods there, set its label "+podSecurity+" to privileged", nil
+		next, commands = "install into namespace "+fleet.DefaultNamespace, nil
+		next += "; or, if only capture-cni has pods there, set its label " + podSecurity + " to privileged"
 	}
 	switch {
 	case c.Namespace == nil && len(c.Unknown) > 0: // it may exist
@@ -89,6 +90,7 @@ func (r *Report) checkNamespace(c *Cluster) {
 		r.add(Note, "namespace", next, "%s has no label for Pod Security: the cluster's default may refuse the agent's pods", r.namespace)
 		r.Commands = append(r.Commands, commands...)
 	default:
-		r.add(Problem, "namespace", next, "%s enforces %q for Pod Security: the agent's pods mount directories of the node, which needs privileged", r.namespace, c.Namespace.Labels[podSecurity])
+		r.add(Problem, "namespace", next, "%s enforces %q for Pod Security: the agent's pods mount directories of the node, which needs privileged",
+			r.namespace, c.Namespace.Labels[podSecurity])
 	}
 }

@@ -75,7 +75,8 @@ func Check(c *Cluster, namespace string) *Report {
 	case c.Installed == nil:
 		r.Commands = append(r.Commands, r.helm("install", "capture-cni", "deploy/chart"))
 	case c.Installed.Release != "" && len(c.Installed.Pinned) == 0:
-		r.Commands = append(r.Commands, r.helm("upgrade", c.Installed.Release, "deploy/chart", "--reset-then-reuse-values", "--set", "image.tag="))
+		upgrade := r.helm("upgrade", c.Installed.Release, "deploy/chart", "--reset-then-reuse-values", "--set", "image.tag=")
+		r.Commands = append(r.Commands, upgrade)
 	default:
 		r.Guide = "deploy/guides/upgrade.md"
 	}

@@ -63,8 +63,8 @@ var gateMutants = []mutant{
 	{
 		name: "precheck-believes-labels-of-any-namespace",
 		file: "deploy/precheck/installed.go",
-		from: "i < 0 || set.Namespace != namespace ||",
-		to:   "i < 0 ||",
+		from: "i < 0 || set.Namespace != namespace || !",
+		to:   "i < 0 || !",
 		by:   by(quick, "deploy/precheck", "TestReadInstalled"),
 	},
 	{

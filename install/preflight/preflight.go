@@ -128,10 +128,12 @@ func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 		return
 	}
 	if reported.ConfDir != "" && reported.ConfDir != p.settings.NetDir && !p.settings.Mode.UnderMultus() {
-		p.serious("use "+terms.Command("--net-dir", reported.ConfDir), "according to %s, the runtime reads network configurations in %s, not in %s", source, reported.ConfDir, p.settings.NetDir)
+		p.serious("use "+terms.Command("--net-dir", reported.ConfDir),
+			"according to %s, the runtime reads network configurations in %s, not in %s", source, reported.ConfDir, p.settings.NetDir)
 	}
 	if len(reported.BinDirs) > 0 && !slices.ContainsFunc(p.settings.BinDirs, func(dir string) bool { return slices.Contains(reported.BinDirs, dir) }) {
-		p.serious("use "+terms.Command("--bin-dir", strings.Join(reported.BinDirs, ",")), "according to %s, the runtime executes plugins in %q, not in %q", source, reported.BinDirs, p.settings.BinDirs)
+		p.serious("use "+terms.Command("--bin-dir", strings.Join(reported.BinDirs, ",")),
+			"according to %s, the runtime executes plugins in %q, not in %q", source, reported.BinDirs, p.settings.BinDirs)
 	}
 	if err := entry.CheckMaxConfNum(p.settings.Mode, reported.MaxConfNum, source); err != nil {
 		p.serious("set it to 1, or use another mode", "%v", err)

@@ -10,5 +10,6 @@ func SkewAdvice(message string) string {
 	if !strings.Contains(message, `unknown command "`) && !strings.Contains(message, "unknown flag: ") {
 		return ""
 	}
-	return "chart and image are of different releases: upgrade with --set image.tag= --set image.digest= and without images of pools, or use the chart of the image's release"
+	return "chart and image are of different releases: upgrade with --set image.tag= --set image.digest= and without images of pools, " +
+		"or use the chart of the image's release"
 }
