@@ -41,11 +41,7 @@ func NewClient(access *rest.Config) (*Client, error) {
 	if err := kinds.AddToScheme(c.scheme); err != nil {
 		return nil, fmt.Errorf("making an API client: %w", err)
 	}
-	groups := []schema.GroupVersion{
-		corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, coordination.SchemeGroupVersion,
-		rbacv1.SchemeGroupVersion, admissionv1.SchemeGroupVersion,
-	}
-	for _, group := range groups {
+	for _, group := range c.scheme.PrioritizedVersionsAllGroups() {
 		access := rest.CopyConfig(access)
 		access.QPS, access.Burst = requestsPerSecond, 2*requestsPerSecond
 		access.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON

@@ -2,7 +2,7 @@
 
 // Package terms holds the words and facts that records, agent, guard and kubectl capture-cni
 // share: states of pods and what to do about each, modes, versions of container runtimes,
-// plugins of other meshes. Pure.
+// plugins of other meshes, and commands that are printed. Pure.
 package terms
 
 import (
