@@ -24,6 +24,9 @@ type podEvents struct {
 	sandbox string // the last message of the kubelet about the sandbox
 }
 
+// captureFailed is the reason of the agents' Events about ADDs that failed.
+const captureFailed = "CaptureFailed"
+
 // maxEvents is how many Events are shown.
 const maxEvents = 5
 
@@ -45,7 +48,7 @@ func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, na
 		switch event.Reason {
 		case "FailedCreatePodSandBox":
 			found.sandbox = event.Message
-		case "CaptureFailed":
+		case captureFailed:
 			found.failed = event.Message
 		}
 		found.node = cmp.Or(event.Source.Host, found.node)

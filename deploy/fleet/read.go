@@ -107,5 +107,7 @@ func Read(ctx context.Context, client *Client, namespace string) (*Fleet, error)
 			return nil, err
 		}
 	}
-	return o.fleet(), nil
+	f := o.fleet()
+	f.ReadFailures(ctx, client)
+	return f, nil
 }

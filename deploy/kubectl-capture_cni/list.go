@@ -82,8 +82,15 @@ func writeList(out io.Writer, list podList) {
 func writePods(out io.Writer, pods []group[fleet.Pod]) {
 	rows := table{header: []string{"NAMESPACE", "POD", "MESH", "NODE", "STATE", "CAUSE"}}
 	for _, alike := range pods {
-		pod := alike.first
-		rows.add(pod.Namespace, pod.Name+alike.more(), string(pod.Mesh), pod.Node, string(pod.State), string(pod.Cause))
+		pod, node := alike[0], alike[0].Node
+		nodes := map[string]bool{}
+		for _, one := range alike {
+			nodes[one.Node] = true
+		}
+		if len(nodes) > 1 {
+			node = fmt.Sprintf("%d nodes", len(nodes))
+		}
+		rows.add(pod.Namespace, pod.Name+alike.more(), string(pod.Mesh), node, string(pod.State), causeOf(pod))
 		rows.next(pod.Namespace+"/"+pod.Name, pod.Next)
 	}
 	rows.writeBelow(out)

@@ -68,5 +68,8 @@ func waitUntilGood(ctx context.Context, client *fleet.Client, namespace string, 
 	if ended != nil && !errors.Is(ended, context.DeadlineExceeded) || ctx.Err() != nil {
 		return nil, errors.Join(ended, ctx.Err())
 	}
+	if last != nil {
+		last.ReadFailures(ctx, client)
+	}
 	return last, err
 }

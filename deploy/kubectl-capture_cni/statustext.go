@@ -67,7 +67,7 @@ func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) {
 		writeNodes(out, slices.DeleteFunc(slices.Clone(f.Nodes), func(n fleet.Node) bool { return n.State.Good() }))
 	}
 	missing := slices.DeleteFunc(slices.Clone(f.Pods), func(p fleet.Pod) bool { return !p.State.IsMissing() })
-	writePods(out, groups(missing, func(p fleet.Pod) string { return string(p.State) + string(p.Cause) }))
+	writePods(out, groups(missing, findingOfPod))
 	writeNotes(out, f.Unknown, f.Notes)
 }
 
@@ -83,11 +83,8 @@ func writeAllNodes(out io.Writer, all []fleet.Node) {
 // writeNodes writes nodes, in one line those that are in one state for one reason.
 func writeNodes(out io.Writer, bad []fleet.Node) {
 	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "REASON"}}
-	for _, alike := range groups(bad, func(n fleet.Node) string {
-		names := strings.NewReplacer(cmp.Or(n.Agent, n.Name), "", n.Name, "")
-		return string(n.State) + names.Replace(strings.Join(n.Reasons, "; "))
-	}) {
-		node := alike.first
+	for _, alike := range groups(bad, findingOfNode) {
+		node := alike[0]
 		nodes.add(node.Name+alike.more(), string(node.State), age(node.Reported), strings.Join(node.Reasons, "; "))
 		nodes.next(node.Name, node.Next)
 	}

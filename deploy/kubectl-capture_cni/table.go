@@ -22,8 +22,8 @@ type table struct {
 
 // step is what to do next, and for whom.
 type step struct {
-	text string
-	group[string]
+	text     string
+	subjects group[string]
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
@@ -34,9 +34,9 @@ func (t *table) next(subject, text string) {
 	switch {
 	case text == "":
 	case at < 0:
-		t.steps = append(t.steps, step{text, group[string]{first: subject}})
-	case t.steps[at].first != subject:
-		t.steps[at].others++
+		t.steps = append(t.steps, step{text, group[string]{subject}})
+	case t.steps[at].subjects[0] != subject:
+		t.steps[at].subjects = append(t.steps[at].subjects, subject)
 	}
 }
 
@@ -70,7 +70,7 @@ func (t *table) write(out io.Writer) {
 		fmt.Fprintln(out)
 	}
 	for _, step := range t.steps[:min(len(t.steps), maxSteps)] {
-		fmt.Fprintln(out, "  next for "+printable(step.first+step.more()+": "+step.text))
+		fmt.Fprintln(out, "  next for "+printable(step.subjects[0]+step.subjects.more()+": "+step.text))
 	}
 	if more := len(t.steps) - maxSteps; more > 0 {
 		fmt.Fprintf(out, "  and %d more next steps: -o json has them all\n", more)
@@ -83,41 +83,6 @@ func (t *table) writeBelow(out io.Writer) {
 		fmt.Fprintln(out)
 		t.write(out)
 	}
-}
-
-// group is what has one finding: the first of it, and how many more there are.
-type group[T any] struct {
-	first  T
-	others int
-}
-
-func (g group[T]) more() string {
-	if g.others == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" and %d more", g.others)
-}
-
-// maxAlike is how many with one finding have a row of their own.
-const maxAlike = 3
-
-// groups joins what has one finding, if it is many.
-func groups[T any](all []T, finding func(T) string) (joined []group[T]) {
-	count, place := map[string]int{}, map[string]int{}
-	for _, one := range all {
-		count[finding(one)]++
-	}
-	for _, one := range all {
-		key := finding(one)
-		at, known := place[key]
-		if known && count[key] > maxAlike {
-			joined[at].others++
-			continue
-		}
-		place[key] = len(joined)
-		joined = append(joined, group[T]{first: one})
-	}
-	return joined
 }
 
 // write writes a result as JSON or YAML, if that was asked for, else as text. It returns the

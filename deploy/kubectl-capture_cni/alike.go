@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/terms"
+)
+
+// finding is what makes two nodes, or two pods, alike: an operator treats them in the same way.
+type finding struct{ state, mesh, cause string }
+
+func findingOfNode(n fleet.Node) finding {
+	return finding{state: string(n.State), cause: causeClass(strings.Join(n.Reasons, "; "), n.Agent, n.Name)}
+}
+
+func findingOfPod(p fleet.Pod) finding {
+	return finding{string(p.State), string(p.Mesh), causeClass(causeOf(p), p.Namespace+"/"+p.Name, p.Name)}
+}
+
+// causeOf returns the cause that a pod's row shows. Except of exempt pods and those that do not
+// start, the state is the cause.
+func causeOf(p fleet.Pod) string {
+	if p.State == terms.NotStarted {
+		return cmp.Or(strings.ReplaceAll(p.Failure, "\n", "; "), "unknown")
+	}
+	return string(p.Cause)
+}
+
+// varying matches what differs between two reports of one fault: times, durations, UIDs and
+// other ids, addresses, and the pods that a report names as an example.
+var varying = regexp.MustCompile(strings.Join([]string{
+	`\b\d{4}-\d\d-\d\d[T ][0-9:.]+(Z|[-+]\d\d:\d\d)?`,
+	`\b(\d+(\.\d+)?(ns|µs|ms|h|m|s))+\b`,
+	`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`,
+	`\b[0-9a-f]{12,64}\b`,
+	`\[?[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){2,7}\b(\]:\d+)?`,
+	`\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b`,
+	`\b[Pp]od "?[a-z0-9][-a-z0-9.]*/[a-z0-9][-a-z0-9.]*`,
+}, "|"))
+
+// causeClass returns a cause without its subject's own names and without what varies.
+func causeClass(cause string, names ...string) string {
+	cause = printable(cause) // a regular expression is valid UTF-8
+	for _, name := range names {
+		if name = printable(name); name != "" {
+			cause = regexp.MustCompile(`(^|[^-a-z0-9.])`+regexp.QuoteMeta(name)+`($|[^-a-z0-9])`).ReplaceAllString(cause, "$1*$2")
+		}
+	}
+	return varying.ReplaceAllString(cause, "*")
+}
+
+// group holds what has one finding. It is never empty.
+type group[T any] []T
+
+func (g group[T]) more() string {
+	if len(g) == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", len(g)-1)
+}
+
+// maxAlike is how many with one finding have a row of their own.
+const maxAlike = 3
+
+// groups joins what has one finding, if it is many. A group takes the place of its first.
+func groups[T any, K comparable](all []T, of func(T) K) (joined []group[T]) {
+	count, place := map[K]int{}, map[K]int{}
+	for _, one := range all {
+		count[of(one)]++
+	}
+	for _, one := range all {
+		key := of(one)
+		at, known := place[key]
+		if known && count[key] > maxAlike {
+			joined[at] = append(joined[at], one)
+			continue
+		}
+		place[key] = len(joined)
+		joined = append(joined, group[T]{one})
+	}
+	return joined
+}
