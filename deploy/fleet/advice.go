@@ -4,22 +4,36 @@ package fleet
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
-// permissionHint names the roles for everything that this package reads.
-const permissionHint = "The chart's ClusterRole and Role capture-cni-operator have the permissions: bind them"
-
-// withHint adds the roles to an error for a lack of permission.
-func withHint(err error) error {
-	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w. %s", err, permissionHint)
+// withRole adds to an error for a lack of permission what is missing, and the role of the chart
+// that has it, if one has. Roles are of the agents' namespace, ClusterRoles of all.
+func withRole(err error, verb, resource, namespace string) error {
+	role := ""
+	switch resource {
+	case "pods", "nodes", "events", "services":
+		role = "ClusterRole capture-cni-operator"
+	case "daemonsets", "leases":
+		role = "Role capture-cni-operator"
+	case "pods/exec":
+		role = "Role capture-cni-operator-exec"
 	}
-	return err
+	if !apierrors.IsForbidden(err) || role == "" || strings.HasPrefix(role, "Role") && namespace == "" {
+		return err
+	}
+	return fmt.Errorf("%w. The chart's %s has the missing permission (%s %s): bind it", err, role, verb, resource)
+}
+
+// resourceOf returns the resource of an object, or of a list of such objects, in the plural.
+func resourceOf(kind runtime.Object) string {
+	return strings.ToLower(strings.TrimSuffix(reflect.TypeOf(kind).Elem().Name(), "List")) + "s"
 }
 
 // withNamespace adds the agents' namespace to the commands of a step, unless they find it

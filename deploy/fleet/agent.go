@@ -99,7 +99,7 @@ func (c *Client) observeNode(ctx context.Context, namespace, node string) (o *ob
 	for _, scheduled := range []string{node, ""} {
 		there := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", scheduled).String()}
 		if err := Each(ctx, c, namespace, &corev1.PodList{}, there, func(pod *corev1.Pod) { o.add(pod) }); err != nil {
-			return o, nil, fmt.Errorf("listing the agents: %w", withHint(err))
+			return o, nil, fmt.Errorf("listing the agents: %w", err)
 		}
 	}
 	agents, _ := o.sortPods()

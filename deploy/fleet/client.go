@@ -73,7 +73,7 @@ func (c *Client) Request(verb string, kind runtime.Object, namespace string) *re
 
 // Get reads an object. Errors: those of the API server.
 func (c *Client) Get(ctx context.Context, namespace, name string, into runtime.Object) error {
-	return c.Request("GET", into, namespace).Name(name).Do(ctx).Into(into)
+	return withRole(c.Request("GET", into, namespace).Name(name).Do(ctx).Into(into), "get", resourceOf(into), namespace)
 }
 
 // GetRaw reads a document that is not an object of a known kind.
@@ -93,7 +93,7 @@ func Each[T runtime.Object](ctx context.Context, c *Client, namespace string, li
 			metav1.ListInterface
 		})
 		if err := c.Request("GET", list, namespace).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(page); err != nil {
-			return err
+			return withRole(err, "list", resourceOf(list), namespace)
 		}
 		err := meta.EachListItem(page, func(object runtime.Object) error {
 			visit(object.(T))

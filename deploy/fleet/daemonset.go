@@ -80,7 +80,7 @@ func (c *Client) release(ctx context.Context, namespace string) (release, error)
 	r := release{namespace, map[types.UID]*appsv1.DaemonSet{}}
 	err := Each(ctx, c, namespace, &appsv1.DaemonSetList{}, ofRelease, func(set *appsv1.DaemonSet) { r.daemonSets[set.UID] = set })
 	if err != nil {
-		return r, fmt.Errorf("listing the DaemonSets of namespace %s: %w", namespace, withHint(err))
+		return r, fmt.Errorf("listing the DaemonSets of namespace %s: %w", namespace, err)
 	}
 	return r, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
@@ -62,7 +63,8 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 func (c *Client) Exec(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error {
 	request := c.Request("GET", &corev1.Pod{}, agent.namespace).Name(agent.name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, runtime.NewParameterCodec(c.scheme))
-	executor, err := newExecutor(c.access, request)
+	var refused error
+	executor, err := newExecutor(c.access, request, &refused)
 	if err != nil {
 		return fmt.Errorf("executing a command in pod %s/%s: %w", agent.namespace, agent.name, err)
 	}
@@ -72,6 +74,8 @@ func (c *Client) Exec(ctx context.Context, agent Agent, container string, comman
 		err = commandFailed(cmp.Or(strings.TrimSpace(stderr.String()), exited.Error()))
 	} else if message := strings.TrimSpace(stderr.String()); err != nil && message != "" {
 		err = errors.New(message)
+	} else if err != nil && refused != nil {
+		err = withRole(refused, "create", "pods/exec", agent.namespace)
 	}
 	if err != nil {
 		return fmt.Errorf("executing %s in pod %s/%s, container %s: %w", strings.Join(command, " "), agent.namespace, agent.name, container, err)
@@ -87,8 +91,9 @@ type commandFailed string
 
 func (c commandFailed) Error() string { return string(c) }
 
-// newExecutor speaks WebSocket, as the API server does since Kubernetes 1.31, else SPDY.
-func newExecutor(access *rest.Config, request *rest.Request) (remotecommand.Executor, error) {
+// newExecutor speaks WebSocket, as the API server does since Kubernetes 1.31, else SPDY. It
+// sets refused to the answer of an API server that forbids WebSocket: that of SPDY has no type.
+func newExecutor(access *rest.Config, request *rest.Request, refused *error) (remotecommand.Executor, error) {
 	spdy, err := remotecommand.NewSPDYExecutor(access, http.MethodPost, request.URL())
 	if err != nil {
 		return nil, err
@@ -98,6 +103,9 @@ func newExecutor(access *rest.Config, request *rest.Request) (remotecommand.Exec
 		return nil, err
 	}
 	return remotecommand.NewFallbackExecutor(websocket, spdy, func(err error) bool {
+		if failure, is := errors.AsType[*httpstream.UpgradeFailureError](err); is && apierrors.IsForbidden(failure.Cause) {
+			*refused = failure.Cause
+		}
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
 }

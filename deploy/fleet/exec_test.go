@@ -109,7 +109,7 @@ func TestExecForbidden(t *testing.T) {
 	}
 	agent := Agent{namespace: "capture-cni", name: "agent"}
 	err = client.Exec(t.Context(), agent, "guard", []string{"explain"}, &strings.Builder{})
-	if err == nil || !strings.Contains(err.Error(), "forbidden") || !slices.Equal(methods, []string{"GET", "POST"}) {
+	if err == nil || !strings.Contains(err.Error(), "forbidden: cannot create resource \"pods/exec\". The chart's Role capture-cni-operator-exec has") || !slices.Equal(methods, []string{"GET", "POST"}) {
 		t.Errorf("%q: %v", methods, err)
 	}
 }

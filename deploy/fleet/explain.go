@@ -29,6 +29,14 @@ func (e Explanation) Good() bool {
 	return e.State != terms.Gone && e.State != terms.NotScheduled && !e.State.IsMissing()
 }
 
+// Unanswered returns how many sources are missing from which the state would follow.
+func (e Explanation) Unanswered() int {
+	if e.State != terms.Unknown {
+		return 0
+	}
+	return len(e.Evidence.Missing)
+}
+
 // explainTimeout bounds the command in the agent's pod.
 const explainTimeout = 30 * time.Second
 

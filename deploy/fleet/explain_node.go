@@ -86,8 +86,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	switch {
 	case err != nil:
 		return false
-	case agent == nil:
-		e.missing("agent", "none runs on the node: nothing was examined there")
+	case agent == nil: // as the node's state says
 		return false
 	}
 	container := InstallerContainer
@@ -116,12 +115,12 @@ func (x Explainer) ask(ctx context.Context, agent Agent, container string, into 
 	return explain.Decode(answer, into)
 }
 
-// withVersions adds to the fault of an answer, or of a command that the agent may not know,
+// withVersions adds to the fault of an answer, or of a command that the agent does not know,
 // that agent and plugin are of different versions, if they are.
 func (x Explainer) withVersions(err error, agent string) error {
-	_, ran := errors.AsType[commandFailed](err)
-	answered := errors.Is(err, explain.ErrAnswer)
-	if agent == "" || agent == x.Version || !ran && !answered {
+	failed, _ := errors.AsType[commandFailed](err)
+	isUnknown := strings.Contains(string(failed), "unknown flag") || strings.Contains(string(failed), "unknown command")
+	if agent == "" || agent == x.Version || !isUnknown && !errors.Is(err, explain.ErrAnswer) {
 		return err
 	}
 	return fmt.Errorf("%w. The agent is %s and this plugin %s: use the plugin of the agent's version", err, agent, x.Version)

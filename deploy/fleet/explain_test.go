@@ -203,7 +203,7 @@ func TestExplain(t *testing.T) {
 			state: "exempt", cause: "excludeNamespaces", next: "on purpose", container: GuardContainer,
 		},
 		"on a node without an agent": {
-			pod: meshed(nil), state: "unknown", cause: "the agent of its node did not answer: no agent runs on the node", next: "describe daemonset capture-cni-node", evidence: []string{"agent: none runs on the node"},
+			pod: meshed(nil), state: "unknown", cause: "the agent of its node did not answer: no agent runs on the node", next: "describe daemonset capture-cni-node", evidence: []string{"node: no agent"},
 		},
 		"without the permission to list DaemonSets": {
 			pod: meshed(nil), agent: both, denied: "daemonsets", state: "unknown", cause: "no guard examines", next: "guard.enabled=true",
@@ -233,6 +233,10 @@ func TestExplain(t *testing.T) {
 		"an agent before the form": {
 			pod: meshed(nil), agent: both, fails: commandFailed("unknown flag: --output"), state: "unknown", cause: "see the evidence", next: "what the evidence names",
 			evidence: []string{"unknown flag: --output. The agent is v0.3.0 and this plugin v9"}, container: GuardContainer,
+		},
+		"an agent that refuses a value": {
+			pod: meshed(nil), agent: both, fails: commandFailed(`--to is "foo": expected IP:PORT`), state: "unknown", cause: "see the evidence", next: "what the evidence names",
+			evidence: []string{`--to is "foo": expected IP:PORT`}, without: []string{"this plugin"}, container: GuardContainer,
 		},
 		"an answer that is cut": {
 			pod: meshed(nil), agent: both, says: `{"form":1,"state":"captured"`, state: "unknown", cause: "see the evidence", next: "what the evidence names",

@@ -86,7 +86,7 @@ func (o *observed) add(object any) {
 
 // miss notes that a source may not be read. Error: nothing can be said then.
 func (o *observed) miss(s source, err error) error {
-	err = fmt.Errorf("listing %s: %w", s.what, withHint(err))
+	err = fmt.Errorf("listing %s: %w", s.what, err)
 	if s.fault == nil || !apierrors.IsForbidden(err) {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/capture-cni/capture-cni/install/bundle"
 )
@@ -37,7 +38,11 @@ const (
 	reportTimeout = 2 * time.Minute // for one container
 )
 
-// Write writes the archive. What can't be had is in its missing.txt, and no error.
+// Incomplete is the error of an archive that was written, and lacks what was refused.
+type Incomplete struct{ error }
+
+// Write writes the archive. What can't be had is in its missing.txt, and no error unless a
+// permission is missing. Errors: Incomplete.
 func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error {
 	f, err := Read(ctx, r.Client, r.Namespace)
 	if err != nil {
@@ -50,14 +55,14 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 	if len(nodes) == 0 {
 		return fmt.Errorf("there is nothing to report: %s", strings.Join(append(f.Unknown, f.Notes...), "; "))
 	}
-	reports := make([][]bundle.Part, len(nodes))
+	reports, refused := make([][]bundle.Part, len(nodes)), make([]error, len(nodes))
 	group := errgroup.Group{}
 	group.SetLimit(reportsAtOnce)
 	var progress sync.Mutex
 	finished := 0
 	for i, node := range nodes {
 		group.Go(func() error {
-			reports[i] = r.ofNode(ctx, node)
+			reports[i], refused[i] = r.ofNode(ctx, node)
 			progress.Lock()
 			defer progress.Unlock()
 			finished++
@@ -72,7 +77,13 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 		r.Version, now.UTC().Format(time.RFC3339), len(nodes), len(f.Nodes))
 	state, err := json.MarshalIndent(f, "", " ")
 	parts := []bundle.Part{partOf("about.txt", []byte(about), nil), partOf("fleet.json", append(state, '\n'), err)}
-	return bundle.Write(ctx, out, now, append(parts, slices.Concat(reports...)...))
+	if err := bundle.Write(ctx, out, now, append(parts, slices.Concat(reports...)...)); err != nil {
+		return err
+	}
+	if err := cmp.Or(refused...); err != nil {
+		return Incomplete{err}
+	}
+	return nil
 }
 
 // choose returns the nodes to report.
@@ -103,11 +114,11 @@ func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 	return chosen, nil
 }
 
-// ofNode returns what the containers of a node's agent report.
-func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part) {
+// ofNode returns what the containers of a node's agent report, and the API server's refusal.
+func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part, refused error) {
 	directory := "nodes/" + node.Name + "/"
 	if node.agent == nil {
-		return []bundle.Part{partOf(directory+"agent", nil, errors.New("no agent runs on the node"))}
+		return []bundle.Part{partOf(directory+"agent", nil, errors.New("no agent runs on the node"))}, nil
 	}
 	containers := []string{InstallerContainer}
 	if node.agent.guarded {
@@ -116,6 +127,9 @@ func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part) {
 	for _, container := range containers {
 		prefix := directory + container + "/"
 		archive, failed := r.Exec.output(ctx, *node.agent, container, reportTimeout, maxArchive, "report")
+		if apierrors.IsForbidden(failed) {
+			refused = failed
+		}
 		files, err := unpack(bytes.NewReader(archive))
 		for _, file := range files {
 			parts = append(parts, partOf(prefix+file.name, file.content, nil))
@@ -124,7 +138,7 @@ func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part) {
 			parts = append(parts, partOf(prefix+"report", nil, err))
 		}
 	}
-	return parts
+	return parts, refused
 }
 
 func partOf(name string, content []byte, err error) bundle.Part {

@@ -22,7 +22,7 @@ func (c *Client) PodOwnedBy(ctx context.Context, namespace, kind, name string) (
 		}
 	})
 	if err != nil {
-		return "", fmt.Errorf("listing the pods of namespace %s: %w", namespace, withHint(err))
+		return "", fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
 	}
 	if newest == nil {
 		return "", fmt.Errorf("no pod of %s %s is in namespace %s", kind, name, namespace)
@@ -53,7 +53,7 @@ func isPreferred(pod, to *corev1.Pod) bool {
 func (c *Client) ServiceAddress(ctx context.Context, namespace, name, port string) (address, number string, err error) {
 	service := &corev1.Service{}
 	if err := c.Get(ctx, namespace, name, service); err != nil {
-		return "", "", fmt.Errorf("reading Service %s/%s: %w", namespace, name, withHint(err))
+		return "", "", fmt.Errorf("reading Service %s/%s: %w", namespace, name, err)
 	}
 	if service.Spec.ClusterIP == "" || service.Spec.ClusterIP == corev1.ClusterIPNone {
 		return "", "", fmt.Errorf("there is no address of Service %s/%s itself: trace to one of its pods", namespace, name)

@@ -89,7 +89,7 @@ func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) 
 		case fault == nil:
 			return nil, false, nil
 		case err == nil:
-			err = o.miss(w.source, fault)
+			err = o.miss(w.source, withRole(fault, "watch", resourceOf(w.source.list), w.source.namespace))
 		}
 	}
 	if err != nil {

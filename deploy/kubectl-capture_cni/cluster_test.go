@@ -156,8 +156,10 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if lease.Name == last {
 				lease.TypeMeta = of("coordination.k8s.io/v1", "Lease")
 				answer(http.StatusOK, lease)
+				return
 			}
 		}
+		answer(http.StatusNotFound, metav1.Status{TypeMeta: of("v1", "Status"), Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
 	case len(parts) == 6 && parts[4] == "pods":
 		for _, pod := range c.pods {
 			if pod.Namespace == parts[3] && pod.Name == last {

@@ -36,7 +36,7 @@ the Lease of its node.`,
 			if err != nil {
 				return err
 			}
-			return write(o, command.OutOrStdout(), e, outcome(e.Good(), 0), writeExplanation)
+			return write(o, command.OutOrStdout(), e, outcome(e.Good() || e.Unanswered() > 0, e.Unanswered()), writeExplanation)
 		}),
 	}
 }

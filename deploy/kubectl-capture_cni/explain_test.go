@@ -26,7 +26,7 @@ func TestExplain(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}, Type: "Warning", Reason: "CaptureMissing", Message: "\x1b[31mnot captured",
 	}}
 	out, _, status := c.run(t, "explain", "shop/web") // the stand-in executes nothing
-	if status != 1 || strings.Contains(out, "\x1b") {
+	if status != 2 || strings.Contains(out, "\x1b") {
 		t.Errorf("status %d: %q", status, out)
 	}
 	expect(t, out, "shop/web on node node-1: unknown\n", "\nCause\n  the guard did not explain the pod", "\nEvidence\n", "event: Warning CaptureMissing, 1 times", "?[31mnot captured",

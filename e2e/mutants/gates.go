@@ -40,6 +40,20 @@ var gateMutants = []mutant{
 		by:   by(quick, "deploy/kubectl-capture_cni", "TestStatusNotKnown"),
 	},
 	{
+		name: "explain-without-permission-blames-the-pod",
+		file: "deploy/kubectl-capture_cni/explain.go",
+		from: "outcome(e.Good() || e.Unanswered() > 0, e.Unanswered())",
+		to:   "outcome(e.Good(), e.Unanswered())",
+		by:   by(quick, "deploy/kubectl-capture_cni", "TestExitStatus"),
+	},
+	{
+		name: "status-folds-pods-of-two-causes",
+		file: "deploy/kubectl-capture_cni/alike.go",
+		from: "string(p.Mesh), causeClass(causeOf(p)",
+		to:   "string(p.Mesh), causeClass(string(p.Cause)",
+		by:   by(quick, "deploy/kubectl-capture_cni", "TestStatusGroupsOnlyWhatIsAlike"),
+	},
+	{
 		name: "agent-that-waits-for-its-image-is-ready",
 		file: "deploy/fleet/podfault.go",
 		from: "return f.in(stopped) || ",

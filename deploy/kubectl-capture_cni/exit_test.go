@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/nodestate"
+)
+
+// TestExitStatus has each command without each permission that it needs, without an agent, and
+// for a pod that does not exist: 2 if the command could not find out, with the role that has
+// the permission, and 1 for what it found out.
+func TestExitStatus(t *testing.T) {
+	t.Parallel()
+	const operator, exec, of = "ClusterRole capture-cni-operator has", "Role capture-cni-operator-exec has", "Role capture-cni-operator has"
+	explain, trace := []string{"explain", "shop/web"}, []string{"trace", "shop/web", "--to=10.0.0.1:80"}
+	service := []string{"trace", "-n", "shop", "web", "--to=svc/cart:http"}
+	for _, tt := range []struct {
+		args   []string
+		denied string // a part of a path
+		want   string // in the output or on stderr
+		status int
+	}{
+		{explain, "/shop/pods/web", operator + " the missing permission (get pods)", 2},
+		{explain, "/exec", exec + " the missing permission (create pods/exec)", 2},
+		{explain, "/leases", of + " the missing permission (get leases)", 2},
+		{explain, "/daemonsets", of + " the missing permission (list daemonsets)", 2},
+		{explain, "/capture-cni/pods", operator + " the missing permission (list pods)", 2},
+		{explain, "/events", operator + " the missing permission (list events)", 2},
+		{[]string{"explain", "shop/none"}, "", "gone", 1},
+		{[]string{"explain", "shop/bare"}, "", "no agent runs on the node", 1},
+		{[]string{"explain", "-n", "shop", "deploy/web"}, "/shop/pods", operator + " the missing permission (list pods)", 2},
+		{trace, "/shop/pods/web", operator + " the missing permission (get pods)", 2},
+		{trace, "/exec", exec + " the missing permission (create pods/exec)", 2},
+		{trace, "/daemonsets", of + " the missing permission (list daemonsets)", 2},
+		{trace, "/capture-cni/pods", operator + " the missing permission (list pods)", 2},
+		{service, "/services/cart", operator + " the missing permission (get services)", 2},
+		{[]string{"trace", "shop/none", "--to=10.0.0.1:80"}, "", "not found", 2},
+		{[]string{"trace", "shop/bare", "--to=10.0.0.1:80"}, "", "no agent", 2},
+		{[]string{"status"}, "/leases", of + " the missing permission (list leases)", 2},
+		{[]string{"status"}, "/daemonsets", of + " the missing permission (list daemonsets)", 2},
+		{[]string{"list"}, "/leases", of + " the missing permission (list leases)", 2},
+		{[]string{"list"}, "/nodes", operator + " the missing permission (list nodes)", 2},
+		{[]string{"list"}, "/api/v1/pods", operator + " the missing permission (list pods)", 2},
+		{[]string{"version"}, "/leases", of + " the missing permission (list leases)", 2},
+		{[]string{"test"}, "/leases", of + " the missing permission (list leases)", 2},
+		{[]string{"report"}, "/leases", of + " the missing permission (list leases)", 2},
+		{[]string{"report"}, "/exec", exec + " the missing permission (create pods/exec)", 2},
+		{[]string{"precheck"}, "/nodes", operator + " the missing permission (list nodes)", 2},
+	} {
+		c := newCluster(t)
+		c.version = "v1.36.0"
+		c.addNode("node-1", time.Minute, state(&nodestate.Pods{}))
+		c.owned("web-5d4f-x", "ReplicaSet", "web-5d4f", time.Minute, false)
+		c.addPod("node-1", "web", nil)
+		c.addPod("node-9", "bare", nil)
+		c.denied = tt.denied
+		args := tt.args
+		if args[0] == "report" {
+			args = append(args, "--file", t.TempDir()+"/report.tar.gz")
+		}
+		out, errors, status := c.run(t, args...)
+		if status != tt.status || !strings.Contains(out+errors, tt.want) {
+			t.Errorf("%q without %q: status %d, want %d with %q:\n%s%s", args, tt.denied, status, tt.status, tt.want, out, errors)
+		}
+	}
+}
