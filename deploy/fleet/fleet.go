@@ -75,7 +75,8 @@ type Pod struct {
 	Next      string                 `json:"nextStep,omitempty"`
 }
 
-// Good reports whether nothing that is known needs attention.
+// Good reports whether nothing that is known needs attention. Pods that were injected later do
+// not count: anybody who may annotate a running pod can make one, and none loses its capture.
 func (f *Fleet) Good() bool {
 	for _, set := range f.DaemonSets {
 		if !set.Good() {
@@ -88,7 +89,7 @@ func (f *Fleet) Good() bool {
 		}
 	}
 	for state, count := range f.States {
-		if count > 0 && state.IsMissing() {
+		if count > 0 && state.IsMissing() && state != terms.InjectedLater {
 			return false
 		}
 	}

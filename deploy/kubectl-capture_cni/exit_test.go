@@ -8,7 +8,30 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
+
+// TestEditedPodIsShown has a running pod that its user annotated as if it were in the mesh: status
+// shows it, and is not 1 for it. Any user could end a roll-out's script otherwise.
+func TestEditedPodIsShown(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.addNode("node-1", time.Minute, state(&nodestate.Pods{
+		States: map[terms.State]int{terms.InjectedLater: 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: terms.InjectedLater}},
+	}))
+	c.addPod("node-1", "web", nil)
+	out, _, status := c.run(t, "status")
+	if status != 0 {
+		t.Errorf("status %d:\n%s", status, out)
+	}
+	expect(t, out, "1 injected_later", "shop", "web", "injected_later", "delete the pod")
+	if out, _, _ = c.run(t, "list", "--uncaptured"); !strings.Contains(out, "injected_later") {
+		t.Errorf("list --uncaptured:\n%s", out)
+	}
+	if colour := colourOf(string(terms.InjectedLater)); colour != colourOf(string(terms.Changed)) {
+		t.Errorf("colour %q", colour)
+	}
+}
 
 // TestExitStatus has each command without each permission that it needs, without an agent, and
 // for a pod that does not exist: 2 if the command could not find out, with the role that has

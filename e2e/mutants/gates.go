@@ -47,6 +47,13 @@ var gateMutants = []mutant{
 		by:   by(quick, "deploy/kubectl-capture_cni", "TestExitStatus"),
 	},
 	{
+		name: "annotation-on-a-running-pod-turns-the-fleet-red",
+		file: "deploy/fleet/fleet.go",
+		from: "state.IsMissing() && state != terms.InjectedLater {",
+		to:   "state.IsMissing() {",
+		by:   by(quick, "deploy/kubectl-capture_cni", "TestEditedPodIsShown"),
+	},
+	{
 		name: "status-folds-pods-of-two-causes",
 		file: "deploy/kubectl-capture_cni/alike.go",
 		from: "string(p.Mesh), causeClass(causeOf(p)",
