@@ -54,6 +54,13 @@ var gateMutants = []mutant{
 		by:   by(quick, "deploy/kubectl-capture_cni", "TestEditedPodIsShown"),
 	},
 	{
+		name: "node-that-waits-for-its-drain-is-faulty",
+		file: "install/node/clean.go",
+		from: "return entry.Waiting(fmt.Sprintf(\"%d captured pods still run on the node (%s): the entry stays until they end; drain the node, or use --force\", len(pods), strings.Join(pods, \", \")))",
+		to:   "return fmt.Errorf(\"%d captured pods still run on the node (%s)\", len(pods), strings.Join(pods, \", \"))",
+		by:   by(quick, "install/node", "TestDrainIsAwaited"),
+	},
+	{
 		name: "status-folds-pods-of-two-causes",
 		file: "deploy/kubectl-capture_cni/alike.go",
 		from: "string(p.Mesh), causeClass(causeOf(p)",

@@ -25,7 +25,7 @@ import (
 )
 
 // CheckRemovable returns the reason why the entry may not be removed yet: a captured
-// pod that restarts without it would run uncaptured.
+// pod that restarts without it would run uncaptured. Errors: entry.Waiting for such pods.
 func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil
@@ -52,7 +52,7 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 		return fmt.Errorf("%w: the entry stays while the runtime does not list its pods: check the runtime, or use --force", err)
 	}
 	if len(pods) > 0 {
-		return fmt.Errorf("%d captured pods still run on the node (%s): drain it, or use --force", len(pods), strings.Join(pods, ", "))
+		return entry.Waiting(fmt.Sprintf("%d captured pods still run on the node (%s): the entry stays until they end; drain the node, or use --force", len(pods), strings.Join(pods, ", ")))
 	}
 	return nil
 }

@@ -51,6 +51,26 @@ func TestUnlistedPodsKeepTheEntry(t *testing.T) {
 	}
 }
 
+// TestDrainIsAwaited has a captured pod on a node that should be cleaned: the node waits, which
+// is no fault of it.
+func TestDrainIsAwaited(t *testing.T) {
+	t.Parallel()
+	wanted := settings.Default(machine.New(t, map[string]string{"/etc/cni/net.d/" + entry.OwnedName: `{"name": "k8s", "plugins": [{"type": "capture-cni"}]}`}))
+	n := New(wanted, nil, machine.Serve(t, running{}), slog.New(slog.DiscardHandler))
+	if err := n.CheckRemovable(t.Context(), false); !entry.IsWaiting(err) || !strings.Contains(err.Error(), "1 captured pods still run on the node (shop/web)") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// running is a runtime with a pod of the mesh.
+type running struct{ machine.Named }
+
+func (running) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{
+		Id: "1", Metadata: &runtimeapi.PodSandboxMetadata{Namespace: "shop", Name: "web"}, Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
+	}}}, nil
+}
+
 // calling is a runtime that reports the configuration of its network.
 type calling struct {
 	runtimeapi.UnimplementedRuntimeServiceServer

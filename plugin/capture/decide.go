@@ -73,7 +73,12 @@ func (d *decider) refuse(format string, args ...any) {
 }
 
 func (d *decider) fault(key, value, format string, args ...any) {
-	d.faults = append(d.faults, Fault{key, value, fmt.Sprintf(format, args...)})
+	d.faults = append(d.faults, Fault{Key: key, Value: value, Problem: fmt.Sprintf(format, args...)})
+}
+
+// keyFault adds a fault of a key, whatever its value is.
+func (d *decider) keyFault(key, problem string) {
+	d.faults = append(d.faults, Fault{Key: key, Problem: problem, noValue: true})
 }
 
 func (d *decider) warn(format string, args ...any) {

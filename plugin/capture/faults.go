@@ -14,6 +14,8 @@ type Fault struct {
 	Key     string
 	Value   string
 	Problem string // ends with the expected form
+
+	noValue bool // the key itself is wrong or absent: its value is not kept
 }
 
 // BadInput is the error with all faults of one pod's annotations.
@@ -23,7 +25,10 @@ func (faults BadInput) Error() string {
 	lines := make([]string, len(faults))
 	for i, f := range faults {
 		problem := strings.ReplaceAll(f.Problem, "\n", "; ")
-		lines[i] = fmt.Sprintf("annotation %s: %s: %s", f.Key, config.Quoted(f.Value), problem)
+		if !f.noValue {
+			problem = config.Quoted(f.Value) + ": " + problem
+		}
+		lines[i] = fmt.Sprintf("annotation %s: %s", f.Key, problem)
 	}
 	return strings.Join(lines, "\n")
 }

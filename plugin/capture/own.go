@@ -114,7 +114,7 @@ func (d *decider) ownPort(key string) uint16 {
 func (d *decider) checkOwnKeys(in Intent) {
 	unknown := d.unknownKeys(ownKeys{})
 	for _, key := range unknown[:min(len(unknown), 10)] { // a pod can have thousands
-		d.fault(key, d.pod.Annotations[key], "there is no such key: expected one of those in the reference of sidecars")
+		d.keyFault(key, "there is no such key: expected one of those in the reference of sidecars")
 	}
 	needs := func(key, other string, has bool) {
 		if text, ok := d.pod.Annotations[key]; ok && !has {
@@ -143,7 +143,7 @@ func (d *decider) readOwnProxy(in *Intent) {
 	name, ok := d.pod.Annotations[annotationProxy]
 	switch {
 	case !ok:
-		d.fault(annotationProxy, "", "it is absent: expected the name of the proxy's container")
+		d.keyFault(annotationProxy, "it is absent: expected the name of the proxy's container")
 	case d.proxy.Name == "":
 		d.fault(annotationProxy, name, "the pod has no such container: expected the name of one")
 	case d.proxy.UID.Number == 0:

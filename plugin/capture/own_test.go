@@ -57,7 +57,7 @@ func TestOwnKeys(t *testing.T) {
 func TestOwnFaults(t *testing.T) {
 	t.Parallel()
 	for want, set := range map[string]keys{
-		`capture-cni.io/outbound-prot: "": there is no such key`:                          {"outbound-port": "1", "outbound-prot": "1"},
+		`annotation capture-cni.io/outbound-prot: there is no such key`:                   {"outbound-port": "1", "outbound-prot": "1"},
 		`capture-cni.io/outbound-port: "0": expected a port from 1`:                       {"outbound-port": "0"},
 		`capture-cni.io/inbound-port: "http": expected a port`:                            {"inbound-port": "http"},
 		`capture-cni.io/dns-port: "": expected a port`:                                    {"dns-port": ""},
@@ -85,7 +85,7 @@ func TestOwnFaults(t *testing.T) {
 	}
 	alone := ownPod(keys{"outbound-port": "1"}, func(p *Pod) { delete(p.Annotations, annotationProxy) })
 	_, _, err := decide(alone, config.DefaultSettings(), only4)
-	expect(t, "no proxy", err, "it is absent: expected the name of the proxy's container")
+	expect(t, "no proxy", err, "annotation capture-cni.io/proxy: it is absent: expected the name of the proxy's container")
 }
 
 // TestOwnIdentity needs a uid of the proxy that no process of another container can have,

@@ -105,7 +105,7 @@ func TestFaultsBeforeRefusals(t *testing.T) {
 	if !ok || len(faults) != 1 || len(warnings) != 3 {
 		t.Fatalf("got %v, warnings %q", err, warnings)
 	}
-	if want := (Fault{annotationIncludeInboundPorts, "x,y", faults[0].Problem}); faults[0] != want || strings.Contains(err.Error(), "\n") {
+	if want := (Fault{Key: annotationIncludeInboundPorts, Value: "x,y", Problem: faults[0].Problem}); faults[0] != want || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %+v, want one line for one annotation", faults[0])
 	}
 }
