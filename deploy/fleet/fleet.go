@@ -70,7 +70,7 @@ type Pod struct {
 	Node      string                 `json:"node"`
 	State     terms.State            `json:"state"`
 	Cause     capture.ExemptionCause `json:"cause,omitempty"`
-	Failure   string                 `json:"failure,omitempty"` // of its last ADD, if it is not started and an Event has it
+	Failure   string                 `json:"failure,omitempty"`   // of its last ADD, if it is not started and an Event has it
 	IstioInit bool                   `json:"istioInit,omitempty"` // it has an init container istio-init
 	Next      string                 `json:"nextStep,omitempty"`
 }

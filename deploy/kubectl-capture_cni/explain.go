@@ -14,6 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/explain"
 )
 
 func explainCommand(o *options) *cobra.Command {
@@ -58,20 +59,33 @@ func writeExplanation(out io.Writer, e *fleet.Explanation) {
 		fmt.Fprintln(out, "\nCause")
 		writeLines(out, "  ", e.Cause)
 	}
-	writeEvidence(out, e.Evidence)
+	writeEvidence(out, e.Evidence, e.Cause)
 	if e.Next != "" {
 		fmt.Fprintf(out, "\nNext\n  %s\n", printable(e.Next))
 	}
 }
 
-// writeEvidence writes what an explanation follows from, by source.
-func writeEvidence(out io.Writer, e fleet.Evidence) {
+// withoutCause replaces a cause, or what follows its first words, in other texts.
+func withoutCause(cause string) *strings.Replacer {
+	if _, said, found := strings.Cut(cause, ": "); found {
+		cause = said
+	}
+	if len(cause) < 20 { // it could be a part of anything
+		return strings.NewReplacer()
+	}
+	const already = "(the cause above)"
+	return strings.NewReplacer(cause, already, strings.ReplaceAll(cause, "\n", "\n"+explain.Indent), already)
+}
+
+// writeEvidence writes what an explanation follows from, by source, without the cause.
+func writeEvidence(out io.Writer, e fleet.Evidence, cause string) {
 	if reflect.ValueOf(e).IsZero() {
 		return
 	}
 	fmt.Fprintln(out, "\nEvidence")
+	once := withoutCause(cause)
 	line := func(source, format string, args ...any) {
-		fmt.Fprintf(out, "  %s: %s\n", printable(source), printable(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(out, "  %s: %s\n", printable(source), printable(once.Replace(fmt.Sprintf(format, args...))))
 	}
 	for _, event := range e.Events {
 		line("event", "%s %s, %d times, last at %s: %s", event.Type, event.Reason, event.Count, event.Last.Format(time.RFC3339), event.Message)
@@ -84,7 +98,7 @@ func writeEvidence(out io.Writer, e fleet.Evidence) {
 	}
 	if e.Agent != nil {
 		fmt.Fprintf(out, "  %s:\n", printable("agent "+e.Agent.Agent+", container "+e.Agent.Container))
-		writeLines(out, "    ", e.Agent.Answer.Text())
+		writeLines(out, "    ", once.Replace(e.Agent.Answer.Text()))
 	}
 	for _, missing := range e.Missing {
 		line(missing.Source, "not known: %s", missing.Reason)

@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestExplain writes the cause first, then the evidence, then what to do.
@@ -49,6 +51,25 @@ func TestExplain(t *testing.T) {
 	c.denied = "events"
 	out, _, _ = c.run(t, "explain", "shop/web")
 	expect(t, out, "events: not known: listing the Events of pod shop/web", "forbidden")
+}
+
+// TestExplainSaysTheCauseOnce has a cause that two kinds of Events, one for each attempt, and the
+// agent's record repeat.
+func TestExplainSaysTheCauseOnce(t *testing.T) {
+	t.Parallel()
+	const cause = "annotation a: \"x\": expected a port\nannotation b: \"y\": expected a port"
+	e := fleet.Explanation{Pod: "shop/web", State: terms.NotStarted, Cause: "its ADD fails: " + cause}
+	for _, sandbox := range []string{"4ed19b1d2f0c3a7e4ed19b1d", "9b1d2f0c3a7e4ed19b1d4ed1", "2f0c3a7e4ed19b1d9b1d4ed1"} {
+		e.Evidence.Events = append(e.Evidence.Events, fleet.EventEvidence{Reason: "FailedCreatePodSandBox", Count: 2, Message: "sandbox " + sandbox + ": plugin failed (add): " + cause})
+	}
+	e.Evidence.Events = append(e.Evidence.Events, fleet.EventEvidence{Reason: "CaptureFailed", Count: 1, Message: cause})
+	e.Evidence.Agent = &fleet.AgentEvidence{Answer: explain.Pod{Add: &record.Record{Message: cause, Verdict: record.Failed}}}
+	var out strings.Builder
+	writeExplanation(&out, &e)
+	if got := strings.Count(out.String(), "expected a port"); got != 2 {
+		t.Errorf("two lines of the cause are written as %d:\n%s", got, out.String())
+	}
+	expect(t, out.String(), "FailedCreatePodSandBox, 2 times", "sandbox 2f0c3a7e4ed19b1d9b1d4ed1: plugin failed (add): (the cause above)", "CaptureFailed, 1 times", "last ADD", "(the cause above)")
 }
 
 // TestAllFaults shows each line of a cause: an ADD names all wrong annotations.

@@ -63,19 +63,17 @@ func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) {
 	summary.write(out)
 	if o.output == "wide" {
 		writeAllNodes(out, f.Nodes)
-	} else {
-		writeNodes(out, slices.DeleteFunc(slices.Clone(f.Nodes), func(n fleet.Node) bool { return n.State.Good() }))
 	}
+	writeNodes(out, slices.DeleteFunc(slices.Clone(f.Nodes), func(n fleet.Node) bool { return n.State.Good() }))
 	missing := slices.DeleteFunc(slices.Clone(f.Pods), func(p fleet.Pod) bool { return !p.State.IsMissing() })
 	writePods(out, groups(missing, findingOfPod))
 	writeNotes(out, f.Unknown, f.Notes)
 }
 
 func writeAllNodes(out io.Writer, all []fleet.Node) {
-	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "VERSION", "MODE", "BACKEND", "MESHED", "AGENT", "REASON"}}
+	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "VERSION", "MODE", "BACKEND", "MESHED", "AGENT"}}
 	for _, node := range all {
-		nodes.add(node.Name, string(node.State), age(node.Reported), node.Version, string(node.Mode), node.Backend, fmt.Sprint(node.Meshed), node.Agent, strings.Join(node.Reasons, "; "))
-		nodes.next(node.Name, node.Next)
+		nodes.add(node.Name, string(node.State), age(node.Reported), node.Version, string(node.Mode), node.Backend, fmt.Sprint(node.Meshed), node.Agent)
 	}
 	nodes.writeBelow(out)
 }

@@ -126,7 +126,7 @@ var fleetMutants = []mutant{
 	{
 		name: "annotation-forges-a-state",
 		file: "install/explain/text.go",
-		from: `"\n"+strings.Repeat(" ", 13))`,
+		from: `"\n"+Indent)`,
 		to:   `"\n")`,
 		by:   by(quick, "install/explain", "TestText"),
 	},

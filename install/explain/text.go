@@ -11,12 +11,15 @@ import (
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
+// Indent begins the further lines of a fact.
+const Indent = "             "
+
 // facts writes one fact a line. Further lines of a fact are indented, so that no text of a
 // pod passes for a fact.
 type facts struct{ strings.Builder }
 
 func (f *facts) add(name, format string, args ...any) {
-	fmt.Fprintf(f, "%-12s %s\n", name, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n"+strings.Repeat(" ", 13)))
+	fmt.Fprintf(f, "%-12s %s\n", name, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n"+Indent))
 }
 
 // Text returns what is known, one fact a line.
