@@ -106,8 +106,9 @@ func (t *Test) Run(ctx context.Context) (*Report, error) {
 	until := time.Now().Add(time.Duration(len(nodes)*len(t.Modes)) * t.longest())
 	for i, client := range nodes {
 		pair, id := []fleet.Node{client, nodes[(i+1)%len(nodes)]}, newID()
-		for _, mode := range t.Modes {
-			r := run{Test: t, mode: mode, id: id, until: until, nodes: pair, image: image, settings: settings, report: report}
+		for j, mode := range t.Modes {
+			step := fmt.Sprintf("%d of %d, %s", i*len(t.Modes)+j+1, len(nodes)*len(t.Modes), mode)
+			r := run{Test: t, mode: mode, step: step, id: id, until: until, nodes: pair, image: image, settings: settings, report: report}
 			if err := r.do(ctx); err != nil {
 				return report, fmt.Errorf("testing %s: %w", mode, err)
 			}

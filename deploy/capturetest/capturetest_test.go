@@ -89,6 +89,8 @@ func TestPasses(t *testing.T) {
 		s := newAPIServer()
 		test := newTest(t, s, "{}")
 		test.Namespace = namespace
+		var progress []string
+		test.Progress = func(format string, args ...any) { progress = append(progress, fmt.Sprintf(format, args...)) }
 		report, err := test.Run(t.Context())
 		if err != nil || count(report)[Passed] != 32 || len(report.Results) != 32 || report.Archive != "" {
 			t.Fatalf("%+v, %v", report, err)
@@ -98,6 +100,9 @@ func TestPasses(t *testing.T) {
 			t.Errorf("%+v", report)
 		}
 		s.expectEmpty(t)
+		if !strings.HasPrefix(progress[0], "1 of 4, REDIRECT: ") || !strings.HasPrefix(progress[len(progress)-1], "4 of 4, TPROXY: ") {
+			t.Errorf("progress %q", progress)
+		}
 		if len(s.created) != 8 {
 			t.Errorf("%d pods were made", len(s.created))
 		}

@@ -22,6 +22,7 @@ type run struct {
 	*Test
 	mode     Mode
 	id       string
+	step     string // n of m, and the mode
 	until    time.Time
 	nodes    []fleet.Node // of client and server
 	image    string
@@ -63,14 +64,14 @@ func (r *run) do(ctx context.Context) (err error) {
 func (r *run) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	r.Progress("%s: removing the test's pods", r.mode)
+	r.Progress("%s: removing the test's pods", r.step)
 	return r.remove(ctx, r.created...)
 }
 
 // connect starts the pods, and returns what the client observed.
 func (r *run) connect(ctx context.Context) ([]check, []testwire.Observation, error) {
 	if r.Namespace == "" {
-		r.Progress("%s: creating namespace %s", r.mode, r.namespace)
+		r.Progress("%s: creating namespace %s", r.step, r.namespace)
 		if _, err := create(ctx, r, newNamespace(r.namespace, r.mode, r.until)); err != nil {
 			return nil, nil, err
 		}
@@ -109,7 +110,7 @@ func (r *run) refusal(err error) error {
 
 // start creates a pod, and waits until it has started or, for a client, has ended.
 func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bool) (*corev1.Pod, error) {
-	r.Progress("%s: starting pod %s on node %s", r.mode, pod.Name, pod.Spec.NodeName)
+	r.Progress("%s: starting pod %s on node %s", r.step, pod.Name, pod.Spec.NodeName)
 	limited, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	created, err := r.createPod(limited, pod)
@@ -136,7 +137,7 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bo
 			seen = current
 			if state.progress != last {
 				last = state.progress
-				r.Progress("%s: pod %s: %s", r.mode, pod.Name, last)
+				r.Progress("%s: pod %s: %s", r.step, pod.Name, last)
 			}
 		}
 		if r.sleep(limited) == nil {

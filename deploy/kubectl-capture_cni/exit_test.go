@@ -11,6 +11,22 @@ import (
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
+// TestHelp shows a command's own flags, and where those of all commands are.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for _, name := range []string{"status", "list", "explain", "trace", "precheck", "test", "report", "version"} {
+		out, _, status := c.run(t, name, "--help")
+		if status != 0 || strings.Contains(out, "--as-group") || !strings.Contains(out, `Use "kubectl capture-cni --help" for the flags of all commands.`) {
+			t.Errorf("%s: status %d\n%s", name, status, out)
+		}
+	}
+	var out strings.Builder
+	if status := execute(t.Context(), []string{"--help"}, newScreen(&out), newScreen(&out)); status != 0 || !strings.Contains(out.String(), "--as-group") {
+		t.Errorf("of all commands: status %d\n%s", status, out.String())
+	}
+}
+
 // TestEditedPodIsShown has a running pod that its user annotated as if it were in the mesh: status
 // shows it, and is not 1 for it. Any user could end a roll-out's script otherwise.
 func TestEditedPodIsShown(t *testing.T) {

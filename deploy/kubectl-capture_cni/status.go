@@ -50,7 +50,7 @@ func waitUntilGood(ctx context.Context, client *fleet.Client, namespace string, 
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err = fmt.Errorf("the API server has not answered within %s", timeout)
-	line := ""
+	line, begun := "", time.Now()
 	ended := fleet.Watch(within, client, namespace, func(f *fleet.Fleet, fault error) (done bool) {
 		last, err = f, fault
 		next := ""
@@ -60,7 +60,7 @@ func waitUntilGood(ctx context.Context, client *fleet.Client, namespace string, 
 			next = fmt.Sprintf("waiting: agents: %s; nodes: %s; pods of the mesh: %s", agents(f), countNodes(f, stateOf), counts(f.States))
 		}
 		if done = err == nil && f.Good(); !done && next != line {
-			writeProgress(progress, "%s", next)
+			writeProgress(progress, "%s: %s", time.Since(begun).Round(time.Second), next)
 			line = next
 		}
 		return done

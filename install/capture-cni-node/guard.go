@@ -19,6 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
+	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
@@ -55,8 +56,7 @@ the API server: it asks the agent for pods.`,
 }
 
 func (o *options) guard(ctx context.Context, address string, settings guard.Settings) error {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := guardRegistry()
 	tasks, stuck := []task{o.untilDeleted(o.guardMounts()...)}, func() error { return nil }
 	if o.Entry.Auto && o.Entry.Conf.Backend != config.NFTables {
 		o.log.Info("no pod is examined: the backend of this node is not nftables", "backend", o.Entry.Conf.Backend)
@@ -72,6 +72,14 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 		return err
 	}
 	return runTogether(ctx, append(tasks, server)...)
+}
+
+// guardRegistry returns a registry with what the guard serves on every node.
+func guardRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics.NewFactory(registry).GaugeVec("build_info", metrics.BuildInfo, "version").WithLabelValues(config.OwnVersion()).Set(1)
+	return registry
 }
 
 // guardProbe serves the kubelet's probe and the metrics.

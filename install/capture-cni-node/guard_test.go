@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/settings"
@@ -35,6 +36,16 @@ func TestGuardProbe(t *testing.T) {
 		if answer.Code != tt.status || !strings.Contains(answer.Body.String(), tt.says) {
 			t.Errorf("%v: %d %q", tt.stuck, answer.Code, answer.Body)
 		}
+	}
+}
+
+// TestGuardBuild has the guard's version among its metrics, as the agent's are.
+func TestGuardBuild(t *testing.T) {
+	t.Parallel()
+	answer := httptest.NewRecorder()
+	guardProbe(func() error { return nil }, guardRegistry()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if want := `capture_cni_build_info{version="` + config.OwnVersion() + `"} 1`; !strings.Contains(answer.Body.String(), want) {
+		t.Errorf("no %s in\n%s", want, answer.Body)
 	}
 }
 

@@ -40,7 +40,7 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 		stages:  f.HistogramVec("add_stage_seconds", "duration of each `stage` of an ADD (decide, lookup, apply)", stageBuckets, "stage"),
 		lost:    f.Counters("records_lost_total", "records that the agent discarded, by `cause` (version, form, sender: sent by another user than the agent's own)", "cause", causeVersion, causeForm, causeSender),
 		dropped: f.Counter("log_lines_dropped_total", fmt.Sprintf("log lines about records that were dropped: more than %d a second", logPerSecond)),
-		build:   f.GaugeVec("build_info", "always 1: the version of the agent, and of the installed plugin", "agent", "plugin"),
+		build:   f.GaugeVec("build_info", metrics.BuildInfo, "version", "agent", "plugin"),
 		netConf: f.GaugeVec("netconf_info", "always 1: a hash of the operator's keys in the entry, in label `hash`", "hash"),
 	}
 	for _, verdict := range received.OfAdds() {
@@ -75,7 +75,7 @@ func (m *addMetrics) showBuild(plugin string) {
 		_ = program.Close() // nothing was written
 	}
 	m.build.Reset()
-	m.build.WithLabelValues(config.OwnVersion(), installed).Set(1)
+	m.build.WithLabelValues(config.OwnVersion(), config.OwnVersion(), installed).Set(1)
 }
 
 func hash(content []byte) string {

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -141,7 +142,7 @@ func TestHears(t *testing.T) {
 	a.expect(t, 0, "adds_total", "result=failed", "reason=lookup")
 	a.expect(t, 2, "add_stage_seconds", "stage=apply")
 	a.expect(t, 1, "netconf_info", "hash="+hash([]byte(`{"ipv6":"always"}`)))
-	a.expect(t, 1, "build_info")
+	a.expect(t, 1, "build_info", "version="+config.OwnVersion())
 	a.expectAllReceived(t) // the log comes after the metrics
 	log := a.log.String()
 	if strings.Count(log, "msg=captured") != 2 || strings.Count(log, "level=INFO") != 2 || !strings.Contains(log, "pod=shop/web") || !strings.Contains(log, "seconds.apply=0.004") || strings.Contains(log, "map[") || !strings.Contains(log, "IPv6 is left uncaptured") {
