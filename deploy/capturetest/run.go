@@ -185,7 +185,8 @@ func (r *run) packArchive(ctx context.Context) {
 	r.Progress("packing a report of %s", strings.Join(nodes, " and "))
 	path, err := r.Archive(ctx, nodes)
 	if err != nil {
-		r.report.Notes = append(r.report.Notes, "the report is missing or not complete: "+err.Error())
+		r.report.Notes = append(r.report.Notes, "no report was packed: "+err.Error())
+		return
 	}
 	r.report.Archive = path
 }

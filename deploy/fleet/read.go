@@ -5,6 +5,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // DefaultNamespace is where the agents are installed as the documents say.
@@ -92,6 +94,31 @@ func (o *observed) miss(s source, err error) error {
 	}
 	*s.fault(o) = err
 	return nil
+}
+
+// ReadFailures sets the failures of pods that do not start, by the agents' Events. It reads
+// nothing if all pods have started. Without the permission, a note says so.
+func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
+	isWaiting := func(p Pod) bool { return p.State == terms.NotStarted }
+	if !slices.ContainsFunc(f.Pods, isWaiting) {
+		return
+	}
+	last := map[[2]string]*corev1.Event{}
+	ofFailures := metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=" + captureFailed}
+	err := Each(ctx, client, metav1.NamespaceAll, &corev1.EventList{}, ofFailures, func(event *corev1.Event) {
+		of := [2]string{event.InvolvedObject.Namespace, event.InvolvedObject.Name}
+		if earlier := last[of]; event.Reason == captureFailed && (earlier == nil || earlier.LastTimestamp.Before(&event.LastTimestamp)) {
+			last[of] = event
+		}
+	})
+	if err != nil {
+		f.Notes = append(f.Notes, fmt.Sprintf("why pods do not start is not known: listing the Events of failed ADDs: %s", err))
+	}
+	for i, pod := range f.Pods {
+		if event := last[[2]string{pod.Namespace, pod.Name}]; event != nil && isWaiting(pod) {
+			f.Pods[i].Failure = event.Message
+		}
+	}
 }
 
 // Read reads the fleet whose agents are in a namespace. Without the permission to list

@@ -38,11 +38,8 @@ const (
 	reportTimeout = 2 * time.Minute // for one container
 )
 
-// Incomplete is the error of an archive that was written, and lacks what was refused.
-type Incomplete struct{ error }
-
-// Write writes the archive. What can't be had is in its missing.txt, and no error unless a
-// permission is missing. Errors: Incomplete.
+// Write writes the archive. What can't be had is in its missing.txt, and no error, unless a
+// permission is missing.
 func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error {
 	f, err := Read(ctx, r.Client, r.Namespace)
 	if err != nil {
@@ -55,19 +52,20 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 	if len(nodes) == 0 {
 		return fmt.Errorf("there is nothing to report: %s", strings.Join(append(f.Unknown, f.Notes...), "; "))
 	}
-	reports, refused := make([][]bundle.Part, len(nodes)), make([]error, len(nodes))
+	reports := make([][]bundle.Part, len(nodes))
 	group := errgroup.Group{}
 	group.SetLimit(reportsAtOnce)
 	var progress sync.Mutex
 	finished := 0
 	for i, node := range nodes {
 		group.Go(func() error {
-			reports[i], refused[i] = r.ofNode(ctx, node)
+			parts, err := r.ofNode(ctx, node)
+			reports[i] = parts
 			progress.Lock()
 			defer progress.Unlock()
 			finished++
 			r.Progress(finished, len(nodes), node.Name)
-			return ctx.Err()
+			return cmp.Or(err, ctx.Err())
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -77,13 +75,7 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 		r.Version, now.UTC().Format(time.RFC3339), len(nodes), len(f.Nodes))
 	state, err := json.MarshalIndent(f, "", " ")
 	parts := []bundle.Part{partOf("about.txt", []byte(about), nil), partOf("fleet.json", append(state, '\n'), err)}
-	if err := bundle.Write(ctx, out, now, append(parts, slices.Concat(reports...)...)); err != nil {
-		return err
-	}
-	if err := cmp.Or(refused...); err != nil {
-		return Incomplete{err}
-	}
-	return nil
+	return bundle.Write(ctx, out, now, append(parts, slices.Concat(reports...)...))
 }
 
 // choose returns the nodes to report.
@@ -114,8 +106,8 @@ func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 	return chosen, nil
 }
 
-// ofNode returns what the containers of a node's agent report, and the API server's refusal.
-func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part, refused error) {
+// ofNode returns what the containers of a node's agent report. Error: the API server's refusal.
+func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part, err error) {
 	directory := "nodes/" + node.Name + "/"
 	if node.agent == nil {
 		return []bundle.Part{partOf(directory+"agent", nil, errors.New("no agent runs on the node"))}, nil
@@ -128,7 +120,7 @@ func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part, r
 		prefix := directory + container + "/"
 		archive, failed := r.Exec.output(ctx, *node.agent, container, reportTimeout, maxArchive, "report")
 		if apierrors.IsForbidden(failed) {
-			refused = failed
+			return nil, failed
 		}
 		files, err := unpack(bytes.NewReader(archive))
 		for _, file := range files {
@@ -138,7 +130,7 @@ func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part, r
 			parts = append(parts, partOf(prefix+"report", nil, err))
 		}
 	}
-	return parts, refused
+	return parts, nil
 }
 
 func partOf(name string, content []byte, err error) bundle.Part {

@@ -66,6 +66,18 @@ func TestStatusGroupsOnlyWhatIsAlike(t *testing.T) {
 	}
 }
 
+// TestFailuresNotKnown says that Events may not be listed, and shows the rest.
+func TestFailuresNotKnown(t *testing.T) {
+	t.Parallel()
+	c := sampleCluster(t)
+	c.denied = "/events"
+	out, _, status := c.run(t, "status")
+	if status != 1 {
+		t.Errorf("status %d", status)
+	}
+	expect(t, out, "not started  unknown", "Note: why pods do not start is not known", "ClusterRole capture-cni-operator has the missing permission (list events)")
+}
+
 // TestCauseClass has causes that are one fault, and such as are not.
 func TestCauseClass(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ func listCommand(o *options) *cobra.Command {
 the agents published them, and the next step for each. With --namespace, those of one
 namespace. The exit status is 0 also if there are any.
 
-It reads the agents' DaemonSets and Leases, Nodes and pods by get and list, and nothing on the nodes.`,
+It reads the same as status, and nothing on the nodes.`,
 		Args: cobra.NoArgs,
 		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
 			f, err := fleet.Read(command.Context(), client, o.agentNamespace)

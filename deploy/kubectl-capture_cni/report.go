@@ -32,10 +32,11 @@ annotations that decide about capture; no file of a node, no Secret and no log.`
 		Args: cobra.NoArgs,
 		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
 			written, err := o.packReport(command.Context(), client, path, nodes, command.ErrOrStderr())
-			if written != "" {
-				fmt.Fprintln(command.OutOrStdout(), written)
+			if err != nil {
+				return err
 			}
-			return err
+			fmt.Fprintln(command.OutOrStdout(), written)
+			return nil
 		}),
 	}
 	command.Flags().StringVar(&path, "file", "", "file to write, which must not exist; empty: capture-cni-TIME.tar.gz")
@@ -44,8 +45,7 @@ annotations that decide about capture; no file of a node, no Secret and no log.`
 }
 
 // packReport writes an archive of some nodes, or of those that need attention, and returns
-// its path: the one that was asked for, else one with the time. An Incomplete one has a path,
-// too.
+// its path: the one that was asked for, else one with the time.
 func (o *options) packReport(ctx context.Context, client *fleet.Client, path string, nodes []string, progress io.Writer) (string, error) {
 	now := time.Now()
 	if path == "" {
@@ -61,9 +61,8 @@ func (o *options) packReport(ctx context.Context, client *fleet.Client, path str
 			writeProgress(progress, "%d of %d nodes: %s", done, all, node)
 		},
 	}
-	failed, closed := reporter.Write(ctx, archive, now), archive.Close()
-	if _, isWritten := errors.AsType[fleet.Incomplete](failed); closed != nil || failed != nil && !isWritten {
-		return "", errors.Join(failed, closed, os.Remove(path))
+	if err := errors.Join(reporter.Write(ctx, archive, now), archive.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(path))
 	}
-	return path, failed
+	return path, nil
 }
