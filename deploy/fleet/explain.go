@@ -29,9 +29,10 @@ func (e Explanation) Good() bool {
 	return e.State != terms.Gone && e.State != terms.NotScheduled && !e.State.IsMissing()
 }
 
-// Unanswered returns how many sources are missing from which the state would follow.
+// Unanswered returns how many sources are missing from which the state would follow, 0 if it
+// is known, or its node is known to need attention.
 func (e Explanation) Unanswered() int {
-	if e.State != terms.Unknown {
+	if e.State != terms.Unknown || e.Evidence.Node != nil && !e.Evidence.Node.State.Good() {
 		return 0
 	}
 	return len(e.Evidence.Missing)

@@ -146,6 +146,15 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, corev1.PodList{TypeMeta: of("v1", "PodList"), Items: c.pods})
 	case last == "events":
 		answer(http.StatusOK, corev1.EventList{TypeMeta: of("v1", "EventList"), Items: c.events})
+	case len(parts) == 4 && parts[2] == "nodes":
+		for _, node := range c.nodes {
+			if node.Name == last {
+				node.TypeMeta = of("v1", "Node")
+				answer(http.StatusOK, node)
+				return
+			}
+		}
+		answer(http.StatusNotFound, metav1.Status{TypeMeta: of("v1", "Status"), Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
 	case len(parts) == 6 && parts[4] == "services":
 		service := corev1.Service{TypeMeta: of("v1", "Service")}
 		service.Spec.ClusterIP = map[string]string{"shop/cart": "10.96.0.7", "mesh/cart": "fd00::7", "shop/headless": "None"}[parts[3]+"/"+last]

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -71,6 +73,7 @@ func TestExitStatus(t *testing.T) {
 		{explain, "/events", operator + " the missing permission (list events)", 2},
 		{[]string{"explain", "shop/none"}, "", "gone", 1},
 		{[]string{"explain", "shop/bare"}, "", "no agent runs on the node", 1},
+		{[]string{"explain", "shop/down"}, "/exec", "the Node is not ready", 1},
 		{[]string{"explain", "-n", "shop", "deploy/web"}, "/shop/pods", operator + " the missing permission (list pods)", 2},
 		{trace, "/shop/pods/web", operator + " the missing permission (get pods)", 2},
 		{trace, "/exec", exec + " the missing permission (create pods/exec)", 2},
@@ -96,6 +99,9 @@ func TestExitStatus(t *testing.T) {
 		c.owned("web-5d4f-x", "ReplicaSet", "web-5d4f", time.Minute, false)
 		c.addPod("node-1", "web", nil)
 		c.addPod("node-9", "bare", nil)
+		c.addNode("node-2", time.Minute, state(&nodestate.Pods{}))
+		c.nodes[1].Status.Conditions[0].Status = corev1.ConditionFalse
+		c.addPod("node-2", "down", nil)
 		c.denied = tt.denied
 		args := tt.args
 		if args[0] == "report" {
