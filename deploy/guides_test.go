@@ -131,12 +131,13 @@ func addFlags(t *testing.T, known map[string]map[string]bool, name, source strin
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, command := range commands {
-		out, err := exec.CommandContext(t.Context(), program, command, "--help").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+		own, err := exec.CommandContext(t.Context(), program, command, "--help").CombinedOutput()
+		ofAll, failed := exec.CommandContext(t.Context(), program, "--help").CombinedOutput()
+		if err != nil || failed != nil {
+			t.Fatalf("%v, %v\n%s%s", err, failed, own, ofAll)
 		}
 		flags := map[string]bool{}
-		for _, flag := range flagName.FindAllString(string(out), -1) {
+		for _, flag := range flagName.FindAllString(string(own)+string(ofAll), -1) {
 			flags[flag] = true
 		}
 		known[name+" "+command] = flags
