@@ -3,8 +3,12 @@
 package podnet_test
 
 import (
+	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +56,69 @@ func TestDo(t *testing.T) {
 	if err := again.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestNothingStays opens a namespace and closes it many times, as the guard does: no thread
+// and no descriptor keep it, and no thread waits for calls.
+func TestNothingStays(t *testing.T) {
+	lab.RequireRoot(t)
+	pod, err := lab.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pod.Close() })
+	var inside string
+	visit := func(open func(context.Context, string) (*podnet.Namespace, error)) {
+		n, err := open(t.Context(), pod.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inside, err = podnet.Read(n, func() (string, error) { return os.Readlink("/proc/thread-self/ns/net") }); err != nil {
+			t.Error(err)
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	visit(podnet.Open)
+	threads, descriptors := len(linksOf(t, "/proc/self/task", "ns/net")), len(linksOf(t, "/proc/self/fd", ""))
+	const visits = 50
+	for range visits {
+		visit(podnet.Open)
+		visit(podnet.OpenForRemoval)
+	}
+	var stay []string
+	for range 1000 { // a thread leaves after Close
+		stay = slices.Concat(linksOf(t, "/proc/self/task", "ns/net"), linksOf(t, "/proc/self/fd", ""))
+		if stay = slices.DeleteFunc(stay, func(link string) bool { return link != inside }); len(stay) == 0 {
+			break
+		}
+		runtime.Gosched()
+	}
+	if len(stay) > 0 {
+		t.Errorf("%d threads and descriptors keep the namespace", len(stay))
+	}
+	if more := len(linksOf(t, "/proc/self/task", "ns/net")) - threads; more > visits/2 {
+		t.Errorf("%d more threads after %d visits", more, 2*visits)
+	}
+	if more := len(linksOf(t, "/proc/self/fd", "")) - descriptors; more > visits/2 {
+		t.Errorf("%d more descriptors after %d visits", more, 2*visits)
+	}
+}
+
+// linksOf returns where the links lead that a directory of /proc has, or the entries of it.
+func linksOf(t *testing.T, directory, name string) (links []string) {
+	t.Helper()
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if link, err := os.Readlink(filepath.Join(directory, entry.Name(), name)); err == nil { // it may have ended
+			links = append(links, link)
+		}
+	}
+	return links
 }
 
 func namespaceOfThread(t *testing.T) string {
