@@ -55,7 +55,7 @@ func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, text []byte) (loade
 	if err := entry.In(terms.DropIn).Place(net, text); err != nil {
 		return false, nil // the list forbids drop-ins, or it can't be written
 	}
-	return n.loadsDropIn(ctx)
+	return loadsDropIn(ctx, n.Runtime.CNIConfig)
 }
 
 // logOthers logs the plugins of other meshes once per change.

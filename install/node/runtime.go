@@ -56,10 +56,10 @@ const loadTimeout, answerTimeout = 30 * time.Second, 5 * time.Second
 // loadsDropIn waits up to loadTimeout for the runtime to load a drop-in, and reports
 // whether it has. It reports false also for a runtime that never reports what it has
 // loaded. If the runtime does not respond, loadsDropIn fails.
-func (n *Node) loadsDropIn(ctx context.Context) (bool, error) {
+func loadsDropIn(ctx context.Context, report func(context.Context) (cri.CNIConfig, error)) (bool, error) {
 	for began := time.Now(); ; {
 		waited := time.Since(began)
-		loaded, err := n.Runtime.CNIConfig(ctx) // fails at times on a busy node
+		loaded, err := report(ctx) // fails at times on a busy node
 		switch {
 		case err == nil && loaded.Calls(conflist.PluginType):
 			return true, nil

@@ -4,16 +4,20 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/settings"
@@ -100,5 +104,57 @@ func TestMultusWithoutTheChain(t *testing.T) {
 	n := New(settings.Node{Mode: terms.MultusChain}, nil, machine.Serve(t, machine.Named{Runtime: "cri-o"}), slog.New(slog.DiscardHandler))
 	if fault := n.runtimeFault(t.Context(), terms.MultusChain); fault != nil {
 		t.Errorf("a runtime that does not report it: %v", fault)
+	}
+}
+
+// TestLoadsDropIn has a runtime load a drop-in at once, late, or never, and answer only at
+// times. Of a runtime that answers and has not loaded it in time, mode auto edits the list.
+func TestLoadsDropIn(t *testing.T) {
+	t.Parallel()
+	var ours cri.CNIConfig
+	text := fmt.Sprintf(`{"Networks": [{"Config": {"Plugins": [{"Network": {"Type": "ptp"}}, {"Network": {"Type": %q}}]}}]}`, conflist.PluginType)
+	if err := json.Unmarshal([]byte(text), &ours); err != nil {
+		t.Fatal(err)
+	}
+	const never = time.Hour
+	for name, test := range map[string]struct {
+		loaded, answers time.Duration // from then on
+		fault           error         // until it answers
+		want            bool
+		wantErr         string
+	}{
+		"at once":                      {want: true},
+		"late":                         {loaded: 15 * time.Second, want: true},
+		"at the last moment":           {loaded: 29 * time.Second, want: true},
+		"never":                        {loaded: never},
+		"loaded, and answers late":     {answers: 3 * time.Second, fault: errors.New("busy"), want: true},
+		"loaded late, and answers":     {loaded: 15 * time.Second, answers: 3 * time.Second, fault: errors.New("busy"), want: true},
+		"does not answer":              {answers: never, fault: errors.New("busy"), wantErr: "has not reported yet whether it loads a drop-in: busy"},
+		"does not report what it has":  {answers: never, fault: cri.ErrNoConfig},
+		"does not report, and is busy": {answers: never, fault: fmt.Errorf("%w: busy", cri.ErrNoConfig)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				loads, err := loadsDropIn(t.Context(), func(context.Context) (cri.CNIConfig, error) {
+					switch after := time.Since(began); {
+					case after < test.answers:
+						return cri.CNIConfig{}, test.fault
+					case after < test.loaded:
+						return cri.CNIConfig{}, nil
+					}
+					return ours, nil
+				})
+				if loads != test.want || (err == nil) != (test.wantErr == "") || err != nil && !strings.Contains(err.Error(), test.wantErr) {
+					t.Errorf("it loads the drop-in: %t, %v", loads, err)
+				}
+			})
+		})
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	unloaded := func(context.Context) (cri.CNIConfig, error) { return cri.CNIConfig{}, nil }
+	if loads, err := loadsDropIn(ended, unloaded); loads || !errors.Is(err, context.Canceled) {
+		t.Errorf("the agent ends: %t, %v", loads, err)
 	}
 }
