@@ -87,6 +87,45 @@ func TestSharedRead(t *testing.T) {
 	}
 }
 
+// TestReadsOfTwoPods reads a pod of a name that has a new pod before the answer comes: the
+// request of the new pod shares no read that began before it.
+func TestReadsOfTwoPods(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		current := "old"
+		a := newAnswers(func(_ context.Context, r record.PodRef) (*corev1.Pod, error) {
+			found := podOn(ownNode, r.Name, current)
+			time.Sleep(5 * time.Second)
+			return found, nil
+		})
+		ask := func(uid string) error {
+			request := lookup.Request{Version: capture.PodVersion, Pod: ref("web", uid)}
+			answer, err := lookup.ParseAnswer(a.answer(t.Context(), request), request)
+			if err == nil && answer.UID != uid {
+				err = fmt.Errorf("the pod has UID %s", answer.UID)
+			}
+			return err
+		}
+		errs := map[string]error{}
+		var mu sync.Mutex
+		var asking sync.WaitGroup
+		for _, uid := range []string{"old", "new"} {
+			current = uid
+			asking.Go(func() {
+				err := ask(uid)
+				mu.Lock()
+				defer mu.Unlock()
+				errs[uid] = err
+			})
+			synctest.Wait()
+		}
+		asking.Wait()
+		if errs["old"] != nil || errs["new"] != nil {
+			t.Errorf("got %v", errs)
+		}
+	})
+}
+
 // TestFaults reads pods from an API server that refuses or fails.
 func TestFaults(t *testing.T) {
 	t.Parallel()

@@ -484,3 +484,27 @@ func TestCacheLosesWhatItCannotKeep(t *testing.T) {
 		}
 	}
 }
+
+// TestEndedPods lists the node's pods again, after a watch that was broken while pods ended
+// and one was replaced: none of them is known any more, injected ones included.
+func TestEndedPods(t *testing.T) {
+	t.Parallel()
+	cache := newTestCache()
+	ended, replaced, stays := podOn(ownNode, "ended", "u1"), podOn(ownNode, "web", "u2"), podOn(ownNode, "stays", "u3")
+	for _, pods := range [][]any{{ended, replaced, stays}, {podOn(ownNode, "web", "u4"), stays}} {
+		if err := cache.Replace(pods, "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pod := range []struct {
+		name, uid string
+		known     bool
+	}{{"ended", "u1", false}, {"web", "u2", false}, {"web", "u4", true}, {"stays", "u3", true}} {
+		if _, known := cache.find("shop/"+pod.name, pod.uid); known != pod.known {
+			t.Errorf("pod %s with UID %s is known: %t", pod.name, pod.uid, known)
+		}
+	}
+	if uids := cache.injected(); len(uids) != 2 || slices.Contains(uids, "u1") || slices.Contains(uids, "u2") {
+		t.Errorf("the injected pods are %q", uids)
+	}
+}
