@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +32,7 @@ type server struct {
 	pods    map[string]*corev1.Pod // by name; nil for none. Others are on node-1, with their name as UID
 	events  map[string]corev1.Event
 	patches int
+	unknown int // requests about Events that do not exist
 	refuse  bool
 }
 
@@ -52,6 +55,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPatch && known && r.Header.Get("Content-Type") == "application/merge-patch+json":
 		s.patches++
 	default:
+		s.unknown++
 		answerNotFound(w)
 		return
 	}
@@ -168,30 +172,43 @@ func TestEventEnds(t *testing.T) {
 	e.Post(failed)
 	flush(t, e)
 	s.mu.Lock()
+	ended := slices.Collect(maps.Values(s.events))[0].Name
 	clear(s.events)
 	s.mu.Unlock()
 	e.Post(failed)
 	if errs := flush(t, e); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	if events := s.all(); len(events) != 1 || events[0].Count != 2 {
-		t.Errorf("got %v", events)
+	renewed := s.all()
+	if len(renewed) != 1 || renewed[0].Count != 2 || renewed[0].Name == ended {
+		t.Errorf("got %v after %s", renewed, ended)
+	}
+	e.Post(failed)
+	if errs := flush(t, e); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if events := s.all(); len(events) != 1 || events[0].Count != 3 || events[0].Name != renewed[0].Name {
+		t.Errorf("got %v after %v", events, renewed)
 	}
 }
 
-// TestNoPermission is an error for the log, and tried again with the next notice.
+// TestNoPermission is an error for the log, and tried again with the next notice: the Event
+// that was refused is not counted in.
 func TestNoPermission(t *testing.T) {
 	t.Parallel()
-	e, s := newEvents(t)
-	s.refuse = true
-	e.Post(failed)
-	if errs := flush(t, e); len(errs) != 1 {
-		t.Errorf("got %v", errs)
-	}
-	s.refuse = false
-	e.Post(failed)
-	if errs := flush(t, e); len(errs) > 0 || len(s.all()) != 1 {
-		t.Errorf("got %v, %v", errs, s.all())
+	for _, watched := range []bool{false, true} { // else the pod is read first, which is refused, too
+		e, s := newEvents(t)
+		e.watched = func(record.PodRef) bool { return watched }
+		s.refuse = true
+		e.Post(failed)
+		if errs := flush(t, e); len(errs) != 1 {
+			t.Errorf("got %v", errs)
+		}
+		s.refuse = false
+		e.Post(failed)
+		if errs := flush(t, e); len(errs) > 0 || len(s.all()) != 1 || s.unknown > 0 {
+			t.Errorf("got %v, %v; %d requests were about Events that do not exist", errs, s.all(), s.unknown)
+		}
 	}
 }
 
