@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -188,5 +190,58 @@ func TestSearchRefusesToGuess(t *testing.T) {
 	s.last = sockets[0]
 	if conn, err := s.choose(t.Context()); conn != nil || err == nil {
 		t.Errorf("chose %s, %v", s.last, err)
+	}
+}
+
+// counting is a runtime that answers a listing once the test lets it.
+type counting struct {
+	namedRuntime
+	listings *atomic.Int32
+	answer   <-chan struct{}
+}
+
+func (c counting) ListPodSandbox(ctx context.Context, request *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	c.listings.Add(1)
+	select {
+	case <-c.answer:
+	case <-ctx.Done():
+	}
+	return c.namedRuntime.ListPodSandbox(ctx, request)
+}
+
+// TestSearchIsShared makes many requests at a time of a client that knows no runtime yet, as
+// agent and guard do: one of them searches, for all. Close then closes the only connection.
+func TestSearchIsShared(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "crio")
+	var listings atomic.Int32
+	answer := make(chan struct{})
+	serve(t, socket, counting{namedRuntime{name: "cri-o", pods: 1}, &listings, answer})
+	client, err := New(filepath.Dir(socket)+"/absent", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const requests = 20
+	errs := make(chan error, requests)
+	for range requests {
+		go func() {
+			_, err := client.Version(t.Context())
+			errs <- err
+		}()
+	}
+	for began := time.Now(); listings.Load() < 2 && time.Since(began) < searchTimeout/2; { // a second search would have begun
+		time.Sleep(time.Millisecond)
+	}
+	close(answer)
+	for range requests {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := listings.Load(); n != 1 {
+		t.Errorf("%d searches of %d requests", n, requests)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
 	}
 }
