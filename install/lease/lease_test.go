@@ -5,6 +5,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -148,12 +149,41 @@ func TestFailingWrites(t *testing.T) {
 	}
 }
 
+// TestWritesRecover fails for an hour, and then succeeds: changes come as often as before.
+func TestWritesRecover(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	served, now := p.api, time.Now()
+	for round := range 2 {
+		p.api = &refusing{}
+		for range 360 {
+			p.publish(t.Context(), now)
+			now = now.Add(interval)
+		}
+		p.api = served
+		now = now.Add(maxPause)
+		for i := range 3 {
+			p.state.Version = fmt.Sprintf("v%d.%d", round, i)
+			p.publish(t.Context(), now)
+			if _, state := p.lease(t); state.Version != p.state.Version {
+				t.Errorf("the Lease has version %s, want %s", state.Version, p.state.Version)
+			}
+			now = now.Add(interval)
+		}
+	}
+}
+
 type refusing struct {
 	API
 	requests int
 }
 
 func (r *refusing) Lease(context.Context, string, string) (*coordination.Lease, error) {
+	r.requests++
+	return nil, errors.New("forbidden")
+}
+
+func (r *refusing) UpdateLease(context.Context, *coordination.Lease) (*coordination.Lease, error) {
 	r.requests++
 	return nil, errors.New("forbidden")
 }

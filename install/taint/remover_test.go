@@ -4,15 +4,20 @@ package taint
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
@@ -247,4 +252,100 @@ func TestRegisteredAnew(t *testing.T) {
 	w.expect(t, false, nil, true, false)
 	w.server.PutNode("node-1", list(key)...)
 	w.expect(t, false, nil, true, false)
+}
+
+// unserved is a node with an API server without a network in between.
+type unserved struct {
+	mu                   sync.Mutex
+	tainted, unreachable bool
+	fault                error       // of the node
+	requests             []time.Time // of the Node
+}
+
+// RoundTrip implements http.RoundTripper.
+func (u *unserved) RoundTrip(r *http.Request) (*http.Response, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if r.Method == http.MethodGet {
+		u.requests = append(u.requests, time.Now())
+	}
+	if u.unreachable {
+		return nil, errors.New("no route to host")
+	}
+	node := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	if u.tainted = u.tainted && r.Method != http.MethodPatch; u.tainted {
+		node.Spec.Taints = list(key)
+	}
+	recorder := httptest.NewRecorder()
+	recorder.Header().Set("Content-Type", "application/json")
+	err := json.NewEncoder(recorder).Encode(node)
+	return recorder.Result(), err
+}
+
+func (u *unserved) ready(context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.fault
+}
+
+// become changes what the node is.
+func (u *unserved) become(tainted, unreachable bool, fault error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.tainted, u.unreachable, u.fault, u.requests = tainted, unreachable, fault, nil
+}
+
+// pauses returns those between the first requests since the node changed.
+func (u *unserved) pauses() (pauses []time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i := range min(len(u.requests)-1, 5) {
+		pauses = append(pauses, u.requests[i+1].Sub(u.requests[i]))
+	}
+	return pauses
+}
+
+func (u *unserved) isTainted() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.tainted
+}
+
+// TestRunKeepsChecking has a node get its taint again and again, for a minute or an hour, with
+// a fault of the node or of the API server: the taint goes soon after each, and a later one is
+// checked as often as the first.
+func TestRunKeepsChecking(t *testing.T) {
+	t.Parallel()
+	fault := errors.New("no entry")
+	for _, unreachable := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &unserved{}
+			api, err := kube.New(&rest.Config{Host: "http://api.test", Transport: server})
+			if err != nil {
+				t.Fatal(err)
+			}
+			remover := NewRemover(api, "node-1", key, server.ready, func(bool) {}, slog.New(slog.DiscardHandler))
+			ctx, end := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { remover.Run(ctx) })
+			var first []time.Duration
+			for round, lasts := range []time.Duration{2 * time.Minute, time.Hour, 2 * time.Minute} {
+				server.become(true, unreachable, fault)
+				time.Sleep(lasts)
+				synctest.Wait()
+				if round == 0 {
+					first = server.pauses()
+				}
+				if pauses := server.pauses(); len(pauses) != 5 || !slices.Equal(pauses, first) {
+					t.Errorf("round %d: pauses of %s, in the first round of %s", round, pauses, first)
+				}
+				server.become(true, false, nil)
+				if time.Sleep(maxPause); server.isTainted() {
+					t.Errorf("round %d: the node is well, and has the taint", round)
+				}
+			}
+			end()
+			running.Wait()
+		})
+	}
 }
