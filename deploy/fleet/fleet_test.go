@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -88,6 +89,37 @@ func TestNodeStates(t *testing.T) {
 	}
 	if f.Good() {
 		t.Error("such a fleet is good")
+	}
+}
+
+// TestLeaseWithoutTimes has Leases that lack what agents write into them: such a node is
+// stale, and the others are as they are.
+func TestLeaseWithoutTimes(t *testing.T) {
+	t.Parallel()
+	s := &apiServer{}
+	for name, change := range map[string]func(*coordination.LeaseSpec){
+		"whole":            func(*coordination.LeaseSpec) {},
+		"without a time":   func(spec *coordination.LeaseSpec) { spec.RenewTime = nil },
+		"without a length": func(spec *coordination.LeaseSpec) { spec.LeaseDurationSeconds = nil },
+		"without a holder": func(spec *coordination.LeaseSpec) { spec.HolderIdentity = nil },
+		"empty":            func(spec *coordination.LeaseSpec) { *spec = coordination.LeaseSpec{} },
+	} {
+		lease := newLease(name, 0, good(nil))
+		change(&lease.Spec)
+		s.leases = append(s.leases, lease)
+		s.pods = append(s.pods, newAgent(name, corev1.ConditionTrue, InstallerContainer))
+	}
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]NodeState{}
+	for _, node := range f.Nodes {
+		got[node.Name] = node.State
+	}
+	want := map[string]NodeState{"whole": Ready, "without a time": Stale, "without a length": Stale, "without a holder": Ready, "empty": Stale}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
