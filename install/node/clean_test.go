@@ -3,14 +3,18 @@
 package node
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/credentials"
+	"github.com/capture-cni/capture-cni/install/programs"
 	"github.com/capture-cni/capture-cni/install/settings"
 )
 
@@ -100,5 +104,83 @@ func TestCleanKeepsThePlugin(t *testing.T) {
 		if _, err := os.Stat(wanted.At(plugin)); (err == nil) == purge {
 			t.Errorf("purge %t: the plugin: %v", purge, err)
 		}
+	}
+}
+
+// TestCleanLeavesNothing has an agent take the node, write whatever it can, and clean it,
+// twice: its directories are empty, and another release may take the node.
+func TestCleanLeavesNothing(t *testing.T) {
+	t.Parallel()
+	all := map[string]string{"/etc/cni/net.d/10-ptp.conflist": machine.PtpList, "/opt/cni/bin/capture-cni": "", "/opt/cni/bin/capture-cni-lookup": "", "/opt/cni/bin/" + config.DirectoriesFile: ""}
+	for _, directory := range []string{"/var/lib/capture-cni/", "/run/capture-cni/"} {
+		for _, name := range credentials.Names() {
+			all[directory+name] = "{}"
+		}
+	}
+	for _, name := range []string{ownerName, holderName, placedName, programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram)} {
+		all["/var/lib/capture-cni/"+name] = ""
+	}
+	wanted := settings.Default(machine.New(t, all))
+	for range 2 {
+		if err := New(wanted, nil, nil, slog.New(slog.DiscardHandler)).Clean(true); err != nil {
+			t.Fatal(err)
+		}
+		for _, directory := range []string{wanted.StateDir, wanted.RunDir, wanted.BinDirs[0]} {
+			if left, err := os.ReadDir(wanted.At(directory)); err != nil || len(left) > 0 {
+				t.Errorf("left in %s: %v, %v", directory, left, err)
+			}
+		}
+		n := New(wanted, nil, nil, slog.New(slog.DiscardHandler))
+		if err := n.CheckRemovable(t.Context(), false); err != nil {
+			t.Errorf("a clean node: %v", err)
+		}
+		lock, err := n.Claim()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Close(); err != nil {
+			t.Error(err)
+		}
+		wanted.Owner = "another-release"
+		if err := New(wanted, nil, nil, slog.New(slog.DiscardHandler)).Clean(true); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestClaimLeavesNothing waits for a node that another agent holds, or another release owns:
+// each attempt leaves no descriptor.
+func TestClaimLeavesNothing(t *testing.T) {
+	wanted := settings.Default(machine.New(t, map[string]string{"/etc/cni/net.d/10-ptp.conflist": machine.PtpList}))
+	holder := New(wanted, nil, nil, slog.New(slog.DiscardHandler))
+	lock, err := holder.Claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	descriptors := func() int {
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(open)
+	}
+	for _, owner := range []string{wanted.Owner, "another-release"} {
+		wanted.Owner = owner
+		waiting, before := New(wanted, nil, nil, slog.New(slog.DiscardHandler)), descriptors()
+		for range 100 {
+			if lock, err := waiting.Claim(); err == nil {
+				_ = lock.Close()
+				t.Fatal("two agents hold the node")
+			}
+		}
+		if more := descriptors() - before; more > 10 {
+			t.Errorf("as release %s: %d descriptors more after 100 attempts", owner, more)
+		}
+	}
+	if err := lock.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := holder.Claim(); err != nil {
+		t.Errorf("after the other agent: %v", err)
 	}
 }
