@@ -116,3 +116,26 @@ func TestHangingSandboxes(t *testing.T) {
 		expectNetworks(t, locator, want)
 	})
 }
+
+// TestEndedSandboxes lists new sandboxes again and again, of which some have a fault: what is
+// known of those that ended does not pile up, and an id that is used again is asked for again.
+func TestEndedSandboxes(t *testing.T) {
+	t.Parallel()
+	runtime := &locatable{}
+	locator := runtime.locator()
+	for round := range 100 {
+		runtime.ids, runtime.faults = []string{"stays", fmt.Sprint("web-", round), fmt.Sprint("bad-", round)}, map[string]codes.Code{fmt.Sprint("bad-", round): codes.Internal}
+		if round == 99 {
+			runtime.ids[1] = "web-0"
+		}
+		if _, err := locator.Sandboxes(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(locator.networks) != 2 || len(locator.failures) != 1 {
+		t.Errorf("%d networks and %d failures are kept of 3 sandboxes", len(locator.networks), len(locator.failures))
+	}
+	if n := len(runtime.asked); n != 201 || runtime.asked[n-2] != "web-0" {
+		t.Errorf("%d requests, the last for %q", n, runtime.asked[max(0, n-3):])
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -244,4 +245,85 @@ func TestSearchIsShared(t *testing.T) {
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// counted counts the connections of a listener that are open.
+type counted struct {
+	net.Listener
+	open *atomic.Int32
+}
+
+func (c counted) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.open.Add(1)
+		conn = &countedConn{conn, sync.OnceFunc(func() { c.open.Add(-1) })}
+	}
+	return conn, err
+}
+
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// TestSearchLeavesNothing searches while no runtime can be chosen, and once one can: of each
+// search no connection stays but that to the runtime.
+func TestSearchLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var open atomic.Int32
+	start := func(name string, register func(*grpc.Server)) (stop func()) {
+		listener, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := grpc.NewServer()
+		register(server)
+		go func() { _ = server.Serve(counted{listener, &open}) }() // until Stop
+		t.Cleanup(server.Stop)
+		return server.Stop
+	}
+	serving := func(pods int) func(*grpc.Server) {
+		return func(s *grpc.Server) {
+			runtimeapi.RegisterRuntimeServiceServer(s, namedRuntime{name: "containerd", pods: pods})
+		}
+	}
+	expectOpen := func(when string, want int32) {
+		t.Helper()
+		for began := time.Now(); open.Load() != want && time.Since(began) < 10*time.Second; {
+			time.Sleep(time.Millisecond)
+		}
+		if n := open.Load(); n != want {
+			t.Errorf("%s: %d connections are open, want %d", when, n, want)
+		}
+	}
+	start("without-cri", func(*grpc.Server) {})
+	start("idle", serving(0))
+	stop := start("other", serving(0))
+	client, err := New(dir+"/without-cri", dir+"/idle", dir+"/other", dir+"/kubelets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if version, err := client.Version(t.Context()); err == nil {
+			t.Fatalf("found %s", version.Name)
+		}
+	}
+	expectOpen("no runtime is chosen", 0)
+	stop()
+	start("kubelets", serving(1))
+	if _, err := client.Version(t.Context()); err != nil {
+		t.Error(err)
+	}
+	expectOpen("a runtime is chosen", 1)
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	expectOpen("after Close", 0)
 }
