@@ -306,6 +306,8 @@ func TestStreamLimits(t *testing.T) {
 	}{
 		"a watch of many events": {"?watch=true", event + event + event, ""},
 		"a long event":           {"?watch=true", "{}\n" + event[:1<<20] + event, "an event from"},
+		"the longest event":      {"?watch=true", "{}\n" + event + "{}\n" + event, ""},
+		"an event without end":   {"?watch=true", "{}\n" + strings.Repeat("x", maxEvent+1), "an event from"},
 		"a list":                 {"", event, ""},
 		"a long list":            {"", event + event + "x", "the response from"},
 	} {

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -169,6 +171,54 @@ func TestWritesRecover(t *testing.T) {
 				t.Errorf("the Lease has version %s, want %s", state.Version, p.state.Version)
 			}
 			now = now.Add(interval)
+		}
+	}
+}
+
+// conflicting has a Lease that others edit, too: it refuses an update of an earlier version.
+type conflicting struct {
+	API
+	lease *coordination.Lease
+	edits int
+}
+
+func (c *conflicting) edit(lease *coordination.Lease) *coordination.Lease {
+	c.edits++
+	c.lease = lease.DeepCopy()
+	c.lease.ResourceVersion = strconv.Itoa(c.edits)
+	return c.lease.DeepCopy()
+}
+
+func (c *conflicting) Lease(context.Context, string, string) (*coordination.Lease, error) {
+	return c.lease.DeepCopy(), nil
+}
+
+func (c *conflicting) UpdateLease(_ context.Context, lease *coordination.Lease) (*coordination.Lease, error) {
+	if lease.ResourceVersion != c.lease.ResourceVersion {
+		return lease, apierrors.NewConflict(coordination.Resource("leases"), lease.Name, errors.New("the object has been modified"))
+	}
+	return c.edit(lease), nil
+}
+
+// TestEditedLease has another program edit the Lease between two writes: the second attempt
+// reads it anew.
+func TestEditedLease(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	now := time.Now()
+	p.publish(t.Context(), now)
+	first, _ := p.lease(t)
+	api := &conflicting{}
+	p.api, p.stored = api, api.edit(first)
+	for _, version := range []string{"v2", "v3", "v4"} {
+		p.state.Version = version
+		api.edit(api.lease)
+		for range 2 {
+			now = now.Add(interval)
+			p.publish(t.Context(), now)
+		}
+		if state, err := nodestate.Decode(api.lease.Annotations[nodestate.Annotation]); err != nil || state.Version != version {
+			t.Errorf("the Lease has version %s, want %s: %v", state.Version, version, err)
 		}
 	}
 }

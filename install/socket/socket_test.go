@@ -3,13 +3,16 @@
 package socket
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
@@ -128,6 +131,66 @@ func TestDirectory(t *testing.T) {
 		}
 		if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 			t.Errorf("%s: made %v, %v", name, files, err)
+		}
+	}
+}
+
+// TestServeNoticesEachPath removes or replaces a socket, or its alias, while it serves: each is
+// noticed, and a socket that was removed is made again at both.
+func TestServeNoticesEachPath(t *testing.T) {
+	t.Parallel()
+	for i, name := range []string{"socket", "alias"} {
+		for change, made := range map[string]func(path string) error{
+			"removed": os.Remove,
+			"replaced": func(path string) error {
+				return errors.Join(os.WriteFile(path+"-new", nil, 0o600), os.Rename(path+"-new", path))
+			},
+		} {
+			t.Run(name+" "+change, func(t *testing.T) {
+				t.Parallel()
+				dir := directory(t)
+				paths := []string{filepath.Join(dir, "agent.sock"), filepath.Join(dir, "alias", "agent.sock")}
+				listening, lost := make(chan struct{}, 8), make(chan error, 8)
+				ctx, end := context.WithCancel(t.Context())
+				var serving sync.WaitGroup
+				serving.Go(func() {
+					Serve(ctx, paths, func(ctx context.Context) (*net.UnixConn, error) {
+						conn, err := ListenDatagrams(ctx, paths[0])
+						if err == nil {
+							err = Alias(paths[0], paths[1])
+						}
+						listening <- struct{}{}
+						return conn, err
+					}, func(conn *net.UnixConn) error {
+						_, err := conn.Read(make([]byte, 1))
+						return err
+					}, func(err error) { lost <- err })
+				})
+				t.Cleanup(func() { end(); serving.Wait() })
+				<-listening
+				if err := made(paths[i]); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case err := <-lost:
+					if errors.Is(err, ErrRemoved) != (change == "removed") {
+						t.Errorf("got %v", err)
+					}
+				case <-time.After(20 * checkInterval):
+					t.Fatal("it was not noticed")
+				}
+				if change != "removed" {
+					return // it listens again after a pause
+				}
+				<-listening
+				for _, path := range paths {
+					if conn, err := net.Dial("unixgram", path); err != nil {
+						t.Error(err)
+					} else {
+						_ = conn.Close()
+					}
+				}
+			})
 		}
 	}
 }
