@@ -4,6 +4,7 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -152,4 +153,33 @@ func TestStoreOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("with space", "a newer one", false, "stored again")
+}
+
+// TestEndedPodsLeaveNoBaseline has pods start and end one after the other, in one life of the
+// guard: only those that run are watched, and have a baseline.
+func TestEndedPodsLeaveNoBaseline(t *testing.T) {
+	t.Parallel()
+	conf := config.Default()
+	g := New(Settings{Conf: conf, BaselineDir: filepath.Join(t.TempDir(), "guard")}, nil, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	running := map[string]cri.Sandbox{}
+	for round := range 5 {
+		for i := range 3 {
+			id := fmt.Sprintf("pod-%d-%d", round, i)
+			running[id] = cri.Sandbox{ID: id, NetNS: "/run/netns/" + id, Annotations: map[string]string{"sidecar.istio.io/status": "{}"}}
+		}
+		if round > 0 { // one of each round goes on
+			delete(running, fmt.Sprintf("pod-%d-0", round-1))
+			delete(running, fmt.Sprintf("pod-%d-1", round-1))
+		}
+		g.sync(running)
+		for _, w := range g.watched {
+			w.baseline = stored
+			g.save(w)
+		}
+		g.sync(running)
+		files, err := os.ReadDir(g.store.dir)
+		if err != nil || len(files) != len(running) || len(g.watched) != len(running) {
+			t.Errorf("round %d: %d pods run, %d are watched, %d have a baseline: %v", round, len(running), len(g.watched), len(files), err)
+		}
+	}
 }
