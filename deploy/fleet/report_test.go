@@ -22,6 +22,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // agents stand in for the agents' containers. They report one file each.
@@ -105,6 +106,37 @@ func TestReport(t *testing.T) {
 	}
 	if !slices.Contains(a.asked, "agent-of-good-1 guard /capture-cni-node report") {
 		t.Errorf("asked: %q", a.asked)
+	}
+}
+
+// TestReportOfAffectedNodes packs a good node for any of its pods that is not captured, and
+// not for those that are exempt.
+func TestReportOfAffectedNodes(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, state terms.State) nodestate.Pod {
+		return nodestate.Pod{Namespace: "shop", Name: name, State: state}
+	}
+	s, a := &apiServer{}, &agents{}
+	for node, named := range map[string][]nodestate.Pod{
+		"first": {pod("a", terms.Uncaptured), pod("z", terms.Outdated)}, "middle": {pod("b", terms.Drifted), pod("c", terms.Exempt)},
+		"exempt": {pod("d", terms.Exempt)}, "well-1": nil, "well-2": nil,
+	} {
+		s.leases = append(s.leases, newLease(node, 0, good(&nodestate.Pods{Named: named})))
+		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer))
+		for _, pod := range named {
+			s.pods = append(s.pods, newPod(node, pod.Name, nil))
+		}
+	}
+	if _, err := reported(t, s, a); err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	for _, call := range a.asked {
+		asked = append(asked, strings.Fields(call)[0])
+	}
+	slices.Sort(asked)
+	if want := []string{"agent-of-exempt", "agent-of-first", "agent-of-middle"}; !slices.Equal(asked, want) { // the first that is well is the one for comparison
+		t.Errorf("asked %q, want %q", asked, want)
 	}
 }
 

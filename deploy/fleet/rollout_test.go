@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,13 @@ func TestAgentStates(t *testing.T) {
 			pod.Status.Conditions[0].Status = corev1.ConditionFalse
 		}, want: `faulty: container kernel: Error: exit status 1: capture-cni-node: unknown command "backend" for "capture-cni-node" -> ` +
 			"chart and image are of different releases: upgrade with --set image.tag= --set image.digest= and without images of pools, or use the chart of the image's release"},
+		"half-crashed": {agent: created(time.Minute, func(pod *corev1.Pod) { // one container is still created, and the next one has ended
+			waiting("ContainerCreating", "")(pod)
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: GuardContainer, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 20s"}},
+				LastTerminationState: ended,
+			})
+		}), want: "faulty: container guard: CrashLoopBackOff: back-off 20s -> " + logs + "half-crashed -c guard"},
 		"created": {agent: created(time.Minute, waiting("ContainerCreating", "")), want: "waiting: container installer: ContainerCreating -> "},
 		"stuck":   {agent: created(time.Hour, waiting("ContainerCreating", "")), want: "faulty: container installer: ContainerCreating -> " + describe + "stuck"},
 		"unready": {
@@ -242,6 +250,32 @@ func TestNotes(t *testing.T) {
 	}
 	notes := strings.Join(f.Notes, "\n")
 	for _, want := range []string{"n1, n2: backend iptables-nft: no guard", "out: left on the node: capture-cni", "new ones start there uncaptured unless something else captures them: out"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("%q is not in\n%s", want, notes)
+		}
+	}
+}
+
+// TestUnguarded counts the pods of all nodes without a guard that reports, and those that no
+// Lease names, of all nodes.
+func TestUnguarded(t *testing.T) {
+	t.Parallel()
+	s := &apiServer{}
+	for node, pods := range map[string]int{"n1": 2, "n2": 3, "n3": 4, "idle": 0} {
+		s.leases = append(s.leases, newLease(node, 0, good(nil)))
+		for i := range pods {
+			s.pods = append(s.pods, newPod(node, fmt.Sprint(node, "-", i), nil))
+		}
+	}
+	for node, omitted := range map[string]int{"g1": 5, "g2": 6} {
+		s.leases = append(s.leases, newLease(node, 0, good(&nodestate.Pods{Omitted: omitted})))
+	}
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := strings.Join(f.Notes, "\n")
+	for _, want := range []string{"3 nodes have no guard that reports: whether their 9 pods of the mesh are captured is not known", "11 more pods are not captured as desired"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("%q is not in\n%s", want, notes)
 		}

@@ -85,6 +85,29 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 }
 
+// TestOmittedPods counts each pod that is not named, whether there are too many, their names
+// are too long, or both, and whoever left it out.
+func TestOmittedPods(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ pods, length, omitted int }{{50, 10, 0}, {50, 10, 7}, {150, 10, 0}, {90, 250, 0}, {95, 250, 7}, {150, 250, 7}} {
+		pods := Pods{Omitted: test.omitted}
+		for i := range test.pods {
+			pods.Named = append(pods.Named, Pod{strings.Repeat("n", 63), fmt.Sprintf("%0*d", test.length, i), "obstructed", ""})
+		}
+		texts := slices.Repeat([]Finding{{strings.Repeat("x", maxText), strings.Repeat("x", maxText), false}}, maxFindings)
+		read, err := Decode(State{Pods: &pods, Findings: texts}.Encode())
+		alone, aloneErr := DecodePods(pods.Encode())
+		if err != nil || aloneErr != nil {
+			t.Fatalf("%+v: %v, %v", test, err, aloneErr)
+		}
+		for _, got := range []Pods{*read.Pods, alone} {
+			if len(got.Named)+got.Omitted != test.pods+test.omitted || test.length > 100 && len(got.Named) > 99 {
+				t.Errorf("%+v: %d pods are named and %d omitted", test, len(got.Named), got.Omitted)
+			}
+		}
+	}
+}
+
 // words returns counts at their limit, by different words.
 func words[K ~string](n int) map[K]int {
 	counts := map[K]int{}
