@@ -52,6 +52,13 @@ func (n *node) answer(request lookup.Request) []byte {
 	return encoded(answer)
 }
 
+// answered returns how many requests were answered.
+func (n *node) answered() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.reads
+}
+
 // injected returns the UIDs of the pods that are injected now.
 func (n *node) injected() (uids []string) {
 	for _, pod := range n.pods {
