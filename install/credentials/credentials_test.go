@@ -58,3 +58,33 @@ func TestCredentialsArePrivate(t *testing.T) {
 		}
 	}
 }
+
+// TestHalfOfTheCredentials lacks each of the files, as an agent leaves them that is killed, or
+// an operator that deletes one: that is a fault, and none once all are there again.
+func TestHalfOfTheCredentials(t *testing.T) {
+	t.Parallel()
+	for _, directory := range []string{"/var/lib/capture-cni", "/run/capture-cni"} {
+		for _, lost := range Names() {
+			c := New(settings.Default(machine.New(t, nil)), nil)
+			token := tokenUntil(time.Now().Add(time.Hour))
+			if err := c.write(directory, []byte("CA"), token); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Fault(); err != nil {
+				t.Errorf("all are in %s: %v", directory, err)
+			}
+			if err := os.Remove(c.settings.At(directory) + "/" + lost); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Fault(); err == nil {
+				t.Errorf("%s has no %s, and that is no fault", directory, lost)
+			}
+			if err := c.write(directory, []byte("CA"), token); err != nil {
+				t.Fatal(err)
+			}
+			if kubeconfig, err := c.Fault(); err != nil || kubeconfig != directory+"/"+config.KubeconfigName {
+				t.Errorf("%s is in %s again: %s, %v", lost, directory, kubeconfig, err)
+			}
+		}
+	}
+}

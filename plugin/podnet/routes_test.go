@@ -15,7 +15,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/lab/sample"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -160,4 +162,58 @@ func TestCommitUndone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHalfOfWhatRulesNeed takes away, one by one, what an ADD added next to the rules: CHECK
+// names it, another ADD of the same rules adds it again, and DEL removes the rest.
+func TestHalfOfWhatRulesNeed(t *testing.T) {
+	lab.RequireRoot(t)
+	host := lab.StartHost(t)
+	rules := sample.Rules(func(i *capture.Intent) { i.Transparent = true })
+	n, err := Open(t.Context(), host.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	within := func(f func() error) {
+		t.Helper()
+		if err := n.Do(f); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := n.Apply(t.Context(), rules, config.NFTables); err != nil {
+		t.Fatal(err)
+	}
+	var whole []string
+	within(func() error { whole = stateOf(t); return nil })
+	four, six := newLocalRoutes(rules.LocalMark, false), newLocalRoutes(rules.LocalMark, true)
+	for want, take := range map[string]func() error{
+		"missing: " + four.ruleName():            func() error { return netlink.RuleDel(four.rule) },
+		"missing: " + six.ruleName():             func() error { return netlink.RuleDel(six.rule) },
+		"missing: " + four.routeName():           func() error { return netlink.RouteDel(four.route) },
+		"missing: " + six.routeName():            func() error { return netlink.RouteDel(six.route) },
+		"missing: address ::6/128 of lo":         func() error { return removeAddress(capture.ProxySourceIPv6.String()) },
+		"down: interface lo":                     func() error { return netlink.LinkSetDown(lo()) },
+		"missing: " + four.routeName() + ", too": func() error { return errors.Join(netlink.RouteDel(four.route), netlink.RuleDel(six.rule)) },
+	} {
+		within(take)
+		missing, err := n.Check(t.Context(), rules, config.NFTables)
+		if err != nil || !slices.Contains(missing, strings.TrimSuffix(want, ", too")) {
+			t.Errorf("CHECK says %q, %v, want %q", missing, err, want)
+		}
+		if err := n.Apply(t.Context(), rules, config.NFTables); err != nil {
+			t.Errorf("another ADD, %s: %v", want, err)
+		}
+		within(func() error { expectState(t, "after another ADD, "+want, whole); return nil })
+	}
+	within(func() error { return errors.Join(netlink.RouteDel(four.route), netlink.RuleDel(six.rule)) })
+	for range 2 {
+		if err := n.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	within(func() error {
+		expectState(t, "after DEL", []string{"address 127.0.0.1/8", "address ::1/128", "lo is up"})
+		return nil
+	})
 }
