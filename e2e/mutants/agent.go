@@ -153,6 +153,13 @@ var agentMutants = []mutant{
 		by:   by(root, "e2e/agent", "TestCredentialsStay"),
 	},
 	{
+		name: "token-stays-after-half-of-a-withdrawal",
+		file: "install/node/withdraw.go",
+		from: "{config.KubeconfigName, credentials.TokenName}",
+		to:   "{config.KubeconfigName}",
+		by:   by(unit, "install/node", "TestWithdrawn"),
+	},
+	{
 		name: "two-agents-work-on-one-node",
 		file: "install/host/dir.go",
 		from: "err = ErrLocked",

@@ -40,6 +40,20 @@ var netfilterMutants = []mutant{
 		by:   by(root, "plugin/podnet", "TestDo"),
 	},
 	{
+		name: "each-examination-leaves-a-thread-in-its-namespace",
+		file: "plugin/podnet/podnet.go",
+		from: "\tclose(n.calls)\n",
+		to:   "",
+		by:   by(root, "plugin/podnet", "TestNothingStays"),
+	},
+	{
+		name: "del-removes-routes-of-another-program",
+		file: "plugin/podnet/routes.go",
+		from: "netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL",
+		to:   "netlink.RT_FILTER_TABLE",
+		by:   by(root, "plugin/podnet", "TestRemoveKeepsOthersRoutes"),
+	},
+	{
 		name: "add-reads-addresses-under-the-lock-of-all-namespaces",
 		file: "plugin/podnet/addresses.go",
 		from: "[]int{unix.AF_INET, unix.AF_INET6}",
