@@ -173,6 +173,23 @@ func TestIsBounded(t *testing.T) {
 	}
 }
 
+// TestOpenIsBounded opens what more than one agent left: too many pods, and two records of one.
+func TestOpenIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := recorded(t)
+	for i := range maxPods + 10 {
+		writeRecord(t, dir, add(fmt.Sprint("uid", i), i, fmt.Sprint(i)))
+	}
+	writeRecord(t, dir, add(fmt.Sprint("uid", maxPods+9), maxPods+20, "younger"))
+	if _, err := Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	left := messages(t, dir)
+	if len(left) != maxPods || left[0] != "10" || left[maxPods-1] != "younger" {
+		t.Errorf("%d records from %q to %q are left", len(left), left[0], left[len(left)-1])
+	}
+}
+
 // TestNoNameForAFile writes nothing of a pod whose UID names no file.
 func TestNoNameForAFile(t *testing.T) {
 	t.Parallel()

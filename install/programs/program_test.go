@@ -41,6 +41,51 @@ func TestProgramIsTried(t *testing.T) {
 	}
 }
 
+// TestLastGood has the copy, what is installed and the last copy that ran each run, fail or be
+// missing: what runs takes the place of what does not, and of nothing else.
+func TestLastGood(t *testing.T) {
+	t.Parallel()
+	const runs = "#!runs "
+	for _, test := range []struct{ copied, installed, good, want string }{
+		{runs + "new", runs + "old", runs + "good", runs + "new"},
+		{runs + "new", "broken", runs + "good", runs + "new"},
+		{runs + "new", "", "", runs + "new"},
+		{"broken", runs + "old", runs + "good", runs + "old"},
+		{"broken", runs + "old", "", runs + "old"},
+		{"broken", "other", runs + "good", runs + "good"},
+		{"broken", "", runs + "good", runs + "good"},
+		{"broken", "other", "broken, too", "other"},
+		{"broken", "other", "", "other"},
+		{"broken", "", "", ""},
+	} {
+		files := map[string]string{"/opt/cni/bin/other": "", "/copy/capture-cni": test.copied, "/var/lib/capture-cni/owner": "mesh"}
+		for path, content := range map[string]string{"/opt/cni/bin/capture-cni": test.installed, "/var/lib/capture-cni/" + LastGood(conflist.PluginType): test.good} {
+			if content != "" {
+				files[path] = content
+			}
+		}
+		wanted := settings.Default(machine.New(t, files))
+		bin, state := machine.OpenDir(t, wanted.At("/opt/cni/bin")), machine.OpenDir(t, wanted.At("/var/lib/capture-cni"))
+		p := Program{conflist.PluginType, wanted.At("/copy/capture-cni"), func(_ context.Context, path string) error {
+			content, err := os.ReadFile(path)
+			if err == nil && !strings.HasPrefix(string(content), runs) {
+				err = errors.New("exec format error")
+			}
+			return err
+		}}
+		for range 2 {
+			changed, err := p.install(t.Context(), bin, state)
+			content, _ := os.ReadFile(bin.Path() + "/" + conflist.PluginType)
+			if fine := strings.HasPrefix(test.copied, runs); string(content) != test.want || (err == nil) != fine || changed && !fine {
+				t.Errorf("%+v: %q is installed, changed %t, %v", test, content, changed, err)
+			}
+		}
+		if names, err := bin.Names(); err != nil || len(names) > 2 {
+			t.Errorf("%+v: left %q, %v", test, names, err)
+		}
+	}
+}
+
 // TestDamagedProgram replaces a program that differs from the copy at its last byte alone, or
 // is longer by one.
 func TestDamagedProgram(t *testing.T) {

@@ -138,6 +138,22 @@ func TestConflict(t *testing.T) {
 	}
 }
 
+// TestStaleCache has the API server's cache lag behind, longer than a check takes: the Node is
+// then read from where it is stored.
+func TestStaleCache(t *testing.T) {
+	w := newWorld(t, "new", key)
+	stale := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: corev1.NodeSpec{Taints: list(key)}}
+	w.server.Misbehave(func(rw http.ResponseWriter, r *http.Request) bool {
+		cached := r.Method == http.MethodGet && r.URL.Query().Get("resourceVersion") == "0"
+		if cached {
+			rw.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(rw).Encode(stale)
+		}
+		return cached
+	})
+	w.expect(t, false, []string{"new"}, true, false)
+}
+
 // TestEndlessConflict gives up for now where the list never stays the same.
 func TestEndlessConflict(t *testing.T) {
 	w := newWorld(t, key)

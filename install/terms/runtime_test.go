@@ -4,6 +4,8 @@ package terms
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -57,6 +59,79 @@ func TestIgnoresDropIns(t *testing.T) {
 	} {
 		if got := version.IgnoresDropIns(); got != want {
 			t.Errorf("%s: %t, want %t", fmt.Sprint(version), got, want)
+		}
+	}
+}
+
+// TestVersions compares all that is known of a runtime's version, around each version at which
+// one of them changes.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"containerd://1.4.13":       "",
+		"containerd://1.5.0":        "passes annotations",
+		"containerd://v1.7.28":      "passes annotations",
+		"containerd://2.0.7":        "passes annotations, sends to all",
+		"containerd://2.1.0":        "passes annotations, sends to all, loads drop-ins",
+		"containerd://v2.1.4-k3s1":  "passes annotations, sends to all, loads drop-ins",
+		"containerd://10.0.0":       "passes annotations, sends to all, loads drop-ins",
+		"containerd://main":         "",
+		"cri-o://1.28.9":            "",
+		"cri-o://1.29.0":            "passes annotations",
+		"cri-o://1.30.0":            "passes annotations, sends to all",
+		"cri-o://1.32.9":            "passes annotations, sends to all",
+		"cri-o://1.33.0":            "passes annotations, sends to all, loads drop-ins",
+		"cri-o://2.0.0":             "passes annotations, sends to all, loads drop-ins",
+		"docker://28.1.1":           "not known",
+		"":                          "not known",
+		"containerd-of-another://2": "not known",
+	} {
+		runtime := ParseRuntime(version)
+		var got []string
+		passes, known := runtime.PassesAnnotations()
+		for what, holds := range map[string]bool{"1 passes annotations": passes, "2 sends to all": runtime.SendsToAll(), "3 loads drop-ins": runtime.LoadsDropIns(), "4 not known": !known} {
+			if holds {
+				got = append(got, what)
+			}
+		}
+		slices.Sort(got)
+		for i := range got {
+			got[i] = got[i][2:]
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("%s: %s, want %s", version, text, want)
+		}
+	}
+}
+
+// TestStates expects of each state whether the pod's traffic may bypass the proxy, its place
+// among the others, and a next step.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	missing := []State{Uncaptured, InjectedLater, Drifted, Obstructed, Unknown}
+	for _, state := range States() {
+		if got, want := state.IsMissing(), slices.Contains(missing, state); got != want {
+			t.Errorf("%s is missing: %t", state, got)
+		}
+		if (state.Advice() == "") != (state == Exempt) { // which depends on the cause
+			t.Errorf("%s: the next step is %q", state, state.Advice())
+		}
+		if Compare(state, Captured) >= 0 && state != Captured {
+			t.Errorf("%s does not come before a captured pod", state)
+		}
+	}
+	for _, cause := range MeshedExemptions() {
+		if AdviceFor(cause) == "" {
+			t.Errorf("exempt by %s: there is no next step", cause)
+		}
+	}
+	order := []State{Uncaptured, InjectedLater, Drifted, Foreign, Obstructed, Unknown, Exempt, Changed, Outdated, Captured}
+	if sorted := slices.SortedFunc(slices.Values(States()), Compare); !slices.Equal(sorted, order) {
+		t.Errorf("from the worst: %q", sorted)
+	}
+	for _, state := range []State{NotExamined, NotStarted} {
+		if !state.IsMissing() {
+			t.Errorf("%s is not missing", state)
 		}
 	}
 }
