@@ -117,7 +117,9 @@ func TestLeaseWithoutTimes(t *testing.T) {
 	for _, node := range f.Nodes {
 		got[node.Name] = node.State
 	}
-	want := map[string]NodeState{"whole": Ready, "without a time": Stale, "without a length": Stale, "without a holder": Ready, "empty": Stale}
+	want := map[string]NodeState{
+		"whole": Ready, "without a time": Stale, "without a length": Stale, "without a holder": Ready, "empty": Stale,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

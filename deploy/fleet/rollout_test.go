@@ -111,8 +111,8 @@ func TestAgentStates(t *testing.T) {
 		"half-crashed": {agent: created(time.Minute, func(pod *corev1.Pod) { // one container is still created, and the next one has ended
 			waiting("ContainerCreating", "")(pod)
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
-				Name: GuardContainer, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 20s"}},
-				LastTerminationState: ended,
+				Name: GuardContainer, LastTerminationState: ended,
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 20s"}},
 			})
 		}), want: "faulty: container guard: CrashLoopBackOff: back-off 20s -> " + logs + "half-crashed -c guard"},
 		"created": {agent: created(time.Minute, waiting("ContainerCreating", "")), want: "waiting: container installer: ContainerCreating -> "},
@@ -275,7 +275,10 @@ func TestUnguarded(t *testing.T) {
 		t.Fatal(err)
 	}
 	notes := strings.Join(f.Notes, "\n")
-	for _, want := range []string{"3 nodes have no guard that reports: whether their 9 pods of the mesh are captured is not known", "11 more pods are not captured as desired"} {
+	for _, want := range []string{
+		"3 nodes have no guard that reports: whether their 9 pods of the mesh are captured is not known",
+		"11 more pods are not captured as desired",
+	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("%q is not in\n%s", want, notes)
 		}

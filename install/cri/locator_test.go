@@ -124,7 +124,8 @@ func TestEndedSandboxes(t *testing.T) {
 	runtime := &locatable{}
 	locator := runtime.locator()
 	for round := range 100 {
-		runtime.ids, runtime.faults = []string{"stays", fmt.Sprint("web-", round), fmt.Sprint("bad-", round)}, map[string]codes.Code{fmt.Sprint("bad-", round): codes.Internal}
+		bad := fmt.Sprint("bad-", round)
+		runtime.ids, runtime.faults = []string{"stays", fmt.Sprint("web-", round), bad}, map[string]codes.Code{bad: codes.Internal}
 		if round == 99 {
 			runtime.ids[1] = "web-0"
 		}

@@ -201,7 +201,9 @@ type counting struct {
 	answer   <-chan struct{}
 }
 
-func (c counting) ListPodSandbox(ctx context.Context, request *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (c counting) ListPodSandbox(
+	ctx context.Context, request *runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	c.listings.Add(1)
 	select {
 	case <-c.answer:

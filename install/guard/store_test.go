@@ -159,8 +159,8 @@ func TestStoreOnAFullDisk(t *testing.T) {
 // guard: only those that run are watched, and have a baseline.
 func TestEndedPodsLeaveNoBaseline(t *testing.T) {
 	t.Parallel()
-	conf := config.Default()
-	g := New(Settings{Conf: conf, BaselineDir: filepath.Join(t.TempDir(), "guard")}, nil, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	settings := Settings{Conf: config.Default(), BaselineDir: filepath.Join(t.TempDir(), "guard")}
+	g := New(settings, nil, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	running := map[string]cri.Sandbox{}
 	for round := range 5 {
 		for i := range 3 {

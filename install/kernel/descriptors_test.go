@@ -33,11 +33,12 @@ func TestNoDescriptorStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	connection := conntrack.Connection{Client: netip.MustParseAddrPort("192.0.2.1:1"), Server: netip.MustParseAddrPort("192.0.2.2:2"), Stage: conntrack.Open}
+	from, to := netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("192.0.2.2:2")
+	connection := conntrack.Connection{Client: from, Server: to, Stage: conntrack.Open}
 	inside := func(f func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error { return n.Do(func() error { return f(ctx) }) }
 	}
-	packet := trace.Packet{Protocol: "tcp", To: netip.MustParseAddrPort("192.0.2.2:2"), Interface: "lo"}
+	packet := trace.Packet{Protocol: "tcp", To: to, Interface: "lo"}
 	for name, work := range map[string]func(context.Context) error{
 		"Generation":   inside(func(ctx context.Context) error { _, err := Generation(ctx); return err }),
 		"Refused":      inside(func(ctx context.Context) error { _, err := Refused(ctx); return err }),

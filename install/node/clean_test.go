@@ -111,13 +111,17 @@ func TestCleanKeepsThePlugin(t *testing.T) {
 // twice: its directories are empty, and another release may take the node.
 func TestCleanLeavesNothing(t *testing.T) {
 	t.Parallel()
-	all := map[string]string{"/etc/cni/net.d/10-ptp.conflist": machine.PtpList, "/opt/cni/bin/capture-cni": "", "/opt/cni/bin/capture-cni-lookup": "", "/opt/cni/bin/" + config.DirectoriesFile: ""}
+	all := map[string]string{
+		"/etc/cni/net.d/10-ptp.conflist": machine.PtpList,
+		"/opt/cni/bin/capture-cni":       "", "/opt/cni/bin/capture-cni-lookup": "", "/opt/cni/bin/" + config.DirectoriesFile: "",
+	}
 	for _, directory := range []string{"/var/lib/capture-cni/", "/run/capture-cni/"} {
 		for _, name := range credentials.Names() {
 			all[directory+name] = "{}"
 		}
 	}
-	for _, name := range []string{ownerName, holderName, placedName, programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram)} {
+	good := []string{programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram)}
+	for _, name := range append(good, ownerName, holderName, placedName) {
 		all["/var/lib/capture-cni/"+name] = ""
 	}
 	wanted := settings.Default(machine.New(t, all))

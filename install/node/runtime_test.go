@@ -112,7 +112,8 @@ func TestMultusWithoutTheChain(t *testing.T) {
 func TestLoadsDropIn(t *testing.T) {
 	t.Parallel()
 	var ours cri.CNIConfig
-	text := fmt.Sprintf(`{"Networks": [{"Config": {"Plugins": [{"Network": {"Type": "ptp"}}, {"Network": {"Type": %q}}]}}]}`, conflist.PluginType)
+	const plugins = `{"Networks": [{"Config": {"Plugins": [{"Network": {"Type": "ptp"}}, {"Network": {"Type": %q}}]}}]}`
+	text := fmt.Sprintf(plugins, conflist.PluginType)
 	if err := json.Unmarshal([]byte(text), &ours); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func TestLoadsDropIn(t *testing.T) {
 		"never":                        {loaded: never},
 		"loaded, and answers late":     {answers: 3 * time.Second, fault: errors.New("busy"), want: true},
 		"loaded late, and answers":     {loaded: 15 * time.Second, answers: 3 * time.Second, fault: errors.New("busy"), want: true},
-		"does not answer":              {answers: never, fault: errors.New("busy"), wantErr: "has not reported yet whether it loads a drop-in: busy"},
+		"does not answer":              {answers: never, fault: errors.New("busy"), wantErr: "whether it loads a drop-in: busy"},
 		"does not report what it has":  {answers: never, fault: cri.ErrNoConfig},
 		"does not report, and is busy": {answers: never, fault: fmt.Errorf("%w: busy", cri.ErrNoConfig)},
 	} {

@@ -89,7 +89,9 @@ func TestSizeIsBounded(t *testing.T) {
 // are too long, or both, and whoever left it out.
 func TestOmittedPods(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ pods, length, omitted int }{{50, 10, 0}, {50, 10, 7}, {150, 10, 0}, {90, 250, 0}, {95, 250, 7}, {150, 250, 7}} {
+	for _, test := range []struct{ pods, length, omitted int }{
+		{50, 10, 0}, {50, 10, 7}, {150, 10, 0}, {90, 250, 0}, {95, 250, 7}, {150, 250, 7},
+	} {
 		pods := Pods{Omitted: test.omitted}
 		for i := range test.pods {
 			pods.Named = append(pods.Named, Pod{strings.Repeat("n", 63), fmt.Sprintf("%0*d", test.length, i), "obstructed", ""})

@@ -59,7 +59,9 @@ func TestLastGood(t *testing.T) {
 		{"broken", "", "", ""},
 	} {
 		files := map[string]string{"/opt/cni/bin/other": "", "/copy/capture-cni": test.copied, "/var/lib/capture-cni/owner": "mesh"}
-		for path, content := range map[string]string{"/opt/cni/bin/capture-cni": test.installed, "/var/lib/capture-cni/" + LastGood(conflist.PluginType): test.good} {
+		for path, content := range map[string]string{
+			"/opt/cni/bin/capture-cni": test.installed, "/var/lib/capture-cni/" + LastGood(conflist.PluginType): test.good,
+		} {
 			if content != "" {
 				files[path] = content
 			}

@@ -142,7 +142,10 @@ func TestConflict(t *testing.T) {
 // then read from where it is stored.
 func TestStaleCache(t *testing.T) {
 	w := newWorld(t, "new", key)
-	stale := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: corev1.NodeSpec{Taints: list(key)}}
+	stale := corev1.Node{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
+		Spec: corev1.NodeSpec{Taints: list(key)},
+	}
 	w.server.Misbehave(func(rw http.ResponseWriter, r *http.Request) bool {
 		cached := r.Method == http.MethodGet && r.URL.Query().Get("resourceVersion") == "0"
 		if cached {

@@ -89,7 +89,10 @@ func TestVersions(t *testing.T) {
 		runtime := ParseRuntime(version)
 		var got []string
 		passes, known := runtime.PassesAnnotations()
-		for what, holds := range map[string]bool{"1 passes annotations": passes, "2 sends to all": runtime.SendsToAll(), "3 loads drop-ins": runtime.LoadsDropIns(), "4 not known": !known} {
+		for what, holds := range map[string]bool{
+			"1 passes annotations": passes, "2 sends to all": runtime.SendsToAll(),
+			"3 loads drop-ins": runtime.LoadsDropIns(), "4 not known": !known,
+		} {
 			if holds {
 				got = append(got, what)
 			}

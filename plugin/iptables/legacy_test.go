@@ -90,7 +90,8 @@ func TestLegacyUndone(t *testing.T) {
 				host, b, rs := legacyHost(t)
 				before := legacyRules(t, host)
 				failing := b.programs[family]
-				text := fmt.Sprintf("#!/bin/sh\nreal=%s\ninput=$(cat)\ncase \"$*\" in *--counters*) printf '%%s\\n' \"$input\" | exec \"$real\" \"$@\" ;; *) %s ;; esac\n", failing.restore, script)
+				text := fmt.Sprintf("#!/bin/sh\nreal=%s\ninput=$(cat)\ncase \"$*\" in\n"+
+					"*--counters*) printf '%%s\\n' \"$input\" | exec \"$real\" \"$@\" ;;\n*) %s ;;\nesac\n", failing.restore, script)
 				failing.restore = filepath.Join(t.TempDir(), "restore")
 				if err := lab.WriteProgram(failing.restore, []byte(text)); err != nil {
 					t.Fatal(err)
@@ -132,11 +133,13 @@ func TestLegacyRemoved(t *testing.T) {
 func TestLookPath(t *testing.T) {
 	t.Parallel()
 	for name, links := range map[string]map[string]string{
-		"no link":                         {},
-		"relative":                        {"usr/sbin/found": "real"},
-		"relative, to another directory":  {"usr/sbin/found": "../../usr/sbin/real"},
-		"absolute":                        {"usr/sbin/found": "/usr/sbin/real"},
-		"by Debian's alternatives":        {"usr/sbin/found": "/etc/alternatives/found", "etc/alternatives/found": "/usr/sbin/variant", "usr/sbin/variant": "real"},
+		"no link":                        {},
+		"relative":                       {"usr/sbin/found": "real"},
+		"relative, to another directory": {"usr/sbin/found": "../../usr/sbin/real"},
+		"absolute":                       {"usr/sbin/found": "/usr/sbin/real"},
+		"by Debian's alternatives": {
+			"usr/sbin/found": "/etc/alternatives/found", "etc/alternatives/found": "/usr/sbin/variant", "usr/sbin/variant": "real",
+		},
 		"absolute, then from there":       {"usr/sbin/found": "/etc/alternatives/found", "etc/alternatives/found": "../../usr/sbin/real"},
 		"missing: dangling":               {"usr/sbin/found": "elsewhere"},
 		"missing: a loop":                 {"usr/sbin/found": "other", "usr/sbin/other": "found"},

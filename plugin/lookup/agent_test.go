@@ -95,6 +95,7 @@ func silent(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 // TestAgentFirst expects the agent's pod, or the API server's where the agent has
 // none, and the errors of both ways where neither has.
 func TestAgentFirst(t *testing.T) {
+	const ours = capture.PodVersion
 	for _, test := range []struct {
 		name      string
 		agent     func(net.Conn) // nil: no socket
@@ -126,8 +127,8 @@ func TestAgentFirst(t *testing.T) {
 		{"is of a newer version", answering(ofVersion(capture.PodVersion + 1)), "runc", fmt.Sprintf("version %d of a pod's fields", capture.PodVersion+1), time.Second},
 		{"has another pod", answering(lookup.Answer{Version: capture.PodVersion, UID: "other", Pod: &capture.Pod{}}), "runc", "UID other, expected", time.Second},
 		{"has no pod in its answer", answering(lookup.Answer{Version: capture.PodVersion}), "runc", "it has no pod", time.Second},
-		{"has not changed since an answer that was none", answering(lookup.Answer{Version: capture.PodVersion, Unchanged: true}), "runc", "it has no pod", time.Second},
-		{"has a pod without a UID", answering(lookup.Answer{Version: capture.PodVersion, Pod: &capture.Pod{}}), "runc", "it has no pod", time.Second},
+		{"has not changed since an answer that was none", answering(lookup.Answer{Version: ours, Unchanged: true}), "runc", "it has no pod", time.Second},
+		{"has a pod without a UID", answering(lookup.Answer{Version: ours, Pod: &capture.Pod{}}), "runc", "it has no pod", time.Second},
 		{"reaches no API server", answering(faulty(lookup.Failed, "connection refused")), "runc", "connection refused", time.Second},
 		{"may not read", answering(faulty(lookup.Refused, "forbidden")), "runc", "forbidden", time.Second},
 	} {
