@@ -3,13 +3,17 @@
 package credentials
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/settings"
 )
@@ -84,6 +88,48 @@ func TestHalfOfTheCredentials(t *testing.T) {
 			}
 			if kubeconfig, err := c.Fault(); err != nil || kubeconfig != directory+"/"+config.KubeconfigName {
 				t.Errorf("%s is in %s again: %s, %v", lost, directory, kubeconfig, err)
+			}
+		}
+	}
+}
+
+// TestFallback can't write to the state directory: to one that has no space, or is read-only,
+// the run directory is the alternative; any other fault is one for the operator.
+func TestFallback(t *testing.T) {
+	lab.RequireRoot(t)
+	t.Parallel()
+	for name, test := range map[string]struct {
+		prepare func(state string) error
+		want    string // the directory; empty for an error
+	}{
+		"writable": {func(string) error { return nil }, "/var/lib/capture-cni"},
+		"read-only": {func(state string) error {
+			return unix.Mount("none", state, "tmpfs", unix.MS_RDONLY, "size=64k")
+		}, "/run/capture-cni"},
+		"full": {func(state string) error {
+			err := unix.Mount("none", state, "tmpfs", 0, "size=4k")
+			return errors.Join(err, os.WriteFile(state+"/filler", make([]byte, 4<<10), 0o600))
+		}, "/run/capture-cni"},
+		"no directory": {func(state string) error {
+			return errors.Join(os.Remove(state), os.WriteFile(state, nil, 0o600))
+		}, ""},
+	} {
+		wanted := settings.Default(machine.New(t, map[string]string{
+			"/run/capture-cni/token": tokenUntil(time.Now().Add(time.Hour)), "/ca.crt": "CA", "/var/lib/other": "",
+		}))
+		wanted.Credentials.CAFile = wanted.At("/ca.crt")
+		state := wanted.At(wanted.StateDir)
+		if err := errors.Join(os.Mkdir(state, 0o700), test.prepare(state)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(state, unix.MNT_DETACH) })
+		for range 2 {
+			got, err := New(wanted, nil).Ensure(t.Context(), false)
+			if (err != nil) != (test.want == "") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err == nil && (got.Kubeconfig != test.want+"/kubeconfig" || got.Fallback != (test.want == wanted.RunDir)) {
+				t.Errorf("%s: %+v", name, got)
 			}
 		}
 	}

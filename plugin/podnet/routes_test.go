@@ -167,7 +167,8 @@ func TestCommitUndone(t *testing.T) {
 }
 
 // TestHalfOfWhatRulesNeed takes away, one by one, what an ADD added next to the rules: CHECK
-// names it, another ADD of the same rules adds it again, and DEL removes the rest.
+// names it, another ADD of the same rules adds it again, and DEL removes the rest, even if it
+// can't read the rules.
 func TestHalfOfWhatRulesNeed(t *testing.T) {
 	lab.RequireRoot(t)
 	host := lab.StartHost(t)
@@ -209,13 +210,18 @@ func TestHalfOfWhatRulesNeed(t *testing.T) {
 		within(func() error { expectState(t, "after another ADD, "+want, whole); return nil })
 	}
 	within(func() error { return errors.Join(netlink.RouteDel(four.route), netlink.RuleDel(six.rule)) })
-	for range 2 {
+	late, end := context.WithCancel(t.Context())
+	end()
+	if err := n.Remove(late); err == nil {
+		t.Error("a DEL without time has read the rules")
+	}
+	for _, when := range []string{"after a DEL that could not read the rules", "after DEL", "after another DEL"} {
+		within(func() error {
+			expectState(t, when, []string{"address 127.0.0.1/8", "address ::1/128", "lo is up"})
+			return nil
+		})
 		if err := n.Remove(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
-	within(func() error {
-		expectState(t, "after DEL", []string{"address 127.0.0.1/8", "address ::1/128", "lo is up"})
-		return nil
-	})
 }
