@@ -82,7 +82,6 @@ type Match struct {
 	FromLo   bool               `json:",omitzero"` // arrives by the loopback interface, whatever its name
 	ToLo     bool               `json:",omitzero"` // leaves by it
 	Src, Dst List[netip.Prefix] `json:",omitzero"` // all of one family
-	SrcPort  List[uint16]       `json:",omitzero"` // one at most; needs Protocol
 	DstPort  List[PortRange]    `json:",omitzero"` // needs Protocol
 	UID, GID List[uint32]       `json:",omitzero"` // of the socket's owner
 
@@ -172,7 +171,7 @@ const (
 	// After these three, the next rule decides.
 	SetMark     Verdict = "mark"     // the packet's, to Mark
 	SetConnMark Verdict = "connmark" // the connection's, to Mark
-	SetZone     Verdict = "zone"     // conntrack's, to Zone; later ones have no effect
+	SetZone     Verdict = "zone"     // conntrack's for what the entry's client sends, to Zone; later ones have no effect
 )
 
 // Action is a verdict with its target.

@@ -13,7 +13,7 @@ import (
 
 // rulesVersion grows with every release whose rules, or whose Stamps, differ for the
 // same Intent.
-const rulesVersion = 4
+const rulesVersion = 5
 
 // StampPrefix begins every Stamp, of any version.
 const StampPrefix = "capture-cni rules v"

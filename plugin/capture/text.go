@@ -82,7 +82,7 @@ func (do Action) text(table Table) string {
 	case SetConnMark:
 		return fmt.Sprintf("ct mark set %d", do.Mark)
 	case SetZone:
-		return fmt.Sprintf("ct zone set %d", do.Zone)
+		return fmt.Sprintf("ct original zone set %d", do.Zone)
 	case Reject:
 		return "reject with tcp reset"
 	}
@@ -104,13 +104,10 @@ func (m Match) words() []string {
 	add(m.ToLo, "oif lo")
 	add(!m.Src.IsZero(), "%s", addressWords("saddr", m.Src))
 	add(!m.Dst.IsZero(), "%s", addressWords("daddr", m.Dst))
-	switch {
-	case !m.SrcPort.IsZero():
-		add(true, "%s sport %s", m.Protocol, operand(m.SrcPort))
-	case !m.DstPort.IsZero():
-		add(true, "%s dport %s", m.Protocol, operand(m.DstPort))
-	default:
+	if m.DstPort.IsZero() {
 		add(m.Protocol != "", "meta l4proto %s", m.Protocol)
+	} else {
+		add(true, "%s dport %s", m.Protocol, operand(m.DstPort))
 	}
 	add(!m.UID.IsZero(), "meta skuid %s", operand(m.UID))
 	add(!m.GID.IsZero(), "meta skgid %s", operand(m.GID))

@@ -99,7 +99,6 @@ func matchArguments(m capture.Match) []string {
 	if m.Protocol != "" {
 		times([]string{fmt.Sprintf(" -p %s", m.Protocol)})
 	}
-	times(options(fmt.Sprintf(" -m %s --sport %%d", m.Protocol), m.SrcPort.Values))
 	times(portArguments(m))
 	times(options(" -m owner --uid-owner %d", m.UID.Values))
 	times(options(" -m owner --gid-owner %d", m.GID.Values))
@@ -178,7 +177,7 @@ func targetArguments(do capture.Action) string {
 	case capture.SetConnMark:
 		return fmt.Sprintf("-j CONNMARK --set-mark %d", do.Mark)
 	case capture.SetZone:
-		return fmt.Sprintf("-j CT --zone %d", do.Zone)
+		return fmt.Sprintf("-j CT --zone-orig %d", do.Zone)
 	case capture.Reject:
 		return "-j REJECT --reject-with tcp-reset"
 	}

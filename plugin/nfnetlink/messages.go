@@ -75,7 +75,7 @@ func (b *Batch) AddRule(t Table, chain, comment string, expressions []expr.Any) 
 	encoded := make([][]byte, len(expressions))
 	for i, expression := range expressions {
 		var err error
-		if encoded[i], err = expr.Marshal(t.Family, expression); err != nil {
+		if encoded[i], err = marshal(t.Family, expression); err != nil {
 			return fmt.Errorf("encoding a rule of chain %s: %w", chain, err)
 		}
 	}
@@ -90,6 +90,22 @@ func (b *Batch) AddRule(t Table, chain, comment string, expressions []expr.Any) 
 		b.Bytes(unix.NFTA_RULE_USERDATA, EncodeComment(comment))
 	})
 	return nil
+}
+
+// marshal encodes an expression. expr.Marshal leaves out the direction of a zone.
+func marshal(family byte, expression expr.Any) ([]byte, error) {
+	ct, ok := expression.(*expr.Ct)
+	if !ok || ct.Key != expr.CtKeyZONE {
+		return expr.Marshal(family, expression)
+	}
+	var b Batch
+	b.Text(unix.NFTA_EXPR_NAME, "ct")
+	b.Nested(unix.NFTA_EXPR_DATA, func() {
+		b.Number(unix.NFTA_CT_KEY, uint32(ct.Key))
+		b.Number(unix.NFTA_CT_SREG, ct.Register)
+		b.Bytes(unix.NFTA_CT_DIRECTION, []byte{byte(ct.Direction)})
+	})
+	return b.content, nil
 }
 
 // DeleteRules deletes all rules of a chain.

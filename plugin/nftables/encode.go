@@ -34,7 +34,6 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 		e.add(meta(expr.MetaKeyL4PROTO))
 		e.equals([]byte{protocolNumber[m.Protocol]})
 	}
-	encodeList(&e, m.SrcPort, sourcePort)
 	e.ports(m.DstPort)
 	encodeList(&e, m.UID, meta(expr.MetaKeySKUID))
 	encodeList(&e, m.GID, meta(expr.MetaKeySKGID))
@@ -160,6 +159,9 @@ const (
 	statusDNAT      uint32 = 1 << 5
 )
 
+// directionOriginal is IP_CT_DIR_ORIGINAL, the direction of an entry's client.
+const directionOriginal = 0
+
 // conntrack matches what conntrack has of the packet. Only a state exists without an entry.
 func (e *encoder) conntrack(m capture.Match) {
 	if m.Invalid {
@@ -169,9 +171,8 @@ func (e *encoder) conntrack(m capture.Match) {
 		e.bit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq)
 	}
 	if m.Original {
-		const original = 0 // IP_CT_DIR_ORIGINAL
 		e.add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: register})
-		e.equals([]byte{original})
+		e.equals([]byte{directionOriginal})
 	}
 	if m.Translated {
 		e.bit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq)
@@ -238,7 +239,7 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 		e.load(key(do.Mark), &expr.Ct{Key: expr.CtKeyMARK, Register: register, SourceRegister: true})
 	case capture.SetZone:
 		zone := binaryutil.NativeEndian.PutUint16(do.Zone)
-		e.load(zone, &expr.Ct{Key: expr.CtKeyZONE, Register: register, SourceRegister: true})
+		e.load(zone, &expr.Ct{Key: expr.CtKeyZONE, Register: register, SourceRegister: true, Direction: directionOriginal})
 	}
 }
 
@@ -253,11 +254,8 @@ func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
 }
 
-// The offsets of ports are the same in TCP and UDP.
-var (
-	sourcePort      = payload(expr.PayloadBaseTransportHeader, 0, 2)
-	destinationPort = payload(expr.PayloadBaseTransportHeader, 2, 2)
-)
+// destinationPort is at the same offset in TCP and UDP.
+var destinationPort = payload(expr.PayloadBaseTransportHeader, 2, 2)
 
 // key returns a value as the kernel holds it: names padded to IFNAMSIZ, addresses
 // and ports in network byte order, ids in the host's.

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// The neighbour is a host behind a bridge in the pod: a container of docker-in-docker, or
+// a virtual machine.
+var (
+	neighbourIP = dst{"172.17.0.2", "fd17::2"}
+	bridgeIP    = dst{"172.17.0.1", "fd17::1"}
+)
+
+// ways by which a neighbour's packets leave the pod: with the pod's address, or their own.
+var forwarding = map[string]func(t *testing.T, w world){
+	"masquerade": func(t *testing.T, w world) {
+		w.pod.Load(t, `table inet docker {
+	chain postrouting {
+		type nat hook postrouting priority 100
+		oifname "eth0" ip saddr 172.17.0.0/16 masquerade
+		oifname "eth0" ip6 saddr fd17::/64 masquerade
+	}
+}`)
+	},
+	"routed": func(t *testing.T, w world) {
+		check(t, w.peer.AddDefaultRoute(podIP[ipv4]))
+		check(t, w.peer.AddDefaultRoute(podIP[ipv6]))
+	},
+}
+
+// TestForwardedDNS sends queries through a pod that captures DNS: those that it forwards
+// are answered by their resolver, and its own ones are decided as without a neighbour.
+func TestForwardedDNS(t *testing.T) {
+	istio := func(annotations map[string]string) func(*testing.T, world, config.Backend) {
+		return func(t *testing.T, w world, backend config.Backend) {
+			check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(annotations), captureDNS), dualStack())))
+		}
+	}
+	own := map[string]string{"outbound-port": "15001", "dns-port": "15053"}
+	cases := []struct {
+		name    string
+		capture func(*testing.T, world, config.Backend)
+		proxy   lab.Owner
+		tcp     string // who answers the neighbour's query over TCP
+		pods    string // who answers the pod's own
+	}{
+		{"Istio", istio(nil), proxy, inbound, resolver},
+		{"Istio, TPROXY", istio(tproxy(nil)), proxy, inbound, resolver},
+		{"Istio, the bridge excluded", istio(map[string]string{"excludeInterfaces": "docker0"}), proxy, direct, resolver},
+		{"Istio, the bridge rerouted", istio(map[string]string{"istio.io/reroute-virtual-interfaces": "docker0"}), proxy, outbound, resolver},
+		{"Istio, eth0 excluded", istio(map[string]string{"excludeInterfaces": "eth0"}), proxy, inbound, direct},
+		{"own keys", func(t *testing.T, w world, backend config.Backend) {
+			check(t, open(t, w.pod, backend).Apply(decide(t, sidecarPod(own), config.DefaultSettings())))
+		}, sidecarProxy, direct, resolver},
+	}
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for _, c := range cases {
+			for way, prepare := range forwarding {
+				t.Run(c.name+", "+way, func(t *testing.T) {
+					mesh := istioMesh
+					mesh.ProxyUID, mesh.ProxyGID = uint32(c.proxy.UID), uint32(c.proxy.GID)
+					w := newWorld(t, []int{53}, mesh)
+					neighbour := w.newNeighbour(t)
+					prepare(t, w)
+					c.capture(t, w, backend)
+					behind := world{pod: neighbour}
+					for _, f := range bothFamilies {
+						for range 2 { // the second query may meet what conntrack has of the first
+							behind.probe(t, udp(out(app, external, 53, direct)), f)
+							for _, p := range queries(app, external, c.pods) {
+								w.probe(t, p, f)
+							}
+							w.probe(t, udp(out(c.proxy, external, 53, direct)), f)
+							w.probe(t, udp(in(podIP, 53, direct)), f)
+							behind.probe(t, udp(out(app, bridgeIP, 53, direct)), f)
+						}
+						if answer, _, err := behind.ask(out(app, external, 53, c.tcp), f); answer.Server != c.tcp {
+							t.Errorf("%s: TCP is answered by %q, want %q (%v)", f, answer.Server, c.tcp, err)
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
+// newNeighbour adds a host behind a bridge of the pod, which routes.
+func (w world) newNeighbour(t *testing.T) *lab.Host {
+	t.Helper()
+	neighbour := newHost(t)
+	check(t, lab.Link(
+		lab.Interface{Host: w.pod, Name: "docker0", Addresses: []string{bridgeIP[ipv4] + "/16", bridgeIP[ipv6] + "/64"}},
+		lab.Interface{Host: neighbour, Name: "eth0", Addresses: []string{neighbourIP[ipv4] + "/16", neighbourIP[ipv6] + "/64"}}))
+	check(t, neighbour.AddDefaultRoute(bridgeIP[ipv4]))
+	check(t, neighbour.AddDefaultRoute(bridgeIP[ipv6]))
+	check(t, w.pod.Do(forward))
+	check(t, w.pod.WaitForIPv6())
+	check(t, neighbour.WaitForIPv6())
+	return neighbour
+}
+
+// TestPort53IsAlsoAClient has clients send from port 53: what the pod's server answers is
+// no query, and a query of the pod from that port is one.
+func TestPort53IsAlsoAClient(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := newLinks(t)
+		w.sidecar(t, proxy, istioMesh)
+		w.serve(t, w.pod, "udp", 7, direct)
+		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, captureDNS), dualStack())))
+		for _, f := range bothFamilies {
+			from := func(d dst) dst { return dst{d[ipv4] + ":53", "[" + d[ipv6] + "]:53"} }
+			for range 2 {
+				client := udp(in(podIP, 7, direct))
+				client.by, client.from = rootUser, from(secondPeer)
+				w.probe(t, client, f)
+				query := udp(out(rootUser, external, 53, resolver))
+				query.from = from(podIP)
+				w.probe(t, query, f)
+			}
+		}
+	})
+}
