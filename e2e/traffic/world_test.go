@@ -169,9 +169,13 @@ func injected(annotations, env map[string]string) *corev1.Pod {
 // decide is for a pod with an address of each family.
 func decide(t *testing.T, pod *corev1.Pod, settings config.Settings) capture.Ruleset {
 	t.Helper()
-	decision, err := lab.Decide(pod, settings, netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr(podIP[ipv6]))
+	decision, err := lab.Decide(pod, settings, podAddresses()...)
 	check(t, err)
 	return capture.Rules(decision.Intent)
+}
+
+func podAddresses() []netip.Addr {
+	return []netip.Addr{netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr(podIP[ipv6])}
 }
 
 // backends must all decide alike.

@@ -227,21 +227,14 @@ func describe(name string, data nfnetlink.Attributes) string {
 // legacyObstruction is obstruction for the tables of iptables-legacy. Those named
 // here have built-in chains in front of ours.
 func legacyObstruction() (string, error) {
-	for _, table := range xtables.Names() {
-		if !slices.Contains([]capture.Table{capture.Raw, capture.Mangle, capture.NAT}, capture.Table(table.Name)) {
-			continue
-		}
-		targets, err := table.Targets()
-		if err != nil {
-			return "", err
-		}
-		for _, target := range targets {
-			if !isHarmlessTarget(target) {
-				return fmt.Sprintf("target %q in legacy %s table %s, in front of the capture rules", target, table.Family, table.Name), nil
-			}
-		}
+	inFront := slices.DeleteFunc(xtables.Names(), func(t xtables.Table) bool {
+		return !slices.Contains([]capture.Table{capture.Raw, capture.Mangle, capture.NAT}, capture.Table(t.Name))
+	})
+	table, target, err := xtables.FindTarget(inFront, func(target string) bool { return !isHarmlessTarget(target) })
+	if target == "" || err != nil {
+		return "", err
 	}
-	return "", nil
+	return fmt.Sprintf("target %q in legacy %s table %s, in front of the capture rules", target, table.Family, table.Name), nil
 }
 
 // isHarmlessTarget reports whether a target of iptables, of either variant,

@@ -43,6 +43,9 @@ func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, e
 	d := decider{pod: pod, proxy: &proxy, settings: settings, addresses: own}
 	d.checkRuntimeClass()
 	intent := chosen.read(&d)
+	if len(d.faults) == 0 {
+		d.checkExpansion(intent)
+	}
 	if len(d.faults) > 0 {
 		return Decision{Warnings: d.warnings}, d.faults
 	}

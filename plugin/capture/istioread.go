@@ -70,11 +70,15 @@ func (d *decider) readAnnotations(in *Intent) {
 		mesh.ExcludeOutboundIPRanges, listOf(d, annotationExcludeOutboundRanges, "", config.ParsePrefix)))
 
 	in.ExcludeInterfaces = unique(listOf(d, annotationExcludeInterfaces, "", config.ParseInterface)...)
-	reroute := annotationKubevirtInterfaces
+	in.RerouteInterfaces = unique(listOf(d, d.rerouteKey(), "", config.ParseInterface)...)
+}
+
+// rerouteKey returns the annotation of rerouted interfaces, by its new or its old name.
+func (d *decider) rerouteKey() string {
 	if _, ok := d.pod.Annotations[annotationRerouteInterfaces]; ok {
-		reroute = annotationRerouteInterfaces
+		return annotationRerouteInterfaces
 	}
-	in.RerouteInterfaces = unique(listOf(d, reroute, "", config.ParseInterface)...)
+	return annotationKubevirtInterfaces
 }
 
 func (d *decider) readEnvironment(in *Intent) {

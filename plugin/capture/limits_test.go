@@ -39,7 +39,20 @@ func TestLimits(t *testing.T) {
 	}{
 		{"10,000 ports", meshedPod(annotated(annotationExcludeInboundPorts, listed(10_000, portNumber))), ""},
 		{"10,000 ranges", meshedPod(annotated(annotationExcludeOutboundRanges, listed(10_000, address))), ""},
-		{"10,000 interfaces", meshedPod(annotated(annotationExcludeInterfaces, listed(10_000, interfaceName))), ""},
+		{"5,000 interfaces", meshedPod(annotated(annotationExcludeInterfaces, listed(5_000, interfaceName))), ""},
+		{
+			"20,000 interfaces", meshedPod(annotated(annotationExcludeInterfaces, listed(20_000, interfaceName))),
+			"annotation " + annotationExcludeInterfaces + ": \"eth0",
+		},
+		{"100 interfaces with 200 ranges", meshedPod(
+			annotated(annotationRerouteInterfaces, listed(100, interfaceName)), annotated(annotationIncludeOutboundRanges, listed(200, address)),
+		), ""},
+		{"1,000 interfaces with 1,000 ranges", meshedPod(
+			annotated(annotationRerouteInterfaces, listed(1_000, interfaceName)), annotated(annotationIncludeOutboundRanges, listed(1_000, address)),
+		), "annotation " + annotationRerouteInterfaces + " with " + annotationIncludeOutboundRanges + ": \"eth0"},
+		{"10,000 interfaces with 10,000 ranges", meshedPod(
+			annotated(annotationKubevirtInterfaces, listed(10_000, interfaceName)), annotated(annotationIncludeOutboundRanges, listed(10_000, address)),
+		), "annotation " + annotationKubevirtInterfaces + " with " + annotationIncludeOutboundRanges + ": \"eth0"},
 		{"20,000 in two lists", meshedPod(
 			annotated(annotationExcludeInboundPorts, listed(10_000, portNumber)), annotated(annotationExcludeOutboundRanges, listed(10_000, address)),
 		), ""},

@@ -116,23 +116,16 @@ func options[T any](format string, values []T) []string {
 	return spelled
 }
 
-// multiportMax is the most ports that one rule can list (XT_MULTI_PORTS). A range counts
-// as two.
-const multiportMax = 15
-
 func portArguments(m capture.Match) []string {
-	spelled, size := make([]string, len(m.DstPort.Values)), multiportMax
+	spelled := make([]string, len(m.DstPort.Values))
 	for i, r := range m.DstPort.Values {
 		spelled[i] = r.Spell(":")
-		if r.First != r.Last {
-			size = multiportMax / 2
-		}
 	}
 	if len(spelled) == 1 {
 		return []string{fmt.Sprintf(" -m %s --dport %s", m.Protocol, spelled[0])}
 	}
 	var rules []string
-	for chunk := range slices.Chunk(spelled, size) {
+	for chunk := range slices.Chunk(spelled, capture.MultiportSize(m.DstPort.Values)) {
 		rules = append(rules, " -m multiport --dports "+strings.Join(chunk, ","))
 	}
 	return rules

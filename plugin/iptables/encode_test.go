@@ -4,6 +4,7 @@ package iptables
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -38,6 +39,31 @@ func TestListsOfIPTables(t *testing.T) {
 	} {
 		if !strings.Contains(text, rule+"\n") {
 			t.Errorf("%q is missing in\n%s", rule, text)
+		}
+	}
+}
+
+// TestExpanded compares the number that limits a pod's lists with the rules that are written.
+func TestExpanded(t *testing.T) {
+	t.Parallel()
+	numbers := make([]uint32, 5)
+	for _, n := range []int{0, 1, 2, 7, 8, 15, 16, 46} {
+		ports := make([]capture.PortRange, n)
+		for i := range ports {
+			ports[i] = capture.PortRange{First: uint16(10 * i), Last: uint16(10 * i)}
+		}
+		for _, ranged := range []bool{false, true} {
+			if ranged && n > 0 {
+				ports[n-1].Last++
+			}
+			m := capture.Match{
+				Protocol: capture.TCP, DstPort: capture.List[capture.PortRange]{Values: ports}, GID: capture.List[uint32]{Values: numbers[:n%5]},
+				In: capture.List[string]{Values: make([]string, n)}, Out: capture.List[string]{Values: make([]string, n/2)},
+			}
+			m.Dst.Values = make([]netip.Prefix, n%3)
+			if got, want := m.Expanded(), len(matchArguments(m)); got != want {
+				t.Errorf("%d of each list, ranges %v: counted as %d rules, and %d are written", n, ranged, got, want)
+			}
 		}
 	}
 }

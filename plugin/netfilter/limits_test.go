@@ -47,6 +47,9 @@ func TestLimits(t *testing.T) {
 		_, err := nftables.Backend{}.Dump(ctx)
 		return err
 	}
+	fill := func(n int) string {
+		return repeated(n, func(i int) string { return fmt.Sprintf(`-A PREROUTING -m comment --comment "%d" -j RETURN`, i) })
+	}
 	large := "comment \"" + strings.Repeat("x", 120) + "\""
 	for _, test := range []struct {
 		name   string
@@ -99,8 +102,13 @@ func TestLimits(t *testing.T) {
 		},
 		{
 			"legacy rules", inspect,
-			repeated(90_000, func(i int) string { return fmt.Sprintf(`-A PREROUTING -m comment --comment "%d" -j RETURN`, i) }),
-			"more than 33554432 bytes of legacy rules in table nat",
+			fill(90_000),
+			"more than 24000000 bytes of legacy rules",
+		},
+		{
+			"legacy rules of two tables", inspect,
+			fill(30_000) + "COMMIT\n*mangle\n" + fill(30_000),
+			"more than 24000000 bytes of legacy rules",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -2,20 +2,24 @@
 
 package nfnetlink
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
 
 // Limits of what is read from a namespace: with NET_ADMIN, a pod can fill its
-// tables. They are several times what a pod's annotations, 256 KiB in all, can
-// request: some 100 rules of nftables or 40,000 of iptables, 80,000 elements.
+// tables. They are above what a pod's annotations can request: some 100 rules of
+// nftables or capture.MaxExpanded of iptables, and two elements for each range.
 // For each part of a list the kernel starts over at the first object, so its
 // time grows with the square of the list.
 const (
 	MaxTables   = 1_000
 	MaxChains   = 50_000
-	MaxRules    = 65_000  // of a table of iptables
-	MaxOurRules = 5_000   // of our table, or of a chain that is searched for a comment
-	MaxSets     = 1_000   // of our table
-	MaxElements = 150_000 // of all sets of our table
+	MaxRules    = capture.MaxExpanded + 5_000    // of a table of iptables, with those of other programs
+	MaxOurRules = 5_000                          // of our table, or of a chain that is searched for a comment
+	MaxSets     = 1_000                          // of our table
+	MaxElements = 2*capture.MaxExpanded + 30_000 // of all sets of our table
 
 	maxBytes    = 64 << 20 // of one list, as the kernel sends it
 	MaxOurBytes = 4 << 20  // of our table's rules

@@ -64,7 +64,11 @@ func Names() (names []Table) {
 // TooLarge.
 func List() (Tables, error) {
 	list := Tables{}
-	for _, table := range Names() {
+	names := Names()
+	if err := checkSizes(names); err != nil {
+		return nil, err
+	}
+	for _, table := range names {
 		entries, err := table.Entries()
 		if err != nil {
 			return nil, err
@@ -83,21 +87,53 @@ func (t Table) Entries() ([]byte, error) {
 	return entries, nil
 }
 
-// Targets returns the names of the targets of the table's rules: "" for a plain
-// verdict or a jump, and ERROR for the beginning of a chain. Errors: TooLarge.
-func (t Table) Targets() (names []string, err error) {
-	entries, err := t.Entries()
-	if err != nil {
-		return nil, err
+// FindTarget returns the first target of the tables' rules that is wanted, with its table,
+// "" for none. A target is "" for a plain verdict or a jump, and ERROR for the beginning of
+// a chain. Errors: TooLarge.
+func FindTarget(tables []Table, wanted func(target string) bool) (Table, string, error) {
+	if err := checkSizes(tables); err != nil {
+		return Table{}, "", err
 	}
-	for target := range families[t.Family].targets(entries) {
-		names = append(names, target)
+	for _, table := range tables {
+		entries, err := table.Entries()
+		if err != nil {
+			return Table{}, "", err
+		}
+		for target := range families[table.Family].targets(entries) {
+			if wanted(target) {
+				return table, target, nil
+			}
+		}
 	}
-	return names, nil
+	return Table{}, "", nil
 }
 
-// maxEntries bounds the bytes of a table's rules; nfnetlink's limits say why.
-const maxEntries = 32 << 20
+// maxEntries bounds the bytes of the rules of all tables together; nfnetlink's limits say
+// why. A rule of ours takes less than 300.
+const maxEntries = 400 * capture.MaxExpanded
+
+// checkSizes returns TooLarge for tables that are too large together, before any is read.
+func checkSizes(tables []Table) error {
+	size := 0
+	for _, table := range tables {
+		of := families[table.Family]
+		fd, err := of.open()
+		if err != nil {
+			return err
+		}
+		info, err := of.info(fd, table.Name)
+		_ = unix.Close(fd) // nothing was written to it
+		if err != nil {
+			return fmt.Errorf("reading the size of the legacy %s table: %w", table.Name, err)
+		}
+		if size += int(info.entrySize); size > maxEntries {
+			return tooLarge
+		}
+	}
+	return nil
+}
+
+var tooLarge = nfnetlink.TooLarge{What: "bytes of legacy rules", Limit: maxEntries}
 
 // Socket options of include/uapi/linux/netfilter_ipv4/ip_tables.h, the same for IPv6.
 const (
@@ -117,22 +153,32 @@ type tableInfo struct {
 // which are aligned to eight bytes.
 const entriesHeader = 40
 
-// entries reads a table's rules as the kernel holds them. The table must exist:
-// reading it would create it. A raw socket, which iptables uses, would need
-// CAP_NET_RAW. Errors: TooLarge.
+// open returns a socket. A raw one, which iptables uses, would need CAP_NET_RAW.
+func (f family) open() (fd int, err error) {
+	return unix.Socket(f.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+}
+
+// info reads what the kernel knows of a table. The table must exist: reading it would
+// create it.
+func (f family) info(fd int, table string) (info tableInfo, err error) {
+	copy(info.name[:], table)
+	err = getOption(fd, f.level, getInfo, unsafe.Pointer(&info), unsafe.Sizeof(info))
+	return info, err
+}
+
+// entries reads a table's rules as the kernel holds them. Errors: TooLarge.
 func (f family) entries(table string) ([]byte, error) {
-	fd, err := unix.Socket(f.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := f.open()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written to it
-	var info tableInfo
-	copy(info.name[:], table)
-	if err := getOption(fd, f.level, getInfo, unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
+	info, err := f.info(fd, table)
+	if err != nil {
 		return nil, err
 	}
 	if info.entrySize > maxEntries {
-		return nil, nfnetlink.TooLarge{What: "bytes of legacy rules in table " + table, Limit: maxEntries}
+		return nil, tooLarge
 	}
 	buffer := make([]byte, entriesHeader+info.entrySize)
 	copy(buffer, table)
