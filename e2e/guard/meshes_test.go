@@ -61,5 +61,5 @@ func TestBesideLinkerd(t *testing.T) {
 	repairing, registry := n.keeper(t, guard.InPlace)
 	wholeRound(t, repairing)
 	wholeRound(t, repairing)
-	expect(t, registry, map[terms.State]float64{terms.Obstructed: 1})
+	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 }

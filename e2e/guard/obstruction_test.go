@@ -36,8 +36,12 @@ func TestObstructed(t *testing.T) {
 			[]string{`ip table "nat"`, "output", "-101", "redir"},
 		},
 		"dnat at our own priority": {
-			"table ip6 nat { chain P { type nat hook prerouting priority dstnat; tcp dport 80 dnat to [2001:db8::1]:80; } }",
-			[]string{`ip6 table "nat"`, "prerouting", "-100", "nat"},
+			"table ip6 nat { chain P { type nat hook prerouting priority -101; tcp dport 80 dnat to [2001:db8::1]:80; } }",
+			[]string{`ip6 table "nat"`, "prerouting", "-101", "nat"},
+		},
+		"routing behind ours": {
+			"table ip late { chain out { type route hook output priority 10; ip daddr 127.0.0.1 ip daddr set 192.0.2.1; } }",
+			[]string{`ip table "late"`, "output", "priority 10", "payload", "routes packets again"},
 		},
 		"a mark": {
 			"table inet marks { chain out { type route hook output priority mangle; meta skuid 2000 meta mark set 1337; } }",
@@ -145,7 +149,9 @@ func TestUnobstructed(t *testing.T) {
 		"a firewall":                          `table inet filter { chain in { type filter hook input priority filter; ct state established accept; tcp dport 22 drop; }` + "\n" + `chain out { type filter hook output priority -310; counter accept; ip daddr 192.0.2.9 log drop; } }`,
 		"masquerading":                        "table ip nat { chain POSTROUTING { type nat hook postrouting priority srcnat; oifname eth0 masquerade; } }",
 		"masquerading, as iptables writes it": "table ip nat { chain POSTROUTING { type nat hook postrouting priority srcnat; oifname eth0 masquerade; }" + "\n" + `chain OUTPUT { type nat hook output priority -100; tcp dport 22 counter return; } }`,
+		"docker's published ports":            "table ip nat { chain PREROUTING { type nat hook prerouting priority dstnat; tcp dport 80 dnat to 172.17.0.2:80; } }",
 		"nat that comes after":                "table ip nat { chain OUTPUT { type nat hook output priority -99; tcp dport 80 redirect to :9999; } }",
+		"a filter behind ours":                "table ip late { chain out { type filter hook output priority 10; meta mark set 7; } }",
 		"an empty table of nat":               "table ip nat { chain PREROUTING { type nat hook prerouting priority dstnat; }\nchain ISTIO_OUTPUT { } }",
 		"another set of rules":                "table inet unused { chain nowhere { notrack; } }",
 	} {
@@ -189,7 +195,7 @@ func TestObstructedByLegacyTables(t *testing.T) {
 		want terms.State
 	}{
 		"notrack":      {"-t raw -A OUTPUT -p tcp -j NOTRACK", "obstructed"},
-		"redirect":     {"-t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 9999", "obstructed"},
+		"redirect":     {"-t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 9999", terms.Captured}, // behind ours
 		"a mark":       {"-t mangle -A PREROUTING -j MARK --set-mark 1337", "obstructed"},
 		"masquerading": {"-t nat -A POSTROUTING -j MASQUERADE", terms.Captured},
 		"a firewall":   {"-t filter -A INPUT -p tcp --dport 22 -j DROP", terms.Captured},
@@ -206,6 +212,32 @@ func TestObstructedByLegacyTables(t *testing.T) {
 				return err
 			}))
 			keeper, registry := n.keeper(t, guard.InPlace)
+			keeper.Round(t.Context())
+			expect(t, registry, map[terms.State]float64{tt.want: 1})
+		})
+	}
+}
+
+// TestObstructedByRouting finds a policy rule that routes redirected packets elsewhere.
+func TestObstructedByRouting(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rules string
+		want  terms.State
+	}{
+		"before table local":       {"rule add priority 5 lookup local, rule del priority 0, rule add priority 1 lookup 100", terms.Obstructed},
+		"before table local, IPv6": {"-6 rule add priority 5 lookup local, -6 rule del priority 0, -6 rule add priority 1 fwmark 7 lookup 100", terms.Obstructed},
+		"behind part of it":        {"rule add priority 5 lookup local, rule del priority 0, rule add priority 1 from 10.0.0.1 lookup local, rule add priority 2 lookup 100", terms.Obstructed},
+		"local, later":             {"rule add priority 5 lookup local, rule del priority 0", terms.Captured},
+		"behind it":                {"rule add priority 1 fwmark 1337 lookup 133", terms.Captured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			p := n.run(t, "web")
+			p.capture(t, nil)
+			for command := range strings.SplitSeq(tt.rules, ", ") {
+				p.execute(t, "ip", strings.Fields(command)...)
+			}
+			keeper, registry := n.keeper(t, guard.ReportOnly)
 			keeper.Round(t.Context())
 			expect(t, registry, map[terms.State]float64{tt.want: 1})
 		})

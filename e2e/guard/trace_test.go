@@ -78,7 +78,7 @@ func TestTraceDoubts(t *testing.T) {
 		want   string // "" for no doubt
 	}{
 		"in front":                   {"table inet vpn { chain out { type filter hook output priority -301; counter; } }", toPeer, `chain "out" of inet table "vpn", at hook output with priority -301`},
-		"at our own priority":        {"table ip nat { chain OUTPUT { type nat hook output priority -100; counter; } }", toPeer, `chain "OUTPUT" of ip table "nat", at hook output with priority -100`},
+		"at our own priority":        {"table ip nat { chain OUTPUT { type nat hook output priority -101; counter; } }", toPeer, `chain "OUTPUT" of ip table "nat", at hook output with priority -101`},
 		"that drops":                 {"table inet vpn { chain out { type filter hook output priority -301; policy drop; } }", toPeer, `chain "out" of inet table "vpn", at hook output with priority -301`},
 		"for inbound packets":        {"table ip vpn { chain in { type filter hook prerouting priority raw; counter; } }", toPod, `chain "in" of ip table "vpn", at hook prerouting with priority -300`},
 		"at a device":                {`table netdev early { chain in { type filter hook ingress device "eth0" priority 0; counter; } }`, toPod, `chain "in" of netdev table "early", at hook ingress with priority 0`},
@@ -128,8 +128,8 @@ func TestTraceOfIPTables(t *testing.T) {
 	n := newNode()
 	p := n.run(t, "web")
 	p.capture(t, nil)
-	p.execute(t, "iptables-legacy", "-t", "nat", "-A", "OUTPUT", "-j", "RETURN")
-	if out := n.trace(t, toPeer); !strings.Contains(out, "the legacy ipv4 table nat, with priority -100\n") || strings.Contains(out, "built-in chains") {
+	p.execute(t, "iptables-legacy", "-t", "mangle", "-A", "OUTPUT", "-j", "RETURN")
+	if out := n.trace(t, toPeer); !strings.Contains(out, "the legacy ipv4 table mangle\n") || strings.Contains(out, "built-in chains") {
 		t.Errorf("a legacy table:\n%s", out)
 	}
 }

@@ -96,6 +96,27 @@ var netfilterMutants = []mutant{
 		by:   by(root, "e2e/guard", "TestObstructed"),
 	},
 	{
+		name: "docker-in-docker-is-in-front-of-a-repaired-pods-rules",
+		file: "plugin/capture/text.go",
+		from: "NAT: -101",
+		to:   "NAT: -100",
+		by:   by(root, "e2e/traffic", "TestPublishedPort"),
+	},
+	{
+		name: "routing-behind-the-rules-goes-unnoticed",
+		file: "install/kernel/obstruction.go",
+		from: "h.priority <= last || h.routes ||",
+		to:   "h.priority <= last ||",
+		by:   by(root, "e2e/guard", "TestObstructed/routing"),
+	},
+	{
+		name: "policy-rule-in-front-of-table-local-goes-unnoticed",
+		file: "install/kernel/routed.go",
+		from: "if rule.Table != unix.RT_TABLE_LOCAL {",
+		to:   "if rule.Table == unix.RT_TABLE_UNSPEC {",
+		by:   by(root, "e2e/guard", "TestObstructedByRouting"),
+	},
+	{
 		name: "change-of-a-mark-hides-packets-from-the-guard",
 		file: "install/kernel/obstruction.go",
 		from: "return known && (changes == 0 || !isChange)",

@@ -125,3 +125,31 @@ func TestPort53IsAlsoAClient(t *testing.T) {
 		}
 	})
 }
+
+// TestPublishedPort publishes ports of the pod, before the rules are made and afterwards: the
+// rules decide first, and docker about what they exempt.
+func TestPublishedPort(t *testing.T) {
+	publish := func(t *testing.T, w world) {
+		w.pod.Load(t, `table inet docker {
+	chain PREROUTING {
+		type nat hook prerouting priority dstnat
+		iifname "eth0" tcp dport { 8080, 9000 } dnat ip to 172.17.0.2:7000
+	}
+}`)
+	}
+	rules := func(t *testing.T, w world) {
+		pod := injected(spelled(map[string]string{"excludeInboundPorts": "9000"}), nil)
+		check(t, open(t, w.pod, config.NFTables).Apply(decide(t, pod, dualStack())))
+	}
+	for name, steps := range map[string][]func(*testing.T, world){"docker first": {publish, rules}, "docker last": {rules, publish}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, []int{80, 8080}, istioMesh)
+			w.serve(t, w.newNeighbour(t), "tcp", 7000, direct)
+			for _, step := range steps {
+				step(t, w)
+			}
+			w.probe(t, in(podIP, 8080, inbound), ipv4)
+			w.probe(t, in(podIP, 9000, direct), ipv4)
+		})
+	}
+}

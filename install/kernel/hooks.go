@@ -33,9 +33,10 @@ func HooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	last := lastOfOurs(bases)
 	var found []string
 	for _, base := range bases {
-		if !base.isMetBy(p) || hasMarker(all, base.ChainName) {
+		if base.isOurs() || !base.isMetBy(p, last) || hasMarker(all, base.ChainName) {
 			continue
 		}
 		decides, err := base.decides(r)
@@ -46,15 +47,15 @@ func HooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 			found = append(found, fmt.Sprintf("chain %q of %s table %q, at %s", base.Name, familyNames[base.Family], base.Table, base.hook.text(base.Family)))
 		}
 	}
-	legacy, err := legacyInFront(p)
+	legacy, err := legacyInFront(p, last)
 	return append(found, legacy...), err
 }
 
 // isMetBy reports whether a packet meets the chain before the last of ours. A packet
 // on lo meets the hooks for arriving packets, too.
-func (c baseChain) isMetBy(p trace.Packet) bool {
+func (c baseChain) isMetBy(p trace.Packet, last int32) bool {
 	isIPv4 := p.To.Addr().Is4()
-	if !c.hook.isInFront(c.Family) || c.Family == unix.NFPROTO_IPV4 && !isIPv4 || c.Family == unix.NFPROTO_IPV6 && isIPv4 {
+	if !c.hook.isInFront(c.Family, last) || c.Family == unix.NFPROTO_IPV4 && !isIPv4 || c.Family == unix.NFPROTO_IPV6 && isIPv4 {
 		return false
 	}
 	if c.Family != unix.NFPROTO_NETDEV && c.hook.number == unix.NF_INET_LOCAL_OUT {
@@ -82,7 +83,7 @@ func (c baseChain) decides(r *nfnetlink.Reader) (bool, error) {
 
 // legacyInFront describes the tables of iptables-legacy, other than ours, whose
 // built-in chains are in front of ours.
-func legacyInFront(p trace.Packet) (found []string, err error) {
+func legacyInFront(p trace.Packet, last int32) (found []string, err error) {
 	tables, err := xtables.List()
 	if err != nil {
 		return nil, err
@@ -91,10 +92,10 @@ func legacyInFront(p trace.Packet) (found []string, err error) {
 	if p.To.Addr().Is4() {
 		family = capture.IPv4
 	}
-	for _, table := range []capture.Table{capture.Raw, capture.Mangle, capture.NAT} {
+	for _, table := range legacyTablesInFront(last) {
 		chains, exists := tables[xtables.Table{Family: family, Name: string(table)}]
 		if exists && !slices.Contains(chains, iptables.MarkerChain) {
-			found = append(found, fmt.Sprintf("the legacy %s table %s, with priority %d", family, table, capture.Chain{Table: table}.Priority()))
+			found = append(found, fmt.Sprintf("the legacy %s table %s", family, table))
 		}
 	}
 	return found, nil

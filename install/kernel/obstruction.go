@@ -37,27 +37,49 @@ func Obstruction(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, table := range tablesInFront(chains) {
+	last := lastOfOurs(chains)
+	for _, table := range tablesInFront(chains, last) {
 		obstruction, err := table.obstruction(r)
 		if obstruction != "" || err != nil {
 			return obstruction, err
 		}
 	}
-	return legacyObstruction()
+	if obstruction, err := legacyObstruction(last); obstruction != "" || err != nil {
+		return obstruction, err
+	}
+	return routedAround()
 }
 
-// baseChain is a chain of another table that a hook calls.
+// baseChain is a chain that a hook calls.
 type baseChain struct {
 	nfnetlink.ChainName
 	hook  baseHook
 	drops bool // what no rule matches
 }
 
-// parseBaseChain returns a base chain of another table, and nothing for any other chain.
+func (c baseChain) isOurs() bool {
+	return c.Family == unix.NFPROTO_INET && c.Table == capture.TableName
+}
+
+// legacyNAT is the priority of nat in iptables, of either variant.
+const legacyNAT = -100
+
+// lastOfOurs returns the priority of the last of our chains that captures. Earlier versions
+// of the rules have another one.
+func lastOfOurs(chains []baseChain) int32 {
+	for _, chain := range chains {
+		if chain.isOurs() && chain.Name == capture.NFTChain(capture.NAT, string(capture.Output)) {
+			return chain.hook.priority
+		}
+	}
+	return legacyNAT
+}
+
+// parseBaseChain returns a base chain, and nothing for any other chain.
 func parseBaseChain(chain nfnetlink.Attributes) ([]baseChain, error) {
 	hook, isBase := hookOf(chain)
 	name := nfnetlink.ChainName{Family: chain[nfnetlink.Family][0], Table: nfnetlink.Text(chain[unix.NFTA_CHAIN_TABLE]), Name: nfnetlink.Text(chain[unix.NFTA_CHAIN_NAME])}
-	if !isBase || name.Family == unix.NFPROTO_INET && name.Table == capture.TableName {
+	if !isBase {
 		return nil, nil
 	}
 	policy := chain[unix.NFTA_CHAIN_POLICY]
@@ -66,18 +88,21 @@ func parseBaseChain(chain nfnetlink.Attributes) ([]baseChain, error) {
 }
 
 // frontTable is another table that gets packets before ours, or at the same
-// priority: then the order is that of registration.
+// priority: then the kernel calls the chain that was made last first.
 type frontTable struct {
 	family byte
 	name   string
-	place  string          // hook and priority of its first base chain in front
+	place  string          // of its first base chain in front
 	later  map[string]bool // its base chains that are not in front
 }
 
-func tablesInFront(chains []baseChain) []*frontTable {
+func tablesInFront(chains []baseChain, last int32) []*frontTable {
 	var tables []*frontTable
 	known := map[nfnetlink.ChainName]*frontTable{}
 	for _, chain := range chains {
+		if chain.isOurs() {
+			continue
+		}
 		key := nfnetlink.ChainName{Family: chain.Family, Table: chain.Table}
 		table := known[key]
 		if table == nil {
@@ -85,10 +110,13 @@ func tablesInFront(chains []baseChain) []*frontTable {
 			tables, known[key] = append(tables, table), table
 		}
 		switch {
-		case !chain.hook.isInFront(chain.Family):
+		case !chain.hook.isInFront(chain.Family, last):
 			table.later[chain.Name] = true
 		case table.place == "":
-			table.place = chain.hook.text(chain.Family)
+			table.place = chain.hook.text(chain.Family) + ", in front of the capture rules"
+			if chain.hook.routes && chain.hook.priority > last {
+				table.place = chain.hook.text(chain.Family) + ", and routes packets again behind the capture rules"
+			}
 		}
 	}
 	return slices.DeleteFunc(tables, func(t *frontTable) bool { return t.place == "" })
@@ -105,7 +133,7 @@ func (t *frontTable) obstruction(r *nfnetlink.Reader) (string, error) {
 		if statement == "" {
 			return nil, nil
 		}
-		return []string{fmt.Sprintf("%s in chain %q of %s, which is at %s, in front of the capture rules", statement, chain, of, t.place)}, nil
+		return []string{fmt.Sprintf("%s in chain %q of %s, which is at %s", statement, chain, of, t.place)}, nil
 	}))
 }
 
@@ -115,6 +143,7 @@ var familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: 
 type baseHook struct {
 	number   uint32
 	priority int32
+	routes   bool // again, what its rules changed
 }
 
 func hookOf(chain nfnetlink.Attributes) (baseHook, bool) {
@@ -127,21 +156,22 @@ func hookOf(chain nfnetlink.Attributes) (baseHook, bool) {
 	if err != nil || len(number) != 4 || len(priority) != 4 {
 		return baseHook{}, false
 	}
-	return baseHook{binary.BigEndian.Uint32(number), int32(binary.BigEndian.Uint32(priority))}, true
+	routes := nfnetlink.Text(chain[unix.NFTA_CHAIN_TYPE]) == "route"
+	return baseHook{binary.BigEndian.Uint32(number), int32(binary.BigEndian.Uint32(priority)), routes}, true
 }
 
 // inetIngress is NF_INET_INGRESS, which golang.org/x/sys lacks.
 const inetIngress = 5
 
-// isInFront reports whether a packet can meet the chain before the last of ours.
-func (h baseHook) isInFront(family byte) bool {
+// isInFront reports whether a packet can meet the chain before the last of ours, or is
+// routed again by it.
+func (h baseHook) isInFront(family byte, last int32) bool {
 	switch family {
 	case unix.NFPROTO_NETDEV:
 		return h.number == unix.NF_NETDEV_INGRESS
 	case unix.NFPROTO_INET, unix.NFPROTO_IPV4, unix.NFPROTO_IPV6:
-		last := capture.Chain{Table: capture.NAT}.Priority()
 		isOurs := h.number == unix.NF_INET_PRE_ROUTING || h.number == unix.NF_INET_LOCAL_OUT
-		return isOurs && h.priority <= last || family == unix.NFPROTO_INET && h.number == inetIngress
+		return isOurs && h.priority <= last || h.routes || family == unix.NFPROTO_INET && h.number == inetIngress
 	}
 	return false
 }
@@ -224,12 +254,20 @@ func describe(name string, data nfnetlink.Attributes) string {
 	return fmt.Sprintf("statement %q", name)
 }
 
-// legacyObstruction is obstruction for the tables of iptables-legacy. Those named
-// here have built-in chains in front of ours.
-func legacyObstruction() (string, error) {
-	inFront := slices.DeleteFunc(xtables.Names(), func(t xtables.Table) bool {
-		return !slices.Contains([]capture.Table{capture.Raw, capture.Mangle, capture.NAT}, capture.Table(t.Name))
-	})
+// legacyTablesInFront returns the tables of iptables-legacy with built-in chains in front of
+// ours.
+func legacyTablesInFront(last int32) []capture.Table {
+	tables := []capture.Table{capture.Raw, capture.Mangle}
+	if last >= legacyNAT {
+		tables = append(tables, capture.NAT)
+	}
+	return tables
+}
+
+// legacyObstruction is obstruction for the tables of iptables-legacy.
+func legacyObstruction(last int32) (string, error) {
+	names := legacyTablesInFront(last)
+	inFront := slices.DeleteFunc(xtables.Names(), func(t xtables.Table) bool { return !slices.Contains(names, capture.Table(t.Name)) })
 	table, target, err := xtables.FindTarget(inFront, func(target string) bool { return !isHarmlessTarget(target) })
 	if target == "" || err != nil {
 		return "", err

@@ -82,11 +82,11 @@ func TestInFront(t *testing.T) {
 		priority int32
 		want     bool
 	}{
-		{unix.NFPROTO_INET, unix.NF_INET_PRE_ROUTING, -100, true},
-		{unix.NFPROTO_INET, unix.NF_INET_PRE_ROUTING, -99, false},
-		{unix.NFPROTO_IPV4, unix.NF_INET_LOCAL_OUT, -100, true},
-		{unix.NFPROTO_IPV6, unix.NF_INET_LOCAL_OUT, -100, true},
-		{unix.NFPROTO_IPV6, unix.NF_INET_LOCAL_OUT, -99, false},
+		{unix.NFPROTO_INET, unix.NF_INET_PRE_ROUTING, -101, true},
+		{unix.NFPROTO_INET, unix.NF_INET_PRE_ROUTING, -100, false},
+		{unix.NFPROTO_IPV4, unix.NF_INET_LOCAL_OUT, -101, true},
+		{unix.NFPROTO_IPV6, unix.NF_INET_LOCAL_OUT, -101, true},
+		{unix.NFPROTO_IPV6, unix.NF_INET_LOCAL_OUT, -100, false},
 		{unix.NFPROTO_INET, unix.NF_INET_LOCAL_IN, -400, false},
 		{unix.NFPROTO_INET, unix.NF_INET_FORWARD, -400, false},
 		{unix.NFPROTO_INET, unix.NF_INET_POST_ROUTING, -400, false},
@@ -97,8 +97,31 @@ func TestInFront(t *testing.T) {
 		{unix.NFPROTO_ARP, 0, -400, false},
 		{unix.NFPROTO_BRIDGE, unix.NF_INET_PRE_ROUTING, -400, false},
 	} {
-		if got := (baseHook{tt.hook, tt.priority}).isInFront(tt.family); got != tt.want {
+		if got := (baseHook{number: tt.hook, priority: tt.priority}).isInFront(tt.family, -101); got != tt.want {
 			t.Errorf("family %d, hook %d, priority %d: in front %v", tt.family, tt.hook, tt.priority, got)
+		}
+	}
+}
+
+// TestLastOfOurs expects the priority of the rules that are there: earlier versions of them
+// have iptables' one.
+func TestLastOfOurs(t *testing.T) {
+	t.Parallel()
+	chain := func(table, name string, priority int32) baseChain {
+		return baseChain{nfnetlink.ChainName{Family: unix.NFPROTO_INET, Table: table, Name: name}, baseHook{priority: priority}, false}
+	}
+	ours := chain("capture-cni", "nat_OUTPUT", -101)
+	for _, tt := range []struct {
+		chains []baseChain
+		want   int32
+	}{
+		{nil, -100},
+		{[]baseChain{chain("capture-cni", "raw_OUTPUT", -300), ours}, -101},
+		{[]baseChain{chain("other", "nat_OUTPUT", -500), ours, chain("capture-cni", "filter_OUTPUT", 0)}, -101},
+		{[]baseChain{chain("capture-cni", "nat_OUTPUT", -100)}, -100},
+	} {
+		if got := lastOfOurs(tt.chains); got != tt.want {
+			t.Errorf("%v: got %d, want %d", tt.chains, got, tt.want)
 		}
 	}
 }
@@ -111,7 +134,7 @@ func FuzzObstructive(f *testing.F) {
 		if parsed, err := nfnetlink.ParseAttributes(data); err == nil {
 			parsed[nfnetlink.Family] = []byte{unix.NFPROTO_INET}
 			if chains, err := parseBaseChain(parsed); err == nil {
-				tablesInFront(chains)
+				tablesInFront(chains, lastOfOurs(chains))
 			}
 		}
 	})

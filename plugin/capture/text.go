@@ -22,9 +22,11 @@ func (c Chain) NFTName() string { return NFTChain(c.Table, c.Name) }
 // NFTChain returns the nftables name of a chain given by table and name.
 func NFTChain(table Table, name string) string { return string(table) + "_" + name }
 
-// Priority returns the chain's place among all chains of its hook.
+// Priority returns the chain's place among all chains of its hook in nftables. That of nat
+// is before iptables' one, by which docker publishes ports of a pod: of two chains with one
+// priority, the kernel calls the one that was made last first.
 func (c Chain) Priority() int32 {
-	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -100, Filter: 0}[c.Table]
+	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -101, Filter: 0}[c.Table]
 }
 
 // Type returns the nftables type of a base chain. After a chain of type route, the

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"golang.org/x/sys/unix"
+)
+
+// routedAround describes the first policy rule in front of the one that delivers packets to
+// the pod's own addresses; "" where there is none. A redirected packet is for 127.0.0.1 or
+// ::1, and such a rule can send it elsewhere.
+func routedAround() (string, error) {
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		rules, err := netlinksafe.RuleList(family)
+		if err != nil {
+			return "", fmt.Errorf("listing the policy rules: %w", err)
+		}
+		for _, rule := range rules {
+			if rule.Table != unix.RT_TABLE_LOCAL {
+				return fmt.Sprintf("policy rule %q in front of table local: it can route redirected packets elsewhere", rule), nil
+			}
+			if rule.Src == nil && rule.Dst == nil && rule.IifName == "" && rule.OifName == "" && rule.Mark == 0 && rule.Tos == 0 &&
+				!rule.Invert && rule.IPProto == 0 && rule.Sport == nil && rule.Dport == nil && rule.UIDRange == nil {
+				break // it is for all packets
+			}
+		}
+	}
+	return "", nil
+}
