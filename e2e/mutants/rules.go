@@ -139,6 +139,13 @@ var ruleMutants = []mutant{
 		by:   by(root, "e2e/traffic", "TestPort53IsAlsoAClient/iptables-legacy"),
 	},
 	{
+		name: "dns-by-ipv6-passes-where-tcp-is-refused",
+		file: "plugin/capture/refuse.go",
+		from: "return b.IPv6 == Refused && b.capturesDNS() }",
+		to:   "return b.IPv6 == Refused && b.capturesDNS() && b.Transparent }",
+		by:   by(root, "e2e/traffic", "TestIPv6Refused/DNS"),
+	},
+	{
 		name: "a-tenants-lists-fill-the-node",
 		file: "plugin/capture/expand.go",
 		from: "if rules <= MaxExpanded && elements <= MaxExpanded {",

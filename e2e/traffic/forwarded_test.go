@@ -3,10 +3,12 @@
 package traffic
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // The neighbour is a host behind a bridge in the pod: a container of docker-in-docker, or
@@ -105,23 +107,35 @@ func (w world) newNeighbour(t *testing.T) *lab.Host {
 }
 
 // TestPort53IsAlsoAClient has clients send from port 53: what the pod's server answers is
-// no query, and a query of the pod from that port is one.
+// no query, and a query of the pod from that port is one, also where IPv6 is refused.
 func TestPort53IsAlsoAClient(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		w := newLinks(t)
-		w.sidecar(t, proxy, istioMesh)
-		w.serve(t, w.pod, "udp", 7, direct)
-		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, captureDNS), dualStack())))
-		for _, f := range bothFamilies {
-			from := func(d dst) dst { return dst{d[ipv4] + ":53", "[" + d[ipv6] + "]:53"} }
-			for range 2 {
-				client := udp(in(podIP, 7, direct))
-				client.by, client.from = rootUser, from(secondPeer)
-				w.probe(t, client, f)
-				query := udp(out(rootUser, external, 53, resolver))
-				query.from = from(podIP)
-				w.probe(t, query, f)
-			}
+		for name, pod := range map[string]struct {
+			addresses []netip.Addr
+			want      [2]string // of the pod's query
+		}{
+			"both families": {podAddresses(), [2]string{resolver, resolver}},
+			"IPv4 only":     {podAddresses()[:1], [2]string{resolver, refused}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				w := newLinks(t)
+				w.sidecar(t, proxy, istioMesh)
+				w.serve(t, w.pod, "udp", 7, direct)
+				decision, err := lab.Decide(injected(nil, captureDNS), dualStack(), pod.addresses...)
+				check(t, err)
+				check(t, open(t, w.pod, backend).Apply(capture.Rules(decision.Intent)))
+				for _, f := range bothFamilies {
+					from := func(d dst) dst { return dst{d[ipv4] + ":53", "[" + d[ipv6] + "]:53"} }
+					for range 2 {
+						client := udp(in(podIP, 7, direct))
+						client.by, client.from = rootUser, from(secondPeer)
+						w.probe(t, client, f)
+						query := udp(out(rootUser, external, 53, pod.want[f]))
+						query.from = from(podIP)
+						w.probe(t, query, f)
+					}
+				}
+			})
 		}
 	})
 }

@@ -64,7 +64,7 @@ func (w world) ask(p probe, f family) (answer lab.Answer, to netip.AddrPort, err
 	to = netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port))
 	answer, err = host.Ask(p.by, network, p.from[f], to.String())
 	switch {
-	case errors.Is(err, unix.ECONNREFUSED):
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EPERM):
 		answer = lab.Answer{Server: refused}
 	case isTimeout(err):
 		answer = lab.Answer{Server: dropped}

@@ -33,6 +33,7 @@ func TestIPv6Refused(t *testing.T) {
 		{"always", nil, nil, config.IPv6Always},
 		{"never", nil, nil, config.IPv6Never},
 		{"INVALID_DROP", nil, map[string]string{"INVALID_DROP": "true"}, config.IPv6Mesh},
+		{"DNS", nil, captureDNS, config.IPv6Mesh},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +47,7 @@ func TestIPv6Refused(t *testing.T) {
 				if len(decision.Warnings) > 0 {
 					t.Errorf("warnings %q", decision.Warnings)
 				}
-				w := newWorld(t, []int{80, 8080, 15006, 15020}, config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
+				w := newWorld(t, []int{53, 80, 8080, 15006, 15020}, config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
 				check(t, open(t, w.pod, backend).Apply(capture.Rules(decision.Intent)))
 				for _, p := range []probe{
 					out(app, external, 80, refused), out(rootUser, external, 80, refused), out(app, external, 15020, direct),
@@ -54,6 +55,16 @@ func TestIPv6Refused(t *testing.T) {
 					out(app, podIP, 8080, direct), out(app, localhost, 8080, direct), out(proxy, podIP, 8080, direct),
 					in(secondIP, 8080, direct), udp(out(app, external, 80, direct)),
 				} {
+					w.probe(t, p, ipv6)
+				}
+				queried := direct
+				if test.env["ISTIO_META_DNS_CAPTURE"] == "true" {
+					queried = refused
+				}
+				w.probe(t, udp(out(app, external, 53, queried)), ipv6)
+				w.probe(t, out(app, external, 53, refused), ipv6)
+				for _, p := range concat(queries(proxy, external, direct), queries(proxyGID, external, direct),
+					queries(app, secondPeer, direct), queries(app, localhost, direct), []probe{udp(in(podIP, 53, direct))}) {
 					w.probe(t, p, ipv6)
 				}
 				var waiting sync.WaitGroup // each waits for the time-out

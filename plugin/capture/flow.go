@@ -71,16 +71,20 @@ func (f *flow) exempt(m Match, why string) {
 func (f flow) empty() bool { return len(f.branches) == 0 }
 
 // render adds a flow to the open chain, and a chain for each of its branches. Outside nat,
-// only SYNs meet it.
+// only SYNs meet it, and queries over UDP that are refused by IPv6.
 func (b *builder) render(f flow, p policy) {
 	for _, branch := range f.branches {
 		if branch.name != "" {
 			b.chain(p.table, branch.name)
 		}
 		for _, s := range branch.steps {
-			if p.table == NAT || s.match.Protocol != UDP {
-				b.add(s.match, p.action(s.to), s.why)
+			if p.table != NAT && s.match.Protocol == UDP {
+				if p.table != Filter || !b.refusesDNS() {
+					continue
+				}
+				s.match.Family = IPv6
 			}
+			b.add(s.match, p.action(s.to), s.why)
 		}
 	}
 }

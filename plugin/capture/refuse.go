@@ -16,6 +16,10 @@ func (b *builder) checksInbound() bool { return b.hasInbound() || b.refusesInbou
 // refusesInbound reports whether IPv6 connections to the pod are refused.
 func (b *builder) refusesInbound() bool { return b.IPv6 == Refused && b.capturesInbound() }
 
+// refusesDNS reports whether the pod's queries over UDP are refused by IPv6, as those over
+// TCP are.
+func (b *builder) refusesDNS() bool { return b.IPv6 == Refused && b.capturesDNS() }
+
 // check has SYNs pass ISTIO_SYN.
 func (b *builder) check() {
 	m := Match{Protocol: TCP, Begins: true}
@@ -62,6 +66,9 @@ func (b *builder) outboundSYNs() {
 	b.render(b.outbound, policy{Filter, refuse, refuse, refuse})
 	b.chain(Filter, ChainRefuse)
 	b.add(Match{Protocol: TCP}, Action{Verdict: Reject}, "it would bypass the proxy")
+	if b.refusesDNS() {
+		b.add(Match{Family: IPv6}, Action{Verdict: Drop}, "it would bypass the proxy")
+	}
 }
 
 // natDecisions returns what nat decides about, or has captured.

@@ -69,6 +69,11 @@ func Rules(in Intent) Ruleset {
 
 	b.open(Filter, Output)
 	b.check()
+	if b.refusesDNS() {
+		query := dns(UDP)
+		query.Family, query.Original = IPv6, true
+		b.add(query, Action{Verdict: Jump, Chain: ChainSYN}, "outbound DNS")
+	}
 	b.outboundSYNs()
 
 	if b.hasInbound() {
