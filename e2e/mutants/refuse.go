@@ -27,7 +27,7 @@ var refuseMutants = []mutant{
 	},
 	{
 		name: "answer-to-the-proxy-leaves-the-pod",
-		file: "plugin/capture/tproxy.go",
+		file: "plugin/capture/rules.go",
 		from: "b.add(Match{}, Action{Verdict: Drop}, \"past the proxy\")",
 		to:   "b.exempt(Match{Mark: 7}, \"past the proxy\")",
 		by:   by(root, "e2e/traffic", "TestNoSimultaneousOpen/nftables"),
@@ -91,8 +91,8 @@ var refuseMutants = []mutant{
 	{
 		name: "exemption-holds-in-one-of-two-places",
 		file: "plugin/capture/flow.go",
-		from: "if p.table == NAT || s.match.Protocol != UDP {",
-		to:   "if p.table == NAT || s.match.Protocol != UDP && s.why != \"excluded outbound port\" {",
+		from: "\t\t\tif p.table != NAT && s.match.Protocol == UDP {\n",
+		to:   "\t\t\tif p.table != NAT && s.why == \"excluded outbound port\" {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\tif p.table != NAT && s.match.Protocol == UDP {\n",
 		by:   by(quick, "plugin/capture", "TestPolicyHoldsInBothPlaces"),
 	},
 	{

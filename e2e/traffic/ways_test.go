@@ -100,6 +100,10 @@ var closedWays = []way{
 			}))
 		})
 	}},
+	// nat redirects its packets to loopback, and they leave by the interface all the same.
+	{name: "a client bound to an interface", modes: modes, try: func(t *testing.T, w world) bool {
+		return w.arrives(t, "ip daddr 127.0.0.0/8", func() { sendBound(t, w, ipv4) }) || w.arrives(t, "ip6 daddr ::1", func() { sendBound(t, w, ipv6) })
+	}},
 	// The kernel chooses the proxy's own ports for connections.
 	{name: "`ip_local_port_range`", modes: modes, try: func(t *testing.T, w world) (open bool) {
 		configure(t, w.pod, "ipv4/ip_local_port_range", "15001 15090") // of IPv6, too
@@ -133,6 +137,25 @@ func sendPacket(t *testing.T, w world, protocol int) {
 		}
 		defer func() { _ = unix.Close(fd) }()
 		return unix.Sendto(fd, make([]byte, 20), 0, sockaddr(external[ipv4]))
+	}))
+}
+
+// sendBound connects, and sends a datagram, by sockets that are bound to eth0.
+func sendBound(t *testing.T, w world, f family) {
+	t.Helper()
+	bound := net.Dialer{Timeout: patience / 4, Control: func(_, _ string, conn syscall.RawConn) (err error) {
+		return errors.Join(conn.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), "eth0") }), err)
+	}}
+	check(t, w.pod.Do(func() error {
+		for _, network := range []string{"tcp", "udp"} {
+			conn, err := bound.Dial(network, net.JoinHostPort(external[f], "53"))
+			if err != nil {
+				continue // nothing answers
+			}
+			_, _ = conn.Write([]byte{0})
+			check(t, conn.Close())
+		}
+		return nil
 	}))
 }
 

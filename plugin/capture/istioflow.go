@@ -7,7 +7,10 @@ import (
 	"strings"
 )
 
-var localhostIPv6 = netip.MustParsePrefix("::1/128")
+var (
+	loopbackIPv4  = netip.MustParsePrefix("127.0.0.0/8")
+	localhostIPv6 = netip.MustParsePrefix("::1/128")
+)
 
 func (in *Intent) capturesInbound() bool { return in.InboundPorts.All || len(in.InboundPorts.Only) > 0 }
 

@@ -21,8 +21,8 @@ const (
 	chainRedirect    = "ISTIO_REDIRECT"
 	chainOutputDNS   = "ISTIO_OUTPUT_DNS"
 	chainTProxy      = "ISTIO_TPROXY"
-	chainDeliver     = "ISTIO_DELIVER"   // to the proxy by TPROXY
-	chainHandedOn    = "ISTIO_HANDED_ON" // between the proxy and the application, under TPROXY
+	chainDeliver     = "ISTIO_DELIVER"  // to the proxy by TPROXY
+	chainLoopback    = "ISTIO_LOOPBACK" // what must not leave the pod
 	chainDrop        = "ISTIO_DROP"
 	ChainSYN         = "ISTIO_SYN"          // what begins a connection
 	chainProxy       = "ISTIO_PROXY"        // what the proxy itself sends
@@ -60,9 +60,8 @@ func Rules(in Intent) Ruleset {
 	if b.transparent() {
 		b.hook(Mangle, Output)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
-		b.hook(Mangle, Postrouting)
-		b.add(Match{ConnMark: ProxyMark}, Action{Verdict: Jump, Chain: chainHandedOn}, "between the proxy and the application")
 	}
+	b.stayInside()
 	b.inboundSYNs()
 	b.dropChain()
 	b.transparentInbound()
@@ -112,6 +111,21 @@ func Rules(in Intent) Ruleset {
 		rs.LocalMark = ProxyMark
 	}
 	return rs
+}
+
+// stayInside drops what leaves the pod although it is for the proxy or the application: a
+// socket that is bound to an interface sends by that, whatever nat made of the destination.
+func (b *builder) stayInside() {
+	b.hook(Mangle, Postrouting)
+	inside := Action{Verdict: Jump, Chain: chainLoopback}
+	if b.transparent() {
+		b.add(Match{ConnMark: ProxyMark}, inside, "between the proxy and the application")
+	}
+	b.add(Match{Dst: one(loopbackIPv4)}, inside, "localhost")
+	b.add(Match{Dst: one(localhostIPv6)}, inside, "localhost")
+	b.chain(Mangle, chainLoopback)
+	b.exempt(Match{ToLo: true}, "loopback")
+	b.add(Match{}, Action{Verdict: Drop}, "past the proxy")
 }
 
 func (b *builder) dropChain() {

@@ -55,11 +55,6 @@ func (b *builder) transparentInbound() {
 	b.add(Match{Protocol: TCP}, Action{Verdict: TProxy, Port: b.InboundPort, Mark: ProxyMark, ConnMark: markDelivered}, "to the proxy's inbound port")
 	b.add(Match{Protocol: TCP}, Action{Verdict: Drop}, "the proxy does not listen")
 
-	// A socket that is bound to an interface answers by that, to the client itself.
-	b.chain(Mangle, chainHandedOn)
-	b.exempt(Match{ToLo: true}, "to the proxy")
-	b.add(Match{}, Action{Verdict: Drop}, "past the proxy")
-
 	b.chain(Mangle, chainOutput)
 	b.add(Match{ConnMark: ProxyMark}, Action{Verdict: SetMark, Mark: ProxyMark}, "the application's answers to the proxy")
 	b.exempt(Match{Mark: ProxyMark}, "between the proxy and the application")
