@@ -78,7 +78,7 @@ func TestSamples(t *testing.T) {
 	c := sampleCluster(t)
 	status, _, _ := c.run(t, "status")
 	list, _, _ := c.run(t, "list")
-	const stamp = "v4 ipv4,ipv6=refused e00d6344bf27896240e8a54b3b8891e8"
+	const stamp = "v5 ipv4,ipv6=refused 3132e9c395a23db906940ab1be976091"
 	captured := sampleExplanation(t, c, "web", explain.Pod{
 		Examined: true, NetNS: "/var/run/netns/cni-5d0e", State: terms.Captured, Kernel: &explain.Kernel{Backend: "nftables", Stamp: stamp},
 		Annotations: []explain.Annotation{{Key: "traffic.sidecar.istio.io/includeOutboundIPRanges", Created: &explain.Value{Text: "*"}, Now: &explain.Value{Text: "*"}}},

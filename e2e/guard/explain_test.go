@@ -32,7 +32,7 @@ func TestExplain(t *testing.T) {
 	keeper, _ := n.keeper(t, guard.ReportOnly)
 	out := explanation(t, keeper, "shop", "web")
 	for _, want := range []string{
-		"sandbox      web", `excludeOutboundPorts: nothing; now "5432"`, "state        drifted", "because      ", "nat_OUTPUT", "kernel       backend nftables, capture-cni rules v4",
+		"sandbox      web", `excludeOutboundPorts: nothing; now "5432"`, "state        drifted", "because      ", "nat_OUTPUT", "kernel       backend nftables, capture-cni rules v5",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)

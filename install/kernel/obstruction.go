@@ -14,7 +14,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
 // Obstruction describes the first rule of another table that could keep packets
@@ -59,20 +58,6 @@ type baseChain struct {
 
 func (c baseChain) isOurs() bool {
 	return c.Family == unix.NFPROTO_INET && c.Table == capture.TableName
-}
-
-// legacyNAT is the priority of nat in iptables, of either variant.
-const legacyNAT = -100
-
-// lastOfOurs returns the priority of the last of our chains that captures. Earlier versions
-// of the rules have another one.
-func lastOfOurs(chains []baseChain) int32 {
-	for _, chain := range chains {
-		if chain.isOurs() && chain.Name == capture.NFTChain(capture.NAT, string(capture.Output)) {
-			return chain.hook.priority
-		}
-	}
-	return legacyNAT
 }
 
 // parseBaseChain returns a base chain, and nothing for any other chain.
@@ -252,36 +237,4 @@ func describe(name string, data nfnetlink.Attributes) string {
 		return fmt.Sprintf("a change by statement %q", name)
 	}
 	return fmt.Sprintf("statement %q", name)
-}
-
-// legacyTablesInFront returns the tables of iptables-legacy with built-in chains in front of
-// ours.
-func legacyTablesInFront(last int32) []capture.Table {
-	tables := []capture.Table{capture.Raw, capture.Mangle}
-	if last >= legacyNAT {
-		tables = append(tables, capture.NAT)
-	}
-	return tables
-}
-
-// legacyObstruction is obstruction for the tables of iptables-legacy.
-func legacyObstruction(last int32) (string, error) {
-	names := legacyTablesInFront(last)
-	inFront := slices.DeleteFunc(xtables.Names(), func(t xtables.Table) bool { return !slices.Contains(names, capture.Table(t.Name)) })
-	table, target, err := xtables.FindTarget(inFront, func(target string) bool { return !isHarmlessTarget(target) })
-	if target == "" || err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("target %q in legacy %s table %s, in front of the capture rules", target, table.Family, table.Name), nil
-}
-
-// isHarmlessTarget reports whether a target of iptables, of either variant,
-// changes nothing that decides about capture. "" is a plain verdict; ERROR marks
-// the beginning of a chain.
-func isHarmlessTarget(name string) bool {
-	switch name {
-	case "", "ERROR", "LOG", "NFLOG", "REJECT", "TRACE", "TCPMSS", "CHECKSUM", "SNAT", "MASQUERADE":
-		return true
-	}
-	return false
 }

@@ -72,8 +72,6 @@ func (in *Intent) excludedOwnerGroups() List[uint32] {
 
 func (m Match) ofUser(uid uint32) Match { m.UID = one(uid); return m }
 
-func (m Match) ofGroups(groups List[uint32]) Match { m.GID = groups; return m }
-
 // empty reports whether a match tests at most the packet's family and protocol. One
 // that was made of empty lists would match every packet.
 func (m Match) empty() bool {

@@ -87,25 +87,20 @@ func (t Table) Entries() ([]byte, error) {
 	return entries, nil
 }
 
-// FindTarget returns the first target of the tables' rules that is wanted, with its table,
-// "" for none. A target is "" for a plain verdict or a jump, and ERROR for the beginning of
-// a chain. Errors: TooLarge.
-func FindTarget(tables []Table, wanted func(target string) bool) (Table, string, error) {
-	if err := checkSizes(tables); err != nil {
-		return Table{}, "", err
+// FindTarget returns the first target of the table's rules that is wanted, "" for none. A
+// target is "" for a plain verdict or a jump, and ERROR for the beginning of a chain.
+// Errors: TooLarge.
+func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
+	entries, err := t.Entries()
+	if err != nil {
+		return "", err
 	}
-	for _, table := range tables {
-		entries, err := table.Entries()
-		if err != nil {
-			return Table{}, "", err
-		}
-		for target := range families[table.Family].targets(entries) {
-			if wanted(target) {
-				return table, target, nil
-			}
+	for target := range families[t.Family].targets(entries) {
+		if wanted(target) {
+			return target, nil
 		}
 	}
-	return Table{}, "", nil
+	return "", nil
 }
 
 // maxEntries bounds the bytes of the rules of all tables together; nfnetlink's limits say

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/xtables"
+)
+
+// legacyNAT is the priority of nat in iptables, of either variant.
+const legacyNAT = -100
+
+// lastOfOurs returns the priority of the last of our chains that captures. Earlier versions
+// of the rules have another one.
+func lastOfOurs(chains []baseChain) int32 {
+	for _, chain := range chains {
+		if chain.isOurs() && chain.Name == capture.NFTChain(capture.NAT, string(capture.Output)) {
+			return chain.hook.priority
+		}
+	}
+	return legacyNAT
+}
+
+// legacyTablesInFront returns the tables of iptables-legacy with built-in chains in front of
+// ours.
+func legacyTablesInFront(last int32) []capture.Table {
+	tables := []capture.Table{capture.Raw, capture.Mangle}
+	if last >= legacyNAT {
+		tables = append(tables, capture.NAT)
+	}
+	return tables
+}
+
+// legacyObstruction is obstruction for the tables of iptables-legacy.
+func legacyObstruction(last int32) (string, error) {
+	names := legacyTablesInFront(last)
+	for _, table := range xtables.Names() {
+		if !slices.Contains(names, capture.Table(table.Name)) {
+			continue
+		}
+		target, err := table.FindTarget(func(target string) bool { return !isHarmlessTarget(target) })
+		if err != nil {
+			return "", err
+		}
+		if target != "" {
+			return fmt.Sprintf("target %q in legacy %s table %s, in front of the capture rules", target, table.Family, table.Name), nil
+		}
+	}
+	return "", nil
+}
+
+// isHarmlessTarget reports whether a target of iptables, of either variant,
+// changes nothing that decides about capture. "" is a plain verdict; ERROR marks
+// the beginning of a chain.
+func isHarmlessTarget(name string) bool {
+	switch name {
+	case "", "ERROR", "LOG", "NFLOG", "REJECT", "TRACE", "TCPMSS", "CHECKSUM", "SNAT", "MASQUERADE":
+		return true
+	}
+	return false
+}
