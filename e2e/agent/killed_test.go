@@ -129,10 +129,13 @@ func (n *node) workerOf(t *testing.T, w work, command *exec.Cmd) *exec.Cmd {
 func TestKilledAnywhere(t *testing.T) {
 	for _, mode := range []string{"insert", "owned", "dropin", "multus-chain"} {
 		for _, primary := range []string{primaryName, "10-kindnet.conf"} {
-			if (mode == "dropin" || mode == "multus-chain") && primary != primaryName {
-				continue // there are no drop-ins for a plain configuration
+			if mode != "owned" && primary != primaryName {
+				continue // the other modes need a list
 			}
-			for _, what := range []string{"install", "upgrade", "switch", "uninstall"} {
+			for _, what := range []string{"install", "upgrade", "switch", "uninstall", "restore"} {
+				if what == "restore" && (mode != "owned" || primary == primaryName) {
+					continue // of what an earlier release did to a plain configuration
+				}
 				if mode == "multus-chain" && what == "switch" {
 					continue // to or from another directory, which the agent does not have
 				}
@@ -153,6 +156,9 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
+// converted is what releases before 0.4 made of plain.
+const converted = "{\n  \"cniVersion\": \"0.3.1\",\n  \"name\": \"kindnet\",\n  \"plugins\": [\n    {\n      \"cniVersion\": \"0.3.1\",\n      \"name\": \"kindnet\",\n      \"type\": \"ptp\"\n    },\n    {\n      \"type\": \"capture-cni\"\n    }\n  ]\n}\n"
+
 // killOnce reports whether the work was complete before the cut.
 func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished bool) {
 	t.Helper()
@@ -164,6 +170,9 @@ func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished b
 	switch what {
 	case "upgrade", "uninstall":
 		n.runWorker(t, w, lab.Cut{})
+	case "restore":
+		check(t, os.Rename(filepath.Join(n.netDir, primary), filepath.Join(n.netDir, primary+".capture-cni-original")))
+		n.write(t, primaryName, converted)
 	case "switch": // of modes
 		other := map[string]string{"insert": "owned", "owned": "insert", "dropin": "insert"}[mode]
 		n.runWorker(t, work{Settings: n.settings(t, other, "")}, lab.Cut{})
@@ -185,6 +194,13 @@ func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished b
 			t.Errorf("%s, then cleaned, left %q", cut, left)
 		}
 		return finished
+	}
+	if what == "restore" {
+		installed := files(t, n.netDir)
+		delete(installed, "/00-capture-cni.conflist")
+		if diff := cmp.Diff(before, installed); diff != "" {
+			t.Errorf("%s, then installed: the owner's files are not restored:\n%s", cut, diff)
+		}
 	}
 	if got, err := n.loadedTypes(); err != nil || !strings.HasSuffix(got, " capture-cni") || strings.Count(got, "capture-cni") != 1 {
 		t.Errorf("%s, then installed: a runtime would call %q (%v)", cut, got, err)

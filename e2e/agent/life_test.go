@@ -19,11 +19,11 @@ const plain = `{"cniVersion": "0.3.1", "name": "kindnet", "type": "ptp"}` + "\n"
 func TestModes(t *testing.T) {
 	for _, test := range []struct{ mode, primary, content, want string }{
 		{"insert", primaryName, kindnet, "ptp portmap capture-cni"},
-		{"insert", "10-kindnet.conf", plain, "ptp capture-cni"},
 		{"owned", primaryName, kindnet, "ptp portmap capture-cni"},
 		{"owned", "10-kindnet.conf", plain, "ptp capture-cni"},
 		{"dropin", primaryName, kindnet, "ptp portmap capture-cni"},
 		{"auto", primaryName, kindnet, "ptp portmap capture-cni"},
+		{"auto", "10-kindnet.conf", plain, "ptp capture-cni"},
 	} {
 		t.Run(test.mode+" on "+test.primary, func(t *testing.T) {
 			t.Parallel()
@@ -40,6 +40,9 @@ func TestModes(t *testing.T) {
 				t.Errorf("verify: %v: %s", err, out)
 			}
 			n.expectRootOnly(t)
+			if filepath.Ext(test.primary) == ".conf" && files(t, n.netDir)["/"+test.primary] != test.content {
+				t.Errorf("the plain configuration is not as its owner wrote it: %q", files(t, n.netDir))
+			}
 			installed := files(t, n.dir)
 			a.stop(t)
 			if diff := cmp.Diff(installed, files(t, n.dir)); diff != "" {

@@ -18,7 +18,7 @@ type Cut struct {
 // those that create or fill a file: one that is not finished is cut at its fchmod or
 // fsync.
 func FileChanges() []string {
-	return []string{"mkdirat", "fchmod", "fchown", "fsync", "renameat", "unlinkat"}
+	return []string{"mkdirat", "fchmod", "fchown", "fsync", "linkat", "renameat", "unlinkat"}
 }
 
 // Command runs a program under strace, which kills it. What the program does has to

@@ -3,10 +3,10 @@
 package entry
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
-	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -32,18 +32,21 @@ const (
 // and the mode in which the agent may write its entry: the given one or, next to
 // istio-cni, that of the entry which is there already. Error: there is no list yet, or
 // there are plugins next to which the agent must write no entry.
-func Beside(net *host.Dir, mode terms.Mode, allowIstioCNI bool) (others []Other, allowedMode terms.Mode, err error) {
+func Beside(net Net, mode terms.Mode, allowIstioCNI bool) (others []Other, allowedMode terms.Mode, err error) {
 	if mode.UnderMultus() {
 		return nil, mode, nil // the list that the runtime loads is elsewhere
 	}
-	p, err := FindPrimary(net)
+	found, err := primaries(net)
+	for _, p := range found {
+		err = errors.Join(err, p.checkVersion())
+		for _, plugin := range p.List.Plugins {
+			if plugin.OtherMesh() {
+				others = append(others, decideBeside(plugin, p, net, allowIstioCNI))
+			}
+		}
+	}
 	if err != nil {
 		return nil, mode, err
-	}
-	for _, plugin := range p.List.Plugins {
-		if plugin.OtherMesh() {
-			others = append(others, decideBeside(plugin, p, net, allowIstioCNI))
-		}
 	}
 	for _, other := range others {
 		switch other.Decision {
@@ -59,7 +62,7 @@ func Beside(net *host.Dir, mode terms.Mode, allowIstioCNI bool) (others []Other,
 
 // decideBeside decides what the agent does next to a plugin. istio-cni captures the same
 // pods as capture-cni, others only pods with a proxy of their own.
-func decideBeside(plugin conflist.Plugin, p primary, net *host.Dir, allowIstioCNI bool) Other {
+func decideBeside(plugin conflist.Plugin, p primary, net Net, allowIstioCNI bool) Other {
 	other := Other{file: p.File, Plugin: conflist.Shown(plugin.Type), ambient: plugin.Ambient, Decision: allowed}
 	if !plugin.IsIstioCNI() || allowIstioCNI && !plugin.Ambient {
 		return other
@@ -73,7 +76,7 @@ func decideBeside(plugin conflist.Plugin, p primary, net *host.Dir, allowIstioCN
 
 // standingMode returns the mode of an entry that the runtime calls already, the first in
 // the runtime's order.
-func standingMode(net *host.Dir, p primary) (mode terms.Mode, found bool) {
+func standingMode(net Net, p primary) (mode terms.Mode, found bool) {
 	if found, _ := net.Has(OwnedName); found {
 		return terms.Owned, true
 	}

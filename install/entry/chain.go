@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
-	"github.com/capture-cni/capture-cni/install/host"
 )
 
 // ChainedName is the entry's file in mode multus-chain. The modes dropin and multus
@@ -19,19 +18,19 @@ const ChainedName = "capture-cni-chain.conf"
 // reads it at each ADD and calls the chain after the pod's networks.
 type chained struct{ file }
 
-func (c chained) Fault(net *host.Dir, entry []byte) error {
+func (c chained) Fault(net Net, entry []byte) error {
 	return errors.Join(c.file.Fault(net, entry), ChainFault(net))
 }
 
 // Place writes the entry although the chain may be broken: Multus calls it once the
 // other file is corrected.
-func (c chained) Place(net *host.Dir, entry []byte) error {
+func (c chained) Place(net Net, entry []byte) error {
 	return errors.Join(c.file.Place(net, entry), ChainFault(net))
 }
 
 // ChainFault names the files with which Multus skips the whole chain, and starts pods
 // without it. Multus loads every file that ends in .conf.
-func ChainFault(net *host.Dir) error {
+func ChainFault(net Net) error {
 	names, err := net.Names()
 	errs := []error{err}
 	for _, name := range names {

@@ -24,7 +24,7 @@ func TestBrokenChain(t *testing.T) {
 		"40-notes.txt":      "notes",
 		"50-sub/other.conf": "{",
 	}
-	net, p := machine.NetDir(t, files), In(terms.MultusChain)
+	net, p := newNet(t, files), In(terms.MultusChain)
 	for range 2 {
 		err := p.Place(net, OldEntry)
 		fault := p.Fault(net, OldEntry)
@@ -39,7 +39,7 @@ func TestBrokenChain(t *testing.T) {
 			}
 		}
 	}
-	placed := machine.Files(t, net)
+	placed := machine.Files(t, net.Dir)
 	if placed[ChainedName] != string(Indented(OldEntry)) {
 		t.Errorf("the entry is %q", placed[ChainedName])
 	}
@@ -62,7 +62,7 @@ func TestBrokenChain(t *testing.T) {
 // TestUnreadableNeighbour names a file that Multus can't read as one.
 func TestUnreadableNeighbour(t *testing.T) {
 	t.Parallel()
-	net := machine.NetDir(t, nil)
+	net := newNet(t, nil)
 	for name, target := range map[string]string{"a.conf": "missing", "b.conf": "/etc"} {
 		if err := os.Symlink(target, filepath.Join(net.Path(), name)); err != nil {
 			t.Fatal(err)

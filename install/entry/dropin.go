@@ -4,7 +4,6 @@ package entry
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/terms"
@@ -19,26 +18,28 @@ const dropInName = "capture-cni.conf"
 type dropIn struct{}
 
 // in calls do with the directory named after the network.
-func (dropIn) in(net *host.Dir, create bool, do func(*host.Dir) error) error {
-	p, err := FindPrimary(net)
-	if err != nil {
-		return err
+func (dropIn) in(net Net, create bool, do func(*host.Dir) error) error {
+	found, err := primaries(net)
+	for _, p := range found {
+		if err := p.accepts(terms.DropIn); err != nil {
+			return err
+		}
+		directory, err := net.Sub(p.List.Name, create)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(do(directory), directory.Close()); err != nil {
+			return err
+		}
 	}
-	if p.conf || p.List.LoadOnlyInlinedPlugins {
-		return fmt.Errorf("%s excludes drop-ins: use mode %q", p.File, terms.Insert)
-	}
-	directory, err := net.Sub(p.List.Name, create)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(directory), directory.Close())
+	return err
 }
 
-func (d dropIn) Fault(net *host.Dir, entry []byte) error {
+func (d dropIn) Fault(net Net, entry []byte) error {
 	return d.in(net, false, func(directory *host.Dir) error { return FileFault(directory, dropInName, Indented(entry)) })
 }
 
-func (d dropIn) Place(net *host.Dir, entry []byte) error {
+func (d dropIn) Place(net Net, entry []byte) error {
 	return d.in(net, true, func(directory *host.Dir) error {
 		if err := directory.ClearTemps(); err != nil {
 			return err
@@ -47,7 +48,7 @@ func (d dropIn) Place(net *host.Dir, entry []byte) error {
 	})
 }
 
-func (dropIn) Found(net *host.Dir) (found bool, err error) {
+func (dropIn) Found(net Net) (found bool, err error) {
 	err = eachSubdirectory(net, func(_ string, directory *host.Dir) error {
 		has, err := directory.Has(dropInName)
 		found = found || has
@@ -56,7 +57,7 @@ func (dropIn) Found(net *host.Dir) (found bool, err error) {
 	return found, err
 }
 
-func (dropIn) Remove(net *host.Dir) error {
+func (dropIn) Remove(net Net) error {
 	return eachSubdirectory(net, func(name string, directory *host.Dir) error {
 		clearErr := directory.ClearTemps()
 		if has, err := directory.Has(dropInName); err != nil || !has {
@@ -67,7 +68,7 @@ func (dropIn) Remove(net *host.Dir) error {
 }
 
 // eachSubdirectory calls do with each subdirectory: the network may have been renamed.
-func eachSubdirectory(net *host.Dir, do func(name string, directory *host.Dir) error) error {
+func eachSubdirectory(net Net, do func(name string, directory *host.Dir) error) error {
 	names, err := net.Directories()
 	errs := []error{err}
 	for _, name := range names {

@@ -6,54 +6,52 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // inserted writes the entry into the primary conflist.
 type inserted struct{}
 
-func (inserted) Fault(net *host.Dir, entry []byte) error {
-	p, err := FindPrimary(net)
-	if err != nil {
-		return err
+func (inserted) Fault(net Net, entry []byte) error {
+	found, err := primaries(net)
+	for _, p := range found {
+		fault := p.accepts(terms.Insert)
+		if fault == nil && !p.List.Has(entry) {
+			fault = fmt.Errorf("%s, which the runtime loads, lacks an up-to-date capture-cni entry", p.File)
+		}
+		err = errors.Join(err, fault)
 	}
-	if p.conf || !p.List.Has(entry) {
-		return fmt.Errorf("%s, which the runtime loads, lacks an up-to-date capture-cni entry", p.File)
-	}
-	return nil
+	return err
 }
 
-func (inserted) Place(net *host.Dir, entry []byte) error {
-	p, err := FindPrimary(net)
-	if err != nil {
-		return err
+func (inserted) Place(net Net, entry []byte) error {
+	found, err := primaries(net)
+	for _, p := range found {
+		err = errors.Join(err, insertInto(net, p, entry))
 	}
-	if !p.conf && p.List.Has(entry) {
-		return nil
+	return err
+}
+
+func insertInto(net Net, p primary, entry []byte) error {
+	if err := p.accepts(terms.Insert); err != nil || p.List.Has(entry) {
+		return err
 	}
 	text, err := p.List.With(entry)
 	if err != nil {
 		return err
 	}
-	if !p.conf {
-		return net.Replace(p.File, text, host.Kept(0o600), checkUnchanged(net, p.File, p.text))
-	}
-	// The list first: the runtime loads the plain file until that is renamed.
-	if err := net.Ensure(listName(p.File), text); err != nil {
-		return err
-	}
-	return net.Rename(p.File, p.File+originalSuffix)
+	return net.Replace(p.File, text, host.Kept(0o600), checkUnchanged(net, p.File, p.text))
 }
 
 // checkUnchanged fails if another program wrote the file since it was read, so that its
 // change is not lost. The agent shares no lock with that program: the window narrows to
 // the time of a rename.
-func checkUnchanged(net *host.Dir, name string, edited []byte) func(string) error {
+func checkUnchanged(net Net, name string, edited []byte) func(string) error {
 	return func(string) error {
 		current, err := net.Read(name)
 		if err == nil && !bytes.Equal(current, edited) {
@@ -64,7 +62,7 @@ func checkUnchanged(net *host.Dir, name string, edited []byte) func(string) erro
 }
 
 // Found reads every list, as remove does.
-func (inserted) Found(net *host.Dir) (bool, error) {
+func (inserted) Found(net Net) (bool, error) {
 	names, err := net.Names()
 	for _, name := range names {
 		if strings.HasSuffix(name, originalSuffix) {
@@ -78,11 +76,12 @@ func (inserted) Found(net *host.Dir) (bool, error) {
 }
 
 // readListWithEntry returns a list that contains the entry, other than mode owned's;
-// nil for any other file.
-func readListWithEntry(net *host.Dir, name string) (*conflist.List, []byte) {
+// nil for any other file, and for a link.
+func readListWithEntry(net Net, name string) (*conflist.List, []byte) {
 	text, err := net.Read(name)
-	if err != nil || name == OwnedName {
-		return nil, nil // or a link out of the directory, which the agent never makes
+	link, linkErr := net.Link(name)
+	if err != nil || linkErr != nil || link != "" || name == OwnedName {
+		return nil, nil
 	}
 	list, err := conflist.Parse(text)
 	if err != nil || list.Ours() == 0 {
@@ -91,14 +90,13 @@ func readListWithEntry(net *host.Dir, name string) (*conflist.List, []byte) {
 	return list, text
 }
 
-// Remove reads every list: the primary may have changed since. First it restores plain
-// configurations, which deletes the lists that were made of them.
-func (inserted) Remove(net *host.Dir) error {
+// Remove reads every list: the primary may have changed since.
+func (inserted) Remove(net Net) error {
 	names, err := net.Names()
 	errs := []error{err}
 	for _, name := range names {
-		if original, ok := strings.CutSuffix(name, originalSuffix); ok {
-			errs = append(errs, restoreOriginal(net, original))
+		if conf, ok := strings.CutSuffix(name, originalSuffix); ok {
+			errs = append(errs, restoreOriginal(net, conf))
 		}
 	}
 	for _, name := range names {
@@ -107,7 +105,7 @@ func (inserted) Remove(net *host.Dir) error {
 	return errors.Join(errs...)
 }
 
-func removeFromList(net *host.Dir, name string) error {
+func removeFromList(net Net, name string) error {
 	list, text := readListWithEntry(net, name)
 	if list == nil {
 		return nil
@@ -116,39 +114,11 @@ func removeFromList(net *host.Dir, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if isConverted(net, name, without) {
-		return net.Remove(name)
+	for _, extension := range []string{".conf", ".json"} {
+		conf := strings.TrimSuffix(name, filepath.Ext(name)) + extension
+		if found, _ := net.Has(conf); found && (isMadeOf(net, without, conf) || isMadeOf(net, without, conf+originalSuffix)) {
+			return net.Remove(name)
+		}
 	}
 	return net.Replace(name, without, host.Kept(0o600), checkUnchanged(net, name, text))
-}
-
-// isConverted reports whether a list was made of a plain configuration that is
-// restored: an earlier removal was interrupted before it deleted the list.
-func isConverted(net *host.Dir, name string, list []byte) bool {
-	for _, extension := range []string{".conf", ".json"} {
-		conf, err := net.Read(strings.TrimSuffix(name, filepath.Ext(name)) + extension)
-		if err != nil {
-			continue
-		}
-		if made, err := conflist.FromConf(conf); err == nil && bytes.Equal(made, list) {
-			return true
-		}
-	}
-	return false
-}
-
-// restoreOriginal restores a plain configuration, and then deletes the list that was
-// made of it: the runtime prefers the plain file.
-func restoreOriginal(net *host.Dir, conf string) error {
-	if _, err := net.Read(conf); errors.Is(err, fs.ErrNotExist) {
-		if err := net.Rename(conf+originalSuffix, conf); err != nil {
-			return err
-		}
-	} else if err := net.Remove(conf + originalSuffix); err != nil { // its owner wrote a new file
-		return err
-	}
-	if list, _ := readListWithEntry(net, listName(conf)); list != nil {
-		return net.Remove(listName(conf))
-	}
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
-	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -16,7 +15,7 @@ import (
 // that is missing or incomplete, the outdated list stays.
 type owned struct{ file }
 
-func embedding(net *host.Dir, entry []byte) ([]byte, error) {
+func embedding(net Net, entry []byte) ([]byte, error) {
 	p, err := FindPrimary(net)
 	if err != nil {
 		return nil, err
@@ -27,7 +26,7 @@ func embedding(net *host.Dir, entry []byte) ([]byte, error) {
 	return conflist.Embed(p.List, conflist.Source(p.File, p.text), entry)
 }
 
-func (o owned) Fault(net *host.Dir, entry []byte) error {
+func (o owned) Fault(net Net, entry []byte) error {
 	want, err := o.content(net, entry)
 	current, readErr := net.Read(OwnedName)
 	switch {

@@ -15,11 +15,11 @@ import (
 // TestOwnedFollows has the primary's list change, break and go away.
 func TestOwnedFollows(t *testing.T) {
 	t.Parallel()
-	net, p := machine.NetDir(t, map[string]string{"10-ptp.conflist": machine.PtpList}), In(terms.Owned)
+	net, p := newNet(t, map[string]string{"10-ptp.conflist": machine.PtpList}), In(terms.Owned)
 	if err := p.Place(net, OldEntry); err != nil {
 		t.Fatal(err)
 	}
-	machine.Write(t, net, "10-ptp.conflist", bridgeList)
+	machine.Write(t, net.Dir, "10-ptp.conflist", bridgeList)
 	if fault := p.Fault(net, OldEntry); fault == nil || !strings.Contains(fault.Error(), "is outdated: the primary list has changed") {
 		t.Errorf("after a change, fault is %v", fault)
 	}
@@ -27,20 +27,20 @@ func TestOwnedFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectState(t, p, net, OldEntry, true, true)
-	embedded := machine.Files(t, net)[OwnedName]
+	embedded := machine.Files(t, net.Dir)[OwnedName]
 	if !strings.Contains(embedded, `"bridge"`) {
 		t.Errorf("the new list is not embedded: %s", embedded)
 	}
 	for name, change := range map[string]func(){
-		"half written": func() { machine.Write(t, net, "10-ptp.conflist", bridgeList[:20]) },
+		"half written": func() { machine.Write(t, net.Dir, "10-ptp.conflist", bridgeList[:20]) },
 		"gone":         func() { _ = os.Remove(filepath.Join(net.Path(), "10-ptp.conflist")) },
 	} {
 		change()
 		if fault := p.Fault(net, OldEntry); !IsWaiting(fault) || !strings.Contains(fault.Error(), "may be outdated, it embeds 10-ptp.conflist") {
 			t.Errorf("%s: fault is %v", name, fault)
 		}
-		if err := p.Place(net, newEntry); !IsWaiting(err) || machine.Files(t, net)[OwnedName] != embedded {
-			t.Errorf("%s: placing says %v, and left\n%s", name, err, machine.Files(t, net)[OwnedName])
+		if err := p.Place(net, newEntry); !IsWaiting(err) || machine.Files(t, net.Dir)[OwnedName] != embedded {
+			t.Errorf("%s: placing says %v, and left\n%s", name, err, machine.Files(t, net.Dir)[OwnedName])
 		}
 	}
 }

@@ -26,16 +26,16 @@ func IsWaiting(err error) bool {
 // methods take the directory of conflists.
 type Placement interface {
 	// Fault returns why the entry is missing or outdated.
-	Fault(net *host.Dir, entry []byte) error
+	Fault(net Net, entry []byte) error
 
 	// Place writes the entry unless it is up to date.
-	Place(net *host.Dir, entry []byte) error
+	Place(net Net, entry []byte) error
 
 	// Found reports whether Remove would remove anything.
-	Found(net *host.Dir) (bool, error)
+	Found(net Net) (bool, error)
 
 	// Remove removes the entry. A missing one is no error.
-	Remove(net *host.Dir) error
+	Remove(net Net) error
 }
 
 // In returns the placement of a mode other than Auto.
@@ -45,27 +45,27 @@ var placements = map[terms.Mode]Placement{
 	terms.DropIn: dropIn{},
 	terms.Insert: inserted{},
 	terms.Owned:  owned{file{OwnedName, embedding}},
-	terms.Multus: file{dropInName, func(_ *host.Dir, entry []byte) ([]byte, error) { // to which network attachments refer
+	terms.Multus: file{dropInName, func(_ Net, entry []byte) ([]byte, error) { // to which network attachments refer
 		return Indented(append([]byte(`{"cniVersion":"1.0.0","name":"capture-cni",`), bytes.TrimSpace(entry)[1:]...)), nil
 	}},
-	terms.MultusChain: chained{file{ChainedName, func(_ *host.Dir, entry []byte) ([]byte, error) { return Indented(entry), nil }}},
+	terms.MultusChain: chained{file{ChainedName, func(_ Net, entry []byte) ([]byte, error) { return Indented(entry), nil }}},
 }
 
 // file writes the entry into a file of the agent's own in the runtime's directory.
 type file struct {
 	name    string
-	content func(net *host.Dir, entry []byte) ([]byte, error)
+	content func(net Net, entry []byte) ([]byte, error)
 }
 
-func (f file) Fault(net *host.Dir, entry []byte) error {
+func (f file) Fault(net Net, entry []byte) error {
 	want, err := f.content(net, entry)
 	if err != nil {
 		return err
 	}
-	return FileFault(net, f.name, want)
+	return FileFault(net.Dir, f.name, want)
 }
 
-func (f file) Place(net *host.Dir, entry []byte) error {
+func (f file) Place(net Net, entry []byte) error {
 	want, err := f.content(net, entry)
 	if err != nil {
 		return err
@@ -73,24 +73,30 @@ func (f file) Place(net *host.Dir, entry []byte) error {
 	return net.Ensure(f.name, want)
 }
 
-func (f file) Found(net *host.Dir) (bool, error) { return net.Has(f.name) }
+func (f file) Found(net Net) (bool, error) { return net.Has(f.name) }
 
-func (f file) Remove(net *host.Dir) error { return net.Remove(f.name) }
+func (f file) Remove(net Net) error { return net.Remove(f.name) }
 
-// Fault returns why the entry is missing or outdated; with Auto, in both modes that it
-// chooses from.
-func Fault(net *host.Dir, mode terms.Mode, entry []byte) error {
-	if mode != terms.Auto {
-		return In(mode).Fault(net, entry)
+// Fault returns why the runtime would not call the plugin with the entry; with Auto, in
+// each mode that it chooses from.
+func Fault(net Net, mode terms.Mode, entry []byte) (err error) {
+	modes := []terms.Mode{mode}
+	if mode == terms.Auto {
+		modes = []terms.Mode{terms.DropIn, terms.Insert, terms.Owned, Undropped(net)} // the last one has the reason
 	}
-	if In(terms.DropIn).Fault(net, entry) == nil {
-		return nil
+	for _, mode := range modes {
+		if err = In(mode).Fault(net, entry); err == nil {
+			break
+		}
 	}
-	return In(terms.Insert).Fault(net, entry)
+	if err != nil || mode.UnderMultus() {
+		return err
+	}
+	return net.Called()
 }
 
 // IsPlaced reports whether there is an entry of any mode.
-func IsPlaced(net *host.Dir) (bool, error) {
+func IsPlaced(net Net) (bool, error) {
 	for _, placement := range placements {
 		if found, err := placement.Found(net); err != nil || found {
 			return found, err
@@ -100,7 +106,7 @@ func IsPlaced(net *host.Dir) (bool, error) {
 }
 
 // RemoveExcept removes the entries of all modes but one; "" for none.
-func RemoveExcept(net *host.Dir, kept terms.Mode) error {
+func RemoveExcept(net Net, kept terms.Mode) error {
 	var errs []error
 	for mode, placement := range placements {
 		if mode != kept {

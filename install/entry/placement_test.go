@@ -14,7 +14,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
-	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -29,8 +28,14 @@ var (
 	newEntry = []byte(`{"type":"capture-cni","kubeconfig":"/run/capture-cni/kubeconfig"}`)
 )
 
+// newNet is the directory of containerd.
+func newNet(t *testing.T, files map[string]string) Net {
+	t.Helper()
+	return Net{Dir: machine.NetDir(t, files), Loader: Loader{Runtime: terms.Runtime{Name: "containerd", Version: "2.1.0"}}}
+}
+
 // expectState asks a placement what it sees.
-func expectState(t *testing.T, p Placement, net *host.Dir, entry []byte, wantPlaced, wantFound bool) {
+func expectState(t *testing.T, p Placement, net Net, entry []byte, wantPlaced, wantFound bool) {
 	t.Helper()
 	if fault := p.Fault(net, entry); (fault == nil) != wantPlaced {
 		t.Errorf("fault is %v, want the entry in place: %v", fault, wantPlaced)
@@ -41,11 +46,11 @@ func expectState(t *testing.T, p Placement, net *host.Dir, entry []byte, wantPla
 }
 
 // expectUnwritten fails if a call writes a file anew.
-func expectUnwritten(t *testing.T, net *host.Dir, call func() error) {
+func expectUnwritten(t *testing.T, net Net, call func() error) {
 	t.Helper()
 	stat := func() map[string]fs.FileInfo {
 		infos := map[string]fs.FileInfo{}
-		for name := range machine.Files(t, net) {
+		for name := range machine.Files(t, net.Dir) {
 			infos[name], _ = os.Stat(filepath.Join(net.Path(), name))
 		}
 		return infos
@@ -65,20 +70,15 @@ var placementCases = map[string]struct {
 	before map[string]string
 	placed map[string]string // where the entry is afterwards
 }{
-	"insert into a list":   {terms.Insert, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{"10-ptp.conflist": "podnet"}},
-	"insert behind a conf": {terms.Insert, map[string]string{"10-bridge.conf": machine.BridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
-	"insert behind a json": {terms.Insert, map[string]string{"10-bridge.json": machine.BridgeConf}, map[string]string{"10-bridge.conflist": "podnet"}},
+	"insert into a list": {terms.Insert, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{"10-ptp.conflist": "podnet"}},
 	"insert, not into files that no runtime loads": {
 		terms.Insert,
 		map[string]string{"05-bridge.conf.bak": machine.BridgeConf, "06-bridge": machine.BridgeConf, "10-ptp.conflist": machine.PtpList},
 		map[string]string{"10-ptp.conflist": "podnet"},
 	},
-	"insert into the first": {terms.Insert, map[string]string{"10-ptp.conflist": machine.PtpList, "20-bridge.conflist": bridgeList}, map[string]string{"10-ptp.conflist": "podnet"}},
-	"insert, not into loopback": {terms.Insert, map[string]string{
-		"05-lo.conf": `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`, "10-ptp.conflist": machine.PtpList,
-	}, map[string]string{"10-ptp.conflist": "podnet"}},
+	"insert into the first":     {terms.Insert, map[string]string{"10-ptp.conflist": machine.PtpList, "20-bridge.conflist": bridgeList}, map[string]string{"10-ptp.conflist": "podnet"}},
 	"dropin":                    {terms.DropIn, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{"podnet/capture-cni.conf": ""}},
-	"dropin among others":       {terms.DropIn, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": "{}"}, map[string]string{"podnet/capture-cni.conf": ""}},
+	"dropin among others":       {terms.DropIn, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": `{"type": "tuning"}`}, map[string]string{"podnet/capture-cni.conf": ""}},
 	"owned":                     {terms.Owned, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{OwnedName: "podnet"}},
 	"owned, of a conf":          {terms.Owned, map[string]string{"10-bridge.conf": machine.BridgeConf}, map[string]string{OwnedName: "podnet"}},
 	"owned, without istio-cni":  {terms.Owned, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, `}]`, `}, {"type": "istio-cni"}]`, 1)}, map[string]string{OwnedName: "podnet"}},
@@ -95,7 +95,7 @@ func TestPlacements(t *testing.T) {
 	for name, test := range placementCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			net, p := machine.NetDir(t, test.before), In(test.mode)
+			net, p := newNet(t, test.before), In(test.mode)
 			expectState(t, p, net, OldEntry, false, false)
 			expectUnwritten(t, net, func() error { return p.Remove(net) })
 			for _, entry := range [][]byte{OldEntry, newEntry} {
@@ -104,14 +104,14 @@ func TestPlacements(t *testing.T) {
 				}
 				expectState(t, p, net, entry, true, true)
 				expectUnwritten(t, net, func() error { return p.Place(net, entry) })
-				files := machine.Files(t, net)
+				files := machine.Files(t, net.Dir)
 				for file, network := range test.placed {
 					if !holds(t, files[file], network, entry) {
 						t.Errorf("%s does not hold the entry %s:\n%s", file, entry, files[file])
 					}
 				}
 				for file, content := range files {
-					if _, ours := test.placed[file]; !ours && content != test.before[strings.TrimSuffix(file, originalSuffix)] {
+					if _, ours := test.placed[file]; !ours && content != test.before[file] {
 						t.Errorf("%s is not as it was:\n%s", file, content)
 					}
 				}
@@ -120,22 +120,9 @@ func TestPlacements(t *testing.T) {
 			if err := p.Remove(net); err != nil {
 				t.Fatal(err)
 			}
-			machine.ExpectFiles(t, net, test.before)
+			machine.ExpectFiles(t, net.Dir, test.before)
 			expectState(t, p, net, newEntry, false, false)
 		})
-	}
-}
-
-// TestInterruptedRemoval removes an entry after a removal that ended between its two steps.
-func TestInterruptedRemoval(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"10-bridge.conf", "10-bridge.json"} {
-		before := map[string]string{name: machine.BridgeConf}
-		net, p := machine.NetDir(t, before), In(terms.Insert)
-		if err := errors.Join(p.Place(net, OldEntry), net.Rename(name+originalSuffix, name), p.Remove(net)); err != nil {
-			t.Error(err)
-		}
-		machine.ExpectFiles(t, net, before)
 	}
 }
 
@@ -172,7 +159,12 @@ func TestPlacementRefused(t *testing.T) {
 		"insert, half a list":          {terms.Insert, map[string]string{"10-ptp.conflist": half, "20-bridge.conflist": bridgeList}, true, "10-ptp.conflist"},
 		"dropin, half a list":          {terms.DropIn, map[string]string{"10-ptp.conflist": half}, true, "10-ptp.conflist"},
 		"owned, half a list":           {terms.Owned, map[string]string{"10-ptp.conflist": half}, true, "10-ptp.conflist"},
-		"dropin, a conf":               {terms.DropIn, map[string]string{"10-bridge.conf": machine.BridgeConf}, false, `use mode "insert"`},
+		"dropin, a conf":               {terms.DropIn, map[string]string{"10-bridge.conf": machine.BridgeConf}, false, `10-bridge.conf is a plain configuration, to which mode dropin can't add the entry: use mode "owned"`},
+		"dropin, a broken neighbour":   {terms.DropIn, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": "{}"}, true, "/podnet/other.conf is no plugin's configuration: correct or delete that file"},
+		"insert, a conf":               {terms.Insert, map[string]string{"10-bridge.conf": machine.BridgeConf}, false, `use mode "owned"`},
+		"insert, a json":               {terms.Insert, map[string]string{"10-bridge.json": machine.BridgeConf}, false, `use mode "owned"`},
+		"insert, a conf before a list": {terms.Insert, map[string]string{"05-cilium.conf": machine.BridgeConf, "05-cilium.conflist": bridgeList}, false, `use mode "owned"`},
+		"insert, behind loopback":      {terms.Insert, map[string]string{"05-lo.conf": `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`, "10-ptp.conflist": machine.PtpList}, true, "05-lo.conf, which the runtime loads, has loopback alone"},
 		"dropin, inlined plugins only": {terms.DropIn, map[string]string{"10-ptp.conflist": inlinedList}, false, `use mode "insert"`},
 		"dropin, a link elsewhere":     {terms.DropIn, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, "podnet", "..", 1)}, false, "escapes"},
 		"insert, no chained plugins":   {terms.Insert, map[string]string{"10-old.conflist": `{"cniVersion":"0.2.0","name":"old","plugins":[{"type":"bridge"}]}`}, false, "has cniVersion 0.2.0"},
@@ -181,13 +173,13 @@ func TestPlacementRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			net, p := machine.NetDir(t, test.files), In(test.mode)
+			net, p := newNet(t, test.files), In(test.mode)
 			for what, err := range map[string]error{"fault": p.Fault(net, OldEntry), "place": p.Place(net, OldEntry)} {
 				if err == nil || !strings.Contains(err.Error(), test.errContains) || IsWaiting(err) != test.waits {
 					t.Errorf("%s: got %v, want %q, waiting: %v", what, err, test.errContains, test.waits)
 				}
 			}
-			machine.ExpectFiles(t, net, test.files)
+			machine.ExpectFiles(t, net.Dir, test.files)
 		})
 	}
 }
@@ -195,7 +187,7 @@ func TestPlacementRefused(t *testing.T) {
 // TestInsertKeepsWhatCameMeanwhile refuses to write over what is not what was read.
 func TestInsertKeepsWhatCameMeanwhile(t *testing.T) {
 	t.Parallel()
-	net := machine.NetDir(t, map[string]string{"10-ptp.conflist": bridgeList})
+	net := newNet(t, map[string]string{"10-ptp.conflist": bridgeList})
 	if err := checkUnchanged(net, "10-ptp.conflist", []byte(bridgeList))(""); err != nil {
 		t.Errorf("unchanged: %v", err)
 	}

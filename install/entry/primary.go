@@ -3,69 +3,186 @@
 package entry
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
+	"syscall"
 
+	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
-// primary is the list that the runtime would load without the agent.
+// primary is a list that the runtime would load without the agent.
 type primary struct {
-	File string
-	text []byte
-	List *conflist.List
-	conf bool // a plain configuration, of which list was made
+	File    string
+	text    []byte
+	List    *conflist.List
+	network string
+	types   []string // of all plugins that the runtime would call, those of drop-ins too
+	alone   string   // why the agent leaves the file alone; "" if it may edit it
+	conf    bool     // a plain configuration, of which List was made
 }
 
 // OwnedName sorts before the files of all known installers.
 const OwnedName = "00-capture-cni.conflist"
 
-// originalSuffix is the suffix of a plain configuration that the agent replaced by a
-// list. No runtime loads a file with it.
-const originalSuffix = ".capture-cni-original"
-
-// FindPrimary returns the first list in libcni's order. If that is incomplete, its owner
-// is writing it: no other file is used instead.
-func FindPrimary(net *host.Dir) (primary, error) {
-	names, err := net.Names()
+// FindPrimary returns the list that the runtime would load without the agent.
+func FindPrimary(net Net) (primary, error) {
+	found, err := primaries(net)
 	if err != nil {
 		return primary{}, err
 	}
-	for _, name := range names {
-		if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name)) || name == OwnedName {
-			continue
-		}
-		text, err := net.Read(name)
-		if err != nil {
-			return primary{}, err
-		}
-		found, err := readPrimary(name, text)
-		if err != nil {
-			return primary{}, Waiting(fmt.Sprintf("%s in %s is not complete: %v", name, net.Path(), err))
-		}
-		if plugins := found.List.Plugins; len(plugins) == 1 && plugins[0].Type == "loopback" {
-			continue
-		}
-		return found, found.checkVersion()
-	}
-	return primary{}, Waiting("no network configuration in " + net.Path() + ": the interface plugin has not been installed yet")
+	return found[0], found[0].checkVersion()
 }
 
-func readPrimary(name string, text []byte) (_ primary, err error) {
-	p := primary{File: name, text: text, conf: filepath.Ext(name) != ".conflist"}
-	if p.conf {
-		if text, err = conflist.FromConf(text); err != nil {
-			return p, err
+// primaries returns the lists one of which the runtime would load without the agent.
+func primaries(net Net) (found []primary, err error) {
+	choices, err := net.load(false)
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range choices.sets {
+		i := slices.IndexFunc(set, func(p primary) bool { return !p.isLoopback() })
+		if i < 0 {
+			return nil, Waiting(set[0].File + ", which the runtime loads, has loopback alone: the interface plugin has not been installed yet, or its file sorts after this one")
+		}
+		p := set[i]
+		if !slices.ContainsFunc(found, func(other primary) bool { return other.File == p.File }) {
+			found = append(found, p)
 		}
 	}
-	p.List, err = conflist.Parse(text)
+	if len(found) == 0 {
+		err := Waiting("no network configuration in " + net.Path() + ": the interface plugin has not been installed yet")
+		if len(choices.skipped) > 0 {
+			err += Waiting("; CRI-O skips a list that is faulty or lacks a program: " + errors.Join(choices.skipped...).Error())
+		}
+		return nil, err
+	}
+	return found, nil
+}
+
+// Undropped returns the mode of Auto where the runtime loads no drop-in: Owned where the agent
+// must leave a file alone, or an earlier release did not.
+func Undropped(net Net) terms.Mode {
+	found, _ := primaries(net)
+	if hasOriginal(net) || slices.ContainsFunc(found, func(p primary) bool { return p.alone != "" }) {
+		return terms.Owned
+	}
+	return terms.Insert
+}
+
+// read reads a list as libcni does; without own, as if our drop-in were missing. The error is one of Waiting if the runtime can't load it.
+func (n Net) read(name string, own bool) (p primary, err error) {
+	p = primary{File: name, conf: filepath.Ext(name) != ".conflist"}
+	link, err := n.Link(name)
+	if err == nil {
+		p.text, err = n.Read(name)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist), link != "" && errors.Is(err, host.ErrNotRegular):
+		return p, Waiting(fmt.Sprintf("%s in %s can't be read: %v", name, n.Path(), err))
+	case link != "":
+		return p, fmt.Errorf("%s/%s is a link to %s, which the agent does not follow: replace the link by a copy of that file, or ask its owner to", n.Path(), name, link)
+	default:
+		return p, err
+	}
+	switch {
+	case link != "":
+		p.alone = "is a link to " + link
+	case p.conf:
+		p.alone = "is a plain configuration"
+	}
+	if err = p.parse(); err != nil {
+		return p, err
+	}
+	err = n.readDropIns(&p, own)
+	if err == nil && len(p.types) == 0 {
+		err = Waiting(name + " has no plugin")
+	}
 	return p, err
 }
+
+func (p *primary) parse() (err error) {
+	text, incomplete := p.text, error(nil)
+	if p.conf {
+		incomplete = conflist.CheckPlugin(text)
+		if text, err = conflist.FromConf(text); err != nil && incomplete == nil {
+			incomplete = err
+		}
+	} else if _, err := libcni.NetworkConfFromBytes(text); err != nil {
+		_, incomplete = conflist.Parse(text)
+	}
+	if incomplete != nil {
+		return Waiting(fmt.Sprintf("%s is not complete: %v", p.File, incomplete))
+	}
+	if p.List, err = conflist.Parse(text); err != nil {
+		return fmt.Errorf("%s, which the runtime loads: %w", p.File, err) // with more than libcni demands
+	}
+	p.network = p.List.Name
+	for _, plugin := range p.List.Plugins {
+		p.types = append(p.types, plugin.Type)
+	}
+	return nil
+}
+
+// readDropIns adds the plugins of the directory that is named after the network.
+func (n Net) readDropIns(p *primary, own bool) error {
+	if p.conf || p.List.LoadOnlyInlinedPlugins || n.Runtime.IgnoresDropIns() {
+		return nil
+	}
+	directory, err := n.Sub(filepath.Clean(p.List.Name), false)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return Waiting(fmt.Sprintf("%s needs a directory %s/%s, which is a file", p.File, n.Path(), p.List.Name))
+	case err != nil:
+		return err
+	}
+	defer directory.Close()
+	names, err := directory.Names()
+	for _, name := range names {
+		if filepath.Ext(name) != ".conf" || name == dropInName && !own {
+			continue
+		}
+		text, readErr := directory.Read(name)
+		plugin, parseErr := libcni.NetworkPluginConfFromBytes(text)
+		if readErr != nil || parseErr != nil {
+			return Waiting(fmt.Sprintf("%s can't be loaded: %s/%s is no plugin's configuration: correct or delete that file", p.File, directory.Path(), name))
+		}
+		p.types = append(p.types, plugin.Network.Type)
+	}
+	return err
+}
+
+// Excludes returns why a mode can't add the entry to the list, and the mode that can; "" if
+// it can.
+func (p primary) Excludes(mode terms.Mode) (why string, instead terms.Mode) {
+	switch {
+	case p.conf && mode == terms.DropIn, p.alone != "" && mode == terms.Insert:
+		return fmt.Sprintf("%s %s, to which mode %s can't add the entry", p.File, p.alone, mode), terms.Owned
+	case p.List.LoadOnlyInlinedPlugins && mode == terms.DropIn:
+		return p.File + " has loadOnlyInlinedPlugins: the runtime loads no drop-in", terms.Insert
+	}
+	return "", ""
+}
+
+// accepts returns why the entry can't be added in a mode, nil if it can.
+func (p primary) accepts(mode terms.Mode) error {
+	if why, instead := p.Excludes(mode); why != "" {
+		return fmt.Errorf("%s: use mode %q", why, instead)
+	}
+	return p.checkVersion()
+}
+
+func (p primary) isLoopback() bool { return slices.Equal(p.types, []string{"loopback"}) }
 
 // checkVersion refuses lists in which the entry would break every pod: versions without
 // chained plugins, or newer ones than the plugin supports.
@@ -90,9 +207,4 @@ func (p primary) Owner() string {
 		}
 	}
 	return "unknown"
-}
-
-// listName returns the name of the list that replaces a plain configuration.
-func listName(conf string) string {
-	return strings.TrimSuffix(conf, filepath.Ext(conf)) + ".conflist"
 }

@@ -35,60 +35,88 @@ func TestRemoveFindsAll(t *testing.T) {
 		mode          terms.Mode
 		before, after map[string]string
 		found         bool
+		fault         string
 	}{
 		"every list": {
 			terms.Insert,
 			map[string]string{"10-ptp.conflist": withEntry(machine.PtpList), "20-bridge.conflist": withEntry(bridgeList), "30-broken.conflist": "{"},
 			map[string]string{"10-ptp.conflist": machine.PtpList, "20-bridge.conflist": bridgeList, "30-broken.conflist": "{"},
-			true,
+			true, "",
 		},
-		"not a list of our own": {terms.Insert, map[string]string{OwnedName: withEntry(machine.PtpList)}, map[string]string{OwnedName: withEntry(machine.PtpList)}, false},
+		"not a list of our own": {terms.Insert, map[string]string{OwnedName: withEntry(machine.PtpList)}, map[string]string{OwnedName: withEntry(machine.PtpList)}, false, ""},
 		"a conf whose owner wrote another": {
 			terms.Insert,
 			map[string]string{"10-b.conf": ptpConf, "10-b.conf" + originalSuffix: machine.BridgeConf, "10-b.conflist": string(madeText)},
-			map[string]string{"10-b.conf": ptpConf},
-			true,
+			map[string]string{"10-b.conf": ptpConf, "10-b.conf" + originalSuffix: machine.BridgeConf},
+			true, "differs from the 10-b.conf that its owner has written since: delete 10-b.conf" + originalSuffix,
+		},
+		"a conf whose owner wrote it again": {
+			terms.Insert,
+			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conf" + originalSuffix: machine.BridgeConf, "10-b.conflist": string(madeText)},
+			map[string]string{"10-b.conf": machine.BridgeConf},
+			true, "",
+		},
+		"a conf that was renamed": {
+			terms.Insert,
+			map[string]string{"10-b.json" + originalSuffix: machine.BridgeConf, "10-b.conflist": string(madeText)},
+			map[string]string{"10-b.json": machine.BridgeConf},
+			true, "",
+		},
+		"a conf that was renamed, its list gone": {
+			terms.Insert, map[string]string{"10-b.conf" + originalSuffix: machine.BridgeConf}, map[string]string{"10-b.conf": machine.BridgeConf}, true, "",
+		},
+		"a conf that was renamed, its list another program's": {
+			terms.Insert,
+			map[string]string{"10-b.conf" + originalSuffix: machine.BridgeConf, "10-b.conflist": withEntry(machine.PtpList)},
+			map[string]string{"10-b.conf" + originalSuffix: machine.BridgeConf, "10-b.conflist": machine.PtpList},
+			true, "would replace 10-b.conflist, which another program has written: delete 10-b.conf" + originalSuffix + ", or rename it to 10-b.conf and delete 10-b.conflist",
+		},
+		"a json that is back, its list still there": {
+			terms.Insert,
+			map[string]string{"10-b.json": machine.BridgeConf, "10-b.conflist": string(madeText)},
+			map[string]string{"10-b.json": machine.BridgeConf},
+			true, "",
 		},
 		"a conf that is back, its list still there": {
 			terms.Insert,
 			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": string(madeText)},
 			map[string]string{"10-b.conf": machine.BridgeConf},
-			true,
+			true, "",
 		},
 		"a list that only looks made of a conf": {
 			terms.Insert,
 			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": withEntry(machine.PtpList)},
 			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": machine.PtpList},
-			true,
+			true, "",
 		},
 		"of a network with another name": {
 			terms.DropIn,
 			map[string]string{"10-ptp.conflist": machine.PtpList, "former/capture-cni.conf": own, "podnet/other.conf": "{}"},
 			map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": "{}"},
-			true,
+			true, "",
 		},
-		"without a list": {terms.DropIn, map[string]string{"former/capture-cni.conf": own, "podnet/capture-cni.conf": own}, map[string]string{}, true},
+		"without a list": {terms.DropIn, map[string]string{"former/capture-cni.conf": own, "podnet/capture-cni.conf": own}, map[string]string{}, true, ""},
 		"unfinished files": {
 			terms.DropIn,
 			map[string]string{"podnet/.capture-cni-tmp-A": "{", "podnet/other.conf": "{}"},
 			map[string]string{"podnet/other.conf": "{}"},
-			false,
+			false, "",
 		},
-		"an empty directory of others": {terms.DropIn, map[string]string{"other/.keep": ""}, map[string]string{"other/.keep": ""}, false},
-		"the chain's other files stay": {terms.MultusChain, map[string]string{ChainedName: own, "a.conf": "{"}, map[string]string{"a.conf": "{"}, true},
-		"not Multus' other files":      {terms.Multus, map[string]string{"a.conf": own}, map[string]string{"a.conf": own}, false},
+		"an empty directory of others": {terms.DropIn, map[string]string{"other/.keep": ""}, map[string]string{"other/.keep": ""}, false, ""},
+		"the chain's other files stay": {terms.MultusChain, map[string]string{ChainedName: own, "a.conf": "{"}, map[string]string{"a.conf": "{"}, true, ""},
+		"not Multus' other files":      {terms.Multus, map[string]string{"a.conf": own}, map[string]string{"a.conf": own}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			net, p := machine.NetDir(t, test.before), In(test.mode)
+			net, p := newNet(t, test.before), In(test.mode)
 			if found, err := p.Found(net); err != nil || found != test.found {
 				t.Errorf("found %v, %v; want %v", found, err, test.found)
 			}
 			for range 2 { // the second time, there is nothing
-				if err := p.Remove(net); err != nil {
-					t.Fatal(err)
+				if err := p.Remove(net); (err == nil) != (test.fault == "") || err != nil && !strings.Contains(err.Error(), test.fault) {
+					t.Errorf("removal: %v, want %q", err, test.fault)
 				}
-				machine.ExpectFiles(t, net, test.after)
+				machine.ExpectFiles(t, net.Dir, test.after)
 			}
 		})
 	}
@@ -97,7 +125,7 @@ func TestRemoveFindsAll(t *testing.T) {
 // TestDropInStaysInside follows no link out of the runtime's directory.
 func TestDropInStaysInside(t *testing.T) {
 	t.Parallel()
-	net, elsewhere := machine.NetDir(t, map[string]string{"10-ptp.conflist": machine.PtpList}), machine.NetDir(t, map[string]string{"capture-cni.conf": "theirs"})
+	net, elsewhere := newNet(t, map[string]string{"10-ptp.conflist": machine.PtpList}), newNet(t, map[string]string{"capture-cni.conf": "theirs"})
 	if err := os.Symlink(elsewhere.Path(), filepath.Join(net.Path(), "podnet")); err != nil {
 		t.Fatal(err)
 	}
@@ -108,5 +136,5 @@ func TestDropInStaysInside(t *testing.T) {
 	if err := p.Remove(net); err != nil {
 		t.Error(err)
 	}
-	machine.ExpectFiles(t, elsewhere, map[string]string{"capture-cni.conf": "theirs"})
+	machine.ExpectFiles(t, elsewhere.Dir, map[string]string{"capture-cni.conf": "theirs"})
 }

@@ -90,20 +90,20 @@ func TestOrder(t *testing.T) {
 	lab.RequireProgram(t, "strace")
 	for change, want := range map[string][]string{
 		"replace":          {"write", "fsync", "rename", "fsync"},
-		"rename":           {"rename", "fsync"},
+		"rename":           {"link", "fsync", "unlink", "fsync"},
 		"remove":           {"unlink", "fsync"},
 		"remove directory": {"unlink", "fsync"},
 	} {
 		directory := t.TempDir()
 		check(t, errors.Join(os.WriteFile(directory+"/conf", oldContent, 0o600), os.Mkdir(directory+"/sub", 0o700)))
 		trace := filepath.Join(t.TempDir(), "trace")
-		command := exec.Command("strace", "-f", "-qq", "-y", "-e", "trace=write,fsync,renameat,renameat2,unlinkat", "-o", trace, os.Args[0])
+		command := exec.Command("strace", "-f", "-qq", "-y", "-e", "trace=write,fsync,linkat,renameat,renameat2,unlinkat", "-o", trace, os.Args[0])
 		command.Env = append(os.Environ(), envDirectory+"="+directory, envChange+"="+change)
 		check(t, command.Run())
 		content, err := os.ReadFile(trace)
 		check(t, err)
 		var calls []string
-		for _, match := range regexp.MustCompile(`(write|fsync|rename|unlink)(?:at2?)?\(\d+<`+regexp.QuoteMeta(directory)).FindAllStringSubmatch(string(content), -1) {
+		for _, match := range regexp.MustCompile(`(write|fsync|link|rename|unlink)(?:at2?)?\(\d+<`+regexp.QuoteMeta(directory)).FindAllStringSubmatch(string(content), -1) {
 			calls = append(calls, match[1])
 		}
 		if got := slices.Compact(calls); !slices.Equal(got, want) {

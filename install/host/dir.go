@@ -128,12 +128,24 @@ func (d *Dir) TriggerWatch() error {
 	return nil
 }
 
-// Rename renames a file. It replaces an existing one.
+// Rename renames a file. It fails if there is one of the new name.
 func (d *Dir) Rename(from, to string) error {
-	if err := d.root.Rename(from, to); err != nil {
+	if err := d.root.Link(from, to); err != nil {
 		return fmt.Errorf("renaming in %s: %w", d.path, err)
 	}
-	return d.sync()
+	return errors.Join(d.sync(), d.Remove(from)) // a crash leaves both names, never none
+}
+
+// Link returns where a link leads, "" for what is no link.
+func (d *Dir) Link(name string) (string, error) {
+	target, err := d.root.Readlink(name)
+	if errors.Is(err, syscall.EINVAL) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading in %s: %w", d.path, err)
+	}
+	return target, nil
 }
 
 // IsDeleted reports whether a directory was deleted while something keeps it at the

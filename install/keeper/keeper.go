@@ -204,7 +204,7 @@ func (k *Keeper) repair(ctx context.Context) {
 	changed, err := k.node.PlaceEntry(ctx)
 	if changed {
 		k.metrics.repairs.Inc()
-		writer := k.node.ListOwner()
+		writer := k.node.ListOwner(ctx)
 		contended := k.contention.recordRepair(time.Now())
 		k.metrics.contended.WithLabelValues(writer).Set(boolean(contended))
 		if contended {

@@ -67,7 +67,7 @@ func (n *Node) Clean(purge bool) error {
 		return err
 	}
 	err := n.inDirectory(s.NetDir, func(net *host.Dir) error {
-		return errors.Join(net.ClearTemps(), entry.RemoveExcept(net, ""))
+		return errors.Join(net.ClearTemps(), entry.RemoveExcept(entry.Net{Dir: net}, ""))
 	})
 	if err != nil {
 		return err

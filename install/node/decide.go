@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/runtimeconfig"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -15,13 +14,18 @@ import (
 // decide returns the mode in which the entry should be. It refuses a mode that another
 // mesh's plugin or the runtime's configuration rules out. For Auto it decides on the mode;
 // after an error that stays Auto.
-func (n *Node) decide(ctx context.Context, net *host.Dir, text []byte) (terms.Mode, error) {
+func (n *Node) decide(ctx context.Context, net entry.Net, text []byte) (terms.Mode, error) {
 	others, mode, err := entry.Beside(net, n.Mode, n.Settings.BesideIstioCNI)
 	if err == nil || len(others) > 0 {
 		n.logOthers(others)
 	}
 	if err != nil || mode != n.Mode {
 		return mode, err
+	}
+	if p, err := entry.FindPrimary(net); err == nil && n.Settings.Mode == terms.Auto {
+		if why, _ := p.Excludes(n.Mode); why != "" {
+			n.Mode = terms.Auto // its owner has written another kind of file
+		}
 	}
 	switch n.Mode {
 	case terms.Owned:
@@ -32,7 +36,7 @@ func (n *Node) decide(ctx context.Context, net *host.Dir, text []byte) (terms.Mo
 		if err != nil {
 			return mode, err
 		}
-		n.Mode = terms.Insert
+		n.Mode = entry.Undropped(net)
 		if loaded {
 			n.Mode = terms.DropIn
 		}
@@ -43,7 +47,7 @@ func (n *Node) decide(ctx context.Context, net *host.Dir, text []byte) (terms.Mo
 
 // tryDropIn places a drop-in and reports whether the runtime has loaded it. PlaceEntry
 // removes one that it has not, as an entry of another mode.
-func (n *Node) tryDropIn(ctx context.Context, net *host.Dir, text []byte) (loaded bool, err error) {
+func (n *Node) tryDropIn(ctx context.Context, net entry.Net, text []byte) (loaded bool, err error) {
 	p, err := entry.FindPrimary(net)
 	if err != nil {
 		return false, err

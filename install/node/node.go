@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
@@ -34,7 +35,10 @@ type Node struct {
 	Mode        terms.Mode        // of the settings; Auto until it is decided
 	Placed      terms.Mode        // of the entry, which differs from Mode while istio-cni keeps the agent from a change
 	Others      []entry.Other     // the plugins of other meshes that the last call of PlaceEntry found
-	found       Runtime
+
+	mu     sync.Mutex
+	found  Runtime      // the one that answered last
+	loader entry.Loader // of it
 }
 
 // New returns a Node. api may be nil where nothing is installed, and runtime where
@@ -110,8 +114,8 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 
 func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
 	text := n.Settings.Entry.Text(n.Credentials.Kubeconfig)
-	err = n.within(n.Settings.NetDir, func(net *host.Dir) (err error) {
-		if withholds, err := n.withholdsEntry(net); err != nil || withholds {
+	err = n.withLists(ctx, func(net entry.Net) (err error) {
+		if withholds, err := n.withholdsEntry(net.Dir); err != nil || withholds {
 			return err
 		}
 		defer func() { err = errors.Join(err, n.ensureBootFiles(text)) }()
@@ -136,9 +140,18 @@ func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
 		if err := n.ensureIn(n.Settings.StateDir, placedName, nil); err != nil {
 			n.log.Warn("writing that the node has an entry failed", "error", err)
 		}
-		return entry.RemoveExcept(net, n.Placed)
+		err = entry.RemoveExcept(net, n.Placed)
+		if !n.Placed.UnderMultus() {
+			err = errors.Join(err, net.Called())
+		}
+		return err
 	})
 	return changed, err
+}
+
+// withLists calls do with the runtime's directory of conflists.
+func (n *Node) withLists(ctx context.Context, do func(entry.Net) error) error {
+	return n.within(n.Settings.NetDir, func(net *host.Dir) error { return do(entry.Net{Dir: net, Loader: n.runtimeLoader(ctx)}) })
 }
 
 // Verify reports whether the node is in the desired state. It changes nothing. Without
@@ -171,7 +184,7 @@ func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 	report.Add(PartCredentials, err)
 	report.Notes = n.Settings.Backend.Notes(n.Settings.Entry.Asked())
 	report.Add(PartBackend, n.Settings.BackendFault())
-	report.Warning, err = n.examineEntry(kubeconfig, mode)
+	report.Warning, err = n.examineEntry(ctx, kubeconfig, mode)
 	report.Add(PartEntry, err)
 	report.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))
 	report.Add(PartRuntime, n.runtimeFault(ctx, mode))
@@ -180,8 +193,8 @@ func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 
 // examineEntry warns of a plugin next to the entry that captures the same pods. Error: what
 // is wrong with the entry.
-func (n *Node) examineEntry(kubeconfig string, mode terms.Mode) (warning nodestate.Warning, err error) {
-	err = n.within(n.Settings.NetDir, func(net *host.Dir) error {
+func (n *Node) examineEntry(ctx context.Context, kubeconfig string, mode terms.Mode) (warning nodestate.Warning, err error) {
+	err = n.withLists(ctx, func(net entry.Net) error {
 		others, mode, err := entry.Beside(net, mode, n.Settings.BesideIstioCNI)
 		if len(others) > 0 && err != nil {
 			return err

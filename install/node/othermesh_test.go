@@ -31,8 +31,9 @@ func listNode(t *testing.T, files map[string]string, mode terms.Mode, besideIsti
 	if err != nil {
 		t.Fatal(err)
 	}
+	bin := machine.New(t, map[string]string{"capture-cni": "", "ptp": ""})
 	var log bytes.Buffer
-	n := New(settings.Node{Root: "/", Mode: mode, NetDir: net.Path(), Entry: entry, BesideIstioCNI: besideIstioCNI}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	n := New(settings.Node{Root: "/", Mode: mode, NetDir: net.Path(), BinDirs: []string{bin}, Entry: entry, BesideIstioCNI: besideIstioCNI}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	n.Credentials.Kubeconfig = "/var/lib/capture-cni/kubeconfig"
 	return n, net, &log
 }
@@ -62,7 +63,7 @@ func TestRefusedBesideIstioCNI(t *testing.T) {
 				t.Errorf("%s, mode %s: changed: %v, %v", name, mode, changed, err)
 			}
 			machine.ExpectFiles(t, net, test.files)
-			if _, fault := n.examineEntry("/var/lib/capture-cni/kubeconfig", mode); fault == nil || err == nil || fault.Error() != err.Error() {
+			if _, fault := n.examineEntry(t.Context(), "/var/lib/capture-cni/kubeconfig", mode); fault == nil || err == nil || fault.Error() != err.Error() {
 				t.Errorf("%s, mode %s: verify says %v", name, mode, fault)
 			}
 		}
@@ -96,7 +97,7 @@ func TestAllowedBesideOthers(t *testing.T) {
 		if got := typesIn(t, net, test.want[0]); got != test.want[1] {
 			t.Errorf("%s: %s has %q, want %q", name, test.want[0], got, test.want[1])
 		}
-		warning, fault := n.examineEntry("/var/lib/capture-cni/kubeconfig", n.Placed)
+		warning, fault := n.examineEntry(t.Context(), "/var/lib/capture-cni/kubeconfig", n.Placed)
 		if fault != nil {
 			t.Errorf("%s: verify says %v", name, fault)
 		}
@@ -149,7 +150,7 @@ func TestEntryStays(t *testing.T) {
 			if got := typesIn(t, net, test.where); got != test.types {
 				t.Errorf("%s, mode %s: %s has %q, want %q", name, mode, test.where, got, test.types)
 			}
-			warning, fault := n.examineEntry("/var/lib/capture-cni/kubeconfig", mode)
+			warning, fault := n.examineEntry(t.Context(), "/var/lib/capture-cni/kubeconfig", mode)
 			if fault != nil {
 				t.Errorf("%s, mode %s: verify says %v", name, mode, fault)
 			}

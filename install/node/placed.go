@@ -16,7 +16,7 @@ const placedName = "placed"
 
 // hadEntry reports whether the node has an entry, or has had one that no agent removed.
 func (n *Node) hadEntry(net *host.Dir) (bool, error) {
-	placed, err := entry.IsPlaced(net)
+	placed, err := entry.IsPlaced(entry.Net{Dir: net})
 	if err != nil || placed {
 		return placed, err
 	}
@@ -43,7 +43,7 @@ func (n *Node) withholdsEntry(net *host.Dir) (bool, error) {
 	if n.Settings.BackendFault() == nil {
 		return false, nil
 	}
-	placed, err := entry.IsPlaced(net)
+	placed, err := entry.IsPlaced(entry.Net{Dir: net})
 	if err != nil || placed {
 		return true, err
 	}

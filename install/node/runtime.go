@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/runtimeconfig"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -98,18 +98,35 @@ func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 	if n.Runtime == nil {
 		return Runtime{}
 	}
-	version, err := n.Runtime.Version(ctx)
-	if now := (Runtime{Program: version, Socket: n.Runtime.Socket()}); err == nil && now != n.found {
-		n.found = now
+	loader := runtimeconfig.Loader(ctx, n.Settings, n.Runtime)
+	now := Runtime{Program: loader.Runtime, Socket: n.Runtime.Socket()}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.Program == (terms.Runtime{}) {
+		return n.found
+	}
+	if now != n.found {
 		n.log.Info("found the container runtime", "name", now.Program.Name, "version", now.Program.Version, "socket", now.Socket)
 	}
-	return n.found
+	n.found, n.loader = now, loader
+	return now
+}
+
+// runtimeLoader returns how the runtime that answered last chooses its list, or asks the runtime.
+func (n *Node) runtimeLoader(ctx context.Context) entry.Loader {
+	n.mu.Lock()
+	loader := n.loader
+	n.mu.Unlock()
+	if loader.Runtime == (terms.Runtime{}) {
+		loader = runtimeconfig.Loader(ctx, n.Settings, n.Runtime)
+	}
+	return loader
 }
 
 // ListOwner returns the type of the first plugin in the list that contains the entry.
-func (n *Node) ListOwner() string {
+func (n *Node) ListOwner(ctx context.Context) string {
 	owner := "unknown"
-	_ = n.within(n.Settings.NetDir, func(net *host.Dir) error { // there may be no list at the moment
+	_ = n.withLists(ctx, func(net entry.Net) error { // there may be no list at the moment
 		p, err := entry.FindPrimary(net)
 		if err == nil {
 			owner = p.Owner()

@@ -96,7 +96,7 @@ func (p *preflight) files(ctx context.Context, runtime *cri.Client) {
 		p.chain()
 	}
 	if net, err := host.OpenDir(p.settings.At(p.settings.NetDir)); err == nil { // else writable has reported it
-		p.lists(net)
+		p.lists(entry.Net{Dir: net, Loader: runtimeconfig.Loader(ctx, p.settings, runtime)})
 		p.exclusive(net)
 		_ = net.Close()
 	}
@@ -172,7 +172,7 @@ func (p *preflight) chain() {
 }
 
 // lists checks the lists next to which the entry should be.
-func (p *preflight) lists(net *host.Dir) {
+func (p *preflight) lists(net entry.Net) {
 	switch p.settings.Mode {
 	case terms.MultusChain:
 		if err := entry.ChainFault(net); err != nil {
@@ -201,8 +201,8 @@ func (p *preflight) lists(net *host.Dir) {
 			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", "%s belongs to Multus", found.File)
 		}
 	}
-	if found.List.LoadOnlyInlinedPlugins && p.settings.Mode == terms.DropIn {
-		p.serious("use --mode insert", "%s has loadOnlyInlinedPlugins: the runtime loads no drop-in", found.File)
+	if why, instead := found.Excludes(p.settings.Mode); why != "" {
+		p.serious("use --mode "+string(instead), "%s", why)
 	}
 }
 

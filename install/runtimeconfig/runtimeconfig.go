@@ -5,21 +5,57 @@
 package runtimeconfig
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/BurntSushi/toml"
 
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // Config is the runtime's configuration of CNI.
 type Config struct {
 	ConfDir    string
 	BinDirs    []string
-	MaxConfNum *int // nil if not set
+	MaxConfNum *int   // of containerd; nil if not set
+	Network    string // of CRI-O, the only one that it uses; "" if not set
+}
+
+// Loader returns how the node's runtime chooses what it loads of its directory.
+func Loader(ctx context.Context, s settings.Node, runtime *cri.Client) entry.Loader {
+	var loader entry.Loader
+	if runtime != nil {
+		loader.Runtime, _ = runtime.Version(ctx) // unknown without an answer
+	}
+	found, _ := Of(ctx, s.Root, runtime)
+	if found.MaxConfNum != nil {
+		loader.Most = max(*found.MaxConfNum, 0)
+		if loader.Most == 0 {
+			loader.Most = -1
+		}
+	}
+	loader.Network = found.Network
+	loader.SeesAll = filepath.Clean(s.Root) == "/" && len(found.BinDirs) > 0 && !slices.ContainsFunc(found.BinDirs, isMissing)
+	directories := s.BinDirs
+	if loader.SeesAll {
+		directories = found.BinDirs
+	}
+	for _, directory := range directories {
+		loader.BinDirs = append(loader.BinDirs, s.At(directory))
+	}
+	return loader
+}
+
+func isMissing(path string) bool {
+	_, err := os.Stat(path)
+	return err != nil
 }
 
 // Of returns what the runtime reports, else what its files contain. source
@@ -27,7 +63,7 @@ type Config struct {
 func Of(ctx context.Context, root string, runtime *cri.Client) (found Config, source string) {
 	if runtime != nil {
 		if loaded, err := runtime.CNIConfig(ctx); err == nil {
-			return Config{loaded.PluginConfDir, loaded.PluginDirs, &loaded.PluginMaxConfNum}, "the runtime's status"
+			return Config{ConfDir: loaded.PluginConfDir, BinDirs: loaded.PluginDirs, MaxConfNum: &loaded.PluginMaxConfNum}, "the runtime's status"
 		}
 		if version, err := runtime.Version(ctx); err == nil && version.IsCRIO() { // the node may have containerd's files as well
 			return readCRIO(root)
@@ -64,7 +100,7 @@ func Read(root string) (found Config, source string) {
 		}
 		for _, name := range containerdPlugins {
 			if cni := file.Plugins[name].CNI; cni.ConfDir != "" || cni.BinDir != "" || len(cni.BinDirs) > 0 {
-				found = Config{cni.ConfDir, cni.BinDirs, cni.MaxConfNum}
+				found = Config{ConfDir: cni.ConfDir, BinDirs: cni.BinDirs, MaxConfNum: cni.MaxConfNum}
 				if cni.BinDir != "" {
 					found.BinDirs = append(found.BinDirs, cni.BinDir)
 				}
@@ -86,6 +122,7 @@ func readCRIO(root string) (found Config, source string) {
 		var file struct {
 			Crio struct {
 				Network struct {
+					Default    string   `toml:"cni_default_network"`
 					Dir        string   `toml:"network_dir"`
 					PluginDirs []string `toml:"plugin_dirs"`
 				}
@@ -95,7 +132,8 @@ func readCRIO(root string) (found Config, source string) {
 		if err != nil || toml.Unmarshal(content, &file) != nil {
 			continue
 		}
-		if network := file.Crio.Network; network.Dir != "" || len(network.PluginDirs) > 0 {
+		network := file.Crio.Network
+		if found.Network = cmp.Or(network.Default, found.Network); network.Dir != "" || len(network.PluginDirs) > 0 {
 			source = path
 			if network.Dir != "" {
 				found.ConfDir = filepath.Clean(network.Dir)

@@ -19,6 +19,9 @@ const (
 // IsCRIO reports whether the runtime is CRI-O.
 func (v Runtime) IsCRIO() bool { return v.Name == crio }
 
+// IsContainerd reports whether the runtime is containerd.
+func (v Runtime) IsContainerd() bool { return v.Name == containerd }
+
 // ParseRuntime reads the form of a Node's status, such as "containerd://2.1.4".
 func ParseRuntime(text string) Runtime {
 	name, version, _ := strings.Cut(text, "://")
@@ -29,14 +32,14 @@ func ParseRuntime(text string) Runtime {
 // to a conflist.
 func (v Runtime) LoadsDropIns() bool {
 	_, _, known := v.number()
-	return known && (v.Name == containerd || v.IsCRIO()) && !v.IgnoresDropIns()
+	return known && (v.IsContainerd() || v.IsCRIO()) && !v.IgnoresDropIns()
 }
 
 // PassesAnnotations reports whether the runtime passes a pod's annotations to plugins, and
 // whether it is one that capture-cni knows.
 func (v Runtime) PassesAnnotations() (passes, known bool) {
 	_, _, hasNumber := v.number()
-	known = v.Name == containerd || v.IsCRIO()
+	known = v.IsContainerd() || v.IsCRIO()
 	return known && hasNumber && !v.isBefore(containerd, 1, 5) && !v.isBefore(crio, 1, 29), known
 }
 
@@ -52,7 +55,7 @@ func (v Runtime) IgnoresDropIns() bool {
 // https://github.com/containerd/containerd/issues/7318, https://github.com/cri-o/cri-o/issues/6466.
 func (v Runtime) SendsToAll() bool {
 	_, _, known := v.number()
-	return known && (v.Name == containerd && !v.isBefore(containerd, 2, 0) || v.IsCRIO() && !v.isBefore(crio, 1, 30))
+	return known && (v.IsContainerd() && !v.isBefore(containerd, 2, 0) || v.IsCRIO() && !v.isBefore(crio, 1, 30))
 }
 
 func (v Runtime) isBefore(name string, major, minor int) bool {

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package entry
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/terms"
+)
+
+// Loader is how the node's runtime chooses what it loads. While the runtime is unknown, what
+// holds must hold for containerd and for CRI-O.
+type Loader struct {
+	Runtime terms.Runtime
+	Most    int      // lists that containerd loads; 0 is its default of one, -1 all of them
+	Network string   // that CRI-O uses; "" for the first one
+	BinDirs []string // of plugins, as the agent sees them
+	SeesAll bool     // CRI-O has no other directory of plugins
+}
+
+// Net is the runtime's directory of conflists.
+type Net struct {
+	*host.Dir
+	Loader
+}
+
+// choices is what the runtime loads: one of the sets. There are several where the agent can't
+// see which: the runtime is unknown, or a program may be in a directory that it does not see.
+type choices struct {
+	sets    [][]primary
+	skipped []error // why CRI-O skips a list
+}
+
+// load returns what the runtime loads; without own, as if the list of mode owned were missing
+// and our program were there. containerd loads the first lists, or nothing if one of them is
+// faulty. CRI-O skips a list that is faulty or that names a program which is missing.
+func (n Net) load(own bool) (found choices, err error) {
+	names, err := n.Names()
+	if err != nil {
+		return found, err
+	}
+	most := max(n.Most, -n.Most*len(names), 1)
+	var first []primary // of containerd
+	var doubts [][]string // of lists that CRI-O may skip: their programs that the agent does not see
+	certain := n.Runtime.IsContainerd()
+	for _, name := range names {
+		if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name)) || name == OwnedName && !own {
+			continue
+		}
+		readsFirst := !n.Runtime.IsCRIO() && len(first) < most
+		if certain && !readsFirst {
+			break
+		}
+		p, err := n.read(name, own)
+		if err != nil && (readsFirst || !IsWaiting(err)) {
+			return found, err
+		}
+		if readsFirst {
+			first = append(first, p)
+		}
+		unseen := n.unseen(p, own)
+		switch {
+		case certain:
+		case err != nil:
+			found.skipped = append(found.skipped, err)
+		case len(unseen) > 0 && n.SeesAll, slices.Contains(unseen, conflist.PluginType):
+			found.skipped = append(found.skipped, fmt.Errorf("%s names %s, whose programs are missing", name, strings.Join(unseen, ", ")))
+		case slices.ContainsFunc(doubts, func(doubt []string) bool { return isWithin(doubt, p.types) }): // skipped if the former is
+		case p.isLoopback() && len(found.sets) > 0: // a pod with it alone has no network
+		case n.Network == "" || n.Network == p.network:
+			found.sets = append(found.sets, []primary{p})
+			certain, doubts = len(unseen) == 0, append(doubts, unseen)
+		}
+	}
+	if len(first) > 0 {
+		found.sets = append([][]primary{first}, found.sets...)
+	}
+	return found, nil
+}
+
+// unseen returns the types of a list whose programs the agent does not see.
+func (n Net) unseen(p primary, own bool) (unseen []string) {
+	for _, kind := range p.types {
+		sees := func(directory string) bool {
+			info, err := os.Stat(directory + "/" + kind)
+			return err == nil && info.Mode().IsRegular()
+		}
+		if (own || kind != conflist.PluginType) && (strings.Contains(kind, "/") || !slices.ContainsFunc(n.BinDirs, sees)) {
+			unseen = append(unseen, kind)
+		}
+	}
+	return unseen
+}
+
+// isWithin reports whether all of some types are among others.
+func isWithin(some, others []string) bool {
+	return !slices.ContainsFunc(some, func(kind string) bool { return !slices.Contains(others, kind) })
+}
+
+// Called returns why the runtime would not call the plugin, nil if it would.
+func (n Net) Called() error {
+	found, err := n.load(true)
+	if err == nil && len(found.sets) == 0 {
+		err = Waiting("the runtime loads no list in " + n.Path())
+	}
+	for _, set := range found.sets {
+		if !slices.ContainsFunc(set, func(p primary) bool { return slices.Contains(p.types, conflist.PluginType) }) {
+			err = errors.Join(err, fmt.Errorf("the runtime may load %s, which has no entry: new pods would start without the plugin; delete what it should not load, or give its network another plugin", set[0].File))
+		}
+	}
+	if err != nil && len(found.skipped) > 0 {
+		err = fmt.Errorf("%w (CRI-O skips a list that is faulty or lacks a program: %w)", err, errors.Join(found.skipped...))
+	}
+	return err
+}
