@@ -173,6 +173,7 @@ test full:
 # Most tests wait for time-outs: three packages at once, and four tests of each.
 test-packages:
 	go test -count=1 -p 3 -parallel 4 -timeout 30m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/kernels -e e2e/publish)
+	go test -C e2e/runtimes -count=1 -timeout 30m .
 
 test-ages test-kernels: test-%: # -v: they say which releases Debian's mirror no longer has
 	go test -count=1 -timeout 60m -v ./e2e/$*
@@ -253,12 +254,14 @@ vulncheck: ## Find known vulnerabilities whose code a release calls; GOVULNDB=UR
 lint: ## Formatting, vet, staticcheck, unchecked errors, workflows
 	@test -z "$$(go tool gofumpt -l .)" || { echo "not formatted (make fmt):"; go tool gofumpt -l .; exit 1; }
 	go vet ./...
+	go vet -C e2e/runtimes ./...
 	go tool staticcheck -checks all ./...
 	go tool errcheck -ignoretests -exclude .errcheck ./...
 	go tool actionlint .github/workflows/*.yaml
 
 verify: ## go.mod is tidy, imports point one way, documents match the code
 	go mod tidy -diff
+	go -C e2e/runtimes mod tidy -diff
 	go test -count=1 ./e2e/project
 
 fmt: ## Format the code

@@ -171,6 +171,8 @@ func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished b
 	case "upgrade", "uninstall":
 		n.runWorker(t, w, lab.Cut{})
 	case "restore":
+		n.runWorker(t, w, lab.Cut{})
+		check(t, os.Remove(filepath.Join(n.netDir, "00-capture-cni.conflist")))
 		check(t, os.Rename(filepath.Join(n.netDir, primary), filepath.Join(n.netDir, primary+".capture-cni-original")))
 		n.write(t, primaryName, converted)
 	case "switch": // of modes

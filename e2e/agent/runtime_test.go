@@ -182,6 +182,9 @@ func TestAutoWithoutTrial(t *testing.T) {
 		n := newNode(t)
 		c, socket := n.serveRuntime(t, true)
 		c.name, c.version = runtime.name, runtime.version
+		for _, program := range []string{"ptp", "portmap"} { // without them CRI-O skips the list
+			check(t, os.WriteFile(filepath.Join(n.binDir, program), nil, 0o755))
+		}
 		a := n.start(t, "--mode", "auto", "--cri-socket", filepath.Join(n.dir, "missing.sock"), "--cri-socket", socket)
 		a.ready(t)
 		a.waitForLog(t, fmt.Sprintf("msg=\"found the container runtime\" name=%s version=%s socket=%s", runtime.name, runtime.version, socket))

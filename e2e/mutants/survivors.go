@@ -30,7 +30,7 @@ var survivorMutants = []mutant{
 		file: "install/entry/insert.go",
 		from: "range []string{\".conf\", \".json\"} {",
 		to:   "range []string{\".conf\"} {",
-		by:   by(unit, "install/entry", "TestInterruptedRemoval"),
+		by:   by(unit, "install/entry", "TestRemoveFindsAll"),
 	},
 	{
 		name: "memory-limit-is-the-containers",

@@ -61,7 +61,7 @@ var allowed = map[string][]string{
 	"install/metrics":                     {},
 	"install/nodestate":                   {"install/terms", "plugin/capture", "plugin/record"},
 	"install/lease":                       {"install/nodestate"},
-	"install/runtimeconfig":               {"install/cri", "install/host"},
+	"install/runtimeconfig":               {"install/cri", "install/entry", "install/host", "install/settings"},
 	"install/backend":                     {"config", "install/host", "plugin/capture", "plugin/nfnetlink", "plugin/podnet"},
 	"install/entry":                       {"config", "install/backend", "install/conflist", "install/host", "install/terms"},
 	"install/settings":                    {"config", "install/backend", "install/conflist", "install/entry", "install/kube", "install/terms", "plugin/record"},

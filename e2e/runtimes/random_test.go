@@ -20,7 +20,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 1, "of the generator")
-	count = flag.Int("directories", 400, "how many are tried")
+	count = flag.Int("directories", 300, "how many are tried")
 )
 
 // TestRandom asks agent and loader about random directories: which network is loaded, whether
@@ -114,4 +114,3 @@ func tree(t *testing.T, directory string) map[string]string {
 	}))
 	return found
 }
-

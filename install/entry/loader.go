@@ -47,7 +47,7 @@ func (n Net) load(own bool) (found choices, err error) {
 		return found, err
 	}
 	most := max(n.Most, -n.Most*len(names), 1)
-	var first []primary // of containerd
+	var first []primary   // of containerd
 	var doubts [][]string // of lists that CRI-O may skip: their programs that the agent does not see
 	certain := n.Runtime.IsContainerd()
 	for _, name := range names {
@@ -112,7 +112,7 @@ func (n Net) Called() error {
 	}
 	for _, set := range found.sets {
 		if !slices.ContainsFunc(set, func(p primary) bool { return slices.Contains(p.types, conflist.PluginType) }) {
-			err = errors.Join(err, fmt.Errorf("the runtime may load %s, which has no entry: new pods would start without the plugin; delete what it should not load, or give its network another plugin", set[0].File))
+			err = errors.Join(err, fmt.Errorf("the runtime may load %s, which has no entry: new pods would start without the plugin; delete that file if it is unused, or name every directory of the runtime's plugins in --bin-dir", set[0].File))
 		}
 	}
 	if err != nil && len(found.skipped) > 0 {

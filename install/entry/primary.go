@@ -3,6 +3,7 @@
 package entry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -125,7 +126,7 @@ func (p *primary) parse() (err error) {
 	if p.List, err = conflist.Parse(text); err != nil {
 		return fmt.Errorf("%s, which the runtime loads: %w", p.File, err) // with more than libcni demands
 	}
-	p.network = p.List.Name
+	p.network = cmp.Or(p.List.Name, p.File)
 	for _, plugin := range p.List.Plugins {
 		p.types = append(p.types, plugin.Type)
 	}

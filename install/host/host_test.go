@@ -5,6 +5,7 @@ package host
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -181,4 +182,20 @@ func TestLock(t *testing.T) {
 	second, err := open(t, directory).TryLock()
 	check(t, err)
 	check(t, second.Close())
+}
+
+// TestRenameReplacesNothing keeps a file that came meanwhile.
+func TestRenameReplacesNothing(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	d := open(t, directory)
+	check(t, errors.Join(os.WriteFile(directory+"/from", []byte("a"), 0o600), os.WriteFile(directory+"/to", []byte("b"), 0o600)))
+	if err := d.Rename("from", "to"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("got %v", err)
+	}
+	for name, want := range map[string]string{"from": "a", "to": "b"} {
+		if got, err := d.Read(name); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
 }

@@ -31,7 +31,7 @@ func listNode(t *testing.T, files map[string]string, mode terms.Mode, besideIsti
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := machine.New(t, map[string]string{"capture-cni": "", "ptp": ""})
+	bin := machine.New(t, map[string]string{"capture-cni": "", "ptp": "", "bridge": ""})
 	var log bytes.Buffer
 	n := New(settings.Node{Root: "/", Mode: mode, NetDir: net.Path(), BinDirs: []string{bin}, Entry: entry, BesideIstioCNI: besideIstioCNI}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	n.Credentials.Kubeconfig = "/var/lib/capture-cni/kubeconfig"

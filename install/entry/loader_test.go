@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package entry
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/terms"
+)
+
+const (
+	ciliumList = `{"cniVersion": "0.3.1", "name": "cilium", "plugins": [{"type": "cilium-cni"}]}`
+	calicoList = `{"cniVersion": "0.3.1", "name": "k8s-pod-network", "plugins": [{"type": "calico"}]}`
+)
+
+// crio is the directory of CRI-O, which has these programs and others that the agent may not see.
+func crio(t *testing.T, files map[string]string, seesAll bool, programs ...string) Net {
+	t.Helper()
+	bin := t.TempDir()
+	for _, program := range programs {
+		if err := os.WriteFile(filepath.Join(bin, program), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	net := newNet(t, files)
+	net.Loader = Loader{Runtime: terms.Runtime{Name: "cri-o", Version: "1.34.0"}, BinDirs: []string{bin}, SeesAll: seesAll}
+	return net
+}
+
+// TestCRIO places the entry where CRI-O would find it, or says why it would not.
+func TestCRIO(t *testing.T) {
+	t.Parallel()
+	both := map[string]string{"05-cilium.conflist": ciliumList, "10-calico.conflist": calicoList}
+	for name, test := range map[string]struct {
+		net   Net
+		mode  terms.Mode
+		holds []string // files with the entry afterwards
+		fault string
+	}{
+		"the first has no program":         {crio(t, both, true, "calico", "capture-cni"), terms.Insert, []string{"10-calico.conflist"}, ""},
+		"the first may have no program":    {crio(t, both, false, "calico", "capture-cni"), terms.Insert, []string{"05-cilium.conflist", "10-calico.conflist"}, ""},
+		"owned may have no program":        {crio(t, both, false, "calico", "capture-cni"), terms.Owned, []string{OwnedName}, "may load 10-calico.conflist, which has no entry"},
+		"the first is empty":               {crio(t, map[string]string{"05-cilium.conflist": "", "10-calico.conflist": calicoList}, true, "calico", "capture-cni"), terms.DropIn, []string{"k8s-pod-network/capture-cni.conf"}, ""},
+		"our program is missing":           {crio(t, both, true, "calico", "cilium-cni"), terms.Owned, []string{OwnedName}, "names capture-cni, whose programs are missing"},
+		"a program of our list is missing": {crio(t, both, true, "capture-cni"), terms.Insert, nil, "05-cilium.conflist names cilium-cni, whose programs are missing"},
+	} {
+		_ = In(test.mode).Place(test.net, OldEntry) // Fault says why not
+		if fault := Fault(test.net, test.mode, OldEntry); (fault == nil) != (test.fault == "") || fault != nil && !strings.Contains(fault.Error(), test.fault) {
+			t.Errorf("%s: fault %v, want %q", name, fault, test.fault)
+		}
+		files := machine.Files(t, test.net.Dir)
+		maps.DeleteFunc(files, func(_, text string) bool { return !strings.Contains(text, "capture-cni") })
+		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, test.holds) {
+			t.Errorf("%s: the entry is in %q, want %q", name, got, test.holds)
+		}
+	}
+	net := crio(t, both, true, "calico", "cilium-cni")
+	net.Network = "k8s-pod-network"
+	if p, err := FindPrimary(net); err != nil || p.File != "10-calico.conflist" {
+		t.Errorf("with a default network: %s, %v", p.File, err)
+	}
+}
+
+// TestManyLists follows containerd's max_conf_num: all of these lists are loaded, or none.
+func TestManyLists(t *testing.T) {
+	t.Parallel()
+	const loopback = `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`
+	for last, loads := range map[string]bool{calicoList: true, "{": false} {
+		net := newNet(t, map[string]string{"05-lo.conf": loopback, "10-cilium.conflist": ciliumList, "20-last.conflist": last})
+		net.Most = -1
+		if p, err := FindPrimary(net); (err == nil) != loads || loads && p.File != "10-cilium.conflist" {
+			t.Errorf("%s: %s, %v", last, p.File, err)
+		}
+		net.Most = 2
+		if p, err := FindPrimary(net); err != nil || p.File != "10-cilium.conflist" {
+			t.Errorf("two lists: %s, %v", p.File, err)
+		}
+	}
+}
+
+// TestLinks leaves a link where it is, and says where one leads that the agent does not follow.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string]string{
+		"ptp.real": "10-ptp.conflist is a link to ptp.real, to which mode insert can't add the entry: use mode \"owned\"",
+		"/etc/ptp": "10-ptp.conflist is a link to /etc/ptp, which the agent does not follow: replace the link by a copy of that file",
+		"../ptp":   "is a link to ../ptp, which the agent does not follow",
+		"none":     "10-ptp.conflist in ",
+	} {
+		net := newNet(t, map[string]string{"ptp.real": machine.PtpList})
+		path := filepath.Join(net.Path(), "10-ptp.conflist")
+		if err := os.Symlink(target, path); err != nil {
+			t.Fatal(err)
+		}
+		for what, err := range map[string]error{"fault": Fault(net, terms.Insert, OldEntry), "place": In(terms.Insert).Place(net, OldEntry)} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s of a link to %s: %v, want %q", what, target, err, want)
+			}
+		}
+		if got, err := os.Readlink(path); err != nil || got != target {
+			t.Errorf("the link to %s leads to %s, %v", target, got, err)
+		}
+		if placed := In(terms.Owned).Place(net, OldEntry); (placed == nil) != (target == "ptp.real") {
+			t.Errorf("owned of a link to %s: %v", target, placed)
+		}
+	}
+}
