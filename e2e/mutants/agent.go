@@ -78,7 +78,7 @@ var agentMutants = []mutant{
 	{
 		name: "plain-configuration-is-edited",
 		file: "install/node/decide.go",
-		from: "n.Mode = entry.Undropped(net)",
+		from: "n.Mode = entry.WithoutDropIn(net)",
 		to:   "n.Mode = terms.Insert",
 		by:   by(quick, "install/node", "TestPlainConfigurations"),
 	},

@@ -24,7 +24,7 @@ func (a agent) in(do func(entry.Net) error) error {
 	if err != nil {
 		return err
 	}
-	loader := entry.Loader{Runtime: terms.Runtime{Name: a.runtime, Version: "2.1.0"}, BinDirs: []string{a.binDir}, SeesAll: a.runtime != ""}
+	loader := entry.Loader{Runtime: terms.Runtime{Name: a.runtime, Version: "2.1.0"}, BinDirs: []string{a.binDir}, SeesAll: a.runtime != "", Most: 1}
 	return errors.Join(do(entry.Net{Dir: net, Loader: loader}), net.Close())
 }
 

@@ -21,7 +21,7 @@ type dropIn struct{}
 func (dropIn) in(net Net, create bool, do func(*host.Dir) error) error {
 	found, err := primaries(net)
 	for _, p := range found {
-		if err := p.accepts(terms.DropIn); err != nil {
+		if err := p.Accepts(terms.DropIn); err != nil {
 			return err
 		}
 		directory, err := net.Sub(p.List.Name, create)

@@ -20,11 +20,12 @@ type inserted struct{}
 func (inserted) Fault(net Net, entry []byte) error {
 	found, err := primaries(net)
 	for _, p := range found {
-		fault := p.accepts(terms.Insert)
-		if fault == nil && !p.List.Has(entry) {
-			fault = fmt.Errorf("%s, which the runtime loads, lacks an up-to-date capture-cni entry", p.File)
+		if err == nil {
+			err = p.Accepts(terms.Insert)
 		}
-		err = errors.Join(err, fault)
+		if err == nil && !p.List.Has(entry) {
+			err = fmt.Errorf("%s, which the runtime loads, lacks an up-to-date capture-cni entry", p.File)
+		}
 	}
 	return err
 }
@@ -38,7 +39,7 @@ func (inserted) Place(net Net, entry []byte) error {
 }
 
 func insertInto(net Net, p primary, entry []byte) error {
-	if err := p.accepts(terms.Insert); err != nil || p.List.Has(entry) {
+	if err := p.Accepts(terms.Insert); err != nil || p.List.Has(entry) {
 		return err
 	}
 	text, err := p.List.With(entry)

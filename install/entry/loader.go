@@ -5,10 +5,11 @@ package entry
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/containernetworking/cni/pkg/invoke"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
@@ -19,7 +20,7 @@ import (
 // holds must hold for containerd and for CRI-O.
 type Loader struct {
 	Runtime terms.Runtime
-	Most    int      // lists that containerd loads; 0 is its default of one, -1 all of them
+	Most    int      // lists that containerd loads; 0 for all
 	Network string   // that CRI-O uses; "" for the first one
 	BinDirs []string // of plugins, as the agent sees them
 	SeesAll bool     // CRI-O has no other directory of plugins
@@ -46,7 +47,6 @@ func (n Net) load(own bool) (found choices, err error) {
 	if err != nil {
 		return found, err
 	}
-	most := max(n.Most, -n.Most*len(names), 1)
 	var first []primary   // of containerd
 	var doubts [][]string // of lists that CRI-O may skip: their programs that the agent does not see
 	certain := n.Runtime.IsContainerd()
@@ -54,7 +54,7 @@ func (n Net) load(own bool) (found choices, err error) {
 		if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name)) || name == OwnedName && !own {
 			continue
 		}
-		readsFirst := !n.Runtime.IsCRIO() && len(first) < most
+		readsFirst := !n.Runtime.IsCRIO() && (n.Most <= 0 || len(first) < n.Most)
 		if certain && !readsFirst {
 			break
 		}
@@ -72,9 +72,9 @@ func (n Net) load(own bool) (found choices, err error) {
 			found.skipped = append(found.skipped, err)
 		case len(unseen) > 0 && n.SeesAll, slices.Contains(unseen, conflist.PluginType):
 			found.skipped = append(found.skipped, fmt.Errorf("%s names %s, whose programs are missing", name, strings.Join(unseen, ", ")))
-		case slices.ContainsFunc(doubts, func(doubt []string) bool { return isWithin(doubt, p.types) }): // skipped if the former is
+		case slices.ContainsFunc(doubts, p.names): // skipped if the former is
 		case p.isLoopback() && len(found.sets) > 0: // a pod with it alone has no network
-		case n.Network == "" || n.Network == p.network:
+		case n.Network == "" || n.Network == p.List.Name:
 			found.sets = append(found.sets, []primary{p})
 			certain, doubts = len(unseen) == 0, append(doubts, unseen)
 		}
@@ -88,20 +88,17 @@ func (n Net) load(own bool) (found choices, err error) {
 // unseen returns the types of a list whose programs the agent does not see.
 func (n Net) unseen(p primary, own bool) (unseen []string) {
 	for _, kind := range p.types {
-		sees := func(directory string) bool {
-			info, err := os.Stat(directory + "/" + kind)
-			return err == nil && info.Mode().IsRegular()
-		}
-		if (own || kind != conflist.PluginType) && (strings.Contains(kind, "/") || !slices.ContainsFunc(n.BinDirs, sees)) {
+		_, err := invoke.FindInPath(kind, n.BinDirs) // as CRI-O does
+		if err != nil && (own || kind != conflist.PluginType) {
 			unseen = append(unseen, kind)
 		}
 	}
 	return unseen
 }
 
-// isWithin reports whether all of some types are among others.
-func isWithin(some, others []string) bool {
-	return !slices.ContainsFunc(some, func(kind string) bool { return !slices.Contains(others, kind) })
+// names reports whether a list names all of these types.
+func (p primary) names(types []string) bool {
+	return !slices.ContainsFunc(types, func(kind string) bool { return !slices.Contains(p.types, kind) })
 }
 
 // Called returns why the runtime would not call the plugin, nil if it would.
@@ -111,7 +108,7 @@ func (n Net) Called() error {
 		err = Waiting("the runtime loads no list in " + n.Path())
 	}
 	for _, set := range found.sets {
-		if !slices.ContainsFunc(set, func(p primary) bool { return slices.Contains(p.types, conflist.PluginType) }) {
+		if !slices.ContainsFunc(set, func(p primary) bool { return p.names([]string{conflist.PluginType}) }) {
 			err = errors.Join(err, fmt.Errorf("the runtime may load %s, which has no entry: new pods would start without the plugin; delete that file if it is unused, or name every directory of the runtime's plugins in --bin-dir", set[0].File))
 		}
 	}

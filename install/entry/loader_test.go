@@ -29,7 +29,7 @@ func crio(t *testing.T, files map[string]string, seesAll bool, programs ...strin
 		}
 	}
 	net := newNet(t, files)
-	net.Loader = Loader{Runtime: terms.Runtime{Name: "cri-o", Version: "1.34.0"}, BinDirs: []string{bin}, SeesAll: seesAll}
+	net.Loader = Loader{Runtime: terms.Runtime{Name: "cri-o", Version: "1.34.0"}, BinDirs: []string{bin}, SeesAll: seesAll, Most: 1}
 	return net
 }
 
@@ -73,7 +73,7 @@ func TestManyLists(t *testing.T) {
 	const loopback = `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`
 	for last, loads := range map[string]bool{calicoList: true, "{": false} {
 		net := newNet(t, map[string]string{"05-lo.conf": loopback, "10-cilium.conflist": ciliumList, "20-last.conflist": last})
-		net.Most = -1
+		net.Most = 0
 		if p, err := FindPrimary(net); (err == nil) != loads || loads && p.File != "10-cilium.conflist" {
 			t.Errorf("%s: %s, %v", last, p.File, err)
 		}

@@ -82,7 +82,7 @@ func (f file) Remove(net Net) error { return net.Remove(f.name) }
 func Fault(net Net, mode terms.Mode, entry []byte) (err error) {
 	modes := []terms.Mode{mode}
 	if mode == terms.Auto {
-		modes = []terms.Mode{terms.DropIn, terms.Insert, terms.Owned, Undropped(net)} // the last one has the reason
+		modes = []terms.Mode{terms.DropIn, terms.Insert, terms.Owned, WithoutDropIn(net)} // the last one has the reason
 	}
 	for _, mode := range modes {
 		if err = In(mode).Fault(net, entry); err == nil {

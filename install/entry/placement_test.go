@@ -31,7 +31,7 @@ var (
 // newNet is the directory of containerd.
 func newNet(t *testing.T, files map[string]string) Net {
 	t.Helper()
-	return Net{Dir: machine.NetDir(t, files), Loader: Loader{Runtime: terms.Runtime{Name: "containerd", Version: "2.1.0"}}}
+	return Net{Dir: machine.NetDir(t, files), Loader: Loader{Runtime: terms.Runtime{Name: "containerd", Version: "2.1.0"}, Most: 1}}
 }
 
 // expectState asks a placement what it sees.

@@ -3,7 +3,6 @@
 package entry
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,13 +20,12 @@ import (
 
 // primary is a list that the runtime would load without the agent.
 type primary struct {
-	File    string
-	text    []byte
-	List    *conflist.List
-	network string
-	types   []string // of all plugins that the runtime would call, those of drop-ins too
-	alone   string   // why the agent leaves the file alone; "" if it may edit it
-	conf    bool     // a plain configuration, of which List was made
+	File  string
+	text  []byte
+	List  *conflist.List
+	types []string // of all plugins that the runtime would call, those of drop-ins too
+	alone string   // why the agent leaves the file alone; "" if it may edit it
+	conf  bool     // a plain configuration, of which List was made
 }
 
 // OwnedName sorts before the files of all known installers.
@@ -68,9 +66,9 @@ func primaries(net Net) (found []primary, err error) {
 	return found, nil
 }
 
-// Undropped returns the mode of Auto where the runtime loads no drop-in: Owned where the agent
+// WithoutDropIn returns the mode of Auto where the runtime loads no drop-in: Owned where the agent
 // must leave a file alone, or an earlier release did not.
-func Undropped(net Net) terms.Mode {
+func WithoutDropIn(net Net) terms.Mode {
 	found, _ := primaries(net)
 	if hasOriginal(net) || slices.ContainsFunc(found, func(p primary) bool { return p.alone != "" }) {
 		return terms.Owned
@@ -78,7 +76,8 @@ func Undropped(net Net) terms.Mode {
 	return terms.Insert
 }
 
-// read reads a list as libcni does; without own, as if our drop-in were missing. The error is one of Waiting if the runtime can't load it.
+// read reads a list as libcni does; without own, as if our drop-in were missing. The error is
+// one of Waiting if the runtime can't load the list.
 func (n Net) read(name string, own bool) (p primary, err error) {
 	p = primary{File: name, conf: filepath.Ext(name) != ".conflist"}
 	link, err := n.Link(name)
@@ -94,16 +93,15 @@ func (n Net) read(name string, own bool) (p primary, err error) {
 	default:
 		return p, err
 	}
-	switch {
-	case link != "":
-		p.alone = "is a link to " + link
-	case p.conf:
+	if p.conf {
 		p.alone = "is a plain configuration"
 	}
-	if err = p.parse(); err != nil {
-		return p, err
+	if link != "" {
+		p.alone = "is a link to " + link
 	}
-	err = n.readDropIns(&p, own)
+	if err = p.parse(); err == nil {
+		err = n.readDropIns(&p, own)
+	}
 	if err == nil && len(p.types) == 0 {
 		err = Waiting(name + " has no plugin")
 	}
@@ -126,7 +124,6 @@ func (p *primary) parse() (err error) {
 	if p.List, err = conflist.Parse(text); err != nil {
 		return fmt.Errorf("%s, which the runtime loads: %w", p.File, err) // with more than libcni demands
 	}
-	p.network = cmp.Or(p.List.Name, p.File)
 	for _, plugin := range p.List.Plugins {
 		p.types = append(p.types, plugin.Type)
 	}
@@ -163,22 +160,13 @@ func (n Net) readDropIns(p *primary, own bool) error {
 	return err
 }
 
-// Excludes returns why a mode can't add the entry to the list, and the mode that can; "" if
-// it can.
-func (p primary) Excludes(mode terms.Mode) (why string, instead terms.Mode) {
+// Accepts returns why the entry can't be added in a mode, nil if it can.
+func (p primary) Accepts(mode terms.Mode) error {
 	switch {
 	case p.conf && mode == terms.DropIn, p.alone != "" && mode == terms.Insert:
-		return fmt.Sprintf("%s %s, to which mode %s can't add the entry", p.File, p.alone, mode), terms.Owned
+		return fmt.Errorf("%s %s, to which mode %s can't add the entry: use mode %q, which leaves the file alone", p.File, p.alone, mode, terms.Owned)
 	case p.List.LoadOnlyInlinedPlugins && mode == terms.DropIn:
-		return p.File + " has loadOnlyInlinedPlugins: the runtime loads no drop-in", terms.Insert
-	}
-	return "", ""
-}
-
-// accepts returns why the entry can't be added in a mode, nil if it can.
-func (p primary) accepts(mode terms.Mode) error {
-	if why, instead := p.Excludes(mode); why != "" {
-		return fmt.Errorf("%s: use mode %q", why, instead)
+		return fmt.Errorf("%s has loadOnlyInlinedPlugins: the runtime loads no drop-in; use mode %q", p.File, terms.Insert)
 	}
 	return p.checkVersion()
 }

@@ -22,10 +22,8 @@ func (n *Node) decide(ctx context.Context, net entry.Net, text []byte) (terms.Mo
 	if err != nil || mode != n.Mode {
 		return mode, err
 	}
-	if p, err := entry.FindPrimary(net); err == nil && n.Settings.Mode == terms.Auto {
-		if why, _ := p.Excludes(n.Mode); why != "" {
-			n.Mode = terms.Auto // its owner has written another kind of file
-		}
+	if p, err := entry.FindPrimary(net); err == nil && n.Settings.Mode == terms.Auto && p.Accepts(n.Mode) != nil {
+		n.Mode = terms.Auto // its owner has written another kind of file
 	}
 	switch n.Mode {
 	case terms.Owned:
@@ -36,7 +34,7 @@ func (n *Node) decide(ctx context.Context, net entry.Net, text []byte) (terms.Mo
 		if err != nil {
 			return mode, err
 		}
-		n.Mode = entry.Undropped(net)
+		n.Mode = entry.WithoutDropIn(net)
 		if loaded {
 			n.Mode = terms.DropIn
 		}

@@ -201,8 +201,8 @@ func (p *preflight) lists(net entry.Net) {
 			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", "%s belongs to Multus", found.File)
 		}
 	}
-	if why, instead := found.Excludes(p.settings.Mode); why != "" {
-		p.serious("use --mode "+string(instead), "%s", why)
+	if err := found.Accepts(p.settings.Mode); err != nil {
+		p.serious("set it with --mode", "%v", err)
 	}
 }
 

@@ -45,7 +45,8 @@ func TestPreflight(t *testing.T) {
 		"ambient":     {map[string]string{list: machine.AmbientList}, func(s *settings.Node) { s.BesideIstioCNI = true }, []string{"with ambient mode enabled", "remove capture-cni, or disable ambient mode"}, true},
 		"Multus":      {map[string]string{list: strings.Replace(good, "calico", "multus-shim", 1)}, nil, []string{"consider --mode multus", "every pod costs an API read"}, true},
 		"with Multus": {map[string]string{"/etc/cni/net.d/whereabouts.d/x": ""}, func(s *settings.Node) { s.Mode = terms.Multus }, []string{"/opt/cni/bin does not exist"}, true},
-		"no drop-in":  {map[string]string{list: strings.Replace(good, `"name"`, `"loadOnlyInlinedPlugins": true, "name"`, 1)}, func(s *settings.Node) { s.Mode = terms.DropIn }, []string{"use --mode insert"}, true},
+		"no drop-in":  {map[string]string{list: strings.Replace(good, `"name"`, `"loadOnlyInlinedPlugins": true, "name"`, 1)}, func(s *settings.Node) { s.Mode = terms.DropIn }, []string{`use mode "insert": set it with --mode`}, true},
+		"plain":       {map[string]string{"/etc/cni/net.d/10-a.conf": machine.BridgeConf}, nil, []string{`10-a.conf is a plain configuration, to which mode insert can't add the entry: use mode "owned"`}, true},
 		"SELinux":     {map[string]string{list: good, "/sys/fs/selinux/enforce": "1"}, nil, []string{"note: SELinux is enforcing"}, true},
 		"a chain": {
 			map[string]string{"/etc/cni/net.d/10-other.conf": `{"type": "tuning"}`},

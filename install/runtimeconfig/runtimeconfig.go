@@ -8,11 +8,11 @@ import (
 	"cmp"
 	"context"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/BurntSushi/toml"
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
@@ -30,32 +30,24 @@ type Config struct {
 
 // Loader returns how the node's runtime chooses what it loads of its directory.
 func Loader(ctx context.Context, s settings.Node, runtime *cri.Client) entry.Loader {
-	var loader entry.Loader
+	loader := entry.Loader{Most: 1, BinDirs: s.BinDirs}
 	if runtime != nil {
 		loader.Runtime, _ = runtime.Version(ctx) // unknown without an answer
 	}
 	found, _ := Of(ctx, s.Root, runtime)
 	if found.MaxConfNum != nil {
-		loader.Most = max(*found.MaxConfNum, 0)
-		if loader.Most == 0 {
-			loader.Most = -1
-		}
+		loader.Most = *found.MaxConfNum
 	}
 	loader.Network = found.Network
-	loader.SeesAll = filepath.Clean(s.Root) == "/" && len(found.BinDirs) > 0 && !slices.ContainsFunc(found.BinDirs, isMissing)
-	directories := s.BinDirs
-	if loader.SeesAll {
-		directories = found.BinDirs
+	isMissing := func(path string) bool { return unix.Access(path, unix.F_OK) != nil }
+	if s.Root == "/" && len(found.BinDirs) > 0 && !slices.ContainsFunc(found.BinDirs, isMissing) {
+		loader.SeesAll, loader.BinDirs = true, found.BinDirs
 	}
-	for _, directory := range directories {
-		loader.BinDirs = append(loader.BinDirs, s.At(directory))
+	loader.BinDirs = slices.Clone(loader.BinDirs) // of the settings
+	for i, directory := range loader.BinDirs {
+		loader.BinDirs[i] = s.At(directory)
 	}
 	return loader
-}
-
-func isMissing(path string) bool {
-	_, err := os.Stat(path)
-	return err != nil
 }
 
 // Of returns what the runtime reports, else what its files contain. source
