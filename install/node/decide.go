@@ -22,9 +22,6 @@ func (n *Node) decide(ctx context.Context, net entry.Net, text []byte) (terms.Mo
 	if err != nil || mode != n.Mode {
 		return mode, err
 	}
-	if p, err := entry.FindPrimary(net); err == nil && n.Settings.Mode == terms.Auto && p.Accepts(n.Mode) != nil {
-		n.Mode = terms.Auto // its owner has written another kind of file
-	}
 	switch n.Mode {
 	case terms.Owned:
 		reported, source := runtimeconfig.Of(ctx, n.Settings.Root, n.Runtime)

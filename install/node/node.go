@@ -119,6 +119,9 @@ func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, n.ensureBootFiles(text)) }()
+		if p, err := entry.FindPrimary(net); err == nil && n.Settings.Mode == terms.Auto && p.Accepts(n.Mode) != nil {
+			n.Mode = terms.Auto // its owner has written another kind of file
+		}
 		if n.Placed, err = n.decide(ctx, net, text); err != nil {
 			return err
 		}
