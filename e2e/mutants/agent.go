@@ -139,6 +139,27 @@ var agentMutants = []mutant{
 		by:   by(unit, "install/keeper", "TestContention"),
 	},
 	{
+		name: "back-off-outlives-the-writer",
+		file: "install/keeper/contention.go",
+		from: "min(writerPause, c.backOff-now.Sub(c.last))",
+		to:   "c.backOff-now.Sub(c.last)",
+		by:   by(quick, "install/keeper", "TestWriterStops"),
+	},
+	{
+		name: "slow-writer-goes-unreported",
+		file: "install/keeper/contention.go",
+		from: "len(c.repairsWithin(reportWindow, now)) > promptRepairs\n",
+		to:   "c.backOff > 0\n",
+		by:   by(quick, "install/keeper", "TestContentionIsReported"),
+	},
+	{
+		name: "list-of-cilium-is-written-by-cilium",
+		file: "install/node/runtime.go",
+		from: "renamed = preflight.RenamedByCilium(net.Dir)",
+		to:   "renamed = p.File + preflight.RenamedByCilium(net.Dir)",
+		by:   by(unit, "install/node", "TestRival"),
+	},
+	{
 		name: "lost-events-of-the-directory-go-unnoticed",
 		file: "install/keeper/watch.go",
 		from: "\t\t\t\tw.addSubdirectories(directory)\n\t\t\t\tw.send(ctx, directory)\n",

@@ -5,7 +5,6 @@ package keeper
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -29,16 +29,16 @@ type Keeper struct {
 	metrics *nodeMetrics
 
 	contention   contention
-	contender    error // which program keeps removing the entry; nil for none
+	contender    nodestate.Warning // what keeps removing the entry; zero for nothing
 	tokenChecked time.Time
 	nextResync   time.Time
 	absent       atomic.Bool   // the desired state is a clean node
 	claimed      chan struct{} // closed once the node is this agent's
 
 	mu         sync.Mutex
-	report     node.Report // of the last reconciliation
-	clocks     error       // of node and API server, as the last token shows
-	contended  error       // contender, as of the last reconciliation
+	report     node.Report       // of the last reconciliation
+	clocks     error             // of node and API server, as the last token shows
+	contended  nodestate.Warning // contender, as of the last reconciliation
 	reportedAt time.Time
 }
 
@@ -90,6 +90,7 @@ func (k *Keeper) Present(ctx context.Context) {
 	due, token := time.NewTicker(pollInterval), time.NewTicker(tokenCheckWithoutPods)
 	defer due.Stop()
 	defer token.Stop()
+	var repair <-chan time.Time // that is due after a pause
 	for {
 		select {
 		case <-ctx.Done():
@@ -97,9 +98,14 @@ func (k *Keeper) Present(ctx context.Context) {
 		case directory := <-changes:
 			if slices.Contains(others, directory) {
 				k.resync(ctx, false)
-			} else { // the runtime's directory, or a subdirectory
+			} else if pause := k.contention.wait(time.Now()); pause > 0 { // the runtime's directory, or a subdirectory
+				repair = time.After(pause)
+			} else {
+				repair = nil
 				k.repair(ctx)
 			}
+		case <-repair:
+			k.repair(ctx)
 		case <-due.C:
 			if !time.Now().Before(k.nextResync) {
 				k.resync(ctx, false)
@@ -179,9 +185,9 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 		k.metrics.credentialsChecked.SetToCurrentTime()
 		k.metrics.caExpires.Set(float64(current.CAExpires.Unix()))
 	}
-	if k.contention.isOver(time.Now()) {
+	if !k.contention.isContended(time.Now()) {
 		k.metrics.contended.Reset()
-		k.contender = nil
+		k.contender = nodestate.Warning{}
 	}
 	k.metrics.setRuntime(k.node.IdentifyRuntime(ctx))
 	k.metrics.credentialsFallback.Set(boolean(current.Fallback))
@@ -196,21 +202,10 @@ func (k *Keeper) repair(ctx context.Context) {
 		k.resync(ctx, false)
 		return
 	}
-	select {
-	case <-ctx.Done():
-		return
-	case <-time.After(k.contention.wait(time.Now())):
-	}
 	changed, err := k.node.PlaceEntry(ctx)
 	if changed {
 		k.metrics.repairs.Inc()
-		writer := k.node.ListOwner(ctx)
-		contended := k.contention.recordRepair(time.Now())
-		k.metrics.contended.WithLabelValues(writer).Set(boolean(contended))
-		if contended {
-			k.contender = fmt.Errorf("%s keeps removing the entry: configure it to keep the entry (cilium: cni.exclusive=false), or use another mode", writer)
-			k.log.Warn("another program removes the entry", "error", k.contender, "writer", writer, "back-off", k.contention.backOff)
-		}
+		k.recordRepair(ctx)
 	}
 	k.metrics.observeOthers(k.node.Others)
 	report := k.lastReport()
@@ -218,6 +213,24 @@ func (k *Keeper) repair(ctx context.Context) {
 	report.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f node.Finding) bool { return f.Part == node.PartEntry })
 	report.Add(node.PartEntry, err)
 	k.setReport(report)
+}
+
+// recordRepair records that the agent restored the entry. It logs a contention when it begins,
+// and each time that the back-off grows.
+func (k *Keeper) recordRepair(ctx context.Context) {
+	now := time.Now()
+	grew := k.contention.recordRepair(now)
+	if !k.contention.isContended(now) {
+		return
+	}
+	began := k.contender == nodestate.Warning{}
+	writer, warning := k.node.Rival(ctx)
+	k.contender = warning
+	k.metrics.contended.Reset()
+	k.metrics.contended.WithLabelValues(writer).Set(1)
+	if began || grew {
+		k.log.Warn("another program keeps removing the entry", "problem", warning.Reason, "do", warning.Next, "writer", writer, "back-off", k.contention.backOff)
+	}
 }
 
 // Absent keeps the node clean until ctx ends. The agent keeps running: that it is

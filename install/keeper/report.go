@@ -3,6 +3,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -41,8 +42,12 @@ func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
 	report := k.node.VerifyMode(ctx, last.Mode)
 	report.Add(node.PartCredentials, clocks)
 	report.Explain(node.PartCredentials, last) // why they could not be requested or removed
-	if !report.IsGood(node.PartEntry) {
-		report.Add(node.PartEntry, contended)
+	switch {
+	case contended.Reason == "":
+	case report.IsGood(node.PartEntry): // for the moment
+		report.Warning = cmp.Or(contended, report.Warning)
+	default:
+		report.Add(node.PartEntry, errors.New(contended.Reason+": "+contended.Next))
 	}
 	report.Add(node.PartPods, k.pods())
 	k.metrics.observe(report)

@@ -84,6 +84,9 @@ func (r Report) String() string {
 	for _, f := range r.Findings {
 		lines = append(lines, f.String())
 	}
+	if r.Warning.Reason != "" {
+		lines = append(lines, "warning: "+r.Warning.Reason+": "+r.Warning.Next)
+	}
 	for _, note := range r.Notes {
 		lines = append(lines, "note: "+note)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/preflight"
 	"github.com/capture-cni/capture-cni/install/runtimeconfig"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -123,15 +125,25 @@ func (n *Node) runtimeLoader(ctx context.Context) entry.Loader {
 	return loader
 }
 
-// ListOwner returns the type of the first plugin in the list that contains the entry.
-func (n *Node) ListOwner(ctx context.Context) string {
-	owner := "unknown"
+// Rival returns what keeps removing the entry: a word for the program, "unknown" unless its
+// traces are on the node, and which list and network lose the entry. The list's own plugins
+// say nothing about the program that writes it.
+func (n *Node) Rival(ctx context.Context) (writer string, warning nodestate.Warning) {
+	list, renamed := "no list in "+n.Settings.NetDir, ""
 	_ = n.withLists(ctx, func(net entry.Net) error { // there may be no list at the moment
 		p, err := entry.FindPrimary(net)
-		if err == nil {
-			owner = p.Owner()
+		if err != nil {
+			return err
 		}
-		return err
+		list = fmt.Sprintf("%s/%s, network %s", n.Settings.NetDir, p.File, conflist.Shown(p.List.Name))
+		if p.Owner() == "cilium-cni" && n.Placed != terms.DropIn { // Cilium leaves drop-ins alone
+			renamed = preflight.RenamedByCilium(net.Dir)
+		}
+		return nil
 	})
-	return owner
+	what := fmt.Sprintf(" keeps removing the entry (mode %s, %s)", n.Placed, list)
+	if renamed != "" {
+		return "cilium", nodestate.Warning{Reason: "Cilium" + what + "; it renamed " + renamed + ", as it does with cni.exclusive", Next: preflight.FixExclusive}
+	}
+	return "unknown", nodestate.Warning{Reason: "an unknown program" + what, Next: "find the program that writes there, or use another mode"}
 }

@@ -159,3 +159,39 @@ func TestLoadsDropIn(t *testing.T) {
 		t.Errorf("the agent ends: %t, %v", loads, err)
 	}
 }
+
+// TestRival names a program only by its traces: the plugins of a list say nothing about the
+// program that writes it.
+func TestRival(t *testing.T) {
+	t.Parallel()
+	const (
+		ptp     = `{"cniVersion": "1.0.0", "name": "k8s", "plugins": [{"type": "ptp"}]}`
+		cilium  = `{"cniVersion": "1.0.0", "name": "cilium", "plugins": [{"type": "cilium-cni"}]}`
+		renamed = "10-a.conflist.cilium_bak"
+	)
+	for name, test := range map[string]struct {
+		files        map[string]string
+		mode         terms.Mode
+		writer, what string
+	}{
+		"a list of ptp":               {map[string]string{"10-a.conflist": ptp}, terms.Insert, "unknown", "an unknown program keeps removing the entry (mode insert, DIR/10-a.conflist, network k8s)"},
+		"a list of Cilium":            {map[string]string{"05-cilium.conflist": cilium}, terms.Insert, "unknown", "DIR/05-cilium.conflist, network cilium)"},
+		"Cilium renamed a list":       {map[string]string{"05-cilium.conflist": cilium, renamed: ptp}, terms.Owned, "cilium", "Cilium keeps removing the entry (mode owned, DIR/05-cilium.conflist, network cilium); it renamed " + renamed},
+		"Cilium did, and leaves this": {map[string]string{"05-cilium.conflist": cilium, renamed: ptp}, terms.DropIn, "unknown", "an unknown program"},
+		"Cilium did, and is gone":     {map[string]string{"10-b.conflist": ptp, renamed: ptp}, terms.Insert, "unknown", "DIR/10-b.conflist"},
+		"a name with other text":      {map[string]string{"10-a.conflist": strings.ReplaceAll(ptp, "k8s", "a; rm -r b")}, terms.Insert, "unknown", "(mode insert, DIR/10-a.conflist, network "},
+		"no list":                     {nil, terms.Insert, "unknown", "an unknown program keeps removing the entry (mode insert, no list in DIR)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, net, _ := listNode(t, test.files, test.mode, false)
+			writer, warning := n.Rival(t.Context())
+			if what := strings.ReplaceAll(warning.Reason, net.Path(), "DIR"); writer != test.writer || !strings.Contains(what, test.what) || strings.Contains(what, "rm -r") {
+				t.Errorf("%s: %s, want %s: %s", writer, what, test.writer, test.what)
+			}
+			if isCilium := strings.Contains(warning.Next, "cni.exclusive"); isCilium != (writer == "cilium") || warning.Next == "" {
+				t.Errorf("%s: the next step is %q", writer, warning.Next)
+			}
+		})
+	}
+}

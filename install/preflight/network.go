@@ -21,21 +21,33 @@ const ciliumBackup = ".cilium_bak"
 // ciliumLegacy is a file of Cilium's own, which it renames in any case.
 const ciliumLegacy = "05-cilium.conf" + ciliumBackup
 
-// exclusive looks for files that Cilium renamed.
-func (p *preflight) exclusive(net *host.Dir) {
+// FixExclusive is the next step where Cilium renamed a file.
+const FixExclusive = "set cni.exclusive=false in Cilium's values, or use --mode dropin"
+
+// RenamedByCilium returns a file that Cilium renamed, "" for none.
+func RenamedByCilium(net *host.Dir) string {
 	names, _ := net.Names()
 	renamed := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ciliumBackup) && name != ciliumLegacy })
 	if renamed < 0 {
+		return ""
+	}
+	return names[renamed]
+}
+
+// exclusive looks for files that Cilium renamed.
+func (p *preflight) exclusive(net *host.Dir) {
+	renamed := RenamedByCilium(net)
+	if renamed == "" {
 		return
 	}
 	const what = "Cilium renamed %s: with cni.exclusive it "
 	switch p.settings.Mode {
 	case terms.Owned:
-		p.serious("set cni.exclusive=false in Cilium's values, or use --mode dropin", what+"also renames "+entry.OwnedName+", and pods start uncaptured", names[renamed])
+		p.serious(FixExclusive, what+"also renames "+entry.OwnedName+", and pods start uncaptured", renamed)
 	case terms.Insert:
-		p.serious("set cni.exclusive=false in Cilium's values, or use --mode dropin", what+"also removes the entry from its own list, and pods start uncaptured", names[renamed])
+		p.serious(FixExclusive, what+"also removes the entry from its own list, and pods start uncaptured", renamed)
 	case terms.Auto:
-		p.note("set cni.exclusive=false in Cilium's values unless the runtime loads drop-ins, which Cilium leaves alone", what+"removes entries from its own list", names[renamed])
+		p.note("set cni.exclusive=false in Cilium's values unless the runtime loads drop-ins, which Cilium leaves alone", what+"removes entries from its own list", renamed)
 	}
 }
 
