@@ -5,6 +5,7 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/keeper"
+	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
@@ -145,7 +147,7 @@ var (
 
 // allMetrics returns those of agent and guard.
 func allMetrics() []metrics.Metric {
-	return slices.Concat(keeper.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
+	return slices.Concat(keeper.Metrics(), kube.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
 }
 
 // expectMetrics wants a query of documented metrics.
@@ -163,6 +165,50 @@ func expectMetrics(t *testing.T, where, query string) {
 		if !documented[name] && !documented[histogramSuffix.ReplaceAllString(name, "")] {
 			t.Errorf("%s: the agent has no metric %s", where, name)
 		}
+	}
+}
+
+// noAlert are the metrics that no alert reads, each with the reason.
+var noAlert = map[string]string{
+	"capture_cni_other_mesh_entry":                      "refused is entry of node_good; kept and allowed are preflight_problems, and adds_total as refused",
+	"capture_cni_token_issued_timestamp_seconds":        "information: token_expires says when it ends",
+	"capture_cni_credentials_checked_timestamp_seconds": "information: a check that fails is node_good, or token_expires in the end",
+	"capture_cni_taint":                                 "kube_node_spec_taint, which is there without an agent",
+	"capture_cni_runtime_info":                          "information",
+	"capture_cni_token_requests_total":                  "information",
+	"capture_cni_token_rejected_total":                  "the agent replaces such a token; one that it can't replace is token_expires",
+	"capture_cni_pod_requests_total":                    "information: the plugin then asks the API server; without an answer it is adds_total as lookup",
+	"capture_cni_pods_watched":                          "information",
+	"capture_cni_pods_connections_refused_total":        "the plugin then asks the API server; without an answer it is adds_total as lookup",
+	"capture_cni_add_stage_seconds":                     "information",
+	"capture_cni_log_lines_dropped_total":               "information: adds_total counts each record",
+	"capture_cni_build_info":                            "information",
+	"capture_cni_netconf_info":                          "information",
+	"capture_cni_exempt_pods":                           "information: the workload's own choice",
+}
+
+// TestEveryFaultAlerts wants each metric read by an alert, or a reason why none reads it.
+func TestEveryFaultAlerts(t *testing.T) {
+	var rules struct {
+		Groups []struct{ Rules []struct{ Expr string } }
+	}
+	if err := yaml.Unmarshal([]byte(read(t, alertRules)), &rules); err != nil {
+		t.Fatal(err)
+	}
+	alerted, exempt := map[string]bool{}, maps.Clone(noAlert)
+	for _, rule := range rules.Groups[0].Rules {
+		for _, name := range ourMetric.FindAllString(rule.Expr, -1) {
+			alerted[name] = true
+		}
+	}
+	for _, m := range allMetrics() {
+		if reason := exempt[m.Name]; alerted[m.Name] == (reason != "") {
+			t.Errorf("%s (%s): read by an alert: %v; the reason why none reads it: %q", m.Name, m.Help, alerted[m.Name], reason)
+		}
+		delete(exempt, m.Name)
+	}
+	if len(exempt) > 0 {
+		t.Errorf("there are no metrics %v", exempt)
 	}
 }
 

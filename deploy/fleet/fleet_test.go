@@ -41,14 +41,16 @@ func TestNodeStates(t *testing.T) {
 	lasting.Spec.LeaseDurationSeconds = new(int32(24 * 60 * 60))
 	endless := newLease("endless", -5*time.Minute, good(nil))
 	endless.Spec.LeaseDurationSeconds = nil
+	past, refused := newLease("past", 4*time.Minute, faulty), newLease("refused", 12*time.Minute, good(nil))
+	past.Spec.LeaseDurationSeconds = new(int32(180))
 	s := &apiServer{}
-	s.leases = append(s.leases, newer, replaced, lasting, endless, newLease("tomorrow", -25*time.Hour, good(nil)), newLease("ahead", -5*time.Minute, good(nil)), newLease("gone", time.Minute, good(nil)), newLease("dead", 12*time.Minute, good(nil)),
+	s.leases = append(s.leases, past, refused, newer, replaced, lasting, endless, newLease("tomorrow", -25*time.Hour, good(nil)), newLease("ahead", -5*time.Minute, good(nil)), newLease("gone", time.Minute, good(nil)), newLease("dead", 12*time.Minute, good(nil)),
 		newLease("late", 10*time.Minute, good(nil)), newLease("faulty", 0, faulty), newLease("waiting", 0, waiting), newLease("removed", 0, removed),
 		newLease("unready", 0, good(nil)), newLease("unguarded", 0, good(nil)), newLease("silent", 0, good(nil)), newLease("guarded", 0, good(&nodestate.Pods{})))
-	for _, node := range []string{"newer", "replaced", "dead", "late", "faulty", "waiting", "removed", "unguarded", "unreported", "lasting", "tomorrow", "ahead", "endless"} {
+	for _, node := range []string{"newer", "replaced", "dead", "late", "faulty", "waiting", "removed", "unguarded", "unreported", "lasting", "tomorrow", "ahead", "endless", "past"} {
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer))
 	}
-	s.pods = append(s.pods, newAgent("unready", corev1.ConditionFalse, InstallerContainer), newPod("bare", "web", nil),
+	s.pods = append(s.pods, newAgent("refused", corev1.ConditionFalse, InstallerContainer), newAgent("unready", corev1.ConditionFalse, InstallerContainer), newPod("bare", "web", nil),
 		newAgent("silent", corev1.ConditionTrue, InstallerContainer, GuardContainer), newAgent("guarded", corev1.ConditionTrue, InstallerContainer, GuardContainer))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
@@ -69,6 +71,8 @@ func TestNodeStates(t *testing.T) {
 		"replaced":   "waiting: the new agent has not reported yet",
 		"gone":       "no agent: no agent runs on the node",
 		"dead":       "stale: the agent has stopped to report",
+		"past":       "stale: the agent has stopped to report",
+		"refused":    "stale: the agent has stopped to report; the agent's pod is not ready: containers with unready status: [installer]",
 		"late":       "ready:",
 		"faulty":     "faulty: entry: no conflist; runtime: wait",
 		"waiting":    "waiting: runtime: wait",
@@ -164,7 +168,7 @@ func TestPods(t *testing.T) {
 			{Namespace: "shop", Name: "excluded", State: "exempt", Cause: "namespace_excluded"},
 			{Namespace: "shop", Name: "unseen", State: "uncaptured"},
 		},
-		Omitted: 4,
+		Omitted: 4, Repaired: 3,
 	})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
@@ -196,7 +200,7 @@ func TestPods(t *testing.T) {
 	if exempt := map[capture.ExemptionCause]int{"namespace_excluded": 1, "init_container": 1, "no_proxy": 1}; !cmp.Equal(exempt, f.Exempt) {
 		t.Errorf("exempt: %v", f.Exempt)
 	}
-	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 nodes have no guard that reports") || !strings.Contains(notes, "4 more pods") {
+	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 nodes have no guard that reports") || !strings.Contains(notes, "4 more pods") || !strings.Contains(notes, "repaired 3 running pods within the last hour, which were not captured until then: n1") {
 		t.Errorf("notes: %s", notes)
 	}
 }

@@ -57,6 +57,9 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		set(Faulty, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that", node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()))
 	case lasts == 0 || age > lasts:
 		set(Stale, "the agent has stopped to report")
+		if agent != nil && agent.fault != nil {
+			node.Reasons = append(node.Reasons, agent.fault.reason)
+		}
 	case errors.Is(err, nodestate.ErrFormat):
 		set(Faulty, err.Error()+": use the kubectl plugin of the agents' version")
 	case err != nil:

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"os"
@@ -51,7 +52,8 @@ func mount(t *testing.T, directory, options string) {
 }
 
 // TestDiskFull has no space in the state directory: the agent uses the run
-// directory for credentials, and a metric says so.
+// directory for credentials, and a metric says so, as does the node's state until there is
+// space again.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -64,6 +66,15 @@ func TestDiskFull(t *testing.T) {
 	}
 	if list := files(t, n.netDir)["/"+primaryName]; !strings.Contains(list, n.runDir+"/kubeconfig") {
 		t.Errorf("the entry does not contain the run directory: %s", list)
+	}
+	full := fmt.Sprintf("warning: the plugin's credentials are only in %s, which a reboot empties, because the disk of %s is full or read-only: free space", n.runDir, n.stateDir)
+	eventually(t, func() (string, error) { return "", expectReadyz(a, full) })
+	check(t, unix.Mount("none", n.stateDir, "tmpfs", unix.MS_REMOUNT, "size=100m,nr_inodes=0"))
+	n.write(t, "touched", "")
+	check(t, os.WriteFile(n.binDir+"/touched", nil, 0o600)) // the agent checks the whole node
+	eventually(t, func() (string, error) { return "", expectMetric(a, "capture_cni_credentials_fallback 0") })
+	if body := a.ready(t); strings.Contains(body, "warning") {
+		t.Errorf("with space again, /readyz says %s", body)
 	}
 }
 

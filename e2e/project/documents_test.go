@@ -16,6 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/keeper"
+	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -94,7 +95,7 @@ func annotationTable(mesh config.MeshName) string {
 
 func metricTable() string {
 	table := "| metric | meaning |\n|---|---|\n"
-	for _, m := range slices.Concat(keeper.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
+	for _, m := range slices.Concat(keeper.Metrics(), kube.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
 		table += fmt.Sprintf("| `%s` | %s |\n", m.Name, m.Help)
 	}
 	return table

@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"install/validate":                    {"plugin/capture"},
 	"install/testwire":                    {},
 	"install/testpod":                     {"install/testwire", "install/validate", "plugin/capture"},
-	"install/kube":                        {"plugin/httplimit", "plugin/record"},
+	"install/kube":                        {"install/metrics", "plugin/httplimit", "plugin/record"},
 	"install/cri":                         {"install/terms"},
 	"install/history":                     {"install/received", "plugin/record"},
 	"install/bundle":                      {},

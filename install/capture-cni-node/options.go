@@ -33,6 +33,7 @@ type options struct {
 	criSockets          []string
 	tryKernel           bool
 	log                 *slog.Logger
+	refusals            *kube.Refusals // of the API server; nil where a command does not observe them
 
 	sockets []string    // the runtime's, in the agent's own file system
 	runtime *cri.Client // nil without a CRI socket
@@ -139,6 +140,7 @@ func (o *options) api() (client *kube.Client, access *rest.Config, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the agent's access to the API server: %w", err)
 	}
+	access.Wrap(o.refusals.Observe)
 	client, err = kube.New(access)
 	return client, access, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/keeper"
+	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
@@ -108,7 +109,7 @@ func isKnownMetric(name string) bool {
 	if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
 		return true
 	}
-	known := slices.Concat(keeper.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
+	known := slices.Concat(keeper.Metrics(), kube.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
 	return slices.ContainsFunc(known, func(m metrics.Metric) bool {
 		suffix, found := strings.CutPrefix(name, m.Name)
 		return found && slices.Contains([]string{"", "_bucket", "_sum", "_count"}, suffix) // the last three of a histogram

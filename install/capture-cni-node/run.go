@@ -17,6 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/keeper"
+	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/taint"
@@ -67,6 +68,8 @@ type agent struct {
 
 func (a *agent) run(ctx context.Context) error {
 	absent := a.state == "absent"
+	a.registry = prometheus.NewRegistry()
+	a.refusals = kube.NewRefusals(a.registry)
 	api, access, err := a.api()
 	if err != nil && !absent { // a removal needs no API server
 		return err
@@ -74,7 +77,6 @@ func (a *agent) run(ctx context.Context) error {
 	if err == nil {
 		a.Credentials.Server = cmp.Or(a.Credentials.Server, access.Host)
 	}
-	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var answerer *pods.Server // nil if nothing answers requests of pods
 	if api != nil && a.PodsSocket() != "" {
@@ -83,7 +85,8 @@ func (a *agent) run(ctx context.Context) error {
 		}
 		answerer = pods.New(pods.Settings{Socket: a.PodsSocket(), Node: a.Credentials.Node, Meshes: a.Entry.Conf.Capture.Meshes}, api, a.registry, a.log)
 	}
-	a.keeper = keeper.New(node.New(a.Node, api, a.runtime, a.log), answerer.Ready, a.registry, a.log)
+	ready := func() error { return cmp.Or(a.refusals.Fault(), answerer.Ready()) }
+	a.keeper = keeper.New(node.New(a.Node, api, a.runtime, a.log), ready, a.registry, a.log)
 	server, err := httpServer(a.address, probes(a.keeper, a.registry), a.log)
 	if err != nil {
 		return err

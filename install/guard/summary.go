@@ -30,7 +30,7 @@ type summary struct {
 }
 
 // summarize returns the states of the pods that are watched.
-func (g *Guard) summarize() (pods nodestate.Pods) {
+func (g *Guard) summarize(now time.Time) (pods nodestate.Pods) {
 	pods.States, pods.Exempt = map[terms.State]int{}, map[capture.ExemptionCause]int{}
 	for _, w := range g.watched {
 		state := w.finding.State
@@ -38,6 +38,9 @@ func (g *Guard) summarize() (pods nodestate.Pods) {
 			continue // it was not examined yet
 		}
 		pods.States[state]++
+		if w.repairs.count > 0 && now.Sub(w.repairs.last) < nodestate.RepairedWithin {
+			pods.Repaired++
+		}
 		pods.Known = append(pods.Known, nodestate.ShortUID(w.sandbox.UID))
 		if state == terms.Captured {
 			continue
@@ -60,7 +63,7 @@ func (g *Guard) writeSummary(now time.Time) {
 	if g.settings.BaselineDir == "" || g.lister.last.IsZero() || age >= 0 && age < summaryInterval {
 		return
 	}
-	document := g.summarize().Encode()
+	document := g.summarize(now).Encode()
 	if bytes.Equal(document, g.summary.document) && age >= 0 && age < summaryRefresh {
 		return
 	}

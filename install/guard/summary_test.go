@@ -31,6 +31,8 @@ func newSummarizing(t *testing.T) *Guard {
 		"new":      examined("new", Finding{}),
 	}}
 	g.watched["exempt"].desired.exemption.Cause = capture.NoProxy
+	g.watched["captured"].repairs.add(time.Now().Add(-59 * time.Minute))
+	g.watched["exempt"].repairs.add(time.Now().Add(-61 * time.Minute))
 	g.lister.last = time.Now()
 	return g
 }
@@ -53,7 +55,8 @@ func TestSummary(t *testing.T) {
 	namespace := g.watched["broken"].sandbox.Namespace
 	want := nodestate.Pods{
 		States: map[terms.State]int{"captured": 1, "uncaptured": 1, "exempt": 1}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
-		Named: []nodestate.Pod{{Namespace: namespace, Name: "broken", State: "uncaptured"}, {Namespace: namespace, Name: "exempt", State: "exempt", Cause: "no_proxy"}},
+		Named:    []nodestate.Pod{{Namespace: namespace, Name: "broken", State: "uncaptured"}, {Namespace: namespace, Name: "exempt", State: "exempt", Cause: "no_proxy"}},
+		Repaired: 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

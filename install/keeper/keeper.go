@@ -39,6 +39,7 @@ type Keeper struct {
 	report     node.Report       // of the last reconciliation
 	clocks     error             // of node and API server, as the last token shows
 	contended  nodestate.Warning // contender, as of the last reconciliation
+	repaired   time.Time         // the entry, for the last time
 	reportedAt time.Time
 }
 

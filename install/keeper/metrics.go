@@ -29,7 +29,7 @@ func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
 	return &nodeMetrics{
 		good:                f.GaugeVec("node_good", "1 if a part of the node (label `part`) is in the desired state", "part"),
 		repairs:             f.Counter("entry_repairs_total", "times that the agent restored its entry after another program removed or changed it"),
-		contended:           f.GaugeVec("entry_contended", "1 while another program keeps removing or changing the entry; label `writer`: cilium if its traces are there, else unknown", "writer"),
+		contended:           f.GaugeVec("entry_contended", "1 while another program keeps removing or changing the entry (label `writer`: cilium, or unknown)", "writer"),
 		otherMesh:           f.GaugeVec("other_mesh_entry", "1 while the list that the runtime loads has the plugin of another mesh (label `type`), by what the agent does (label `decision`): refused, it writes no entry; kept, an entry was there already and stays; allowed, it writes the entry", "type", "decision"),
 		preflight:           f.GaugeVec("preflight_problems", "problems that preflight found when the agent started, by `severity` (serious, note)", "severity"),
 		tokenIssued:         f.Gauge("token_issued_timestamp_seconds", "time at which the plugin's token was issued"),

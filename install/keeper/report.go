@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/node"
@@ -15,7 +16,7 @@ import (
 func (k *Keeper) setReport(report node.Report) {
 	k.mu.Lock()
 	last := k.report
-	k.report, k.clocks, k.contended, k.reportedAt = report, k.node.Store.ClockFault(), k.contender, time.Now()
+	k.report, k.clocks, k.contended, k.repaired, k.reportedAt = report, k.node.Store.ClockFault(), k.contender, k.contention.last, time.Now()
 	k.mu.Unlock()
 	k.metrics.observe(report)
 	if last.String() != report.String() {
@@ -34,7 +35,7 @@ func (k *Keeper) Alive() bool {
 // belongs to another agent, or should be clean, it returns the last report.
 func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
 	k.mu.Lock()
-	last, clocks, contended := k.report, k.clocks, k.contended
+	last, clocks, contended, repaired := k.report, k.clocks, k.contended, k.repaired
 	k.mu.Unlock()
 	if k.absent.Load() || !last.IsGood(node.PartOwner) {
 		return last
@@ -48,6 +49,9 @@ func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
 		report.Warning = cmp.Or(contended, report.Warning)
 	default:
 		report.Add(node.PartEntry, errors.New(contended.Reason+": "+contended.Next))
+	}
+	if time.Since(repaired) < reportWindow {
+		report.Notes = append(slices.Clone(report.Notes), "another program removed the entry lately, and the agent restored it")
 	}
 	report.Add(node.PartPods, k.pods())
 	k.metrics.observe(report)

@@ -45,6 +45,7 @@ type Writer struct {
 	stored  *coordination.Lease // as the API server has it; nil if not known
 	written string              // the state in it
 	at      time.Time           // of the last write
+	beat    time.Duration       // until the next one without a change
 	next    time.Time           // earliest time of the next one
 	pause   time.Duration       // after writes that fail; zero after one that succeeds
 	fault   string              // the last one that was logged
@@ -61,10 +62,14 @@ const (
 	heartbeat  = 5 * time.Minute // between writes without a change
 	maxPause   = 5 * time.Minute // between writes that fail
 
-	// duration is how long a Lease is valid: after two heartbeats that did not come, the
-	// agent has ended or can't reach the API server.
-	duration = 2*heartbeat + time.Minute
+	// faultyHeartbeat is the heartbeat of a node with findings: an old finding must not pass
+	// for the node's state once the agent has stopped.
+	faultyHeartbeat = time.Minute
 )
+
+// duration returns how long a Lease is valid: after two heartbeats that did not come, the
+// agent has ended or can't reach the API server.
+func duration(beat time.Duration) time.Duration { return 2*beat + time.Minute }
 
 // Run writes the state on a change and at intervals, until ctx ends. The Lease stays
 // then: the next agent takes it over, or it becomes stale.
@@ -86,9 +91,12 @@ func (w *Writer) publish(ctx context.Context, now time.Time) {
 	if now.Before(w.next) && w.next.Sub(now) <= maxPause { // else the clock was set back
 		return
 	}
-	state := w.settings.State(ctx).Encode()
-	age := now.Sub(w.at)
-	if state == w.written && age >= 0 && age < heartbeat {
+	current := w.settings.State(ctx)
+	if w.beat = heartbeat; !current.Good() {
+		w.beat = faultyHeartbeat
+	}
+	state, age := current.Encode(), now.Sub(w.at)
+	if state == w.written && age >= 0 && age < w.beat {
 		return
 	}
 	err := w.write(ctx, state, now)
@@ -163,7 +171,7 @@ func (w *Writer) lease(before *coordination.Lease, state string, now time.Time) 
 			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: w.settings.Node, UID: types.UID(uid),
 		}}
 	}
-	seconds, renewed := int32(duration/time.Second), metav1.NewMicroTime(now)
+	seconds, renewed := int32(duration(w.beat)/time.Second), metav1.NewMicroTime(now)
 	lease.Spec = coordination.LeaseSpec{HolderIdentity: &w.settings.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}
 	return lease
 }

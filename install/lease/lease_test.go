@@ -132,6 +132,32 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestFindingsExpire has a node with findings: its Lease is renewed each minute, and lasts three.
+// Without findings it lasts eleven.
+func TestFindingsExpire(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	p.state.Findings = []nodestate.Finding{{Part: "entry", Reason: "no list"}}
+	now := time.Now()
+	for _, step := range []struct {
+		after   time.Duration
+		renewed bool
+		lasts   int32
+	}{{0, true, 180}, {59 * time.Second, false, 180}, {time.Second, true, 180}, {time.Minute, true, 180}} {
+		now = now.Add(step.after)
+		p.publish(t.Context(), now)
+		lease, _ := p.lease(t)
+		if renewed := lease.Spec.RenewTime.Unix() == now.Unix(); renewed != step.renewed || *lease.Spec.LeaseDurationSeconds != step.lasts {
+			t.Errorf("after %s: renewed %v, for %d s", step.after, renewed, *lease.Spec.LeaseDurationSeconds)
+		}
+	}
+	p.state.Findings = nil
+	p.publish(t.Context(), now.Add(interval))
+	if lease, state := p.lease(t); !state.Good() || *lease.Spec.LeaseDurationSeconds != 660 {
+		t.Errorf("without findings: %+v", lease.Spec)
+	}
+}
+
 // TestFailingWrites slow down, and are logged once.
 func TestFailingWrites(t *testing.T) {
 	t.Parallel()

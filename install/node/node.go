@@ -7,7 +7,9 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -188,6 +190,12 @@ func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 	report.Notes = n.Settings.Backend.Notes(n.Settings.Entry.Asked())
 	report.Add(PartBackend, n.Settings.BackendFault())
 	report.Warning, err = n.examineEntry(ctx, kubeconfig, mode)
+	if report.Warning.Reason == "" && filepath.Dir(kubeconfig) != n.Settings.StateDir {
+		report.Warning = nodestate.Warning{
+			Reason: fmt.Sprintf("the plugin's credentials are only in %s, which a reboot empties, because the disk of %s is full or read-only", n.Settings.RunDir, n.Settings.StateDir),
+			Next:   "free space on that disk, or make it writable",
+		}
+	}
 	report.Add(PartEntry, err)
 	report.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))
 	report.Add(PartRuntime, n.runtimeFault(ctx, mode))

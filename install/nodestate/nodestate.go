@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -48,7 +49,8 @@ type Finding struct {
 	Waiting bool   `json:"waiting,omitempty"` // it resolves without the operator
 }
 
-// Warning is why pods of the mesh do not start on a node without findings.
+// Warning is what needs the operator on a node without findings: why pods of the mesh do not
+// start, or what can fail next.
 type Warning struct {
 	Reason string `json:"reason"`
 	Next   string `json:"nextStep"`
@@ -59,12 +61,16 @@ func (s State) Good() bool { return len(s.Findings) == 0 }
 
 // Pods are the pods of the mesh that run on a node, as the guard found them.
 type Pods struct {
-	States  map[terms.State]int            `json:"states,omitempty"`  // pods by state
-	Exempt  map[capture.ExemptionCause]int `json:"exempt,omitempty"`  // exempt pods by cause
-	Named   []Pod                          `json:"named,omitempty"`   // those that are not captured as desired, the worst first
-	Omitted int                            `json:"omitted,omitempty"` // how many more of those there are
-	Known   []string                       `json:"known,omitempty"`   // by ShortUID, all pods that States counts, or as many as fit
+	States   map[terms.State]int            `json:"states,omitempty"`   // pods by state
+	Exempt   map[capture.ExemptionCause]int `json:"exempt,omitempty"`   // exempt pods by cause
+	Named    []Pod                          `json:"named,omitempty"`    // those that are not captured as desired, the worst first
+	Omitted  int                            `json:"omitted,omitempty"`  // how many more of those there are
+	Repaired int                            `json:"repaired,omitempty"` // pods that run and that the guard repaired lately
+	Known    []string                       `json:"known,omitempty"`    // by ShortUID, all pods that States counts, or as many as fit
 }
+
+// RepairedWithin is how long a repair of a pod counts.
+const RepairedWithin = time.Hour
 
 // Pod is a pod of the mesh that is not captured as desired.
 type Pod struct {
@@ -186,6 +192,7 @@ func (p Pods) limited() Pods {
 	return Pods{
 		States: limitCounts(p.States), Exempt: limitCounts(p.Exempt),
 		Named: kept, Omitted: min(p.Omitted+len(p.Named)-len(kept), maxCount), Known: known[:min(len(known), maxKnown)],
+		Repaired: min(p.Repaired, maxCount),
 	}
 }
 

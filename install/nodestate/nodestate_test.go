@@ -23,14 +23,14 @@ func TestForm(t *testing.T) {
 		Findings: []Finding{{Part: "runtime", Reason: "the runtime does not answer", Waiting: true}},
 		Pods: &Pods{
 			States: map[terms.State]int{"captured": 7, "exempt": 1, "uncaptured": 1, "drifted": 0}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
-			Named: []Pod{{"shop", "old", "exempt", "no_proxy"}, {"shop", "web", "uncaptured", ""}}, Omitted: 2,
+			Named: []Pod{{"shop", "old", "exempt", "no_proxy"}, {"shop", "web", "uncaptured", ""}}, Omitted: 2, Repaired: 1,
 			Known: []string{"beef0002", "beef0001", "in the CLEAR"},
 		},
 	}
 	const want = `{"format":1,"version":"v1.2.3","mode":"dropin","backend":"nftables","desired":"present",` +
 		`"findings":[{"part":"runtime","reason":"the runtime does not answer","waiting":true}],"notes":["one"],` +
 		`"pods":{"states":{"captured":7,"exempt":1,"uncaptured":1},"exempt":{"no_proxy":1},` +
-		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"known":["beef0001","beef0002"]}}`
+		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"repaired":1,"known":["beef0001","beef0002"]}}`
 	if diff := cmp.Diff(want, state.Encode()); diff != "" {
 		t.Error(diff)
 	}
@@ -142,6 +142,7 @@ func TestForged(t *testing.T) {
 		{"no word", State{Pods: &Pods{States: map[terms.State]int{"Captured!": 1}}}, `"Captured!"`},
 		{"a negative remainder", State{Pods: &Pods{Omitted: -1}}, "-1 pods"},
 		{"an absurd remainder", State{Pods: &Pods{Omitted: maxCount + 1}}, "10001 pods"},
+		{"a negative repair", State{Pods: &Pods{Repaired: -1}}, "-1 pods"},
 		{"too many states", State{Pods: &Pods{States: words[terms.State](maxCounts + 1)}}, "33 states"},
 		{"too many causes", State{Pods: &Pods{Exempt: words[capture.ExemptionCause](maxCounts + 1)}}, "33 causes"},
 		{"too many pods", State{Pods: &Pods{Named: named(maxPods + 1)}}, "101 named pods"},
@@ -168,7 +169,7 @@ func TestForged(t *testing.T) {
 		}
 	}
 	for _, counts := range []map[terms.State]int{words[terms.State](maxCounts + 5), {"a": maxCount + 1, "b": -1}} {
-		if _, err := DecodePods(Pods{States: counts, Exempt: words[capture.ExemptionCause](maxCounts + 5), Omitted: maxCount + 1}.Encode()); err != nil {
+		if _, err := DecodePods(Pods{States: counts, Exempt: words[capture.ExemptionCause](maxCounts + 5), Omitted: maxCount + 1, Repaired: maxCount + 1}.Encode()); err != nil {
 			t.Errorf("what an agent writes is refused: %v", err)
 		}
 	}

@@ -57,7 +57,7 @@ func TestDashboardQueries(t *testing.T) {
 }
 
 var (
-	faults    = regexp.MustCompile("== 0|contended|other_mesh_entry|preflight_problems")
+	faults    = regexp.MustCompile("== 0|== 1$|contended|other_mesh_entry|preflight_problems")
 	variables = strings.NewReplacer("$__rate_interval", "5s", "$cluster", ".*", "$node", ".*")
 )
 
