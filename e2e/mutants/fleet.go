@@ -19,6 +19,13 @@ var fleetMutants = []mutant{
 		by:   by(quick, "install/lease", "TestPace"),
 	},
 	{
+		name: "old-finding-passes-for-the-state-of-a-node",
+		file: "install/lease/lease.go",
+		from: "w.beat = faultyHeartbeat",
+		to:   "w.beat = heartbeat",
+		by:   by(quick, "install/lease", "TestFindingsExpire"),
+	},
+	{
 		name: "refused-lease-is-written-every-ten-seconds",
 		file: "install/lease/lease.go",
 		from: "w.pause = min(max(2*w.pause, interval), maxPause)",
