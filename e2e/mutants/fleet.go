@@ -14,7 +14,7 @@ var fleetMutants = []mutant{
 	{
 		name: "lease-is-written-at-each-check",
 		file: "install/lease/lease.go",
-		from: "if state == w.written && age >= 0 && age < heartbeat {",
+		from: "if state == w.written && age >= 0 && age < w.beat {",
 		to:   "if state == w.written && age < 0 {",
 		by:   by(quick, "install/lease", "TestPace"),
 	},
