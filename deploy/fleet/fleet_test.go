@@ -200,7 +200,7 @@ func TestPods(t *testing.T) {
 	if exempt := map[capture.ExemptionCause]int{"namespace_excluded": 1, "init_container": 1, "no_proxy": 1}; !cmp.Equal(exempt, f.Exempt) {
 		t.Errorf("exempt: %v", f.Exempt)
 	}
-	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 nodes have no guard that reports") || !strings.Contains(notes, "4 more pods") || !strings.Contains(notes, "repaired 3 running pods within the last hour, which were not captured until then: n1") {
+	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 nodes have no guard that reports") || !strings.Contains(notes, "4 more pods") || !strings.Contains(notes, "n1: the guard repaired 3 running pods within the last hour; until then") {
 		t.Errorf("notes: %s", notes)
 	}
 }

@@ -158,8 +158,8 @@ func (f *Fleet) addNamed(node string, pods []nodestate.Pod) {
 
 // notes returns what the fleet's state does not say.
 func (f *Fleet) notes(o *observed) (notes []string) {
-	unguarded, pods, omitted, repaired := 0, 0, 0, 0
-	said, removed, repairing := map[string][]string{}, []string(nil), []string(nil)
+	unguarded, pods, omitted := 0, 0, 0
+	said, removed := map[string][]string{}, []string(nil)
 	for _, node := range f.Nodes {
 		for _, note := range node.Notes {
 			said[note] = append(said[note], node.Name)
@@ -170,8 +170,8 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 		if node.pods != nil {
 			omitted += node.pods.Omitted
 			if node.pods.Repaired > 0 {
-				repaired += node.pods.Repaired
-				repairing = append(repairing, node.Name)
+				note := fmt.Sprintf("the guard repaired %d running pods within the last hour; until then they were not captured", node.pods.Repaired)
+				said[note] = append(said[note], node.Name)
 			}
 		} else if node.Meshed > 0 {
 			unguarded++
@@ -199,9 +199,6 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 	}
 	if pods > 0 {
 		notes = append(notes, fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods))
-	}
-	if repaired > 0 {
-		notes = append(notes, fmt.Sprintf("guards repaired %d running pods within the last hour, which were not captured until then: %s", repaired, Some(repairing)))
 	}
 	if omitted > 0 {
 		notes = append(notes, fmt.Sprintf("%d more pods are not captured as desired: a Lease names 100 at most", omitted))

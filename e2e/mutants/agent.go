@@ -155,8 +155,8 @@ var agentMutants = []mutant{
 	{
 		name: "full-disk-is-shown-nowhere",
 		file: "install/node/node.go",
-		from: "filepath.Dir(kubeconfig) != n.Settings.StateDir",
-		to:   "filepath.Dir(kubeconfig) == \"\"",
+		from: "directory != n.Settings.StateDir {",
+		to:   "directory == \"\" {",
 		by:   by(root, "e2e/agent", "TestDiskFull"),
 	},
 	{

@@ -103,7 +103,10 @@ func isKnownSample(line string) bool {
 }
 
 // knownLabels are those of our metrics, and of Go's and the process's.
-var knownLabels = []string{"agent", "cause", "decision", "hash", "le", "mesh", "part", "plugin", "quantile", "reason", "result", "severity", "source", "stage", "state", "type", "version", "writer"}
+var knownLabels = []string{
+	"agent", "cause", "decision", "hash", "le", "mesh", "part",
+	"plugin", "quantile", "reason", "result", "severity", "source", "stage", "state", "type", "version", "writer",
+}
 
 func isKnownMetric(name string) bool {
 	if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {

@@ -18,6 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/taint"
@@ -69,7 +70,7 @@ type agent struct {
 func (a *agent) run(ctx context.Context) error {
 	absent := a.state == "absent"
 	a.registry = prometheus.NewRegistry()
-	a.refusals = kube.NewRefusals(a.registry)
+	a.refusals = kube.NewRefusals(metrics.NewFactory(a.registry))
 	api, access, err := a.api()
 	if err != nil && !absent { // a removal needs no API server
 		return err

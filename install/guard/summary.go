@@ -38,7 +38,7 @@ func (g *Guard) summarize(now time.Time) (pods nodestate.Pods) {
 			continue // it was not examined yet
 		}
 		pods.States[state]++
-		if w.repairs.count > 0 && now.Sub(w.repairs.last) < nodestate.RepairedWithin {
+		if w.repairs.count > 0 && now.Sub(w.repairs.last) < time.Hour {
 			pods.Repaired++
 		}
 		pods.Known = append(pods.Known, nodestate.ShortUID(w.sandbox.UID))

@@ -51,11 +51,7 @@ func (c *contention) recordRepair(now time.Time) (grew bool) {
 
 // repairsWithin returns the repairs of the last period.
 func (c *contention) repairsWithin(period time.Duration, now time.Time) []time.Time {
-	first := slices.IndexFunc(c.repairs, func(at time.Time) bool { return now.Sub(at) <= period })
-	if first < 0 {
-		return nil
-	}
-	return c.repairs[first:]
+	return slices.DeleteFunc(slices.Clone(c.repairs), func(at time.Time) bool { return now.Sub(at) > period })
 }
 
 // isContended reports whether another program keeps removing the entry.

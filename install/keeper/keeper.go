@@ -224,13 +224,14 @@ func (k *Keeper) recordRepair(ctx context.Context) {
 	if !k.contention.isContended(now) {
 		return
 	}
-	began := k.contender == nodestate.Warning{}
 	writer, warning := k.node.Rival(ctx)
+	began := k.contender.Reason == ""
 	k.contender = warning
 	k.metrics.contended.Reset()
 	k.metrics.contended.WithLabelValues(writer).Set(1)
 	if began || grew {
-		k.log.Warn("another program keeps removing the entry", "problem", warning.Reason, "do", warning.Next, "writer", writer, "back-off", k.contention.backOff)
+		k.log.Warn("another program keeps removing the entry",
+			"problem", warning.Reason, "do", warning.Next, "writer", writer, "back-off", k.contention.backOff)
 	}
 }
 

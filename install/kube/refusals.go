@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strings"
@@ -19,86 +20,76 @@ import (
 const refusalTime = time.Minute
 
 // Refusals observes whether the API server refuses what the agent can't do without: its
-// token, and the watch of the node's pods. An API server that does not answer, or that
-// fails, refuses nothing.
+// token (401), and the watch of the node's pods (403). An API server that does not answer,
+// or that fails, refuses nothing.
 type Refusals struct {
 	fault prometheus.Gauge
 
 	mu          sync.Mutex
-	token, pods refusal
+	token, pods row
 }
 
-// refusal is a row of refused requests, without an accepted one between them.
-type refusal struct{ first, last time.Time }
+// row is of refused requests, without an accepted one between them.
+type row struct{ first, last time.Time }
 
-func (r *refusal) observe(refused bool, now time.Time) {
-	switch {
-	case !refused:
-		*r = refusal{}
-	case r.first.IsZero():
-		*r = refusal{now, now}
-	default:
-		r.last = now
+func (r *row) record(refused bool) {
+	last := *r
+	*r = row{}
+	if now := time.Now(); refused {
+		*r = row{cmp.Or(last.first, now), now}
 	}
 }
 
-func (r *refusal) lasts() bool { return r.last.Sub(r.first) >= refusalTime }
+func (r *row) isLong() bool { return r.last.Sub(r.first) >= refusalTime }
 
 // Metrics returns all metrics, in the order of the reference's table.
-func Metrics() []metrics.Metric { return metrics.Document(newRefusals) }
+func Metrics() []metrics.Metric { return metrics.Document(NewRefusals) }
 
-// NewRefusals returns Refusals that register their metric with a registry.
-func NewRefusals(registry prometheus.Registerer) *Refusals {
-	return newRefusals(metrics.NewFactory(registry))
+// NewRefusals returns Refusals with a metric of a factory.
+func NewRefusals(f *metrics.Factory) *Refusals {
+	const help = "1 after a minute in which the API server refused the agent's token (401), or its watch of pods (403)"
+	return &Refusals{fault: f.Gauge("api_refused", help)}
 }
 
-func newRefusals(f *metrics.Factory) *Refusals {
-	return &Refusals{fault: f.Gauge("api_refused", "1 after a minute in which the API server refused the agent's token (401), or its watch of pods (403)")}
-}
+// Observe wraps a transport to the API server. Without Refusals it changes nothing.
+func (r *Refusals) Observe(next http.RoundTripper) http.RoundTripper { return observed{next, r} }
 
-// Observe wraps a transport to the API server. It is a transport.WrapperFunc, and the
-// transport itself without Refusals.
-func (r *Refusals) Observe(next http.RoundTripper) http.RoundTripper {
-	if r == nil {
-		return next
-	}
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		response, err := next.RoundTrip(request)
-		if err == nil && response.StatusCode < http.StatusInternalServerError {
-			r.record(strings.HasSuffix(request.URL.Path, "/v1/pods"), response.StatusCode, time.Now())
-		}
-		return response, err
-	})
+type observed struct {
+	next     http.RoundTripper
+	refusals *Refusals
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
-
-func (r *Refusals) record(ofPods bool, code int, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.token.observe(code == http.StatusUnauthorized, now)
-	if ofPods && code != http.StatusUnauthorized {
-		r.pods.observe(code == http.StatusForbidden, now)
+func (o observed) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := o.next.RoundTrip(request)
+	if o.refusals == nil || err != nil || response.StatusCode >= http.StatusInternalServerError {
+		return response, err
 	}
-	r.fault.Set(0)
-	if r.token.lasts() || r.pods.lasts() {
-		r.fault.Set(1)
+	o.refusals.mu.Lock()
+	defer o.refusals.mu.Unlock()
+	isValid := response.StatusCode != http.StatusUnauthorized
+	o.refusals.token.record(!isValid)
+	if isValid && strings.HasSuffix(request.URL.Path, "/v1/pods") {
+		o.refusals.pods.record(response.StatusCode == http.StatusForbidden)
 	}
+	return response, nil
 }
 
-// Fault returns what the API server refuses, nil for nothing. The agent reads its token again
-// for the request after a refused one.
-func (r *Refusals) Fault() error {
+// Fault returns what the API server refuses, nil for nothing, and sets the metric. The request
+// after a refused one has the token that is in the token's file by then.
+func (r *Refusals) Fault() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.token.lasts():
-		return errors.New("the API server refuses the agent's token (401): if its service account was deleted and made again, delete the agent's pod, or wait until the kubelet renews the token, within an hour")
-	case r.pods.lasts():
-		return errors.New("the API server forbids the agent to watch its node's pods (403): restore the ClusterRole and ClusterRoleBinding capture-cni-node")
+	case r.token.isLong():
+		err = errors.New("the API server refuses the agent's token (401): if its service account was deleted and made again, " +
+			"delete the agent's pod, or wait until the kubelet renews the token, within an hour")
+	case r.pods.isLong():
+		err = errors.New("the API server forbids the agent to watch its node's pods (403): restore its ClusterRole and ClusterRoleBinding")
+	default:
+		r.fault.Set(0)
+		return nil
 	}
-	return nil
+	r.fault.Set(1)
+	return err
 }

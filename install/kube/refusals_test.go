@@ -11,7 +11,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capture-cni/capture-cni/install/metrics"
 )
+
+type transported func() (*http.Response, error)
+
+func (f transported) RoundTrip(*http.Request) (*http.Response, error) { return f() }
 
 // TestRefusals answers requests, one every ten seconds, and wants a fault of the last one or
 // not. A code of 0 is no answer.
@@ -65,9 +71,9 @@ func TestRefusals(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				registry := prometheus.NewRegistry()
-				r := NewRefusals(registry)
+				r := NewRefusals(metrics.NewFactory(registry))
 				var next answer
-				transport := r.Observe(roundTripper(func(*http.Request) (*http.Response, error) {
+				transport := r.Observe(transported(func() (*http.Response, error) {
 					if next.code == 0 {
 						return nil, errors.New("connection refused")
 					}

@@ -67,10 +67,6 @@ const (
 	faultyHeartbeat = time.Minute
 )
 
-// duration returns how long a Lease is valid: after two heartbeats that did not come, the
-// agent has ended or can't reach the API server.
-func duration(beat time.Duration) time.Duration { return 2*beat + time.Minute }
-
 // Run writes the state on a change and at intervals, until ctx ends. The Lease stays
 // then: the next agent takes it over, or it becomes stale.
 func (w *Writer) Run(ctx context.Context) {
@@ -171,7 +167,8 @@ func (w *Writer) lease(before *coordination.Lease, state string, now time.Time) 
 			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: w.settings.Node, UID: types.UID(uid),
 		}}
 	}
-	seconds, renewed := int32(duration(w.beat)/time.Second), metav1.NewMicroTime(now)
+	// After two heartbeats that did not come, the agent has ended or can't reach the API server.
+	seconds, renewed := int32((2*w.beat+time.Minute)/time.Second), metav1.NewMicroTime(now)
 	lease.Spec = coordination.LeaseSpec{HolderIdentity: &w.settings.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}
 	return lease
 }

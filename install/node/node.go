@@ -7,7 +7,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -190,11 +189,9 @@ func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 	report.Notes = n.Settings.Backend.Notes(n.Settings.Entry.Asked())
 	report.Add(PartBackend, n.Settings.BackendFault())
 	report.Warning, err = n.examineEntry(ctx, kubeconfig, mode)
-	if report.Warning.Reason == "" && filepath.Dir(kubeconfig) != n.Settings.StateDir {
-		report.Warning = nodestate.Warning{
-			Reason: fmt.Sprintf("the plugin's credentials are only in %s, which a reboot empties, because the disk of %s is full or read-only", n.Settings.RunDir, n.Settings.StateDir),
-			Next:   "free space on that disk, or make it writable",
-		}
+	if directory := filepath.Dir(kubeconfig); report.Warning.Reason == "" && directory != n.Settings.StateDir {
+		report.Warning.Reason = "the plugin's credentials are only in " + directory + ", which a reboot empties, because the disk of " + n.Settings.StateDir + " is full or read-only"
+		report.Warning.Next = "free space on that disk, or make it writable"
 	}
 	report.Add(PartEntry, err)
 	report.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))

@@ -143,7 +143,8 @@ func (n *Node) Rival(ctx context.Context) (writer string, warning nodestate.Warn
 	})
 	what := fmt.Sprintf(" keeps removing the entry (mode %s, %s)", n.Placed, list)
 	if renamed != "" {
-		return "cilium", nodestate.Warning{Reason: "Cilium" + what + "; it renamed " + renamed + ", as it does with cni.exclusive", Next: preflight.FixExclusive}
+		what = "Cilium" + what + "; it renamed " + renamed + ", as it does with cni.exclusive"
+		return "cilium", nodestate.Warning{Reason: what, Next: preflight.FixExclusive}
 	}
 	return "unknown", nodestate.Warning{Reason: "an unknown program" + what, Next: "find the program that writes there, or use another mode"}
 }

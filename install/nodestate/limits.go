@@ -83,7 +83,8 @@ func (p Pods) check() error {
 			return fmt.Errorf("%d %s: expected at most %d", length[0], what, length[1])
 		}
 	}
-	if err := cmp.Or(checkCounts(p.States), checkCounts(p.Exempt), checkCounts(map[string]int{"omitted": p.Omitted, "repaired": p.Repaired})); err != nil {
+	if err := cmp.Or(checkCounts(p.States), checkCounts(p.Exempt),
+		checkCounts(map[string]int{"omitted": p.Omitted, "repaired": p.Repaired})); err != nil {
 		return err
 	}
 	for _, pod := range p.Named {

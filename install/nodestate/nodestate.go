@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -65,12 +64,9 @@ type Pods struct {
 	Exempt   map[capture.ExemptionCause]int `json:"exempt,omitempty"`   // exempt pods by cause
 	Named    []Pod                          `json:"named,omitempty"`    // those that are not captured as desired, the worst first
 	Omitted  int                            `json:"omitted,omitempty"`  // how many more of those there are
-	Repaired int                            `json:"repaired,omitempty"` // pods that run and that the guard repaired lately
+	Repaired int                            `json:"repaired,omitempty"` // pods that run, and that the guard repaired within the last hour
 	Known    []string                       `json:"known,omitempty"`    // by ShortUID, all pods that States counts, or as many as fit
 }
-
-// RepairedWithin is how long a repair of a pod counts.
-const RepairedWithin = time.Hour
 
 // Pod is a pod of the mesh that is not captured as desired.
 type Pod struct {

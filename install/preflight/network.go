@@ -27,11 +27,8 @@ const FixExclusive = "set cni.exclusive=false in Cilium's values, or use --mode 
 // RenamedByCilium returns a file that Cilium renamed, "" for none.
 func RenamedByCilium(net *host.Dir) string {
 	names, _ := net.Names()
-	renamed := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ciliumBackup) && name != ciliumLegacy })
-	if renamed < 0 {
-		return ""
-	}
-	return names[renamed]
+	isOther := func(name string) bool { return !strings.HasSuffix(name, ciliumBackup) || name == ciliumLegacy }
+	return append(slices.DeleteFunc(names, isOther), "")[0]
 }
 
 // exclusive looks for files that Cilium renamed.
