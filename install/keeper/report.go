@@ -51,7 +51,7 @@ func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
 		report.Add(node.PartEntry, errors.New(contended.Reason+": "+contended.Next))
 	}
 	if time.Since(repaired) < reportWindow {
-		report.Notes = append(slices.Clone(report.Notes), "another program removed the entry lately, and the agent restored it")
+		report.Notes = append(slices.Clone(report.Notes), "another program wrote the network configuration lately, and the agent added its entry again")
 	}
 	report.Add(node.PartPods, k.pods())
 	k.metrics.observe(report)

@@ -62,8 +62,8 @@ const (
 	heartbeat  = 5 * time.Minute // between writes without a change
 	maxPause   = 5 * time.Minute // between writes that fail
 
-	// faultyHeartbeat is the heartbeat of a node with findings: an old finding must not pass
-	// for the node's state once the agent has stopped.
+	// faultyHeartbeat is the heartbeat of a node with findings or a warning: an old one must
+	// not pass for the node's state once the agent has stopped.
 	faultyHeartbeat = time.Minute
 )
 
@@ -88,7 +88,7 @@ func (w *Writer) publish(ctx context.Context, now time.Time) {
 		return
 	}
 	current := w.settings.State(ctx)
-	if w.beat = heartbeat; !current.Good() {
+	if w.beat = heartbeat; !current.Good() || current.Warning.Reason != "" {
 		w.beat = faultyHeartbeat
 	}
 	state, age := current.Encode(), now.Sub(w.at)

@@ -151,8 +151,13 @@ func TestFindingsExpire(t *testing.T) {
 			t.Errorf("after %s: renewed %v, for %d s", step.after, renewed, *lease.Spec.LeaseDurationSeconds)
 		}
 	}
-	p.state.Findings = nil
+	p.state.Findings, p.state.Warning.Reason = nil, "a full disk"
 	p.publish(t.Context(), now.Add(interval))
+	if lease, _ := p.lease(t); *lease.Spec.LeaseDurationSeconds != 180 {
+		t.Errorf("with a warning: %+v", lease.Spec)
+	}
+	p.state.Warning.Reason = ""
+	p.publish(t.Context(), now.Add(2*interval))
 	if lease, state := p.lease(t); !state.Good() || *lease.Spec.LeaseDurationSeconds != 660 {
 		t.Errorf("without findings: %+v", lease.Spec)
 	}

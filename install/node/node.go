@@ -190,7 +190,8 @@ func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 	report.Add(PartBackend, n.Settings.BackendFault())
 	report.Warning, err = n.examineEntry(ctx, kubeconfig, mode)
 	if directory := filepath.Dir(kubeconfig); report.Warning.Reason == "" && directory != n.Settings.StateDir {
-		report.Warning.Reason = "the plugin's credentials are only in " + directory + ", which a reboot empties, because the disk of " + n.Settings.StateDir + " is full or read-only"
+		report.Warning.Reason = "the plugin's credentials are only in " + directory +
+			", which a reboot empties, because the disk of " + n.Settings.StateDir + " is full or read-only"
 		report.Warning.Next = "free space on that disk, or make it writable"
 	}
 	report.Add(PartEntry, err)
