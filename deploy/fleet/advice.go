@@ -53,7 +53,7 @@ func (o *observed) adviseNode(n Node) string {
 	}
 	switch n.State {
 	case Stale:
-		return terms.Command("kubectl", "get", "node", n.Name) + "; if the node is up: " + logs + ", where a 401 means that its pod must be deleted"
+		return terms.Command("kubectl", "get", "node", n.Name) + "; if the node is up: " + logs
 	case Unreported:
 		return "if lease.enabled is true and the agent is not older than this plugin: " + logs
 	case Faulty:
