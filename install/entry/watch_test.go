@@ -28,9 +28,9 @@ func TestDropInIsNoticed(t *testing.T) {
 		name   string
 		change func() error
 	}{
-		{"placed", func() error { return p.Place(net, OldEntry) }},
-		{"replaced", func() error { return p.Place(net, newEntry) }},
-		{"removed", func() error { return p.Remove(net) }},
+		{"placed", func() error { return p.Place(Net{Dir: net}, OldEntry) }},
+		{"replaced", func() error { return p.Place(Net{Dir: net}, newEntry) }},
+		{"removed", func() error { return p.Remove(Net{Dir: net}) }},
 	} {
 		if err := step.change(); err != nil {
 			t.Fatal(err)
