@@ -15,7 +15,7 @@ import (
 // is all that a runtime watches: with another drop-in, the subdirectory stays.
 func TestDropInIsNoticed(t *testing.T) {
 	t.Parallel()
-	net, p := machine.NetDir(t, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": "{}"}), In(terms.DropIn)
+	net, p := machine.NetDir(t, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": `{"type": "tuning"}`}), In(terms.DropIn)
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,11 @@ func kinds(rs capture.Ruleset) map[string]bool {
 	for _, chain := range rs.Chains {
 		found[fmt.Sprintf("chain of type %s in hook %s", chain.Type(), chain.Hook)] = true
 		for _, rule := range chain.Rules {
-			found[fmt.Sprintf("verdict %s in table %s", rule.Do.Verdict, chain.Table)] = true
+			verdict := fmt.Sprintf("verdict %s in table %s", rule.Do.Verdict, chain.Table)
+			if rule.Do.Verdict == capture.Drop { // the kernel has it without a module, in each table alike
+				verdict = "verdict drop"
+			}
+			found[verdict] = true
 			match := reflect.ValueOf(rule.Match)
 			for i := range match.NumField() {
 				field := match.Field(i)
