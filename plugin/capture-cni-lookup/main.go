@@ -68,8 +68,14 @@ func answer(stdin io.Reader, stdout io.Writer) error {
 	return nil
 }
 
-// lookUp reads the pod with credentials of an allowed directory, and opens no other.
-func lookUp(ctx context.Context, request lookup.Request) lookup.Answer {
+// lookUp reads the pod with credentials of an allowed directory, and opens no other. It also
+// answers an earlier release's plugin, which runs next to this program while an agent replaces
+// both.
+func lookUp(ctx context.Context, request lookup.Request) (answer lookup.Answer) {
+	if asked := request.Version; asked >= capture.OldestPodVersion && asked < capture.PodVersion {
+		request.Version = capture.PodVersion
+		defer func() { answer.Version = asked }()
+	}
 	err := trust.CheckPath("kubeconfig", filepath.Join(request.Directory, config.KubeconfigName))
 	if err != nil && request.Version == capture.PodVersion {
 		return lookup.Answer{Version: request.Version, Fault: &lookup.Fault{Kind: lookup.Untrusted, Message: err.Error()}}

@@ -14,6 +14,10 @@ import (
 // default.
 const PodVersion = 2
 
+// OldestPodVersion is the earliest version whose fields are all in today's Pod, with their
+// meanings: a program of that release reads a Pod as its own release would have made it.
+const OldestPodVersion = 1
+
 // Pod holds only those fields of a Kubernetes pod that decide about its capture. It
 // is kept in memory and sent as JSON. Kubernetes limits the size of annotations and
 // names; package podfields shortens all other values.
