@@ -242,9 +242,5 @@ func textOf[T interface{ Text() string }](t *testing.T, answer T) string {
 
 // recordADD writes a record to the history, as the agent does.
 func recordADD(socket string, r record.Record) error {
-	history, err := history.Open(history.Directory(socket))
-	if err != nil {
-		return err
-	}
-	return history.Record(r)
+	return history.Record(history.Directory(socket), r, false)
 }

@@ -162,8 +162,8 @@ var pluginMutants = []mutant{
 	{
 		name: "records-fill-the-disk",
 		file: "plugin/record/delivery.go",
-		from: "if i < len(files)-SpoolSize || bytes > SpoolBytes && i < len(files)-1 {",
-		to:   "if i < len(files)-SpoolSize {",
+		from: "if i < len(files)-most || bytes > mostBytes && i < len(files)-1 {",
+		to:   "if i < len(files)-most {",
 		by:   by(unit, "install/received", "TestSpoolBytes"),
 	},
 }

@@ -182,8 +182,8 @@ var serverMutants = []mutant{
 	{
 		name: "older-add-replaces-a-younger-one",
 		file: "install/history/history.go",
-		from: "if h.byPod[r.Pod.UID].Name >= record.FileName(r, r.Pod.UID) {",
-		to:   "if h.byPod[r.Pod.UID].Name == record.FileName(r, r.Pod.UID) {",
+		from: "return f.Name >= name",
+		to:   "return f.Name == name",
 		by:   by(unit, "install/history", "TestSpooledRecords"),
 	},
 	{

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -19,98 +18,47 @@ import (
 // Directory returns the directory of the history, next to the agent's socket.
 func Directory(socket string) string { return filepath.Join(filepath.Dir(socket), "adds") }
 
-// Limits of a History, in pods and in bytes: several times what a node runs. The
+// Limits of the history, in pods and in bytes: several times what a node runs. The
 // records of the oldest ADDs are deleted first.
 const (
 	maxPods  = 1024
 	maxBytes = 4 << 20
 )
 
-// History is a directory with the last record of each pod's ADDs. It indexes the
-// files, so that it does not list them at each record.
-type History struct {
-	dir   string
-	files []record.File          // from the oldest to the youngest
-	byPod map[string]record.File // by UID
-	bytes int64
-}
-
-// Open indexes a directory. Of two records of one pod, as two agents may leave
-// them, it keeps the younger one. Errors: fs.ErrNotExist.
-func Open(dir string) (*History, error) {
-	d, err := record.OpenDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	h := &History{dir: dir, byPod: map[string]record.File{}}
-	for _, file := range d.Files() {
-		h.add(d, file)
-	}
-	h.prune(d)
-	return h, d.Close()
-}
-
-// RecordSpooled is Record for a record from the spool: a younger one of the same pod stays.
-func (h *History) RecordSpooled(r record.Record) error {
-	if h.byPod[r.Pod.UID].Name >= record.FileName(r, r.Pod.UID) {
-		return nil
-	}
-	return h.Record(r)
-}
-
 // Record replaces the record of the same pod. That may have a later time: the clock may
-// have been set back.
-func (h *History) Record(r record.Record) (err error) {
+// have been set back. A record from the spool replaces no younger one. Errors: fs.ErrNotExist.
+func Record(dir string, r record.Record, spooled bool) (err error) {
 	uid := r.Pod.UID
 	if uid == "" {
 		return nil
 	}
-	d, err := record.OpenDir(h.dir)
+	d, err := record.OpenDir(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	file, err := d.Write(uid, r)
-	if err != nil {
+	name, before := record.FileName(r, uid), filesOf(d, uid)
+	if spooled && slices.ContainsFunc(before, func(f record.File) bool { return f.Name >= name }) {
+		return nil
+	}
+	if err := d.Write(uid, r); err != nil {
 		return fmt.Errorf("recording an ADD of pod %s: %w", r.Pod, err)
 	}
-	h.add(d, file)
-	h.prune(d)
+	for _, file := range before {
+		if file.Name != name {
+			_ = d.Remove(file) // best effort: the pod's next ADD tries again
+		}
+	}
+	d.Prune(maxPods, maxBytes)
 	return nil
 }
 
-// add indexes a file, and deletes the older one of its pod.
-func (h *History) add(d *record.Dir, file record.File) {
-	if uid, ok := received.Key(file); ok {
-		if older, known := h.byPod[uid]; known {
-			i, _ := h.find(older)
-			h.remove(d, i)
-		}
-		h.byPod[uid] = file
-	}
-	i, _ := h.find(file)
-	h.files = slices.Insert(h.files, i, file)
-	h.bytes += file.Size
-}
-
-func (h *History) find(file record.File) (int, bool) {
-	return slices.BinarySearchFunc(h.files, file, func(a, b record.File) int { return strings.Compare(a.Name, b.Name) })
-}
-
-func (h *History) prune(d *record.Dir) {
-	for len(h.files) > maxPods || h.bytes > maxBytes && len(h.files) > 1 {
-		h.remove(d, 0)
-	}
-}
-
-func (h *History) remove(d *record.Dir, i int) {
-	file := h.files[i]
-	_ = d.Remove(file) // best effort: the next Open indexes it again
-	if uid, ok := received.Key(file); ok {
-		delete(h.byPod, uid)
-	}
-	h.files = slices.Delete(h.files, i, i+1)
-	h.bytes -= file.Size
+// filesOf returns the records of a pod, of which two agents may leave several.
+func filesOf(d *record.Dir, uid string) []record.File {
+	return slices.DeleteFunc(d.Files(), func(f record.File) bool {
+		key, ok := received.Key(f)
+		return !ok || key != uid
+	})
 }
 
 // Last returns the record of a pod's last ADD. Errors: fs.ErrNotExist.
@@ -120,10 +68,7 @@ func Last(dir, uid string) (record.Record, error) {
 		return record.Record{}, err
 	}
 	defer func() { _ = d.Close() }() // it was only read
-	for _, file := range slices.Backward(d.Files()) {
-		if key, ok := received.Key(file); !ok || key != uid {
-			continue
-		}
+	for _, file := range slices.Backward(filesOf(d, uid)) {
 		if r, err := received.ReadFile(d, file); err == nil {
 			return r, nil
 		}

@@ -27,20 +27,11 @@ func recorded(t *testing.T, records ...record.Record) string {
 		t.Fatal(err)
 	}
 	for _, r := range records {
-		if err := write(dir, r); err != nil {
+		if err := Record(dir, r, false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return dir
-}
-
-// write writes a record as an agent that has just started.
-func write(dir string, r record.Record) error {
-	h, err := Open(dir)
-	if err != nil {
-		return err
-	}
-	return h.Record(r)
 }
 
 // add is a record of a pod's ADD that began at a second.
@@ -58,7 +49,7 @@ func writeRecord(t *testing.T, dir string, r record.Record) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Write(r.Pod.UID, r); err != nil {
+	if err := d.Write(r.Pod.UID, r); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
@@ -118,18 +109,15 @@ func TestRecord(t *testing.T) {
 // after records that arrived in the meantime.
 func TestSpooledRecords(t *testing.T) {
 	t.Parallel()
-	h, err := Open(recorded(t, add("6c1f", 9, "younger")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := recorded(t, add("6c1f", 9, "younger"))
 	for _, tt := range []struct {
 		second int
 		want   string
 	}{{1, "younger"}, {10, "spooled"}} {
-		if err := h.RecordSpooled(add("6c1f", tt.second, "spooled")); err != nil {
+		if err := Record(dir, add("6c1f", tt.second, "spooled"), true); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{tt.want}, messages(t, h.dir)); diff != "" {
+		if diff := cmp.Diff([]string{tt.want}, messages(t, dir)); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -158,7 +146,7 @@ func TestIsBounded(t *testing.T) {
 		r := add(fmt.Sprint("uid", i), i, fmt.Sprint(i))
 		if i < maxPods-1 { // in a short time
 			writeRecord(t, dir, r)
-		} else if err := write(dir, r); err != nil {
+		} else if err := Record(dir, r, false); err != nil {
 			t.Fatal(err)
 		}
 		if i >= more {
@@ -196,7 +184,7 @@ func TestNoNameForAFile(t *testing.T) {
 	dir := recorded(t, add("6c1f", 1, "kept"))
 	beside := lab.FileNames(t, filepath.Dir(dir))
 	for _, uid := range []string{"", "/", "../6c1f", "6c1f/", "/../6c1f", "a/b", "6c1f\x00"} {
-		if err := write(dir, add(uid, 2, "written")); (err == nil) != (uid == "") {
+		if err := Record(dir, add(uid, 2, "written"), false); (err == nil) != (uid == "") {
 			t.Errorf("%q: %v", uid, err)
 		}
 	}
@@ -206,7 +194,7 @@ func TestNoNameForAFile(t *testing.T) {
 	if diff := cmp.Diff(beside, lab.FileNames(t, filepath.Dir(dir))); diff != "" {
 		t.Errorf("next to the directory: %s", diff)
 	}
-	if err := write(dir, add(strings.Repeat("x", 300), 2, "written")); err == nil {
+	if err := Record(dir, add(strings.Repeat("x", 300), 2, "written"), false); err == nil {
 		t.Error("a name too long for a file is no error")
 	}
 	if diff := cmp.Diff([]string{"kept"}, messages(t, dir)); diff != "" {
@@ -229,7 +217,7 @@ func TestIsRootsOwn(t *testing.T) {
 		dir     string
 		missing bool
 	}{"others can read it": {open, false}, "a link": {link, false}, "a device": {"/dev/null", false}, "not there": {none, true}} {
-		err := write(tt.dir, add("9d53", 2, "written"))
+		err := Record(tt.dir, add("9d53", 2, "written"), false)
 		r, lastErr := Last(tt.dir, "6c1f")
 		all, allErr := received.ReadAll(tt.dir)
 		for _, err := range []error{err, lastErr, allErr} {
@@ -280,7 +268,7 @@ func TestRubbish(t *testing.T) {
 			t.Errorf("%s is read as %v, %v", uid, r, err)
 		}
 	}
-	if err := write(dir, add("half", 6, "whole again")); err != nil {
+	if err := Record(dir, add("half", 6, "whole again"), false); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"good", "whole again"}, messages(t, dir)); diff != "" {
@@ -297,11 +285,7 @@ func TestLimitOfBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Record(add("6c1f", 9, "youngest")); err != nil {
+	if err := Record(dir, add("6c1f", 9, "youngest"), false); err != nil {
 		t.Fatal(err)
 	}
 	if left := lab.FileNames(t, dir); len(left) != 4 || !strings.HasSuffix(left[3], "-6c1f.json") {
@@ -309,28 +293,23 @@ func TestLimitOfBytes(t *testing.T) {
 	}
 }
 
-// TestIndex lists its directory once, and never in a flood.
-func TestIndex(t *testing.T) {
+// TestFlood stays within the limits, with more pods than they allow.
+func TestFlood(t *testing.T) {
 	t.Parallel()
 	dir := recorded(t)
-	h, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
+	for i := range maxPods {
+		writeRecord(t, dir, add(fmt.Sprint("uid", i), i, ""))
 	}
-	for i := range 3 * maxPods {
-		if err := h.Record(add(fmt.Sprint("uid", i%(2*maxPods)), i, "")); err != nil {
+	for i := range 100 {
+		if err := Record(dir, add(fmt.Sprint("flood", i%50), maxPods+i, ""), false); err != nil {
 			t.Fatal(err)
 		}
-		if len(h.files) > maxPods || len(h.byPod) != len(h.files) || h.bytes > maxBytes {
-			t.Fatalf("after %d: %d files, %d pods, %d bytes", i, len(h.files), len(h.byPod), h.bytes)
+		if files := len(lab.FileNames(t, dir)); files > maxPods {
+			t.Fatalf("after %d: %d files", i, files)
 		}
 	}
-	again, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(again.files) != maxPods || again.bytes != h.bytes {
-		t.Errorf("%d files of %d bytes are there, want %d of %d", len(again.files), again.bytes, maxPods, h.bytes)
+	if files := len(lab.FileNames(t, dir)); files != maxPods {
+		t.Errorf("%d files are there, want %d", files, maxPods)
 	}
 }
 

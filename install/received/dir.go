@@ -68,7 +68,7 @@ func Replay(spool string, take func(document []byte)) error {
 	if err != nil {
 		return err
 	}
-	d.Prune()
+	d.Prune(record.SpoolSize, record.SpoolBytes)
 	for _, file := range d.Files() {
 		if !strings.HasSuffix(file.Name, record.Finished) {
 			continue

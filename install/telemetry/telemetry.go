@@ -41,7 +41,6 @@ type Listener struct {
 	metrics  *addMetrics
 	events   *Events // nil for none
 	log      *slog.Logger
-	history  *history.History // nil where its directory can't be used
 	replayed time.Time        // when the spool was read last
 	pace     *rate.Limiter
 	skipped  int // lines since the last one
@@ -87,7 +86,7 @@ func (l *Listener) Serve(ctx context.Context) {
 // replaced.
 func (l *Listener) replay() {
 	l.metrics.showBuild(l.settings.Plugin)
-	l.openHistory()
+	l.makeDirectories()
 	if err := received.Replay(record.Spool(l.settings.Socket), func(document []byte) { l.receive(document, true) }); err != nil {
 		l.log.Warn("reading the spooled records failed", "error", err)
 	}
@@ -136,14 +135,10 @@ func (l *Listener) receive(document []byte, spooled bool) {
 	}
 }
 
-// openHistory rebuilds the index: another agent may have written to the history.
-func (l *Listener) openHistory() {
-	err := makeDirectories(l.settings.Socket)
-	if err == nil {
-		l.history, err = history.Open(history.Directory(l.settings.Socket))
-	}
-	if err != nil {
-		l.log.Warn("opening the history of ADDs failed; keeping none", "error", err)
+// makeDirectories makes those of the records: another program may have deleted them.
+func (l *Listener) makeDirectories() {
+	if err := makeDirectories(l.settings.Socket); err != nil {
+		l.paced(slog.LevelWarn).Warn("making the directories of records failed", "error", err)
 	}
 }
 
@@ -153,10 +148,10 @@ func (l *Listener) record(r record.Record, spooled bool) {
 	if r.Verdict == record.Passed && !received.IsExempt(r.Reason) && len(r.Warnings)+len(r.Notes) == 0 {
 		return
 	}
-	err := recordIn(l.history, r, spooled)
+	err := history.Record(history.Directory(l.settings.Socket), r, spooled)
 	if err != nil { // the directory may have been deleted or replaced
-		l.openHistory()
-		err = recordIn(l.history, r, spooled)
+		l.makeDirectories()
+		err = history.Record(history.Directory(l.settings.Socket), r, spooled)
 	}
 	if err != nil {
 		l.paced(slog.LevelWarn).Warn("writing to the history of ADDs failed", "error", err)
@@ -203,16 +198,6 @@ func seconds(stages map[record.Stage]float64) slog.Attr {
 		}
 	}
 	return slog.Group("seconds", attrs...)
-}
-
-func recordIn(h *history.History, r record.Record, spooled bool) error {
-	switch {
-	case h == nil:
-		return nil
-	case spooled:
-		return h.RecordSpooled(r)
-	}
-	return h.Record(r)
 }
 
 // write logs one line for a pod of the mesh. What the guard found is in its own log.

@@ -59,19 +59,19 @@ func Keep(spool string, r Record) {
 		return
 	}
 	defer func() { _ = d.Close() }()
-	if _, err := d.Write(rand.Text(), r); err == nil {
-		d.Prune()
+	if err := d.Write(rand.Text(), r); err == nil {
+		d.Prune(SpoolSize, SpoolBytes)
 	}
 }
 
-// Prune deletes the oldest records beyond the spool's limits. Several processes
-// may do so at once.
-func (d *Dir) Prune() {
+// Prune deletes the oldest records beyond limits of their number and their bytes. Several
+// processes may do so at once.
+func (d *Dir) Prune(most int, mostBytes int64) {
 	files := d.Files()
 	var bytes int64
 	for i, file := range slices.Backward(files) {
 		bytes += file.Size
-		if i < len(files)-SpoolSize || bytes > SpoolBytes && i < len(files)-1 {
+		if i < len(files)-most || bytes > mostBytes && i < len(files)-1 {
 			_ = d.Remove(file)
 		}
 	}

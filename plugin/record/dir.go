@@ -79,27 +79,27 @@ func (d *Dir) Files() (files []File) {
 }
 
 // Write writes a record to a file of its own, as a whole or not at all.
-func (d *Dir) Write(key string, r Record) (File, error) {
+func (d *Dir) Write(key string, r Record) error {
 	name, document := FileName(r, key), Encode(r)
 	switch {
 	case !IsName(key, MaxUID):
-		return File{}, NotName("a file's key", key, MaxUID)
+		return NotName("a file's key", key, MaxUID)
 	case document == nil:
-		return File{}, fmt.Errorf("writing a record: larger than %d bytes", MaxSize)
+		return fmt.Errorf("writing a record: larger than %d bytes", MaxSize)
 	}
 	part := name + Unfinished
 	file, err := d.Root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return File{}, fmt.Errorf("writing a record: %w", err)
+		return fmt.Errorf("writing a record: %w", err)
 	}
 	_, err = file.Write(document)
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = d.Root.Rename(part, name)
 	}
 	if err != nil {
-		return File{}, errors.Join(fmt.Errorf("writing a record: %w", err), d.Root.Remove(part))
+		return errors.Join(fmt.Errorf("writing a record: %w", err), d.Root.Remove(part))
 	}
-	return File{name, int64(len(document))}, nil
+	return nil
 }
 
 // Remove deletes a file. Another process may have deleted it before.
