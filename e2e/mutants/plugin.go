@@ -113,8 +113,8 @@ var pluginMutants = []mutant{
 	{
 		name: "endless-answer-fills-the-memory",
 		file: "plugin/httplimit/httplimit.go",
-		from: "b.remaining -= int64(n); b.remaining < 0 {",
-		to:   "b.remaining -= int64(n); b.remaining < -64<<20 {",
+		from: "\tif b.length > b.fault.limit {\n\t\treturn n - 1",
+		to:   "\tif b.length > 64*b.fault.limit {\n\t\treturn n - 1",
 		by:   by(quick, "plugin/httplimit", "TestTransport"),
 	},
 	{

@@ -132,10 +132,10 @@ var serverMutants = []mutant{
 	},
 	{
 		name: "endless-list-fills-the-agents-memory",
-		file: "install/kube/streamlimit.go",
+		file: "plugin/httplimit/httplimit.go",
 		from: "\tb.length += n\n",
 		to:   "",
-		by:   by(unit, "install/kube", "TestStreamLimits"),
+		by:   by(unit, "plugin/httplimit", "TestStreamLimits"),
 	},
 	{
 		name: "agent-takes-events-from-the-kubelet",

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
@@ -56,12 +57,12 @@ func New(access *rest.Config) (*Client, error) {
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 
 	limited := rest.CopyConfig(config)
-	limited.Wrap(httplimit.Transport)
+	limited.Wrap(func(next http.RoundTripper) http.RoundTripper { return httplimit.Transport(next, httplimit.MaxObject) })
 	reads := rest.CopyConfig(limited)
 	reads.QPS = -1
 	reads.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	streams := rest.CopyConfig(config)
-	streams.Wrap(limitStreams)
+	streams.Wrap(func(next http.RoundTripper) http.RoundTripper { return httplimit.Transport(next, maxList) })
 	streams.QPS = -1    // pages follow one another; watches have a pace of their own
 	streams.Timeout = 0 // it would end every watch
 	streams.AcceptContentTypes = reads.AcceptContentTypes

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/capture-cni/capture-cni/plugin/httplimit"
 )
 
 // Time limits of a list and of the pods at the beginning of a watch, and how long a
@@ -134,10 +136,11 @@ func (w stoppedWatch) Stop() {
 	w.stop()
 }
 
-// Limits of a list that the API server answers page by page. Ten of the largest pods that
-// etcd stores are below maxList. A node runs far fewer pods than maxListed: more can have
+// Limits of a list. One response has room for 250 pods of 128 KiB, and for a page of the
+// largest pods that etcd stores. A node runs far fewer pods than maxListed: more can have
 // its name, as the kubelet refuses those.
 const (
+	maxList   = 32 << 20 // bytes
 	pageSize  = 10
 	maxListed = 2000
 )
@@ -153,7 +156,7 @@ func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.
 	for {
 		page := &corev1.PodList{}
 		err := w.client.Get().Resource("pods").VersionedParams(&options, metav1.ParameterCodec).MaxRetries(0).Do(ctx).Into(page)
-		_, large := errors.AsType[tooLarge](err)
+		_, large := errors.AsType[httplimit.TooLarge](err)
 		switch {
 		case large && options.Limit != pageSize:
 			kept, options.Continue, options.Limit = &internalversion.List{}, "", pageSize

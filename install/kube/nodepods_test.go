@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -287,46 +286,4 @@ func TestExpiredVersion(t *testing.T) {
 	server.Expire()
 	server.Misbehave(nil)
 	store.wait(t, "shop/b=1", 2)
-}
-
-// answering answers each request with a body.
-type answering string
-
-func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(a)))}, nil
-}
-
-// TestStreamLimits reads lists and watches of sizes around their limits.
-func TestStreamLimits(t *testing.T) {
-	t.Parallel()
-	event := strings.Repeat("x", maxEvent-1) + "\n"
-	for name, c := range map[string]struct {
-		query, body string
-		want        string
-	}{
-		"a watch of many events": {"?watch=true", event + event + event, ""},
-		"a long event":           {"?watch=true", "{}\n" + event[:1<<20] + event, "an event from"},
-		"the longest event":      {"?watch=true", "{}\n" + event + "{}\n" + event, ""},
-		"an event without end":   {"?watch=true", "{}\n" + strings.Repeat("x", maxEvent+1), "an event from"},
-		"a list":                 {"", event, ""},
-		"a long list":            {"", event + event + "x", "the response from"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			transport := limitStreams(answering(c.body))
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/api/v1/pods"+c.query, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := transport.RoundTrip(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer response.Body.Close()
-			n, err := io.Copy(io.Discard, response.Body)
-			if got := fmt.Sprint(err); (err != nil) != (c.want != "") || !strings.Contains(got, c.want) {
-				t.Errorf("read %d bytes, %v, want %q", n, err, c.want)
-			}
-		})
-	}
 }

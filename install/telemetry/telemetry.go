@@ -41,7 +41,7 @@ type Listener struct {
 	metrics  *addMetrics
 	events   *Events // nil for none
 	log      *slog.Logger
-	replayed time.Time        // when the spool was read last
+	replayed time.Time // when the spool was read last
 	pace     *rate.Limiter
 	skipped  int // lines since the last one
 }

@@ -5,52 +5,77 @@
 package httplimit
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
 )
 
-// MaxHeader is a value for http.Transport's MaxResponseHeaderBytes.
-const MaxHeader = 64 << 10
+// Limits of a response, in bytes.
+const (
+	MaxHeader = 64 << 10 // for http.Transport's MaxResponseHeaderBytes
 
-// maxBody has room for the JSON of the largest object that etcd stores (1.5 MiB).
-const maxBody = 4 << 20
+	// MaxObject has room for the JSON of the largest object that etcd stores (1.5 MiB).
+	MaxObject = 4 << 20
 
-// TooLarge is the error for a response whose body exceeds the limit.
-type TooLarge struct{ URL string }
+	// maxEvent is for each event of a watch, which has no limit in total: it lasts for
+	// minutes. It is more than the largest object that etcd stores takes.
+	maxEvent = 16 << 20
+)
+
+// TooLarge is the error for a response, or an event of a watch, that exceeds its limit.
+type TooLarge struct {
+	what, url string
+	limit     int
+}
 
 func (e TooLarge) Error() string {
-	return fmt.Sprintf("the response from %s is larger than %d MiB: check that this is the API server, and the size of the object", e.URL, maxBody>>20)
+	return fmt.Sprintf("%s from %s is larger than %d MiB: check that this is the API server, and the size of its objects", e.what, e.url, e.limit>>20)
 }
 
 // Transport limits the response bodies of another transport, after decompression.
-func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
+func Transport(next http.RoundTripper, limit int) http.RoundTripper { return transport{next, limit} }
 
-type transport struct{ next http.RoundTripper }
+type transport struct {
+	next  http.RoundTripper
+	limit int
+}
 
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
-	response.Body = &body{ReadCloser: response.Body, remaining: maxBody, url: request.URL.Redacted()}
+	b := &body{ReadCloser: response.Body, fault: TooLarge{"the response", request.URL.Redacted(), t.limit}}
+	if request.URL.Query().Get("watch") == "true" && response.StatusCode == http.StatusOK {
+		b.events, b.fault.what, b.fault.limit = true, "an event", maxEvent
+	}
+	response.Body = b
 	return response, nil
 }
 
 type body struct {
 	io.ReadCloser
-	remaining int64 // bytes below the limit
-	url       string
+	fault  TooLarge
+	events bool // it is a watch
+	length int  // so far, or of the current event
 }
 
+// Read counts the bytes since the last line feed of a watch as one event: each JSON event
+// ends with one. Events in protobuf have line feeds, too; their length is limited by the
+// client's decoder, which reads it before the event.
 func (b *body) Read(p []byte) (int, error) {
-	if b.remaining < 0 {
-		return 0, TooLarge{b.url}
+	if b.length > b.fault.limit {
+		return 0, b.fault
 	}
-	// Reading one byte beyond the limit distinguishes a body of maxBody bytes from a larger one.
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.remaining+1)])
-	if b.remaining -= int64(n); b.remaining < 0 {
-		return n - 1, TooLarge{b.url}
+	// Reading one byte beyond the limit distinguishes a body of that size from a larger one.
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.fault.limit-b.length+1)])
+	b.length += n
+	if i := bytes.LastIndexByte(p[:n], '\n'); b.events && i >= 0 {
+		b.length = n - i - 1
+	}
+	if b.length > b.fault.limit {
+		return n - 1, b.fault
 	}
 	return n, err
 }

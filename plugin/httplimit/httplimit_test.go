@@ -5,16 +5,18 @@ package httplimit
 import (
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
 // TestTransport reads bodies of sizes around the limit, plain and compressed.
 func TestTransport(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int64{0, 1, maxBody - 1, maxBody, maxBody + 1, 64 * maxBody} {
+	for _, size := range []int64{0, 1, MaxObject - 1, MaxObject, MaxObject + 1, 64 * MaxObject} {
 		for _, compressed := range []bool{false, true} {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				var out io.Writer = w
@@ -26,7 +28,7 @@ func TestTransport(t *testing.T) {
 				}
 				_, _ = io.CopyN(out, zeros{}, size)
 			}))
-			response, err := (&http.Client{Transport: Transport(&http.Transport{})}).Get(server.URL)
+			response, err := (&http.Client{Transport: Transport(&http.Transport{}, MaxObject)}).Get(server.URL)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -34,7 +36,7 @@ func TestTransport(t *testing.T) {
 			_ = response.Body.Close()
 			server.Close()
 			var tooLarge TooLarge
-			if got, want := errors.As(err, &tooLarge), size > maxBody; got != want || n != min(size, maxBody) {
+			if got, want := errors.As(err, &tooLarge), size > MaxObject; got != want || n != min(size, MaxObject) {
 				t.Errorf("body of %d bytes (compressed: %v): read %d, %v", size, compressed, n, err)
 			}
 		}
@@ -44,3 +46,45 @@ func TestTransport(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// answering answers each request with a body.
+type answering string
+
+func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(a)))}, nil
+}
+
+// TestStreamLimits reads lists and watches of sizes around their limits.
+func TestStreamLimits(t *testing.T) {
+	t.Parallel()
+	event := strings.Repeat("x", maxEvent-1) + "\n"
+	for name, c := range map[string]struct {
+		query, body string
+		want        string
+	}{
+		"a watch of many events": {"?watch=true", event + event + event, ""},
+		"a long event":           {"?watch=true", "{}\n" + event[:1<<20] + event, "an event from"},
+		"the longest event":      {"?watch=true", "{}\n" + event + "{}\n" + event, ""},
+		"an event without end":   {"?watch=true", "{}\n" + strings.Repeat("x", maxEvent+1), "an event from"},
+		"a list":                 {"", event, ""},
+		"a long list":            {"", event + event + "x", "the response from"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			transport := Transport(answering(c.body), 2*maxEvent)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/api/v1/pods"+c.query, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := transport.RoundTrip(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			n, err := io.Copy(io.Discard, response.Body)
+			if got := fmt.Sprint(err); (err != nil) != (c.want != "") || !strings.Contains(got, c.want) {
+				t.Errorf("read %d bytes, %v, want %q", n, err, c.want)
+			}
+		})
+	}
+}

@@ -64,7 +64,7 @@ func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 		DialContext:            dialer{attempt}.dial,
 		TLSClientConfig:        e.tls, // and no Proxy: traffic to the API server takes none
 		MaxResponseHeaderBytes: httplimit.MaxHeader,
-	})
+	}, httplimit.MaxObject)
 	client, err := rest.RESTClientForConfigAndClient(config, &http.Client{Transport: transport})
 	if err != nil {
 		return nil, fmt.Errorf("creating an API client: %w", err)
