@@ -36,8 +36,8 @@ var laterMutants = []mutant{
 	{
 		name: "exempt-pods-are-reported-as-injected-later",
 		file: "install/pods/entry.go",
-		from: `capture.Exclusion(fields, meshes).Cause == ""`,
-		to:   "capture.Meshed(fields.Annotations, meshes)",
+		from: `capture.Exclusion(*answer.Pod, meshes).Cause == ""`,
+		to:   "capture.Meshed(answer.Pod.Annotations, meshes)",
 		by:   by(unit, "install/pods", "TestWatchedPods"),
 	},
 	{

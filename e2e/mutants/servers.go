@@ -14,8 +14,8 @@ var serverMutants = []mutant{
 	{
 		name: "read-of-another-uid-decides",
 		file: "install/pods/answers.go",
-		from: `if request.Pod.UID != "" && request.Pod.UID != found.uid {`,
-		to:   `if request.Pod.UID == "-" && request.Pod.UID != found.uid {`,
+		from: `apiclient.CheckUID(request.Pod, found.uid); err != nil {`,
+		to:   `apiclient.CheckUID(request.Pod, found.uid); err != nil && request.Pod.UID == "-" {`,
 		by:   by(unit, "install/pods", "TestUIDs"),
 	},
 	{

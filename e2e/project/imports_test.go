@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"install/kernel":                      {"config", "install/conntrack", "install/trace", "plugin/capture", "plugin/dump", "plugin/iptables", "plugin/netfilter", "plugin/nfnetlink", "plugin/nftables", "plugin/podnet", "plugin/xtables"},
 	"install/conflist":                    {"install/terms"},
 	"install/socket":                      {},
-	"install/pods":                        {"config", "install/kube", "install/metrics", "install/socket", "plugin/capture", "plugin/httplimit", "plugin/lookup", "plugin/podfields", "plugin/record"},
+	"install/pods":                        {"config", "install/kube", "install/metrics", "install/socket", "plugin/capture", "plugin/capture-cni-lookup/apiclient", "plugin/lookup", "plugin/record"},
 	"install/validate":                    {"plugin/capture"},
 	"install/testwire":                    {},
 	"install/testpod":                     {"install/testwire", "install/validate", "plugin/capture"},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup/apiclient"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -50,8 +51,8 @@ func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 	if err != nil {
 		return a.fault(err, request.Pod)
 	}
-	if request.Pod.UID != "" && request.Pod.UID != found.uid {
-		return a.fault(uidMismatch{want: request.Pod.UID, found: found.uid}, request.Pod)
+	if err := apiclient.CheckUID(request.Pod, found.uid); err != nil {
+		return a.fault(err, request.Pod)
 	}
 	return a.send(sourceRead, found, request)
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup/apiclient"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
 // compressFrom is the size of an answer from which on it is kept compressed.
@@ -54,8 +54,7 @@ func keyOf(object any) (string, error) {
 
 func newEntry(pod *corev1.Pod, meshes []config.MeshName) (*entry, error) {
 	key, _ := keyOf(pod) // of a pod, it has no error
-	fields := podfields.Of(pod)
-	answer := lookup.Answer{Version: capture.PodVersion, UID: string(pod.UID), HasController: podfields.HasController(pod), Pod: &fields}
+	answer := apiclient.AnswerOf(pod)
 	document, err := json.Marshal(answer)
 	if err != nil {
 		return nil, fmt.Errorf("encoding pod %s: %w", key, err)
@@ -68,7 +67,7 @@ func newEntry(pod *corev1.Pod, meshes []config.MeshName) (*entry, error) {
 	if len(document) > lookup.MaxAnswer {
 		return nil, fmt.Errorf("pod %s takes %d bytes: expected at most %d", key, len(document), lookup.MaxAnswer)
 	}
-	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, injected: capture.Exclusion(fields, meshes).Cause == "", document: document}
+	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, injected: capture.Exclusion(*answer.Pod, meshes).Cause == "", document: document}
 	if len(document) > compressFrom {
 		e.document, e.size = compress(document), len(document)
 	}

@@ -21,27 +21,10 @@ import (
 
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // dialTimeout is for one address of the API server.
 const dialTimeout = 2 * time.Second
-
-// getPod sends one GET. A cached answer may be as old as the API server's cache.
-func getPod(ctx context.Context, client *rest.RESTClient, e endpoint, want record.PodRef, cached bool) (*corev1.Pod, error) {
-	request := client.Get().Namespace(want.Namespace).Resource("pods").Name(want.Name).MaxRetries(0)
-	if cached {
-		request.Param("resourceVersion", "0")
-	}
-	if e.token != "" {
-		request.SetHeader("Authorization", "Bearer "+e.token)
-	}
-	pod := &corev1.Pod{}
-	if err := request.Do(ctx).Into(pod); err != nil {
-		return nil, err
-	}
-	return pod, nil
-}
 
 // restClient returns a client for pods alone: linking the whole clientset would
 // triple the program's start-up time.

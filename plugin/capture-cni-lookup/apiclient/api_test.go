@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 var pods = schema.GroupResource{Resource: "pods"}
@@ -62,10 +61,10 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		{"not for this use", fromAPI(verification(x509.CertificateInvalidError{Reason: x509.IncompatibleUsage})), lookup.Refused, "certificate authority"},
 		{"another authority", fromAPI(verification(x509.UnknownAuthorityError{})), lookup.Refused, "certificate authority"},
 		{"another name", fromAPI(verification(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"})), lookup.Refused, "certificate authority"},
-		{"another UID", uidMismatch{record.PodRef{UID: "new"}, "old"}, lookup.Gone, "UID old, expected new"},
+		{"another UID", uidMismatch{"new", "old"}, lookup.Gone, "UID old, expected new"},
 		{"no kubeconfig", fmt.Errorf("kubeconfig: %w", fs.ErrNotExist), lookup.NoCredentials, "kubeconfig: file does not exist"},
 	} {
-		if got := kindOf(test.err); got != test.kind {
+		if got := faultOf(test.err).Kind; got != test.kind {
 			t.Errorf("%s: kind %s, want %s", test.name, got, test.kind)
 		}
 		hinted := withHint(test.err)
@@ -85,7 +84,7 @@ func TestRetryAfter(t *testing.T) {
 		3 * time.Second: fromAPI(apierrors.NewTooManyRequests("slow down", 3)),
 		5 * time.Second: fmt.Errorf("asking: %w", fromAPI(apierrors.NewServerTimeout(pods, "get", 5))),
 	} {
-		if got := retryAfter(err); got != want {
+		if got := faultOf(err).RetryAfter; got != want {
 			t.Errorf("%v: got %s, want %s", err, got, want)
 		}
 	}

@@ -32,19 +32,22 @@ func Answer(ctx context.Context, request lookup.Request) lookup.Answer {
 		return answer // the version is the answer
 	}
 	e, err := loadKubeconfig(request.Directory)
-	var pod *corev1.Pod
 	if err == nil && request.Pod.Name != "" {
-		pod, err = read(ctx, e, request)
+		var pod *corev1.Pod
+		if pod, err = read(ctx, e, request); err == nil {
+			return AnswerOf(pod)
+		}
 	}
 	if err != nil {
 		answer.Fault = faultOf(err)
 	}
-	if pod == nil || err != nil {
-		return answer
-	}
-	fields := podfields.Of(pod)
-	answer.Pod, answer.UID, answer.HasController = &fields, string(pod.UID), podfields.HasController(pod)
 	return answer
+}
+
+// AnswerOf returns the answer of a pod, without a digest.
+func AnswerOf(pod *corev1.Pod) lookup.Answer {
+	fields := podfields.Of(pod)
+	return lookup.Answer{Version: capture.PodVersion, UID: string(pod.UID), HasController: podfields.HasController(pod), Pod: &fields}
 }
 
 // read may take the first attempt's pod from the API server's cache. If the cache
@@ -63,66 +66,76 @@ func read(ctx context.Context, e endpoint, request lookup.Request) (*corev1.Pod,
 	return readOnce(ctx, client, e, request.Pod, false)
 }
 
+// readOnce sends one GET. A cached answer may be as old as the API server's cache.
 func readOnce(ctx context.Context, client *rest.RESTClient, e endpoint, want record.PodRef, cached bool) (*corev1.Pod, error) {
-	pod, err := getPod(ctx, client, e, want, cached)
-	if err != nil {
+	request := client.Get().Namespace(want.Namespace).Resource("pods").Name(want.Name).MaxRetries(0)
+	if cached {
+		request.Param("resourceVersion", "0")
+	}
+	if e.token != "" {
+		request.SetHeader("Authorization", "Bearer "+e.token)
+	}
+	pod := &corev1.Pod{}
+	if err := request.Do(ctx).Into(pod); err != nil {
 		return nil, apiError{err, e}
 	}
-	if want.UID != "" && string(pod.UID) != want.UID {
-		return nil, uidMismatch{want, string(pod.UID)}
-	}
-	return pod, nil
+	return pod, CheckUID(want, string(pod.UID))
 }
 
-// uidMismatch is the error for an earlier or later pod of the same name.
-type uidMismatch struct {
-	want  record.PodRef
-	found string
+// CheckUID returns an error for an earlier or later pod of the same name.
+func CheckUID(want record.PodRef, found string) error {
+	if want.UID == "" || want.UID == found {
+		return nil
+	}
+	return uidMismatch{want.UID, found}
 }
+
+type uidMismatch struct{ want, found string }
 
 func (m uidMismatch) Error() string {
-	return fmt.Sprintf("the pod on the API server has UID %s, expected %s", m.found, m.want.UID)
+	return fmt.Sprintf("the pod on the API server has UID %s, expected %s", m.found, m.want)
 }
 
+// faultOf is FaultOf for a read with the credentials on the node.
 func faultOf(err error) *lookup.Fault {
-	return &lookup.Fault{Kind: kindOf(err), Message: withHint(err).Error(), RetryAfter: retryAfter(err)}
-}
-
-func kindOf(err error) lookup.FaultKind {
+	fault := FaultOf(err)
+	fault.Message = withHint(err).Error()
 	switch {
+	case fault.Kind != lookup.Failed:
 	case isA[trust.Untrusted](err):
-		return lookup.Untrusted
+		fault.Kind = lookup.Untrusted
 	case errors.Is(err, fs.ErrNotExist) && !isA[apiError](err):
-		return lookup.NoCredentials
-	case apierrors.IsNotFound(err) || isA[uidMismatch](err):
-		return lookup.Gone
-	case isRefused(err):
-		return lookup.Refused
+		fault.Kind = lookup.NoCredentials
+	case isCertificateError(err) || !isA[apiError](err):
+		fault.Kind = lookup.Refused
 	}
-	return lookup.Failed
+	return fault
 }
 
-// isRefused reports whether retries fail until an operator intervenes.
-func isRefused(err error) bool {
+// FaultOf returns what follows from a failed read of a pod.
+func FaultOf(err error) *lookup.Fault {
+	fault := &lookup.Fault{Kind: lookup.Failed, Message: err.Error()}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		fault.RetryAfter = time.Duration(seconds) * time.Second
+	}
 	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		switch code := status.Status().Code; code {
-		case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
-			return false
-		default:
-			return code >= 400 && code < 500
-		}
+	switch {
+	case apierrors.IsNotFound(err) || isA[uidMismatch](err):
+		fault.Kind = lookup.Gone
+	case isA[httplimit.TooLarge](err) || errors.As(err, &status) && isFinal(status.Status().Code):
+		fault.Kind = lookup.Refused
 	}
-	return isCertificateError(err) || isA[httplimit.TooLarge](err) || !isA[apiError](err)
+	return fault
 }
 
-// retryAfter returns the delay that an overloaded API server asks for.
-func retryAfter(err error) time.Duration {
-	seconds, ok := apierrors.SuggestsClientDelay(err)
-	if !ok {
-		return 0
+// isFinal reports whether a code of the API server says that retries fail until an operator
+// intervenes.
+func isFinal(code int32) bool {
+	switch code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
 	}
-	return time.Duration(seconds) * time.Second
+	return code >= 400 && code < 500
 }
 
 func isA[E error](err error) bool {
