@@ -175,8 +175,8 @@ var netfilterMutants = []mutant{
 	{
 		name: "another-user-holds-the-lock",
 		file: "plugin/podnet/lock.go",
-		from: "requirePrivate(file.Name(), info, 0o077)",
-		to:   "requirePrivate(file.Name(), info, 0)",
+		from: "trust.CheckOwner(file.Name(), info, 0o077)",
+		to:   "trust.CheckOwner(file.Name(), info, 0)",
 		by:   by(root, "e2e/protocol", "TestForeignLock"),
 	},
 	{

@@ -99,8 +99,8 @@ var pluginMutants = []mutant{
 	{
 		name: "credentials-of-another-user-are-read",
 		file: "plugin/trust/trust.go",
-		from: "if stat.Uid != 0 {",
-		to:   "if stat.Uid != 0 && stat.Gid != 0 {",
+		from: "case int(stat.Uid) != os.Geteuid():",
+		to:   "case int(stat.Uid) != os.Geteuid() && stat.Gid != 0:",
 		by:   by(root, "plugin/trust", "TestReadTrusted"),
 	},
 	{
@@ -148,15 +148,15 @@ var pluginMutants = []mutant{
 	{
 		name: "spool-that-others-can-read",
 		file: "plugin/record/dir.go",
-		from: "seen.Mode().Perm()&^mode != 0 || ",
-		to:   "",
+		from: "fs.ModePerm&^mode) != nil",
+		to:   "0) != nil",
 		by:   by(unit, "install/received", "TestSpoolIsRootsOwn"),
 	},
 	{
 		name: "record-goes-to-a-socket-that-others-can-write",
 		file: "plugin/record/delivery.go",
-		from: "int(at.Uid) == os.Geteuid() && at.Mode&0o077 == 0",
-		to:   "int(at.Uid) == os.Geteuid()",
+		from: "trust.CheckOwner(socket, info, 0o077)",
+		to:   "trust.CheckOwner(socket, info, 0)",
 		by:   by(unit, "install/received", "TestNoAgent"),
 	},
 	{

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // MaxPath is the kernel's limit for the path of a socket, in bytes.
@@ -160,27 +162,19 @@ func prepare(path string) (unfinished string, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("making the directory of the socket: %w", err)
 	}
-	if err := checkDirectory(filepath.Dir(path)); err != nil {
+	directory := filepath.Dir(path)
+	info, err := os.Stat(directory)
+	if err != nil {
 		return "", err
+	}
+	if err := trust.CheckOwner(directory, info, 0o022); err != nil { // another user could replace the socket
+		return "", fmt.Errorf("%w; expected a directory of user %d, writable by its owner alone, such as 0755", err, os.Geteuid())
 	}
 	unfinished = path[:len(path)-1] + "~"
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
 	return unfinished, nil
-}
-
-// checkDirectory refuses a directory in which another user could replace the socket.
-func checkDirectory(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	at, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || int(at.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s has mode %s: expected a directory of user %d, writable by its owner alone, such as 0755", dir, info.Mode(), os.Geteuid())
-	}
-	return nil
 }
 
 // ownerOnly sets the mode of the socket's file before the file is made.

@@ -9,10 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // LockDirectory holds one file of root's with the locks of all namespaces. Any process
@@ -114,7 +115,7 @@ func openLock() (*os.File, error) {
 	}
 	info, err := file.Stat()
 	if err == nil {
-		err = errors.Join(requirePrivate(LockDirectory, directory, 0o022), requirePrivate(file.Name(), info, 0o077))
+		err = errors.Join(trust.CheckOwner(LockDirectory, directory, 0o022), trust.CheckOwner(file.Name(), info, 0o077))
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -130,14 +131,4 @@ func makeLockDirectory() (*os.Root, error) {
 		return nil, fmt.Errorf("%w: %s must be writable for root", err, filepath.Dir(LockDirectory))
 	}
 	return os.OpenRoot(LockDirectory)
-}
-
-// requirePrivate refuses a file that is not root's, or that has a permission of
-// the mask.
-func requirePrivate(path string, info fs.FileInfo, mask fs.FileMode) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || stat.Uid != 0 || info.Mode().Perm()&mask != 0 {
-		return fmt.Errorf("%s is of mode %s: expected root's own, with no permission of %04o for group and others", path, info.Mode(), mask)
-	}
-	return nil
 }

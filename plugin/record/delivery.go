@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // Send sends a record to the agent without blocking, and reports whether the
@@ -36,9 +38,8 @@ func Send(socket string, r Record) (taken bool) {
 // and alone can write to. With Multus the path may come from a user of a namespace,
 // who must not make root write to other sockets of the node.
 func ours(socket string) bool {
-	var at unix.Stat_t
-	return unix.Lstat(socket, &at) == nil && at.Mode&unix.S_IFMT == unix.S_IFSOCK &&
-		int(at.Uid) == os.Geteuid() && at.Mode&0o077 == 0
+	info, err := os.Lstat(socket)
+	return err == nil && info.Mode().Type() == os.ModeSocket && trust.CheckOwner(socket, info, 0o077) == nil
 }
 
 // Spool returns the directory, next to the agent's socket, of the records that no

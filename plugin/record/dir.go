@@ -9,7 +9,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
+
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 // Dir is an open directory of records, one a file, that root alone can access.
@@ -47,8 +48,7 @@ func OpenPrivate(path string, mode fs.FileMode) (*os.Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a private directory: %w", err)
 	}
-	at, ok := seen.Sys().(*syscall.Stat_t)
-	if !ok || !seen.IsDir() || seen.Mode().Perm()&^mode != 0 || int(at.Uid) != os.Geteuid() {
+	if !seen.IsDir() || trust.CheckOwner(path, seen, fs.ModePerm&^mode) != nil {
 		return nil, fmt.Errorf("opening a private directory: %s must be a directory owned by root, mode %#o", path, mode)
 	}
 	root, err := os.OpenRoot(path)

@@ -88,7 +88,7 @@ func OpenDirectory(directory string) (*os.Root, error) {
 	}
 	info, err := root.Stat(".")
 	if err == nil {
-		err = checkPermissions(directory, info)
+		err = checkOwner(directory, info)
 	}
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
@@ -118,7 +118,7 @@ func Read(root *os.Root, name string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, Untrustedf("%s is of mode %s: expected a regular file", path, info.Mode())
 	}
-	if err := checkPermissions(path, info); err != nil {
+	if err := checkOwner(path, info); err != nil {
 		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
@@ -130,8 +130,6 @@ func Read(root *os.Root, name string) ([]byte, error) {
 	}
 	return data, nil
 }
-
-const writableByOthers fs.FileMode = 0o022
 
 // openWithin follows symbolic links that stay in root. os.Root refuses absolute
 // ones, such as the kubelet's link to its current certificate.
@@ -153,17 +151,27 @@ func openWithin(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(within, flags, 0)
 }
 
-// checkPermissions refuses files that are not root's or that others can write to.
-func checkPermissions(path string, info fs.FileInfo) error {
+// CheckOwner refuses a file of another user than this process's, which is root, and one
+// that grants other users a permission of the mask.
+func CheckOwner(path string, info fs.FileInfo, mask fs.FileMode) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
+	switch granted := info.Mode().Perm() & mask; {
+	case !ok:
 		return errors.New("reading the owner of " + path)
+	case int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to uid %d: expected root", path, stat.Uid)
+	case granted&0o022 != 0:
+		return fmt.Errorf("%s can be written by other users than root (mode %s): expected no write permission for group and others", path, info.Mode())
+	case granted != 0:
+		return fmt.Errorf("%s can be read by other users than root (mode %s): expected no permission for group and others", path, info.Mode())
 	}
-	if stat.Uid != 0 {
-		return Untrustedf("%s belongs to uid %d: expected root", path, stat.Uid)
-	}
-	if info.Mode().Perm()&writableByOthers != 0 {
-		return Untrustedf("%s can be written by other users than root (mode %s): expected no write permission for group and others", path, info.Mode())
+	return nil
+}
+
+// checkOwner is CheckOwner for what configures the plugin. Errors: Untrusted.
+func checkOwner(path string, info fs.FileInfo) error {
+	if err := CheckOwner(path, info, 0o022); err != nil {
+		return Untrusted(err.Error())
 	}
 	return nil
 }
