@@ -53,8 +53,7 @@ func Delete(ctx context.Context, entries []Entry) error {
 
 // Flush deletes all entries of the namespace.
 func Flush(ctx context.Context) error {
-	all := func(family byte) ([]byte, error) { return header(family), nil }
-	err := change(ctx, messageDelete, unix.NLM_F_REQUEST, []byte{unix.AF_UNSPEC}, all, func(_ byte, err error) error { return err })
+	err := change(ctx, messageDelete, unix.NLM_F_REQUEST, []byte{unix.AF_UNSPEC}, header, func(_ byte, err error) error { return err })
 	if err != nil {
 		return fmt.Errorf("deleting all conntrack entries: %w", err)
 	}
@@ -70,7 +69,7 @@ func exceptMissing[T any](_ T, err error) error {
 
 // change sends a message for each item. refused decides whether the kernel's error
 // for an item is a failure; the other items are changed nevertheless.
-func change[T any](ctx context.Context, kind, flags uint16, items []T, encode func(T) ([]byte, error), refused func(T, error) error) error {
+func change[T any](ctx context.Context, kind, flags uint16, items []T, encode func(T) []byte, refused func(T, error) error) error {
 	s, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
@@ -81,15 +80,11 @@ func change[T any](ctx context.Context, kind, flags uint16, items []T, encode fu
 	for some := range slices.Chunk(items, batch) {
 		var messages []byte
 		for i, item := range some {
-			body, err := encode(item)
-			if err != nil {
-				return err
-			}
 			with := flags
 			if i == len(some)-1 {
 				with |= unix.NLM_F_ACK // the kernel always sends errors; this marks their end
 			}
-			messages = nlsocket.AppendMessage(messages, kind, with, uint32(i), body)
+			messages = nlsocket.AppendMessage(messages, kind, with, uint32(i), encode(item))
 		}
 		if err := s.Send(messages); err != nil {
 			return err

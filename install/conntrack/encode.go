@@ -4,11 +4,11 @@ package conntrack
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // Messages and attributes of ctnetlink, see linux/netfilter/nfnetlink_conntrack.h.
@@ -71,83 +71,67 @@ var entryStates = map[Stage]entryState{
 }
 
 // encodeNew returns the body of a message that creates a connection's entry.
-func encodeNew(c Connection) ([]byte, error) {
-	as := entryStates[c.Stage]
-	return encodeBody(c.Client.Addr(), func(e *netlink.AttributeEncoder) {
-		encodeTuple(e, attributeOriginal, c.Client, c.Server)
-		encodeTuple(e, attributeReply, c.Server, c.Client)
-		e.Uint32(attributeStatus, as.status)
-		e.Uint32(attributeTimeout, as.timeout)
-		e.Nested(attributeProtocol, func(e *netlink.AttributeEncoder) error {
-			e.Nested(protocolTCP, func(e *netlink.AttributeEncoder) error {
-				e.Uint8(tcpState, as.state)
-				e.Bytes(tcpFlagsOriginal, []byte{tcpFlags, tcpFlags}) // flags, mask
-				e.Bytes(tcpFlagsReply, []byte{tcpFlags, tcpFlags})
-				return nil
-			})
-			return nil
+func encodeNew(c Connection) []byte {
+	as, b := entryStates[c.Stage], newBody(c.Client.Addr())
+	encodeTuple(b, attributeOriginal, c.Client, c.Server)
+	encodeTuple(b, attributeReply, c.Server, c.Client)
+	b.Number(attributeStatus, as.status)
+	b.Number(attributeTimeout, as.timeout)
+	b.Nested(attributeProtocol, func() {
+		b.Nested(protocolTCP, func() {
+			b.Bytes(tcpState, []byte{as.state})
+			b.Bytes(tcpFlagsOriginal, []byte{tcpFlags, tcpFlags}) // flags, mask
+			b.Bytes(tcpFlagsReply, []byte{tcpFlags, tcpFlags})
 		})
 	})
+	return b.Content
 }
 
 // encodeUpdate returns the body of a message that gives an existing entry the
 // timeout and status of an open connection. Its translation, if any, stays.
-func encodeUpdate(c Connection) ([]byte, error) {
-	as := entryStates[Open]
-	return encodeBody(c.Client.Addr(), func(e *netlink.AttributeEncoder) {
-		encodeTuple(e, attributeOriginal, c.Client, c.Server)
-		e.Uint32(attributeStatus, as.status)
-		e.Uint32(attributeTimeout, as.timeout)
-	})
+func encodeUpdate(c Connection) []byte {
+	as, b := entryStates[Open], newBody(c.Client.Addr())
+	encodeTuple(b, attributeOriginal, c.Client, c.Server)
+	b.Number(attributeStatus, as.status)
+	b.Number(attributeTimeout, as.timeout)
+	return b.Content
 }
 
 // encodeDelete returns the body of a message that deletes this entry, and not a
 // later one of the same addresses and ports.
-func encodeDelete(entry Entry) ([]byte, error) {
-	return encodeBody(entry.Client.Addr(), func(e *netlink.AttributeEncoder) {
-		encodeTuple(e, attributeOriginal, entry.Client, entry.Server)
-		e.Uint32(attributeID, entry.id)
-	})
+func encodeDelete(entry Entry) []byte {
+	b := newBody(entry.Client.Addr())
+	encodeTuple(b, attributeOriginal, entry.Client, entry.Server)
+	b.Number(attributeID, entry.id)
+	return b.Content
 }
 
-func encodeBody(address netip.Addr, add func(*netlink.AttributeEncoder)) ([]byte, error) {
-	e := netlink.NewAttributeEncoder()
-	e.ByteOrder = binary.BigEndian
-	add(e)
-	attributes, err := e.Encode()
-	if err != nil {
-		return nil, fmt.Errorf("encoding a connection: %w", err)
+// newBody returns the body of a message without attributes.
+func newBody(address netip.Addr) *nfnetlink.Batch {
+	family := byte(unix.AF_INET6)
+	if address.Is4() {
+		family = unix.AF_INET
 	}
-	return append(header(familyOf(address)), attributes...), nil
+	return &nfnetlink.Batch{Content: header(family)}
 }
 
 // header returns a struct nfgenmsg.
 func header(family byte) []byte { return []byte{family, unix.NFNETLINK_V0, 0, 0} }
 
-func familyOf(address netip.Addr) byte {
-	if address.Is4() {
-		return unix.AF_INET
-	}
-	return unix.AF_INET6
-}
-
-func encodeTuple(e *netlink.AttributeEncoder, attribute uint16, source, destination netip.AddrPort) {
+func encodeTuple(b *nfnetlink.Batch, attribute uint16, source, destination netip.AddrPort) {
 	from, to := uint16(ipv4Source), uint16(ipv4Destination)
 	if !source.Addr().Is4() {
 		from, to = ipv6Source, ipv6Destination
 	}
-	e.Nested(attribute, func(e *netlink.AttributeEncoder) error {
-		e.Nested(tupleAddresses, func(e *netlink.AttributeEncoder) error {
-			e.Bytes(from, source.Addr().AsSlice())
-			e.Bytes(to, destination.Addr().AsSlice())
-			return nil
+	b.Nested(attribute, func() {
+		b.Nested(tupleAddresses, func() {
+			b.Bytes(from, source.Addr().AsSlice())
+			b.Bytes(to, destination.Addr().AsSlice())
 		})
-		e.Nested(tupleProtocol, func(e *netlink.AttributeEncoder) error {
-			e.Uint8(protocolNumber, unix.IPPROTO_TCP)
-			e.Uint16(protocolSource, source.Port())
-			e.Uint16(protocolDestination, destination.Port())
-			return nil
+		b.Nested(tupleProtocol, func() {
+			b.Bytes(protocolNumber, []byte{unix.IPPROTO_TCP})
+			b.Bytes(protocolSource, binary.BigEndian.AppendUint16(nil, source.Port()))
+			b.Bytes(protocolDestination, binary.BigEndian.AppendUint16(nil, destination.Port()))
 		})
-		return nil
 	})
 }

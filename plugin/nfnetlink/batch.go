@@ -23,7 +23,7 @@ import (
 // reads an acknowledgement and an echo of each, which takes longer than the
 // transaction.
 type Batch struct {
-	content  []byte
+	Content  []byte
 	sequence uint32 // of the last message
 	last     int    // where it begins
 }
@@ -33,7 +33,7 @@ type Batch struct {
 const beginSequence = 1
 
 func NewBatch() *Batch {
-	b := &Batch{content: make([]byte, 0, 16<<10)}
+	b := &Batch{Content: make([]byte, 0, 16<<10)}
 	b.control(unix.NFNL_MSG_BATCH_BEGIN)
 	return b
 }
@@ -42,7 +42,7 @@ func NewBatch() *Batch {
 func (b *Batch) control(kind uint16) {
 	b.sequence++
 	header := []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
-	b.content = nlsocket.AppendMessage(b.content, kind, unix.NLM_F_REQUEST, b.sequence, header)
+	b.Content = nlsocket.AppendMessage(b.Content, kind, unix.NLM_F_REQUEST, b.sequence, header)
 }
 
 // isEmpty reports whether the transaction has no messages.
@@ -51,22 +51,22 @@ func (b *Batch) isEmpty() bool { return b.sequence == beginSequence }
 // Message appends a message with the attributes that write appends.
 func (b *Batch) Message(kind, flags uint16, family byte, write func()) {
 	b.sequence++
-	b.last = len(b.content)
-	b.content = nlsocket.AppendHeader(b.content, 0, unix.NFNL_SUBSYS_NFTABLES<<8|kind, unix.NLM_F_REQUEST|flags, b.sequence)
-	b.content = append(b.content, family, unix.NFNETLINK_V0, 0, 0) // struct nfgenmsg
+	b.last = len(b.Content)
+	b.Content = nlsocket.AppendHeader(b.Content, 0, unix.NFNL_SUBSYS_NFTABLES<<8|kind, unix.NLM_F_REQUEST|flags, b.sequence)
+	b.Content = append(b.Content, family, unix.NFNETLINK_V0, 0, 0) // struct nfgenmsg
 	write()
-	binary.NativeEndian.PutUint32(b.content[b.last:], uint32(len(b.content)-b.last))
+	binary.NativeEndian.PutUint32(b.Content[b.last:], uint32(len(b.Content)-b.last))
 }
 
 // Bytes appends an attribute. Attributes are aligned to 4 bytes; see struct nlattr in
 // netlink(7).
 func (b *Batch) Bytes(kind uint16, data []byte) {
 	const header, alignment = 4, 4
-	b.content = binary.NativeEndian.AppendUint16(b.content, uint16(header+len(data)))
-	b.content = binary.NativeEndian.AppendUint16(b.content, kind)
-	b.content = append(b.content, data...)
+	b.Content = binary.NativeEndian.AppendUint16(b.Content, uint16(header+len(data)))
+	b.Content = binary.NativeEndian.AppendUint16(b.Content, kind)
+	b.Content = append(b.Content, data...)
 	for range -len(data) & (alignment - 1) {
-		b.content = append(b.content, 0)
+		b.Content = append(b.Content, 0)
 	}
 }
 
@@ -80,10 +80,10 @@ func (b *Batch) Number(kind uint16, number uint32) {
 
 // Nested appends an attribute that contains those that write appends, 64 KiB at most.
 func (b *Batch) Nested(kind uint16, write func()) {
-	start := len(b.content)
+	start := len(b.Content)
 	b.Bytes(kind|unix.NLA_F_NESTED, nil)
 	write()
-	binary.NativeEndian.PutUint16(b.content[start:], uint16(len(b.content)-start))
+	binary.NativeEndian.PutUint16(b.Content[start:], uint16(len(b.Content)-start))
 }
 
 // Commit sends the transaction. Errors: those of the kernel, as unix.Errno, with what they
@@ -118,10 +118,10 @@ var ErrUnanswered = errors.New("the kernel's answer is lost")
 // Exchange sends the transaction over a connection and reads the answers.
 func (b *Batch) Exchange(ctx context.Context, socket connection) error {
 	last := b.sequence
-	flags := b.content[b.last+6:]
+	flags := b.Content[b.last+6:]
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 	b.control(unix.NFNL_MSG_BATCH_END)
-	if err := socket.Send(b.content); err != nil {
+	if err := socket.Send(b.Content); err != nil {
 		return err
 	}
 	var faults, described []error

@@ -81,7 +81,7 @@ func (b *Batch) describe(sequence uint32, fault error) error {
 		}
 		return fault
 	}
-	messages, err := syscall.ParseNetlinkMessage(b.content)
+	messages, err := syscall.ParseNetlinkMessage(b.Content)
 	if err != nil {
 		return fault
 	}

@@ -76,7 +76,7 @@ func (l Listing) message(sequence uint32) []byte {
 			b.Text(f.attribute, f.name)
 		}
 	})
-	return b.content
+	return b.Content
 }
 
 const listAttempts = 5

@@ -33,7 +33,7 @@ func (d *dumps) Receive(_ context.Context, each func(syscall.NetlinkMessage) (bo
 	for i, name := range now.names {
 		b := Batch{}
 		b.Message(unix.NFT_MSG_NEWTABLE, 0, unix.NFPROTO_INET, func() { b.Text(unix.NFTA_TABLE_NAME, name) })
-		m := syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWTABLE}, Data: b.content[unix.NLMSG_HDRLEN:]}
+		m := syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWTABLE}, Data: b.Content[unix.NLMSG_HDRLEN:]}
 		if i == now.interrupted {
 			m.Header.Flags |= unix.NLM_F_DUMP_INTR
 		}
