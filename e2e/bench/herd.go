@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
@@ -114,7 +115,7 @@ func (s *seconds) sum() (sum int) {
 // herdStore keeps nothing, and counts itself while it is up to date.
 type herdStore struct{ watching *atomic.Int64 }
 
-func (s *herdStore) Transform(pod any) (any, error) { return pod, nil }
+func (s *herdStore) Transform(pod any) (runtime.Object, error) { return pod.(runtime.Object), nil }
 func (s *herdStore) Add(any) error                  { return nil }
 func (s *herdStore) Update(any) error               { return nil }
 func (s *herdStore) Delete(any) error               { return nil }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -106,7 +105,9 @@ func (w *podWatch) watch(ctx context.Context, options metav1.ListOptions) (watch
 
 // Transformer implements cache.TransformingStore: the pods at the beginning of a watch
 // are transformed one by one, before all of them are there.
-func (w *podWatch) Transformer() cache.TransformFunc { return w.Transform }
+func (w *podWatch) Transformer() cache.TransformFunc {
+	return func(pod any) (any, error) { return w.Transform(pod) }
+}
 
 // Replace implements cache.ReflectorStore. The pods at the beginning of a watch, or of
 // a list, are complete.
@@ -115,7 +116,7 @@ func (w *podWatch) Replace(pods []any, resourceVersion string) error {
 		w.extend()
 		w.extend = nil
 	}
-	return w.PodStore.Replace(unwrapped(pods), resourceVersion)
+	return w.PodStore.Replace(pods, resourceVersion)
 }
 
 func (w *podWatch) fail(err error) {
@@ -181,15 +182,6 @@ func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.
 	}
 }
 
-// listed is what the store made of a pod of a list, before the next page came.
-type listed struct{ object any }
-
-// GetObjectKind implements runtime.Object.
-func (listed) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-
-// DeepCopyObject implements runtime.Object.
-func (l listed) DeepCopyObject() runtime.Object { return l }
-
 // keep adds the pods of a page. One that can't be kept is read when it is asked for.
 func (w *podWatch) keep(list *internalversion.List, page *corev1.PodList) {
 	for i := range page.Items {
@@ -198,17 +190,7 @@ func (w *podWatch) keep(list *internalversion.List, page *corev1.PodList) {
 			w.fail(err)
 			continue
 		}
-		list.Items = append(list.Items, listed{object})
+		list.Items = append(list.Items, object)
 	}
 	list.ResourceVersion = page.ResourceVersion
-}
-
-// unwrapped returns what the store made of the objects of a list or a watch.
-func unwrapped(objects []any) []any {
-	for i, object := range objects {
-		if l, ok := object.(listed); ok {
-			objects[i] = l.object
-		}
-	}
-	return objects
 }

@@ -16,6 +16,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -36,7 +38,11 @@ type names struct {
 
 type named struct{ key, text string }
 
-func (n *names) Transform(object any) (any, error) {
+func (named) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+func (n named) DeepCopyObject() runtime.Object { return n }
+
+func (n *names) Transform(object any) (runtime.Object, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.transformed++

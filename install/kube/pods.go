@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -17,7 +18,7 @@ import (
 // PodStore keeps the pods of a node: Kubernetes' pods, or what Transform made of them.
 type PodStore interface {
 	// Transform is called for a pod before others are read.
-	Transform(pod any) (any, error)
+	Transform(pod any) (runtime.Object, error)
 	Add(pod any) error
 	Update(pod any) error
 	Delete(pod any) error

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/capture-cni/capture-cni/config"
 )
 
@@ -64,9 +66,7 @@ func (c *podCache) unready() error {
 }
 
 // Transform makes the entry of a pod, so that the pod itself is not kept.
-func (c *podCache) Transform(object any) (any, error) {
-	return entryOf(object, c.meshes)
-}
+func (c *podCache) Transform(object any) (runtime.Object, error) { return entryOf(object, c.meshes) }
 
 // Add implements kube.PodStore.
 func (c *podCache) Add(object any) error {

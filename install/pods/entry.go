@@ -12,6 +12,8 @@ import (
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -29,6 +31,12 @@ type entry struct {
 	document         []byte
 	size             int // of the document before it was compressed; 0 if it was not
 }
+
+// GetObjectKind implements runtime.Object: a list of Kubernetes' client holds entries.
+func (*entry) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object. No entry changes.
+func (e *entry) DeepCopyObject() runtime.Object { return e }
 
 // entryOf returns the entry of a pod, by the meshes that are on, or the entry that it was transformed into.
 func entryOf(object any, meshes []config.MeshName) (*entry, error) {
