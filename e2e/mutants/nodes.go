@@ -55,9 +55,9 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "check-knows-the-configured-backend-alone",
-		file: "plugin/podnet/apply.go",
-		from: "asked = cmp.Or(state.Backend, asked)",
-		to:   "asked = cmp.Or(asked, state.Backend)",
+		file: "plugin/verbs/check.go",
+		from: "cmp.Or(state.Backend, p.backend)",
+		to:   "cmp.Or(p.backend, state.Backend)",
 		by:   by(root, "e2e/protocol", "TestBackendChanged"),
 	},
 	{

@@ -3,7 +3,6 @@
 package podnet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,14 +107,8 @@ func Differences(ctx context.Context, backend netfilter.Backend, rs capture.Rule
 }
 
 // Check compares the namespace with the Ruleset and changes nothing. It
-// returns the differences, one line each. The backend is that of the rules which are
-// there: the configured one may have changed since ADD.
+// returns the differences, one line each.
 func (n *Namespace) Check(ctx context.Context, rs capture.Ruleset, asked config.Backend) ([]string, error) {
-	state, err := n.State(ctx)
-	if err != nil {
-		return nil, err
-	}
-	asked = cmp.Or(state.Backend, asked)
 	return n.CheckBy(ctx, rs, asked, func(backend netfilter.Backend) ([]string, error) { return compare(ctx, backend, rs) })
 }
 

@@ -3,6 +3,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,8 @@ func (r request) tolerate(ctx context.Context, err error) error {
 
 // differences compares the rules with those that ADD would install now. Rules with
 // another stamp are not compared: another version of the plugin wrote them, or the
-// annotations were edited since ADD.
+// annotations were edited since ADD. The backend is that of the rules which are there: the
+// configured one may have changed since ADD.
 func (p plan) differences(ctx context.Context) ([]string, error) {
 	state, err := p.netns.State(ctx)
 	if err != nil {
@@ -72,5 +74,5 @@ func (p plan) differences(ctx context.Context) ([]string, error) {
 	if capture.IsStamp(state.Stamp) && state.Stamp != rules.Stamp() {
 		return nil, nil
 	}
-	return p.netns.Check(ctx, rules, p.backend)
+	return p.netns.Check(ctx, rules, cmp.Or(state.Backend, p.backend))
 }
