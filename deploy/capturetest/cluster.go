@@ -53,7 +53,7 @@ func create[T object](ctx context.Context, r *run, o T) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	err := r.Client.Request("POST", o, o.GetNamespace()).Body(o).Do(ctx).Into(created)
-	if mayExist(err) && o.GetNamespace() == r.Namespace {
+	if !isRefused(err) && o.GetNamespace() == r.Namespace {
 		r.created = append(r.created, o)
 	}
 	if err != nil {
@@ -177,7 +177,3 @@ func isRefused(err error) bool {
 	code := answer.Status().Code
 	return 400 <= code && code < 500
 }
-
-// mayExist reports whether an object can exist after its creation, which can have failed
-// with an error of the connection.
-func mayExist(err error) bool { return !isRefused(err) }

@@ -105,8 +105,8 @@ var serverMutants = []mutant{
 	{
 		name: "all-pods-of-a-node-are-evicted-at-once",
 		file: "install/evict/evict.go",
-		from: "sleep(ctx, e.evict(ctx, r.pod))",
-		to:   "e.evict(ctx, r.pod)",
+		from: "time.After(e.evict(ctx, r.pod))",
+		to:   "time.After(0 * e.evict(ctx, r.pod))",
 		by:   by(unit, "install/evict", "TestPace"),
 	},
 	{

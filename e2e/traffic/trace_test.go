@@ -47,7 +47,7 @@ func TestTrace(t *testing.T) {
 				counted.add(trace)
 				if got != want {
 					t.Errorf("pod %d of seed %d: %s by the kernel (%v), %s by the evaluator\n%v %v\n%s\n%s",
-						n, *seed, got, s.reply.Err, want, pod.Annotations, pod.Spec.Containers[1].Env, trace, rs)
+						n, *seed, got, s.reply.Err, want, pod.Annotations, pod.Spec.Containers[1].Env, trace.Text(), rs)
 				}
 			}
 			if backend == config.NFTables {

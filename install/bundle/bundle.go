@@ -61,10 +61,7 @@ func Write(ctx context.Context, out io.Writer, now time.Time, parts []Part) erro
 	if err := add(archive, faultsName, now, faults.Bytes()); err != nil {
 		return err
 	}
-	if err := archive.Close(); err != nil {
-		return fmt.Errorf("writing a bundle: %w", err)
-	}
-	if err := zipped.Close(); err != nil {
+	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
 		return fmt.Errorf("writing a bundle: %w", err)
 	}
 	return nil

@@ -97,7 +97,8 @@ func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, e
 	_, current, valid := c.CurrentToken()
 	now := time.Now()
 	if current != "" && !renew && now.Before(valid.renewal()) && !c.isOfAnotherNode(current) {
-		c.requests.recordCurrent(now, valid)
+		// Its times show a clock that was set back, and the end of an earlier fault.
+		c.requests.clocks = valid.clockFault(now)
 		return current, valid, c.requests.clocks
 	}
 	if c.requests.isDue(now) {

@@ -49,12 +49,6 @@ func (r *requests) recordToken(now time.Time, valid Lifetime, rejected bool) {
 	}
 }
 
-// recordCurrent records that a token is not due yet. Its times show a clock that was set
-// back, and the end of an earlier fault.
-func (r *requests) recordCurrent(now time.Time, valid Lifetime) {
-	r.clocks = valid.clockFault(now)
-}
-
 // fault returns the reason why no new token is requested now.
 func (r *requests) fault() error {
 	if r.err != nil {

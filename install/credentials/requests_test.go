@@ -68,7 +68,7 @@ func TestClocks(t *testing.T) {
 		if got := ours.fault() != nil; got != fault || ours.isDue(now.Add(longPause-1)) == fault || !ours.isDue(now.Add(2*longPause)) {
 			t.Errorf("%s ahead: %v, next %s", ahead, ours.fault(), ours.next.Sub(now))
 		}
-		ours.recordCurrent(issued, valid) // the clock is right again
+		ours.clocks = valid.clockFault(issued) // the clock is right again
 		if ours.fault() != nil {
 			t.Errorf("%s ahead, and right again: %v", ahead, ours.fault())
 		}

@@ -93,17 +93,14 @@ func (e *Evictor) Serve(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case r := <-e.queue:
-			if e.isDue(r) {
-				sleep(ctx, e.evict(ctx, r.pod))
+			if !e.isDue(r) {
+				continue
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(e.evict(ctx, r.pod)):
 			}
 		}
-	}
-}
-
-func sleep(ctx context.Context, pause time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause):
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -159,8 +158,10 @@ func (w *Writer) lease(before *coordination.Lease, state string, now time.Time) 
 	if before != nil {
 		lease = before.DeepCopy()
 	}
-	lease.Labels = with(lease.Labels, nodestate.Labels())
-	lease.Annotations = with(lease.Annotations, map[string]string{nodestate.Annotation: state})
+	for key, value := range nodestate.Labels() {
+		metav1.SetMetaDataLabel(&lease.ObjectMeta, key, value)
+	}
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, nodestate.Annotation, state)
 	lease.OwnerReferences = nil
 	if uid := w.settings.NodeUID(); uid != "" {
 		lease.OwnerReferences = []metav1.OwnerReference{{
@@ -171,13 +172,4 @@ func (w *Writer) lease(before *coordination.Lease, state string, now time.Time) 
 	seconds, renewed := int32((2*w.beat+time.Minute)/time.Second), metav1.NewMicroTime(now)
 	lease.Spec = coordination.LeaseSpec{HolderIdentity: &w.settings.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}
 	return lease
-}
-
-func with(all, more map[string]string) map[string]string {
-	all = maps.Clone(all)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, more)
-	return all
 }

@@ -59,7 +59,10 @@ func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 
 // pong answers a request without a pod.
 func (a *answers) pong(request lookup.Request) []byte {
-	answer := lookup.Answer{Version: capture.PodVersion, Fault: a.unready()}
+	answer := lookup.Answer{Version: capture.PodVersion}
+	if err := a.cache.unready(); err != nil {
+		answer.Fault = &lookup.Fault{Kind: lookup.Failed, Message: err.Error()}
+	}
 	if request.Injected {
 		answer.Injected = a.cache.injected()
 	}
@@ -68,13 +71,6 @@ func (a *answers) pong(request lookup.Request) []byte {
 		return nil
 	}
 	return document
-}
-
-func (a *answers) unready() *lookup.Fault {
-	if err := a.cache.unready(); err != nil {
-		return &lookup.Fault{Kind: lookup.Failed, Message: err.Error()}
-	}
-	return nil
 }
 
 // read reads a pod from the API server. Requests of the same pod share one read.

@@ -12,9 +12,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// String is Text without further assumptions.
-func (t Path) String() string { return t.Text() }
-
 // Text returns the trace in words, one fact a line, and what it assumes besides what
 // the caller does.
 func (t Path) Text(assumptions ...string) string {

@@ -54,13 +54,13 @@ func TestGoldenTraces(t *testing.T) {
 			t.Parallel()
 			rs := lab.ReadCase(t, filepath.Join("../../plugin/capture/testdata", tt.rules)).Rules(t)
 			path := trace.Of(rs, tt.packet)
-			lab.ExpectGolden(t, *update, filepath.Join("testdata", "traces", name+".txt"), path.String())
+			lab.ExpectGolden(t, *update, filepath.Join("testdata", "traces", name+".txt"), path.Text())
 			document, err := json.Marshal(path)
 			var read trace.Path
 			if err == nil {
 				err = json.Unmarshal(document, &read)
 			}
-			if diff := cmp.Diff(path.String(), read.String()); err != nil || diff != "" {
+			if diff := cmp.Diff(path.Text(), read.Text()); err != nil || diff != "" {
 				t.Errorf("read from JSON: %v\n%s", err, diff)
 			}
 		})
@@ -116,9 +116,9 @@ func TestTraceEvaluates(t *testing.T) {
 		}
 	}
 	if got, want := strings.Join(path, ", "), "zone, no effect, jumps, goes, remembers, comes back, drops"; got != want {
-		t.Errorf("the path is %s, want %s\n%s", got, want, trace)
+		t.Errorf("the path is %s, want %s\n%s", got, want, trace.Text())
 	}
-	if text := trace.String(); !strings.Contains(text, "verdict      dropped\n") {
+	if text := trace.Text(); !strings.Contains(text, "verdict      dropped\n") {
 		t.Errorf("the verdict is not in the text:\n%s", text)
 	}
 }
@@ -160,7 +160,7 @@ func TestTraceDecides(t *testing.T) {
 		}, "no rule: it reaches the end of chain ISTIO_B in table mangle\n"},
 	} {
 		trace := trace.Of(capture.Ruleset{Chains: tt.chains}, outbound("", "127.0.0.1:80", "lo", anApp))
-		if text := trace.String(); !strings.Contains(text, "decided by   "+tt.want) {
+		if text := trace.Text(); !strings.Contains(text, "decided by   "+tt.want) {
 			t.Errorf("%s: want %s\n%s", name, tt.want, text)
 		}
 	}

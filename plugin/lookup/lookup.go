@@ -68,8 +68,10 @@ func (l Lookup) Pod(ctx context.Context, want record.PodRef) (Answer, error) {
 		if deadline, _ := ctx.Deadline(); time.Until(deadline) < pause {
 			return Answer{}, end("lookupTimeout of " + l.Timeout.String() + " is used up")
 		}
-		if !sleep(ctx, pause) {
+		select {
+		case <-ctx.Done():
 			return Answer{}, end("canceled")
+		case <-time.After(pause):
 		}
 	}
 }
@@ -90,16 +92,6 @@ func (l Lookup) CheckWays(ctx context.Context) error {
 		return errors.Join(agent, api)
 	}
 	return nil
-}
-
-// sleep reports whether the pause passed before ctx ended.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(pause):
-		return true
-	}
 }
 
 // backoff is the pause before the next retry, without jitter.
