@@ -16,43 +16,28 @@ import (
 const soOriginalDst = 80
 
 // OriginalDestination reads from conntrack the destination that a connection had
-// before it was redirected. x/sys has no getsockopt that returns a sockaddr, so
-// original4 and original6 use those that return a struct of at least its size.
+// before it was redirected. x/sys has no getsockopt that returns a sockaddr, so this uses
+// one that returns a struct which begins with a sockaddr_in6: there, a sockaddr_in has its
+// address in place of the flow.
 func OriginalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("accessing the connection's socket: %w", err)
 	}
-	var to netip.AddrPort
+	isIPv4, level := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().Is4(), unix.SOL_IPV6
+	if isIPv4 {
+		level = unix.SOL_IP
+	}
+	var option *unix.IPv6MTUInfo
 	var optionErr error
-	err = raw.Control(func(fd uintptr) {
-		if conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().Is4() {
-			to, optionErr = original4(int(fd))
-		} else {
-			to, optionErr = original6(int(fd))
-		}
-	})
+	err = raw.Control(func(fd uintptr) { option, optionErr = unix.GetsockoptIPv6MTUInfo(int(fd), level, soOriginalDst) })
 	if err := errors.Join(err, optionErr); err != nil {
 		return netip.AddrPort{}, fmt.Errorf("reading the original destination: %w", err)
 	}
-	return to, nil
-}
-
-// original4 reads a sockaddr_in: family, port, address.
-func original4(fd int) (netip.AddrPort, error) {
-	option, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, soOriginalDst)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	sockaddr := option.Multiaddr
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(sockaddr[4:8])), binary.BigEndian.Uint16(sockaddr[2:4])), nil
-}
-
-func original6(fd int) (netip.AddrPort, error) {
-	option, err := unix.GetsockoptIPv6MTUInfo(fd, unix.SOL_IPV6, soOriginalDst)
-	if err != nil {
-		return netip.AddrPort{}, err
+	address := netip.AddrFrom16(option.Addr.Addr)
+	if isIPv4 {
+		address = netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, option.Addr.Flowinfo)))
 	}
 	port := binary.NativeEndian.AppendUint16(nil, option.Addr.Port)
-	return netip.AddrPortFrom(netip.AddrFrom16(option.Addr.Addr), binary.BigEndian.Uint16(port)), nil
+	return netip.AddrPortFrom(address, binary.BigEndian.Uint16(port)), nil
 }
