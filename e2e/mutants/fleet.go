@@ -57,7 +57,7 @@ var fleetMutants = []mutant{
 		name: "guard-deletes-its-summary",
 		file: "install/guard/store.go",
 		from: "runs || file.Name() == summaryFile {",
-		to:   "runs || file.Name() == summaryFile+unfinished {",
+		to:   "runs || file.Name() == summaryFile+record.Unfinished {",
 		by:   by(quick, "install/guard", "TestSummary"),
 	},
 	{

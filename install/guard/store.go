@@ -27,9 +27,6 @@ const maxBaseline = 4 << 10
 // maxMode is the widest mode of the directory: what it holds decides on repairs.
 const maxMode = 0o755
 
-// unfinished is the suffix of a file that is being written.
-const unfinished = ".part"
-
 // sandboxID is the form of the runtimes' ids, which become names of files.
 var sandboxID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
@@ -96,11 +93,7 @@ func (s store) write(name string, content []byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if err = root.WriteFile(name+unfinished, content, 0o600); err == nil {
-		err = root.Rename(name+unfinished, name)
-	}
-	if err != nil {
-		_ = root.Remove(name + unfinished) // on a full disk, every byte counts
+	if err := record.WriteFile(root, name, content); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 var stored = baseline{Stamp: "capture-cni rules v1 ipv4 00", Backend: config.NFTables, Digest: "1:00", Unconfirmed: true}
@@ -40,7 +41,7 @@ func TestStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, "api"+unfinished), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, "api"+record.Unfinished), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.prune(map[string]cri.Sandbox{"web": {}}); err != nil {

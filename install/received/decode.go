@@ -6,6 +6,7 @@ package received
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,14 +60,10 @@ func read(document []byte) (r record.Record, err error) {
 
 // fault says which limit a record exceeds.
 func fault(r record.Record) error {
-	if err := r.Pod.Fault(); err != nil {
-		return err
-	}
+	wrong := cmp.Or(r.Pod.Fault(), record.CheckName("sandbox", r.Sandbox, record.MaxSandbox), record.CheckName("backend", r.Backend, record.MaxBackend))
 	switch {
-	case !record.IsName(r.Sandbox, record.MaxSandbox):
-		return record.NotName("sandbox", r.Sandbox, record.MaxSandbox)
-	case !record.IsName(r.Backend, record.MaxBackend):
-		return record.NotName("backend", r.Backend, record.MaxBackend)
+	case wrong != nil:
+		return wrong
 	case len(r.Stamp) > maxStamp:
 		return fmt.Errorf("a stamp of %d bytes: expected at most %d", len(r.Stamp), maxStamp)
 	case len(r.Message) > record.MaxMessage+len(record.Ellipsis):

@@ -14,7 +14,7 @@ import (
 )
 
 // Dir is an open directory of records, one a file, that root alone can access.
-type Dir struct{ Root *os.Root }
+type Dir struct{ *os.Root }
 
 // File is a file of a Dir. Names sort by the time of the record.
 type File struct {
@@ -61,9 +61,6 @@ func OpenPrivate(path string, mode fs.FileMode) (*os.Root, error) {
 	return root, nil
 }
 
-// Close closes the directory.
-func (d *Dir) Close() error { return d.Root.Close() }
-
 // Files returns the files from the oldest to the youngest.
 func (d *Dir) Files() (files []File) {
 	entries, err := fs.ReadDir(d.Root.FS(), ".")
@@ -81,25 +78,29 @@ func (d *Dir) Files() (files []File) {
 // Write writes a record to a file of its own, as a whole or not at all.
 func (d *Dir) Write(key string, r Record) error {
 	name, document := FileName(r, key), Encode(r)
-	switch {
-	case !IsName(key, MaxUID):
-		return NotName("a file's key", key, MaxUID)
-	case document == nil:
+	if err := CheckName("a file's key", key, MaxUID); err != nil {
+		return err
+	}
+	if document == nil {
 		return fmt.Errorf("writing a record: larger than %d bytes", MaxSize)
 	}
-	part := name + Unfinished
-	file, err := d.Root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if err := WriteFile(d.Root, name, document); err != nil {
 		return fmt.Errorf("writing a record: %w", err)
 	}
-	_, err = file.Write(document)
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = d.Root.Rename(part, name)
+	return nil
+}
+
+// WriteFile writes a file as a whole or not at all.
+func WriteFile(root *os.Root, name string, content []byte) error {
+	part := name + Unfinished
+	err := root.WriteFile(part, content, 0o600)
+	if err == nil {
+		err = root.Rename(part, name)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("writing a record: %w", err), d.Root.Remove(part))
+		_ = root.Remove(part) // on a full disk, every byte counts
 	}
-	return nil
+	return err
 }
 
 // Remove deletes a file. Another process may have deleted it before.

@@ -3,6 +3,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -38,10 +39,10 @@ func (r Record) fit() Record {
 	if r.Pod.Fault() != nil {
 		r.Pod = PodRef{}
 	}
-	if !IsName(r.Sandbox, MaxSandbox) {
+	if CheckName("sandbox", r.Sandbox, MaxSandbox) != nil {
 		r.Sandbox = ""
 	}
-	if !IsName(r.Backend, MaxBackend) {
+	if CheckName("backend", r.Backend, MaxBackend) != nil {
 		r.Backend = ""
 	}
 	return r
@@ -55,24 +56,16 @@ func fitAll(texts []string) (fitting []string) {
 	return fitting
 }
 
+// Fault returns why a pod's names are none of Kubernetes.
 func (p PodRef) Fault() error {
-	switch {
-	case !IsName(p.Namespace, MaxNamespace):
-		return NotName("pod.namespace", p.Namespace, MaxNamespace)
-	case !IsName(p.Name, MaxName):
-		return NotName("pod.name", p.Name, MaxName)
-	case !IsName(p.UID, MaxUID):
-		return NotName("pod.uid", p.UID, MaxUID)
+	return cmp.Or(CheckName("pod.namespace", p.Namespace, MaxNamespace), CheckName("pod.name", p.Name, MaxName), CheckName("pod.uid", p.UID, MaxUID))
+}
+
+// CheckName refuses a text with other characters than names and ids of Kubernetes and of
+// runtimes have, and a longer one. An empty text is allowed.
+func CheckName(field, text string, most int) error {
+	if len(text) <= most && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
+		return nil
 	}
-	return nil
-}
-
-func NotName(field, value string, most int) error {
-	return fmt.Errorf("%s is %q: expected at most %d of letters, digits, dots, dashes, underscores", field, Cut(value, MaxFault/4), most)
-}
-
-// IsName reports whether a text is empty or consists of what names and ids of
-// Kubernetes and of runtimes consist of.
-func IsName(text string, most int) bool {
-	return len(text) <= most && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
+	return fmt.Errorf("%s is %q: expected at most %d of letters, digits, dots, dashes, underscores", field, Cut(text, MaxFault/4), most)
 }
