@@ -7,6 +7,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -88,10 +89,8 @@ func (f Files) TarGzip() ([]byte, error) {
 	}
 	var archive bytes.Buffer
 	w := gzip.NewWriter(&archive)
-	if _, err := w.Write(content); err != nil {
-		return nil, fmt.Errorf("compressing the archive: %w", err)
-	}
-	if err := w.Close(); err != nil {
+	_, err = w.Write(content)
+	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, fmt.Errorf("compressing the archive: %w", err)
 	}
 	return archive.Bytes(), nil

@@ -78,8 +78,8 @@ var badDayMutants = []mutant{
 	{
 		name: "deleted-history-stays-deleted",
 		file: "install/telemetry/telemetry.go",
-		from: "if err := makeDirectories(l.settings.Socket); err",
-		to:   "if err := error(nil); err",
+		from: "if err = makeDirectories(l.settings.Socket); err == nil {",
+		to:   "if err == nil {",
 		by:   by(unit, "install/telemetry", "TestHistoryIsPutRight"),
 	},
 	{

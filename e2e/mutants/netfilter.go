@@ -252,8 +252,8 @@ var netfilterMutants = []mutant{
 	{
 		name: "kernel-without-nfnetlink-is-refused-without-its-name",
 		file: "plugin/nfnetlink/missing.go",
-		from: "return socket, missingSocket(err)",
-		to:   "return socket, err",
+		from: `err = Lacks(err, "nfnetlink")`,
+		to:   `_ = Lacks(err, "nfnetlink")`,
 		by:   by(root, "e2e/kernels", "TestLacking/nfnetlink"),
 	},
 	{

@@ -13,12 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CachedNode returns a Node from the API server's cache.
-func (c *Client) CachedNode(ctx context.Context, name string) (*corev1.Node, error) {
-	return c.node(ctx, name, "0")
-}
-
-func (c *Client) node(ctx context.Context, name, version string) (*corev1.Node, error) {
+// Node returns a Node: with version "0" from the API server's cache, with "" the newest.
+func (c *Client) Node(ctx context.Context, name, version string) (*corev1.Node, error) {
 	request := c.rest.Get().Resource("nodes").Name(name)
 	if version != "" {
 		request.Param("resourceVersion", version)
@@ -49,7 +45,7 @@ func (c *Client) RemoveTaint(ctx context.Context, node *corev1.Node, key string)
 		if attempt == taintAttempts || !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("removing taint %s from node %s: %w", key, node.Name, err)
 		}
-		if node, err = c.node(ctx, node.Name, ""); err != nil {
+		if node, err = c.Node(ctx, node.Name, ""); err != nil {
 			return err
 		}
 	}

@@ -64,15 +64,11 @@ func execute(ctx context.Context, path string, args []string, stdin []byte, envi
 		command.Env = environment
 		command.Stdin = bytes.NewReader(stdin)
 		out, err = command.Output()
+		if !errors.Is(err, syscall.ETXTBSY) || ctx.Err() != nil {
+			return out, err
+		}
 		// Another child of the agent holds the file open for writing between
 		// its fork and its exec.
-		if errors.Is(err, syscall.ETXTBSY) && ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Millisecond):
-			}
-			continue
-		}
-		return out, err
+		time.Sleep(time.Millisecond)
 	}
 }

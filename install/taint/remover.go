@@ -63,7 +63,7 @@ func (r *Remover) Run(ctx context.Context) {
 
 // check removes the taint if it can, and reports whether to check again soon.
 func (r *Remover) check(ctx context.Context) (again bool) {
-	node, err := r.api.CachedNode(ctx, r.node)
+	node, err := r.api.Node(ctx, r.node, "0")
 	if err != nil {
 		r.logOnce(err.Error())
 		return true

@@ -35,41 +35,38 @@ const (
 type droppedEvents struct {
 	total *prometheus.CounterVec
 
-	mu          sync.Mutex
-	full, error int
-	first       time.Time // of those
-	last        time.Time // summary
+	mu      sync.Mutex
+	byCause map[string]int
+	first   time.Time // of those
+	last    time.Time // summary
 }
 
 func newDroppedEvents(f *metrics.Factory) *droppedEvents {
 	return &droppedEvents{total: f.Counters("events_dropped_total",
-		fmt.Sprintf("notices about pods that no Event reports, by `cause` (full: %d Events were waiting; error: posting failed)", queueLength), "cause", causeFull, causeError)}
+		fmt.Sprintf("notices about pods that no Event reports, by `cause` (full: %d Events were waiting; error: posting failed)", queueLength), "cause", causeFull, causeError), byCause: map[string]int{}}
 }
 
 func (d *droppedEvents) count(cause string, now time.Time) {
 	d.total.WithLabelValues(cause).Inc()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.full+d.error == 0 {
+	if len(d.byCause) == 0 {
 		d.first = now
 	}
-	if cause == causeFull {
-		d.full++
-	} else {
-		d.error++
-	}
+	d.byCause[cause]++
 }
 
 // summary returns a message about the Events that were dropped, "" until one is due.
 func (d *droppedEvents) summary(now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.full+d.error == 0 || now.Sub(d.first) < summaryCheck || now.Sub(d.last) < summaryInterval {
+	if len(d.byCause) == 0 || now.Sub(d.first) < summaryCheck || now.Sub(d.last) < summaryInterval {
 		return ""
 	}
 	message := fmt.Sprintf("%d Events about pods of this node were dropped since %s: %d because %d others were waiting, %d because posting them failed. The agent's log and metrics have each ADD and repair",
-		d.full+d.error, d.first.UTC().Format(time.RFC3339), d.full, queueLength, d.error)
-	d.full, d.error, d.last = 0, 0, now
+		d.byCause[causeFull]+d.byCause[causeError], d.first.UTC().Format(time.RFC3339), d.byCause[causeFull], queueLength, d.byCause[causeError])
+	clear(d.byCause)
+	d.last = now
 	return message
 }
 

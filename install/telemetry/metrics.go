@@ -3,9 +3,7 @@
 package telemetry
 
 import (
-	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -76,9 +74,4 @@ func (m *addMetrics) showBuild(plugin string) {
 	}
 	m.build.Reset()
 	m.build.WithLabelValues(config.OwnVersion(), config.OwnVersion(), installed).Set(1)
-}
-
-func hash(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:6])
 }

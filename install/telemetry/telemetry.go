@@ -6,6 +6,8 @@ package telemetry
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,7 +51,8 @@ type Listener struct {
 // New returns a Listener that registers its metrics with a registry.
 func New(settings Settings, registry prometheus.Registerer, events *Events, log *slog.Logger) *Listener {
 	l := &Listener{settings: settings, metrics: newAddMetrics(metrics.NewFactory(registry)), events: events, log: log, pace: rate.NewLimiter(logPerSecond, logBurst)}
-	l.metrics.netConf.WithLabelValues(hash(settings.NetConf)).Set(1)
+	sum := sha256.Sum256(settings.NetConf)
+	l.metrics.netConf.WithLabelValues(hex.EncodeToString(sum[:6])).Set(1)
 	return l
 }
 
@@ -86,7 +89,9 @@ func (l *Listener) Serve(ctx context.Context) {
 // replaced.
 func (l *Listener) replay() {
 	l.metrics.showBuild(l.settings.Plugin)
-	l.makeDirectories()
+	if err := makeDirectories(l.settings.Socket); err != nil { // another program may have deleted them
+		l.log.Warn("making the directories of records failed", "error", err)
+	}
 	if err := received.Replay(record.Spool(l.settings.Socket), func(document []byte) { l.receive(document, true) }); err != nil {
 		l.log.Warn("reading the spooled records failed", "error", err)
 	}
@@ -135,13 +140,6 @@ func (l *Listener) receive(document []byte, spooled bool) {
 	}
 }
 
-// makeDirectories makes those of the records: another program may have deleted them.
-func (l *Listener) makeDirectories() {
-	if err := makeDirectories(l.settings.Socket); err != nil {
-		l.paced(slog.LevelWarn).Warn("making the directories of records failed", "error", err)
-	}
-}
-
 // record writes an ADD to the history, unless the pod is not in the mesh and there
 // are no warnings.
 func (l *Listener) record(r record.Record, spooled bool) {
@@ -150,8 +148,9 @@ func (l *Listener) record(r record.Record, spooled bool) {
 	}
 	err := history.Record(history.Directory(l.settings.Socket), r, spooled)
 	if err != nil { // the directory may have been deleted or replaced
-		l.makeDirectories()
-		err = history.Record(history.Directory(l.settings.Socket), r, spooled)
+		if err = makeDirectories(l.settings.Socket); err == nil {
+			err = history.Record(history.Directory(l.settings.Socket), r, spooled)
+		}
 	}
 	if err != nil {
 		l.paced(slog.LevelWarn).Warn("writing to the history of ADDs failed", "error", err)

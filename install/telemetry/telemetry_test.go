@@ -141,7 +141,7 @@ func TestHears(t *testing.T) {
 	a.expect(t, 1, "adds_total", "result=failed", "reason=annotations")
 	a.expect(t, 0, "adds_total", "result=failed", "reason=lookup")
 	a.expect(t, 2, "add_stage_seconds", "stage=apply")
-	a.expect(t, 1, "netconf_info", "hash="+hash([]byte(`{"ipv6":"always"}`)))
+	a.expect(t, 1, "netconf_info", "hash=0e0428b6195e")
 	a.expect(t, 1, "build_info", "version="+config.OwnVersion())
 	a.expectAllReceived(t) // the log comes after the metrics
 	log := a.log.String()

@@ -58,11 +58,7 @@ func answer(stdin io.Reader, stdout io.Writer) error {
 	if err := json.NewDecoder(io.LimitReader(stdin, lookup.MaxRequest)).Decode(&request); err != nil {
 		return fmt.Errorf("reading the request on stdin: %w", err)
 	}
-	document, err := json.Marshal(lookUp(ctx, request))
-	if err != nil {
-		return fmt.Errorf("encoding the answer: %w", err)
-	}
-	if _, err := stdout.Write(document); err != nil {
+	if err := json.NewEncoder(stdout).Encode(lookUp(ctx, request)); err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil

@@ -20,15 +20,10 @@ import (
 // dial opens the socket of all requests to nf_tables.
 func dial() (nlsocket.Socket, error) {
 	socket, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
-	return socket, missingSocket(err)
-}
-
-// missingSocket says why there is no netlink socket.
-func missingSocket(err error) error {
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return Lacks(err, "nfnetlink")
+		err = Lacks(err, "nfnetlink")
 	}
-	return err
+	return socket, err
 }
 
 // absent is nf_tables of a kernel without nfnetlink: there are no tables. An operator who

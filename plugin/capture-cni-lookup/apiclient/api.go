@@ -94,22 +94,18 @@ func withHint(err error) error {
 	if !ok {
 		return err
 	}
+	invalid, _ := errors.AsType[x509.CertificateInvalidError](err)
 	switch at := failed.endpoint; {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%w: the API server refuses the credentials in %s: check that the node agent runs and renews them. %s", err, at.credentialsFile, lookup.Uninstalled)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w: the user of %s needs the permission \"get pods\". %s", err, at.credentialsFile, lookup.Uninstalled)
-	case isExpired(err):
+	case invalid.Reason == x509.Expired: // or not valid yet
 		return fmt.Errorf("%w: check the clocks of this node and of the API server", err)
 	case isCertificateError(err):
 		return fmt.Errorf("%w: check that the kubeconfig has the certificate authority of %s", err, at.server)
 	}
 	return fmt.Errorf("request to %s: %w", failed.endpoint.server, err)
-}
-
-func isExpired(err error) bool {
-	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
-	return ok && invalid.Reason == x509.Expired // or not valid yet
 }
 
 func isCertificateError(err error) bool {
