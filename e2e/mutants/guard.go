@@ -217,8 +217,8 @@ var guardMutants = []mutant{
 	{
 		name: "other-policy-evicts-pods",
 		file: "install/guard/guard.go",
-		from: "if g.settings.Policy == Evict && g.examiner.confirmer.fault() == nil",
-		to:   "if g.settings.Policy != InPlace && g.examiner.confirmer.fault() == nil",
+		from: "if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil",
+		to:   "if g.settings.Policy != InPlace && g.examiner.runtimeFault() == nil",
 		by:   by(root, "e2e/guard", "TestOtherPoliciesEvictNoPod"),
 	},
 }

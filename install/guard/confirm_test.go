@@ -28,7 +28,7 @@ func TestRunsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShakyGuard()
 		a := &confirming{shaky: s.shaky}
-		c := s.examiner.confirmer
+		c := s.examiner
 		c.runtime = a
 		ask := func(runs func(ctx context.Context) (bool, error), takes time.Duration, fails bool) {
 			t.Helper()
@@ -41,21 +41,21 @@ func TestRunsPause(t *testing.T) {
 		}
 		ask(func(context.Context) (bool, error) { return true, nil }, 0, false)
 		ask(func(context.Context) (bool, error) { return false, errors.New("no such sandbox") }, 0, true)
-		if fault := c.fault(); fault != nil {
+		if fault := c.runtimeFault(); fault != nil {
 			t.Errorf("after an error that came at once: %v", fault)
 		}
 		ask(func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }, runsTimeout, true)
 		time.Sleep(runsPause - time.Millisecond)
-		if fault := c.fault(); !errors.Is(fault, context.DeadlineExceeded) {
+		if fault := c.runtimeFault(); !errors.Is(fault, context.DeadlineExceeded) {
 			t.Errorf("in the pause: %v", fault)
 		}
 		time.Sleep(time.Millisecond)
-		if fault := c.fault(); fault != nil {
+		if fault := c.runtimeFault(); fault != nil {
 			t.Errorf("after the pause: %v", fault)
 		}
 		s.set(failingList)
 		s.Round(t.Context())
-		if fault := c.fault(); fault == nil {
+		if fault := c.runtimeFault(); fault == nil {
 			t.Error("it can repair pods of a runtime that does not list them")
 		}
 	})

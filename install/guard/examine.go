@@ -28,7 +28,8 @@ const examineTimeout = 4 * time.Second
 type examiner struct {
 	settings   Settings
 	asker      *asker
-	confirmer  *confirmer
+	runtime    Runtime
+	breaker    breaker // of the question whether a pod still runs
 	references *kernel.References
 	limits     repairLimits
 	metrics    *podMetrics
@@ -82,7 +83,7 @@ func (e *examiner) examine(ctx context.Context, w *watched) Finding {
 		e.renewRefused(ctx, netns, w)
 		return found
 	}
-	runs, fault := e.confirmer.runs(ctx, w)
+	runs, fault := e.runs(ctx, w)
 	switch {
 	case fault == nil && !runs: // a DEL has removed its rules
 		return w.lastFinding()

@@ -78,7 +78,7 @@ func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, regist
 	g := &Guard{
 		settings: settings, runtime: runtime, lister: lister, asker: asker, log: log, once: once, metrics: metrics,
 		examiner: &examiner{
-			settings: settings, asker: asker, confirmer: &confirmer{runtime: runtime, lister: lister, round: settings.Round},
+			settings: settings, asker: asker, runtime: runtime,
 			references: &kernel.References{}, limits: newRepairLimits(), metrics: metrics, once: once,
 		},
 		store: store{dir: settings.BaselineDir}, outbox: outbox{socket: settings.Socket}, watched: map[string]*watched{},
@@ -197,7 +197,7 @@ func (g *Guard) save(w *watched) {
 // report logs a new finding and sends it to the agent. A request for an eviction
 // is repeated at each examination.
 func (g *Guard) report(w *watched, before Finding) {
-	if g.settings.Policy == Evict && g.examiner.confirmer.fault() == nil && w.desired.hasController && w.isMissing() {
+	if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)
 	}
 	if w.finding.State == before.State && w.finding.Repaired == "" {

@@ -79,36 +79,28 @@ const (
 	runsPause = 5 * time.Second
 )
 
-// confirmer asks the container runtime whether pods still run.
-type confirmer struct {
-	runtime Runtime
-	lister  *lister
-	round   time.Duration
-	breaker breaker
-}
-
-// fault returns why the container runtime can't say whether a pod still runs, or nil.
+// runtimeFault returns why the container runtime can't say whether a pod still runs, or nil.
 // Meanwhile pods are neither repaired nor evicted.
-func (c *confirmer) fault() error { return cmp.Or(c.lister.fault, c.breaker.refusal()) }
+func (e *examiner) runtimeFault() error { return cmp.Or(e.asker.lister.fault, e.breaker.refusal()) }
 
 // runs asks the runtime whether a pod still runs. CRI-O calls DEL once all containers of
 // a pod have exited, and reports its sandbox as ready until that returns. A pod without a
 // baseline was never seen captured: it runs until its sandbox ends.
-func (c *confirmer) runs(ctx context.Context, w *watched) (bool, error) {
-	if fault := c.fault(); fault != nil {
+func (e *examiner) runs(ctx context.Context, w *watched) (bool, error) {
+	if fault := e.runtimeFault(); fault != nil {
 		return false, fault
 	}
 	ctx, cancel := context.WithTimeout(ctx, runsTimeout)
 	defer cancel()
 	began := time.Now()
-	runs, err := c.runtime.Runs(ctx, w.sandbox)
+	runs, err := e.runtime.Runs(ctx, w.sandbox)
 	if err == nil && runs && w.baseline.isKnown() {
 		var exited bool
-		exited, err = c.runtime.HaveExited(ctx, w.sandbox)
+		exited, err = e.runtime.HaveExited(ctx, w.sandbox)
 		runs = err == nil && !exited
 	}
 	if err != nil && time.Since(began) > runsTimeout/2 {
-		c.breaker.trip(min(runsPause, c.round), fmt.Errorf("the container runtime does not answer: %w", err))
+		e.breaker.trip(min(runsPause, e.settings.Round), fmt.Errorf("the container runtime does not answer: %w", err))
 	}
 	return runs, err
 }

@@ -31,7 +31,7 @@ func (l Lookup) attempt(ctx context.Context, request Request) (Answer, failedAtt
 	defer hedge.Stop()
 	askAPI := func() {
 		if api == nil && failed.api == nil {
-			api = start(ctx, apiTimeout, request, program{l.Program, l.Directory}.ask)
+			api = start(ctx, apiTimeout, request, l.askProgram)
 		}
 	}
 	if l.Socket == "" {

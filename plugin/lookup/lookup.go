@@ -87,7 +87,7 @@ func (l Lookup) CheckWays(ctx context.Context) error {
 			return nil
 		}
 	}
-	_, api := program{l.Program, l.Directory}.ask(ctx, Request{})
+	_, api := l.askProgram(ctx, Request{})
 	if api != nil {
 		return errors.Join(agent, api)
 	}

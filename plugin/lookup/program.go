@@ -18,9 +18,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// program is capture-cni-lookup, with the directory of the credentials.
-type program struct{ path, directory string }
-
 // ProgramPath returns where capture-cni-lookup is installed: next to this executable.
 func ProgramPath() string {
 	executable, err := os.Executable()
@@ -33,19 +30,19 @@ func ProgramPath() string {
 // maxErrorOutput limits what an error repeats of the program's stderr.
 const maxErrorOutput = 512
 
-// ask executes the program with no variable but the one by which the operator allows a
-// directory. Errors: *Fault; any other means that the program did not answer.
-func (p program) ask(ctx context.Context, request Request) (Answer, error) {
-	request.Version, request.Directory = capture.PodVersion, p.directory
-	answer, err := p.execute(ctx, request)
+// askProgram executes capture-cni-lookup with no variable but the one by which the operator
+// allows a directory. Errors: *Fault; any other means that the program did not answer.
+func (l Lookup) askProgram(ctx context.Context, request Request) (Answer, error) {
+	request.Version, request.Directory = capture.PodVersion, l.Directory
+	answer, err := l.execute(ctx, request)
 	if err != nil {
 		return Answer{}, fmt.Errorf("asking the API server: %w", err)
 	}
 	return answer, nil
 }
 
-func (p program) execute(ctx context.Context, request Request) (Answer, error) {
-	if err := p.check(); err != nil {
+func (l Lookup) execute(ctx context.Context, request Request) (Answer, error) {
+	if err := l.checkProgram(); err != nil {
 		return Answer{}, err
 	}
 	document, err := json.Marshal(request)
@@ -53,7 +50,7 @@ func (p program) execute(ctx context.Context, request Request) (Answer, error) {
 		return Answer{}, fmt.Errorf("encoding the request: %w", err)
 	}
 	stdout, stderr := &bounded{limit: MaxAnswer}, &bounded{limit: maxErrorOutput}
-	command := exec.CommandContext(ctx, p.path)
+	command := exec.CommandContext(ctx, l.Program)
 	command.Env = []string{} // nil would be this process's own
 	if directory, ok := os.LookupEnv(config.DirectoryVariable); ok {
 		command.Env = append(command.Env, config.DirectoryVariable+"="+directory)
@@ -61,7 +58,7 @@ func (p program) execute(ctx context.Context, request Request) (Answer, error) {
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(document), stdout, stderr
 	command.WaitDelay = time.Second // for a child that holds the pipes open
 	if err := command.Run(); err != nil {
-		return Answer{}, fmt.Errorf("executing %s: %w", p.path, errors.Join(ctx.Err(), stdout.overflow, err, stderr.text()))
+		return Answer{}, fmt.Errorf("executing %s: %w", l.Program, errors.Join(ctx.Err(), stdout.overflow, err, stderr.text()))
 	}
 	return ParseAnswer(stdout.content.Bytes(), request)
 }
@@ -69,9 +66,9 @@ func (p program) execute(ctx context.Context, request Request) (Answer, error) {
 // Uninstalled is part of an error that a removal before the nodes were cleaned can cause.
 const Uninstalled = "Was capture-cni uninstalled? Install it again, then remove it with state=absent"
 
-// check returns a Fault if there are no credentials or no program on this node.
-func (p program) check() error {
-	for _, path := range []string{filepath.Join(p.directory, config.KubeconfigName), p.path} {
+// checkProgram returns a Fault if there are no credentials or no program on this node.
+func (l Lookup) checkProgram() error {
+	for _, path := range []string{filepath.Join(l.Directory, config.KubeconfigName), l.Program} {
 		_, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return &Fault{Kind: NoCredentials, Message: fmt.Sprintf("%v: check that the node agent runs on this node and writes to %s. %s", err, filepath.Dir(path), Uninstalled)}
