@@ -75,7 +75,8 @@ func newEntry(pod *corev1.Pod, meshes []config.MeshName) (*entry, error) {
 	if len(document) > lookup.MaxAnswer {
 		return nil, fmt.Errorf("pod %s takes %d bytes: expected at most %d", key, len(document), lookup.MaxAnswer)
 	}
-	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, injected: capture.Exclusion(*answer.Pod, meshes).Cause == "", document: document}
+	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, document: document}
+	e.injected = capture.Exclusion(*answer.Pod, meshes).Cause == ""
 	if len(document) > compressFrom {
 		e.document, e.size = compress(document), len(document)
 	}

@@ -97,7 +97,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.settings.Node != "" {
 		tasks.Go(func() { s.api.WatchNodePods(ctx, s.settings.Node, s.cache) })
 	}
-	socket.Serve(ctx, []string{s.settings.Socket}, s.listen, func(l *net.UnixListener) error { return s.accept(ctx, l, &tasks) }, s.lost)
+	accept := func(l *net.UnixListener) error { return s.accept(ctx, l, &tasks) }
+	socket.Serve(ctx, []string{s.settings.Socket}, s.listen, accept, s.lost, s.log)
 	return nil
 }
 
@@ -112,10 +113,6 @@ func (s *Server) listen(ctx context.Context) (*net.UnixListener, error) {
 
 // lost is called when the socket was lost, or could not be made.
 func (s *Server) lost(err error) {
-	if errors.Is(err, socket.ErrRemoved) {
-		s.log.Warn("the socket for requests of pods was removed; listening again", "socket", s.settings.Socket)
-		return
-	}
 	s.setListening(fmt.Errorf("listening for requests of pods at %s: %w", s.settings.Socket, err))
 	s.log.Warn("listening for requests of pods failed; retrying", "socket", s.settings.Socket, "error", err)
 }

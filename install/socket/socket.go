@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -66,8 +67,8 @@ func replace[S io.Closer](path string, listen func(unfinished string) (S, error)
 	return made, nil
 }
 
-// ErrRemoved means that a socket's file was removed.
-var ErrRemoved = errors.New("the socket's file was removed")
+// errRemoved means that a socket's file was removed.
+var errRemoved = errors.New("the socket's file was removed")
 
 const (
 	checkInterval = time.Second     // between checks of a socket's paths
@@ -81,17 +82,21 @@ type endpoint interface {
 }
 
 // Serve listens until ctx ends, and again whenever the socket was lost. It calls lost with
-// the reason, and step, which accepts or reads until the socket's deadline, over and over.
+// the reason, unless the file was removed, and step, which accepts or reads until the socket's deadline, over and over.
 // The file stays when the agent ends: the next agent replaces it.
-func Serve[S endpoint](ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error, lost func(error)) {
+func Serve[S endpoint](
+	ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error, lost func(error), log *slog.Logger,
+) {
 	for ctx.Err() == nil {
 		err := serve(ctx, paths, listen, step)
 		if ctx.Err() != nil {
 			return
 		}
-		if lost(err); errors.Is(err, ErrRemoved) {
+		if errors.Is(err, errRemoved) {
+			log.Warn("a socket was removed; listening again", "socket", paths[0])
 			continue
 		}
+		lost(err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(relistenPause):
@@ -129,12 +134,12 @@ func serve[S endpoint](ctx context.Context, paths []string, listen func(context.
 }
 
 // checkPath returns an error if a socket's path leads to another file than the one that
-// was made: ErrRemoved if there is none.
+// was made: errRemoved if there is none.
 func checkPath(path string, made os.FileInfo) error {
 	found, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return ErrRemoved
+		return errRemoved
 	case err != nil:
 		return err
 	case !os.SameFile(made, found):

@@ -77,12 +77,8 @@ func (l *Listener) Serve(ctx context.Context) {
 	buffer, control := make([]byte, record.MaxSize+1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	read := func(conn *net.UnixConn) error { return l.read(conn, buffer, control) }
 	socket.Serve(ctx, []string{path, config.GuardSocket(path)}, listen, read, func(err error) {
-		if errors.Is(err, socket.ErrRemoved) {
-			l.log.Warn("the socket for records was removed; listening again", "socket", path)
-			return
-		}
 		l.log.Warn("receiving records failed; retrying", "socket", path, "error", err)
-	})
+	}, l.log)
 }
 
 // replay reads what was spooled, and looks at what another agent or an upgrade may have

@@ -71,13 +71,9 @@ func readPodNetwork() (podNetwork, error) {
 // families returns the families to prove. Auto proves what the mesh captures:
 // IPv6 of a dual-stack pod only if ADD applied IPv6 rules.
 func (pod podNetwork) families(selected Families) []Family {
-	switch selected {
-	case OnlyIPv4:
-		return []Family{IPv4}
-	case OnlyIPv6:
-		return []Family{IPv6}
-	case Both:
-		return []Family{IPv4, IPv6}
+	named := map[Families][]Family{OnlyIPv4: {IPv4}, OnlyIPv6: {IPv6}, Both: {IPv4, IPv6}}
+	if families, ok := named[selected]; ok {
+		return families
 	}
 	var families []Family
 	if slices.ContainsFunc(pod.addresses, IPv4.has) {
