@@ -116,10 +116,10 @@ func (s *seconds) sum() (sum int) {
 type herdStore struct{ watching *atomic.Int64 }
 
 func (s *herdStore) Transform(pod any) (runtime.Object, error) { return pod.(runtime.Object), nil }
-func (s *herdStore) Add(any) error                  { return nil }
-func (s *herdStore) Update(any) error               { return nil }
-func (s *herdStore) Delete(any) error               { return nil }
-func (s *herdStore) Replace([]any, string) error    { return nil }
-func (s *herdStore) Resync() error                  { return nil }
-func (s *herdStore) WatchStarted()                  { s.watching.Add(1) }
-func (s *herdStore) WatchFailed(error)              {}
+func (s *herdStore) Add(any) error                             { return nil }
+func (s *herdStore) Update(any) error                          { return nil }
+func (s *herdStore) Delete(any) error                          { return nil }
+func (s *herdStore) Replace([]any, string) error               { return nil }
+func (s *herdStore) Resync() error                             { return nil }
+func (s *herdStore) WatchStarted()                             { s.watching.Add(1) }
+func (s *herdStore) WatchFailed(error)                         {}

@@ -60,7 +60,8 @@ func read(document []byte) (r record.Record, err error) {
 
 // fault says which limit a record exceeds.
 func fault(r record.Record) error {
-	wrong := cmp.Or(r.Pod.Fault(), record.CheckName("sandbox", r.Sandbox, record.MaxSandbox), record.CheckName("backend", r.Backend, record.MaxBackend))
+	sandbox, backend := record.CheckName("sandbox", r.Sandbox, record.MaxSandbox), record.CheckName("backend", r.Backend, record.MaxBackend)
+	wrong := cmp.Or(r.Pod.Fault(), sandbox, backend)
 	switch {
 	case wrong != nil:
 		return wrong

@@ -42,8 +42,9 @@ type droppedEvents struct {
 }
 
 func newDroppedEvents(f *metrics.Factory) *droppedEvents {
-	return &droppedEvents{total: f.Counters("events_dropped_total",
-		fmt.Sprintf("notices about pods that no Event reports, by `cause` (full: %d Events were waiting; error: posting failed)", queueLength), "cause", causeFull, causeError), byCause: map[string]int{}}
+	help := fmt.Sprintf("notices about pods that no Event reports, by `cause` "+
+		"(full: %d Events were waiting; error: posting failed)", queueLength)
+	return &droppedEvents{total: f.Counters("events_dropped_total", help, "cause", causeFull, causeError), byCause: map[string]int{}}
 }
 
 func (d *droppedEvents) count(cause string, now time.Time) {
@@ -63,8 +64,10 @@ func (d *droppedEvents) summary(now time.Time) string {
 	if len(d.byCause) == 0 || now.Sub(d.first) < summaryCheck || now.Sub(d.last) < summaryInterval {
 		return ""
 	}
-	message := fmt.Sprintf("%d Events about pods of this node were dropped since %s: %d because %d others were waiting, %d because posting them failed. The agent's log and metrics have each ADD and repair",
-		d.byCause[causeFull]+d.byCause[causeError], d.first.UTC().Format(time.RFC3339), d.byCause[causeFull], queueLength, d.byCause[causeError])
+	full, failed := d.byCause[causeFull], d.byCause[causeError]
+	message := fmt.Sprintf("%d Events about pods of this node were dropped since %s: %d because %d others were waiting, %d because "+
+		"posting them failed. The agent's log and metrics have each ADD and repair",
+		full+failed, d.first.UTC().Format(time.RFC3339), full, queueLength, failed)
 	clear(d.byCause)
 	d.last = now
 	return message

@@ -30,7 +30,8 @@ type TooLarge struct {
 }
 
 func (e TooLarge) Error() string {
-	return fmt.Sprintf("%s from %s is larger than %d MiB: check that this is the API server, and the size of its objects", e.what, e.url, e.limit>>20)
+	return fmt.Sprintf("%s from %s is larger than %d MiB: check that this is the API server, and the size of its objects",
+		e.what, e.url, e.limit>>20)
 }
 
 // Transport limits the response bodies of another transport, after decompression.

@@ -58,7 +58,11 @@ func fitAll(texts []string) (fitting []string) {
 
 // Fault returns why a pod's names are none of Kubernetes.
 func (p PodRef) Fault() error {
-	return cmp.Or(CheckName("pod.namespace", p.Namespace, MaxNamespace), CheckName("pod.name", p.Name, MaxName), CheckName("pod.uid", p.UID, MaxUID))
+	return cmp.Or(
+		CheckName("pod.namespace", p.Namespace, MaxNamespace),
+		CheckName("pod.name", p.Name, MaxName),
+		CheckName("pod.uid", p.UID, MaxUID),
+	)
 }
 
 // CheckName refuses a text with other characters than names and ids of Kubernetes and of

@@ -161,9 +161,11 @@ func CheckOwner(path string, info fs.FileInfo, mask fs.FileMode) error {
 	case int(stat.Uid) != os.Geteuid():
 		return fmt.Errorf("%s belongs to uid %d: expected root", path, stat.Uid)
 	case granted&0o022 != 0:
-		return fmt.Errorf("%s can be written by other users than root (mode %s): expected no write permission for group and others", path, info.Mode())
+		return fmt.Errorf("%s can be written by other users than root (mode %s): expected no write permission for group and others",
+			path, info.Mode())
 	case granted != 0:
-		return fmt.Errorf("%s can be read by other users than root (mode %s): expected no permission for group and others", path, info.Mode())
+		return fmt.Errorf("%s can be read by other users than root (mode %s): expected no permission for group and others",
+			path, info.Mode())
 	}
 	return nil
 }
