@@ -105,7 +105,7 @@ func marshal(family byte, expression expr.Any) ([]byte, error) {
 		b.Number(unix.NFTA_CT_SREG, ct.Register)
 		b.Bytes(unix.NFTA_CT_DIRECTION, []byte{byte(ct.Direction)})
 	})
-	return b.content, nil
+	return b.Content, nil
 }
 
 // DeleteRules deletes all rules of a chain.
