@@ -101,7 +101,7 @@ var closedWays = []way{
 		})
 	}},
 	// nat redirects its packets to loopback, and they leave by the interface all the same.
-	{name: "a client bound to an interface", modes: modes, try: func(t *testing.T, w world) bool {
+	{name: "a client that is bound to an interface", modes: modes, try: func(t *testing.T, w world) bool {
 		return w.arrives(t, "ip daddr 127.0.0.0/8", func() { sendBound(t, w, ipv4) }) || w.arrives(t, "ip6 daddr ::1", func() { sendBound(t, w, ipv6) })
 	}},
 	// The kernel chooses the proxy's own ports for connections.

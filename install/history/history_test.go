@@ -161,15 +161,14 @@ func TestIsBounded(t *testing.T) {
 	}
 }
 
-// TestOpenIsBounded opens what more than one agent left: too many pods, and two records of one.
-func TestOpenIsBounded(t *testing.T) {
+// TestLeftIsBounded records after another agent that left too many pods.
+func TestLeftIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := recorded(t)
 	for i := range maxPods + 10 {
 		writeRecord(t, dir, add(fmt.Sprint("uid", i), i, fmt.Sprint(i)))
 	}
-	writeRecord(t, dir, add(fmt.Sprint("uid", maxPods+9), maxPods+20, "younger"))
-	if _, err := Open(dir); err != nil {
+	if err := Record(dir, add(fmt.Sprint("uid", maxPods+9), maxPods+20, "younger"), false); err != nil {
 		t.Fatal(err)
 	}
 	left := messages(t, dir)
