@@ -4,7 +4,6 @@ package iptables
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -25,32 +24,15 @@ func (b Backend) dumpSaved(ctx context.Context) (dump.Dump, error) {
 		if !existing.Has(family) {
 			continue
 		}
-		out, err := run(ctx, b.programs[family].root, nil, b.programs[family].save)
+		tables, err := b.programs[family].read(ctx)
 		if err != nil {
 			return dump.Dump{}, err
 		}
-		for _, saved := range parseSaved(string(out)) {
+		for _, saved := range tables {
 			dumped.Objects = append(dumped.Objects, saved.ours(family)...)
 		}
 	}
 	return dumped, nil
-}
-
-// onlyTables returns some of the tables that iptables-save printed. A table that
-// it did not print is returned without rules: a restore empties it.
-func onlyTables(text string, tables []capture.Table) string {
-	var kept strings.Builder
-	for _, table := range tables {
-		header := fmt.Sprintf("*%s\n", table)
-		_, after, found := strings.Cut("\n"+text, "\n"+header)
-		kept.WriteString(header)
-		if found {
-			rules, _, _ := strings.Cut(after, "COMMIT\n")
-			kept.WriteString(rules)
-		}
-		kept.WriteString("COMMIT\n")
-	}
-	return kept.String()
 }
 
 // savedTable is one table as iptables-save prints it.
