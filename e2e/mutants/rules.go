@@ -155,8 +155,8 @@ var ruleMutants = []mutant{
 	{
 		name: "each-legacy-table-has-a-limit-of-its-own",
 		file: "plugin/xtables/xtables.go",
-		from: "if size += int(info.entrySize); size > maxEntries {",
-		to:   "if size = int(info.entrySize); size > maxEntries {",
+		from: "left -= len(entries)",
+		to:   "left -= 0",
 		by:   by(root, "plugin/netfilter", "TestLimits/legacy"),
 	},
 	{

@@ -63,24 +63,23 @@ func Names() (names []Table) {
 // List returns the tables that exist, with the chains that are not built in. Errors:
 // TooLarge.
 func List() (Tables, error) {
-	list := Tables{}
-	names := Names()
-	if err := checkSizes(names); err != nil {
-		return nil, err
-	}
-	for _, table := range names {
-		entries, err := table.Entries()
+	list, left := Tables{}, maxEntries
+	for _, table := range Names() {
+		entries, err := table.entries(left)
 		if err != nil {
 			return nil, err
 		}
+		left -= len(entries)
 		list[table] = families[table.Family].chains(entries)
 	}
 	return list, nil
 }
 
 // Entries reads the table's rules. Errors: TooLarge.
-func (t Table) Entries() ([]byte, error) {
-	entries, err := families[t.Family].entries(t.Name)
+func (t Table) Entries() ([]byte, error) { return t.entries(maxEntries) }
+
+func (t Table) entries(limit int) ([]byte, error) {
+	entries, err := families[t.Family].entries(t.Name, limit)
 	if err != nil {
 		return nil, fmt.Errorf("reading the legacy %s table: %w", t.Name, err)
 	}
@@ -107,29 +106,6 @@ func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 // why. A rule of ours takes less than 300.
 const maxEntries = 400 * capture.MaxExpanded
 
-// checkSizes returns TooLarge for tables that are too large together, before any is read.
-func checkSizes(tables []Table) error {
-	size := 0
-	for _, table := range tables {
-		of := families[table.Family]
-		fd, err := of.open()
-		if err != nil {
-			return err
-		}
-		info, err := of.info(fd, table.Name)
-		_ = unix.Close(fd) // nothing was written to it
-		if err != nil {
-			return fmt.Errorf("reading the size of the legacy %s table: %w", table.Name, err)
-		}
-		if size += int(info.entrySize); size > maxEntries {
-			return tooLarge
-		}
-	}
-	return nil
-}
-
-var tooLarge = nfnetlink.TooLarge{What: "bytes of legacy rules", Limit: maxEntries}
-
 // Socket options of include/uapi/linux/netfilter_ipv4/ip_tables.h, the same for IPv6.
 const (
 	getInfo    = 64 // IPT_SO_GET_INFO
@@ -148,32 +124,22 @@ type tableInfo struct {
 // which are aligned to eight bytes.
 const entriesHeader = 40
 
-// open returns a socket. A raw one, which iptables uses, would need CAP_NET_RAW.
-func (f family) open() (fd int, err error) {
-	return unix.Socket(f.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-}
-
-// info reads what the kernel knows of a table. The table must exist: reading it would
-// create it.
-func (f family) info(fd int, table string) (info tableInfo, err error) {
-	copy(info.name[:], table)
-	err = getOption(fd, f.level, getInfo, unsafe.Pointer(&info), unsafe.Sizeof(info))
-	return info, err
-}
-
-// entries reads a table's rules as the kernel holds them. Errors: TooLarge.
-func (f family) entries(table string) ([]byte, error) {
-	fd, err := f.open()
+// entries reads a table's rules as the kernel holds them. The table must exist: reading it
+// would create it. Errors: TooLarge, before more bytes than limit are read.
+func (f family) entries(table string, limit int) ([]byte, error) {
+	// A raw socket, which iptables uses, would need CAP_NET_RAW.
+	fd, err := unix.Socket(f.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written to it
-	info, err := f.info(fd, table)
-	if err != nil {
+	var info tableInfo
+	copy(info.name[:], table)
+	if err := getOption(fd, f.level, getInfo, unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
 		return nil, err
 	}
-	if info.entrySize > maxEntries {
-		return nil, tooLarge
+	if int(info.entrySize) > limit {
+		return nil, nfnetlink.TooLarge{What: "bytes of legacy rules", Limit: maxEntries}
 	}
 	buffer := make([]byte, entriesHeader+info.entrySize)
 	copy(buffer, table)
