@@ -26,35 +26,31 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.family(m.Family)
 	encodeList(&e, m.In, meta(expr.MetaKeyIIFNAME))
 	encodeList(&e, m.Out, meta(expr.MetaKeyOIFNAME))
-	e.loopback(m.FromLo, expr.MetaKeyIIF)
-	e.loopback(m.ToLo, expr.MetaKeyOIF)
+	e.number(m.FromLo, meta(expr.MetaKeyIIF), expr.CmpOpEq, loopbackIndex)
+	e.number(m.ToLo, meta(expr.MetaKeyOIF), expr.CmpOpEq, loopbackIndex)
 	e.addresses(m.Src, sourceAddress)
 	e.addresses(m.Dst, destinationAddress)
 	if m.Protocol != "" {
-		e.add(meta(expr.MetaKeyL4PROTO))
-		e.equals([]byte{protocolNumber[m.Protocol]})
+		e.add(meta(expr.MetaKeyL4PROTO), equal([]byte{protocolNumber[m.Protocol]}))
 	}
 	e.ports(m.DstPort)
 	encodeList(&e, m.UID, meta(expr.MetaKeySKUID))
 	encodeList(&e, m.GID, meta(expr.MetaKeySKGID))
-	e.mark(meta(expr.MetaKeyMARK), expr.CmpOpEq, m.Mark)
-	e.mark(meta(expr.MetaKeyMARK), expr.CmpOpNeq, m.ExceptMark)
-	e.mark(&expr.Ct{Key: expr.CtKeyMARK, Register: register}, expr.CmpOpEq, m.ConnMark)
-	e.mark(&expr.Ct{Key: expr.CtKeyMARK, Register: register}, expr.CmpOpNeq, m.ExceptConnMark)
-	if m.ForeignSource {
-		e.add(&expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true},
-			&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: key(uint32(unix.RTN_LOCAL))})
+	e.number(m.Mark != 0, meta(expr.MetaKeyMARK), expr.CmpOpEq, m.Mark)
+	e.number(m.ExceptMark != 0, meta(expr.MetaKeyMARK), expr.CmpOpNeq, m.ExceptMark)
+	e.number(m.ConnMark != 0, conntrack(expr.CtKeyMARK), expr.CmpOpEq, m.ConnMark)
+	e.number(m.ExceptConnMark != 0, conntrack(expr.CtKeyMARK), expr.CmpOpNeq, m.ExceptConnMark)
+	e.number(m.ForeignSource, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpNeq, unix.RTN_LOCAL)
+	e.flags(m.Begins, fin|syn|rst|ack, syn)
+	e.flags(m.Accepts, syn|ack, syn|ack)
+	e.flags(m.Continues, syn|rst|ack, ack)
+	e.bit(m.Invalid, expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq) // only a state exists without an entry
+	e.bit(m.Unconfirmed, expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq)
+	if m.Original {
+		e.add(conntrack(expr.CtKeyDIRECTION), equal([]byte{directionOriginal}))
 	}
-	if m.Begins {
-		e.flags(fin|syn|rst|ack, syn)
-	}
-	if m.Accepts {
-		e.flags(syn|ack, syn|ack)
-	}
-	if m.Continues {
-		e.flags(syn|rst|ack, ack)
-	}
-	e.conntrack(m)
+	e.bit(m.Translated, expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq)
+	e.bit(m.Assured, expr.CtKeySTATUS, statusAssured, expr.CmpOpNeq)
 	e.add(&expr.Counter{})
 	e.verdict(table, rule.Do)
 	return e.exprs
@@ -67,16 +63,25 @@ type encoder struct {
 
 func (e *encoder) add(exprs ...expr.Any) { e.exprs = append(e.exprs, exprs...) }
 
-func (e *encoder) equals(data []byte) {
-	e.add(&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: data})
+// number compares a number with a value, if that condition of a match is set.
+func (e *encoder) number(isSet bool, load expr.Any, op expr.CmpOp, value uint32) {
+	if isSet {
+		e.add(load, compare(op, key(value)))
+	}
 }
+
+// compare compares the register with a value.
+func compare(op expr.CmpOp, value []byte) expr.Any {
+	return &expr.Cmp{Op: op, Register: register, Data: value}
+}
+
+func equal(value []byte) expr.Any { return compare(expr.CmpOpEq, value) }
 
 var protocolNumber = map[capture.Protocol]byte{capture.TCP: unix.IPPROTO_TCP, capture.UDP: unix.IPPROTO_UDP}
 
 func (e *encoder) family(family capture.Family) {
 	if family != "" {
-		e.add(meta(expr.MetaKeyNFPROTO))
-		e.equals([]byte{nfnetlink.FamilyNumber[family]})
+		e.add(meta(expr.MetaKeyNFPROTO), equal([]byte{nfnetlink.FamilyNumber[family]}))
 	}
 }
 
@@ -85,8 +90,7 @@ func encodeList[T any](e *encoder, list capture.List[T], load expr.Any) {
 	switch len(list.Values) {
 	case 0:
 	case 1:
-		e.add(load)
-		e.equals(key(list.Values[0]))
+		e.add(load, equal(key(list.Values[0])))
 	default:
 		e.add(load, &expr.Lookup{SourceRegister: register, SetName: list.Name, SetID: e.sets[list.Name]})
 	}
@@ -114,11 +118,9 @@ func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
 		encodeList(e, list, load)
 		return
 	}
-	if first.Bits() == 0 {
-		return // the match on the family holds already
+	if first.Bits() != 0 { // else the match on the family holds already
+		e.add(load, and(net.CIDRMask(first.Bits(), first.Addr().BitLen())), equal(key(first)))
 	}
-	e.add(load, and(net.CIDRMask(first.Bits(), first.Addr().BitLen())))
-	e.equals(first.Addr().AsSlice())
 }
 
 // ports compares the destination's port with one range, or looks it up in the set.
@@ -127,30 +129,12 @@ func (e *encoder) ports(list capture.List[capture.PortRange]) {
 		encodeList(e, list, destinationPort)
 		return
 	}
-	e.add(
-		destinationPort,
-		&expr.Cmp{Op: expr.CmpOpGte, Register: register, Data: key(list.Values[0].First)},
-		&expr.Cmp{Op: expr.CmpOpLte, Register: register, Data: key(list.Values[0].Last)},
-	)
-}
-
-// mark compares a mark with a value, unless that is 0.
-func (e *encoder) mark(load expr.Any, op expr.CmpOp, mark uint32) {
-	if mark != 0 {
-		e.add(load, &expr.Cmp{Op: op, Register: register, Data: key(mark)})
-	}
+	e.add(destinationPort, compare(expr.CmpOpGte, key(list.Values[0].First)), compare(expr.CmpOpLte, key(list.Values[0].Last)))
 }
 
 // loopbackIndex is the index of each namespace's loopback interface, under any name
 // (LOOPBACK_IFINDEX of the kernel's net/flow.h).
 const loopbackIndex uint32 = 1
-
-func (e *encoder) loopback(wanted bool, index expr.MetaKey) {
-	if wanted {
-		e.add(meta(index))
-		e.equals(key(loopbackIndex))
-	}
-}
 
 // Bits of an entry's status, enum ip_conntrack_status.
 const (
@@ -162,33 +146,11 @@ const (
 // directionOriginal is IP_CT_DIR_ORIGINAL, the direction of an entry's client.
 const directionOriginal = 0
 
-// conntrack matches what conntrack has of the packet. Only a state exists without an entry.
-func (e *encoder) conntrack(m capture.Match) {
-	if m.Invalid {
-		e.bit(expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq)
-	}
-	if m.Unconfirmed {
-		e.bit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq)
-	}
-	if m.Original {
-		e.add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: register})
-		e.equals([]byte{directionOriginal})
-	}
-	if m.Translated {
-		e.bit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq)
-	}
-	if m.Assured {
-		e.bit(expr.CtKeySTATUS, statusAssured, expr.CmpOpNeq)
-	}
-}
-
 // bit compares one bit of a number with 0.
-func (e *encoder) bit(of expr.CtKey, bit uint32, op expr.CmpOp) {
-	e.add(
-		&expr.Ct{Key: of, Register: register},
-		and(key(bit)),
-		&expr.Cmp{Op: op, Register: register, Data: make([]byte, 4)},
-	)
+func (e *encoder) bit(isSet bool, of expr.CtKey, bit uint32, op expr.CmpOp) {
+	if isSet {
+		e.add(conntrack(of), and(key(bit)), compare(op, make([]byte, 4)))
+	}
 }
 
 // Flags of the TCP header.
@@ -200,9 +162,10 @@ const (
 )
 
 // flags compares some flags with those that are set.
-func (e *encoder) flags(some, set byte) {
-	e.add(payload(expr.PayloadBaseTransportHeader, 13, 1), and([]byte{some}))
-	e.equals([]byte{set})
+func (e *encoder) flags(isSet bool, some, set byte) {
+	if isSet {
+		e.add(payload(expr.PayloadBaseTransportHeader, 13, 1), and([]byte{some}), equal([]byte{set}))
+	}
 }
 
 // and masks the register.
@@ -249,6 +212,8 @@ func (e *encoder) load(value []byte, use expr.Any) {
 }
 
 func meta(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: register} }
+
+func conntrack(key expr.CtKey) expr.Any { return &expr.Ct{Key: key, Register: register} }
 
 func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
