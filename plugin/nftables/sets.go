@@ -3,7 +3,6 @@
 package nftables
 
 import (
-	"fmt"
 	"iter"
 	"math"
 	"net/netip"
@@ -38,8 +37,8 @@ func addSets(b *nfnetlink.Batch, table nfnetlink.Table, sets []capture.Set) setI
 }
 
 func addSet(b *nfnetlink.Batch, table nfnetlink.Table, set capture.Set, id uint32) {
-	datatype, byteOrder := keyType(set.Type)
-	var flags uint32
+	datatype := datatypes[set.Type]
+	flags, byteOrder := uint32(0), uint32(nativeKeys)
 	if set.Type.Interval() {
 		flags, byteOrder = unix.NFT_SET_INTERVAL, bigEndianKeys
 	}
@@ -101,23 +100,13 @@ const (
 	bigEndianKeys = 2
 )
 
-// keyType returns a set's type and the byte order of its keys.
-func keyType(t capture.SetType) (nftables.SetDatatype, uint32) {
-	switch t {
-	case capture.InterfaceSet:
-		return nftables.TypeIFName, nativeKeys
-	case capture.IPv4Set:
-		return nftables.TypeIPAddr, bigEndianKeys
-	case capture.IPv6Set:
-		return nftables.TypeIP6Addr, bigEndianKeys
-	case capture.PortSet:
-		return nftables.TypeInetService, bigEndianKeys
-	case capture.UIDSet:
-		return nftables.TypeUID, nativeKeys
-	case capture.GIDSet:
-		return nftables.TypeGID, nativeKeys
-	}
-	panic(fmt.Sprintf("nftables: no encoding for a set of type %q", t))
+var datatypes = map[capture.SetType]nftables.SetDatatype{
+	capture.InterfaceSet: nftables.TypeIFName,
+	capture.IPv4Set:      nftables.TypeIPAddr,
+	capture.IPv6Set:      nftables.TypeIP6Addr,
+	capture.PortSet:      nftables.TypeInetService,
+	capture.UIDSet:       nftables.TypeUID,
+	capture.GIDSet:       nftables.TypeGID,
 }
 
 // after returns the key after a range; nil where there is none.
@@ -138,19 +127,15 @@ func after(value any) []byte {
 // lastAddress sets the bits of the host part. It allocates nothing: a pod can list
 // thousands of ranges.
 func lastAddress(p netip.Prefix) netip.Addr {
+	last, bits := p.Addr().As16(), p.Bits()
+	if p.Addr().Is4() { // its 16 bytes end with the address
+		bits += 96
+	}
+	for i := bits / 8; i < len(last); i++ {
+		last[i] |= 0xff >> max(0, bits-8*i)
+	}
 	if p.Addr().Is4() {
-		last := p.Addr().As4()
-		setFrom(last[:], p.Bits())
-		return netip.AddrFrom4(last)
+		return netip.AddrFrom16(last).Unmap()
 	}
-	last := p.Addr().As16()
-	setFrom(last[:], p.Bits())
 	return netip.AddrFrom16(last)
-}
-
-// setFrom sets all bits of an address from one on.
-func setFrom(address []byte, bit int) {
-	for i := bit / 8; i < len(address); i++ {
-		address[i] |= 0xff >> max(0, bit-8*i)
-	}
 }
