@@ -17,15 +17,6 @@ type Table struct {
 	Name   string
 }
 
-// Numbers of the kernel that golang.org/x/sys lacks: NF_INET_PRE_ROUTING,
-// NF_INET_LOCAL_OUT, NF_INET_POST_ROUTING and NF_ACCEPT.
-const (
-	HookPrerouting  = 0
-	HookOutput      = 3
-	HookPostrouting = 4
-	verdictAccept   = 1
-)
-
 func InetTable(name string) Table { return Table{unix.NFPROTO_INET, name} }
 
 // Hook is where the kernel calls a chain.
@@ -58,7 +49,7 @@ func (b *Batch) AddChain(t Table, name string, base *Hook) {
 			b.Number(unix.NFTA_HOOK_HOOKNUM, base.Number)
 			b.Number(unix.NFTA_HOOK_PRIORITY, uint32(base.Priority))
 		})
-		b.Number(unix.NFTA_CHAIN_POLICY, verdictAccept)
+		b.Number(unix.NFTA_CHAIN_POLICY, 1) // NF_ACCEPT
 		b.Text(unix.NFTA_CHAIN_TYPE, base.Type)
 	})
 }
@@ -87,7 +78,7 @@ func (b *Batch) AddRule(t Table, chain, comment string, expressions []expr.Any) 
 				b.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, e)
 			}
 		})
-		b.Bytes(unix.NFTA_RULE_USERDATA, EncodeComment(comment))
+		b.Bytes(unix.NFTA_RULE_USERDATA, userdata.AppendString(nil, userdata.TypeComment, comment))
 	})
 	return nil
 }
@@ -122,8 +113,4 @@ func (b *Batch) DeleteRule(t Table, chain string, handle uint64) {
 		b.Text(unix.NFTA_RULE_CHAIN, chain)
 		b.Bytes(unix.NFTA_RULE_HANDLE, binary.BigEndian.AppendUint64(nil, handle))
 	})
-}
-
-func EncodeComment(text string) []byte {
-	return userdata.AppendString(nil, userdata.TypeComment, text)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -114,11 +115,11 @@ func TestKernelWithoutExpression(t *testing.T) {
 				b.Nested(unix.NFTA_RULE_EXPRESSIONS, func() {
 					b.Nested(unix.NFTA_LIST_ELEM, func() { b.Text(unix.NFTA_EXPR_NAME, "absent") })
 				})
-				b.Bytes(unix.NFTA_RULE_USERDATA, nfnetlink.EncodeComment("why"))
+				b.Bytes(unix.NFTA_RULE_USERDATA, userdata.AppendString(nil, userdata.TypeComment, "why"))
 			})
 		},
 		"chain c: the kernel lacks nft_chain_absent:": func(b *nfnetlink.Batch) {
-			b.AddChain(table, "c", &nfnetlink.Hook{Number: nfnetlink.HookOutput, Type: "absent"})
+			b.AddChain(table, "c", &nfnetlink.Hook{Number: unix.NF_INET_LOCAL_OUT, Type: "absent"})
 			b.DeleteRules(table, "c")
 		},
 	} {
