@@ -102,7 +102,7 @@ func (o *options) rulesText(pod *corev1.Pod, addresses []string) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("writing the intent: %w", err)
 	}
-	rules := capture.Rules(decision.Intent)
+	rules := decision.Rules
 	var text strings.Builder
 	writeRemarks(&text, decision, "# %s: %s\n")
 	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, iptables.RestoreText(rules, capture.IPv4, nil))
@@ -138,11 +138,10 @@ func (o *options) traceText(pod *corev1.Pod, addresses []string, flags packetFla
 		fmt.Fprintf(&text, "verdict      passes: the pod is not captured\nbecause      %s\n", exemption.Message)
 		return text.String(), nil
 	}
-	rules := capture.Rules(decision.Intent)
 	if packet.Interface == "" {
-		packet.Interface = usualInterface(rules, packet, own)
+		packet.Interface = usualInterface(decision.Rules, packet, own)
 	}
-	path := trace.Of(rules, packet)
+	path := trace.Of(decision.Rules, packet)
 	path.NFTables = true // as render prints the rules
 	text.WriteString(path.Text("no other program changes or drops the packet"))
 	return text.String(), nil

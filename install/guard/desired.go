@@ -46,7 +46,7 @@ func (d *desired) decide(answer *lookup.Answer, sandbox cri.Sandbox, settings co
 	fresh := newDesired(answer, decision.Exemption)
 	if fresh.exemption.Cause == "" {
 		fresh.mesh = decision.Intent.Mesh
-		fresh.stamp = capture.Rules(decision.Intent).Stamp()
+		fresh.stamp = decision.Rules.Stamp()
 		edited, err := capture.Decide(*answer.Pod, settings, addresses)
 		fresh.changed = err != nil || !reflect.DeepEqual(edited.Intent, decision.Intent)
 		if fresh.intent, err = pack(decision.Intent); err != nil {

@@ -13,10 +13,11 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Decision is an Exemption, or the Intent of a pod that is captured.
+// Decision is an Exemption, or the Intent and the Rules of a pod that is captured.
 type Decision struct {
 	Exemption Exemption
 	Intent    Intent
+	Rules     Ruleset // of the Intent
 
 	// Warnings are for the operator, the most important first. They are also set
 	// with an error.
@@ -43,8 +44,10 @@ func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, e
 	d := decider{pod: pod, proxy: &proxy, settings: settings, addresses: own}
 	d.checkRuntimeClass()
 	intent := chosen.read(&d)
+	var rules Ruleset
 	if len(d.faults) == 0 {
-		d.checkExpansion(intent)
+		rules = Rules(intent)
+		d.checkExpansion(rules)
 	}
 	if len(d.faults) > 0 {
 		return Decision{Warnings: d.warnings}, d.faults
@@ -52,7 +55,7 @@ func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, e
 	if len(d.refusals) > 0 {
 		return Decision{Warnings: d.warnings}, Refusal(strings.Join(d.refusals, "\n"))
 	}
-	return Decision{Intent: intent, Warnings: d.warnings, Notes: d.notes}, nil
+	return Decision{Intent: intent, Rules: rules, Warnings: d.warnings, Notes: d.notes}, nil
 }
 
 // decider holds the state of one Decide.

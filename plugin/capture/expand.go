@@ -35,11 +35,11 @@ type listSize struct {
 
 func sizeOf[T any](l List[T]) listSize { return listSize{l.Name, len(l.Values), len(l.Values)} }
 
-func (m Match) listSizes() []listSize {
+func (m Match) listSizes() [7]listSize {
 	ports := sizeOf(m.DstPort)
 	perRule := MultiportSize(m.DstPort.Values)
 	ports.rules = (ports.elements + perRule - 1) / perRule
-	return []listSize{sizeOf(m.In), sizeOf(m.Out), sizeOf(m.Src), sizeOf(m.Dst), ports, sizeOf(m.UID), sizeOf(m.GID)}
+	return [...]listSize{sizeOf(m.In), sizeOf(m.Out), sizeOf(m.Src), sizeOf(m.Dst), ports, sizeOf(m.UID), sizeOf(m.GID)}
 }
 
 // Expanded returns how many rules of iptables the match takes.
@@ -53,7 +53,7 @@ func (m Match) Expanded() int {
 
 // expanded returns the rules of iptables and the elements of sets, and the lists of the rule
 // that takes most.
-func (rs Ruleset) expanded() (rules, elements int, largest []listSize) {
+func (rs Ruleset) expanded() (rules, elements int, largest [7]listSize) {
 	most, seen := 0, map[string]bool{}
 	for _, family := range []Family{IPv4, IPv6} {
 		for _, chain := range rs.For(family).Chains {
@@ -75,9 +75,9 @@ func (rs Ruleset) expanded() (rules, elements int, largest []listSize) {
 }
 
 // checkExpansion adds a fault for lists that become more than the kernel's tables should
-// hold. It counts, and builds none of it.
-func (d *decider) checkExpansion(in Intent) {
-	rules, elements, largest := Rules(in).expanded()
+// hold. It counts, and expands none of it.
+func (d *decider) checkExpansion(rs Ruleset) {
+	rules, elements, largest := rs.expanded()
 	if rules <= MaxExpanded && elements <= MaxExpanded {
 		return
 	}

@@ -70,7 +70,7 @@ func (p plan) differences(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := capture.Rules(p.intent).WithStamp()
+	rules := p.Rules.WithStamp()
 	if capture.IsStamp(state.Stamp) && state.Stamp != rules.Stamp() {
 		return nil, nil
 	}

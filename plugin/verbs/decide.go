@@ -92,9 +92,9 @@ func (r request) isMarkedBy(meshes []config.MeshName) bool {
 
 // plan is the desired state of a pod's network namespace.
 type plan struct {
-	intent  capture.Intent
-	backend config.Backend
-	netns   *podnet.Namespace // the caller closes it
+	capture.Decision // without an Exemption
+	backend          config.Backend
+	netns            *podnet.Namespace // the caller closes it
 }
 
 // decide returns nil for a pod that is not captured.
@@ -152,7 +152,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		r.recordExemption(decision.Exemption)
 		return nil, nil
 	}
-	return &plan{decision.Intent, conf.Backend, netns}, nil
+	return &plan{decision, conf.Backend, netns}, nil
 }
 
 // lookupBy returns the ways of a lookup that a configuration leaves open.

@@ -71,12 +71,12 @@ func (r request) add() ([]byte, error) {
 // apply makes the pod's network namespace hold its rules. IPv6 passes where it would be
 // refused and the kernel lacks the tables.
 func (r request) apply(ctx context.Context, p plan) (capture.Ruleset, error) {
-	rules := capture.Rules(p.intent).WithStamp()
+	rules := p.Rules.WithStamp()
 	err := p.netns.Apply(ctx, rules, p.backend)
 	if missing, ok := errors.AsType[iptables.NoIPv6](err); ok && rules.IPv6 == capture.Refused {
 		r.warn("IPv6 connections of the pod are not refused: " + missing.Error())
-		p.intent.IPv6 = capture.Ignored
-		rules = capture.Rules(p.intent).WithStamp()
+		p.Intent.IPv6 = capture.Ignored
+		rules = capture.Rules(p.Intent).WithStamp()
 		err = p.netns.Apply(ctx, rules, p.backend)
 	}
 	return rules, err
