@@ -15,13 +15,10 @@ import (
 // dumpSaved reads, from the output of iptables-save, our chains and the rules of
 // other chains that jump to them.
 func (b Backend) dumpSaved(ctx context.Context) (dump.Dump, error) {
-	existing, err := xtables.List()
-	if err != nil {
-		return dump.Dump{}, err
-	}
+	existing := xtables.Names()
 	var dumped dump.Dump
 	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
-		if !existing.Has(family) {
+		if !slices.ContainsFunc(existing, func(t xtables.Table) bool { return t.Family == family }) { // the program would create them
 			continue
 		}
 		tables, err := b.programs[family].read(ctx)

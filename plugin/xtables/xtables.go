@@ -27,16 +27,6 @@ type Table struct {
 // Tables holds the names of each table's chains.
 type Tables map[Table][]string
 
-// Has reports whether the family has a table.
-func (t Tables) Has(family capture.Family) bool {
-	for table := range t {
-		if table.Family == family {
-			return true
-		}
-	}
-	return false
-}
-
 // family locates a family's tables.
 type family struct {
 	tables        string // file that lists the existing tables
