@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -183,23 +182,22 @@ var harmless = map[string]uint16{
 
 // obstructive describes a rule's first statement that could hide a packet; ""
 // where there is none.
-func obstructive(expressions []byte) string {
-	list, err := netlink.UnmarshalAttributes(expressions)
+func obstructive(expressions []byte) (statement string) {
+	err := nfnetlink.EachAttribute(expressions, func(_ uint16, element []byte) error {
+		expression, err := nfnetlink.ParseAttributes(element)
+		if err != nil || statement != "" {
+			return err
+		}
+		name := nfnetlink.Text(expression[unix.NFTA_EXPR_NAME])
+		if data, err := nfnetlink.ParseAttributes(expression[unix.NFTA_EXPR_DATA]); err != nil || !isHarmless(name, data) {
+			statement = describe(name, data)
+		}
+		return nil
+	})
 	if err != nil {
 		return "a rule that can't be read"
 	}
-	for _, element := range list {
-		expression, err := nfnetlink.ParseAttributes(element.Data)
-		if err != nil {
-			return "a rule that can't be read"
-		}
-		name := nfnetlink.Text(expression[unix.NFTA_EXPR_NAME])
-		data, err := nfnetlink.ParseAttributes(expression[unix.NFTA_EXPR_DATA])
-		if err != nil || !isHarmless(name, data) {
-			return describe(name, data)
-		}
-	}
-	return ""
+	return statement
 }
 
 // queueVerdict sends a packet to a program, which can make it skip all later
