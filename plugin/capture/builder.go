@@ -5,6 +5,7 @@ package capture
 import (
 	"net/netip"
 	"reflect"
+	"slices"
 )
 
 // builder collects the chains of a Ruleset. Rules are added to the last chain.
@@ -70,8 +71,6 @@ func (in *Intent) excludedOwnerGroups() List[uint32] {
 	return named("exclude_owner_groups", in.ExcludeOwnerGroups)
 }
 
-func (m Match) ofUser(uid uint32) Match { m.UID = one(uid); return m }
-
 // empty reports whether a match tests at most the packet's family and protocol. One
 // that was made of empty lists would match every packet.
 func (m Match) empty() bool {
@@ -103,5 +102,6 @@ func tcpPorts(name string, ports ...PortRange) Match {
 
 // ranges returns the ranges of one family: a kernel set holds a single family.
 func ranges(name string, prefixes []netip.Prefix, family Family) List[netip.Prefix] {
-	return named(name+"_"+string(family), ofFamily(prefixes, family))
+	of := slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return p.Addr().Is4() != (family == IPv4) })
+	return named(name+"_"+string(family), of)
 }

@@ -65,7 +65,9 @@ func istioOutbound(in *Intent) (f flow) {
 	// The uid comes before the loopback rule and the gid after it: on lo, a process
 	// with only the proxy's gid is like any other.
 	if in.capturesDNS() {
-		f.exempt(dns(TCP).ofUser(in.ProxyUID), "the proxy's own DNS query")
+		own := dns(TCP)
+		own.UID = one(in.ProxyUID)
+		f.exempt(own, "the proxy's own DNS query")
 	}
 	f.add(Match{UID: one(in.ProxyUID)}, chainProxy, "sent by the proxy's user")
 	if in.capturesDNS() { // before the rule that exempts loopback: a resolver may listen there

@@ -63,7 +63,11 @@ func Rules(in Intent) Ruleset {
 	}
 	b.stayInside()
 	b.inboundSYNs()
-	b.dropChain()
+	if b.DropInvalid {
+		b.chain(Mangle, chainDrop)
+		b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
+		b.add(Match{}, Action{Verdict: Drop}, "out-of-window packet")
+	}
 	b.transparentInbound()
 
 	b.open(Filter, Output)
@@ -126,14 +130,6 @@ func (b *builder) stayInside() {
 	b.chain(Mangle, chainLoopback)
 	b.exempt(Match{ToLo: true}, "loopback")
 	b.add(Match{}, Action{Verdict: Drop}, "past the proxy")
-}
-
-func (b *builder) dropChain() {
-	if b.DropInvalid {
-		b.chain(Mangle, chainDrop)
-		b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
-		b.add(Match{}, Action{Verdict: Drop}, "out-of-window packet")
-	}
 }
 
 // hasInbound reports whether nat decides about what arrives.

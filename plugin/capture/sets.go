@@ -105,11 +105,6 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	return kept
 }
 
-// ofFamily returns the ranges of one family.
-func ofFamily(prefixes []netip.Prefix, family Family) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return p.Addr().Is4() != (family == IPv4) })
-}
-
 // unique returns the values sorted, each once.
 func unique[T cmp.Ordered](values ...T) []T {
 	return slices.Compact(slices.Sorted(slices.Values(values)))

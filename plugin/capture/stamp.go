@@ -19,7 +19,9 @@ const rulesVersion = 5
 const StampPrefix = "capture-cni rules v"
 
 // Stamp identifies the Ruleset in the kernel: the version of the rules, the
-// families captured and a hash of all rules.
+// families captured and a hash of all rules. Comments and names of sets are part of it: the
+// kernel holds them, and CHECK compares them. A field that is not set is left out, so
+// that a field which a later version adds leaves the Stamps of other rules alone.
 func (rs Ruleset) Stamp() string {
 	if rs.stamp != "" {
 		return rs.stamp
@@ -31,7 +33,8 @@ func (rs Ruleset) Stamp() string {
 	case Refused:
 		families += "," + refusedIPv6
 	}
-	sum := sha256.Sum256(rs.encode())
+	encoded, _ := json.Marshal(rs) // every type in it can be encoded
+	sum := sha256.Sum256(encoded)
 	return fmt.Sprintf("%s%d %s %s", StampPrefix, rulesVersion, families, hex.EncodeToString(sum[:16]))
 }
 
@@ -43,15 +46,6 @@ const refusedIPv6 = string(IPv6) + "=refused"
 func (rs Ruleset) WithStamp() Ruleset {
 	rs.stamp = rs.Stamp()
 	return rs
-}
-
-// encode returns all data of the Ruleset, such that different Rulesets have
-// different encodings. Comments and names of sets are part of it: the kernel
-// holds them, and CHECK compares them. A field that is not set is left out, so
-// that a field which a later version adds leaves the Stamps of other rules alone.
-func (rs Ruleset) encode() []byte {
-	encoded, _ := json.Marshal(rs) // every type in it can be encoded
-	return encoded
 }
 
 // IsStamp reports whether a text is a Stamp, of any version.

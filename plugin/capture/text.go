@@ -3,7 +3,6 @@
 package capture
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -43,12 +42,8 @@ func (c Chain) Type() string {
 
 // String returns the Ruleset as text for `nft -f`.
 func (rs Ruleset) String() string {
-	return fmt.Sprintf("table inet %s {\n\tchain %s {\n\t\treturn comment %q\n\t}\n%s}\n", TableName, StampChain, rs.Stamp(), rs.body())
-}
-
-// body returns the table's content without the stamp.
-func (rs Ruleset) body() []byte {
-	var out bytes.Buffer
+	var out strings.Builder
+	fmt.Fprintf(&out, "table inet %s {\n\tchain %s {\n\t\treturn comment %q\n\t}\n", TableName, StampChain, rs.Stamp())
 	for _, set := range rs.Sets() {
 		out.WriteString(set.text())
 	}
@@ -63,7 +58,8 @@ func (rs Ruleset) body() []byte {
 		}
 		out.WriteString("\t}\n")
 	}
-	return out.Bytes()
+	out.WriteString("}\n")
+	return out.String()
 }
 
 func (r Rule) text(table Table) string {
