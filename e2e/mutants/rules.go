@@ -190,8 +190,8 @@ var ruleMutants = []mutant{
 	{
 		name: "different-rules-have-one-stamp",
 		file: "plugin/capture/stamp.go",
-		from: "sum := sha256.Sum256(rs.encode())",
-		to:   "sum := sha256.Sum256(rs.encode()[:1])",
+		from: "sum := sha256.Sum256(encoded)",
+		to:   "sum := sha256.Sum256(encoded[:1])",
 		by:   by(quick, "plugin/capture", "TestStamp"),
 	},
 	{
