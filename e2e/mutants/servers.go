@@ -140,8 +140,8 @@ var serverMutants = []mutant{
 	{
 		name: "agent-takes-events-from-the-kubelet",
 		file: "install/terms/runtime.go",
-		from: "!v.isBefore(containerd, 2, 0)",
-		to:   "!v.isBefore(containerd, 1, 7)",
+		from: "v.isSince(containerd, 2, 0)",
+		to:   "v.isSince(containerd, 1, 7)",
 		by:   by(unit, "install/terms", "TestSendsToAll"),
 	},
 	{

@@ -29,45 +29,33 @@ func ParseRuntime(text string) Runtime {
 }
 
 // LoadsDropIns reports whether the runtime is known to load plugins from the directory next
-// to a conflist.
-func (v Runtime) LoadsDropIns() bool {
-	_, _, known := v.number()
-	return known && (v.IsContainerd() || v.IsCRIO()) && !v.IgnoresDropIns()
+// to a conflist, which takes libcni 1.3.
+func (v Runtime) LoadsDropIns() bool { return v.isSince(containerd, 2, 1) || v.isSince(crio, 1, 33) }
+
+// IgnoresDropIns reports whether the runtime is known to load no plugin from that directory.
+// It reports false for a runtime or a version that is not known here.
+func (v Runtime) IgnoresDropIns() bool {
+	return (v.isSince(containerd, 0, 0) || v.isSince(crio, 0, 0)) && !v.LoadsDropIns()
 }
 
 // PassesAnnotations reports whether the runtime passes a pod's annotations to plugins, and
 // whether it is one that capture-cni knows.
 func (v Runtime) PassesAnnotations() (passes, known bool) {
-	_, _, hasNumber := v.number()
-	known = v.IsContainerd() || v.IsCRIO()
-	return known && hasNumber && !v.isBefore(containerd, 1, 5) && !v.isBefore(crio, 1, 29), known
-}
-
-// IgnoresDropIns reports whether the runtime is known to load no plugin from the
-// directory next to a conflist, which takes libcni 1.3. It reports false for a runtime
-// or a version that is not known here.
-func (v Runtime) IgnoresDropIns() bool {
-	return v.isBefore(containerd, 2, 1) || v.isBefore(crio, 1, 33)
+	return v.isSince(containerd, 1, 5) || v.isSince(crio, 1, 29), v.IsContainerd() || v.IsCRIO()
 }
 
 // SendsToAll reports whether each listener receives all events. Before these
 // versions a listener takes them from the kubelet, with which pods would hang:
 // https://github.com/containerd/containerd/issues/7318, https://github.com/cri-o/cri-o/issues/6466.
-func (v Runtime) SendsToAll() bool {
-	_, _, known := v.number()
-	return known && (v.IsContainerd() && !v.isBefore(containerd, 2, 0) || v.IsCRIO() && !v.isBefore(crio, 1, 30))
-}
+func (v Runtime) SendsToAll() bool { return v.isSince(containerd, 2, 0) || v.isSince(crio, 1, 30) }
 
-func (v Runtime) isBefore(name string, major, minor int) bool {
-	x, y, known := v.number()
-	return known && v.Name == name && (x < major || x == major && y < minor)
-}
-
-// number returns the first two numbers of versions such as "v2.1.4-k3s1" and "1.33.0".
-func (v Runtime) number() (major, minor int, known bool) {
+// isSince reports whether the runtime has a name, and a version that is known and not older.
+// It reads the first two numbers of versions such as "v2.1.4-k3s1" and "1.33.0".
+func (v Runtime) isSince(name string, major, minor int) bool {
 	x, rest, _ := strings.Cut(strings.TrimPrefix(v.Version, "v"), ".")
 	y, _, _ := strings.Cut(rest, ".")
-	major, errMajor := strconv.Atoi(x)
-	minor, errMinor := strconv.Atoi(y)
-	return major, minor, errMajor == nil && errMinor == nil && major > 0 // 0.0.0 is a build without a version
+	first, errFirst := strconv.Atoi(x)
+	second, errSecond := strconv.Atoi(y)
+	isKnown := v.Name == name && errFirst == nil && errSecond == nil && first > 0 // 0.0.0 is a build without a version
+	return isKnown && (first > major || first == major && second >= minor)
 }
