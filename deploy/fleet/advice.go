@@ -4,11 +4,9 @@ package fleet
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -29,11 +27,6 @@ func withRole(err error, verb, resource, namespace string) error {
 		return err
 	}
 	return fmt.Errorf("%w. The chart's %s has the missing permission (%s %s): bind it", err, role, verb, resource)
-}
-
-// resourceOf returns the resource of an object, or of a list of such objects, in the plural.
-func resourceOf(kind runtime.Object) string {
-	return strings.ToLower(strings.TrimSuffix(reflect.TypeOf(kind).Elem().Name(), "List")) + "s"
 }
 
 // withNamespace adds the agents' namespace to the commands of a step, unless they find it

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 )
 
 // Client speaks to a cluster with the permissions of the person who runs kubectl.
@@ -59,21 +60,28 @@ func NewClient(access *rest.Config) (*Client, error) {
 	return c, nil
 }
 
-// Request begins a request for objects of a kind, in a namespace or, with "", in all or
-// none.
-func (c *Client) Request(verb string, kind runtime.Object, namespace string) *rest.Request {
+// of returns the API of an object, or of a list of such objects, and their resource there.
+func (c *Client) of(kind runtime.Object) (api rest.Interface, resource string) {
 	known, _, err := c.scheme.ObjectKinds(kind)
 	if err != nil {
 		panic("fleet: " + err.Error()) // a kind that NewClient does not register
 	}
 	item := known[0].GroupVersion().WithKind(strings.TrimSuffix(known[0].Kind, "List"))
-	resource, _ := meta.UnsafeGuessKindToResource(item)
-	return c.groups[item.GroupVersion()].Verb(verb).NamespaceIfScoped(namespace, namespace != "").Resource(resource.Resource)
+	plural, _ := meta.UnsafeGuessKindToResource(item)
+	return c.groups[item.GroupVersion()], plural.Resource
+}
+
+// Request begins a request for objects of a kind, in a namespace or, with "", in all or
+// none.
+func (c *Client) Request(verb string, kind runtime.Object, namespace string) *rest.Request {
+	api, resource := c.of(kind)
+	return api.Verb(verb).NamespaceIfScoped(namespace, namespace != "").Resource(resource)
 }
 
 // Get reads an object. Errors: those of the API server.
 func (c *Client) Get(ctx context.Context, namespace, name string, into runtime.Object) error {
-	return withRole(c.Request("GET", into, namespace).Name(name).Do(ctx).Into(into), "get", resourceOf(into), namespace)
+	_, resource := c.of(into)
+	return withRole(c.Request("GET", into, namespace).Name(name).Do(ctx).Into(into), "get", resource, namespace)
 }
 
 // GetRaw reads a document that is not an object of a known kind.
@@ -86,26 +94,15 @@ const pageSize = 500
 
 // Each visits all objects of a list's kind.
 func Each[T runtime.Object](ctx context.Context, c *Client, namespace string, list runtime.Object, options metav1.ListOptions, visit func(T)) error {
-	options.Limit = pageSize
-	for {
-		page := list.DeepCopyObject().(interface {
-			runtime.Object
-			metav1.ListInterface
-		})
-		if err := c.Request("GET", list, namespace).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(page); err != nil {
-			return withRole(err, "list", resourceOf(list), namespace)
-		}
-		err := meta.EachListItem(page, func(object runtime.Object) error {
-			visit(object.(T))
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
-		}
-	}
+	_, resource := c.of(list)
+	pages := pager.ListPager{PageSize: pageSize, PageFn: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.Request("GET", list, namespace).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Get()
+	}}
+	err := pages.EachListItem(ctx, options, func(object runtime.Object) error {
+		visit(object.(T))
+		return nil
+	})
+	return withRole(err, "list", resource, namespace)
 }
 
 // pod returns a pod. Errors: those of the API server.

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -80,7 +78,7 @@ func sleep(ctx context.Context, wait time.Duration) bool {
 func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) {
 	o := newObserved(namespace)
 	for _, w := range all {
-		fault := w.lastFault()
+		fault := w.fault.Load()
 		switch {
 		case w.informer.HasSynced():
 			for _, object := range w.informer.GetStore().List() {
@@ -89,7 +87,7 @@ func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) 
 		case fault == nil:
 			return nil, false, nil
 		case err == nil:
-			err = o.miss(w.source, withRole(fault, "watch", resourceOf(w.source.list), w.source.namespace))
+			err = o.miss(w.source, withRole(*fault, "watch", w.resource, w.source.namespace))
 		}
 	}
 	if err != nil {
@@ -101,34 +99,25 @@ func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) 
 // watched is a source that is read once, and then watched.
 type watched struct {
 	source   source
+	resource string
 	informer cache.SharedIndexInformer
-
-	mu    sync.Mutex
-	fault error // of the last attempt
+	fault    atomic.Pointer[error] // of the last attempt
 }
 
 // newWatched returns a source that calls changed after a change, and after an attempt that
 // failed.
 func newWatched(client *Client, s source, changed func()) (*watched, error) {
-	request := func(options *metav1.ListOptions) *rest.Request {
+	api, resource := client.of(s.list)
+	from := cache.NewFilteredListWatchFromClient(api, resource, s.namespace, func(options *metav1.ListOptions) {
 		options.LabelSelector, options.FieldSelector = s.options.LabelSelector, s.options.FieldSelector
-		return client.Request("GET", s.list, s.namespace).VersionedParams(options, metav1.ParameterCodec)
-	}
-	w := &watched{source: s, informer: cache.NewSharedIndexInformerWithOptions(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		if !options.Watch {
 			options.ResourceVersion = "" // the newest: the API server's cache can be older than the installation
-			list := s.list.DeepCopyObject()
-			return list, request(&options).Do(ctx).Into(list)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.Watch = true
-			return request(&options).Watch(ctx)
-		},
-	}, s.item, cache.SharedIndexInformerOptions{})}
+		}
+	})
+	informer := cache.NewSharedIndexInformerWithOptions(from, s.item, cache.SharedIndexInformerOptions{})
+	w := &watched{source: s, resource: resource, informer: informer}
 	failed := func(_ context.Context, _ *cache.Reflector, err error) {
-		w.mu.Lock()
-		w.fault = err
-		w.mu.Unlock()
+		w.fault.Store(&err)
 		changed()
 	}
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() }}
@@ -142,10 +131,4 @@ func reduce(object any) (any, error) {
 		return newSeenPod(pod), nil
 	}
 	return object, nil
-}
-
-func (w *watched) lastFault() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.fault
 }

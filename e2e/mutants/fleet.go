@@ -91,9 +91,10 @@ var fleetMutants = []mutant{
 	{
 		name: "only-the-first-pods-are-listed",
 		file: "deploy/fleet/client.go",
-		from: `if options.Continue = page.GetContinue(); options.Continue == "" {`,
-		to:   `if options.Continue = page.GetContinue(); options.Continue != "-" {`,
-		by:   by(quick, "deploy/fleet", "TestLargeFleet"),
+		from: "return c.Request(\"GET\", list, namespace).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Get()",
+		to: "page, err := c.Request(\"GET\", list, namespace).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Get()\n" +
+			"\t\tif list, isList := page.(metav1.ListInterface); isList {\n\t\t\tlist.SetContinue(\"\")\n\t\t}\n\t\treturn page, err",
+		by: by(quick, "deploy/fleet", "TestLargeFleet"),
 	},
 	{
 		name: "fault-of-a-node-controls-the-terminal",
