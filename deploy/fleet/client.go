@@ -7,6 +7,7 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -84,9 +85,13 @@ func (c *Client) Get(ctx context.Context, namespace, name string, into runtime.O
 	return withRole(c.Request("GET", into, namespace).Name(name).Do(ctx).Into(into), "get", resource, namespace)
 }
 
-// GetRaw reads a document that is not an object of a known kind.
-func (c *Client) GetRaw(ctx context.Context, path string) ([]byte, error) {
-	return c.groups[corev1.SchemeGroupVersion].Get().AbsPath(path).DoRaw(ctx)
+// GetJSON reads a document that is not an object of a known kind.
+func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
+	document, err := c.groups[corev1.SchemeGroupVersion].Get().AbsPath(path).DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(document, into)
 }
 
 // pageSize is the number of objects in one answer of the API server.

@@ -6,7 +6,6 @@ package precheck
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,12 +46,8 @@ type Felix struct {
 
 // Read reads a cluster. Error: the API server does not answer.
 func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster, error) {
-	answer, err := client.GetRaw(ctx, "/version")
 	var info version.Info
-	if err == nil {
-		err = json.Unmarshal(answer, &info)
-	}
-	if err != nil {
+	if err := client.GetJSON(ctx, "/version", &info); err != nil {
 		return nil, fmt.Errorf("reading the API server's version: %w", err)
 	}
 	c := &Cluster{Version: info.GitVersion}
@@ -62,7 +57,9 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 		c.Cilium = get(ctx, c, client, "kube-system", "configmaps", "cilium-config", &corev1.ConfigMap{})
 	}
 	if c.mayRun(calico) {
-		c.readFelix(ctx, client)
+		felix := &Felix{}
+		err := client.GetJSON(ctx, "/apis/crd.projectcalico.org/v1/felixconfigurations/default", felix)
+		c.Felix = found(c, "Calico's felixconfigurations", felix, err)
 	}
 	c.Namespace = get(ctx, c, client, "", "namespaces", namespace, &corev1.Namespace{})
 	c.readInstalled(ctx, client)
@@ -96,21 +93,6 @@ func calls(webhooks []admissionv1.MutatingWebhookConfiguration, namespace string
 	})
 }
 
-// readFelix reads the settings of Calico.
-func (c *Cluster) readFelix(ctx context.Context, client *fleet.Client) {
-	answer, err := client.GetRaw(ctx, "/apis/crd.projectcalico.org/v1/felixconfigurations/default")
-	if apierrors.IsNotFound(err) {
-		return
-	}
-	felix := &Felix{}
-	if err == nil {
-		err = json.Unmarshal(answer, felix)
-	}
-	if c.note("Calico's felixconfigurations", err); err == nil {
-		c.Felix = felix
-	}
-}
-
 // all returns all objects of a kind, nil if not all can be read.
 func all[P interface {
 	*T
@@ -125,13 +107,17 @@ func all[P interface {
 }
 
 // get returns an object, nil if there is none or it can't be read.
-func get[P runtime.Object](ctx context.Context, c *Cluster, client *fleet.Client, namespace, resource, name string, into P) (none P) {
-	err := client.Get(ctx, namespace, name, into)
+func get[P runtime.Object](ctx context.Context, c *Cluster, client *fleet.Client, namespace, resource, name string, into P) P {
+	return found(c, resource+" "+name, into, client.Get(ctx, namespace, name, into))
+}
+
+// found returns what was read, nil if there is none or it can't be read.
+func found[P any](c *Cluster, what string, read P, err error) (none P) {
 	if err == nil {
-		return into
+		return read
 	}
 	if !apierrors.IsNotFound(err) {
-		c.note(resource+" "+name, err)
+		c.note(what, err)
 	}
 	return none
 }
