@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Limits of a state.
@@ -37,22 +35,17 @@ func (p Pod) isValid() bool {
 	return namespaceForm.MatchString(p.Namespace) && nameForm.MatchString(p.Name) && isWord(string(p.State)) && (p.Cause == "" || isWord(string(p.Cause)))
 }
 
-func limitFindings(findings []Finding) (limited []Finding) {
-	for _, f := range findings[:min(len(findings), maxFindings)] {
-		limited = append(limited, Finding{cut(f.Part), cut(f.Reason), f.Waiting})
+// texts returns all texts of a state, each of at most maxText bytes.
+func (s *State) texts() []*string {
+	texts := []*string{&s.Version, (*string)(&s.Mode), &s.Backend, &s.Desired, &s.Warning.Reason, &s.Warning.Next}
+	for i := range s.Findings {
+		texts = append(texts, &s.Findings[i].Part, &s.Findings[i].Reason)
 	}
-	return limited
-}
-
-func limitNotes(notes []string) (limited []string) {
-	for _, note := range notes[:min(len(notes), maxNotes)] {
-		limited = append(limited, cut(note))
+	for i := range s.Notes {
+		texts = append(texts, &s.Notes[i])
 	}
-	return limited
+	return texts
 }
-
-// cut returns a text of at most maxText bytes.
-func cut(text string) string { return record.Cut(text, maxText-len(record.Ellipsis)) }
 
 // check returns why no agent writes such a state. A compromised one can: its numbers must
 // not cancel those of other nodes.
@@ -60,13 +53,9 @@ func (s State) check() error {
 	if len(s.Findings) > maxFindings || len(s.Notes) > maxNotes {
 		return fmt.Errorf("%d findings and %d notes: expected at most %d and %d", len(s.Findings), len(s.Notes), maxFindings, maxNotes)
 	}
-	texts := append([]string{s.Version, string(s.Mode), s.Backend, s.Desired, s.Warning.Reason, s.Warning.Next}, s.Notes...)
-	for _, finding := range s.Findings {
-		texts = append(texts, finding.Part, finding.Reason)
-	}
-	for _, text := range texts {
-		if len(text) > maxText {
-			return fmt.Errorf("a text of %d bytes: expected at most %d", len(text), maxText)
+	for _, text := range s.texts() {
+		if len(*text) > maxText {
+			return fmt.Errorf("a text of %d bytes: expected at most %d", len(*text), maxText)
 		}
 	}
 	if s.Pods != nil {

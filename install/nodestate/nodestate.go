@@ -14,6 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Format is the version of State's form. New fields do not change it: readers ignore
@@ -96,9 +97,10 @@ const MaxSize = 32 << 10
 // out pods, from the end, where there is too much.
 func (s State) Encode() string {
 	s.Format = Format
-	s.Version, s.Mode, s.Backend, s.Desired = cut(s.Version), terms.Mode(cut(string(s.Mode))), cut(s.Backend), cut(s.Desired)
-	s.Findings, s.Warning = limitFindings(s.Findings), Warning{cut(s.Warning.Reason), cut(s.Warning.Next)}
-	s.Notes = limitNotes(s.Notes)
+	s.Findings, s.Notes = slices.Clone(s.Findings[:min(len(s.Findings), maxFindings)]), slices.Clone(s.Notes[:min(len(s.Notes), maxNotes)])
+	for _, text := range s.texts() {
+		*text = record.Cut(*text, maxText-len(record.Ellipsis))
+	}
 	if s.Pods == nil {
 		return string(encode(s))
 	}
