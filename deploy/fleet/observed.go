@@ -48,7 +48,9 @@ func (o *observed) fleet() *Fleet {
 			named[[3]string{name, pod.Namespace, pod.Name}] = pod
 		}
 		if o.podsFault != nil {
-			f.addNamed(name, pods.Named)
+			for _, pod := range pods.Named {
+				f.addPod(Pod{Namespace: pod.Namespace, Name: pod.Name, Node: name, State: pod.State, Cause: pod.Cause})
+			}
 		}
 	}
 	for _, pod := range meshed {
@@ -143,17 +145,13 @@ func (f *Fleet) addMeshed(pod meshPod, on []config.MeshName, named nodestate.Pod
 	default:
 		found.State = terms.NotReported
 	}
-	found.Next = withNamespace(advisePod(found), f.Namespace)
-	f.Pods = append(f.Pods, found)
+	f.addPod(found)
 }
 
-// addNamed adds the pods that a Lease names, where the API server's pods are not known.
-func (f *Fleet) addNamed(node string, pods []nodestate.Pod) {
-	for _, pod := range pods {
-		found := Pod{Namespace: pod.Namespace, Name: pod.Name, Node: node, State: pod.State, Cause: pod.Cause}
-		found.Next = withNamespace(advisePod(found), f.Namespace)
-		f.Pods = append(f.Pods, found)
-	}
+// addPod adds a pod with its next step.
+func (f *Fleet) addPod(found Pod) {
+	found.Next = withNamespace(advisePod(found), f.Namespace)
+	f.Pods = append(f.Pods, found)
 }
 
 // notes returns what the fleet's state does not say.

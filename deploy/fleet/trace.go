@@ -34,24 +34,19 @@ func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []st
 
 // guardOf returns the agent on a pod's node, which has a guard.
 func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*Agent, error) {
-	release, err := x.Client.release(ctx, x.Namespace)
+	if pod.Spec.NodeName == "" {
+		return nil, errors.New("it has no node yet: kubectl capture-cni explain says why")
+	}
+	o, agent, err := x.Client.observeNode(ctx, x.Namespace, pod.Spec.NodeName)
 	switch {
 	case err != nil:
 		return nil, err
-	case pod.Spec.NodeName == "":
-		return nil, errors.New("it has no node yet: kubectl capture-cni explain says why")
-	case !inMesh(pod, release.meshes()):
+	case !inMesh(pod, o.release.meshes()):
 		cause, _ := whyNotInMesh(pod)
 		return nil, fmt.Errorf("no rule concerns it: %s", cause)
-	}
-	_, agent, err := x.Client.observeNode(ctx, x.Namespace, pod.Spec.NodeName)
-	if err != nil {
-		return nil, err
-	}
-	if agent == nil {
+	case agent == nil:
 		return nil, fmt.Errorf("no agent of namespace %s runs on its node %s", x.Namespace, pod.Spec.NodeName)
-	}
-	if !agent.guarded {
+	case !agent.guarded:
 		return nil, fmt.Errorf("the agent on its node %s has no guard (guard.enabled, netconf.backend): trace its manifest with capture-cni-node render --pod FILE --to", pod.Spec.NodeName)
 	}
 	return agent, nil

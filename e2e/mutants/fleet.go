@@ -204,8 +204,8 @@ var fleetMutants = []mutant{
 	{
 		name: "trace-asks-a-guard-that-does-not-exist",
 		file: "deploy/fleet/trace.go",
-		from: "if !agent.guarded {",
-		to:   "if false {",
+		from: "case !agent.guarded:",
+		to:   "case false:",
 		by:   by(quick, "deploy/fleet", "TestTrace/no_guard"),
 	},
 	{
