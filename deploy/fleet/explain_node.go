@@ -73,20 +73,14 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 		o.nodes[e.Node] = known
 	}
 	lease, leaseErr := x.Client.lease(ctx, x.Namespace, e.Node)
-	if apierrors.IsNotFound(leaseErr) {
-		lease, leaseErr = nil, nil
-	}
 	switch {
-	case leaseErr != nil:
+	case leaseErr != nil && !apierrors.IsNotFound(leaseErr):
 		e.missing("node", "its Lease is not known: "+leaseErr.Error())
 	case err == nil:
 		node := o.node(e.Node, agent, lease)
 		e.Evidence.Node = &NodeEvidence{State: node.State, Reasons: node.Reasons, Next: node.Next, Version: node.Version}
 	}
-	switch {
-	case err != nil:
-		return false
-	case agent == nil: // as the node's state says
+	if agent == nil { // as the node's state, or the error, says
 		return false
 	}
 	container := InstallerContainer
@@ -95,11 +89,8 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	}
 	found := AgentEvidence{Agent: agent.name, Container: container}
 	if err := x.ask(ctx, *agent, container, &found.Answer, namespace+"/"+name); err != nil {
-		version := ""
-		if e.Evidence.Node != nil {
-			version = e.Evidence.Node.Version
-		}
-		e.missing("agent "+agent.name+", container "+container, x.withVersions(err, version).Error())
+		node := cmp.Or(e.Evidence.Node, &NodeEvidence{})
+		e.missing("agent "+agent.name+", container "+container, x.withVersions(err, node.Version).Error())
 	} else {
 		e.Evidence.Agent = &found
 	}
