@@ -16,8 +16,7 @@ import (
 )
 
 // conclude sets state, cause and next step. The guard's finding comes before what follows
-// from the pod alone. pod is nil for one that is gone; meshes are
-// those that are on.
+// from the pod alone. pod is nil for one that is gone; meshes are those that are on.
 func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events podEvents, guarded bool) {
 	var answer explain.Pod // of the node
 	if e.Evidence.Agent != nil {
@@ -32,7 +31,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 		e.Next = terms.Command("kubectl", "get", "pods", "--namespace", strings.Split(e.Pod, "/")[0])
 		return
 	}
-	asked := newMeshPod(pod)
+	asked := newSeenPod(pod)
 	_, exemption := asked.by(meshes)
 	switch {
 	case pod.Spec.NodeName == "" && (!inMesh(pod, meshes) || exemption.Cause == ""):

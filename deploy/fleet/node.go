@@ -162,6 +162,6 @@ func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 }
 
 // lacks reports whether the node's guard should know a pod, and does not.
-func (n *Node) lacks(pod meshPod) bool {
-	return n.pods != nil && !pod.running.IsZero() && n.Reported.After(pod.running.Add(reportGrace)) && n.pods.Lacks(pod.uid)
+func (n *Node) lacks(pod *seenPod) bool {
+	return n.pods != nil && !pod.running.IsZero() && n.Reported.After(pod.running.Add(reportGrace)) && n.pods.Lacks(string(pod.UID))
 }

@@ -56,7 +56,7 @@ func (o *observed) fleet() *Fleet {
 	for _, pod := range meshed {
 		if node := nodes[pod.node]; node != nil {
 			node.Meshed++
-			f.addMeshed(*pod, on, named[[3]string{pod.node, pod.namespace, pod.name}], node, o.now)
+			f.addMeshed(pod, on, named[[3]string{pod.node, pod.Namespace, pod.Name}], node, o.now)
 		}
 	}
 	for _, name := range names {
@@ -76,17 +76,14 @@ func (o *observed) fleet() *Fleet {
 
 // sortPods returns the agents by node, and the pods of the mesh. It notes the nodes whose
 // agent ends.
-func (o *observed) sortPods() (agents map[string]*Agent, meshed []*meshPod) {
+func (o *observed) sortPods() (agents map[string]*Agent, meshed []*seenPod) {
 	agents, o.ending = map[string]*Agent{}, map[string]bool{}
 	on := o.release.meshes()
 	for _, pod := range o.pods {
 		switch {
 		case pod.agent == nil || !o.release.owns(pod.agent):
-			if pod.mesh == nil {
-				continue
-			}
-			if mesh, _ := pod.mesh.by(on); mesh != "" {
-				meshed = append(meshed, pod.mesh)
+			if mesh, _ := pod.by(on); mesh != "" && pod.node != "" {
+				meshed = append(meshed, pod)
 			}
 		case pod.agent.ending:
 			o.ending[pod.agent.node] = true
@@ -99,7 +96,7 @@ func (o *observed) sortPods() (agents map[string]*Agent, meshed []*meshPod) {
 
 // names returns the nodes of the fleet: of those whose Node is known to be gone there is
 // nothing to say.
-func (o *observed) names(agents map[string]*Agent, meshed []*meshPod) []string {
+func (o *observed) names(agents map[string]*Agent, meshed []*seenPod) []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(o.leases)), maps.Keys(agents))
 	for _, pod := range meshed {
 		names = append(names, pod.node)
@@ -121,9 +118,9 @@ func (o *observed) nodesKnown() bool { return len(o.nodes) > 0 }
 
 // addMeshed adds a pod that is not captured as desired. The guard's finding comes first,
 // then what follows from the pod alone.
-func (f *Fleet) addMeshed(pod meshPod, on []config.MeshName, named nodestate.Pod, node *Node, now time.Time) {
+func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named nodestate.Pod, node *Node, now time.Time) {
 	mesh, exemption := pod.by(on)
-	found := Pod{Namespace: pod.namespace, Name: pod.name, Mesh: mesh, Node: pod.node, State: named.State, Cause: named.Cause, IstioInit: pod.istioInit}
+	found := Pod{Namespace: pod.Namespace, Name: pod.Name, Mesh: mesh, Node: pod.node, State: named.State, Cause: named.Cause, IstioInit: pod.istioInit}
 	switch {
 	case found.State != "":
 	case exemption.Cause != "":
