@@ -107,7 +107,7 @@ func findings(published nodestate.State) (state NodeState, reasons []string) {
 		if !finding.Waiting {
 			state = Faulty
 		}
-		reasons = append(reasons, finding.Part+": "+finding.Reason)
+		reasons = append(reasons, finding.String())
 	}
 	return state, reasons
 }

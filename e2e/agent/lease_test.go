@@ -31,7 +31,7 @@ func TestLease(t *testing.T) {
 	check(t, os.WriteFile(n.runDir+"/guard/pods.json", []byte(`{"states":{"uncaptured":1},"named":[{"namespace":"shop","name":"web","state":"uncaptured"}]}`), 0o600))
 	check(t, os.Rename(n.netDir+"/"+primaryName, n.dir+"/hidden"))
 	state = n.published(t, func(s nodestate.State) bool { return !s.Good() && s.Pods != nil })
-	if !strings.Contains(state.Findings[0].Part, "entry") || len(state.Pods.Named) != 1 || state.Pods.Named[0].Name != "web" {
+	if !strings.Contains(string(state.Findings[0].Part), "entry") || len(state.Pods.Named) != 1 || state.Pods.Named[0].Name != "web" {
 		t.Errorf("published: %+v", state)
 	}
 	a.stop(t)

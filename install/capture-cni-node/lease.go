@@ -38,12 +38,12 @@ func (a *agent) publish() []task {
 // nodeState joins what the agent knows of the node with what the guard knows of its pods.
 func (a *agent) nodeState(ctx context.Context) nodestate.State {
 	report := a.keeper.CurrentReport(ctx)
-	state := nodestate.State{Version: config.OwnVersion(), Mode: report.Mode, Backend: string(a.Entry.Conf.Backend), Desired: a.state, Warning: report.Warning, Notes: report.Notes, Pods: a.podStates()}
+	state := nodestate.State{
+		Version: config.OwnVersion(), Mode: report.Mode, Backend: string(a.Entry.Conf.Backend), Desired: a.state,
+		Findings: report.Findings, Warning: report.Warning, Notes: report.Notes, Pods: a.podStates(),
+	}
 	if a.state == "absent" || a.BackendFault() != nil {
 		state.Backend = ""
-	}
-	for _, f := range report.Findings {
-		state.Findings = append(state.Findings, nodestate.Finding{Part: string(f.Part), Reason: f.Reason, Waiting: f.Waiting})
 	}
 	return state
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Part is one part of a node's desired state.
-type Part string
+type Part = nodestate.Part
 
 const (
 	PartOwner       Part = "owner"
@@ -30,14 +30,7 @@ func Parts() []Part {
 }
 
 // Finding is why a part is not in the desired state.
-type Finding struct {
-	Part    Part   `json:"part"`
-	Reason  string `json:"reason"`
-	Waiting bool   `json:"waiting,omitempty"` // it resolves without the operator
-}
-
-// String returns the finding in one line.
-func (f Finding) String() string { return string(f.Part) + ": " + f.Reason }
+type Finding = nodestate.Finding
 
 // Report is the state of a node. Without findings it is in the desired state.
 type Report struct {
@@ -57,7 +50,7 @@ func (r Report) IsGood(part Part) bool {
 
 func (r *Report) Add(part Part, err error) {
 	if err != nil {
-		r.Findings = append(r.Findings, Finding{part, err.Error(), entry.IsWaiting(err)})
+		r.Findings = append(r.Findings, Finding{Part: part, Reason: err.Error(), Waiting: entry.IsWaiting(err)})
 	}
 }
 

@@ -39,7 +39,7 @@ func (p Pod) isValid() bool {
 func (s *State) texts() []*string {
 	texts := []*string{&s.Version, (*string)(&s.Mode), &s.Backend, &s.Desired, &s.Warning.Reason, &s.Warning.Next}
 	for i := range s.Findings {
-		texts = append(texts, &s.Findings[i].Part, &s.Findings[i].Reason)
+		texts = append(texts, (*string)(&s.Findings[i].Part), &s.Findings[i].Reason)
 	}
 	for i := range s.Notes {
 		texts = append(texts, &s.Notes[i])

@@ -42,12 +42,18 @@ type State struct {
 	Pods     *Pods      `json:"pods,omitempty"`  // nil while no guard reports them
 }
 
-// Finding is why a part of the node is not in the desired state.
+// Part is one part of a node's desired state.
+type Part string
+
+// Finding is why a part is not in the desired state.
 type Finding struct {
-	Part    string `json:"part"`
+	Part    Part   `json:"part"`
 	Reason  string `json:"reason"`
 	Waiting bool   `json:"waiting,omitempty"` // it resolves without the operator
 }
+
+// String returns the finding in one line.
+func (f Finding) String() string { return string(f.Part) + ": " + f.Reason }
 
 // Warning is what needs the operator on a node without findings: why pods of the mesh do not
 // start, or what can fail next.

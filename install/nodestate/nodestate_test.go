@@ -67,7 +67,7 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 	state := State{Version: long, Mode: terms.Mode(long), Desired: long, Pods: &hostile}
 	for range 500 {
-		state.Findings = append(state.Findings, Finding{long, long, false})
+		state.Findings = append(state.Findings, Finding{Part(long), long, false})
 	}
 	text := state.Encode()
 	if len(text) > MaxSize {
@@ -96,7 +96,7 @@ func TestOmittedPods(t *testing.T) {
 		for i := range test.pods {
 			pods.Named = append(pods.Named, Pod{strings.Repeat("n", 63), fmt.Sprintf("%0*d", test.length, i), "obstructed", ""})
 		}
-		texts := slices.Repeat([]Finding{{strings.Repeat("x", maxText), strings.Repeat("x", maxText), false}}, maxFindings)
+		texts := slices.Repeat([]Finding{{Part(strings.Repeat("x", maxText)), strings.Repeat("x", maxText), false}}, maxFindings)
 		read, err := Decode(State{Pods: &pods, Findings: texts}.Encode())
 		alone, aloneErr := DecodePods(pods.Encode())
 		if err != nil || aloneErr != nil {
@@ -131,7 +131,7 @@ func TestForged(t *testing.T) {
 	}{
 		{"empty", State{}, ""},
 		{"at every limit", State{
-			Version: text(maxText), Mode: terms.Mode(text(maxText)), Desired: text(maxText), Findings: slices.Repeat([]Finding{{text(maxText), text(maxText), false}}, maxFindings),
+			Version: text(maxText), Mode: terms.Mode(text(maxText)), Desired: text(maxText), Findings: slices.Repeat([]Finding{{Part(text(maxText)), text(maxText), false}}, maxFindings),
 			Pods: &Pods{States: words[terms.State](maxCounts), Exempt: words[capture.ExemptionCause](maxCounts), Named: named(maxPods), Omitted: maxCount, Known: slices.Repeat([]string{"beef0001"}, maxKnown)},
 		}, ""},
 		{"a zero", State{Pods: &Pods{States: map[terms.State]int{"captured": 0}}}, ""},
@@ -153,7 +153,7 @@ func TestForged(t *testing.T) {
 		{"a long version", State{Version: text(maxText + 1)}, "301 bytes"},
 		{"a long mode", State{Mode: terms.Mode(text(maxText + 1))}, "301 bytes"},
 		{"a long desired state", State{Desired: text(maxText + 1)}, "301 bytes"},
-		{"a long part", State{Findings: []Finding{{Part: text(maxText + 1)}}}, "301 bytes"},
+		{"a long part", State{Findings: []Finding{{Part: Part(text(maxText + 1))}}}, "301 bytes"},
 		{"a long reason", State{Findings: []Finding{{Reason: text(maxText + 1)}}}, "301 bytes"},
 	} {
 		test.state.Format = Format
