@@ -16,12 +16,11 @@ import (
 
 func validateCommand() *cobra.Command {
 	mesh := config.DefaultSettings().Mesh
-	s := validate.Settings{}
+	s := validate.Settings{Families: validate.Auto}
 	var destinations []net.IP
 	for _, a := range validate.DefaultDestinations() {
 		destinations = append(destinations, a.AsSlice())
 	}
-	families := string(validate.Auto)
 	command := &cobra.Command{
 		Use:   "validate outbound|inbound",
 		Short: "Prove inside a pod that its traffic is captured",
@@ -47,17 +46,18 @@ port is in use, 13 unknown for lack of an address or a route, 1 any other error.
 	outbound := flags.Uint16("outbound-port", mesh.OutboundPort, "the proxy's port for outbound traffic")
 	inbound := flags.Uint16("inbound-port", mesh.InboundPort, "the proxy's port for inbound traffic")
 	flags.DurationVar(&s.Budget, "budget", 30*time.Second, "how long to wait for the rules; 0: one attempt")
-	flags.StringVar(&families, "family", families, "families to prove: auto (those that the mesh captures), ipv4, ipv6 or both")
+	flags.StringVar((*string)(&s.Families), "family", string(s.Families),
+		"families to prove: auto (those that the mesh captures), ipv4, ipv6 or both")
 	flags.IPSliceVar(&destinations, "destination", destinations, "address that outbound connects to, one per family; set it for pods that capture only some ranges")
 	command.RunE = func(command *cobra.Command, args []string) error {
-		s.Direction, s.Families, s.Port = validate.Direction(args[0]), validate.Families(families), *outbound
+		s.Direction, s.Port = validate.Direction(args[0]), *outbound
 		if s.Direction == validate.Inbound {
 			s.Port = *inbound
 		}
 		switch s.Families {
 		case validate.Auto, validate.OnlyIPv4, validate.OnlyIPv6, validate.Both:
 		default:
-			return fmt.Errorf("--family is %q: expected auto, ipv4, ipv6 or both", families)
+			return fmt.Errorf("--family is %q: expected auto, ipv4, ipv6 or both", s.Families)
 		}
 		for _, ip := range destinations {
 			address, _ := netip.AddrFromSlice(ip)
