@@ -110,20 +110,10 @@ func Each[T runtime.Object](ctx context.Context, c *Client, namespace string, li
 	return withRole(err, "list", resource, namespace)
 }
 
-// pod returns a pod. Errors: those of the API server.
-func (c *Client) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	if err := c.Get(ctx, namespace, name, pod); err != nil {
-		return nil, fmt.Errorf("reading pod %s/%s: %w", namespace, name, err)
+// read returns an object, nil with an error: that of the API server. what is its kind.
+func read[P runtime.Object](ctx context.Context, c *Client, what, namespace, name string, into P) (none P, err error) {
+	if err := c.Get(ctx, namespace, name, into); err != nil {
+		return none, fmt.Errorf("reading %s %s/%s: %w", what, namespace, name, err)
 	}
-	return pod, nil
-}
-
-// lease returns the Lease of a node's agent.
-func (c *Client) lease(ctx context.Context, namespace, node string) (*coordination.Lease, error) {
-	lease := &coordination.Lease{}
-	if err := c.Get(ctx, namespace, node, lease); err != nil {
-		return nil, fmt.Errorf("reading Lease %s/%s: %w", namespace, node, err)
-	}
-	return lease, nil
+	return into, nil
 }

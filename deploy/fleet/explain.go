@@ -53,7 +53,7 @@ type Explainer struct {
 // Lease of its node and by the command explain in the agent's pod there.
 func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explanation, error) {
 	e := &Explanation{Pod: namespace + "/" + name, State: terms.Unknown}
-	pod, err := x.Client.pod(ctx, namespace, name) // nil for one that is gone
+	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{}) // nil for one that is gone
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}

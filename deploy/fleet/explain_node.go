@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/install/explain"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // podEvents are the Events about a pod.
@@ -72,7 +74,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	if err := x.Client.Get(ctx, metav1.NamespaceNone, e.Node, known); err == nil {
 		o.nodes[e.Node] = known
 	}
-	lease, leaseErr := x.Client.lease(ctx, x.Namespace, e.Node)
+	lease, leaseErr := read(ctx, x.Client, "Lease", x.Namespace, e.Node, &coordination.Lease{})
 	switch {
 	case leaseErr != nil && !apierrors.IsNotFound(leaseErr):
 		e.missing("node", "its Lease is not known: "+leaseErr.Error())
@@ -110,8 +112,7 @@ func (x Explainer) ask(ctx context.Context, agent Agent, container string, into 
 // that agent and plugin are of different versions, if they are.
 func (x Explainer) withVersions(err error, agent string) error {
 	failed, _ := errors.AsType[commandFailed](err)
-	isUnknown := strings.Contains(string(failed), "unknown flag") || strings.Contains(string(failed), "unknown command")
-	if agent == "" || agent == x.Version || !isUnknown && !errors.Is(err, explain.ErrAnswer) {
+	if agent == "" || agent == x.Version || terms.SkewAdvice(string(failed)) == "" && !errors.Is(err, explain.ErrAnswer) {
 		return err
 	}
 	return fmt.Errorf("%w. The agent is %s and this plugin %s: use the plugin of the agent's version", err, agent, x.Version)

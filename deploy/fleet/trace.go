@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/install/explain"
@@ -15,7 +16,7 @@ import (
 // Trace returns which rule decides about a packet of a pod, as the guard of the pod's
 // node says it. flags describe the packet, as those of "capture-cni-node explain" do.
 func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []string) (explain.Trace, error) {
-	pod, err := x.Client.pod(ctx, namespace, name)
+	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{})
 	if err != nil {
 		return explain.Trace{}, err
 	}
@@ -25,7 +26,7 @@ func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []st
 	}
 	var traced explain.Trace
 	if err := x.ask(ctx, *agent, GuardContainer, &traced, append([]string{namespace + "/" + name}, flags...)...); err != nil {
-		lease, _ := x.Client.lease(ctx, x.Namespace, pod.Spec.NodeName) // the version alone is at stake
+		lease, _ := read(ctx, x.Client, "Lease", x.Namespace, pod.Spec.NodeName, &coordination.Lease{}) // the version alone is at stake
 		node := newObserved(x.Namespace).node(pod.Spec.NodeName, agent, lease)
 		return traced, x.withVersions(err, node.Version)
 	}
