@@ -49,12 +49,7 @@ it shows the last ADD alone:
 			if form != "text" && form != "json" {
 				return fmt.Errorf("--output is %q: expected text or json", form)
 			}
-			var answer explained
-			if scope == scopeNode && !traced {
-				answer, err = o.explainAdd(namespace, name)
-			} else {
-				answer, err = o.explain(command.Context(), namespace, name, traced, packet)
-			}
+			answer, err := o.explain(command.Context(), namespace, name, scope, traced, packet)
 			if err != nil {
 				return err
 			}
@@ -74,7 +69,13 @@ it shows the last ADD alone:
 // explained is an explanation or a trace of a pod.
 type explained interface{ Text() string }
 
-func (o *options) explain(ctx context.Context, namespace, name string, traced bool, flags packetFlags) (explained, error) {
+func (o *options) explain(ctx context.Context, namespace, name, scope string, traced bool, flags packetFlags) (explained, error) {
+	if scope == scopeNode && !traced {
+		if o.AgentSocket() == "" {
+			return nil, errors.New("agentSocket is empty in netconf: no agent receives records of ADDs")
+		}
+		return guard.ExplainWithoutSandbox(history.Directory(o.AgentSocket()), namespace, name)
+	}
 	packet, err := flags.packet()
 	if traced && err != nil {
 		return nil, err
@@ -87,12 +88,4 @@ func (o *options) explain(ctx context.Context, namespace, name string, traced bo
 		return g.Trace(ctx, namespace, name, packet)
 	}
 	return g.Explain(ctx, namespace, name)
-}
-
-// explainAdd returns the last ADD of a pod, from the node's records.
-func (o *options) explainAdd(namespace, name string) (explained, error) {
-	if o.AgentSocket() == "" {
-		return nil, errors.New("agentSocket is empty in netconf: no agent receives records of ADDs")
-	}
-	return guard.ExplainWithoutSandbox(history.Directory(o.AgentSocket()), namespace, name)
 }
