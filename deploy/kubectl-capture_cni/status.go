@@ -57,7 +57,8 @@ func waitUntilGood(ctx context.Context, client *fleet.Client, namespace string, 
 		if err != nil {
 			next = err.Error()
 		} else {
-			next = fmt.Sprintf("waiting: agents: %s; nodes: %s; pods of the mesh: %s", agents(f), countNodes(f, stateOf), counts(f.States))
+			next = fmt.Sprintf("waiting: agents: %s; nodes: %s; pods of the mesh: %s",
+				agents(f), counts(countNodes(f, stateOf)), counts(f.States))
 		}
 		if done = err == nil && f.Good(); !done && next != line {
 			writeProgress(progress, "%s: %s", time.Since(begun).Round(time.Second), next)

@@ -16,13 +16,15 @@ import (
 
 func stateOf(n fleet.Node) string { return string(n.State) }
 
+func versionOf(n fleet.Node) string { return cmp.Or(n.Version, "unknown") }
+
 // countNodes returns how many nodes have each value.
-func countNodes(f *fleet.Fleet, value func(fleet.Node) string) string {
+func countNodes(f *fleet.Fleet, value func(fleet.Node) string) map[string]int {
 	numbers := map[string]int{}
 	for _, node := range f.Nodes {
 		numbers[value(node)]++
 	}
-	return counts(numbers)
+	return numbers
 }
 
 // counts returns numbers by name, the largest first.
@@ -53,9 +55,9 @@ func agents(f *fleet.Fleet) string {
 }
 
 func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) {
-	summary := table{header: []string{"nodes", countNodes(f, stateOf)}}
+	summary := table{header: []string{"nodes", counts(countNodes(f, stateOf))}}
 	summary.add("agents", agents(f))
-	summary.add("versions", countNodes(f, func(n fleet.Node) string { return cmp.Or(n.Version, "unknown") }))
+	summary.add("versions", counts(countNodes(f, versionOf)))
 	summary.add("pods", counts(f.States))
 	if len(f.Exempt) > 0 {
 		summary.add("exempt", counts(f.Exempt))

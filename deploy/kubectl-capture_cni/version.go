@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 
@@ -29,10 +28,7 @@ func versionCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := versions{config.OwnVersion(), map[string]int{}}
-			for _, node := range f.Nodes {
-				v.Agents[cmp.Or(node.Version, "unknown")]++
-			}
+			v := versions{config.OwnVersion(), countNodes(f, versionOf)}
 			return write(o, command.OutOrStdout(), v, nil, func(out io.Writer, v versions) {
 				fmt.Fprintf(out, "plugin  %s\nagents  %s\n", v.Plugin, printable(counts(v.Agents)))
 			})
