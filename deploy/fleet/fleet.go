@@ -40,7 +40,6 @@ type Node struct {
 	Meshed   int             `json:"meshed"`             // pods of the mesh, as the API server knows them
 	Notes    []string        `json:"notes,omitempty"`    // of the agent
 	Next     string          `json:"nextStep,omitempty"` // what to do
-	step     string          // that follows from more than the state
 	agent    *Agent          // nil for none
 	pods     *nodestate.Pods // as its guard reports them; nil if it reports none
 }

@@ -41,14 +41,14 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	switch {
 	case whyDown(o.nodes[name]) != "":
 		set(Faulty, "the Node is not ready: "+whyDown(o.nodes[name]))
-		node.step = terms.Command("kubectl", "describe", "node", name)
+		node.Next = terms.Command("kubectl", "describe", "node", name)
 	case agent == nil && o.podsFault == nil:
 		o.explainNoAgent(&node, lease != nil, published.Desired == absent && published.Good())
 	case leaving != "":
 		set(Waiting, fmt.Sprintf("DaemonSet %s does not select the node any more, and its agent still runs", leaving))
 	case agent != nil && agent.fault.blocks(o.now.Sub(agent.created)):
 		set(Faulty, agent.fault.reason)
-		node.step = agent.fault.step(agent)
+		node.Next = agent.fault.step(agent)
 	case agent != nil && agent.fault.in(starting):
 		set(Waiting, agent.fault.reason)
 	case lease == nil:
@@ -72,12 +72,12 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		set(Faulty, agent.fault.reason)
 	case published.Warning.Reason != "":
 		set(Faulty, published.Warning.Reason)
-		node.step = published.Warning.Next
+		node.Next = published.Warning.Next
 	case agent != nil && agent.guarded && published.Pods == nil && cmp.Or(published.Backend, nftables) == nftables:
 		set(Waiting, "the guard has not reported the states of pods")
 	case o.release.replaces(agent) == appsv1.OnDeleteDaemonSetStrategyType:
 		set(Outdated, "the agent is of an older specification, and updateStrategy is OnDelete")
-		node.step = terms.Command("kubectl", "-n", agent.namespace, "delete", "pod", agent.name)
+		node.Next = terms.Command("kubectl", "-n", agent.namespace, "delete", "pod", agent.name)
 	case o.release.replaces(agent) != "":
 		set(Waiting, "the agent is of an older specification, and is replaced")
 	case published.Desired == absent:
@@ -85,7 +85,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	default:
 		set(Ready)
 	}
-	node.Next = cmp.Or(node.step, o.adviseNode(node))
+	node.Next = cmp.Or(node.Next, o.adviseNode(node)) // what follows from more than the state comes first
 	return node
 }
 
@@ -150,14 +150,14 @@ func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	case o.ending[node.Name]:
 		node.State, node.Reasons = Waiting, []string{"the agent ends"}
 	case selected != "":
-		node.Reasons, node.step = []string{"DaemonSet " + selected + " selects the node, and has no pod there"}, describe
+		node.Reasons, node.Next = []string{"DaemonSet " + selected + " selects the node, and has no pod there"}, describe
 	case clean:
 		node.State = Removed
 	case leased && o.nodesKnown():
 		node.Reasons = []string{"no DaemonSet selects the node any more: plugin and entry may be left there"}
-		node.step = "select it again, or by a pool with state: absent (deploy/guides/nodes.md)"
+		node.Next = "select it again, or by a pool with state: absent (deploy/guides/nodes.md)"
 	default:
-		node.Reasons, node.step = []string{"no agent runs on the node"}, "compare nodeSelector, affinity and tolerations of the chart with the node: "+describe
+		node.Reasons, node.Next = []string{"no agent runs on the node"}, "compare nodeSelector, affinity and tolerations of the chart with the node: "+describe
 	}
 }
 
