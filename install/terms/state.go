@@ -56,18 +56,11 @@ func (s State) IsMissing() bool {
 	return false
 }
 
-// worst are the states of pods that are not captured as desired, the worst first.
-var worst = []State{Uncaptured, InjectedLater, Drifted, Foreign, Obstructed, Unknown, Exempt, Changed, Outdated}
+// bad are the states of pods that are not captured as desired, the worst last.
+var bad = []State{Outdated, Changed, Exempt, Unknown, Obstructed, Foreign, Drifted, InjectedLater, Uncaptured}
 
 // Compare orders states, the worst first. Those that are not known come last.
-func Compare(a, b State) int { return cmp.Compare(rank(a), rank(b)) }
-
-func rank(s State) int {
-	if i := slices.Index(worst, s); i >= 0 {
-		return i
-	}
-	return len(worst)
-}
+func Compare(a, b State) int { return cmp.Compare(slices.Index(bad, b), slices.Index(bad, a)) }
 
 // Advice returns the next step for a pod of this state that was examined a moment ago, ""
 // where it depends on more than the state.
