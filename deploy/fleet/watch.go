@@ -46,7 +46,12 @@ func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fl
 		all = append(all, w)
 	}
 	wait := firstLook
-	for sleep(ctx, wait) {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
 		f, settled, err := look(all, namespace)
 		if !settled {
 			continue
@@ -60,17 +65,6 @@ func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fl
 		case <-changed:
 		case <-time.After(refreshTime):
 		}
-	}
-	return ctx.Err()
-}
-
-// sleep reports whether ctx lasted.
-func sleep(ctx context.Context, wait time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(wait):
-		return true
 	}
 }
 
