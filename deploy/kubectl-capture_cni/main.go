@@ -40,39 +40,36 @@ func execute(ctx context.Context, args []string, stdout, stderr *screen) int {
 	command.SetOut(stdout)
 	command.SetErr(stderr)
 	err := command.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, errNotGood) && !errors.Is(err, errNotKnown) {
-		fmt.Fprintln(stderr, "kubectl capture-cni:", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	if err == nil {
+		return 0
 	}
-	return exitStatus(err)
+	if found, isPrinted := errors.AsType[status](err); isPrinted {
+		return int(found)
+	}
+	fmt.Fprintln(stderr, "kubectl capture-cni:", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	return int(notKnown)
 }
 
-// Errors that end a command which has printed what it found.
-var (
-	errNotGood  = errors.New("something needs attention")
-	errNotKnown = errors.New("not all could be found out")
+// status is the exit status of a command that has printed what it found, where that is not 0.
+type status int
+
+const (
+	notGood  status = 1 // something needs attention
+	notKnown status = 2 // the command could not find out
 )
+
+// Error implements error.
+func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // outcome returns the error of a command that has printed what it found.
 func outcome(good bool, unknown int) error {
 	switch {
 	case !good:
-		return errNotGood
+		return notGood
 	case unknown > 0:
-		return errNotKnown
+		return notKnown
 	}
 	return nil
-}
-
-// exitStatus is 0 where all is well, 1 where something needs attention, and 2 where the
-// command could not find out.
-func exitStatus(err error) int {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, errNotGood):
-		return 1
-	}
-	return 2
 }
 
 // options are the flags of all commands.
