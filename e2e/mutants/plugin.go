@@ -166,4 +166,11 @@ var pluginMutants = []mutant{
 		to:   "if i < len(files)-most {",
 		by:   by(unit, "install/received", "TestSpoolBytes"),
 	},
+	{
+		name: "fields-that-an-earlier-agent-lacks-are-read-as-absent",
+		file: "plugin/capture/pod.go",
+		from: "if version < 2 {",
+		to:   "if version < 1 {",
+		by:   by(quick, "plugin/lookup", "TestEarlierVersion"),
+	},
 }

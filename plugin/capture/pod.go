@@ -28,8 +28,15 @@ type Pod struct {
 	Containers   []Container       `json:"containers,omitempty"` // in starting order: init containers first
 }
 
-// AnyGroup stands for more groups than are kept of a pod.
+// AnyGroup stands for groups that are not known, and for more of them than are kept of a pod.
 const AnyGroup = -1
+
+// Complete makes what a pod of an earlier version lacks unknown.
+func (p *Pod) Complete(version int) {
+	if version < 2 {
+		p.Groups = []int64{AnyGroup}
+	}
+}
 
 // Container holds the fields of a container that decide.
 type Container struct {

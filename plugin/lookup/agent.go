@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Agent is the node agent's socket for requests of pods.
@@ -32,8 +30,7 @@ func (n notServing) Unwrap() error { return n.error }
 // Ask sends one request. It waits for the answer until ctx ends. Errors: *Fault; any
 // other means that the agent did not answer.
 func (a Agent) Ask(ctx context.Context, request Request) (Answer, error) {
-	request.Version = capture.PodVersion
-	answer, err := a.ask(ctx, request)
+	answer, err := inTheirVersion(request, func(request Request) (Answer, error) { return a.ask(ctx, request) })
 	if err != nil {
 		return Answer{}, fmt.Errorf("asking the node agent at %s: %w", a.Socket, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -92,6 +93,32 @@ func ofVersion(version int) lookup.Answer {
 
 func silent(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
+// TestEarlierVersion asks an agent that answers another version by its own and nothing else, as
+// agents of every release do. What its version lacks is unknown, and not absent.
+func TestEarlierVersion(t *testing.T) {
+	t.Parallel()
+	for version := capture.OldestPodVersion; version < capture.PodVersion; version++ {
+		a := serve(t, func(conn net.Conn) {
+			_, _ = conn.Write([]byte{lookup.Accepted})
+			document, err := lookup.ReadMessage(conn, lookup.MaxRequest)
+			var request lookup.Request
+			if err != nil || json.Unmarshal(document, &request) != nil {
+				return
+			}
+			answer := lookup.Answer{Version: version}
+			if request.Version == version {
+				answer = ofVersion(version)
+			}
+			document, _ = json.Marshal(answer)
+			_ = lookup.WriteMessage(conn, document)
+		})
+		answer, err := lookup.Agent{Socket: a.socket}.Ask(t.Context(), lookup.Request{Pod: wanted})
+		if err != nil || answer.Pod.RuntimeClass != "by the agent" || !slices.Equal(answer.Pod.Groups, []int64{capture.AnyGroup}) {
+			t.Errorf("version %d: got %+v, %v", version, answer.Pod, err)
+		}
+	}
+}
+
 // TestAgentFirst expects the agent's pod, or the API server's where the agent has
 // none, and the errors of both ways where neither has.
 func TestAgentFirst(t *testing.T) {
@@ -123,7 +150,7 @@ func TestAgentFirst(t *testing.T) {
 			_, _ = lookup.ReadMessage(conn, lookup.MaxRequest)
 			_ = lookup.WriteMessage(conn, []byte("pod"))
 		}, "runc", "reading the answer", time.Second},
-		{"is of an older version", answering(ofVersion(capture.PodVersion - 1)), "runc", fmt.Sprintf("version %d of a pod's fields, expected %d", capture.PodVersion-1, capture.PodVersion), time.Second},
+		{"is of an older version", answering(ofVersion(capture.OldestPodVersion - 1)), "runc", fmt.Sprintf("version %d of a pod's fields, expected %d", capture.OldestPodVersion-1, capture.PodVersion), time.Second},
 		{"is of a newer version", answering(ofVersion(capture.PodVersion + 1)), "runc", fmt.Sprintf("version %d of a pod's fields", capture.PodVersion+1), time.Second},
 		{"has another pod", answering(lookup.Answer{Version: capture.PodVersion, UID: "other", Pod: &capture.Pod{}}), "runc", "UID other, expected", time.Second},
 		{"has no pod in its answer", answering(lookup.Answer{Version: capture.PodVersion}), "runc", "it has no pod", time.Second},

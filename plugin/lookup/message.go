@@ -108,6 +108,26 @@ func ReadMessage(r io.Reader, limit int) ([]byte, error) {
 	return document, err
 }
 
+// otherVersion is the version of the program that answered a request of another version. It
+// says nothing else.
+type otherVersion int
+
+func (v otherVersion) Error() string {
+	return fmt.Sprintf("the answer has version %d of a pod's fields, expected %d: plugin and agent are of different releases until the agent has replaced the plugin", v, capture.PodVersion)
+}
+
+// inTheirVersion asks in today's version, and then in that of an earlier release: this process
+// may run while an agent replaces the programs.
+func inTheirVersion(request Request, ask func(Request) (Answer, error)) (Answer, error) {
+	request.Version = capture.PodVersion
+	answer, err := ask(request)
+	if theirs, ok := errors.AsType[otherVersion](err); ok && theirs >= capture.OldestPodVersion && theirs < capture.PodVersion {
+		request.Version = int(theirs)
+		return ask(request)
+	}
+	return answer, err
+}
+
 // ParseAnswer reads an answer to a request.
 func ParseAnswer(document []byte, request Request) (Answer, error) {
 	var answer Answer
@@ -115,8 +135,8 @@ func ParseAnswer(document []byte, request Request) (Answer, error) {
 		return Answer{}, fmt.Errorf("reading the answer: %w", err)
 	}
 	switch {
-	case answer.Version != capture.PodVersion:
-		return Answer{}, fmt.Errorf("the answer has version %d of a pod's fields, expected %d: plugin and agent are of different releases until the agent has replaced the plugin", answer.Version, capture.PodVersion)
+	case answer.Version != request.Version:
+		return Answer{}, otherVersion(answer.Version)
 	case answer.Fault != nil:
 		return Answer{}, answer.Fault
 	case request.Pod.Name == "", answer.Unchanged && request.Digest != "":
@@ -126,5 +146,6 @@ func ParseAnswer(document []byte, request Request) (Answer, error) {
 	case request.Pod.UID != "" && request.Pod.UID != answer.UID:
 		return Answer{}, fmt.Errorf("reading the answer: it has the pod with UID %s, expected %s", answer.UID, request.Pod.UID)
 	}
+	answer.Pod.Complete(answer.Version)
 	return answer, nil
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // ProgramPath returns where capture-cni-lookup is installed: next to this executable.
@@ -33,8 +32,8 @@ const maxErrorOutput = 512
 // askProgram executes capture-cni-lookup with no variable but the one by which the operator
 // allows a directory. Errors: *Fault; any other means that the program did not answer.
 func (l Lookup) askProgram(ctx context.Context, request Request) (Answer, error) {
-	request.Version, request.Directory = capture.PodVersion, l.Directory
-	answer, err := l.execute(ctx, request)
+	request.Directory = l.Directory
+	answer, err := inTheirVersion(request, func(request Request) (Answer, error) { return l.execute(ctx, request) })
 	if err != nil {
 		return Answer{}, fmt.Errorf("asking the API server: %w", err)
 	}
