@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -59,7 +60,7 @@ func bareReaction(t *testing.T, path string) time.Duration {
 	check(t, err)
 	defer watcher.Close()
 	check(t, watcher.Add(directory.Path()))
-	write := func() error { return directory.Replace("copy", content, host.As(0o600), nil) }
+	write := func() error { return directory.Replace("copy", bytes.NewReader(content), 0o600, nil) }
 	check(t, write())
 	go func() {
 		for event := range watcher.Events {

@@ -8,8 +8,8 @@ var agentMutants = []mutant{
 	{
 		name: "token-that-all-can-read",
 		file: "install/host/replace.go",
-		from: "return d.Replace(name, content, As(0o600), nil)",
-		to:   "return d.Replace(name, content, As(0o644), nil)",
+		from: "return d.Replace(name, bytes.NewReader(content), 0o600, nil)",
+		to:   "return d.Replace(name, bytes.NewReader(content), 0o644, nil)",
 		by:   by(quick, "install/credentials", "TestCredentialsArePrivate"),
 	},
 	{

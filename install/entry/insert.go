@@ -46,7 +46,7 @@ func insertInto(net Net, p primary, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	return net.Replace(p.File, text, host.Kept(0o600), checkUnchanged(net, p.File, p.text))
+	return net.Replace(p.File, bytes.NewReader(text), host.Kept, checkUnchanged(net, p.File, p.text))
 }
 
 // checkUnchanged fails if another program wrote the file since it was read, so that its
@@ -121,5 +121,5 @@ func removeFromList(net Net, name string) error {
 			return net.Remove(name)
 		}
 	}
-	return net.Replace(name, without, host.Kept(0o600), checkUnchanged(net, name, text))
+	return net.Replace(name, bytes.NewReader(without), host.Kept, checkUnchanged(net, name, text))
 }

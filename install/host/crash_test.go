@@ -25,7 +25,9 @@ const (
 )
 
 var changes = map[string]func(d *Dir) error{
-	"replace":          func(d *Dir) error { return d.Replace("conf", bytes.Repeat([]byte("new"), 100_000), As(0o600), nil) },
+	"replace": func(d *Dir) error {
+		return d.Replace("conf", bytes.NewReader(bytes.Repeat([]byte("new"), 100_000)), 0o600, nil)
+	},
 	"rename":           func(d *Dir) error { return d.Rename("conf", "renamed") },
 	"remove":           func(d *Dir) error { return d.Remove("conf") },
 	"remove directory": func(d *Dir) error { return d.RemoveDir("sub") },
@@ -56,7 +58,7 @@ func TestKilledAnywhere(t *testing.T) {
 		for cut, finished := (lab.Cut{Call: call, Nth: 1}), false; !finished; cut.Nth++ {
 			directory := t.TempDir()
 			d := open(t, directory)
-			check(t, d.Replace("conf", oldContent, As(0o600), nil))
+			check(t, d.Replace("conf", bytes.NewReader(oldContent), 0o600, nil))
 			command := cut.Command(os.Args[0])
 			command.Env = append(os.Environ(), envDirectory+"="+directory, envChange+"=replace")
 			finished = command.Run() == nil

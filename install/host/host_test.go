@@ -67,11 +67,11 @@ func TestFailures(t *testing.T) {
 			directory := t.TempDir()
 			test.prepare(t, directory)
 			d := open(t, directory)
-			check(t, d.Replace("conf", oldContent, As(0o600), nil))
+			check(t, d.Replace("conf", bytes.NewReader(oldContent), 0o600, nil))
 			test.after(t, directory)
 			before, err := d.Names()
 			check(t, err)
-			if err := d.Replace("conf", newContent, As(0o600), nil); !errors.Is(err, test.want) {
+			if err := d.Replace("conf", bytes.NewReader(newContent), 0o600, nil); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if after, err := d.Names(); err != nil || !slices.Equal(after, before) {
@@ -85,9 +85,9 @@ func TestFailures(t *testing.T) {
 func TestTry(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	check(t, d.Replace("conf", oldContent, As(0o600), nil))
+	check(t, d.Replace("conf", bytes.NewReader(oldContent), 0o600, nil))
 	bad := errors.New("does not run")
-	err := d.Replace("conf", newContent, As(0o755), func(path string) error {
+	err := d.Replace("conf", bytes.NewReader(newContent), 0o755, func(path string) error {
 		if content, err := os.ReadFile(path); err != nil || !bytes.Equal(content, newContent) {
 			t.Errorf("the temporary file is incomplete: %v", err)
 		}
@@ -110,10 +110,10 @@ func TestModes(t *testing.T) {
 		return info.Mode().Perm()
 	}
 	for _, test := range []struct {
-		mode Mode
+		mode os.FileMode
 		want os.FileMode
-	}{{Kept(0o644), 0o644}, {As(0o600), 0o600}, {Kept(0o644), 0o600}, {As(0o755), 0o755}} {
-		check(t, d.Replace("f", oldContent, test.mode, nil))
+	}{{Kept, 0o600}, {0o644, 0o644}, {Kept, 0o644}, {0o755, 0o755}} {
+		check(t, d.Replace("f", bytes.NewReader(oldContent), test.mode, nil))
 		if got := perm(); got != test.want {
 			t.Errorf("%+v: got %o, want %o", test.mode, got, test.want)
 		}
@@ -127,16 +127,16 @@ func TestMetadata(t *testing.T) {
 	lab.RequireRoot(t)
 	const label = "system_u:object_r:container_file_t:s0"
 	for _, test := range []struct {
-		mode     Mode
+		mode     os.FileMode
 		uid, gid uint32
 		perm     os.FileMode
-	}{{Kept(0o600), 1000, 2000, 0o640}, {As(0o600), 0, 0, 0o600}} {
+	}{{Kept, 1000, 2000, 0o640}, {0o600, 0, 0, 0o600}} {
 		directory := t.TempDir()
 		d := open(t, directory)
-		check(t, d.Replace("f", oldContent, As(0o640), nil))
+		check(t, d.Replace("f", bytes.NewReader(oldContent), 0o640, nil))
 		check(t, os.Chown(directory+"/f", 1000, 2000))
 		check(t, unix.Setxattr(directory+"/f", selinux, []byte(label), 0))
-		check(t, d.Replace("f", newContent, test.mode, nil))
+		check(t, d.Replace("f", bytes.NewReader(newContent), test.mode, nil))
 		var stat unix.Stat_t
 		check(t, unix.Stat(directory+"/f", &stat))
 		got := make([]byte, 256)
@@ -160,7 +160,7 @@ func TestNeverOutside(t *testing.T) {
 			t.Errorf("%s: read %q", name, content)
 		}
 	}
-	check(t, d.Replace("file", newContent, As(0o600), nil)) // replaces the link, not its target
+	check(t, d.Replace("file", bytes.NewReader(newContent), 0o600, nil)) // replaces the link, not its target
 	if _, err := d.Sub("link", true); err == nil {
 		t.Error("a link was opened as a subdirectory")
 	}

@@ -4,6 +4,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,42 +15,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mode is the permissions and the owner of a file that is written.
-type Mode struct {
-	perm fs.FileMode
-	keep bool
-}
-
-// As sets these permissions and root as the owner.
-func As(perm fs.FileMode) Mode { return Mode{perm: perm} }
-
-// Kept keeps permissions and owner of an existing file; perm is for a new one.
-func Kept(perm fs.FileMode) Mode { return Mode{perm: perm, keep: true} }
-
-// Replace writes a file atomically: it writes and syncs a temporary file in the
-// same directory, calls try, if not nil, with that file's path, and renames it. If
-// try returns an error, nothing has changed.
-func (d *Dir) Replace(name string, content []byte, mode Mode, try func(path string) error) error {
-	return d.ReplaceFrom(name, bytes.NewReader(content), mode, try)
-}
+// Kept stands for the permissions and the owner of the file that is replaced. A new file
+// gets mode 0600.
+const Kept fs.FileMode = 0
 
 // Ensure replaces a file of the agent's own, of mode 0600, unless it has the content.
 func (d *Dir) Ensure(name string, content []byte) error {
 	if current, err := d.Read(name); err == nil && bytes.Equal(current, content) {
 		return nil
 	}
-	return d.Replace(name, content, As(0o600), nil)
+	return d.Replace(name, bytes.NewReader(content), 0o600, nil)
 }
 
-// ReplaceFrom is Replace for content that is too large to be held in memory.
-func (d *Dir) ReplaceFrom(name string, content io.Reader, mode Mode, try func(path string) error) error {
-	if err := d.write(name, content, mode, try); err != nil {
+// Replace writes a file atomically: it writes and syncs a temporary file in the
+// same directory, calls try, if not nil, with that file's path, and renames it. If
+// try returns an error, nothing has changed.
+func (d *Dir) Replace(name string, content io.Reader, perm fs.FileMode, try func(path string) error) error {
+	if err := d.write(name, content, perm, try); err != nil {
 		return err
 	}
 	return d.sync()
 }
 
-func (d *Dir) write(name string, content io.Reader, mode Mode, try func(path string) error) (err error) {
+func (d *Dir) write(name string, content io.Reader, perm fs.FileMode, try func(path string) error) (err error) {
 	temp := tempName()
 	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -61,7 +49,7 @@ func (d *Dir) write(name string, content io.Reader, mode Mode, try func(path str
 		}
 	}()
 	_, writeErr := io.Copy(file, content)
-	if err := errors.Join(writeErr, d.copyMetadata(file, name, mode), file.Sync(), file.Close()); err != nil {
+	if err := errors.Join(writeErr, d.copyMetadata(file, name, perm), file.Sync(), file.Close()); err != nil {
 		return err
 	}
 	if try != nil {
@@ -77,10 +65,10 @@ const selinux = "security.selinux"
 
 // copyMetadata sets the new file's mode and owner, and copies the SELinux label of
 // the file that it replaces: a confined runtime can't read a file without it.
-func (d *Dir) copyMetadata(file *os.File, name string, mode Mode) error {
+func (d *Dir) copyMetadata(file *os.File, name string, perm fs.FileMode) error {
 	info, err := d.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return file.Chmod(mode.perm)
+		return file.Chmod(cmp.Or(perm, 0o600))
 	}
 	if err != nil {
 		return err
@@ -90,8 +78,7 @@ func (d *Dir) copyMetadata(file *os.File, name string, mode Mode) error {
 		return err
 	}
 	defer old.Close()
-	perm := mode.perm
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok && mode.keep {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && perm == Kept {
 		perm = info.Mode().Perm()
 		if err := file.Chown(int(stat.Uid), int(stat.Gid)); err != nil {
 			return err

@@ -99,7 +99,7 @@ func (p Program) restore(ctx context.Context, bin, state *host.Dir) error {
 }
 
 func (p Program) replace(ctx context.Context, bin *host.Dir, content io.Reader) error {
-	return bin.ReplaceFrom(p.Name, content, host.As(0o755), func(path string) error { return p.Try(ctx, path) })
+	return bin.Replace(p.Name, content, 0o755, func(path string) error { return p.Try(ctx, path) })
 }
 
 // LastGood returns the name of a program's last copy that worked.
@@ -112,7 +112,7 @@ func (p Program) keepLastGood(state *host.Dir) error {
 		return err
 	}
 	defer content.Close()
-	return state.ReplaceFrom(LastGood(p.Name), content, host.As(0o600), nil)
+	return state.Replace(LastGood(p.Name), content, 0o600, nil)
 }
 
 func (p Program) open() (*os.File, error) {
