@@ -239,8 +239,8 @@ var agentMutants = []mutant{
 	{
 		name: "token-stays-after-half-of-a-withdrawal",
 		file: "install/node/withdraw.go",
-		from: "{config.KubeconfigName, credentials.TokenName}",
-		to:   "{config.KubeconfigName}",
+		from: "config.KubeconfigName, credentials.TokenName)",
+		to:   "config.KubeconfigName)",
 		by:   by(unit, "install/node", "TestWithdrawn"),
 	},
 	{

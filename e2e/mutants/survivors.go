@@ -21,8 +21,8 @@ var survivorMutants = []mutant{
 	{
 		name: "credentials-go-before-the-entry",
 		file: "install/node/clean.go",
-		from: "\tif err != nil {\n\t\treturn err\n\t}\n\tfor _, directory := range s.CredentialDirs() {",
-		to:   "\tfor _, directory := range s.CredentialDirs() {",
+		from: "\tif err == nil {\n\t\terr = n.removeFiles(s.CredentialDirs(), credentials.Names()...)",
+		to:   "\t{\n\t\terr = errors.Join(err, n.removeFiles(s.CredentialDirs(), credentials.Names()...))",
 		by:   by(root, "install/node", "TestCleanKeepsTheOrder"),
 	},
 	{

@@ -67,7 +67,7 @@ func (n *Node) removeBootFiles() error {
 	s := n.Settings
 	err := n.inDirectory(s.StateDir, func(dir *host.Dir) error { return dir.Remove(bootEntryName) })
 	if s.TmpfilesDir != "" {
-		err = errors.Join(err, n.removeFiles(s.TmpfilesDir, bootName))
+		err = errors.Join(err, n.removeFiles([]string{s.TmpfilesDir}, bootName))
 	}
 	return err
 }

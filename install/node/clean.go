@@ -69,22 +69,17 @@ func (n *Node) Clean(purge bool) error {
 	err := n.inDirectory(s.NetDir, func(net *host.Dir) error {
 		return errors.Join(net.ClearTemps(), entry.RemoveExcept(entry.Net{Dir: net}, ""))
 	})
-	if err != nil {
-		return err
-	}
-	for _, directory := range s.CredentialDirs() {
-		err = errors.Join(err, n.removeFiles(directory, credentials.Names()...))
+	if err == nil {
+		err = n.removeFiles(s.CredentialDirs(), credentials.Names()...)
 	}
 	if err != nil {
 		return err
 	}
 	errs := []error{n.inDirectory(s.RunDir, removeRecords)}
 	if purge {
-		for _, directory := range s.BinDirs {
-			errs = append(errs, n.removeFiles(directory, purged()...))
-		}
+		errs = append(errs, n.removeFiles(s.BinDirs, purged()...))
 	}
-	return errors.Join(append(errs, n.removeFiles(s.StateDir, programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram), ownerName, holderName, placedName))...)
+	return errors.Join(append(errs, n.removeFiles([]string{s.StateDir}, programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram), ownerName, holderName, placedName))...)
 }
 
 // purged returns what the directories of plugins keep without purge.
@@ -94,15 +89,7 @@ func purged() []string {
 
 // Left returns what Clean leaves on the node without purge, as a note; nil for nothing.
 func (n *Node) Left() (notes []string) {
-	var left []string
-	for _, directory := range n.Settings.BinDirs {
-		for _, name := range purged() {
-			if _, err := os.Lstat(n.Settings.At(directory) + "/" + name); err == nil {
-				left = append(left, directory+"/"+name)
-			}
-		}
-	}
-	if len(left) > 0 {
+	if left := n.present(n.Settings.BinDirs, purged()...); len(left) > 0 {
 		notes = append(notes, "left on the node, so that the runtime can delete the pods that were started with the plugin: "+strings.Join(left, ", "))
 	}
 	return notes
@@ -135,14 +122,30 @@ func removeDirectory(parent *host.Dir, name string) error {
 	return errors.Join(append(errs, directory.Close(), parent.RemoveDir(name))...)
 }
 
-func (n *Node) removeFiles(directory string, names ...string) error {
-	return n.inDirectory(directory, func(dir *host.Dir) error {
-		errs := []error{dir.ClearTemps()}
+// present returns the paths of the files of these names that are in the directories.
+func (n *Node) present(directories []string, names ...string) (paths []string) {
+	for _, directory := range directories {
 		for _, name := range names {
-			errs = append(errs, dir.Remove(name))
+			if _, err := os.Lstat(n.Settings.At(directory) + "/" + name); !errors.Is(err, fs.ErrNotExist) {
+				paths = append(paths, directory+"/"+name)
+			}
 		}
-		return errors.Join(errs...)
-	})
+	}
+	return paths
+}
+
+// removeFiles removes the files of these names from the directories.
+func (n *Node) removeFiles(directories []string, names ...string) (err error) {
+	for _, directory := range directories {
+		err = errors.Join(err, n.inDirectory(directory, func(dir *host.Dir) error {
+			errs := []error{dir.ClearTemps()}
+			for _, name := range names {
+				errs = append(errs, dir.Remove(name))
+			}
+			return errors.Join(errs...)
+		}))
+	}
+	return err
 }
 
 // inDirectory is within, unless the directory is missing.

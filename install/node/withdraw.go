@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -51,14 +49,12 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 		return entry.Waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))
 	}
 	// The files that credentialFiles looks for go last: with them, the work is done.
-	errs := []error{n.removeFiles(n.Settings.StateDir, programs.LastGood(config.LookupProgram))}
-	for _, directory := range n.Settings.CredentialDirs() {
-		errs = append(errs, n.removeFiles(directory, credentials.Names()...))
-	}
-	for _, directory := range n.Settings.BinDirs {
-		errs = append(errs, n.removeFiles(directory, config.LookupProgram))
-	}
-	if err := errors.Join(errs...); err != nil {
+	err = errors.Join(
+		n.removeFiles([]string{n.Settings.StateDir}, programs.LastGood(config.LookupProgram)),
+		n.removeFiles(n.Settings.CredentialDirs(), credentials.Names()...),
+		n.removeFiles(n.Settings.BinDirs, config.LookupProgram),
+	)
+	if err != nil {
 		return fmt.Errorf("removing the credentials: %w", err)
 	}
 	n.log.Info("removed the plugin's credentials: pods come from the agent alone")
@@ -66,29 +62,19 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 }
 
 // credentialFiles returns the credentials on the node, and the programs that use them.
-func (n *Node) credentialFiles() (found []string) {
-	for _, directory := range n.Settings.CredentialDirs() {
-		for _, name := range []string{config.KubeconfigName, credentials.TokenName} {
-			found = append(found, directory+"/"+name)
-		}
-	}
-	for _, directory := range n.Settings.BinDirs {
-		found = append(found, directory+"/"+config.LookupProgram)
-	}
-	return slices.DeleteFunc(found, func(path string) bool {
-		_, err := os.Lstat(n.Settings.At(path))
-		return errors.Is(err, os.ErrNotExist)
-	})
+func (n *Node) credentialFiles() []string {
+	written := n.present(n.Settings.CredentialDirs(), config.KubeconfigName, credentials.TokenName)
+	return append(written, n.present(n.Settings.BinDirs, config.LookupProgram)...)
 }
 
 // directoryWithoutCredentials returns one of the two directories that the plugin allows
 // and that has no kubeconfig. If both have one, it removes that of the run directory,
 // which the plugin uses only while it can't be written to the other.
 func (n *Node) directoryWithoutCredentials() (string, error) {
-	if _, err := os.Lstat(n.Settings.At(n.Settings.StateDir) + "/" + config.KubeconfigName); errors.Is(err, os.ErrNotExist) {
+	if len(n.present([]string{n.Settings.StateDir}, config.KubeconfigName)) == 0 {
 		return n.Settings.StateDir, nil
 	}
-	return n.Settings.RunDir, n.removeFiles(n.Settings.RunDir, credentials.Names()...)
+	return n.Settings.RunDir, n.removeFiles([]string{n.Settings.RunDir}, credentials.Names()...)
 }
 
 // credentialsFault returns why the plugin can't read a pod with the credentials on the
