@@ -56,8 +56,6 @@ func (n *Node) canaryConf(kubeconfig string) ([]byte, error) {
 		return nil, fmt.Errorf("reading the entry: %w", err)
 	}
 	delete(conf, "excludeNamespaces")
-	for key, value := range map[string]string{"name": "canary", "cniVersion": "1.1.0"} {
-		conf[key] = json.RawMessage(`"` + value + `"`)
-	}
+	conf["name"], conf["cniVersion"] = json.RawMessage(`"canary"`), json.RawMessage(`"1.1.0"`)
 	return json.Marshal(conf)
 }

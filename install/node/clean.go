@@ -32,7 +32,9 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	}
 	var found bool
 	err := n.inDirectory(n.Settings.NetDir, func(net *host.Dir) (err error) {
-		found, err = n.hadEntry(net)
+		if found, err = entry.IsPlaced(entry.Net{Dir: net}); err == nil && !found {
+			found, err = n.isMarked()
+		}
 		return err
 	})
 	if err != nil || !found {

@@ -3,9 +3,6 @@
 package node
 
 import (
-	"errors"
-	"io/fs"
-
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 )
@@ -14,25 +11,13 @@ import (
 // pods of the mesh rely on it.
 const placedName = "placed"
 
-// hadEntry reports whether the node has an entry, or has had one that no agent removed.
-func (n *Node) hadEntry(net *host.Dir) (bool, error) {
-	placed, err := entry.IsPlaced(entry.Net{Dir: net})
-	if err != nil || placed {
-		return placed, err
-	}
-	return n.isMarked()
-}
-
-// isMarked reports whether an agent has noted that the node has an entry.
+// isMarked reports whether an agent has noted that the node has an entry, which no agent
+// has removed since.
 func (n *Node) isMarked() (marked bool, err error) {
-	err = n.inDirectory(n.Settings.StateDir, func(state *host.Dir) error {
-		_, err := state.Read(placedName)
-		marked = err == nil
+	err = n.inDirectory(n.Settings.StateDir, func(state *host.Dir) (err error) {
+		marked, err = state.Has(placedName)
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
 	return marked, err
 }
 
