@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
@@ -58,7 +59,7 @@ the API server: it asks the agent for pods.`,
 func (o *options) guard(ctx context.Context, address string, settings guard.Settings) error {
 	registry := guardRegistry()
 	tasks, stuck := []task{o.untilDeleted(o.guardMounts()...)}, func() error { return nil }
-	if o.Entry.Auto && o.Entry.Conf.Backend != config.NFTables {
+	if o.Entry.Asked == backend.Auto && o.Entry.Conf.Backend != config.NFTables {
 		o.log.Info("no pod is examined: the backend of this node is not nftables", "backend", o.Entry.Conf.Backend)
 	} else {
 		g, err := o.newGuard(settings, registry)

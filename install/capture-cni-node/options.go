@@ -124,7 +124,7 @@ func (o *options) readBackend() (err error) {
 		return nil
 	}
 	o.Backend, err = backend.Read(o.At(o.RunDir))
-	if o.Entry.Auto && o.Backend.Asked == backend.Auto && o.Backend.Chosen != "" {
+	if o.Entry.Asked == backend.Auto && o.Backend.Asked == backend.Auto && o.Backend.Chosen != "" {
 		o.Entry = o.Entry.With(o.Backend.Chosen)
 	}
 	return err

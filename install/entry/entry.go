@@ -30,10 +30,10 @@ const chainExclusions = `{"excludeNamespaces":["openshift-*","kube-*"]}`
 // Entry is the plugin's entry, parsed once. Its text differs with the directory of
 // the kubeconfig alone.
 type Entry struct {
-	Conf config.NetConf  // as the plugin reads it, with the kubeconfig of the state directory
-	Keys json.RawMessage // the operator's, and the agent's socket unless it is the default
-	Mode terms.Mode
-	Auto bool // the operator's backend is backend.Auto, and Keys and Conf have none yet
+	Conf  config.NetConf  // as the plugin reads it, with the kubeconfig of the state directory
+	Keys  json.RawMessage // the operator's, and the agent's socket unless it is the default
+	Mode  terms.Mode
+	Asked config.Backend // the operator's; for backend.Auto, Keys and Conf have none until With
 }
 
 // Parse parses the operator's keys strictly: the agent refuses an unknown key, of
@@ -64,7 +64,7 @@ func Parse(keys []byte, mode terms.Mode, stateDir, runDir string) (Entry, error)
 	if _, ok := given["excludeNamespaces"]; !ok && mode == terms.MultusChain {
 		keys = joinObjects([]byte(chainExclusions), keys)
 	}
-	e := Entry{Keys: keys, Mode: mode, Auto: auto}
+	e := Entry{Keys: keys, Mode: mode}
 	input, err := config.Read(e.Text(filepath.Join(stateDir, config.KubeconfigName)))
 	if err != nil {
 		return Entry{}, err
@@ -73,16 +73,11 @@ func Parse(keys []byte, mode terms.Mode, stateDir, runDir string) (Entry, error)
 	if err == nil && len(warnings) > 0 {
 		err = errors.New(strings.Join(warnings, "\n"))
 	}
-	e.Conf = conf
-	return e, err
-}
-
-// Asked returns the backend that the operator asks for.
-func (e Entry) Asked() config.Backend {
-	if e.Auto {
-		return backend.Auto
+	e.Conf, e.Asked = conf, conf.Backend
+	if auto {
+		e.Asked = backend.Auto
 	}
-	return e.Conf.Backend
+	return e, err
 }
 
 // With returns the entry with the backend that was chosen for backend.Auto.

@@ -186,7 +186,7 @@ func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 	}
 	kubeconfig, err := n.credentialsFault()
 	report.Add(PartCredentials, err)
-	report.Notes = n.Settings.Backend.Notes(n.Settings.Entry.Asked())
+	report.Notes = n.Settings.Backend.Notes(n.Settings.Entry.Asked)
 	report.Add(PartBackend, n.Settings.BackendFault())
 	report.Warning, err = n.examineEntry(ctx, kubeconfig, mode)
 	if directory := filepath.Dir(kubeconfig); report.Warning.Reason == "" && directory != n.Settings.StateDir {

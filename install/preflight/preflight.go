@@ -212,7 +212,7 @@ func (p *preflight) kernel(ctx context.Context) {
 		p.note("run it as root", "the kernel was not tested: that needs root")
 		return
 	}
-	verdict, err := backend.Test(ctx, "", p.settings.Entry.Asked(), backend.Verdict{})
+	verdict, err := backend.Test(ctx, "", p.settings.Entry.Asked, backend.Verdict{})
 	switch {
 	case err != nil:
 		p.note("run it on the node, as root", "the kernel was not tested (%v)", err)

@@ -43,7 +43,7 @@ type Node struct {
 func Default(root string) Node {
 	return Node{
 		Root: root, Mode: terms.Auto, NetDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}, StateDir: "/var/lib/capture-cni", RunDir: "/run/capture-cni",
-		Binary: "/opt/capture-cni/capture-cni", Owner: "capture-cni", Entry: entry.Entry{Conf: config.Default()},
+		Binary: "/opt/capture-cni/capture-cni", Owner: "capture-cni", Entry: entry.Entry{Conf: config.Default(), Asked: config.Default().Backend},
 	}
 }
 
@@ -92,7 +92,7 @@ func (s Node) CredentialDirs() []string { return []string{s.StateDir, s.RunDir} 
 
 // BackendFault returns why the entry can't be written for the backend that the operator asks
 // for.
-func (s Node) BackendFault() error { return s.Backend.Fault(s.Entry.Asked()) }
+func (s Node) BackendFault() error { return s.Backend.Fault(s.Entry.Asked) }
 
 // KeepsBootFiles reports whether the entry is made anew at boot.
 func (s Node) KeepsBootFiles() bool { return s.Mode == terms.MultusChain && s.TmpfilesDir != "" }
