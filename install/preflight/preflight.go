@@ -57,8 +57,7 @@ func (p Problems) String() string {
 
 // Check returns what would fail on a node. It writes nothing.
 func Check(ctx context.Context, settings settings.Node, runtime *cri.Client) Problems {
-	p := newPreflight(settings)
-	p.files(ctx, runtime)
+	p := preflight{settings: settings, found: InAgent(ctx, settings, runtime)}
 	p.kernel(ctx)
 	return p.found
 }
@@ -66,30 +65,11 @@ func Check(ctx context.Context, settings settings.Node, runtime *cri.Client) Pro
 // InAgent is Check without a test of the kernel, for which the agent has neither the
 // capabilities nor iptables.
 func InAgent(ctx context.Context, settings settings.Node, runtime *cri.Client) Problems {
-	p := newPreflight(settings)
-	p.files(ctx, runtime)
-	return p.found
-}
-
-// preflight collects what is found.
-type preflight struct {
-	settings settings.Node
-	label    string   // of this process, by the node's security module
-	links    []string // network interfaces of the node
-	found    Problems
-}
-
-func newPreflight(settings settings.Node) *preflight {
-	p := &preflight{settings: settings, label: host.OwnLabel(), found: Problems{}}
+	p := preflight{settings: settings, label: host.OwnLabel(), found: Problems{}}
 	links, _ := net.Interfaces() // of this network namespace, which is the node's
 	for _, link := range links {
 		p.links = append(p.links, link.Name)
 	}
-	return p
-}
-
-// files checks all but the kernel.
-func (p *preflight) files(ctx context.Context, runtime *cri.Client) {
 	p.directories(ctx, runtime)
 	p.writable()
 	if p.settings.Mode == terms.MultusChain {
@@ -105,6 +85,15 @@ func (p *preflight) files(ctx context.Context, runtime *cri.Client) {
 	if enforcing, err := os.ReadFile(p.settings.At("/sys/fs/selinux/enforce")); err == nil && strings.TrimSpace(string(enforcing)) == "1" {
 		p.note("run the agent with a type that may write to the node's directories (chart: seLinuxOptions.type=spc_t)", "SELinux is enforcing")
 	}
+	return p.found
+}
+
+// preflight collects what is found.
+type preflight struct {
+	settings settings.Node
+	label    string   // of this process, by the node's security module
+	links    []string // network interfaces of the node
+	found    Problems
 }
 
 func (p *preflight) serious(do, what string, args ...any) { p.add(true, do, what, args...) }
