@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/node"
@@ -35,12 +36,7 @@ type Keeper struct {
 	absent       atomic.Bool   // the desired state is a clean node
 	claimed      chan struct{} // closed once the node is this agent's
 
-	mu         sync.Mutex
-	report     node.Report       // of the last reconciliation
-	clocks     error             // of node and API server, as the last token shows
-	contended  nodestate.Warning // contender, as of the last reconciliation
-	repaired   time.Time         // the entry, for the last time
-	reportedAt time.Time
+	last atomic.Pointer[checked]
 }
 
 // New returns a Keeper of a node that registers its metrics. pods returns why the
@@ -137,22 +133,19 @@ func (k *Keeper) Claimed() <-chan struct{} { return k.claimed }
 
 // claim waits until no other agent holds the node and no other release owns it. It
 // returns nil if ctx ends first.
-func (k *Keeper) claim(ctx context.Context) io.Closer {
-	for {
-		lock, err := k.node.Claim()
+func (k *Keeper) claim(ctx context.Context) (lock io.Closer) {
+	_ = wait.PollUntilContextCancel(ctx, pollInterval/2, true, func(context.Context) (claimed bool, err error) {
+		lock, err = k.node.Claim()
 		if err == nil {
 			close(k.claimed)
-			return lock
+			return true, nil
 		}
 		report := node.Report{Mode: k.node.Mode}
 		report.Add(node.PartOwner, err)
 		k.setReport(report)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pollInterval / 2):
-		}
-	}
+		return false, nil
+	})
+	return lock
 }
 
 // untilNext returns the time until the next resync without an event: until the token is

@@ -10,47 +10,50 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/nodestate"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
+// checked is what the last reconciliation found.
+type checked struct {
+	report    node.Report
+	clocks    error             // of node and API server, as the last token shows
+	contended nodestate.Warning // Keeper.contender
+	repaired  time.Time         // the entry, for the last time
+	at        time.Time
+}
+
 func (k *Keeper) setReport(report node.Report) {
-	k.mu.Lock()
-	last := k.report
-	k.report, k.clocks, k.contended, k.repaired, k.reportedAt = report, k.node.Store.ClockFault(), k.contender, k.contention.last, time.Now()
-	k.mu.Unlock()
+	last := k.last.Swap(&checked{report, k.node.Store.ClockFault(), k.contender, k.contention.last, time.Now()})
 	k.metrics.observe(report)
-	if last.String() != report.String() {
+	if last == nil || last.report.String() != report.String() {
 		k.log.Info("checked the node", "mode", report.Mode, "good", report.Good(), "findings", report.Findings)
 	}
 }
 
 // Alive reports whether the agent still checks the node.
 func (k *Keeper) Alive() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return time.Since(k.reportedAt) < 5*resyncInterval
+	return time.Since(k.last.Load().at) < 5*resyncInterval
 }
 
 // CurrentReport returns the state of disk and runtime at this moment. While the node
 // belongs to another agent, or should be clean, it returns the last report.
 func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
-	k.mu.Lock()
-	last, clocks, contended, repaired := k.report, k.clocks, k.contended, k.repaired
-	k.mu.Unlock()
-	if k.absent.Load() || !last.IsGood(node.PartOwner) {
-		return last
+	last := k.last.Load()
+	if k.absent.Load() || !last.report.IsGood(node.PartOwner) {
+		return last.report
 	}
-	report := k.node.VerifyMode(ctx, last.Mode)
-	report.Add(node.PartCredentials, clocks)
-	report.Explain(node.PartCredentials, last) // why they could not be requested or removed
+	report := k.node.VerifyMode(ctx, last.report.Mode)
+	report.Add(node.PartCredentials, last.clocks)
+	report.Explain(node.PartCredentials, last.report) // why they could not be requested or removed
 	switch {
-	case contended.Reason == "":
+	case last.contended.Reason == "":
 	case report.IsGood(node.PartEntry): // for the moment
-		report.Warning = cmp.Or(contended, report.Warning)
+		report.Warning = cmp.Or(last.contended, report.Warning)
 	default:
-		report.Add(node.PartEntry, errors.New(contended.Reason+": "+contended.Next))
+		report.Add(node.PartEntry, errors.New(last.contended.Reason+": "+last.contended.Next))
 	}
-	if time.Since(repaired) < reportWindow {
+	if time.Since(last.repaired) < reportWindow {
 		report.Notes = append(slices.Clone(report.Notes), "another program wrote the network configuration lately, and the agent added its entry again")
 	}
 	report.Add(node.PartPods, k.pods())
@@ -58,11 +61,7 @@ func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
 	return report
 }
 
-func (k *Keeper) lastReport() node.Report {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.report
-}
+func (k *Keeper) lastReport() node.Report { return k.last.Load().report }
 
 // Ready returns what is wrong with the node.
 func (k *Keeper) Ready(ctx context.Context) error {
