@@ -20,12 +20,12 @@ import (
 	"github.com/capture-cni/capture-cni/install/settings"
 )
 
-// Config is the runtime's configuration of CNI.
+// Config is the runtime's configuration of CNI, with the keys of containerd.
 type Config struct {
-	ConfDir    string
-	BinDirs    []string
-	MaxConfNum *int   // of containerd; nil if not set
-	Network    string // of CRI-O, the only one that it uses; "" if not set
+	ConfDir    string   `toml:"conf_dir"`
+	BinDirs    []string `toml:"bin_dirs"`
+	MaxConfNum *int     `toml:"max_conf_num"` // of containerd; nil if not set
+	Network    string   `toml:"-"`            // of CRI-O, the only one that it uses; "" if not set
 }
 
 // Loader returns how the node's runtime chooses what it loads of its directory.
@@ -64,14 +64,6 @@ func Of(ctx context.Context, root string, runtime *cri.Client) (found Config, so
 	return Read(root)
 }
 
-// containerdCNI is the part of containerd's configuration that we read.
-type containerdCNI struct {
-	BinDir     string   `toml:"bin_dir"`
-	BinDirs    []string `toml:"bin_dirs"`
-	ConfDir    string   `toml:"conf_dir"`
-	MaxConfNum *int     `toml:"max_conf_num"`
-}
-
 // containerdPlugins are the names of the CRI plugin, the newest first.
 var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
 
@@ -85,18 +77,22 @@ func Read(root string) (found Config, source string) {
 		"/var/snap/microk8s/current/args/containerd.toml",
 	} {
 		var file struct {
-			Plugins map[string]struct{ CNI containerdCNI }
+			Plugins map[string]struct {
+				CNI struct {
+					Config
+					BinDir string `toml:"bin_dir"`
+				}
+			}
 		}
 		if _, err := toml.DecodeFile(filepath.Join(root, path), &file); err != nil {
 			continue
 		}
 		for _, name := range containerdPlugins {
 			if cni := file.Plugins[name].CNI; cni.ConfDir != "" || cni.BinDir != "" || len(cni.BinDirs) > 0 {
-				found = Config{ConfDir: cni.ConfDir, BinDirs: cni.BinDirs, MaxConfNum: cni.MaxConfNum}
 				if cni.BinDir != "" {
-					found.BinDirs = append(found.BinDirs, cni.BinDir)
+					cni.BinDirs = append(cni.BinDirs, cni.BinDir)
 				}
-				return found, path
+				return cni.Config, path
 			}
 		}
 	}
