@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
@@ -65,15 +66,10 @@ func checkUnchanged(net Net, name string, edited []byte) func(string) error {
 // Found reads every list, as remove does.
 func (inserted) Found(net Net) (bool, error) {
 	names, err := net.Names()
-	for _, name := range names {
-		if strings.HasSuffix(name, originalSuffix) {
-			return true, nil
-		}
-		if list, _ := readListWithEntry(net, name); list != nil {
-			return true, nil
-		}
-	}
-	return false, err
+	return slices.ContainsFunc(names, func(name string) bool {
+		list, _ := readListWithEntry(net, name)
+		return list != nil || strings.HasSuffix(name, originalSuffix)
+	}), err
 }
 
 // readListWithEntry returns a list that contains the entry, other than mode owned's;
