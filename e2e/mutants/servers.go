@@ -167,9 +167,9 @@ var serverMutants = []mutant{
 	},
 	{
 		name: "drop-in-is-tried-where-none-is-loaded",
-		file: "install/node/runtime.go",
-		from: "return err != nil || !version.IsCRIO() && !version.IgnoresDropIns()",
-		to:   "return err != nil || version.Name != \"\"",
+		file: "install/node/decide.go",
+		from: "net.Runtime.IsCRIO() || net.Runtime.IgnoresDropIns()",
+		to:   "net.Runtime.Name == \"\"",
 		by:   by(root, "e2e/agent", "TestAutoWithoutTrial"),
 	},
 	{

@@ -48,8 +48,11 @@ func (n *Node) tryDropIn(ctx context.Context, net entry.Net, text []byte) (loade
 		return false, err
 	}
 	_, ownedErr := net.Read(entry.OwnedName)
-	if p.List.Ours() > 0 || ownedErr == nil || !n.mayLoadDropIn(ctx) {
-		return false, nil // the first two: the runtime may have loaded another entry of capture-cni
+	if p.List.Ours() > 0 || ownedErr == nil { // the runtime may have loaded another entry of capture-cni
+		return false, nil
+	}
+	if n.Runtime == nil || net.Runtime.IsCRIO() || net.Runtime.IgnoresDropIns() { // CRI-O never reports what it has loaded
+		return false, nil
 	}
 	if err := entry.In(terms.DropIn).Place(net, text); err != nil {
 		return false, nil // the list forbids drop-ins, or it can't be written

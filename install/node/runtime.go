@@ -78,16 +78,6 @@ func loadsDropIn(ctx context.Context, report func(context.Context) (cri.CNIConfi
 	}
 }
 
-// mayLoadDropIn reports whether the runtime can load a drop-in and report that. CRI-O
-// never reports what it has loaded.
-func (n *Node) mayLoadDropIn(ctx context.Context) bool {
-	if n.Runtime == nil {
-		return false
-	}
-	version, err := n.Runtime.Version(ctx)
-	return err != nil || !version.IsCRIO() && !version.IgnoresDropIns()
-}
-
 // Runtime is the runtime that answered last.
 type Runtime struct {
 	Program terms.Runtime
