@@ -106,15 +106,15 @@ var agentMutants = []mutant{
 	{
 		name: "plugin-comes-before-the-interfaces",
 		file: "install/conflist/edit.go",
-		from: "case ours[0] == 0:\n\t\t\tedited = edited.deleted(0)",
-		to:   "case ours[0] == 0:\n\t\t\treturn edited.replaced(0, entry), nil",
+		from: "afterOther := slices.IndexFunc(l.Plugins, isOther)",
+		to:   "afterOther := 0",
 		by:   by(quick, "install/conflist", "TestRepair"),
 	},
 	{
 		name: "entry-of-istio-cni-is-left-in",
 		file: "install/conflist/owned.go",
-		from: "plugin.IsIstioCNI() && !plugin.Ambient && len(edited.Plugins) > 1",
-		to:   "plugin.IsIstioCNI() && !plugin.Ambient && len(edited.Plugins) < 1",
+		from: "p.IsIstioCNI() && !p.Ambient })",
+		to:   "p.IsIstioCNI() && !p.Ambient && len(primary.Plugins) < 1 })",
 		by:   by(unit, "install/conflist", "TestEmbed"),
 	},
 	{

@@ -43,15 +43,15 @@ var otherMeshMutants = []mutant{
 	{
 		name: "ambient-pods-lose-their-plugin",
 		file: "install/conflist/owned.go",
-		from: "plugin.IsIstioCNI() && !plugin.Ambient &&",
-		to:   "plugin.IsIstioCNI() &&",
+		from: "return p.IsIstioCNI() && !p.Ambient",
+		to:   "return p.IsIstioCNI()",
 		by:   by(unit, "install/conflist", "TestEmbed"),
 	},
 	{
 		name: "pods-of-linkerd-lose-their-plugin",
 		file: "install/conflist/owned.go",
-		from: "plugin.IsIstioCNI() && !plugin.Ambient &&",
-		to:   "plugin.OtherMesh() && !plugin.Ambient &&",
+		from: "return p.IsIstioCNI() && !p.Ambient",
+		to:   "return p.OtherMesh() && !p.Ambient",
 		by:   by(unit, "install/conflist", "TestEmbed"),
 	},
 	{

@@ -19,42 +19,26 @@ var ErrNoInterfacePlugin = errors.New("the list has no interface plugin: capture
 // the interface plugin and those of other meshes. An up-to-date list is returned
 // unchanged.
 func (l *List) With(entry []byte) ([]byte, error) {
-	if l.Others() == 0 {
+	if !l.HasOthers() {
 		return nil, ErrNoInterfacePlugin
 	}
-	edited := l
-	for {
-		ours := edited.ourEntries()
-		switch {
-		case len(ours) == 0:
-			return edited.appended(entry), nil
-		case ours[0] == 0:
-			edited = edited.deleted(0)
-		case len(ours) > 1:
-			edited = edited.deleted(ours[len(ours)-1])
-		case slices.ContainsFunc(edited.Plugins[ours[0]:], Plugin.OtherMesh):
-			// After the other mesh's plugin, ours detects that the pod is captured.
-			edited = edited.deleted(ours[0])
-		default:
-			return edited.replaced(ours[0], entry), nil
-		}
+	afterOther := slices.IndexFunc(l.Plugins, isOther)
+	kept := slices.IndexFunc(l.Plugins[afterOther:], Plugin.isOurs)
+	// After the other mesh's plugin, ours detects that the pod is captured.
+	if kept < 0 || slices.ContainsFunc(l.Plugins[afterOther+kept:], Plugin.OtherMesh) {
+		return l.without(Plugin.isOurs).appended(entry), nil
 	}
+	edited := l.without(func(p Plugin) bool { return p.isOurs() && p != l.Plugins[afterOther+kept] })
+	return edited.replaced(slices.IndexFunc(edited.Plugins, Plugin.isOurs), entry), nil
 }
 
 // Without returns the list's text without our entries. It restores the bytes that
 // With was given, unless the list was edited in between.
 func (l *List) Without() ([]byte, error) {
-	if l.Others() == 0 {
+	if !l.HasOthers() {
 		return nil, ErrNoInterfacePlugin
 	}
-	edited := l
-	for {
-		ours := edited.ourEntries()
-		if len(ours) == 0 {
-			return edited.text, nil
-		}
-		edited = edited.deleted(ours[len(ours)-1])
-	}
+	return l.without(Plugin.isOurs).text, nil
 }
 
 // Has reports whether With would return the list unchanged.
@@ -63,14 +47,15 @@ func (l *List) Has(entry []byte) bool {
 	return err == nil && bytes.Equal(text, l.text)
 }
 
-func (l *List) ourEntries() []int {
-	var ours []int
-	for i, plugin := range l.Plugins {
-		if plugin.Type == PluginType {
-			ours = append(ours, i)
+// without returns the list without some of its elements. One always stays.
+func (l *List) without(dropped func(Plugin) bool) *List {
+	edited := l
+	for i, plugin := range slices.Backward(l.Plugins) {
+		if dropped(plugin) && len(edited.Plugins) > 1 {
+			edited = edited.deleted(i)
 		}
 	}
-	return ours
+	return edited
 }
 
 // deleted returns the list without an element and its comma.

@@ -83,13 +83,15 @@ func Parse(text []byte) (*List, error) {
 	return list, nil
 }
 
-// Ours returns the number of our entries.
-func (l *List) Ours() int {
-	return len(l.ourEntries())
-}
+func (p Plugin) isOurs() bool { return p.Type == PluginType }
 
-// Others returns the number of other plugins' entries.
-func (l *List) Others() int { return len(l.Plugins) - l.Ours() }
+func isOther(p Plugin) bool { return !p.isOurs() }
+
+// HasOurs reports whether the list has an entry of ours.
+func (l *List) HasOurs() bool { return slices.ContainsFunc(l.Plugins, Plugin.isOurs) }
+
+// HasOthers reports whether the list has an entry of another plugin.
+func (l *List) HasOthers() bool { return slices.ContainsFunc(l.Plugins, isOther) }
 
 // locate returns the offsets of each element of the top-level "plugins".
 func locate(text []byte) ([]Plugin, error) {

@@ -55,14 +55,7 @@ func SourceOf(list []byte) string {
 // captures the same pods. With ambient mode enabled, istio-cni stays: ambient pods need it.
 // The copy names its source.
 func Embed(primary *List, source string, entry []byte) ([]byte, error) {
-	edited := primary
-	for i := len(primary.Plugins) - 1; i >= 0; i-- {
-		plugin := primary.Plugins[i]
-		if plugin.IsIstioCNI() && !plugin.Ambient && len(edited.Plugins) > 1 {
-			edited = edited.deleted(i)
-		}
-	}
-	text, err := edited.With(entry)
+	text, err := primary.without(func(p Plugin) bool { return p.IsIstioCNI() && !p.Ambient }).With(entry)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func readListWithEntry(net Net, name string) (*conflist.List, []byte) {
 		return nil, nil
 	}
 	list, err := conflist.Parse(text)
-	if err != nil || list.Ours() == 0 {
+	if err != nil || !list.HasOurs() {
 		return nil, nil
 	}
 	return list, text

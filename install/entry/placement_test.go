@@ -140,7 +140,7 @@ func holds(t *testing.T, text, network string, entry []byte) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return list.Name == network && list.Has(entry) && list.Others() == 1 && !slices.ContainsFunc(list.Plugins, conflist.Plugin.OtherMesh)
+	return list.Name == network && list.Has(entry) && len(list.Plugins) == 2 && !slices.ContainsFunc(list.Plugins, conflist.Plugin.OtherMesh)
 }
 
 // TestPlacementRefused says why an entry can't be placed, and changes nothing.

@@ -182,7 +182,7 @@ func (p primary) checkVersion() error {
 	if !slices.Contains(version.VersionsStartingFrom("0.3.0").SupportedVersions(), p.List.CNIVersion) {
 		return fmt.Errorf("%s has cniVersion %s, which the plugin does not support: expected 0.3.0 to 1.1.0", p.File, conflist.Shown(p.List.CNIVersion))
 	}
-	if p.List.Others() == 0 {
+	if !p.List.HasOthers() {
 		return conflist.ErrNoInterfacePlugin
 	}
 	return nil

@@ -48,7 +48,7 @@ func (n *Node) tryDropIn(ctx context.Context, net entry.Net, text []byte) (loade
 		return false, err
 	}
 	_, ownedErr := net.Read(entry.OwnedName)
-	if p.List.Ours() > 0 || ownedErr == nil { // the runtime may have loaded another entry of capture-cni
+	if p.List.HasOurs() || ownedErr == nil { // the runtime may have loaded another entry of capture-cni
 		return false, nil
 	}
 	if n.Runtime == nil || net.Runtime.IsCRIO() || net.Runtime.IgnoresDropIns() { // CRI-O never reports what it has loaded
