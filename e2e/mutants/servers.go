@@ -175,8 +175,8 @@ var serverMutants = []mutant{
 	{
 		name: "preflight-allows-drop-ins-that-are-not-loaded",
 		file: "install/preflight/preflight.go",
-		from: "p.settings.Mode == terms.DropIn && runtime != nil {",
-		to:   "p.settings.Mode == terms.Insert && runtime != nil {",
+		from: "p.settings.Mode == terms.DropIn && version.IgnoresDropIns() {",
+		to:   "p.settings.Mode == terms.Insert && version.IgnoresDropIns() {",
 		by:   by(unit, "install/preflight", "TestPreflightRefusesDropIns"),
 	},
 	{

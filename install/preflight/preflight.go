@@ -70,13 +70,14 @@ func InAgent(ctx context.Context, settings settings.Node, runtime *cri.Client) P
 	for _, link := range links {
 		p.links = append(p.links, link.Name)
 	}
-	p.directories(ctx, runtime)
+	loader := runtimeconfig.Loader(ctx, settings, runtime)
+	p.directories(ctx, runtime, loader.Runtime)
 	p.writable()
 	if p.settings.Mode == terms.MultusChain {
 		p.chain()
 	}
 	if net, err := host.OpenDir(p.settings.At(p.settings.NetDir)); err == nil { // else writable has reported it
-		p.lists(entry.Net{Dir: net, Loader: runtimeconfig.Loader(ctx, p.settings, runtime)})
+		p.lists(entry.Net{Dir: net, Loader: loader})
 		p.exclusive(net)
 		_ = net.Close()
 	}
@@ -105,11 +106,9 @@ func (p *preflight) add(serious bool, do, what string, args ...any) {
 }
 
 // directories compares the settings with the runtime's version and configuration.
-func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
-	if p.settings.Mode == terms.DropIn && runtime != nil {
-		if version, err := runtime.Version(ctx); err == nil && version.IgnoresDropIns() {
-			p.serious("use --mode insert", "%s %s loads no drop-in", version.Name, version.Version)
-		}
+func (p *preflight) directories(ctx context.Context, runtime *cri.Client, version terms.Runtime) {
+	if p.settings.Mode == terms.DropIn && version.IgnoresDropIns() {
+		p.serious("use --mode insert", "%s %s loads no drop-in", version.Name, version.Version)
 	}
 	reported, source := runtimeconfig.Of(ctx, p.settings.Root, runtime)
 	if source == "" {
