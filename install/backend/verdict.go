@@ -65,11 +65,8 @@ func Write(runDir string, v Verdict) (err error) {
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(v)
-	if err == nil {
-		err = directory.Ensure(fileName, content)
-	}
-	return errors.Join(err, directory.Close())
+	content, _ := json.Marshal(v) // strings have no error
+	return errors.Join(directory.Ensure(fileName, content), directory.Close())
 }
 
 // bootID returns what differs between two boots of a node.

@@ -112,9 +112,7 @@ func (p *primary) parse() (err error) {
 	text, incomplete := p.text, error(nil)
 	if p.conf {
 		incomplete = conflist.CheckPlugin(text)
-		if text, err = conflist.FromConf(text); err != nil && incomplete == nil {
-			incomplete = err
-		}
+		text, _ = conflist.FromConf(text) // its error is among those of CheckPlugin
 	} else if _, err := libcni.NetworkConfFromBytes(text); err != nil {
 		_, incomplete = conflist.Parse(text)
 	}

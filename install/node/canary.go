@@ -32,10 +32,7 @@ func (n *Node) Canary(ctx context.Context, pod record.PodRef) error {
 
 // canary calls the installed plugins with the path of a kubeconfig.
 func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef) error {
-	conf, err := n.canaryConf(kubeconfig)
-	if err != nil {
-		return err
-	}
+	conf := n.canaryConf(kubeconfig)
 	for _, directory := range n.Settings.BinDirs {
 		plugin := n.Settings.At(directory) + "/" + conflist.PluginType
 		_, err := programs.CallPlugin(ctx, plugin, conf, "CNI_COMMAND=ADD", "CNI_CONTAINERID="+record.Canary, "CNI_IFNAME=eth0", "CNI_PATH="+directory,
@@ -50,12 +47,11 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef)
 
 // canaryConf returns the entry as the runtime passes it to the plugin, but for
 // excludeNamespaces, which may have the agent's own.
-func (n *Node) canaryConf(kubeconfig string) ([]byte, error) {
-	var conf map[string]json.RawMessage
-	if err := json.Unmarshal(n.Settings.Entry.Text(kubeconfig), &conf); err != nil {
-		return nil, fmt.Errorf("reading the entry: %w", err)
-	}
-	delete(conf, "excludeNamespaces")
-	conf["name"], conf["cniVersion"] = json.RawMessage(`"canary"`), json.RawMessage(`"1.1.0"`)
-	return json.Marshal(conf)
+func (n *Node) canaryConf(kubeconfig string) []byte {
+	var keys map[string]json.RawMessage
+	_ = json.Unmarshal(n.Settings.Entry.Text(kubeconfig), &keys) // entry.Parse has read the same text
+	delete(keys, "excludeNamespaces")
+	keys["name"], keys["cniVersion"] = json.RawMessage(`"canary"`), json.RawMessage(`"1.1.0"`)
+	conf, _ := json.Marshal(keys) // of values that were just read
+	return conf
 }
