@@ -50,8 +50,11 @@ func Loader(ctx context.Context, s settings.Node, runtime *cri.Client) entry.Loa
 	return loader
 }
 
-// Of returns what the runtime reports, else what its files contain. source
-// is "" if neither is available.
+// containerdPlugins are the names of the CRI plugin, the newest first.
+var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
+
+// Of returns what the runtime reports, else what containerd's files contain, else those of
+// CRI-O. source is "" if none is available.
 func Of(ctx context.Context, root string, runtime *cri.Client) (found Config, source string) {
 	if runtime != nil {
 		if loaded, err := runtime.CNIConfig(ctx); err == nil {
@@ -61,15 +64,6 @@ func Of(ctx context.Context, root string, runtime *cri.Client) (found Config, so
 			return readCRIO(root)
 		}
 	}
-	return Read(root)
-}
-
-// containerdPlugins are the names of the CRI plugin, the newest first.
-var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
-
-// Read reads containerd's files, else CRI-O's. source is "" if the node
-// has neither.
-func Read(root string) (found Config, source string) {
 	for _, path := range []string{
 		"/etc/containerd/config.toml",
 		"/var/lib/rancher/k3s/agent/etc/containerd/config.toml",

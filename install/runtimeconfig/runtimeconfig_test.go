@@ -86,7 +86,7 @@ func TestRuntimeConfig(t *testing.T) {
 		"not TOML":     {map[string]string{containerd: "{"}, "", nil, -1},
 		"no runtime":   {nil, "", nil, -1},
 	} {
-		got, _ := Read(machine.New(t, test.files))
+		got, _ := Of(t.Context(), machine.New(t, test.files), nil)
 		maxConfNum := -1
 		if got.MaxConfNum != nil {
 			maxConfNum = *got.MaxConfNum
