@@ -109,11 +109,6 @@ func (n *Node) within(path string, do func(*host.Dir) error) error {
 // PlaceEntry writes the entry into the runtime's CNI configuration and removes the
 // entries of other modes. It reports whether it wrote the entry.
 func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
-	changed, err = n.placeEntry(ctx)
-	return changed, n.explained(n.Settings.NetDir, err)
-}
-
-func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
 	text := n.Settings.Entry.Text(n.Credentials.Kubeconfig)
 	err = n.withLists(ctx, func(net entry.Net) (err error) {
 		if withholds, err := n.withholdsEntry(net.Dir); err != nil || withholds {
@@ -150,7 +145,7 @@ func (n *Node) placeEntry(ctx context.Context) (changed bool, err error) {
 		}
 		return err
 	})
-	return changed, err
+	return changed, n.explained(n.Settings.NetDir, err)
 }
 
 // withLists calls do with the runtime's directory of conflists.
