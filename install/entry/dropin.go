@@ -19,20 +19,13 @@ type dropIn struct{}
 
 // in calls do with the directory named after the network.
 func (dropIn) in(net Net, create bool, do func(*host.Dir) error) error {
-	found, err := primaries(net)
-	for _, p := range found {
-		if err := p.Accepts(terms.DropIn); err != nil {
-			return err
-		}
+	return eachPrimary(net, terms.DropIn, func(p primary) error {
 		directory, err := net.Sub(p.List.Name, create)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(do(directory), directory.Close()); err != nil {
-			return err
-		}
-	}
-	return err
+		return errors.Join(do(directory), directory.Close())
+	})
 }
 
 func (d dropIn) Fault(net Net, entry []byte) error {

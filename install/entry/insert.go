@@ -19,35 +19,22 @@ import (
 type inserted struct{}
 
 func (inserted) Fault(net Net, entry []byte) error {
-	found, err := primaries(net)
-	for _, p := range found {
-		if err == nil {
-			err = p.Accepts(terms.Insert)
+	return eachPrimary(net, terms.Insert, func(p primary) error {
+		if p.List.Has(entry) {
+			return nil
 		}
-		if err == nil && !p.List.Has(entry) {
-			err = fmt.Errorf("%s, which the runtime loads, lacks an up-to-date capture-cni entry", p.File)
-		}
-	}
-	return err
+		return fmt.Errorf("%s, which the runtime loads, lacks an up-to-date capture-cni entry", p.File)
+	})
 }
 
 func (inserted) Place(net Net, entry []byte) error {
-	found, err := primaries(net)
-	for _, p := range found {
-		err = errors.Join(err, insertInto(net, p, entry))
-	}
-	return err
-}
-
-func insertInto(net Net, p primary, entry []byte) error {
-	if err := p.Accepts(terms.Insert); err != nil || p.List.Has(entry) {
-		return err
-	}
-	text, err := p.List.With(entry)
-	if err != nil {
-		return err
-	}
-	return net.Replace(p.File, bytes.NewReader(text), host.Kept, checkUnchanged(net, p.File, p.text))
+	return eachPrimary(net, terms.Insert, func(p primary) error {
+		text, err := p.List.With(entry)
+		if err != nil || bytes.Equal(text, p.text) {
+			return err
+		}
+		return net.Replace(p.File, bytes.NewReader(text), host.Kept, checkUnchanged(net, p.File, p.text))
+	})
 }
 
 // checkUnchanged fails if another program wrote the file since it was read, so that its

@@ -66,6 +66,19 @@ func primaries(net Net) (found []primary, err error) {
 	return found, nil
 }
 
+// eachPrimary calls do with each of these lists to which the entry can be added in a mode.
+func eachPrimary(net Net, mode terms.Mode, do func(primary) error) error {
+	found, err := primaries(net)
+	for _, p := range found {
+		refused := p.Accepts(mode)
+		if refused == nil {
+			refused = do(p)
+		}
+		err = errors.Join(err, refused)
+	}
+	return err
+}
+
 // WithoutDropIn returns the mode of Auto where the runtime loads no drop-in: Owned where the agent
 // must leave a file alone, or an earlier release did not.
 func WithoutDropIn(net Net) terms.Mode {
