@@ -81,7 +81,8 @@ func (n *Node) Clean(purge bool) error {
 	if purge {
 		errs = append(errs, n.removeFiles(s.BinDirs, purged()...))
 	}
-	return errors.Join(append(errs, n.removeFiles([]string{s.StateDir}, programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram), ownerName, holderName, placedName))...)
+	state := []string{programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram), ownerName, holderName, placedName}
+	return errors.Join(append(errs, n.removeFiles([]string{s.StateDir}, state...))...)
 }
 
 // purged returns what the directories of plugins keep without purge.
