@@ -134,8 +134,8 @@ var pluginMutants = []mutant{
 	{
 		name: "fields-of-another-release-are-read-as-defaults",
 		file: "plugin/lookup/message.go",
-		from: "case answer.Version != capture.PodVersion:",
-		to:   "case answer.Version < capture.PodVersion:",
+		from: "case answer.Version != request.Version:",
+		to:   "case answer.Version < request.Version:",
 		by:   by(root, "plugin/lookup", "TestAgentFirst/is_of_a_newer_version"),
 	},
 	{
