@@ -158,7 +158,7 @@ func TestDecidersArePure(t *testing.T) {
 // capture-cni-lookup execute programs.
 func TestFilesThatExecute(t *testing.T) {
 	executing := containing(t, "../../plugin", `"os/exec"`, "go-iptables")
-	if want := []string{"iptables/programs.go", "lookup/program.go"}; !slices.Equal(executing, want) {
+	if want := []string{"iptables/programs.go", "iptables/removelegacy.go", "lookup/program.go"}; !slices.Equal(executing, want) {
 		t.Errorf("programs are executed by %q, want %q", executing, want)
 	}
 }

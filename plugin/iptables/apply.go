@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
 // Backend keeps rules by the host's own iptables, of one variant for both
@@ -50,17 +52,21 @@ func (b Backend) Name() config.Backend { return b.programs[capture.IPv4].variant
 // Apply adds one family after the other. iptables commits table by table; after
 // an error, undo removes the tables that were committed.
 func (b Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
-	existing, err := b.existing(ctx)
+	existing, err := listTables(ctx, b.Name())
 	if err != nil {
 		return err
 	}
-	for _, family := range familiesOf(rs) {
-		notes := createdFor(rs, family, existing)
-		if err := b.programs[family].write(ctx, RestoreText(rs, family, notes)); err != nil {
+	saved, err := b.save(ctx, rs, existing)
+	if err != nil {
+		return err
+	}
+	for i, family := range familiesOf(rs) {
+		notes := createdFor(rs, family, b.Name(), existing)
+		if err := b.restore(ctx, family, RestoreText(rs, family, notes), "--noflush"); err != nil {
 			if _, lacks := errors.AsType[nfnetlink.Lacking](err); lacks && family == capture.IPv6 {
 				err = NoIPv6{err}
 			}
-			return errors.Join(err, b.undo())
+			return errors.Join(err, b.undo(familiesOf(rs)[:i+1], saved))
 		}
 	}
 	return nil
@@ -85,17 +91,56 @@ func ipv6SwitchedOff() bool {
 	return err == nil && strings.TrimSpace(string(disabled)) == "1"
 }
 
+// save returns, as text for restore, what each family holds in the tables of the
+// rules. Only iptables-legacy needs it: undo removes the rules of iptables-nft
+// from nf_tables in one transaction.
+func (b Backend) save(ctx context.Context, rs capture.Ruleset, existing xtables.Tables) (map[capture.Family]string, error) {
+	saved := map[capture.Family]string{}
+	if b.Name() != config.IPTablesLegacy {
+		return saved, nil
+	}
+	for _, family := range familiesOf(rs) {
+		var out []byte
+		exist := slices.ContainsFunc(slices.Collect(maps.Keys(existing)), func(t xtables.Table) bool { return t.Family == family })
+		if exist { // else the program would create the tables
+			var err error
+			if out, err = run(ctx, b.programs[family].root, nil, b.programs[family].save, "--counters"); err != nil {
+				return nil, err
+			}
+		}
+		saved[family] = onlyTables(string(out), tablesOf(rs.For(family)))
+	}
+	return saved, nil
+}
+
+// restoreWait bounds the seconds that iptables-legacy waits for its lock.
+const restoreWait = "--wait=10"
+
+func (b Backend) restore(ctx context.Context, family capture.Family, rules string, options ...string) error {
+	p := b.programs[family]
+	if p.wait {
+		options = append(options, restoreWait)
+	}
+	return runWithoutNameServices(ctx, p.root, []byte(rules), p.restore, options...)
+}
+
 // undoTimeout bounds undo, which also runs after the context has ended.
 const undoTimeout = 10 * time.Second
 
-// undo removes what was committed.
-func (b Backend) undo() error {
+// undo removes what was committed for the families that were tried.
+func (b Backend) undo(tried []capture.Family, saved map[capture.Family]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
 	if b.Name() != config.IPTablesLegacy {
 		return nfnetlink.Remove(ctx, QueueRemoval)
 	}
-	return removeLegacy(ctx, func(family capture.Family) (programs, error) { return b.programs[family], nil })
+	var errs []error
+	for _, family := range tried {
+		if err := b.restore(ctx, family, saved[family], "--counters"); err != nil {
+			errs = append(errs, fmt.Errorf("restoring the saved %s rules: %w", family, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Dump reads our chains, and the rules of built-in chains that jump to them. It

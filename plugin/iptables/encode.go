@@ -20,7 +20,7 @@ const MarkerChain = "CAPTURE_CNI"
 // ip6tables-restore, with --noflush: it adds to what the tables hold. notes say what is
 // created for it in each table, nil for no notes. iptables commits each table by itself;
 // the nat table, and with it the last Stamp, comes last.
-func RestoreText(rs capture.Ruleset, family capture.Family, notes map[capture.Table]string) string {
+func RestoreText(rs capture.Ruleset, family capture.Family, notes map[capture.Table]created) string {
 	var out bytes.Buffer
 	stamp := rs.Stamp()
 	rs = rs.For(family)
@@ -31,7 +31,7 @@ func RestoreText(rs capture.Ruleset, family capture.Family, notes map[capture.Ta
 				fmt.Fprintf(&out, ":%s - [0:0]\n", chain.Name)
 			}
 		}
-		for _, comment := range []string{stamp, notes[table]} {
+		for _, comment := range []string{stamp, notes[table].note()} {
 			if comment != "" {
 				fmt.Fprintf(&out, "-A %s -m comment --comment %q -j RETURN\n", MarkerChain, comment)
 			}

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
 // TestListsOfIPTables splits lists into as many rules as they need.
@@ -69,27 +70,20 @@ func TestExpanded(t *testing.T) {
 
 func TestCreated(t *testing.T) {
 	t.Parallel()
-	rs := capture.Ruleset{Chains: []capture.Chain{
-		{Table: capture.NAT, Hook: capture.Prerouting, Name: "PREROUTING", Rules: []capture.Rule{{Why: "why"}}},
-		{Table: capture.NAT, Hook: capture.Output, Name: "OUTPUT", Rules: []capture.Rule{{Why: "why"}}},
-	}}
-	nat := xtables.Table{Family: capture.IPv4, Name: "nat"}
-	for note, existing := range map[string]xtables.Tables{
-		"made: table PREROUTING OUTPUT": {{Family: capture.IPv6, Name: "nat"}: {"PREROUTING"}, {Family: capture.IPv4, Name: "raw"}: nil},
-		"made: PREROUTING OUTPUT":       {nat: nil},
-		"made: OUTPUT":                  {nat: {"PREROUTING", "POSTROUTING"}},
-		"":                              {nat: {"PREROUTING", "OUTPUT"}},
+	for note, want := range map[string]created{
+		"made: table PREROUTING OUTPUT": {table: true, chains: []capture.Hook{capture.Prerouting, capture.Output}},
+		"made: OUTPUT":                  {chains: []capture.Hook{capture.Output}},
+		"made: table":                   {table: true},
+		"":                              {},
 	} {
-		text := RestoreText(rs, capture.IPv4, createdFor(rs, capture.IPv4, existing))
+		rs := capture.Ruleset{Chains: []capture.Chain{{Table: capture.NAT, Hook: capture.Output, Name: "OUTPUT", Rules: []capture.Rule{{Why: "why"}}}}}
+		text := RestoreText(rs, capture.IPv4, map[capture.Table]created{capture.NAT: want})
 		if note != "" && !strings.Contains(text, fmt.Sprintf("-A CAPTURE_CNI -m comment --comment %q -j RETURN\n", note)) || note == "" && strings.Contains(text, "made:") {
-			t.Errorf("%v: got\n%s", existing, text)
+			t.Errorf("%+v: got\n%s", want, text)
 		}
-		if got := strings.Join(parseCreated(note), " "); isNote(note) != (note != "") || got != strings.TrimPrefix(note, "made: ") {
-			t.Errorf("%q is read as %q", note, got)
+		if got, ok := parseCreated(note), isNote(note); ok != (note != "") || cmp.Diff(got, want, cmp.AllowUnexported(created{})) != "" {
+			t.Errorf("%q is read as %+v, %v", note, got, ok)
 		}
-	}
-	if notes := createdFor(rs, capture.IPv4, nil); len(notes) != 0 {
-		t.Errorf("iptables-legacy notes %q", notes)
 	}
 }
 
@@ -97,8 +91,9 @@ func FuzzParseCreated(f *testing.F) {
 	f.Add("made: table PREROUTING")
 	f.Add("capture-cni rules v1 ipv4 0")
 	f.Fuzz(func(t *testing.T, text string) {
-		if parsed := parseCreated(text); !isNote(text) && len(parsed) > 0 {
-			t.Errorf("%q is no note and is read as %q", text, parsed)
+		parsed, ok := parseCreated(text), isNote(text)
+		if !ok && (parsed.table || len(parsed.chains) > 0) {
+			t.Errorf("%q is no note and is read as %+v", text, parsed)
 		}
 	})
 }

@@ -90,8 +90,8 @@ func TestLegacyUndone(t *testing.T) {
 				host, b, rs := legacyHost(t)
 				before := legacyRules(t, host)
 				failing := b.programs[family]
-				text := fmt.Sprintf("#!/bin/sh\nreal=%s\ninput=$(cat)\ncase \"$input\" in\n"+
-					"*\"-X CAPTURE_CNI\"*) printf '%%s\\n' \"$input\" | exec \"$real\" \"$@\" ;;\n*) %s ;;\nesac\n", failing.restore, script)
+				text := fmt.Sprintf("#!/bin/sh\nreal=%s\ninput=$(cat)\ncase \"$*\" in\n"+
+					"*--counters*) printf '%%s\\n' \"$input\" | exec \"$real\" \"$@\" ;;\n*) %s ;;\nesac\n", failing.restore, script)
 				failing.restore = filepath.Join(t.TempDir(), "restore")
 				if err := lab.WriteProgram(failing.restore, []byte(text)); err != nil {
 					t.Fatal(err)

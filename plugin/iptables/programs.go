@@ -144,21 +144,6 @@ func parseVersion(text string) (variant config.Backend, wait bool, err error) {
 	return "", false, fmt.Errorf("%q names an unknown variant", strings.TrimSpace(text))
 }
 
-// read returns the tables of the family, or those that the options name.
-func (p programs) read(ctx context.Context, options ...string) ([]savedTable, error) {
-	out, err := run(ctx, p.root, nil, p.save, options...)
-	return parseSaved(string(out)), err
-}
-
-// write commits the text to the tables and leaves what else they hold.
-func (p programs) write(ctx context.Context, text string) error {
-	options := []string{"--noflush"}
-	if p.wait {
-		options = append(options, "--wait=10") // seconds for the lock of iptables-legacy
-	}
-	return runWithoutNameServices(ctx, p.root, []byte(text), p.restore, options...)
-}
-
 // lockVariable names the file that iptables-legacy locks instead of the one that
 // all its programs on the node share. The caller holds the lock of the network
 // namespace, so each program locks privateLock, a file of its own process.

@@ -45,7 +45,7 @@ type removal struct {
 
 	jumps   []otherRule    // rules of other chains that jump to ours
 	rules   map[string]int // number of their other rules, by chain
-	created []string       // words of the note
+	created created
 }
 
 // otherRule is a rule of a chain that is not ours.
@@ -94,13 +94,13 @@ func (r *removal) queue() {
 		r.batch.DeleteChain(table, name)
 	}
 	gone := len(ours)
-	for _, name := range r.created {
-		if name != createdTable && slices.Contains(r.chains, name) && r.rules[name] == 0 {
+	for _, hook := range r.created.chains {
+		if name := string(hook); slices.Contains(r.chains, name) && r.rules[name] == 0 {
 			r.batch.DeleteChain(table, name)
 			gone++
 		}
 	}
-	if slices.Contains(r.created, createdTable) && gone == len(r.chains) {
+	if r.created.table && gone == len(r.chains) {
 		r.batch.DeleteTable(table)
 	}
 }

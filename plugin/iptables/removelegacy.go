@@ -6,71 +6,108 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+
+	goiptables "github.com/coreos/go-iptables/iptables"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
+// lockWait bounds the seconds that each program waits for its lock. Programs
+// before iptables 1.8.6 have no other lock than the node's.
+const lockWait = 1
+
 // RemoveLegacy removes our rules from the tables of iptables-legacy. The tables
 // stay: the kernel can't delete them.
 func RemoveLegacy(ctx context.Context) error {
-	return removeLegacy(ctx, func(family capture.Family) (programs, error) {
-		return findPrograms(ctx, "", family, config.IPTablesLegacy)
-	})
-}
-
-func removeLegacy(ctx context.Context, programsOf func(capture.Family) (programs, error)) error {
 	tables, err := xtables.List()
 	if err != nil {
 		return err
 	}
+	// The library runs programs with this process's environment.
+	if err := os.Setenv(lockVariable, privateLock); err != nil {
+		return fmt.Errorf("setting %s: %w", lockVariable, err)
+	}
 	var errs []error
 	for table, chains := range tables {
-		if !slices.Contains(chains, MarkerChain) {
-			continue
+		if slices.Contains(chains, MarkerChain) {
+			errs = append(errs, removeLegacyTable(ctx, table))
 		}
-		p, err := programsOf(table.Family)
-		if err == nil {
-			err = p.removeTable(ctx, table.Name)
-		}
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func (p programs) removeTable(ctx context.Context, name string) error {
-	tables, err := p.read(ctx, "-t", name)
+func removeLegacyTable(ctx context.Context, table xtables.Table) error {
+	host, err := findPrograms(ctx, "", table.Family, config.IPTablesLegacy)
 	if err != nil {
 		return err
 	}
-	var statements strings.Builder
-	for _, table := range tables {
-		statements.WriteString(table.removal())
+	protocol := goiptables.ProtocolIPv4
+	if table.Family == capture.IPv6 {
+		protocol = goiptables.ProtocolIPv6
 	}
-	return p.write(ctx, statements.String())
+	command, err := goiptables.New(goiptables.IPFamily(protocol), goiptables.Timeout(lockWait),
+		goiptables.Path(strings.TrimSuffix(host.save, "-save")))
+	if err != nil {
+		return fmt.Errorf("running %s: %w", host.save, err)
+	}
+	statements, err := legacyRemoval{ctx, command, table.Name}.statements()
+	if err != nil {
+		return err
+	}
+	b := Backend{map[capture.Family]programs{table.Family: host}}
+	return b.restore(ctx, table.Family, statements, "--noflush")
 }
 
-// removal returns the input of an iptables-restore that deletes the jumps to our chains
-// first, of each chain the last one first, then the chains, in one commit.
-func (t savedTable) removal() string {
-	var jumps []string
-	numbers := map[string]int{} // of the last rule of each chain
-	for _, rule := range t.rules {
-		numbers[rule.chain]++
-		if !isOurs(rule.chain) && rule.leadsToOurs() {
-			jumps = append(jumps, fmt.Sprintf("-D %s %d\n", rule.chain, numbers[rule.chain]))
-		}
+// legacyRemoval removes our chains from one table. The library has no deadlines,
+// so each method checks the context before it runs a program.
+type legacyRemoval struct {
+	ctx     context.Context
+	command *goiptables.IPTables
+	table   string
+}
+
+// statements returns the input of an iptables-restore that deletes the jumps to
+// our chains first, then the chains, in one commit.
+func (r legacyRemoval) statements() (string, error) {
+	if err := r.ctx.Err(); err != nil {
+		return "", err
 	}
-	slices.Reverse(jumps)
-	var flushes, deletions strings.Builder
-	for _, chain := range t.chains {
+	chains, err := r.command.ListChains(r.table)
+	if err != nil {
+		return "", fmt.Errorf("listing the chains of table %s: %w", r.table, err)
+	}
+	var jumps, flushes, deletions strings.Builder
+	for _, chain := range chains {
 		if isOurs(chain) {
 			fmt.Fprintf(&flushes, "-F %s\n", chain)
 			fmt.Fprintf(&deletions, "-X %s\n", chain)
+		} else if err := r.deleteJumps(&jumps, chain); err != nil {
+			return "", err
 		}
 	}
-	return fmt.Sprintf("*%s\n%s%s%sCOMMIT\n", t.name, strings.Join(jumps, ""), &flushes, &deletions)
+	return fmt.Sprintf("*%s\n%s%s%sCOMMIT\n", r.table, &jumps, &flushes, &deletions), nil
+}
+
+// deleteJumps writes deletions of the rules in another plugin's or a built-in
+// chain that jump to ours, the last rule first.
+func (r legacyRemoval) deleteJumps(to *strings.Builder, chain string) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	lines, err := r.command.List(r.table, chain)
+	if err != nil {
+		return fmt.Errorf("listing chain %s of table %s: %w", chain, r.table, err)
+	}
+	// The first line is the chain itself, so a line's index is the number of its rule.
+	for number, line := range slices.Backward(lines) {
+		if rule := (savedRule{chain, line}); number > 0 && rule.leadsToOurs() {
+			fmt.Fprintf(to, "-D %s %d\n", chain, number)
+		}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ package iptables
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,15 +22,32 @@ func (b Backend) dumpSaved(ctx context.Context) (dump.Dump, error) {
 		if !slices.ContainsFunc(existing, func(t xtables.Table) bool { return t.Family == family }) { // the program would create them
 			continue
 		}
-		tables, err := b.programs[family].read(ctx)
+		out, err := run(ctx, b.programs[family].root, nil, b.programs[family].save)
 		if err != nil {
 			return dump.Dump{}, err
 		}
-		for _, saved := range tables {
+		for _, saved := range parseSaved(string(out)) {
 			dumped.Objects = append(dumped.Objects, saved.ours(family)...)
 		}
 	}
 	return dumped, nil
+}
+
+// onlyTables returns some of the tables that iptables-save printed. A table that
+// it did not print is returned without rules: a restore empties it.
+func onlyTables(text string, tables []capture.Table) string {
+	var kept strings.Builder
+	for _, table := range tables {
+		header := fmt.Sprintf("*%s\n", table)
+		_, after, found := strings.Cut("\n"+text, "\n"+header)
+		kept.WriteString(header)
+		if found {
+			rules, _, _ := strings.Cut(after, "COMMIT\n")
+			kept.WriteString(rules)
+		}
+		kept.WriteString("COMMIT\n")
+	}
+	return kept.String()
 }
 
 // savedTable is one table as iptables-save prints it.

@@ -50,14 +50,18 @@ func TestParseSaved(t *testing.T) {
 	}
 }
 
-// TestRemoval deletes the jumps to our chains, the last one of a chain first, and then the
-// chains.
-func TestRemoval(t *testing.T) {
+// TestOnlyTables expects the text that undo restores: existing tables whole, and
+// the others empty.
+func TestOnlyTables(t *testing.T) {
 	t.Parallel()
-	more := strings.Replace(saved, "COMMIT\n", "-A PREROUTING -j RETURN\n-A PREROUTING -g ISTIO_OUTPUT\nCOMMIT\n", 1)
-	want := "*nat\n-D PREROUTING 3\n-D PREROUTING 1\n-F CAPTURE_CNI\n-F ISTIO_OUTPUT\n-X CAPTURE_CNI\n-X ISTIO_OUTPUT\nCOMMIT\n"
-	if got := parseSaved(more)[0].removal(); got != want {
+	got := onlyTables(saved, []capture.Table{capture.Raw, capture.NAT})
+	_, nat, _ := strings.Cut(saved, "*nat\n")
+	nat, _, _ = strings.Cut(nat, "COMMIT\n")
+	if want := "*raw\nCOMMIT\n*nat\n" + nat + "COMMIT\n"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := onlyTables("", []capture.Table{capture.NAT}); got != "*nat\nCOMMIT\n" {
+		t.Errorf("of nothing: %q", got)
 	}
 }
 

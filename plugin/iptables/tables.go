@@ -14,10 +14,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// existing returns the tables before our rules; nil for iptables-legacy, which deletes none.
-func (b Backend) existing(ctx context.Context) (xtables.Tables, error) {
-	if b.Name() == config.IPTablesLegacy {
-		return nil, nil
+func listTables(ctx context.Context, variant config.Backend) (xtables.Tables, error) {
+	if variant == config.IPTablesLegacy {
+		return xtables.List()
 	}
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
