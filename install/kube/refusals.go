@@ -86,10 +86,10 @@ func (r *Refusals) Fault() (err error) {
 			"delete the agent's pod, or wait until the kubelet renews the token, within an hour")
 	case r.pods.isLong():
 		err = errors.New("the API server forbids the agent to watch its node's pods (403): restore its ClusterRole and ClusterRoleBinding")
-	default:
-		r.fault.Set(0)
-		return nil
 	}
-	r.fault.Set(1)
+	r.fault.Set(0)
+	if err != nil {
+		r.fault.Set(1)
+	}
 	return err
 }
