@@ -33,7 +33,7 @@ func TestListedByNFT(t *testing.T) {
 }
 
 // olderNames undoes names that nft 1.0.6 does not read, and nft 1.1.3 writes.
-var olderNames = strings.NewReplacer("hook output priority dstnat", "hook output priority -100")
+var olderNames = strings.NewReplacer("hook output priority dstnat - 1", "hook output priority -101")
 
 func listRules(t *testing.T, tools toolset, host *lab.Host) string {
 	t.Helper()

@@ -22,6 +22,7 @@ import (
 
 // Ask answers without a socket, for tests of anything else.
 func (n *node) Ask(_ context.Context, request lookup.Request) (lookup.Answer, error) {
+	request.Version = capture.PodVersion
 	return lookup.ParseAnswer(n.answer(request), request)
 }
 
