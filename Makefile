@@ -43,7 +43,7 @@ plugins: build ## Build also the reference plugins and cnitool
 		github.com/containernetworking/plugins/plugins/ipam/host-local github.com/containernetworking/cni/cnitool
 
 demo: plugins ## Show the plugin at work (root); POD=file.yaml for a pod of your own
-	@go run ./e2e/demo -bin $(BIN) $(if $(POD),-pod $(POD))
+	@go run -C e2e/demo . $(if $(POD),-pod $(abspath $(POD)))
 
 cluster: deps parts ## Start a Kubernetes of three nodes on this machine and leave it running (root)
 	@go run ./e2e/cluster/ctl -parts $(PARTS) up
@@ -172,11 +172,12 @@ test full:
 
 # Most tests wait for time-outs: three packages at once, and four tests of each.
 test-packages:
-	go test -count=1 -p 3 -parallel 4 -timeout 30m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/kernels -e e2e/publish)
+	go test -count=1 -p 3 -parallel 4 -timeout 30m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/publish)
 	go test -C e2e/runtimes -count=1 -timeout 30m .
+	go test -C e2e/vulncheck -count=1 .
 
 test-ages test-kernels: test-%: # -v: they say which releases Debian's mirror no longer has
-	go test -count=1 -timeout 60m -v ./e2e/$*
+	go test -C e2e/$* -count=1 -timeout 60m -v .
 
 test-publish: publishers
 	go test -count=1 -timeout 30m ./e2e/publish
@@ -213,7 +214,7 @@ test-byte-order: deps
 kernels: TOOLS += qemu-system-aarch64 qemu-s390x
 kernels: PACKAGES += qemu-system-arm qemu-user
 kernels: deps $(if $(ONLY),,test-byte-order) ## Run the tests of rules and packets on Linux 5.10, 6.1 and 6.12, some on arm64, or ONLY=regexp alone, unless the same programs passed there before (root)
-	@go run ./e2e/kernels/whole -kept $(BIN)/kernels $(if $(ONLY),-only '$(ONLY)')
+	@go run -C e2e/kernels ./whole $(if $(ONLY),-only '$(ONLY)')
 
 mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a test must notice each (root)
 	go run ./e2e/mutants $(if $(ONLY),-only '$(ONLY)')
@@ -246,26 +247,27 @@ bench-cluster: deps parts ## Print how soon real pods start, captured by this pl
 bench: TOOLS += perf
 bench: PACKAGES += linux-perf
 bench: deps test-parts ## Print what an ADD costs, and its ratio to the least it could (root)
-	go run ./e2e/bench
+	go run -C e2e/bench .
 
 vulncheck: ## Find known vulnerabilities whose code a release calls; GOVULNDB=URL of another database than Go's
-	go run ./e2e/vulncheck
+	go run -C e2e/vulncheck .
+
+# The modules next to the product's own: programs and tests that it does not need.
+MODULES := $(patsubst %/go.mod,%,$(wildcard e2e/*/go.mod))
+TOOL := go tool -modfile=$(CURDIR)/e2e/tools/go.mod
 
 lint: ## Formatting, vet, staticcheck, unchecked errors, workflows
-	@test -z "$$(go tool gofumpt -l .)" || { echo "not formatted (make fmt):"; go tool gofumpt -l .; exit 1; }
-	go vet ./...
-	go vet -C e2e/runtimes ./...
-	go tool staticcheck -checks all ./...
-	go tool errcheck -ignoretests -exclude .errcheck ./...
-	go tool actionlint .github/workflows/*.yaml
+	@test -z "$$($(TOOL) gofumpt -l .)" || { echo "not formatted (make fmt):"; $(TOOL) gofumpt -l .; exit 1; }
+	@for module in . $(filter-out e2e/tools,$(MODULES)); do echo "lint $$module" && cd $(CURDIR)/$$module && \
+		go vet ./... && $(TOOL) staticcheck -checks all ./... && $(TOOL) errcheck -ignoretests -exclude $(CURDIR)/.errcheck ./... || exit 1; done
+	$(TOOL) actionlint .github/workflows/*.yaml
 
 verify: ## go.mod is tidy, imports point one way, documents match the code
-	go mod tidy -diff
-	go -C e2e/runtimes mod tidy -diff
+	@for module in . $(MODULES); do go mod tidy -C $$module -diff || exit 1; done
 	go test -count=1 ./e2e/project
 
 fmt: ## Format the code
-	go tool gofumpt -w .
+	$(TOOL) gofumpt -w .
 
 clean: ## Remove what was built
 	rm -rf $(BIN) $(DIST)

@@ -39,10 +39,14 @@ func newBench(ctx context.Context) (b *bench, err error) {
 	if b.dir, err = os.MkdirTemp("", "bench-"); err != nil {
 		return b, fmt.Errorf("creating a directory: %w", err)
 	}
-	for name, source := range map[string]string{"capture-cni": "./plugin/capture-cni", "capture-cni-lookup": "./plugin/capture-cni-lookup", "capture-cni-node": "./install/capture-cni-node", "floor": "./e2e/bench/floor", "empty": "./e2e/bench/empty", "peak": "./e2e/bench/peak"} {
+	project, err := lab.Project(ctx)
+	if err != nil {
+		return b, err
+	}
+	for name, source := range map[string]string{"capture-cni": "plugin/capture-cni", "capture-cni-lookup": "plugin/capture-cni-lookup", "capture-cni-node": "install/capture-cni-node", "floor": "e2e/bench/floor", "empty": "e2e/bench/empty", "peak": "e2e/bench/peak"} {
 		progress("building %s", name)
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.program(name), source)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.program(name), ".")
+		build.Dir, build.Env = filepath.Join(project, source), append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			return b, fmt.Errorf("building %s: %w\n%s", name, err, out)
 		}

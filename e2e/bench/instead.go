@@ -14,7 +14,7 @@ import (
 )
 
 // parts is the directory of other projects' programs, from the project's directory.
-const parts = "bin/parts"
+const parts = "../../bin/parts"
 
 // instead measures an ADD beside what users would choose in its place: Istio's plugin, and
 // the program of its init container, each with both of its backends.

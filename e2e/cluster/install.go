@@ -4,10 +4,9 @@ package cluster
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
 	"path/filepath"
-	"strings"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // Namespace is where the chart is installed, as a release of the same name.
@@ -70,15 +69,6 @@ func (c *Cluster) Uninstall(ctx context.Context) error {
 
 // Chart returns the directory of the chart.
 func Chart(ctx context.Context) (string, error) {
-	project, err := sources(ctx)
+	project, err := lab.Project(ctx)
 	return filepath.Join(project, "deploy", "chart"), err
-}
-
-// sources returns the directory of the project.
-func sources(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if err != nil {
-		return "", fmt.Errorf("finding the module's directory: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // IstioNamespace is where Istio's charts are installed.
@@ -144,7 +146,7 @@ func (c *Cluster) istioSources(ctx context.Context) (string, error) {
 // moduleSources returns the directory of a module's sources, which Go's module cache has
 // since the part of this name was built.
 func moduleSources(ctx context.Context, part, module string) (string, error) {
-	project, err := sources(ctx)
+	project, err := lab.Project(ctx)
 	if err != nil {
 		return "", err
 	}

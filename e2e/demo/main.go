@@ -22,8 +22,8 @@ import (
 )
 
 func main() {
-	bin := flag.String("bin", "bin", "directory of the CNI plugins")
-	manifests := flag.String("pods", "e2e/demo/pods", "directory of pod manifests that the API server serves")
+	bin := flag.String("bin", "../../bin", "directory of the CNI plugins")
+	manifests := flag.String("pods", "pods", "directory of pod manifests that the API server serves")
 	own := flag.String("pod", "", "manifest of your own pod (default web.yaml of -pods)")
 	flag.Parse()
 	if err := run(*bin, *manifests, *own); err != nil {

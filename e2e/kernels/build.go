@@ -15,8 +15,6 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-const module = "github.com/capture-cni/capture-cni"
-
 // programDirectory is where a guest has the plugin and other programs that tests
 // execute, and the tests themselves.
 const programDirectory = "/programs"
@@ -33,11 +31,11 @@ func Build(ctx context.Context, directory, kept string, k Kernel, packages ...st
 	if err != nil {
 		return Suite{}, err
 	}
-	if err := lab.BuildPrograms(directory, k.Architecture.Name, buildFlags...); err != nil {
+	if err := lab.BuildPrograms(ctx, directory, k.Architecture.Name, buildFlags...); err != nil {
 		return Suite{}, err
 	}
 	for _, name := range []string{"guest", "attempt"} {
-		if err := build(ctx, k.Architecture, "go", "build", "-o", filepath.Join(directory, name), module+"/e2e/kernels/"+name); err != nil {
+		if err := build(ctx, k.Architecture, "e2e/kernels/"+name, "build", "-o", filepath.Join(directory, name)); err != nil {
 			return Suite{}, err
 		}
 	}
@@ -46,7 +44,7 @@ func Build(ctx context.Context, directory, kept string, k Kernel, packages ...st
 		return Suite{}, err
 	}
 	for _, name := range packages {
-		if err := build(ctx, k.Architecture, "go", "test", "-c", "-o", filepath.Join(directory, testProgram(name)), module+"/"+name); err != nil {
+		if err := build(ctx, k.Architecture, name, "test", "-c", "-o", filepath.Join(directory, testProgram(name))); err != nil {
 			return Suite{}, err
 		}
 		if err := a.addTestdata(ctx, name); err != nil {
@@ -62,11 +60,17 @@ func Build(ctx context.Context, directory, kept string, k Kernel, packages ...st
 // same sources.
 var buildFlags = []string{"-trimpath", "-buildvcs=false", "-ldflags=-s -w"}
 
-func build(ctx context.Context, architecture *Architecture, command ...string) error {
-	c := exec.CommandContext(ctx, command[0], slices.Insert(command[1:], 1, buildFlags...)...)
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+architecture.Name)
+// build runs a command of go in a package's directory: some packages are of modules of their
+// own.
+func build(ctx context.Context, architecture *Architecture, name string, command ...string) error {
+	project, err := lab.Project(ctx)
+	if err != nil {
+		return err
+	}
+	c := exec.CommandContext(ctx, "go", append(slices.Insert(command, 1, buildFlags...), ".")...)
+	c.Dir, c.Env = filepath.Join(project, name), append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+architecture.Name)
 	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w: %s", command[len(command)-1], err, out)
+		return fmt.Errorf("building %s: %w: %s", name, err, out)
 	}
 	return nil
 }
@@ -80,11 +84,11 @@ func workingDirectory(name string) string { return filepath.Join("/sources", nam
 // addTestdata copies the files that a package's tests read.
 func (a *archive) addTestdata(ctx context.Context, name string) error {
 	a.directory(workingDirectory(name))
-	source, err := output(exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}/testdata", module+"/"+name))
+	project, err := lab.Project(ctx)
 	if err != nil {
 		return err
 	}
-	err = a.copy(filepath.Join(workingDirectory(name), "testdata"), source[:len(source)-1])
+	err = a.copy(filepath.Join(workingDirectory(name), "testdata"), filepath.Join(project, name, "testdata"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

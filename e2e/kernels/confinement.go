@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,16 +61,10 @@ func ConfinedBy(o Outcome) (results []Confined, err error) {
 // WithAppArmor adds the agent, Debian's parser of profiles and a program that loads
 // containerd's. directory gets what it compiles, and kept the parser.
 func (s Suite) WithAppArmor(ctx context.Context, directory, kept string) (Suite, error) {
-	if err := build(ctx, AMD64, "go", "build", "-o", filepath.Join(directory, "capture-cni-node"), module+"/install/capture-cni-node"); err != nil {
+	if err := build(ctx, AMD64, "install/capture-cni-node", "build", "-o", filepath.Join(directory, "capture-cni-node")); err != nil {
 		return Suite{}, err
 	}
-	here, err := output(exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", module+"/e2e/kernels"))
-	if err != nil {
-		return Suite{}, err
-	}
-	loader := exec.CommandContext(ctx, "go", append(slices.Insert(buildFlags, 0, "build"), "-o", filepath.Join(directory, "load-default"), "./apparmor")...)
-	loader.Dir = filepath.Join(strings.TrimSpace(here), "../parts/containerd")
-	if _, err := output(loader); err != nil {
+	if err := build(ctx, AMD64, "e2e/parts/containerd/apparmor", "build", "-o", filepath.Join(directory, "load-default")); err != nil {
 		return Suite{}, err
 	}
 	root, err := debian.Unpack(ctx, kept, debian.Request{Suite: "bookworm", Packages: []string{"apparmor"}, Without: []string{"debconf", "libc6"}})

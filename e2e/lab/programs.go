@@ -3,11 +3,22 @@
 package lab
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 )
+
+// Project returns the directory of the project. It holds in each of the project's modules.
+func Project(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/capture-cni/capture-cni").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the module's directory: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
 
 // BuiltPrograms is the variable that names a directory in which programs were built
 // before: where tests run, there may be no compiler.
@@ -22,7 +33,7 @@ func Programs() (directory string, remove func(), err error) {
 	if directory, err = os.MkdirTemp("", "programs-"); err != nil {
 		return "", nil, err
 	}
-	if err := BuildPrograms(directory, runtime.GOARCH); err != nil {
+	if err := BuildPrograms(context.Background(), directory, runtime.GOARCH); err != nil {
 		return "", nil, err
 	}
 	return directory, func() { _ = os.RemoveAll(directory) }, nil
@@ -30,7 +41,11 @@ func Programs() (directory string, remove func(), err error) {
 
 // BuildPrograms builds them for an architecture into a directory, with more flags of go
 // build.
-func BuildPrograms(directory, architecture string, flags ...string) error {
+func BuildPrograms(ctx context.Context, directory, architecture string, flags ...string) error {
+	project, err := Project(ctx)
+	if err != nil {
+		return err
+	}
 	for _, target := range []string{
 		"github.com/containernetworking/plugins/plugins/main/bridge",
 		"github.com/containernetworking/plugins/plugins/ipam/host-local",
@@ -39,8 +54,8 @@ func BuildPrograms(directory, architecture string, flags ...string) error {
 		"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup",
 	} {
 		args := append([]string{"build", "-trimpath", "-o", directory + "/"}, flags...)
-		build := exec.Command("go", append(args, target)...)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+architecture)
+		build := exec.CommandContext(ctx, "go", append(args, target)...)
+		build.Dir, build.Env = project, append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+architecture)
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: %w: %s", target, err, out)
 		}

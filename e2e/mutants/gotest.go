@@ -29,11 +29,12 @@ type results struct {
 // event is a line of go test -json.
 type event struct{ Action, Package, Test, Output string }
 
-// goTest runs tests with more arguments and variables than usual. A test that fails is
-// no error. An interrupt does not reach tests: they end, and clean up what they started.
-func goTest(root string, env []string, args ...string) (results, error) {
+// goTest runs the tests of a package, in its directory because it may be of a module of its
+// own, with more arguments and variables than usual. A test that fails is no error. An
+// interrupt does not reach tests: they end, and clean up what they started.
+func goTest(directory string, env []string, args ...string) (results, error) {
 	command := exec.Command("go", append([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + testTimeout.String()}, args...)...)
-	command.Dir, command.Env = root, append(os.Environ(), env...)
+	command.Dir, command.Env = directory, append(os.Environ(), env...)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal interrupts its foreground group
 	out, err := command.CombinedOutput()
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {

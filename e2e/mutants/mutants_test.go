@@ -151,10 +151,10 @@ func TestArguments(t *testing.T) {
 		tests []test
 		want  string
 	}{
-		{[]test{a}, "-run=^(TestA)$ ./plugin/x"},
-		{[]test{b, a, b}, "-run=^(TestA|TestB)$ ./plugin/x"},
-		{[]test{by(unit, "plugin/x", "TestA/of_two"), by(unit, "plugin/x", "TestB/one")}, "-run=^(TestA|TestB)$/^(of_two|one)$ ./plugin/x"},
-		{[]test{admission("TestA")}, "-run=^(TestA)$ ./e2e/cluster/pods -args -control"},
+		{[]test{a}, "-run=^(TestA)$ ."},
+		{[]test{b, a, b}, "-run=^(TestA|TestB)$ ."},
+		{[]test{by(unit, "plugin/x", "TestA/of_two"), by(unit, "plugin/x", "TestB/one")}, "-run=^(TestA|TestB)$/^(of_two|one)$ ."},
+		{[]test{admission("TestA")}, "-run=^(TestA)$ . -args -control"},
 	} {
 		if got := strings.Join(arguments(tt.tests...), " "); got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.tests, got, tt.want)

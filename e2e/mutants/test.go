@@ -50,7 +50,7 @@ func arguments(tests ...test) []string {
 	for level, alternatives := range names {
 		patterns[level] = "^(" + strings.Join(slices.Compact(slices.Sorted(slices.Values(alternatives))), "|") + ")$"
 	}
-	args := []string{"-run=" + strings.Join(patterns, "/"), "./" + tests[0].pkg}
+	args := []string{"-run=" + strings.Join(patterns, "/"), "."}
 	if flag := tests[0].args; flag != "" {
 		args = append(args, "-args", flag)
 	}

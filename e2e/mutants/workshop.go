@@ -30,7 +30,7 @@ func (w workshop) close() error { return os.RemoveAll(w.scratch) }
 // runUnchanged runs tests of one group without a mutation. It returns why one of them
 // does not pass, "" if all do.
 func (w workshop) runUnchanged(tests []test) (fault string, err error) {
-	found, err := goTest(w.root, nil, arguments(tests...)...)
+	found, err := goTest(filepath.Join(w.root, tests[0].pkg), nil, arguments(tests...)...)
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +62,7 @@ func (w workshop) runMutant(m mutant) (fault string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("preparing the mutant: %w", err)
 	}
-	found, err := goTest(w.root, env, append(args, arguments(m.by)...)...)
+	found, err := goTest(filepath.Join(w.root, m.by.pkg), env, append(args, arguments(m.by)...)...)
 	if err != nil {
 		return "", err
 	}

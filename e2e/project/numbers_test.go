@@ -68,7 +68,7 @@ func TestPlots(t *testing.T) {
 		for _, row := range rows[2 : len(rows)-1] {
 			label := ">" + strings.ReplaceAll(strings.Trim(row, "|"), "|", ", ") + " "
 			if !strings.Contains(drawn, label) {
-				t.Errorf("%s.svg has no bar %q: draw it again with `go -C e2e/plots run .`", plot, label[1:])
+				t.Errorf("%s.svg has no bar %q: draw it again with `go run -C e2e/bench ./plots`", plot, label[1:])
 			}
 		}
 	}

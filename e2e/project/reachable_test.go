@@ -58,7 +58,7 @@ func TestPluginIsWhatRuns(t *testing.T) {
 // call, as "directory.Type.Function".
 func unreachable(t *testing.T, executables ...string) (names []string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", append([]string{"tool", "deadcode", "-json"}, executables...)...).Output()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"tool", "-modfile=../tools/go.mod", "deadcode", "-json"}, executables...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestSkipsFail(t *testing.T) {
 	if !strings.Contains(read(t, "Makefile"), "\ntest full: export CI := true\n") {
 		t.Error("make test or make full does not set CI=true")
 	}
-	if !strings.Contains(read(t, "Makefile"), " -v ./e2e/$*\n") {
+	if !strings.Contains(read(t, "Makefile"), "e2e/$* -count=1 -timeout 60m -v .\n") {
 		t.Error("make test does not print the tests that SkipGone skips")
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/vuln/scan"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // released are the packages of a release's programs.
@@ -27,7 +29,7 @@ var released = []string{"./plugin/...", "./install/...", "./deploy/kubectl-captu
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, "e2e/vulncheck/allowed.txt", released, time.Now()); err != nil {
+	if err := run(ctx, "allowed.txt", released, time.Now()); err != nil {
 		fmt.Fprintln(os.Stderr, "vulncheck:", err)
 		os.Exit(1)
 	}
@@ -62,7 +64,11 @@ func (v vulnerability) String() string {
 
 // check returns the vulnerabilities of the packages, each once.
 func check(ctx context.Context, packages []string) ([]vulnerability, error) {
-	arguments := []string{"-format=json", "-scan=symbol"}
+	project, err := lab.Project(ctx)
+	if err != nil {
+		return nil, err
+	}
+	arguments := []string{"-C=" + project, "-format=json", "-scan=symbol"}
 	if database := os.Getenv("GOVULNDB"); database != "" {
 		arguments = append(arguments, "-db="+database)
 	}

@@ -21,7 +21,7 @@ import (
 
 func main() {
 	var w whole
-	flag.StringVar(&w.kept, "kept", "bin/kernels", "directory in which kernels and results are kept")
+	flag.StringVar(&w.kept, "kept", "../../bin/kernels", "directory in which kernels and results are kept")
 	only := flag.String("only", "", "regular expression: run only what it matches, as in \"6.12 e2e/guard\"; empty for all")
 	flag.BoolVar(&w.again, "again", false, "run also what passed before")
 	flag.Parse()

@@ -2,9 +2,9 @@
 
 // Command plots draws what make bench and make bench-cluster measured:
 //
-//	go run ./e2e/bench -out deploy/reference/numbers/results.json
+//	go run -C e2e/bench . -out ../../deploy/reference/numbers/results.json
 //	go run ./e2e/cluster/startup -out deploy/reference/numbers/cluster.json
-//	go -C e2e/plots run .
+//	go run -C e2e/bench ./plots
 package main
 
 import (
