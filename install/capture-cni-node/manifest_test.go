@@ -40,7 +40,7 @@ func TestReadPod(t *testing.T) {
 		"no object":                  {content: "- a\n", refused: "expected a pod's manifest"},
 		"a Deployment":               {content: "kind: Deployment\nspec: {template: {}}\n", refused: `the kind is "Deployment": expected Pod`},
 		"a List":                     {content: "apiVersion: v1\nkind: List\nitems: []\n", refused: `the kind is "List": expected Pod, such as`},
-		"a version of somebody else": {content: "apiVersion: example.com/v1\nkind: Pod\n", refused: "example.com/v1"},
+		"a version of another API group": {content: "apiVersion: example.com/v1\nkind: Pod\n", refused: "example.com/v1"},
 		"a field twice":              {content: pod + spec + "spec: {}\n", refused: `key "spec" already set`},
 		"a number":                   {content: pod + "  annotations: {a/b: 80}\n", refused: "a/b is 80: expected a string, so put it in quotes"},
 		"two values that are no strings": {
