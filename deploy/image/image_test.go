@@ -35,14 +35,14 @@ func TestImage(t *testing.T) {
 	lab.RequireTime(t)
 	const module = "github.com/capture-cni/capture-cni/"
 	programs, err := parse([]string{"/capture-cni-node=" + module + "install/capture-cni-node", "/opt/capture-cni/capture-cni=" + module + "plugin/capture-cni", "/opt/capture-cni/capture-cni-lookup=" + module + "plugin/capture-cni-lookup"})
-	check(t, err)
+	lab.Check(t, err)
 	dir := t.TempDir()
 	var tarballs [2][]byte
 	for i := range tarballs {
 		out := filepath.Join(dir, "image.tar")
-		check(t, write(t.Context(), out, name, []string{"linux/amd64", "linux/arm64"}, programs))
+		lab.Check(t, write(t.Context(), out, name, []string{"linux/amd64", "linux/arm64"}, programs))
 		tarballs[i], err = os.ReadFile(out)
-		check(t, err)
+		lab.Check(t, err)
 	}
 	if !bytes.Equal(tarballs[0], tarballs[1]) {
 		t.Error("two builds of the same sources differ")
@@ -52,12 +52,12 @@ func TestImage(t *testing.T) {
 	}
 	index := unpack(t, tarballs[0])
 	manifest, err := index.IndexManifest()
-	check(t, err)
+	lab.Check(t, err)
 	if got := manifest.Manifests[0].Annotations; got[annotationContainerd] != name || got[annotationOCI] != name {
 		t.Errorf("the image's name is %v, want %s", got, name)
 	}
 	platforms, err := index.ImageIndex(manifest.Manifests[0].Digest)
-	check(t, err)
+	lab.Check(t, err)
 	expectPlatforms(t, platforms)
 }
 
@@ -70,31 +70,31 @@ func unpack(t *testing.T, tarball []byte) v1.ImageIndex {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		check(t, err)
+		lab.Check(t, err)
 		if header.Typeflag == tar.TypeDir {
 			continue
 		}
 		path := filepath.Join(dir, header.Name)
-		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		lab.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		content, err := io.ReadAll(r)
-		check(t, err)
-		check(t, os.WriteFile(path, content, 0o644))
+		lab.Check(t, err)
+		lab.Check(t, os.WriteFile(path, content, 0o644))
 	}
 	index, err := layout.ImageIndexFromPath(dir)
-	check(t, err)
+	lab.Check(t, err)
 	return index
 }
 
 func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 	t.Helper()
 	manifest, err := index.IndexManifest()
-	check(t, err)
+	lab.Check(t, err)
 	var built []string
 	for _, found := range manifest.Manifests {
 		image, err := index.Image(found.Digest)
-		check(t, err)
+		lab.Check(t, err)
 		file, err := image.ConfigFile()
-		check(t, err)
+		lab.Check(t, err)
 		built = append(built, found.Platform.String())
 		expectVersion(t, file.Config.Labels, image)
 		if file.Platform().String() != found.Platform.String() || !slices.Equal(file.Config.Entrypoint, []string{"/capture-cni-node"}) {
@@ -107,7 +107,7 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			check(t, err)
+			lab.Check(t, err)
 			header.Name = path.Clean(header.Name)
 			if header.Name == build.Licenses || strings.HasPrefix(header.Name, build.Licenses+"/") {
 				licensed[strings.TrimPrefix(header.Name, build.Licenses+"/")] = true
@@ -144,14 +144,14 @@ func expectVersion(t *testing.T, labels map[string]string, image v1.Image) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		check(t, err)
+		lab.Check(t, err)
 		if header.Typeflag == tar.TypeDir || strings.HasPrefix(header.Name, build.Licenses+"/") {
 			continue
 		}
 		content, err := io.ReadAll(r)
-		check(t, err)
+		lab.Check(t, err)
 		info, err := buildinfo.Read(bytes.NewReader(content))
-		check(t, err)
+		lab.Check(t, err)
 		stamped := "(devel)"
 		if commit != "" {
 			stamped = commit[:12]
@@ -178,12 +178,5 @@ func TestParse(t *testing.T) {
 		if programs, err := parse(args); err == nil {
 			t.Errorf("%q: got %v", args, programs)
 		}
-	}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

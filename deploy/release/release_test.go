@@ -31,10 +31,10 @@ func TestRelease(t *testing.T) {
 	})
 	for i := range sums {
 		directory = t.TempDir()
-		check(t, os.WriteFile(filepath.Join(directory, "image.tar"), []byte("an image"), 0o644))
-		check(t, release(t.Context(), directory, "1.2.3", onLinux))
+		lab.Check(t, os.WriteFile(filepath.Join(directory, "image.tar"), []byte("an image"), 0o644))
+		lab.Check(t, release(t.Context(), directory, "1.2.3", onLinux))
 		content, err := os.ReadFile(filepath.Join(directory, sumsFile))
-		check(t, err)
+		lab.Check(t, err)
 		sums[i] = string(content)
 	}
 	if sums[0] != sums[1] {
@@ -116,25 +116,18 @@ func expectChart(t *testing.T, path string) {
 func unpack(t *testing.T, path string) map[string][]byte {
 	t.Helper()
 	file, err := os.Open(path)
-	check(t, err)
+	lab.Check(t, err)
 	defer file.Close()
 	compressed, err := gzip.NewReader(file)
-	check(t, err)
+	lab.Check(t, err)
 	files := map[string][]byte{}
 	for r := tar.NewReader(compressed); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		check(t, err)
+		lab.Check(t, err)
 		files[header.Name], err = io.ReadAll(r)
-		check(t, err)
-	}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+		lab.Check(t, err)
 	}
 }

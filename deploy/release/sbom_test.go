@@ -16,6 +16,8 @@ import (
 
 	"github.com/CycloneDX/cyclonedx-go"
 	"github.com/xeipuuv/gojsonschema"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // expectSBOM expects one that CycloneDX's own schema accepts, with each program as the
@@ -23,10 +25,10 @@ import (
 func expectSBOM(t *testing.T, directory string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(directory, "capture-cni-1.2.3.cdx.json"))
-	check(t, err)
+	lab.Check(t, err)
 	expectSchema(t, content)
 	var document cyclonedx.BOM
-	check(t, cyclonedx.NewBOMDecoder(bytes.NewReader(content), cyclonedx.BOMFileFormatJSON).Decode(&document))
+	lab.Check(t, cyclonedx.NewBOMDecoder(bytes.NewReader(content), cyclonedx.BOMFileFormatJSON).Decode(&document))
 	hashes, uses := map[string]string{}, map[string][]string{}
 	for _, component := range *document.Components {
 		if component.Type == cyclonedx.ComponentTypeApplication {
@@ -50,7 +52,7 @@ func expectSBOM(t *testing.T, directory string) {
 			}
 			delete(hashes, reference)
 			info, err := buildinfo.Read(bytes.NewReader(files[program]))
-			check(t, err)
+			lab.Check(t, err)
 			want := []string{"pkg:golang/stdlib@" + strings.TrimPrefix(info.GoVersion, "go")}
 			for _, module := range info.Deps {
 				want = append(want, "pkg:golang/"+module.Path+"@"+module.Version)
@@ -69,19 +71,19 @@ func expectSBOM(t *testing.T, directory string) {
 func expectSchema(t *testing.T, content []byte) {
 	t.Helper()
 	directory, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}/schema", "github.com/CycloneDX/cyclonedx-go").Output()
-	check(t, err)
+	lab.Check(t, err)
 	schema := func(name string) gojsonschema.JSONLoader {
 		content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(directory)), name))
-		check(t, err)
+		lab.Check(t, err)
 		return gojsonschema.NewBytesLoader(content)
 	}
 	loader := gojsonschema.NewSchemaLoader()
-	check(t, loader.AddSchema("http://cyclonedx.org/schema/spdx.schema.json", schema("spdx.schema.json")))
-	check(t, loader.AddSchema("http://cyclonedx.org/schema/jsf-0.82.schema.json", schema("jsf-0.82.schemax.json")))
+	lab.Check(t, loader.AddSchema("http://cyclonedx.org/schema/spdx.schema.json", schema("spdx.schema.json")))
+	lab.Check(t, loader.AddSchema("http://cyclonedx.org/schema/jsf-0.82.schema.json", schema("jsf-0.82.schemax.json")))
 	compiled, err := loader.Compile(schema("bom-1.6.schema.json"))
-	check(t, err)
+	lab.Check(t, err)
 	result, err := compiled.Validate(gojsonschema.NewBytesLoader(content))
-	check(t, err)
+	lab.Check(t, err)
 	for _, fault := range result.Errors() {
 		t.Errorf("the SBOM is invalid: %s", fault)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // ofOneSystem are packages whose contents differ between systems.
@@ -24,7 +26,7 @@ func TestOtherSystems(t *testing.T) {
 		list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`}, a.sources...)...)
 		list.Dir, list.Env = "../..", append(os.Environ(), "GOOS="+a.system, "GOARCH="+a.architecture)
 		out, err := list.Output()
-		check(t, err)
+		lab.Check(t, err)
 		ours := 0
 		for line := range strings.Lines(string(out)) {
 			imports := strings.Fields(line)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
@@ -24,10 +25,10 @@ func TestAccidentalRemoval(t *testing.T) {
 	n := s.node(t, "web")
 	s.startAgent(t, n).stopOnceReady(t)
 	t.Run("helm uninstall", func(t *testing.T) {
-		check(t, s.Uninstall(t.Context()))
-		check(t, n.startAndStop(t, "web"))
-		check(t, s.Install(t.Context(), "image.tag=none"))
-		check(t, n.startAndStop(t, "web"))
+		lab.Check(t, s.Uninstall(t.Context()))
+		lab.Check(t, n.startAndStop(t, "web"))
+		lab.Check(t, s.Install(t.Context(), "image.tag=none"))
+		lab.Check(t, n.startAndStop(t, "web"))
 	})
 	t.Run("another release", func(t *testing.T) { s.testAnotherRelease(t, n) })
 	for _, way := range []struct {
@@ -36,7 +37,7 @@ func TestAccidentalRemoval(t *testing.T) {
 	}{
 		{"in the order of the file", func() (string, error) {
 			manifest, err := s.Helm(t.Context(), "get", "manifest", cluster.Namespace, "--namespace", cluster.Namespace)
-			check(t, err)
+			lab.Check(t, err)
 			return s.Kubectl(t.Context(), manifest, "delete", "--wait=false", "-f", "-")
 		}},
 		{"all at once", s.deleteAll},
@@ -50,13 +51,13 @@ func TestAccidentalRemoval(t *testing.T) {
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
-			check(t, s.Install(t.Context(), "image.tag=none"))
+			lab.Check(t, s.Install(t.Context(), "image.tag=none"))
 			s.writeAccess(t, n)
-			check(t, os.Remove(n.stateDir+"/token")) // the API server takes that of a deleted account for some seconds
+			lab.Check(t, os.Remove(n.stateDir+"/token")) // the API server takes that of a deleted account for some seconds
 			s.startAgent(t, n).stopOnceReady(t)
-			check(t, n.startAndStop(t, "web"))
+			lab.Check(t, n.startAndStop(t, "web"))
 			_, err := way.remove()
-			check(t, err)
+			lab.Check(t, err)
 			n.expectHelp(t)
 		})
 	}
@@ -77,12 +78,12 @@ func (s apiServer) deleteAll() (string, error) {
 // expectHelp waits until the ADD of a meshed pod fails and says what to do.
 func (n *node) expectHelp(t *testing.T) {
 	t.Helper()
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		out, err := n.call("ADD", "web", sandbox(t).Path(), "1s")
 		if err == nil || !strings.Contains(out, lookup.Uninstalled) {
-			return "", fmt.Errorf("the ADD: %w: %s", err, out)
+			return fmt.Errorf("the ADD: %w: %s", err, out)
 		}
-		return "", nil
+		return nil
 	})
 	if out, err := n.call("ADD", "plain", sandbox(t).Path(), "1s"); err != nil {
 		t.Errorf("a pod outside the mesh: %v: %s", err, out)
@@ -92,9 +93,9 @@ func (n *node) expectHelp(t *testing.T) {
 // testAnotherRelease uninstalls, and installs under another name in another namespace:
 // Helm refuses that until the objects that it kept are deleted.
 func (s apiServer) testAnotherRelease(t *testing.T, n *node) {
-	check(t, s.Uninstall(t.Context()))
+	lab.Check(t, s.Uninstall(t.Context()))
 	chart, err := cluster.Chart(t.Context())
-	check(t, err)
+	lab.Check(t, err)
 	install := func() error {
 		_, err := s.Helm(t.Context(), "install", "mesh", chart, "--namespace", "mesh", "--create-namespace", "--set", "image.tag=none")
 		return err
@@ -102,10 +103,10 @@ func (s apiServer) testAnotherRelease(t *testing.T, n *node) {
 	if err := install(); err == nil || !strings.Contains(err.Error(), "meta.helm.sh/release-name") {
 		t.Fatalf("objects of another release are taken: %v", err)
 	}
-	check(t, n.startAndStop(t, "web"))
+	lab.Check(t, n.startAndStop(t, "web"))
 	s.kubectl(t, "delete", "clusterrole/capture-cni", "clusterrolebinding/capture-cni")
-	check(t, install())
+	lab.Check(t, install())
 	_, err = s.Helm(t.Context(), "uninstall", "mesh", "--namespace", "mesh", "--wait")
-	check(t, err)
+	lab.Check(t, err)
 	s.kubectl(t, "delete", "clusterrole/capture-cni", "clusterrolebinding/capture-cni")
 }

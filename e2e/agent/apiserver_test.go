@@ -31,10 +31,10 @@ func startAPIServer(t *testing.T) apiServer {
 	lab.RequireRoot(t)
 	c, err := cluster.Start(t.Context(), shortDir(t), "../../bin/parts", cluster.Ptp)
 	if c != nil {
-		t.Cleanup(func() { check(t, c.Stop()) })
+		t.Cleanup(func() { lab.Check(t, c.Stop()) })
 	}
-	check(t, err)
-	check(t, c.Install(t.Context(), "image.tag=none"))
+	lab.Check(t, err)
+	lab.Check(t, c.Install(t.Context(), "image.tag=none"))
 	s := apiServer{c}
 	s.createNode(t)
 	s.kubectl(t, "create", "namespace", "shop")
@@ -49,14 +49,14 @@ func startAPIServer(t *testing.T) apiServer {
 func (s apiServer) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := s.Kubectl(context.WithoutCancel(t.Context()), "", args...)
-	check(t, err)
+	lab.Check(t, err)
 	return out
 }
 
 func (s apiServer) create(t *testing.T, object string) {
 	t.Helper()
 	_, err := s.Kubectl(t.Context(), object, "create", "-f", "-")
-	check(t, err)
+	lab.Check(t, err)
 }
 
 func (s apiServer) createNode(t *testing.T) {
@@ -93,7 +93,7 @@ func (s apiServer) writeAccess(t *testing.T, n *node) {
 	dir := t.TempDir()
 	token := s.kubectl(t, "--namespace", cluster.Namespace, "create", "token", "capture-cni-node", "--bound-object-kind=Pod", "--bound-object-name=agent")
 	ca, err := os.ReadFile(filepath.Join(s.Dir, "pki", "ca.crt"))
-	check(t, err)
+	lab.Check(t, err)
 	address := s.kubectl(t, "config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")
 	n.access = dir + "/kubeconfig"
 	for file, content := range map[string]string{"token": strings.TrimSpace(token), "ca.crt": string(ca), "kubeconfig": fmt.Sprintf(`apiVersion: v1
@@ -103,7 +103,7 @@ users: [{name: agent, user: {tokenFile: %q}}]
 contexts: [{name: test, context: {cluster: test, user: agent}}]
 current-context: test
 `, address, dir+"/ca.crt", dir+"/token")} {
-		check(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
+		lab.Check(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
 	}
 }
 
@@ -117,12 +117,12 @@ func (s apiServer) startAgent(t *testing.T, n *node) *agent {
 func (s apiServer) replaceKeys(t *testing.T) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
+	lab.Check(t, err)
 	encoded, err := x509.MarshalECPrivateKey(key)
-	check(t, err)
-	check(t, s.StopAPI())
-	check(t, os.WriteFile(filepath.Join(s.Dir, "pki", "accounts.key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), 0o600))
-	check(t, s.StartAPI(t.Context()))
+	lab.Check(t, err)
+	lab.Check(t, s.StopAPI())
+	lab.Check(t, os.WriteFile(filepath.Join(s.Dir, "pki", "accounts.key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), 0o600))
+	lab.Check(t, s.StartAPI(t.Context()))
 }
 
 // claims are what the plugin's token says.
@@ -138,16 +138,16 @@ type claims struct {
 func (n *node) claims(t *testing.T) (c claims) {
 	t.Helper()
 	token, err := os.ReadFile(n.stateDir + "/token")
-	check(t, err)
+	lab.Check(t, err)
 	parts := strings.Split(string(token), ".")
 	if len(parts) != 3 {
 		t.Fatalf("the token has %d parts", len(parts))
 	}
 	text, err := base64.RawURLEncoding.DecodeString(parts[1])
-	check(t, err)
-	check(t, json.Unmarshal(text, &c))
+	lab.Check(t, err)
+	lab.Check(t, json.Unmarshal(text, &c))
 	times := struct{ Iat, Exp int64 }{}
-	check(t, json.Unmarshal(text, &times))
+	lab.Check(t, json.Unmarshal(text, &times))
 	c.Issued, c.Expires = times.Iat, times.Exp
 	return c
 }
@@ -176,9 +176,9 @@ func (s apiServer) testCredentials(t *testing.T) {
 	if k := got.Kubernetes; k.ServiceAccount.Name != "capture-cni" || k.Pod != nil || k.Node == nil || k.Node.Name != "node-1" || len(got.Audiences) != 1 {
 		t.Errorf("the token says %+v", got)
 	}
-	check(t, n.startAndStop(t, "credentials")) // by the agent
+	lab.Check(t, n.startAndStop(t, "credentials")) // by the agent
 	a.stop(t)
-	check(t, n.startAndStop(t, "credentials")) // by the token
+	lab.Check(t, n.startAndStop(t, "credentials")) // by the token
 	if log := a.log.String(); strings.Contains(log, "forbidden") {
 		t.Errorf("the chart grants too little: %s", log)
 	}
@@ -196,12 +196,12 @@ func (s apiServer) testRights(t *testing.T) {
 			n := s.node(t)
 			s.revoke(t, tt.binding)
 			a := s.startAgent(t, n)
-			eventually(t, func() (string, error) {
+			lab.Eventually(t, func() error {
 				status, body := a.get("/readyz")
 				if status != http.StatusServiceUnavailable || !strings.Contains(body, tt.says) {
-					return "", fmt.Errorf("status %d: %s", status, body)
+					return fmt.Errorf("status %d: %s", status, body)
 				}
-				return "", nil
+				return nil
 			})
 		})
 	}
@@ -209,12 +209,12 @@ func (s apiServer) testRights(t *testing.T) {
 		n := s.node(t, "unreadable")
 		s.startAgent(t, n).stopOnceReady(t)
 		s.revoke(t, "clusterrolebinding/capture-cni")
-		eventually(t, func() (string, error) {
+		lab.Eventually(t, func() error {
 			out, err := n.call("ADD", "unreadable", sandbox(t).Path(), "1s")
 			if err == nil || !strings.Contains(out, `cannot get resource \"pods\"`) {
-				return "", fmt.Errorf("%w: %s", err, out)
+				return fmt.Errorf("%w: %s", err, out)
 			}
-			return "", nil
+			return nil
 		})
 	})
 }
@@ -241,12 +241,12 @@ func (s apiServer) testEvents(t *testing.T) {
 		if _, err := n.startPod(t, "misspelt"); err == nil {
 			t.Fatal("a misspelt annotation is taken")
 		}
-		eventually(t, func() (string, error) {
+		lab.Eventually(t, func() error {
 			found := s.kubectl(t, "--namespace", "shop", "get", "events", "-o", "jsonpath={range .items[*]}{.reason} {.involvedObject.uid} {.count} {.message};{end}")
 			if want := "CaptureFailed " + n.uids["misspelt"] + " " + count + " "; !strings.HasPrefix(found, want) || strings.Count(found, ";") != 1 || !strings.Contains(found, "excludeInboundPorts") {
-				return "", fmt.Errorf("the Events are %q, want one that begins with %q\n%s", found, want, a.log)
+				return fmt.Errorf("the Events are %q, want one that begins with %q\n%s", found, want, a.log)
 			}
-			return "", nil
+			return nil
 		})
 	}
 }
@@ -259,27 +259,27 @@ func (s apiServer) testNodeDeleted(t *testing.T) {
 	s.startAgent(t, n).stopOnceReady(t)
 	before := n.claims(t)
 	s.kubectl(t, "delete", "node", "node-1")
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		out, err := n.call("ADD", "orphan", sandbox(t).Path(), "1s")
 		if err == nil || !strings.Contains(out, "Unauthorized") {
-			return "", fmt.Errorf("the token of the deleted Node is good: %w: %s", err, out)
+			return fmt.Errorf("the token of the deleted Node is good: %w: %s", err, out)
 		}
-		return "", nil
+		return nil
 	})
 	a := s.startAgent(t, n)
 	a.waitForLog(t, `nodes \"node-1\" not found`)
-	check(t, n.startAndStop(t, "orphan"))
+	lab.Check(t, n.startAndStop(t, "orphan"))
 	if now := n.claims(t); now.Issued != before.Issued {
 		t.Errorf("the token is %+v", now)
 	}
 	a.stop(t)
 	s.createNode(t)
 	s.startAgent(t, n).ready(t)
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		if now := n.claims(t); now.Issued == before.Issued || now.Kubernetes.Node == nil {
-			return "", fmt.Errorf("the token is %+v", now)
+			return fmt.Errorf("the token is %+v", now)
 		}
-		return "", n.startAndStop(t, "orphan")
+		return n.startAndStop(t, "orphan")
 	})
 }
 
@@ -293,5 +293,5 @@ func (s apiServer) testKeysReplaced(t *testing.T) {
 	}
 	s.writeAccess(t, n) // as a kubelet does
 	s.startAgent(t, n).ready(t)
-	check(t, n.startAndStop(t, "rotated"))
+	lab.Check(t, n.startAndStop(t, "rotated"))
 }

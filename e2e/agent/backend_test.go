@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
@@ -32,7 +33,7 @@ func (n *node) testBackend(netConf string, behind ...string) (string, error) {
 func (n *node) verdict(t *testing.T) backend.Verdict {
 	t.Helper()
 	v, err := backend.Read(n.runDir)
-	check(t, err)
+	lab.Check(t, err)
 	return v
 }
 
@@ -72,12 +73,12 @@ func TestBackend(t *testing.T) {
 		"another backend meanwhile": {other, config.IPTablesLegacy},
 		"another boot":              {later, config.NFTables},
 	} {
-		check(t, backend.Write(n.runDir, tt.before))
+		lab.Check(t, backend.Write(n.runDir, tt.before))
 		if out, err := n.testBackend(auto); err != nil || n.verdict(t).Chosen != tt.want || n.verdict(t).Version == chosen.Version {
 			t.Errorf("after %s: %v, %s, %+v", what, err, out, n.verdict(t))
 		}
 	}
-	check(t, os.WriteFile(filepath.Join(n.runDir, backend.DirectoryName, "verdict.json"), []byte("{"), 0o600))
+	lab.Check(t, os.WriteFile(filepath.Join(n.runDir, backend.DirectoryName, "verdict.json"), []byte("{"), 0o600))
 	if out, err := n.testBackend(auto); err != nil || n.verdict(t).Chosen != config.NFTables {
 		t.Errorf("a damaged file: %v, %s", err, out)
 	}
@@ -97,7 +98,7 @@ func TestProgramsOfNode(t *testing.T) {
 			"--root", root, "--run-dir", n.runDir, "--netconf", `{"backend": "iptables"}`)
 		command.Env = []string{noRuntime, "PATH=" + os.Getenv("PATH")}
 		out, err := command.CombinedOutput()
-		check(t, err)
+		lab.Check(t, err)
 		if tt.want == "" && !strings.Contains(string(out), "tested the backend") || !strings.Contains(string(out), tt.want) {
 			t.Errorf("%s: %s", tt.mount, out)
 		}
@@ -122,10 +123,10 @@ func TestUntestedBackend(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			tt.verdict.Boot = bootID(t)
-			check(t, backend.Write(n.runDir, tt.verdict))
+			lab.Check(t, backend.Write(n.runDir, tt.verdict))
 			a := n.start(t, "--mode", "insert", "--netconf", tt.netConf)
-			eventually(t, func() (string, error) { return "", expectReadyz(a, tt.reason) })
-			check(t, expectMetric(a, `capture_cni_node_good{part="backend"} 0`))
+			lab.Eventually(t, func() error { return expectReadyz(a, tt.reason) })
+			lab.Check(t, expectMetric(a, `capture_cni_node_good{part="backend"} 0`))
 			if types, err := n.loadedTypes(); err != nil || strings.Contains(types, "capture-cni") {
 				t.Errorf("the list has %s, %v", types, err)
 			}
@@ -133,17 +134,17 @@ func TestUntestedBackend(t *testing.T) {
 				t.Errorf("verify: %v, %s", err, out)
 			}
 			a.stop(t)
-			check(t, os.RemoveAll(filepath.Join(n.runDir, backend.DirectoryName)))
+			lab.Check(t, os.RemoveAll(filepath.Join(n.runDir, backend.DirectoryName)))
 			placing := n.start(t, "--mode", "insert")
 			placing.ready(t)
 			placing.stop(t)
-			check(t, os.Remove(filepath.Join(n.stateDir, "placed"))) // as with an entry of an earlier release
+			lab.Check(t, os.Remove(filepath.Join(n.stateDir, "placed"))) // as with an entry of an earlier release
 			again := n.start(t, "--mode", "insert")
 			again.ready(t)
 			again.stop(t)
-			check(t, backend.Write(n.runDir, tt.verdict))
+			lab.Check(t, backend.Write(n.runDir, tt.verdict))
 			a = n.start(t, "--mode", "insert", "--netconf", tt.netConf)
-			eventually(t, func() (string, error) { return "", expectReadyz(a, tt.reason) })
+			lab.Eventually(t, func() error { return expectReadyz(a, tt.reason) })
 			if types, err := n.loadedTypes(); err != nil || !strings.Contains(types, "capture-cni") {
 				t.Errorf("the list has %s, %v", types, err)
 			}
@@ -152,7 +153,7 @@ func TestUntestedBackend(t *testing.T) {
 			a.stop(t)
 			untested := n.start(t, "--mode", "insert", "--netconf", tt.netConf, "--try-kernel=false")
 			if tt.netConf == auto {
-				eventually(t, func() (string, error) { return "", expectReadyz(untested, "was not tested") })
+				lab.Eventually(t, func() error { return expectReadyz(untested, "was not tested") })
 				return
 			}
 			untested.ready(t)
@@ -163,7 +164,7 @@ func TestUntestedBackend(t *testing.T) {
 func bootID(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	check(t, err)
+	lab.Check(t, err)
 	return strings.TrimSpace(string(content))
 }
 
@@ -173,7 +174,7 @@ func TestChosenBackend(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.preparePods(t)
-	check(t, backend.Write(n.runDir, backend.Verdict{Boot: bootID(t), Asked: backend.Auto, Chosen: config.IPTablesNFT, Reason: "the kernel lacks nf_tables", NoTProxy: "the kernel lacks xt_TPROXY"}))
+	lab.Check(t, backend.Write(n.runDir, backend.Verdict{Boot: bootID(t), Asked: backend.Auto, Chosen: config.IPTablesNFT, Reason: "the kernel lacks nf_tables", NoTProxy: "the kernel lacks xt_TPROXY"}))
 	a := n.start(t, "--mode", "insert", "--netconf", `{"ipv6": "always", "backend": "auto"}`)
 	a.ready(t)
 	out, err := n.command("render", "--netconf", auto)
@@ -188,13 +189,13 @@ func TestChosenBackend(t *testing.T) {
 		}
 	}
 	pod, err := n.addPod(t, "web")
-	check(t, err)
-	check(t, pod.host.Do(func() error {
+	lab.Check(t, err)
+	lab.Check(t, pod.host.Do(func() error {
 		state, err := netfilter.Inspect(t.Context())
 		if err == nil && state.Backend != config.IPTablesNFT {
 			err = fmt.Errorf("captured by %q", state.Backend)
 		}
 		return err
 	}))
-	check(t, pod.stop(t))
+	lab.Check(t, pod.stop(t))
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRestoredBackup restores the directories of the node from an old backup: an expired
@@ -21,7 +23,7 @@ func TestRestoredBackup(t *testing.T) {
 	n.preparePods(t)
 	n.api.IssueTokens(time.Second)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
-	check(t, os.WriteFile(netConf, []byte(`{"logLevel": "debug"}`), 0o600))
+	lab.Check(t, os.WriteFile(netConf, []byte(`{"logLevel": "debug"}`), 0o600))
 	n.start(t, "--mode", "insert", "--plugin", otherRelease(t), "--netconf", netConf, "--api-server", "https://127.0.0.1:1").stopOnceReady(t)
 	old := n.backup(t)
 	n.api.IssueTokens(0)
@@ -44,10 +46,10 @@ func TestRestoredBackup(t *testing.T) {
 	n.expectFiles(t, installed)
 
 	n.restore(t, old)
-	check(t, n.startAndStop(t, "web"))
+	lab.Check(t, n.startAndStop(t, "web"))
 	n.expectFiles(t, installed)
 	a.stopOnceReady(t)
-	check(t, n.startAndStop(t, "web"))
+	lab.Check(t, n.startAndStop(t, "web"))
 }
 
 // backup returns the files of the node's directories.
@@ -67,9 +69,9 @@ func (n *node) restore(t *testing.T, held map[string]string) {
 	t.Helper()
 	for path, content := range held {
 		info, err := os.Stat(path)
-		check(t, err)
-		check(t, os.WriteFile(path+".restored", []byte(content), info.Mode()))
-		check(t, os.Rename(path+".restored", path))
+		lab.Check(t, err)
+		lab.Check(t, os.WriteFile(path+".restored", []byte(content), info.Mode()))
+		lab.Check(t, os.Rename(path+".restored", path))
 	}
 }
 
@@ -77,16 +79,16 @@ func (n *node) restore(t *testing.T, held map[string]string) {
 // last copy of a program that ran may be the backup's, which ran, too.
 func (n *node) expectFiles(t *testing.T, want map[string]string) {
 	t.Helper()
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		now := n.backup(t)
 		for path, content := range want {
 			if path == n.stateDir+"/token" || strings.HasSuffix(path, ".last-good") {
 				continue
 			}
 			if now[path] != content {
-				return "", fmt.Errorf("%s is not restored", path)
+				return fmt.Errorf("%s is not restored", path)
 			}
 		}
-		return "", nil
+		return nil
 	})
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // Lists with an entry of istio-cni, as its installer writes them.
@@ -35,8 +37,8 @@ type writes struct {
 func watchWrites(t *testing.T, directory string) *writes {
 	t.Helper()
 	watcher, err := fsnotify.NewWatcher()
-	check(t, err)
-	check(t, watcher.Add(directory))
+	lab.Check(t, err)
+	lab.Check(t, watcher.Add(directory))
 	t.Cleanup(func() { _ = watcher.Close() })
 	w := &writes{}
 	go func() {
@@ -58,18 +60,18 @@ func (w *writes) list() []string {
 // waitForMetric waits until /metrics has a line.
 func (a *agent) waitForMetric(t *testing.T, line string) {
 	t.Helper()
-	eventually(t, func() (string, error) { return "", expectMetric(a, line) })
+	lab.Eventually(t, func() error { return expectMetric(a, line) })
 }
 
 // waitForTypes waits until a runtime would call plugins of these types.
 func (n *node) waitForTypes(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		got, err := n.loadedTypes()
 		if err == nil && got != want {
 			err = &unexpected{want, got}
 		}
-		return got, err
+		return err
 	})
 }
 
@@ -87,8 +89,8 @@ func TestAgentBesideIstioCNI(t *testing.T) {
 			_, socket := n.serveRuntime(t, dropIns)
 			before, changes := files(t, n.netDir), watchWrites(t, n.netDir)
 			a := n.start(t, "--mode", "auto", "--cri-socket", socket)
-			eventually(t, func() (string, error) {
-				return "", expectReadyz(a, "has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/migrate-istio-cni.md), or set besideIstioCNI")
+			lab.Eventually(t, func() error {
+				return expectReadyz(a, "has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/migrate-istio-cni.md), or set besideIstioCNI")
 			})
 			a.ready(t, http.StatusServiceUnavailable)
 			a.waitForMetric(t, `capture_cni_other_mesh_entry{decision="refused",type="istio-cni"} 1`)
@@ -131,8 +133,8 @@ func TestMigrationFlag(t *testing.T) {
 			n.write(t, primaryName, withAmbient)
 			before := files(t, n.netDir)
 			a := n.start(t, "--mode", mode, "--beside-istio-cni")
-			eventually(t, func() (string, error) {
-				return "", expectReadyz(a, "with ambient mode enabled, which captures ambient pods and those with sidecars: remove capture-cni, or disable ambient mode in istio-cni")
+			lab.Eventually(t, func() error {
+				return expectReadyz(a, "with ambient mode enabled, which captures ambient pods and those with sidecars: remove capture-cni, or disable ambient mode in istio-cni")
 			})
 			if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
 				t.Errorf("next to ambient mode, the agent left:\n%s", diff)
@@ -170,7 +172,7 @@ func TestAmbientComesLater(t *testing.T) {
 	n.waitForTypes(t, "ptp portmap istio-cni capture-cni")
 	n.write(t, primaryName, kindnet)
 	n.waitForTypes(t, "ptp portmap capture-cni")
-	eventually(t, func() (string, error) { return "", expectReadyz(next, "in mode insert") })
+	lab.Eventually(t, func() error { return expectReadyz(next, "in mode insert") })
 	if _, found := files(t, n.netDir)["/00-capture-cni.conflist"]; found {
 		t.Error("istio-cni has left, and the agent has not changed its mode")
 	}

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // chain is a node whose Multus has an auxiliary chain. Multus and the test's runtime load
@@ -28,8 +30,8 @@ func newChain(t *testing.T) chain {
 func (n *node) chain(t *testing.T) chain {
 	t.Helper()
 	c := chain{n, n.netDir + "/kindnet", n.dir + "/tmpfiles.d"}
-	check(t, os.MkdirAll(c.directory, 0o755))
-	check(t, os.MkdirAll(c.tmpfiles, 0o755))
+	lab.Check(t, os.MkdirAll(c.directory, 0o755))
+	lab.Check(t, os.MkdirAll(c.tmpfiles, 0o755))
 	return c
 }
 
@@ -40,10 +42,10 @@ func (c chain) args(more ...string) []string {
 // boot empties /run and runs the node's systemd-tmpfiles. No agent runs.
 func (c chain) boot(t *testing.T) {
 	t.Helper()
-	check(t, os.RemoveAll(c.directory))
-	check(t, os.RemoveAll(c.runDir))
+	lab.Check(t, os.RemoveAll(c.directory))
+	lab.Check(t, os.RemoveAll(c.runDir))
 	lines, err := filepath.Glob(c.tmpfiles + "/*.conf")
-	check(t, err)
+	lab.Check(t, err)
 	for _, file := range lines {
 		if out, err := exec.Command("systemd-tmpfiles", "--create", "--remove", "--boot", file).CombinedOutput(); err != nil {
 			t.Fatalf("systemd-tmpfiles: %v: %s", err, out)
@@ -58,8 +60,8 @@ func TestMultusChain(t *testing.T) {
 	c := newChain(t)
 	a := c.start(t, c.args()...)
 	a.ready(t)
-	check(t, c.startAndStop(t, "web"))
-	check(t, c.startAndStop(t, "plain"))
+	lab.Check(t, c.startAndStop(t, "web"))
+	lab.Check(t, c.startAndStop(t, "plain"))
 	if files(t, c.netDir)["/"+primaryName] != kindnet {
 		t.Error("the primary's list was changed")
 	}
@@ -67,26 +69,26 @@ func TestMultusChain(t *testing.T) {
 		t.Errorf("verify: %v: %s", err, out)
 	}
 	installed := files(t, c.directory)
-	check(t, a.Process.Kill())
+	lab.Check(t, a.Process.Kill())
 	_ = a.Wait()
 	c.boot(t)
 	booted := files(t, c.directory)
 	if len(booted) != 1 || booted["/capture-cni-chain.conf"] != installed["/capture-cni-chain.conf"] {
 		t.Errorf("after the boot, the chain has %q, before it %q", booted, installed)
 	}
-	check(t, c.startAndStop(t, "web"))
-	check(t, c.startAndStop(t, "plain"))
+	lab.Check(t, c.startAndStop(t, "web"))
+	lab.Check(t, c.startAndStop(t, "plain"))
 	again := c.start(t, c.args()...)
 	again.ready(t)
 	old, err := c.startPod(t, "web")
-	check(t, err)
+	lab.Check(t, err)
 	again.stop(t)
 	if out, err := c.command("uninstall", c.args()...); err != nil {
 		t.Fatalf("uninstall: %v: %s", err, out)
 	}
-	check(t, old.stop(t))
+	lab.Check(t, old.stop(t))
 	c.boot(t)
-	check(t, c.startUncaptured(t))
+	lab.Check(t, c.startUncaptured(t))
 	for _, directory := range []string{c.directory, c.tmpfiles, c.stateDir} {
 		if _, err := os.Stat(directory); err != nil {
 			continue
@@ -105,23 +107,23 @@ func TestMultusChainFaults(t *testing.T) {
 	a := c.start(t, c.args()...)
 	a.ready(t)
 	neighbour := filepath.Join(c.directory, "50-other.conf")
-	check(t, os.WriteFile(neighbour, []byte(`{"type": "tuning"`), 0o644))
+	lab.Check(t, os.WriteFile(neighbour, []byte(`{"type": "tuning"`), 0o644))
 	if body := a.ready(t, http.StatusServiceUnavailable); expectReadyz(a, "50-other.conf, which another program wrote") != nil {
 		t.Errorf("/readyz does not name the file: %s", body)
 	}
 	if out, err := c.command("verify", c.args()...); err == nil {
 		t.Errorf("verify finds no fault: %s", out)
 	}
-	check(t, os.Remove(neighbour))
+	lab.Check(t, os.Remove(neighbour))
 	a.ready(t)
-	check(t, os.Rename(c.directory, c.directory+".old"))
-	check(t, os.Mkdir(c.directory, 0o755)) // as Multus' own agent may
-	eventually(t, func() (string, error) { return "", c.startAndStop(t, "web") })
+	lab.Check(t, os.Rename(c.directory, c.directory+".old"))
+	lab.Check(t, os.Mkdir(c.directory, 0o755)) // as Multus' own agent may
+	lab.Eventually(t, func() error { return c.startAndStop(t, "web") })
 	a.stop(t)
 	for _, path := range []string{c.directory + "/capture-cni-chain.conf", c.tmpfiles + "/capture-cni.conf", c.stateDir + "/multus-chain.conf"} {
 		want, err := os.ReadFile(path)
-		check(t, err)
-		check(t, os.WriteFile(path, []byte("{}"), 0o600))
+		lab.Check(t, err)
+		lab.Check(t, os.WriteFile(path, []byte("{}"), 0o600))
 		if out, err := c.command("verify", c.args()...); err == nil {
 			t.Errorf("verify overlooks a change of %s: %s", path, out)
 		}

@@ -29,7 +29,7 @@ const (
 func newCiliumNode(t *testing.T, dropIns bool) (n *node, socket string) {
 	t.Helper()
 	n = newNode(t)
-	check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
+	lab.Check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
 	_, socket = n.serveRuntime(t, dropIns)
 	return n, socket
 }
@@ -51,15 +51,15 @@ func (n *node) startCilium(t *testing.T, flags ...string) cilium {
 	c := cilium{log: &lab.Log{}}
 	command := exec.Command(program, append([]string{"--write-cni-conf-when-ready=" + n.netDir + ciliumList}, flags...)...)
 	command.Stdout, command.Stderr = c.log, c.log
-	check(t, command.Start())
+	lab.Check(t, command.Start())
 	c.stop = func() { _ = command.Process.Kill(); _ = command.Wait() }
 	t.Cleanup(c.stop)
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		got, err := n.loadedTypes()
 		if log := c.log.String(); err == nil && (!strings.Contains(log, "Started hive") || !strings.Contains(got, "cilium-cni")) {
 			err = &unexpected{"a list of Cilium's", got + log}
 		}
-		return got, err
+		return err
 	})
 	return c
 }
@@ -152,7 +152,7 @@ func TestCiliumIsExclusive(t *testing.T) {
 			a := n.start(t, "--mode", tt.mode, "--cri-socket", socket)
 			a.ready(t)
 			c := n.startCilium(t, "--cni-exclusive")
-			for deadline := time.Now().Add(timeout); !strings.Contains(a.log.String(), "back-off=8s"); time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(lab.Patience); !strings.Contains(a.log.String(), "back-off=8s"); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("the agent does not write less often: %s", a.log)
 				}
@@ -161,11 +161,11 @@ func TestCiliumIsExclusive(t *testing.T) {
 				}
 			}
 			a.ready(t, http.StatusServiceUnavailable)
-			eventually(t, func() (string, error) {
-				return "", errors.Join(expectReadyz(a, "entry: Cilium keeps removing the entry (mode "), expectReadyz(a, ciliumList+", network cilium); it renamed "),
+			lab.Eventually(t, func() error {
+				return errors.Join(expectReadyz(a, "entry: Cilium keeps removing the entry (mode "), expectReadyz(a, ciliumList+", network cilium); it renamed "),
 					expectReadyz(a, renamed+", as it does with cni.exclusive: set cni.exclusive=false in Cilium's values, or use --mode dropin"))
 			})
-			check(t, expectMetric(a, `capture_cni_entry_contended{writer="cilium"} 1`))
+			lab.Check(t, expectMetric(a, `capture_cni_entry_contended{writer="cilium"} 1`))
 			repairs := strings.Count(a.log.String(), "back-off=") + 5
 			if undone := strings.Count(c.log.String(), "Wrote CNI configuration") + strings.Count(c.log.String(), "Renaming non-Cilium"); undone > repairs+5 {
 				t.Errorf("Cilium wrote %d times, the agent %d times: %s", undone, repairs, c.log)
@@ -174,7 +174,7 @@ func TestCiliumIsExclusive(t *testing.T) {
 				t.Errorf("preflight says %s, want %s", out, tt.finding)
 			}
 			c.stop()
-			eventually(t, func() (string, error) { return "", n.hasEntry() })
+			lab.Eventually(t, func() error { return n.hasEntry() })
 			if got := files(t, n.netDir); !strings.Contains(got[ciliumList], "cilium-cni") || !strings.Contains(got["/"+primaryName+renamed], "kindnet") {
 				t.Errorf("a list is lost: %q", got)
 			}

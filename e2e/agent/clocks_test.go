@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestClocksFarApart has an API server whose clock differs from the node's. The agent
@@ -28,11 +29,11 @@ func TestClocksFarApart(t *testing.T) {
 			n.api.SetClock(ahead)
 			n.pod("web", true)
 			a := n.start(t, "--mode", "insert")
-			eventually(t, func() (string, error) {
+			lab.Eventually(t, func() error {
 				if status, body := a.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "check the clocks") {
-					return "", fmt.Errorf("status %d: %s", status, body)
+					return fmt.Errorf("status %d: %s", status, body)
 				}
-				return "", nil
+				return nil
 			})
 			for range 100 { // each is a reason to check the node
 				n.write(t, primaryName, kindnet)

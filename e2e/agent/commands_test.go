@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestFaultsOfFlags expects one error with every fault: flag, value and expected form.
@@ -26,7 +27,7 @@ func TestFaultsOfFlags(t *testing.T) {
 		`[]`:                                 "expected a JSON object",
 		`{`:                                  "expected a JSON object",
 	} {
-		check(t, os.WriteFile(netConf, []byte(content), 0o600))
+		lab.Check(t, os.WriteFile(netConf, []byte(content), 0o600))
 		for _, command := range []string{"run", "render", "verify", "preflight"} {
 			out, err := n.command(command, "--netconf", netConf, "--mode", "insrt", "--bin-dir", "bin", "--token-ttl", "5m")
 			if err == nil {
@@ -51,7 +52,7 @@ func TestFaultsOfFlags(t *testing.T) {
 	if out, err := n.command("run", "--evict", "--node-name", "", "--listen", "127.0.0.1:0"); err == nil || !strings.Contains(out, "set --node-name") {
 		t.Errorf("%v: %s", err, out)
 	}
-	check(t, os.WriteFile(netConf, []byte(`{"backend": "iptables"}`), 0o600))
+	lab.Check(t, os.WriteFile(netConf, []byte(`{"backend": "iptables"}`), 0o600))
 	if out, err := n.command("guard", "--netconf", netConf); err == nil || !strings.Contains(out, `netconf says "iptables": use report or evict`) {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -61,7 +62,7 @@ func TestFaultsOfFlags(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	info, err := buildinfo.ReadFile(filepath.Join(bin, "capture-cni-node"))
-	check(t, err)
+	lab.Check(t, err)
 	if out, err := exec.Command(filepath.Join(bin, "capture-cni-node"), "--version").Output(); err != nil || string(out) != "capture-cni-node "+config.Version(info)+"\n" {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -72,16 +73,16 @@ func TestRender(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
-	check(t, os.WriteFile(netConf, []byte(`{"ipv6": "always", "mesh": {"outboundPort": 16001}}`), 0o600))
+	lab.Check(t, os.WriteFile(netConf, []byte(`{"ipv6": "always", "mesh": {"outboundPort": 16001}}`), 0o600))
 	out, err := n.command("render", "--netconf", netConf)
-	check(t, err)
+	lab.Check(t, err)
 	var entry map[string]any
-	check(t, json.Unmarshal([]byte(out), &entry))
+	lab.Check(t, json.Unmarshal([]byte(out), &entry))
 	if entry["type"] != "capture-cni" || entry["kubeconfig"] != n.stateDir+"/kubeconfig" || entry["ipv6"] != "always" {
 		t.Errorf("got %s", out)
 	}
 	out, err = n.command("render", "--netconf", netConf, "--pod", "../demo/pods/web.yaml")
-	check(t, err)
+	lab.Check(t, err)
 	for _, want := range []string{"# intent:", "# nft -f\ntable inet capture-cni", "redirect to :16001", "# iptables-restore --noflush\n*mangle", "# ip6tables-restore"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the output lacks %q: %s", want, out)
@@ -124,7 +125,7 @@ func TestRenderTrace(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
-	check(t, os.WriteFile(netConf, []byte(`{"ipv6": "never"}`), 0o600))
+	lab.Check(t, os.WriteFile(netConf, []byte(`{"ipv6": "never"}`), 0o600))
 	out, err := n.command("render", append(web, "--netconf", netConf, "--to", "[2001:db8:2::1]:443")...)
 	if err != nil || !strings.HasPrefix(out, "note         IPv6 is left uncaptured") || !strings.Contains(out, ": IPv6 is not captured\n") {
 		t.Errorf("%v: %s", err, out)
@@ -167,10 +168,10 @@ func TestFaultsOfPackets(t *testing.T) {
 func TestUninstallIncomplete(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	check(t, n.api.Close())
+	lab.Check(t, n.api.Close())
 	for _, gone := range []string{"", n.stateDir, n.binDir, n.netDir} {
 		if gone != "" {
-			check(t, os.RemoveAll(gone))
+			lab.Check(t, os.RemoveAll(gone))
 		}
 		if out, err := n.command("uninstall", "--purge"); err != nil || !strings.Contains(out, "the node is clean") {
 			t.Errorf("without %q: %v: %s", gone, err, out)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestIdleConnections holds 15,000 connections to the agent, some silent, some after a
@@ -20,15 +22,15 @@ func TestIdleConnections(t *testing.T) {
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
 	var limit unix.Rlimit
-	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	lab.Check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	if want := uint64(connections + 1000); limit.Cur < want {
 		limit.Cur, limit.Max = want, max(limit.Max, want)
-		check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		lab.Check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 	}
 	address := strings.TrimPrefix(a.url, "http://")
 	for i := range connections {
 		conn, err := net.Dial("tcp", address)
-		check(t, err)
+		lab.Check(t, err)
 		defer conn.Close()
 		if i%2 == 0 {
 			_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: agent\r\n\r\n") // fails if it was closed already

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // rewrite replaces the primary's list, as its installer does.
@@ -41,19 +43,19 @@ func TestContention(t *testing.T) {
 	rewrites := 0
 	for _, next := range []string{"back-off=1s", "back-off=2s", "back-off=4s"} {
 		for ; !says(next); rewrites++ {
-			check(t, n.rewrite())
-			eventually(t, func() (string, error) { return "", n.hasEntry() })
+			lab.Check(t, n.rewrite())
+			lab.Eventually(t, func() error { return n.hasEntry() })
 		}
 	}
-	check(t, expectMetric(a, `capture_cni_entry_contended{writer="unknown"} 1`))
+	lab.Check(t, expectMetric(a, `capture_cni_entry_contended{writer="unknown"} 1`))
 	const prompt = 5 // repairs before the first back-off; each later one has the next
-	eventually(t, func() (string, error) {
-		return "", expectMetric(a, fmt.Sprintf("capture_cni_entry_repairs_total %d", prompt+strings.Count(a.log.String(), "back-off=")))
+	lab.Eventually(t, func() error {
+		return expectMetric(a, fmt.Sprintf("capture_cni_entry_repairs_total %d", prompt+strings.Count(a.log.String(), "back-off=")))
 	})
 	if rewrites > 2*(prompt+3) { // those after the agent's own start are no repairs
 		t.Errorf("%d rewrites until the third back-off", rewrites)
 	}
-	check(t, n.rewrite())
+	lab.Check(t, n.rewrite())
 	const problem = "an unknown program keeps removing the entry (mode insert, %s, network kindnet): find the program that writes there, or use another mode"
 	want := fmt.Sprintf(problem, filepath.Join(n.netDir, primaryName))
 	if body := a.ready(t, http.StatusServiceUnavailable); !strings.Contains(body, "entry: "+want) {
@@ -62,8 +64,8 @@ func TestContention(t *testing.T) {
 	if says("ptp") || says("cilium") {
 		t.Errorf("the agent guesses: %s", a.log)
 	}
-	eventually(t, func() (string, error) { return "", n.hasEntry() })
-	eventually(t, func() (string, error) { return "", expectReadyz(a, "warning: "+want) })
+	lab.Eventually(t, func() error { return n.hasEntry() })
+	lab.Eventually(t, func() error { return expectReadyz(a, "warning: "+want) })
 }
 
 // startRival starts a process that replaces the primary's list, again and again after a
@@ -71,13 +73,13 @@ func TestContention(t *testing.T) {
 func (n *node) startRival(t *testing.T, pause string, reacts bool) (stop func()) {
 	t.Helper()
 	source, list := filepath.Join(n.dir, "original"), filepath.Join(n.netDir, primaryName)
-	check(t, os.WriteFile(source, []byte(kindnet), 0o644))
+	lab.Check(t, os.WriteFile(source, []byte(kindnet), 0o644))
 	condition := "true"
 	if reacts {
 		condition = `grep -q capture-cni "$2"`
 	}
 	rival := exec.Command("sh", "-c", `while sleep "$3"; do `+condition+` && cp "$1" "$1.new" && mv "$1.new" "$2"; done`, "rival", source, list, pause)
-	check(t, rival.Start())
+	lab.Check(t, rival.Start())
 	stop = func() { _ = rival.Process.Kill(); _ = rival.Wait() }
 	t.Cleanup(stop)
 	return stop
@@ -99,11 +101,11 @@ func TestRivalStops(t *testing.T) {
 			a.ready(t)
 			stop := n.startRival(t, rival.pause, rival.reacts)
 			a.waitForLog(t, "back-off=30s")
-			eventually(t, func() (string, error) {
+			lab.Eventually(t, func() error {
 				if n.hasEntry() == nil {
-					return "", errors.New("the rival has not removed the entry yet")
+					return errors.New("the rival has not removed the entry yet")
 				}
-				return "", nil
+				return nil
 			})
 			stop()
 			var err error
@@ -126,14 +128,14 @@ func TestSlowRival(t *testing.T) {
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
 	n.startRival(t, "7", false)
-	eventually(t, func() (string, error) { return "", expectMetric(a, `capture_cni_entry_contended{writer="unknown"} 1`) })
+	lab.Eventually(t, func() error { return expectMetric(a, `capture_cni_entry_contended{writer="unknown"} 1`) })
 	a.waitForLog(t, "back-off=0s")
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		status, body := a.get("/readyz")
 		if status != http.StatusOK || !strings.Contains(body, "warning: an unknown program keeps removing the entry") {
-			return "", fmt.Errorf("status %d: %s", status, body)
+			return fmt.Errorf("status %d: %s", status, body)
 		}
-		return "", nil
+		return nil
 	})
 }
 
@@ -154,7 +156,7 @@ func TestOwnedIsNeverLost(t *testing.T) {
 	for checks := 0; ; checks++ {
 		select {
 		case err := <-done:
-			check(t, err)
+			lab.Check(t, err)
 			t.Logf("checked %d times", checks)
 			return
 		default:
@@ -177,9 +179,9 @@ func TestDropInComesBack(t *testing.T) {
 		func() error { return os.Rename(directory, n.dir+"/gone") },
 		func() error { return os.Remove(directory + "/capture-cni.conf") },
 	} {
-		check(t, remove())
+		lab.Check(t, remove())
 		t.Logf("removal %d", i)
-		eventually(t, func() (string, error) { return "", exists(directory + "/capture-cni.conf") })
+		lab.Eventually(t, func() error { return exists(directory + "/capture-cni.conf") })
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // Labels of a container and of a directory, as in a denial that users of RKE2 reported.
@@ -26,8 +28,8 @@ func TestDeniedWrite(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	label := n.dir + "/label"
-	check(t, os.WriteFile(label, []byte(containerLabel+"\x00"), 0o600))
-	check(t, unix.Lsetxattr(n.netDir, "security.selinux", []byte(directoryLabel+"\x00"), 0))
+	lab.Check(t, os.WriteFile(label, []byte(containerLabel+"\x00"), 0o600))
+	lab.Check(t, unix.Lsetxattr(n.netDir, "security.selinux", []byte(directoryLabel+"\x00"), 0))
 	immutable(t, n.netDir)
 
 	unlabelled := n.start(t, "--mode", "insert")
@@ -54,7 +56,7 @@ func TestDeniedWrite(t *testing.T) {
 func TestHealthyNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	check(t, os.Chmod(filepath.Join(n.netDir, primaryName), 0o600))
+	lab.Check(t, os.Chmod(filepath.Join(n.netDir, primaryName), 0o600))
 	_, socket := n.serveRuntime(t, true)
 	a := n.start(t, "--mode", "auto", "--cri-socket", socket)
 	a.waitForMetric(t, `capture_cni_preflight_problems{severity="serious"} 0`)
@@ -71,5 +73,5 @@ func immutable(t *testing.T, directory string) {
 	if out, err := exec.Command("chattr", "+i", directory).CombinedOutput(); err != nil {
 		t.Fatalf("chattr: %v: %s", err, out)
 	}
-	t.Cleanup(func() { check(t, exec.Command("chattr", "-i", directory).Run()) })
+	t.Cleanup(func() { lab.Check(t, exec.Command("chattr", "-i", directory).Run()) })
 }

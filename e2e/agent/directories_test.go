@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestDirectories has the directories of several platforms. The installed plugin
@@ -24,10 +25,10 @@ func TestDirectories(t *testing.T) {
 		t.Run(platform.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			check(t, os.MkdirAll(n.dir+"/var/snap/microk8s/2094", 0o755))
-			check(t, os.Symlink("2094", n.dir+"/var/snap/microk8s/current"))
+			lab.Check(t, os.MkdirAll(n.dir+"/var/snap/microk8s/2094", 0o755))
+			lab.Check(t, os.Symlink("2094", n.dir+"/var/snap/microk8s/current"))
 			n.binDir, n.stateDir, n.runDir = n.dir+platform.binDir, n.dir+platform.stateDir, n.dir+platform.runDir
-			check(t, os.MkdirAll(n.binDir, 0o755))
+			lab.Check(t, os.MkdirAll(n.binDir, 0o755))
 			n.start(t, "--mode", "insert").ready(t)
 			n.pod("web", true)
 			host := sandbox(t)
@@ -37,8 +38,8 @@ func TestDirectories(t *testing.T) {
 			elsewhere := t.TempDir()
 			for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
 				content, err := os.ReadFile(filepath.Join(n.stateDir, name))
-				check(t, err)
-				check(t, os.WriteFile(filepath.Join(elsewhere, name), content, 0o600))
+				lab.Check(t, err)
+				lab.Check(t, os.WriteFile(filepath.Join(elsewhere, name), content, 0o600))
 			}
 			n.stateDir = elsewhere
 			if out, err := n.call("ADD", "web", host.Path(), "5s"); err == nil || !strings.Contains(out, "expected kubeconfig in") {
@@ -54,23 +55,23 @@ func TestListOfDirectories(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	list := filepath.Join(n.binDir, config.DirectoriesFile)
-	check(t, os.WriteFile(list, []byte("/srv/baked\n"), 0o644))
+	lab.Check(t, os.WriteFile(list, []byte("/srv/baked\n"), 0o644))
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
 	content, err := os.ReadFile(list)
-	check(t, err)
+	lab.Check(t, err)
 	listed, err := config.ParseDirectories(content)
-	check(t, err)
+	lab.Check(t, err)
 	if got, want := strings.Join(listed, " "), "/srv/baked "+n.stateDir+" "+n.runDir; got != want {
 		t.Errorf("listed %s, want %s", got, want)
 	}
 	info, err := os.Stat(list)
-	check(t, err)
+	lab.Check(t, err)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("the list has mode %o", info.Mode().Perm())
 	}
 	a.stop(t)
-	check(t, os.WriteFile(list, []byte("/srv/baked\n"), 0o600))
+	lab.Check(t, os.WriteFile(list, []byte("/srv/baked\n"), 0o600))
 	if out, err := n.command("verify", "--mode", "insert"); err == nil || !strings.Contains(out, "does not list "+n.stateDir) {
 		t.Errorf("verify: %v: %s", err, out)
 	}
@@ -87,9 +88,9 @@ func TestDefaultDirectories(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	root := n.dir + "/root"
-	check(t, os.MkdirAll(root+n.netDir, 0o755))
-	check(t, os.MkdirAll(root+n.binDir, 0o755))
-	check(t, os.WriteFile(filepath.Join(root+n.netDir, primaryName), []byte(kindnet), 0o644))
+	lab.Check(t, os.MkdirAll(root+n.netDir, 0o755))
+	lab.Check(t, os.MkdirAll(root+n.binDir, 0o755))
+	lab.Check(t, os.WriteFile(filepath.Join(root+n.netDir, primaryName), []byte(kindnet), 0o644))
 	n.stateDir, n.runDir = config.StateDirectory, config.RunDirectory
 	n.start(t, "--mode", "insert", "--root", root).ready(t)
 	if left := files(t, root+n.binDir); len(left) != 2 {

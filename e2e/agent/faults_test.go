@@ -27,16 +27,16 @@ func TestBrokenPlugin(t *testing.T) {
 	a.stop(t)
 	good := files(t, n.binDir)["/capture-cni"]
 	broken := filepath.Join(t.TempDir(), "broken")
-	check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	lab.Check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
 	for _, installed := range []string{good, "damaged"} {
-		check(t, os.WriteFile(n.binDir+"/capture-cni", []byte(installed), 0o755))
+		lab.Check(t, os.WriteFile(n.binDir+"/capture-cni", []byte(installed), 0o755))
 		b := n.start(t, "--mode", "insert", "--plugin", broken)
 		b.ready(t, http.StatusServiceUnavailable)
-		eventually(t, func() (string, error) {
+		lab.Eventually(t, func() error {
 			if files(t, n.binDir)["/capture-cni"] != good {
-				return "", &unexpected{"the plugin that works", "another one"}
+				return &unexpected{"the plugin that works", "another one"}
 			}
-			return "", nil
+			return nil
 		})
 		b.waitForLog(t, "does not run")
 		n.expectWorking(t, lab.Cut{})
@@ -46,8 +46,8 @@ func TestBrokenPlugin(t *testing.T) {
 
 func mount(t *testing.T, directory, options string) {
 	t.Helper()
-	check(t, os.MkdirAll(directory, 0o755))
-	check(t, unix.Mount("none", directory, "tmpfs", 0, options))
+	lab.Check(t, os.MkdirAll(directory, 0o755))
+	lab.Check(t, unix.Mount("none", directory, "tmpfs", 0, options))
 	t.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
 }
 
@@ -58,9 +58,9 @@ func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	mount(t, n.stateDir, "size=4k,nr_inodes=3")
-	check(t, os.WriteFile(n.stateDir+"/filler", make([]byte, 4096), 0o600))
+	lab.Check(t, os.WriteFile(n.stateDir+"/filler", make([]byte, 4096), 0o600))
 	a := n.start(t, "--mode", "insert")
-	eventually(t, func() (string, error) { return "", expectMetric(a, "capture_cni_credentials_fallback 1") })
+	lab.Eventually(t, func() error { return expectMetric(a, "capture_cni_credentials_fallback 1") })
 	if got, err := n.loadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
 		t.Errorf("a runtime would call %q (%v)\n%s", got, err, a.log)
 	}
@@ -68,11 +68,11 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("the entry does not contain the run directory: %s", list)
 	}
 	full := fmt.Sprintf("warning: the plugin's credentials are only in %s, which a reboot empties, because the disk of %s is full or read-only: free space", n.runDir, n.stateDir)
-	eventually(t, func() (string, error) { return "", expectReadyz(a, full) })
-	check(t, unix.Mount("none", n.stateDir, "tmpfs", unix.MS_REMOUNT, "size=100m,nr_inodes=0"))
+	lab.Eventually(t, func() error { return expectReadyz(a, full) })
+	lab.Check(t, unix.Mount("none", n.stateDir, "tmpfs", unix.MS_REMOUNT, "size=100m,nr_inodes=0"))
 	n.write(t, "touched", "")
-	check(t, os.WriteFile(n.binDir+"/touched", nil, 0o600)) // the agent checks the whole node
-	eventually(t, func() (string, error) { return "", expectMetric(a, "capture_cni_credentials_fallback 0") })
+	lab.Check(t, os.WriteFile(n.binDir+"/touched", nil, 0o600)) // the agent checks the whole node
+	lab.Eventually(t, func() error { return expectMetric(a, "capture_cni_credentials_fallback 0") })
 	if body := a.ready(t); strings.Contains(body, "warning") {
 		t.Errorf("with space again, /readyz says %s", body)
 	}
@@ -93,14 +93,14 @@ func TestReadOnly(t *testing.T) {
 	n := newNode(t)
 	mount(t, n.netDir, "size=1m")
 	n.write(t, primaryName, kindnet)
-	check(t, unix.Mount("none", n.netDir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	lab.Check(t, unix.Mount("none", n.netDir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	a := n.start(t, "--mode", "insert")
 	a.waitForLog(t, "read-only file system")
 	a.ready(t, http.StatusServiceUnavailable)
 	if out, err := n.command("preflight", "--mode", "insert"); err == nil || !strings.Contains(out, "can't be written to") {
 		t.Errorf("preflight: %v: %s", err, out)
 	}
-	check(t, unix.Mount("none", n.netDir, "tmpfs", unix.MS_REMOUNT, ""))
+	lab.Check(t, unix.Mount("none", n.netDir, "tmpfs", unix.MS_REMOUNT, ""))
 	n.write(t, "touched", "")
 	a.ready(t)
 }
@@ -117,14 +117,14 @@ func TestNoWatches(t *testing.T) {
 	n := newNode(t)
 	a := n.startLimited(t, "unshare", "--user", "--map-root-user", "sh", "-c", `echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"`, "sh")
 	a.ready(t)
-	check(t, expectMetric(a, "capture_cni_watch_polling 1"))
+	lab.Check(t, expectMetric(a, "capture_cni_watch_polling 1"))
 	n.write(t, primaryName, kindnet)
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		got, err := n.loadedTypes()
 		if err == nil && !strings.Contains(got, "capture-cni") {
 			err = &unexpected{"capture-cni", got}
 		}
-		return got, err
+		return err
 	})
 }
 
@@ -133,12 +133,12 @@ func TestNoWatches(t *testing.T) {
 func TestNoPermission(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	check(t, os.Chmod(n.netDir, 0o555))
+	lab.Check(t, os.Chmod(n.netDir, 0o555))
 	a := n.startLimited(t, "setpriv", "--bounding-set", "-dac_override,-dac_read_search")
 	a.waitForLog(t, "permission denied")
 	a.ready(t, http.StatusServiceUnavailable)
 	n.expectWorking(t, lab.Cut{})
-	check(t, os.Chmod(n.netDir, 0o755))
+	lab.Check(t, os.Chmod(n.netDir, 0o755))
 	n.write(t, "touched", "")
 	a.ready(t)
 }
@@ -149,7 +149,7 @@ func TestNoPermission(t *testing.T) {
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	// The agent inherits no file that the caller of this test left open.
-	check(t, unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC))
+	lab.Check(t, unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC))
 	for _, limit := range []string{"8", "10", "12", "15", "18", "20"} {
 		n := newNode(t)
 		a := n.startLimited(t, "prlimit", "--nofile="+limit)
@@ -159,7 +159,7 @@ func TestFewFiles(t *testing.T) {
 		if a.hasExited(t) {
 			t.Errorf("with %s files the agent exited:\n%s", limit, a.log)
 		}
-		check(t, a.Process.Kill())
+		lab.Check(t, a.Process.Kill())
 		_ = a.Wait()
 		n.expectWorking(t, lab.Cut{})
 		n.start(t, "--mode", "insert").ready(t)
@@ -170,7 +170,7 @@ func TestFewFiles(t *testing.T) {
 func (a *agent) hasExited(t *testing.T) bool {
 	t.Helper()
 	var info unix.Siginfo // stays zero while the process runs
-	check(t, unix.Waitid(unix.P_PID, a.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil))
+	lab.Check(t, unix.Waitid(unix.P_PID, a.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil))
 	return info.Signo != 0
 }
 
@@ -180,13 +180,13 @@ func TestPipesAreNotOpened(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	pipes := []string{n.netDir + "/00-first.conflist", n.binDir + "/capture-cni", n.binDir + "/capture-cni.dirs", n.stateDir + "/kubeconfig"}
-	check(t, os.MkdirAll(n.stateDir, 0o755))
+	lab.Check(t, os.MkdirAll(n.stateDir, 0o755))
 	for _, pipe := range pipes {
-		check(t, unix.Mkfifo(pipe, 0o644))
+		lab.Check(t, unix.Mkfifo(pipe, 0o644))
 	}
 	a := n.start(t, "--mode", "insert")
-	eventually(t, func() (string, error) { return "", expectReadyz(a, "00-first.conflist: not a regular file") })
-	check(t, os.Remove(pipes[0]))
+	lab.Eventually(t, func() error { return expectReadyz(a, "00-first.conflist: not a regular file") })
+	lab.Check(t, os.Remove(pipes[0]))
 	a.ready(t)
 	n.expectWorking(t, lab.Cut{})
 }
@@ -196,9 +196,9 @@ func TestPipesAreNotOpened(t *testing.T) {
 func TestNoEntryWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	check(t, os.MkdirAll(n.binDir+"/capture-cni/in-the-way", 0o755))
+	lab.Check(t, os.MkdirAll(n.binDir+"/capture-cni/in-the-way", 0o755))
 	a := n.start(t, "--mode", "insert")
-	eventually(t, func() (string, error) { return "", expectReadyz(a, "binary: ") })
+	lab.Eventually(t, func() error { return expectReadyz(a, "binary: ") })
 	for range 20 {
 		n.write(t, primaryName, kindnet)
 		time.Sleep(100 * time.Millisecond)
@@ -206,7 +206,7 @@ func TestNoEntryWithoutPlugin(t *testing.T) {
 			t.Fatalf("the runtime loads %q, %v, without a plugin\n%s", types, err, a.log)
 		}
 	}
-	check(t, os.RemoveAll(n.binDir+"/capture-cni"))
+	lab.Check(t, os.RemoveAll(n.binDir+"/capture-cni"))
 	a.ready(t)
 	n.expectWorking(t, lab.Cut{})
 }

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 
@@ -89,11 +88,11 @@ func newNode(t *testing.T, options ...kubeapi.Option) *node {
 	n := newDirectories(t)
 	var err error
 	n.api, err = kubeapi.Start(options...)
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = n.api.Close() })
 	access := t.TempDir()
 	n.access, err = n.api.WriteKubeconfig(access)
-	check(t, err)
+	lab.Check(t, err)
 	return n
 }
 
@@ -104,7 +103,7 @@ func newDirectories(t *testing.T) *node {
 	dir := shortDir(t)
 	n := &node{dir: dir, netDir: dir + "/net.d", binDir: dir + "/bin", stateDir: dir + "/state", runDir: dir + "/run", release: bin}
 	for _, directory := range []string{n.netDir, n.binDir} {
-		check(t, os.Mkdir(directory, 0o755))
+		lab.Check(t, os.Mkdir(directory, 0o755))
 	}
 	n.write(t, primaryName, kindnet)
 	return n
@@ -115,14 +114,14 @@ func newDirectories(t *testing.T) *node {
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "node-")
-	check(t, err)
-	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
+	lab.Check(t, err)
+	t.Cleanup(func() { lab.Check(t, os.RemoveAll(dir)) })
 	return dir
 }
 
 func (n *node) write(t *testing.T, name, content string) {
 	t.Helper()
-	check(t, os.WriteFile(filepath.Join(n.netDir, name), []byte(content), 0o644))
+	lab.Check(t, os.WriteFile(filepath.Join(n.netDir, name), []byte(content), 0o644))
 }
 
 func (n *node) flags(args ...string) []string {
@@ -150,13 +149,13 @@ func (n *node) start(t *testing.T, args ...string) *agent {
 func (n *node) startBehind(t *testing.T, command []string, args ...string) *agent {
 	t.Helper()
 	address, err := lab.FreeAddress()
-	check(t, err)
+	lab.Check(t, err)
 	a := &agent{url: "http://" + address, log: &lab.Log{}}
 	argv := slices.Concat(command, []string{filepath.Join(n.release, "capture-cni-node"), "run", "--listen", address}, n.flags(args...))
 	a.Cmd = exec.Command(argv[0], argv[1:]...)
 	a.Stdout, a.Stderr = a.log, a.log
 	a.Env = append(os.Environ(), noRuntime)
-	check(t, a.Start())
+	lab.Check(t, a.Start())
 	t.Cleanup(func() { _ = a.Process.Kill(); _ = a.Wait() })
 	return a
 }
@@ -164,7 +163,7 @@ func (n *node) startBehind(t *testing.T, command []string, args ...string) *agen
 // stop ends the agent as a runtime does.
 func (a *agent) stop(t *testing.T) {
 	t.Helper()
-	check(t, a.Process.Signal(syscall.SIGTERM))
+	lab.Check(t, a.Process.Signal(syscall.SIGTERM))
 	if err := a.Wait(); err != nil {
 		t.Errorf("the agent exited with %v: %s", err, a.log)
 	}
@@ -173,16 +172,16 @@ func (a *agent) stop(t *testing.T) {
 // waitForLog waits until the agent has logged a text.
 func (a *agent) waitForLog(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		if log := a.log.String(); !strings.Contains(log, text) {
-			return "", &unexpected{text, log}
+			return &unexpected{text, log}
 		}
-		return text, nil
+		return nil
 	})
 }
 
 func (a *agent) get(path string) (status int, body string) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), lab.Patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+path, nil)
 	if err != nil {
@@ -201,33 +200,17 @@ func (a *agent) get(path string) (status int, body string) {
 }
 
 // ready waits until /readyz answers 200, or another status, and returns the body.
-func (a *agent) ready(t *testing.T, want ...int) string {
+func (a *agent) ready(t *testing.T, want ...int) (body string) {
 	t.Helper()
 	want = append(want, http.StatusOK)
-	return eventually(t, func() (string, error) {
-		status, body := a.get("/readyz")
-		if status != want[0] {
-			return body, fmt.Errorf("status %d, want %d: %s\n%s", status, want[0], body, a.log)
+	lab.Eventually(t, func() error {
+		var status int
+		if status, body = a.get("/readyz"); status != want[0] {
+			return fmt.Errorf("status %d, want %d: %s\n%s", status, want[0], body, a.log)
 		}
-		return body, nil
+		return nil
 	})
-}
-
-// timeout is for a busy machine. It only decides how soon a failure is reported.
-const timeout = 2 * time.Minute
-
-// eventually repeats a condition until it returns no error, at most for timeout.
-func eventually[T any](t *testing.T, condition func() (T, error)) T {
-	t.Helper()
-	var value T
-	var err error
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if value, err = condition(); err == nil {
-			return value
-		}
-	}
-	t.Fatal(err)
-	return value
+	return body
 }
 
 // command runs one of the agent's other commands.
@@ -270,7 +253,7 @@ func (n *node) loadedTypes() (string, error) {
 func files(t *testing.T, directory string) map[string]string {
 	t.Helper()
 	content := map[string]string{}
-	check(t, filepath.WalkDir(directory, func(path string, entry os.DirEntry, err error) error {
+	lab.Check(t, filepath.WalkDir(directory, func(path string, entry os.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -282,11 +265,4 @@ func files(t *testing.T, directory string) map[string]string {
 		return err
 	}))
 	return content
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

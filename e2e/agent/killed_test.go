@@ -83,7 +83,7 @@ func worker(settings settings.Node, access string) (*agentnode.Node, error) {
 func (n *node) settings(t *testing.T, mode, keys string) settings.Node {
 	t.Helper()
 	parsed, err := entry.Parse([]byte(keys), terms.Mode(mode), n.stateDir, n.runDir)
-	check(t, err)
+	lab.Check(t, err)
 	netDir, tmpfiles := n.netDir, ""
 	if mode == string(terms.MultusChain) {
 		c := n.chain(t)
@@ -118,7 +118,7 @@ func (n *node) workerOf(t *testing.T, w work, command *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	w.Access = n.access
 	text, err := json.Marshal(w)
-	check(t, err)
+	lab.Check(t, err)
 	command.Env = append(os.Environ(), envWork+"="+string(text))
 	return command
 }
@@ -163,7 +163,7 @@ const converted = "{\n  \"cniVersion\": \"0.3.1\",\n  \"name\": \"kindnet\",\n  
 func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished bool) {
 	t.Helper()
 	n := newNode(t)
-	check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
+	lab.Check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
 	n.write(t, primary, map[string]string{primaryName: kindnet, "10-kindnet.conf": plain}[primary])
 	before := files(t, n.netDir)
 	w := work{Settings: n.settings(t, mode, "")}
@@ -172,8 +172,8 @@ func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished b
 		n.runWorker(t, w, lab.Cut{})
 	case "restore":
 		n.runWorker(t, w, lab.Cut{})
-		check(t, os.Remove(filepath.Join(n.netDir, "00-capture-cni.conflist")))
-		check(t, os.Rename(filepath.Join(n.netDir, primary), filepath.Join(n.netDir, primary+".capture-cni-original")))
+		lab.Check(t, os.Remove(filepath.Join(n.netDir, "00-capture-cni.conflist")))
+		lab.Check(t, os.Rename(filepath.Join(n.netDir, primary), filepath.Join(n.netDir, primary+".capture-cni-original")))
 		n.write(t, primaryName, converted)
 	case "switch": // of modes
 		other := map[string]string{"insert": "owned", "owned": "insert", "dropin": "insert"}[mode]
@@ -260,7 +260,7 @@ func TestNothingIsLost(t *testing.T) {
 		command := n.workerOf(t, w, slow)
 		var stderr strings.Builder
 		command.Stderr = &stderr
-		check(t, command.Start())
+		lab.Check(t, command.Start())
 		for range time.Tick(time.Millisecond) {
 			if hasTemp(files(t, n.netDir)) {
 				n.write(t, primaryName, newer)
@@ -296,8 +296,8 @@ func otherRelease(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{"capture-cni", "capture-cni-lookup"} {
 		content, err := os.ReadFile(filepath.Join(bin, name))
-		check(t, err)
-		check(t, os.WriteFile(filepath.Join(dir, name), append(content, strconv.Itoa(len(content))...), 0o755))
+		lab.Check(t, err)
+		lab.Check(t, os.WriteFile(filepath.Join(dir, name), append(content, strconv.Itoa(len(content))...), 0o755))
 	}
 	return filepath.Join(dir, "capture-cni")
 }

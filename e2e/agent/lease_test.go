@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/nodestate"
 )
 
@@ -27,9 +28,9 @@ func TestLease(t *testing.T) {
 	if holder := n.api.Lease("mesh", "node-1").Spec.HolderIdentity; holder == nil || *holder != "agent-1" {
 		t.Errorf("the holder is %v", holder)
 	}
-	check(t, os.MkdirAll(n.runDir+"/guard", 0o700))
-	check(t, os.WriteFile(n.runDir+"/guard/pods.json", []byte(`{"states":{"uncaptured":1},"named":[{"namespace":"shop","name":"web","state":"uncaptured"}]}`), 0o600))
-	check(t, os.Rename(n.netDir+"/"+primaryName, n.dir+"/hidden"))
+	lab.Check(t, os.MkdirAll(n.runDir+"/guard", 0o700))
+	lab.Check(t, os.WriteFile(n.runDir+"/guard/pods.json", []byte(`{"states":{"uncaptured":1},"named":[{"namespace":"shop","name":"web","state":"uncaptured"}]}`), 0o600))
+	lab.Check(t, os.Rename(n.netDir+"/"+primaryName, n.dir+"/hidden"))
 	state = n.published(t, func(s nodestate.State) bool { return !s.Good() && s.Pods != nil })
 	if !strings.Contains(string(state.Findings[0].Part), "entry") || len(state.Pods.Named) != 1 || state.Pods.Named[0].Name != "web" {
 		t.Errorf("published: %+v", state)
@@ -41,17 +42,18 @@ func TestLease(t *testing.T) {
 }
 
 // published waits until a state is published that fits.
-func (n *node) published(t *testing.T, fits func(nodestate.State) bool) nodestate.State {
+func (n *node) published(t *testing.T, fits func(nodestate.State) bool) (state nodestate.State) {
 	t.Helper()
-	return eventually(t, func() (nodestate.State, error) {
+	lab.Eventually(t, func() (err error) {
 		lease := n.api.Lease("mesh", "node-1")
 		if lease == nil {
-			return nodestate.State{}, errors.New("there is no Lease")
+			return errors.New("there is no Lease")
 		}
-		state, err := nodestate.Decode(lease.Annotations[nodestate.Annotation])
+		state, err = nodestate.Decode(lease.Annotations[nodestate.Annotation])
 		if err == nil && !fits(state) {
 			err = errors.New("published is " + state.Encode())
 		}
-		return state, err
+		return err
 	})
+	return state
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 const plain = `{"cniVersion": "0.3.1", "name": "kindnet", "type": "ptp"}` + "\n"
@@ -28,7 +30,7 @@ func TestModes(t *testing.T) {
 		t.Run(test.mode+" on "+test.primary, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
+			lab.Check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
 			n.write(t, test.primary, test.content)
 			before := files(t, n.netDir)
 			a := n.start(t, "--mode", test.mode)
@@ -77,7 +79,7 @@ func (n *node) expectRootOnly(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
 		info, err := os.Stat(filepath.Join(n.stateDir, name))
-		check(t, err)
+		lab.Check(t, err)
 		if info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %o", name, info.Mode().Perm())
 		}
@@ -112,15 +114,15 @@ func TestMultus(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
+	lab.Check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
 	a := n.start(t, "--mode", "insert")
 	if body := a.ready(t, http.StatusServiceUnavailable); !strings.Contains(body, "entry") && !strings.Contains(body, "has not checked") {
 		t.Errorf("got %s", body)
 	}
 	for _, half := range []string{"", `{"cniVersion": "0.3.1", "name": "kind`} {
 		n.write(t, primaryName, half)
-		eventually(t, func() (string, error) {
-			return "", expectReadyz(a, "is not complete")
+		lab.Eventually(t, func() error {
+			return expectReadyz(a, "is not complete")
 		})
 		if got := files(t, n.netDir)["/"+primaryName]; got != half {
 			t.Fatalf("a file that was half written was changed to %q", got)
@@ -154,7 +156,7 @@ func TestUnfit(t *testing.T) {
 		list := `{` + version + ` "name": "old", "plugins": [{"type": "bridge"}]}`
 		n.write(t, primaryName, list)
 		a := n.start(t, "--mode", "insert")
-		eventually(t, func() (string, error) { return "", expectReadyz(a, text) })
+		lab.Eventually(t, func() error { return expectReadyz(a, text) })
 		if got := files(t, n.netDir)["/"+primaryName]; got != list {
 			t.Errorf("the list was changed to %s", got)
 		}
@@ -172,11 +174,11 @@ func TestHandover(t *testing.T) {
 	first := n.start(t, "--mode", "insert")
 	first.ready(t)
 	second := n.start(t, "--mode", "insert")
-	eventually(t, func() (string, error) { return "", expectReadyz(second, "still runs on the node") })
+	lab.Eventually(t, func() error { return expectReadyz(second, "still runs on the node") })
 	first.stop(t)
 	second.ready(t)
 	other := n.start(t, "--mode", "insert", "--owner", "another")
-	eventually(t, func() (string, error) { return "", expectReadyz(other, `belongs to release "capture-cni"`) })
+	lab.Eventually(t, func() error { return expectReadyz(other, `belongs to release "capture-cni"`) })
 	second.stop(t)
 	if out, err := n.command("uninstall"); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -194,17 +196,17 @@ func TestAbsent(t *testing.T) {
 	a.ready(t)
 	a.stop(t)
 	refusing := n.start(t, "--mode", "insert", "--state", "absent")
-	eventually(t, func() (string, error) { return "", expectReadyz(refusing, "with --cri-socket none") })
+	lab.Eventually(t, func() error { return expectReadyz(refusing, "with --cri-socket none") })
 	if got, err := n.loadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
 		t.Errorf("the refusing agent cleaned the node: %q (%v)", got, err)
 	}
-	eventually(t, func() (string, error) { return "", n.ask(t) }) // pods start meanwhile
+	lab.Eventually(t, func() error { return n.ask(t) }) // pods start meanwhile
 	n.write(t, primaryName, kindnet)
 	n.expectEntrySoon(t, refusing)
 	refusing.stop(t)
 	forced := n.start(t, "--mode", "insert", "--state", "absent", "--force", "--token-on-node=false") // which calls no plugin for its own pod
 	forced.ready(t)
-	check(t, expectReadyz(forced, "note: left on the node, so that the runtime can delete the pods that were started with the plugin: "+n.binDir+"/capture-cni"))
+	lab.Check(t, expectReadyz(forced, "note: left on the node, so that the runtime can delete the pods that were started with the plugin: "+n.binDir+"/capture-cni"))
 	if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
 		t.Errorf("left:\n%s", diff)
 	}
@@ -220,12 +222,12 @@ func TestTwoDirectories(t *testing.T) {
 	n := newNode(t)
 	second := filepath.Join(n.dir, "bin2")
 	a := n.start(t, "--mode", "insert", "--bin-dir", second)
-	eventually(t, func() (string, error) { return "", expectReadyz(a, second) })
+	lab.Eventually(t, func() error { return expectReadyz(a, second) })
 	if got := files(t, n.netDir)["/"+primaryName]; got != kindnet {
 		t.Errorf("the entry was written before the plugin was in both directories: %s", got)
 	}
 	a.stop(t)
-	check(t, os.Mkdir(second, 0o755))
+	lab.Check(t, os.Mkdir(second, 0o755))
 	n.start(t, "--mode", "insert", "--bin-dir", second).ready(t)
 	if first, other := files(t, n.binDir)["/capture-cni"], files(t, second)["/capture-cni"]; first == "" || first != other {
 		t.Error("the two directories hold different plugins")

@@ -31,7 +31,7 @@ func TestMemory(t *testing.T) {
 	}
 	a := n.startBehind(t, []string{"env", fmt.Sprintf("GOMEMLIMIT=%d", container/2)}, "--mode", "insert") // as it sets itself in a container
 	a.ready(t)
-	check(t, expectMetric(a, "capture_cni_pods_watched 200"))
+	lab.Check(t, expectMetric(a, "capture_cni_pods_watched 200"))
 	resident := a.peakMemory(t)
 	t.Logf("%d MiB at most", resident>>20)
 	if resident > container/2 {
@@ -43,12 +43,12 @@ func TestMemory(t *testing.T) {
 func (a *agent) peakMemory(t *testing.T) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.Process.Pid))
-	check(t, err)
+	lab.Check(t, err)
 	peak := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
 	if peak == nil {
 		t.Fatalf("no peak in %s", status)
 	}
 	kilobytes, err := strconv.Atoi(string(peak[1]))
-	check(t, err)
+	lab.Check(t, err)
 	return kilobytes << 10
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // podOf adds a meshed pod of a node.
@@ -88,7 +90,7 @@ func TestRenamedNode(t *testing.T) {
 	n.podOf("web", "node-2")
 	n.start(t, "--mode", "insert").stopOnceReady(t)
 	a := n.start(t, "--mode", "insert", "--node-name", "node-2")
-	eventually(t, func() (string, error) { return "", expectMetric(a, "capture_cni_pods_watched 1") })
+	lab.Eventually(t, func() error { return expectMetric(a, "capture_cni_pods_watched 1") })
 	n.expectTokensFor(t, "node-1", "node-2")
 	a.stopOnceReady(t)
 	n.api.DeleteNode("node-1")
@@ -116,11 +118,11 @@ func TestNodeNotRegistered(t *testing.T) {
 // expectTokensFor waits until a token was issued for each of these Nodes, "" for none.
 func (n *node) expectTokensFor(t *testing.T, nodes ...string) {
 	t.Helper()
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		if got := n.boundTo(); !slices.Equal(got, nodes) {
-			return "", &unexpected{strings.Join(nodes, ","), strings.Join(got, ",")}
+			return &unexpected{strings.Join(nodes, ","), strings.Join(got, ",")}
 		}
-		return "", nil
+		return nil
 	})
 }
 

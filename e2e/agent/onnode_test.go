@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // startWithoutToken runs the agent as in its pod, with --token-on-node=false.
@@ -45,8 +46,8 @@ func TestNoTokenOnNode(t *testing.T) {
 	n.api.Put(agentPod())
 	a := n.startWithoutToken(t)
 	a.ready(t)
-	check(t, n.startAndStop(t, "web"))
-	check(t, n.startAndStop(t, "plain"))
+	lab.Check(t, n.startAndStop(t, "web"))
+	lab.Check(t, n.startAndStop(t, "plain"))
 	if left := n.credentials(t); len(left) > 0 {
 		t.Errorf("on the node: %q", left)
 	}
@@ -74,7 +75,7 @@ func TestAgentRestarts(t *testing.T) {
 	n.api.Put(agentPod())
 	a := n.startWithoutToken(t)
 	a.ready(t)
-	check(t, a.Process.Kill())
+	lab.Check(t, a.Process.Kill())
 	_ = a.Wait()
 	started := make(chan error, 1)
 	go func() {
@@ -87,7 +88,7 @@ func TestAgentRestarts(t *testing.T) {
 	case <-time.After(time.Second):
 	}
 	n.startWithoutToken(t)
-	check(t, <-started)
+	lab.Check(t, <-started)
 }
 
 // TestCredentialsAreWithdrawn changes --token-on-node to false and back.
@@ -107,7 +108,7 @@ func TestCredentialsAreWithdrawn(t *testing.T) {
 	if left := n.credentials(t); len(left) > 0 {
 		t.Errorf("left on the node: %q", left)
 	}
-	check(t, n.startAndStop(t, "web"))
+	lab.Check(t, n.startAndStop(t, "web"))
 	a.stop(t)
 	a = n.start(t, "--mode", "insert")
 	a.ready(t)
@@ -115,7 +116,7 @@ func TestCredentialsAreWithdrawn(t *testing.T) {
 		t.Errorf("on the node: %q", got)
 	}
 	a.stop(t)
-	check(t, n.startAndStop(t, "web"))
+	lab.Check(t, n.startAndStop(t, "web"))
 }
 
 // TestCredentialsStay keeps credentials that a plugin needs: one of an older release,
@@ -136,7 +137,7 @@ VERSION) echo '{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}' ;;
 esac
 `
 		release := t.TempDir()
-		check(t, os.WriteFile(release+"/capture-cni", []byte(older), 0o755))
+		lab.Check(t, os.WriteFile(release+"/capture-cni", []byte(older), 0o755))
 		a := n.startWithoutToken(t, "--plugin", release+"/capture-cni")
 		body := a.ready(t, http.StatusServiceUnavailable)
 		for !strings.Contains(body, "kubeconfig is missing") {
@@ -165,17 +166,17 @@ esac
 			return false
 		})
 		a := n.startWithoutToken(t)
-		eventually(t, func() (string, error) {
+		lab.Eventually(t, func() error {
 			body := a.ready(t, http.StatusServiceUnavailable)
 			if !strings.Contains(body, "pods: the agent has not read its node's pods yet") || !strings.Contains(body, "credentials: the credentials stay") {
-				return "", fmt.Errorf("/readyz says %s", body)
+				return fmt.Errorf("/readyz says %s", body)
 			}
-			return body, nil
+			return nil
 		})
 		if got := n.credentials(t); len(got) != 5 {
 			t.Errorf("on the node: %q", got)
 		}
-		check(t, n.startAndStop(t, "web")) // the agent reads it
+		lab.Check(t, n.startAndStop(t, "web")) // the agent reads it
 		n.api.Misbehave(nil)
 		a.ready(t)
 		if left := n.credentials(t); len(left) > 0 {
@@ -195,7 +196,7 @@ func TestRefusedSettings(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
-	check(t, os.WriteFile(netConf, []byte(`{"agentSocket": ""}`), 0o600))
+	lab.Check(t, os.WriteFile(netConf, []byte(`{"agentSocket": ""}`), 0o600))
 	for want, args := range map[string][]string{
 		`--token-on-node is false and the plugin's key "agentSocket" is empty`: {"--token-on-node=false", "--netconf", netConf},
 		"needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID":     {"--token-on-node=false"},

@@ -52,7 +52,7 @@ func (n *node) addPod(t *testing.T, pod string) (*startedPod, error) {
 		ContainerID: filepath.Base(host.Path()), NetNS: host.Path(), IfName: "eth0",
 		Args: [][2]string{{"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", pod}, {"K8S_POD_UID", n.uid(pod)}},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience)
 	defer cancel()
 	_, err = s.cni.AddNetworkList(ctx, list, s.runtime)
 	return s, err
@@ -91,9 +91,9 @@ func (n *node) checkCaptured(ctx context.Context, host *lab.Host, pod string) er
 func (n *node) learnEarlierRules(t *testing.T) *startedPod {
 	t.Helper()
 	s, err := n.addPod(t, "web")
-	check(t, err)
+	lab.Check(t, err)
 	n.earlierRules, err = s.host.ListRules(t.Context())
-	check(t, err)
+	lab.Check(t, err)
 	if !strings.Contains(n.earlierRules, "redirect to :15001") || !strings.Contains(n.earlierRules, "redirect to :15006") {
 		t.Fatalf("the earlier release captures nothing: %s", n.earlierRules)
 	}
@@ -123,7 +123,7 @@ func expectNoRules(host *lab.Host) error {
 
 func (s *startedPod) stop(t *testing.T) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience)
 	defer cancel()
 	if err := s.cni.DelNetworkList(ctx, s.list, s.runtime); err != nil {
 		return err
@@ -155,6 +155,6 @@ func (n *node) preparePods(t *testing.T) {
 func (n *node) installOthers(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"ptp", "portmap"} {
-		check(t, lab.WriteProgram(filepath.Join(n.binDir, name), []byte(fakePlugin)))
+		lab.Check(t, lab.WriteProgram(filepath.Join(n.binDir, name), []byte(fakePlugin)))
 	}
 }

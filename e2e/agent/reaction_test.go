@@ -4,7 +4,6 @@ package agent
 
 import (
 	"bytes"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
@@ -41,9 +41,14 @@ func TestReaction(t *testing.T) {
 // restored removes a file, and returns the time until it exists again.
 func restored(t *testing.T, path string) time.Duration {
 	t.Helper()
-	check(t, os.Remove(path))
+	lab.Check(t, os.Remove(path))
 	began := time.Now()
-	eventually(t, func() (fs.FileInfo, error) { return os.Stat(path) })
+	for _, err := os.Stat(path); err != nil; _, err = os.Stat(path) {
+		if time.Since(began) > lab.Patience {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
 	return time.Since(began)
 }
 
@@ -52,16 +57,16 @@ func restored(t *testing.T, path string) time.Duration {
 func bareReaction(t *testing.T, path string) time.Duration {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	check(t, err)
+	lab.Check(t, err)
 	directory, err := host.OpenDir(t.TempDir())
-	check(t, err)
+	lab.Check(t, err)
 	defer directory.Close()
 	watcher, err := fsnotify.NewWatcher()
-	check(t, err)
+	lab.Check(t, err)
 	defer watcher.Close()
-	check(t, watcher.Add(directory.Path()))
+	lab.Check(t, watcher.Add(directory.Path()))
 	write := func() error { return directory.Replace("copy", bytes.NewReader(content), 0o600, nil) }
-	check(t, write())
+	lab.Check(t, write())
 	go func() {
 		for event := range watcher.Events {
 			if event.Has(fsnotify.Remove) && filepath.Base(event.Name) == "copy" {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRefusedAgent has an API server that refuses the agent's token, as after its service
@@ -33,18 +34,18 @@ func TestRefusedAgent(t *testing.T) {
 	n.pod("web", true)
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
-	check(t, expectMetric(a, "capture_cni_api_refused 0"))
+	lab.Check(t, expectMetric(a, "capture_cni_api_refused 0"))
 	n.api.SetToken("of-the-new-account")
 	n.api.EndWatches()
 	a.ready(t, http.StatusServiceUnavailable)
-	check(t, errors.Join(
+	lab.Check(t, errors.Join(
 		expectReadyz(a, "pods: the API server refuses the agent's token (401): if its service account was deleted and made again, delete the agent's pod"),
 		expectMetric(a, "capture_cni_api_refused 1"), expectMetric(a, `capture_cni_node_good{part="pods"} 0`), expectMetric(stays, "capture_cni_api_refused 0")))
 	stays.ready(t)
 	if err := n.add(t, "5s"); err != nil { // by what the agent knows
 		t.Errorf("a meshed pod: %v", err)
 	}
-	check(t, os.WriteFile(filepath.Join(filepath.Dir(n.access), "token"), []byte(n.api.Token()), 0o600))
+	lab.Check(t, os.WriteFile(filepath.Join(filepath.Dir(n.access), "token"), []byte(n.api.Token()), 0o600))
 	a.ready(t)
-	check(t, expectMetric(a, "capture_cni_api_refused 0"))
+	lab.Check(t, expectMetric(a, "capture_cni_api_refused 0"))
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // soon is the longest time that an agent takes which notices a change, and less than
@@ -17,12 +19,12 @@ const soon = 15 * time.Second
 func (n *node) expectEntrySoon(t *testing.T, a *agent) {
 	t.Helper()
 	begin := time.Now()
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		got, err := n.loadedTypes()
 		if err == nil && !strings.Contains(got, "capture-cni") {
 			err = &unexpected{"capture-cni", got}
 		}
-		return got, err
+		return err
 	})
 	if took := time.Since(begin); took > soon {
 		t.Errorf("the entry was restored after %s: %s", took, a.log)
@@ -32,7 +34,7 @@ func (n *node) expectEntrySoon(t *testing.T, a *agent) {
 // removeAll deletes a directory to which the agent may write meanwhile.
 func (n *node) removeAll(t *testing.T, directory string) {
 	t.Helper()
-	eventually(t, func() (string, error) { return "", os.RemoveAll(directory) })
+	lab.Eventually(t, func() error { return os.RemoveAll(directory) })
 }
 
 // TestReplacedDirectories deletes the runtime's directories and makes them anew: the
@@ -44,18 +46,18 @@ func TestReplacedDirectories(t *testing.T) {
 	a.ready(t)
 	for range 2 {
 		n.removeAll(t, n.netDir)
-		check(t, os.Mkdir(n.netDir, 0o755))
+		lab.Check(t, os.Mkdir(n.netDir, 0o755))
 		n.write(t, primaryName, kindnet)
 		n.expectEntrySoon(t, a)
 		n.write(t, primaryName, kindnet) // the new directory is watched
 		n.expectEntrySoon(t, a)
 	}
 	n.removeAll(t, n.binDir)
-	check(t, os.Mkdir(n.binDir, 0o755))
+	lab.Check(t, os.Mkdir(n.binDir, 0o755))
 	begin := time.Now()
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		_, err := os.Stat(n.binDir + "/capture-cni")
-		return "", err
+		return err
 	})
 	if took := time.Since(begin); took > soon {
 		t.Errorf("the plugin was restored after %s", took)
@@ -81,23 +83,23 @@ func TestDeletedMount(t *testing.T) {
 			n := newNode(t)
 			directory, flags := mounted(n)
 			onNode := *directory
-			check(t, os.MkdirAll(onNode, 0o755))
-			check(t, os.Mkdir(n.dir+"/mounted", 0o755))
+			lab.Check(t, os.MkdirAll(onNode, 0o755))
+			lab.Check(t, os.Mkdir(n.dir+"/mounted", 0o755))
 			command := []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && exec "$@"`, onNode, n.dir + "/mounted"}
 			*directory = n.dir + "/mounted"
 			flags = append(flags, "--mode", "insert")
 			a := n.startBehind(t, command, flags...)
 			a.waitForLog(t, "placed the entry")
-			eventually(t, func() (string, error) { return "", os.RemoveAll(onNode) }) // the agent may write to it
-			check(t, os.Mkdir(onNode, 0o755))
+			lab.Eventually(t, func() error { return os.RemoveAll(onNode) }) // the agent may write to it
+			lab.Check(t, os.Mkdir(onNode, 0o755))
 			expectEnd(t, a)
 			if onNode == n.dir+"/net.d" {
-				check(t, os.WriteFile(onNode+"/"+primaryName, []byte(kindnet), 0o644))
+				lab.Check(t, os.WriteFile(onNode+"/"+primaryName, []byte(kindnet), 0o644))
 			}
 			again := n.startBehind(t, command, flags...)
 			*directory = onNode
 			n.expectEntrySoon(t, again)
-			eventually(t, func() (string, error) { return "", expectMetric(again, `capture_cni_node_good{part="entry"} 1`) })
+			lab.Eventually(t, func() error { return expectMetric(again, `capture_cni_node_good{part="entry"} 1`) })
 		})
 	}
 }

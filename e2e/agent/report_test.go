@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // addMissing calls the installed plugin with our entry, as a runtime does, for a
@@ -16,7 +18,7 @@ import (
 func (n *node) addMissing(t *testing.T) {
 	t.Helper()
 	entry, err := n.command("render")
-	check(t, err)
+	lab.Check(t, err)
 	command := exec.Command(filepath.Join(n.binDir, "capture-cni"))
 	command.Env = []string{
 		"CNI_COMMAND=ADD", "CNI_CONTAINERID=sandbox", "CNI_NETNS=/run/netns/none", "CNI_IFNAME=eth0", "CNI_PATH=" + n.binDir,
@@ -43,12 +45,12 @@ func TestReports(t *testing.T) {
 	}
 	a = n.start(t, "--mode", "insert")
 	a.expectFailures(t, 2)
-	eventually(t, func() (string, error) { // the log comes after the metrics
+	lab.Eventually(t, func() error { // the log comes after the metrics
 		log := a.log.String()
 		if strings.Count(log, `msg="not captured, and not started" pod=shop/web`) != 2 || !strings.Contains(log, "not found") {
-			return "", fmt.Errorf("log %s", log)
+			return fmt.Errorf("log %s", log)
 		}
-		return log, nil
+		return nil
 	})
 	a.stop(t)
 	n.addMissing(t)
@@ -65,7 +67,7 @@ func TestReportsDisabled(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
-	check(t, os.WriteFile(netConf, []byte(`{"agentSocket": ""}`), 0o600))
+	lab.Check(t, os.WriteFile(netConf, []byte(`{"agentSocket": ""}`), 0o600))
 	n.start(t, "--mode", "insert", "--netconf", netConf).ready(t)
 	if left, err := os.ReadDir(n.runDir); err == nil {
 		t.Errorf("%s has %v", n.runDir, left)
@@ -75,11 +77,11 @@ func TestReportsDisabled(t *testing.T) {
 func (a *agent) expectFailures(t *testing.T, want int) {
 	t.Helper()
 	line := fmt.Sprintf(`capture_cni_adds_total{reason="lookup",result="failed"} %d`, want)
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		_, body := a.get("/metrics")
 		if !strings.Contains(body, line+"\n") {
-			return "", &unexpected{line, a.log.String()}
+			return &unexpected{line, a.log.String()}
 		}
-		return body, nil
+		return nil
 	})
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // containerd is a runtime with what the agent requests: which list is loaded,
@@ -130,8 +132,8 @@ func (n *node) serveRuntime(t *testing.T, dropIns bool) (c *containerd, socket s
 	t.Helper()
 	c = &containerd{netDir: n.netDir, dropIns: dropIns, name: "containerd", version: "v2.1.0"}
 	watcher, err := fsnotify.NewWatcher()
-	check(t, err)
-	check(t, watcher.Add(n.netDir))
+	lab.Check(t, err)
+	lab.Check(t, watcher.Add(n.netDir))
 	t.Cleanup(func() { _ = watcher.Close() })
 	c.load()
 	go c.watch(watcher)
@@ -143,7 +145,7 @@ func (n *node) serveRuntime(t *testing.T, dropIns bool) (c *containerd, socket s
 func (c *containerd) serve(t *testing.T, socket string) {
 	t.Helper()
 	listener, err := net.Listen("unix", socket)
-	check(t, err)
+	lab.Check(t, err)
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, c)
 	go func() { _ = server.Serve(listener) }() // until Stop
@@ -183,12 +185,12 @@ func TestAutoWithoutTrial(t *testing.T) {
 		c, socket := n.serveRuntime(t, true)
 		c.name, c.version = runtime.name, runtime.version
 		for _, program := range []string{"ptp", "portmap"} { // without them CRI-O skips the list
-			check(t, os.WriteFile(filepath.Join(n.binDir, program), nil, 0o755))
+			lab.Check(t, os.WriteFile(filepath.Join(n.binDir, program), nil, 0o755))
 		}
 		a := n.start(t, "--mode", "auto", "--cri-socket", filepath.Join(n.dir, "missing.sock"), "--cri-socket", socket)
 		a.ready(t)
 		a.waitForLog(t, fmt.Sprintf("msg=\"found the container runtime\" name=%s version=%s socket=%s", runtime.name, runtime.version, socket))
-		check(t, expectMetric(a, fmt.Sprintf("capture_cni_runtime_info{name=%q,socket=%q,version=%q} 1", runtime.name, socket, runtime.version)))
+		lab.Check(t, expectMetric(a, fmt.Sprintf("capture_cni_runtime_info{name=%q,socket=%q,version=%q} 1", runtime.name, socket, runtime.version)))
 		a.stop(t)
 		if c.tried.Load() {
 			t.Errorf("%s %s: the agent tried a drop-in", runtime.name, runtime.version)
@@ -214,7 +216,7 @@ func TestAutoInDoubt(t *testing.T) {
 	}
 	c.hangs.Store(true)
 	a := n.start(t, "--mode", "auto", "--cri-socket", socket)
-	eventually(t, func() (os.FileInfo, error) { return os.Stat(n.netDir + "/kindnet/capture-cni.conf") })
+	lab.Eventually(t, func() error { return exists(n.netDir + "/kindnet/capture-cni.conf") })
 	a.stop(t)
 	expectUntouched("ended before the answer")
 	expectDropIn := func(when string) {
@@ -228,7 +230,7 @@ func TestAutoInDoubt(t *testing.T) {
 	c.fails.Store(3)
 	c.delay.Store(int64(3 * time.Second))
 	expectDropIn("after three seconds and three failures")
-	check(t, os.RemoveAll(n.netDir+"/kindnet"))
+	lab.Check(t, os.RemoveAll(n.netDir+"/kindnet"))
 	c.delay.Store(0)
 	c.loading.Store(int64(8 * time.Second))
 	expectDropIn("after a runtime took eight seconds to load the drop-in")
@@ -249,12 +251,8 @@ func TestAutoWaitsForTheRuntime(t *testing.T) {
 				}
 				c.hangs.Store(true)
 				a := n.start(t, "--mode", "auto", "--cri-socket", socket)
-				eventually(t, func() (string, error) {
-					if log := a.log.String(); !strings.Contains(log, "the runtime has not reported yet whether it loads a drop-in") {
-						return "", &unexpected{"an agent without an answer", log}
-					}
-					return a.ready(t, http.StatusServiceUnavailable), nil
-				})
+				a.waitForLog(t, "the runtime has not reported yet whether it loads a drop-in")
+				a.ready(t, http.StatusServiceUnavailable)
 				if got := files(t, n.netDir)["/"+primaryName]; got != kindnet {
 					t.Errorf("without an answer, the primary's list is %s", got)
 				}
@@ -279,7 +277,7 @@ func TestReadinessAsksTheRuntime(t *testing.T) {
 	_, socket := n.serveRuntime(t, false)
 	a := n.start(t, "--mode", "dropin", "--cri-socket", socket) // which this runtime does not read
 	a.ready(t, http.StatusServiceUnavailable)
-	eventually(t, func() (string, error) { return "", expectReadyz(a, "the runtime has not loaded the entry") })
+	lab.Eventually(t, func() error { return expectReadyz(a, "the runtime has not loaded the entry") })
 	out, err := n.command("verify", "--mode", "dropin", "--cri-socket", socket, "-o", "json")
 	if err == nil || !strings.Contains(out, `"part": "runtime"`) {
 		t.Errorf("verify: %v: %s", err, out)
@@ -298,8 +296,8 @@ func TestAbsentAsksTheRuntime(t *testing.T) {
 		a.ready(t)
 		a.stop(t)
 		b := n.start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent")
-		eventually(t, func() (string, error) {
-			return "", expectReadyz(b, "1 captured pods still run on the node (shop/web)")
+		lab.Eventually(t, func() error {
+			return expectReadyz(b, "1 captured pods still run on the node (shop/web)")
 		})
 		if got, _ := n.loadedTypes(); !strings.Contains(got, "capture-cni") {
 			t.Errorf("mode %s: the agent cleaned the node: %q", mode, got)

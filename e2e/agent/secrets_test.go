@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -72,7 +73,7 @@ func TestReportHasNoSecret(t *testing.T) {
 	metrics := serveText(t, "capture_cni_node_good{part=\"entry\"} 1\ngo_goroutines 9\nprocess_open_fds 7\n"+
 		"stolen_total{password=\""+secret+"\"} 1\ncapture_cni_node_good{password=\""+secret+"\"} 1\ncapture_cni_adds_total{result=\"a="+secret+"\"} 1\n# HELP x "+secret+"\n"+secret+"\n")
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
-	check(t, os.WriteFile(netConf, []byte(`{"backend": "nftables", "ipv6": "always"}`), 0o600))
+	lab.Check(t, os.WriteFile(netConf, []byte(`{"backend": "nftables", "ipv6": "always"}`), 0o600))
 	files := n.report(t, "--mode", "insert", "--cri-socket", socket, "--netconf", netConf, "--listen", metrics, "--api-server", "https://me:"+secret+"@api.test:6443")
 
 	for name, content := range files {
@@ -112,13 +113,13 @@ func TestReportHasNoSecret(t *testing.T) {
 // writeHostile writes the files with secrets into the node's directories.
 func (n *node) writeHostile(t *testing.T) {
 	t.Helper()
-	check(t, os.Mkdir(filepath.Join(n.netDir, "net"), 0o755))
+	lab.Check(t, os.Mkdir(filepath.Join(n.netDir, "net"), 0o755))
 	for name, content := range hostileLists() {
 		n.write(t, name, content)
 	}
-	check(t, syscall.Mkfifo(filepath.Join(n.netDir, "90-pipe.conf"), 0o600))
-	check(t, os.Symlink("/etc/shadow", filepath.Join(n.netDir, "91-link.conf")))
-	check(t, os.Symlink("/none", filepath.Join(n.netDir, "92-password="+secret+".conf")))
+	lab.Check(t, syscall.Mkfifo(filepath.Join(n.netDir, "90-pipe.conf"), 0o600))
+	lab.Check(t, os.Symlink("/etc/shadow", filepath.Join(n.netDir, "91-link.conf")))
+	lab.Check(t, os.Symlink("/none", filepath.Join(n.netDir, "92-password="+secret+".conf")))
 	keep(t, record.Spool(n.runDir+"/agent.sock"), "early")
 	keep(t, history.Directory(n.runDir+"/agent.sock"), "web")
 }
@@ -127,7 +128,7 @@ func (n *node) writeHostile(t *testing.T) {
 func keep(t *testing.T, dir, pod string) {
 	t.Helper()
 	record.Keep(dir, record.Record{Pod: record.PodRef{Namespace: "shop", Name: pod, UID: "6c1f"}, Verdict: record.Failed, Reason: record.Annotations, Message: "not a port"})
-	check(t, os.WriteFile(filepath.Join(dir, "0-other.json"), []byte(`{"version":1,"verdict":"captured","password":"`+secret+`"}`), 0o600))
+	lab.Check(t, os.WriteFile(filepath.Join(dir, "0-other.json"), []byte(`{"version":1,"verdict":"captured","password":"`+secret+`"}`), 0o600))
 }
 
 // reportSecrets makes the runtime report lists as containerd does: with their text.
@@ -154,22 +155,22 @@ func (n *node) report(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	command := exec.Command(filepath.Join(bin, "capture-cni-node"), append([]string{"report"}, n.flags(args...)...)...)
 	out, err := command.StdoutPipe()
-	check(t, err)
-	check(t, command.Start())
+	lab.Check(t, err)
+	lab.Check(t, command.Start())
 	zipped, err := gzip.NewReader(out)
-	check(t, err)
+	lab.Check(t, err)
 	files := map[string]string{}
 	for archive := tar.NewReader(zipped); ; {
 		head, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		check(t, err)
+		lab.Check(t, err)
 		content, err := io.ReadAll(archive)
-		check(t, err)
+		lab.Check(t, err)
 		files[strings.TrimPrefix(head.Name, "capture-cni/")] = string(content)
 	}
-	check(t, command.Wait())
+	lab.Check(t, command.Wait())
 	return files
 }
 
@@ -187,6 +188,6 @@ func (n *node) expectNoToken(t *testing.T, files map[string]string) {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	check(t, err)
+	lab.Check(t, err)
 	return content
 }

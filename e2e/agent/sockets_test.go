@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
@@ -24,7 +25,7 @@ func stat(t *testing.T, paths []string) (found []fs.FileInfo) {
 	t.Helper()
 	for _, path := range paths {
 		info, err := os.Lstat(path)
-		check(t, err)
+		lab.Check(t, err)
 		found = append(found, info)
 	}
 	return found
@@ -53,10 +54,10 @@ func TestTwoAgents(t *testing.T) {
 			first.ready(t)
 			before := stat(t, n.sockets())
 			second := n.start(t, "--mode", "insert", "--owner", tt.owner)
-			eventually(t, func() (string, error) { return "", expectReadyz(second, tt.reason) })
-			check(t, expectMetric(second, `capture_cni_node_good{part="owner"} 0`))
+			lab.Eventually(t, func() error { return expectReadyz(second, tt.reason) })
+			lab.Check(t, expectMetric(second, `capture_cni_node_good{part="owner"} 0`))
 			for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(100 * time.Millisecond) {
-				check(t, n.ask(t))
+				lab.Check(t, n.ask(t))
 				for i, now := range stat(t, n.sockets()) {
 					if !os.SameFile(before[i], now) {
 						t.Fatalf("the waiting agent replaced %s", n.sockets()[i])
@@ -68,7 +69,7 @@ func TestTwoAgents(t *testing.T) {
 				return
 			}
 			begin := time.Now()
-			eventually(t, func() (string, error) { return "", n.ask(t) })
+			lab.Eventually(t, func() error { return n.ask(t) })
 			second.ready(t)
 			if took := time.Since(begin); took > soon {
 				t.Errorf("the second agent took over after %s", took)
@@ -97,18 +98,18 @@ func TestRunCleared(t *testing.T) {
 			n.pod("web", true)
 			a := n.start(t, "--mode", "insert")
 			a.ready(t)
-			check(t, remove(n))
+			lab.Check(t, remove(n))
 			if out, err := n.call("ADD", "web", sandbox(t).Path(), "5s"); err != nil {
 				t.Errorf("a pod meanwhile: %v: %s", err, out)
 			}
 			begin := time.Now()
-			eventually(t, func() (string, error) {
+			lab.Eventually(t, func() error {
 				for _, path := range n.sockets() {
 					if _, err := os.Lstat(path); err != nil {
-						return "", err
+						return err
 					}
 				}
-				return "", n.ask(t)
+				return n.ask(t)
 			})
 			if took := time.Since(begin); took > soon {
 				t.Errorf("the agent listened again after %s", took)
@@ -117,7 +118,7 @@ func TestRunCleared(t *testing.T) {
 			if out, err := n.call("ADD", "web", sandbox(t).Path(), "5s"); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
-			check(t, expectMetric(a, "capture_cni_watch_polling 0"))
+			lab.Check(t, expectMetric(a, "capture_cni_watch_polling 0"))
 		})
 	}
 }

@@ -20,7 +20,7 @@ import (
 func TestClockSteps(t *testing.T) {
 	lab.RequireRoot(t)
 	program := filepath.Join(t.TempDir(), "capture-cni-node")
-	check(t, lab.BuildWithClock(t.Context(), program, "github.com/capture-cni/capture-cni/install/capture-cni-node"))
+	lab.Check(t, lab.BuildWithClock(t.Context(), program, "github.com/capture-cni/capture-cni/install/capture-cni-node"))
 	for name, tt := range map[string]struct {
 		step   time.Duration
 		says   string
@@ -34,22 +34,22 @@ func TestClockSteps(t *testing.T) {
 			n := newNode(t, kubeapi.WithValidity(time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)))
 			n.preparePods(t)
 			clock, err := lab.NewClock(t.TempDir())
-			check(t, err)
+			lab.Check(t, err)
 			a := n.startBehind(t, []string{"env", clock.Variable(), "sh", "-c", `shift; exec "$0" "$@"`, program}, "--mode", "insert")
 			a.ready(t)
 
-			check(t, clock.Set(tt.step))
-			eventually(t, func() (string, error) {
+			lab.Check(t, clock.Set(tt.step))
+			lab.Eventually(t, func() error {
 				if status, body := a.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, tt.says) {
-					return "", fmt.Errorf("status %d: %s\n%s", status, body, a.log)
+					return fmt.Errorf("status %d: %s\n%s", status, body, a.log)
 				}
-				return "", nil
+				return nil
 			})
 			for range 5 {
 				n.write(t, primaryName, kindnet)
 				n.expectEntrySoon(t, a)
 			}
-			check(t, n.startAndStop(t, "web"))
+			lab.Check(t, n.startAndStop(t, "web"))
 			if got := len(n.api.TokenRequests()); got != tt.tokens {
 				t.Errorf("%d tokens were issued, want %d", got, tt.tokens)
 			}
@@ -57,10 +57,10 @@ func TestClockSteps(t *testing.T) {
 				t.Errorf("/healthz: %s", body)
 			}
 
-			check(t, clock.Set(0))
+			lab.Check(t, clock.Set(0))
 			a.ready(t)
 			a.stop(t)
-			check(t, n.startAndStop(t, "web"))
+			lab.Check(t, n.startAndStop(t, "web"))
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 const startupTaint = "capture-cni.io/not-ready"
@@ -38,7 +39,7 @@ func agentPod() *corev1.Pod {
 func (n *node) startUntainting(t *testing.T, netConf string, args ...string) *agent {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "netconf.json")
-	check(t, os.WriteFile(file, []byte(netConf), 0o600))
+	lab.Check(t, os.WriteFile(file, []byte(netConf), 0o600))
 	identity := []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent", "POD_UID=uid-of-the-agent"}
 	return n.startBehind(t, identity, append([]string{"--mode", "insert", "--netconf", file, "--untaint", startupTaint}, args...)...)
 }
@@ -52,11 +53,11 @@ func (n *node) taints() (keys []string) {
 
 func (n *node) expectUntainted(t *testing.T, a *agent) {
 	t.Helper()
-	eventually(t, func() (string, error) {
+	lab.Eventually(t, func() error {
 		if got := n.taints(); !slices.Equal(got, []string{"other"}) {
-			return "", fmt.Errorf("the node has the taints %q\n%s", got, a.log)
+			return fmt.Errorf("the node has the taints %q\n%s", got, a.log)
 		}
-		return "", expectMetric(a, "capture_cni_taint 0")
+		return expectMetric(a, "capture_cni_taint 0")
 	})
 }
 
@@ -92,7 +93,7 @@ func TestUntaint(t *testing.T) {
 			if events := n.api.Events(); len(events) != 0 {
 				t.Errorf("events %v", events)
 			}
-			check(t, n.startAndStop(t, "web"))
+			lab.Check(t, n.startAndStop(t, "web"))
 		})
 	}
 }
@@ -109,7 +110,7 @@ func TestTaintStays(t *testing.T) {
 		return false
 	}
 	broken := filepath.Join(t.TempDir(), "broken")
-	check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	lab.Check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
 	for name, tt := range map[string]struct {
 		damage func(n *node)
 		args   []string
@@ -137,14 +138,15 @@ func TestTaintStays(t *testing.T) {
 				tt.damage(n)
 			}
 			a := n.startUntainting(t, `{"lookupTimeout": "1s"}`, tt.args...)
-			event := eventually(t, func() (corev1.Event, error) {
+			var event corev1.Event
+			lab.Eventually(t, func() error {
 				events := n.api.Events()
-				for _, event := range events {
+				for _, event = range events {
 					if strings.Contains(event.Message, tt.reason) {
-						return event, nil
+						return nil
 					}
 				}
-				return corev1.Event{}, fmt.Errorf("no event says %q: %v\n%s", tt.reason, events, a.log)
+				return fmt.Errorf("no event says %q: %v\n%s", tt.reason, events, a.log)
 			})
 			if event.InvolvedObject.Name != "node-1" {
 				t.Errorf("the event is on %s", event.InvolvedObject.Name)
@@ -152,7 +154,7 @@ func TestTaintStays(t *testing.T) {
 			if got := n.taints(); !slices.Equal(got, []string{startupTaint, "other"}) {
 				t.Errorf("the node has the taints %q", got)
 			}
-			check(t, expectMetric(a, "capture_cni_taint 1"))
+			lab.Check(t, expectMetric(a, "capture_cni_taint 1"))
 			if tt.repair != nil {
 				tt.repair(n)
 				n.expectUntainted(t, a)

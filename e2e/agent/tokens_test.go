@@ -55,7 +55,7 @@ func (n *node) call(command, pod, netns, lookupTimeout string) (string, error) {
 func sandbox(t *testing.T) *lab.Host {
 	t.Helper()
 	host, err := newSandbox(t)
-	check(t, err)
+	lab.Check(t, err)
 	return host
 }
 
@@ -120,12 +120,12 @@ func TestKeysChange(t *testing.T) {
 	})
 	n.pod("web", true)
 	a := n.start(t, "--mode", "insert")
-	eventually(t, func() (string, error) { return "", n.add(t, "1s") })
+	lab.Eventually(t, func() error { return n.add(t, "1s") })
 	n.api.ChangeKeys()
 	if err := n.add(t, "60s"); err != nil {
 		t.Errorf("%v\n%s", err, a.log)
 	}
-	check(t, expectMetric(a, "capture_cni_token_rejected_total 1"))
+	lab.Check(t, expectMetric(a, "capture_cni_token_rejected_total 1"))
 	if requests := n.api.TokenRequests(); len(requests) != 2 {
 		t.Errorf("%d tokens were requested", len(requests))
 	}
@@ -152,7 +152,7 @@ func TestAgentGone(t *testing.T) {
 	n.pod("plain", false)
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
-	check(t, n.add(t, "5s"))
+	lab.Check(t, n.add(t, "5s"))
 	a.stop(t)
 	n.api.ChangeKeys()
 	if out, err := n.call("ADD", "plain", sandbox(t).Path(), "1s"); err != nil {
@@ -176,10 +176,10 @@ func TestRejectedToken(t *testing.T) {
 	n.api.ChangeKeys()
 	a := n.start(t, "--mode", "insert")
 	a.ready(t)
-	eventually(t, func() (string, error) { return "", expectMetric(a, "capture_cni_token_rejected_total 1") })
+	lab.Eventually(t, func() error { return expectMetric(a, "capture_cni_token_rejected_total 1") })
 	n.pod("web", true)
-	check(t, n.add(t, "5s"))
-	check(t, expectMetric(a, "capture_cni_token_requests_total 1")) // not the one that it found
+	lab.Check(t, n.add(t, "5s"))
+	lab.Check(t, expectMetric(a, "capture_cni_token_requests_total 1")) // not the one that it found
 }
 
 // TestNewCA replaces the cluster's CA: the agent copies the new one.
@@ -188,12 +188,12 @@ func TestNewCA(t *testing.T) {
 	n := newNode(t)
 	n.start(t, "--mode", "insert").ready(t)
 	bundle := append(n.api.Cert.PEM, n.api.Cert.PEM...)
-	check(t, os.WriteFile(filepath.Dir(n.access)+"/ca.crt", bundle, 0o600))
-	eventually(t, func() (string, error) {
+	lab.Check(t, os.WriteFile(filepath.Dir(n.access)+"/ca.crt", bundle, 0o600))
+	lab.Eventually(t, func() error {
 		content, err := os.ReadFile(n.stateDir + "/ca.crt")
 		if err == nil && string(content) != string(bundle) {
 			err = &unexpected{"the new CA", "the old one"}
 		}
-		return "", err
+		return err
 	})
 }

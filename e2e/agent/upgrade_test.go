@@ -22,20 +22,20 @@ func TestBoot(t *testing.T) {
 		n.preparePods(t)
 		a := n.start(t, "--mode", mode)
 		a.ready(t)
-		check(t, n.startAndStop(t, "web"))
-		check(t, a.Process.Kill())
+		lab.Check(t, n.startAndStop(t, "web"))
+		lab.Check(t, a.Process.Kill())
 		_ = a.Wait()
-		check(t, os.RemoveAll(n.runDir))
+		lab.Check(t, os.RemoveAll(n.runDir))
 		n.write(t, primaryName, kindnet)
 		if mode == "insert" {
-			check(t, n.startUncaptured(t))
+			lab.Check(t, n.startUncaptured(t))
 		} else {
-			check(t, n.startAndStop(t, "web"))
+			lab.Check(t, n.startAndStop(t, "web"))
 		}
 		start := time.Now()
 		n.start(t, "--mode", mode).ready(t)
 		t.Logf("mode %s: ready again after %s", mode, time.Since(start).Round(time.Millisecond))
-		check(t, n.startAndStop(t, "web"))
+		lab.Check(t, n.startAndStop(t, "web"))
 	}
 }
 
@@ -49,17 +49,17 @@ func TestUninstallUnderPods(t *testing.T) {
 		a := n.start(t, "--mode", mode)
 		a.ready(t)
 		old, err := n.startPod(t, "web")
-		check(t, err)
+		lab.Check(t, err)
 		a.stop(t)
-		check(t, n.api.Close())
+		lab.Check(t, n.api.Close())
 		if out, err := n.command("uninstall"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		check(t, n.startAndStop(t, "plain"))
+		lab.Check(t, n.startAndStop(t, "plain"))
 		if err := n.startUncaptured(t); err != nil {
 			t.Errorf("mode %s: a pod after the uninstall: %v", mode, err)
 		}
-		check(t, old.stop(t))
+		lab.Check(t, old.stop(t))
 	}
 }
 
@@ -77,7 +77,7 @@ func testUpgrade(t *testing.T, version string) {
 	n := newNode(t)
 	n.preparePods(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
-	check(t, os.WriteFile(netConf, []byte(`{"logLevel": "debug", "lookupTimeout": "20s"}`), 0o600))
+	lab.Check(t, os.WriteFile(netConf, []byte(`{"logLevel": "debug", "lookupTimeout": "20s"}`), 0o600))
 	releases := []string{lab.EarlierRelease(t, "../..", version), n.release}
 	startRelease := func(i int) *agent {
 		n.release = releases[i%2]
@@ -116,7 +116,7 @@ func testUpgrade(t *testing.T, version string) {
 	for range 2 {
 		<-ended
 	}
-	check(t, old.stop(t))
+	lab.Check(t, old.stop(t))
 }
 
 // TestNewerKeys downgrades to a release that does not know all keys of the entry:
@@ -130,8 +130,8 @@ func TestNewerKeys(t *testing.T) {
 	a.stop(t)
 	list := strings.Replace(files(t, n.netDir)["/"+primaryName], `"type": "capture-cni",`, `"type": "capture-cni", "ofTheFuture": {"x": [1]},`, 1)
 	n.write(t, primaryName, list)
-	check(t, n.startAndStop(t, "web"))
-	check(t, n.startAndStop(t, "plain"))
+	lab.Check(t, n.startAndStop(t, "web"))
+	lab.Check(t, n.startAndStop(t, "plain"))
 	n.start(t, "--mode", "insert").ready(t)
 	if got := files(t, n.netDir)["/"+primaryName]; strings.Contains(got, "ofTheFuture") {
 		t.Errorf("the entry is still %s", got)

@@ -53,13 +53,13 @@ func testVersionSkew(t *testing.T, version string) {
 			t.Parallel()
 			n := newNode(t)
 			mixed := t.TempDir()
-			check(t, os.Symlink(filepath.Join(earlier, "capture-cni"), mixed+"/capture-cni"))
-			check(t, os.Symlink(filepath.Join(n.release, "capture-cni-lookup"), mixed+"/capture-cni-lookup"))
+			lab.Check(t, os.Symlink(filepath.Join(earlier, "capture-cni"), mixed+"/capture-cni"))
+			lab.Check(t, os.Symlink(filepath.Join(n.release, "capture-cni-lookup"), mixed+"/capture-cni-lookup"))
 			flags := n.strict(t, mode, `"sharedKernelRuntimeClasses": ["shared"]`) // a key that it does not know
 			a := n.start(t, append(flags, "--plugin", mixed+"/capture-cni")...)
 			a.ready(t)
 			n.expectPlugin(t, filepath.Join(earlier, "capture-cni"))
-			check(t, n.learnEarlierRules(t).stop(t))
+			lab.Check(t, n.learnEarlierRules(t).stop(t))
 			n.expectVerbs(t, a, `capture_cni_adds_total{reason="",result="captured"} 2`)
 		})
 	}
@@ -73,7 +73,7 @@ func (n *node) strict(t *testing.T, mode string, more ...string) []string {
 	n.preparePods(t)
 	netConf := filepath.Join(n.dir, "netconf.json")
 	keys := append(more, `"status": "strict"`, `"lookupTimeout": "5s"`)
-	check(t, os.WriteFile(netConf, []byte("{"+strings.Join(keys, ", ")+"}"), 0o600))
+	lab.Check(t, os.WriteFile(netConf, []byte("{"+strings.Join(keys, ", ")+"}"), 0o600))
 	if content := files(t, n.netDir)["/"+primaryName]; !strings.Contains(content, "1.1.0") {
 		n.write(t, primaryName, strings.Replace(content, "0.3.1", "1.1.0", 1))
 	}
@@ -84,7 +84,7 @@ func (n *node) strict(t *testing.T, mode string, more ...string) []string {
 func (n *node) expectPlugin(t *testing.T, path string) {
 	t.Helper()
 	want, err := os.ReadFile(path)
-	check(t, err)
+	lab.Check(t, err)
 	if got := files(t, n.binDir)["/capture-cni"]; got != string(want) {
 		t.Fatalf("the installed plugin is not %s", path)
 	}
@@ -96,9 +96,9 @@ func (n *node) expectPlugin(t *testing.T, path string) {
 func (n *node) expectVerbs(t *testing.T, a *agent, metric string) {
 	t.Helper()
 	web, err := n.startPod(t, "web")
-	check(t, err)
+	lab.Check(t, err)
 	plain, err := n.startPod(t, "plain")
-	check(t, err)
+	lab.Check(t, err)
 	attached := &libcni.GCArgs{}
 	for _, s := range []*startedPod{web, plain} {
 		s.expectVerbs(t)
@@ -107,24 +107,24 @@ func (n *node) expectVerbs(t *testing.T, a *agent, metric string) {
 	if err := web.cni.GCNetworkList(t.Context(), web.list, attached); err != nil {
 		t.Errorf("GC: %v", err)
 	}
-	check(t, n.checkCaptured(t.Context(), web.host, "web"))
-	check(t, expectNoRules(plain.host))
-	check(t, web.host.Do(func() error { return flushRules(t.Context()) }))
+	lab.Check(t, n.checkCaptured(t.Context(), web.host, "web"))
+	lab.Check(t, expectNoRules(plain.host))
+	lab.Check(t, web.host.Do(func() error { return flushRules(t.Context()) }))
 	if err := web.cni.CheckNetworkList(t.Context(), web.list, web.runtime); err == nil {
 		t.Error("CHECK passes for a pod whose rules were changed")
 	}
-	check(t, web.stop(t))
-	check(t, plain.stop(t))
-	eventually(t, func() (string, error) {
+	lab.Check(t, web.stop(t))
+	lab.Check(t, plain.stop(t))
+	lab.Eventually(t, func() error {
 		_, body := a.get("/metrics")
 		if !strings.Contains(body, metric+"\n") {
-			return "", &unexpected{metric, body}
+			return &unexpected{metric, body}
 		}
-		return body, nil
+		return nil
 	})
 	a.stop(t)
 	for _, path := range n.credentials(t) {
-		check(t, os.Remove(n.dir+path))
+		lab.Check(t, os.Remove(n.dir+path))
 	}
 	if err := web.cni.GetStatusNetworkList(t.Context(), web.list); err == nil {
 		t.Error("STATUS passes while meshed pods can't start")
@@ -174,7 +174,7 @@ func TestRightsWithdrawn(t *testing.T) {
 	})
 	n.api.EndWatches()
 	n.pod("web", true)
-	check(t, n.startAndStop(t, "web"))
+	lab.Check(t, n.startAndStop(t, "web"))
 	if refused.Load() == 0 {
 		t.Error("the agent's requests were not refused")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
@@ -24,9 +25,9 @@ var variants = map[config.Backend]string{config.IPTablesNFT: "-nft", config.IPTa
 // got another version, and DEL leaves no chain.
 func TestNodeOfAnotherAge(t *testing.T) {
 	forEachVariant(t, func(t *testing.T, tools toolset, backend config.Backend, rs capture.Ruleset) {
-		reference := newHost(t)
+		reference := lab.StartHost(t)
 		find(t, machine, backend).apply(t, reference, rs)
-		pod, node := newHost(t), find(t, tools, backend)
+		pod, node := lab.StartHost(t), find(t, tools, backend)
 		node.apply(t, pod, rs)
 		for _, program := range programs(rs, backend) {
 			want := save(t, machine, reference, program)
@@ -38,7 +39,7 @@ func TestNodeOfAnotherAge(t *testing.T) {
 					t.Errorf("%s, listed by %s (-want +got):\n%s", program, reader.name, diff)
 				}
 			}
-			restored := newHost(t)
+			restored := lab.StartHost(t)
 			tools.run(t, restored, want, program+"-restore")
 			if diff := cmp.Diff(want, save(t, tools, restored, program)); diff != "" {
 				t.Errorf("%s-restore (-want +got):\n%s", program, diff)
@@ -48,7 +49,7 @@ func TestNodeOfAnotherAge(t *testing.T) {
 		if backend == config.IPTablesLegacy { // versions of iptables-nft encode rules differently
 			find(t, machine, backend).expectNoDifference(t, pod, rs)
 		}
-		check(t, pod.Do(func() error { return netfilter.Remove(t.Context()) }))
+		lab.Check(t, pod.Do(func() error { return netfilter.Remove(t.Context()) }))
 		for _, program := range programs(rs, backend) {
 			if left := save(t, tools, pod, program); strings.Contains(left, "ISTIO") || strings.Contains(left, "CAPTURE") {
 				t.Errorf("DEL left:\n%s", left)
@@ -63,7 +64,7 @@ func TestNodeOfAnotherAge(t *testing.T) {
 func TestListedByIPTables(t *testing.T) {
 	leftOut := regexp.MustCompile(` -m (mark (! )?--mark|tcp (! )?--(dport|tcp-flags \S+)|udp --[sd]port) \S+`)
 	forEachVariant(t, func(t *testing.T, tools toolset, backend config.Backend, rs capture.Ruleset) {
-		pod := newHost(t)
+		pod := lab.StartHost(t)
 		find(t, machine, backend).apply(t, pod, rs)
 		for _, program := range programs(rs, backend) {
 			want := save(t, machine, pod, program)
@@ -86,7 +87,7 @@ func TestIPTablesListedByNFT(t *testing.T) {
 		node := find(t, tools, config.IPTablesNFT)
 		for name, rs := range rulesets(t) {
 			t.Run(name, func(t *testing.T) {
-				pod := newHost(t)
+				pod := lab.StartHost(t)
 				node.apply(t, pod, rs)
 				listing := listRules(t, tools, pod)
 				for _, chain := range rs.Chains {

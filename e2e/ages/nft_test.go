@@ -18,8 +18,8 @@ func TestListedByNFT(t *testing.T) {
 	forEachSuite(t, func(t *testing.T, tools toolset) {
 		for name, rs := range rulesets(t) {
 			t.Run(name, func(t *testing.T) {
-				pod := newHost(t)
-				check(t, pod.Do(func() error { return nftables.Backend{}.Apply(t.Context(), rs) }))
+				pod := lab.StartHost(t)
+				lab.Check(t, pod.Do(func() error { return nftables.Backend{}.Apply(t.Context(), rs) }))
 				listing := listRules(t, tools, pod)
 				if diff := cmp.Diff(listRules(t, machine, pod), listRules(t, machine, loaded(t, machine, olderNames.Replace(listing)))); diff != "" {
 					t.Errorf("-rules +loaded from the listing:\n%s", diff)
@@ -43,7 +43,7 @@ func listRules(t *testing.T, tools toolset, host *lab.Host) string {
 // loaded returns a namespace with rules that nft has loaded.
 func loaded(t *testing.T, tools toolset, listing string) *lab.Host {
 	t.Helper()
-	host := newHost(t)
+	host := lab.StartHost(t)
 	tools.run(t, host, listing, "nft", "-f", "/proc/self/fd/0")
 	return host
 }

@@ -24,19 +24,19 @@ func find(t *testing.T, tools toolset, backend config.Backend) node {
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", string(tools)+string(os.PathListSeparator)+path)
 	found, err := netfilter.Find(t.Context(), backend)
-	check(t, err)
+	lab.Check(t, err)
 	t.Setenv("PATH", path)
 	return node{found}
 }
 
 func (n node) apply(t *testing.T, pod *lab.Host, rs capture.Ruleset) {
 	t.Helper()
-	check(t, pod.Do(func() error { return n.Apply(t.Context(), rs) }))
+	lab.Check(t, pod.Do(func() error { return n.Apply(t.Context(), rs) }))
 }
 
 func (n node) expectNoDifference(t *testing.T, pod *lab.Host, rs capture.Ruleset) {
 	t.Helper()
-	check(t, pod.Do(func() error {
+	lab.Check(t, pod.Do(func() error {
 		want, err := netfilter.Reference(t.Context(), n, rs)
 		if err != nil {
 			return err

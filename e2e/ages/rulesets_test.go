@@ -57,7 +57,7 @@ func rulesets(t *testing.T) map[string]capture.Ruleset {
 		"TPROXY with owner groups": {tproxy, everything, groups, []netip.Addr{four, six}},
 	} {
 		decision, err := lab.Decide(meshed(pod.annotations, pod.env), pod.settings, pod.addresses...)
-		check(t, err)
+		lab.Check(t, err)
 		byName[name] = capture.Rules(decision.Intent)
 	}
 	return byName

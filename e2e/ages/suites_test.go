@@ -41,7 +41,7 @@ func forEachSuite(t *testing.T, test func(t *testing.T, tools toolset)) {
 			}
 			tested++
 			versions, err := debian.Versions(root)
-			check(t, err)
+			lab.Check(t, err)
 			t.Logf("nft %s, iptables %s", versions["nftables"], versions["iptables"])
 			test(t, newTools(t, root))
 		})
@@ -59,15 +59,15 @@ type toolset string
 func newTools(t *testing.T, root string) toolset {
 	t.Helper()
 	root, err := filepath.Abs(root)
-	check(t, err)
-	check(t, os.MkdirAll(filepath.Join(root, "proc"), 0o755))
+	lab.Check(t, err)
+	lab.Check(t, os.MkdirAll(filepath.Join(root, "proc"), 0o755))
 	programs, err := filepath.Glob(filepath.Join(root, "usr", "sbin", "*"))
-	check(t, err)
+	lab.Check(t, err)
 	directory := t.TempDir()
 	for _, program := range programs {
 		name := filepath.Base(program)
 		script := fmt.Sprintf("#!/bin/sh\nexport XTABLES_LOCKFILE=/proc/self/comm\nexec unshare --mount sh -c 'mount --bind /proc %[1]s/proc && exec chroot %[1]s /usr/sbin/%[2]s \"$@\"' %[2]s \"$@\"\n", root, name)
-		check(t, os.WriteFile(filepath.Join(directory, name), []byte(script), 0o755))
+		lab.Check(t, os.WriteFile(filepath.Join(directory, name), []byte(script), 0o755))
 	}
 	return toolset(directory)
 }
@@ -94,19 +94,4 @@ func (tools toolset) run(t *testing.T, host *lab.Host, stdin, name string, args 
 		t.Fatalf("%s %q: %v: %s", name, args, err, complaint)
 	}
 	return stdout.String()
-}
-
-func newHost(t *testing.T) *lab.Host {
-	t.Helper()
-	host, err := lab.NewHost()
-	check(t, err)
-	t.Cleanup(func() { check(t, host.Close()) })
-	return host
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

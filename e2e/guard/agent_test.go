@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
@@ -83,9 +84,9 @@ func encoded(answer lookup.Answer) []byte {
 func (n *node) serveIn(t *testing.T, runDir string) (socket string, stop func()) {
 	t.Helper()
 	socket = config.PodsSocket(filepath.Join(runDir, config.AgentSocketName))
-	check(t, os.MkdirAll(filepath.Dir(socket), 0o700))
+	lab.Check(t, os.MkdirAll(filepath.Dir(socket), 0o700))
 	listener, err := net.Listen("unix", socket)
-	check(t, err)
+	lab.Check(t, err)
 	stop = func() { _ = listener.Close() }
 	t.Cleanup(stop)
 	go func() {

@@ -111,7 +111,7 @@ func TestNeedsNoCredentials(t *testing.T) {
 		t.Errorf("it reports %+v", got)
 	}
 	entries, err := os.ReadDir(runDir)
-	check(t, err)
+	lab.Check(t, err)
 	for _, entry := range entries {
 		if name := entry.Name(); name != config.SocketsName && name != "guard" {
 			t.Errorf("it has made %s", name)

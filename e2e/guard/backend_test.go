@@ -39,31 +39,31 @@ func TestPodsOfOtherBackend(t *testing.T) {
 		t.Run(string(name), func(t *testing.T) {
 			n := newNode()
 			_ = n.listen(t)
-			check(t, os.Mkdir(history.Directory(n.socket), 0o700))
+			lab.Check(t, os.Mkdir(history.Directory(n.socket), 0o700))
 			backend, err := netfilter.Find(t.Context(), name)
-			check(t, err)
+			lab.Check(t, err)
 			recorded := n.run(t, "recorded")
 			recorded.captureBy(t, backend, nil)
 			stamp := recorded.rules(t).Stamp
-			check(t, recordADD(n.socket, record.Record{
+			lab.Check(t, recordADD(n.socket, record.Record{
 				Pod: record.PodRef{Namespace: "shop", Name: "recorded", UID: recorded.sandbox.UID}, Sandbox: recorded.sandbox.ID,
 				Verdict: record.Captured, Stamp: stamp, Backend: string(name),
 			}))
-			check(t, unix.Mount("none", programs, "tmpfs", 0, ""))
+			lab.Check(t, unix.Mount("none", programs, "tmpfs", 0, ""))
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
-			check(t, unix.Unmount(programs, 0))
+			lab.Check(t, unix.Unmount(programs, 0))
 			expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
 
 			other := newNode()
 			other.run(t, "unrecorded").captureBy(t, backend, nil)
-			check(t, unix.Mount("none", programs, "tmpfs", 0, ""))
+			lab.Check(t, unix.Mount("none", programs, "tmpfs", 0, ""))
 			unsure, states := other.keeper(t, guard.InPlace)
 			unsure.Round(t.Context())
-			check(t, unix.Unmount(programs, 0))
+			lab.Check(t, unix.Unmount(programs, 0))
 			expect(t, states, map[terms.State]float64{terms.Unknown: 1})
 
-			check(t, recorded.host.Do(func() error { return netfilter.Remove(t.Context()) }))
+			lab.Check(t, recorded.host.Do(func() error { return netfilter.Remove(t.Context()) }))
 			for range 11 { // legacy tables are not of the generation by which the guard sees changes: it compares every tenth round
 				keeper.Round(t.Context())
 			}

@@ -26,7 +26,7 @@ import (
 func listenEcho(t *testing.T, host *lab.Host, port int) {
 	t.Helper()
 	var listener net.Listener
-	check(t, host.Do(func() (err error) {
+	lab.Check(t, host.Do(func() (err error) {
 		listener, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
 		return err
 	}))
@@ -37,7 +37,7 @@ func listenEcho(t *testing.T, host *lab.Host, port int) {
 func dialFrom(t *testing.T, host *lab.Host, to string) *net.TCPConn {
 	t.Helper()
 	var conn net.Conn
-	check(t, host.Do(func() (err error) {
+	lab.Check(t, host.Do(func() (err error) {
 		conn, err = net.DialTimeout("tcp", to, 10*time.Second)
 		return err
 	}))
@@ -81,12 +81,12 @@ func forEachMode(t *testing.T, prepare func(t *testing.T, p *pod) (after func(t 
 func (p *pod) holdsWhatADDInstalls(t *testing.T, n *node) {
 	t.Helper()
 	netns, err := podnet.Open(t.Context(), p.sandbox.NetNS)
-	check(t, err)
+	lab.Check(t, err)
 	defer netns.Close()
 	addresses, err := netns.Addresses()
-	check(t, err)
+	lab.Check(t, err)
 	decision, err := lab.Decide(n.pods[p.sandbox.ID], config.DefaultSettings(), addresses...)
-	check(t, err)
+	lab.Check(t, err)
 	rules := capture.Rules(decision.Intent)
 	if differences, err := netns.Check(t.Context(), rules, config.NFTables); err != nil || len(differences) > 0 {
 		t.Errorf("it differs from what an ADD installs: %q (%v)", differences, err)
@@ -103,7 +103,7 @@ func (p *pod) holdsWhatADDInstalls(t *testing.T, n *node) {
 // established connection.
 func (p *pod) hurry(t *testing.T) {
 	t.Helper()
-	check(t, p.host.Do(func() error {
+	lab.Check(t, p.host.Do(func() error {
 		var errs []error
 		for _, name := range []string{"unacknowledged", "max_retrans", "syn_sent", "syn_recv", "fin_wait", "close_wait", "last_ack", "time_wait", "close"} {
 			errs = append(errs, os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_"+name, []byte("1"), 0))
@@ -131,7 +131,7 @@ func TestEveryKindOfConnectionLivesOn(t *testing.T) {
 			for _, address := range kind.to {
 				for _, use := range []string{"busy", "idle"} {
 					conn := dialFrom(t, kind.from, net.JoinHostPort(address, fmt.Sprint(echoPort)))
-					check(t, works(conn))
+					lab.Check(t, works(conn))
 					connections[kind.name+" to "+address+", "+use] = conn
 				}
 			}
@@ -168,7 +168,7 @@ func TestEveryKindOfConnectionLivesOn(t *testing.T) {
 // entries are all that the pod's conntrack keeps of TCP.
 func (p *pod) entries(t *testing.T) (entries []conntrack.Entry) {
 	t.Helper()
-	check(t, p.host.Do(func() (err error) {
+	lab.Check(t, p.host.Do(func() (err error) {
 		entries, _, err = conntrack.Entries(t.Context(), 1<<16, func(conntrack.Entry) bool { return true })
 		return err
 	}))

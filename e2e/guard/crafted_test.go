@@ -27,8 +27,8 @@ const (
 // dualStack gives the pod and its peer IPv6, which the mesh captures, too.
 func (n *node) dualStack(t *testing.T, p *pod, mode string) {
 	t.Helper()
-	check(t, errors.Join(p.host.AddAddresses("eth0", podAddress6+"/64"), p.peer.AddAddresses("eth0", peerAddress6+"/64")))
-	check(t, errors.Join(p.host.WaitForIPv6(), p.peer.WaitForIPv6()))
+	lab.Check(t, errors.Join(p.host.AddAddresses("eth0", podAddress6+"/64"), p.peer.AddAddresses("eth0", peerAddress6+"/64")))
+	lab.Check(t, errors.Join(p.host.WaitForIPv6(), p.peer.WaitForIPv6()))
 	p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
 	n.pods[p.sandbox.ID] = meshed(p.sandbox)
 	n.pods[p.sandbox.ID].Spec.Containers[1].Env = []corev1.EnvVar{{Name: "ISTIO_DUAL_STACK", Value: "true"}}
@@ -40,13 +40,13 @@ func (p *pod) serveAll(t *testing.T) {
 	sidecar := lab.Owner{UID: 1337, GID: 1337}
 	serve := func(host *lab.Host, owner lab.Owner, port int, name string) {
 		server, err := host.ServeProxy(owner, "tcp", fmt.Sprintf(":%d", port), name)
-		check(t, err)
+		lab.Check(t, err)
 		t.Cleanup(func() { _ = server.Close() })
 	}
 	serve(p.host, sidecar, inboundPort, inboundProxy)
 	serve(p.host, sidecar, 15001, outboundProxy)
 	app, err := p.host.Serve("tcp", fmt.Sprintf(":%d", appPort), application)
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = app.Close() })
 	serve(p.peer, lab.Owner{}, outsidePort, outside)
 }
@@ -131,7 +131,7 @@ func (a attempt) inject(t *testing.T, p *pod, dropped bool) {
 	if dropped && sender == p.host && a.segment.Flags == lab.SYN|lab.ACK && errors.Is(err, unix.EPERM) {
 		return
 	}
-	check(t, err)
+	lab.Check(t, err)
 }
 
 // isCaptured connects.

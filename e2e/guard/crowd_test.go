@@ -135,13 +135,13 @@ func (c crowd) watch(t *testing.T, round time.Duration) (examined time.Duration,
 func expectNothingKept(t *testing.T, pid int) {
 	t.Helper()
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
-	check(t, err)
+	lab.Check(t, err)
 	var kept []string
 	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
 		kept = nil
 		for _, pattern := range []string{"task/*/ns/net", "fd/*"} {
 			paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/%s", pid, pattern))
-			check(t, err)
+			lab.Check(t, err)
 			for _, path := range paths {
 				if link, err := os.Readlink(path); err == nil && link != own && (strings.HasPrefix(link, "net:") || strings.Contains(link, "/netns/")) {
 					kept = append(kept, path)
@@ -172,10 +172,10 @@ func buildAgent(t *testing.T) string {
 func startGuard(t *testing.T, runDir string, flags ...string) (command *exec.Cmd, address string, stop func()) {
 	t.Helper()
 	address, err := lab.FreeAddress()
-	check(t, err)
+	lab.Check(t, err)
 	command = exec.Command(buildAgent(t), append([]string{"guard", "--run-dir", runDir, "--state-dir", "/nonexistent", "--listen", address}, flags...)...)
 	command.Stderr = os.Stderr
-	check(t, command.Start())
+	lab.Check(t, command.Start())
 	stop = sync.OnceFunc(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })
 	t.Cleanup(stop)
 	return command, address, stop
@@ -197,14 +197,14 @@ func waitForCaptured(t *testing.T, address string, pods int) (took time.Duration
 func metrics(t *testing.T, address string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
-	check(t, err)
+	lab.Check(t, err)
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err.Error()
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	check(t, err)
+	lab.Check(t, err)
 	return string(text)
 }
 
@@ -214,7 +214,7 @@ func captureCrowd(t *testing.T, pods int, annotations func(i int) map[string]str
 	c := crowd{&criStub{netns: map[string]string{}}, newNode()}
 	for i := range pods {
 		name := fmt.Sprintf("web-%d", i)
-		host := newHost(t)
+		host := lab.StartHost(t)
 		sandbox := cri.Sandbox{
 			ID: name, Namespace: "shop", Name: name, UID: "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01", NetNS: host.Path(),
 			Labels: map[string]string{"app": "web"}, Annotations: annotations(i),
@@ -222,10 +222,10 @@ func captureCrowd(t *testing.T, pods int, annotations func(i int) map[string]str
 		sandbox.Annotations["sidecar.istio.io/status"] = "{}"
 		pod := meshed(sandbox)
 		c.node.sandboxes[name], c.node.pods[name] = sandbox, pod
-		check(t, host.AddAddresses("lo", "192.0.2.2/32"))
+		lab.Check(t, host.AddAddresses("lo", "192.0.2.2/32"))
 		decision, err := lab.Decide(pod, config.DefaultSettings(), netip.MustParseAddr("192.0.2.2"))
-		check(t, err)
-		check(t, host.Do(func() error { return nftables.Backend{}.Apply(t.Context(), capture.Rules(decision.Intent)) }))
+		lab.Check(t, err)
+		lab.Check(t, host.Do(func() error { return nftables.Backend{}.Apply(t.Context(), capture.Rules(decision.Intent)) }))
 		c.stub.netns[name] = host.Path()
 		c.stub.items = append(c.stub.items, &runtimeapi.PodSandbox{
 			Id: name, State: runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: pod.Annotations, Labels: sandbox.Labels,
@@ -272,7 +272,7 @@ func serveCRI(t *testing.T, dir string, stub runtimeapi.RuntimeServiceServer) (s
 	t.Helper()
 	socket = filepath.Join(dir, "cri.sock")
 	listener, err := net.Listen("unix", socket)
-	check(t, err)
+	lab.Check(t, err)
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, stub)
 	go func() { _ = server.Serve(listener) }() // until Stop
@@ -287,14 +287,14 @@ func usage(t *testing.T, pid int) (used time.Duration, resident int) {
 	t.Helper()
 	number := func(text string) int {
 		n, err := strconv.Atoi(text)
-		check(t, err)
+		lab.Check(t, err)
 		return n
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	check(t, err)
+	lab.Check(t, err)
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	check(t, err)
+	lab.Check(t, err)
 	_, after, _ := strings.Cut(string(status), "VmHWM:")
 	return time.Duration(number(fields[11])+number(fields[12])) * 10 * time.Millisecond, number(strings.Fields(after)[0]) << 10
 }

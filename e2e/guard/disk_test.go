@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/terms"
@@ -23,10 +24,10 @@ func TestFullDisk(t *testing.T) {
 	conn := n.listen(t)
 	p := n.run(t, "web")
 	directory := t.TempDir()
-	check(t, unix.Mount("none", directory, "tmpfs", 0, "size=64k"))
+	lab.Check(t, unix.Mount("none", directory, "tmpfs", 0, "size=64k"))
 	t.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
 	n.baselines = filepath.Join(directory, "guard")
-	check(t, os.Mkdir(n.baselines, 0o700))
+	lab.Check(t, os.Mkdir(n.baselines, 0o700))
 	filler := filepath.Join(directory, "filler")
 	if err := os.WriteFile(filler, make([]byte, 128<<10), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("filling the disk: %v", err)
@@ -39,7 +40,7 @@ func TestFullDisk(t *testing.T) {
 	keeper.Round(t.Context())
 	expectRepair(t, receive(t, conn)["web"], received.Drifted)
 	keeper.Round(t.Context()) // adopts what the repair left
-	check(t, os.Remove(filler))
+	lab.Check(t, os.Remove(filler))
 	keeper.Round(t.Context())
 	keeper, _ = n.keeper(t, guard.InPlace)
 	p.forgeOlder(t)
@@ -63,9 +64,9 @@ func TestTornBaseline(t *testing.T) {
 			p := n.run(t, "web")
 			p.capture(t, nil)
 			n.baselines = t.TempDir()
-			check(t, os.Chmod(n.baselines, 0o700))
+			lab.Check(t, os.Chmod(n.baselines, 0o700))
 			file := filepath.Join(n.baselines, p.sandbox.ID)
-			check(t, os.WriteFile(file, []byte(content), 0o600))
+			lab.Check(t, os.WriteFile(file, []byte(content), 0o600))
 			keeper, registry := n.keeper(t, guard.ReportOnly)
 			keeper.Round(t.Context())
 			expect(t, registry, map[terms.State]float64{terms.Captured: 1})

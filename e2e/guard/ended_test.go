@@ -26,7 +26,7 @@ func TestEndedConnectionsExemptNone(t *testing.T) {
 		var connections []connection
 		for _, d := range directions {
 			var listener net.Listener
-			check(t, d.to(p).Do(func() (err error) {
+			lab.Check(t, d.to(p).Do(func() (err error) {
 				listener, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
 				return err
 			}))
@@ -36,7 +36,7 @@ func TestEndedConnectionsExemptNone(t *testing.T) {
 					_, to := d.tuple(ipv6, 0)
 					client := dialFrom(t, d.from(p), net.JoinHostPort(to.Addr().String(), fmt.Sprint(port)))
 					server, err := listener.Accept()
-					check(t, err)
+					lab.Check(t, err)
 					connections = append(connections, connection{d, name, client, server.(*net.TCPConn)})
 				}
 			}
@@ -48,11 +48,11 @@ func TestEndedConnectionsExemptNone(t *testing.T) {
 					first, second = second, first
 				}
 				if c.name != "closed by the server" {
-					check(t, first.SetLinger(0))
+					lab.Check(t, first.SetLinger(0))
 				}
-				check(t, first.Close())
+				lab.Check(t, first.Close())
 				_, _ = io.Copy(io.Discard, second) // until its end, or the reset
-				check(t, errors.Join(second.Close()))
+				lab.Check(t, errors.Join(second.Close()))
 				from, to := c.client.LocalAddr().String(), c.client.RemoteAddr().String()
 				answer, err := c.from(p).Ask(lab.Owner{UID: 1000, GID: 1000}, "tcp", from, to)
 				if err != nil || answer.Server != c.want {

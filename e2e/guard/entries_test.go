@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/terms"
@@ -37,7 +38,7 @@ func TestKeptEntries(t *testing.T) {
 			Client: netip.AddrPortFrom(netip.MustParseAddr(tt.client), 4000), Server: netip.AddrPortFrom(netip.MustParseAddr(tt.server), 80), Stage: conntrack.Open,
 		}] = tt.kept
 	}
-	check(t, p.host.Do(func() error {
+	lab.Check(t, p.host.Do(func() error {
 		var all []conntrack.Connection
 		for c := range entries {
 			all = append(all, c)
@@ -63,22 +64,22 @@ func TestProxySpeaksFirst(t *testing.T) {
 	p := n.run(t, "web")
 	p.capture(t, nil)
 	var listener net.Listener
-	check(t, p.host.Do(func() (err error) {
+	lab.Check(t, p.host.Do(func() (err error) {
 		listener, err = net.Listen("tcp", ":15006")
 		return err
 	}))
 	defer listener.Close()
 	client := p.dial(t)
 	server, err := listener.Accept()
-	check(t, err)
+	lab.Check(t, err)
 	defer server.Close()
 	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
 	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	_, err = server.Write([]byte{'.'})
-	check(t, err)
-	check(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
+	lab.Check(t, err)
+	lab.Check(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
 	if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
 		t.Errorf("the client gets nothing from the proxy: %v", err)
 	}

@@ -94,7 +94,7 @@ func newEventNode(t *testing.T, version string, pods int) *eventNode {
 		}
 	}
 	connection, err := cri.New(serveCRI(t, t.TempDir(), d.runtime))
-	check(t, err)
+	lab.Check(t, err)
 	keeper, _ := d.keeperOf(t, cri.NewLocator(connection), guard.Settings{Policy: guard.InPlace, Round: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup

@@ -34,7 +34,7 @@ func receive(t *testing.T, conn *net.UnixConn) map[string][]record.Record {
 	records := map[string][]record.Record{}
 	for _, document := range lab.Datagrams(t, conn) {
 		r, err := received.Read(document)
-		check(t, err)
+		lab.Check(t, err)
 		records[r.Pod.Name] = append(records[r.Pod.Name], r)
 	}
 	return records
@@ -160,9 +160,9 @@ func TestEvictionRequestsStop(t *testing.T) {
 	}
 	healed.capture(t, nil)
 	delete(n.sandboxes, "gone")
-	check(t, os.Rename(n.socket, n.socket+".away"))
+	lab.Check(t, os.Rename(n.socket, n.socket+".away"))
 	keeper.Round(t.Context()) // without an agent
-	check(t, os.Rename(n.socket+".away", n.socket))
+	lab.Check(t, os.Rename(n.socket+".away", n.socket))
 	keeper.Round(t.Context())
 	got := receive(t, conn)
 	if count(got["stays"], received.EvictionRequested) != 1 || len(got) != 1 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/guard"
@@ -150,9 +151,9 @@ func TestExplainsTheLastADD(t *testing.T) {
 			n := newNode()
 			n.listen(t)
 			n.run(t, "web").capture(t, nil)
-			check(t, os.Mkdir(history.Directory(n.socket), 0o700))
+			lab.Check(t, os.Mkdir(history.Directory(n.socket), 0o700))
 			for _, r := range tt.records {
-				check(t, recordADD(n.socket, r))
+				lab.Check(t, recordADD(n.socket, r))
 			}
 			explained := n.explain(t)
 			_, said, _ := strings.Cut(explained, "last ADD")
@@ -175,11 +176,11 @@ func TestExplainsTheLastADD(t *testing.T) {
 func TestExplainsWithoutSandbox(t *testing.T) {
 	n := newNode()
 	n.listen(t)
-	check(t, os.Mkdir(history.Directory(n.socket), 0o700))
+	lab.Check(t, os.Mkdir(history.Directory(n.socket), 0o700))
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for i, message := range []string{"an earlier fault", "excludeOutboundPorts is \"http\": expected ports"} {
 		uid := []string{"uid-1", "uid-2"}[i]
-		check(t, recordADD(n.socket, record.Record{
+		lab.Check(t, recordADD(n.socket, record.Record{
 			Time: at.Add(time.Duration(i) * time.Minute), Pod: record.PodRef{Namespace: "shop", Name: "web", UID: uid},
 			Sandbox: "4ed1", Verdict: record.Failed, Reason: record.Annotations, Message: message,
 		}))
@@ -204,7 +205,7 @@ func TestExplainsWithoutHistory(t *testing.T) {
 	if out := n.explain(t); !strings.Contains(out, "last ADD     not known") {
 		t.Errorf("it does not say that nothing is known:\n%s", out)
 	}
-	check(t, os.Mkdir(history.Directory(n.socket), 0o755))
+	lab.Check(t, os.Mkdir(history.Directory(n.socket), 0o755))
 	if out := n.explain(t); !strings.Contains(out, "last ADD     not known: ") || !strings.Contains(out, "owned by root, mode 0700") || !strings.Contains(out, "state        captured") {
 		t.Errorf("a directory that other users can read:\n%s", out)
 	}
@@ -220,7 +221,7 @@ func (n *node) explain(t *testing.T) string {
 func explanation(t *testing.T, keeper *guard.Guard, namespace, name string) string {
 	t.Helper()
 	explained, err := keeper.Explain(t.Context(), namespace, name)
-	check(t, err)
+	lab.Check(t, err)
 	return textOf(t, explained)
 }
 
@@ -228,12 +229,12 @@ func explanation(t *testing.T, keeper *guard.Guard, namespace, name string) stri
 func textOf[T interface{ Text() string }](t *testing.T, answer T) string {
 	t.Helper()
 	document, err := json.Marshal(answer)
-	check(t, err)
+	lab.Check(t, err)
 	if len(document) > explain.MaxSize/4 {
 		t.Errorf("kubectl reads no answer of %d bytes", len(document))
 	}
 	var read T
-	check(t, explain.Decode(document, &read))
+	lab.Check(t, explain.Decode(document, &read))
 	if diff := cmp.Diff(answer.Text(), read.Text()); diff != "" {
 		t.Errorf("read as\n%s", diff)
 	}

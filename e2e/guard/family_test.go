@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -27,7 +28,7 @@ func TestLateFamily(t *testing.T) {
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
 	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
-	check(t, p.host.AddAddresses("eth0", "2001:db8::2/64"))
+	lab.Check(t, p.host.AddAddresses("eth0", "2001:db8::2/64"))
 	for range 10 {
 		keeper.Round(t.Context())
 	}

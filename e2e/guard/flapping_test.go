@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
 )
@@ -84,7 +85,7 @@ func TestFlappingPodsDelayNoOther(t *testing.T) {
 func counter(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
-	check(t, err)
+	lab.Check(t, err)
 	for _, family := range families {
 		if family.GetName() == "capture_cni_"+name {
 			return family.GetMetric()[0].GetCounter().GetValue()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
@@ -158,16 +159,16 @@ func TestForgedBeforeTheFirstExamination(t *testing.T) {
 			keeper.Round(t.Context())
 			expect(t, registry, map[terms.State]float64{tt.first: 1})
 			receive(t, conn)
-			check(t, os.Mkdir(history.Directory(n.socket), 0o700))
+			lab.Check(t, os.Mkdir(history.Directory(n.socket), 0o700))
 			other := add
 			other.Sandbox = "another"
-			check(t, recordADD(n.socket, other))
+			lab.Check(t, recordADD(n.socket, other))
 			keeper, registry = n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			expect(t, registry, map[terms.State]float64{tt.first: 1})
 			receive(t, conn)
 			add.Time = add.Time.Add(time.Second)
-			check(t, recordADD(n.socket, add))
+			lab.Check(t, recordADD(n.socket, add))
 			keeper, registry = n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
 			expect(t, registry, map[terms.State]float64{terms.Captured: 1})

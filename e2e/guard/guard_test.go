@@ -123,7 +123,7 @@ func testConnectionsLiveOn(t *testing.T, mode string) {
 	p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
 	p.echo(t, appPort)
 	ongoing := p.dial(t)
-	check(t, works(ongoing))
+	lab.Check(t, works(ongoing))
 
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
@@ -134,13 +134,13 @@ func testConnectionsLiveOn(t *testing.T, mode string) {
 		}
 	}
 	proxy, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", fmt.Sprintf(":%d", inboundPort), "proxy")
-	check(t, err)
+	lab.Check(t, err)
 	defer proxy.Close()
 	answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", fmt.Sprintf("%s:%d", podAddress, appPort))
 	if err != nil || answer.Server != "proxy" {
 		t.Errorf("a new connection reaches %q, %v", answer.Server, err)
 	}
-	check(t, works(ongoing))
+	lab.Check(t, works(ongoing))
 }
 
 // TestProxiedConnectionsLiveOn has a connection through the proxy speak all the
@@ -223,7 +223,7 @@ func TestExempt(t *testing.T) {
 func expectExempt(t *testing.T, registry *prometheus.Registry, cause capture.ExemptionCause) {
 	t.Helper()
 	families, err := registry.Gather()
-	check(t, err)
+	lab.Check(t, err)
 	counted := 0
 	for _, family := range families {
 		if family.GetName() != "capture_cni_exempt_pods" {
@@ -277,7 +277,7 @@ func TestAtOnce(t *testing.T) {
 	wholeRound(t, keeper)
 	most := 30 + time.Since(began).Seconds() + 1
 	families, err := registry.Gather()
-	check(t, err)
+	lab.Check(t, err)
 	for _, family := range families {
 		if family.GetName() == "capture_cni_pod_repairs_total" {
 			if got := family.GetMetric()[0].GetCounter().GetValue(); got < 30 || got > most {
@@ -295,7 +295,7 @@ func (p *pod) nft(t *testing.T, args ...string) {
 // execute runs a program in the pod's network namespace.
 func (p *pod) execute(t *testing.T, program string, args ...string) {
 	t.Helper()
-	check(t, p.host.Do(func() error {
+	lab.Check(t, p.host.Do(func() error {
 		out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s %s: %w: %s", program, args, err, out)
@@ -308,7 +308,7 @@ func (p *pod) execute(t *testing.T, program string, args ...string) {
 func (p *pod) list(t *testing.T) string {
 	t.Helper()
 	var out []byte
-	check(t, p.host.Do(func() (err error) {
+	lab.Check(t, p.host.Do(func() (err error) {
 		out, err = exec.CommandContext(t.Context(), "nft", "--stateless", "list", "ruleset").Output()
 		return err
 	}))

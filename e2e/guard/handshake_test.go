@@ -83,7 +83,7 @@ func TestHalfOpenConnections(t *testing.T) {
 
 func (p *pod) sockets(t *testing.T) (sockets []conntrack.Socket) {
 	t.Helper()
-	check(t, p.host.Do(func() (err error) {
+	lab.Check(t, p.host.Do(func() (err error) {
 		sockets, _, err = conntrack.Sockets(t.Context(), 1000)
 		return err
 	}))
@@ -96,7 +96,7 @@ func TestHalfClosedConnectionsLiveOn(t *testing.T) {
 		p.hurry(t)
 		const port = 9001
 		var listener net.Listener
-		check(t, p.host.Do(func() (err error) {
+		lab.Check(t, p.host.Do(func() (err error) {
 			listener, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
 			return err
 		}))
@@ -106,13 +106,13 @@ func TestHalfClosedConnectionsLiveOn(t *testing.T) {
 			for _, address := range []string{podAddress, podAddress6} {
 				client := dialFrom(t, p.peer, net.JoinHostPort(address, fmt.Sprint(port)))
 				server, err := listener.Accept()
-				check(t, err)
+				lab.Check(t, err)
 				t.Cleanup(func() { _ = server.Close() })
 				ends := [2]net.Conn{client, server}
 				if closer == "server" {
 					ends = [2]net.Conn{server, client}
 				}
-				check(t, ends[0].(*net.TCPConn).CloseWrite())
+				lab.Check(t, ends[0].(*net.TCPConn).CloseWrite())
 				pairs[closer+", "+address] = ends
 			}
 		}

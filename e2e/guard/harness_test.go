@@ -92,8 +92,8 @@ type pod struct {
 func (n *node) run(t *testing.T, name string) *pod {
 	t.Helper()
 	lab.RequireRoot(t)
-	p := &pod{host: newHost(t), peer: newHost(t)}
-	check(t, errors.Join(p.host.AddAddresses("lo"), lab.Link(
+	p := &pod{host: lab.StartHost(t), peer: lab.StartHost(t)}
+	lab.Check(t, errors.Join(p.host.AddAddresses("lo"), lab.Link(
 		lab.Interface{Host: p.host, Name: "eth0", Addresses: []string{podAddress + "/24"}},
 		lab.Interface{Host: p.peer, Name: "eth0", Addresses: []string{peerAddress + "/24"}},
 	)))
@@ -113,14 +113,6 @@ func meshed(s cri.Sandbox) *corev1.Pod {
 	return pod
 }
 
-func newHost(t *testing.T) *lab.Host {
-	t.Helper()
-	host, err := lab.NewHost()
-	check(t, err)
-	t.Cleanup(func() { _ = host.Close() })
-	return host
-}
-
 // capture applies rules as an ADD does, for a pod with these annotations.
 func (p *pod) capture(t *testing.T, annotations map[string]string) {
 	t.Helper()
@@ -132,13 +124,13 @@ func (p *pod) captureBy(t *testing.T, backend netfilter.Backend, annotations map
 	pod := meshed(p.sandbox)
 	maps.Copy(pod.Annotations, annotations)
 	decision, err := lab.Decide(pod, config.DefaultSettings(), netip.MustParseAddr(podAddress))
-	check(t, err)
-	check(t, p.host.Do(func() error { return backend.Apply(t.Context(), capture.Rules(decision.Intent)) }))
+	lab.Check(t, err)
+	lab.Check(t, p.host.Do(func() error { return backend.Apply(t.Context(), capture.Rules(decision.Intent)) }))
 }
 
 func (p *pod) rules(t *testing.T) (state netfilter.State) {
 	t.Helper()
-	check(t, p.host.Do(func() (err error) {
+	lab.Check(t, p.host.Do(func() (err error) {
 		state, err = netfilter.Inspect(t.Context())
 		return err
 	}))
@@ -161,9 +153,9 @@ func (n *node) keeperOf(t *testing.T, runtime guard.Runtime, settings guard.Sett
 func (n *node) keeperAsking(t *testing.T, pods guard.Pods, runtime guard.Runtime, settings guard.Settings) (*guard.Guard, *prometheus.Registry) {
 	t.Helper()
 	input, err := config.Read([]byte(n.netConf))
-	check(t, err)
+	lab.Check(t, err)
 	settings.Conf, _, err = input.NetConf()
-	check(t, err)
+	lab.Check(t, err)
 	settings.Socket, settings.BaselineDir = n.socket, n.baselines
 	if n.socket != "" {
 		settings.HistoryDir = history.Directory(n.socket)
@@ -191,7 +183,7 @@ func (w testWriter) Write(line []byte) (int, error) {
 func expect(t *testing.T, registry *prometheus.Registry, want map[terms.State]float64) {
 	t.Helper()
 	families, err := registry.Gather()
-	check(t, err)
+	lab.Check(t, err)
 	for _, family := range families {
 		if family.GetName() != "capture_cni_pods" {
 			continue
@@ -213,7 +205,7 @@ func expect(t *testing.T, registry *prometheus.Registry, want map[terms.State]fl
 func wholeRound(t *testing.T, keeper *guard.Guard) {
 	t.Helper()
 	for !keeper.Round(t.Context()) {
-		check(t, t.Context().Err())
+		lab.Check(t, t.Context().Err())
 	}
 }
 
@@ -221,7 +213,7 @@ func wholeRound(t *testing.T, keeper *guard.Guard) {
 func (p *pod) echo(t *testing.T, port uint16) {
 	t.Helper()
 	var listener net.Listener
-	check(t, p.host.Do(func() (err error) {
+	lab.Check(t, p.host.Do(func() (err error) {
 		config := net.ListenConfig{Control: lab.Transparent}
 		listener, err = config.Listen(t.Context(), "tcp", fmt.Sprintf(":%d", port))
 		return err
@@ -248,7 +240,7 @@ func echoAll(listener net.Listener) {
 func (p *pod) dial(t *testing.T) net.Conn {
 	t.Helper()
 	conn, err := p.connect()
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -281,11 +273,4 @@ func works(conn net.Conn) error {
 	}
 	_, err := io.ReadFull(conn, make([]byte, 1))
 	return err
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
@@ -77,7 +78,7 @@ func testIsolated(t *testing.T, runtime *typedCRI, policy guard.Policy, isolated
 		})
 	}
 	connection, err := cri.New(serveCRI(t, t.TempDir(), runtime))
-	check(t, err)
+	lab.Check(t, err)
 	defer connection.Close()
 	keeper, registry := n.keeperOf(t, cri.NewLocator(connection), guard.Settings{Policy: policy})
 	for range 2 {

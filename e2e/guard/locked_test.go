@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/terms"
@@ -29,7 +30,7 @@ func TestLocked(t *testing.T) {
 	known.nft(t, "delete", "table", "inet", "capture-cni")
 	for _, p := range []*pod{known, fresh} {
 		held, err := podnet.Open(t.Context(), p.sandbox.NetNS)
-		check(t, err)
+		lab.Check(t, err)
 		released := time.AfterFunc(3*time.Second, func() { _ = held.Close() }) // for a guard that waits
 		defer func() {
 			if released.Stop() {
@@ -57,11 +58,11 @@ func TestForeignLock(t *testing.T) {
 	n := newNode()
 	p := n.run(t, "web")
 	var namespace unix.Stat_t
-	check(t, unix.Stat(p.sandbox.NetNS, &namespace))
+	lab.Check(t, unix.Stat(p.sandbox.NetNS, &namespace))
 	reader, err := os.Open(podnet.LockDirectory + "/netns")
-	check(t, err)
+	lab.Check(t, err)
 	defer reader.Close()
-	check(t, unix.FcntlFlock(reader.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Start: int64(namespace.Ino), Len: 1}))
+	lab.Check(t, unix.FcntlFlock(reader.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Start: int64(namespace.Ino), Len: 1}))
 	keeper, registry := n.keeper(t, guard.InPlace)
 	for range 3 {
 		wholeRound(t, keeper)

@@ -74,11 +74,11 @@ func forEachLoss(t *testing.T, test func(t *testing.T, n *node, p *pod, lose fun
 func (p *pod) add(t *testing.T, n *node) {
 	t.Helper()
 	netns, err := podnet.Open(t.Context(), p.sandbox.NetNS)
-	check(t, err)
+	lab.Check(t, err)
 	defer netns.Close()
 	addresses, err := netns.Addresses()
-	check(t, err)
+	lab.Check(t, err)
 	decision, err := lab.Decide(n.pods[p.sandbox.ID], config.DefaultSettings(), addresses...)
-	check(t, err)
-	check(t, netns.Apply(t.Context(), capture.Rules(decision.Intent), config.NFTables))
+	lab.Check(t, err)
+	lab.Check(t, netns.Apply(t.Context(), capture.Rules(decision.Intent), config.NFTables))
 }

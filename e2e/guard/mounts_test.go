@@ -31,17 +31,17 @@ type container struct {
 func (c container) start(t *testing.T) (command *exec.Cmd, log *lab.Log, address string) {
 	t.Helper()
 	address, err := lab.FreeAddress()
-	check(t, err)
+	lab.Check(t, err)
 	script := "set -e\n"
 	for source, target := range c.mounts {
-		check(t, os.MkdirAll(c.node+"/"+source, 0o755))
-		check(t, os.MkdirAll(target, 0o755))
+		lab.Check(t, os.MkdirAll(c.node+"/"+source, 0o755))
+		lab.Check(t, os.MkdirAll(target, 0o755))
 		script += "mount --bind " + c.node + "/" + source + " " + target + "\n"
 	}
 	argv := append([]string{"--mount", "sh", "-c", script + `exec "$@"`, "sh", c.program, "guard", "--listen", address, "--round", "1s"}, c.flags...)
 	command, log = exec.Command("unshare", argv...), &lab.Log{}
 	command.Stderr = log
-	check(t, command.Start())
+	lab.Check(t, command.Start())
 	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
 	return command, log, address
 }
@@ -67,13 +67,13 @@ func TestDeletedGuardMounts(t *testing.T) {
 				Id: p.sandbox.ID, State: runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: p.sandbox.Annotations,
 				Metadata: &runtimeapi.PodSandboxMetadata{Namespace: p.sandbox.Namespace, Name: p.sandbox.Name, Uid: p.sandbox.UID},
 			}}}
-			check(t, os.Mkdir(onNode+"/cri", 0o755))
+			lab.Check(t, os.Mkdir(onNode+"/cri", 0o755))
 			c.flags = append(c.flags, "--cri-socket", inside+"/cri/"+filepath.Base(serveCRI(t, onNode+"/cri", stub)))
 			n.serveIn(t, onNode)
 
 			guard, log, address := c.start(t)
 			waitForCaptured(t, address, 1)
-			check(t, os.RemoveAll(onNode+"/"+deleted))
+			lab.Check(t, os.RemoveAll(onNode+"/"+deleted))
 			expectEnd(t, guard, log)
 
 			p.nft(t, "delete", "table", "inet", "capture-cni")
@@ -81,7 +81,7 @@ func TestDeletedGuardMounts(t *testing.T) {
 			case config.SocketsName:
 				n.serveIn(t, onNode)
 			case "cri":
-				check(t, os.Mkdir(onNode+"/cri", 0o755))
+				lab.Check(t, os.Mkdir(onNode+"/cri", 0o755))
 				serveCRI(t, onNode+"/cri", stub)
 			}
 			_, _, address = c.start(t)

@@ -39,8 +39,8 @@ func TestNeverAnother(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
-			p, other := n.run(t, "web"), newHost(t)
-			check(t, other.AddAddresses("lo", podAddress+"/32"))
+			p, other := n.run(t, "web"), lab.StartHost(t)
+			lab.Check(t, other.AddAddresses("lo", podAddress+"/32"))
 			tt.when(n, func() { bind(t, other, p.sandbox.NetNS) })
 			keeper, registry := n.keeper(t, guard.InPlace)
 			keeper.Round(t.Context())
@@ -79,7 +79,7 @@ func TestNeverAnother(t *testing.T) {
 // bind makes a path lead to the namespace of a host.
 func bind(t *testing.T, host *lab.Host, path string) {
 	t.Helper()
-	check(t, errors.Join(unix.Unmount(path, unix.MNT_DETACH), unix.Mount(host.Path(), path, "", unix.MS_BIND, "")))
+	lab.Check(t, errors.Join(unix.Unmount(path, unix.MNT_DETACH), unix.Mount(host.Path(), path, "", unix.MS_BIND, "")))
 }
 
 // TestEndingPods has the guard examine pods whose DEL has removed their rules, before the

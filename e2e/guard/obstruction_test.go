@@ -175,7 +175,7 @@ func TestIPTablesObstructsNothing(t *testing.T) {
 			n := newNode()
 			p := n.run(t, "web")
 			backend, err := netfilter.Find(t.Context(), name)
-			check(t, err)
+			lab.Check(t, err)
 			p.captureBy(t, backend, nil)
 			keeper, registry := n.keeper(t, guard.ReportOnly)
 			for range 2 {
@@ -204,7 +204,7 @@ func TestObstructedByLegacyTables(t *testing.T) {
 			n := newNode()
 			p := n.run(t, "web")
 			p.capture(t, nil)
-			check(t, p.host.Do(func() error {
+			lab.Check(t, p.host.Do(func() error {
 				out, err := exec.CommandContext(t.Context(), "iptables-legacy", strings.Fields("--wait "+tt.args)...).CombinedOutput()
 				if err != nil {
 					err = fmt.Errorf("iptables-legacy %s: %w: %s", tt.args, err, out)

@@ -40,7 +40,7 @@ func TestRepairWithoutSockets(t *testing.T) {
 	p.serveAll(t)
 	listenEcho(t, p.host, echoPort)
 	began := dialFrom(t, p.peer, fmt.Sprintf("%s:%d", podAddress, echoPort))
-	check(t, works(began))
+	lab.Check(t, works(began))
 	keeper, registry := n.keeper(t, guard.InPlace)
 	keeper.Round(t.Context())
 	expect(t, registry, map[terms.State]float64{terms.Captured: 1})

@@ -14,6 +14,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
@@ -150,7 +151,7 @@ func number(t *testing.T, metrics string, of *regexp.Regexp) float64 {
 		t.Fatalf("no %s in\n%s", of, metrics)
 	}
 	value, err := strconv.ParseFloat(found[1], 64)
-	check(t, err)
+	lab.Check(t, err)
 	return value
 }
 

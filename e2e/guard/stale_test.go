@@ -27,7 +27,7 @@ var (
 // connection leaves it that ended while the pod had no rules.
 func (p *pod) leaveStale(t *testing.T) {
 	t.Helper()
-	check(t, p.host.Do(func() error {
+	lab.Check(t, p.host.Do(func() error {
 		return conntrack.Create(t.Context(), []conntrack.Connection{{Client: staleClient, Server: staleServer, Stage: conntrack.Open}})
 	}))
 }
@@ -71,7 +71,7 @@ func TestRefused(t *testing.T) {
 			if local := live.LocalAddr().String(); !slices.ContainsFunc(p.entries(t), func(e conntrack.Entry) bool { return e.Client.String() == local }) {
 				t.Error("the entry of an open connection was deleted")
 			}
-			check(t, works(live))
+			lab.Check(t, works(live))
 			out := explanation(t, keeper, "shop", "web")
 			if want := "kernel       refused packets: 2\n"; !strings.Contains(out, want) {
 				t.Errorf("the explanation lacks %q:\n%s", want, out)

@@ -31,20 +31,20 @@ func TestClockSteps(t *testing.T) {
 	runDir := t.TempDir()
 	n.serveIn(t, runDir)
 	program := filepath.Join(t.TempDir(), "capture-cni-node")
-	check(t, lab.BuildWithClock(t.Context(), program, "github.com/capture-cni/capture-cni/install/capture-cni-node"))
+	lab.Check(t, lab.BuildWithClock(t.Context(), program, "github.com/capture-cni/capture-cni/install/capture-cni-node"))
 	clock, err := lab.NewClock(t.TempDir())
-	check(t, err)
+	lab.Check(t, err)
 	address, err := lab.FreeAddress()
-	check(t, err)
+	lab.Check(t, err)
 	command := exec.Command(program, "guard", "--run-dir", runDir, "--state-dir", "/nonexistent", "--listen", address, "--round", "1s",
 		"--cri-socket", serveCRI(t, t.TempDir(), stub))
 	command.Env, command.Stderr = append(os.Environ(), clock.Variable()), os.Stderr
-	check(t, command.Start())
+	lab.Check(t, command.Start())
 	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
 	waitForCaptured(t, address, 1)
 
 	for _, ahead := range []time.Duration{-10 * time.Hour, 10 * time.Hour, 0} {
-		check(t, clock.Set(ahead))
+		lab.Check(t, clock.Set(ahead))
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		for deadline := time.Now().Add(30 * time.Second); p.rules(t) == (netfilter.State{}); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
@@ -63,9 +63,9 @@ func TestClockSteps(t *testing.T) {
 func expectAlive(t *testing.T, address string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/healthz", nil)
-	check(t, err)
+	lab.Check(t, err)
 	answer, err := http.DefaultClient.Do(request)
-	check(t, err)
+	lab.Check(t, err)
 	defer answer.Body.Close()
 	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK {
 		t.Errorf("/healthz: %s", body)

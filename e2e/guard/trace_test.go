@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/trace"
@@ -114,7 +115,7 @@ func TestTraceOfIPTables(t *testing.T) {
 	for _, name := range []config.Backend{config.IPTablesNFT, config.IPTablesLegacy} {
 		t.Run(string(name), func(t *testing.T) {
 			backend, err := netfilter.Find(t.Context(), name)
-			check(t, err)
+			lab.Check(t, err)
 			n := newNode()
 			p := n.run(t, "web")
 			p.captureBy(t, backend, nil)
@@ -174,6 +175,6 @@ func (n *node) trace(t *testing.T, packet trace.Packet) string {
 	t.Helper()
 	keeper, _ := n.keeper(t, guard.ReportOnly)
 	traced, err := keeper.Trace(t.Context(), "shop", "web", packet)
-	check(t, err)
+	lab.Check(t, err)
 	return textOf(t, traced)
 }

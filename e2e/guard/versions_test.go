@@ -58,7 +58,7 @@ func testPodOfEarlierRelease(t *testing.T, version, mode string) {
 	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
 	expectRepair(t, receive(t, conn)["web"], received.Drifted)
 	proxy, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", fmt.Sprintf(":%d", inboundPort), "proxy")
-	check(t, err)
+	lab.Check(t, err)
 	defer proxy.Close()
 	answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", fmt.Sprintf("%s:%d", podAddress, appPort))
 	if err != nil || answer.Server != "proxy" {
@@ -93,11 +93,11 @@ func TestReportedOnceReceived(t *testing.T) {
 func (p *pod) captureByEarlierRelease(t *testing.T, version string) {
 	t.Helper()
 	api, err := kubeapi.Start()
-	check(t, err)
+	lab.Check(t, err)
 	defer api.Close()
 	api.Put(meshed(p.sandbox))
 	kubeconfig, err := api.WriteKubeconfig(t.TempDir())
-	check(t, err)
+	lab.Check(t, err)
 	command := exec.CommandContext(t.Context(), filepath.Join(lab.EarlierRelease(t, "../..", version), "capture-cni"))
 	command.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "CAPTURE_CNI_DIR=" + filepath.Dir(kubeconfig), "CNI_COMMAND=ADD", "CNI_CONTAINERID=" + p.sandbox.ID, "CNI_NETNS=" + p.host.Path(), "CNI_IFNAME=eth0", "CNI_PATH=/",

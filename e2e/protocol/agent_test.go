@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -32,12 +33,12 @@ func (n node) startAgent(t *testing.T) (stop func()) {
 	t.Helper()
 	n.Put(meshed(func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" }))
 	api, err := kube.New(&rest.Config{Host: n.URL, BearerToken: n.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: n.Cert.PEM}})
-	check(t, err)
+	lab.Check(t, err)
 	server := pods.New(pods.Settings{Socket: config.PodsSocket(n.agentSocket()), Node: "node-1", Meshes: config.Meshes()}, api, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx) }()
-	stop = func() { cancel(); check(t, <-ended) }
+	stop = func() { cancel(); lab.Check(t, <-ended) }
 	for server.Ready() != nil {
 		time.Sleep(time.Millisecond)
 	}
@@ -67,7 +68,7 @@ func TestAgentAnswers(t *testing.T) {
 	})
 	for _, hasCredentials := range []bool{true, false} {
 		if !hasCredentials {
-			check(t, os.Remove(n.kubeconfig))
+			lab.Check(t, os.Remove(n.kubeconfig))
 		}
 		host := sandbox(t)
 		if programs := executed(t, call{netns: host.Path(), stdin: n.withAgent("")}); len(programs) != 1 {
@@ -85,7 +86,7 @@ func TestAgentAnswers(t *testing.T) {
 func TestNoAgentNoCredentials(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
-	check(t, os.Remove(n.kubeconfig))
+	lab.Check(t, os.Remove(n.kubeconfig))
 	short := strings.Replace(n.withAgent(""), `"20s"`, `"1s"`, 1)
 	call{netns: sandbox(t).Path(), stdin: short}.run(t).fails(t, 11, "asking the node agent at "+filepath.Dir(n.kubeconfig), "asking the API server", "kubeconfig: no such file")
 	call{command: "CHECK", netns: host.Path(), stdin: short}.run(t).silent(t)
@@ -97,12 +98,12 @@ func TestNoAgentNoCredentials(t *testing.T) {
 // TestAgentReturns starts the agent during an ADD on a node without credentials.
 func TestAgentReturns(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
-	check(t, os.Remove(n.kubeconfig))
+	lab.Check(t, os.Remove(n.kubeconfig))
 	add := call{netns: host.Path(), stdin: n.withAgent("")}.prepare()
-	check(t, add.Start())
+	lab.Check(t, add.Start())
 	time.Sleep(300 * time.Millisecond) // some attempts fail; the result does not depend on how many
 	defer n.startAgent(t)()
-	check(t, add.Wait())
+	lab.Check(t, add.Wait())
 	expectCaptured(t, host, true)
 }
 
@@ -113,9 +114,9 @@ func TestHungAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, host := newNode(t), sandbox(t)
 			socket := config.PodsSocket(n.agentSocket())
-			check(t, os.Mkdir(filepath.Dir(socket), 0o700))
+			lab.Check(t, os.Mkdir(filepath.Dir(socket), 0o700))
 			listener, err := net.Listen("unix", socket)
-			check(t, err)
+			lab.Check(t, err)
 			defer listener.Close()
 			if accepts {
 				go func() {
@@ -139,17 +140,17 @@ func TestHungAgent(t *testing.T) {
 func TestImposter(t *testing.T) {
 	n, host := newNode(t), sandbox(t)
 	socket := config.PodsSocket(n.agentSocket())
-	check(t, os.Mkdir(filepath.Dir(socket), 0o777))
-	check(t, os.Chmod(filepath.Dir(socket), 0o777))
+	lab.Check(t, os.Mkdir(filepath.Dir(socket), 0o777))
+	lab.Check(t, os.Chmod(filepath.Dir(socket), 0o777))
 	for _, directory := range []string{filepath.Dir(n.kubeconfig), filepath.Dir(filepath.Dir(n.kubeconfig))} { // t.TempDir's
-		check(t, os.Chmod(directory, 0o755))
+		lab.Check(t, os.Chmod(directory, 0o755))
 	}
 	listener := listenAs(t, 2000, socket)
 	defer listener.Close()
 	answerAll(listener, fmt.Sprintf(`{"version":%d,"uid":%q,"pod":{"annotations":{}}}`, capture.PodVersion, uid))
 	call{netns: host.Path(), stdin: n.withAgent("")}.run(t).succeeds(t)
 	expectCaptured(t, host, true)
-	check(t, os.Remove(n.kubeconfig))
+	lab.Check(t, os.Remove(n.kubeconfig))
 	call{netns: sandbox(t).Path(), stdin: strings.Replace(n.withAgent(""), `"20s"`, `"1s"`, 1)}.run(t).fails(t, 11, "uid 2000 listens there: expected uid 0")
 }
 
@@ -168,7 +169,7 @@ func listenAs(t *testing.T, uid uintptr, socket string) net.Listener {
 	setUser(uid)
 	listener, err := net.Listen("unix", socket)
 	setUser(0)
-	check(t, err)
+	lab.Check(t, err)
 	return listener
 }
 

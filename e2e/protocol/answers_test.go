@@ -64,7 +64,7 @@ func addWithoutAnswer(t *testing.T, n node, nth int) (requests, lost []string) {
 	command.Env, command.Stdin = plugin.Env, plugin.Stdin
 	out := finish(t, command)
 	content, err := os.ReadFile(trace)
-	check(t, err)
+	lab.Check(t, err)
 	fatal := false
 	for _, found := range request.FindAllStringSubmatch(string(content), -1) {
 		if found[1] != "" {
@@ -79,7 +79,7 @@ func addWithoutAnswer(t *testing.T, n node, nth int) (requests, lost []string) {
 		expectNoRules(t, host)
 	} else {
 		out.succeeds(t)
-		check(t, host.CheckRules(t.Context(), meshed()))
+		lab.Check(t, host.CheckRules(t.Context(), meshed()))
 	}
 	if t.Failed() {
 		t.Fatalf("without the answers to %v:\n%s", lost, strings.TrimSpace(string(content)))

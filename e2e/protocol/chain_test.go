@@ -38,14 +38,6 @@ type machine struct {
 	list    *libcni.NetworkConfigList
 }
 
-func newHost(t *testing.T) *lab.Host {
-	t.Helper()
-	host, err := lab.NewHost()
-	check(t, err)
-	t.Cleanup(func() { check(t, host.Close()) })
-	return host
-}
-
 // TestChain executes all verbs of a conflist for two pods.
 func TestChain(t *testing.T) {
 	for _, v := range versions {
@@ -62,27 +54,27 @@ func TestChain(t *testing.T) {
 func newChain(t *testing.T, v string) (machine, node) {
 	t.Helper()
 	lab.RequireRoot(t)
-	host := newHost(t)
-	check(t, host.AddAddresses("lo"))
+	host := lab.StartHost(t)
+	lab.Check(t, host.AddAddresses("lo"))
 	n := newNodeOn(t, host)
 	parsed, err := libcni.ConfListFromBytes(conflist(t, n, v))
-	check(t, err)
+	lab.Check(t, err)
 	return machine{host, libcni.NewCNIConfigWithCacheDir([]string{bin}, t.TempDir(), nil), parsed}, n
 }
 
 func (m machine) executeVerbs(t *testing.T, v, pod string) {
 	t.Helper()
-	sandbox := newHost(t)
+	sandbox := lab.StartHost(t)
 	call := &libcni.RuntimeConf{
 		ContainerID: pod, NetNS: sandbox.Path(), IfName: "eth0",
 		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", pod}, {"K8S_POD_UID", uid}},
 	}
 	since := func(from string) bool {
 		ok, err := version.GreaterThanOrEqualTo(v, from)
-		check(t, err)
+		lab.Check(t, err)
 		return ok
 	}
-	check(t, m.Do(func() error {
+	lab.Check(t, m.Do(func() error {
 		result, err := m.runtime.AddNetworkList(t.Context(), m.list, call)
 		if err != nil {
 			return err
@@ -95,7 +87,7 @@ func (m machine) executeVerbs(t *testing.T, v, pod string) {
 	}))
 	expectCaptured(t, sandbox, pod == "web")
 	m.traffic(t, sandbox, pod == "web")
-	check(t, m.Do(func() error {
+	lab.Check(t, m.Do(func() error {
 		if since("0.4.0") {
 			if err := m.runtime.CheckNetworkList(t.Context(), m.list, call); err != nil {
 				return err
@@ -122,7 +114,7 @@ func (m machine) traffic(t *testing.T, sandbox *lab.Host, captured bool) {
 	} {
 		for address, name := range servers {
 			server, err := host.Serve("tcp", address, name)
-			check(t, err)
+			lab.Check(t, err)
 			defer server.Close()
 		}
 	}
@@ -139,11 +131,11 @@ func (m machine) traffic(t *testing.T, sandbox *lab.Host, captured bool) {
 func TestCnitool(t *testing.T) {
 	m, n := newChain(t, "1.0.0")
 	dir := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(dir, "10-chain.conflist"), conflist(t, n, "1.0.0"), 0o600))
-	sandbox := newHost(t)
+	lab.Check(t, os.WriteFile(filepath.Join(dir, "10-chain.conflist"), conflist(t, n, "1.0.0"), 0o600))
+	sandbox := lab.StartHost(t)
 	for _, verb := range []string{"add", "check", "del", "del"} {
 		var o outcome
-		check(t, m.Do(func() error {
+		lab.Check(t, m.Do(func() error {
 			o = cnitool(t, dir, verb, sandbox.Path())
 			return nil
 		}))
@@ -154,8 +146,8 @@ func TestCnitool(t *testing.T) {
 	}
 	n.Delete("shop", "web")
 	shortTimeout := strings.Replace(string(conflist(t, n, "1.0.0")), `"20s"`, `"1s"`, 1)
-	check(t, os.WriteFile(filepath.Join(dir, "10-chain.conflist"), []byte(shortTimeout), 0o600))
-	check(t, m.Do(func() error {
+	lab.Check(t, os.WriteFile(filepath.Join(dir, "10-chain.conflist"), []byte(shortTimeout), 0o600))
+	lab.Check(t, m.Do(func() error {
 		if o := cnitool(t, dir, "add", sandbox.Path()); o.status == 0 || !strings.Contains(o.stdout+o.stderr, "looking up pod shop/web") {
 			t.Errorf("status %d: %s%s", o.status, o.stdout, o.stderr)
 		}

@@ -93,8 +93,8 @@ func unauthorized(w http.ResponseWriter, r *http.Request) bool {
 func repaired(t *testing.T, _ node, host *lab.Host) {
 	t.Helper()
 	decision, err := lab.Decide(meshed(), config.DefaultSettings(), netip.MustParseAddr("192.0.2.1"))
-	check(t, err)
-	check(t, host.Do(func() error {
+	lab.Check(t, err)
+	lab.Check(t, host.Do(func() error {
 		if err := netfilter.Remove(t.Context()); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func TestBackendChanged(t *testing.T) {
 				c.stdin = by(asked)
 				c.run(t).silent(t)
 			}
-			check(t, host.Do(func() error {
+			lab.Check(t, host.Do(func() error {
 				switch made {
 				case config.IPTablesLegacy:
 					return exec.CommandContext(t.Context(), "iptables-legacy", "--wait", "-t", "nat", "-F", "ISTIO_INBOUND").Run()

@@ -152,7 +152,7 @@ func (n node) shortTimeout(extra string) string {
 func ruleset(t *testing.T, host *lab.Host) string {
 	t.Helper()
 	var out []byte
-	check(t, host.Do(func() (err error) {
+	lab.Check(t, host.Do(func() (err error) {
 		out, err = exec.CommandContext(t.Context(), "nft", "-s", "list", "ruleset").Output()
 		return err
 	}))
@@ -163,12 +163,5 @@ func expectCaptured(t *testing.T, host *lab.Host, want bool) {
 	t.Helper()
 	if rules := ruleset(t, host); strings.Contains(rules, "redirect to :15001") != want {
 		t.Errorf("captured is not %v:\n%s", want, rules)
-	}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -27,11 +27,11 @@ func newAttacker(t *testing.T) attacker {
 	t.Helper()
 	lab.RequireRoot(t)
 	server, err := kubeapi.Start()
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	rootfs := t.TempDir()
 	_, err = server.WriteKubeconfig(rootfs)
-	check(t, err)
+	lab.Check(t, err)
 	server.Put(meshed(func(p *corev1.Pod) { p.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" }))
 	return attacker{server, rootfs}
 }
@@ -46,8 +46,8 @@ contexts: [{name: c, context: {cluster: k, user: u}}]
 clusters: [{name: k, cluster: {server: %q, certificate-authority: %q}}]
 users: [{name: u, user: {tokenFile: %q}}]
 `, attacker.URL, attacker.rootfs+"/ca.crt", filepath.Dir(n.kubeconfig)+"/token")
-	check(t, os.WriteFile(attacker.rootfs+"/kubeconfig", []byte(kubeconfig), 0o600))
-	check(t, os.Symlink(n.kubeconfig, filepath.Dir(n.kubeconfig)+"/link"))
+	lab.Check(t, os.WriteFile(attacker.rootfs+"/kubeconfig", []byte(kubeconfig), 0o600))
+	lab.Check(t, os.Symlink(n.kubeconfig, filepath.Dir(n.kubeconfig)+"/link"))
 	directory := filepath.Dir(n.kubeconfig)
 	for name, path := range map[string]string{
 		"a container's root file system": attacker.rootfs + "/kubeconfig",
@@ -83,7 +83,7 @@ func TestStdinChoosesNoSocket(t *testing.T) {
 	elsewhere := t.TempDir()
 	socket := elsewhere + "/agent.sock"
 	conn := lab.AgentSocket(t, socket)
-	check(t, os.Mkdir(elsewhere+"/failures", 0o700))
+	lab.Check(t, os.Mkdir(elsewhere+"/failures", 0o700))
 	stdin := strings.Replace(n.conf(""), `"agentSocket": ""`, fmt.Sprintf(`"agentSocket": %q`, socket), 1)
 	host := sandbox(t)
 	call{netns: host.Path(), stdin: stdin}.run(t).fails(t, 7, `"agentSocket" is`, socket)
@@ -91,7 +91,7 @@ func TestStdinChoosesNoSocket(t *testing.T) {
 	unmeshed := `{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api"}},` + stdin[1:]
 	call{netns: host.Path(), stdin: unmeshed}.run(t).succeeds(t)
 	entries, err := os.ReadDir(elsewhere + "/failures")
-	check(t, err)
+	lab.Check(t, err)
 	if sent := lab.Datagrams(t, conn); len(sent)+len(entries) > 0 {
 		t.Errorf("%d records sent and %d spooled", len(sent), len(entries))
 	}
@@ -102,16 +102,16 @@ func TestStdinChoosesNoSocket(t *testing.T) {
 func TestKubeconfigChoosesNoFiles(t *testing.T) {
 	n := newNode(t)
 	token := t.TempDir() + "/token"
-	check(t, os.WriteFile(token, []byte(n.Token()), 0o600))
+	lab.Check(t, os.WriteFile(token, []byte(n.Token()), 0o600))
 	content, err := os.ReadFile(n.kubeconfig)
-	check(t, err)
+	lab.Check(t, err)
 	for key, name := range map[string]string{"tokenFile": "token", "certificate-authority": "ca.crt"} {
 		original := fmt.Sprintf("%s: %s}", key, name)
 		if !strings.Contains(string(content), original) {
 			t.Fatalf("no %q in the kubeconfig:\n%s", original, content)
 		}
 		elsewhere := strings.Replace(string(content), original, fmt.Sprintf("%s: %s}", key, token), 1)
-		check(t, os.WriteFile(n.kubeconfig, []byte(elsewhere), 0o600))
+		lab.Check(t, os.WriteFile(n.kubeconfig, []byte(elsewhere), 0o600))
 		host := sandbox(t)
 		call{netns: host.Path(), stdin: n.conf("")}.run(t).fails(t, 7, key+` is "`+token, "expected a file in")
 		expectNoRules(t, host)
@@ -127,8 +127,8 @@ func TestPipeForCredentials(t *testing.T) {
 	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
 		n := newNode(t)
 		path := filepath.Join(filepath.Dir(n.kubeconfig), name)
-		check(t, os.Remove(path))
-		check(t, syscall.Mkfifo(path, 0o600))
+		lab.Check(t, os.Remove(path))
+		lab.Check(t, syscall.Mkfifo(path, 0o600))
 		call{netns: sandbox(t).Path(), stdin: n.conf("")}.run(t).fails(t, 7, path, "expected a regular file")
 	}
 }
@@ -138,8 +138,8 @@ func TestPipeForCredentials(t *testing.T) {
 func TestLinkedToken(t *testing.T) {
 	n := newNode(t)
 	token := filepath.Join(filepath.Dir(n.kubeconfig), "token")
-	check(t, os.Rename(token, token+"-2026-11-22"))
-	check(t, os.Symlink(token+"-2026-11-22", token))
+	lab.Check(t, os.Rename(token, token+"-2026-11-22"))
+	lab.Check(t, os.Symlink(token+"-2026-11-22", token))
 	host := sandbox(t)
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
 	expectCaptured(t, host, true)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestBadInput sends malformed input to a meshed pod's ADD: the error has the right
@@ -64,8 +66,8 @@ func untrustedFile(t *testing.T) string {
 	directory := t.TempDir()
 	allow(t, directory)
 	path := directory + "/kubeconfig"
-	check(t, os.WriteFile(path, []byte("{}"), 0o600))
-	check(t, os.Chown(path, 1000, 0))
+	lab.Check(t, os.WriteFile(path, []byte("{}"), 0o600))
+	lab.Check(t, os.Chown(path, 1000, 0))
 	return path
 }
 

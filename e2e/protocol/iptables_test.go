@@ -32,7 +32,7 @@ func executed(t *testing.T, c call) (programs []string) {
 		t.Fatalf("status %d: %s%s", o.status, o.stdout, o.stderr)
 	}
 	content, err := os.ReadFile(trace)
-	check(t, err)
+	lab.Check(t, err)
 	for _, match := range regexp.MustCompile(`execve\("[^"]*", \[([^\]]*)\], [^)]*\) = 0`).FindAllStringSubmatch(string(content), -1) {
 		programs = append(programs, strings.ReplaceAll(strings.ReplaceAll(match[1], `"`, ""), ",", ""))
 	}
@@ -53,7 +53,7 @@ func TestProgramsExecuted(t *testing.T) {
 			host := sandbox(t)
 			host.Load(t, "table ip nat {\n chain OTHER {\n }\n}\n")
 			for _, command := range []string{"iptables-legacy", "ip6tables-legacy"} { // the tables must exist to be saved
-				check(t, host.Do(func() error {
+				lab.Check(t, host.Do(func() error {
 					return exec.CommandContext(t.Context(), command, "--wait", "-t", "nat", "-N", "OTHER").Run()
 				}))
 			}
@@ -82,7 +82,7 @@ func TestProgramsExecuted(t *testing.T) {
 // expectNoRules expects no rules of ours, with any backend.
 func expectNoRules(t *testing.T, host *lab.Host) {
 	t.Helper()
-	check(t, host.Do(func() error {
+	lab.Check(t, host.Do(func() error {
 		for _, command := range []string{"nft list ruleset", "iptables-legacy-save", "ip6tables-legacy-save", "ip rule"} {
 			words := strings.Fields(command)
 			out, err := exec.CommandContext(t.Context(), words[0], words[1:]...).Output()
@@ -130,12 +130,12 @@ func TestLockedNode(t *testing.T) {
 	n := newNode(t)
 	host := sandbox(t)
 	lock, err := os.OpenFile("/run/xtables.lock", os.O_RDWR|os.O_CREATE, 0o600)
-	check(t, err)
+	lab.Check(t, err)
 	defer lock.Close()
-	check(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	lab.Check(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	stdin := n.conf(`"backend": "iptables-legacy", "ipv6": "always",`)
 	call{netns: host.Path(), stdin: stdin}.run(t).succeeds(t)
 	call{netns: host.Path(), stdin: stdin}.deleteBy(t, "")
-	check(t, lock.Close())
+	lab.Check(t, lock.Close())
 	expectNoRules(t, host)
 }

@@ -83,18 +83,18 @@ func TestMissingBackend(t *testing.T) {
 // TestOneDeadAddress resolves the API server's name to two addresses, one of which
 // drops packets: an attempt succeeds with the other.
 func TestOneDeadAddress(t *testing.T) {
-	machine := newHost(t)
-	check(t, machine.AddAddresses("lo"))
+	machine := lab.StartHost(t)
+	lab.Check(t, machine.AddAddresses("lo"))
 	n := newNodeOn(t, machine)
 	_, port, _ := strings.Cut(strings.TrimPrefix(n.URL, "https://"), ":")
 	machine.Load(t, "table ip unreachable {\n chain output {\n type filter hook output priority 0\n ip daddr 127.0.0.99 drop\n }\n}\n")
 	n.URL = "https://api.test:" + port
 	kubeconfig, err := n.WriteKubeconfig(t.TempDir())
-	check(t, err)
+	lab.Check(t, err)
 	allow(t, filepath.Dir(kubeconfig))
 	for _, addresses := range [][2]string{{"127.0.0.99", "127.0.0.1"}, {"127.0.0.1", "127.0.0.99"}} {
 		hosts := filepath.Join(t.TempDir(), "hosts")
-		check(t, os.WriteFile(hosts, fmt.Appendf(nil, "%s api.test\n%s api.test\n", addresses[0], addresses[1]), 0o644))
+		lab.Check(t, os.WriteFile(hosts, fmt.Appendf(nil, "%s api.test\n%s api.test\n", addresses[0], addresses[1]), 0o644))
 		host := sandbox(t)
 		stdin := node{n.Server, kubeconfig}.conf("")
 		plugin := call{netns: host.Path(), stdin: stdin}.prepare()
@@ -102,7 +102,7 @@ func TestOneDeadAddress(t *testing.T) {
 			`mount --bind "$1" /etc/hosts && exec "$2"`, "sh", hosts, plugin.Path)
 		command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"))
 		command.Stdin = plugin.Stdin
-		check(t, machine.Do(func() error { finish(t, command).succeeds(t); return nil }))
+		lab.Check(t, machine.Do(func() error { finish(t, command).succeeds(t); return nil }))
 		expectCaptured(t, host, true)
 	}
 }

@@ -48,7 +48,7 @@ func TestDelRemovesOurs(t *testing.T) {
 	host.Load(t, others)
 	before := ruleset(t, host)
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
-	check(t, n.Close())
+	lab.Check(t, n.Close())
 	for range 2 {
 		call{command: "DEL", netns: host.Path(), stdin: "{}"}.run(t).silent(t)
 		if after := ruleset(t, host); after != before {
@@ -112,7 +112,7 @@ func TestKilled(t *testing.T) {
 	for range 30 {
 		call{command: "DEL", netns: host.Path()}.run(t).silent(t)
 		command := c.prepare()
-		check(t, command.Start())
+		lab.Check(t, command.Start())
 		time.Sleep(rand.N(12 * time.Millisecond))
 		_ = command.Process.Kill() // it may have ended
 		_ = command.Wait()

@@ -25,8 +25,8 @@ func TestPodHoldsNoLock(t *testing.T) {
 	const hold = "exec 9</proc/self/ns/net && flock -x 9 && ! cat /run/capture-cni/lock/netns && echo locked && exec sleep 30"
 	holder := exec.Command("setpriv", "--reuid=2000", "--regid=2000", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "sh", "-c", hold)
 	out, err := holder.StdoutPipe()
-	check(t, err)
-	check(t, host.Do(holder.Start))
+	lab.Check(t, err)
+	lab.Check(t, host.Do(holder.Start))
 	t.Cleanup(func() { _ = holder.Process.Kill(); _ = holder.Wait() })
 	released := make(chan struct{})
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
@@ -86,25 +86,25 @@ func TestNamespaceLock(t *testing.T) {
 	lab.RequireRoot(t)
 	n, host, other := newNode(t), sandbox(t), sandbox(t)
 	lock, err := os.OpenFile("/run/capture-cni/lock/netns", os.O_RDWR|os.O_CREATE, 0o600)
-	check(t, err)
+	lab.Check(t, err)
 	defer lock.Close()
 	info, err := os.Stat(host.Path())
-	check(t, err)
+	lab.Check(t, err)
 	inode := info.Sys().(*syscall.Stat_t).Ino
-	check(t, unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(inode), Len: 1}))
+	lab.Check(t, unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(inode), Len: 1}))
 	call{netns: other.Path(), stdin: n.conf("")}.run(t).succeeds(t)
 	waiting := call{netns: host.Path(), stdin: n.conf("")}.prepare()
-	check(t, waiting.Start())
+	lab.Check(t, waiting.Start())
 	for n.Requests() < 2 { // the lock comes after the lookup
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(500 * time.Millisecond) // many times what an ADD without a lock takes from here
 	expectNoRules(t, host)
 	call{command: "DEL", netns: host.Path(), stdin: n.conf("")}.run(t).silent(t)
-	check(t, waiting.Process.Kill())
+	lab.Check(t, waiting.Process.Kill())
 	_ = waiting.Wait()
 	expectNoRules(t, host)
-	check(t, lock.Close())
+	lab.Check(t, lock.Close())
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
 	expectCaptured(t, host, true)
 }
@@ -116,12 +116,12 @@ func TestLockOutlivesDEL(t *testing.T) {
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
 	expectCaptured(t, host, true)
 	lock, err := os.OpenFile("/run/capture-cni/lock/netns", os.O_RDWR, 0o600)
-	check(t, err)
+	lab.Check(t, err)
 	defer lock.Close()
 	info, err := os.Stat(host.Path())
-	check(t, err)
+	lab.Check(t, err)
 	held := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(info.Sys().(*syscall.Stat_t).Ino), Len: 1}
-	check(t, unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &held))
+	lab.Check(t, unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &held))
 	call{command: "DEL", netns: host.Path(), stdin: n.conf("")}.run(t).silent(t)
 	expectNoRules(t, host)
 }
@@ -142,14 +142,14 @@ func TestReaderHoldsNoLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, host := newNode(t), sandbox(t)
 			run := t.TempDir()
-			check(t, os.Mkdir(run+"/lock", 0o700))
-			check(t, os.WriteFile(run+"/lock/netns", nil, 0o600))
+			lab.Check(t, os.Mkdir(run+"/lock", 0o700))
+			lab.Check(t, os.WriteFile(run+"/lock/netns", nil, 0o600))
 			signal.Ignore(unix.SIGIO) // by which the kernel asks for a lease back
 			reader, err := os.Open(run + "/lock/netns")
-			check(t, err)
+			lab.Check(t, err)
 			defer reader.Close()
 			execute := func(verb string) outcome {
-				check(t, take(reader.Fd())) // again: a lease that the kernel asked for is over
+				lab.Check(t, take(reader.Fd())) // again: a lease that the kernel asked for is over
 				plugin := call{command: verb, netns: host.Path(), stdin: n.conf("")}.prepare()
 				const script = `mkdir -p /run/capture-cni && mount --bind "$1" /run/capture-cni && exec "$2"`
 				command := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", run, plugin.Path)

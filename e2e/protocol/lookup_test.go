@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -23,7 +24,7 @@ func TestLookupIsNoPlugin(t *testing.T) {
 		"cniVersion": "1.0.0", "name": "net", "type": "capture-cni-lookup",
 		"version": capture.PodVersion, "directory": filepath.Dir(n.kubeconfig), "pod": record.PodRef{Namespace: "shop", Name: "web"},
 	})
-	check(t, err)
+	lab.Check(t, err)
 	program := filepath.Join(bin, "capture-cni-lookup")
 	for _, command := range []string{"ADD", "CHECK", "GC", "STATUS", "VERSION"} {
 		call{plugin: program, command: command, netns: "/none", stdin: string(conf)}.run(t).fails(t, 7, "capture-cni-lookup is no CNI plugin", `expected the type "capture-cni"`)
@@ -43,18 +44,18 @@ func TestLookupDirectories(t *testing.T) {
 	elsewhere := t.TempDir()
 	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
 		content, err := os.ReadFile(filepath.Join(allowed, name))
-		check(t, err)
-		check(t, os.WriteFile(filepath.Join(elsewhere, name), content, 0o600))
+		lab.Check(t, err)
+		lab.Check(t, os.WriteFile(filepath.Join(elsewhere, name), content, 0o600))
 	}
 	ask := func(directory string, env ...string) lookup.Answer {
 		document, err := json.Marshal(lookup.Request{Version: capture.PodVersion, Directory: directory, Pod: record.PodRef{Namespace: "shop", Name: "web"}})
-		check(t, err)
+		lab.Check(t, err)
 		command := exec.Command(filepath.Join(bin, "capture-cni-lookup"))
 		command.Env, command.Stdin = env, strings.NewReader(string(document))
 		out, err := command.Output()
-		check(t, err)
+		lab.Check(t, err)
 		var answer lookup.Answer
-		check(t, json.Unmarshal(out, &answer))
+		lab.Check(t, json.Unmarshal(out, &answer))
 		return answer
 	}
 	if answer := ask(allowed); answer.Pod == nil || answer.Fault != nil {

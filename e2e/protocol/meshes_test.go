@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // otherSidecar turns a meshed pod into one of another mesh: with annotations, and a proxy of
@@ -29,7 +31,7 @@ func withAnnotations(t *testing.T, pod *corev1.Pod) string {
 	annotations := maps.Clone(pod.Annotations)
 	annotations["kubernetes.io/config.source"] = "api"
 	text, err := json.Marshal(annotations)
-	check(t, err)
+	lab.Check(t, err)
 	return fmt.Sprintf(`"runtimeConfig": {"io.kubernetes.cri.pod-annotations": %s},`, text)
 }
 

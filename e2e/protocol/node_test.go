@@ -34,10 +34,10 @@ func serve(t *testing.T, opts ...kubeapi.Option) node {
 	t.Helper()
 	lab.RequireRoot(t)
 	api, err := kubeapi.Start(opts...)
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = api.Close() })
 	kubeconfig, err := api.WriteKubeconfig(t.TempDir())
-	check(t, err)
+	lab.Check(t, err)
 	allow(t, filepath.Dir(kubeconfig))
 	api.Put(meshed())
 	batch := &corev1.Pod{}
@@ -64,9 +64,9 @@ func sandbox(t *testing.T) *lab.Host {
 	t.Helper()
 	lab.RequireRoot(t)
 	host, err := lab.NewHost()
-	check(t, err)
-	t.Cleanup(func() { check(t, host.Close()) })
-	check(t, host.AddAddresses("lo", "10.77.0.2/32"))
+	lab.Check(t, err)
+	t.Cleanup(func() { lab.Check(t, host.Close()) })
+	lab.Check(t, host.AddAddresses("lo", "10.77.0.2/32"))
 	return host
 }
 
@@ -74,7 +74,7 @@ func sandbox(t *testing.T) *lab.Host {
 func newNodeOn(t *testing.T, host *lab.Host) node {
 	t.Helper()
 	var listener net.Listener
-	check(t, host.Do(func() (err error) {
+	lab.Check(t, host.Do(func() (err error) {
 		listener, err = net.Listen("tcp", "127.0.0.1:0")
 		return err
 	}))

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRecorded replays recorded calls of containerd and CRI-O. The cluster's tests
@@ -59,15 +61,15 @@ func TestRecorded(t *testing.T) {
 func readRecording(t *testing.T, n node, file, netns string) call {
 	t.Helper()
 	content, err := os.ReadFile(file + ".json")
-	check(t, err)
+	lab.Check(t, err)
 	var recorded struct {
 		Environment map[string]string
 		Stdin       map[string]any
 	}
-	check(t, json.Unmarshal(content, &recorded))
+	lab.Check(t, json.Unmarshal(content, &recorded))
 	recorded.Stdin["type"], recorded.Stdin["kubeconfig"] = "capture-cni", n.kubeconfig
 	stdin, err := json.Marshal(recorded.Stdin)
-	check(t, err)
+	lab.Check(t, err)
 	recordedNetNS := recorded.Environment["CNI_NETNS"]
 	c := call{stdin: string(stdin), args: recorded.Environment["CNI_ARGS"], netns: netns}
 	if recordedNetNS == "" {

@@ -39,7 +39,7 @@ func newSpool(t *testing.T) string {
 	directory := t.TempDir()
 	allow(t, directory)
 	socket := filepath.Join(directory, config.AgentSocketName)
-	check(t, os.Mkdir(record.Spool(socket), 0o700))
+	lab.Check(t, os.Mkdir(record.Spool(socket), 0o700))
 	return socket
 }
 
@@ -48,21 +48,21 @@ func reportTo(socket string) string { return fmt.Sprintf(`"agentSocket": %q,`, s
 // receive waits for one record.
 func receive(t *testing.T, conn *net.UnixConn) record.Record {
 	t.Helper()
-	check(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	lab.Check(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 	buffer := make([]byte, record.MaxSize+1)
 	n, err := conn.Read(buffer)
-	check(t, err)
+	lab.Check(t, err)
 	r, err := received.Read(buffer[:n])
-	check(t, err)
+	lab.Check(t, err)
 	return r
 }
 
 // spooled empties the spool.
 func spooled(t *testing.T, socket string) (records []record.Record) {
 	t.Helper()
-	check(t, received.Replay(record.Spool(socket), func(document []byte) {
+	lab.Check(t, received.Replay(record.Spool(socket), func(document []byte) {
 		r, err := received.Read(document)
-		check(t, err)
+		lab.Check(t, err)
 		records = append(records, r)
 	}))
 	return records
@@ -173,12 +173,12 @@ func TestNoAgent(t *testing.T) {
 		},
 		"a directory": func(t *testing.T) string {
 			socket := newSpool(t)
-			check(t, os.Mkdir(socket, 0o700))
+			lab.Check(t, os.Mkdir(socket, 0o700))
 			return socket
 		},
 		"an agent that ended": func(t *testing.T) string {
 			conn, socket := listen(t)
-			check(t, conn.Close())
+			lab.Check(t, conn.Close())
 			return socket
 		},
 		"an agent that does not read": func(t *testing.T) string {

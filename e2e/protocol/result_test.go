@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
@@ -64,7 +65,7 @@ func TestRuntimes(t *testing.T) {
 			t.Run(runtime.file+"/"+pod, func(t *testing.T) {
 				n, host := newNode(t), sandbox(t)
 				stdin, err := os.ReadFile(filepath.Join("testdata", runtime.file))
-				check(t, err)
+				lab.Check(t, err)
 				text := strings.NewReplacer("KUBECONFIG", n.kubeconfig, "STATUS", status).Replace(string(stdin))
 				for _, ifname := range []string{runtime.ifname, "net7"} { // Multus names the interface by the number of networks
 					call{netns: host.Path(), ifname: ifname, args: fmt.Sprintf(runtime.args, pod), stdin: text}.run(t).succeeds(t)
@@ -109,7 +110,7 @@ func TestOwnVersion(t *testing.T) {
 	c := call{}.prepare()
 	c.Args = append(c.Args, "--version")
 	info, err := buildinfo.ReadFile(c.Path)
-	check(t, err)
+	lab.Check(t, err)
 	if o := finish(t, c); o.status != 0 || o.stdout != "capture-cni "+config.Version(info)+"\n" {
 		t.Errorf("status %d, stdout %q", o.status, o.stdout)
 	}

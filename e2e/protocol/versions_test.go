@@ -88,7 +88,7 @@ func (c call) deleteBy(t *testing.T, plugin string) {
 // removeRoutingRules removes today's policy rules. It fails where there are none.
 func removeRoutingRules(t *testing.T, host *lab.Host) {
 	t.Helper()
-	check(t, host.Do(func() error {
+	lab.Check(t, host.Do(func() error {
 		return exec.CommandContext(t.Context(), "sh", "-c", "ip rule delete priority 1 && ip -6 rule delete priority 1").Run()
 	}))
 }
@@ -103,7 +103,7 @@ func (c call) with(command, plugin string) call {
 func network(t *testing.T, host *lab.Host) string {
 	t.Helper()
 	var all strings.Builder
-	check(t, host.Do(func() error {
+	lab.Check(t, host.Do(func() error {
 		for _, command := range []string{"nft -s list ruleset", "ip rule", "ip -6 rule", "ip route show table 133", "ip -6 route show table 133", "ip -o address show dev lo"} {
 			words := strings.Fields(command)
 			out, _ := exec.CommandContext(t.Context(), words[0], words[1:]...).Output() // an error for a table that does not exist

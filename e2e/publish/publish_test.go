@@ -25,7 +25,7 @@ import (
 func TestVerification(t *testing.T) {
 	lab.RequireTime(t)
 	parts, err := filepath.Abs("../../bin/parts")
-	check(t, err)
+	lab.Check(t, err)
 	for _, program := range []string{"cosign", "crane", "helm"} {
 		if _, err := os.Stat(filepath.Join(parts, program)); err != nil {
 			lab.Lacks(t, "cosign, crane or Helm: run make publishers")
@@ -53,10 +53,10 @@ func TestVerification(t *testing.T) {
 	}
 	expectProvenance(t, filepath.Join(dist, "SHA256SUMS.provenance.sigstore.json"), version)
 	commands, err := guides.Commands(".")
-	check(t, err)
+	lab.Check(t, err)
 	changed := t.TempDir()
-	check(t, os.CopyFS(changed, os.DirFS(dist)))
-	check(t, os.WriteFile(filepath.Join(changed, "SHA256SUMS"), []byte("changed"), 0o600))
+	lab.Check(t, os.CopyFS(changed, os.DirFS(dist)))
+	lab.Check(t, os.WriteFile(filepath.Join(changed, "SHA256SUMS"), []byte("changed"), 0o600))
 	for _, section := range guides.Of("e2e/publish.TestVerification") {
 		printed := ""
 		for _, command := range commands {
@@ -91,9 +91,9 @@ func TestVerification(t *testing.T) {
 func expectProvenance(t *testing.T, bundle, version string) {
 	t.Helper()
 	content, err := os.ReadFile(bundle)
-	check(t, err)
+	lab.Check(t, err)
 	var signed struct{ DSSEEnvelope struct{ Payload []byte } }
-	check(t, json.Unmarshal(content, &signed))
+	lab.Check(t, json.Unmarshal(content, &signed))
 	commit := strings.TrimSpace(run(t, "git", "rev-parse", "HEAD"))
 	for _, want := range []string{`"gitCommit":"` + commit + `"`, "@refs/tags/v" + version, `"id":"https://example.com/builder"`, "toolchain@" + runtime.Version()} {
 		if payload := string(signed.DSSEEnvelope.Payload); !strings.Contains(payload, want) {
@@ -118,11 +118,4 @@ func shell(t *testing.T, directory, command string, environment []string) (strin
 	bash.Dir, bash.Env = directory, append(os.Environ(), environment...)
 	out, err := bash.CombinedOutput()
 	return string(out), err
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

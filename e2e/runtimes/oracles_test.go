@@ -15,6 +15,8 @@ import (
 	"github.com/containerd/go-cni"
 	"github.com/cri-o/ocicni/pkg/ocicni"
 	"github.com/sirupsen/logrus"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 func TestMain(m *testing.M) {
@@ -73,29 +75,22 @@ func makeNode(t *testing.T, files map[string]string, programs []string) (netDir,
 	t.Helper()
 	root := t.TempDir()
 	netDir, binDir = filepath.Join(root, "net.d"), filepath.Join(root, "bin")
-	check(t, errors.Join(os.Mkdir(netDir, 0o755), os.Mkdir(binDir, 0o755), os.WriteFile(filepath.Join(root, "outside"), []byte(list("outside", "ptp")), 0o600)))
+	lab.Check(t, errors.Join(os.Mkdir(netDir, 0o755), os.Mkdir(binDir, 0o755), os.WriteFile(filepath.Join(root, "outside"), []byte(list("outside", "ptp")), 0o600)))
 	for name, content := range files {
 		write(t, filepath.Join(netDir, name), content)
 	}
 	for _, name := range programs {
-		check(t, os.WriteFile(filepath.Join(binDir, name), []byte(program), 0o755))
+		lab.Check(t, os.WriteFile(filepath.Join(binDir, name), []byte(program), 0o755))
 	}
 	return netDir, binDir
 }
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	lab.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	if target, isLink := cutLink(content); isLink {
-		check(t, os.Symlink(target, path))
+		lab.Check(t, os.Symlink(target, path))
 		return
 	}
-	check(t, os.WriteFile(path, []byte(content), 0o644))
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab.Check(t, os.WriteFile(path, []byte(content), 0o644))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -80,7 +81,7 @@ func disagree(t *testing.T, d directory, runtime string, load func(netDir, binDi
 			differ(a.remove() != nil, "removal fails: %s", mode)
 			if diff := cmp.Diff(before, tree(t, netDir)); diff != "" {
 				differ(true, "removal leaves another directory: %s", mode)
-				check(t, os.RemoveAll(netDir))
+				lab.Check(t, os.RemoveAll(netDir))
 				for name, content := range d.files {
 					write(t, filepath.Join(netDir, name), content)
 				}
@@ -98,7 +99,7 @@ func isCautious(err error) bool { return err != nil && !entry.IsWaiting(err) }
 func tree(t *testing.T, directory string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	check(t, filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+	lab.Check(t, filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}

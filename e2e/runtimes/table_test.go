@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -64,22 +65,22 @@ func TestProgramsGoMissing(t *testing.T) {
 	for _, mode := range []terms.Mode{terms.Insert, terms.DropIn, terms.Owned} {
 		netDir, binDir := makeNode(t, map[string]string{"05-a.conflist": list("first", "ptp"), "10-calico.conflist": list("second", "calico")}, all)
 		a := agent{"cri-o", netDir, binDir}
-		check(t, a.place(mode))
+		lab.Check(t, a.place(mode))
 		for _, program := range []string{"capture-cni", "ptp"} {
-			check(t, os.Rename(filepath.Join(binDir, program), filepath.Join(binDir, "gone")))
+			lab.Check(t, os.Rename(filepath.Join(binDir, program), filepath.Join(binDir, "gone")))
 			if fault := a.fault(mode); fault == nil || slices.Contains(loadCRIO(netDir, binDir).Types, "capture-cni") {
 				t.Errorf("%s without %s: %v", mode, program, fault)
 			}
 			if fault := a.place(mode); (fault == nil) != (program == "ptp") || fault != nil && !strings.Contains(fault.Error(), "names capture-cni, whose programs are missing") {
 				t.Errorf("%s, placed without %s: %v", mode, program, fault)
 			}
-			check(t, os.Rename(filepath.Join(binDir, "gone"), filepath.Join(binDir, program)))
-			check(t, a.place(mode))
+			lab.Check(t, os.Rename(filepath.Join(binDir, "gone"), filepath.Join(binDir, program)))
+			lab.Check(t, a.place(mode))
 			if !slices.Contains(loadCRIO(netDir, binDir).Types, "capture-cni") {
 				t.Errorf("%s, with %s again: not called", mode, program)
 			}
 		}
-		check(t, a.remove())
+		lab.Check(t, a.remove())
 	}
 }
 
@@ -109,7 +110,7 @@ func TestOwnerWrites(t *testing.T) {
 							t.Errorf("%s, %s, %s before step %d, after %d: no fault, not called", runtime, mode, act, step, i)
 						}
 					}
-					check(t, a.remove())
+					lab.Check(t, a.remove())
 					if diff := cmp.Diff(after, tree(t, netDir)); diff != "" {
 						t.Errorf("%s, %s, %s before step %d: removal left (-want +got):\n%s", runtime, mode, act, step, diff)
 					}
@@ -124,9 +125,9 @@ func overwrite(t *testing.T, netDir string, files map[string]string) {
 	t.Helper()
 	for _, pattern := range []string{"05-*", "10-*", "a.real"} {
 		found, err := filepath.Glob(filepath.Join(netDir, pattern))
-		check(t, err)
+		lab.Check(t, err)
 		for _, path := range found {
-			check(t, os.Remove(path))
+			lab.Check(t, os.Remove(path))
 		}
 	}
 	for name, content := range files {
@@ -162,8 +163,8 @@ func TestListChangesWhileItIsRead(t *testing.T) {
 		}
 	}
 	close(stop)
-	check(t, <-done)
-	check(t, errors.Join(a.place(terms.Owned), a.remove()))
+	lab.Check(t, <-done)
+	lab.Check(t, errors.Join(a.place(terms.Owned), a.remove()))
 	if diff := cmp.Diff(map[string]string{"05-a.conflist": list("first", "ptp"), "10-calico.conflist": list("second", "calico")}, tree(t, netDir)); diff != "" {
 		t.Error(diff)
 	}

@@ -49,14 +49,14 @@ func TestCheck(t *testing.T) {
 		{"lo down", run("ip", "link", "set", "lo", "down"), "down: interface lo"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			pod := newHost(t)
+			pod := lab.StartHost(t)
 			rs := decide(t, injected(nil, nil), dualStack())
 			netns := open(t, pod, backend)
-			check(t, netns.Apply(rs))
+			lab.Check(t, netns.Apply(rs))
 			test.change(t, pod)
 			before := list(t, pod, "ruleset")
 			differences, err := netns.Check(rs)
-			check(t, err)
+			lab.Check(t, err)
 			got := strings.Join(differences, "\n")
 			if test.want == "" && got != "" || !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
@@ -81,7 +81,7 @@ func run(name string, args ...string) func(*testing.T, *lab.Host) {
 	}
 	return func(t *testing.T, pod *lab.Host) {
 		t.Helper()
-		check(t, pod.Do(func() error { return exec.CommandContext(t.Context(), name, args...).Run() }))
+		lab.Check(t, pod.Do(func() error { return exec.CommandContext(t.Context(), name, args...).Run() }))
 	}
 }
 

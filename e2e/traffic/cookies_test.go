@@ -19,7 +19,7 @@ import (
 // configure writes a setting of a host's network.
 func configure(t *testing.T, host *lab.Host, key, value string) {
 	t.Helper()
-	check(t, host.Do(func() error { return os.WriteFile("/proc/sys/net/"+key, []byte(value), 0) }))
+	lab.Check(t, host.Do(func() error { return os.WriteFile("/proc/sys/net/"+key, []byte(value), 0) }))
 }
 
 // cookieWorld is a pod whose application listens at 8080. A self-connect makes the
@@ -29,7 +29,7 @@ func cookieWorld(t *testing.T, backend config.Backend, mode string, cookies int)
 	w := newLinks(t)
 	configure(t, w.pod, "ipv4/tcp_syncookies", fmt.Sprint(cookies)) // of IPv6, too
 	w.serve(t, w.pod, "tcp", 8080, direct)
-	check(t, open(t, w.pod, backend).Apply(decide(t, injected(map[string]string{"sidecar.istio.io/interceptionMode": mode}, nil), dualStack())))
+	lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(map[string]string{"sidecar.istio.io/interceptionMode": mode}, nil), dualStack())))
 	return w
 }
 
@@ -69,7 +69,7 @@ func TestCookiesHandedOn(t *testing.T) {
 			t.Run(fmt.Sprintf("tcp_syncookies=%d", cookies), func(t *testing.T) {
 				w := cookieWorld(t, backend, "TPROXY", cookies)
 				sidecar, err := w.pod.ProxyTransparently(proxy, ":15006")
-				check(t, err)
+				lab.Check(t, err)
 				t.Cleanup(func() { _ = sidecar.Close() })
 				for _, f := range bothFamilies {
 					to := net.JoinHostPort(podIP[f], "8080")
@@ -101,7 +101,7 @@ func TestFlood(t *testing.T) {
 					to := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), 8080)
 					for port := range uint16(64) {
 						from := netip.AddrPortFrom(netip.MustParseAddr(external[f]), 30000+port)
-						check(t, w.peer.Inject(lab.Segment{From: from, To: to, Flags: lab.SYN}))
+						lab.Check(t, w.peer.Inject(lab.Segment{From: from, To: to, Flags: lab.SYN}))
 					}
 					w.probe(t, in(podIP, 8080, inbound), f)
 				}
@@ -119,24 +119,24 @@ func TestLateCookie(t *testing.T) {
 		for _, f := range bothFamilies {
 			for _, forgotten := range []bool{false, true} {
 				listener, err := w.pod.ListenTransparently(proxy, ":15006")
-				check(t, err)
+				lab.Check(t, err)
 				drop := silence(t, w.pod, `iifname "eth0" tcp flags & (syn | ack) == ack`)
 				client, err := w.peer.Dial(app, "", net.JoinHostPort(podIP[f], "8080"))
-				check(t, err)
-				check(t, lab.StopListening(listener))
+				lab.Check(t, err)
+				lab.Check(t, lab.StopListening(listener))
 				w.probe(t, out(app, podIP, 8080, direct), f)
 				if forgotten {
-					check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) }))
+					lab.Check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) }))
 				}
 				drop()
 				_, err = client.Write([]byte{'.'})
-				check(t, err)
-				check(t, client.SetReadDeadline(time.Now().Add(patience)))
+				lab.Check(t, err)
+				lab.Check(t, client.SetReadDeadline(time.Now().Add(patience)))
 				var answer lab.Answer
 				if err := json.NewDecoder(client).Decode(&answer); err == nil {
 					t.Errorf("%v, forgotten %v: after the proxy's end, %q answers", f, forgotten, answer.Server)
 				}
-				check(t, client.Close())
+				lab.Check(t, client.Close())
 			}
 		}
 	})

@@ -87,7 +87,7 @@ var dnsScenarios = []scenario{
 func TestZones(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{53}, istioMesh)
-		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, captureDNS), dualStack())))
+		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, captureDNS), dualStack())))
 		for f, from := range map[family]string{ipv4: "10.77.0.2:20053", ipv6: "[fd77::2]:20053"} {
 			to := netip.AddrPortFrom(netip.MustParseAddr(external[f]), 53).String()
 			for _, query := range []struct {

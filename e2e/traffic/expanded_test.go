@@ -86,7 +86,7 @@ func TestExpanded(t *testing.T) {
 func expectHandled(t *testing.T, pod *corev1.Pod, backend config.Backend) {
 	t.Helper()
 	rs := decide(t, pod, dualStack())
-	host := newHost(t)
+	host := lab.StartHost(t)
 	netns := open(t, host, backend)
 	ctx, cancel := context.WithTimeout(t.Context(), expandedTime)
 	defer cancel()
@@ -110,7 +110,7 @@ func expectHandled(t *testing.T, pod *corev1.Pod, backend config.Backend) {
 	})
 	step("remove", func() error { return netns.Namespace.Remove(ctx) })
 	var left netfilter.State
-	check(t, host.Do(func() (err error) {
+	lab.Check(t, host.Do(func() (err error) {
 		left, err = netfilter.Inspect(ctx)
 		return err
 	}))
@@ -118,7 +118,7 @@ func expectHandled(t *testing.T, pod *corev1.Pod, backend config.Backend) {
 		t.Errorf("removal left %+v", left)
 	}
 	var programs unix.Rusage
-	check(t, unix.Getrusage(unix.RUSAGE_CHILDREN, &programs))
+	lab.Check(t, unix.Getrusage(unix.RUSAGE_CHILDREN, &programs))
 	t.Logf("%v, %d MiB allocated, programs %d MiB", took, memory>>20, programs.Maxrss>>10)
 	if memory > expandedMemory || programs.Maxrss<<10 > expandedMemory {
 		t.Errorf("allocated %d MiB, programs up to %d MiB", memory>>20, programs.Maxrss>>10)

@@ -34,7 +34,7 @@ func TestIPv6Policy(t *testing.T) {
 				settings.IPv6 = test.policy
 				w := newWorld(t, []int{80, 8080}, istioMesh)
 				rs := decide(t, injected(nil, test.env), settings)
-				check(t, open(t, w.pod, backend).Apply(rs))
+				lab.Check(t, open(t, w.pod, backend).Apply(rs))
 				w.probe(t, out(app, external, 80, outbound), ipv4)
 				w.probe(t, out(app, external, 80, test.ipv6), ipv6)
 				w.probe(t, out(proxy, external, 80, direct), ipv6)
@@ -52,9 +52,9 @@ func TestIPv6Only(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		addresses := []netip.Addr{netip.MustParseAddr("fd77::2"), netip.MustParseAddr("fe80::1")}
 		decision, err := lab.Decide(injected(nil, nil), config.DefaultSettings(), addresses...)
-		check(t, err)
+		lab.Check(t, err)
 		w := newWorld(t, []int{80, 8080}, istioMesh)
-		check(t, open(t, w.pod, backend).Apply(capture.Rules(decision.Intent)))
+		lab.Check(t, open(t, w.pod, backend).Apply(capture.Rules(decision.Intent)))
 		w.probe(t, out(app, external, 80, outbound), ipv6)
 		w.probe(t, in(podIP, 8080, inbound), ipv6)
 		w.probe(t, probe{by: proxy, from: proxySource, to: podIP, port: 8080, want: direct}, ipv6)
@@ -64,10 +64,10 @@ func TestIPv6Only(t *testing.T) {
 // TestProxySourceAtOnce has a proxy use its IPv6 address right after ADD.
 func TestProxySourceAtOnce(t *testing.T) {
 	for range 20 {
-		pod := newHost(t)
-		check(t, pod.AddAddresses("lo"))
-		check(t, open(t, pod, config.NFTables).Namespace.Apply(t.Context(), decide(t, injected(nil, nil), dualStack()), config.NFTables))
-		check(t, pod.Do(func() error {
+		pod := lab.StartHost(t)
+		lab.Check(t, pod.AddAddresses("lo"))
+		lab.Check(t, open(t, pod, config.NFTables).Namespace.Apply(t.Context(), decide(t, injected(nil, nil), dualStack()), config.NFTables))
+		lab.Check(t, pod.Do(func() error {
 			listener, err := net.ListenTCP("tcp6", &net.TCPAddr{IP: capture.ProxySourceIPv6.Addr().AsSlice()})
 			if err != nil {
 				return err
@@ -84,26 +84,26 @@ func TestIPv6Later(t *testing.T) {
 		forEachBackend(t, func(t *testing.T, backend config.Backend) {
 			decision, err := lab.Decide(injected(annotations, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings(),
 				netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1"))
-			check(t, err)
+			lab.Check(t, err)
 			if len(decision.Warnings) > 0 {
 				t.Errorf("warnings %q", decision.Warnings)
 			}
-			pod, peer := newHost(t), newHost(t)
-			check(t, lab.Link(lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24"}},
+			pod, peer := lab.StartHost(t), lab.StartHost(t)
+			lab.Check(t, lab.Link(lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24"}},
 				lab.Interface{Host: peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24"}}))
-			check(t, pod.AddAddresses("lo"))
+			lab.Check(t, pod.AddAddresses("lo"))
 			rs := capture.Rules(decision.Intent)
 			netns := open(t, pod, backend)
-			check(t, netns.Apply(rs))
+			lab.Check(t, netns.Apply(rs))
 			w := world{pod, peer}
 			w.sidecar(t, proxy, istioMesh)
 			for _, host := range []*lab.Host{pod, peer} {
 				w.serve(t, host, "tcp", 80, direct)
 				w.serve(t, host, "tcp", 8080, direct)
 			}
-			check(t, pod.AddAddresses("eth0", podIP[ipv6]+"/64"))
-			check(t, peer.AddAddresses("eth0", external[ipv6]+"/64"))
-			check(t, errors.Join(pod.WaitForIPv6(), peer.WaitForIPv6()))
+			lab.Check(t, pod.AddAddresses("eth0", podIP[ipv6]+"/64"))
+			lab.Check(t, peer.AddAddresses("eth0", external[ipv6]+"/64"))
+			lab.Check(t, errors.Join(pod.WaitForIPv6(), peer.WaitForIPv6()))
 			for _, f := range []family{ipv4, ipv6} {
 				w.probe(t, in(podIP, 8080, inbound), f)
 				w.probe(t, out(app, external, 80, outbound), f)
@@ -120,8 +120,8 @@ func TestIPv6Later(t *testing.T) {
 func TestWithoutIPv6(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		lab.RequireRoot(t)
-		pod, peer := newHost(t), newHost(t)
-		check(t, pod.Do(func() error {
+		pod, peer := lab.StartHost(t), lab.StartHost(t)
+		lab.Check(t, pod.Do(func() error {
 			for _, name := range []string{"all", "default", "lo"} {
 				if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0); err != nil {
 					return err
@@ -130,7 +130,7 @@ func TestWithoutIPv6(t *testing.T) {
 			return nil
 		}))
 		w := world{pod, peer}
-		check(t, lab.Link(lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24"}},
+		lab.Check(t, lab.Link(lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24"}},
 			lab.Interface{Host: peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24"}}))
 		w.serve(t, pod, "tcp4", 15001, outbound)
 		w.serve(t, pod, "tcp4", 15006, inbound)
@@ -139,7 +139,7 @@ func TestWithoutIPv6(t *testing.T) {
 		settings.IPv6 = config.IPv6Always
 		rs := decide(t, injected(nil, nil), settings)
 		netns := open(t, pod, backend)
-		check(t, netns.Apply(rs)) // lo was down before, and is up now
+		lab.Check(t, netns.Apply(rs)) // lo was down before, and is up now
 		w.probe(t, out(app, external, 80, outbound), ipv4)
 		w.probe(t, in(podIP, 8080, inbound), ipv4)
 		if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
@@ -153,7 +153,7 @@ func TestWithoutIPv6(t *testing.T) {
 func TestNobodyListens(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{80, 8080}, config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
-		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
+		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
 		for _, f := range []family{ipv4, ipv6} {
 			w.probe(t, out(app, external, 80, refused), f)
 			w.probe(t, in(podIP, 8080, refused), f)

@@ -48,7 +48,7 @@ table ip6 mangle {
 func byIPTables(variant string) func(t *testing.T, pod *lab.Host) {
 	return func(t *testing.T, pod *lab.Host) {
 		t.Helper()
-		check(t, pod.Do(func() error {
+		lab.Check(t, pod.Do(func() error {
 			for protocol, name := range map[iptables.Protocol]string{iptables.ProtocolIPv4: "iptables-", iptables.ProtocolIPv6: "ip6tables-"} {
 				icmp := map[iptables.Protocol]string{iptables.ProtocolIPv4: "icmp", iptables.ProtocolIPv6: "ipv6-icmp"}[protocol]
 				command, err := iptables.New(iptables.IPFamily(protocol), iptables.Path(name+variant))
@@ -92,13 +92,13 @@ func TestForeignRules(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, leave := range others {
 			t.Run(name, func(t *testing.T) {
-				pod := newHost(t)
-				check(t, pod.AddAddresses("lo"))
+				pod := lab.StartHost(t)
+				lab.Check(t, pod.AddAddresses("lo"))
 				leave(t, pod)
 				before := everything(t, pod)
 				rs := decide(t, all, dualStack())
 				netns := open(t, pod, backend)
-				check(t, netns.Apply(rs))
+				lab.Check(t, netns.Apply(rs))
 				during := everything(t, pod)
 				if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
 					t.Errorf("a check finds %q (%v)", differences, err)
@@ -107,7 +107,7 @@ func TestForeignRules(t *testing.T) {
 					t.Errorf("before a check:\n%s\nafter it:\n%s", during, checked)
 				}
 				expectWithin(t, before, during)
-				check(t, netns.Remove())
+				lab.Check(t, netns.Remove())
 				if after := everything(t, pod); after != before {
 					t.Errorf("before:\n%s\nafter:\n%s", before, after)
 				}
@@ -122,7 +122,7 @@ func TestForeignRules(t *testing.T) {
 func everything(t *testing.T, pod *lab.Host) string {
 	t.Helper()
 	var all strings.Builder
-	check(t, pod.Do(func() error {
+	lab.Check(t, pod.Do(func() error {
 		for _, command := range [][]string{
 			{"nft", "-s", "list", "ruleset"},
 			{"ip", "rule"},
@@ -190,7 +190,7 @@ func TestStatefulFirewall(t *testing.T) {
 		}
 		settings := dualStack()
 		settings.Mesh.OutboundOwnerGroupsExclude = []uint32{7}
-		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, captureDNS), settings)))
+		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, captureDNS), settings)))
 		for _, f := range []family{ipv4, ipv6} {
 			for _, p := range concat(queries(app, external, resolver), queries(proxy, external, direct),
 				queries(lab.Owner{UID: 7, GID: 7}, external, direct), queries(app, localhost, resolver)) {

@@ -30,8 +30,8 @@ var forwarding = map[string]func(t *testing.T, w world){
 }`)
 	},
 	"routed": func(t *testing.T, w world) {
-		check(t, w.peer.AddDefaultRoute(podIP[ipv4]))
-		check(t, w.peer.AddDefaultRoute(podIP[ipv6]))
+		lab.Check(t, w.peer.AddDefaultRoute(podIP[ipv4]))
+		lab.Check(t, w.peer.AddDefaultRoute(podIP[ipv6]))
 	},
 }
 
@@ -40,7 +40,7 @@ var forwarding = map[string]func(t *testing.T, w world){
 func TestForwardedDNS(t *testing.T) {
 	istio := func(annotations map[string]string) func(*testing.T, world, config.Backend) {
 		return func(t *testing.T, w world, backend config.Backend) {
-			check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(annotations), captureDNS), dualStack())))
+			lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(annotations), captureDNS), dualStack())))
 		}
 	}
 	own := map[string]string{"outbound-port": "15001", "dns-port": "15053"}
@@ -57,7 +57,7 @@ func TestForwardedDNS(t *testing.T) {
 		{"Istio, the bridge rerouted", istio(map[string]string{"istio.io/reroute-virtual-interfaces": "docker0"}), proxy, outbound, resolver},
 		{"Istio, eth0 excluded", istio(map[string]string{"excludeInterfaces": "eth0"}), proxy, inbound, direct},
 		{"own keys", func(t *testing.T, w world, backend config.Backend) {
-			check(t, open(t, w.pod, backend).Apply(decide(t, sidecarPod(own), config.DefaultSettings())))
+			lab.Check(t, open(t, w.pod, backend).Apply(decide(t, sidecarPod(own), config.DefaultSettings())))
 		}, sidecarProxy, direct, resolver},
 	}
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
@@ -94,15 +94,15 @@ func TestForwardedDNS(t *testing.T) {
 // newNeighbour adds a host behind a bridge of the pod, which routes.
 func (w world) newNeighbour(t *testing.T) *lab.Host {
 	t.Helper()
-	neighbour := newHost(t)
-	check(t, lab.Link(
+	neighbour := lab.StartHost(t)
+	lab.Check(t, lab.Link(
 		lab.Interface{Host: w.pod, Name: "docker0", Addresses: []string{bridgeIP[ipv4] + "/16", bridgeIP[ipv6] + "/64"}},
 		lab.Interface{Host: neighbour, Name: "eth0", Addresses: []string{neighbourIP[ipv4] + "/16", neighbourIP[ipv6] + "/64"}}))
-	check(t, neighbour.AddDefaultRoute(bridgeIP[ipv4]))
-	check(t, neighbour.AddDefaultRoute(bridgeIP[ipv6]))
-	check(t, w.pod.Do(forward))
-	check(t, w.pod.WaitForIPv6())
-	check(t, neighbour.WaitForIPv6())
+	lab.Check(t, neighbour.AddDefaultRoute(bridgeIP[ipv4]))
+	lab.Check(t, neighbour.AddDefaultRoute(bridgeIP[ipv6]))
+	lab.Check(t, w.pod.Do(forward))
+	lab.Check(t, w.pod.WaitForIPv6())
+	lab.Check(t, neighbour.WaitForIPv6())
 	return neighbour
 }
 
@@ -122,8 +122,8 @@ func TestPort53IsAlsoAClient(t *testing.T) {
 				w.sidecar(t, proxy, istioMesh)
 				w.serve(t, w.pod, "udp", 7, direct)
 				decision, err := lab.Decide(injected(nil, captureDNS), dualStack(), pod.addresses...)
-				check(t, err)
-				check(t, open(t, w.pod, backend).Apply(capture.Rules(decision.Intent)))
+				lab.Check(t, err)
+				lab.Check(t, open(t, w.pod, backend).Apply(capture.Rules(decision.Intent)))
 				for _, f := range bothFamilies {
 					from := func(d dst) dst { return dst{d[ipv4] + ":53", "[" + d[ipv6] + "]:53"} }
 					for range 2 {
@@ -153,7 +153,7 @@ func TestPublishedPort(t *testing.T) {
 	}
 	rules := func(t *testing.T, w world) {
 		pod := injected(spelled(map[string]string{"excludeInboundPorts": "9000"}), nil)
-		check(t, open(t, w.pod, config.NFTables).Apply(decide(t, pod, dualStack())))
+		lab.Check(t, open(t, w.pod, config.NFTables).Apply(decide(t, pod, dualStack())))
 	}
 	for name, steps := range map[string][]func(*testing.T, world){"docker first": {publish, rules}, "docker last": {rules, publish}} {
 		t.Run(name, func(t *testing.T) {

@@ -49,22 +49,22 @@ func TestHAProxy(t *testing.T) {
 		w := newLinks(t)
 		w.serve(t, w.peer, "tcp", 80, direct)
 		w.serve(t, w.pod, "tcp", 8080, direct)
-		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
+		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
 		startHAProxy(t, w.pod)
 
 		answer, err := w.pod.Ask(app, "tcp", "", external[ipv4]+":80")
-		check(t, err)
+		lab.Check(t, err)
 		if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != podIP[ipv4] {
 			t.Errorf("outbound: %s answers, and sees %s as its client", answer.Server, got)
 		}
 		answer, err = w.peer.Ask(app, "tcp", "", podIP[ipv4]+":8080")
-		check(t, err)
+		lab.Check(t, err)
 		if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != proxySource[ipv4] {
 			t.Errorf("inbound: %s answers, and sees %s as its client", answer.Server, got)
 		}
 		// Through a service that leads back to the pod it passes the proxy twice.
 		answer, err = w.pod.Ask(app, "tcp", "", serviceVIP[ipv4]+":8080")
-		check(t, err)
+		lab.Check(t, err)
 		if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != proxySource[ipv4] {
 			t.Errorf("through the service: %s answers, and sees %s as its client", answer.Server, got)
 		}
@@ -75,17 +75,17 @@ func TestHAProxy(t *testing.T) {
 func startHAProxy(t *testing.T, pod *lab.Host) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "haproxy-")
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	check(t, os.Chmod(dir, 0o755))
+	lab.Check(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "haproxy.cfg")
-	check(t, os.WriteFile(path, []byte(haproxyConfig), 0o644))
+	lab.Check(t, os.WriteFile(path, []byte(haproxyConfig), 0o644))
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
 	command := exec.CommandContext(ctx, "haproxy", "-db", "-f", path)
 	command.Dir, command.Stdout, command.Stderr = "/", &log, &log // haproxy returns there, and could not below root's home
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1337, Gid: 1337}}
-	check(t, pod.Do(command.Start))
+	lab.Check(t, pod.Do(command.Start))
 	t.Cleanup(func() {
 		cancel()
 		_ = command.Wait() // killed on purpose

@@ -34,7 +34,7 @@ func init() {
 func TestHostIsRefused(t *testing.T) {
 	lab.RequireRoot(t)
 	const own = "/proc/self/ns/net"
-	inside, pod := newHost(t), newHost(t)
+	inside, pod := lab.StartHost(t), lab.StartHost(t)
 	for _, tt := range []struct {
 		from, path string
 		refused    bool

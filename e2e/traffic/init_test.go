@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestInitContainers has init containers of a captured pod connect before its proxy is
@@ -27,7 +28,7 @@ func TestInitContainers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			forEachBackend(t, func(t *testing.T, backend config.Backend) {
 				w := newWorld(t, []int{80, 443}, tt.listening)
-				check(t, open(t, w.pod, backend).Apply(decide(t, injected(annotations, nil), dualStack())))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(annotations, nil), dualStack())))
 				for _, f := range []family{ipv4, ipv6} {
 					w.probe(t, out(app, external, 80, tt.captured), f)
 					w.probe(t, out(rootUser, external, 80, tt.captured), f)

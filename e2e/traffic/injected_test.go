@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // injectedPod is one that Istio's injector made in its own tests.
@@ -28,10 +30,10 @@ func injectedByIstio(t *testing.T) (pods []injectedPod) {
 	t.Helper()
 	for _, file := range istioSources(t, "pkg/kube/inject/testdata/inject/*.injected") {
 		content, err := os.ReadFile(file)
-		check(t, err)
+		lab.Check(t, err)
 		for n, document := range strings.Split(string(content), "\n---\n") {
 			var object any
-			check(t, yaml.Unmarshal([]byte(document), &object))
+			lab.Check(t, yaml.Unmarshal([]byte(document), &object))
 			for m, found := range podsIn(object) {
 				name := fmt.Sprintf("%s %d.%d", filepath.Base(file), n, m)
 				pods = append(pods, injectedPod{Pod: podFrom(t, found), file: name})
@@ -68,9 +70,9 @@ func podsIn(object any) (pods []map[string]any) {
 func podFrom(t *testing.T, template map[string]any) *corev1.Pod {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"]})
-	check(t, err)
+	lab.Check(t, err)
 	pod := &corev1.Pod{}
-	check(t, json.Unmarshal(text, pod))
+	lab.Check(t, json.Unmarshal(text, pod))
 	return pod
 }
 

@@ -65,7 +65,7 @@ func TestRepeatedSYNs(t *testing.T) {
 					s.settings(&settings)
 				}
 				w := newWorld(t, ports(s.probes), settings.Mesh)
-				check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(s.annotations), s.env), settings)))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(s.annotations), s.env), settings)))
 				w.pod.Load(t, repeating)
 				w.peer.Load(t, repeating)
 				var probes sync.WaitGroup
@@ -121,7 +121,7 @@ func TestFullBacklog(t *testing.T) {
 				w := newLinks(t)
 				configure(t, w.pod, "core/somaxconn", strconv.Itoa(room))
 				configure(t, w.peer, "core/somaxconn", strconv.Itoa(room))
-				check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
 				servers := map[string]*server{
 					inbound: listen(t, w.pod, proxy, 15006), outbound: listen(t, w.pod, proxy, 15001),
 					"exempt": listen(t, w.peer, rootUser, 15020), "the proxy's": listen(t, w.peer, rootUser, 80),
@@ -139,7 +139,7 @@ func TestFullBacklog(t *testing.T) {
 					}
 					for range room + 1 {
 						filling, err := host.Dial(p.by, "", fmt.Sprintf("%s:%d", p.to[ipv4], p.port))
-						check(t, err)
+						lab.Check(t, err)
 						t.Cleanup(func() { _ = filling.Close() })
 					}
 					for _, f := range bothFamilies {
@@ -170,7 +170,7 @@ func TestRefusals(t *testing.T) {
 					w := newLinks(t)
 					pod := injected(spelled(map[string]string{"excludeOutboundPorts": excluded}), nil)
 					pod.Annotations["sidecar.istio.io/interceptionMode"] = mode
-					check(t, open(t, w.pod, backend).Apply(decide(t, pod, dualStack())))
+					lab.Check(t, open(t, w.pod, backend).Apply(decide(t, pod, dualStack())))
 					exempt := netip.MustParseAddrPort("0.0.0.0:" + excluded).Port()
 					type row struct {
 						by   lab.Owner

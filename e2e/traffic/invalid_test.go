@@ -26,7 +26,7 @@ func TestInvalidDrop(t *testing.T) {
 			t.Run("INVALID_DROP="+strconv.FormatBool(drop), func(t *testing.T) {
 				w := newWorld(t, []int{80, 8080}, istioMesh)
 				env := map[string]string{"INVALID_DROP": strconv.FormatBool(drop)}
-				check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, env), config.DefaultSettings())))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, env), config.DefaultSettings())))
 				if answered := sendStraySYNACK(t, w.peer, external, podIP); answered == drop {
 					t.Errorf("the stray packet was answered with a reset: %v", answered)
 				}
@@ -46,7 +46,7 @@ func TestInvalidDropOnExcludedInterface(t *testing.T) {
 				pod := injected(map[string]string{
 					"sidecar.istio.io/interceptionMode": mode, "traffic.sidecar.istio.io/excludeInterfaces": "net1",
 				}, map[string]string{"INVALID_DROP": "true"})
-				check(t, open(t, w.pod, backend).Apply(decide(t, pod, config.DefaultSettings())))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, pod, config.DefaultSettings())))
 				if !sendStraySYNACK(t, w.peer, secondPeer, secondIP) {
 					t.Error("the stray packet is dropped on the excluded interface")
 				}
@@ -64,12 +64,12 @@ func TestInvalidDropOnExcludedInterface(t *testing.T) {
 func TestEcho(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{80}, istioMesh)
-		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
+		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
 		for _, direction := range []struct {
 			from *lab.Host
 			to   string
 		}{{w.pod, external[ipv4]}, {w.peer, podIP[ipv4]}} {
-			check(t, direction.from.Do(func() error { return echo(direction.to) }))
+			lab.Check(t, direction.from.Do(func() error { return echo(direction.to) }))
 		}
 	})
 }
@@ -116,7 +116,7 @@ func sendStraySYNACK(t *testing.T, peer *lab.Host, from, to dst) (answered bool)
 		answered = err == nil
 		return err
 	})
-	check(t, err)
+	lab.Check(t, err)
 	return answered
 }
 

@@ -24,18 +24,18 @@ func TestOtherBackend(t *testing.T) {
 				continue
 			}
 			t.Run(string(first+", then "+second), func(t *testing.T) {
-				pod := newHost(t)
-				check(t, pod.AddAddresses("lo"))
+				pod := lab.StartHost(t)
+				lab.Check(t, pod.AddAddresses("lo"))
 				before := everything(t, pod)
 				netns := open(t, pod, first)
-				check(t, netns.Apply(rs))
+				lab.Check(t, netns.Apply(rs))
 				during := everything(t, pod)
 				again := namespace{netns.Namespace, t, pod, second}
 				expectRefusal(t, again.Apply(rs), "by backend "+string(first)+" instead of "+string(second))
 				if after := everything(t, pod); after != during {
 					t.Errorf("before:\n%s\nafter:\n%s", during, after)
 				}
-				check(t, again.Remove())
+				lab.Check(t, again.Remove())
 				if left := everything(t, pod); left != before {
 					t.Errorf("Remove left:\n%s", left)
 				}
@@ -48,11 +48,11 @@ func TestOtherBackend(t *testing.T) {
 // and finds its own rules again under that variant's name.
 func TestAlias(t *testing.T) {
 	lab.RequireRoot(t)
-	pod := newHost(t)
+	pod := lab.StartHost(t)
 	rs := decide(t, injected(nil, nil), dualStack())
 	alias := open(t, pod, config.IPTables)
-	check(t, alias.Apply(rs))
-	check(t, alias.Apply(rs))
+	lab.Check(t, alias.Apply(rs))
+	lab.Check(t, alias.Apply(rs))
 	var found []config.Backend
 	for _, backend := range backends {
 		netns := namespace{alias.Namespace, t, pod, backend}
@@ -71,7 +71,7 @@ func TestAlias(t *testing.T) {
 // TestNoIPTables has the host lack what the operator asked for.
 func TestNoIPTables(t *testing.T) {
 	lab.RequireRoot(t)
-	pod := newHost(t)
+	pod := lab.StartHost(t)
 	before := everything(t, pod)
 	err := open(t, pod, "iptables-other").Apply(decide(t, injected(nil, nil), dualStack()))
 	expectRefusal(t, err, `backend "iptables-other": this host does not have it`)
@@ -118,13 +118,13 @@ func TestCheckByIPTables(t *testing.T) {
 		} {
 			t.Run(string(backend)+"/"+test.name, func(t *testing.T) {
 				t.Parallel()
-				pod := newHost(t)
+				pod := lab.StartHost(t)
 				netns := open(t, pod, backend)
-				check(t, netns.Apply(rs))
+				lab.Check(t, netns.Apply(rs))
 				words := strings.Fields(test.command)
 				run(words[0], words[1:]...)(t, pod)
 				differences, err := netns.Check(rs)
-				check(t, err)
+				lab.Check(t, err)
 				got := strings.Join(differences, "\n")
 				if test.want == "" && got != "" || !strings.Contains(got, test.want) {
 					t.Errorf("got %q, want %q", got, test.want)

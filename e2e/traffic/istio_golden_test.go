@@ -29,7 +29,7 @@ func istioSources(t *testing.T, pattern string) []string {
 		t.Fatalf("downloading Istio's module: %v\n%s", err, out)
 	}
 	var module struct{ Dir string }
-	check(t, json.Unmarshal(out, &module))
+	lab.Check(t, json.Unmarshal(out, &module))
 	files, err := filepath.Glob(filepath.Join(module.Dir, pattern))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no %s in %s: %v", pattern, module.Dir, err)

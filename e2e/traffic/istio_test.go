@@ -56,14 +56,14 @@ type istioCNI struct {
 func newIstioCNI(t *testing.T) istioCNI {
 	t.Helper()
 	api, err := kubeapi.Start()
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = api.Close() })
 	dir := t.TempDir()
 	kubeconfig, err := api.WriteKubeconfig(dir)
-	check(t, err)
-	check(t, os.Rename(kubeconfig, filepath.Join(dir, "istio-cni-kubeconfig")))
+	lab.Check(t, err)
+	lab.Check(t, os.Rename(kubeconfig, filepath.Join(dir, "istio-cni-kubeconfig")))
 	program, err := istioProgram("istio-cni")
-	check(t, err)
+	lab.Check(t, err)
 	return istioCNI{program, api, dir}
 }
 

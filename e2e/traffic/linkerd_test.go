@@ -227,7 +227,7 @@ func TestLinkerdValidator(t *testing.T) {
 		w := newLinks(t)
 		for _, at := range []string{"0.0.0.0:4140", "[::]:4140"} {
 			server, err := w.pod.ServeProxy(validator, map[bool]string{true: "tcp4", false: "tcp6"}[at[0] == '0'], at, "the validator")
-			check(t, err)
+			lab.Check(t, err)
 			t.Cleanup(func() { _ = server.Close() })
 		}
 		validates := func(to string) bool {
@@ -241,13 +241,13 @@ func TestLinkerdValidator(t *testing.T) {
 			}
 		}
 		netns := open(t, w.pod, backend)
-		check(t, netns.Apply(decide(t, asked.pod(), linkerdSettings())))
+		lab.Check(t, netns.Apply(decide(t, asked.pod(), linkerdSettings())))
 		for _, to := range targets {
 			if !validates(to) {
 				t.Errorf("with the rules, %s does not lead to the validator", to)
 			}
 		}
-		check(t, netns.Remove())
+		lab.Check(t, netns.Remove())
 		if validates(targets[0]) {
 			t.Error("without rules again, the validator succeeds")
 		}

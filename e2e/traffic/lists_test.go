@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -29,7 +30,7 @@ func TestLongLists(t *testing.T) {
 				w := newWorld(t, []int{80}, istioMesh)
 				rs := decide(t, injected(spelled(map[string]string{"excludeOutboundIPRanges": strings.Join(ranges, ",")}), nil), dualStack())
 				netns := open(t, w.pod, backend)
-				check(t, netns.Apply(rs))
+				lab.Check(t, netns.Apply(rs))
 				expectElements(t, w, backend, n, "exclude_outbound_ranges_ipv4", `10\.2\.\d+\.\d+`)
 				expectElements(t, w, backend, n, "exclude_outbound_ranges_ipv6", `fd02::[0-9a-f:]+`)
 				for _, i := range []int{0, n / 2, n - 1} {
@@ -56,7 +57,7 @@ func TestLongLists(t *testing.T) {
 				w := newWorld(t, slices.Compact(listening), istioMesh)
 				rs := decide(t, injected(spelled(map[string]string{"excludeOutboundPorts": strings.Join(ports, ",")}), nil), dualStack())
 				netns := open(t, w.pod, backend)
-				check(t, netns.Apply(rs))
+				lab.Check(t, netns.Apply(rs))
 				expectElements(t, w, backend, n, "exclude_outbound_ports", `[2-6]\d{4}`)
 				for _, f := range []family{ipv4, ipv6} {
 					w.probe(t, out(app, external, first, direct), f)
@@ -89,7 +90,7 @@ func (w world) meets(t *testing.T, address netip.Addr, port int, want string) {
 	t.Helper()
 	// Added more than once in some tests; what counts is that it is there.
 	_ = w.peer.AddAddresses("lo", netip.PrefixFrom(address, address.BitLen()).String())
-	check(t, w.peer.WaitForIPv6())
+	lab.Check(t, w.peer.WaitForIPv6())
 	f, to := ipv4, dst{address.String(), ""}
 	if address.Is6() {
 		f, to = ipv6, dst{"", address.String()}
@@ -133,7 +134,7 @@ func TestEdges(t *testing.T) {
 					w := newWorld(t, []int{80}, istioMesh)
 					rs := decide(t, injected(spelled(map[string]string{key: test.ranges}), nil), dualStack())
 					netns := open(t, w.pod, backend)
-					check(t, netns.Apply(rs))
+					lab.Check(t, netns.Apply(rs))
 					for _, address := range test.in {
 						w.meets(t, netip.MustParseAddr(address), 80, within)
 					}

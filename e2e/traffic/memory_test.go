@@ -56,7 +56,7 @@ func forEachMemory(t *testing.T, memories []memory, test func(t *testing.T, w wo
 				pod, settings := s.podForIstio("true"), dualStack()
 				s.set(&settings)
 				w := newSecondWorld(t, settings.Mesh)
-				check(t, open(t, w.pod, backend).Apply(decide(t, pod, settings)))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, pod, settings)))
 				return w
 			})
 		}
@@ -128,7 +128,7 @@ func ask(t *testing.T, host *lab.Host, c lab.Connection) lab.Reply {
 	t.Helper()
 	c.Network = "tcp"
 	replies, err := host.AskAll([]lab.Connection{c})
-	check(t, err)
+	lab.Check(t, err)
 	return replies[0]
 }
 
@@ -136,15 +136,15 @@ func ask(t *testing.T, host *lab.Host, c lab.Connection) lab.Reply {
 func begin(t *testing.T, host *lab.Host, c lab.Connection) {
 	t.Helper()
 	socket, err := host.Begin(c)
-	check(t, err)
-	check(t, socket.Close())
+	lab.Check(t, err)
+	lab.Check(t, socket.Close())
 }
 
 // segmentOf has the server send a segment that the pod drops silently.
 func segmentOf(flags byte) func(*testing.T, world, netip.AddrPort, netip.AddrPort) {
 	return func(t *testing.T, w world, client, server netip.AddrPort) {
 		t.Helper()
-		check(t, w.peer.Inject(lab.Segment{From: server, To: client, Flags: flags, Signed: true}))
+		lab.Check(t, w.peer.Inject(lab.Segment{From: server, To: client, Flags: flags, Signed: true}))
 		w.waitForEntry(t, server)
 	}
 }
@@ -185,7 +185,7 @@ func (w world) waitForEntry(t *testing.T, client netip.AddrPort) {
 	t.Helper()
 	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(time.Millisecond) {
 		var found []conntrack.Entry
-		check(t, w.pod.Do(func() (err error) {
+		lab.Check(t, w.pod.Do(func() (err error) {
 			found, _, err = conntrack.Entries(t.Context(), 1, func(e conntrack.Entry) bool { return e.Client == client })
 			return err
 		}))
@@ -207,7 +207,7 @@ func (w world) arrives(t *testing.T, match string, send func()) bool {
 	send()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		var out []byte
-		check(t, w.peer.Do(func() (err error) {
+		lab.Check(t, w.peer.Do(func() (err error) {
 			out, err = exec.CommandContext(t.Context(), "nft", "list", "counter", "inet", "arrivals", "arrived").Output()
 			return err
 		}))

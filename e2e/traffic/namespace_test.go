@@ -22,7 +22,7 @@ import (
 func loopback(t *testing.T, host *lab.Host) string {
 	t.Helper()
 	var out []byte
-	check(t, host.Do(func() (err error) {
+	lab.Check(t, host.Do(func() (err error) {
 		out, err = exec.CommandContext(t.Context(), "ip", "-brief", "address", "show", "lo").CombinedOutput()
 		return err
 	}))
@@ -35,7 +35,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, leave := range others {
 			t.Run(name, func(t *testing.T) {
-				pod := newHost(t)
+				pod := lab.StartHost(t)
 				leave(t, pod)
 				rs := decide(t, injected(tproxy(nil), captureDNS), dualStack())
 				last := &rs.Chains[len(rs.Chains)-1]
@@ -58,12 +58,12 @@ func TestFailureLeavesNothing(t *testing.T) {
 func TestApplyTwice(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		lab.RequireRoot(t)
-		pod := newHost(t)
+		pod := lab.StartHost(t)
 		rs := decide(t, injected(nil, nil), dualStack())
 		netns := open(t, pod, backend)
-		check(t, netns.Apply(rs))
+		lab.Check(t, netns.Apply(rs))
 		once := list(t, pod, "ruleset")
-		check(t, netns.Apply(rs))
+		lab.Check(t, netns.Apply(rs))
 		if twice := list(t, pod, "ruleset"); twice != once {
 			t.Errorf("once:\n%s\ntwice:\n%s", once, twice)
 		}
@@ -74,15 +74,15 @@ func TestApplyTwice(t *testing.T) {
 			t.Errorf("a refused ruleset changed the rules:\n%s", after)
 		}
 
-		check(t, netns.Remove())
-		check(t, netns.Remove())
+		lab.Check(t, netns.Remove())
+		lab.Check(t, netns.Remove())
 		if rest := list(t, pod, "ruleset"); rest != "" {
 			t.Errorf("after Remove:\n%s", rest)
 		}
 		if strings.Contains(loopback(t, pod), "::6/128") {
 			t.Error("::6 is still on lo after Remove")
 		}
-		check(t, netns.Apply(weaker))
+		lab.Check(t, netns.Apply(weaker))
 	})
 }
 
@@ -98,16 +98,16 @@ func expectRefusal(t *testing.T, err error, text string) {
 func TestTamperedRules(t *testing.T) {
 	const backend = config.NFTables
 	lab.RequireRoot(t)
-	pod := newHost(t)
+	pod := lab.StartHost(t)
 	rs := decide(t, injected(nil, nil), dualStack())
 	netns := open(t, pod, backend)
-	check(t, netns.Apply(rs))
+	lab.Check(t, netns.Apply(rs))
 	pod.Load(t, "flush chain inet capture-cni nat_ISTIO_OUTPUT")
 	expectRefusal(t, netns.Apply(rs), "changed since ADD")
 	pod.Load(t, "flush chain inet capture-cni stamp")
 	expectRefusal(t, netns.Apply(rs), "without a stamp")
-	check(t, netns.Remove())
-	check(t, netns.Apply(rs))
+	lab.Check(t, netns.Remove())
+	lab.Check(t, netns.Apply(rs))
 }
 
 func TestGone(t *testing.T) {
@@ -135,12 +135,12 @@ func TestOtherCapture(t *testing.T) {
 			run("iptables-legacy", "--wait", "-t", "nat", "-N", "ISTIO_OUTPUT"),
 			run("ip6tables-legacy", "--wait", "-t", "mangle", "-N", "ISTIO_INBOUND"),
 		} {
-			pod := newHost(t)
+			pod := lab.StartHost(t)
 			leave(t, pod)
 			before := loopback(t, pod) + everything(t, pod)
 			netns := open(t, pod, backend)
 			expectRefusal(t, netns.Apply(decide(t, injected(nil, nil), dualStack())), "another plugin's capture rules")
-			check(t, netns.Remove())
+			lab.Check(t, netns.Remove())
 			if after := loopback(t, pod) + everything(t, pod); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
@@ -157,12 +157,12 @@ func TestOtherLegacyCapture(t *testing.T) {
 		"iptables-legacy": "/proc/thread-self/net/ip_tables_names", "ip6tables-legacy": "/proc/thread-self/net/ip6_tables_names",
 	} {
 		t.Run(command, func(t *testing.T) {
-			pod := newHost(t)
+			pod := lab.StartHost(t)
 			rs := decide(t, injected(nil, nil), dualStack())
 			netns := open(t, pod, backend)
-			check(t, netns.Apply(rs))
-			check(t, netns.Remove())
-			check(t, pod.Do(func() error {
+			lab.Check(t, netns.Apply(rs))
+			lab.Check(t, netns.Remove())
+			lab.Check(t, pod.Do(func() error {
 				names, err := os.ReadFile(tables)
 				if err == nil && len(names) > 0 {
 					err = fmt.Errorf("Apply created legacy tables: %s", names)
@@ -173,8 +173,8 @@ func TestOtherLegacyCapture(t *testing.T) {
 				return err
 			}))
 			run(command, "-t", "nat", "-N", "SOMETHING")(t, pod)
-			check(t, netns.Apply(rs))
-			check(t, netns.Remove())
+			lab.Check(t, netns.Apply(rs))
+			lab.Check(t, netns.Remove())
 			run(command, "-t", "nat", "-N", "ISTIO_OUTPUT")(t, pod)
 			expectRefusal(t, netns.Apply(rs), "nat/ISTIO_OUTPUT holds another plugin's capture rules")
 		})

@@ -38,7 +38,7 @@ func listen(t *testing.T, host *lab.Host, owner lab.Owner, port int) *server {
 			return err
 		})
 	}
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = s.listener.Close() })
 	return s
 }
@@ -134,7 +134,7 @@ func TestVanishedClient(t *testing.T) {
 		for _, mode := range modes {
 			t.Run(mode, func(t *testing.T) {
 				w := openWorld(t)
-				check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
 				var all sync.WaitGroup
 				for i, p := range probes {
 					for _, f := range bothFamilies {
@@ -171,23 +171,23 @@ func TestReset(t *testing.T) {
 			t.Run(mode, func(t *testing.T) {
 				w := newLinks(t)
 				configure(t, w.pod, "ipv4/tcp_early_demux", "0") // it delivers some resets that the rules do not
-				check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
 				run("ip", "route", "add", forwarded[ipv4], "via", podIP[ipv4])(t, w.peer)
 				run("ip", "-6", "route", "add", forwarded[ipv6], "via", podIP[ipv6])(t, w.peer)
 				listener, err := w.pod.ListenTransparently(proxy, ":15006")
-				check(t, err)
+				lab.Check(t, err)
 				t.Cleanup(func() { _ = listener.Close() })
 				for _, f := range bothFamilies {
 					for _, to := range []dst{podIP, forwarded} {
 						conn, err := w.peer.Dial(app, "", net.JoinHostPort(to[f], "8080"))
-						check(t, err)
+						lab.Check(t, err)
 						accepted, err := listener.Accept()
-						check(t, err)
-						check(t, vanish(conn))
+						lab.Check(t, err)
+						lab.Check(t, vanish(conn))
 						if err := provoke(accepted); !errors.Is(err, unix.ECONNRESET) {
 							t.Errorf("%v, to %s: the proxy gets %v, want a reset", f, to[f], err)
 						}
-						check(t, accepted.Close())
+						lab.Check(t, accepted.Close())
 					}
 				}
 			})
@@ -242,20 +242,20 @@ func TestReplacedRules(t *testing.T) {
 					}
 					first, newer := rules(nil), rules(map[string]string{"excludeOutboundPorts": "9000"})
 					if began.captured {
-						check(t, netns.Apply(first))
+						lab.Check(t, netns.Apply(first))
 					}
 					conns := map[string]*net.TCPConn{}
 					for _, f := range bothFamilies {
 						for _, p := range began.probes {
 							conn, err := w.open(p, f, 0)
-							check(t, err)
+							lab.Check(t, err)
 							t.Cleanup(func() { _ = conn.Close() })
 							conns[fmt.Sprintf("%v %+v", f, p)] = conn
 						}
 					}
 					for i, rs := range []capture.Ruleset{first, newer, newer} {
 						lost, err := kernel.Replace(t.Context(), netns.Namespace, rs)
-						check(t, errors.Join(lost, err))
+						lab.Check(t, errors.Join(lost, err))
 						for name, conn := range conns {
 							if err := errors.Join(lives(conn), lives(conn)); err != nil {
 								t.Errorf("replacement %d: %s: %v", i, name, err)
@@ -266,7 +266,7 @@ func TestReplacedRules(t *testing.T) {
 								if conn, err := w.open(p, f, 0); err != nil {
 									t.Errorf("replacement %d: %v %+v: %v", i, f, p, err)
 								} else {
-									check(t, conn.Close())
+									lab.Check(t, conn.Close())
 								}
 							}
 						}

@@ -92,8 +92,8 @@ var refusedByIstio = map[string]string{
 func expectSameDecision(t *testing.T, plugin istioCNI, node string, pod injectedPod) (captured bool) {
 	t.Helper()
 	scratch, err := captureByIstio(func() world {
-		host := newHost(t)
-		check(t, host.AddAddresses("lo", podIP[ipv4]+"/32", podIP[ipv6]+"/128"))
+		host := lab.StartHost(t)
+		lab.Check(t, host.AddAddresses("lo", podIP[ipv4]+"/32", podIP[ipv6]+"/128"))
 		return world{pod: host}
 	}, func(host *lab.Host) error { return plugin.add(host, pod.Pod) })
 	if why, expected := refusedByIstio[pod.file]; (err != nil) != expected {
@@ -102,8 +102,8 @@ func expectSameDecision(t *testing.T, plugin istioCNI, node string, pod injected
 	istios := list(t, scratch.pod, "ruleset") != ""
 	manifest := filepath.Join(t.TempDir(), "pod.json")
 	text, err := json.Marshal(pod.Pod)
-	check(t, err)
-	check(t, os.WriteFile(manifest, text, 0o600))
+	lab.Check(t, err)
+	lab.Check(t, os.WriteFile(manifest, text, 0o600))
 	out, err := exec.CommandContext(t.Context(), node, "render", "--pod", manifest, "--address", podIP[ipv4]+","+podIP[ipv6]).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: render: %v\n%s", pod.file, err, out)

@@ -119,7 +119,7 @@ func listed(ids []uint32) string {
 func intentOf(t *testing.T, pod *corev1.Pod, settings config.Settings) capture.Intent {
 	t.Helper()
 	decision, err := lab.Decide(pod, settings, netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr(podIP[ipv6]))
-	check(t, err)
+	lab.Check(t, err)
 	return decision.Intent
 }
 

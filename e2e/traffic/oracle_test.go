@@ -137,15 +137,15 @@ func (o *oracle) compare(t *testing.T) {
 	servers := func() world { return newWorld(t, ports(probes), o.mesh) }
 	ours := servers()
 	istios, err := captureByIstio(servers, o.theirs)
-	check(t, err)
+	lab.Check(t, err)
 	if o.beside != nil && o.besideFirst {
-		check(t, o.beside(ours.pod))
+		lab.Check(t, o.beside(ours.pod))
 	}
-	check(t, open(t, ours.pod, cmp.Or(o.backend, config.NFTables)).Apply(capture.Rules(o.intent)))
+	lab.Check(t, open(t, ours.pod, cmp.Or(o.backend, config.NFTables)).Apply(capture.Rules(o.intent)))
 	if o.beside != nil && !o.besideFirst {
-		check(t, o.beside(ours.pod))
+		lab.Check(t, o.beside(ours.pod))
 	}
-	check(t, istios.pod.WaitForIPv6())
+	lab.Check(t, istios.pod.WaitForIPv6())
 	work := make(chan probe)
 	var workers sync.WaitGroup
 	for range 4 {

@@ -33,8 +33,8 @@ func TestOracleWays(t *testing.T) {
 	captured := func(t *testing.T, pod *corev1.Pod, mesh config.Mesh, newWorld func() world) world {
 		t.Helper()
 		w, err := captureByIstio(newWorld, func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(mesh)...) })
-		check(t, err)
-		check(t, w.pod.WaitForIPv6())
+		lab.Check(t, err)
+		lab.Check(t, w.pod.WaitForIPv6())
 		return w
 	}
 	defaults := config.DefaultSettings().Mesh
@@ -68,7 +68,7 @@ func TestOracleWays(t *testing.T) {
 		}
 		return w
 	})
-	check(t, w.pod.AddAddresses("eth0", podIP[ipv6]+"/64"))
+	lab.Check(t, w.pod.AddAddresses("eth0", podIP[ipv6]+"/64"))
 	answer, _, _ := w.ask(out(app, external, 80, ""), ipv6)
 	found[row{way: "IPv6 of a pod without an IPv6 address"}] = answer.Server == direct
 	renameLoopback(t, w)
@@ -90,7 +90,7 @@ func TestOracleWays(t *testing.T) {
 func cellsOf(t *testing.T, way string) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../deploy/reference/guarantees.md")
-	check(t, err)
+	lab.Check(t, err)
 	for line := range strings.Lines(string(page)) {
 		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 4 && strings.Contains(cells[0], way) {
 			return cells

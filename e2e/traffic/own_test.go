@@ -91,7 +91,7 @@ func expectOwn(t *testing.T, pod *corev1.Pod, backend config.Backend, probes []p
 	mesh := istioMesh
 	mesh.ProxyUID, mesh.ProxyGID = uint32(sidecarProxy.UID), uint32(sidecarProxy.GID)
 	w := newWorld(t, ports(probes), mesh)
-	check(t, open(t, w.pod, backend).Apply(decide(t, pod, config.DefaultSettings())))
+	lab.Check(t, open(t, w.pod, backend).Apply(decide(t, pod, config.DefaultSettings())))
 	for _, p := range probes {
 		for _, f := range families {
 			w.probe(t, p, f)
@@ -111,7 +111,7 @@ var examples = []struct {
 // TestExamples captures the pods of the reference's page as they are written.
 func TestExamples(t *testing.T) {
 	page, err := os.ReadFile("../../deploy/reference/sidecars.md")
-	check(t, err)
+	lab.Check(t, err)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	if len(blocks) != len(examples) {
 		t.Fatalf("the page has %d examples, want %d", len(blocks), len(examples))
@@ -120,7 +120,7 @@ func TestExamples(t *testing.T) {
 		for i, example := range examples {
 			t.Run(example.name, func(t *testing.T) {
 				var pod corev1.Pod
-				check(t, yaml.UnmarshalStrict([]byte(blocks[i][1]), &pod))
+				lab.Check(t, yaml.UnmarshalStrict([]byte(blocks[i][1]), &pod))
 				expectOwn(t, &pod, backend, example.probes, ipv4) // the example's range is of IPv4
 			})
 		}

@@ -48,11 +48,11 @@ func TestParity(t *testing.T) {
 		rs := decide(t, pod, settings)
 		for backend, w := range worlds {
 			apply := open(t, w.pod, backend)
-			check(t, apply.Apply(rs))
+			lab.Check(t, apply.Apply(rs))
 			if differences, err := apply.Check(rs); err != nil || len(differences) > 0 {
 				t.Errorf("%s: a check finds %q (%v)", backend, differences, err)
 			}
-			check(t, apply.Close())
+			lab.Check(t, apply.Close())
 		}
 		for range parityPackets {
 			p := randomProbe(r)
@@ -69,8 +69,8 @@ func TestParity(t *testing.T) {
 		}
 		for backend, w := range worlds {
 			netns := open(t, w.pod, backend)
-			check(t, netns.Remove())
-			check(t, netns.Close())
+			lab.Check(t, netns.Remove())
+			lab.Check(t, netns.Close())
 		}
 		if t.Failed() {
 			return

@@ -101,7 +101,7 @@ func translateService(t *testing.T, peer *lab.Host) {
 		ct status dnat masquerade
 	}
 }`)
-	check(t, peer.Do(forward))
+	lab.Check(t, peer.Do(forward))
 }
 
 // list is everything that nft knows of a host's namespace, without counters.

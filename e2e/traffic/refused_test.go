@@ -43,12 +43,12 @@ func TestIPv6Refused(t *testing.T) {
 				annotations := spelled(test.annotations)
 				annotations["traffic.sidecar.istio.io/excludeInterfaces"] = "net1"
 				decision, err := lab.Decide(injected(annotations, test.env), settings, netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1"))
-				check(t, err)
+				lab.Check(t, err)
 				if len(decision.Warnings) > 0 {
 					t.Errorf("warnings %q", decision.Warnings)
 				}
 				w := newWorld(t, []int{53, 80, 8080, 15006, 15020}, config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
-				check(t, open(t, w.pod, backend).Apply(capture.Rules(decision.Intent)))
+				lab.Check(t, open(t, w.pod, backend).Apply(capture.Rules(decision.Intent)))
 				for _, p := range []probe{
 					out(app, external, 80, refused), out(rootUser, external, 80, refused), out(app, external, 15020, direct),
 					out(proxy, external, 80, direct), out(app, secondPeer, 80, direct),
@@ -83,21 +83,21 @@ func TestIPv6Refused(t *testing.T) {
 func TestRouterAdvertisement(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		const prefix = "2001:db8:5::"
-		pod, neighbour, node := newHost(t), newHost(t), newHost(t)
+		pod, neighbour, node := lab.StartHost(t), lab.StartHost(t), lab.StartHost(t)
 		for i, host := range []*lab.Host{pod, neighbour} {
-			check(t, lab.Link(lab.Interface{Host: host, Name: "eth0", Addresses: []string{fmt.Sprintf("10.77.0.%d/24", i+2)}},
+			lab.Check(t, lab.Link(lab.Interface{Host: host, Name: "eth0", Addresses: []string{fmt.Sprintf("10.77.0.%d/24", i+2)}},
 				lab.Interface{Host: node, Name: fmt.Sprintf("port%d", i)}))
 		}
 		run("ip", strings.Fields("link add br0 up type bridge mcast_snooping 0")...)(t, node)
 		run("ip", strings.Fields("link set port0 master br0")...)(t, node)
 		run("ip", strings.Fields("link set port1 master br0")...)(t, node)
-		check(t, neighbour.AddAddresses("eth0", prefix+"1/64"))
+		lab.Check(t, neighbour.AddAddresses("eth0", prefix+"1/64"))
 
 		decision, err := lab.Decide(injected(nil, nil), config.DefaultSettings(), netip.MustParseAddr("10.77.0.2"))
-		check(t, err)
+		lab.Check(t, err)
 		rs := capture.Rules(decision.Intent)
 		netns := open(t, pod, backend)
-		check(t, netns.Apply(rs))
+		lab.Check(t, netns.Apply(rs))
 		w := world{pod, neighbour}
 		w.serve(t, pod, "tcp", 8080, direct)
 		w.serve(t, neighbour, "tcp", 80, direct)
@@ -110,7 +110,7 @@ func TestRouterAdvertisement(t *testing.T) {
 			_ = neighbour.Do(func() error { return advertise(netip.MustParsePrefix(prefix + "/64")) }) // without a source before its own address is ready
 			own = addressIn(t, pod, netip.MustParsePrefix(prefix+"/64"))
 		}
-		check(t, pod.WaitForIPv6())
+		lab.Check(t, pod.WaitForIPv6())
 		w.probe(t, out(app, dst{ipv6: prefix + "1"}, 80, refused), ipv6)
 		w.probe(t, out(proxy, dst{ipv6: prefix + "1"}, 80, direct), ipv6)
 		w.probe(t, in(dst{ipv6: own.String()}, 8080, dropped), ipv6)
@@ -142,7 +142,7 @@ func advertise(prefix netip.Prefix) error {
 // addressIn returns the host's address in a prefix, if it has one.
 func addressIn(t *testing.T, host *lab.Host, prefix netip.Prefix) (found netip.Addr) {
 	t.Helper()
-	check(t, host.Do(func() error {
+	lab.Check(t, host.Do(func() error {
 		addresses, err := net.InterfaceAddrs()
 		for _, a := range addresses {
 			if own, err := netip.ParsePrefix(a.String()); err == nil && prefix.Contains(own.Addr()) {

@@ -34,9 +34,9 @@ var waysOut = []memory{
 	{name: "an ACK of the server", families: bothFamilies, leave: segmentOf(lab.ACK)},
 	{name: "a SYN forged in the server's name", families: onlySix, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
 		listener, err := w.pod.ListenSilently(client.String())
-		check(t, err)
+		lab.Check(t, err)
 		begin(t, w.pod, lab.Connection{Owner: app, FreeBind: true, From: server, To: client})
-		check(t, lab.StopListening(listener))
+		lab.Check(t, lab.StopListening(listener))
 	}},
 	{name: "nothing, by notrack", families: bothFamilies, leave: untracked},
 }
@@ -48,10 +48,10 @@ var waysIn = []memory{
 	{name: "a SYN on a rerouted interface, by notrack", families: bothFamilies, under: rerouting, second: true, leave: untracked},
 	{name: "a SYN by an excluded interface", families: bothFamilies, under: excluding, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
 		listener, err := w.pod.ListenSilently(server.String())
-		check(t, err)
+		lab.Check(t, err)
 		begin(t, w.peer, lab.Connection{Device: "net1", From: client, To: server})
 		w.waitForEntry(t, client)
-		check(t, lab.StopListening(listener))
+		lab.Check(t, lab.StopListening(listener))
 	}},
 	{name: "nothing, by notrack", families: bothFamilies, leave: untracked},
 }
@@ -63,10 +63,10 @@ var simultaneousOpens = []memory{
 	simultaneousOpen("eth0"),
 	{name: "a connection that the proxy hands on", families: onlySix, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
 		socket, err := w.pod.Begin(lab.Connection{Owner: app, Device: "eth0", IgnoreResets: true, From: client, To: server})
-		check(t, err)
-		check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) })) // as if its time was over
+		lab.Check(t, err)
+		lab.Check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) })) // as if its time was over
 		_ = ask(t, w.pod, lab.Connection{Owner: proxy, Mark: lab.ProxyMark, FreeBind: true, From: server, To: client, Limit: patience})
-		check(t, socket.Close())
+		lab.Check(t, socket.Close())
 	}},
 }
 
@@ -76,13 +76,13 @@ func simultaneousOpen(device string) memory {
 	}
 	return memory{name: "a connection by the device " + device, families: onlySix, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
 		listener, err := w.pod.ListenSilently(client.String())
-		check(t, err)
+		lab.Check(t, err)
 		forge(t, w, client, server)
-		check(t, lab.StopListening(listener))
+		lab.Check(t, lab.StopListening(listener))
 		socket, err := w.pod.Begin(lab.Connection{Owner: app, Device: device, IgnoreResets: true, From: client, To: server})
-		check(t, err)
+		lab.Check(t, err)
 		forge(t, w, client, server)
-		check(t, socket.Close())
+		lab.Check(t, socket.Close())
 	}}
 }
 
@@ -92,7 +92,7 @@ func (m memory) out(t *testing.T, w world, f family, owners ...lab.Owner) (answe
 	pod, peer := m.ends(f)
 	server := netip.AddrPortFrom(peer, m.port)
 	answering, err := w.peer.Serve("tcp", server.String(), direct)
-	check(t, err)
+	lab.Check(t, err)
 	defer answering.Close()
 	for i, by := range owners {
 		client := netip.AddrPortFrom(pod, []uint16{15021, 15008}[i]) // not captured inbound
@@ -117,7 +117,7 @@ func (m memory) in(t *testing.T, w world, f family) bool {
 	client, server := netip.AddrPortFrom(peer, 20000), netip.AddrPortFrom(pod, m.port)
 	m.leave(t, w, client, server)
 	application, err := w.pod.Serve("tcp", server.String(), direct)
-	check(t, err)
+	lab.Check(t, err)
 	defer application.Close()
 	got := ask(t, w.peer, lab.Connection{From: client, To: server, Limit: patience})
 	t.Logf("%v: %q answers (%v)", f, got.Answer.Server, got.Err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRenamedLoopback gives eth0 the name of lo, which a process with NET_ADMIN can. A check
@@ -19,7 +20,7 @@ func TestRenamedLoopback(t *testing.T) {
 				pod := injected(map[string]string{"sidecar.istio.io/interceptionMode": mode}, nil)
 				rs := decide(t, pod, dualStack())
 				netns := open(t, w.pod, backend)
-				check(t, netns.Apply(rs))
+				lab.Check(t, netns.Apply(rs))
 				renameLoopback(t, w)
 				if differences, err := netns.Check(rs); err != nil || !slices.Contains(differences, `unexpected: the loopback interface is named "lo9"`) {
 					t.Errorf("a check finds %q (%v)", differences, err)
@@ -45,8 +46,8 @@ func renameLoopback(t *testing.T, w world) {
 		run("ip", "link", "set", name[0], "down")(t, w.pod)
 		run("ip", "link", "set", name[0], "name", name[1])(t, w.pod)
 	}
-	check(t, w.pod.AddAddresses("lo9"))
+	lab.Check(t, w.pod.AddAddresses("lo9"))
 	// The kernel removed the IPv6 addresses; a check looks for one of lo's.
-	check(t, w.pod.AddAddresses("lo", podIP[ipv6]+"/64", proxySource[ipv6]+"/128"))
-	check(t, w.pod.WaitForIPv6())
+	lab.Check(t, w.pod.AddAddresses("lo", podIP[ipv6]+"/64", proxySource[ipv6]+"/128"))
+	lab.Check(t, w.pod.WaitForIPv6())
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/kernel"
 )
 
@@ -29,14 +30,14 @@ func TestPolicyRuleComesFirst(t *testing.T) {
 				w := newLinks(t)
 				w.serve(t, w.pod, "tcp", 8080, direct)
 				sidecar, err := w.pod.ProxyTransparently(sidecarRoot, ":15006")
-				check(t, err)
+				lab.Check(t, err)
 				t.Cleanup(func() { _ = sidecar.Close() })
 				if before {
 					w.commands(t, maskedRule...)
 				}
 				netns := open(t, w.pod, backend)
 				rs := decide(t, injected(tproxy(nil), nil), dualStack())
-				check(t, netns.Apply(rs))
+				lab.Check(t, netns.Apply(rs))
 				if !before {
 					w.commands(t, maskedRule...)
 				}
@@ -44,7 +45,7 @@ func TestPolicyRuleComesFirst(t *testing.T) {
 					w.expectClient(t, f, external)
 				}
 				expectHandedOn(t, w, sidecar)
-				check(t, netns.Apply(rs)) // the same once more
+				lab.Check(t, netns.Apply(rs)) // the same once more
 				if rules := w.policyRules(t); strings.Count(rules, "lookup 133") != 2 {
 					t.Errorf("policy rules after two ADDs:\n%s", rules)
 				}
@@ -71,7 +72,7 @@ func TestOlderPolicyRule(t *testing.T) {
 				"ip rule add fwmark 1337 priority 133 protocol 133 lookup 133", "ip -6 rule add fwmark 1337 priority 133 protocol 133 lookup 133",
 				"ip rule add fwmark 1337 priority 133 protocol 4 lookup 133", "ip rule add fwmark 1337 priority 132 protocol 133 lookup 134")
 			netns := open(t, w.pod, config.NFTables)
-			check(t, act(netns))
+			lab.Check(t, act(netns))
 			rules := w.policyRules(t)
 			ours := 2 // one for each family
 			if name == "DEL" {
@@ -108,7 +109,7 @@ func (w world) commands(t *testing.T, lines ...string) {
 
 func (w world) policyRules(t *testing.T) (rules string) {
 	t.Helper()
-	check(t, w.pod.Do(func() error {
+	lab.Check(t, w.pod.Do(func() error {
 		for _, family := range []string{"-4", "-6"} {
 			out, err := exec.CommandContext(t.Context(), "ip", family, "-N", "rule", "show").Output()
 			if err != nil {

@@ -235,7 +235,7 @@ func TestScenarios(t *testing.T) {
 					s.pod(pod)
 				}
 				w := newWorld(t, ports(s.probes), settings.Mesh)
-				check(t, open(t, w.pod, backend).Apply(decide(t, pod, settings)))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, pod, settings)))
 				for _, p := range s.probes {
 					for _, f := range []family{ipv4, ipv6} {
 						w.probe(t, p, f)

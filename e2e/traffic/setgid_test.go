@@ -37,7 +37,7 @@ const (
 // warns of the container, or refuses the pod.
 func TestSetGroupID(t *testing.T) {
 	if os.Getenv(connectsTo) != "" {
-		check(t, takeGroupAndConnect())
+		lab.Check(t, takeGroupAndConnect())
 		return
 	}
 	const proxyGroup = 1337
@@ -64,7 +64,7 @@ func TestSetGroupID(t *testing.T) {
 	}
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{80}, istioMesh)
-		check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
+		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
 		for name, test := range tests {
 			pod := injected(nil, nil)
 			pod.Spec.SecurityContext = test.pod
@@ -76,7 +76,7 @@ func TestSetGroupID(t *testing.T) {
 			}
 			settings, address := dualStack(), netip.MustParseAddr(podIP[ipv4])
 			decision, err := lab.Decide(pod, settings, address)
-			check(t, err)
+			lab.Check(t, err)
 			settings.SharedProxyUID = config.SharedUIDRefuse
 			_, refusal := lab.Decide(pod, settings, address)
 			if escapes := test.want == direct; escapes != (len(decision.Warnings) > 0) || escapes != (refusal != nil) {
@@ -90,13 +90,13 @@ func TestSetGroupID(t *testing.T) {
 func ownProgram(t *testing.T) string {
 	t.Helper()
 	directory, err := os.MkdirTemp("", "setgid") // not below a directory that only root can enter
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(directory) })
 	own, err := os.Executable()
-	check(t, err)
+	lab.Check(t, err)
 	content, err := os.ReadFile(own)
 	program := filepath.Join(directory, "program")
-	check(t, errors.Join(err, os.Chmod(directory, 0o755), os.WriteFile(program, content, 0o755)))
+	lab.Check(t, errors.Join(err, os.Chmod(directory, 0o755), os.WriteFile(program, content, 0o755)))
 	return program
 }
 
@@ -105,7 +105,7 @@ func ownProgram(t *testing.T) string {
 // the name of the server that the process reaches, or an error.
 func (w world) asSetGroupID(t *testing.T, pod *corev1.Pod, program, address string) string {
 	t.Helper()
-	check(t, errors.Join(os.Chown(program, app.UID, app.GID), os.Chmod(program, 0o755)))
+	lab.Check(t, errors.Join(os.Chown(program, app.UID, app.GID), os.Chmod(program, 0o755)))
 	groups, privileges := []uint32{}, "privileges"
 	for _, group := range pod.Spec.SecurityContext.SupplementalGroups {
 		groups = append(groups, uint32(group))
@@ -121,7 +121,7 @@ func (w world) asSetGroupID(t *testing.T, pod *corev1.Pod, program, address stri
 	process.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(app.UID), Gid: uint32(app.GID), Groups: groups}}
 	process.Dir = filepath.Dir(program)
 	var out []byte
-	check(t, w.pod.Do(func() error { // a failure is in the output
+	lab.Check(t, w.pod.Do(func() error { // a failure is in the output
 		out, _ = process.CombinedOutput()
 		return nil
 	}))

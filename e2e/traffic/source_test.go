@@ -31,10 +31,10 @@ func TestSourceAddress(t *testing.T) {
 					w := newLinks(t)
 					w.serve(t, w.pod, "tcp", 8080, direct)
 					sidecar, err := w.pod.ProxyTransparently(owner, ":15006")
-					check(t, err)
+					lab.Check(t, err)
 					t.Cleanup(func() { _ = sidecar.Close() })
 					env := map[string]string{"INVALID_DROP": "true"}
-					check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(tproxy(annotations)), env), dualStack())))
+					lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(tproxy(annotations)), env), dualStack())))
 					for _, f := range []family{ipv4, ipv6} {
 						w.expectClient(t, f, external)
 						w.expectClient(t, f, included)
@@ -62,7 +62,7 @@ func (w world) expectClient(t *testing.T, f family, client dst) {
 // application was reached: without it, it is not.
 func expectHandedOn(t *testing.T, w world, sidecar net.Listener) {
 	t.Helper()
-	check(t, lab.StopListening(sidecar))
+	lab.Check(t, lab.StopListening(sidecar))
 	w.probe(t, in(podIP, 8080, dropped), ipv4)
 }
 
@@ -73,7 +73,7 @@ func TestNoProxyNoConnection(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newLinks(t)
 		w.serve(t, w.pod, "tcp", 8080, direct)
-		check(t, open(t, w.pod, backend).Apply(decide(t, injected(tproxy(nil), nil), dualStack())))
+		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(tproxy(nil), nil), dualStack())))
 		for _, f := range []family{ipv4, ipv6} {
 			w.probe(t, in(podIP, 8080, dropped), f)
 			w.probe(t, out(sidecarRoot, podIP, 8080, dropped), f)
@@ -94,22 +94,22 @@ func TestNoProxyNoConnection(t *testing.T) {
 func (w world) forgetConnection(t *testing.T, client string) {
 	t.Helper()
 	listener, err := w.pod.ListenTransparently(sidecarRoot, ":15006")
-	check(t, err)
+	lab.Check(t, err)
 	var conn net.Conn
-	check(t, w.peer.Do(func() (err error) {
+	lab.Check(t, w.peer.Do(func() (err error) {
 		dialer := net.Dialer{Timeout: 3 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(client))}
 		conn, err = dialer.Dial("tcp", podIP[ipv4]+":8080")
 		return err
 	}))
 	accepted, err := listener.Accept()
-	check(t, err)
+	lab.Check(t, err)
 	for _, end := range []net.Conn{conn, accepted} {
 		raw, err := end.(*net.TCPConn).SyscallConn()
-		check(t, err)
+		lab.Check(t, err)
 		// A socket under repair sends nothing when it is closed.
-		check(t, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1) }))
-		check(t, err)
-		check(t, end.Close())
+		lab.Check(t, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1) }))
+		lab.Check(t, err)
+		lab.Check(t, end.Close())
 	}
-	check(t, lab.StopListening(listener))
+	lab.Check(t, lab.StopListening(listener))
 }

@@ -24,7 +24,7 @@ func TestSegmentOpensNoWayOut(t *testing.T) {
 				w := newWorld(t, []int{80}, istioMesh)
 				pod := injected(spelled(map[string]string{"includeInboundPorts": "9080"}), nil)
 				pod.Annotations["sidecar.istio.io/interceptionMode"] = mode
-				check(t, open(t, w.pod, backend).Apply(decide(t, pod, dualStack())))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, pod, dualStack())))
 				for _, f := range []family{ipv4, ipv6} {
 					for _, by := range []struct {
 						lab.Owner
@@ -37,7 +37,7 @@ func TestSegmentOpensNoWayOut(t *testing.T) {
 							t.Fatalf("%v, uid %d: %q answers without a segment, want %q", f, by.UID, before, by.want)
 						}
 						from = netip.AddrPortFrom(from.Addr(), by.port+100)
-						check(t, w.peer.Inject(lab.Segment{From: to, To: from, Flags: lab.ACK, Signed: true}))
+						lab.Check(t, w.peer.Inject(lab.Segment{From: to, To: from, Flags: lab.ACK, Signed: true}))
 						if after := answerOf(w, by.Owner, from, to); after == direct && by.want != direct {
 							t.Errorf("%v: after a segment to %s the pod's process gets out past the proxy", f, from)
 						} else if by.want == direct && after != direct {

@@ -58,7 +58,7 @@ func readCounters(t *testing.T, pod *lab.Host) counters {
 			}
 		}
 	}
-	check(t, pod.Do(func() error {
+	lab.Check(t, pod.Do(func() error {
 		out, err := exec.CommandContext(t.Context(), "nft", "--json", "list", "table", "inet", capture.TableName).Output()
 		if err != nil {
 			return err

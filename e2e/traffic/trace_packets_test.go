@@ -35,7 +35,7 @@ func (w world) send(t *testing.T, shots []*shot) []*shot {
 			}
 		}
 		replies, err := host.AskAll(requests)
-		check(t, err)
+		lab.Check(t, err)
 		for i, s := range chosen {
 			s.reply = replies[i]
 		}

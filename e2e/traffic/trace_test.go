@@ -37,7 +37,7 @@ func TestTrace(t *testing.T) {
 			pod, settings := randomPod(r)
 			rs := decide(t, pod, settings)
 			netns := open(t, w.pod, backend)
-			check(t, netns.Apply(rs))
+			lab.Check(t, netns.Apply(rs))
 			waitForSource(t, w.pod, rs)
 			counted := counters{}
 			for _, s := range w.send(t, randomShots(r, rs)) {
@@ -53,9 +53,9 @@ func TestTrace(t *testing.T) {
 			if backend == config.NFTables {
 				counted.compare(t, rs, readCounters(t, w.pod))
 			}
-			check(t, netns.Remove())
-			check(t, netns.Close())
-			check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) }))
+			lab.Check(t, netns.Remove())
+			lab.Check(t, netns.Close())
+			lab.Check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) }))
 			if t.Failed() {
 				t.Fatalf("pod %d of seed %d, %v", n, *seed, pod.Annotations)
 			}
@@ -75,12 +75,12 @@ func newTraceWorld(t *testing.T) world {
 	w := newLinks(t)
 	w.sidecar(t, proxy, istioMesh)
 	for _, remote := range behindPeer {
-		check(t, w.peer.AddAddresses("lo", remote[ipv4]+"/32", remote[ipv6]+"/128"))
+		lab.Check(t, w.peer.AddAddresses("lo", remote[ipv4]+"/32", remote[ipv6]+"/128"))
 	}
 	for _, host := range []*lab.Host{w.pod, w.peer} {
 		for _, port := range []int{53, otherPort} {
 			server, err := host.ServeProxy(rootUser, "udp", fmt.Sprintf(":%d", port), direct)
-			check(t, err)
+			lab.Check(t, err)
 			t.Cleanup(func() { _ = server.Close() })
 		}
 	}
@@ -96,7 +96,7 @@ func waitForSource(t *testing.T, pod *lab.Host, rs capture.Ruleset) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); rs.IPv6 == capture.Captured; time.Sleep(time.Millisecond) {
 		var route []byte
-		check(t, pod.Do(func() (err error) {
+		lab.Check(t, pod.Do(func() (err error) {
 			route, err = exec.CommandContext(t.Context(), "ip", "-6", "route", "get", proxySource[ipv6]).Output()
 			return err
 		}))

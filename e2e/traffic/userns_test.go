@@ -27,10 +27,10 @@ func newUserHost(t *testing.T) *lab.Host {
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
 		UidMappings: idMap, GidMappings: idMap,
 	}
-	check(t, holder.Start())
+	lab.Check(t, holder.Start())
 	t.Cleanup(func() { _ = holder.Process.Kill(); _ = holder.Wait() })
 	netns, err := ns.GetNS(fmt.Sprintf("/proc/%d/ns/net", holder.Process.Pid))
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = netns.Close() })
 	return &lab.Host{NetNS: netns}
 }
@@ -40,18 +40,18 @@ func newUserHost(t *testing.T) *lab.Host {
 func TestUserNamespace(t *testing.T) {
 	const backend = config.NFTables
 	lab.RequireRoot(t)
-	w := world{newUserHost(t), newHost(t)}
-	check(t, lab.Link(
+	w := world{newUserHost(t), lab.StartHost(t)}
+	lab.Check(t, lab.Link(
 		lab.Interface{Host: w.peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24", external[ipv6] + "/64"}},
 		lab.Interface{Host: w.pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24", podIP[ipv6] + "/64"}}))
-	check(t, w.peer.WaitForIPv6())
+	lab.Check(t, w.peer.WaitForIPv6())
 	w.serve(t, w.pod, "tcp", 15001, outbound)
 	w.serve(t, w.pod, "tcp", 15006, inbound)
 	w.serve(t, w.pod, "tcp", 8080, direct)
 	w.serve(t, w.peer, "tcp", 80, direct)
 	netns := open(t, w.pod, backend)
 	rs := decide(t, injected(nil, nil), dualStack())
-	check(t, netns.Apply(rs))
+	lab.Check(t, netns.Apply(rs))
 
 	shifted := func(o lab.Owner) lab.Owner { return lab.Owner{UID: firstID + o.UID, GID: firstID + o.GID} }
 	for _, f := range []family{ipv4, ipv6} {

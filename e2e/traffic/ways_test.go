@@ -63,7 +63,7 @@ var openWays = []way{
 	}},
 	{name: "the application listens at 15001 or 15006", modes: modes[:1], try: func(t *testing.T, w world) bool {
 		listener, err := w.pod.ListenTransparently(proxy, podIP[ipv4]+":15006") // Go takes 0.0.0.0 for both families
-		check(t, err)
+		lab.Check(t, err)
 		t.Cleanup(func() { _ = listener.Close() })
 		w.serve(t, w.pod, "tcp6", 15006, direct)
 		answer, _, _ := w.ask(in(podIP, 8080, ""), ipv6)
@@ -83,7 +83,7 @@ var closedWays = []way{
 		bound := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) (err error) {
 			return errors.Join(conn.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), "eth0") }), err)
 		}}
-		check(t, w.pod.Do(func() error {
+		lab.Check(t, w.pod.Do(func() error {
 			listener, err := bound.Listen(t.Context(), "tcp", ":8080")
 			if err == nil {
 				t.Cleanup(func() { _ = listener.Close() })
@@ -92,7 +92,7 @@ var closedWays = []way{
 		}))
 		return w.arrives(t, "tcp dport 20000 tcp flags & (syn | ack) == (syn | ack)", func() {
 			handOn := net.Dialer{Timeout: patience, Control: lab.Marked, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(external[ipv4] + ":20000"))}
-			check(t, w.pod.Do(func() error {
+			lab.Check(t, w.pod.Do(func() error {
 				if conn, err := handOn.Dial("tcp", podIP[ipv4]+":8080"); err == nil {
 					return conn.Close()
 				}
@@ -130,7 +130,7 @@ func (w world) reaches(p probe) bool {
 // sendPacket sends an empty packet of a protocol from the pod.
 func sendPacket(t *testing.T, w world, protocol int) {
 	t.Helper()
-	check(t, w.pod.Do(func() error {
+	lab.Check(t, w.pod.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 		if err != nil {
 			return err
@@ -146,14 +146,14 @@ func sendBound(t *testing.T, w world, f family) {
 	bound := net.Dialer{Timeout: patience / 4, Control: func(_, _ string, conn syscall.RawConn) (err error) {
 		return errors.Join(conn.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), "eth0") }), err)
 	}}
-	check(t, w.pod.Do(func() error {
+	lab.Check(t, w.pod.Do(func() error {
 		for _, network := range []string{"tcp", "udp"} {
 			conn, err := bound.Dial(network, net.JoinHostPort(external[f], "53"))
 			if err != nil {
 				continue // nothing answers
 			}
 			_, _ = conn.Write([]byte{0})
-			check(t, conn.Close())
+			lab.Check(t, conn.Close())
 		}
 		return nil
 	}))
@@ -163,7 +163,7 @@ func sendBound(t *testing.T, w world, f family) {
 func sendFrame(t *testing.T, w world) {
 	t.Helper()
 	var peer *net.Interface
-	check(t, w.peer.Do(func() (err error) {
+	lab.Check(t, w.peer.Do(func() (err error) {
 		peer, err = net.InterfaceByName("eth0")
 		return err
 	}))
@@ -172,7 +172,7 @@ func sendFrame(t *testing.T, w world) {
 	packet := append([]byte{0x45, 0, 0, byte(20 + len(segment)), 0, 0, 0, 0, 64, unix.IPPROTO_TCP, 0, 0}, from.Addr().AsSlice()...)
 	packet = append(packet, to.Addr().AsSlice()...)
 	binary.BigEndian.PutUint16(packet[10:], checksum(packet))
-	check(t, w.pod.Do(func() error {
+	lab.Check(t, w.pod.Do(func() error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -202,7 +202,7 @@ func forEachWay(t *testing.T, ways []way, want bool) {
 			for _, mode := range way.modes {
 				t.Run(mode+", "+way.name, func(t *testing.T) {
 					w := newLinks(t)
-					check(t, open(t, w.pod, backend).Apply(decide(t, scenario{}.in(mode).podForIstio("true"), dualStack())))
+					lab.Check(t, open(t, w.pod, backend).Apply(decide(t, scenario{}.in(mode).podForIstio("true"), dualStack())))
 					if way.try(t, w) != want {
 						t.Errorf("open: %v", !want)
 					}

@@ -90,19 +90,19 @@ func newWorld(t *testing.T, ports []int, mesh config.Mesh) world {
 func newLinks(t *testing.T) world {
 	t.Helper()
 	lab.RequireRoot(t)
-	w := world{newHost(t), newHost(t)}
-	check(t, w.pod.AddAddresses("lo"))
-	check(t, w.peer.AddAddresses("lo", included[ipv4]+"/32", included[ipv6]+"/128", excluded[ipv4]+"/32", excluded[ipv6]+"/128"))
-	check(t, lab.Link(
+	w := world{lab.StartHost(t), lab.StartHost(t)}
+	lab.Check(t, w.pod.AddAddresses("lo"))
+	lab.Check(t, w.peer.AddAddresses("lo", included[ipv4]+"/32", included[ipv6]+"/128", excluded[ipv4]+"/32", excluded[ipv6]+"/128"))
+	lab.Check(t, lab.Link(
 		lab.Interface{Host: w.pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24", podIP[ipv6] + "/64"}},
 		lab.Interface{Host: w.peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24", external[ipv6] + "/64"}}))
-	check(t, lab.Link(
+	lab.Check(t, lab.Link(
 		lab.Interface{Host: w.pod, Name: "net1", Addresses: []string{secondIP[ipv4] + "/24", secondIP[ipv6] + "/64"}},
 		lab.Interface{Host: w.peer, Name: "net1", Addresses: []string{secondPeer[ipv4] + "/24", secondPeer[ipv6] + "/64"}}))
-	check(t, w.pod.AddDefaultRoute(external[ipv4]))
-	check(t, w.pod.AddDefaultRoute(external[ipv6]))
+	lab.Check(t, w.pod.AddDefaultRoute(external[ipv4]))
+	lab.Check(t, w.pod.AddDefaultRoute(external[ipv6]))
 	translateService(t, w.peer)
-	check(t, errors.Join(w.pod.WaitForIPv6(), w.peer.WaitForIPv6()))
+	lab.Check(t, errors.Join(w.pod.WaitForIPv6(), w.peer.WaitForIPv6()))
 	return w
 }
 
@@ -123,7 +123,7 @@ func (w world) sidecar(t *testing.T, owner lab.Owner, mesh config.Mesh) {
 		{"udp", "[::1]", mesh.DNSPort, resolver},
 	} {
 		server, err := w.pod.ServeProxy(owner, at.network, fmt.Sprintf("%s:%d", at.host, at.port), at.name)
-		check(t, err)
+		lab.Check(t, err)
 		t.Cleanup(func() { _ = server.Close() })
 	}
 }
@@ -131,23 +131,8 @@ func (w world) sidecar(t *testing.T, owner lab.Owner, mesh config.Mesh) {
 func (w world) serve(t *testing.T, host *lab.Host, network string, port int, name string) {
 	t.Helper()
 	server, err := host.Serve(network, fmt.Sprintf(":%d", port), name)
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-}
-
-func newHost(t *testing.T) *lab.Host {
-	t.Helper()
-	host, err := lab.NewHost()
-	check(t, err)
-	t.Cleanup(func() { check(t, host.Close()) })
-	return host
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // injected is a pod as the injector leaves it.
@@ -170,7 +155,7 @@ func injected(annotations, env map[string]string) *corev1.Pod {
 func decide(t *testing.T, pod *corev1.Pod, settings config.Settings) capture.Ruleset {
 	t.Helper()
 	decision, err := lab.Decide(pod, settings, podAddresses()...)
-	check(t, err)
+	lab.Check(t, err)
 	return capture.Rules(decision.Intent)
 }
 
@@ -204,7 +189,7 @@ type namespace struct {
 func open(t *testing.T, pod *lab.Host, backend config.Backend) namespace {
 	t.Helper()
 	netns, err := podnet.Open(t.Context(), pod.Path())
-	check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = netns.Close() })
 	return namespace{netns, t, pod, backend}
 }

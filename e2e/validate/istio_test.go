@@ -32,10 +32,10 @@ func TestIstioValidation(t *testing.T) {
 				p := newPod(t, test.addresses...)
 				p.apply(t, p.rules(t, test.annotations, test.env), backend)
 				server, err := p.ServeProxy(istio, "tcp", test.local, "validation")
-				check(t, err)
+				lab.Check(t, err)
 				t.Cleanup(func() { _ = server.Close() })
 				answer, err := p.Ask(istio, "tcp", test.from, test.to)
-				check(t, err)
+				lab.Check(t, err)
 				if want := netip.MustParseAddrPort(test.to); answer.OriginalDst != want {
 					t.Errorf("the original destination is %s, want %s", answer.OriginalDst, want)
 				}

@@ -50,17 +50,17 @@ type pod struct {
 
 func newPod(t *testing.T, addresses ...string) pod {
 	t.Helper()
-	p := pod{newHost(t), newHost(t), addresses}
-	check(t, p.AddAddresses("lo"))
+	p := pod{lab.StartHost(t), lab.StartHost(t), addresses}
+	lab.Check(t, p.AddAddresses("lo"))
 	var gateways []string
 	for _, address := range addresses {
 		gateways = append(gateways, strings.Replace(address, "2/", "1/", 1))
 	}
-	check(t, lab.Link(lab.Interface{Host: p.Host, Name: "eth0", Addresses: addresses}, lab.Interface{Host: p.node, Name: "veth0", Addresses: gateways}))
+	lab.Check(t, lab.Link(lab.Interface{Host: p.Host, Name: "eth0", Addresses: addresses}, lab.Interface{Host: p.node, Name: "veth0", Addresses: gateways}))
 	for _, gateway := range gateways {
-		check(t, p.AddDefaultRoute(netip.MustParsePrefix(gateway).Addr().String()))
+		lab.Check(t, p.AddDefaultRoute(netip.MustParsePrefix(gateway).Addr().String()))
 	}
-	check(t, p.node.Do(func() error {
+	lab.Check(t, p.node.Do(func() error {
 		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
 			if err := os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0); err != nil {
 				return err
@@ -68,7 +68,7 @@ func newPod(t *testing.T, addresses ...string) pod {
 		}
 		return nil
 	}))
-	check(t, errors.Join(p.WaitForIPv6(), p.node.WaitForIPv6()))
+	lab.Check(t, errors.Join(p.WaitForIPv6(), p.node.WaitForIPv6()))
 	return p
 }
 
@@ -93,7 +93,7 @@ func (p pod) rulesBy(t *testing.T, settings config.Settings, annotations, env ma
 		addresses = append(addresses, netip.MustParsePrefix(address).Addr())
 	}
 	decision, err := lab.Decide(injected, settings, addresses...)
-	check(t, err)
+	lab.Check(t, err)
 	return capture.Rules(decision.Intent)
 }
 
@@ -121,9 +121,9 @@ func otherPorts(t *testing.T, p pod) capture.Ruleset {
 func (p pod) apply(t *testing.T, rs capture.Ruleset, backend config.Backend) {
 	t.Helper()
 	netns, err := podnet.Open(t.Context(), p.Path())
-	check(t, err)
+	lab.Check(t, err)
 	defer netns.Close()
-	check(t, netns.Apply(t.Context(), rs, backend))
+	lab.Check(t, netns.Apply(t.Context(), rs, backend))
 }
 
 func forEachBackend(t *testing.T, test func(t *testing.T, backend config.Backend)) {
@@ -134,19 +134,11 @@ func forEachBackend(t *testing.T, test func(t *testing.T, backend config.Backend
 	}
 }
 
-func newHost(t *testing.T) *lab.Host {
-	t.Helper()
-	host, err := lab.NewHost()
-	check(t, err)
-	t.Cleanup(func() { check(t, host.Close()) })
-	return host
-}
-
 // nft runs nft in a host's namespace.
 func nft(t *testing.T, host *lab.Host, script string, args ...string) []byte {
 	t.Helper()
 	var out []byte
-	check(t, host.Do(func() (err error) {
+	lab.Check(t, host.Do(func() (err error) {
 		command := exec.CommandContext(t.Context(), "nft", args...)
 		command.Stdin = strings.NewReader(script)
 		if out, err = command.CombinedOutput(); err != nil {
@@ -163,17 +155,10 @@ func packets(t *testing.T, host *lab.Host, counter string) int {
 	var listed struct {
 		NFTables []struct{ Counter struct{ Packets int } }
 	}
-	check(t, json.Unmarshal(nft(t, host, "", "-j", "list", "counter", "inet", "seen", counter), &listed))
+	lab.Check(t, json.Unmarshal(nft(t, host, "", "-j", "list", "counter", "inet", "seen", counter), &listed))
 	sum := 0
 	for _, object := range listed.NFTables {
 		sum += object.Counter.Packets
 	}
 	return sum
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -71,7 +71,7 @@ func (p pod) start(t *testing.T, user syscall.Credential, args ...string) *progr
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: image, Credential: &user}
 	running := &program{command: command}
 	command.Stderr = &running.stderr
-	check(t, p.Do(command.Start))
+	lab.Check(t, p.Do(command.Start))
 	return running
 }
 

@@ -121,7 +121,7 @@ func TestPortInUse(t *testing.T) {
 		p := newPod(t, ipv4)
 		for _, port := range []string{"15001", "15006"} {
 			server, err := p.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", address+":"+port, "proxy")
-			check(t, err)
+			lab.Check(t, err)
 			t.Cleanup(func() { _ = server.Close() })
 		}
 		for direction, user := range users {
@@ -137,7 +137,7 @@ func TestNotTried(t *testing.T) {
 	p.start(t, app, "inbound", "--family=ipv6").expect(t, codeNotTried, "the pod has no IPv6 address")
 	p.start(t, app, "outbound", "--destination=2001:db8::1").expect(t, codeNotTried, "no --destination is an IPv4 address")
 	p.start(t, app, "outbound", "--budget=0", "--family=ipv6").expect(t, codeNotTried, "unreachable")
-	p = pod{Host: newHost(t)}
+	p = pod{Host: lab.StartHost(t)}
 	p.start(t, app, "outbound").expect(t, codeNotTried, "no address besides loopback")
 }
 

@@ -58,12 +58,12 @@ func TestKilledAnywhere(t *testing.T) {
 		for cut, finished := (lab.Cut{Call: call, Nth: 1}), false; !finished; cut.Nth++ {
 			directory := t.TempDir()
 			d := open(t, directory)
-			check(t, d.Replace("conf", bytes.NewReader(oldContent), 0o600, nil))
+			lab.Check(t, d.Replace("conf", bytes.NewReader(oldContent), 0o600, nil))
 			command := cut.Command(os.Args[0])
 			command.Env = append(os.Environ(), envDirectory+"="+directory, envChange+"=replace")
 			finished = command.Run() == nil
 			content, err := d.Read("conf")
-			check(t, err)
+			lab.Check(t, err)
 			switch {
 			case finished && bytes.Equal(content, newContent):
 			case bytes.Equal(content, oldContent):
@@ -73,7 +73,7 @@ func TestKilledAnywhere(t *testing.T) {
 			default:
 				t.Fatalf("%s, %d bytes are there", cut, len(content))
 			}
-			check(t, d.ClearTemps())
+			lab.Check(t, d.ClearTemps())
 			if names, err := d.Names(); err != nil || !slices.Equal(names, []string{"conf"}) {
 				t.Errorf("%s: %q, %v", cut, names, err)
 			}
@@ -97,13 +97,13 @@ func TestOrder(t *testing.T) {
 		"remove directory": {"unlink", "fsync"},
 	} {
 		directory := t.TempDir()
-		check(t, errors.Join(os.WriteFile(directory+"/conf", oldContent, 0o600), os.Mkdir(directory+"/sub", 0o700)))
+		lab.Check(t, errors.Join(os.WriteFile(directory+"/conf", oldContent, 0o600), os.Mkdir(directory+"/sub", 0o700)))
 		trace := filepath.Join(t.TempDir(), "trace")
 		command := exec.Command("strace", "-f", "-qq", "-y", "-e", "trace=write,fsync,linkat,renameat,renameat2,unlinkat", "-o", trace, os.Args[0])
 		command.Env = append(os.Environ(), envDirectory+"="+directory, envChange+"="+change)
-		check(t, command.Run())
+		lab.Check(t, command.Run())
 		content, err := os.ReadFile(trace)
-		check(t, err)
+		lab.Check(t, err)
 		var calls []string
 		for _, match := range regexp.MustCompile(`(write|fsync|link|rename|unlink)(?:at2?)?\(\d+<`+regexp.QuoteMeta(directory)).FindAllStringSubmatch(string(content), -1) {
 			calls = append(calls, match[1])

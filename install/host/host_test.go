@@ -25,16 +25,9 @@ var (
 func open(t *testing.T, directory string) *Dir {
 	t.Helper()
 	d, err := OpenDir(directory)
-	check(t, err)
-	t.Cleanup(func() { check(t, d.Close()) })
+	lab.Check(t, err)
+	t.Cleanup(func() { lab.Check(t, d.Close()) })
 	return d
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestFailures wants the old file and no temporary one after a failure.
@@ -43,7 +36,7 @@ func TestFailures(t *testing.T) {
 	mount := func(options string) func(t *testing.T, directory string) {
 		return func(t *testing.T, directory string) {
 			t.Helper()
-			check(t, unix.Mount("none", directory, "tmpfs", 0, options))
+			lab.Check(t, unix.Mount("none", directory, "tmpfs", 0, options))
 			t.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
 		}
 	}
@@ -55,22 +48,22 @@ func TestFailures(t *testing.T) {
 		"no space": {mount("size=64k"), func(*testing.T, string) {}, syscall.ENOSPC},
 		"read-only": {mount("size=1m"), func(t *testing.T, directory string) {
 			t.Helper()
-			check(t, unix.Mount("none", directory, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+			lab.Check(t, unix.Mount("none", directory, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 		}, syscall.EROFS},
 		"a directory is in the way": {mount("size=1m"), func(t *testing.T, directory string) {
 			t.Helper()
-			check(t, os.Remove(directory+"/conf"))
-			check(t, os.Mkdir(directory+"/conf", 0o700))
+			lab.Check(t, os.Remove(directory+"/conf"))
+			lab.Check(t, os.Mkdir(directory+"/conf", 0o700))
 		}, syscall.EEXIST},
 	} {
 		t.Run(name, func(t *testing.T) {
 			directory := t.TempDir()
 			test.prepare(t, directory)
 			d := open(t, directory)
-			check(t, d.Replace("conf", bytes.NewReader(oldContent), 0o600, nil))
+			lab.Check(t, d.Replace("conf", bytes.NewReader(oldContent), 0o600, nil))
 			test.after(t, directory)
 			before, err := d.Names()
-			check(t, err)
+			lab.Check(t, err)
 			if err := d.Replace("conf", bytes.NewReader(newContent), 0o600, nil); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
@@ -85,7 +78,7 @@ func TestFailures(t *testing.T) {
 func TestTry(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	check(t, d.Replace("conf", bytes.NewReader(oldContent), 0o600, nil))
+	lab.Check(t, d.Replace("conf", bytes.NewReader(oldContent), 0o600, nil))
 	bad := errors.New("does not run")
 	err := d.Replace("conf", bytes.NewReader(newContent), 0o755, func(path string) error {
 		if content, err := os.ReadFile(path); err != nil || !bytes.Equal(content, newContent) {
@@ -106,14 +99,14 @@ func TestModes(t *testing.T) {
 	d := open(t, directory)
 	perm := func() os.FileMode {
 		info, err := os.Stat(directory + "/f")
-		check(t, err)
+		lab.Check(t, err)
 		return info.Mode().Perm()
 	}
 	for _, test := range []struct {
 		mode os.FileMode
 		want os.FileMode
 	}{{Kept, 0o600}, {0o644, 0o644}, {Kept, 0o644}, {0o755, 0o755}} {
-		check(t, d.Replace("f", bytes.NewReader(oldContent), test.mode, nil))
+		lab.Check(t, d.Replace("f", bytes.NewReader(oldContent), test.mode, nil))
 		if got := perm(); got != test.want {
 			t.Errorf("%+v: got %o, want %o", test.mode, got, test.want)
 		}
@@ -133,12 +126,12 @@ func TestMetadata(t *testing.T) {
 	}{{Kept, 1000, 2000, 0o640}, {0o600, 0, 0, 0o600}} {
 		directory := t.TempDir()
 		d := open(t, directory)
-		check(t, d.Replace("f", bytes.NewReader(oldContent), 0o640, nil))
-		check(t, os.Chown(directory+"/f", 1000, 2000))
-		check(t, unix.Setxattr(directory+"/f", selinux, []byte(label), 0))
-		check(t, d.Replace("f", bytes.NewReader(newContent), test.mode, nil))
+		lab.Check(t, d.Replace("f", bytes.NewReader(oldContent), 0o640, nil))
+		lab.Check(t, os.Chown(directory+"/f", 1000, 2000))
+		lab.Check(t, unix.Setxattr(directory+"/f", selinux, []byte(label), 0))
+		lab.Check(t, d.Replace("f", bytes.NewReader(newContent), test.mode, nil))
 		var stat unix.Stat_t
-		check(t, unix.Stat(directory+"/f", &stat))
+		lab.Check(t, unix.Stat(directory+"/f", &stat))
 		got := make([]byte, 256)
 		n, err := unix.Getxattr(directory+"/f", selinux, got)
 		if stat.Uid != test.uid || stat.Gid != test.gid || os.FileMode(stat.Mode&0o777) != test.perm || err != nil || string(got[:n]) != label {
@@ -151,16 +144,16 @@ func TestMetadata(t *testing.T) {
 func TestNeverOutside(t *testing.T) {
 	t.Parallel()
 	outside, directory := t.TempDir(), t.TempDir()
-	check(t, os.WriteFile(outside+"/secret", oldContent, 0o600))
-	check(t, os.Symlink(outside, directory+"/link"))
-	check(t, os.Symlink(outside+"/secret", directory+"/file"))
+	lab.Check(t, os.WriteFile(outside+"/secret", oldContent, 0o600))
+	lab.Check(t, os.Symlink(outside, directory+"/link"))
+	lab.Check(t, os.Symlink(outside+"/secret", directory+"/file"))
 	d := open(t, directory)
 	for _, name := range []string{"../" + filepath.Base(outside) + "/secret", "link/secret", "file"} {
 		if content, err := d.Read(name); err == nil {
 			t.Errorf("%s: read %q", name, content)
 		}
 	}
-	check(t, d.Replace("file", bytes.NewReader(newContent), 0o600, nil)) // replaces the link, not its target
+	lab.Check(t, d.Replace("file", bytes.NewReader(newContent), 0o600, nil)) // replaces the link, not its target
 	if _, err := d.Sub("link", true); err == nil {
 		t.Error("a link was opened as a subdirectory")
 	}
@@ -174,14 +167,14 @@ func TestNeverOutside(t *testing.T) {
 func TestLock(t *testing.T) {
 	directory := t.TempDir()
 	first, err := open(t, directory).TryLock()
-	check(t, err)
+	lab.Check(t, err)
 	if _, err := open(t, directory).TryLock(); !errors.Is(err, ErrLocked) {
 		t.Errorf("got %v", err)
 	}
-	check(t, first.Close())
+	lab.Check(t, first.Close())
 	second, err := open(t, directory).TryLock()
-	check(t, err)
-	check(t, second.Close())
+	lab.Check(t, err)
+	lab.Check(t, second.Close())
 }
 
 // TestRenameReplacesNothing keeps a file that came meanwhile.
@@ -189,7 +182,7 @@ func TestRenameReplacesNothing(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	d := open(t, directory)
-	check(t, errors.Join(os.WriteFile(directory+"/from", []byte("a"), 0o600), os.WriteFile(directory+"/to", []byte("b"), 0o600)))
+	lab.Check(t, errors.Join(os.WriteFile(directory+"/from", []byte("a"), 0o600), os.WriteFile(directory+"/to", []byte("b"), 0o600)))
 	if err := d.Rename("from", "to"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("got %v", err)
 	}

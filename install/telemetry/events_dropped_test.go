@@ -46,7 +46,7 @@ func TestEachRepairHasItsEvent(t *testing.T) {
 	e.limit = rate.NewLimiter(rate.Inf, 0)
 	repairs(e, 100)
 	serve(t, e)
-	eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if events := s.all(); len(events) != 100 {
 			return fmt.Errorf("%d Events of 100 pods", len(events))
 		}
@@ -76,7 +76,7 @@ func TestRate(t *testing.T) {
 	e, s := newEvents(t)
 	repairs(e, 2*eventsAtOnce)
 	serve(t, e)
-	eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if n := len(s.all()); n <= eventsAtOnce { // one more than at once
 			return fmt.Errorf("%d Events", n)
 		}
@@ -183,7 +183,7 @@ func TestRefusedWhileServing(t *testing.T) {
 	s.refuse = true
 	repairs(e, 3)
 	serve(t, e)
-	eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if n := droppedFor(t, e, causeError); n != 3 {
 			return fmt.Errorf("%v were counted", n)
 		}

@@ -76,7 +76,7 @@ func TestOpenDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := start(t, socket)
-	eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if log := a.log.String(); !strings.Contains(log, "writable by its owner alone") || !strings.Contains(log, dir) {
 			return fmt.Errorf("log %q", log)
 		}
@@ -97,7 +97,7 @@ func TestLogIsPaced(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
 	sent := 0
-	eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		for range logBurst {
 			a.expectReceived(t, failed)
 			sent++
@@ -108,14 +108,14 @@ func TestLogIsPaced(t *testing.T) {
 		return nil
 	})
 	a.expect(t, float64(sent), "adds_total", "result=failed", "reason=annotations")
-	eventually(t, func() error { // the log comes after the metrics
+	lab.Eventually(t, func() error { // the log comes after the metrics
 		lines, dropped := strings.Count(a.log.String(), `msg="not captured`), a.value(t, "log_lines_dropped_total")
 		if lines+int(dropped) != sent || lines < logBurst {
 			return fmt.Errorf("%d lines, %v dropped of %d", lines, dropped, sent)
 		}
 		return nil
 	})
-	eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		send(t, a.socket, "{")
 		if log := a.log.String(); !strings.Contains(log, "lines were dropped") {
 			return errors.New("the log does not say that lines were dropped")
@@ -153,7 +153,7 @@ func TestHistoryIsPutRight(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.expectReceived(t, of("after", captured))
-		eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			if _, err := history.Last(memory, "after"); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}

@@ -86,7 +86,7 @@ func (a *agent) value(t *testing.T, name string, labels ...string) float64 {
 // expect waits for a metric's value.
 func (a *agent) expect(t *testing.T, want float64, name string, labels ...string) {
 	t.Helper()
-	eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if got := a.value(t, name, labels...); got != want {
 			return fmt.Errorf("%s %q is %v, want %v", name, labels, got, want)
 		}
@@ -94,23 +94,9 @@ func (a *agent) expect(t *testing.T, want float64, name string, labels ...string
 	})
 }
 
-// eventually tries until it succeeds, or patience is over.
-func eventually(t *testing.T, try func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
-}
-
 func (a *agent) expectReceived(t *testing.T, r record.Record) {
 	t.Helper()
-	eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if !record.Send(a.socket, r) {
 			return fmt.Errorf("no agent listens: %s", a.log)
 		}
@@ -223,7 +209,7 @@ func TestReplays(t *testing.T) {
 	}
 	a := start(t, socket)
 	a.expect(t, 3, "adds_total", "result=failed", "reason=annotations")
-	eventually(t, func() error { // a record goes once it was taken
+	lab.Eventually(t, func() error { // a record goes once it was taken
 		entries, err := os.ReadDir(record.Spool(socket))
 		if err != nil || len(entries) > 0 {
 			return fmt.Errorf("left: %v, %v", entries, err)
@@ -284,7 +270,7 @@ func TestKubeletsDirectory(t *testing.T) {
 		if info, err := os.Lstat(dir); err != nil || info.Mode().Perm() != want {
 			t.Errorf("made with %v: it has %v, %v", made, info.Mode(), err)
 		}
-		eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			if entries, err := os.ReadDir(dir); err != nil || (len(entries) > 0) != (want == 0o700) {
 				return fmt.Errorf("made with %v: it has %v, %v", made, entries, err)
 			}
@@ -301,7 +287,7 @@ func TestSocketIsADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := start(t, socket)
-	eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if log := a.log.String(); !strings.Contains(log, "receiving records failed") {
 			return fmt.Errorf("log %q", log)
 		}
@@ -321,7 +307,7 @@ func TestEveryAgentReceives(t *testing.T) {
 	first := start(t, socket)
 	first.expectReceived(t, captured)
 	second := start(t, socket)
-	eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		second.expectReceived(t, captured)
 		if second.value(t, "adds_total", "result=captured") < 1 {
 			return errors.New("the second agent receives nothing")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 var c suite.Suite
@@ -30,7 +31,7 @@ func removeAgents(t *testing.T) {
 	kubectl(t, "patch", "daemonset", "capture-cni-node", "--patch", `{"spec": {"template": {"spec": {"nodeSelector": {"nowhere": "yes"}}}}}`)
 	kubectl(t, "wait", "--for=jsonpath={.status.desiredNumberScheduled}=0", suite.KubectlTimeout, "daemonset/capture-cni-node") // else the controller creates new pods
 	kubectl(t, "delete", "pods", "--all", "--force", "--grace-period=0")
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		for _, node := range c.Nodes {
 			sandboxes, err := node.Sandboxes(t.Context())
 			if err != nil {
@@ -56,7 +57,7 @@ func restoreAgents(t *testing.T) {
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := c.Kubectl(context.WithoutCancel(t.Context()), "", append([]string{"--namespace", cluster.Namespace}, args...)...)
-	suite.Check(t, err)
+	lab.Check(t, err)
 	return out
 }
 
@@ -69,7 +70,7 @@ func agentOn(t *testing.T, node *cluster.Node) string {
 func waitForEvent(t *testing.T, n suite.Namespace, pod, reason, what string) {
 	t.Helper()
 	selector := "reason=" + reason + ",involvedObject.name=" + pod
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		messages := n.Kubectl(t, "", "get", "events", "--field-selector", selector, "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(messages, what) {
 			return fmt.Errorf("no Event %s of %s contains %q: %q", reason, pod, what, messages)
@@ -82,18 +83,18 @@ func waitForEvent(t *testing.T, n suite.Namespace, pod, reason, what string) {
 func unpackReport(t *testing.T, agent, container string) map[string]string {
 	t.Helper()
 	packed, err := c.Kubectl(context.WithoutCancel(t.Context()), "", "--namespace", cluster.Namespace, "exec", agent, "--container="+container, "--", "/capture-cni-node", "report")
-	suite.Check(t, err)
+	lab.Check(t, err)
 	unzipped, err := gzip.NewReader(strings.NewReader(packed))
-	suite.Check(t, err)
+	lab.Check(t, err)
 	files := map[string]string{}
 	for archive := tar.NewReader(unzipped); ; {
 		head, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		suite.Check(t, err)
+		lab.Check(t, err)
 		content, err := io.ReadAll(archive)
-		suite.Check(t, err)
+		lab.Check(t, err)
 		files[strings.TrimPrefix(head.Name, "capture-cni/")] = string(content)
 	}
 }

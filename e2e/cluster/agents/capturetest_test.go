@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/deploy/capturetest"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 const testLabels = "app.kubernetes.io/name=capture-cni,app.kubernetes.io/component=test"
@@ -39,8 +40,8 @@ func TestKubectlTest(t *testing.T) {
 	onFirst := []string{"--mode", "redirect", "--nodes", first.Name, "--image", image}
 	edit(t, first, entry, `"type"`, `"ipv6": "sometimes", "type"`)
 	expectFailure(t, p, "did not start within 20s", `"ipv6" is "sometimes"`, append(onFirst, "--timeout", "20s")...)
-	suite.Check(t, os.Remove(entry))
-	suite.Check(t, suite.TriggerReload(first))
+	lab.Check(t, os.Remove(entry))
+	lab.Check(t, suite.TriggerReload(first))
 	suite.WaitForLastPlugin(t, first, "portmap")
 	expectFailure(t, p, "bypassed the client's proxy", "node "+first.Name+" is no agent", onFirst...)
 }
@@ -50,7 +51,7 @@ func expectAllPass(t *testing.T, p suite.Plugin, checks int, flags ...string) {
 	t.Helper()
 	out, status := p.Output(t, append([]string{"test", "-o", "json"}, flags...)...)
 	var report capturetest.Report
-	suite.Check(t, json.Unmarshal([]byte(out), &report))
+	lab.Check(t, json.Unmarshal([]byte(out), &report))
 	passed := 0
 	for _, result := range report.Results {
 		if result.Verdict == capturetest.Passed {
@@ -85,14 +86,14 @@ func interrupt(t *testing.T, p suite.Plugin) {
 	var output strings.Builder
 	command := p.Command(t, "test")
 	command.Stdout, command.Stderr = &output, &output
-	suite.Check(t, command.Start())
-	suite.Eventually(t, func() error {
+	lab.Check(t, command.Start())
+	lab.Eventually(t, func() error {
 		if pods := c.MustKubectl(t, "get", "pods", "--all-namespaces", "--selector", testLabels, "-o", "name"); pods == "" {
 			return fmt.Errorf("no pod of the test is there")
 		}
 		return nil
 	})
-	suite.Check(t, command.Process.Signal(syscall.SIGINT))
+	lab.Check(t, command.Process.Signal(syscall.SIGINT))
 	_ = command.Wait()
 	if status := command.ProcessState.ExitCode(); status != 2 || !strings.Contains(output.String(), "canceled") {
 		t.Errorf("interrupted: status %d, want 2:\n%s", status, output.String())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
@@ -31,10 +32,10 @@ func TestCRIORestarts(t *testing.T) {
 			keep := []*corev1.Pod{older, meshed, plain}
 			before := sandboxIDs(t, n, append(keep, broken)...)
 			nft(t, n, "broken", "delete", "table", "inet", "capture-cni")
-			suite.Check(t, end())
-			suite.Check(t, node.StartRuntime(t.Context()))
-			suite.Check(t, errors.Join(node.StopKubelet(), node.StartKubelet()))
-			suite.Eventually(t, func() error {
+			lab.Check(t, end())
+			lab.Check(t, node.StartRuntime(t.Context()))
+			lab.Check(t, errors.Join(node.StopKubelet(), node.StartKubelet()))
+			lab.Eventually(t, func() error {
 				sandbox, err := n.Sandbox(t.Context(), "broken")
 				if err == nil && sandbox.ID == before["broken"] {
 					err = errors.New("the pod without rules still has its sandbox")
@@ -71,7 +72,7 @@ func sandboxIDs(t *testing.T, n suite.Namespace, pods ...*corev1.Pod) map[string
 	ids := map[string]string{}
 	for _, pod := range pods {
 		sandbox, err := n.Sandbox(t.Context(), pod.Name)
-		suite.Check(t, err)
+		lab.Check(t, err)
 		ids[pod.Name] = sandbox.ID
 	}
 	return ids
@@ -84,8 +85,8 @@ func TestEvents(t *testing.T) {
 	for _, node := range c.Nodes {
 		t.Run(string(node.Runtime), func(t *testing.T) {
 			client, err := cri.New(node.Socket())
-			suite.Check(t, err)
-			defer func() { suite.Check(t, client.Close()) }()
+			lab.Check(t, err)
+			defer func() { lab.Check(t, client.Close()) }()
 			ctx, stop := context.WithTimeout(t.Context(), cluster.Timeout)
 			defer stop()
 			connected, started, ended := make(chan struct{}), make(chan struct{}, 100), make(chan error, 1)

@@ -31,7 +31,7 @@ func TestDashboardQueries(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	n.Run(t, suite.Server("web", c.Nodes[0].Name))
 	var pages [2]string
-	suite.Eventually(t, func() error { // after each has seen the pod
+	lab.Eventually(t, func() error { // after each has seen the pod
 		var errs [2]error
 		_, pages[0], errs[0] = suite.AskAgent(t.Context(), c.Nodes[0], "/metrics")
 		_, pages[1], errs[1] = suite.AskGuard(t.Context(), c.Nodes[0], "/metrics")
@@ -46,7 +46,7 @@ func TestDashboardQueries(t *testing.T) {
 	ask := startPrometheus(t, pages[:]...)
 	for _, query := range dashboardQueries(t) {
 		aboutFaults := faults.MatchString(query)
-		suite.Eventually(t, func() error { // a rate needs two samples
+		lab.Eventually(t, func() error { // a rate needs two samples
 			err := ask(variables.Replace(query))
 			if err != nil && !(aboutFaults && errors.Is(err, errNoAnswer)) {
 				return fmt.Errorf("%s: %w", query, err)
@@ -64,11 +64,11 @@ var (
 func dashboardQueries(t *testing.T) (queries []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../../deploy/chart/dashboard.json")
-	suite.Check(t, err)
+	lab.Check(t, err)
 	var board struct {
 		Panels []struct{ Targets []struct{ Expr string } }
 	}
-	suite.Check(t, json.Unmarshal(text, &board))
+	lab.Check(t, json.Unmarshal(text, &board))
 	for _, panel := range board.Panels {
 		for _, target := range panel.Targets {
 			queries = append(queries, target.Expr)
@@ -96,16 +96,16 @@ func startPrometheus(t *testing.T, pages ...string) (ask func(query string) erro
 		targets = append(targets, server.Listener.Addr().String())
 	}
 	list, err := json.Marshal(targets)
-	suite.Check(t, err)
+	lab.Check(t, err)
 	dir := t.TempDir()
 	config := fmt.Sprintf(`{"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "capture-cni", "static_configs": [{"targets": %s}]}]}`, list)
-	suite.Check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
+	lab.Check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
 	address, err := lab.FreeAddress()
-	suite.Check(t, err)
+	lab.Check(t, err)
 	command := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=warn")
 	command.Stderr = os.Stderr
-	suite.Check(t, command.Start())
+	lab.Check(t, command.Start())
 	t.Cleanup(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })
 	return func(query string) error {
 		answer, err := http.Get("http://" + address + "/api/v1/query?query=" + url.QueryEscape(query))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRunDirectoryDeleted deletes the directory below /run on all nodes, while agents,
@@ -31,7 +32,7 @@ func TestRunDirectoryDeleted(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		now := containerRestarts(t)
 		for container, count := range restarts {
 			if now[container] <= count {
@@ -44,7 +45,7 @@ func TestRunDirectoryDeleted(t *testing.T) {
 		suite.WaitAgentReady(t, node)
 		nft(t, n, before[i].Name, "delete", "table", "inet", "capture-cni")
 		pod := n.Get(t, before[i].Name)
-		suite.Eventually(t, func() error { return n.CheckCaptured(t.Context(), pod) })
+		lab.Eventually(t, func() error { return n.CheckCaptured(t.Context(), pod) })
 	}
 	n.Run(t, after...)
 	for _, pod := range after {
@@ -63,7 +64,7 @@ func containerRestarts(t *testing.T) map[string]int {
 		for _, container := range fields[min(1, len(fields)):] {
 			name, count, _ := strings.Cut(container, "=")
 			number, err := strconv.Atoi(count)
-			suite.Check(t, err)
+			lab.Check(t, err)
 			counts[fields[0]+"/"+name] = number
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestAPIGone stops the sandboxes of pods while there is no API server: the
@@ -31,16 +32,16 @@ func TestAPIGone(t *testing.T) {
 	}
 	n.Run(t, append(meshed, plain...)...)
 	known, unknown := n.Get(t, meshed[0].Name), meshed[1]
-	suite.Check(t, c.StopAPI())
+	lab.Check(t, c.StopAPI())
 	stopped := time.Now()
 	running := false
 	defer func() {
 		if !running {
-			suite.Check(t, c.StartAPI(context.Background()))
+			lab.Check(t, c.StartAPI(context.Background()))
 		}
 	}()
 	signalAgent(t, c.Nodes[1], "KILL")
-	suite.Eventually(t, func() error { // the kubelet starts it again
+	lab.Eventually(t, func() error { // the kubelet starts it again
 		status, body, err := suite.AskAgent(t.Context(), c.Nodes[1], "/readyz")
 		if err == nil && (status == http.StatusOK || !strings.Contains(body, "pods: the agent has not read its node's pods yet: ")) {
 			err = fmt.Errorf("/readyz says %d: %s", status, body)
@@ -56,7 +57,7 @@ func TestAPIGone(t *testing.T) {
 		suite.WriteStaticPod(t, node, n.Name, "static")
 		n.WaitSandbox(t, static)
 		suite.RemoveStaticPod(t, node)
-		suite.Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			if n.HasSandbox(t, static) {
 				return fmt.Errorf("%s still runs", static)
 			}
@@ -64,12 +65,12 @@ func TestAPIGone(t *testing.T) {
 		})
 	}
 	n.WaitSandbox(t, known.Name)
-	suite.Check(t, n.CheckCaptured(t.Context(), known))
+	lab.Check(t, n.CheckCaptured(t.Context(), known))
 	time.Sleep(time.Until(stopped.Add(8 * time.Second))) // longer than the kubelets' first tries
 	if n.HasSandbox(t, unknown.Name) {
 		t.Errorf("%s has started", unknown.Name)
 	}
-	suite.Check(t, c.StartAPI(t.Context()))
+	lab.Check(t, c.StartAPI(t.Context()))
 	running, back := true, time.Now()
 	n.WaitSandbox(t, unknown.Name)
 	t.Logf("the meshed pod ran %s after the API server was back", time.Since(back).Round(100*time.Millisecond))
@@ -96,9 +97,9 @@ func TestBrokenNode(t *testing.T) {
 		event  string // empty where meshed pods start
 	}{
 		{"token expired", func(t *testing.T) {
-			suite.Check(t, os.WriteFile(node.Path("/var/lib/capture-cni/token"), []byte(expiredToken), 0o600))
+			lab.Check(t, os.WriteFile(node.Path("/var/lib/capture-cni/token"), []byte(expiredToken), 0o600))
 		}, "Unauthorized: the API server refuses the credentials in /var/lib/capture-cni/token: check that the node agent runs"},
-		{"kubeconfig gone", func(t *testing.T) { suite.Check(t, os.Remove(node.Path("/var/lib/capture-cni/kubeconfig"))) }, "check that the node agent runs"},
+		{"kubeconfig gone", func(t *testing.T) { lab.Check(t, os.Remove(node.Path("/var/lib/capture-cni/kubeconfig"))) }, "check that the node agent runs"},
 		{"nothing but a misspelt key", func(t *testing.T) { edit(t, node, entry, `"type"`, `"ip-v6": "always", "type"`) }, ""},
 		{"misspelt value", func(t *testing.T) { edit(t, node, entry, `"type"`, `"ipv6": "sometimes", "type"`) }, `"ipv6" is "sometimes": expected one of`},
 	} {
@@ -131,19 +132,19 @@ const expiredToken = "eyJhbGciOiJFUzI1NiJ9.eyJleHAiOjF9.AAAA"
 func loseSandbox(t *testing.T, n suite.Namespace, pod string) {
 	t.Helper()
 	lost, err := n.Sandbox(t.Context(), pod)
-	suite.Check(t, err)
-	suite.Check(t, lost.Stop(t.Context()))
+	lab.Check(t, err)
+	lab.Check(t, lost.Stop(t.Context()))
 }
 
 // edit changes our entry and makes the runtime load it.
 func edit(t *testing.T, node *cluster.Node, path, from, to string) {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	suite.Check(t, err)
+	lab.Check(t, err)
 	changed := strings.Replace(string(content), from, to, 1)
 	if changed == string(content) {
 		t.Fatalf("%s does not contain %s", path, from)
 	}
-	suite.Check(t, os.WriteFile(path, []byte(changed), 0o600))
-	suite.Check(t, suite.TriggerReload(node))
+	lab.Check(t, os.WriteFile(path, []byte(changed), 0o600))
+	lab.Check(t, suite.TriggerReload(node))
 }

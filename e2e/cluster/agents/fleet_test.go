@@ -8,6 +8,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestFleet asks kubectl capture-cni about a good fleet, about pods of every kind, about
@@ -49,10 +50,10 @@ func TestNodeDown(t *testing.T) {
 	node := c.Nodes[1]
 	n.Run(t, suite.Server("web", node.Name))
 	p.Expect(t, "status --wait", 0, "captured")
-	suite.Check(t, node.Halt())
+	lab.Check(t, node.Halt())
 	p.Expect(t, "status", 1, "1 faulty", node.Name, "the Node is not ready: Kubelet stopped posting node status", "next for "+node.Name+": kubectl describe node "+node.Name)
 	p.Expect(t, "explain "+n.Name+"/web", 1, "web on node "+node.Name+": unknown", "the Node is not ready")
-	suite.Check(t, node.Boot(t.Context()))
+	lab.Check(t, node.Boot(t.Context()))
 	p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)))
 }
 

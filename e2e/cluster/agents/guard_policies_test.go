@@ -18,6 +18,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -38,7 +39,7 @@ func TestGuardEvicts(t *testing.T) {
 	n.Kubectl(t, "", "rollout", "status", "deployment/protected", suite.KubectlTimeout)
 	owned, protected := podOf(t, n, "owned"), podOf(t, n, "protected")
 	c.InstallChart(t, append(slices.Clone(frequentRounds), "guard.policy=evict")...)
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		for _, pod := range podsOf(t, n, "owned") {
 			if pod != owned {
 				found, err := n.TryGet(t.Context(), pod)
@@ -74,7 +75,7 @@ func expectOtherNodesDenied(t *testing.T, n suite.Namespace) {
 		Namespace: n.Name, Name: name, UID: n.Kubectl(t, "", "get", "pod", name, "-o", "jsonpath={.metadata.uid}"),
 	}}
 	agent := agentOn(t, c.Nodes[0])
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if !record.Send(c.Nodes[0].Path("/run/capture-cni/agent.sock"), request) {
 			return fmt.Errorf("the agent does not listen")
 		}
@@ -105,7 +106,7 @@ func TestGuardKeepsOtherRules(t *testing.T) {
 			t.Fatalf("%s has the rules %+v", pod, before[pod])
 		}
 	}
-	suite.Check(t, keepIstioCNI(t, crioNode(t), func() error { return c.UninstallIstioCNI(t.Context()) }))
+	lab.Check(t, keepIstioCNI(t, crioNode(t), func() error { return c.UninstallIstioCNI(t.Context()) }))
 	c.InstallChart(t, append(slices.Clone(frequentRounds), "netconf.mesh.inboundPort=15106")...)
 	n.Run(t, suite.Server("older", c.Nodes[0].Name))
 	theirs := slices.Collect(maps.Keys(before))
@@ -134,7 +135,7 @@ func TestGuardKeepsOtherRules(t *testing.T) {
 func keepIstioCNI(t *testing.T, node *cluster.Node, uninstall func() error) error {
 	t.Helper()
 	program := node.Path("/opt/cni/bin/istio-cni")
-	t.Cleanup(func() { suite.Check(t, os.Remove(program)) })
+	t.Cleanup(func() { lab.Check(t, os.Remove(program)) })
 	return errors.Join(os.Link(program, program+"-kept"), uninstall(), os.Rename(program+"-kept", program))
 }
 
@@ -146,17 +147,17 @@ func TestGuardBeforeJob(t *testing.T) {
 	// The policy stays. The agents start as soon as the node selector is removed, before validation gives up.
 	wanted := c.Installed
 	c.Installed = nil
-	suite.Check(t, c.Install(t.Context(), append(slices.Clone(wanted), "state=absent", "force=true")...))
-	suite.Check(t, c.Install(t.Context(), append(slices.Clone(wanted), "nodeSelector.nowhere=yes")...))
+	lab.Check(t, c.Install(t.Context(), append(slices.Clone(wanted), "state=absent", "force=true")...))
+	lab.Check(t, c.Install(t.Context(), append(slices.Clone(wanted), "nodeSelector.nowhere=yes")...))
 	n := c.NewNamespace(t, suite.Restricted, cluster.InjectedWithInit)
 	n.Kubectl(t, "", "label", "namespace", n.Name, "capture-cni.io/admission=enforce")
 	n.Run(t, suite.Unmeshed(suite.Server("target", c.Nodes[1].Name)))
 	v4, _ := n.Addresses(t, "target")
 	pod := suite.NewPod("once", c.Nodes[0].Name, "ask", "tcp", suite.Address(v4, 8080))
 	pod.Annotations["sidecar.istio.io/nativeSidecar"] = "true"
-	suite.Eventually(t, func() error { return n.TryCreate(t.Context(), suite.Server("probe", c.Nodes[0].Name)) }) // the policy is in effect
+	lab.Eventually(t, func() error { return n.TryCreate(t.Context(), suite.Server("probe", c.Nodes[0].Name)) }) // the policy is in effect
 	n.Kubectl(t, job(t, pod), "apply", "--filename=-")
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		status := n.Kubectl(t, "", "get", "pods", "--selector=job-name=once", "-o", "jsonpath={.items[*].status.initContainerStatuses[0].state.running}")
 		if status == "" {
 			return fmt.Errorf("validation does not run")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // frequentRounds are settings with which the guard checks every 2 s.
@@ -42,7 +43,7 @@ func TestGuardFindsEarlyPods(t *testing.T) {
 	injected := n.List(t)
 	c.InstallChart(t, frequentRounds...)
 	ready := time.Now()
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		captured := 0
 		for _, node := range c.Nodes {
 			here, err := countCaptured(t.Context(), node, n, injected)
@@ -106,7 +107,7 @@ func TestGuardRepairs(t *testing.T) {
 	waitForRepair(t, n, "client", "web")
 	alive()
 
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		nft(t, n, "web", "delete", "table", "inet", "capture-cni")
 		if proxied, alive = holdConnection(t, n, "client", "web"); proxied != "" {
 			return errors.New("the guard was faster each time")
@@ -122,7 +123,7 @@ func waitForRepair(t *testing.T, n suite.Namespace, from, to string) {
 	t.Helper()
 	v4, _ := n.Addresses(t, to)
 	began := time.Now()
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		hops, err := n.TryAsk(t.Context(), from, "tcp", suite.Address(v4, 8080))
 		if got := suite.Names(hops); err == nil && got != to+"/inbound "+to+"/app" {
 			err = fmt.Errorf("the hops are %s", got)
@@ -140,7 +141,7 @@ func TestGuardReports(t *testing.T) {
 	n.Run(t, suite.Server("loosened", c.Nodes[0].Name))
 	before, created := n.Rules(t, "loosened"), n.Get(t, "loosened")
 	expectExplained(t, n, "loosened", "state        captured")
-	suite.Eventually(t, func() error { // the agent receives the record after the plugin's answer
+	lab.Eventually(t, func() error { // the agent receives the record after the plugin's answer
 		if said := explain(t, n, "loosened"); !strings.Contains(said, ": captured by nftables") {
 			return fmt.Errorf("its last ADD is not explained:\n%s", said)
 		}
@@ -155,7 +156,7 @@ func TestGuardReports(t *testing.T) {
 	nft(t, n, "loosened", "delete", "table", "inet", "capture-cni")
 	waitForGuardLog(t, n, "loosened", "found=uncaptured")
 	waitForEvent(t, n, "loosened", "CaptureRepaired", "is captured now")
-	suite.Eventually(t, func() error { return n.CheckCaptured(t.Context(), created) })
+	lab.Eventually(t, func() error { return n.CheckCaptured(t.Context(), created) })
 }
 
 // expectExplained expects a text in the guard's explanation of a pod.
@@ -175,7 +176,7 @@ func explain(t *testing.T, n suite.Namespace, pod string) string {
 // waitForGuardLog waits for a line of a guard's log about a pod.
 func waitForGuardLog(t *testing.T, n suite.Namespace, pod, what string) {
 	t.Helper()
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		logs, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--container=guard", "--tail=100")
 		if err != nil {
 			return err
@@ -193,7 +194,7 @@ func waitForGuardLog(t *testing.T, n suite.Namespace, pod, what string) {
 func nft(t *testing.T, n suite.Namespace, pod string, args ...string) {
 	t.Helper()
 	sandbox, err := n.Sandbox(t.Context(), pod)
-	suite.Check(t, err)
+	lab.Check(t, err)
 	nftIn(t, sandbox, args...)
 }
 
@@ -201,9 +202,9 @@ func nft(t *testing.T, n suite.Namespace, pod string, args ...string) {
 func nftIn(t *testing.T, sandbox cluster.Sandbox, args ...string) {
 	t.Helper()
 	host, err := sandbox.Host()
-	suite.Check(t, err)
+	lab.Check(t, err)
 	defer host.NetNS.Close()
-	suite.Check(t, host.Do(func() error {
+	lab.Check(t, host.Do(func() error {
 		out, err := exec.CommandContext(t.Context(), "nft", args...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("nft %s: %w: %s", strings.Join(args, " "), err, out)
@@ -225,8 +226,8 @@ func holdConnection(t *testing.T, n suite.Namespace, from, to string) (proxies s
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	out, err := command.StdoutPipe()
-	suite.Check(t, err)
-	suite.Check(t, command.Start())
+	lab.Check(t, err)
+	lab.Check(t, command.Start())
 	t.Cleanup(func() { cancel(); _ = command.Wait() })
 	lines := bufio.NewScanner(out)
 	var said strings.Builder
@@ -234,7 +235,7 @@ func holdConnection(t *testing.T, n suite.Namespace, from, to string) (proxies s
 		said.WriteString(lines.Text() + "\n")
 	}
 	hops, err := suite.ParseHops(said.String())
-	suite.Check(t, err)
+	lab.Check(t, err)
 	beats := make(chan struct{}) // unbuffered: a beat without a waiting reader is dropped
 	go func() {
 		defer close(beats)
@@ -270,10 +271,10 @@ func TestPodsEnd(t *testing.T) {
 	var pods []*corev1.Pod
 	for _, node := range c.Nodes {
 		ptp := node.Path("/opt/cni/bin/ptp")
-		suite.Check(t, os.Link(ptp, ptp+"-itself"))
-		t.Cleanup(func() { suite.Check(t, os.Rename(ptp+"-itself", ptp)) })
-		suite.Check(t, os.WriteFile(ptp+"-slow", []byte(slowEnd), 0o755))
-		suite.Check(t, os.Rename(ptp+"-slow", ptp)) // CRI-O drops a list while one of its plugins is missing
+		lab.Check(t, os.Link(ptp, ptp+"-itself"))
+		t.Cleanup(func() { lab.Check(t, os.Rename(ptp+"-itself", ptp)) })
+		lab.Check(t, os.WriteFile(ptp+"-slow", []byte(slowEnd), 0o755))
+		lab.Check(t, os.Rename(ptp+"-slow", ptp)) // CRI-O drops a list while one of its plugins is missing
 		pods = append(pods, suite.Server("ends-"+node.Name, node.Name))
 	}
 	n.Run(t, pods...)
@@ -291,7 +292,7 @@ func repairs(t *testing.T) map[string]string {
 	lines := map[string]string{}
 	for _, node := range c.Nodes {
 		_, metrics, err := suite.AskGuard(t.Context(), node, "/metrics")
-		suite.Check(t, err)
+		lab.Check(t, err)
 		lines[node.Name] = suite.LineWith(metrics, "capture_cni_pod_repairs_total", `"done"`)
 	}
 	return lines

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -17,11 +18,11 @@ import (
 // is captured; without it, the pod starts uncaptured.
 func TestMultusChainReboot(t *testing.T) {
 	c.UninstallChart(t)
-	t.Cleanup(func() { suite.Check(t, c.StopThickMultus(context.Background())) })
-	suite.Check(t, c.StartThickMultus(t.Context(), c.Nodes...))
+	t.Cleanup(func() { lab.Check(t, c.StopThickMultus(context.Background())) })
+	lab.Check(t, c.StartThickMultus(t.Context(), c.Nodes...))
 	t.Cleanup(func() { c.UninstallChart(t) })
 	node := c.Nodes[0]
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		network, err := suite.LoadedNetwork(t.Context(), node)
 		if err == nil && network.Name != "multus-cni-network" {
 			err = fmt.Errorf("the runtime has loaded the network %s", network.Name)
@@ -39,15 +40,15 @@ func TestMultusChainReboot(t *testing.T) {
 			n.Run(t, pod)
 			n.ExpectCaptured(t, pod.Name)
 			before, err := n.Sandbox(t.Context(), pod.Name)
-			suite.Check(t, err)
+			lab.Check(t, err)
 			removeAgents(t)
-			suite.Check(t, node.Halt())
-			suite.Check(t, node.Boot(t.Context())) // its runtime starts no pod without the daemon of Multus
+			lab.Check(t, node.Halt())
+			lab.Check(t, node.Boot(t.Context())) // its runtime starts no pod without the daemon of Multus
 			if out, err := node.Command(t.Context(), "systemd-tmpfiles", "--create", "--remove", "--boot", "--prefix="+cluster.MultusChainDir).CombinedOutput(); err != nil {
 				t.Fatalf("systemd-tmpfiles: %v: %s", err, out)
 			}
-			suite.Check(t, c.StartThickMultus(t.Context(), node))
-			suite.Eventually(t, func() error {
+			lab.Check(t, c.StartThickMultus(t.Context(), node))
+			lab.Eventually(t, func() error {
 				sandbox, err := n.Sandbox(t.Context(), pod.Name)
 				if err == nil && sandbox.ID == before.ID {
 					err = fmt.Errorf("%s still has the sandbox from before the boot", pod.Name)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
-	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
@@ -33,9 +33,9 @@ var outages = []struct {
 // not run.
 func killAgent(t *testing.T, node *cluster.Node) (end func()) {
 	t.Helper()
-	suite.Check(t, node.StopKubelet())
+	lab.Check(t, node.StopKubelet())
 	signalAgent(t, node, "KILL")
-	return once(t, func() { suite.Check(t, node.StartKubelet()) })
+	return once(t, func() { lab.Check(t, node.StartKubelet()) })
 }
 
 // stopAgent stops a node's agent. The kernel accepts its connections.
@@ -50,8 +50,8 @@ func signalAgent(t *testing.T, node *cluster.Node, signal string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // in cleanups too
 	out, err := node.Command(ctx, "pgrep", "--full", "^/capture-cni-node run ").Output()
-	suite.Check(t, err)
-	suite.Check(t, node.Command(ctx, "kill", "-"+signal, strings.TrimSpace(string(out))).Run())
+	lab.Check(t, err)
+	lab.Check(t, node.Command(ctx, "kill", "-"+signal, strings.TrimSpace(string(out))).Run())
 }
 
 // once returns a function that runs f once, at the end of the test if not before.
@@ -68,12 +68,12 @@ const podsSocket = "/run/capture-cni/sockets/pods.sock"
 func hangAgent(t *testing.T, node *cluster.Node) (end func()) {
 	t.Helper()
 	path := node.Path(podsSocket)
-	suite.Check(t, os.Rename(path, path+".agent"))
+	lab.Check(t, os.Rename(path, path+".agent"))
 	listener, err := net.Listen("unix", path)
-	suite.Check(t, err)
+	lab.Check(t, err)
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	ours, err := os.Lstat(path)
-	suite.Check(t, err)
+	lab.Check(t, err)
 	var mu sync.Mutex
 	open := []io.Closer{listener}
 	go func() {
@@ -90,11 +90,11 @@ func hangAgent(t *testing.T, node *cluster.Node) (end func()) {
 	}()
 	return once(t, func() {
 		found, err := os.Lstat(path)
-		suite.Check(t, err)
+		lab.Check(t, err)
 		if os.SameFile(ours, found) {
-			suite.Check(t, os.Rename(path+".agent", path))
+			lab.Check(t, os.Rename(path+".agent", path))
 		} else { // the agent has noticed, and listens at a new one
-			suite.Check(t, os.Remove(path+".agent"))
+			lab.Check(t, os.Remove(path+".agent"))
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -102,6 +102,6 @@ func hangAgent(t *testing.T, node *cluster.Node) (end func()) {
 		for _, closer := range open {
 			errs = append(errs, closer.Close())
 		}
-		suite.Check(t, errors.Join(errs...))
+		lab.Check(t, errors.Join(errs...))
 	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // poolOut is a pool for nodes that are taken out by a label.
@@ -49,7 +50,7 @@ func TestNodeOutAndIn(t *testing.T) {
 	n.Run(t, later)
 	n.ExpectCaptured(t, "old")
 	n.ExpectCaptured(t, "later")
-	suite.Eventually(t, func() error { // those that the scheduler had put there
+	lab.Eventually(t, func() error { // those that the scheduler had put there
 		for name, pod := range n.List(t) {
 			if pod.Spec.NodeName == node.Name && strings.HasPrefix(name, "coming-") {
 				return fmt.Errorf("%s still runs on %s", name, node.Name)
@@ -100,7 +101,7 @@ func label(t *testing.T, node *cluster.Node, state string) {
 func filesOf(t *testing.T, node *cluster.Node) (found []string) {
 	t.Helper()
 	for _, directory := range []string{"/etc/cni/net.d", "/opt/cni/bin", "/var/lib/capture-cni", "/run/capture-cni"} {
-		suite.Check(t, filepath.WalkDir(node.Path(directory), func(path string, entry fs.DirEntry, err error) error {
+		lab.Check(t, filepath.WalkDir(node.Path(directory), func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() && strings.Contains(path[len(node.Path("/")):], "capture-cni") && !strings.Contains(path, "/lock/") {
 				found = append(found, directory+strings.TrimPrefix(path, node.Path(directory)))
 			}
@@ -155,7 +156,7 @@ func come(ctx context.Context, n suite.Namespace, pod *corev1.Pod) error {
 // and another mode, while pods start and end on all nodes: all are captured, and none fails.
 // A bad image stops at the first pool that gets it.
 func TestMove(t *testing.T) {
-	suite.Check(t, c.LoadAgentImage(t.Context(), "v2"))
+	lab.Check(t, c.LoadAgentImage(t.Context(), "v2"))
 	const pool = "pools[0].name=canary,pools[0].nodeSelector.ring=canary,pools[0].mode=owned,pools[0].image.tag="
 	c.InstallChart(t, pool+"v2")
 	t.Cleanup(func() { c.InstallChart(t) })
@@ -171,7 +172,7 @@ func TestMove(t *testing.T) {
 			{"=canary", "capture-cni-node-canary", "v2", "owned"}, {"-", "capture-cni-node", "v1", ""},
 		} {
 			ring(node, to.value)
-			suite.Eventually(t, func() error {
+			lab.Eventually(t, func() error {
 				got := kubectl(t, "get", "pods", "--field-selector=spec.nodeName="+node.Name, "-o",
 					"jsonpath={range .items[*]}{.metadata.ownerReferences[0].name} {.spec.containers[0].image} {.status.conditions[?(@.type=='Ready')].status},{end}")
 				if want := fmt.Sprintf("%s test.local/capture-cni/capture-cni:%s True,", to.set, to.image); got != want {
@@ -220,14 +221,14 @@ func TestOnDelete(t *testing.T) {
 	entry := func() string {
 		t.Helper()
 		content, err := os.ReadFile(node.Path("/etc/cni/net.d/podnet/capture-cni.conf"))
-		suite.Check(t, err)
+		lab.Check(t, err)
 		return string(content)
 	}
 	c.ApplyChart(t, "updateStrategy.type=OnDelete", "netconf.ipv6=always")
 	p.Expect(t, "status", 1, fmt.Sprintf("%d outdated", len(c.Nodes)), "delete pod capture-cni-node-")
 	agent := agentOn(t, node)
 	signalAgent(t, node, "KILL")
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if got := kubectl(t, "get", "pod", agent, "-o", `jsonpath={.status.containerStatuses[?(@.name=="installer")].restartCount}`); got != "1" {
 			return fmt.Errorf("%s was restarted %s times", agent, got)
 		}

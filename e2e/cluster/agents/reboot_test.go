@@ -11,6 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -49,20 +50,20 @@ func TestReboot(t *testing.T) {
 			for i, node := range c.Nodes {
 				n.ExpectCaptured(t, pods[i].Name)
 				sandbox, err := n.Sandbox(t.Context(), pods[i].Name)
-				suite.Check(t, err)
+				lab.Check(t, err)
 				before[node.Name] = sandbox.ID
 			}
 			for _, node := range c.Nodes {
-				suite.Check(t, node.Halt())
+				lab.Check(t, node.Halt())
 				if tt.rewritten && c.Primary == cluster.Ptp {
-					suite.Check(t, os.WriteFile(node.Disk(c.Primary.List()), []byte(node.PrimaryList()), 0o644))
+					lab.Check(t, os.WriteFile(node.Disk(c.Primary.List()), []byte(node.PrimaryList()), 0o644))
 				}
 			}
 			for _, node := range c.Nodes {
-				suite.Check(t, node.Boot(t.Context()))
+				lab.Check(t, node.Boot(t.Context()))
 			}
 			for i, node := range c.Nodes {
-				suite.Eventually(t, func() error {
+				lab.Eventually(t, func() error {
 					sandbox, err := n.Sandbox(t.Context(), pods[i].Name)
 					if err == nil && sandbox.ID == before[node.Name] {
 						err = fmt.Errorf("%s still has the sandbox from before the boot", node.Name)
@@ -70,7 +71,7 @@ func TestReboot(t *testing.T) {
 					return err
 				})
 				if tt.agents {
-					suite.Eventually(t, func() error { return n.CheckCaptured(t.Context(), n.Get(t, pods[i].Name)) })
+					lab.Eventually(t, func() error { return n.CheckCaptured(t.Context(), n.Get(t, pods[i].Name)) })
 				} else if !tt.lost || node.Runtime == cluster.Containerd2 {
 					n.ExpectCaptured(t, pods[i].Name)
 				} else if rules := n.Rules(t, pods[i].Name); rules != (netfilter.State{}) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestObservability expects the outcome of each ADD in Events, in the agent's log
@@ -27,7 +28,7 @@ func TestObservability(t *testing.T) {
 	waitForEvent(t, n, "bad", "CaptureFailed", `"http"`)
 	waitForEvent(t, n, "warned", "CaptureWarning", "excludeInboundPort")
 	agent := agentOn(t, node)
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		log := kubectl(t, "logs", agent, "--container=installer")
 		for _, pod := range []string{"good", "warned"} {
 			if line := suite.LineWith(log, "msg=captured", "pod="+n.Name+"/"+pod+" "); !strings.Contains(line, "backend=nftables") {
@@ -63,8 +64,8 @@ func TestReport(t *testing.T) {
 	n.Run(t, web)
 	agent := agentOn(t, node)
 	token, err := os.ReadFile(node.Path("/var/lib/capture-cni/token"))
-	suite.Check(t, err)
-	suite.Eventually(t, func() error {
+	lab.Check(t, err)
+	lab.Eventually(t, func() error {
 		if adds := unpackReport(t, agent, "installer")["adds.json"]; !strings.Contains(adds, n.Name) {
 			return fmt.Errorf("the last ADDs are %s", adds)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRuntimesFail has all runtimes hang, and end, while a meshed pod loses its
@@ -25,14 +26,14 @@ func TestRuntimesFail(t *testing.T) {
 	}{
 		{
 			"hang",
-			func(t *testing.T, node *cluster.Node) { suite.Check(t, node.PauseRuntime()) },
-			func(t *testing.T, node *cluster.Node) { suite.Check(t, node.ResumeRuntime()) },
+			func(t *testing.T, node *cluster.Node) { lab.Check(t, node.PauseRuntime()) },
+			func(t *testing.T, node *cluster.Node) { lab.Check(t, node.ResumeRuntime()) },
 		},
 		{
 			"killed",
-			func(t *testing.T, node *cluster.Node) { suite.Check(t, node.KillRuntime()) },
+			func(t *testing.T, node *cluster.Node) { lab.Check(t, node.KillRuntime()) },
 			func(t *testing.T, node *cluster.Node) {
-				suite.Check(t, node.StartRuntime(context.WithoutCancel(t.Context())))
+				lab.Check(t, node.StartRuntime(context.WithoutCancel(t.Context())))
 			},
 		},
 	} {
@@ -50,7 +51,7 @@ func TestRuntimesFail(t *testing.T) {
 			var broken []cluster.Sandbox
 			for _, node := range c.Nodes {
 				sandbox, err := n.Sandbox(t.Context(), "breaks-"+node.Name)
-				suite.Check(t, err)
+				lab.Check(t, err)
 				broken = append(broken, sandbox)
 			}
 
@@ -83,7 +84,7 @@ func TestRuntimesFail(t *testing.T) {
 // waitForGuard waits until a node's guard has these metrics.
 func waitForGuard(t *testing.T, node *cluster.Node, lines ...string) {
 	t.Helper()
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		status, body, err := suite.AskGuard(t.Context(), node, "/metrics")
 		if err != nil || status != http.StatusOK {
 			return fmt.Errorf("status %d: %w", status, err)

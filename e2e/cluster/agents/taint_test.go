@@ -15,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 const startupTaint = "capture-cni.io/not-ready"
@@ -38,7 +39,7 @@ func TestTaint(t *testing.T) {
 	}
 	n.Create(t, pods...)
 	for _, pod := range pods {
-		suite.Eventually(t, func() error { return expectUnschedulable(t, n, pod.Name) })
+		lab.Eventually(t, func() error { return expectUnschedulable(t, n, pod.Name) })
 	}
 	c.InstallChart(t, taintRemoval...)
 	installedAt := time.Now()
@@ -60,14 +61,14 @@ func TestTaint(t *testing.T) {
 func TestTaintStays(t *testing.T) {
 	c.InstallChart(t, taintRemoval...)
 	node := c.Nodes[0]
-	suite.Check(t, removeTaints(t))
+	lab.Check(t, removeTaints(t))
 	c.MustKubectl(t, "delete", "events", "--field-selector=reason=CaptureNotReady") // of an earlier run
 	binding := c.MustKubectl(t, "get", "clusterrolebinding", "capture-cni-node", "-o", "json")
 	c.MustKubectl(t, "delete", "clusterrolebinding", "capture-cni-node")
 	t.Cleanup(func() { _, _ = c.Kubectl(context.Background(), binding, "apply", "--filename=-") }) // for a test that failed before it did
 	addTaint(t, node)
 	kubectl(t, "delete", "pods", "--field-selector=spec.nodeName="+node.Name) // a new agent checks at once
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		said := c.MustKubectl(t, "get", "events", "--field-selector=reason=CaptureNotReady,involvedObject.name="+node.Name, "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(said, "pods: the agent has not read its node's pods yet: ") || !strings.Contains(said, "cannot list resource") {
 			return fmt.Errorf("the Events are %q", said)
@@ -81,7 +82,7 @@ func TestTaintStays(t *testing.T) {
 		t.Error("the taint is gone")
 	}
 	_, err := c.Kubectl(t.Context(), binding, "create", "--filename=-")
-	suite.Check(t, err)
+	lab.Check(t, err)
 	expectUntainted(t, node)
 }
 
@@ -90,7 +91,7 @@ func TestTaintStays(t *testing.T) {
 func TestTaintPolicy(t *testing.T) {
 	c.InstallChart(t, taintRemoval...)
 	removeAgents(t) // they would remove the taint
-	suite.Check(t, removeTaints(t))
+	lab.Check(t, removeTaints(t))
 	agent := "system:serviceaccount:" + cluster.Namespace + ":capture-cni-node"
 	own, other := c.Nodes[0].Name, c.Nodes[1].Name
 	c.MustKubectl(t, "taint", "node", "--all", "--overwrite", "foreign=:NoSchedule")
@@ -114,7 +115,7 @@ func TestTaintPolicy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			err := patchAs(t, agent, tt.from, tt.node, tt.patch)
 			if tt.errContains == "" {
-				suite.Check(t, err)
+				lab.Check(t, err)
 			} else if err == nil || !strings.Contains(err.Error(), tt.errContains) {
 				t.Errorf("got %v, want an error with %q", err, tt.errContains)
 			}
@@ -136,7 +137,7 @@ func TestTaintPolicy(t *testing.T) {
 	if err := patchAs(t, agent, own, other, remove); err == nil || !slices.Contains(taints(t, c.Nodes[1]), startupTaint) {
 		t.Errorf("the agent of another node removed the taint (%v)", err)
 	}
-	suite.Check(t, patchAs(t, agent, other, other, remove))
+	lab.Check(t, patchAs(t, agent, other, other, remove))
 	if got := taints(t, c.Nodes[1]); !slices.Equal(got, []string{"foreign"}) {
 		t.Errorf("the node has the taints %q", got)
 	}
@@ -157,7 +158,7 @@ func patchAs(t *testing.T, user, from, node, patch string) error {
 func addTaint(t *testing.T, node *cluster.Node) {
 	t.Helper()
 	c.MustKubectl(t, "taint", "node", node.Name, "--overwrite", startupTaint+"=:NoSchedule")
-	t.Cleanup(func() { suite.Check(t, removeTaints(t)) })
+	t.Cleanup(func() { lab.Check(t, removeTaints(t)) })
 }
 
 // removeTaints removes the taint from all nodes.
@@ -178,7 +179,7 @@ func removeTaints(t *testing.T) error {
 func taints(t *testing.T, node *cluster.Node) (keys []string) {
 	t.Helper()
 	var found corev1.Node
-	suite.Check(t, json.Unmarshal([]byte(c.MustKubectl(t, "get", "node", node.Name, "-o", "json")), &found))
+	lab.Check(t, json.Unmarshal([]byte(c.MustKubectl(t, "get", "node", node.Name, "-o", "json")), &found))
 	for _, taint := range found.Spec.Taints {
 		keys = append(keys, taint.Key)
 	}
@@ -187,7 +188,7 @@ func taints(t *testing.T, node *cluster.Node) (keys []string) {
 
 func expectUntainted(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if got := taints(t, node); slices.Contains(got, startupTaint) {
 			return fmt.Errorf("%s has the taints %q", node.Name, got)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // fetched keeps Debian's packages: another run needs no mirror.
@@ -27,7 +28,7 @@ func expect(t *testing.T, command *exec.Cmd, name string, failing ...string) {
 	t.Helper()
 	began, passed := time.Now(), 0
 	outcomes, err := Run(command, c.Dir, name)
-	suite.Check(t, err)
+	lab.Check(t, err)
 	for spec, outcome := range outcomes {
 		if outcome.Passed() {
 			passed++
@@ -56,11 +57,11 @@ func adds(t *testing.T, labels string) (count int) {
 	t.Helper()
 	for _, node := range c.Nodes {
 		_, body, err := suite.AskAgent(context.WithoutCancel(t.Context()), node, "/metrics")
-		suite.Check(t, err)
+		lab.Check(t, err)
 		for line := range strings.Lines(body) {
 			if name, value, _ := strings.Cut(line, "} "); strings.HasPrefix(name, "capture_cni_adds_total{") && strings.Contains(name, labels) {
 				number, err := strconv.Atoi(strings.TrimSpace(value))
-				suite.Check(t, err)
+				lab.Check(t, err)
 				count += number
 			}
 		}

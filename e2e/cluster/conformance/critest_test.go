@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
-	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // ofSandboxes are critest's specs of sandboxes, networks and port mappings.
@@ -25,10 +25,10 @@ const theirNamespaces = "netconf.excludeNamespaces={cri-test-namespace*}"
 // TestCRI expects that critest passes with each runtime, without this project and with it.
 func TestCRI(t *testing.T) {
 	const application, server = "test.local/critest/application:1", "test.local/critest/server:1"
-	suite.Check(t, c.LoadConformanceImages(t.Context(), fetched, "pause", application))
-	suite.Check(t, c.LoadConformanceImages(t.Context(), fetched, "test-webserver", server))
+	lab.Check(t, c.LoadConformanceImages(t.Context(), fetched, "pause", application))
+	lab.Check(t, c.LoadConformanceImages(t.Context(), fetched, "test-webserver", server))
 	images := filepath.Join(c.Dir, "critest.yaml")
-	suite.Check(t, os.WriteFile(images, []byte("defaultTestContainerImage: "+application+"\nwebServerTestImage: "+server+"\n"), 0o644))
+	lab.Check(t, os.WriteFile(images, []byte("defaultTestContainerImage: "+application+"\nwebServerTestImage: "+server+"\n"), 0o644))
 	for _, chain := range []string{"without", "with"} {
 		t.Run(chain, func(t *testing.T) {
 			if c.UninstallChart(t); chain == "with" {
@@ -36,7 +36,7 @@ func TestCRI(t *testing.T) {
 				expectAdds(t, `reason="the namespace is excluded"`)
 			}
 			for _, node := range c.Nodes {
-				suite.Check(t, node.StopKubelet()) // which ends sandboxes that it does not know
+				lab.Check(t, node.StopKubelet()) // which ends sandboxes that it does not know
 				t.Run(strings.ReplaceAll(string(node.Runtime), " ", "-"), func(t *testing.T) {
 					name := "critest-" + chain + "-" + node.Name
 					socket := "unix://" + strings.TrimPrefix(node.Socket(), node.Path(""))
@@ -49,7 +49,7 @@ func TestCRI(t *testing.T) {
 					}
 					expect(t, command, name, failing...)
 				})
-				suite.Check(t, node.StartKubelet())
+				lab.Check(t, node.StartKubelet())
 			}
 		})
 	}

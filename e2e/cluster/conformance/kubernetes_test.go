@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
-	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // Names of Kubernetes' specs.
@@ -69,14 +69,14 @@ var images = regexp.MustCompile(`(?m)^test\.local/e2e/(agnhost|glibc-dns-testing
 func kubernetes(t *testing.T) specs {
 	t.Helper()
 	registries := filepath.Join(c.Dir, "registries.yaml")
-	suite.Check(t, os.WriteFile(registries, []byte("promoterE2eRegistry: test.local/e2e\ngcRegistry: test.local/e2e\n"), 0o644))
+	lab.Check(t, os.WriteFile(registries, []byte("promoterE2eRegistry: test.local/e2e\ngcRegistry: test.local/e2e\n"), 0o644))
 	s := specs{filepath.Join(c.Parts, "e2e.test"), []string{
 		"--kubeconfig=" + c.Kubeconfig(), "--provider=local", "--kube-test-repo-list=" + registries, "--kubectl-path=" + filepath.Join(c.Dir, "bin", "kubectl"),
 	}}
 	all, err := exec.CommandContext(t.Context(), s.program, append(s.flags, "--list-images")...).Output()
-	suite.Check(t, err)
-	suite.Check(t, c.LoadConformanceImages(t.Context(), fetched, "pause", images.FindAllString(string(all), -1)...))
-	suite.Check(t, c.StartNameServer(t.Context()))
+	lab.Check(t, err)
+	lab.Check(t, c.LoadConformanceImages(t.Context(), fetched, "pause", images.FindAllString(string(all), -1)...))
+	lab.Check(t, c.StartNameServer(t.Context()))
 	return s
 }
 
@@ -119,7 +119,7 @@ func replaceAgents(t *testing.T) {
 // injectAll puts every pod of the specs in the mesh that is not in its node's network, with a
 // proxy that its clients do not notice, and expects that the plugin let none pass uncaptured.
 func injectAll(t *testing.T) {
-	suite.Check(t, c.RegisterInjector(t.Context(), "specs", "/inject-silent", "matchExpressions: [{key: e2e-run, operator: Exists}]"))
+	lab.Check(t, c.RegisterInjector(t.Context(), "specs", "/inject-silent", "matchExpressions: [{key: e2e-run, operator: Exists}]"))
 	expectAdds(t, `result="captured"`)
 	before := adds(t, `result="passed"`)
 	t.Cleanup(func() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestInstalledBesideIstioCNI installs the chart with its defaults where istio-cni is:
@@ -21,7 +22,7 @@ func TestInstalledBesideIstioCNI(t *testing.T) {
 	before := lists(t)
 	c.ApplyChart(t)
 	for _, node := range c.Nodes {
-		suite.Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			status, body, err := suite.AskAgent(t.Context(), node, "/readyz")
 			if err == nil && (status == http.StatusOK || !strings.Contains(body, "besideIstioCNI")) {
 				err = fmt.Errorf("the agent of %s answers %d: %s", node.Name, status, body)
@@ -45,7 +46,7 @@ func TestInstalledBesideIstioCNI(t *testing.T) {
 			t.Errorf("the lists of %s were\n%s\nand are\n%s", node, before[node], list)
 		}
 	}
-	suite.Check(t, c.UninstallIstioCNI(t.Context()))
+	lab.Check(t, c.UninstallIstioCNI(t.Context()))
 	for _, node := range c.Nodes {
 		suite.WaitAgentReady(t, node)
 		n.Run(t, suite.Server("later-"+node.Name, node.Name))
@@ -59,12 +60,12 @@ func lists(t *testing.T) map[string]string {
 	all := map[string]string{}
 	for _, node := range c.Nodes {
 		entries, err := os.ReadDir(node.Path("/etc/cni/net.d"))
-		suite.Check(t, err)
+		lab.Check(t, err)
 		for _, entry := range entries {
 			text := "a directory"
 			if !entry.IsDir() {
 				content, err := os.ReadFile(node.Path("/etc/cni/net.d/" + entry.Name()))
-				suite.Check(t, err)
+				lab.Check(t, err)
 				text = string(content)
 			}
 			all[node.Name] += entry.Name() + ": " + text + "\n"

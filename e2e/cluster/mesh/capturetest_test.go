@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestKubectlTestNextToIstiod has istiod inject all pods that do not refuse: those of
@@ -17,9 +18,9 @@ func TestKubectlTestNextToIstiod(t *testing.T) {
 	c.InstallChart(t)
 	p := c.BuildPlugin(t)
 	const all = "sidecarInjectorWebhook.enableNamespacesByDefault="
-	suite.Check(t, c.InstallIstio(t.Context(), suite.DefaultRevision, suite.IstiodSettings(all+"true")...))
+	lab.Check(t, c.InstallIstio(t.Context(), suite.DefaultRevision, suite.IstiodSettings(all+"true")...))
 	t.Cleanup(func() {
-		suite.Check(t, c.InstallIstio(context.WithoutCancel(t.Context()), suite.DefaultRevision, suite.IstiodSettings()...))
+		lab.Check(t, c.InstallIstio(context.WithoutCancel(t.Context()), suite.DefaultRevision, suite.IstiodSettings()...))
 	})
 	out, status := p.Run(t, "test")
 	if status != 0 || !strings.Contains(out, " passed, 0 failed, 0 skipped") {

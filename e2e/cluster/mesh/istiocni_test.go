@@ -12,6 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 	"github.com/capture-cni/capture-cni/e2e/guides"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // refused is the error of ADD while both plugins would capture the pod.
@@ -39,7 +40,7 @@ func (m migrator) follow(t *testing.T, section string, values map[string]string)
 func (m migrator) node(t *testing.T, node *cluster.Node) {
 	t.Helper()
 	m.follow(t, "4. Node by node", map[string]string{"node1": node.Name})
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if agents := istioAgentsOn(t, node); agents != "" {
 			return fmt.Errorf("%s runs istio-cni's agent %s", node.Name, agents)
 		}
@@ -57,7 +58,7 @@ func istioAgentsOn(t *testing.T, node *cluster.Node) string {
 func waitForIstioEntry(t *testing.T) {
 	t.Helper()
 	for _, node := range c.Nodes {
-		suite.Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			text, err := os.ReadFile(node.Path("/etc/cni/net.d/" + cluster.NetworkConf))
 			if err == nil && !strings.Contains(string(text), `"istio-cni"`) {
 				err = fmt.Errorf("the primary's list of %s lacks istio-cni: %s", node.Name, text)

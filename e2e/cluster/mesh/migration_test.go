@@ -11,6 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestMigration migrates a cluster from istio-cni to this plugin and back by the commands
@@ -33,7 +34,7 @@ func TestMigration(t *testing.T) {
 	expect(t, turnover, "capture-cni alone", ours)
 
 	guide.follow(t, "First, the list of capture-cni alone", nil)
-	suite.Check(t, c.InstallIstioCNI(t.Context(), "cniConfFileName="+cluster.NetworkConf))
+	lab.Check(t, c.InstallIstioCNI(t.Context(), "cniConfFileName="+cluster.NetworkConf))
 	guide.follow(t, "Then istio-cni", nil)
 	waitForIstioEntry(t)
 	expect(t, turnover, "both installed again", ours)
@@ -54,9 +55,9 @@ func TestMigrationInOneList(t *testing.T) {
 	defer turnover.End(t)
 	expect(t, turnover, "istio-cni alone", theirs)
 	c.InstallChart(t, beside)
-	expectWaiting(t, turnover, "this-way", func() { suite.Check(t, c.UninstallIstioCNI(t.Context())) })
+	expectWaiting(t, turnover, "this-way", func() { lab.Check(t, c.UninstallIstioCNI(t.Context())) })
 	expect(t, turnover, "capture-cni alone", ours)
-	suite.Check(t, c.InstallIstioCNI(t.Context()))
+	lab.Check(t, c.InstallIstioCNI(t.Context()))
 	for _, node := range c.Nodes { // the agent moves its entry behind istio-cni, which checks for no other plugin
 		suite.WaitForLastPlugin(t, node, "capture-cni")
 	}
@@ -106,7 +107,7 @@ func expectWaiting(t *testing.T, turnover *suite.Turnover, name string, step fun
 	}
 	turnover.Create(t, waiting...)
 	for _, pod := range waiting {
-		suite.Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			return turnover.CheckRefused(t, pod.Name, refused)
 		})
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestIstioCNIRestarted restarts istio-cni's agents next to ours. Because istio-cni knows
 // the primary's list by name, it adds itself to that one again, and not to ours.
 func TestIstioCNIRestarted(t *testing.T) {
 	c.ReplaceByIstioCNI(t)
-	suite.Check(t, c.InstallIstioCNI(t.Context(), "cniConfFileName="+cluster.NetworkConf))
+	lab.Check(t, c.InstallIstioCNI(t.Context(), "cniConfFileName="+cluster.NetworkConf))
 	turnover := suite.StartTurnover(t, c.NewNamespace(t, suite.Restricted, cluster.Injected), 1, suite.Ready, suite.Server)
 	defer turnover.End(t)
 	c.InstallChart(t, beside, "mode=owned")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRevisions has pods of two control planes, as during a canary upgrade of Istio:
@@ -22,7 +23,7 @@ func TestRevisions(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	suite.Check(t, c.InstallIstio(t.Context(), canary))
+	lab.Check(t, c.InstallIstio(t.Context(), canary))
 	n := c.NewNamespace(t, suite.Restricted)
 	var pods []*corev1.Pod
 	for i, revision := range []string{"default", "canary"} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // sidecar is a way to run a sidecar that a pod asks istiod for.
@@ -137,7 +138,7 @@ func expectNames(t *testing.T, n suite.Namespace, pods []*corev1.Pod) {
 	t.Helper()
 	from, to := pods[0].Name, pods[1].Name
 	ip := n.Kubectl(t, "", "get", "service", to, "-o", "jsonpath={.spec.clusterIP}")
-	suite.Eventually(t, func() error { // istiod may see the service later than kubectl
+	lab.Eventually(t, func() error { // istiod may see the service later than kubectl
 		out, err := c.Kubectl(t.Context(), "", "--namespace", n.Name, "exec", from, "--container", "app", "--", "/apps", "lookup", to+"."+n.Name+".svc.cluster.local.")
 		if err == nil && !slices.Contains(strings.Fields(out), ip) {
 			err = fmt.Errorf("%s is %q, want %s", to, out, ip)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // The startup taints of both plugins.
@@ -56,7 +57,7 @@ func taintNodes(t *testing.T) {
 func expectTaints(t *testing.T, want ...string) {
 	t.Helper()
 	for _, node := range c.Nodes {
-		suite.Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			got := strings.Fields(c.MustKubectl(t, "get", "node", node.Name, "-o", "jsonpath={.spec.taints[*].key}"))
 			if !slices.Equal(got, want) {
 				return fmt.Errorf("%s has the taints %q, want %q", node.Name, got, want)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // uncaptured is the exit code of Istio's validation in a pod without rules.
@@ -28,7 +29,7 @@ func TestValidationFails(t *testing.T) {
 		n.Create(t, sidecars[name].server("web", c.Nodes[0].Name))
 	}
 	for name, n := range pods {
-		suite.Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			code, ended := validated(n.Get(t, "web"))
 			if !ended {
 				return fmt.Errorf("istio-validation of a %s sidecar has not ended", name)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/nodestate"
 )
 
@@ -97,7 +98,7 @@ func testEventsPolicy(t *testing.T) {
 				return agentVerdict("events", tt.refused).check(err)
 			}
 			waited.Do(func() { waitForPolicy(t, create) })
-			suite.Check(t, create())
+			lab.Check(t, create())
 			// The policy applies to agents alone.
 			c.MustKubectl(t, "create", "--dry-run=server", "-f", file)
 		})
@@ -119,7 +120,7 @@ func testEventsPolicy(t *testing.T) {
 			event.Source.Host, event.ReportingInstance = tt.host, tt.host
 			c.MustKubectl(t, "create", "-f", write(t, suite.JSON(t, event)))
 			_, err := kubectl(t, append([]string{"patch", "events", event.Name, "-n", namespaceFree, "--dry-run=server", "--type=merge", "--patch=" + tt.patch}, asAgent("node1")...)...)
-			suite.Check(t, agentVerdict("events", tt.refused).check(err))
+			lab.Check(t, agentVerdict("events", tt.refused).check(err))
 		})
 	}
 }

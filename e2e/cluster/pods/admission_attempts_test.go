@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // attempt is an injected pod that its author changed, in a namespace with a single
@@ -33,9 +34,9 @@ func proxyArgs(more ...string) func(*corev1.Pod) {
 func injectedPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	content, err := os.ReadFile("testdata/injected.yaml")
-	suite.Check(t, err)
+	lab.Check(t, err)
 	var pod corev1.Pod
-	suite.Check(t, yaml.UnmarshalStrict(content, &pod))
+	lab.Check(t, yaml.UnmarshalStrict(content, &pod))
 	return &pod
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // lists of the chart's values, each element of which is tried. The values are repeated
@@ -144,7 +145,7 @@ func device(of func(*corev1.Pod) *corev1.Container) func(*corev1.Pod) {
 // testLists wants the lists above to be the chart's.
 func testLists(t *testing.T) {
 	content, err := os.ReadFile("../../../deploy/chart/values.yaml")
-	suite.Check(t, err)
+	lab.Check(t, err)
 	var values struct {
 		Admission struct {
 			Capabilities struct{ Forbidden []string }
@@ -155,7 +156,7 @@ func testLists(t *testing.T) {
 			Changes struct{ Prefixes []string }
 		}
 	}
-	suite.Check(t, yaml.Unmarshal(content, &values))
+	lab.Check(t, yaml.Unmarshal(content, &values))
 	a := values.Admission
 	for name, lists := range map[string][2][]string{
 		"capabilities.forbidden":   {a.Capabilities.Forbidden, forbiddenCapabilities},

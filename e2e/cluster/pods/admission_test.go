@@ -20,6 +20,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // Namespaces of the tests about admission. All are injected.
@@ -227,9 +228,9 @@ func hasIstioInit(pod *corev1.Pod) bool {
 func write(t *testing.T, content string) string {
 	t.Helper()
 	file, err := os.CreateTemp("", "admission-*")
-	suite.Check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = os.Remove(file.Name()) })
 	_, err = file.WriteString(content)
-	suite.Check(t, errors.Join(err, file.Close()))
+	lab.Check(t, errors.Join(err, file.Close()))
 	return file.Name()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 func testTokensPolicy(t *testing.T) {
@@ -38,9 +39,9 @@ func testTokensPolicy(t *testing.T) {
 	}
 	// API servers before 1.31 bind tokens to no Node.
 	chart, err := cluster.Chart(t.Context())
-	suite.Check(t, err)
+	lab.Check(t, err)
 	older, err := c.Helm(t.Context(), "template", cluster.Namespace, chart, "--namespace", cluster.Namespace, "--show-only", "templates/tokens.yaml", "--kube-version", "1.30.9")
-	suite.Check(t, err)
+	lab.Check(t, err)
 	c.MustKubectl(t, "apply", "-f", write(t, older))
 	t.Run("Kubernetes 1.30", func(t *testing.T) {
 		for _, row := range rows {

@@ -126,7 +126,7 @@ func TestDNS(t *testing.T) {
 func serveOutside(t *testing.T) {
 	t.Helper()
 	host, err := c.Control.Host()
-	suite.Check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = host.NetNS.Close() })
 	for _, port := range []uint16{freePort, anotherPort} {
 		serve(t, host, fmt.Sprintf("%s:%d", outside, port))
@@ -136,6 +136,6 @@ func serveOutside(t *testing.T) {
 func serve(t *testing.T, host *lab.Host, address string) {
 	t.Helper()
 	server, err := host.Serve("tcp", address, "outside")
-	suite.Check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 }

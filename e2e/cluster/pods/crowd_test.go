@@ -15,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -57,7 +58,7 @@ func TestCrowd(t *testing.T) {
 	seen := 0
 	for _, node := range c.Nodes {
 		sandboxes, err := node.Sandboxes(t.Context())
-		suite.Check(t, err)
+		lab.Check(t, err)
 		for _, sandbox := range sandboxes {
 			if sandbox.Namespace != n.Name {
 				continue
@@ -84,8 +85,8 @@ func slowAPI(t *testing.T, delay time.Duration) {
 	t.Helper()
 	for _, node := range c.Nodes {
 		restore, err := node.SlowAPI(t.Context(), delay)
-		suite.Check(t, err)
-		t.Cleanup(func() { suite.Check(t, restore()) })
+		lab.Check(t, err)
+		t.Cleanup(func() { lab.Check(t, restore()) })
 	}
 }
 

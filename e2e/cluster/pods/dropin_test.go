@@ -10,6 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -29,10 +30,10 @@ func TestDropInWithCRIO(t *testing.T) {
 			t.Errorf("the primary's list of %s is edited: %v\n%s", node.Name, err, primary)
 		}
 		recorder, dropIn := node.Path("/opt/cni/bin/recorder"), node.Path("/etc/cni/net.d/podnet/recorder.conf")
-		t.Cleanup(func() { suite.Check(t, errors.Join(os.RemoveAll(recorder), os.RemoveAll(filepath.Dir(dropIn)))) })
-		suite.Check(t, os.Symlink(filepath.Join(c.Dir, "bin", "apps"), recorder))
-		suite.Check(t, os.WriteFile(dropIn, []byte(`{"type": "recorder"}`), 0o600))
-		suite.Check(t, suite.TriggerReload(node))
+		t.Cleanup(func() { lab.Check(t, errors.Join(os.RemoveAll(recorder), os.RemoveAll(filepath.Dir(dropIn)))) })
+		lab.Check(t, os.Symlink(filepath.Join(c.Dir, "bin", "apps"), recorder))
+		lab.Check(t, os.WriteFile(dropIn, []byte(`{"type": "recorder"}`), 0o600))
+		lab.Check(t, suite.TriggerReload(node))
 
 		n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 		pod := suite.Server("web", node.Name)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestIstioInitReplaced has an injector that adds istio-init. Pod Security refuses
@@ -27,7 +28,7 @@ func TestIstioInitReplaced(t *testing.T) {
 		t.Fatalf("a pod with istio-init: %v", err)
 	}
 	n.Kubectl(t, "", "label", "namespace", n.Name, "capture-cni.io/admission=enforce")
-	suite.Eventually(t, func() error { return n.TryCreate(t.Context(), web) })
+	lab.Eventually(t, func() error { return n.TryCreate(t.Context(), web) })
 	n.WaitReady(t, web)
 	expectNoCapability(t, n, "web")
 	n.ExpectCaptured(t, "web")
@@ -42,7 +43,7 @@ func TestIstioInitValidates(t *testing.T) {
 	web := suite.Server("web", c.Nodes[0].Name)
 	web.Spec.SecurityContext.RunAsGroup = web.Spec.SecurityContext.RunAsUser // the policy identity requires it
 	// The API server may still have the last test's policy in effect.
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		out, err := c.Kubectl(t.Context(), suite.JSON(t, web), "--namespace", n.Name, "create", "--dry-run=server", "--filename=-", "-o", "json")
 		if err == nil && !strings.Contains(out, "capture-cni-validate") {
 			err = fmt.Errorf("the pod has no capture-cni-validate: %s", out)
@@ -71,7 +72,7 @@ func TestIstioInitValidates(t *testing.T) {
 func TestIstioInitListed(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../../deploy/guides/migrate-istio-init.md")
-	suite.Check(t, err)
+	lab.Check(t, err)
 	const list = "kubectl get pods -A -o go-template="
 	before, after := c.NewNamespace(t, cluster.InjectedWithInit), c.NewNamespace(t, cluster.Injected)
 	for _, n := range []suite.Namespace{before, after} {
@@ -84,7 +85,7 @@ func TestIstioInitListed(t *testing.T) {
 	command := exec.CommandContext(t.Context(), "sh", "-c", suite.LineWith(string(guide), list))
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+filepath.Join(c.Dir, "bin")+":"+os.Getenv("PATH"))
 	out, err := command.Output()
-	suite.Check(t, err)
+	lab.Check(t, err)
 	if got := strings.Fields(string(out)); !slices.Contains(got, before.Name+"/web") || slices.Contains(got, after.Name+"/web") {
 		t.Errorf("the command lists %q, want %s/web and not %s/web", got, before.Name, after.Name)
 	}

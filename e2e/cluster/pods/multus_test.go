@@ -15,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // annotationNetworks is the annotation with a pod's attachments.
@@ -25,10 +26,10 @@ const annotationNetworks = "k8s.v1.cni.cncf.io/networks"
 func TestMultus(t *testing.T) {
 	c.UninstallChart(t)
 	t.Cleanup(func() {
-		suite.Check(t, c.StopMultus(context.Background()))
+		lab.Check(t, c.StopMultus(context.Background()))
 		expectNetwork(context.Background(), t, "podnet")
 	})
-	suite.Check(t, c.StartMultus(t.Context()))
+	lab.Check(t, c.StartMultus(t.Context()))
 	defer c.UninstallChart(t)
 	c.InstallChart(t, "mode=multus", "paths.netDir="+cluster.MultusNetDir, "admission.settings.enabled=true")
 	expectNetwork(t.Context(), t, "multus-cni-network")
@@ -41,7 +42,7 @@ func TestMultus(t *testing.T) {
 func expectNetwork(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	for _, node := range c.Nodes {
-		suite.Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			network, err := suite.LoadedNetwork(ctx, node)
 			if err == nil && network.Name != name {
 				err = fmt.Errorf("%s has loaded the network %s, want %s", node.Name, network.Name, name)
@@ -185,7 +186,7 @@ func testSecondAttachment(t *testing.T) {
 				}
 				continue
 			}
-			suite.Eventually(t, func() error {
+			lab.Eventually(t, func() error {
 				return n.CheckRefused(t, name, fmt.Sprintf("network %q", second), a.refusal)
 			})
 			if phase := n.Get(t, name).Status.Phase; phase != corev1.PodPending {

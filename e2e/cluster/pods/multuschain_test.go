@@ -14,6 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // extraNetwork is an attachment with an interface of its own.
@@ -32,10 +33,10 @@ var chainSettings = []string{"mode=multus-chain", "guard.enabled=false", suite.S
 func TestMultusChain(t *testing.T) {
 	c.UninstallChart(t)
 	t.Cleanup(func() {
-		suite.Check(t, c.StopThickMultus(context.Background()))
+		lab.Check(t, c.StopThickMultus(context.Background()))
 		expectNetwork(context.Background(), t, "podnet")
 	})
-	suite.Check(t, c.StartThickMultus(t.Context(), c.Nodes...))
+	lab.Check(t, c.StartThickMultus(t.Context(), c.Nodes...))
 	expectNetwork(t.Context(), t, "multus-cni-network")
 	defer c.UninstallChart(t)
 	t.Run("from the attachment", testFromAttachment)
@@ -115,8 +116,8 @@ func testBrokenChain(t *testing.T) {
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	node := c.Nodes[0]
 	file := node.Path(cluster.MultusChainDir + "/50-other.conf")
-	suite.Check(t, os.WriteFile(file, []byte(`{"type": "tuning"`), 0o644))
-	suite.Eventually(t, func() error {
+	lab.Check(t, os.WriteFile(file, []byte(`{"type": "tuning"`), 0o644))
+	lab.Eventually(t, func() error {
 		status, body, err := suite.AskAgent(t.Context(), node, "/readyz")
 		if err == nil && (status == 200 || !strings.Contains(body, cluster.MultusChainDir+"/50-other.conf, which another program wrote")) {
 			err = fmt.Errorf("/readyz is %d: %s", status, body)
@@ -126,12 +127,12 @@ func testBrokenChain(t *testing.T) {
 	uncaptured, captured := suite.Server("uncaptured", node.Name), suite.Server("captured", node.Name)
 	n.Run(t, uncaptured)
 	expectUntouched(t, n, uncaptured.Name)
-	suite.Check(t, os.Remove(file))
+	lab.Check(t, os.Remove(file))
 	suite.WaitAgentReady(t, node)
 	n.Run(t, captured)
 	n.ExpectCaptured(t, captured.Name)
 	c.InstallChart(t, "mode=multus-chain")
-	suite.Eventually(t, func() error { return n.CheckCaptured(t.Context(), n.Get(t, uncaptured.Name)) })
+	lab.Eventually(t, func() error { return n.CheckCaptured(t.Context(), n.Get(t, uncaptured.Name)) })
 	c.InstallChart(t, chainSettings...)
 	n.Delete(t, uncaptured, captured)
 }
@@ -145,7 +146,7 @@ func testChainAlone(t *testing.T) {
 	node := c.Nodes[0]
 	old, oldPlain := suite.Server("old", node.Name), suite.Unmeshed(suite.Server("old-plain", node.Name))
 	n.Run(t, old, oldPlain)
-	suite.Check(t, c.Uninstall(t.Context()))
+	lab.Check(t, c.Uninstall(t.Context()))
 	c.Installed = nil
 	byToken := suite.Server("by-token", node.Name)
 	n.Run(t, byToken)
@@ -156,7 +157,7 @@ func testChainAlone(t *testing.T) {
 	n.Create(t, meshed, plain)
 	system.Run(t, excluded)
 	for _, pod := range []*corev1.Pod{meshed, plain} {
-		suite.Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			return n.CheckRefused(t, pod.Name, `adding container to network "vendor-cni-chain"`, "looking up pod "+n.Name+"/"+pod.Name)
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestPrimaryInstaller installs the chart in each mode, before the primary and after it, and
@@ -33,10 +34,10 @@ func TestPrimaryInstaller(t *testing.T) {
 					settings = append(settings, "nodeSelector.drop-ins=yes")
 				}
 				if first {
-					suite.Check(t, c.RemovePrimary(t.Context()))
+					lab.Check(t, c.RemovePrimary(t.Context()))
 					c.ApplyChart(t, settings...)
 					for _, node := range nodes {
-						suite.Eventually(t, func() error {
+						lab.Eventually(t, func() error {
 							status, body, err := suite.AskAgent(t.Context(), node, "/readyz")
 							if err == nil && status != http.StatusServiceUnavailable {
 								err = fmt.Errorf("without a primary, the agent of %s answers %d: %s", node.Name, status, body)
@@ -44,15 +45,15 @@ func TestPrimaryInstaller(t *testing.T) {
 							return err
 						})
 					}
-					suite.Check(t, c.InstallPrimary(t.Context()))
+					lab.Check(t, c.InstallPrimary(t.Context()))
 				}
 				c.InstallChart(t, settings...)
 				n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 				expectCapturedOn(t, n, "first", nodes)
-				suite.Check(t, c.ReinstallPrimary(t.Context()))
+				lab.Check(t, c.ReinstallPrimary(t.Context()))
 				for _, node := range nodes {
 					if mode != "dropin" { // which no installer undoes, and CRI-O does not report
-						suite.Eventually(t, func() error { return hasPlugin(t, node) })
+						lab.Eventually(t, func() error { return hasPlugin(t, node) })
 					}
 					suite.WaitAgentReady(t, node)
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestProbes has the kubelets probe captured pods over TCP. A probe of a captured port
@@ -40,7 +41,7 @@ func TestProbes(t *testing.T) {
 		n.ExpectCaptured(t, pod.Name)
 	}
 	for _, pod := range refused {
-		suite.Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			events := n.Kubectl(t, "", "get", "events", "--field-selector=reason=Unhealthy,involvedObject.name="+pod.Name, "-o", "jsonpath={.items[*].message}")
 			if !strings.Contains(events, ":15021: connect: connection refused") {
 				return errors.New(pod.Name + ": no probe was refused: " + events)

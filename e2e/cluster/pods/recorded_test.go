@@ -20,6 +20,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 var update = flag.Bool("update", false, "rewrite the recorded calls")
@@ -53,18 +54,18 @@ func TestRecorded(t *testing.T) {
 	for _, node := range c.Nodes {
 		for _, call := range callsOf(node.Runtime) {
 			var found recording
-			suite.Eventually(t, func() (err error) {
+			lab.Eventually(t, func() (err error) {
 				found, err = findCall(node, n.Name, call.pod+node.Name, call.command, call.late)
 				return err
 			})
 			name := filepath.Join(recorded, strings.ReplaceAll(string(node.Runtime), " ", "-"), call.file+".json")
 			content, err := found.anonymous(n.Name, node.Name)
-			suite.Check(t, err)
+			lab.Check(t, err)
 			if *update {
-				suite.Check(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, content, 0o644)))
+				lab.Check(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, content, 0o644)))
 			}
 			want, err := os.ReadFile(name)
-			suite.Check(t, err)
+			lab.Check(t, err)
 			if diff := cmp.Diff(string(want), string(content)); diff != "" {
 				t.Errorf("%s (-recorded +sent):\n%s", name, diff)
 			}
@@ -96,28 +97,28 @@ func callsOf(runtime cluster.Runtime) []recordedCall {
 // test ends.
 func recordCalls(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	suite.Check(t, os.Symlink(filepath.Join(c.Dir, "bin", "apps"), node.Path("/opt/cni/bin/recorder")))
+	lab.Check(t, os.Symlink(filepath.Join(c.Dir, "bin", "apps"), node.Path("/opt/cni/bin/recorder")))
 	list := node.Path("/etc/cni/net.d/" + cluster.NetworkConf)
 	dropIn := node.Path("/etc/cni/net.d/podnet/recorder.conf")
 	const entry = `{"type": "recorder", "capabilities": {"io.kubernetes.cri.pod-annotations": true}}`
 	before, err := os.ReadFile(list)
-	suite.Check(t, err)
+	lab.Check(t, err)
 	if node.Runtime == cluster.Containerd2 {
-		suite.Check(t, os.WriteFile(dropIn, []byte(entry), 0o600))
+		lab.Check(t, os.WriteFile(dropIn, []byte(entry), 0o600))
 	} else {
 		end := bytes.LastIndexByte(before, ']')
-		suite.Check(t, os.WriteFile(list, slices.Concat(before[:end], []byte(","+entry), before[end:]), 0o600))
+		lab.Check(t, os.WriteFile(list, slices.Concat(before[:end], []byte(","+entry), before[end:]), 0o600))
 	}
 	t.Cleanup(func() {
 		if node.Runtime == cluster.Containerd2 {
-			suite.Check(t, os.Remove(dropIn))
+			lab.Check(t, os.Remove(dropIn))
 		} else {
-			suite.Check(t, os.WriteFile(list, before, 0o600))
+			lab.Check(t, os.WriteFile(list, before, 0o600))
 		}
-		suite.Check(t, errors.Join(suite.TriggerReload(node), os.Remove(node.Path("/opt/cni/bin/recorder"))))
+		lab.Check(t, errors.Join(suite.TriggerReload(node), os.Remove(node.Path("/opt/cni/bin/recorder"))))
 	})
-	suite.Check(t, suite.TriggerReload(node))
-	suite.Eventually(t, func() error {
+	lab.Check(t, suite.TriggerReload(node))
+	lab.Eventually(t, func() error {
 		network, err := suite.LoadedNetwork(t.Context(), node)
 		if err == nil && !slices.Contains(network.Plugins, "recorder") {
 			err = fmt.Errorf("%s does not call the recorder: %s", node.Name, network.Plugins)

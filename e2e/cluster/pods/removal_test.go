@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRemoval cleans the nodes and then uninstalls the chart: new pods start
@@ -56,7 +57,7 @@ func TestUninstallAlone(t *testing.T) {
 	node := c.Nodes[0]
 	old := suite.Server("old", node.Name)
 	n.Run(t, old)
-	suite.Check(t, c.Uninstall(t.Context()))
+	lab.Check(t, c.Uninstall(t.Context()))
 	c.Installed = nil
 	byToken := suite.Server("by-token", node.Name)
 	n.Run(t, byToken)
@@ -90,8 +91,8 @@ func TestAbsentRefuses(t *testing.T) {
 	settings := append(slices.Clone(c.Installed), "state=absent")
 	c.Installed = nil
 	_, err := c.Helm(t.Context(), "upgrade", cluster.Namespace, "../../../deploy/chart", "--namespace", cluster.Namespace, "--reuse-values", "--set", "state=absent")
-	suite.Check(t, err)
-	suite.Eventually(t, func() error {
+	lab.Check(t, err)
+	lab.Eventually(t, func() error {
 		logs, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--tail=50")
 		if err == nil && suite.LineWith(logs, "captured pods still run on the node", n.Name+"/web") == "" {
 			err = errors.New("no agent names the pod that keeps it: " + logs)

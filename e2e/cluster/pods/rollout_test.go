@@ -11,6 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestRollout installs the chart. Each agent chooses the mode that its runtime
@@ -20,7 +21,7 @@ func TestRollout(t *testing.T) {
 	c.InstallChart(t)
 	for _, node := range c.Nodes {
 		primary, err := os.ReadFile(node.Path(c.Primary.List()))
-		suite.Check(t, err)
+		lab.Check(t, err)
 		_, err = os.Stat(node.Path(c.Primary.DropIn("capture-cni.conf")))
 		switch dropIn := err == nil; {
 		case node.Runtime == cluster.Containerd2 && (!dropIn || strings.Contains(string(primary), "capture-cni")):
@@ -31,7 +32,7 @@ func TestRollout(t *testing.T) {
 		expectPlugin(t, node, true)
 	}
 	out, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
-	suite.Check(t, err)
+	lab.Check(t, err)
 	if strings.Trim(out, "0 ") != "" {
 		t.Errorf("agents were restarted: %s", out)
 	}
@@ -54,17 +55,17 @@ func TestNotReady(t *testing.T) {
 			return nil
 		}
 	}
-	suite.Check(t, os.WriteFile(broken, []byte(`{"cniVersion": "1.0.0", "name": "broken", "plugins": []}`), 0o600))
-	suite.Eventually(t, ready("false"))
-	suite.Check(t, os.Remove(broken))
-	suite.Eventually(t, ready("true"))
+	lab.Check(t, os.WriteFile(broken, []byte(`{"cniVersion": "1.0.0", "name": "broken", "plugins": []}`), 0o600))
+	lab.Eventually(t, ready("false"))
+	lab.Check(t, os.Remove(broken))
+	lab.Eventually(t, ready("true"))
 }
 
 // expectPlugin checks whether a node's runtime calls the plugin.
 func expectPlugin(t *testing.T, node *cluster.Node, want bool) {
 	t.Helper()
 	network, err := suite.LoadedNetwork(t.Context(), node)
-	suite.Check(t, err)
+	lab.Check(t, err)
 	if slices.Contains(network.Plugins, "capture-cni") != want {
 		t.Errorf("%s calls the plugins %q; want capture-cni among them: %v", node.Name, network.Plugins, want)
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // everyMesh is the setting with which pods of every mesh are captured.
@@ -79,7 +80,7 @@ func TestOtherSidecars(t *testing.T) {
 		}
 	}
 	for _, node := range c.Nodes[:2] {
-		suite.Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			_, metrics, err := suite.AskGuard(t.Context(), node, "/metrics")
 			for _, mesh := range []string{"linkerd", "capture-cni"} {
 				if line := fmt.Sprintf("capture_cni_pods{mesh=%q,state=\"captured\"} 1\n", mesh); err == nil && !strings.Contains(metrics, line) {
@@ -106,7 +107,7 @@ func TestOtherSidecars(t *testing.T) {
 	wrong.Annotations["capture-cni.io/outbound-prot"] = "15001"
 	n.Create(t, both, wrong)
 	for name, reason := range map[string]string{"both": "keys of linkerd and of capture-cni", "wrong": "there is no such key"} {
-		suite.Eventually(t, func() error { return n.CheckRefused(t, name, reason) })
+		lab.Eventually(t, func() error { return n.CheckRefused(t, name, reason) })
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // AskAgent requests a path of a node's agent, /readyz or /metrics, as the kubelet does.
@@ -57,7 +58,7 @@ func request(ctx context.Context, node *cluster.Node, address, path string) (sta
 // WaitAgentReady waits until a node's agent is ready.
 func WaitAgentReady(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		status, body, err := AskAgent(t.Context(), node, "/readyz")
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("the agent of %s is not ready: %s", node.Name, body)
@@ -70,13 +71,13 @@ func WaitAgentReady(t *testing.T, node *cluster.Node) {
 func PodRequests(t *testing.T, node *cluster.Node) map[string]int {
 	t.Helper()
 	_, body, err := AskAgent(t.Context(), node, "/metrics")
-	Check(t, err)
+	lab.Check(t, err)
 	counts := map[string]int{}
 	for line := range strings.Lines(body) {
 		if rest, ok := strings.CutPrefix(line, `capture_cni_pod_requests_total{source="`); ok {
 			source, count, _ := strings.Cut(strings.TrimSpace(rest), `"} `)
 			counts[source], err = strconv.Atoi(count)
-			Check(t, err)
+			lab.Check(t, err)
 		}
 	}
 	return counts

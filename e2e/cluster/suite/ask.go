@@ -18,7 +18,7 @@ import (
 func (n Namespace) Ask(t *testing.T, pod, network, server string, from ...string) []lab.Answer {
 	t.Helper()
 	hops, err := n.TryAsk(t.Context(), pod, network, server, from...)
-	Check(t, err)
+	lab.Check(t, err)
 	return hops
 }
 

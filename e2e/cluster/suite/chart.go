@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // ShortLookup is a setting with which an ADD fails soon where no pod can be
@@ -29,7 +30,7 @@ func (c *Suite) InstallChart(t *testing.T, settings ...string) {
 		return
 	}
 	c.Installed = nil
-	Check(t, c.Install(context.WithoutCancel(t.Context()), settings...))
+	lab.Check(t, c.Install(context.WithoutCancel(t.Context()), settings...))
 	c.Installed = settings
 }
 
@@ -37,7 +38,7 @@ func (c *Suite) InstallChart(t *testing.T, settings ...string) {
 func (c *Suite) ApplyChart(t *testing.T, settings ...string) {
 	t.Helper()
 	c.Installed = nil
-	Check(t, c.Apply(t.Context(), append([]string{"image.tag=" + release}, settings...)...))
+	lab.Check(t, c.Apply(t.Context(), append([]string{"image.tag=" + release}, settings...)...))
 }
 
 // UninstallChart cleans the nodes and removes the chart, also one that a failed
@@ -48,7 +49,7 @@ func (c *Suite) UninstallChart(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context()) // in cleanups too
 	if c.Installed == nil {
 		releases, err := c.Helm(ctx, "list", "--all-namespaces", "--short")
-		Check(t, err)
+		lab.Check(t, err)
 		if releases == "" {
 			return
 		}
@@ -56,14 +57,14 @@ func (c *Suite) UninstallChart(t *testing.T) {
 	}
 	settings := append(c.Installed, "state=absent", "force=true")
 	c.Installed = nil
-	Check(t, c.Install(ctx, settings...))
-	Check(t, c.Uninstall(ctx))
+	lab.Check(t, c.Install(ctx, settings...))
+	lab.Check(t, c.Uninstall(ctx))
 }
 
 // WaitForLastPlugin waits until a node's runtime calls this plugin last.
 func WaitForLastPlugin(t *testing.T, node *cluster.Node, plugin string) {
 	t.Helper()
-	Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		network, err := LoadedNetwork(t.Context(), node)
 		if err == nil && (len(network.Plugins) == 0 || network.Plugins[len(network.Plugins)-1] != plugin) {
 			err = fmt.Errorf("%s calls the plugins %q, want %s last", node.Name, network.Plugins, plugin)

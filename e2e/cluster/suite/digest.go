@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -31,8 +32,8 @@ func digestAt(ctx context.Context, path string) (digest string, err error) {
 func (n Namespace) Digest(t *testing.T, pod string) string {
 	t.Helper()
 	sandbox, err := n.Sandbox(t.Context(), pod)
-	Check(t, err)
+	lab.Check(t, err)
 	digest, err := digestAt(t.Context(), sandbox.Path())
-	Check(t, err)
+	lab.Check(t, err)
 	return digest
 }

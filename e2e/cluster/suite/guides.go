@@ -14,6 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/guides"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // Operator runs the commands of the guides in a shell: with the cluster's helm and kubectl,
@@ -38,10 +39,10 @@ func (c *Suite) NewOperator(t *testing.T) *Operator {
 	requireCluster(t)
 	dir, bin := t.TempDir(), t.TempDir()
 	chart, err := cluster.Chart(t.Context())
-	Check(t, err)
+	lab.Check(t, err)
 	project := filepath.Dir(filepath.Dir(chart))
 	for _, name := range []string{"README.md", "deploy", "e2e"} {
-		Check(t, os.Symlink(filepath.Join(project, name), filepath.Join(dir, name)))
+		lab.Check(t, os.Symlink(filepath.Join(project, name), filepath.Join(dir, name)))
 	}
 	for _, source := range []string{"deploy/kubectl-capture_cni", "install/capture-cni-node"} {
 		build := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", "./"+source)
@@ -50,17 +51,17 @@ func (c *Suite) NewOperator(t *testing.T) *Operator {
 			t.Fatalf("building %s: %v\n%s", source, err, out)
 		}
 	}
-	Check(t, os.Symlink(filepath.Join(c.Dir, "bin", "kubectl"), filepath.Join(bin, "kubectl")))
-	Check(t, os.WriteFile(filepath.Join(bin, "helm"), []byte(helm), 0o755))
+	lab.Check(t, os.Symlink(filepath.Join(c.Dir, "bin", "kubectl"), filepath.Join(bin, "kubectl")))
+	lab.Check(t, os.WriteFile(filepath.Join(bin, "helm"), []byte(helm), 0o755))
 	parts, err := filepath.Abs(c.Parts)
-	Check(t, err)
+	lab.Check(t, err)
 	return &Operator{dir, append(c.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM="+filepath.Join(parts, "helm"))}
 }
 
 // Write writes a file of the operator's.
 func (o *Operator) Write(t *testing.T, name, content string) {
 	t.Helper()
-	Check(t, os.WriteFile(filepath.Join(o.dir, name), []byte(content), 0o600))
+	lab.Check(t, os.WriteFile(filepath.Join(o.dir, name), []byte(content), 0o600))
 }
 
 // Follow runs the commands of a guide's section, with values for the words that the guide
@@ -68,7 +69,7 @@ func (o *Operator) Write(t *testing.T, name, content string) {
 func (o *Operator) Follow(t *testing.T, run guides.Run, values map[string]string) {
 	t.Helper()
 	script, err := guides.Script(o.dir, run.Guide, run.Section)
-	Check(t, err)
+	lab.Check(t, err)
 	for word, value := range values {
 		script = regexp.MustCompile(`\b`+word+`\b`).ReplaceAllLiteralString(script, value)
 	}

@@ -60,7 +60,7 @@ func (n Namespace) ExpectBothProxies(t *testing.T, from, to string) {
 // must not skip a hop.
 func (n Namespace) WaitForHops(t *testing.T, from, target, want string) (hops []lab.Answer) {
 	t.Helper()
-	Eventually(t, func() (err error) {
+	lab.Eventually(t, func() (err error) {
 		hops, err = n.TryAsk(t.Context(), from, "tcp", target)
 		got := Names(hops)
 		if !strings.HasPrefix(want, got) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // ReplaceByIstioCNI uninstalls the chart and installs Istio's CNI plugin by its own. The
@@ -16,7 +17,7 @@ func (c *Suite) ReplaceByIstioCNI(t *testing.T) {
 	t.Helper()
 	c.UninstallChart(t)
 	if !c.Istio {
-		Check(t, c.LoadIstioImages(t.Context(), "install-cni"))
+		lab.Check(t, c.LoadIstioImages(t.Context(), "install-cni"))
 	}
 	for _, node := range c.Nodes {
 		t.Cleanup(func() {
@@ -31,7 +32,7 @@ func (c *Suite) ReplaceByIstioCNI(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	Check(t, c.InstallIstioCNI(t.Context()))
+	lab.Check(t, c.InstallIstioCNI(t.Context()))
 	for _, node := range c.Nodes {
 		WaitForLastPlugin(t, node, "istio-cni")
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // Restricted is the label by which a careful operator enforces Pod Security in
@@ -45,7 +46,7 @@ func (c *Suite) NewNamespaceWith(t *testing.T, prefix string, labels ...string) 
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-", ".", "-").Replace(t.Name()))
 	name = prefix + name + "-" + strings.ToLower(rand.Text()[:5]) // the last run's may still be there
 	api, err := c.API()
-	Check(t, err)
+	lab.Check(t, err)
 	n := Namespace{name, c, api}
 	manifest := corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{}}}
 	for _, label := range labels {
@@ -53,7 +54,7 @@ func (c *Suite) NewNamespaceWith(t *testing.T, prefix string, labels ...string) 
 		manifest.Labels[key] = value
 	}
 	_, err = c.Kubectl(t.Context(), JSON(t, manifest), "create", "--filename=-")
-	Check(t, err)
+	lab.Check(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			n.logState(t)
@@ -89,14 +90,14 @@ func (n Namespace) logState(t *testing.T) {
 func (n Namespace) Kubectl(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	out, err := n.suite.Kubectl(t.Context(), stdin, append([]string{"--namespace", n.Name}, args...)...)
-	Check(t, err)
+	lab.Check(t, err)
 	return out
 }
 
 // Create creates pods and waits for nothing.
 func (n Namespace) Create(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
-	Check(t, n.TryCreate(t.Context(), pods...))
+	lab.Check(t, n.TryCreate(t.Context(), pods...))
 }
 
 // TryCreate is Create with an error for the caller.
@@ -113,7 +114,7 @@ func (n Namespace) TryCreate(ctx context.Context, pods ...*corev1.Pod) error {
 func (n Namespace) WaitReady(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
-		Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			found, err := n.TryGet(t.Context(), pod.Name)
 			if err == nil && !isReady(found) {
 				err = fmt.Errorf("pod %s is not ready: %s", pod.Name, found.Status.Phase)
@@ -143,7 +144,7 @@ func (n Namespace) Delete(t *testing.T, pods ...*corev1.Pod) {
 	for _, pod := range pods {
 		names = append(names, pod.Name)
 	}
-	Check(t, n.TryDelete(t.Context(), names...))
+	lab.Check(t, n.TryDelete(t.Context(), names...))
 }
 
 // TryDelete is Delete with an error for the caller.
@@ -171,7 +172,7 @@ func (n Namespace) TryDelete(ctx context.Context, names ...string) error {
 func (n Namespace) Get(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod, err := n.TryGet(t.Context(), name)
-	Check(t, err)
+	lab.Check(t, err)
 	return pod
 }
 
@@ -185,7 +186,7 @@ func (n Namespace) TryGet(ctx context.Context, name string) (*corev1.Pod, error)
 func (n Namespace) List(t *testing.T) map[string]*corev1.Pod {
 	t.Helper()
 	list := &corev1.PodList{}
-	Check(t, n.api.Get().Namespace(n.Name).Resource("pods").Do(t.Context()).Into(list))
+	lab.Check(t, n.api.Get().Namespace(n.Name).Resource("pods").Do(t.Context()).Into(list))
 	pods := map[string]*corev1.Pod{}
 	for _, pod := range list.Items {
 		pods[pod.Name] = &pod

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // Plugin is the built plugin of kubectl.
@@ -62,7 +64,7 @@ func expectExit(t *testing.T, err error) {
 // Expect runs a command until it has an exit status, and its output these texts.
 func (p Plugin) Expect(t *testing.T, command string, status int, want ...string) {
 	t.Helper()
-	Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		out, got := p.Run(t, strings.Fields(command)...)
 		for _, text := range want {
 			if got != status || !strings.Contains(out, text) {

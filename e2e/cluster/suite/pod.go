@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // NewPod returns a pod that a restricted namespace admits; args are its
@@ -53,7 +54,7 @@ func DualStack(pod *corev1.Pod) *corev1.Pod {
 func JSON(t *testing.T, object any) string {
 	t.Helper()
 	text, err := json.Marshal(object)
-	Check(t, err)
+	lab.Check(t, err)
 	return string(text)
 }
 
@@ -67,11 +68,11 @@ func WriteStaticPod(t *testing.T, node *cluster.Node, namespace, name string) {
 	pod.Namespace = namespace
 	path := node.Path(staticManifest)
 	t.Cleanup(func() { _ = os.Remove(path) })
-	Check(t, os.WriteFile(path, []byte(JSON(t, pod)), 0o600))
+	lab.Check(t, os.WriteFile(path, []byte(JSON(t, pod)), 0o600))
 }
 
 // RemoveStaticPod takes it away again.
 func RemoveStaticPod(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	Check(t, os.Remove(node.Path(staticManifest)))
+	lab.Check(t, os.Remove(node.Path(staticManifest)))
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -39,7 +40,7 @@ func (n Namespace) HasSandbox(t *testing.T, pod string) bool {
 	t.Helper()
 	_, err := n.Sandbox(t.Context(), pod)
 	if !errors.Is(err, errNoSandbox) {
-		Check(t, err)
+		lab.Check(t, err)
 	}
 	return err == nil
 }
@@ -47,7 +48,7 @@ func (n Namespace) HasSandbox(t *testing.T, pod string) bool {
 // WaitSandbox waits until a node runs a pod.
 func (n Namespace) WaitSandbox(t *testing.T, pod string) {
 	t.Helper()
-	Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		_, err := n.Sandbox(t.Context(), pod)
 		return err
 	})
@@ -65,7 +66,7 @@ func (n Namespace) ExpectNoSandbox(t *testing.T, pod, reason string) {
 // WaitSandboxEvent waits for an event that says why a pod could not start.
 func (n Namespace) WaitSandboxEvent(t *testing.T, pod, reason string) {
 	t.Helper()
-	Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		events := n.Kubectl(t, "", "get", "events", "--field-selector", "reason=FailedCreatePodSandBox,involvedObject.name="+pod, "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(events, reason) {
 			return fmt.Errorf("no event says %q: %s", reason, events)
@@ -92,7 +93,7 @@ func (n Namespace) CheckRefused(t *testing.T, pod string, reasons ...string) err
 func (n Namespace) Rules(t *testing.T, pod string) netfilter.State {
 	t.Helper()
 	sandbox, err := n.Sandbox(t.Context(), pod)
-	Check(t, err)
+	lab.Check(t, err)
 	return Rules(t, sandbox)
 }
 
@@ -137,7 +138,7 @@ func CheckCaptured(ctx context.Context, sandbox cluster.Sandbox, pod *corev1.Pod
 func Rules(t *testing.T, sandbox cluster.Sandbox) netfilter.State {
 	t.Helper()
 	state, err := ReadRules(sandbox)
-	Check(t, err)
+	lab.Check(t, err)
 	return state
 }
 

@@ -7,13 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // ExpectStates waits until the guards of all nodes count this many outdated pods, at least
 // this many captured ones, and none that lack rules.
 func (c *Suite) ExpectStates(t *testing.T, want map[string]int) {
 	t.Helper()
-	Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		got := map[string]int{}
 		for _, node := range c.Nodes {
 			_, metrics, err := AskGuard(t.Context(), node, "/metrics")

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 var (
@@ -160,6 +161,6 @@ func (c *Suite) waitForNoPods(ctx context.Context) error {
 func (c *Suite) MustKubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := c.Kubectl(context.WithoutCancel(t.Context()), "", args...)
-	Check(t, err)
+	lab.Check(t, err)
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -176,7 +177,7 @@ func (w *Turnover) Next(t *testing.T) (first []Life) {
 	t.Helper()
 	now := time.Now()
 	for _, node := range w.suite.Nodes {
-		Eventually(t, func() error {
+		lab.Eventually(t, func() error {
 			for _, l := range w.Lives() {
 				if l.Node == node.Name && l.created.After(now) {
 					first = append(first, l)

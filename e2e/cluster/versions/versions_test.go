@@ -38,7 +38,7 @@ func each(t *testing.T, test func(t *testing.T, version string)) {
 	for _, version := range lab.EarlierVersions {
 		t.Run(version, func(t *testing.T) {
 			c.UninstallChart(t)
-			suite.Check(t, c.LoadEarlierImage(t.Context(), version))
+			lab.Check(t, c.LoadEarlierImage(t.Context(), version))
 			if version == first {
 				linkSocket(t)
 			}
@@ -56,7 +56,7 @@ func TestVersions(t *testing.T) { each(t, testVersions) }
 
 func testVersions(t *testing.T, version string) {
 	oneByOne := []string{"maxUnavailable=1", "guard.round=2s"}
-	suite.Check(t, c.InstallEarlier(t.Context(), version, oneByOne...))
+	lab.Check(t, c.InstallEarlier(t.Context(), version, oneByOne...))
 	if version == first {
 		expectUnreported(t)
 	}
@@ -116,9 +116,9 @@ func linkSocket(t *testing.T) {
 		if node.Runtime != cluster.CRIO {
 			continue
 		}
-		suite.Check(t, os.MkdirAll(node.Path("/run/containerd"), 0o755)) // the chart's mount may have made it
-		suite.Check(t, os.Link(node.Socket(), node.Path(path)))
-		t.Cleanup(func() { suite.Check(t, os.Remove(node.Path(path))) })
+		lab.Check(t, os.MkdirAll(node.Path("/run/containerd"), 0o755)) // the chart's mount may have made it
+		lab.Check(t, os.Link(node.Socket(), node.Path(path)))
+		t.Cleanup(func() { lab.Check(t, os.Remove(node.Path(path))) })
 	}
 }
 
@@ -126,7 +126,7 @@ func linkSocket(t *testing.T) {
 func timed(t *testing.T, what string, change func() error) {
 	t.Helper()
 	began := time.Now()
-	suite.Check(t, change())
+	lab.Check(t, change())
 	t.Logf("%s: %s", what, time.Since(began).Round(time.Second))
 }
 
@@ -178,7 +178,7 @@ func (p pair) expectUnchanged(t *testing.T, n suite.Namespace) {
 func expectReuse(t *testing.T, removed string) {
 	t.Helper()
 	chart, err := cluster.Chart(t.Context())
-	suite.Check(t, err)
+	lab.Check(t, err)
 	upgrade := func(flags ...string) error {
 		_, err := c.Helm(t.Context(), append([]string{"upgrade", cluster.Namespace, chart, "--namespace", cluster.Namespace, "--dry-run"}, flags...)...)
 		return err
@@ -199,7 +199,7 @@ func expectReuse(t *testing.T, removed string) {
 func expectFewEvents(t *testing.T, version string, n suite.Namespace, turnover *suite.Turnover) {
 	t.Helper()
 	var events corev1.EventList
-	suite.Check(t, json.Unmarshal([]byte(n.Kubectl(t, "", "get", "events", "-o", "json")), &events))
+	lab.Check(t, json.Unmarshal([]byte(n.Kubectl(t, "", "get", "events", "-o", "json")), &events))
 	warnings := map[string]int32{}
 	for _, event := range events.Items {
 		about := event.InvolvedObject.Name
@@ -245,14 +245,14 @@ func isFalseAlarm(event corev1.Event, turnover *suite.Turnover) bool {
 func TestCanary(t *testing.T) { each(t, testCanary) }
 
 func testCanary(t *testing.T, version string) {
-	suite.Check(t, c.InstallEarlier(t.Context(), version))
+	lab.Check(t, c.InstallEarlier(t.Context(), version))
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	turnover := suite.StartTurnover(t, n, 1, suite.SandboxRuns, dualStackServer)
 	before := agentImages(t)
 	node := c.Nodes[0].Name
 	c.MustKubectl(t, "label", "--overwrite", "node", node, "ring=canary")
 	t.Cleanup(func() { c.MustKubectl(t, "label", "node", node, "ring-") })
-	suite.Check(t, c.Apply(t.Context(), "image.tag=v1", "updateStrategy.type=OnDelete", "pools[0].name=canary,pools[0].nodeSelector.ring=canary,pools[0].mode=insert,pools[0].updateStrategy.type=RollingUpdate"))
+	lab.Check(t, c.Apply(t.Context(), "image.tag=v1", "updateStrategy.type=OnDelete", "pools[0].name=canary,pools[0].nodeSelector.ring=canary,pools[0].mode=insert,pools[0].updateStrategy.type=RollingUpdate"))
 	want := maps.Clone(before)
 	want[node] = "test.local/capture-cni/capture-cni:v1"
 	expectAgents(t, want)
@@ -260,7 +260,7 @@ func testCanary(t *testing.T, version string) {
 	if canary[0].Digest == canary[1].Digest || canary[1].Digest != canary[2].Digest {
 		t.Errorf("pods have the rules %q, %q and %q: want those of today on the first node", canary[0].Digest, canary[1].Digest, canary[2].Digest)
 	}
-	suite.Check(t, c.InstallEarlier(t.Context(), version))
+	lab.Check(t, c.InstallEarlier(t.Context(), version))
 	expectAgents(t, before)
 	for _, life := range turnover.Next(t) {
 		if life.Digest != canary[1].Digest {
@@ -288,7 +288,7 @@ func agentImages(t *testing.T) map[string]string {
 // expectAgents waits until the nodes have ready agents of these images.
 func expectAgents(t *testing.T, want map[string]string) {
 	t.Helper()
-	suite.Eventually(t, func() error {
+	lab.Eventually(t, func() error {
 		if got := agentImages(t); !maps.Equal(got, want) {
 			return fmt.Errorf("the agents' images are %v, want %v", got, want)
 		}
