@@ -44,12 +44,8 @@ type cilium struct {
 // startCilium runs it until stop, or until the test ends.
 func (n *node) startCilium(t *testing.T, flags ...string) cilium {
 	t.Helper()
-	const program = "../../bin/parts/cilium-cni-config"
-	if _, err := os.Stat(program); err != nil {
-		t.Fatalf("%s is not built, run make parts: %v", program, err)
-	}
 	c := cilium{log: &lab.Log{}}
-	command := exec.Command(program, append([]string{"--write-cni-conf-when-ready=" + n.netDir + ciliumList}, flags...)...)
+	command := exec.Command(lab.Part(t, "cilium-cni-config"), append([]string{"--write-cni-conf-when-ready=" + n.netDir + ciliumList}, flags...)...)
 	command.Stdout, command.Stderr = c.log, c.log
 	lab.Check(t, command.Start())
 	c.stop = func() { _ = command.Process.Kill(); _ = command.Wait() }
@@ -81,10 +77,10 @@ func settle(t *testing.T, directory string) {
 	}
 }
 
-// TestNextToCilium has Cilium's own code write its list before the agent starts, and again
+// TestOracleCilium has Cilium's own code write its list before the agent starts, and again
 // when Cilium is restarted. Where the agent's mode can work, both files stay, the runtime
 // calls the plugin, and nothing is written any more.
-func TestNextToCilium(t *testing.T) {
+func TestOracleCilium(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		mode      string
@@ -133,10 +129,10 @@ func TestNextToCilium(t *testing.T) {
 	}
 }
 
-// TestCiliumIsExclusive has Cilium's own code undo what the agent writes, in the modes that
+// TestOracleCiliumExclusive has Cilium's own code undo what the agent writes, in the modes that
 // can't work with it: the agent says so, and writes less and less often. Cilium's list is
 // there at each moment, and the entry, once Cilium has ended.
-func TestCiliumIsExclusive(t *testing.T) {
+func TestOracleCiliumExclusive(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		mode, finding string
@@ -182,10 +178,10 @@ func TestCiliumIsExclusive(t *testing.T) {
 	}
 }
 
-// TestCiliumTakesTheListOver has Cilium chain itself behind the primary: it copies the list,
+// TestOracleCiliumTakesOver has Cilium chain itself behind the primary: it copies the list,
 // which has the entry already, and renames it. The entry works there, and a removal leaves
 // none in the renamed list, from which Cilium would bring it back.
-func TestCiliumTakesTheListOver(t *testing.T) {
+func TestOracleCiliumTakesOver(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]string{"insert": "ptp portmap capture-cni cilium-cni", "dropin": "ptp portmap cilium-cni capture-cni"} {
 		t.Run(mode, func(t *testing.T) {

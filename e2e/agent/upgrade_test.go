@@ -63,9 +63,9 @@ func TestUninstallUnderPods(t *testing.T) {
 	}
 }
 
-// TestUpgrade upgrades from an earlier release and back, three times, while pods start and
+// TestEarlierUpgrade upgrades from an earlier release and back, three times, while pods start and
 // stop: none fails, and each meshed pod is captured by the rules of one of the two.
-func TestUpgrade(t *testing.T) {
+func TestEarlierUpgrade(t *testing.T) {
 	t.Parallel()
 	for _, version := range lab.EarlierVersions {
 		t.Run(version, func(t *testing.T) { testUpgrade(t, version) })
@@ -78,7 +78,7 @@ func testUpgrade(t *testing.T, version string) {
 	n.preparePods(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
 	lab.Check(t, os.WriteFile(netConf, []byte(`{"logLevel": "debug", "lookupTimeout": "20s"}`), 0o600))
-	releases := []string{lab.EarlierRelease(t, "../..", version), n.release}
+	releases := []string{lab.Part(t, version), n.release}
 	startRelease := func(i int) *agent {
 		n.release = releases[i%2]
 		return n.start(t, "--mode", "insert", "--netconf", netConf)

@@ -21,10 +21,10 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestVersionSkew runs the plugin of one release with the agent of another, which writes
+// TestEarlierSkew runs the plugin of one release with the agent of another, which writes
 // the plugin's entry and credentials: for the moments in which an agent has started and
 // has not installed its own plugin yet. Runtimes use each verb.
-func TestVersionSkew(t *testing.T) {
+func TestEarlierSkew(t *testing.T) {
 	t.Parallel()
 	for _, version := range lab.EarlierVersions {
 		t.Run(version, func(t *testing.T) { testVersionSkew(t, version) })
@@ -32,7 +32,7 @@ func TestVersionSkew(t *testing.T) {
 }
 
 func testVersionSkew(t *testing.T, version string) {
-	earlier := lab.EarlierRelease(t, "../..", version)
+	earlier := lab.Part(t, version)
 	for _, mode := range []string{"insert", "owned", "dropin"} {
 		t.Run("earlier agent, "+mode, func(t *testing.T) {
 			t.Parallel()

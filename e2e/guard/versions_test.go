@@ -17,10 +17,10 @@ import (
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
-// TestPodsOfEarlierRelease has a pod that an earlier plugin captured. It is outdated,
+// TestEarlierPods has a pod that an earlier plugin captured. It is outdated,
 // which is reported once, also over a restart of the guard, and left as it is. Once its
 // rules are changed it is repaired, and has the rules of today.
-func TestPodsOfEarlierRelease(t *testing.T) {
+func TestEarlierPods(t *testing.T) {
 	for _, version := range lab.EarlierVersions {
 		for _, mode := range []string{"REDIRECT", "TPROXY"} {
 			t.Run(version+", "+mode, func(t *testing.T) { testPodOfEarlierRelease(t, version, mode) })
@@ -66,9 +66,9 @@ func testPodOfEarlierRelease(t *testing.T, version, mode string) {
 	}
 }
 
-// TestReportedOnceReceived has no agent at first: what no agent received is reported by the
+// TestEarlierPodsReportedOnce has no agent at first: what no agent received is reported by the
 // next guard, once.
-func TestReportedOnceReceived(t *testing.T) {
+func TestEarlierPodsReportedOnce(t *testing.T) {
 	n := newNode()
 	n.baselines = t.TempDir()
 	n.run(t, "web").captureByEarlierRelease(t, lab.EarlierVersions[0])
@@ -98,7 +98,7 @@ func (p *pod) captureByEarlierRelease(t *testing.T, version string) {
 	api.Put(meshed(p.sandbox))
 	kubeconfig, err := api.WriteKubeconfig(t.TempDir())
 	lab.Check(t, err)
-	command := exec.CommandContext(t.Context(), filepath.Join(lab.EarlierRelease(t, "../..", version), "capture-cni"))
+	command := exec.CommandContext(t.Context(), filepath.Join(lab.Part(t, version), "capture-cni"))
 	command.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "CAPTURE_CNI_DIR=" + filepath.Dir(kubeconfig), "CNI_COMMAND=ADD", "CNI_CONTAINERID=" + p.sandbox.ID, "CNI_NETNS=" + p.host.Path(), "CNI_IFNAME=eth0", "CNI_PATH=/",
 		fmt.Sprintf("CNI_ARGS=K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", p.sandbox.Namespace, p.sandbox.Name, p.sandbox.UID),

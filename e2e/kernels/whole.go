@@ -16,9 +16,9 @@ var whole = []Selection{
 	{Package: "e2e/traffic", Skipped: "^(TestOracle.*|TestHAProxy)$"},
 	// The earlier release is not in the guest; its programs bear no version, as they are
 	// the same for each commit.
-	{Package: "e2e/protocol", Skipped: "^(TestTwoVersions|TestOwnVersion|TestVersion)$"},
+	{Package: "e2e/protocol", Skipped: "^(TestEarlierPlugin|TestOwnVersion|TestVersion)$"},
 	// They build the agent, measure it, or need the earlier release.
-	{Package: "e2e/guard", Skipped: "^(TestCost|TestLargestLists|TestClockSteps|TestPodsOfEarlierRelease|TestReportedOnceReceived|TestDeletedGuardMounts|TestNeedsNoCredentials|TestHangingRuntime)$"},
+	{Package: "e2e/guard", Skipped: "^(TestCost|TestLargestLists|TestClockSteps|TestEarlierPods|TestEarlierPodsReportedOnce|TestDeletedGuardMounts|TestNeedsNoCredentials|TestHangingRuntime)$"},
 	// It is about limits of this project, whatever the kernel.
 	{Package: "plugin/netfilter", Skipped: "^TestLimits$"},
 	{Package: "plugin/nfnetlink", Skipped: "^$"},

@@ -107,14 +107,14 @@ var guardMutants = []mutant{
 		file: "install/guard/guard.go",
 		from: "return reported || before.State == terms.Outdated && len(g.outbox.queue) == 0",
 		to:   "return reported && before.State == terms.Outdated",
-		by:   by(root, "e2e/guard", "TestPodsOfEarlierRelease"),
+		by:   by(root, "e2e/guard", "TestEarlierPods"),
 	},
 	{
 		name: "unsent-report-counts-as-received",
 		file: "install/guard/guard.go",
 		from: "return reported || before.State == terms.Outdated && len(g.outbox.queue) == 0",
 		to:   "return reported || before.State == terms.Outdated",
-		by:   by(root, "e2e/guard", "TestReportedOnceReceived"),
+		by:   by(root, "e2e/guard", "TestEarlierPodsReportedOnce"),
 	},
 	{
 		name: "chain-with-istios-name-hides-missing-rules",

@@ -184,7 +184,7 @@ var netfilterMutants = []mutant{
 		file: "plugin/podnet/routes.go",
 		from: "return r.Protocol != localProtocol })",
 		to:   "return r.Protocol != localProtocol || r.Priority != localPriority })",
-		by:   by(root, "e2e/protocol", "TestTwoVersions"),
+		by:   by(root, "e2e/protocol", "TestEarlierPlugin"),
 	},
 	{
 		name: "rule-of-another-program-takes-the-proxys-packets",

@@ -11,9 +11,9 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestEarlierReleaseNeedsHistory builds an earlier release where git lacks its commit, as
+// TestReleaseNeedsHistory builds an earlier release where git lacks its commit, as
 // in a shallow clone: the error says what to do. Without git there is none.
-func TestEarlierReleaseNeedsHistory(t *testing.T) {
+func TestReleaseNeedsHistory(t *testing.T) {
 	t.Parallel()
 	makefile, err := filepath.Abs(filepath.Join(root, "Makefile"))
 	if err != nil {

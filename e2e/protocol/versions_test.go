@@ -15,17 +15,17 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestTwoVersions calls one version of the plugin for pods that another version captured,
+// TestEarlierPlugin calls one version of the plugin for pods that another version captured,
 // as runtimes do after an upgrade and after a downgrade: CHECK passes while the rules are
 // there, a second ADD is refused and changes nothing, and DEL removes everything.
-func TestTwoVersions(t *testing.T) {
+func TestEarlierPlugin(t *testing.T) {
 	for _, version := range lab.EarlierVersions {
 		t.Run(version, func(t *testing.T) { testTwoVersions(t, version) })
 	}
 }
 
 func testTwoVersions(t *testing.T, version string) {
-	earlier, today := filepath.Join(lab.EarlierRelease(t, "../..", version), "capture-cni"), filepath.Join(bin, "capture-cni")
+	earlier, today := filepath.Join(lab.Part(t, version), "capture-cni"), filepath.Join(bin, "capture-cni")
 	for _, direction := range []struct {
 		name, adds, takesOver string
 		leavesRoutingRules    bool // of TPROXY pods: v0.1.0 knows those of its own priority alone

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// EarlierVersions are the releases before this one, the last one first.
+var EarlierVersions = []string{"v0.2.0", "v0.1.0"}
+
+// needsParts matches the names of the tests that need programs of other projects or of
+// earlier releases. The Makefile has the same expression: `make test` leaves them out,
+// because it builds none.
+var needsParts = regexp.MustCompile(`^Test(Oracle|Earlier)`)
+
+// Part returns the path of a program of another project, or the directory of an earlier
+// release with its programs, image.tar and chart, as `make parts` builds them.
+func Part(t testing.TB, name string) string {
+	t.Helper()
+	if !needsParts.MatchString(t.Name()) {
+		t.Fatalf("a test that needs %s has a name that matches %s, so that make test leaves it out", name, needsParts)
+	}
+	project, err := Project(t.Context())
+	Check(t, err)
+	if strings.HasPrefix(name, "v") {
+		RequireHistory(t, project)
+	}
+	path := filepath.Join(project, "bin", "parts", name)
+	if _, err := os.Stat(path); err != nil {
+		Lacks(t, name+": run make parts")
+	}
+	return path
+}
