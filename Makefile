@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release publishers plugins demo parts test-parts cluster cluster-down deps test full test-packages test-ages test-kernels test-mutants test-publish test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench bench-cluster vulncheck lint verify fmt clean kernels conformance matrix
+.PHONY: help build image release publishers plugins demo parts test-parts cluster cluster-down deps test ci full test-oracles test-images test-modules test-ages test-kernels test-mutants test-publish test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench bench-cluster vulncheck lint verify fmt clean kernels conformance matrix
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
@@ -46,10 +46,10 @@ demo: plugins ## Show the plugin at work (root); POD=file.yaml for a pod of your
 	@go run -C e2e/demo . $(if $(POD),-pod $(abspath $(POD)))
 
 cluster: deps parts ## Start a Kubernetes of three nodes on this machine and leave it running (root)
-	@go run ./e2e/cluster/ctl -parts $(PARTS) up
+	@go run -C e2e/cluster ./ctl -dir $(CURDIR)/$(BIN)/cluster -parts $(CURDIR)/$(PARTS) up
 
 cluster-down: ## Stop it, and clean up behind it
-	@go run ./e2e/cluster/ctl down
+	@go run -C e2e/cluster ./ctl -dir $(CURDIR)/$(BIN)/cluster down
 
 parts: test-parts $(addprefix $(PARTS)/,multus multus-daemon istio/pilot-discovery) ## Build what the test cluster consists of; some minutes, once
 
@@ -159,20 +159,36 @@ deps: ## Install what the tests need (Debian, root)
 	if [ "$$missing" ]; then echo "installing $(PACKAGES)"; apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; fi
 
-test full soak: export SEED := $(SEED)
-test full: export CI := true
-test: ALSO := test-smoke
-full: ALSO := test-kernels test-mutants test-publish test-clusters
-test: deps test-parts lint verify ## What CI runs: lint, verify, and all tests but those of other kernels, and most of those on a real cluster (root)
-full: deps parts lint verify ## Lint, verify, all tests, and the fast mutants; those on a real cluster take an hour or two (root)
-test full:
-	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
-	@# One that fails does not hide what the others find.
-	@$(MAKE) --no-print-directory --keep-going test-packages test-ages $(ALSO)
+test full ci soak: export SEED := $(SEED)
+# The lab's functions read it, so that go test takes no result from its cache of a test that they serve.
+export RUN := $(SEED)
+# Without root, tests that need it are skipped. With it, a test that skips anything fails.
+full ci $(if $(filter 0,$(shell id -u)),test): export CI := true
+PROGRESS := go run ./e2e/progress -timeout=30m
+# The tests that need what `make parts` builds.
+NEEDSPARTS := ^Test(Oracle|Earlier)
+# The longest first.
+TESTED = $$(go list ./e2e/agent ./e2e/guard ./e2e/traffic; go list ./... | grep -v -e e2e/ages -e e2e/publish -e e2e/agent$$ -e e2e/guard$$ -e e2e/traffic$$)
 
-# Most tests wait for time-outs: three packages at once, and four tests of each.
-test-packages:
-	go test -count=1 -p 3 -parallel 4 -timeout 30m $$(go list ./... | grep -v -e e2e/cluster -e e2e/ages -e e2e/publish)
+test: $(if $(filter 0,$(shell id -u)),deps) ## Test with packets, processes and faults, without programs of other projects; some minutes (root, or what it leaves out)
+	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
+	@$(PROGRESS) -p=4 -parallel=8 -skip='$(NEEDSPARTS)' $(TESTED)
+
+ci: deps test-parts ## What CI runs after make test: lint, verify, and the tests that need other projects' programs, Debian's mirror or a cluster (root)
+	@# One that fails does not hide what the others find. Tests wait, while lint computes.
+	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target lint verify test-oracles test-ages test-images test-modules test-smoke
+
+full: deps parts ## All tests, and the fast mutants; those on a real cluster take an hour or two (root)
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory --keep-going lint verify test-oracles test-ages test-images test-modules test-kernels test-mutants test-publish test-clusters
+
+test-oracles: # what Istio's, Linkerd's and other programs decide, and what earlier releases left
+	$(PROGRESS) -p=4 -parallel=8 -run='$(NEEDSPARTS)' $(TESTED)
+
+test-images: # the product's image for two architectures
+	go test -count=1 ./deploy/image ./deploy/release
+
+test-modules:
 	go test -C e2e/runtimes -count=1 -timeout 30m .
 	go test -C e2e/vulncheck -count=1 .
 
@@ -187,18 +203,18 @@ test-mutants:
 
 # A few of the tests on a cluster: captured traffic in each mode, policies, a repair, an update of the agents.
 test-smoke:
-	go test -count=1 -timeout 20m -run '$(SMOKE)' ./e2e/cluster/pods ./e2e/cluster/agents
+	go test -C e2e/cluster -count=1 -timeout 20m -run '$(SMOKE)' ./pods ./agents
 
 # Tests on a cluster wait, too: three packages run at once, each with a cluster of its own.
 test-clusters:
 	@$(MAKE) --no-print-directory --keep-going -j3 test-agents test-pods test-mesh test-versions test-flannel
 
 test-agents test-pods test-mesh test-versions: test-%:
-	go test -count=1 -timeout 3h ./e2e/cluster/$*
+	go test -C e2e/cluster -count=1 -timeout 3h ./$*
 
 # What depends on the primary, with flannel and its installer in place of ptp.
 test-flannel: $(PARTS)/flanneld
-	go test -count=1 -p 1 -timeout 3h -run '^(TestRollout|TestPrimaryInstaller|TestInjected|TestReboot)$$' ./e2e/cluster/pods ./e2e/cluster/agents -args -primary=flannel
+	go test -C e2e/cluster -count=1 -p 1 -timeout 3h -run '^(TestRollout|TestPrimaryInstaller|TestInjected|TestReboot)$$' ./pods ./agents -args -primary=flannel
 
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...
@@ -220,10 +236,10 @@ mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a tes
 	go run ./e2e/mutants $(if $(ONLY),-only '$(ONLY)')
 
 conformance: deps parts $(addprefix $(PARTS)/,e2e.test coredns critest) ## Run suites of other projects on a cluster: Kubernetes' of networks, critest (root)
-	go test -count=1 -timeout 3h -v ./e2e/cluster/conformance
+	go test -C e2e/cluster -count=1 -timeout 3h -v ./conformance
 
 matrix: deps parts ## Run tests with other versions of Kubernetes, Istio and Helm, or ONLY=regexp alone (root)
-	@CI=true go run ./e2e/matrix $(if $(ONLY),-only '$(ONLY)')
+	@CI=true go run -C e2e/cluster ./matrix $(if $(ONLY),-only '$(ONLY)')
 
 soak: deps ## Let all backends, and the evaluator of traces, decide about random pods and packets, and search for ways around capture, for SOAKTIME each (root)
 	go test -count=1 -timeout 0 -v -run '^TestSearch$$' ./e2e/search -soak $(SOAKTIME)
@@ -242,7 +258,7 @@ golden: parts ## Rewrite the golden files after a change of the rules, the chart
 	go test ./deploy/precheck -run Check -update
 
 bench-cluster: deps parts ## Print how soon real pods start, captured by this plugin or Istio's, and what the agents ask the API server for (root)
-	@go run ./e2e/cluster/startup
+	@go run -C e2e/cluster ./startup
 
 bench: TOOLS += perf
 bench: PACKAGES += linux-perf

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 const module = "github.com/capture-cni/capture-cni"
@@ -18,10 +20,7 @@ const AppImage = "test.local/apps:1"
 
 // buildApps builds e2e/apps, as a program for the host and as an image.
 func (c *Cluster) buildApps(ctx context.Context) error {
-	build := exec.CommandContext(ctx, "go", "build", "-o", c.path("bin", "apps"), module+"/e2e/apps")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
+	if err := goTool(ctx, "build", "-o", c.path("bin", "apps"), module+"/e2e/apps"); err != nil {
 		return fmt.Errorf("building the applications: %w", err)
 	}
 	return buildImage(ctx, c.appImage(), "/apps="+module+"/e2e/apps")
@@ -43,12 +42,21 @@ func (c *Cluster) buildAgent(ctx context.Context, tag string) (imageFile, error)
 
 func buildImage(ctx context.Context, image imageFile, programs ...string) error {
 	args := append([]string{"run", module + "/deploy/image", "-out", image.path, "-name", image.names[0], "-platforms", "linux/" + runtime.GOARCH}, programs...)
-	command := exec.CommandContext(ctx, "go", args...)
-	command.Stderr = os.Stderr
-	if err := command.Run(); err != nil {
+	if err := goTool(ctx, args...); err != nil {
 		return fmt.Errorf("building the image %s: %w", image.names[0], err)
 	}
 	return nil
+}
+
+// goTool runs the go command in the product's module.
+func goTool(ctx context.Context, args ...string) error {
+	project, err := lab.Project(ctx)
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir, command.Stderr, command.Env = project, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
+	return command.Run()
 }
 
 // imageFile is the tarball of an image.

@@ -13,6 +13,7 @@ import (
 
 // Project returns the directory of the project. It holds in each of the project's modules.
 func Project(ctx context.Context) (string, error) {
+	uncached()
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/capture-cni/capture-cni").Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the module's directory: %w", err)

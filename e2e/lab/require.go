@@ -20,9 +20,14 @@ func Lacks(t testing.TB, what string) {
 	t.Skip("this test needs " + what)
 }
 
+// uncached keeps go test from answering out of its cache, which knows neither the kernel nor
+// the programs of the machine: the Makefile gives RUN another value each time.
+func uncached() { _ = os.Getenv("RUN") }
+
 // RequireTime skips a slow test with -short, as Lacks does.
 func RequireTime(t testing.TB) {
 	t.Helper()
+	uncached()
 	if testing.Short() {
 		Lacks(t, "time: run it without -short")
 	}
@@ -31,6 +36,7 @@ func RequireTime(t testing.TB) {
 // RequireRoot skips a test that needs root where the user is not root, as Lacks does.
 func RequireRoot(t testing.TB) {
 	t.Helper()
+	uncached()
 	if os.Geteuid() != 0 {
 		Lacks(t, "root")
 	}
@@ -39,6 +45,7 @@ func RequireRoot(t testing.TB) {
 // RequireProgram skips a test where a program is not installed, as Lacks does.
 func RequireProgram(t testing.TB, name string) {
 	t.Helper()
+	uncached()
 	if _, err := exec.LookPath(name); err != nil {
 		Lacks(t, name+": run make deps")
 	}

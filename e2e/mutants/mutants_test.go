@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 const project = "../.."
@@ -54,6 +56,7 @@ func TestTable(t *testing.T) {
 // that they clean up what they started, no other ones start, and nothing is left.
 func TestInterrupted(t *testing.T) {
 	program, scratch := filepath.Join(t.TempDir(), "mutants"), t.TempDir()
+	lab.RequireProgram(t, "go")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

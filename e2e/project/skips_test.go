@@ -35,11 +35,57 @@ func TestSkipsFail(t *testing.T) {
 	if want := []string{"e2e/lab/require.go"}; !slices.Equal(skipping, want) {
 		t.Errorf("tests are skipped by %q, want %q", skipping, want)
 	}
-	if !strings.Contains(read(t, "Makefile"), "\ntest full: export CI := true\n") {
-		t.Error("make test or make full does not set CI=true")
+	if !strings.Contains(read(t, "Makefile"), "\nfull ci $(if $(filter 0,$(shell id -u)),test): export CI := true\n") {
+		t.Error("as root, make test, make ci or make full does not set CI=true")
 	}
 	if !strings.Contains(read(t, "Makefile"), "e2e/$* -count=1 -timeout 60m -v .\n") {
-		t.Error("make test does not print the tests that SkipGone skips")
+		t.Error("make test-ages does not print the tests that SkipGone skips")
+	}
+}
+
+// TestNeedsParts expects the Makefile to leave out, and to run later, the tests whose names
+// say that they need programs of other projects.
+func TestNeedsParts(t *testing.T) {
+	t.Parallel()
+	inLab := regexp.MustCompile("needsParts = regexp.MustCompile\\(`(.*)`\\)").FindStringSubmatch(read(t, "e2e/lab/part.go"))
+	inMakefile := regexp.MustCompile(`(?m)^NEEDSPARTS := (.*)$`).FindStringSubmatch(read(t, "Makefile"))
+	if inLab == nil || inMakefile == nil || inLab[1] != inMakefile[1] {
+		t.Errorf("tests that need parts are called %q in e2e/lab and %q in the Makefile", inLab, inMakefile)
+	}
+}
+
+// cacheable are the packages whose tests start a program, and pass again if nothing changed
+// that go test sees: it caches their results.
+var cacheable = map[string]string{
+	"install/terms":      "a shell splits a line",
+	"plugin/capture-cni": "the test itself",
+	"e2e/lab":            "true",
+	"e2e/project":        "make verify runs it without the cache",
+}
+
+// TestCacheSeesPrograms expects other packages that start programs to call a function of the
+// lab which keeps go test from caching their results.
+func TestCacheSeesPrograms(t *testing.T) {
+	t.Parallel()
+	starts, uncached := map[string]bool{}, map[string]bool{}
+	calls := regexp.MustCompile(`\blab\.(Require|StartHost|Part|Project|Programs|Lacks)`)
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(path, root+"/")
+		if err != nil || !strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "bin/") {
+			return err
+		}
+		content, directory := read(t, name), filepath.Dir(name)
+		starts[directory] = starts[directory] || strings.Contains(content, "\"os/exec\"")
+		uncached[directory] = uncached[directory] || calls.MatchString(content)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for directory := range starts {
+		if starts[directory] && !uncached[directory] && cacheable[directory] == "" && !strings.HasPrefix(directory, "e2e/cluster") {
+			t.Errorf("the tests of %s start programs, and call none of the lab's functions that keep go test from caching their results", directory)
+		}
 	}
 }
 

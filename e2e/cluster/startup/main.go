@@ -12,12 +12,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/tables"
 )
 
@@ -46,7 +48,11 @@ func run(ctx context.Context, out string, s *startup) (err error) {
 	if err != nil {
 		return err
 	}
-	s.Cluster, err = cluster.Start(ctx, dir, "bin/parts", cluster.Ptp, cluster.Containerd2, cluster.CRIO, cluster.Debian1)
+	project, err := lab.Project(ctx)
+	if err != nil {
+		return err
+	}
+	s.Cluster, err = cluster.Start(ctx, dir, filepath.Join(project, "bin/parts"), cluster.Ptp, cluster.Containerd2, cluster.CRIO, cluster.Debian1)
 	defer func() { err = errors.Join(err, s.Stop(), os.RemoveAll(dir)) }()
 	if err != nil {
 		return err

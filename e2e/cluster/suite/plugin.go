@@ -20,7 +20,10 @@ type Plugin struct{ path, kubeconfig string }
 func (c *Suite) BuildPlugin(t *testing.T) Plugin {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubectl-capture_cni")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/capture-cni/capture-cni/deploy/kubectl-capture_cni")
+	project, err := lab.Project(t.Context())
+	lab.Check(t, err)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./deploy/kubectl-capture_cni")
+	build.Dir = project
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the plugin of kubectl: %v\n%s", err, out)
 	}

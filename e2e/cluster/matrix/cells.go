@@ -20,8 +20,8 @@ var cells = []cell{
 		// MutatingAdmissionPolicy in v1 (1.36), tokens that are bound to Nodes (1.31), the resize
 		// of running pods (1.33) or user namespaces without a feature gate (1.33).
 		tests: [][]string{
-			{"./e2e/cluster/pods", "-skip=^TestAgentPolicies$/^tokens$|^TestAdmission$/^subresources$/^resize$", "-run=^Test(Admission|AgentPolicies|Annotations|DNS|Guides|Injected|IstioInitListed|NotReady|Probes|Recorded|Rollout|Transparent)$"},
-			{"./e2e/cluster/agents", "-run=^Test(AddsWithToken|AddsWithoutToken|Events|GuardEvicts|GuardRepairs|KubectlTest|Reboot|Report|Taint|TaintPolicy)$"},
+			{"e2e/cluster/pods", "-skip=^TestAgentPolicies$/^tokens$|^TestAdmission$/^subresources$/^resize$", "-run=^Test(Admission|AgentPolicies|Annotations|DNS|Guides|Injected|IstioInitListed|NotReady|Probes|Recorded|Rollout|Transparent)$"},
+			{"e2e/cluster/agents", "-run=^Test(AddsWithToken|AddsWithoutToken|Events|GuardEvicts|GuardRepairs|KubectlTest|Reboot|Report|Taint|TaintPolicy)$"},
 		},
 	},
 	{
@@ -32,10 +32,10 @@ var cells = []cell{
 			// What is skipped differs with Istio 1.22's own rules from later ones, which the tests
 			// demand: it captures DNS to ::6 and to an excluded port, and sends elsewhere what
 			// arrives on a rerouted interface. Its injector's tests have 90 pods.
-			{"./e2e/traffic", "-run=^(TestOracleInjected|TestOracleScenarios|TestOracleWays)$", "-skip=^TestOracleScenarios$/^(DNS|.*rerouted)|^TestOracleInjected$/^enough$"},
+			{"e2e/traffic", "-run=^(TestOracleInjected|TestOracleScenarios|TestOracleWays)$", "-skip=^TestOracleScenarios$/^(DNS|.*rerouted)|^TestOracleInjected$/^enough$"},
 			// Istio 1.22 chooses native sidecars for all pods of an istiod, not for each, and
 			// its istiod removes no taint.
-			{"./e2e/cluster/mesh", "-skip=^TestRevisions$|^TestBothTaints$|^TestSidecars$/^native"},
+			{"e2e/cluster/mesh", "-skip=^TestRevisions$|^TestBothTaints$|^TestSidecars$/^native"},
 		},
 	},
 	{
@@ -43,8 +43,8 @@ var cells = []cell{
 		parts: map[string]string{"helm-4": "kubernetes"}, // whose module has Helm 3
 		build: []string{"bin/parts/helm", "HELM=helm.sh/helm/v4/cmd/helm"},
 		tests: [][]string{
-			{"./deploy"},
-			{"./e2e/cluster/pods", "-run=^(TestGuides|TestRollout|TestRemoval|TestUninstallAlone|TestAbsentRefuses)$"},
+			{"deploy"},
+			{"e2e/cluster/pods", "-run=^(TestGuides|TestRollout|TestRemoval|TestUninstallAlone|TestAbsentRefuses)$"},
 		},
 	},
 }

@@ -47,7 +47,7 @@ func (c cell) run(ctx context.Context) (err error) {
 		return fmt.Errorf("building its parts, see %s.log: %w", dir, err)
 	}
 	for _, args := range c.tests {
-		failed := command(ctx, log, dir, "go", append([]string{"test", "-count=1", "-p=1", "-timeout=2h", "-v"}, args...)...)
+		failed := command(ctx, log, filepath.Join(dir, args[0]), "go", append([]string{"test", "-count=1", "-p=1", "-timeout=2h", "-v", "."}, args[1:]...)...)
 		err = errors.Join(err, failed)
 	}
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"syscall"
 	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 func main() {
@@ -31,6 +33,13 @@ func run(ctx context.Context, only string) error {
 	matches, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("reading -only: %w", err)
+	}
+	project, err := lab.Project(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.Chdir(project); err != nil {
+		return fmt.Errorf("entering the project: %w", err)
 	}
 	ran, failed := 0, 0
 	for _, c := range cells {
