@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
@@ -22,9 +23,9 @@ const auto = `{"backend": "auto"}`
 // testBackend runs the test of the backend, behind another command if one is given, and
 // returns its output.
 func (n *node) testBackend(netConf string, behind ...string) (string, error) {
-	argv := append(behind, append([]string{filepath.Join(n.release, "capture-cni-node"), "backend"}, n.flags("--netconf", netConf)...)...)
+	argv := append(behind, append([]string{filepath.Join(n.Release, "capture-cni-node"), "backend"}, n.Flags("--netconf", netConf)...)...)
 	command := exec.Command(argv[0], argv[1:]...)
-	command.Env = append(os.Environ(), noRuntime)
+	command.Env = append(os.Environ(), machine.NoRuntime)
 	out, err := command.CombinedOutput()
 	return string(out), err
 }
@@ -32,7 +33,7 @@ func (n *node) testBackend(netConf string, behind ...string) (string, error) {
 // verdict returns what the last test showed.
 func (n *node) verdict(t *testing.T) backend.Verdict {
 	t.Helper()
-	v, err := backend.Read(n.runDir)
+	v, err := backend.Read(n.RunDir)
 	lab.Check(t, err)
 	return v
 }
@@ -73,12 +74,12 @@ func TestBackend(t *testing.T) {
 		"another backend meanwhile": {other, config.IPTablesLegacy},
 		"another boot":              {later, config.NFTables},
 	} {
-		lab.Check(t, backend.Write(n.runDir, tt.before))
+		lab.Check(t, backend.Write(n.RunDir, tt.before))
 		if out, err := n.testBackend(auto); err != nil || n.verdict(t).Chosen != tt.want || n.verdict(t).Version == chosen.Version {
 			t.Errorf("after %s: %v, %s, %+v", what, err, out, n.verdict(t))
 		}
 	}
-	lab.Check(t, os.WriteFile(filepath.Join(n.runDir, backend.DirectoryName, "verdict.json"), []byte("{"), 0o600))
+	lab.Check(t, os.WriteFile(filepath.Join(n.RunDir, backend.DirectoryName, "verdict.json"), []byte("{"), 0o600))
 	if out, err := n.testBackend(auto); err != nil || n.verdict(t).Chosen != config.NFTables {
 		t.Errorf("a damaged file: %v, %s", err, out)
 	}
@@ -94,9 +95,9 @@ func TestProgramsOfNode(t *testing.T) {
 		{"true", "-save in PATH or /usr/sbin"},
 		{"mount --rbind / " + root, ""},
 	} {
-		command := exec.Command("unshare", "--mount", "sh", "-c", tt.mount+` && PATH=/nowhere exec "$@"`, "sh", filepath.Join(n.release, "capture-cni-node"), "backend",
-			"--root", root, "--run-dir", n.runDir, "--netconf", `{"backend": "iptables"}`)
-		command.Env = []string{noRuntime, "PATH=" + os.Getenv("PATH")}
+		command := exec.Command("unshare", "--mount", "sh", "-c", tt.mount+` && PATH=/nowhere exec "$@"`, "sh", filepath.Join(n.Release, "capture-cni-node"), "backend",
+			"--root", root, "--run-dir", n.RunDir, "--netconf", `{"backend": "iptables"}`)
+		command.Env = []string{machine.NoRuntime, "PATH=" + os.Getenv("PATH")}
 		out, err := command.CombinedOutput()
 		lab.Check(t, err)
 		if tt.want == "" && !strings.Contains(string(out), "tested the backend") || !strings.Contains(string(out), tt.want) {
@@ -123,40 +124,40 @@ func TestUntestedBackend(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			tt.verdict.Boot = bootID(t)
-			lab.Check(t, backend.Write(n.runDir, tt.verdict))
-			a := n.start(t, "--mode", "insert", "--netconf", tt.netConf)
-			lab.Eventually(t, func() error { return expectReadyz(a, tt.reason) })
-			lab.Check(t, expectMetric(a, `capture_cni_node_good{part="backend"} 0`))
-			if types, err := n.loadedTypes(); err != nil || strings.Contains(types, "capture-cni") {
+			lab.Check(t, backend.Write(n.RunDir, tt.verdict))
+			a := n.Start(t, "--mode", "insert", "--netconf", tt.netConf)
+			lab.Eventually(t, func() error { return a.ExpectReadyz(tt.reason) })
+			lab.Check(t, a.ExpectMetric(`capture_cni_node_good{part="backend"} 0`))
+			if types, err := n.LoadedTypes(); err != nil || strings.Contains(types, "capture-cni") {
 				t.Errorf("the list has %s, %v", types, err)
 			}
-			if out, err := n.command("verify", "--mode", "insert", "--netconf", tt.netConf); err == nil || !strings.Contains(out, tt.reason) {
+			if out, err := n.Command("verify", "--mode", "insert", "--netconf", tt.netConf); err == nil || !strings.Contains(out, tt.reason) {
 				t.Errorf("verify: %v, %s", err, out)
 			}
-			a.stop(t)
-			lab.Check(t, os.RemoveAll(filepath.Join(n.runDir, backend.DirectoryName)))
-			placing := n.start(t, "--mode", "insert")
-			placing.ready(t)
-			placing.stop(t)
-			lab.Check(t, os.Remove(filepath.Join(n.stateDir, "placed"))) // as with an entry of an earlier release
-			again := n.start(t, "--mode", "insert")
-			again.ready(t)
-			again.stop(t)
-			lab.Check(t, backend.Write(n.runDir, tt.verdict))
-			a = n.start(t, "--mode", "insert", "--netconf", tt.netConf)
-			lab.Eventually(t, func() error { return expectReadyz(a, tt.reason) })
-			if types, err := n.loadedTypes(); err != nil || !strings.Contains(types, "capture-cni") {
+			a.Stop(t)
+			lab.Check(t, os.RemoveAll(filepath.Join(n.RunDir, backend.DirectoryName)))
+			placing := n.Start(t, "--mode", "insert")
+			placing.Ready(t)
+			placing.Stop(t)
+			lab.Check(t, os.Remove(filepath.Join(n.StateDir, "placed"))) // as with an entry of an earlier release
+			again := n.Start(t, "--mode", "insert")
+			again.Ready(t)
+			again.Stop(t)
+			lab.Check(t, backend.Write(n.RunDir, tt.verdict))
+			a = n.Start(t, "--mode", "insert", "--netconf", tt.netConf)
+			lab.Eventually(t, func() error { return a.ExpectReadyz(tt.reason) })
+			if types, err := n.LoadedTypes(); err != nil || !strings.Contains(types, "capture-cni") {
 				t.Errorf("the list has %s, %v", types, err)
 			}
-			n.write(t, primaryName, kindnet) // as the primary's writer does at a boot
+			n.Write(t, machine.PrimaryName, machine.Kindnet) // as the primary's writer does at a boot
 			n.expectEntrySoon(t, a)
-			a.stop(t)
-			untested := n.start(t, "--mode", "insert", "--netconf", tt.netConf, "--try-kernel=false")
+			a.Stop(t)
+			untested := n.Start(t, "--mode", "insert", "--netconf", tt.netConf, "--try-kernel=false")
 			if tt.netConf == auto {
-				lab.Eventually(t, func() error { return expectReadyz(untested, "was not tested") })
+				lab.Eventually(t, func() error { return untested.ExpectReadyz("was not tested") })
 				return
 			}
-			untested.ready(t)
+			untested.Ready(t)
 		})
 	}
 }
@@ -173,29 +174,29 @@ func bootID(t *testing.T) string {
 func TestChosenBackend(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.preparePods(t)
-	lab.Check(t, backend.Write(n.runDir, backend.Verdict{Boot: bootID(t), Asked: backend.Auto, Chosen: config.IPTablesNFT, Reason: "the kernel lacks nf_tables", NoTProxy: "the kernel lacks xt_TPROXY"}))
-	a := n.start(t, "--mode", "insert", "--netconf", `{"ipv6": "always", "backend": "auto"}`)
-	a.ready(t)
-	out, err := n.command("render", "--netconf", auto)
+	n.PreparePods(t)
+	lab.Check(t, backend.Write(n.RunDir, backend.Verdict{Boot: bootID(t), Asked: backend.Auto, Chosen: config.IPTablesNFT, Reason: "the kernel lacks nf_tables", NoTProxy: "the kernel lacks xt_TPROXY"}))
+	a := n.Start(t, "--mode", "insert", "--netconf", `{"ipv6": "always", "backend": "auto"}`)
+	a.Ready(t)
+	out, err := n.Command("render", "--netconf", auto)
 	var entry struct{ Backend string }
 	if err != nil || json.Unmarshal([]byte(out), &entry) != nil || entry.Backend != "iptables-nft" {
 		t.Errorf("render: %v, %s", err, out)
 	}
-	out, err = n.command("verify", "--mode", "insert", "--netconf", `{"ipv6": "always", "backend": "auto"}`)
+	out, err = n.Command("verify", "--mode", "insert", "--netconf", `{"ipv6": "always", "backend": "auto"}`)
 	for _, want := range []string{"note: backend iptables-nft, chosen by the kernel: no guard, and no pods of the mesh with hostUsers: false", "note: no pods of the mesh with interceptionMode TPROXY: the kernel lacks xt_TPROXY"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("verify: %v, %s, want %q", err, out, want)
 		}
 	}
-	pod, err := n.addPod(t, "web")
+	pod, err := n.AddPod(t, "web")
 	lab.Check(t, err)
-	lab.Check(t, pod.host.Do(func() error {
+	lab.Check(t, pod.Host.Do(func() error {
 		state, err := netfilter.Inspect(t.Context())
 		if err == nil && state.Backend != config.IPTablesNFT {
 			err = fmt.Errorf("captured by %q", state.Backend)
 		}
 		return err
 	}))
-	lab.Check(t, pod.stop(t))
+	lab.Check(t, pod.Stop(t))
 }

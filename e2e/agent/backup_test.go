@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // TestRestoredBackup restores the directories of the node from an old backup: an expired
@@ -20,43 +21,43 @@ import (
 func TestRestoredBackup(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.preparePods(t)
-	n.api.IssueTokens(time.Second)
+	n.PreparePods(t)
+	n.API.IssueTokens(time.Second)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
 	lab.Check(t, os.WriteFile(netConf, []byte(`{"logLevel": "debug"}`), 0o600))
-	n.start(t, "--mode", "insert", "--plugin", otherRelease(t), "--netconf", netConf, "--api-server", "https://127.0.0.1:1").stopOnceReady(t)
+	n.Start(t, "--mode", "insert", "--plugin", otherRelease(t), "--netconf", netConf, "--api-server", "https://127.0.0.1:1").StopOnceReady(t)
 	old := n.backup(t)
-	n.api.IssueTokens(0)
+	n.API.IssueTokens(0)
 	time.Sleep(time.Second)
-	n.start(t, "--mode", "insert").stopOnceReady(t)
+	n.Start(t, "--mode", "insert").StopOnceReady(t)
 	installed := n.backup(t)
 
 	n.restore(t, old)
-	if out, err := n.call("ADD", "plain", sandbox(t).Path(), "2s"); err != nil {
+	if out, err := n.Call("ADD", "plain", machine.Sandbox(t).Path(), "2s"); err != nil {
 		t.Errorf("a pod outside the mesh: %v: %s", err, out)
 	}
-	if out, err := n.call("ADD", "web", sandbox(t).Path(), "2s"); err == nil || !strings.Contains(out, "lookupTimeout of 2s is used up") {
+	if out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "2s"); err == nil || !strings.Contains(out, "lookupTimeout of 2s is used up") {
 		t.Errorf("a meshed pod: %v: %s", err, out)
 	}
-	if out, err := n.call("DEL", "web", sandbox(t).Path(), "2s"); err != nil {
+	if out, err := n.Call("DEL", "web", machine.Sandbox(t).Path(), "2s"); err != nil {
 		t.Errorf("DEL: %v: %s", err, out)
 	}
-	a := n.start(t, "--mode", "insert")
-	a.ready(t)
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
 	n.expectFiles(t, installed)
 
 	n.restore(t, old)
-	lab.Check(t, n.startAndStop(t, "web"))
+	lab.Check(t, n.StartAndStop(t, "web"))
 	n.expectFiles(t, installed)
-	a.stopOnceReady(t)
-	lab.Check(t, n.startAndStop(t, "web"))
+	a.StopOnceReady(t)
+	lab.Check(t, n.StartAndStop(t, "web"))
 }
 
 // backup returns the files of the node's directories.
 func (n *node) backup(t *testing.T) map[string]string {
 	t.Helper()
 	held := map[string]string{}
-	for _, directory := range []string{n.netDir, n.binDir, n.stateDir} {
+	for _, directory := range []string{n.NetDir, n.BinDir, n.StateDir} {
 		for name, content := range files(t, directory) {
 			held[directory+name] = content
 		}
@@ -82,7 +83,7 @@ func (n *node) expectFiles(t *testing.T, want map[string]string) {
 	lab.Eventually(t, func() error {
 		now := n.backup(t)
 		for path, content := range want {
-			if path == n.stateDir+"/token" || strings.HasSuffix(path, ".last-good") {
+			if path == n.StateDir+"/token" || strings.HasSuffix(path, ".last-good") {
 				continue
 			}
 			if now[path] != content {

@@ -14,12 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // Lists with an entry of istio-cni, as its installer writes them.
 var (
-	withIstioCNI = besideIstioCNI(kindnet, false)
-	withAmbient  = besideIstioCNI(kindnet, true)
+	withIstioCNI = besideIstioCNI(machine.Kindnet, false)
+	withAmbient  = besideIstioCNI(machine.Kindnet, true)
 )
 
 // besideIstioCNI appends istio-cni's entry to a list.
@@ -57,17 +58,11 @@ func (w *writes) list() []string {
 	return append([]string{}, w.names...)
 }
 
-// waitForMetric waits until /metrics has a line.
-func (a *agent) waitForMetric(t *testing.T, line string) {
-	t.Helper()
-	lab.Eventually(t, func() error { return expectMetric(a, line) })
-}
-
 // waitForTypes waits until a runtime would call plugins of these types.
 func (n *node) waitForTypes(t *testing.T, want string) {
 	t.Helper()
 	lab.Eventually(t, func() error {
-		got, err := n.loadedTypes()
+		got, err := n.LoadedTypes()
 		if err == nil && got != want {
 			err = &unexpected{want, got}
 		}
@@ -85,38 +80,38 @@ func TestAgentBesideIstioCNI(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			n.write(t, primaryName, withIstioCNI)
-			_, socket := n.serveRuntime(t, dropIns)
-			before, changes := files(t, n.netDir), watchWrites(t, n.netDir)
-			a := n.start(t, "--mode", "auto", "--cri-socket", socket)
+			n.Write(t, machine.PrimaryName, withIstioCNI)
+			_, socket := n.ServeRuntime(t, dropIns)
+			before, changes := files(t, n.NetDir), watchWrites(t, n.NetDir)
+			a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
 			lab.Eventually(t, func() error {
-				return expectReadyz(a, "has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/migrate-istio-cni.md), or set besideIstioCNI")
+				return a.ExpectReadyz("has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/migrate-istio-cni.md), or set besideIstioCNI")
 			})
-			a.ready(t, http.StatusServiceUnavailable)
-			a.waitForMetric(t, `capture_cni_other_mesh_entry{decision="refused",type="istio-cni"} 1`)
-			a.waitForLog(t, `msg="preflight found a problem" problem="10-kindnet.conflist, which the runtime loads, has the entry of istio-cni`)
+			a.Ready(t, http.StatusServiceUnavailable)
+			a.WaitForMetric(t, `capture_cni_other_mesh_entry{decision="refused",type="istio-cni"} 1`)
+			a.WaitForLog(t, `msg="preflight found a problem" problem="10-kindnet.conflist, which the runtime loads, has the entry of istio-cni`)
 			time.Sleep(6 * time.Second) // for another check: the agent has not decided on its mode
 			if got := changes.list(); len(got) > 0 {
 				t.Errorf("next to istio-cni, the agent wrote %q", got)
 			}
-			if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
+			if diff := cmp.Diff(before, files(t, n.NetDir)); diff != "" {
 				t.Errorf("next to istio-cni, the agent left:\n%s", diff)
 			}
-			if got := strings.Count(a.log.String(), "another mesh's plugin is in the list"); got != 1 {
-				t.Errorf("the log names istio-cni %d times: %s", got, a.log)
+			if got := strings.Count(a.Log.String(), "another mesh's plugin is in the list"); got != 1 {
+				t.Errorf("the log names istio-cni %d times: %s", got, a.Log)
 			}
 
-			n.write(t, primaryName, kindnet)
-			a.ready(t)
+			n.Write(t, machine.PrimaryName, machine.Kindnet)
+			a.Ready(t)
 			n.waitForTypes(t, "ptp portmap capture-cni") // without the drop-in of a trial
-			a.stop(t)
+			a.Stop(t)
 
-			n.write(t, primaryName, besideIstioCNI(files(t, n.netDir)["/"+primaryName], false))
-			next := n.start(t, "--mode", "auto", "--cri-socket", socket)
-			if body := next.ready(t); !strings.Contains(body, "in mode "+mode) {
+			n.Write(t, machine.PrimaryName, besideIstioCNI(files(t, n.NetDir)["/"+machine.PrimaryName], false))
+			next := n.Start(t, "--mode", "auto", "--cri-socket", socket)
+			if body := next.Ready(t); !strings.Contains(body, "in mode "+mode) {
 				t.Errorf("istio-cni is back: %s", body)
 			}
-			next.waitForMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
+			next.WaitForMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
 			n.waitForTypes(t, "ptp portmap istio-cni capture-cni")
 		})
 	}
@@ -130,22 +125,22 @@ func TestMigrationFlag(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			n.write(t, primaryName, withAmbient)
-			before := files(t, n.netDir)
-			a := n.start(t, "--mode", mode, "--beside-istio-cni")
+			n.Write(t, machine.PrimaryName, withAmbient)
+			before := files(t, n.NetDir)
+			a := n.Start(t, "--mode", mode, "--beside-istio-cni")
 			lab.Eventually(t, func() error {
-				return expectReadyz(a, "with ambient mode enabled, which captures ambient pods and those with sidecars: remove capture-cni, or disable ambient mode in istio-cni")
+				return a.ExpectReadyz("with ambient mode enabled, which captures ambient pods and those with sidecars: remove capture-cni, or disable ambient mode in istio-cni")
 			})
-			if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
+			if diff := cmp.Diff(before, files(t, n.NetDir)); diff != "" {
 				t.Errorf("next to ambient mode, the agent left:\n%s", diff)
 			}
-			n.write(t, primaryName, withIstioCNI)
-			a.ready(t)
-			a.waitForMetric(t, `capture_cni_other_mesh_entry{decision="allowed",type="istio-cni"} 1`)
-			if got, err := n.loadedTypes(); err != nil || got != want {
+			n.Write(t, machine.PrimaryName, withIstioCNI)
+			a.Ready(t)
+			a.WaitForMetric(t, `capture_cni_other_mesh_entry{decision="allowed",type="istio-cni"} 1`)
+			if got, err := n.LoadedTypes(); err != nil || got != want {
 				t.Errorf("a runtime would call %q, want %q (%v)", got, want, err)
 			}
-			if out, err := n.command("verify", "--mode", mode, "--beside-istio-cni"); err != nil {
+			if out, err := n.Command("verify", "--mode", mode, "--beside-istio-cni"); err != nil {
 				t.Errorf("verify: %v: %s", err, out)
 			}
 		})
@@ -157,23 +152,23 @@ func TestMigrationFlag(t *testing.T) {
 func TestAmbientComesLater(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.write(t, primaryName, withIstioCNI)
-	a := n.start(t, "--mode", "owned", "--beside-istio-cni")
-	a.ready(t)
-	n.write(t, primaryName, withAmbient)
+	n.Write(t, machine.PrimaryName, withIstioCNI)
+	a := n.Start(t, "--mode", "owned", "--beside-istio-cni")
+	a.Ready(t)
+	n.Write(t, machine.PrimaryName, withAmbient)
 	n.waitForTypes(t, "ptp portmap istio-cni capture-cni")
-	a.waitForMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
-	a.ready(t)
-	a.stop(t)
-	next := n.start(t, "--mode", "insert")
-	if body := next.ready(t); !strings.Contains(body, "in mode owned") {
+	a.WaitForMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
+	a.Ready(t)
+	a.Stop(t)
+	next := n.Start(t, "--mode", "insert")
+	if body := next.Ready(t); !strings.Contains(body, "in mode owned") {
 		t.Errorf("after a change of the mode: %s", body)
 	}
 	n.waitForTypes(t, "ptp portmap istio-cni capture-cni")
-	n.write(t, primaryName, kindnet)
+	n.Write(t, machine.PrimaryName, machine.Kindnet)
 	n.waitForTypes(t, "ptp portmap capture-cni")
-	lab.Eventually(t, func() error { return expectReadyz(next, "in mode insert") })
-	if _, found := files(t, n.netDir)["/00-capture-cni.conflist"]; found {
+	lab.Eventually(t, func() error { return next.ExpectReadyz("in mode insert") })
+	if _, found := files(t, n.NetDir)["/00-capture-cni.conflist"]; found {
 		t.Error("istio-cni has left, and the agent has not changed its mode")
 	}
 }

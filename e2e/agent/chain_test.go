@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // chain is a node whose Multus has an auxiliary chain. Multus and the test's runtime load
@@ -22,14 +23,14 @@ type chain struct {
 func newChain(t *testing.T) chain {
 	t.Helper()
 	n := newNode(t)
-	n.preparePods(t)
+	n.PreparePods(t)
 	return n.chain(t)
 }
 
 // chain makes the chain's directories.
 func (n *node) chain(t *testing.T) chain {
 	t.Helper()
-	c := chain{n, n.netDir + "/kindnet", n.dir + "/tmpfiles.d"}
+	c := chain{n, n.NetDir + "/kindnet", n.Dir + "/tmpfiles.d"}
 	lab.Check(t, os.MkdirAll(c.directory, 0o755))
 	lab.Check(t, os.MkdirAll(c.tmpfiles, 0o755))
 	return c
@@ -43,7 +44,7 @@ func (c chain) args(more ...string) []string {
 func (c chain) boot(t *testing.T) {
 	t.Helper()
 	lab.Check(t, os.RemoveAll(c.directory))
-	lab.Check(t, os.RemoveAll(c.runDir))
+	lab.Check(t, os.RemoveAll(c.RunDir))
 	lines, err := filepath.Glob(c.tmpfiles + "/*.conf")
 	lab.Check(t, err)
 	for _, file := range lines {
@@ -58,14 +59,14 @@ func (c chain) boot(t *testing.T) {
 func TestMultusChain(t *testing.T) {
 	t.Parallel()
 	c := newChain(t)
-	a := c.start(t, c.args()...)
-	a.ready(t)
-	lab.Check(t, c.startAndStop(t, "web"))
-	lab.Check(t, c.startAndStop(t, "plain"))
-	if files(t, c.netDir)["/"+primaryName] != kindnet {
+	a := c.Start(t, c.args()...)
+	a.Ready(t)
+	lab.Check(t, c.StartAndStop(t, "web"))
+	lab.Check(t, c.StartAndStop(t, "plain"))
+	if files(t, c.NetDir)["/"+machine.PrimaryName] != machine.Kindnet {
 		t.Error("the primary's list was changed")
 	}
-	if out, err := c.command("verify", c.args()...); err != nil {
+	if out, err := c.Command("verify", c.args()...); err != nil {
 		t.Errorf("verify: %v: %s", err, out)
 	}
 	installed := files(t, c.directory)
@@ -76,20 +77,20 @@ func TestMultusChain(t *testing.T) {
 	if len(booted) != 1 || booted["/capture-cni-chain.conf"] != installed["/capture-cni-chain.conf"] {
 		t.Errorf("after the boot, the chain has %q, before it %q", booted, installed)
 	}
-	lab.Check(t, c.startAndStop(t, "web"))
-	lab.Check(t, c.startAndStop(t, "plain"))
-	again := c.start(t, c.args()...)
-	again.ready(t)
-	old, err := c.startPod(t, "web")
+	lab.Check(t, c.StartAndStop(t, "web"))
+	lab.Check(t, c.StartAndStop(t, "plain"))
+	again := c.Start(t, c.args()...)
+	again.Ready(t)
+	old, err := c.StartPod(t, "web")
 	lab.Check(t, err)
-	again.stop(t)
-	if out, err := c.command("uninstall", c.args()...); err != nil {
+	again.Stop(t)
+	if out, err := c.Command("uninstall", c.args()...); err != nil {
 		t.Fatalf("uninstall: %v: %s", err, out)
 	}
-	lab.Check(t, old.stop(t))
+	lab.Check(t, old.Stop(t))
 	c.boot(t)
 	lab.Check(t, c.startUncaptured(t))
-	for _, directory := range []string{c.directory, c.tmpfiles, c.stateDir} {
+	for _, directory := range []string{c.directory, c.tmpfiles, c.StateDir} {
 		if _, err := os.Stat(directory); err != nil {
 			continue
 		}
@@ -104,32 +105,32 @@ func TestMultusChain(t *testing.T) {
 func TestMultusChainFaults(t *testing.T) {
 	t.Parallel()
 	c := newChain(t)
-	a := c.start(t, c.args()...)
-	a.ready(t)
+	a := c.Start(t, c.args()...)
+	a.Ready(t)
 	neighbour := filepath.Join(c.directory, "50-other.conf")
 	lab.Check(t, os.WriteFile(neighbour, []byte(`{"type": "tuning"`), 0o644))
-	if body := a.ready(t, http.StatusServiceUnavailable); expectReadyz(a, "50-other.conf, which another program wrote") != nil {
+	if body := a.Ready(t, http.StatusServiceUnavailable); a.ExpectReadyz("50-other.conf, which another program wrote") != nil {
 		t.Errorf("/readyz does not name the file: %s", body)
 	}
-	if out, err := c.command("verify", c.args()...); err == nil {
+	if out, err := c.Command("verify", c.args()...); err == nil {
 		t.Errorf("verify finds no fault: %s", out)
 	}
 	lab.Check(t, os.Remove(neighbour))
-	a.ready(t)
+	a.Ready(t)
 	lab.Check(t, os.Rename(c.directory, c.directory+".old"))
 	lab.Check(t, os.Mkdir(c.directory, 0o755)) // as Multus' own agent may
-	lab.Eventually(t, func() error { return c.startAndStop(t, "web") })
-	a.stop(t)
-	for _, path := range []string{c.directory + "/capture-cni-chain.conf", c.tmpfiles + "/capture-cni.conf", c.stateDir + "/multus-chain.conf"} {
+	lab.Eventually(t, func() error { return c.StartAndStop(t, "web") })
+	a.Stop(t)
+	for _, path := range []string{c.directory + "/capture-cni-chain.conf", c.tmpfiles + "/capture-cni.conf", c.StateDir + "/multus-chain.conf"} {
 		want, err := os.ReadFile(path)
 		lab.Check(t, err)
 		lab.Check(t, os.WriteFile(path, []byte("{}"), 0o600))
-		if out, err := c.command("verify", c.args()...); err == nil {
+		if out, err := c.Command("verify", c.args()...); err == nil {
 			t.Errorf("verify overlooks a change of %s: %s", path, out)
 		}
-		again := c.start(t, c.args()...)
-		again.ready(t)
-		again.stop(t)
+		again := c.Start(t, c.args()...)
+		again.Ready(t)
+		again.Stop(t)
 		if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
 			t.Errorf("%s is %q, %v; want %q", path, got, err, want)
 		}
@@ -141,11 +142,11 @@ func TestMultusChainFaults(t *testing.T) {
 func TestMultusChainLeft(t *testing.T) {
 	t.Parallel()
 	c := newChain(t)
-	a := c.start(t, c.args()...)
-	a.ready(t)
-	a.stop(t)
-	b := c.start(t, "--mode", "insert")
-	b.ready(t)
+	a := c.Start(t, c.args()...)
+	a.Ready(t)
+	a.Stop(t)
+	b := c.Start(t, "--mode", "insert")
+	b.Ready(t)
 	c.boot(t)
 	if _, err := os.Stat(c.directory + "/capture-cni-chain.conf"); err == nil {
 		t.Error("the boot made the entry of the former mode")

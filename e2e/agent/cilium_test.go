@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 const (
@@ -29,8 +30,8 @@ const (
 func newCiliumNode(t *testing.T, dropIns bool) (n *node, socket string) {
 	t.Helper()
 	n = newNode(t)
-	lab.Check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
-	_, socket = n.serveRuntime(t, dropIns)
+	lab.Check(t, os.Remove(filepath.Join(n.NetDir, machine.PrimaryName)))
+	_, socket = n.ServeRuntime(t, dropIns)
 	return n, socket
 }
 
@@ -45,13 +46,13 @@ type cilium struct {
 func (n *node) startCilium(t *testing.T, flags ...string) cilium {
 	t.Helper()
 	c := cilium{log: &lab.Log{}}
-	command := exec.Command(lab.Part(t, "cilium-cni-config"), append([]string{"--write-cni-conf-when-ready=" + n.netDir + ciliumList}, flags...)...)
+	command := exec.Command(lab.Part(t, "cilium-cni-config"), append([]string{"--write-cni-conf-when-ready=" + n.NetDir + ciliumList}, flags...)...)
 	command.Stdout, command.Stderr = c.log, c.log
 	lab.Check(t, command.Start())
 	c.stop = func() { _ = command.Process.Kill(); _ = command.Wait() }
 	t.Cleanup(c.stop)
 	lab.Eventually(t, func() error {
-		got, err := n.loadedTypes()
+		got, err := n.LoadedTypes()
 		if log := c.log.String(); err == nil && (!strings.Contains(log, "Started hive") || !strings.Contains(got, "cilium-cni")) {
 			err = &unexpected{"a list of Cilium's", got + log}
 		}
@@ -102,14 +103,14 @@ func TestOracleCilium(t *testing.T) {
 			n, socket := newCiliumNode(t, tt.dropIns)
 			flag := fmt.Sprintf("--cni-exclusive=%v", tt.exclusive)
 			c := n.startCilium(t, flag)
-			original := files(t, n.netDir)[ciliumList]
-			a := n.start(t, "--mode", tt.mode, "--cri-socket", socket)
+			original := files(t, n.NetDir)[ciliumList]
+			a := n.Start(t, "--mode", tt.mode, "--cri-socket", socket)
 			for range 2 {
-				a.ready(t)
-				settle(t, n.netDir)
-				a.ready(t)
+				a.Ready(t)
+				settle(t, n.NetDir)
+				a.Ready(t)
 				n.waitForTypes(t, "cilium-cni capture-cni")
-				got := files(t, n.netDir)
+				got := files(t, n.NetDir)
 				if edited := got[ciliumList] != original; edited != tt.edited {
 					t.Errorf("Cilium's list is edited: %v\n%s", edited, got[ciliumList])
 				}
@@ -119,10 +120,10 @@ func TestOracleCilium(t *testing.T) {
 				c.stop()
 				c = n.startCilium(t, flag)
 			}
-			if out, err := n.command("preflight", "--mode", tt.mode, "--cri-socket", socket); strings.Contains(out, "Cilium renamed") {
+			if out, err := n.Command("preflight", "--mode", tt.mode, "--cri-socket", socket); strings.Contains(out, "Cilium renamed") {
 				t.Errorf("preflight: %v: %s", err, out)
 			}
-			if _, metrics := a.get("/metrics"); strings.Contains(metrics, "capture_cni_entry_contended{") {
+			if _, metrics := a.Get("/metrics"); strings.Contains(metrics, "capture_cni_entry_contended{") {
 				t.Error("the agent counts Cilium as one that keeps removing the entry")
 			}
 		})
@@ -144,34 +145,34 @@ func TestOracleCiliumExclusive(t *testing.T) {
 		t.Run(tt.mode, func(t *testing.T) {
 			t.Parallel()
 			n, socket := newCiliumNode(t, false)
-			n.write(t, primaryName, kindnet) // of the primary before Cilium
-			a := n.start(t, "--mode", tt.mode, "--cri-socket", socket)
-			a.ready(t)
+			n.Write(t, machine.PrimaryName, machine.Kindnet) // of the primary before Cilium
+			a := n.Start(t, "--mode", tt.mode, "--cri-socket", socket)
+			a.Ready(t)
 			c := n.startCilium(t, "--cni-exclusive")
-			for deadline := time.Now().Add(lab.Patience); !strings.Contains(a.log.String(), "back-off=8s"); time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(lab.Patience); !strings.Contains(a.Log.String(), "back-off=8s"); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
-					t.Fatalf("the agent does not write less often: %s", a.log)
+					t.Fatalf("the agent does not write less often: %s", a.Log)
 				}
-				if got, err := n.loadedTypes(); !errors.Is(err, os.ErrNotExist) && (err != nil || !strings.Contains(got, "cilium-cni")) { // a list may be renamed before it is read
+				if got, err := n.LoadedTypes(); !errors.Is(err, os.ErrNotExist) && (err != nil || !strings.Contains(got, "cilium-cni")) { // a list may be renamed before it is read
 					t.Fatalf("a runtime would call %q: %v", got, err)
 				}
 			}
-			a.ready(t, http.StatusServiceUnavailable)
+			a.Ready(t, http.StatusServiceUnavailable)
 			lab.Eventually(t, func() error {
-				return errors.Join(expectReadyz(a, "entry: Cilium keeps removing the entry (mode "), expectReadyz(a, ciliumList+", network cilium); it renamed "),
-					expectReadyz(a, renamed+", as it does with cni.exclusive: set cni.exclusive=false in Cilium's values, or use --mode dropin"))
+				return errors.Join(a.ExpectReadyz("entry: Cilium keeps removing the entry (mode "), a.ExpectReadyz(ciliumList+", network cilium); it renamed "),
+					a.ExpectReadyz(renamed+", as it does with cni.exclusive: set cni.exclusive=false in Cilium's values, or use --mode dropin"))
 			})
-			lab.Check(t, expectMetric(a, `capture_cni_entry_contended{writer="cilium"} 1`))
-			repairs := strings.Count(a.log.String(), "back-off=") + 5
+			lab.Check(t, a.ExpectMetric(`capture_cni_entry_contended{writer="cilium"} 1`))
+			repairs := strings.Count(a.Log.String(), "back-off=") + 5
 			if undone := strings.Count(c.log.String(), "Wrote CNI configuration") + strings.Count(c.log.String(), "Renaming non-Cilium"); undone > repairs+5 {
 				t.Errorf("Cilium wrote %d times, the agent %d times: %s", undone, repairs, c.log)
 			}
-			if out, _ := n.command("preflight", "--mode", tt.mode, "--cri-socket", socket); !strings.Contains(out, tt.finding) {
+			if out, _ := n.Command("preflight", "--mode", tt.mode, "--cri-socket", socket); !strings.Contains(out, tt.finding) {
 				t.Errorf("preflight says %s, want %s", out, tt.finding)
 			}
 			c.stop()
 			lab.Eventually(t, func() error { return n.hasEntry() })
-			if got := files(t, n.netDir); !strings.Contains(got[ciliumList], "cilium-cni") || !strings.Contains(got["/"+primaryName+renamed], "kindnet") {
+			if got := files(t, n.NetDir); !strings.Contains(got[ciliumList], "cilium-cni") || !strings.Contains(got["/"+machine.PrimaryName+renamed], "kindnet") {
 				t.Errorf("a list is lost: %q", got)
 			}
 		})
@@ -187,20 +188,20 @@ func TestOracleCiliumTakesOver(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			n, socket := newCiliumNode(t, mode == "dropin")
-			n.write(t, primaryName, kindnet)
-			a := n.start(t, "--mode", mode, "--cri-socket", socket)
-			a.ready(t)
+			n.Write(t, machine.PrimaryName, machine.Kindnet)
+			a := n.Start(t, "--mode", mode, "--cri-socket", socket)
+			a.Ready(t)
 			n.startCilium(t, "--cni-exclusive", "--cni-chaining-mode=generic-veth", "--cni-chaining-target=kindnet")
-			settle(t, n.netDir)
-			a.ready(t)
+			settle(t, n.NetDir)
+			a.Ready(t)
 			n.waitForTypes(t, want)
-			a.stop(t)
-			if out, err := n.command("uninstall", "--mode", mode); err != nil {
+			a.Stop(t)
+			if out, err := n.Command("uninstall", "--mode", mode); err != nil {
 				t.Errorf("uninstall: %v: %s", err, out)
 			}
-			settle(t, n.netDir)
+			settle(t, n.NetDir)
 			n.waitForTypes(t, "ptp portmap cilium-cni")
-			for name, content := range files(t, n.netDir) {
+			for name, content := range files(t, n.NetDir) {
 				if strings.Contains(content, "capture-cni") {
 					t.Errorf("%s is left: %s", name, content)
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // TestClocksFarApart has an API server whose clock differs from the node's. The agent
@@ -26,31 +27,31 @@ func TestClocksFarApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			n.api.SetClock(ahead)
-			n.pod("web", true)
-			a := n.start(t, "--mode", "insert")
+			n.API.SetClock(ahead)
+			n.PutPod("web", true)
+			a := n.Start(t, "--mode", "insert")
 			lab.Eventually(t, func() error {
-				if status, body := a.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "check the clocks") {
+				if status, body := a.Get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "check the clocks") {
 					return fmt.Errorf("status %d: %s", status, body)
 				}
 				return nil
 			})
 			for range 100 { // each is a reason to check the node
-				n.write(t, primaryName, kindnet)
+				n.Write(t, machine.PrimaryName, machine.Kindnet)
 				time.Sleep(100 * time.Millisecond)
 			}
-			if requests := n.api.TokenRequests(); len(requests) != 1 {
+			if requests := n.API.TokenRequests(); len(requests) != 1 {
 				t.Errorf("%d tokens were requested", len(requests))
 			}
-			if out, err := n.call("ADD", "web", sandbox(t).Path(), "5s"); err != nil {
+			if out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "5s"); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
-			n.api.SetClock(0)
-			a.stop(t)
+			n.API.SetClock(0)
+			a.Stop(t)
 			if ahead > 0 {
-				n.api.ChangeKeys() // or it would be requested once the token expires
+				n.API.ChangeKeys() // or it would be requested once the token expires
 			}
-			n.start(t, "--mode", "insert").ready(t)
+			n.Start(t, "--mode", "insert").Ready(t)
 		})
 	}
 }
@@ -61,7 +62,7 @@ func TestTokenRequestsBackOff(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	var requests atomic.Int64
-	n.api.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
+	n.API.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
 		refused := strings.HasSuffix(r.URL.Path, "/token")
 		if refused {
 			requests.Add(1)
@@ -69,15 +70,15 @@ func TestTokenRequestsBackOff(t *testing.T) {
 		}
 		return refused
 	})
-	a := n.start(t, "--mode", "insert")
-	a.waitForLog(t, "no tokens today")
+	a := n.Start(t, "--mode", "insert")
+	a.WaitForLog(t, "no tokens today")
 	for range 150 {
-		n.write(t, primaryName, kindnet)
+		n.Write(t, machine.PrimaryName, machine.Kindnet)
 		time.Sleep(100 * time.Millisecond)
 	}
 	if sent := requests.Load(); sent < 3 || sent > 7 {
 		t.Errorf("%d requests in 15 s", sent)
 	}
-	n.api.Misbehave(nil)
-	a.ready(t)
+	n.API.Misbehave(nil)
+	a.Ready(t)
 }

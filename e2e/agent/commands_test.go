@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // TestFaultsOfFlags expects one error with every fault: flag, value and expected form.
@@ -29,7 +30,7 @@ func TestFaultsOfFlags(t *testing.T) {
 	} {
 		lab.Check(t, os.WriteFile(netConf, []byte(content), 0o600))
 		for _, command := range []string{"run", "render", "verify", "preflight"} {
-			out, err := n.command(command, "--netconf", netConf, "--mode", "insrt", "--bin-dir", "bin", "--token-ttl", "5m")
+			out, err := n.Command(command, "--netconf", netConf, "--mode", "insrt", "--bin-dir", "bin", "--token-ttl", "5m")
 			if err == nil {
 				t.Errorf("%s accepts %s", command, content)
 			}
@@ -40,20 +41,20 @@ func TestFaultsOfFlags(t *testing.T) {
 			}
 		}
 	}
-	if out, err := n.command("run", "--listen", "nowhere"); err == nil || !strings.Contains(out, `--listen is "nowhere": expected host:port`) {
+	if out, err := n.Command("run", "--listen", "nowhere"); err == nil || !strings.Contains(out, `--listen is "nowhere": expected host:port`) {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, err := n.command("run", "--state", "gone"); err == nil || !strings.Contains(out, "expected present or absent") {
+	if out, err := n.Command("run", "--state", "gone"); err == nil || !strings.Contains(out, "expected present or absent") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, err := n.command("verify", "--tmpfiles-dir", "etc", "--state-dir", "/var/lib/capture cni"); err == nil || !strings.Contains(out, `--tmpfiles-dir is "etc": expected`) || !strings.Contains(out, `--state-dir is "/var/lib/capture cni": expected`) {
+	if out, err := n.Command("verify", "--tmpfiles-dir", "etc", "--state-dir", "/var/lib/capture cni"); err == nil || !strings.Contains(out, `--tmpfiles-dir is "etc": expected`) || !strings.Contains(out, `--state-dir is "/var/lib/capture cni": expected`) {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, err := n.command("run", "--evict", "--node-name", "", "--listen", "127.0.0.1:0"); err == nil || !strings.Contains(out, "set --node-name") {
+	if out, err := n.Command("run", "--evict", "--node-name", "", "--listen", "127.0.0.1:0"); err == nil || !strings.Contains(out, "set --node-name") {
 		t.Errorf("%v: %s", err, out)
 	}
 	lab.Check(t, os.WriteFile(netConf, []byte(`{"backend": "iptables"}`), 0o600))
-	if out, err := n.command("guard", "--netconf", netConf); err == nil || !strings.Contains(out, `netconf says "iptables": use report or evict`) {
+	if out, err := n.Command("guard", "--netconf", netConf); err == nil || !strings.Contains(out, `netconf says "iptables": use report or evict`) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -61,9 +62,9 @@ func TestFaultsOfFlags(t *testing.T) {
 // TestVersion is the program's own.
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	info, err := buildinfo.ReadFile(filepath.Join(bin, "capture-cni-node"))
+	info, err := buildinfo.ReadFile(filepath.Join(machine.Bin, "capture-cni-node"))
 	lab.Check(t, err)
-	if out, err := exec.Command(filepath.Join(bin, "capture-cni-node"), "--version").Output(); err != nil || string(out) != "capture-cni-node "+config.Version(info)+"\n" {
+	if out, err := exec.Command(filepath.Join(machine.Bin, "capture-cni-node"), "--version").Output(); err != nil || string(out) != "capture-cni-node "+config.Version(info)+"\n" {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -74,24 +75,24 @@ func TestRender(t *testing.T) {
 	n := newNode(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
 	lab.Check(t, os.WriteFile(netConf, []byte(`{"ipv6": "always", "mesh": {"outboundPort": 16001}}`), 0o600))
-	out, err := n.command("render", "--netconf", netConf)
+	out, err := n.Command("render", "--netconf", netConf)
 	lab.Check(t, err)
 	var entry map[string]any
 	lab.Check(t, json.Unmarshal([]byte(out), &entry))
-	if entry["type"] != "capture-cni" || entry["kubeconfig"] != n.stateDir+"/kubeconfig" || entry["ipv6"] != "always" {
+	if entry["type"] != "capture-cni" || entry["kubeconfig"] != n.StateDir+"/kubeconfig" || entry["ipv6"] != "always" {
 		t.Errorf("got %s", out)
 	}
-	out, err = n.command("render", "--netconf", netConf, "--pod", "../demo/pods/web.yaml")
+	out, err = n.Command("render", "--netconf", netConf, "--pod", "../demo/pods/web.yaml")
 	lab.Check(t, err)
 	for _, want := range []string{"# intent:", "# nft -f\ntable inet capture-cni", "redirect to :16001", "# iptables-restore --noflush\n*mangle", "# ip6tables-restore"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the output lacks %q: %s", want, out)
 		}
 	}
-	if out, err = n.command("render", "--pod", "../demo/pods/batch.yaml"); err != nil || !strings.HasPrefix(out, "not captured: ") {
+	if out, err = n.Command("render", "--pod", "../demo/pods/batch.yaml"); err != nil || !strings.HasPrefix(out, "not captured: ") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, err = n.command("render", "--pod", "../demo/pods/web.yaml", "--address", "x"); err == nil || !strings.Contains(out, "expected an IP address") {
+	if out, err = n.Command("render", "--pod", "../demo/pods/web.yaml", "--address", "x"); err == nil || !strings.Contains(out, "expected an IP address") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -116,17 +117,17 @@ func TestRenderTrace(t *testing.T) {
 		"--to 127.0.0.1:8080 --from 127.0.0.6":         "TCP from 127.0.0.6 to 127.0.0.1:8080, leaving by lo\nverdict      passes, not captured\ndecided by   rule 2 of chain nat_ISTIO_OUTPUT in table inet capture-cni: inbound traffic that the proxy hands on\n",
 		"--to 10.1.2.3:443 --mark 7":                   "leaving by eth0, with mark 7\n",
 	} {
-		out, err := n.command("render", append(web, strings.Fields(arguments)...)...)
+		out, err := n.Command("render", append(web, strings.Fields(arguments)...)...)
 		if (err != nil) != (want == "") || !strings.Contains(out, want) {
 			t.Errorf("%s: %v, want %q:\n%s", arguments, err, want, out)
 		}
 	}
-	if out, err := n.command("render", "--pod", "../demo/pods/batch.yaml", "--to", "10.1.2.3:443"); err != nil || !strings.HasPrefix(out, "verdict      passes: the pod is not captured\nbecause      ") {
+	if out, err := n.Command("render", "--pod", "../demo/pods/batch.yaml", "--to", "10.1.2.3:443"); err != nil || !strings.HasPrefix(out, "verdict      passes: the pod is not captured\nbecause      ") {
 		t.Errorf("%v: %s", err, out)
 	}
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
 	lab.Check(t, os.WriteFile(netConf, []byte(`{"ipv6": "never"}`), 0o600))
-	out, err := n.command("render", append(web, "--netconf", netConf, "--to", "[2001:db8:2::1]:443")...)
+	out, err := n.Command("render", append(web, "--netconf", netConf, "--to", "[2001:db8:2::1]:443")...)
 	if err != nil || !strings.HasPrefix(out, "note         IPv6 is left uncaptured") || !strings.Contains(out, ": IPv6 is not captured\n") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -152,7 +153,7 @@ func TestFaultsOfPackets(t *testing.T) {
 		"render " + pod + "--to 10.1.2.3:443 --as 1000:4294967296":                        {"expected a user and a group by number"},
 	} {
 		fields := strings.Fields(arguments)
-		out, err := n.command(fields[0], fields[1:]...)
+		out, err := n.Command(fields[0], fields[1:]...)
 		if err == nil {
 			t.Errorf("%s is accepted:\n%s", arguments, out)
 		}
@@ -168,12 +169,12 @@ func TestFaultsOfPackets(t *testing.T) {
 func TestUninstallIncomplete(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	lab.Check(t, n.api.Close())
-	for _, gone := range []string{"", n.stateDir, n.binDir, n.netDir} {
+	lab.Check(t, n.API.Close())
+	for _, gone := range []string{"", n.StateDir, n.BinDir, n.NetDir} {
 		if gone != "" {
 			lab.Check(t, os.RemoveAll(gone))
 		}
-		if out, err := n.command("uninstall", "--purge"); err != nil || !strings.Contains(out, "the node is clean") {
+		if out, err := n.Command("uninstall", "--purge"); err != nil || !strings.Contains(out, "the node is clean") {
 			t.Errorf("without %q: %v: %s", gone, err, out)
 		}
 	}

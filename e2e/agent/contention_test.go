@@ -14,17 +14,18 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // rewrite replaces the primary's list, as its installer does.
 func (n *node) rewrite() error {
-	temp := filepath.Join(n.dir, "rewritten")
-	return errors.Join(os.WriteFile(temp, []byte(kindnet), 0o644), os.Rename(temp, filepath.Join(n.netDir, primaryName)))
+	temp := filepath.Join(n.Dir, "rewritten")
+	return errors.Join(os.WriteFile(temp, []byte(machine.Kindnet), 0o644), os.Rename(temp, filepath.Join(n.NetDir, machine.PrimaryName)))
 }
 
 // hasEntry returns an error unless a runtime would call the plugin.
 func (n *node) hasEntry() error {
-	got, err := n.loadedTypes()
+	got, err := n.LoadedTypes()
 	if err == nil && !strings.Contains(got, "capture-cni") {
 		err = fmt.Errorf("a runtime would call %q", got)
 	}
@@ -37,9 +38,9 @@ func (n *node) hasEntry() error {
 func TestContention(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.start(t, "--mode", "insert")
-	a.ready(t)
-	says := func(text string) bool { return strings.Contains(a.log.String(), text) }
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
+	says := func(text string) bool { return strings.Contains(a.Log.String(), text) }
 	rewrites := 0
 	for _, next := range []string{"back-off=1s", "back-off=2s", "back-off=4s"} {
 		for ; !says(next); rewrites++ {
@@ -47,33 +48,33 @@ func TestContention(t *testing.T) {
 			lab.Eventually(t, func() error { return n.hasEntry() })
 		}
 	}
-	lab.Check(t, expectMetric(a, `capture_cni_entry_contended{writer="unknown"} 1`))
+	lab.Check(t, a.ExpectMetric(`capture_cni_entry_contended{writer="unknown"} 1`))
 	const prompt = 5 // repairs before the first back-off; each later one has the next
 	lab.Eventually(t, func() error {
-		return expectMetric(a, fmt.Sprintf("capture_cni_entry_repairs_total %d", prompt+strings.Count(a.log.String(), "back-off=")))
+		return a.ExpectMetric(fmt.Sprintf("capture_cni_entry_repairs_total %d", prompt+strings.Count(a.Log.String(), "back-off=")))
 	})
 	if rewrites > 2*(prompt+3) { // those after the agent's own start are no repairs
 		t.Errorf("%d rewrites until the third back-off", rewrites)
 	}
 	lab.Check(t, n.rewrite())
 	const problem = "an unknown program keeps removing the entry (mode insert, %s, network kindnet): find the program that writes there, or use another mode"
-	want := fmt.Sprintf(problem, filepath.Join(n.netDir, primaryName))
-	if body := a.ready(t, http.StatusServiceUnavailable); !strings.Contains(body, "entry: "+want) {
+	want := fmt.Sprintf(problem, filepath.Join(n.NetDir, machine.PrimaryName))
+	if body := a.Ready(t, http.StatusServiceUnavailable); !strings.Contains(body, "entry: "+want) {
 		t.Errorf("/readyz says %s", body)
 	}
 	if says("ptp") || says("cilium") {
-		t.Errorf("the agent guesses: %s", a.log)
+		t.Errorf("the agent guesses: %s", a.Log)
 	}
 	lab.Eventually(t, func() error { return n.hasEntry() })
-	lab.Eventually(t, func() error { return expectReadyz(a, "warning: "+want) })
+	lab.Eventually(t, func() error { return a.ExpectReadyz("warning: " + want) })
 }
 
 // startRival starts a process that replaces the primary's list, again and again after a
 // pause, or only if it contains the entry. It returns a function that ends it.
 func (n *node) startRival(t *testing.T, pause string, reacts bool) (stop func()) {
 	t.Helper()
-	source, list := filepath.Join(n.dir, "original"), filepath.Join(n.netDir, primaryName)
-	lab.Check(t, os.WriteFile(source, []byte(kindnet), 0o644))
+	source, list := filepath.Join(n.Dir, "original"), filepath.Join(n.NetDir, machine.PrimaryName)
+	lab.Check(t, os.WriteFile(source, []byte(machine.Kindnet), 0o644))
 	condition := "true"
 	if reacts {
 		condition = `grep -q capture-cni "$2"`
@@ -97,10 +98,10 @@ func TestRivalStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			a := n.start(t, "--mode", "insert")
-			a.ready(t)
+			a := n.Start(t, "--mode", "insert")
+			a.Ready(t)
 			stop := n.startRival(t, rival.pause, rival.reacts)
-			a.waitForLog(t, "back-off=30s")
+			a.WaitForLog(t, "back-off=30s")
 			lab.Eventually(t, func() error {
 				if n.hasEntry() == nil {
 					return errors.New("the rival has not removed the entry yet")
@@ -111,11 +112,11 @@ func TestRivalStops(t *testing.T) {
 			var err error
 			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 				if err = n.hasEntry(); err == nil {
-					a.ready(t)
+					a.Ready(t)
 					return
 				}
 			}
-			t.Errorf("the entry is not back: %v\n%s", err, a.log)
+			t.Errorf("the entry is not back: %v\n%s", err, a.Log)
 		})
 	}
 }
@@ -125,13 +126,13 @@ func TestRivalStops(t *testing.T) {
 func TestSlowRival(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.start(t, "--mode", "insert")
-	a.ready(t)
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
 	n.startRival(t, "7", false)
-	lab.Eventually(t, func() error { return expectMetric(a, `capture_cni_entry_contended{writer="unknown"} 1`) })
-	a.waitForLog(t, "back-off=0s")
+	lab.Eventually(t, func() error { return a.ExpectMetric(`capture_cni_entry_contended{writer="unknown"} 1`) })
+	a.WaitForLog(t, "back-off=0s")
 	lab.Eventually(t, func() error {
-		status, body := a.get("/readyz")
+		status, body := a.Get("/readyz")
 		if status != http.StatusOK || !strings.Contains(body, "warning: an unknown program keeps removing the entry") {
 			return fmt.Errorf("status %d: %s", status, body)
 		}
@@ -144,7 +145,7 @@ func TestSlowRival(t *testing.T) {
 func TestOwnedIsNeverLost(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.start(t, "--mode", "owned").ready(t)
+	n.Start(t, "--mode", "owned").Ready(t)
 	done := make(chan error, 1)
 	go func() {
 		var err error
@@ -160,7 +161,7 @@ func TestOwnedIsNeverLost(t *testing.T) {
 			t.Logf("checked %d times", checks)
 			return
 		default:
-			if got, err := n.loadedTypes(); err != nil || !strings.HasSuffix(got, "capture-cni") {
+			if got, err := n.LoadedTypes(); err != nil || !strings.HasSuffix(got, "capture-cni") {
 				t.Fatalf("a runtime would call %q (%v)", got, err)
 			}
 		}
@@ -171,12 +172,12 @@ func TestOwnedIsNeverLost(t *testing.T) {
 func TestDropInComesBack(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.start(t, "--mode", "dropin")
-	a.ready(t)
-	directory := n.netDir + "/kindnet"
+	a := n.Start(t, "--mode", "dropin")
+	a.Ready(t)
+	directory := n.NetDir + "/kindnet"
 	for i, remove := range []func() error{
 		func() error { return os.Remove(directory + "/capture-cni.conf") },
-		func() error { return os.Rename(directory, n.dir+"/gone") },
+		func() error { return os.Rename(directory, n.Dir+"/gone") },
 		func() error { return os.Remove(directory + "/capture-cni.conf") },
 	} {
 		lab.Check(t, remove())

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // Labels of a container and of a directory, as in a denial that users of RKE2 reported.
@@ -27,26 +28,26 @@ const (
 func TestDeniedWrite(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	label := n.dir + "/label"
+	label := n.Dir + "/label"
 	lab.Check(t, os.WriteFile(label, []byte(containerLabel+"\x00"), 0o600))
-	lab.Check(t, unix.Lsetxattr(n.netDir, "security.selinux", []byte(directoryLabel+"\x00"), 0))
-	immutable(t, n.netDir)
+	lab.Check(t, unix.Lsetxattr(n.NetDir, "security.selinux", []byte(directoryLabel+"\x00"), 0))
+	immutable(t, n.NetDir)
 
-	unlabelled := n.start(t, "--mode", "insert")
-	unlabelled.waitForLog(t, "operation not permitted")
-	unlabelled.stop(t)
-	if strings.Contains(unlabelled.log.String(), "SELinux gives") {
-		t.Errorf("without a label: %s", unlabelled.log)
+	unlabelled := n.Start(t, "--mode", "insert")
+	unlabelled.WaitForLog(t, "operation not permitted")
+	unlabelled.Stop(t)
+	if strings.Contains(unlabelled.Log.String(), "SELinux gives") {
+		t.Errorf("without a label: %s", unlabelled.Log)
 	}
 	labelled := []string{"unshare", "--mount", "sh", "-ec", "mount --bind " + label + " /proc/$$/attr/current; exec \"$@\"", "sh"}
-	a := n.startBehind(t, labelled, "--mode", "insert")
-	for _, want := range []string{"operation not permitted: the mode of " + n.netDir + " allows it", "preflight found a problem\" problem=\"" + n.netDir + " can't be written to"} {
-		a.waitForLog(t, want)
+	a := n.StartBehind(t, labelled, "--mode", "insert")
+	for _, want := range []string{"operation not permitted: the mode of " + n.NetDir + " allows it", "preflight found a problem\" problem=\"" + n.NetDir + " can't be written to"} {
+		a.WaitForLog(t, want)
 	}
-	a.ready(t, http.StatusServiceUnavailable)
+	a.Ready(t, http.StatusServiceUnavailable)
 	for _, want := range []string{containerLabel, "and the directory " + directoryLabel, "ausearch -m AVC", "seLinuxOptions.type=spc_t"} {
-		if got := strings.Count(a.log.String(), want); got < 2 {
-			t.Errorf("%d of two lines have %q: %s", got, want, a.log)
+		if got := strings.Count(a.Log.String(), want); got < 2 {
+			t.Errorf("%d of two lines have %q: %s", got, want, a.Log)
 		}
 	}
 }
@@ -56,14 +57,14 @@ func TestDeniedWrite(t *testing.T) {
 func TestHealthyNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	lab.Check(t, os.Chmod(filepath.Join(n.netDir, primaryName), 0o600))
-	_, socket := n.serveRuntime(t, true)
-	a := n.start(t, "--mode", "auto", "--cri-socket", socket)
-	a.waitForMetric(t, `capture_cni_preflight_problems{severity="serious"} 0`)
-	a.waitForMetric(t, `capture_cni_preflight_problems{severity="note"} 0`)
-	a.ready(t)
-	if strings.Contains(a.log.String(), "preflight") {
-		t.Errorf("the log names a problem: %s", a.log)
+	lab.Check(t, os.Chmod(filepath.Join(n.NetDir, machine.PrimaryName), 0o600))
+	_, socket := n.ServeRuntime(t, true)
+	a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
+	a.WaitForMetric(t, `capture_cni_preflight_problems{severity="serious"} 0`)
+	a.WaitForMetric(t, `capture_cni_preflight_problems{severity="note"} 0`)
+	a.Ready(t)
+	if strings.Contains(a.Log.String(), "preflight") {
+		t.Errorf("the log names a problem: %s", a.Log)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // TestDirectories has the directories of several platforms. The installed plugin
@@ -25,24 +26,24 @@ func TestDirectories(t *testing.T) {
 		t.Run(platform.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			lab.Check(t, os.MkdirAll(n.dir+"/var/snap/microk8s/2094", 0o755))
-			lab.Check(t, os.Symlink("2094", n.dir+"/var/snap/microk8s/current"))
-			n.binDir, n.stateDir, n.runDir = n.dir+platform.binDir, n.dir+platform.stateDir, n.dir+platform.runDir
-			lab.Check(t, os.MkdirAll(n.binDir, 0o755))
-			n.start(t, "--mode", "insert").ready(t)
-			n.pod("web", true)
-			host := sandbox(t)
-			if out, err := n.call("ADD", "web", host.Path(), "5s"); err != nil {
+			lab.Check(t, os.MkdirAll(n.Dir+"/var/snap/microk8s/2094", 0o755))
+			lab.Check(t, os.Symlink("2094", n.Dir+"/var/snap/microk8s/current"))
+			n.BinDir, n.StateDir, n.RunDir = n.Dir+platform.binDir, n.Dir+platform.stateDir, n.Dir+platform.runDir
+			lab.Check(t, os.MkdirAll(n.BinDir, 0o755))
+			n.Start(t, "--mode", "insert").Ready(t)
+			n.PutPod("web", true)
+			host := machine.Sandbox(t)
+			if out, err := n.Call("ADD", "web", host.Path(), "5s"); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 			elsewhere := t.TempDir()
 			for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
-				content, err := os.ReadFile(filepath.Join(n.stateDir, name))
+				content, err := os.ReadFile(filepath.Join(n.StateDir, name))
 				lab.Check(t, err)
 				lab.Check(t, os.WriteFile(filepath.Join(elsewhere, name), content, 0o600))
 			}
-			n.stateDir = elsewhere
-			if out, err := n.call("ADD", "web", host.Path(), "5s"); err == nil || !strings.Contains(out, "expected kubeconfig in") {
+			n.StateDir = elsewhere
+			if out, err := n.Call("ADD", "web", host.Path(), "5s"); err == nil || !strings.Contains(out, "expected kubeconfig in") {
 				t.Errorf("credentials from elsewhere: %v: %s", err, out)
 			}
 		})
@@ -54,15 +55,15 @@ func TestDirectories(t *testing.T) {
 func TestListOfDirectories(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	list := filepath.Join(n.binDir, config.DirectoriesFile)
+	list := filepath.Join(n.BinDir, config.DirectoriesFile)
 	lab.Check(t, os.WriteFile(list, []byte("/srv/baked\n"), 0o644))
-	a := n.start(t, "--mode", "insert")
-	a.ready(t)
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
 	content, err := os.ReadFile(list)
 	lab.Check(t, err)
 	listed, err := config.ParseDirectories(content)
 	lab.Check(t, err)
-	if got, want := strings.Join(listed, " "), "/srv/baked "+n.stateDir+" "+n.runDir; got != want {
+	if got, want := strings.Join(listed, " "), "/srv/baked "+n.StateDir+" "+n.RunDir; got != want {
 		t.Errorf("listed %s, want %s", got, want)
 	}
 	info, err := os.Stat(list)
@@ -70,15 +71,15 @@ func TestListOfDirectories(t *testing.T) {
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("the list has mode %o", info.Mode().Perm())
 	}
-	a.stop(t)
+	a.Stop(t)
 	lab.Check(t, os.WriteFile(list, []byte("/srv/baked\n"), 0o600))
-	if out, err := n.command("verify", "--mode", "insert"); err == nil || !strings.Contains(out, "does not list "+n.stateDir) {
+	if out, err := n.Command("verify", "--mode", "insert"); err == nil || !strings.Contains(out, "does not list "+n.StateDir) {
 		t.Errorf("verify: %v: %s", err, out)
 	}
-	if out, err := n.command("uninstall", "--purge"); err != nil {
+	if out, err := n.Command("uninstall", "--purge"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	if left := files(t, n.binDir); len(left) > 0 {
+	if left := files(t, n.BinDir); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
 }
@@ -87,13 +88,13 @@ func TestListOfDirectories(t *testing.T) {
 func TestDefaultDirectories(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	root := n.dir + "/root"
-	lab.Check(t, os.MkdirAll(root+n.netDir, 0o755))
-	lab.Check(t, os.MkdirAll(root+n.binDir, 0o755))
-	lab.Check(t, os.WriteFile(filepath.Join(root+n.netDir, primaryName), []byte(kindnet), 0o644))
-	n.stateDir, n.runDir = config.StateDirectory, config.RunDirectory
-	n.start(t, "--mode", "insert", "--root", root).ready(t)
-	if left := files(t, root+n.binDir); len(left) != 2 {
+	root := n.Dir + "/root"
+	lab.Check(t, os.MkdirAll(root+n.NetDir, 0o755))
+	lab.Check(t, os.MkdirAll(root+n.BinDir, 0o755))
+	lab.Check(t, os.WriteFile(filepath.Join(root+n.NetDir, machine.PrimaryName), []byte(machine.Kindnet), 0o644))
+	n.StateDir, n.RunDir = config.StateDirectory, config.RunDirectory
+	n.Start(t, "--mode", "insert", "--root", root).Ready(t)
+	if left := files(t, root+n.BinDir); len(left) != 2 {
 		t.Errorf("got the files %q, want the plugin and capture-cni-lookup alone", slices.Collect(maps.Keys(left)))
 	}
 }

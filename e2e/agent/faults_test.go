@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // TestBrokenPlugin gives the agent a plugin that does not run: the old one stays.
@@ -22,25 +23,25 @@ import (
 func TestBrokenPlugin(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.start(t, "--mode", "insert")
-	a.ready(t)
-	a.stop(t)
-	good := files(t, n.binDir)["/capture-cni"]
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
+	a.Stop(t)
+	good := files(t, n.BinDir)["/capture-cni"]
 	broken := filepath.Join(t.TempDir(), "broken")
 	lab.Check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
 	for _, installed := range []string{good, "damaged"} {
-		lab.Check(t, os.WriteFile(n.binDir+"/capture-cni", []byte(installed), 0o755))
-		b := n.start(t, "--mode", "insert", "--plugin", broken)
-		b.ready(t, http.StatusServiceUnavailable)
+		lab.Check(t, os.WriteFile(n.BinDir+"/capture-cni", []byte(installed), 0o755))
+		b := n.Start(t, "--mode", "insert", "--plugin", broken)
+		b.Ready(t, http.StatusServiceUnavailable)
 		lab.Eventually(t, func() error {
-			if files(t, n.binDir)["/capture-cni"] != good {
+			if files(t, n.BinDir)["/capture-cni"] != good {
 				return &unexpected{"the plugin that works", "another one"}
 			}
 			return nil
 		})
-		b.waitForLog(t, "does not run")
+		b.WaitForLog(t, "does not run")
 		n.expectWorking(t, lab.Cut{})
-		b.stop(t)
+		b.Stop(t)
 	}
 }
 
@@ -57,33 +58,25 @@ func mount(t *testing.T, directory, options string) {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	mount(t, n.stateDir, "size=4k,nr_inodes=3")
-	lab.Check(t, os.WriteFile(n.stateDir+"/filler", make([]byte, 4096), 0o600))
-	a := n.start(t, "--mode", "insert")
-	lab.Eventually(t, func() error { return expectMetric(a, "capture_cni_credentials_fallback 1") })
-	if got, err := n.loadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
-		t.Errorf("a runtime would call %q (%v)\n%s", got, err, a.log)
+	mount(t, n.StateDir, "size=4k,nr_inodes=3")
+	lab.Check(t, os.WriteFile(n.StateDir+"/filler", make([]byte, 4096), 0o600))
+	a := n.Start(t, "--mode", "insert")
+	lab.Eventually(t, func() error { return a.ExpectMetric("capture_cni_credentials_fallback 1") })
+	if got, err := n.LoadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
+		t.Errorf("a runtime would call %q (%v)\n%s", got, err, a.Log)
 	}
-	if list := files(t, n.netDir)["/"+primaryName]; !strings.Contains(list, n.runDir+"/kubeconfig") {
+	if list := files(t, n.NetDir)["/"+machine.PrimaryName]; !strings.Contains(list, n.RunDir+"/kubeconfig") {
 		t.Errorf("the entry does not contain the run directory: %s", list)
 	}
-	full := fmt.Sprintf("warning: the plugin's credentials are only in %s, which a reboot empties, because the disk of %s is full or read-only: free space", n.runDir, n.stateDir)
-	lab.Eventually(t, func() error { return expectReadyz(a, full) })
-	lab.Check(t, unix.Mount("none", n.stateDir, "tmpfs", unix.MS_REMOUNT, "size=100m,nr_inodes=0"))
-	n.write(t, "touched", "")
-	lab.Check(t, os.WriteFile(n.binDir+"/touched", nil, 0o600)) // the agent checks the whole node
-	lab.Eventually(t, func() error { return expectMetric(a, "capture_cni_credentials_fallback 0") })
-	if body := a.ready(t); strings.Contains(body, "warning") {
+	full := fmt.Sprintf("warning: the plugin's credentials are only in %s, which a reboot empties, because the disk of %s is full or read-only: free space", n.RunDir, n.StateDir)
+	lab.Eventually(t, func() error { return a.ExpectReadyz(full) })
+	lab.Check(t, unix.Mount("none", n.StateDir, "tmpfs", unix.MS_REMOUNT, "size=100m,nr_inodes=0"))
+	n.Write(t, "touched", "")
+	lab.Check(t, os.WriteFile(n.BinDir+"/touched", nil, 0o600)) // the agent checks the whole node
+	lab.Eventually(t, func() error { return a.ExpectMetric("capture_cni_credentials_fallback 0") })
+	if body := a.Ready(t); strings.Contains(body, "warning") {
 		t.Errorf("with space again, /readyz says %s", body)
 	}
-}
-
-func expectMetric(a *agent, want string) error {
-	_, body := a.get("/metrics")
-	if !strings.Contains(body, "\n"+want+"\n") {
-		return &unexpected{want, body}
-	}
-	return nil
 }
 
 // TestReadOnly has a read-only directory of lists: the agent reports it, and
@@ -91,24 +84,24 @@ func expectMetric(a *agent, want string) error {
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	mount(t, n.netDir, "size=1m")
-	n.write(t, primaryName, kindnet)
-	lab.Check(t, unix.Mount("none", n.netDir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	a := n.start(t, "--mode", "insert")
-	a.waitForLog(t, "read-only file system")
-	a.ready(t, http.StatusServiceUnavailable)
-	if out, err := n.command("preflight", "--mode", "insert"); err == nil || !strings.Contains(out, "can't be written to") {
+	mount(t, n.NetDir, "size=1m")
+	n.Write(t, machine.PrimaryName, machine.Kindnet)
+	lab.Check(t, unix.Mount("none", n.NetDir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	a := n.Start(t, "--mode", "insert")
+	a.WaitForLog(t, "read-only file system")
+	a.Ready(t, http.StatusServiceUnavailable)
+	if out, err := n.Command("preflight", "--mode", "insert"); err == nil || !strings.Contains(out, "can't be written to") {
 		t.Errorf("preflight: %v: %s", err, out)
 	}
-	lab.Check(t, unix.Mount("none", n.netDir, "tmpfs", unix.MS_REMOUNT, ""))
-	n.write(t, "touched", "")
-	a.ready(t)
+	lab.Check(t, unix.Mount("none", n.NetDir, "tmpfs", unix.MS_REMOUNT, ""))
+	n.Write(t, "touched", "")
+	a.Ready(t)
 }
 
 // startLimited starts the agent as the child of a command that limits it.
-func (n *node) startLimited(t *testing.T, command ...string) *agent {
+func (n *node) startLimited(t *testing.T, command ...string) *machine.Agent {
 	t.Helper()
-	return n.startBehind(t, command, "--mode", "insert")
+	return n.StartBehind(t, command, "--mode", "insert")
 }
 
 // TestNoWatches has no inotify instance left: the agent polls.
@@ -116,11 +109,11 @@ func TestNoWatches(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	a := n.startLimited(t, "unshare", "--user", "--map-root-user", "sh", "-c", `echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"`, "sh")
-	a.ready(t)
-	lab.Check(t, expectMetric(a, "capture_cni_watch_polling 1"))
-	n.write(t, primaryName, kindnet)
+	a.Ready(t)
+	lab.Check(t, a.ExpectMetric("capture_cni_watch_polling 1"))
+	n.Write(t, machine.PrimaryName, machine.Kindnet)
 	lab.Eventually(t, func() error {
-		got, err := n.loadedTypes()
+		got, err := n.LoadedTypes()
 		if err == nil && !strings.Contains(got, "capture-cni") {
 			err = &unexpected{"capture-cni", got}
 		}
@@ -133,14 +126,14 @@ func TestNoWatches(t *testing.T) {
 func TestNoPermission(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	lab.Check(t, os.Chmod(n.netDir, 0o555))
+	lab.Check(t, os.Chmod(n.NetDir, 0o555))
 	a := n.startLimited(t, "setpriv", "--bounding-set", "-dac_override,-dac_read_search")
-	a.waitForLog(t, "permission denied")
-	a.ready(t, http.StatusServiceUnavailable)
+	a.WaitForLog(t, "permission denied")
+	a.Ready(t, http.StatusServiceUnavailable)
 	n.expectWorking(t, lab.Cut{})
-	lab.Check(t, os.Chmod(n.netDir, 0o755))
-	n.write(t, "touched", "")
-	a.ready(t)
+	lab.Check(t, os.Chmod(n.NetDir, 0o755))
+	n.Write(t, "touched", "")
+	a.Ready(t)
 }
 
 // TestFewFiles limits the number of open files: what is installed works, the agent keeps
@@ -153,25 +146,17 @@ func TestFewFiles(t *testing.T) {
 	for _, limit := range []string{"8", "10", "12", "15", "18", "20"} {
 		n := newNode(t)
 		a := n.startLimited(t, "prlimit", "--nofile="+limit)
-		a.waitForLog(t, "too many open files")
+		a.WaitForLog(t, "too many open files")
 		time.Sleep(500 * time.Millisecond) // for what follows from that
 		n.expectWorking(t, lab.Cut{})
-		if a.hasExited(t) {
-			t.Errorf("with %s files the agent exited:\n%s", limit, a.log)
+		if a.HasExited(t) {
+			t.Errorf("with %s files the agent exited:\n%s", limit, a.Log)
 		}
 		lab.Check(t, a.Process.Kill())
 		_ = a.Wait()
 		n.expectWorking(t, lab.Cut{})
-		n.start(t, "--mode", "insert").ready(t)
+		n.Start(t, "--mode", "insert").Ready(t)
 	}
-}
-
-// hasExited reports whether the agent has ended by itself.
-func (a *agent) hasExited(t *testing.T) bool {
-	t.Helper()
-	var info unix.Siginfo // stays zero while the process runs
-	lab.Check(t, unix.Waitid(unix.P_PID, a.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil))
-	return info.Signo != 0
 }
 
 // TestPipesAreNotOpened has pipes where the agent expects files: it answers, names them,
@@ -179,15 +164,15 @@ func (a *agent) hasExited(t *testing.T) bool {
 func TestPipesAreNotOpened(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	pipes := []string{n.netDir + "/00-first.conflist", n.binDir + "/capture-cni", n.binDir + "/capture-cni.dirs", n.stateDir + "/kubeconfig"}
-	lab.Check(t, os.MkdirAll(n.stateDir, 0o755))
+	pipes := []string{n.NetDir + "/00-first.conflist", n.BinDir + "/capture-cni", n.BinDir + "/capture-cni.dirs", n.StateDir + "/kubeconfig"}
+	lab.Check(t, os.MkdirAll(n.StateDir, 0o755))
 	for _, pipe := range pipes {
 		lab.Check(t, unix.Mkfifo(pipe, 0o644))
 	}
-	a := n.start(t, "--mode", "insert")
-	lab.Eventually(t, func() error { return expectReadyz(a, "00-first.conflist: not a regular file") })
+	a := n.Start(t, "--mode", "insert")
+	lab.Eventually(t, func() error { return a.ExpectReadyz("00-first.conflist: not a regular file") })
 	lab.Check(t, os.Remove(pipes[0]))
-	a.ready(t)
+	a.Ready(t)
 	n.expectWorking(t, lab.Cut{})
 }
 
@@ -196,17 +181,17 @@ func TestPipesAreNotOpened(t *testing.T) {
 func TestNoEntryWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	lab.Check(t, os.MkdirAll(n.binDir+"/capture-cni/in-the-way", 0o755))
-	a := n.start(t, "--mode", "insert")
-	lab.Eventually(t, func() error { return expectReadyz(a, "binary: ") })
+	lab.Check(t, os.MkdirAll(n.BinDir+"/capture-cni/in-the-way", 0o755))
+	a := n.Start(t, "--mode", "insert")
+	lab.Eventually(t, func() error { return a.ExpectReadyz("binary: ") })
 	for range 20 {
-		n.write(t, primaryName, kindnet)
+		n.Write(t, machine.PrimaryName, machine.Kindnet)
 		time.Sleep(100 * time.Millisecond)
-		if types, err := n.loadedTypes(); err != nil || strings.Contains(types, "capture-cni") {
-			t.Fatalf("the runtime loads %q, %v, without a plugin\n%s", types, err, a.log)
+		if types, err := n.LoadedTypes(); err != nil || strings.Contains(types, "capture-cni") {
+			t.Fatalf("the runtime loads %q, %v, without a plugin\n%s", types, err, a.Log)
 		}
 	}
-	lab.Check(t, os.RemoveAll(n.binDir+"/capture-cni"))
-	a.ready(t)
+	lab.Check(t, os.RemoveAll(n.BinDir+"/capture-cni"))
+	a.Ready(t)
 	n.expectWorking(t, lab.Cut{})
 }

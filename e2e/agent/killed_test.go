@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
@@ -82,20 +83,20 @@ func worker(settings settings.Node, access string) (*agentnode.Node, error) {
 
 func (n *node) settings(t *testing.T, mode, keys string) settings.Node {
 	t.Helper()
-	parsed, err := entry.Parse([]byte(keys), terms.Mode(mode), n.stateDir, n.runDir)
+	parsed, err := entry.Parse([]byte(keys), terms.Mode(mode), n.StateDir, n.RunDir)
 	lab.Check(t, err)
-	netDir, tmpfiles := n.netDir, ""
+	netDir, tmpfiles := n.NetDir, ""
 	if mode == string(terms.MultusChain) {
 		c := n.chain(t)
 		netDir, tmpfiles = c.directory, c.tmpfiles
 	}
 	return settings.Node{
-		Root: "/", Mode: terms.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.binDir}, StateDir: n.stateDir, RunDir: n.runDir,
-		Binary: filepath.Join(bin, "capture-cni"), Entry: parsed, Owner: "capture-cni",
+		Root: "/", Mode: terms.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.BinDir}, StateDir: n.StateDir, RunDir: n.RunDir,
+		Binary: filepath.Join(machine.Bin, "capture-cni"), Entry: parsed, Owner: "capture-cni",
 		Credentials: settings.CredentialSettings{
 			OnNode:    true,
 			TokenSpec: kube.TokenSpec{Namespace: "mesh", ServiceAccount: "capture-cni", TTL: 24 * time.Hour},
-			Server:    n.api.URL, CAFile: filepath.Dir(n.access) + "/ca.crt",
+			Server:    n.API.URL, CAFile: filepath.Dir(n.Access) + "/ca.crt",
 		},
 	}
 }
@@ -116,7 +117,7 @@ func (n *node) runWorker(t *testing.T, w work, cut lab.Cut) (finished bool) {
 // workerOf gives a command its work.
 func (n *node) workerOf(t *testing.T, w work, command *exec.Cmd) *exec.Cmd {
 	t.Helper()
-	w.Access = n.access
+	w.Access = n.Access
 	text, err := json.Marshal(w)
 	lab.Check(t, err)
 	command.Env = append(os.Environ(), envWork+"="+string(text))
@@ -128,15 +129,15 @@ func (n *node) workerOf(t *testing.T, w work, command *exec.Cmd) *exec.Cmd {
 // state or the new one, and the next agent completes the change.
 func TestKilledAnywhere(t *testing.T) {
 	for _, mode := range []string{"insert", "owned", "dropin", "multus-chain"} {
-		for _, primary := range []string{primaryName, "10-kindnet.conf"} {
-			if mode != "owned" && primary != primaryName {
+		for _, primary := range []string{machine.PrimaryName, "10-kindnet.conf"} {
+			if mode != "owned" && primary != machine.PrimaryName {
 				continue // the other modes need a list
 			}
 			for _, what := range []string{"install", "upgrade", "switch", "uninstall", "restore"} {
-				if what == "restore" && (mode != "owned" || primary == primaryName) {
+				if what == "restore" && (mode != "owned" || primary == machine.PrimaryName) {
 					continue // of what an earlier release did to a plain configuration
 				}
-				if what == "switch" && (mode == "multus-chain" || primary != primaryName) {
+				if what == "switch" && (mode == "multus-chain" || primary != machine.PrimaryName) {
 					continue // multus-chain has another directory, and no other mode takes a plain configuration
 				}
 				t.Run(mode+" on "+primary+", "+what, func(t *testing.T) {
@@ -163,18 +164,18 @@ const converted = "{\n  \"cniVersion\": \"0.3.1\",\n  \"name\": \"kindnet\",\n  
 func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished bool) {
 	t.Helper()
 	n := newNode(t)
-	lab.Check(t, os.Remove(filepath.Join(n.netDir, primaryName)))
-	n.write(t, primary, map[string]string{primaryName: kindnet, "10-kindnet.conf": plain}[primary])
-	before := files(t, n.netDir)
+	lab.Check(t, os.Remove(filepath.Join(n.NetDir, machine.PrimaryName)))
+	n.Write(t, primary, map[string]string{machine.PrimaryName: machine.Kindnet, "10-kindnet.conf": plain}[primary])
+	before := files(t, n.NetDir)
 	w := work{Settings: n.settings(t, mode, "")}
 	switch what {
 	case "upgrade", "uninstall":
 		n.runWorker(t, w, lab.Cut{})
 	case "restore":
 		n.runWorker(t, w, lab.Cut{})
-		lab.Check(t, os.Remove(filepath.Join(n.netDir, "00-capture-cni.conflist")))
-		lab.Check(t, os.Rename(filepath.Join(n.netDir, primary), filepath.Join(n.netDir, primary+".capture-cni-original")))
-		n.write(t, primaryName, converted)
+		lab.Check(t, os.Remove(filepath.Join(n.NetDir, "00-capture-cni.conflist")))
+		lab.Check(t, os.Rename(filepath.Join(n.NetDir, primary), filepath.Join(n.NetDir, primary+".capture-cni-original")))
+		n.Write(t, machine.PrimaryName, converted)
 	case "switch": // of modes
 		other := map[string]string{"insert": "owned", "owned": "insert", "dropin": "insert"}[mode]
 		n.runWorker(t, work{Settings: n.settings(t, other, "")}, lab.Cut{})
@@ -189,25 +190,25 @@ func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished b
 	n.expectWorking(t, cut)
 	n.runWorker(t, w, lab.Cut{})
 	if what == "uninstall" {
-		if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
+		if diff := cmp.Diff(before, files(t, n.NetDir)); diff != "" {
 			t.Errorf("%s, then cleaned, left:\n%s", cut, diff)
 		}
-		if left := files(t, n.dir+"/tmpfiles.d"); len(left) > 0 {
+		if left := files(t, n.Dir+"/tmpfiles.d"); len(left) > 0 {
 			t.Errorf("%s, then cleaned, left %q", cut, left)
 		}
 		return finished
 	}
 	if what == "restore" {
-		installed := files(t, n.netDir)
+		installed := files(t, n.NetDir)
 		delete(installed, "/00-capture-cni.conflist")
 		if diff := cmp.Diff(before, installed); diff != "" {
 			t.Errorf("%s, then installed: the owner's files are not restored:\n%s", cut, diff)
 		}
 	}
-	if got, err := n.loadedTypes(); err != nil || !strings.HasSuffix(got, " capture-cni") || strings.Count(got, "capture-cni") != 1 {
+	if got, err := n.LoadedTypes(); err != nil || !strings.HasSuffix(got, " capture-cni") || strings.Count(got, "capture-cni") != 1 {
 		t.Errorf("%s, then installed: a runtime would call %q (%v)", cut, got, err)
 	}
-	for _, directory := range []string{n.netDir, n.binDir, n.stateDir, w.Settings.TmpfilesDir} {
+	for _, directory := range []string{n.NetDir, n.BinDir, n.StateDir, w.Settings.TmpfilesDir} {
 		if directory == "" {
 			continue
 		}
@@ -224,21 +225,21 @@ func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished b
 // plugin, all files that the plugin needs.
 func (n *node) expectWorking(t *testing.T, cut lab.Cut) {
 	t.Helper()
-	got, err := n.loadedTypes()
+	got, err := n.LoadedTypes()
 	if err != nil || !strings.HasPrefix(got, "ptp") {
 		t.Errorf("%s: a runtime would call %q (%v)", cut, got, err)
 	}
 	if !strings.Contains(got, "capture-cni") {
 		return
 	}
-	version := exec.Command(filepath.Join(n.binDir, "capture-cni"))
+	version := exec.Command(filepath.Join(n.BinDir, "capture-cni"))
 	version.Env = []string{"CNI_COMMAND=VERSION"}
 	version.Stdin = strings.NewReader(`{"cniVersion":"1.0.0"}`)
 	if out, err := version.CombinedOutput(); err != nil {
 		t.Errorf("%s: the plugin that a runtime would call does not run: %v: %s", cut, err, out)
 	}
 	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
-		if content, err := os.ReadFile(filepath.Join(n.stateDir, name)); err != nil || len(content) == 0 {
+		if content, err := os.ReadFile(filepath.Join(n.StateDir, name)); err != nil || len(content) == 0 {
 			t.Errorf("%s: a runtime would call the plugin, which lacks %s (%v)", cut, name, err)
 		}
 	}
@@ -262,19 +263,19 @@ func TestNothingIsLost(t *testing.T) {
 		command.Stderr = &stderr
 		lab.Check(t, command.Start())
 		for range time.Tick(time.Millisecond) {
-			if hasTemp(files(t, n.netDir)) {
-				n.write(t, primaryName, newer)
+			if hasTemp(files(t, n.NetDir)) {
+				n.Write(t, machine.PrimaryName, newer)
 				break
 			}
 		}
 		if err := command.Wait(); err == nil || !strings.Contains(stderr.String(), "was written by its owner") {
 			t.Errorf("clean: %v; got %v: %s", clean, err, stderr.String())
 		}
-		if got := files(t, n.netDir)["/"+primaryName]; got != newer {
+		if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != newer {
 			t.Errorf("clean: %v; the owner's list was lost to %s", clean, got)
 		}
 		n.runWorker(t, w, lab.Cut{})
-		if got, err := n.loadedTypes(); err != nil || strings.Contains(got, "capture-cni") == clean {
+		if got, err := n.LoadedTypes(); err != nil || strings.Contains(got, "capture-cni") == clean {
 			t.Errorf("clean: %v; after the next pass a runtime would call %q (%v)", clean, got, err)
 		}
 	}
@@ -295,7 +296,7 @@ func otherRelease(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"capture-cni", "capture-cni-lookup"} {
-		content, err := os.ReadFile(filepath.Join(bin, name))
+		content, err := os.ReadFile(filepath.Join(machine.Bin, name))
 		lab.Check(t, err)
 		lab.Check(t, os.WriteFile(filepath.Join(dir, name), append(content, strconv.Itoa(len(content))...), 0o755))
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/nodestate"
 )
 
@@ -18,25 +19,25 @@ func TestLease(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "mesh")
 	t.Setenv("POD_NAME", "agent-1")
 	n := newNode(t)
-	n.api.PutNode("node-1")
-	n.installOthers(t)
-	a := n.start(t, "--mode", "insert")
+	n.API.PutNode("node-1")
+	n.InstallOthers(t)
+	a := n.Start(t, "--mode", "insert")
 	state := n.published(t, func(s nodestate.State) bool { return s.Good() })
 	if state.Mode != "insert" || state.Desired != "present" || state.Version == "" || state.Pods != nil {
 		t.Errorf("published: %+v", state)
 	}
-	if holder := n.api.Lease("mesh", "node-1").Spec.HolderIdentity; holder == nil || *holder != "agent-1" {
+	if holder := n.API.Lease("mesh", "node-1").Spec.HolderIdentity; holder == nil || *holder != "agent-1" {
 		t.Errorf("the holder is %v", holder)
 	}
-	lab.Check(t, os.MkdirAll(n.runDir+"/guard", 0o700))
-	lab.Check(t, os.WriteFile(n.runDir+"/guard/pods.json", []byte(`{"states":{"uncaptured":1},"named":[{"namespace":"shop","name":"web","state":"uncaptured"}]}`), 0o600))
-	lab.Check(t, os.Rename(n.netDir+"/"+primaryName, n.dir+"/hidden"))
+	lab.Check(t, os.MkdirAll(n.RunDir+"/guard", 0o700))
+	lab.Check(t, os.WriteFile(n.RunDir+"/guard/pods.json", []byte(`{"states":{"uncaptured":1},"named":[{"namespace":"shop","name":"web","state":"uncaptured"}]}`), 0o600))
+	lab.Check(t, os.Rename(n.NetDir+"/"+machine.PrimaryName, n.Dir+"/hidden"))
 	state = n.published(t, func(s nodestate.State) bool { return !s.Good() && s.Pods != nil })
 	if !strings.Contains(string(state.Findings[0].Part), "entry") || len(state.Pods.Named) != 1 || state.Pods.Named[0].Name != "web" {
 		t.Errorf("published: %+v", state)
 	}
-	a.stop(t)
-	if n.api.Lease("mesh", "node-1") == nil {
+	a.Stop(t)
+	if n.API.Lease("mesh", "node-1") == nil {
 		t.Error("the agent deleted its Lease at its end")
 	}
 }
@@ -45,7 +46,7 @@ func TestLease(t *testing.T) {
 func (n *node) published(t *testing.T, fits func(nodestate.State) bool) (state nodestate.State) {
 	t.Helper()
 	lab.Eventually(t, func() (err error) {
-		lease := n.api.Lease("mesh", "node-1")
+		lease := n.API.Lease("mesh", "node-1")
 		if lease == nil {
 			return errors.New("there is no Lease")
 		}

@@ -12,18 +12,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // podOf adds a meshed pod of a node.
 func (n *node) podOf(name, nodeName string) {
-	p := newPod(name, true)
+	p := machine.NewPod(name, true)
 	p.Spec.NodeName = nodeName
-	n.api.Put(p)
+	n.API.Put(p)
 }
 
 // boundTo returns the Nodes that tokens were requested for, "" for one without.
 func (n *node) boundTo() (names []string) {
-	for _, request := range n.api.TokenRequests() {
+	for _, request := range n.API.TokenRequests() {
 		name := ""
 		if request.BoundObjectRef != nil {
 			name = request.BoundObjectRef.Name
@@ -40,26 +41,26 @@ func (n *node) boundTo() (names []string) {
 func TestDeletedNode(t *testing.T) {
 	t.Parallel()
 	n := taintedNode(t)
-	n.preparePods(t)
+	n.PreparePods(t)
 	n.podOf("web", "node-1")
 	a := n.startUntainting(t, `{"lookupTimeout": "2s"}`)
 	n.expectUntainted(t, a)
-	n.api.DeleteNode("node-1")
+	n.API.DeleteNode("node-1")
 
-	a.stop(t)
+	a.Stop(t)
 	a = n.startUntainting(t, `{"lookupTimeout": "2s"}`)
-	a.waitForLog(t, `nodes \"node-1\" not found`)
-	if err := n.startAndStop(t, "web"); err != nil {
+	a.WaitForLog(t, `nodes \"node-1\" not found`)
+	if err := n.StartAndStop(t, "web"); err != nil {
 		t.Errorf("while the agent answers: %v", err)
 	}
-	if status, body := a.get("/healthz"); status != http.StatusOK {
+	if status, body := a.Get("/healthz"); status != http.StatusOK {
 		t.Errorf("the agent is not alive: %s", body)
 	}
-	a.stop(t)
-	if out, err := n.call("ADD", "web", sandbox(t).Path(), "2s"); err == nil || !strings.Contains(out, "check that the node agent runs") {
+	a.Stop(t)
+	if out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "2s"); err == nil || !strings.Contains(out, "check that the node agent runs") {
 		t.Errorf("without an agent: %v: %s", err, out)
 	}
-	if out, err := n.call("DEL", "web", sandbox(t).Path(), "2s"); err != nil {
+	if out, err := n.Call("DEL", "web", machine.Sandbox(t).Path(), "2s"); err != nil {
 		t.Errorf("DEL: %v: %s", err, out)
 	}
 	if got := n.boundTo(); !slices.Equal(got, []string{"node-1"}) {
@@ -67,17 +68,17 @@ func TestDeletedNode(t *testing.T) {
 	}
 
 	a = n.startUntainting(t, `{"lookupTimeout": "2s"}`)
-	a.waitForLog(t, `nodes \"node-1\" not found`)
-	n.api.PutNode("node-1", corev1.Taint{Key: startupTaint, Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoSchedule})
+	a.WaitForLog(t, `nodes \"node-1\" not found`)
+	n.API.PutNode("node-1", corev1.Taint{Key: startupTaint, Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoSchedule})
 	begin := time.Now()
 	n.expectUntainted(t, a)
 	if took := time.Since(begin); took > soon {
 		t.Errorf("the Node lost its taint after %s", took)
 	}
-	a.stop(t)
+	a.Stop(t)
 	a = n.startUntainting(t, `{}`)
 	n.expectTokensFor(t, "node-1", "node-1")
-	a.stopOnceReady(t)
+	a.StopOnceReady(t)
 	n.expectTokenWorks(t)
 }
 
@@ -88,12 +89,12 @@ func TestRenamedNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.podOf("web", "node-2")
-	n.start(t, "--mode", "insert").stopOnceReady(t)
-	a := n.start(t, "--mode", "insert", "--node-name", "node-2")
-	lab.Eventually(t, func() error { return expectMetric(a, "capture_cni_pods_watched 1") })
+	n.Start(t, "--mode", "insert").StopOnceReady(t)
+	a := n.Start(t, "--mode", "insert", "--node-name", "node-2")
+	lab.Eventually(t, func() error { return a.ExpectMetric("capture_cni_pods_watched 1") })
 	n.expectTokensFor(t, "node-1", "node-2")
-	a.stopOnceReady(t)
-	n.api.DeleteNode("node-1")
+	a.StopOnceReady(t)
+	n.API.DeleteNode("node-1")
 	n.expectTokenWorks(t)
 }
 
@@ -103,15 +104,15 @@ func TestNodeNotRegistered(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.podOf("web", "node-1")
-	n.api.DeleteNode("node-1")
-	n.start(t, "--mode", "insert").stopOnceReady(t)
+	n.API.DeleteNode("node-1")
+	n.Start(t, "--mode", "insert").StopOnceReady(t)
 	n.expectTokensFor(t, "")
 	n.expectTokenWorks(t)
-	n.api.PutNode("node-1")
-	n.api.ChangeKeys()
-	a := n.start(t, "--mode", "insert")
+	n.API.PutNode("node-1")
+	n.API.ChangeKeys()
+	a := n.Start(t, "--mode", "insert")
 	n.expectTokensFor(t, "", "node-1")
-	a.stopOnceReady(t)
+	a.StopOnceReady(t)
 	n.expectTokenWorks(t)
 }
 

@@ -15,21 +15,22 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // startWithoutToken runs the agent as in its pod, with --token-on-node=false.
-func (n *node) startWithoutToken(t *testing.T, args ...string) *agent {
+func (n *node) startWithoutToken(t *testing.T, args ...string) *machine.Agent {
 	t.Helper()
-	return n.startBehind(t, []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent", "POD_UID=uid-of-the-agent"},
+	return n.StartBehind(t, []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent", "POD_UID=uid-of-the-agent"},
 		append([]string{"--mode", "insert", "--token-on-node=false"}, args...)...)
 }
 
 // credentials returns what is on the node for requests to the API server.
 func (n *node) credentials(t *testing.T) (found []string) {
 	t.Helper()
-	for _, path := range []string{n.stateDir + "/kubeconfig", n.stateDir + "/token", n.stateDir + "/ca.crt", n.runDir + "/kubeconfig", n.runDir + "/token", n.binDir + "/capture-cni-lookup", n.stateDir + "/capture-cni-lookup.last-good"} {
+	for _, path := range []string{n.StateDir + "/kubeconfig", n.StateDir + "/token", n.StateDir + "/ca.crt", n.RunDir + "/kubeconfig", n.RunDir + "/token", n.BinDir + "/capture-cni-lookup", n.StateDir + "/capture-cni-lookup.last-good"} {
 		if _, err := os.Lstat(path); err == nil {
-			found = append(found, strings.TrimPrefix(path, n.dir))
+			found = append(found, strings.TrimPrefix(path, n.Dir))
 		} else if !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}
@@ -42,26 +43,26 @@ func (n *node) credentials(t *testing.T) (found []string) {
 func TestNoTokenOnNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.preparePods(t)
-	n.api.Put(agentPod())
+	n.PreparePods(t)
+	n.API.Put(agentPod())
 	a := n.startWithoutToken(t)
-	a.ready(t)
-	lab.Check(t, n.startAndStop(t, "web"))
-	lab.Check(t, n.startAndStop(t, "plain"))
+	a.Ready(t)
+	lab.Check(t, n.StartAndStop(t, "web"))
+	lab.Check(t, n.StartAndStop(t, "plain"))
 	if left := n.credentials(t); len(left) > 0 {
 		t.Errorf("on the node: %q", left)
 	}
-	if requests := n.api.TokenRequests(); len(requests) > 0 {
+	if requests := n.API.TokenRequests(); len(requests) > 0 {
 		t.Errorf("tokens were requested: %v", requests)
 	}
-	if out, err := n.command("verify", "--mode", "insert", "--token-on-node=false"); err != nil {
+	if out, err := n.Command("verify", "--mode", "insert", "--token-on-node=false"); err != nil {
 		t.Errorf("verify: %v: %s", err, out)
 	}
-	a.stop(t)
-	if out, err := n.command("verify", "--mode", "insert", "--token-on-node=false"); err == nil || !strings.Contains(out, "pods: asking the node agent at ") {
+	a.Stop(t)
+	if out, err := n.Command("verify", "--mode", "insert", "--token-on-node=false"); err == nil || !strings.Contains(out, "pods: asking the node agent at ") {
 		t.Errorf("verify without the agent: %v: %s", err, out)
 	}
-	if out, err := n.call("ADD", "plain", sandbox(t).Path(), "1s"); err != nil {
+	if out, err := n.Call("ADD", "plain", machine.Sandbox(t).Path(), "1s"); err != nil {
 		t.Errorf("a pod outside the mesh, whose annotations the runtime passes: %v: %s", err, out)
 	}
 }
@@ -71,15 +72,15 @@ func TestNoTokenOnNode(t *testing.T) {
 func TestAgentRestarts(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.preparePods(t)
-	n.api.Put(agentPod())
+	n.PreparePods(t)
+	n.API.Put(agentPod())
 	a := n.startWithoutToken(t)
-	a.ready(t)
+	a.Ready(t)
 	lab.Check(t, a.Process.Kill())
 	_ = a.Wait()
 	started := make(chan error, 1)
 	go func() {
-		_, err := n.startPod(t, "web")
+		_, err := n.StartPod(t, "web")
 		started <- err
 	}()
 	select {
@@ -95,28 +96,28 @@ func TestAgentRestarts(t *testing.T) {
 func TestCredentialsAreWithdrawn(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.preparePods(t)
-	n.api.Put(agentPod())
-	a := n.start(t, "--mode", "insert")
-	a.ready(t)
+	n.PreparePods(t)
+	n.API.Put(agentPod())
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
 	if got := n.credentials(t); len(got) != 5 {
 		t.Errorf("on the node: %q", got)
 	}
-	a.stop(t)
+	a.Stop(t)
 	a = n.startWithoutToken(t)
-	a.ready(t)
+	a.Ready(t)
 	if left := n.credentials(t); len(left) > 0 {
 		t.Errorf("left on the node: %q", left)
 	}
-	lab.Check(t, n.startAndStop(t, "web"))
-	a.stop(t)
-	a = n.start(t, "--mode", "insert")
-	a.ready(t)
+	lab.Check(t, n.StartAndStop(t, "web"))
+	a.Stop(t)
+	a = n.Start(t, "--mode", "insert")
+	a.Ready(t)
 	if got := n.credentials(t); len(got) != 5 {
 		t.Errorf("on the node: %q", got)
 	}
-	a.stop(t)
-	lab.Check(t, n.startAndStop(t, "web"))
+	a.Stop(t)
+	lab.Check(t, n.StartAndStop(t, "web"))
 }
 
 // TestCredentialsStay keeps credentials that a plugin needs: one of an older release,
@@ -126,8 +127,8 @@ func TestCredentialsStay(t *testing.T) {
 	t.Run("older plugin", func(t *testing.T) {
 		t.Parallel()
 		n := newNode(t)
-		n.api.Put(agentPod())
-		n.start(t, "--mode", "insert").stopOnceReady(t)
+		n.API.Put(agentPod())
+		n.Start(t, "--mode", "insert").StopOnceReady(t)
 		// It needs its kubeconfig for each pod, as plugins did before they asked the agent.
 		const older = `#!/bin/sh
 case "$CNI_COMMAND" in
@@ -139,15 +140,15 @@ esac
 		release := t.TempDir()
 		lab.Check(t, os.WriteFile(release+"/capture-cni", []byte(older), 0o755))
 		a := n.startWithoutToken(t, "--plugin", release+"/capture-cni")
-		body := a.ready(t, http.StatusServiceUnavailable)
+		body := a.Ready(t, http.StatusServiceUnavailable)
 		for !strings.Contains(body, "kubeconfig is missing") {
-			body = a.ready(t, http.StatusServiceUnavailable)
+			body = a.Ready(t, http.StatusServiceUnavailable)
 		}
 		if got := n.credentials(t); len(got) != 5 {
 			t.Errorf("on the node: %q", got)
 		}
-		a.stop(t)
-		n.startWithoutToken(t).ready(t)
+		a.Stop(t)
+		n.startWithoutToken(t).Ready(t)
 		if left := n.credentials(t); len(left) > 0 {
 			t.Errorf("left on the node: %q", left)
 		}
@@ -155,10 +156,10 @@ esac
 	t.Run("agent may not list pods", func(t *testing.T) {
 		t.Parallel()
 		n := newNode(t)
-		n.preparePods(t)
-		n.api.Put(agentPod())
-		n.start(t, "--mode", "insert").stopOnceReady(t)
-		n.api.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
+		n.PreparePods(t)
+		n.API.Put(agentPod())
+		n.Start(t, "--mode", "insert").StopOnceReady(t)
+		n.API.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
 			if strings.HasSuffix(r.URL.Path, "/pods") {
 				kubeapi.WriteStatus(w, r, http.StatusForbidden, "Forbidden", "pods is forbidden")
 				return true
@@ -167,7 +168,7 @@ esac
 		})
 		a := n.startWithoutToken(t)
 		lab.Eventually(t, func() error {
-			body := a.ready(t, http.StatusServiceUnavailable)
+			body := a.Ready(t, http.StatusServiceUnavailable)
 			if !strings.Contains(body, "pods: the agent has not read its node's pods yet") || !strings.Contains(body, "credentials: the credentials stay") {
 				return fmt.Errorf("/readyz says %s", body)
 			}
@@ -176,19 +177,13 @@ esac
 		if got := n.credentials(t); len(got) != 5 {
 			t.Errorf("on the node: %q", got)
 		}
-		lab.Check(t, n.startAndStop(t, "web")) // the agent reads it
-		n.api.Misbehave(nil)
-		a.ready(t)
+		lab.Check(t, n.StartAndStop(t, "web")) // the agent reads it
+		n.API.Misbehave(nil)
+		a.Ready(t)
 		if left := n.credentials(t); len(left) > 0 {
 			t.Errorf("left on the node: %q", left)
 		}
 	})
-}
-
-func (a *agent) stopOnceReady(t *testing.T) {
-	t.Helper()
-	a.ready(t)
-	a.stop(t)
 }
 
 // TestRefusedSettings expects errors for settings with which no pod could be read.
@@ -200,9 +195,9 @@ func TestRefusedSettings(t *testing.T) {
 	for want, args := range map[string][]string{
 		`--token-on-node is false and the plugin's key "agentSocket" is empty`: {"--token-on-node=false", "--netconf", netConf},
 		"needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID":     {"--token-on-node=false"},
-		"expected at most 107; set a shorter --run-dir":                        {"--run-dir", n.dir + "/" + strings.Repeat("r", 100)},
+		"expected at most 107; set a shorter --run-dir":                        {"--run-dir", n.Dir + "/" + strings.Repeat("r", 100)},
 	} {
-		if out, err := n.command("run", slices.Concat([]string{"--mode", "insert", "--listen", "127.0.0.1:0"}, args)...); err == nil || !strings.Contains(out, want) {
+		if out, err := n.Command("run", slices.Concat([]string{"--mode", "insert", "--listen", "127.0.0.1:0"}, args)...); err == nil || !strings.Contains(out, want) {
 			t.Errorf("%q: %v: %s", args, err, out)
 		}
 	}

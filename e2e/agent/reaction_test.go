@@ -21,9 +21,9 @@ import (
 // watches the agent would restore it after a second, or at the next resync after a minute.
 func TestReaction(t *testing.T) {
 	n := newNode(t)
-	n.start(t, "--mode", "dropin").ready(t)
-	entry := n.netDir + "/kindnet/capture-cni.conf"
-	for name, path := range map[string]string{"entry": entry, "program": n.binDir + "/capture-cni"} {
+	n.Start(t, "--mode", "dropin").Ready(t)
+	entry := n.NetDir + "/kindnet/capture-cni.conf"
+	for name, path := range map[string]string{"entry": entry, "program": n.BinDir + "/capture-cni"} {
 		bare := bareReaction(t, path)
 		const rounds = 5 // fewer than the agent takes for contention
 		var took []time.Duration

@@ -22,30 +22,30 @@ import (
 func TestRefusedAgent(t *testing.T) {
 	t.Parallel()
 	failing := newNode(t)
-	stays := failing.start(t, "--mode", "insert")
-	stays.ready(t)
-	failing.api.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
+	stays := failing.Start(t, "--mode", "insert")
+	stays.Ready(t)
+	failing.API.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
 		kubeapi.WriteStatus(w, r, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "down")
 		return true
 	})
-	failing.api.EndWatches()
+	failing.API.EndWatches()
 
 	n := newNode(t)
-	n.pod("web", true)
-	a := n.start(t, "--mode", "insert")
-	a.ready(t)
-	lab.Check(t, expectMetric(a, "capture_cni_api_refused 0"))
-	n.api.SetToken("of-the-new-account")
-	n.api.EndWatches()
-	a.ready(t, http.StatusServiceUnavailable)
+	n.PutPod("web", true)
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
+	lab.Check(t, a.ExpectMetric("capture_cni_api_refused 0"))
+	n.API.SetToken("of-the-new-account")
+	n.API.EndWatches()
+	a.Ready(t, http.StatusServiceUnavailable)
 	lab.Check(t, errors.Join(
-		expectReadyz(a, "pods: the API server refuses the agent's token (401): if its service account was deleted and made again, delete the agent's pod"),
-		expectMetric(a, "capture_cni_api_refused 1"), expectMetric(a, `capture_cni_node_good{part="pods"} 0`), expectMetric(stays, "capture_cni_api_refused 0")))
-	stays.ready(t)
+		a.ExpectReadyz("pods: the API server refuses the agent's token (401): if its service account was deleted and made again, delete the agent's pod"),
+		a.ExpectMetric("capture_cni_api_refused 1"), a.ExpectMetric(`capture_cni_node_good{part="pods"} 0`), stays.ExpectMetric("capture_cni_api_refused 0")))
+	stays.Ready(t)
 	if err := n.add(t, "5s"); err != nil { // by what the agent knows
 		t.Errorf("a meshed pod: %v", err)
 	}
-	lab.Check(t, os.WriteFile(filepath.Join(filepath.Dir(n.access), "token"), []byte(n.api.Token()), 0o600))
-	a.ready(t)
-	lab.Check(t, expectMetric(a, "capture_cni_api_refused 0"))
+	lab.Check(t, os.WriteFile(filepath.Join(filepath.Dir(n.Access), "token"), []byte(n.API.Token()), 0o600))
+	a.Ready(t)
+	lab.Check(t, a.ExpectMetric("capture_cni_api_refused 0"))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // soon is the longest time that an agent takes which notices a change, and less than
@@ -16,18 +17,18 @@ import (
 const soon = 15 * time.Second
 
 // expectEntrySoon waits until a runtime would call our plugin.
-func (n *node) expectEntrySoon(t *testing.T, a *agent) {
+func (n *node) expectEntrySoon(t *testing.T, a *machine.Agent) {
 	t.Helper()
 	begin := time.Now()
 	lab.Eventually(t, func() error {
-		got, err := n.loadedTypes()
+		got, err := n.LoadedTypes()
 		if err == nil && !strings.Contains(got, "capture-cni") {
 			err = &unexpected{"capture-cni", got}
 		}
 		return err
 	})
 	if took := time.Since(begin); took > soon {
-		t.Errorf("the entry was restored after %s: %s", took, a.log)
+		t.Errorf("the entry was restored after %s: %s", took, a.Log)
 	}
 }
 
@@ -42,27 +43,27 @@ func (n *node) removeAll(t *testing.T, directory string) {
 func TestReplacedDirectories(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.start(t, "--mode", "insert")
-	a.ready(t)
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
 	for range 2 {
-		n.removeAll(t, n.netDir)
-		lab.Check(t, os.Mkdir(n.netDir, 0o755))
-		n.write(t, primaryName, kindnet)
+		n.removeAll(t, n.NetDir)
+		lab.Check(t, os.Mkdir(n.NetDir, 0o755))
+		n.Write(t, machine.PrimaryName, machine.Kindnet)
 		n.expectEntrySoon(t, a)
-		n.write(t, primaryName, kindnet) // the new directory is watched
+		n.Write(t, machine.PrimaryName, machine.Kindnet) // the new directory is watched
 		n.expectEntrySoon(t, a)
 	}
-	n.removeAll(t, n.binDir)
-	lab.Check(t, os.Mkdir(n.binDir, 0o755))
+	n.removeAll(t, n.BinDir)
+	lab.Check(t, os.Mkdir(n.BinDir, 0o755))
 	begin := time.Now()
 	lab.Eventually(t, func() error {
-		_, err := os.Stat(n.binDir + "/capture-cni")
+		_, err := os.Stat(n.BinDir + "/capture-cni")
 		return err
 	})
 	if took := time.Since(begin); took > soon {
 		t.Errorf("the plugin was restored after %s", took)
 	}
-	a.ready(t)
+	a.Ready(t)
 }
 
 // TestDeletedMount deletes a directory that the agent's container has mounted: the
@@ -70,12 +71,12 @@ func TestReplacedDirectories(t *testing.T) {
 // again, with the directory that took its place.
 func TestDeletedMount(t *testing.T) {
 	for name, mounted := range map[string]func(n *node) (directory *string, flags []string){
-		"lists": func(n *node) (*string, []string) { return &n.netDir, nil },
-		"run":   func(n *node) (*string, []string) { return &n.runDir, nil },
-		"state": func(n *node) (*string, []string) { return &n.stateDir, nil },
+		"lists": func(n *node) (*string, []string) { return &n.NetDir, nil },
+		"run":   func(n *node) (*string, []string) { return &n.RunDir, nil },
+		"state": func(n *node) (*string, []string) { return &n.StateDir, nil },
 		"CRI": func(n *node) (*string, []string) {
-			cri := n.dir + "/cri"
-			return &cri, []string{"--cri-socket", n.dir + "/mounted/cri.sock"}
+			cri := n.Dir + "/cri"
+			return &cri, []string{"--cri-socket", n.Dir + "/mounted/cri.sock"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,37 +85,37 @@ func TestDeletedMount(t *testing.T) {
 			directory, flags := mounted(n)
 			onNode := *directory
 			lab.Check(t, os.MkdirAll(onNode, 0o755))
-			lab.Check(t, os.Mkdir(n.dir+"/mounted", 0o755))
-			command := []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && exec "$@"`, onNode, n.dir + "/mounted"}
-			*directory = n.dir + "/mounted"
+			lab.Check(t, os.Mkdir(n.Dir+"/mounted", 0o755))
+			command := []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && exec "$@"`, onNode, n.Dir + "/mounted"}
+			*directory = n.Dir + "/mounted"
 			flags = append(flags, "--mode", "insert")
-			a := n.startBehind(t, command, flags...)
-			a.waitForLog(t, "placed the entry")
+			a := n.StartBehind(t, command, flags...)
+			a.WaitForLog(t, "placed the entry")
 			lab.Eventually(t, func() error { return os.RemoveAll(onNode) }) // the agent may write to it
 			lab.Check(t, os.Mkdir(onNode, 0o755))
 			expectEnd(t, a)
-			if onNode == n.dir+"/net.d" {
-				lab.Check(t, os.WriteFile(onNode+"/"+primaryName, []byte(kindnet), 0o644))
+			if onNode == n.Dir+"/net.d" {
+				lab.Check(t, os.WriteFile(onNode+"/"+machine.PrimaryName, []byte(machine.Kindnet), 0o644))
 			}
-			again := n.startBehind(t, command, flags...)
+			again := n.StartBehind(t, command, flags...)
 			*directory = onNode
 			n.expectEntrySoon(t, again)
-			lab.Eventually(t, func() error { return expectMetric(again, `capture_cni_node_good{part="entry"} 1`) })
+			lab.Eventually(t, func() error { return again.ExpectMetric(`capture_cni_node_good{part="entry"} 1`) })
 		})
 	}
 }
 
 // expectEnd expects the agent to end soon, with an error that says why.
-func expectEnd(t *testing.T, a *agent) {
+func expectEnd(t *testing.T, a *machine.Agent) {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- a.Wait() }()
 	select {
 	case err := <-ended:
-		if err == nil || !strings.Contains(a.log.String(), "was deleted on the node") {
-			t.Errorf("the agent ended with %v: %s", err, a.log)
+		if err == nil || !strings.Contains(a.Log.String(), "was deleted on the node") {
+			t.Errorf("the agent ended with %v: %s", err, a.Log)
 		}
 	case <-time.After(soon):
-		t.Fatalf("the agent goes on: %s", a.log)
+		t.Fatalf("the agent goes on: %s", a.Log)
 	}
 }

@@ -11,17 +11,18 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // addMissing calls the installed plugin with our entry, as a runtime does, for a
 // pod that does not exist.
 func (n *node) addMissing(t *testing.T) {
 	t.Helper()
-	entry, err := n.command("render")
+	entry, err := n.Command("render")
 	lab.Check(t, err)
-	command := exec.Command(filepath.Join(n.binDir, "capture-cni"))
+	command := exec.Command(filepath.Join(n.BinDir, "capture-cni"))
 	command.Env = []string{
-		"CNI_COMMAND=ADD", "CNI_CONTAINERID=sandbox", "CNI_NETNS=/run/netns/none", "CNI_IFNAME=eth0", "CNI_PATH=" + n.binDir,
+		"CNI_COMMAND=ADD", "CNI_CONTAINERID=sandbox", "CNI_NETNS=/run/netns/none", "CNI_IFNAME=eth0", "CNI_PATH=" + n.BinDir,
 		"CNI_ARGS=K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web",
 	}
 	command.Stdin = strings.NewReader(`{"cniVersion": "1.0.0", "name": "kindnet", "lookupTimeout": "1s",` + strings.TrimPrefix(entry, "{"))
@@ -35,29 +36,29 @@ func (n *node) addMissing(t *testing.T) {
 func TestReports(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.start(t, "--mode", "insert")
-	a.ready(t)
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
 	n.addMissing(t)
-	a.expectFailures(t, 1)
-	a.stop(t)
+	expectFailures(t, a, 1)
+	a.Stop(t)
 	for range 2 {
 		n.addMissing(t)
 	}
-	a = n.start(t, "--mode", "insert")
-	a.expectFailures(t, 2)
+	a = n.Start(t, "--mode", "insert")
+	expectFailures(t, a, 2)
 	lab.Eventually(t, func() error { // the log comes after the metrics
-		log := a.log.String()
+		log := a.Log.String()
 		if strings.Count(log, `msg="not captured, and not started" pod=shop/web`) != 2 || !strings.Contains(log, "not found") {
 			return fmt.Errorf("log %s", log)
 		}
 		return nil
 	})
-	a.stop(t)
+	a.Stop(t)
 	n.addMissing(t)
-	if out, err := n.command("uninstall"); err != nil {
+	if out, err := n.Command("uninstall"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if left, err := os.ReadDir(n.runDir); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(n.RunDir); err != nil || len(left) > 0 {
 		t.Errorf("left %v (%v)", left, err)
 	}
 }
@@ -68,19 +69,19 @@ func TestReportsDisabled(t *testing.T) {
 	n := newNode(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
 	lab.Check(t, os.WriteFile(netConf, []byte(`{"agentSocket": ""}`), 0o600))
-	n.start(t, "--mode", "insert", "--netconf", netConf).ready(t)
-	if left, err := os.ReadDir(n.runDir); err == nil {
-		t.Errorf("%s has %v", n.runDir, left)
+	n.Start(t, "--mode", "insert", "--netconf", netConf).Ready(t)
+	if left, err := os.ReadDir(n.RunDir); err == nil {
+		t.Errorf("%s has %v", n.RunDir, left)
 	}
 }
 
-func (a *agent) expectFailures(t *testing.T, want int) {
+func expectFailures(t *testing.T, a *machine.Agent, want int) {
 	t.Helper()
 	line := fmt.Sprintf(`capture_cni_adds_total{reason="lookup",result="failed"} %d`, want)
 	lab.Eventually(t, func() error {
-		_, body := a.get("/metrics")
+		_, body := a.Get("/metrics")
 		if !strings.Contains(body, line+"\n") {
-			return &unexpected{line, a.log.String()}
+			return &unexpected{line, a.Log.String()}
 		}
 		return nil
 	})

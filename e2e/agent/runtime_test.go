@@ -3,154 +3,17 @@
 package agent
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/containernetworking/cni/libcni"
-	"github.com/fsnotify/fsnotify"
-	"google.golang.org/grpc"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
-
-// containerd is a runtime with what the agent requests: which list is loaded,
-// which pods run. Like the real one it reloads when a file of the directory is
-// written, renamed or removed, and does not watch subdirectories.
-type containerd struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
-	netDir  string
-	dropIns bool        // its libcni reads them
-	meshed  atomic.Bool // a captured pod runs
-	name    string      // of the runtime, and its version
-	version string
-	tried   atomic.Bool  // the directory of a drop-in was created
-	hangs   atomic.Bool  // Status does not answer
-	fails   atomic.Int32 // how many calls of Status fail first
-	delay   atomic.Int64 // of Version, in nanoseconds
-	loading atomic.Int64 // of a changed list, in nanoseconds
-
-	mu     sync.Mutex
-	loaded cniConfig
-}
-
-// cniConfig is the CNI configuration as containerd reports it.
-type cniConfig struct {
-	PluginDirs       []string
-	PluginConfDir    string
-	PluginMaxConfNum int
-	Networks         []network
-}
-
-type network struct {
-	Config struct {
-		Name    string
-		Plugins []map[string]any
-		Source  string
-	}
-}
-
-func (c *containerd) load() {
-	loaded := cniConfig{PluginDirs: []string{filepath.Dir(c.netDir) + "/bin"}, PluginConfDir: c.netDir, PluginMaxConfNum: 1}
-	if files, err := libcni.ConfFiles(c.netDir, []string{".conflist"}); err == nil && len(files) > 0 {
-		list, err := libcni.NetworkConfFromFile(files[0])
-		if !c.dropIns {
-			content, _ := os.ReadFile(files[0])
-			list, err = libcni.NetworkConfFromBytes(content)
-		}
-		if err == nil {
-			var n network
-			n.Config.Name = list.Name
-			for _, plugin := range list.Plugins {
-				n.Config.Plugins = append(n.Config.Plugins, map[string]any{"Network": map[string]string{"type": plugin.Network.Type}})
-			}
-			loaded.Networks = append(loaded.Networks, n)
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.loaded = loaded
-}
-
-func (c *containerd) watch(watcher *fsnotify.Watcher) {
-	for event := range watcher.Events {
-		if event.Has(fsnotify.Create) && filepath.Ext(event.Name) == "" {
-			c.tried.Store(true)
-		}
-		if event.Op&(fsnotify.Write|fsnotify.Rename|fsnotify.Remove) != 0 {
-			time.Sleep(time.Duration(c.loading.Load()))
-			c.load()
-		}
-	}
-}
-
-func (c *containerd) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	time.Sleep(time.Duration(c.delay.Load()))
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: c.name, RuntimeVersion: c.version, RuntimeApiVersion: "v1"}, nil
-}
-
-// Status reports what is loaded in containerd's form.
-func (c *containerd) Status(ctx context.Context, _ *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	if c.hangs.Load() {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	if c.fails.Add(-1) >= 0 {
-		return nil, errors.New("too busy")
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text, err := json.Marshal(c.loaded)
-	ready := &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady", Status: true}, {Type: "NetworkReady", Status: true}}}
-	return &runtimeapi.StatusResponse{Status: ready, Info: map[string]string{"cniconfig": string(text)}}, err
-}
-
-func (c *containerd) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	answer := &runtimeapi.ListPodSandboxResponse{}
-	if c.meshed.Load() {
-		answer.Items = []*runtimeapi.PodSandbox{{
-			Metadata:    &runtimeapi.PodSandboxMetadata{Namespace: "shop", Name: "web"},
-			Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
-		}}
-	}
-	return answer, nil
-}
-
-// serveRuntime serves a runtime at a socket until the test ends.
-func (n *node) serveRuntime(t *testing.T, dropIns bool) (c *containerd, socket string) {
-	t.Helper()
-	c = &containerd{netDir: n.netDir, dropIns: dropIns, name: "containerd", version: "v2.1.0"}
-	watcher, err := fsnotify.NewWatcher()
-	lab.Check(t, err)
-	lab.Check(t, watcher.Add(n.netDir))
-	t.Cleanup(func() { _ = watcher.Close() })
-	c.load()
-	go c.watch(watcher)
-	socket = filepath.Join(t.TempDir(), "cri.sock")
-	c.serve(t, socket)
-	return c, socket
-}
-
-func (c *containerd) serve(t *testing.T, socket string) {
-	t.Helper()
-	listener, err := net.Listen("unix", socket)
-	lab.Check(t, err)
-	server := grpc.NewServer()
-	runtimeapi.RegisterRuntimeServiceServer(server, c)
-	go func() { _ = server.Serve(listener) }() // until Stop
-	t.Cleanup(server.Stop)
-}
 
 // TestAuto uses a drop-in where the runtime loads it, and edits the primary's
 // list where it does not; the next agent decides the same.
@@ -158,20 +21,20 @@ func TestAuto(t *testing.T) {
 	t.Parallel()
 	for dropIns, untouched := range map[bool]bool{true: true, false: false} {
 		n := newNode(t)
-		c, socket := n.serveRuntime(t, dropIns)
+		c, socket := n.ServeRuntime(t, dropIns)
 		for range 2 {
-			a := n.start(t, "--mode", "auto", "--cri-socket", socket)
-			a.ready(t)
-			if got := files(t, n.netDir)["/"+primaryName] == kindnet; got != untouched {
+			a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
+			a.Ready(t)
+			if got := files(t, n.NetDir)["/"+machine.PrimaryName] == machine.Kindnet; got != untouched {
 				t.Errorf("drop-ins are loaded: %v; the primary's list is untouched: %v", dropIns, got)
 			}
-			if !c.tried.Load() {
+			if !c.Tried.Load() {
 				t.Error("the agent did not try a drop-in")
 			}
-			if _, found := files(t, n.netDir)["/kindnet/capture-cni.conf"]; found != dropIns {
+			if _, found := files(t, n.NetDir)["/kindnet/capture-cni.conf"]; found != dropIns {
 				t.Errorf("drop-ins are loaded: %v; there is one: %v", dropIns, found)
 			}
-			a.stop(t)
+			a.Stop(t)
 		}
 	}
 }
@@ -182,20 +45,20 @@ func TestAutoWithoutTrial(t *testing.T) {
 	t.Parallel()
 	for _, runtime := range []struct{ name, version string }{{"containerd", "v2.0.7"}, {"cri-o", "1.34.0"}} {
 		n := newNode(t)
-		c, socket := n.serveRuntime(t, true)
-		c.name, c.version = runtime.name, runtime.version
+		c, socket := n.ServeRuntime(t, true)
+		c.Named = machine.Named{Runtime: runtime.name, Release: runtime.version}
 		for _, program := range []string{"ptp", "portmap"} { // without them CRI-O skips the list
-			lab.Check(t, os.WriteFile(filepath.Join(n.binDir, program), nil, 0o755))
+			lab.Check(t, os.WriteFile(filepath.Join(n.BinDir, program), nil, 0o755))
 		}
-		a := n.start(t, "--mode", "auto", "--cri-socket", filepath.Join(n.dir, "missing.sock"), "--cri-socket", socket)
-		a.ready(t)
-		a.waitForLog(t, fmt.Sprintf("msg=\"found the container runtime\" name=%s version=%s socket=%s", runtime.name, runtime.version, socket))
-		lab.Check(t, expectMetric(a, fmt.Sprintf("capture_cni_runtime_info{name=%q,socket=%q,version=%q} 1", runtime.name, socket, runtime.version)))
-		a.stop(t)
-		if c.tried.Load() {
+		a := n.Start(t, "--mode", "auto", "--cri-socket", filepath.Join(n.Dir, "missing.sock"), "--cri-socket", socket)
+		a.Ready(t)
+		a.WaitForLog(t, fmt.Sprintf("msg=\"found the container runtime\" name=%s version=%s socket=%s", runtime.name, runtime.version, socket))
+		lab.Check(t, a.ExpectMetric(fmt.Sprintf("capture_cni_runtime_info{name=%q,socket=%q,version=%q} 1", runtime.name, socket, runtime.version)))
+		a.Stop(t)
+		if c.Tried.Load() {
 			t.Errorf("%s %s: the agent tried a drop-in", runtime.name, runtime.version)
 		}
-		if got := files(t, n.netDir)["/"+primaryName]; got == kindnet {
+		if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got == machine.Kindnet {
 			t.Errorf("%s %s: the list has no entry", runtime.name, runtime.version)
 		}
 	}
@@ -207,32 +70,32 @@ func TestAutoWithoutTrial(t *testing.T) {
 func TestAutoInDoubt(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	c, socket := n.serveRuntime(t, true)
+	c, socket := n.ServeRuntime(t, true)
 	expectUntouched := func(when string) {
 		t.Helper()
-		if got := files(t, n.netDir)["/"+primaryName]; got != kindnet {
+		if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != machine.Kindnet {
 			t.Errorf("%s, the primary's list is %s", when, got)
 		}
 	}
-	c.hangs.Store(true)
-	a := n.start(t, "--mode", "auto", "--cri-socket", socket)
-	lab.Eventually(t, func() error { return exists(n.netDir + "/kindnet/capture-cni.conf") })
-	a.stop(t)
+	c.Hangs.Store(true)
+	a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
+	lab.Eventually(t, func() error { return exists(n.NetDir + "/kindnet/capture-cni.conf") })
+	a.Stop(t)
 	expectUntouched("ended before the answer")
 	expectDropIn := func(when string) {
 		t.Helper()
-		a := n.start(t, "--mode", "auto", "--cri-socket", socket)
-		a.ready(t)
+		a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
+		a.Ready(t)
 		expectUntouched(when)
-		a.stop(t)
+		a.Stop(t)
 	}
-	c.hangs.Store(false)
-	c.fails.Store(3)
-	c.delay.Store(int64(3 * time.Second))
+	c.Hangs.Store(false)
+	c.Fails.Store(3)
+	c.Delay.Store(int64(3 * time.Second))
 	expectDropIn("after three seconds and three failures")
-	lab.Check(t, os.RemoveAll(n.netDir+"/kindnet"))
-	c.delay.Store(0)
-	c.loading.Store(int64(8 * time.Second))
+	lab.Check(t, os.RemoveAll(n.NetDir+"/kindnet"))
+	c.Delay.Store(0)
+	c.Loading.Store(int64(8 * time.Second))
 	expectDropIn("after a runtime took eight seconds to load the drop-in")
 }
 
@@ -245,23 +108,23 @@ func TestAutoWaitsForTheRuntime(t *testing.T) {
 			t.Run(fmt.Sprintf("%s drop-ins %v", name, dropIns), func(t *testing.T) {
 				t.Parallel()
 				n := newNode(t)
-				c, socket := n.serveRuntime(t, dropIns)
+				c, socket := n.ServeRuntime(t, dropIns)
 				if startsLate {
 					socket += ".late"
 				}
-				c.hangs.Store(true)
-				a := n.start(t, "--mode", "auto", "--cri-socket", socket)
-				a.waitForLog(t, "the runtime has not reported yet whether it loads a drop-in")
-				a.ready(t, http.StatusServiceUnavailable)
-				if got := files(t, n.netDir)["/"+primaryName]; got != kindnet {
+				c.Hangs.Store(true)
+				a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
+				a.WaitForLog(t, "the runtime has not reported yet whether it loads a drop-in")
+				a.Ready(t, http.StatusServiceUnavailable)
+				if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != machine.Kindnet {
 					t.Errorf("without an answer, the primary's list is %s", got)
 				}
-				c.hangs.Store(false)
+				c.Hangs.Store(false)
 				if startsLate {
-					c.serve(t, socket)
+					c.Serve(t, socket)
 				}
-				a.ready(t)
-				if got := files(t, n.netDir)["/"+primaryName] == kindnet; got != dropIns {
+				a.Ready(t)
+				if got := files(t, n.NetDir)["/"+machine.PrimaryName] == machine.Kindnet; got != dropIns {
 					t.Errorf("the primary's list is untouched: %v", got)
 				}
 			})
@@ -274,11 +137,11 @@ func TestAutoWaitsForTheRuntime(t *testing.T) {
 func TestReadinessAsksTheRuntime(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	_, socket := n.serveRuntime(t, false)
-	a := n.start(t, "--mode", "dropin", "--cri-socket", socket) // which this runtime does not read
-	a.ready(t, http.StatusServiceUnavailable)
-	lab.Eventually(t, func() error { return expectReadyz(a, "the runtime has not loaded the entry") })
-	out, err := n.command("verify", "--mode", "dropin", "--cri-socket", socket, "-o", "json")
+	_, socket := n.ServeRuntime(t, false)
+	a := n.Start(t, "--mode", "dropin", "--cri-socket", socket) // which this runtime does not read
+	a.Ready(t, http.StatusServiceUnavailable)
+	lab.Eventually(t, func() error { return a.ExpectReadyz("the runtime has not loaded the entry") })
+	out, err := n.Command("verify", "--mode", "dropin", "--cri-socket", socket, "-o", "json")
 	if err == nil || !strings.Contains(out, `"part": "runtime"`) {
 		t.Errorf("verify: %v: %s", err, out)
 	}
@@ -290,23 +153,23 @@ func TestAbsentAsksTheRuntime(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"insert", "owned", "dropin"} {
 		n := newNode(t)
-		c, socket := n.serveRuntime(t, true)
-		c.meshed.Store(true)
-		a := n.start(t, "--mode", mode, "--cri-socket", socket)
-		a.ready(t)
-		a.stop(t)
-		b := n.start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent")
+		c, socket := n.ServeRuntime(t, true)
+		c.Meshed.Store(true)
+		a := n.Start(t, "--mode", mode, "--cri-socket", socket)
+		a.Ready(t)
+		a.Stop(t)
+		b := n.Start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent")
 		lab.Eventually(t, func() error {
-			return expectReadyz(b, "1 captured pods still run on the node (shop/web)")
+			return b.ExpectReadyz("1 captured pods still run on the node (shop/web)")
 		})
-		if got, _ := n.loadedTypes(); !strings.Contains(got, "capture-cni") {
+		if got, _ := n.LoadedTypes(); !strings.Contains(got, "capture-cni") {
 			t.Errorf("mode %s: the agent cleaned the node: %q", mode, got)
 		}
 		n.expectRootOnly(t)
-		b.stop(t)
-		c.meshed.Store(false)
-		n.start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent").ready(t)
-		if got, _ := n.loadedTypes(); strings.Contains(got, "capture-cni") {
+		b.Stop(t)
+		c.Meshed.Store(false)
+		n.Start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent").Ready(t)
+		if got, _ := n.LoadedTypes(); strings.Contains(got, "capture-cni") {
 			t.Errorf("mode %s: left: %q", mode, got)
 		}
 	}

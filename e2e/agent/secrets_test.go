@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -66,10 +67,10 @@ func hostileLists() map[string]string {
 func TestReportHasNoSecret(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.start(t, "--mode", "insert").ready(t)
+	n.Start(t, "--mode", "insert").Ready(t)
 	n.writeHostile(t)
-	c, socket := n.serveRuntime(t, false)
-	c.reportSecrets()
+	c, socket := n.ServeRuntime(t, false)
+	c.Report(withSecrets())
 	metrics := serveText(t, "capture_cni_node_good{part=\"entry\"} 1\ngo_goroutines 9\nprocess_open_fds 7\n"+
 		"stolen_total{password=\""+secret+"\"} 1\ncapture_cni_node_good{password=\""+secret+"\"} 1\ncapture_cni_adds_total{result=\"a="+secret+"\"} 1\n# HELP x "+secret+"\n"+secret+"\n")
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
@@ -94,13 +95,13 @@ func TestReportHasNoSecret(t *testing.T) {
 		"kernel/version.txt":    {"Linux "},
 		"metrics.txt":           {`capture_cni_node_good{part="entry"} 1`, "go_goroutines 9", "process_open_fds 7"},
 		"node/verify.json":      {`"mode": "insert"`, `"part": "entry"`},
-		"node/programs.jsonl":   {`"runs":true`, n.binDir + "/capture-cni"},
+		"node/programs.jsonl":   {`"runs":true`, n.BinDir + "/capture-cni"},
 		"node/credentials.json": {`"tokenIssued":"20`, `"wanted":true`},
-		"node/runtime.json":     {`"name": "containerd"`, `"version": "v2.1.0"`, `"type": "bridge"`, `"bandwidth"`, n.netDir},
+		"node/runtime.json":     {`"name": "containerd"`, `"version": "v2.1.0"`, `"type": "bridge"`, `"bandwidth"`, n.NetDir},
 		"node/preflight.json":   {"["},
 		"adds.json":             {`"name":"web"`},
 		"failures.json":         {`"name":"early"`},
-		"node/lists.jsonl":      {`"file":"10-kindnet.conflist"`, `"type":"ptp"`, `"type":"portmap"`, `"capabilities":["portMappings"]`, `"kubeconfig":"` + n.stateDir + `/kubeconfig"`, `"mode":"-rw-r--r--"`, `"owner":"0:0"`, `"backend":"nftables"`, `"excludeNamespaces":["kube-system"]`, "not JSON at byte ", `"file":"net/10-chained.conf"`, `"type":"tuning"`, "38-large.conflist", "larger than ", "not a regular file", `"unread":"no such file or directory"`},
+		"node/lists.jsonl":      {`"file":"10-kindnet.conflist"`, `"type":"ptp"`, `"type":"portmap"`, `"capabilities":["portMappings"]`, `"kubeconfig":"` + n.StateDir + `/kubeconfig"`, `"mode":"-rw-r--r--"`, `"owner":"0:0"`, `"backend":"nftables"`, `"excludeNamespaces":["kube-system"]`, "not JSON at byte ", `"file":"net/10-chained.conf"`, `"type":"tuning"`, "38-large.conflist", "larger than ", "not a regular file", `"unread":"no such file or directory"`},
 	} {
 		for _, fact := range facts {
 			if !strings.Contains(files[name], fact) {
@@ -113,15 +114,15 @@ func TestReportHasNoSecret(t *testing.T) {
 // writeHostile writes the files with secrets into the node's directories.
 func (n *node) writeHostile(t *testing.T) {
 	t.Helper()
-	lab.Check(t, os.Mkdir(filepath.Join(n.netDir, "net"), 0o755))
+	lab.Check(t, os.Mkdir(filepath.Join(n.NetDir, "net"), 0o755))
 	for name, content := range hostileLists() {
-		n.write(t, name, content)
+		n.Write(t, name, content)
 	}
-	lab.Check(t, syscall.Mkfifo(filepath.Join(n.netDir, "90-pipe.conf"), 0o600))
-	lab.Check(t, os.Symlink("/etc/shadow", filepath.Join(n.netDir, "91-link.conf")))
-	lab.Check(t, os.Symlink("/none", filepath.Join(n.netDir, "92-password="+secret+".conf")))
-	keep(t, record.Spool(n.runDir+"/agent.sock"), "early")
-	keep(t, history.Directory(n.runDir+"/agent.sock"), "web")
+	lab.Check(t, syscall.Mkfifo(filepath.Join(n.NetDir, "90-pipe.conf"), 0o600))
+	lab.Check(t, os.Symlink("/etc/shadow", filepath.Join(n.NetDir, "91-link.conf")))
+	lab.Check(t, os.Symlink("/none", filepath.Join(n.NetDir, "92-password="+secret+".conf")))
+	keep(t, record.Spool(n.RunDir+"/agent.sock"), "early")
+	keep(t, history.Directory(n.RunDir+"/agent.sock"), "web")
 }
 
 // keep writes a record of a failed ADD, and a file that is no record.
@@ -131,15 +132,12 @@ func keep(t *testing.T, dir, pod string) {
 	lab.Check(t, os.WriteFile(filepath.Join(dir, "0-other.json"), []byte(`{"version":1,"verdict":"captured","password":"`+secret+`"}`), 0o600))
 }
 
-// reportSecrets makes the runtime report lists as containerd does: with their text.
-func (c *containerd) reportSecrets() {
-	var loaded network
+// withSecrets is a list as containerd reports it: with its text.
+func withSecrets() (loaded machine.Network) {
 	loaded.Config.Name = "net"
 	loaded.Config.Source = `{"name": "net", "cniVersion": "1.0.0", "plugins": [{"type": "bridge", "capabilities": {"bandwidth": true}, "password": "` + secret + `"}]}`
 	loaded.Config.Plugins = []map[string]any{{"Network": map[string]string{"type": "bridge"}, "Source": `{"psk": "` + secret + `"}`}}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.loaded.Networks = []network{loaded}
+	return loaded
 }
 
 // serveText serves a text as metrics.
@@ -153,7 +151,7 @@ func serveText(t *testing.T, text string) (address string) {
 // report runs the command and unpacks its archive.
 func (n *node) report(t *testing.T, args ...string) map[string]string {
 	t.Helper()
-	command := exec.Command(filepath.Join(bin, "capture-cni-node"), append([]string{"report"}, n.flags(args...)...)...)
+	command := exec.Command(filepath.Join(machine.Bin, "capture-cni-node"), append([]string{"report"}, n.Flags(args...)...)...)
 	out, err := command.StdoutPipe()
 	lab.Check(t, err)
 	lab.Check(t, command.Start())
@@ -177,7 +175,7 @@ func (n *node) report(t *testing.T, args ...string) map[string]string {
 // expectNoToken expects none of the plugin's own credentials in the archive.
 func (n *node) expectNoToken(t *testing.T, files map[string]string) {
 	t.Helper()
-	token := strings.TrimSpace(string(read(t, n.stateDir+"/token")))
+	token := strings.TrimSpace(string(read(t, n.StateDir+"/token")))
 	for name, content := range files {
 		if strings.Contains(content, token) || strings.Contains(content, "BEGIN CERTIFICATE") || strings.Contains(content, "PRIVATE KEY") {
 			t.Errorf("%s has the plugin's credentials", name)

@@ -12,12 +12,13 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // sockets returns the agent's sockets, with the name that the guard has for one.
 func (n *node) sockets() []string {
-	path := n.runDir + "/agent.sock"
+	path := n.RunDir + "/agent.sock"
 	return []string{path, config.GuardSocket(path), config.PodsSocket(path)}
 }
 
@@ -36,7 +37,7 @@ func (n *node) ask(t *testing.T) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	return lookup.Agent{Socket: config.PodsSocket(n.runDir + "/agent.sock")}.Ping(ctx)
+	return lookup.Agent{Socket: config.PodsSocket(n.RunDir + "/agent.sock")}.Ping(ctx)
 }
 
 // TestTwoAgents starts a second agent, of the same release or of another: it waits and
@@ -50,12 +51,12 @@ func TestTwoAgents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			first := n.startBehind(t, []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent-1"}, "--mode", "insert", "--owner", "mesh")
-			first.ready(t)
+			first := n.StartBehind(t, []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent-1"}, "--mode", "insert", "--owner", "mesh")
+			first.Ready(t)
 			before := stat(t, n.sockets())
-			second := n.start(t, "--mode", "insert", "--owner", tt.owner)
-			lab.Eventually(t, func() error { return expectReadyz(second, tt.reason) })
-			lab.Check(t, expectMetric(second, `capture_cni_node_good{part="owner"} 0`))
+			second := n.Start(t, "--mode", "insert", "--owner", tt.owner)
+			lab.Eventually(t, func() error { return second.ExpectReadyz(tt.reason) })
+			lab.Check(t, second.ExpectMetric(`capture_cni_node_good{part="owner"} 0`))
 			for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(100 * time.Millisecond) {
 				lab.Check(t, n.ask(t))
 				for i, now := range stat(t, n.sockets()) {
@@ -64,13 +65,13 @@ func TestTwoAgents(t *testing.T) {
 					}
 				}
 			}
-			first.stop(t)
+			first.Stop(t)
 			if tt.owner != "mesh" {
 				return
 			}
 			begin := time.Now()
 			lab.Eventually(t, func() error { return n.ask(t) })
-			second.ready(t)
+			second.Ready(t)
 			if took := time.Since(begin); took > soon {
 				t.Errorf("the second agent took over after %s", took)
 			}
@@ -87,7 +88,7 @@ func TestTwoAgents(t *testing.T) {
 // listens again within seconds, and a pod of the mesh starts meanwhile.
 func TestRunCleared(t *testing.T) {
 	for name, remove := range map[string]func(n *node) error{
-		"all":                      func(n *node) error { return os.RemoveAll(n.runDir) },
+		"all":                      func(n *node) error { return os.RemoveAll(n.RunDir) },
 		"the pods' socket":         func(n *node) error { return os.Remove(n.sockets()[2]) },
 		"the directory of sockets": func(n *node) error { return os.RemoveAll(filepath.Dir(n.sockets()[2])) },
 		"the socket of records":    func(n *node) error { return os.Remove(n.sockets()[0]) },
@@ -95,11 +96,11 @@ func TestRunCleared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			n.pod("web", true)
-			a := n.start(t, "--mode", "insert")
-			a.ready(t)
+			n.PutPod("web", true)
+			a := n.Start(t, "--mode", "insert")
+			a.Ready(t)
 			lab.Check(t, remove(n))
-			if out, err := n.call("ADD", "web", sandbox(t).Path(), "5s"); err != nil {
+			if out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "5s"); err != nil {
 				t.Errorf("a pod meanwhile: %v: %s", err, out)
 			}
 			begin := time.Now()
@@ -114,11 +115,11 @@ func TestRunCleared(t *testing.T) {
 			if took := time.Since(begin); took > soon {
 				t.Errorf("the agent listened again after %s", took)
 			}
-			a.ready(t)
-			if out, err := n.call("ADD", "web", sandbox(t).Path(), "5s"); err != nil {
+			a.Ready(t)
+			if out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "5s"); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
-			lab.Check(t, expectMetric(a, "capture_cni_watch_polling 0"))
+			lab.Check(t, a.ExpectMetric("capture_cni_watch_polling 0"))
 		})
 	}
 }

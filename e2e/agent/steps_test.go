@@ -12,6 +12,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // TestClockSteps sets the clock of a node forth or back by hours while its agent runs:
@@ -32,35 +33,35 @@ func TestClockSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, kubeapi.WithValidity(time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)))
-			n.preparePods(t)
+			n.PreparePods(t)
 			clock, err := lab.NewClock(t.TempDir())
 			lab.Check(t, err)
-			a := n.startBehind(t, []string{"env", clock.Variable(), "sh", "-c", `shift; exec "$0" "$@"`, program}, "--mode", "insert")
-			a.ready(t)
+			a := n.StartBehind(t, []string{"env", clock.Variable(), "sh", "-c", `shift; exec "$0" "$@"`, program}, "--mode", "insert")
+			a.Ready(t)
 
 			lab.Check(t, clock.Set(tt.step))
 			lab.Eventually(t, func() error {
-				if status, body := a.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, tt.says) {
-					return fmt.Errorf("status %d: %s\n%s", status, body, a.log)
+				if status, body := a.Get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, tt.says) {
+					return fmt.Errorf("status %d: %s\n%s", status, body, a.Log)
 				}
 				return nil
 			})
 			for range 5 {
-				n.write(t, primaryName, kindnet)
+				n.Write(t, machine.PrimaryName, machine.Kindnet)
 				n.expectEntrySoon(t, a)
 			}
-			lab.Check(t, n.startAndStop(t, "web"))
-			if got := len(n.api.TokenRequests()); got != tt.tokens {
+			lab.Check(t, n.StartAndStop(t, "web"))
+			if got := len(n.API.TokenRequests()); got != tt.tokens {
 				t.Errorf("%d tokens were issued, want %d", got, tt.tokens)
 			}
-			if status, body := a.get("/healthz"); status != http.StatusOK {
+			if status, body := a.Get("/healthz"); status != http.StatusOK {
 				t.Errorf("/healthz: %s", body)
 			}
 
 			lab.Check(t, clock.Set(0))
-			a.ready(t)
-			a.stop(t)
-			lab.Check(t, n.startAndStop(t, "web"))
+			a.Ready(t)
+			a.Stop(t)
+			lab.Check(t, n.StartAndStop(t, "web"))
 		})
 	}
 }

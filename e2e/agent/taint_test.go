@@ -16,6 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 const startupTaint = "capture-cni.io/not-ready"
@@ -24,10 +25,10 @@ const startupTaint = "capture-cni.io/not-ready"
 func taintedNode(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t)
-	n.api.PutNode("node-1",
+	n.API.PutNode("node-1",
 		corev1.Taint{Key: startupTaint, Effect: corev1.TaintEffectNoSchedule},
 		corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoSchedule})
-	n.api.Put(agentPod())
+	n.API.Put(agentPod())
 	return n
 }
 
@@ -36,28 +37,28 @@ func agentPod() *corev1.Pod {
 }
 
 // startUntainting runs the agent as in its pod.
-func (n *node) startUntainting(t *testing.T, netConf string, args ...string) *agent {
+func (n *node) startUntainting(t *testing.T, netConf string, args ...string) *machine.Agent {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "netconf.json")
 	lab.Check(t, os.WriteFile(file, []byte(netConf), 0o600))
 	identity := []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent", "POD_UID=uid-of-the-agent"}
-	return n.startBehind(t, identity, append([]string{"--mode", "insert", "--netconf", file, "--untaint", startupTaint}, args...)...)
+	return n.StartBehind(t, identity, append([]string{"--mode", "insert", "--netconf", file, "--untaint", startupTaint}, args...)...)
 }
 
 func (n *node) taints() (keys []string) {
-	for _, taint := range n.api.Taints("node-1") {
+	for _, taint := range n.API.Taints("node-1") {
 		keys = append(keys, taint.Key)
 	}
 	return keys
 }
 
-func (n *node) expectUntainted(t *testing.T, a *agent) {
+func (n *node) expectUntainted(t *testing.T, a *machine.Agent) {
 	t.Helper()
 	lab.Eventually(t, func() error {
 		if got := n.taints(); !slices.Equal(got, []string{"other"}) {
-			return fmt.Errorf("the node has the taints %q\n%s", got, a.log)
+			return fmt.Errorf("the node has the taints %q\n%s", got, a.Log)
 		}
-		return expectMetric(a, "capture_cni_taint 0")
+		return a.ExpectMetric("capture_cni_taint 0")
 	})
 }
 
@@ -69,9 +70,9 @@ func TestUntaint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := taintedNode(t)
-			n.preparePods(t)
+			n.PreparePods(t)
 			read := make(chan string, 1)
-			n.api.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
+			n.API.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
 				if strings.Contains(r.URL.Path, "/pods/") {
 					select {
 					case read <- r.URL.Path:
@@ -90,10 +91,10 @@ func TestUntaint(t *testing.T) {
 			default:
 				t.Error("no pod was read")
 			}
-			if events := n.api.Events(); len(events) != 0 {
+			if events := n.API.Events(); len(events) != 0 {
 				t.Errorf("events %v", events)
 			}
-			lab.Check(t, n.startAndStop(t, "web"))
+			lab.Check(t, n.StartAndStop(t, "web"))
 		})
 	}
 }
@@ -119,16 +120,16 @@ func TestTaintStays(t *testing.T) {
 	}{
 		"plugin does not run": {args: []string{"--plugin", broken}, reason: "binary: "},
 		"no permission": {
-			damage: func(n *node) { n.api.Misbehave(forbidden) }, reason: `needs the permission "get pods"`,
-			repair: func(n *node) { n.api.Misbehave(nil) },
+			damage: func(n *node) { n.API.Misbehave(forbidden) }, reason: `needs the permission "get pods"`,
+			repair: func(n *node) { n.API.Misbehave(nil) },
 		},
 		"pod not found": {
-			damage: func(n *node) { n.api.Delete("mesh", "agent") }, reason: "lookupTimeout of 1s is used up",
-			repair: func(n *node) { n.api.Put(agentPod()) },
+			damage: func(n *node) { n.API.Delete("mesh", "agent") }, reason: "lookupTimeout of 1s is used up",
+			repair: func(n *node) { n.API.Put(agentPod()) },
 		},
 		"no entry": {
-			damage: func(n *node) { _ = os.Remove(n.netDir + "/" + primaryName) }, reason: "entry: ",
-			repair: func(n *node) { _ = os.WriteFile(n.netDir+"/"+primaryName, []byte(kindnet), 0o644) },
+			damage: func(n *node) { _ = os.Remove(n.NetDir + "/" + machine.PrimaryName) }, reason: "entry: ",
+			repair: func(n *node) { _ = os.WriteFile(n.NetDir+"/"+machine.PrimaryName, []byte(machine.Kindnet), 0o644) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,13 +141,13 @@ func TestTaintStays(t *testing.T) {
 			a := n.startUntainting(t, `{"lookupTimeout": "1s"}`, tt.args...)
 			var event corev1.Event
 			lab.Eventually(t, func() error {
-				events := n.api.Events()
+				events := n.API.Events()
 				for _, event = range events {
 					if strings.Contains(event.Message, tt.reason) {
 						return nil
 					}
 				}
-				return fmt.Errorf("no event says %q: %v\n%s", tt.reason, events, a.log)
+				return fmt.Errorf("no event says %q: %v\n%s", tt.reason, events, a.Log)
 			})
 			if event.InvolvedObject.Name != "node-1" {
 				t.Errorf("the event is on %s", event.InvolvedObject.Name)
@@ -154,7 +155,7 @@ func TestTaintStays(t *testing.T) {
 			if got := n.taints(); !slices.Equal(got, []string{startupTaint, "other"}) {
 				t.Errorf("the node has the taints %q", got)
 			}
-			lab.Check(t, expectMetric(a, "capture_cni_taint 1"))
+			lab.Check(t, a.ExpectMetric("capture_cni_taint 1"))
 			if tt.repair != nil {
 				tt.repair(n)
 				n.expectUntainted(t, a)
@@ -167,14 +168,14 @@ func TestTaintStays(t *testing.T) {
 func TestTaintRemovalDisabled(t *testing.T) {
 	t.Parallel()
 	n := taintedNode(t)
-	n.api.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
+	n.API.Misbehave(func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/nodes/") {
 			t.Errorf("%s %s", r.Method, r.URL.Path)
 		}
 		return false
 	})
-	n.start(t, "--mode", "insert").ready(t)
-	out, err := n.command("run", "--mode", "insert", "--untaint", startupTaint)
+	n.Start(t, "--mode", "insert").Ready(t)
+	out, err := n.Command("run", "--mode", "insert", "--untaint", startupTaint)
 	if err == nil || !strings.Contains(out, "POD_NAME") {
 		t.Errorf("without a pod: %v: %s", err, out)
 	}

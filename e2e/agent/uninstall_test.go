@@ -15,34 +15,34 @@ import (
 func TestUninstallUnderAgent(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	if out, err := n.command("uninstall"); err != nil {
+	if out, err := n.Command("uninstall"); err != nil {
 		t.Fatalf("on a node without an agent: %v: %s", err, out)
 	}
-	if _, err := os.Stat(n.stateDir); err == nil {
+	if _, err := os.Stat(n.StateDir); err == nil {
 		t.Error("uninstall made the state directory")
 	}
-	before := files(t, n.netDir)
-	a := n.start(t, "--mode", "insert", "--owner", "mesh")
-	a.ready(t)
-	installed := files(t, n.dir)
-	out, err := n.command("uninstall", "--purge")
+	before := files(t, n.NetDir)
+	a := n.Start(t, "--mode", "insert", "--owner", "mesh")
+	a.Ready(t)
+	installed := files(t, n.Dir)
+	out, err := n.Command("uninstall", "--purge")
 	for _, part := range []string{`of release "mesh" runs on the node`, "state=absent", "--force"} {
 		if err == nil || !strings.Contains(out, part) {
 			t.Errorf("%v: %s: does not say %s", err, out, part)
 		}
 	}
-	if diff := cmp.Diff(installed, files(t, n.dir)); diff != "" {
+	if diff := cmp.Diff(installed, files(t, n.Dir)); diff != "" {
 		t.Errorf("the refused uninstall changed:\n%s", diff)
 	}
-	if out, err := n.command("uninstall", "--force"); err != nil {
+	if out, err := n.Command("uninstall", "--force"); err != nil {
 		t.Errorf("by force: %v: %s", err, out)
 	}
 	n.expectEntrySoon(t, a)
-	a.stop(t)
-	if out, err := n.command("uninstall", "--purge"); err != nil {
+	a.Stop(t)
+	if out, err := n.Command("uninstall", "--purge"); err != nil {
 		t.Errorf("after the agent: %v: %s", err, out)
 	}
-	if diff := cmp.Diff(before, files(t, n.netDir)); diff != "" {
+	if diff := cmp.Diff(before, files(t, n.NetDir)); diff != "" {
 		t.Errorf("left:\n%s", diff)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // TestBoot empties /run and rewrites the primary's list before the agent starts.
@@ -19,23 +20,23 @@ func TestBoot(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"owned", "dropin", "insert"} {
 		n := newNode(t)
-		n.preparePods(t)
-		a := n.start(t, "--mode", mode)
-		a.ready(t)
-		lab.Check(t, n.startAndStop(t, "web"))
+		n.PreparePods(t)
+		a := n.Start(t, "--mode", mode)
+		a.Ready(t)
+		lab.Check(t, n.StartAndStop(t, "web"))
 		lab.Check(t, a.Process.Kill())
 		_ = a.Wait()
-		lab.Check(t, os.RemoveAll(n.runDir))
-		n.write(t, primaryName, kindnet)
+		lab.Check(t, os.RemoveAll(n.RunDir))
+		n.Write(t, machine.PrimaryName, machine.Kindnet)
 		if mode == "insert" {
 			lab.Check(t, n.startUncaptured(t))
 		} else {
-			lab.Check(t, n.startAndStop(t, "web"))
+			lab.Check(t, n.StartAndStop(t, "web"))
 		}
 		start := time.Now()
-		n.start(t, "--mode", mode).ready(t)
+		n.Start(t, "--mode", mode).Ready(t)
 		t.Logf("mode %s: ready again after %s", mode, time.Since(start).Round(time.Millisecond))
-		lab.Check(t, n.startAndStop(t, "web"))
+		lab.Check(t, n.StartAndStop(t, "web"))
 	}
 }
 
@@ -45,21 +46,21 @@ func TestUninstallUnderPods(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"insert", "owned", "dropin"} {
 		n := newNode(t)
-		n.preparePods(t)
-		a := n.start(t, "--mode", mode)
-		a.ready(t)
-		old, err := n.startPod(t, "web")
+		n.PreparePods(t)
+		a := n.Start(t, "--mode", mode)
+		a.Ready(t)
+		old, err := n.StartPod(t, "web")
 		lab.Check(t, err)
-		a.stop(t)
-		lab.Check(t, n.api.Close())
-		if out, err := n.command("uninstall"); err != nil {
+		a.Stop(t)
+		lab.Check(t, n.API.Close())
+		if out, err := n.Command("uninstall"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		lab.Check(t, n.startAndStop(t, "plain"))
+		lab.Check(t, n.StartAndStop(t, "plain"))
 		if err := n.startUncaptured(t); err != nil {
 			t.Errorf("mode %s: a pod after the uninstall: %v", mode, err)
 		}
-		lab.Check(t, old.stop(t))
+		lab.Check(t, old.Stop(t))
 	}
 }
 
@@ -75,16 +76,16 @@ func TestEarlierUpgrade(t *testing.T) {
 func testUpgrade(t *testing.T, version string) {
 	t.Parallel()
 	n := newNode(t)
-	n.preparePods(t)
+	n.PreparePods(t)
 	netConf := filepath.Join(t.TempDir(), "netconf.json")
 	lab.Check(t, os.WriteFile(netConf, []byte(`{"logLevel": "debug", "lookupTimeout": "20s"}`), 0o600))
-	releases := []string{lab.Part(t, version), n.release}
-	startRelease := func(i int) *agent {
-		n.release = releases[i%2]
-		return n.start(t, "--mode", "insert", "--netconf", netConf)
+	releases := []string{lab.Part(t, version), n.Release}
+	startRelease := func(i int) *machine.Agent {
+		n.Release = releases[i%2]
+		return n.Start(t, "--mode", "insert", "--netconf", netConf)
 	}
 	a := startRelease(0)
-	a.ready(t)
+	a.Ready(t)
 	old := n.learnEarlierRules(t)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	var started atomic.Int64
@@ -97,7 +98,7 @@ func testUpgrade(t *testing.T, version string) {
 					return
 				default:
 				}
-				if err := n.startAndStop(t, pod); err != nil {
+				if err := n.StartAndStop(t, pod); err != nil {
 					t.Errorf("after %d ADDs: %s: %v", started.Load(), pod, err)
 					started.Store(1 << 30)
 					return
@@ -107,16 +108,16 @@ func testUpgrade(t *testing.T, version string) {
 		}()
 	}
 	for i := 0; i < 6 || started.Load() < 20; i++ {
-		a.stop(t)
+		a.Stop(t)
 		a = startRelease(i + 1)
-		a.ready(t)
+		a.Ready(t)
 		time.Sleep(300 * time.Millisecond)
 	}
 	close(stop)
 	for range 2 {
 		<-ended
 	}
-	lab.Check(t, old.stop(t))
+	lab.Check(t, old.Stop(t))
 }
 
 // TestNewerKeys downgrades to a release that does not know all keys of the entry:
@@ -124,16 +125,16 @@ func testUpgrade(t *testing.T, version string) {
 func TestNewerKeys(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.preparePods(t)
-	a := n.start(t, "--mode", "insert")
-	a.ready(t)
-	a.stop(t)
-	list := strings.Replace(files(t, n.netDir)["/"+primaryName], `"type": "capture-cni",`, `"type": "capture-cni", "ofTheFuture": {"x": [1]},`, 1)
-	n.write(t, primaryName, list)
-	lab.Check(t, n.startAndStop(t, "web"))
-	lab.Check(t, n.startAndStop(t, "plain"))
-	n.start(t, "--mode", "insert").ready(t)
-	if got := files(t, n.netDir)["/"+primaryName]; strings.Contains(got, "ofTheFuture") {
+	n.PreparePods(t)
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
+	a.Stop(t)
+	list := strings.Replace(files(t, n.NetDir)["/"+machine.PrimaryName], `"type": "capture-cni",`, `"type": "capture-cni", "ofTheFuture": {"x": [1]},`, 1)
+	n.Write(t, machine.PrimaryName, list)
+	lab.Check(t, n.StartAndStop(t, "web"))
+	lab.Check(t, n.StartAndStop(t, "plain"))
+	n.Start(t, "--mode", "insert").Ready(t)
+	if got := files(t, n.NetDir)["/"+machine.PrimaryName]; strings.Contains(got, "ofTheFuture") {
 		t.Errorf("the entry is still %s", got)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // TestEarlierSkew runs the plugin of one release with the agent of another, which writes
@@ -37,11 +38,11 @@ func testVersionSkew(t *testing.T, version string) {
 		t.Run("earlier agent, "+mode, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			n.start(t, n.strict(t, mode)...).stopOnceReady(t) // installs capture-cni-lookup, too
-			today := filepath.Join(n.release, "capture-cni")
-			n.release = earlier
-			a := n.start(t, append(n.strict(t, mode), "--plugin", today)...)
-			a.ready(t)
+			n.Start(t, n.strict(t, mode)...).StopOnceReady(t) // installs capture-cni-lookup, too
+			today := filepath.Join(n.Release, "capture-cni")
+			n.Release = earlier
+			a := n.Start(t, append(n.strict(t, mode), "--plugin", today)...)
+			a.Ready(t)
 			n.expectPlugin(t, today)
 			metric := `capture_cni_adds_total{reason="",result="captured"} 1`
 			if version == "v0.1.0" { // it can't read today's records
@@ -54,12 +55,12 @@ func testVersionSkew(t *testing.T, version string) {
 			n := newNode(t)
 			mixed := t.TempDir()
 			lab.Check(t, os.Symlink(filepath.Join(earlier, "capture-cni"), mixed+"/capture-cni"))
-			lab.Check(t, os.Symlink(filepath.Join(n.release, "capture-cni-lookup"), mixed+"/capture-cni-lookup"))
+			lab.Check(t, os.Symlink(filepath.Join(n.Release, "capture-cni-lookup"), mixed+"/capture-cni-lookup"))
 			flags := n.strict(t, mode, `"sharedKernelRuntimeClasses": ["shared"]`) // a key that it does not know
-			a := n.start(t, append(flags, "--plugin", mixed+"/capture-cni")...)
-			a.ready(t)
+			a := n.Start(t, append(flags, "--plugin", mixed+"/capture-cni")...)
+			a.Ready(t)
 			n.expectPlugin(t, filepath.Join(earlier, "capture-cni"))
-			lab.Check(t, n.learnEarlierRules(t).stop(t))
+			lab.Check(t, n.learnEarlierRules(t).Stop(t))
 			n.expectVerbs(t, a, `capture_cni_adds_total{reason="",result="captured"} 2`)
 		})
 	}
@@ -70,12 +71,12 @@ func testVersionSkew(t *testing.T, version string) {
 // added STATUS.
 func (n *node) strict(t *testing.T, mode string, more ...string) []string {
 	t.Helper()
-	n.preparePods(t)
-	netConf := filepath.Join(n.dir, "netconf.json")
+	n.PreparePods(t)
+	netConf := filepath.Join(n.Dir, "netconf.json")
 	keys := append(more, `"status": "strict"`, `"lookupTimeout": "5s"`)
 	lab.Check(t, os.WriteFile(netConf, []byte("{"+strings.Join(keys, ", ")+"}"), 0o600))
-	if content := files(t, n.netDir)["/"+primaryName]; !strings.Contains(content, "1.1.0") {
-		n.write(t, primaryName, strings.Replace(content, "0.3.1", "1.1.0", 1))
+	if content := files(t, n.NetDir)["/"+machine.PrimaryName]; !strings.Contains(content, "1.1.0") {
+		n.Write(t, machine.PrimaryName, strings.Replace(content, "0.3.1", "1.1.0", 1))
 	}
 	return []string{"--mode", mode, "--netconf", netConf}
 }
@@ -85,7 +86,7 @@ func (n *node) expectPlugin(t *testing.T, path string) {
 	t.Helper()
 	want, err := os.ReadFile(path)
 	lab.Check(t, err)
-	if got := files(t, n.binDir)["/capture-cni"]; got != string(want) {
+	if got := files(t, n.BinDir)["/capture-cni"]; got != string(want) {
 		t.Fatalf("the installed plugin is not %s", path)
 	}
 }
@@ -93,58 +94,58 @@ func (n *node) expectPlugin(t *testing.T, path string) {
 // expectVerbs uses each verb for a meshed pod and for one outside the mesh, and expects a
 // metric of the agent. Without the agent and its credentials, STATUS and the ADD of a
 // meshed pod fail.
-func (n *node) expectVerbs(t *testing.T, a *agent, metric string) {
+func (n *node) expectVerbs(t *testing.T, a *machine.Agent, metric string) {
 	t.Helper()
-	web, err := n.startPod(t, "web")
+	web, err := n.StartPod(t, "web")
 	lab.Check(t, err)
-	plain, err := n.startPod(t, "plain")
+	plain, err := n.StartPod(t, "plain")
 	lab.Check(t, err)
 	attached := &libcni.GCArgs{}
-	for _, s := range []*startedPod{web, plain} {
-		s.expectVerbs(t)
-		attached.ValidAttachments = append(attached.ValidAttachments, types.GCAttachment{ContainerID: s.runtime.ContainerID, IfName: s.runtime.IfName})
+	for _, s := range []*machine.Pod{web, plain} {
+		expectVerbs(t, s)
+		attached.ValidAttachments = append(attached.ValidAttachments, types.GCAttachment{ContainerID: s.Runtime.ContainerID, IfName: s.Runtime.IfName})
 	}
-	if err := web.cni.GCNetworkList(t.Context(), web.list, attached); err != nil {
+	if err := web.CNI.GCNetworkList(t.Context(), web.List, attached); err != nil {
 		t.Errorf("GC: %v", err)
 	}
-	lab.Check(t, n.checkCaptured(t.Context(), web.host, "web"))
-	lab.Check(t, expectNoRules(plain.host))
-	lab.Check(t, web.host.Do(func() error { return flushRules(t.Context()) }))
-	if err := web.cni.CheckNetworkList(t.Context(), web.list, web.runtime); err == nil {
+	lab.Check(t, n.CheckCaptured(t.Context(), web.Host, "web"))
+	lab.Check(t, machine.ExpectNoRules(plain.Host))
+	lab.Check(t, web.Host.Do(func() error { return flushRules(t.Context()) }))
+	if err := web.CNI.CheckNetworkList(t.Context(), web.List, web.Runtime); err == nil {
 		t.Error("CHECK passes for a pod whose rules were changed")
 	}
-	lab.Check(t, web.stop(t))
-	lab.Check(t, plain.stop(t))
+	lab.Check(t, web.Stop(t))
+	lab.Check(t, plain.Stop(t))
 	lab.Eventually(t, func() error {
-		_, body := a.get("/metrics")
+		_, body := a.Get("/metrics")
 		if !strings.Contains(body, metric+"\n") {
 			return &unexpected{metric, body}
 		}
 		return nil
 	})
-	a.stop(t)
+	a.Stop(t)
 	for _, path := range n.credentials(t) {
-		lab.Check(t, os.Remove(n.dir+path))
+		lab.Check(t, os.Remove(n.Dir+path))
 	}
-	if err := web.cni.GetStatusNetworkList(t.Context(), web.list); err == nil {
+	if err := web.CNI.GetStatusNetworkList(t.Context(), web.List); err == nil {
 		t.Error("STATUS passes while meshed pods can't start")
 	}
-	if _, err := n.addPod(t, "web"); err == nil {
+	if _, err := n.AddPod(t, "web"); err == nil {
 		t.Error("ADD of a meshed pod that can't be read succeeds")
 	}
 }
 
 // expectVerbs uses VERSION, CHECK and STATUS.
-func (s *startedPod) expectVerbs(t *testing.T) {
+func expectVerbs(t *testing.T, s *machine.Pod) {
 	t.Helper()
-	versions, err := s.cni.GetVersionInfo(t.Context(), "capture-cni")
-	if err != nil || !slices.Contains(versions.SupportedVersions(), s.list.CNIVersion) {
+	versions, err := s.CNI.GetVersionInfo(t.Context(), "capture-cni")
+	if err != nil || !slices.Contains(versions.SupportedVersions(), s.List.CNIVersion) {
 		t.Errorf("VERSION: %v, %v", versions, err)
 	}
-	if err := s.cni.CheckNetworkList(t.Context(), s.list, s.runtime); err != nil {
+	if err := s.CNI.CheckNetworkList(t.Context(), s.List, s.Runtime); err != nil {
 		t.Errorf("CHECK: %v", err)
 	}
-	if err := s.cni.GetStatusNetworkList(t.Context(), s.list); err != nil {
+	if err := s.CNI.GetStatusNetworkList(t.Context(), s.List); err != nil {
 		t.Errorf("STATUS: %v", err)
 	}
 }
@@ -159,12 +160,12 @@ func flushRules(ctx context.Context) error {
 func TestRightsWithdrawn(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.preparePods(t)
-	n.api.Delete("shop", "web")
-	n.start(t, "--mode", "insert").ready(t)
+	n.PreparePods(t)
+	n.API.Delete("shop", "web")
+	n.Start(t, "--mode", "insert").Ready(t)
 	var refused atomic.Int32
-	n.api.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
-		ofAgent := r.Header.Get("Authorization") == "Bearer "+n.api.Token()
+	n.API.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
+		ofAgent := r.Header.Get("Authorization") == "Bearer "+n.API.Token()
 		if !ofAgent || !strings.Contains(r.URL.Path, "/pods") {
 			return false
 		}
@@ -172,9 +173,9 @@ func TestRightsWithdrawn(t *testing.T) {
 		kubeapi.WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "pods is forbidden")
 		return true
 	})
-	n.api.EndWatches()
-	n.pod("web", true)
-	lab.Check(t, n.startAndStop(t, "web"))
+	n.API.EndWatches()
+	n.PutPod("web", true)
+	lab.Check(t, n.StartAndStop(t, "web"))
 	if refused.Load() == 0 {
 		t.Error("the agent's requests were not refused")
 	}

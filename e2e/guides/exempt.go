@@ -11,7 +11,7 @@ const (
 	openShift  = "no OpenShift; e2e/cluster/pods.TestMultus and e2e/cluster/pods.TestMultusChain install the chart with Multus on other nodes, deploy.TestSCC renders it"
 	controller = "no Argo CD and no Flux"
 	cnitool    = "it changes this machine's network; e2e/protocol.TestCnitool calls a chain with cnitool"
-	manifest   = "its image is a release's; e2e/agent.TestAPIServer applies the chart's manifest"
+	manifest   = "its image is a release's; e2e/cluster/apiserver.TestAPIServer applies the chart's manifest"
 	linkerd    = "Linkerd's charts come from a registry; e2e/cluster/pods.TestOtherSidecars installs the chart with this value"
 	taints     = "it needs a node with the taint; e2e/cluster/agents.TestTaint and e2e/cluster/agents.TestTaintStays have one"
 )

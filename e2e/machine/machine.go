@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine makes files of a node, and runtimes that answer, for tests that run on
-// none.
+// Package machine makes a node for tests that run on none: its files, runtimes that answer,
+// the agent's process and pods that a runtime starts.
 package machine
 
 import (

@@ -16,7 +16,7 @@ var chartMutants = []mutant{
 		file: "deploy/chart/templates/rbac.yaml",
 		from: "rules: []\n",
 		to:   "rules: [{apiGroups: [\"\"], resources: [pods], verbs: [get]}]\n",
-		by:   by(root, "e2e/agent", "TestAccidentalRemoval"),
+		by:   by(root, "e2e/cluster/apiserver", "TestAccidentalRemoval"),
 	},
 	{
 		name: "agent-is-privileged",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package apiserver runs the node agent and the plugin with a real API server, on nodes
+// that consist of directories.
+package apiserver
 
 import (
 	"context"
@@ -20,7 +22,10 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
+
+func TestMain(m *testing.M) { os.Exit(machine.Main(m)) }
 
 // apiServer is a real API server with the chart's objects. It has one Node, and no
 // kubelet: the tests run the agent with its pod's account.
@@ -29,7 +34,7 @@ type apiServer struct{ *cluster.Cluster }
 func startAPIServer(t *testing.T) apiServer {
 	t.Helper()
 	lab.RequireRoot(t)
-	c, err := cluster.Start(t.Context(), shortDir(t), "../../bin/parts", cluster.Ptp)
+	c, err := cluster.Start(t.Context(), machine.ShortDir(t), "../../../bin/parts", cluster.Ptp)
 	if c != nil {
 		t.Cleanup(func() { lab.Check(t, c.Stop()) })
 	}
@@ -65,11 +70,11 @@ func (s apiServer) createNode(t *testing.T) {
 }
 
 // node makes a node of directories with meshed pods of these names.
-func (s apiServer) node(t *testing.T, pods ...string) *node {
+func (s apiServer) node(t *testing.T, pods ...string) *machine.Node {
 	t.Helper()
-	n := newDirectories(t)
-	n.installOthers(t)
-	n.uids = map[string]string{}
+	n := machine.NewDirectories(t)
+	n.InstallOthers(t)
+	n.UIDs = map[string]string{}
 	for _, pod := range pods {
 		s.createMeshed(t, n, pod, "")
 	}
@@ -77,25 +82,25 @@ func (s apiServer) node(t *testing.T, pods ...string) *node {
 	return n
 }
 
-func (s apiServer) createMeshed(t *testing.T, n *node, name, annotations string) {
+func (s apiServer) createMeshed(t *testing.T, n *machine.Node, name, annotations string) {
 	t.Helper()
 	s.create(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod",
 		"metadata": {"namespace": "shop", "name": %q, "annotations": {"sidecar.istio.io/status": "{}"%s}},
 		"spec": {"nodeName": "node-1", "containers": [{"name": "app", "image": "none"}, {"name": "istio-proxy", "image": "none", "args": ["proxy", "sidecar"]}]}}`,
 		name, annotations))
-	n.uids[name] = s.kubectl(t, "--namespace", "shop", "get", "pod", name, "-o", "jsonpath={.metadata.uid}")
+	n.UIDs[name] = s.kubectl(t, "--namespace", "shop", "get", "pod", name, "-o", "jsonpath={.metadata.uid}")
 }
 
 // writeAccess writes the files that the agent's pod has: its token, which names its pod
 // and its node, and the cluster's CA.
-func (s apiServer) writeAccess(t *testing.T, n *node) {
+func (s apiServer) writeAccess(t *testing.T, n *machine.Node) {
 	t.Helper()
 	dir := t.TempDir()
 	token := s.kubectl(t, "--namespace", cluster.Namespace, "create", "token", "capture-cni-node", "--bound-object-kind=Pod", "--bound-object-name=agent")
 	ca, err := os.ReadFile(filepath.Join(s.Dir, "pki", "ca.crt"))
 	lab.Check(t, err)
 	address := s.kubectl(t, "config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")
-	n.access = dir + "/kubeconfig"
+	n.Access = dir + "/kubeconfig"
 	for file, content := range map[string]string{"token": strings.TrimSpace(token), "ca.crt": string(ca), "kubeconfig": fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: test, cluster: {server: %q, certificate-authority: %q}}]
@@ -108,9 +113,9 @@ current-context: test
 }
 
 // startAgent runs the agent with the chart's namespace.
-func (s apiServer) startAgent(t *testing.T, n *node) *agent {
+func (s apiServer) startAgent(t *testing.T, n *machine.Node) *machine.Agent {
 	t.Helper()
-	return n.start(t, "--mode", "insert", "--namespace", cluster.Namespace)
+	return n.Start(t, "--mode", "insert", "--namespace", cluster.Namespace)
 }
 
 // replaceKeys makes the API server issue tokens with another key, and accept no other.
@@ -135,9 +140,9 @@ type claims struct {
 	} `json:"kubernetes.io"`
 }
 
-func (n *node) claims(t *testing.T) (c claims) {
+func readClaims(t *testing.T, n *machine.Node) (c claims) {
 	t.Helper()
-	token, err := os.ReadFile(n.stateDir + "/token")
+	token, err := os.ReadFile(n.StateDir + "/token")
 	lab.Check(t, err)
 	parts := strings.Split(string(token), ".")
 	if len(parts) != 3 {
@@ -168,18 +173,18 @@ func TestAPIServer(t *testing.T) {
 func (s apiServer) testCredentials(t *testing.T) {
 	n := s.node(t, "credentials")
 	a := s.startAgent(t, n)
-	a.ready(t)
-	got := n.claims(t)
+	a.Ready(t)
+	got := readClaims(t, n)
 	if life := got.Expires - got.Issued; life != 24*3600 {
 		t.Errorf("the token lives for %d s", life)
 	}
 	if k := got.Kubernetes; k.ServiceAccount.Name != "capture-cni" || k.Pod != nil || k.Node == nil || k.Node.Name != "node-1" || len(got.Audiences) != 1 {
 		t.Errorf("the token says %+v", got)
 	}
-	lab.Check(t, n.startAndStop(t, "credentials")) // by the agent
-	a.stop(t)
-	lab.Check(t, n.startAndStop(t, "credentials")) // by the token
-	if log := a.log.String(); strings.Contains(log, "forbidden") {
+	lab.Check(t, n.StartAndStop(t, "credentials")) // by the agent
+	a.Stop(t)
+	lab.Check(t, n.StartAndStop(t, "credentials")) // by the token
+	if log := a.Log.String(); strings.Contains(log, "forbidden") {
 		t.Errorf("the chart grants too little: %s", log)
 	}
 }
@@ -197,7 +202,7 @@ func (s apiServer) testRights(t *testing.T) {
 			s.revoke(t, tt.binding)
 			a := s.startAgent(t, n)
 			lab.Eventually(t, func() error {
-				status, body := a.get("/readyz")
+				status, body := a.Get("/readyz")
 				if status != http.StatusServiceUnavailable || !strings.Contains(body, tt.says) {
 					return fmt.Errorf("status %d: %s", status, body)
 				}
@@ -207,10 +212,10 @@ func (s apiServer) testRights(t *testing.T) {
 	}
 	t.Run("pods of the plugin", func(t *testing.T) {
 		n := s.node(t, "unreadable")
-		s.startAgent(t, n).stopOnceReady(t)
+		s.startAgent(t, n).StopOnceReady(t)
 		s.revoke(t, "clusterrolebinding/capture-cni")
 		lab.Eventually(t, func() error {
-			out, err := n.call("ADD", "unreadable", sandbox(t).Path(), "1s")
+			out, err := n.Call("ADD", "unreadable", machine.Sandbox(t).Path(), "1s")
 			if err == nil || !strings.Contains(out, `cannot get resource \"pods\"`) {
 				return fmt.Errorf("%w: %s", err, out)
 			}
@@ -236,15 +241,15 @@ func (s apiServer) testEvents(t *testing.T) {
 	n := s.node(t)
 	s.createMeshed(t, n, "misspelt", `, "traffic.sidecar.istio.io/excludeInboundPorts": "http"`)
 	a := s.startAgent(t, n)
-	a.ready(t)
+	a.Ready(t)
 	for _, count := range []string{"1", "2", "3"} {
-		if _, err := n.startPod(t, "misspelt"); err == nil {
+		if _, err := n.StartPod(t, "misspelt"); err == nil {
 			t.Fatal("a misspelt annotation is taken")
 		}
 		lab.Eventually(t, func() error {
 			found := s.kubectl(t, "--namespace", "shop", "get", "events", "-o", "jsonpath={range .items[*]}{.reason} {.involvedObject.uid} {.count} {.message};{end}")
-			if want := "CaptureFailed " + n.uids["misspelt"] + " " + count + " "; !strings.HasPrefix(found, want) || strings.Count(found, ";") != 1 || !strings.Contains(found, "excludeInboundPorts") {
-				return fmt.Errorf("the Events are %q, want one that begins with %q\n%s", found, want, a.log)
+			if want := "CaptureFailed " + n.UIDs["misspelt"] + " " + count + " "; !strings.HasPrefix(found, want) || strings.Count(found, ";") != 1 || !strings.Contains(found, "excludeInboundPorts") {
+				return fmt.Errorf("the Events are %q, want one that begins with %q\n%s", found, want, a.Log)
 			}
 			return nil
 		})
@@ -256,42 +261,42 @@ func (s apiServer) testEvents(t *testing.T) {
 // Node.
 func (s apiServer) testNodeDeleted(t *testing.T) {
 	n := s.node(t, "orphan")
-	s.startAgent(t, n).stopOnceReady(t)
-	before := n.claims(t)
+	s.startAgent(t, n).StopOnceReady(t)
+	before := readClaims(t, n)
 	s.kubectl(t, "delete", "node", "node-1")
 	lab.Eventually(t, func() error {
-		out, err := n.call("ADD", "orphan", sandbox(t).Path(), "1s")
+		out, err := n.Call("ADD", "orphan", machine.Sandbox(t).Path(), "1s")
 		if err == nil || !strings.Contains(out, "Unauthorized") {
 			return fmt.Errorf("the token of the deleted Node is good: %w: %s", err, out)
 		}
 		return nil
 	})
 	a := s.startAgent(t, n)
-	a.waitForLog(t, `nodes \"node-1\" not found`)
-	lab.Check(t, n.startAndStop(t, "orphan"))
-	if now := n.claims(t); now.Issued != before.Issued {
+	a.WaitForLog(t, `nodes \"node-1\" not found`)
+	lab.Check(t, n.StartAndStop(t, "orphan"))
+	if now := readClaims(t, n); now.Issued != before.Issued {
 		t.Errorf("the token is %+v", now)
 	}
-	a.stop(t)
+	a.Stop(t)
 	s.createNode(t)
-	s.startAgent(t, n).ready(t)
+	s.startAgent(t, n).Ready(t)
 	lab.Eventually(t, func() error {
-		if now := n.claims(t); now.Issued == before.Issued || now.Kubernetes.Node == nil {
+		if now := readClaims(t, n); now.Issued == before.Issued || now.Kubernetes.Node == nil {
 			return fmt.Errorf("the token is %+v", now)
 		}
-		return n.startAndStop(t, "orphan")
+		return n.StartAndStop(t, "orphan")
 	})
 }
 
 // testKeysReplaced replaces the keys of all tokens while no agent runs.
 func (s apiServer) testKeysReplaced(t *testing.T) {
 	n := s.node(t, "rotated")
-	s.startAgent(t, n).stopOnceReady(t)
+	s.startAgent(t, n).StopOnceReady(t)
 	s.replaceKeys(t)
-	if out, err := n.call("ADD", "rotated", sandbox(t).Path(), "1s"); err == nil || !strings.Contains(out, "Unauthorized") {
+	if out, err := n.Call("ADD", "rotated", machine.Sandbox(t).Path(), "1s"); err == nil || !strings.Contains(out, "Unauthorized") {
 		t.Errorf("%v: %s", err, out)
 	}
 	s.writeAccess(t, n) // as a kubelet does
-	s.startAgent(t, n).ready(t)
-	lab.Check(t, n.startAndStop(t, "rotated"))
+	s.startAgent(t, n).Ready(t)
+	lab.Check(t, n.StartAndStop(t, "rotated"))
 }

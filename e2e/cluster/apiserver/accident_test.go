@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package apiserver
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
@@ -23,12 +24,12 @@ func TestAccidentalRemoval(t *testing.T) {
 	t.Parallel()
 	s := startAPIServer(t)
 	n := s.node(t, "web")
-	s.startAgent(t, n).stopOnceReady(t)
+	s.startAgent(t, n).StopOnceReady(t)
 	t.Run("helm uninstall", func(t *testing.T) {
 		lab.Check(t, s.Uninstall(t.Context()))
-		lab.Check(t, n.startAndStop(t, "web"))
+		lab.Check(t, n.StartAndStop(t, "web"))
 		lab.Check(t, s.Install(t.Context(), "image.tag=none"))
-		lab.Check(t, n.startAndStop(t, "web"))
+		lab.Check(t, n.StartAndStop(t, "web"))
 	})
 	t.Run("another release", func(t *testing.T) { s.testAnotherRelease(t, n) })
 	for _, way := range []struct {
@@ -53,12 +54,12 @@ func TestAccidentalRemoval(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			lab.Check(t, s.Install(t.Context(), "image.tag=none"))
 			s.writeAccess(t, n)
-			lab.Check(t, os.Remove(n.stateDir+"/token")) // the API server takes that of a deleted account for some seconds
-			s.startAgent(t, n).stopOnceReady(t)
-			lab.Check(t, n.startAndStop(t, "web"))
+			lab.Check(t, os.Remove(n.StateDir+"/token")) // the API server takes that of a deleted account for some seconds
+			s.startAgent(t, n).StopOnceReady(t)
+			lab.Check(t, n.StartAndStop(t, "web"))
 			_, err := way.remove()
 			lab.Check(t, err)
-			n.expectHelp(t)
+			expectHelp(t, n)
 		})
 	}
 }
@@ -76,23 +77,23 @@ func (s apiServer) deleteAll() (string, error) {
 }
 
 // expectHelp waits until the ADD of a meshed pod fails and says what to do.
-func (n *node) expectHelp(t *testing.T) {
+func expectHelp(t *testing.T, n *machine.Node) {
 	t.Helper()
 	lab.Eventually(t, func() error {
-		out, err := n.call("ADD", "web", sandbox(t).Path(), "1s")
+		out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "1s")
 		if err == nil || !strings.Contains(out, lookup.Uninstalled) {
 			return fmt.Errorf("the ADD: %w: %s", err, out)
 		}
 		return nil
 	})
-	if out, err := n.call("ADD", "plain", sandbox(t).Path(), "1s"); err != nil {
+	if out, err := n.Call("ADD", "plain", machine.Sandbox(t).Path(), "1s"); err != nil {
 		t.Errorf("a pod outside the mesh: %v: %s", err, out)
 	}
 }
 
 // testAnotherRelease uninstalls, and installs under another name in another namespace:
 // Helm refuses that until the objects that it kept are deleted.
-func (s apiServer) testAnotherRelease(t *testing.T, n *node) {
+func (s apiServer) testAnotherRelease(t *testing.T, n *machine.Node) {
 	lab.Check(t, s.Uninstall(t.Context()))
 	chart, err := cluster.Chart(t.Context())
 	lab.Check(t, err)
@@ -103,7 +104,7 @@ func (s apiServer) testAnotherRelease(t *testing.T, n *node) {
 	if err := install(); err == nil || !strings.Contains(err.Error(), "meta.helm.sh/release-name") {
 		t.Fatalf("objects of another release are taken: %v", err)
 	}
-	lab.Check(t, n.startAndStop(t, "web"))
+	lab.Check(t, n.StartAndStop(t, "web"))
 	s.kubectl(t, "delete", "clusterrole/capture-cni", "clusterrolebinding/capture-cni")
 	lab.Check(t, install())
 	_, err = s.Helm(t.Context(), "uninstall", "mesh", "--namespace", "mesh", "--wait")
