@@ -11,6 +11,7 @@ import (
 // builder collects the chains of a Ruleset. Rules are added to the last chain.
 type builder struct {
 	Intent
+	mesh              *mesh
 	inbound, outbound flow
 	chains            []Chain
 }

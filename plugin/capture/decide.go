@@ -29,7 +29,7 @@ type Decision struct {
 // the network namespace, only if the pod is not exempt. The error is BadInput with
 // every fault, a Refusal, or the error of addresses.
 func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, error)) (Decision, error) {
-	chosen, rival := choose(pod, settings.Meshes)
+	chosen, second := choose(pod, settings.Meshes)
 	if exemption := Exclusion(pod, settings.Meshes); exemption.Cause != "" {
 		return Decision{Exemption: exemption}, nil
 	}
@@ -37,11 +37,11 @@ func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, e
 	if err != nil {
 		return Decision{}, err
 	}
-	if rival != nil {
-		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and a proxy for each: only one of them can get its traffic", chosen.mesh(), rival.mesh()))
+	if second != nil {
+		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and a proxy for each: only one of them can get its traffic", chosen.name, second.name))
 	}
 	proxy := *chosen.proxy(pod)
-	d := decider{pod: pod, proxy: &proxy, settings: settings, addresses: own}
+	d := decider{mesh: chosen, pod: pod, proxy: &proxy, settings: settings, addresses: own}
 	d.checkRuntimeClass()
 	intent := chosen.read(&d)
 	var rules Ruleset
@@ -60,6 +60,7 @@ func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, e
 
 // decider holds the state of one Decide.
 type decider struct {
+	mesh     *mesh
 	pod      Pod
 	proxy    *Container
 	settings config.Settings

@@ -91,11 +91,11 @@ func (d *decider) refusesShared() bool {
 	return d.onlyOwnIDs || d.settings.SharedProxyUID == config.SharedUIDRefuse
 }
 
-// isValidation reports whether a container is istio-validation of an Istio pod, which has the
-// proxy's uid by design and ends before the application starts. A container of that name
-// that runs longer is not, nor is one next to a proxy that own keys name.
+// isValidation reports whether a container is the mesh's own that has the proxy's uid by
+// design and ends before the application starts. A container of that name that runs longer
+// is not.
 func (d *decider) isValidation(c Container) bool {
-	return !d.onlyOwnIDs && d.proxy.Name == containerProxy && c.Name == containerValidation && c.Init && !c.KeepsRunning
+	return c.Name == d.mesh.validation && c.Init && !c.KeepsRunning
 }
 
 func (c Container) uid() ID { return c.UID }

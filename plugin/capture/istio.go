@@ -4,14 +4,9 @@ package capture
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
 )
-
-// istio reads what Istio's injector writes.
-// https://istio.io/latest/docs/reference/config/annotations/
-type istio struct{}
 
 // Annotations.
 const (
@@ -55,6 +50,32 @@ const (
 	modeNone     = "NONE"
 )
 
+// istio is what Istio's injector writes.
+// https://istio.io/latest/docs/reference/config/annotations/
+func istio() *mesh {
+	return &mesh{
+		name:        config.Istio,
+		marked:      hasKey(annotationStatus),
+		proxy:       proxyNamed(containerProxy),
+		exclusion:   istioExclusion,
+		annotations: istioAnnotations(),
+		presence:    annotationStatus,
+		prefix:      annotationTraffic,
+		variables:   []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
+		container:   containerProxy,
+		validation:  containerValidation,
+		label: func(labels, annotations map[string]string) {
+			if value, ok := labels[annotationInject]; ok { // it overrides the annotation
+				annotations[annotationInject] = value
+			}
+		},
+		read:        readIstio,
+		inbound:     istioInbound,
+		outbound:    istioOutbound,
+		callsOwnPod: true,
+	}
+}
+
 func istioAnnotations() []Annotation {
 	const (
 		ports      = "`*` or ports"
@@ -79,27 +100,12 @@ func istioAnnotations() []Annotation {
 	}
 }
 
-func (istio) mesh() config.MeshName { return config.Istio }
-
-func (istio) marks(annotations map[string]string) bool {
-	_, injected := annotations[annotationStatus]
-	return injected
-}
-
-// keeps has unknown keys with Istio's prefix, and misspelt ones, kept for a warning.
-func (istio) keeps(key string) (kept, valued bool) {
-	known := decides(config.Istio, key)
-	return known || strings.HasPrefix(key, annotationTraffic) || misspelt(config.Istio, key) != "", known && key != annotationStatus
-}
-
-func (istio) proxy(pod Pod) *Container { return pod.container(containerProxy) }
-
-func (i istio) exclusion(pod Pod) Exemption {
+func istioExclusion(pod Pod) Exemption {
 	// The name istio-init alone does not exempt a pod: any container can have it.
 	if c := pod.container(containerInit); c != nil && c.NetAdmin {
 		return Exemption{InitContainer, "container istio-init sets up the capture itself"}
 	}
-	proxy := i.proxy(pod)
+	proxy := pod.container(containerProxy)
 	if proxy == nil {
 		return Exemption{NoProxy, "no container istio-proxy"}
 	}

@@ -16,7 +16,7 @@ var proxyPorts = [...]uint16{15020, 15021, 15090}
 // defaultExcludedOutboundPort is the default of excludeOutboundPorts.
 const defaultExcludedOutboundPort = 15020
 
-func (istio) read(d *decider) Intent {
+func readIstio(d *decider) Intent {
 	intent, mesh := d.meshDefaults(), d.settings.Mesh
 	d.readAnnotations(&intent)
 	d.readEnvironment(&intent)
@@ -25,7 +25,7 @@ func (istio) read(d *decider) Intent {
 	d.checkGroups(intent.ProxyGID)
 	d.chooseFamilies(&intent, d.boolEnv(envDualStack), ", "+envDualStack+" is not true")
 	d.warnEarlyContainers(&intent, containerInit, containerValidation)
-	d.warnUnknownAnnotations(istio{})
+	d.warnUnknownAnnotations()
 	return intent
 }
 

@@ -14,10 +14,6 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// linkerd reads what Linkerd's injector writes, as linkerd-cni does.
-// https://linkerd.io/2/reference/proxy-configuration/
-type linkerd struct{}
-
 const (
 	annotationLinkerdVersion = "linkerd.io/proxy-version"
 	labelLinkerdControlPlane = "linkerd.io/control-plane-component" // kept as an annotation
@@ -52,6 +48,31 @@ const linkerdUID = 2102
 // proxy.
 var apiServerPorts = [...]uint16{443, 6443}
 
+// linkerd is what Linkerd's injector writes, read as linkerd-cni does. Most keys with
+// Linkerd's prefix are not about capture, so an unknown one is not kept.
+// https://linkerd.io/2/reference/proxy-configuration/
+func linkerd() *mesh {
+	return &mesh{
+		name:        config.Linkerd,
+		marked:      hasKey(annotationLinkerdVersion),
+		proxy:       proxyNamed(containerLinkerdProxy),
+		exclusion:   linkerdExclusion,
+		annotations: linkerdAnnotations(),
+		presence:    annotationLinkerdVersion,
+		variables:   []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
+		container:   containerLinkerdProxy,
+		label: func(labels, annotations map[string]string) {
+			if labels[labelLinkerdControlPlane] != "" {
+				annotations[labelLinkerdControlPlane] = ""
+			}
+		},
+		read:        readLinkerd,
+		inbound:     linkerdInbound,
+		outbound:    linkerdOutbound,
+		callsOwnPod: true,
+	}
+}
+
 func linkerdAnnotations() []Annotation {
 	const ports = "ports and ranges of ports"
 	return []Annotation{
@@ -64,33 +85,17 @@ func linkerdAnnotations() []Annotation {
 	}
 }
 
-func (linkerd) mesh() config.MeshName { return config.Linkerd }
-
-func (linkerd) marks(annotations map[string]string) bool {
-	_, injected := annotations[annotationLinkerdVersion]
-	return injected
-}
-
-// keeps has misspelt keys kept for a warning. Most keys with Linkerd's prefix are not about
-// capture, so an unknown one is none.
-func (linkerd) keeps(key string) (kept, valued bool) {
-	known := decides(config.Linkerd, key)
-	return known || misspelt(config.Linkerd, key) != "", known && key != annotationLinkerdVersion
-}
-
-func (linkerd) proxy(pod Pod) *Container { return pod.container(containerLinkerdProxy) }
-
-func (l linkerd) exclusion(pod Pod) Exemption {
+func linkerdExclusion(pod Pod) Exemption {
 	if c := pod.container(containerLinkerdInit); c != nil && c.NetAdmin {
 		return Exemption{InitContainer, "container linkerd-init sets up the capture itself"}
 	}
-	if l.proxy(pod) == nil {
+	if pod.container(containerLinkerdProxy) == nil {
 		return Exemption{NoProxy, "no container linkerd-proxy"}
 	}
 	return Exemption{}
 }
 
-func (linkerd) read(d *decider) Intent {
+func readLinkerd(d *decider) Intent {
 	inbound, outbound := d.listens(4143, envLinkerdInbound), d.listens(4140, envLinkerdOutbound, envLinkerdOutboundOld)
 	in := Intent{
 		Mesh:           config.Linkerd,
@@ -124,8 +129,30 @@ func (linkerd) read(d *decider) Intent {
 	ipv6 := slices.ContainsFunc(slices.Concat(inbound, outbound), func(a netip.AddrPort) bool { return a.Addr().Is6() })
 	d.chooseFamilies(&in, ipv6, ", "+containerLinkerdProxy+" listens on no IPv6 address")
 	d.warnEarlyContainers(&in, containerLinkerdInit, containerLinkerdValidator)
-	d.warnUnknownAnnotations(linkerd{})
+	d.warnUnknownAnnotations()
 	return in
+}
+
+// linkerdInbound has the order of linkerd2-proxy-init.
+func linkerdInbound(in *Intent) (f flow) {
+	f.exempt(tcpPorts("exclude_inbound_ports", in.ExcludeInboundPorts...), "skipped inbound port")
+	for _, family := range []Family{IPv4, IPv6} {
+		f.exempt(Match{Src: ranges("exclude_inbound_ranges", in.ExcludeInboundRanges, family)}, "skipped subnet")
+	}
+	f.add(Match{Protocol: TCP}, toInbound, "every other inbound port")
+	return f
+}
+
+// linkerdOutbound has the order of linkerd2-proxy-init: nothing on loopback is captured, also
+// what the proxy sends to its own pod.
+func linkerdOutbound(in *Intent) (f flow) {
+	f.exempt(Match{UID: one(in.ProxyUID)}, "sent by the proxy's user")
+	f.exempt(Match{GID: given(in.ProxyGID)}, "sent by the proxy's group")
+	f.exempt(Match{ToLo: true}, "loopback")
+	f.exempt(tcpPorts("exclude_outbound_ports", in.ExcludeOutboundPorts...), "skipped outbound port")
+	f.excludedRanges(in)
+	f.add(Match{Protocol: TCP}, toOutbound, "every other destination")
+	return f
 }
 
 // listens reads the addresses on which the proxy listens, IP:PORT, comma-separated, from the

@@ -207,7 +207,7 @@ func TestTwoMeshes(t *testing.T) {
 		settings.Meshes = test.meshes
 		_, _, err := decide(test.pod, settings, only4)
 		expect(t, name, err, test.refused)
-		if got, _ := choose(test.pod, test.meshes); (got != nil) != (test.mesh != "") || got != nil && got.mesh() != test.mesh {
+		if got, _ := choose(test.pod, test.meshes); (got != nil) != (test.mesh != "") || got != nil && got.name != test.mesh {
 			t.Errorf("%s: got %T, want mesh %q", name, got, test.mesh)
 		}
 	}

@@ -11,10 +11,6 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// ownKeys reads annotations of our own, which a pod's author writes for any sidecar. A pod
-// with one of them is captured, or fails.
-type ownKeys struct{}
-
 const (
 	annotationOwn           = "capture-cni.io/"
 	annotationProxy         = annotationOwn + "proxy"
@@ -27,6 +23,23 @@ const (
 	annotationExceptRanges  = annotationOwn + "exclude-outbound-ranges"
 	annotationOnlyRanges    = annotationOwn + "include-outbound-ranges"
 )
+
+// ownKeys is annotations of our own, which a pod's author writes for any sidecar. A pod with
+// one of them is captured, or fails.
+func ownKeys() *mesh {
+	return &mesh{
+		name:        config.OwnKeys,
+		marked:      hasOwnKey,
+		proxy:       ownProxy,
+		exclusion:   func(Pod) Exemption { return Exemption{} },
+		annotations: ownAnnotations(),
+		prefix:      annotationOwn,
+		byAuthor:    true,
+		read:        readOwnKeys,
+		inbound:     istioInbound,
+		outbound:    ownOutbound,
+	}
+}
 
 func ownAnnotations() []Annotation {
 	const ports = "ports and ranges of ports"
@@ -43,9 +56,7 @@ func ownAnnotations() []Annotation {
 	}
 }
 
-func (ownKeys) mesh() config.MeshName { return config.OwnKeys }
-
-func (ownKeys) marks(annotations map[string]string) bool {
+func hasOwnKey(annotations map[string]string) bool {
 	for key := range annotations {
 		if strings.HasPrefix(key, annotationOwn) {
 			return true
@@ -54,18 +65,12 @@ func (ownKeys) marks(annotations map[string]string) bool {
 	return false
 }
 
-func (ownKeys) keeps(key string) (kept, valued bool) {
-	return strings.HasPrefix(key, annotationOwn), decides(config.OwnKeys, key)
-}
-
-// proxy returns a container also if the keys name none: the pod is one that fails.
-func (ownKeys) proxy(pod Pod) *Container {
+// ownProxy returns a container also if the keys name none: the pod is one that fails.
+func ownProxy(pod Pod) *Container {
 	return cmp.Or(pod.container(pod.Annotations[annotationProxy]), &Container{})
 }
 
-func (ownKeys) exclusion(Pod) Exemption { return Exemption{} }
-
-func (ownKeys) read(d *decider) Intent {
+func readOwnKeys(d *decider) Intent {
 	mesh := d.settings.Mesh
 	in := Intent{
 		Mesh:         config.OwnKeys,
@@ -96,6 +101,22 @@ func (ownKeys) read(d *decider) Intent {
 	return in
 }
 
+// ownOutbound captures nothing that the proxy sends, also to its own pod: a proxy of one
+// direction would be led back to itself.
+func ownOutbound(in *Intent) (f flow) {
+	f.exempt(tcpPorts("exclude_outbound_ports", in.ExcludeOutboundPorts...), "excluded outbound port")
+	f.exempt(Match{UID: one(in.ProxyUID)}, "sent by the proxy's user")
+	if in.capturesDNS() { // before the step that exempts loopback: a resolver may listen there
+		for _, protocol := range []Protocol{TCP, UDP} {
+			f.add(dns(protocol), toDNS, "DNS over "+strings.ToUpper(string(protocol)))
+		}
+	}
+	f.exempt(Match{ToLo: true}, "loopback")
+	f.excludedRanges(in)
+	f.outboundRanges(in, Match{}, "captured outbound range")
+	return f
+}
+
 // ownPort returns 0 for a key that is absent, or wrong.
 func (d *decider) ownPort(key string) uint16 {
 	text, ok := d.pod.Annotations[key]
@@ -112,7 +133,7 @@ func (d *decider) ownPort(key string) uint16 {
 // checkOwnKeys adds a fault for keys that are not known, and for those that have no effect
 // without another: the pod's author expects one.
 func (d *decider) checkOwnKeys(in Intent) {
-	unknown := d.unknownKeys(ownKeys{})
+	unknown := d.unknownKeys()
 	for _, key := range unknown[:min(len(unknown), 10)] { // a pod can have thousands
 		d.keyFault(key, "there is no such key: expected one of those in the reference of sidecars")
 	}

@@ -4,9 +4,6 @@ package capture
 
 import (
 	"slices"
-	"strings"
-
-	"github.com/capture-cni/capture-cni/config"
 )
 
 // PodVersion is the version of Pod's fields. It changes with their names, types and
@@ -64,66 +61,13 @@ type ID struct {
 // Annotation documents an annotation.
 type Annotation struct{ Key, Form, Default, Meaning string }
 
-// Annotations returns the annotations that decide in a mesh, in the order of the reference's
-// tables.
-func Annotations(mesh config.MeshName) []Annotation {
-	switch mesh {
-	case config.Linkerd:
-		return linkerdAnnotations()
-	case config.OwnKeys:
-		return ownAnnotations()
-	}
-	return istioAnnotations()
-}
-
-// decides reports whether an annotation decides in a mesh.
-func decides(mesh config.MeshName, key string) bool {
-	return slices.ContainsFunc(Annotations(mesh), func(a Annotation) bool { return a.Key == key })
-}
-
-// misspelt returns the annotation of a mesh that a key was probably meant to be, or "": the
-// key differs in its case and dashes, or in one place of at most two letters.
-func misspelt(mesh config.MeshName, key string) (meant string) {
-	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
-	text, fewest := plain(key), 2
-	for _, a := range Annotations(mesh) {
-		x, y := text, plain(a.Key)
-		for x != "" && y != "" && x[0] == y[0] {
-			x, y = x[1:], y[1:]
-		}
-		for x != "" && y != "" && x[len(x)-1] == y[len(y)-1] {
-			x, y = x[:len(x)-1], y[:len(y)-1]
-		}
-		if letters := max(len(x), len(y)); letters <= fewest {
-			meant, fewest = a.Key, letters
-		}
-	}
-	return meant
-}
-
-// IsProxy reports whether a container of this name is a sidecar proxy whose variables may
-// decide.
-func IsProxy(container string) bool {
-	return container == containerProxy || container == containerLinkerdProxy
-}
-
-// DecidesAsVariable reports whether an environment variable of a proxy decides.
-func DecidesAsVariable(name string) bool {
-	switch name {
-	case envDisableProxy, envDNSCapture, envDualStack, envDropInvalid,
-		envDropInvalidMisspelt, envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin:
-		return true
-	}
-	return false
-}
-
 // With returns the pod with other labels and annotations. It keeps the keys that decide in
-// any mesh, two labels as annotations, and, for a warning or a fault, unknown keys.
+// any mesh, labels that decide as annotations, and, for a warning or a fault, unknown keys.
 func (p Pod) With(labels, annotations map[string]string) Pod {
 	p.Annotations = map[string]string{}
 	for key, value := range annotations {
-		for _, v := range vocabularies() {
-			switch kept, valued := v.keeps(key); {
+		for _, m := range meshes {
+			switch kept, valued := m.keeps(key); {
 			case valued:
 				p.Annotations[key] = value
 			case kept:
@@ -131,11 +75,10 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 			}
 		}
 	}
-	if value := labels[labelLinkerdControlPlane]; value != "" {
-		p.Annotations[labelLinkerdControlPlane] = ""
-	}
-	if value, ok := labels[annotationInject]; ok { // it overrides the annotation
-		p.Annotations[annotationInject] = value
+	for _, m := range meshes {
+		if m.label != nil {
+			m.label(labels, p.Annotations)
+		}
 	}
 	return p
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -43,6 +44,7 @@ func everyExemption() capture.Intent {
 	ports, ids := []uint16{4711, 4712}, []uint32{4713, 4714}
 	ranges := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/25"), netip.MustParsePrefix("2001:db8::/33")}
 	return capture.Intent{
+		Mesh: config.Istio,
 		IPv6: capture.Captured, CaptureDNS: true, DropInvalid: true, ProxyUID: 1337, ProxyGID: 1338,
 		OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008, DNSPort: 15053,
 		LoopbackCIDR: netip.MustParsePrefix("127.0.0.0/8"),

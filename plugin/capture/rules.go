@@ -2,8 +2,6 @@
 
 package capture
 
-import "github.com/capture-cni/capture-cni/config"
-
 // Chains have the names of Istio's runbooks. Istio has no ISTIO_PROXY and
 // ISTIO_OWNER_GROUPS: with them exemptions come first, without negated matches. In
 // iptables, a built-in chain has only jumps: a RETURN there would skip other programs'
@@ -32,15 +30,9 @@ const (
 // Rules renders an Intent, table by table; the backends only encode it. nat comes last:
 // iptables commits table by table, and the stamp in nat proves that the rules are complete.
 func Rules(in Intent) Ruleset {
-	b := builder{Intent: in}
-	switch in.Mesh {
-	case config.Linkerd:
-		b.inbound, b.outbound = linkerdInbound(&b.Intent), linkerdOutbound(&b.Intent)
-	case config.OwnKeys:
-		b.inbound, b.outbound = istioInbound(&b.Intent), ownOutbound(&b.Intent)
-	default:
-		b.inbound, b.outbound = istioInbound(&b.Intent), istioOutbound(&b.Intent)
-	}
+	m := meshOf(in.Mesh)
+	b := builder{Intent: in, mesh: m}
+	b.inbound, b.outbound = m.inbound(&b.Intent), m.outbound(&b.Intent)
 
 	b.dnsZones()
 

@@ -2,8 +2,6 @@
 
 package capture
 
-import "github.com/capture-cni/capture-cni/config"
-
 // Packet marks under TPROXY.
 const (
 	// ProxyMark is on packets from the proxy to the application, where the proxy
@@ -30,7 +28,7 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{In: b.reroutes()}, "rerouted interface, see nat")
 	b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
-	if b.Mesh != config.OwnKeys {
+	if b.mesh.callsOwnPod {
 		b.exempt(Match{FromLo: true, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
 		b.exempt(Match{FromLo: true, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
 	}
@@ -61,7 +59,7 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
 	b.exempt(Match{ToLo: true, Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{ToLo: true, Dst: one(localhostIPv6)}, "localhost")
-	if b.Mesh != config.OwnKeys {
+	if b.mesh.callsOwnPod {
 		ownPod := Action{Verdict: SetMark, Mark: markOwnPod}
 		b.add(Match{ToLo: true, UID: one(b.ProxyUID), Original: true}, ownPod, "the proxy calls its own pod")
 		b.add(Match{ToLo: true, GID: one(b.ProxyGID), Original: true}, ownPod, "the proxy calls its own pod")

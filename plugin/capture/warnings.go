@@ -45,11 +45,11 @@ func capturesOutbound(in *Intent) bool {
 }
 
 // warnUnknownAnnotations warns of the keys that a mesh keeps although they don't decide.
-func (d *decider) warnUnknownAnnotations(v vocabulary) {
+func (d *decider) warnUnknownAnnotations() {
 	var lines []string
-	for _, key := range d.unknownKeys(v) {
+	for _, key := range d.unknownKeys() {
 		line := fmt.Sprintf("annotation %s is not known and has no effect", key)
-		if meant := misspelt(v.mesh(), key); meant != "" {
+		if meant := d.mesh.misspelt(key); meant != "" {
 			line += ": write " + meant
 		}
 		lines = append(lines, line)
@@ -57,9 +57,9 @@ func (d *decider) warnUnknownAnnotations(v vocabulary) {
 	d.warnings = append(d.warnings, config.Few(lines, "annotations are not known and have no effect")...)
 }
 
-func (d *decider) unknownKeys(v vocabulary) (unknown []string) {
+func (d *decider) unknownKeys() (unknown []string) {
 	for _, key := range slices.Sorted(maps.Keys(d.pod.Annotations)) {
-		if kept, _ := v.keeps(key); kept && !decides(v.mesh(), key) {
+		if kept, _ := d.mesh.keeps(key); kept && !d.mesh.decides(key) {
 			unknown = append(unknown, key)
 		}
 	}

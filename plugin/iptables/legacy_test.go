@@ -44,6 +44,7 @@ func legacyHost(t *testing.T) (host *lab.Host, b Backend, rs capture.Ruleset) {
 		t.Fatal(err)
 	}
 	return host, b, capture.Rules(capture.Intent{
+		Mesh: config.Istio,
 		IPv6: capture.Captured, Transparent: true, CaptureDNS: true, OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008, DNSPort: 15053,
 		ProxyUID: 1337, ProxyGID: 1337, LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"),
 		InboundPorts: capture.Everything[uint16](), OutboundRanges: capture.Everything[netip.Prefix](),

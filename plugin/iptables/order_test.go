@@ -33,6 +33,7 @@ func TestOrderOfFamilies(t *testing.T) {
 		b.programs[family] = programs{variant: config.IPTablesNFT, restore: restore}
 	}
 	rs := capture.Rules(capture.Intent{
+		Mesh: config.Istio,
 		IPv6: capture.Captured, Transparent: true, CaptureDNS: true, DropInvalid: true, OutboundPort: 15001, InboundPort: 15006, DNSPort: 15053,
 		InboundPorts: capture.Everything[uint16](), OutboundRanges: capture.Everything[netip.Prefix](),
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
@@ -71,6 +72,7 @@ func TestMissingModules(t *testing.T) {
 	} {
 		b := nfnetlink.NewBatch()
 		intent := capture.Intent{
+			Mesh:         config.Istio,
 			OutboundPort: 15001, InboundPort: 15006, DNSPort: 15053, ProxyUID: 1337, ProxyGID: 1337,
 			LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"),
 			InboundPorts: capture.Everything[uint16](), OutboundRanges: capture.Everything[netip.Prefix](),

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -87,6 +88,7 @@ func randomIntent(random *rand.Rand) capture.Intent {
 		return ranges
 	}
 	intent := capture.Intent{
+		Mesh:        config.Istio,
 		IPv6:        []capture.Treatment{capture.Ignored, capture.Captured, capture.Refused}[random.IntN(3)],
 		Transparent: coin(), CaptureDNS: coin(), DropInvalid: coin(), CaptureLoopback: coin(),
 		OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008, DNSPort: 15053, ProxyUID: 1337, ProxyGID: 1337,

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
-	"slices"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
@@ -84,10 +83,10 @@ func (r request) passReason() record.Reason {
 	return ""
 }
 
-// isMarkedBy reports whether the annotations that the runtime passes are those of a mesh.
-func (r request) isMarkedBy(meshes []config.MeshName) bool {
+// isMarked reports whether the annotations that the runtime passes are those of a mesh.
+func (r request) isMarked(by func(map[string]string, []config.MeshName) bool) bool {
 	annotations, _ := r.input.PodAnnotations()
-	return capture.Meshed(annotations, meshes)
+	return by(annotations, r.input.Meshes())
 }
 
 // plan is the desired state of a pod's network namespace.
@@ -100,7 +99,7 @@ type plan struct {
 // decide returns nil for a pod that is not captured.
 func (r request) decide(ctx context.Context) (*plan, error) {
 	switch reason := r.passReason(); {
-	case reason == record.StaticPod && slices.Contains(r.input.Meshes(), config.OwnKeys) && r.isMarkedBy([]config.MeshName{config.OwnKeys}):
+	case reason == record.StaticPod && r.isMarked(capture.MarkedByAuthor):
 		return nil, capture.Refusal("a static pod with annotations capture-cni.io/ would run uncaptured: the API server may not know it at its start")
 	case reason != "":
 		r.recorder.passed(reason, "")
@@ -146,7 +145,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, err
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("pod %s: %w", r.pod, err), netns.Close())
-	case decision.Exemption.Cause == capture.NotInjected && !r.singleAttempt && r.isMarkedBy(r.input.Meshes()):
+	case decision.Exemption.Cause == capture.NotInjected && !r.singleAttempt && r.isMarked(capture.Meshed):
 		return nil, failure{errors.New("the runtime passes annotations of a mesh, and the pod that was looked up has none: the agent may be of an earlier release, until it has replaced the plugin"), types.ErrTryAgainLater, record.Lookup}
 	case decision.Exemption.Cause != "":
 		r.recordExemption(decision.Exemption)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
@@ -18,6 +19,7 @@ import (
 // Rules returns those of a pod with Istio's defaults and these changes.
 func Rules(changes ...func(*capture.Intent)) capture.Ruleset {
 	intent := capture.Intent{
+		Mesh: config.Istio,
 		IPv6: capture.Captured, OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008, ProxyUID: 1337, ProxyGID: 1337,
 		LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"),
 		InboundPorts: capture.Everything[uint16](), OutboundRanges: capture.Everything[netip.Prefix](),

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+// mesh is all that is known of one mesh. Another mesh is another value, in a file of its own.
+type mesh struct {
+	name config.MeshName
+
+	// How its pods are recognized.
+	marked    func(annotations map[string]string) bool
+	proxy     func(Pod) *Container // nil for none
+	exclusion func(Pod) Exemption  // that follows from a marked pod alone
+
+	// Its keys.
+	annotations []Annotation // that decide
+	presence    string       // the one of which only the presence matters
+	prefix      string       // also unknown keys with it are kept, for a warning or a fault
+	byAuthor    bool         // the pod's author writes them, and no injector
+	variables   []string     // of the proxy's environment, that decide
+	container   string       // the proxy's name, "" if a key has it
+	validation  string       // an init container that has the proxy's uid by design, or ""
+	label       func(labels, annotations map[string]string)
+
+	// read reads the keys of a pod that is not exempt. It adds what it finds to the decider.
+	read func(*decider) Intent
+
+	// The order of its rules, for packets that arrive and for those of the pod's processes.
+	inbound, outbound func(*Intent) flow
+
+	// callsOwnPod says that what the proxy sends to its own pod as a client is inbound, and that
+	// what it hands on to the application comes from ProxySourceIPv4 or ProxySourceIPv6.
+	callsOwnPod bool
+}
+
+// meshes are all, in the order in which they are looked for in a pod. Only tests add another.
+var meshes = []*mesh{istio(), linkerd(), ownKeys()}
+
+// meshOf returns the mesh of a name; the zero mesh if there is none.
+func meshOf(name config.MeshName) *mesh {
+	if i := slices.IndexFunc(meshes, func(m *mesh) bool { return m.name == name }); i >= 0 {
+		return meshes[i]
+	}
+	return &mesh{}
+}
+
+// Annotations returns the annotations that decide in a mesh, in the order of the reference's
+// tables.
+func Annotations(name config.MeshName) []Annotation { return meshOf(name).annotations }
+
+// Meshed reports whether a pod with these annotations is one of the meshes'.
+func Meshed(annotations map[string]string, names []config.MeshName) bool {
+	return slices.ContainsFunc(meshes, func(m *mesh) bool {
+		return slices.Contains(names, m.name) && m.marked(annotations)
+	})
+}
+
+// MarkedByAuthor reports whether a pod's author wrote annotations that make it one of the
+// meshes'. A pod without an injector, such as a static one, can have them.
+func MarkedByAuthor(annotations map[string]string, names []config.MeshName) bool {
+	return slices.ContainsFunc(meshes, func(m *mesh) bool {
+		return m.byAuthor && slices.Contains(names, m.name) && m.marked(annotations)
+	})
+}
+
+// Exclusion returns the exemption that follows from the pod alone.
+func Exclusion(pod Pod, names []config.MeshName) Exemption {
+	switch chosen, second := choose(pod, names); {
+	case chosen == nil:
+		return Exemption{NotInjected, "no annotation of a mesh that netconf.meshes names: not injected"}
+	case second != nil: // Decide refuses it
+		return Exemption{}
+	default:
+		return chosen.exclusion(pod)
+	}
+}
+
+// choose returns the mesh of a pod: of those that mark it, the one whose proxy it has. If it
+// has the proxies of two, it returns both.
+func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
+	hasProxy := false
+	for _, m := range meshes {
+		if !slices.Contains(names, m.name) || !m.marked(pod.Annotations) {
+			continue
+		}
+		switch has := m.proxy(pod) != nil; {
+		case chosen == nil || has && !hasProxy:
+			chosen, hasProxy = m, has
+		case has:
+			return chosen, m
+		}
+	}
+	return chosen, nil
+}
+
+// IsProxy reports whether a container of this name is a sidecar proxy whose variables may
+// decide.
+func IsProxy(container string) bool {
+	return container != "" && slices.ContainsFunc(meshes, func(m *mesh) bool { return m.container == container })
+}
+
+// DecidesAsVariable reports whether an environment variable of a proxy decides.
+func DecidesAsVariable(name string) bool {
+	return slices.ContainsFunc(meshes, func(m *mesh) bool { return slices.Contains(m.variables, name) })
+}
+
+// decides reports whether an annotation decides.
+func (m *mesh) decides(key string) bool {
+	return slices.ContainsFunc(m.annotations, func(a Annotation) bool { return a.Key == key })
+}
+
+// keeps reports whether an annotation of a pod is kept, and whether its value is, too. A
+// misspelt key is kept for a warning.
+func (m *mesh) keeps(key string) (kept, valued bool) {
+	known := m.decides(key)
+	return known || m.prefix != "" && strings.HasPrefix(key, m.prefix) || m.misspelt(key) != "", known && key != m.presence
+}
+
+// misspelt returns the annotation that a key was probably meant to be, or "": the key
+// differs in its case and dashes, or in one place of at most two letters.
+func (m *mesh) misspelt(key string) (meant string) {
+	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
+	text, fewest := plain(key), 2
+	for _, a := range m.annotations {
+		x, y := text, plain(a.Key)
+		for x != "" && y != "" && x[0] == y[0] {
+			x, y = x[1:], y[1:]
+		}
+		for x != "" && y != "" && x[len(x)-1] == y[len(y)-1] {
+			x, y = x[:len(x)-1], y[:len(y)-1]
+		}
+		if letters := max(len(x), len(y)); letters <= fewest {
+			meant, fewest = a.Key, letters
+		}
+	}
+	return meant
+}
+
+// hasKey recognizes pods by the presence of an annotation.
+func hasKey(key string) func(map[string]string) bool {
+	return func(annotations map[string]string) bool {
+		_, has := annotations[key]
+		return has
+	}
+}
+
+// proxyNamed finds a proxy by its container's name.
+func proxyNamed(name string) func(Pod) *Container {
+	return func(pod Pod) *Container { return pod.container(name) }
+}
