@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -13,6 +14,7 @@ import (
 func TestPacked(t *testing.T) {
 	t.Parallel()
 	long := capture.Intent{
+		Mesh: config.Istio,
 		IPv6: capture.Captured, Transparent: true, CaptureDNS: true, DropInvalid: true, OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
 		ProxyUID: 5, ProxyGID: 6, LoopbackCIDR: netip.MustParsePrefix("127.0.0.1/32"), CaptureLoopback: true,
 		InboundPorts: capture.Selection[uint16]{Only: []uint16{80, 81}}, ExcludeInboundPorts: []capture.PortRange{{First: 1, Last: 1}, {First: 2, Last: 65535}}, ExcludeInboundRanges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
@@ -23,8 +25,8 @@ func TestPacked(t *testing.T) {
 	for i := range 10_000 {
 		long.ExcludeOutboundRanges = append(long.ExcludeOutboundRanges, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24))
 	}
-	all := capture.Intent{InboundPorts: capture.Everything[uint16](), OutboundRanges: capture.Everything[netip.Prefix]()}
-	for _, intent := range []capture.Intent{{}, all, long} {
+	all := capture.Intent{Mesh: config.Istio, InboundPorts: capture.Everything[uint16](), OutboundRanges: capture.Everything[netip.Prefix]()}
+	for _, intent := range []capture.Intent{{Mesh: config.Istio}, all, long} {
 		packed, err := pack(intent)
 		if err != nil {
 			t.Fatal(err)
