@@ -2,89 +2,54 @@
 
 package capture
 
-// flow is what a mesh decides about the packets of one hook: the first step that matches
-// decides, and a packet that no step matches passes. It is rendered twice: in nat, and
-// where nat does not decide (refuse.go).
-type flow struct{ branches []branch }
+// flow is a mesh's chains of nat for one hook: the first rule that matches decides, and a
+// packet that no rule matches passes. Packets enter the first chain, which has no name here,
+// by the hook.
+type flow []Chain
 
-// branch is a chain of steps. A flow's first has no name: packets enter it by the hook.
-type branch struct {
-	name  string
-	steps []step
-}
-
-// step decides about the packets that match.
-type step struct {
-	match Match
-	to    target
-	why   string
-}
-
-// target is where a step sends packets: to one of these, or on to a branch.
-type target string
-
-const (
-	pass       target = "pass"
-	toInbound  target = "inbound" // the proxy's ports
-	toOutbound target = "outbound"
-	toDNS      target = "dns"
+// Where rules of a flow send packets, besides on to another of its chains.
+var (
+	toInbound  = Action{Verdict: Jump, Chain: chainInRedirect}
+	toOutbound = Action{Verdict: Jump, Chain: chainRedirect}
 )
 
-// policy is what becomes of the packets of each target, in the chains of one table.
-type policy struct {
-	table                  Table
-	inbound, outbound, dns Action
-}
+func (in *Intent) toDNS() Action { return Action{Verdict: Redirect, Port: in.DNSPort} }
 
-func (p policy) action(to target) Action {
-	switch to {
-	case pass:
-		return Action{Verdict: Return}
-	case toInbound:
-		return p.inbound
-	case toOutbound:
-		return p.outbound
-	case toDNS:
-		return p.dns
+func goOn(chain string) Action { return Action{Verdict: Goto, Chain: chain} }
+
+// chain begins a chain, to which later rules are added.
+func (f *flow) chain(name string) { *f = append(*f, Chain{Name: name}) }
+
+func (f *flow) add(m Match, do Action, why string) {
+	if len(*f) == 0 {
+		f.chain("")
 	}
-	return Action{Verdict: Goto, Chain: string(to)}
+	last := &(*f)[len(*f)-1]
+	last.Rules = append(last.Rules, Rule{m, do, why})
 }
 
-// branch begins a branch, to which later steps are added.
-func (f *flow) branch(name string) { f.branches = append(f.branches, branch{name: name}) }
-
-func (f *flow) add(m Match, to target, why string) {
-	if len(f.branches) == 0 {
-		f.branch("")
-	}
-	last := &f.branches[len(f.branches)-1]
-	last.steps = append(last.steps, step{m, to, why})
-}
-
-// exempt has matching packets pass. For an empty list it adds no step.
+// exempt has matching packets pass. For an empty list it adds no rule.
 func (f *flow) exempt(m Match, why string) {
 	if !m.empty() {
-		f.add(m, pass, why)
+		f.add(m, Action{Verdict: Return}, why)
 	}
 }
 
-func (f flow) empty() bool { return len(f.branches) == 0 }
-
-// render adds a flow to the open chain, and a chain for each of its branches. Outside nat,
-// only SYNs meet it, and queries over UDP that are refused by IPv6.
-func (b *builder) render(f flow, p policy) {
-	for _, branch := range f.branches {
-		if branch.name != "" {
-			b.chain(p.table, branch.name)
+// follow adds a flow to the open chain, and its further chains to that chain's table, with
+// each rule as become returns it, or without it.
+func (b *builder) follow(f flow, become func(Rule) (Rule, bool)) {
+	table := b.chains[len(b.chains)-1].Table
+	for _, chain := range f {
+		if chain.Name != "" {
+			b.chain(table, chain.Name)
 		}
-		for _, s := range branch.steps {
-			if p.table != NAT && s.match.Protocol == UDP {
-				if p.table != Filter || !b.refusesDNS() {
-					continue
-				}
-				s.match.Family = IPv6
+		for _, r := range chain.Rules {
+			if r, ok := become(r); ok {
+				b.add(r.Match, r.Do, r.Why)
 			}
-			b.add(s.match, p.action(s.to), s.why)
 		}
 	}
 }
+
+// asInNAT is a flow's rule itself.
+func asInNAT(r Rule) (Rule, bool) { return r, true }

@@ -69,20 +69,20 @@ func istioOutbound(in *Intent) (f flow) {
 		own.UID = one(in.ProxyUID)
 		f.exempt(own, "the proxy's own DNS query")
 	}
-	f.add(Match{UID: one(in.ProxyUID)}, chainProxy, "sent by the proxy's user")
+	f.add(Match{UID: one(in.ProxyUID)}, goOn(chainProxy), "sent by the proxy's user")
 	if in.capturesDNS() { // before the rule that exempts loopback: a resolver may listen there
 		for _, protocol := range []Protocol{TCP, UDP} {
-			f.add(dns(protocol), chainOutputDNS, "DNS over "+strings.ToUpper(string(protocol)))
+			f.add(dns(protocol), goOn(chainOutputDNS), "DNS over "+strings.ToUpper(string(protocol)))
 		}
 	}
 	if !in.CaptureLoopback {
 		f.exempt(Match{ToLo: true}, "loopback between the application's processes")
 	}
-	f.add(Match{GID: one(in.ProxyGID)}, chainProxy, "sent by the proxy's group")
+	f.add(Match{GID: one(in.ProxyGID)}, goOn(chainProxy), "sent by the proxy's group")
 
 	if groups := in.ownerGroups(); len(groups.Values) > 0 {
-		f.add(Match{GID: groups}, chainOwnerGroups, "only these groups are captured")
-		f.branch(chainOwnerGroups)
+		f.add(Match{GID: groups}, goOn(chainOwnerGroups), "only these groups are captured")
+		f.chain(chainOwnerGroups)
 	} else {
 		f.exempt(Match{GID: in.excludedOwnerGroups()}, "excluded group")
 	}
@@ -121,7 +121,7 @@ func (f *flow) outboundRanges(in *Intent, m Match, why string) {
 // proxyTraffic is about what the proxy itself sends. It is not captured, except for
 // traffic to a service that is routed back to this pod: that is inbound.
 func (f *flow) proxyTraffic(in *Intent) {
-	f.branch(chainProxy)
+	f.chain(chainProxy)
 	f.exempt(Match{Dst: one(in.LoopbackCIDR)}, "the proxy to the application")
 	f.exempt(Match{Dst: one(localhostIPv6)}, "the proxy to the application")
 	f.exempt(Match{Protocol: TCP, DstPort: given(PortRange{in.TunnelPort, in.TunnelPort})}, "the proxy's tunnel port")
@@ -133,10 +133,10 @@ func (f *flow) dnsQueries(in *Intent) {
 	if !in.capturesDNS() {
 		return
 	}
-	f.branch(chainOutputDNS)
-	f.add(Match{GID: one(in.ProxyGID)}, chainProxy, "sent by the proxy's group")
+	f.chain(chainOutputDNS)
+	f.add(Match{GID: one(in.ProxyGID)}, goOn(chainProxy), "sent by the proxy's group")
 	f.exempt(Match{GID: in.excludedOwnerGroups()}, "excluded group")
 	for _, protocol := range []Protocol{TCP, UDP} {
-		f.add(Match{Protocol: protocol, GID: in.ownerGroups()}, toDNS, "to the proxy's DNS port")
+		f.add(Match{Protocol: protocol, GID: in.ownerGroups()}, in.toDNS(), "to the proxy's DNS port")
 	}
 }

@@ -108,7 +108,7 @@ func ownOutbound(in *Intent) (f flow) {
 	f.exempt(Match{UID: one(in.ProxyUID)}, "sent by the proxy's user")
 	if in.capturesDNS() { // before the step that exempts loopback: a resolver may listen there
 		for _, protocol := range []Protocol{TCP, UDP} {
-			f.add(dns(protocol), toDNS, "DNS over "+strings.ToUpper(string(protocol)))
+			f.add(dns(protocol), in.toDNS(), "DNS over "+strings.ToUpper(string(protocol)))
 		}
 	}
 	f.exempt(Match{ToLo: true}, "loopback")

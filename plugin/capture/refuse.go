@@ -31,6 +31,21 @@ func (b *builder) check() {
 
 var refuse = Action{Verdict: Goto, Chain: ChainRefuse}
 
+// refusal makes a rule of nat one about SYNs: what nat sends to the proxy is refused. Rules
+// about UDP are left out, except of queries that are refused by IPv6.
+func (b *builder) refusal(r Rule) (Rule, bool) {
+	if r.Match.Protocol == UDP {
+		if b.chains[len(b.chains)-1].Table != Filter || !b.refusesDNS() {
+			return r, false
+		}
+		r.Match.Family = IPv6
+	}
+	if r.Do == toInbound || r.Do == toOutbound || r.Do.Verdict == Redirect {
+		r.Do = refuse
+	}
+	return r, true
+}
+
 // inboundSYNs drops: iptables has no reset in PREROUTING.
 func (b *builder) inboundSYNs() {
 	if !b.checksInbound() {
@@ -43,7 +58,7 @@ func (b *builder) inboundSYNs() {
 		b.add(Match{Family: IPv6}, refuse, "the pod has no IPv6 address")
 	}
 	b.natDecisions()
-	b.render(b.inbound, policy{Mangle, refuse, refuse, refuse})
+	b.follow(b.inbound, b.refusal)
 	b.chain(Mangle, ChainRefuse)
 	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
 }
@@ -63,7 +78,7 @@ func (b *builder) outboundSYNs() {
 		b.exempt(Match{Family: IPv6, ToLo: true}, "loopback")
 	}
 	b.natDecisions()
-	b.render(b.outbound, policy{Filter, refuse, refuse, refuse})
+	b.follow(b.outbound, b.refusal)
 	b.chain(Filter, ChainRefuse)
 	b.add(Match{Protocol: TCP}, Action{Verdict: Reject}, "it would bypass the proxy")
 	if b.refusesDNS() {

@@ -80,18 +80,12 @@ func Rules(in Intent) Ruleset {
 	if b.capturesDNS() {
 		b.add(dns(UDP), Action{Verdict: Jump, Chain: chainOutput}, "outbound DNS")
 	}
-	toProxy := policy{
-		table:    NAT,
-		inbound:  Action{Verdict: Jump, Chain: chainInRedirect},
-		outbound: Action{Verdict: Jump, Chain: chainRedirect},
-		dns:      Action{Verdict: Redirect, Port: in.DNSPort},
-	}
 	if b.hasInbound() {
 		b.chain(NAT, chainInbound)
-		b.render(b.inbound, toProxy)
+		b.follow(b.inbound, asInNAT)
 	}
 	b.chain(NAT, chainOutput)
-	b.render(b.outbound, toProxy)
+	b.follow(b.outbound, asInNAT)
 
 	if in.InboundPort != 0 {
 		b.chain(NAT, chainInRedirect)
@@ -125,4 +119,4 @@ func (b *builder) stayInside() {
 }
 
 // hasInbound reports whether nat decides about what arrives.
-func (b *builder) hasInbound() bool { return !b.inbound.empty() }
+func (b *builder) hasInbound() bool { return len(b.inbound) > 0 }

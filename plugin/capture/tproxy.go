@@ -35,7 +35,12 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{FromLo: true, ExceptMark: markOwnPod}, "loopback between the application's processes")
 	var ports flow
 	ports.inboundPorts(&b.Intent)
-	b.render(ports, policy{table: Mangle, inbound: Action{Verdict: Goto, Chain: chainTProxy}})
+	b.follow(ports, func(r Rule) (Rule, bool) {
+		if r.Do == toInbound {
+			r.Do = goOn(chainTProxy)
+		}
+		return r, true
+	})
 
 	// A SYN goes to the proxy, whatever conntrack knows, and so do the later packets of
 	// its connection, which a mark tells: with SYN cookies there is no socket before the
