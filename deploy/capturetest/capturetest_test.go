@@ -107,9 +107,10 @@ func TestPasses(t *testing.T) {
 			t.Errorf("%d pods were made", len(s.created))
 		}
 		for _, pod := range s.created {
-			decision, err := capture.Decide(podfields.Of(pod), config.DefaultSettings(), func() ([]netip.Addr, error) {
-				return []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, nil
-			})
+			decision, err := capture.Decide(podfields.Of(pod), config.DefaultSettings())
+			if err == nil {
+				decision, err = decision.At([]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")})
+			}
 			if err != nil || decision.Exemption.Cause != "" || len(decision.Warnings) > 0 || decision.Intent.IPv6 != capture.Captured {
 				t.Errorf("pod %s: %+v, %v", pod.Name, decision, err)
 			}

@@ -20,11 +20,18 @@ func installCapture(ctx context.Context) error {
 		Annotations: map[string]string{"sidecar.istio.io/status": ""},
 		Containers:  []capture.Container{{Name: "istio-proxy"}},
 	}
-	decision, err := capture.Decide(pod, config.DefaultSettings(), ownAddresses)
+	decision, err := capture.Decide(pod, config.DefaultSettings())
 	if err != nil {
 		return err
 	}
-	return nftables.Backend{}.Apply(ctx, capture.Rules(decision.Intent))
+	own, err := ownAddresses()
+	if err != nil {
+		return err
+	}
+	if decision, err = decision.At(own); err != nil {
+		return err
+	}
+	return nftables.Backend{}.Apply(ctx, decision.Rules)
 }
 
 func ownAddresses() ([]netip.Addr, error) {

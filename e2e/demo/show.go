@@ -44,23 +44,24 @@ func showTimes(p *pod) {
 // showRules prints the ruleset as text, after a comparison of its stamp with the
 // one in the namespace.
 func showRules(p *pod, manifest *corev1.Pod) error {
-	decision, err := capture.Decide(podfields.Of(manifest), config.DefaultSettings(), func() ([]netip.Addr, error) {
-		var addresses []netip.Addr
-		for _, text := range p.addresses() {
-			if address, err := netip.ParseAddr(text); err == nil {
-				addresses = append(addresses, address)
-			}
-		}
-		return addresses, nil
-	})
+	decision, err := capture.Decide(podfields.Of(manifest), config.DefaultSettings())
 	if err != nil {
+		return err
+	}
+	var addresses []netip.Addr
+	for _, text := range p.addresses() {
+		if address, err := netip.ParseAddr(text); err == nil {
+			addresses = append(addresses, address)
+		}
+	}
+	if decision, err = decision.At(addresses); err != nil {
 		return err
 	}
 	if exemption := decision.Exemption; exemption.Cause != "" {
 		printLine("None: %s.", exemption.Message)
 		return nil
 	}
-	ruleset := capture.Rules(decision.Intent)
+	ruleset := decision.Rules
 	err = p.Do(func() error {
 		state, err := netfilter.Inspect(context.Background())
 		if err == nil && state.Stamp != ruleset.Stamp() {

@@ -16,9 +16,12 @@ import (
 // Decide is capture.Decide for a pod whose addresses are known; a pod that is not
 // captured is an error.
 func Decide(pod *corev1.Pod, settings config.Settings, addresses ...netip.Addr) (capture.Decision, error) {
-	decision, err := capture.Decide(podfields.Of(pod), settings, func() ([]netip.Addr, error) { return addresses, nil })
+	decision, err := capture.Decide(podfields.Of(pod), settings)
 	if err == nil && decision.Exemption.Cause != "" {
 		err = errors.New("the pod is not captured: " + decision.Exemption.Message)
 	}
-	return decision, err
+	if err != nil {
+		return decision, err
+	}
+	return decision.At(addresses)
 }

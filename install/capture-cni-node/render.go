@@ -74,7 +74,15 @@ path through the rules, and what that assumes:
 }
 
 func (o *options) decide(pod *corev1.Pod, addresses []string) (capture.Decision, error) {
-	return capture.Decide(podfields.Of(pod), o.Entry.Conf.Capture, func() ([]netip.Addr, error) { return parseAddresses(addresses) })
+	parsed, err := parseAddresses(addresses)
+	if err != nil {
+		return capture.Decision{}, err
+	}
+	decision, err := capture.Decide(podfields.Of(pod), o.Entry.Conf.Capture)
+	if err != nil {
+		return decision, err
+	}
+	return decision.At(parsed)
 }
 
 func parseAddresses(texts []string) ([]netip.Addr, error) {

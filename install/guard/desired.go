@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
-	"sync"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
@@ -38,16 +37,25 @@ func newDesired(answer *lookup.Answer, exemption capture.Exemption) desired {
 
 // decide sets the desired state from the pod as it is now and its sandbox.
 func (d *desired) decide(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settings, addresses func() ([]netip.Addr, error)) error {
-	addresses = sync.OnceValues(addresses) // the same for both decisions
-	decision, err := capture.Decide(asCreated(answer, sandbox), settings, addresses)
+	decision, err := capture.Decide(asCreated(answer, sandbox), settings)
 	if err != nil {
 		return err
 	}
 	fresh := newDesired(answer, decision.Exemption)
 	if fresh.exemption.Cause == "" {
+		own, err := addresses()
+		if err != nil {
+			return err
+		}
+		if decision, err = decision.At(own); err != nil {
+			return err
+		}
 		fresh.mesh = decision.Intent.Mesh
 		fresh.stamp = decision.Rules.Stamp()
-		edited, err := capture.Decide(*answer.Pod, settings, addresses)
+		edited, err := capture.Decide(*answer.Pod, settings)
+		if err == nil {
+			edited, err = edited.At(own)
+		}
 		fresh.changed = err != nil || !reflect.DeepEqual(edited.Intent, decision.Intent)
 		if fresh.intent, err = pack(decision.Intent); err != nil {
 			return err

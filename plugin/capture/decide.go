@@ -17,45 +17,53 @@ import (
 type Decision struct {
 	Exemption Exemption
 	Intent    Intent
-	Rules     Ruleset // of the Intent
+	Rules     Ruleset // of the Intent, once the addresses are known
 
 	// Warnings are for the operator, the most important first. They are also set
 	// with an error.
 	Warnings []string
 	Notes    []string // on what the mesh's settings choose for every such pod
+
+	pod      Pod
+	policy   config.IPv6Policy
+	families families
 }
 
-// Decide decides whether and how a pod is captured. It calls addresses, for those of
-// the network namespace, only if the pod is not exempt. The error is BadInput with
-// every fault, a Refusal, or the error of addresses.
-func Decide(pod Pod, settings config.Settings, addresses func() ([]netip.Addr, error)) (Decision, error) {
+// Decide decides whether and how a pod is captured, as far as that does not depend on its
+// addresses. The error is BadInput with every fault, or a Refusal.
+func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	chosen, second := choose(pod, settings.Meshes)
 	if exemption := Exclusion(pod, settings.Meshes); exemption.Cause != "" {
 		return Decision{Exemption: exemption}, nil
-	}
-	own, err := addresses()
-	if err != nil {
-		return Decision{}, err
 	}
 	if second != nil {
 		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and a proxy for each: only one of them can get its traffic", chosen.name, second.name))
 	}
 	proxy := *chosen.proxy(pod)
-	d := decider{mesh: chosen, pod: pod, proxy: &proxy, settings: settings, addresses: own}
+	d := decider{mesh: chosen, pod: pod, proxy: &proxy, settings: settings}
 	d.checkRuntimeClass()
 	intent := chosen.read(&d)
-	var rules Ruleset
-	if len(d.faults) == 0 {
-		rules = Rules(intent)
-		d.checkExpansion(rules)
-	}
 	if len(d.faults) > 0 {
 		return Decision{Warnings: d.warnings}, d.faults
 	}
 	if len(d.refusals) > 0 {
 		return Decision{Warnings: d.warnings}, Refusal(strings.Join(d.refusals, "\n"))
 	}
-	return Decision{Intent: intent, Rules: rules, Warnings: d.warnings, Notes: d.notes}, nil
+	return Decision{Intent: intent, Warnings: d.warnings, pod: pod, policy: settings.IPv6, families: d.families}, nil
+}
+
+// At completes the decision by the addresses in the pod's network namespace.
+// The error is BadInput for lists that are too long together, or a Refusal.
+func (d Decision) At(addresses []netip.Addr) (Decision, error) {
+	if d.Exemption.Cause != "" {
+		return d, nil
+	}
+	var refusal error
+	if d.Intent.IPv6, d.Notes, refusal = d.families.choose(d.policy, addresses); refusal != nil {
+		return d, refusal
+	}
+	d.Rules = Rules(d.Intent)
+	return d, meshOf(d.Intent.Mesh).checkExpansion(d.pod, d.Rules)
 }
 
 // decider holds the state of one Decide.
@@ -65,13 +73,12 @@ type decider struct {
 	proxy    *Container
 	settings config.Settings
 
-	addresses  []netip.Addr
-	onlyOwnIDs bool // no other container may have the proxy's ids, whatever the settings say
+	onlyOwnIDs bool     // no other container may have the proxy's ids, whatever the settings say
+	families   families // of addresses that the proxy expects
 
 	faults   BadInput
 	refusals []string
 	warnings []string
-	notes    []string
 	elements int // of all lists read so far
 }
 
@@ -92,23 +99,28 @@ func (d *decider) warn(format string, args ...any) {
 	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
 }
 
-// chooseFamilies decides on IPv6; see config.IPv6Policy. otherwise says why the proxy does
-// not expect both families.
-func (d *decider) chooseFamilies(in *Intent, dualStack bool, otherwise string) {
-	has4, has6 := usableFamilies(d.addresses)
-	policy := d.settings.IPv6
+// families is what a proxy expects of the pod's addresses. IPv4 is always captured.
+type families struct {
+	dualStack bool   // both families, even without an IPv6 address: one may be added later
+	ifPresent bool   // IPv6, if the pod has such an address
+	otherwise string // says why the proxy does not expect both families
+}
+
+// choose decides on IPv6; see config.IPv6Policy.
+func (f families) choose(policy config.IPv6Policy, addresses []netip.Addr) (ipv6 Treatment, notes []string, refusal error) {
+	has4, has6 := usableFamilies(addresses)
 	switch {
 	case !has4 && !has6:
-		d.refuse("the pod has no usable address: capture-cni must be after the interface plugin in the chain")
+		return "", nil, Refusal("the pod has no usable address: capture-cni must be after the interface plugin in the chain")
 	case policy == config.IPv6Never && !has4:
-		d.refuse(`the pod has IPv6 addresses only and the configuration says "ipv6": "never": it would run uncaptured`)
-	case !has4, policy == config.IPv6Always && has6, policy != config.IPv6Never && dualStack:
-		in.IPv6 = Captured // under dual stack even without an IPv6 address: one may be added later
+		return "", nil, Refusal(`the pod has IPv6 addresses only and the configuration says "ipv6": "never": it would run uncaptured`)
+	case !has4, policy == config.IPv6Always && has6, policy != config.IPv6Never && (f.dualStack || f.ifPresent && has6):
+		return Captured, nil, nil
 	case !has6:
 		// Redirected IPv6 could reach the application: the proxy may listen on 0.0.0.0 alone.
-		in.IPv6 = Refused
+		return Refused, nil, nil
 	default:
-		d.notes = append(d.notes, fmt.Sprintf("IPv6 is left uncaptured: the pod has an IPv6 address%s and \"ipv6\" is %q", otherwise, policy))
+		return Ignored, []string{fmt.Sprintf("IPv6 is left uncaptured: the pod has an IPv6 address%s and \"ipv6\" is %q", f.otherwise, policy)}, nil
 	}
 }
 

@@ -20,15 +20,19 @@ var (
 
 // decide runs Decide with known addresses. An exemption is an error.
 func decide(pod Pod, settings config.Settings, addresses []netip.Addr) (Intent, []string, error) {
-	decision, err := Decide(pod, settings, func() ([]netip.Addr, error) { return addresses, nil })
+	decision, err := decideAt(pod, settings, addresses)
 	if err == nil && decision.Exemption.Cause != "" {
 		err = errors.New("exempt: " + decision.Exemption.Message)
 	}
 	return decision.Intent, decision.Warnings, err
 }
 
-func addressesOf(addresses []netip.Addr) func() ([]netip.Addr, error) {
-	return func() ([]netip.Addr, error) { return addresses, nil }
+func decideAt(pod Pod, settings config.Settings, addresses []netip.Addr) (Decision, error) {
+	decision, err := Decide(pod, settings)
+	if err != nil {
+		return decision, err
+	}
+	return decision.At(addresses)
 }
 
 func intentOf(t *testing.T, settings config.Settings, addresses []netip.Addr, changes ...func(*Pod)) Intent {
@@ -96,7 +100,7 @@ func TestFamilies(t *testing.T) {
 	} {
 		settings := config.DefaultSettings()
 		settings.IPv6 = test.policy
-		decision, err := Decide(meshedPod(withEnv(envDualStack, test.dual)), settings, func() ([]netip.Addr, error) { return test.addresses, nil })
+		decision, err := decideAt(meshedPod(withEnv(envDualStack, test.dual)), settings, test.addresses)
 		expect(t, string(test.policy), err, test.refused)
 		if err != nil {
 			if _, ok := errors.AsType[Refusal](err); !ok {

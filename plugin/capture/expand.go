@@ -3,7 +3,7 @@
 package capture
 
 import (
-	"cmp"
+	"fmt"
 	"strings"
 )
 
@@ -74,25 +74,33 @@ func (rs Ruleset) expanded() (rules, elements int, largest [7]listSize) {
 	return rules, elements, largest
 }
 
-// checkExpansion adds a fault for lists that become more than the kernel's tables should
+// checkExpansion returns a fault for lists that become more than the kernel's tables should
 // hold. It counts, and expands none of it.
-func (d *decider) checkExpansion(rs Ruleset) {
+func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 	rules, elements, largest := rs.expanded()
 	if rules <= MaxExpanded && elements <= MaxExpanded {
-		return
-	}
-	// Other lists can be too long only by the mesh's settings.
-	keys := map[string]string{
-		"exclude_interfaces": annotationExcludeInterfaces, "reroute_interfaces": d.rerouteKey(),
-		"include_outbound_ranges_ipv4": annotationIncludeOutboundRanges, "include_outbound_ranges_ipv6": annotationIncludeOutboundRanges,
+		return nil
 	}
 	var named []string
 	for _, list := range largest {
 		if list.elements > 1 {
-			named = append(named, cmp.Or(keys[list.name], list.name))
+			named = append(named, m.keyOf(pod, list.name))
 		}
 	}
-	d.fault(strings.Join(named, " with "), d.pod.Annotations[named[0]],
-		"the lists become %d rules of iptables and %d elements of nftables: expected at most %d of each, so list fewer interfaces, or fewer and wider ranges",
-		rules, elements, MaxExpanded)
+	return BadInput{{
+		Key: strings.Join(named, " with "), Value: pod.Annotations[named[0]],
+		Problem: fmt.Sprintf("the lists become %d rules of iptables and %d elements of nftables: expected at most %d of each, so list fewer interfaces, or fewer and wider ranges",
+			rules, elements, MaxExpanded),
+	}}
+}
+
+// keyOf returns the annotation that a list is from, or the list's name: other lists can be
+// too long only by the mesh's settings.
+func (m *mesh) keyOf(pod Pod, list string) string {
+	for _, key := range m.lists[list] {
+		if _, ok := pod.Annotations[key]; ok {
+			return key
+		}
+	}
+	return list
 }

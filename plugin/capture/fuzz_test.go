@@ -27,8 +27,7 @@ func FuzzDecide(f *testing.F) {
 			annotated(annotationIncludeOutboundRanges, include), annotated(annotationExcludeOutboundRanges, excludeRanges),
 			annotated(annotationExcludeInterfaces, excludeIf), annotated(annotationRerouteInterfaces, reroute),
 			withEnv(envDropInvalid, invalid), withEnv(envDualStack, invalid))
-		addresses := func() ([]netip.Addr, error) { return dualStack, nil }
-		decision, err := Decide(pod, config.DefaultSettings(), addresses)
+		decision, err := decideAt(pod, config.DefaultSettings(), dualStack)
 		if err != nil {
 			_, bad := errors.AsType[BadInput](err)
 			if _, refused := errors.AsType[Refusal](err); !bad && !refused {
@@ -46,7 +45,7 @@ func FuzzDecide(f *testing.F) {
 			return
 		}
 		expectLoadable(t, Rules(decision.Intent))
-		again, err := Decide(received(t, pod), config.DefaultSettings(), addresses)
+		again, err := decideAt(received(t, pod), config.DefaultSettings(), dualStack)
 		if err != nil || !reflect.DeepEqual(again.Intent, decision.Intent) {
 			t.Fatalf("received as JSON, it gets another decision: %+v, %v", again, err)
 		}

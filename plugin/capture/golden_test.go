@@ -5,7 +5,6 @@ package capture_test
 import (
 	"encoding/json"
 	"flag"
-	"net/netip"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -61,12 +60,11 @@ func TestReceivedPods(t *testing.T) {
 		if err := json.Unmarshal(sent, &received); err != nil {
 			t.Fatal(err)
 		}
-		addresses := func() ([]netip.Addr, error) { return known.Addresses, nil }
-		want, err := capture.Decide(pod, known.Settings, addresses)
+		want, err := capture.Decide(pod, known.Settings)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := capture.Decide(received, known.Settings, addresses)
+		got, err := capture.Decide(received, known.Settings)
 		if err != nil || !reflect.DeepEqual(received, pod) || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: received %+v, sent %+v: decided %+v, want %+v, %v", dir, received, pod, got, want, err)
 		}

@@ -61,9 +61,13 @@ func istio() *mesh {
 		annotations: istioAnnotations(),
 		presence:    annotationStatus,
 		prefix:      annotationTraffic,
-		variables:   []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
-		container:   containerProxy,
-		validation:  containerValidation,
+		lists: map[string][]string{
+			"exclude_interfaces": {annotationExcludeInterfaces}, "reroute_interfaces": {annotationRerouteInterfaces, annotationKubevirtInterfaces},
+			"include_outbound_ranges_ipv4": {annotationIncludeOutboundRanges}, "include_outbound_ranges_ipv6": {annotationIncludeOutboundRanges},
+		},
+		variables:  []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
+		container:  containerProxy,
+		validation: containerValidation,
 		label: func(labels, annotations map[string]string) {
 			if value, ok := labels[annotationInject]; ok { // it overrides the annotation
 				annotations[annotationInject] = value

@@ -23,7 +23,7 @@ func readIstio(d *decider) Intent {
 	intent.ProxyUID, intent.ProxyGID = d.proxyID("uid", Container.uid, mesh.ProxyUID), d.proxyID("gid", Container.gid, mesh.ProxyGID)
 	d.checkUnknownIDs(intent.ProxyUID != mesh.ProxyUID, intent.ProxyGID != mesh.ProxyGID)
 	d.checkGroups(intent.ProxyGID)
-	d.chooseFamilies(&intent, d.boolEnv(envDualStack), ", "+envDualStack+" is not true")
+	d.families = families{dualStack: d.boolEnv(envDualStack), otherwise: ", " + envDualStack + " is not true"}
 	d.warnEarlyContainers(&intent, containerInit, containerValidation)
 	d.warnUnknownAnnotations()
 	return intent

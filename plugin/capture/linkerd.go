@@ -127,7 +127,7 @@ func readLinkerd(d *decider) Intent {
 	d.checkUnknownIDs(in.ProxyUID != linkerdUID, in.ProxyGID != 0 && in.ProxyGID != linkerdUID)
 	d.checkGroups(in.ProxyGID)
 	ipv6 := slices.ContainsFunc(slices.Concat(inbound, outbound), func(a netip.AddrPort) bool { return a.Addr().Is6() })
-	d.chooseFamilies(&in, ipv6, ", "+containerLinkerdProxy+" listens on no IPv6 address")
+	d.families = families{dualStack: ipv6, otherwise: ", " + containerLinkerdProxy + " listens on no IPv6 address"}
 	d.warnEarlyContainers(&in, containerLinkerdInit, containerLinkerdValidator)
 	d.warnUnknownAnnotations()
 	return in

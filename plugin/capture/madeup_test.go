@@ -33,7 +33,6 @@ func AddMadeUpMesh(t *testing.T) {
 				InboundPorts: Everything[uint16](), OutboundRanges: Everything[netip.Prefix](),
 				ExcludeOutboundPorts: Ports(listOf(d, skipped, "", config.ParsePort)...),
 			}
-			d.chooseFamilies(&in, false, "")
 			return in
 		},
 		inbound: func(*Intent) (f flow) {

@@ -19,13 +19,14 @@ type mesh struct {
 	exclusion func(Pod) Exemption  // that follows from a marked pod alone
 
 	// Its keys.
-	annotations []Annotation // that decide
-	presence    string       // the one of which only the presence matters
-	prefix      string       // also unknown keys with it are kept, for a warning or a fault
-	byAuthor    bool         // the pod's author writes them, and no injector
-	variables   []string     // of the proxy's environment, that decide
-	container   string       // the proxy's name, "" if a key has it
-	validation  string       // an init container that has the proxy's uid by design, or ""
+	annotations []Annotation        // that decide
+	presence    string              // the one of which only the presence matters
+	lists       map[string][]string // of annotations, by the name of the list that they give
+	prefix      string              // also unknown keys with it are kept, for a warning or a fault
+	byAuthor    bool                // the pod's author writes them, and no injector
+	variables   []string            // of the proxy's environment, that decide
+	container   string              // the proxy's name, "" if a key has it
+	validation  string              // an init container that has the proxy's uid by design, or ""
 	label       func(labels, annotations map[string]string)
 
 	// read reads the keys of a pod that is not exempt. It adds what it finds to the decider.

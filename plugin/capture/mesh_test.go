@@ -24,7 +24,9 @@ func TestAnotherMesh(t *testing.T) {
 	}
 	settings := config.DefaultSettings()
 	settings.Meshes = append(settings.Meshes, capture.MadeUp)
-	decision, err := capture.Decide(pod, settings, func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("192.0.2.2")}, nil })
+	decision, err := capture.Decide(pod, settings)
+	lab.Check(t, err)
+	decision, err = decision.At([]netip.Addr{netip.MustParseAddr("192.0.2.2")})
 	lab.Check(t, err)
 	if decision.Exemption.Cause != "" {
 		t.Fatal(decision.Exemption)

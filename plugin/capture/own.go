@@ -95,8 +95,7 @@ func readOwnKeys(d *decider) Intent {
 	}
 	d.checkOwnKeys(in)
 	d.readOwnProxy(&in)
-	_, has6 := usableFamilies(d.addresses)
-	d.chooseFamilies(&in, has6, "")
+	d.families = families{ifPresent: true}
 	d.warnEarlyContainers(&in)
 	return in
 }

@@ -143,7 +143,7 @@ func TestOwnFamilies(t *testing.T) {
 		if test.has6 {
 			addresses = dualStack
 		}
-		decision, err := Decide(ownPod(keys{"inbound-port": "1"}), settings, addressesOf(addresses))
+		decision, err := decideAt(ownPod(keys{"inbound-port": "1"}), settings, addresses)
 		if err != nil || decision.Intent.IPv6 != test.treated || (len(decision.Notes) > 0) != test.noted || strings.Contains(fmt.Sprint(decision.Notes), ", and") {
 			t.Errorf("%+v: got %q, notes %q, %v", test, decision.Intent.IPv6, decision.Notes, err)
 		}
@@ -160,7 +160,7 @@ func FuzzOwnKeys(f *testing.F) {
 			"proxy": proxy, "inbound-port": inbound, "outbound-port": outbound, "dns-port": dns, "tproxy": tproxy,
 			"exclude-inbound-ports": ports, "exclude-outbound-ports": ports, "include-outbound-ranges": ranges,
 		})
-		decision, err := Decide(pod, config.DefaultSettings(), addressesOf(dualStack))
+		decision, err := decideAt(pod, config.DefaultSettings(), dualStack)
 		_, bad := errors.AsType[BadInput](err)
 		if _, refused := errors.AsType[Refusal](err); err != nil && !bad && !refused || decision.Exemption.Cause != "" {
 			t.Fatalf("%+v, an error of type %T: %v", decision.Exemption, err, err)

@@ -4,10 +4,8 @@ package capture
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -69,17 +67,6 @@ func TestWith(t *testing.T) {
 				t.Errorf("annotation %s is lost", a.Key)
 			}
 		}
-	}
-}
-
-// TestUnreadableAddresses expects the error of addresses before any other.
-func TestUnreadableAddresses(t *testing.T) {
-	t.Parallel()
-	gone := errors.New("gone")
-	decision, err := Decide(meshedPod(annotated(annotationInterceptionMode, "?")), config.DefaultSettings(),
-		func() ([]netip.Addr, error) { return nil, gone })
-	if !errors.Is(err, gone) || !reflect.DeepEqual(decision, Decision{}) {
-		t.Errorf("got %+v, %v", decision, err)
 	}
 }
 

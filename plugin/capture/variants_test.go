@@ -87,8 +87,9 @@ func TestBooleans(t *testing.T) {
 func TestFaultsBeforeRefusals(t *testing.T) {
 	t.Parallel()
 	settings := config.DefaultSettings()
-	settings.SandboxedRuntimeClasses = []string{"kata"}
+	settings.SandboxedRuntimeClasses, settings.SharedProxyUID = []string{"kata"}, config.SharedUIDRefuse
 	refused := []func(*Pod){
+		func(p *Pod) { p.container("app").UID.Number = 1337 },
 		annotated(annotationTraffic+"z", ""), annotated(annotationTraffic+"a", ""),
 		withEnv(envDropInvalid, "?"),
 		withClass("kata"),

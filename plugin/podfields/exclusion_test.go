@@ -3,7 +3,6 @@
 package podfields_test
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -129,7 +128,7 @@ func TestValidation(t *testing.T) {
 		if policy != "" {
 			pod.Spec.InitContainers[0].RestartPolicy = &policy
 		}
-		_, err := capture.Decide(podfields.Of(pod), settings, addresses)
+		_, err := capture.Decide(podfields.Of(pod), settings)
 		if (err != nil) != refused {
 			t.Errorf("restart policy %q: %v", policy, err)
 		}
@@ -141,10 +140,8 @@ func TestValueFrom(t *testing.T) {
 	t.Parallel()
 	decision, err := capture.Decide(podfields.Of(meshedPod(func(p *corev1.Pod) {
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: dnsCapture, ValueFrom: &corev1.EnvVarSource{}}}
-	})), config.DefaultSettings(), addresses)
+	})), config.DefaultSettings())
 	if err != nil || decision.Intent.CaptureDNS || !slices.ContainsFunc(decision.Warnings, func(w string) bool { return strings.Contains(w, "set by valueFrom") }) {
 		t.Errorf("got %+v, %v", decision, err)
 	}
 }
-
-func addresses() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.1.2.3")}, nil }

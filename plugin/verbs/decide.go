@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -125,33 +124,42 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	r.recorder.Pod.UID = found.UID
-	var netns *podnet.Namespace
-	decision, err := capture.Decide(*found.Pod, conf.Capture, func() (_ []netip.Addr, err error) {
-		if netns, err = podnet.Open(ctx, r.netns); err != nil {
-			return nil, err
-		}
-		if fault := netns.LockFault; fault != nil { // about the node, so not in the pod's record
-			r.log.Warn("continuing without a lock of the network namespace", "reason", fault)
-		}
-		return netns.Addresses()
-	})
+	decision, err := capture.Decide(*found.Pod, conf.Capture)
 	r.warn(decision.Warnings...)
-	for _, note := range decision.Notes {
-		r.log.Info(note)
-	}
-	r.recorder.Notes = decision.Notes
 	switch {
-	case err != nil && netns == nil:
-		return nil, err
 	case err != nil:
-		return nil, errors.Join(fmt.Errorf("pod %s: %w", r.pod, err), netns.Close())
+		return nil, fmt.Errorf("pod %s: %w", r.pod, err)
 	case decision.Exemption.Cause == capture.NotInjected && !r.singleAttempt && r.isMarked(capture.Meshed):
 		return nil, failure{errors.New("the runtime passes annotations of a mesh, and the pod that was looked up has none: the agent may be of an earlier release, until it has replaced the plugin"), types.ErrTryAgainLater, record.Lookup}
 	case decision.Exemption.Cause != "":
 		r.recordExemption(decision.Exemption)
 		return nil, nil
 	}
+	netns, err := podnet.Open(ctx, r.netns)
+	if err != nil {
+		return nil, err
+	}
+	if fault := netns.LockFault; fault != nil { // about the node, so not in the pod's record
+		r.log.Warn("continuing without a lock of the network namespace", "reason", fault)
+	}
+	if decision, err = r.at(netns, decision); err != nil {
+		return nil, errors.Join(fmt.Errorf("pod %s: %w", r.pod, err), netns.Close())
+	}
 	return &plan{decision, conf.Backend, netns}, nil
+}
+
+// at completes a decision by the addresses in the pod's network namespace.
+func (r request) at(netns *podnet.Namespace, decision capture.Decision) (capture.Decision, error) {
+	addresses, err := netns.Addresses()
+	if err != nil {
+		return decision, err
+	}
+	decision, err = decision.At(addresses)
+	for _, note := range decision.Notes {
+		r.log.Info(note)
+	}
+	r.recorder.Notes = decision.Notes
+	return decision, err
 }
 
 // lookupBy returns the ways of a lookup that a configuration leaves open.
