@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 	"plugin/trust":                        {"config"},
 	"plugin/lookup":                       {"config", "plugin/capture", "plugin/record", "plugin/trust"},
 	"plugin/capture-cni-lookup/apiclient": {"config", "plugin/capture", "plugin/httplimit", "plugin/lookup", "plugin/podfields", "plugin/record", "plugin/trust"},
-	"plugin/verbs":                        {"config", "plugin/capture", "plugin/iptables", "plugin/lookup", "plugin/podnet", "plugin/record", "plugin/trust"},
+	"plugin/verbs":                        {"config", "plugin/capture", "plugin/lookup", "plugin/podnet", "plugin/record", "plugin/trust"},
 	"plugin/capture-cni":                  {"config", "plugin/verbs"},
 	"plugin/capture-cni-lookup":           {"config", "plugin/capture", "plugin/capture-cni-lookup/apiclient", "plugin/lookup", "plugin/trust"},
 	"install/terms":                       {"plugin/capture", "plugin/record"},

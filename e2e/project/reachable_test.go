@@ -13,6 +13,7 @@ import (
 // unreached are the functions of config that neither executable in the runtime's directory
 // calls, and why config has them all the same. plugin has none.
 var unreached = map[string]string{
+	"plugin/capture.Annotations":       "the agent, documents and tests read the keys of the meshes, which are here",
 	"config.FormatDirectories":         "the agent writes the file that the plugin parses",
 	"config.GuardSocket":               "the agent makes this name of the socket next to the plugin's",
 	"config.Key.Accepts":               "the agent checks an entry of another program by the plugin's table of keys",

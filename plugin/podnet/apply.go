@@ -12,14 +12,18 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
+	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
+// NoIPv6 means that the kernel lacks what a backend needs for IPv6.
+type NoIPv6 = iptables.NoIPv6
+
 // Apply makes the namespace hold the Ruleset. The rules come last and are the
 // only commit point: after an error, the namespace is unchanged. If it holds the
-// same rules already, Apply succeeds. Errors: a capture.Refusal for other rules, ours or
-// another plugin's.
+// same rules already, Apply succeeds. Errors: NoIPv6; a capture.Refusal for other rules,
+// ours or another plugin's.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {
 		return err

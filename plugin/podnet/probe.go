@@ -9,7 +9,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -30,7 +29,7 @@ func Probe(ctx context.Context, root string, asked config.Backend, transparent b
 	found.Backend = backend.Name()
 	intent := fullIntent(transparent)
 	_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
-	if noIPv6, ok := errors.AsType[iptables.NoIPv6](err); ok { // an ADD of a pod without IPv6 does without, too
+	if noIPv6, ok := errors.AsType[NoIPv6](err); ok { // an ADD of a pod without IPv6 does without, too
 		found.NoIPv6, intent.IPv6 = noIPv6, capture.Ignored
 		_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
 	}

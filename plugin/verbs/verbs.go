@@ -17,7 +17,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
@@ -73,7 +72,7 @@ func (r request) add() ([]byte, error) {
 func (r request) apply(ctx context.Context, p plan) (capture.Ruleset, error) {
 	rules := p.Rules.WithStamp()
 	err := p.netns.Apply(ctx, rules, p.backend)
-	if missing, ok := errors.AsType[iptables.NoIPv6](err); ok && rules.IPv6 == capture.Refused {
+	if missing, ok := errors.AsType[podnet.NoIPv6](err); ok && rules.IPv6 == capture.Refused {
 		r.warn("IPv6 connections of the pod are not refused: " + missing.Error())
 		p.Intent.IPv6 = capture.Ignored
 		rules = capture.Rules(p.Intent).WithStamp()
