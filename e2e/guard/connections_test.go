@@ -10,58 +10,33 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/conntrack"
-	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// listenEcho answers each byte at a port of a host, as an application does.
-func listenEcho(t *testing.T, host *lab.Host, port int) {
-	t.Helper()
-	var listener net.Listener
-	lab.Check(t, host.Do(func() (err error) {
-		listener, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
-		return err
-	}))
-	t.Cleanup(func() { _ = listener.Close() })
-	go echoAll(listener)
-}
-
-func dialFrom(t *testing.T, host *lab.Host, to string) *net.TCPConn {
-	t.Helper()
-	var conn net.Conn
-	lab.Check(t, host.Do(func() (err error) {
-		conn, err = net.DialTimeout("tcp", to, 10*time.Second)
-		return err
-	}))
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn.(*net.TCPConn)
-}
-
 const echoPort = 9000
 
 // forEachMode repairs a dual-stack pod that talks to a peer. prepare begins
 // connections, and returns what has to hold after the repair.
 func forEachMode(t *testing.T, prepare func(t *testing.T, p *pod) (after func(t *testing.T))) {
+	t.Parallel()
 	for _, mode := range []string{"REDIRECT", "TPROXY"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			n := newNode()
 			p := n.run(t, "web")
 			n.dualStack(t, p, mode)
 			p.serveAll(t)
-			listenEcho(t, p.host, echoPort)
-			listenEcho(t, p.peer, echoPort)
+			echo(t, p.host, echoPort, nil)
+			echo(t, p.peer, echoPort, nil)
 			after := prepare(t, p)
-			keeper, registry := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+			n.newGuard(t, options{}).finds(t, terms.Captured)
 			after(t)
 			for _, d := range directions {
 				for _, ipv6 := range []bool{false, true} {
@@ -103,13 +78,29 @@ func (p *pod) holdsWhatADDInstalls(t *testing.T, n *node) {
 // established connection.
 func (p *pod) hurry(t *testing.T) {
 	t.Helper()
-	lab.Check(t, p.host.Do(func() error {
+	p.host.Within(t, func() error {
 		var errs []error
 		for _, name := range []string{"unacknowledged", "max_retrans", "syn_sent", "syn_recv", "fin_wait", "close_wait", "last_ack", "time_wait", "close"} {
 			errs = append(errs, os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_"+name, []byte("1"), 0))
 		}
 		return errors.Join(errs...)
-	}))
+	})
+}
+
+// outlive waits until conntrack has no entry of a connection that is younger than the
+// test's, and has ended: its time-outs are as short.
+func (p *pod) outlive(t *testing.T) {
+	t.Helper()
+	last, err := p.peer.Ask(lab.Owner{}, "tcp", "", appAddress)
+	lab.Check(t, err)
+	lab.Eventually(t, func() error {
+		for _, entry := range p.entries(t) {
+			if entry.Client == last.Client {
+				return fmt.Errorf("conntrack has %+v", entry)
+			}
+		}
+		return nil
+	})
 }
 
 // TestEveryKindOfConnectionLivesOn repairs a pod with connections of all kinds,
@@ -130,7 +121,7 @@ func TestEveryKindOfConnectionLivesOn(t *testing.T) {
 		} {
 			for _, address := range kind.to {
 				for _, use := range []string{"busy", "idle"} {
-					conn := dialFrom(t, kind.from, net.JoinHostPort(address, fmt.Sprint(echoPort)))
+					conn := dial(t, kind.from, net.JoinHostPort(address, fmt.Sprint(echoPort)))
 					lab.Check(t, works(conn))
 					connections[kind.name+" to "+address+", "+use] = conn
 				}
@@ -155,7 +146,7 @@ func TestEveryKindOfConnectionLivesOn(t *testing.T) {
 					}
 				}
 			}
-			time.Sleep(2500 * time.Millisecond) // more than twice the shortened time-outs
+			p.outlive(t)
 			for name, conn := range connections {
 				if err := errors.Join(works(conn), works(conn)); err != nil {
 					t.Errorf("%s: it ended: %v", name, err)
@@ -168,9 +159,9 @@ func TestEveryKindOfConnectionLivesOn(t *testing.T) {
 // entries are all that the pod's conntrack keeps of TCP.
 func (p *pod) entries(t *testing.T) (entries []conntrack.Entry) {
 	t.Helper()
-	lab.Check(t, p.host.Do(func() (err error) {
+	p.host.Within(t, func() (err error) {
 		entries, _, err = conntrack.Entries(t.Context(), 1<<16, func(conntrack.Entry) bool { return true })
 		return err
-	}))
+	})
 	return entries
 }

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -151,6 +150,7 @@ func (a attempt) isCaptured(t *testing.T, p *pod, mode string) {
 // ports is captured: conntrack has no entry that could exempt it. Nor has it one
 // where the segments came before the repair, and something else needed conntrack.
 func TestCraftedSegments(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"REDIRECT", "TPROXY"} {
 		for _, when := range []string{"before the repair", "after it"} {
 			t.Run(mode+", "+when, func(t *testing.T) {
@@ -165,9 +165,8 @@ func TestCraftedSegments(t *testing.T) {
 						a.inject(t, p, false)
 					}
 				}
-				keeper, registry := n.keeper(t, guard.InPlace)
-				keeper.Round(t.Context())
-				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+				g := n.newGuard(t, options{})
+				g.finds(t, terms.Captured)
 				for _, a := range all {
 					if when == "after it" {
 						a.inject(t, p, mode == "TPROXY")

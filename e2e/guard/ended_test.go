@@ -25,16 +25,11 @@ func TestEndedConnectionsExemptNone(t *testing.T) {
 		}
 		var connections []connection
 		for _, d := range directions {
-			var listener net.Listener
-			lab.Check(t, d.to(p).Do(func() (err error) {
-				listener, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
-				return err
-			}))
-			t.Cleanup(func() { _ = listener.Close() })
+			listener := listen(t, d.to(p), port, nil)
 			for _, name := range []string{"closed by the server", "reset by the server", "reset by the client"} {
 				for _, ipv6 := range []bool{false, true} {
 					_, to := d.tuple(ipv6, 0)
-					client := dialFrom(t, d.from(p), net.JoinHostPort(to.Addr().String(), fmt.Sprint(port)))
+					client := dial(t, d.from(p), net.JoinHostPort(to.Addr().String(), fmt.Sprint(port)))
 					server, err := listener.Accept()
 					lab.Check(t, err)
 					connections = append(connections, connection{d, name, client, server.(*net.TCPConn)})

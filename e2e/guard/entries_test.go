@@ -4,7 +4,6 @@ package guard
 
 import (
 	"io"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,13 +12,13 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/conntrack"
-	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestKeptEntries repairs a pod whose conntrack has entries without a socket: the pod's own
 // are deleted, those of connections that it forwards are kept.
 func TestKeptEntries(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	p := n.run(t, "web")
 	p.capture(t, nil)
@@ -38,17 +37,16 @@ func TestKeptEntries(t *testing.T) {
 			Client: netip.AddrPortFrom(netip.MustParseAddr(tt.client), 4000), Server: netip.AddrPortFrom(netip.MustParseAddr(tt.server), 80), Stage: conntrack.Open,
 		}] = tt.kept
 	}
-	lab.Check(t, p.host.Do(func() error {
+	p.host.Within(t, func() error {
 		var all []conntrack.Connection
 		for c := range entries {
 			all = append(all, c)
 		}
 		return conntrack.Create(t.Context(), all)
-	}))
+	})
 	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
-	keeper, registry := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	g := n.newGuard(t, options{})
+	g.finds(t, terms.Captured)
 	left := p.entries(t)
 	for c, kept := range entries {
 		if got := slices.ContainsFunc(left, func(e conntrack.Entry) bool { return e.Client == c.Client && e.Server == c.Server }); got != kept {
@@ -60,23 +58,18 @@ func TestKeptEntries(t *testing.T) {
 // TestProxySpeaksFirst repairs a pod between two messages of its proxy: only the entry of
 // the connection translates the second one.
 func TestProxySpeaksFirst(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	p := n.run(t, "web")
 	p.capture(t, nil)
-	var listener net.Listener
-	lab.Check(t, p.host.Do(func() (err error) {
-		listener, err = net.Listen("tcp", ":15006")
-		return err
-	}))
-	defer listener.Close()
-	client := p.dial(t)
+	listener := listen(t, p.host, inboundPort, nil)
+	client := dial(t, p.peer, appAddress)
 	server, err := listener.Accept()
 	lab.Check(t, err)
 	defer server.Close()
 	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
-	keeper, registry := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	g := n.newGuard(t, options{})
+	g.finds(t, terms.Captured)
 	_, err = server.Write([]byte{'.'})
 	lab.Check(t, err)
 	lab.Check(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
@@ -88,22 +81,21 @@ func TestProxySpeaksFirst(t *testing.T) {
 // TestFailedRepair has another program's route in the table of TPROXY: a repair fails, and
 // leaves nothing behind.
 func TestFailedRepair(t *testing.T) {
+	t.Parallel()
 	for _, route := range []string{"local 198.51.100.0/24 dev lo", "unicast default dev lo", "local default dev eth0"} {
 		t.Run(route, func(t *testing.T) {
 			n := newNode()
 			p := n.run(t, "web")
 			n.dualStack(t, p, "TPROXY")
 			p.execute(t, "ip", strings.Fields("route add "+route+" table 133")...)
-			keeper, registry := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{terms.Uncaptured: 1})
+			g := n.newGuard(t, options{})
+			g.finds(t, terms.Uncaptured)
 			if left := p.list(t); left != "" {
 				t.Errorf("it left\n%s", left)
 			}
 			p.execute(t, "ip", strings.Fields("route del "+route+" table 133")...)
-			keeper, registry = n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+			g = n.newGuard(t, options{})
+			g.finds(t, terms.Captured)
 			p.holdsWhatADDInstalls(t, n)
 		})
 	}

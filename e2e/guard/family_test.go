@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -16,6 +15,7 @@ import (
 // advertisement: its rules refuse IPv6, the guard says so, over a restart too, and a
 // repair restores no looser rules.
 func TestLateFamily(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	n.baselines = t.TempDir()
 	conn := n.listen(t)
@@ -25,14 +25,13 @@ func TestLateFamily(t *testing.T) {
 	if capture.StampedIPv6(stamp) != capture.Refused {
 		t.Fatalf("the rules do not refuse IPv6: %s", stamp)
 	}
-	keeper, registry := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	g := n.newGuard(t, options{})
+	g.finds(t, terms.Captured)
 	lab.Check(t, p.host.AddAddresses("eth0", "2001:db8::2/64"))
 	for range 10 {
-		keeper.Round(t.Context())
+		g.round(t)
 	}
-	expect(t, registry, map[terms.State]float64{terms.Changed: 1})
+	g.expect(t, terms.Changed)
 	if records := receive(t, conn)["web"]; len(records) != 1 || !strings.Contains(records[0].Message, "ISTIO_DUAL_STACK") {
 		t.Errorf("reported %+v", records)
 	}
@@ -40,10 +39,9 @@ func TestLateFamily(t *testing.T) {
 		if repaired {
 			p.nft(t, "delete", "table", "inet", "capture-cni")
 		}
-		keeper, registry = n.keeper(t, guard.InPlace)
-		keeper.Round(t.Context())
-		keeper.Round(t.Context())
-		expect(t, registry, map[terms.State]float64{terms.Changed: 1})
+		g = n.newGuard(t, options{})
+		g.round(t)
+		g.finds(t, terms.Changed)
 		if now := p.rules(t).Stamp; now != stamp {
 			t.Errorf("the rules are %s, want %s", now, stamp)
 		}

@@ -3,17 +3,12 @@
 package guard
 
 import (
-	"context"
-	"errors"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/terms"
@@ -44,85 +39,79 @@ func addChain(t *testing.T, p *pod, chain string) {
 var forgeries = map[string]struct {
 	forge func(t *testing.T, p *pod)
 	found record.Reason
+	says  string
 }{
-	"a stamp alone":                {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, received.Drifted},
-	"the stamp of ours":            {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, received.Drifted},
-	"no stamp":                     {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, received.Drifted},
-	"a table that no packet meets": {func(t *testing.T, p *pod) { p.nft(t, "add table inet capture-cni { flags dormant; }") }, received.Drifted},
+	"a stamp alone":                {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, received.Drifted, ""},
+	"the stamp of ours":            {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, received.Drifted, ""},
+	"no stamp":                     {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, received.Drifted, ""},
+	"a table that no packet meets": {func(t *testing.T, p *pod) { p.nft(t, "add table inet capture-cni { flags dormant; }") }, received.Drifted, ""},
 	"a chain at another hook": {func(t *testing.T, p *pod) {
 		p.nft(t, "flush chain inet capture-cni filter_OUTPUT; delete chain inet capture-cni filter_OUTPUT")
 		p.nft(t, "add chain inet capture-cni filter_OUTPUT { type filter hook input priority 0; policy accept; }")
 		p.nft(t, `add rule inet capture-cni filter_OUTPUT meta l4proto tcp tcp flags & (fin | syn | rst | ack) == syn counter jump filter_ISTIO_SYN comment "begins a connection"`)
-	}, received.Drifted},
-	"a policy of drop": {func(t *testing.T, p *pod) { p.nft(t, "chain inet capture-cni filter_OUTPUT { policy drop; }") }, received.Drifted},
+	}, received.Drifted, ""},
+	"a policy of drop": {func(t *testing.T, p *pod) { p.nft(t, "chain inet capture-cni filter_OUTPUT { policy drop; }") }, received.Drifted, ""},
 	"another plugin's chain in their place": {func(t *testing.T, p *pod) {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		addChain(t, p, "ISTIO_OUTPUT")
-	}, received.Uncaptured},
+	}, received.Uncaptured, ""},
 	"another plugin's table in their place": {func(t *testing.T, p *pod) {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		p.nft(t, "add", "table", "inet", "istio-proxy-nat")
 		p.nft(t, "add", "chain", "inet", "istio-proxy-nat", "output")
-	}, received.Uncaptured},
+	}, received.Uncaptured, ""},
 	"another plugin's chain next to changed rules": {func(t *testing.T, p *pod) {
 		addChain(t, p, "ISTIO_OUTPUT")
 		p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
-	}, received.Drifted},
+	}, received.Drifted, ""},
 	"the marker of another backend": {func(t *testing.T, p *pod) {
 		stamp := p.rules(t).Stamp
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		addChain(t, p, "CAPTURE_CNI")
 		p.nft(t, "add", "rule", "ip", "nat", "CAPTURE_CNI", "return", "comment", `"`+stamp+`"`)
-	}, received.Drifted},
+	}, received.Drifted, "in backend iptables-nft, and it was captured by nftables"},
 }
 
-// TestForgeries has the guard repair and report a captured pod whatever stands
-// in the place of its rules, also if the guard was restarted meanwhile.
+// TestForgeries has the guard repair and report a captured pod whatever stands in the
+// place of its rules. It reads those of another backend without that backend's programs,
+// which its image lacks.
 func TestForgeries(t *testing.T) {
+	t.Parallel()
 	for name, tt := range forgeries {
-		for _, restarts := range []bool{false, true} {
-			t.Run(name+map[bool]string{true: ", over a restart"}[restarts], func(t *testing.T) {
-				n := newNode()
-				n.baselines = t.TempDir()
-				conn := n.listen(t)
-				p := n.run(t, "web")
-				p.capture(t, nil)
-				keeper, registry := n.keeper(t, guard.InPlace)
-				keeper.Round(t.Context())
-				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
-				tt.forge(t, p)
-				if restarts {
-					keeper, registry = n.keeper(t, guard.InPlace)
-				}
-				keeper.Round(t.Context())
-				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
-				expectRepair(t, receive(t, conn)["web"], tt.found)
-				if !strings.Contains(p.list(t), "redirect to :15001") {
-					t.Errorf("it is not captured:\n%s", p.list(t))
-				}
-				keeper.Round(t.Context())
-				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testForgery(t, tt.forge, tt.found, tt.says, false)
+		})
 	}
+	t.Run("a stamp alone, over a restart", func(t *testing.T) {
+		t.Parallel()
+		testForgery(t, forgeries["a stamp alone"].forge, received.Drifted, "", true)
+	})
 }
 
-// TestForgedBackend repairs rules that claim to be another backend's without
-// reading them by programs, which the guard's image lacks.
-func TestForgedBackend(t *testing.T) {
+func testForgery(t *testing.T, forge func(*testing.T, *pod), found record.Reason, says string, restarts bool) {
+	t.Helper()
 	n := newNode()
+	n.baselines = t.TempDir()
 	conn := n.listen(t)
 	p := n.run(t, "web")
 	p.capture(t, nil)
-	keeper, _ := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	forgeries["the marker of another backend"].forge(t, p)
-	keeper.Round(t.Context())
-	records := receive(t, conn)["web"]
-	expectRepair(t, records, received.Drifted)
-	if want := "in backend iptables-nft, and it was captured by nftables"; !strings.Contains(records[0].Message, want) {
-		t.Errorf("the report does not say %q: %s", want, records[0].Message)
+	g := n.newGuard(t, options{})
+	g.finds(t, terms.Captured)
+	forge(t, p)
+	if restarts {
+		g = n.newGuard(t, options{})
 	}
+	g.finds(t, terms.Captured)
+	records := receive(t, conn)["web"]
+	expectRepair(t, records, found)
+	if !strings.Contains(records[0].Message, says) {
+		t.Errorf("the report does not say %q: %s", says, records[0].Message)
+	}
+	if !strings.Contains(p.list(t), "redirect to :15001") {
+		t.Errorf("it is not captured:\n%s", p.list(t))
+	}
+	g.finds(t, terms.Captured)
 }
 
 func expectRepair(t *testing.T, records []record.Record, found record.Reason) {
@@ -136,89 +125,49 @@ func expectRepair(t *testing.T, records []record.Record, found record.Reason) {
 // ADD where it did not see the pod before it was changed, also if the agent
 // writes that record after the guard's first examination.
 func TestForgedBeforeTheFirstExamination(t *testing.T) {
-	for name, tt := range map[string]struct {
-		forge func(t *testing.T, p *pod)
-		first terms.State // without a record
-		found record.Reason
-	}{
-		"a stamp alone":          {forgeries["a stamp alone"].forge, terms.Outdated, received.Drifted},
-		"another plugin's chain": {forgeries["another plugin's chain in their place"].forge, terms.Foreign, received.Uncaptured},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode()
-			n.baselines = t.TempDir()
-			conn := n.listen(t)
-			p := n.run(t, "web")
-			p.capture(t, nil)
-			add := record.Record{
-				Time: time.Now(), Pod: record.PodRef{Namespace: "shop", Name: "web", UID: p.sandbox.UID}, Sandbox: p.sandbox.ID,
-				Verdict: record.Captured, Backend: "nftables", Stamp: p.rules(t).Stamp,
-			}
-			tt.forge(t, p)
-			keeper, registry := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{tt.first: 1})
-			receive(t, conn)
-			lab.Check(t, os.Mkdir(history.Directory(n.socket), 0o700))
-			other := add
-			other.Sandbox = "another"
-			lab.Check(t, recordADD(n.socket, other))
-			keeper, registry = n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{tt.first: 1})
-			receive(t, conn)
-			add.Time = add.Time.Add(time.Second)
-			lab.Check(t, recordADD(n.socket, add))
-			keeper, registry = n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
-			expectRepair(t, receive(t, conn)["web"], tt.found)
-		})
-	}
-}
-
-// busyRuntime is one that can't list its sandboxes now.
-type busyRuntime struct{ *node }
-
-func (busyRuntime) Sandboxes(context.Context) ([]cri.Sandbox, error) {
-	return nil, errors.New("the runtime is busy")
-}
-
-// TestBaselinesOutliveABusyRuntime forgets a pod when it has gone, and not when
-// the runtime can't say which pods it has.
-func TestBaselinesOutliveABusyRuntime(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	n.baselines = t.TempDir()
+	conn := n.listen(t)
 	p := n.run(t, "web")
 	p.capture(t, nil)
-	keeper, _ := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	expectKept := func(want int) {
-		t.Helper()
-		kept, err := os.ReadDir(n.baselines)
-		kept = slices.DeleteFunc(kept, func(file os.DirEntry) bool { return file.Name() == "pods.json" })
-		if err != nil || len(kept) != want {
-			t.Errorf("baselines %v, %v, want %d", kept, err, want)
-		}
+	add := p.record(t)
+	forgeStamp(t, p, forgedStamp)
+	n.newGuard(t, options{}).finds(t, terms.Outdated)
+	receive(t, conn)
+	n.recordADD(t, add)
+	n.newGuard(t, options{}).finds(t, terms.Captured)
+	expectRepair(t, receive(t, conn)["web"], received.Drifted)
+}
+
+// record returns what the plugin reports of the ADD that made the pod's rules.
+func (p *pod) record(t *testing.T) record.Record {
+	t.Helper()
+	state := p.rules(t)
+	return record.Record{
+		Time: time.Now(), Pod: record.PodRef{Namespace: p.sandbox.Namespace, Name: p.sandbox.Name, UID: p.sandbox.UID}, Sandbox: p.sandbox.ID,
+		Verdict: record.Captured, Backend: string(state.Backend), Stamp: state.Stamp,
 	}
-	busy, _ := n.keeperOf(t, busyRuntime{n}, guard.Settings{Policy: guard.InPlace})
-	busy.Round(t.Context())
-	expectKept(1)
-	delete(n.sandboxes, "web")
-	keeper.Round(t.Context())
-	expectKept(0)
+}
+
+// recordADD writes a record to the node's history, as the agent does.
+func (n *node) recordADD(t *testing.T, r record.Record) {
+	t.Helper()
+	lab.Check(t, os.Mkdir(history.Directory(n.socket), 0o700))
+	lab.Check(t, history.Record(history.Directory(n.socket), r, false))
 }
 
 // TestConfigurationChanges has rules that a repair or an ADD made become
 // outdated, and not drifted, when the guard starts with another configuration.
 func TestConfigurationChanges(t *testing.T) {
+	t.Parallel()
 	for name, made := range map[string]func(t *testing.T, n *node, p *pod){
 		"captured by ADD":       func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) },
 		"captured by the guard": func(*testing.T, *node, *pod) {},
 		"outdated, changed and repaired": func(t *testing.T, n *node, p *pod) {
 			p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
-			keeper, _ := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
+			g := n.newGuard(t, options{})
+			g.round(t)
 			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
 		},
 	} {
@@ -227,22 +176,19 @@ func TestConfigurationChanges(t *testing.T) {
 			n.baselines = t.TempDir()
 			p := n.run(t, "web")
 			made(t, n, p)
-			keeper, registry := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+			g := n.newGuard(t, options{})
+			g.finds(t, terms.Captured)
 			before := p.list(t)
 			n.netConf = `{"mesh": {"excludeOutboundPorts": [5432]}}`
 			for range 2 {
-				keeper, registry = n.keeper(t, guard.InPlace)
-				keeper.Round(t.Context())
-				expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
+				g = n.newGuard(t, options{})
+				g.finds(t, terms.Outdated)
 			}
 			if after := p.list(t); after != before {
 				t.Errorf("what is outdated was changed:\n%s", after)
 			}
 			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+			g.finds(t, terms.Captured)
 		})
 	}
 }
@@ -250,19 +196,18 @@ func TestConfigurationChanges(t *testing.T) {
 // TestForeignNextToOurs judges a captured pod by our rules, whatever other
 // chains it has, and leaves those alone.
 func TestForeignNextToOurs(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	p := n.run(t, "web")
 	p.capture(t, nil)
 	addChain(t, p, "ISTIO_OUTPUT")
 	before := p.list(t)
-	keeper, registry := n.keeper(t, guard.InPlace)
+	g := n.newGuard(t, options{})
 	for range 2 {
-		keeper.Round(t.Context())
-		expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+		g.finds(t, terms.Captured)
 	}
 	p.nft(t, "delete", "table", "inet", "capture-cni")
-	keeper.Round(t.Context())
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	g.finds(t, terms.Captured)
 	if after := p.list(t); after == before || !strings.Contains(after, "ISTIO_OUTPUT") {
 		t.Errorf("another plugin's chain went with a repair:\n%s", after)
 	}
@@ -271,35 +216,32 @@ func TestForeignNextToOurs(t *testing.T) {
 // TestOutdatedRulesChange has rules of another version repaired once a process
 // of the pod has changed them, and left alone until then.
 func TestOutdatedRulesChange(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, p *pod){
-		"a rule":    func(t *testing.T, p *pod) { p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return") },
-		"the stamp": func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) },
+		"a rule":                    func(t *testing.T, p *pod) { p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return") },
+		"the stamp, over a restart": func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) },
 	} {
-		for _, restarts := range []bool{false, true} {
-			t.Run(name+map[bool]string{true: ", over a restart"}[restarts], func(t *testing.T) {
-				n := newNode()
-				n.baselines = t.TempDir()
-				conn := n.listen(t)
-				p := n.run(t, "web")
-				p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
-				before := p.list(t)
-				keeper, registry := n.keeper(t, guard.InPlace)
-				for range 2 {
-					keeper.Round(t.Context())
-					expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
-				}
-				if after := p.list(t); after != before {
-					t.Errorf("what is outdated was changed:\n%s", after)
-				}
-				receive(t, conn)
-				change(t, p)
-				if restarts {
-					keeper, registry = n.keeper(t, guard.InPlace)
-				}
-				keeper.Round(t.Context())
-				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
-				expectRepair(t, receive(t, conn)["web"], received.Drifted)
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			n.baselines = t.TempDir()
+			conn := n.listen(t)
+			p := n.run(t, "web")
+			p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
+			before := p.list(t)
+			g := n.newGuard(t, options{})
+			for range 2 {
+				g.finds(t, terms.Outdated)
+			}
+			if after := p.list(t); after != before {
+				t.Errorf("what is outdated was changed:\n%s", after)
+			}
+			receive(t, conn)
+			change(t, p)
+			if strings.HasSuffix(name, "restart") {
+				g = n.newGuard(t, options{})
+			}
+			g.finds(t, terms.Captured)
+			expectRepair(t, receive(t, conn)["web"], received.Drifted)
+		})
 	}
 }

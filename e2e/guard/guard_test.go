@@ -4,15 +4,11 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
@@ -26,6 +22,7 @@ import (
 // TestStates brings a pod into each state: the guard reports it and, with a policy
 // that repairs, repairs only what it may.
 func TestStates(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name     string
 		happened func(t *testing.T, n *node, p *pod)
@@ -53,20 +50,6 @@ func TestStates(t *testing.T) {
 			p.capture(t, nil)
 			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
 		}, terms.Changed, false},
-		{"annotations made invalid", func(t *testing.T, n *node, p *pod) {
-			p.capture(t, nil)
-			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = "no range"
-		}, terms.Changed, false},
-		{"no rules and annotations made invalid", func(_ *testing.T, n *node, p *pod) {
-			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = "no range"
-		}, terms.Uncaptured, true},
-		{"annotations that exempt it", func(t *testing.T, n *node, p *pod) {
-			p.capture(t, nil)
-			n.pods[p.sandbox.ID].Annotations["sidecar.istio.io/interceptionMode"] = "NONE"
-		}, terms.Changed, false},
-		{"no rules and annotations loosened", func(_ *testing.T, n *node, p *pod) {
-			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
-		}, terms.Uncaptured, true},
 		{"captured by istio-cni", func(t *testing.T, _ *node, p *pod) {
 			p.nft(t, "add", "table", "ip", "nat")
 			p.nft(t, "add", "chain", "ip", "nat", "ISTIO_OUTPUT")
@@ -78,33 +61,24 @@ func TestStates(t *testing.T) {
 			p := n.run(t, "web")
 			tt.happened(t, n, p)
 			before := p.list(t)
-
-			reporter, registry := n.keeper(t, guard.ReportOnly)
-			reporter.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{tt.want: 1})
+			n.newGuard(t, options{policy: guard.ReportOnly}).finds(t, tt.want)
 			if after := p.list(t); after != before {
 				t.Errorf("a report changed the rules:\n%s", after)
 			}
 
-			keeper, registry := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
+			g := n.newGuard(t, options{})
 			if !tt.repaired {
-				expect(t, registry, map[terms.State]float64{tt.want: 1})
+				g.finds(t, tt.want)
 				if after := p.list(t); after != before {
 					t.Errorf("what is only to be reported was changed:\n%s", after)
 				}
 				return
 			}
-			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+			g.finds(t, terms.Captured)
 			if !strings.Contains(p.list(t), "redirect to :15001") {
 				t.Errorf("it is not captured:\n%s", p.list(t))
 			}
-			keeper.Round(t.Context()) // of repaired rules
-			next := terms.Captured
-			if !maps.Equal(n.pods["web"].Annotations, p.sandbox.Annotations) {
-				next = terms.Changed
-			}
-			expect(t, registry, map[terms.State]float64{next: 1})
+			g.finds(t, terms.Captured) // of repaired rules
 		})
 	}
 }
@@ -112,6 +86,7 @@ func TestStates(t *testing.T) {
 // TestConnectionsLiveOn repairs a pod with an open connection: that goes on, the
 // next one is captured.
 func TestConnectionsLiveOn(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"REDIRECT", "TPROXY"} {
 		t.Run(mode, func(t *testing.T) { testConnectionsLiveOn(t, mode) })
 	}
@@ -121,13 +96,11 @@ func testConnectionsLiveOn(t *testing.T, mode string) {
 	n := newNode()
 	p := n.run(t, "web")
 	p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
-	p.echo(t, appPort)
-	ongoing := p.dial(t)
+	echo(t, p.host, appPort, nil)
+	ongoing := dial(t, p.peer, appAddress)
 	lab.Check(t, works(ongoing))
 
-	keeper, registry := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	n.newGuard(t, options{}).finds(t, terms.Captured)
 	for range 3 {
 		if err := works(ongoing); err != nil {
 			t.Fatalf("the connection of before ended: %v", err)
@@ -136,7 +109,7 @@ func testConnectionsLiveOn(t *testing.T, mode string) {
 	proxy, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", fmt.Sprintf(":%d", inboundPort), "proxy")
 	lab.Check(t, err)
 	defer proxy.Close()
-	answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", fmt.Sprintf("%s:%d", podAddress, appPort))
+	answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", appAddress)
 	if err != nil || answer.Server != "proxy" {
 		t.Errorf("a new connection reaches %q, %v", answer.Server, err)
 	}
@@ -146,105 +119,61 @@ func testConnectionsLiveOn(t *testing.T, mode string) {
 // TestProxiedConnectionsLiveOn has a connection through the proxy speak all the
 // time, and others begin, while rules are changed and repaired, again and
 // again. The change does no harm itself, and no server listens behind the proxy:
-// a connection that went past it would be refused.
+// a connection that went past it would be refused. It runs by itself, because it takes all
+// processors.
 func TestProxiedConnectionsLiveOn(t *testing.T) {
 	for mode, chain := range map[string]string{"REDIRECT": "nat_PREROUTING", "TPROXY": "mangle_PREROUTING"} {
 		t.Run(mode, func(t *testing.T) {
 			n := newNode()
 			p := n.run(t, "web")
 			p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
-			p.echo(t, inboundPort)
-			keeper, _ := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			ongoing := p.dial(t)
-			ctx, end := context.WithCancel(t.Context())
-			defer end()
-			ended := make(chan error, 1)
-			go func() {
-				err := works(ongoing)
-				for err == nil && ctx.Err() == nil {
-					err = errors.Join(works(ongoing), p.reach())
-				}
-				ended <- err
-			}()
-			for range 20 {
+			echo(t, p.host, inboundPort, lab.Transparent)
+			n.newGuard(t, options{}).round(t)
+			ongoing := dial(t, p.peer, appAddress)
+			speaking := speak(t, speakers{
+				{what: "the connection of before", speak: func() error { return works(ongoing) }},
+				{what: "new connections", speak: func() error { return reach(p.peer, appAddress) }},
+			})
+			for range 5 {
 				p.nft(t, "add", "rule", "inet", "capture-cni", chain, "counter", "comment", `"stray"`)
-				keeper, registry := n.keeper(t, guard.InPlace) // one that has repaired the pod before would wait
-				keeper.Round(t.Context())
-				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+				speaking.wait(t)
+				n.newGuard(t, options{}).finds(t, terms.Captured) // one that has repaired the pod before would wait
 				if rules := p.list(t); strings.Contains(rules, "stray") {
 					t.Fatalf("it is not repaired:\n%s", rules)
 				}
-			}
-			end()
-			if err := <-ended; err != nil {
-				t.Errorf("a connection ended, or went past the proxy: %v", err)
+				speaking.wait(t)
 			}
 		})
 	}
 }
 
-// TestExempt never touches a pod that is not captured on purpose, counts one of
-// the mesh by its cause, and reads no pod whose sandbox says enough.
+// TestExempt never touches a pod of the mesh that is not captured on purpose, and counts it
+// by its cause.
 func TestExempt(t *testing.T) {
-	for name, tt := range map[string]struct {
-		change func(s *cri.Sandbox)
-		cause  capture.ExemptionCause // "" outside the mesh
-		reads  int
-	}{
-		"not injected":          {func(s *cri.Sandbox) { s.Annotations = nil }, "", 0},
-		"the node's network":    {func(s *cri.Sandbox) { s.NetNS = "" }, "", 0},
-		"an excluded namespace": {func(s *cri.Sandbox) { s.Namespace = "excluded" }, capture.NamespaceExcluded, 0},
-		"interception NONE":     {func(s *cri.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" }, capture.InterceptionNone, 1},
-		"opted out by label":    {func(s *cri.Sandbox) { s.Labels = map[string]string{"sidecar.istio.io/inject": "false"} }, capture.InjectFalse, 1},
+	t.Parallel()
+	for cause, change := range map[capture.ExemptionCause]func(s *cri.Sandbox){
+		capture.InterceptionNone: func(s *cri.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" },
+		capture.InjectFalse:      func(s *cri.Sandbox) { s.Labels = map[string]string{"sidecar.istio.io/inject": "false"} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode()
-			p := n.run(t, "web")
-			sandbox := p.sandbox
-			tt.change(&sandbox)
-			n.sandboxes["web"] = sandbox
-			keeper, registry := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			want := map[terms.State]float64{}
-			if tt.cause != "" {
-				want[terms.Exempt] = 1
-			}
-			expect(t, registry, want)
-			expectExempt(t, registry, tt.cause)
-			if state := p.rules(t); state != (netfilter.State{}) || n.reads != tt.reads {
-				t.Errorf("it holds %+v after %d reads, want none after %d", state, n.reads, tt.reads)
-			}
-		})
-	}
-}
-
-// expectExempt wants one exempt pod, of this cause, or none.
-func expectExempt(t *testing.T, registry *prometheus.Registry, cause capture.ExemptionCause) {
-	t.Helper()
-	families, err := registry.Gather()
-	lab.Check(t, err)
-	counted := 0
-	for _, family := range families {
-		if family.GetName() != "capture_cni_exempt_pods" {
-			continue
+		n := newNode()
+		p := n.run(t, "web")
+		change(&p.sandbox)
+		n.sandboxes["web"] = p.sandbox
+		g := n.newGuard(t, options{})
+		g.finds(t, terms.Exempt)
+		if exempt := g.series(t, "exempt_pods"); exempt[string(cause)] != 1 {
+			t.Errorf("exempt for %s: %v", cause, exempt)
 		}
-		for _, metric := range family.GetMetric() {
-			counted++
-			is := capture.ExemptionCause(metric.GetLabel()[0].GetValue())
-			if got := metric.GetGauge().GetValue() == 1; got != (is == cause) {
-				t.Errorf("a pod is exempt for %s: %v", is, got)
-			}
+		if state := p.rules(t); state != (netfilter.State{}) || n.reads != 1 {
+			t.Errorf("%s: it holds %+v after %d reads", cause, state, n.reads)
 		}
-	}
-	if want := len(terms.MeshedExemptions()); counted != want {
-		t.Errorf("%d causes are counted, want %d", counted, want)
 	}
 }
 
 // TestLockIsFreeDuringAPIReads runs a DEL while the guard reads the pod: the lock is
 // free.
 func TestLockIsFreeDuringAPIReads(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	p := n.run(t, "web")
 	p.capture(t, nil)
@@ -258,32 +187,9 @@ func TestLockIsFreeDuringAPIReads(t *testing.T) {
 		}
 		_ = netns.Close()
 	}
-	keeper, registry := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	n.newGuard(t, options{}).finds(t, terms.Captured)
 	if n.reads != 1 {
 		t.Errorf("%d reads, want 1", n.reads)
-	}
-}
-
-// TestAtOnce has no more than so many pods repaired in one go.
-func TestAtOnce(t *testing.T) {
-	n := newNode()
-	for i := range 40 {
-		n.run(t, fmt.Sprintf("web-%d", i))
-	}
-	keeper, registry := n.keeper(t, guard.InPlace)
-	began := time.Now()
-	wholeRound(t, keeper)
-	most := 30 + time.Since(began).Seconds() + 1
-	families, err := registry.Gather()
-	lab.Check(t, err)
-	for _, family := range families {
-		if family.GetName() == "capture_cni_pod_repairs_total" {
-			if got := family.GetMetric()[0].GetCounter().GetValue(); got < 30 || got > most {
-				t.Errorf("%v of 40 pods were repaired at once", got)
-			}
-		}
 	}
 }
 
@@ -295,22 +201,22 @@ func (p *pod) nft(t *testing.T, args ...string) {
 // execute runs a program in the pod's network namespace.
 func (p *pod) execute(t *testing.T, program string, args ...string) {
 	t.Helper()
-	lab.Check(t, p.host.Do(func() error {
+	p.host.Within(t, func() error {
 		out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s %s: %w: %s", program, args, err, out)
 		}
 		return nil
-	}))
+	})
 }
 
 // list is all that nft sees, without counters.
 func (p *pod) list(t *testing.T) string {
 	t.Helper()
 	var out []byte
-	lab.Check(t, p.host.Do(func() (err error) {
+	p.host.Within(t, func() (err error) {
 		out, err = exec.CommandContext(t.Context(), "nft", "--stateless", "list", "ruleset").Output()
 		return err
-	}))
+	})
 	return string(out)
 }

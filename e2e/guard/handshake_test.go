@@ -22,8 +22,10 @@ import (
 func TestHalfOpenConnections(t *testing.T) {
 	forEachMode(t, func(t *testing.T, p *pod) func(*testing.T) {
 		// The peer keeps the answer to a SYN from going out, and from coming in.
-		nftIn(t, p.peer, `table inet silent { chain output { type filter hook output priority 0; tcp sport 9000 tcp flags syn,ack / syn,ack drop; }; `+
-			`chain input { type filter hook input priority 0; tcp sport 9000 tcp flags syn,ack / syn,ack drop; }; }`)
+		p.peer.Load(t, `table inet silent {
+			chain output { type filter hook output priority 0; tcp sport 9000 tcp flags syn,ack / syn,ack drop; }
+			chain input { type filter hook input priority 0; tcp sport 9000 tcp flags syn,ack / syn,ack drop; }
+		}`)
 		type dialed struct {
 			name string
 			conn net.Conn
@@ -43,30 +45,27 @@ func TestHalfOpenConnections(t *testing.T) {
 		for _, a := range addresses {
 			go func() {
 				d := dialed{name: a.name}
-				d.err = a.from.Do(func() (err error) {
-					d.conn, err = net.DialTimeout("tcp", net.JoinHostPort(a.to, fmt.Sprint(echoPort)), 20*time.Second)
-					return err
-				})
+				d.conn, d.err = connect(a.from, net.JoinHostPort(a.to, fmt.Sprint(echoPort)))
 				done[a.from] <- d
 			}()
 		}
-		got := map[conntrack.SocketState]int{}
-		for deadline := time.Now().Add(10 * time.Second); got[conntrack.SynSent] != 2 || got[conntrack.SynReceived] != 2; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("sockets by state: %v", got)
-			}
-			clear(got)
+		lab.Eventually(t, func() error {
+			got := map[conntrack.SocketState]int{}
 			for _, s := range p.sockets(t) {
 				got[s.State]++
 			}
-		}
+			if got[conntrack.SynSent] != 2 || got[conntrack.SynReceived] != 2 {
+				return fmt.Errorf("sockets by state: %v", got)
+			}
+			return nil
+		})
 		return func(t *testing.T) {
 			for range 2 {
 				if d := <-done[p.host]; !errors.Is(d.err, unix.ECONNREFUSED) {
 					t.Errorf("%s: %v", d.name, d.err)
 				}
 			}
-			nftIn(t, p.peer, "delete table inet silent")
+			p.peer.Load(t, "delete table inet silent")
 			for range 2 {
 				d := <-done[p.peer]
 				if d.err != nil {
@@ -83,10 +82,10 @@ func TestHalfOpenConnections(t *testing.T) {
 
 func (p *pod) sockets(t *testing.T) (sockets []conntrack.Socket) {
 	t.Helper()
-	lab.Check(t, p.host.Do(func() (err error) {
+	p.host.Within(t, func() (err error) {
 		sockets, _, err = conntrack.Sockets(t.Context(), 1000)
 		return err
-	}))
+	})
 	return sockets
 }
 
@@ -95,16 +94,11 @@ func TestHalfClosedConnectionsLiveOn(t *testing.T) {
 	forEachMode(t, func(t *testing.T, p *pod) func(*testing.T) {
 		p.hurry(t)
 		const port = 9001
-		var listener net.Listener
-		lab.Check(t, p.host.Do(func() (err error) {
-			listener, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
-			return err
-		}))
-		t.Cleanup(func() { _ = listener.Close() })
+		listener := listen(t, p.host, port, nil)
 		pairs := map[string][2]net.Conn{} // who has closed, and who sends
 		for _, closer := range []string{"client", "server"} {
 			for _, address := range []string{podAddress, podAddress6} {
-				client := dialFrom(t, p.peer, net.JoinHostPort(address, fmt.Sprint(port)))
+				client := dial(t, p.peer, net.JoinHostPort(address, fmt.Sprint(port)))
 				server, err := listener.Accept()
 				lab.Check(t, err)
 				t.Cleanup(func() { _ = server.Close() })
@@ -117,7 +111,7 @@ func TestHalfClosedConnectionsLiveOn(t *testing.T) {
 			}
 		}
 		return func(t *testing.T) {
-			time.Sleep(2500 * time.Millisecond)
+			p.outlive(t)
 			for name, ends := range pairs {
 				_, err := ends[1].Write([]byte("the rest"))
 				err = errors.Join(err, ends[1].Close(), ends[0].SetReadDeadline(time.Now().Add(10*time.Second)))
@@ -128,9 +122,4 @@ func TestHalfClosedConnectionsLiveOn(t *testing.T) {
 			}
 		}
 	})
-}
-
-func nftIn(t *testing.T, host *lab.Host, script string) {
-	t.Helper()
-	(&pod{host: host}).nft(t, script)
 }

@@ -4,6 +4,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,7 +41,6 @@ type node struct {
 	sandboxes map[string]cri.Sandbox
 	pods      map[string]*corev1.Pod // by name, which is the sandbox's id, too
 	ended     map[string]bool        // sandboxes that end while they are examined
-	exited    map[string]bool        // sandboxes whose containers have exited
 	reads     int                    // requests of the guard
 	unchanged int                    // of these, how many were answered so
 	reading   func()                 // called at each read
@@ -51,7 +52,7 @@ type node struct {
 }
 
 func newNode() *node {
-	return &node{sandboxes: map[string]cri.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}, exited: map[string]bool{}, netConf: `{"excludeNamespaces": ["excluded", "openshift-*"]}`}
+	return &node{sandboxes: map[string]cri.Sandbox{}, pods: map[string]*corev1.Pod{}, ended: map[string]bool{}, netConf: `{"excludeNamespaces": ["excluded", "openshift-*"]}`}
 }
 
 func (n *node) Sandboxes(context.Context) ([]cri.Sandbox, error) {
@@ -69,17 +70,14 @@ func (n *node) Runs(_ context.Context, sandbox cri.Sandbox) (bool, error) {
 	return !n.ended[sandbox.ID], nil
 }
 
-func (n *node) HaveExited(_ context.Context, sandbox cri.Sandbox) (bool, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.exited[sandbox.ID], nil
-}
+func (n *node) HaveExited(context.Context, cri.Sandbox) (bool, error) { return false, nil }
 
 func (n *node) Listen(context.Context, func(), func()) error { return cri.ErrNoEvents }
 
 const (
 	podAddress, peerAddress = "192.0.2.2", "192.0.2.1"
 	appPort, inboundPort    = 8080, 15006
+	appAddress              = podAddress + ":8080"
 )
 
 // pod is one that runs on the node, with a peer that connects to it.
@@ -125,44 +123,51 @@ func (p *pod) captureBy(t *testing.T, backend netfilter.Backend, annotations map
 	maps.Copy(pod.Annotations, annotations)
 	decision, err := lab.Decide(pod, config.DefaultSettings(), netip.MustParseAddr(podAddress))
 	lab.Check(t, err)
-	lab.Check(t, p.host.Do(func() error { return backend.Apply(t.Context(), capture.Rules(decision.Intent)) }))
+	p.host.Within(t, func() error { return backend.Apply(t.Context(), capture.Rules(decision.Intent)) })
 }
 
 func (p *pod) rules(t *testing.T) (state netfilter.State) {
 	t.Helper()
-	lab.Check(t, p.host.Do(func() (err error) {
+	p.host.Within(t, func() (err error) {
 		state, err = netfilter.Inspect(t.Context())
 		return err
-	}))
+	})
 	return state
 }
 
-// keeper makes a guard of the node that examines each pod in every round.
-func (n *node) keeper(t *testing.T, policy guard.Policy) (*guard.Guard, *prometheus.Registry) {
-	t.Helper()
-	return n.keeperOf(t, n, guard.Settings{Policy: policy})
+// options of a guard. The zero value repairs the pods of the node, and asks the node.
+type options struct {
+	policy  guard.Policy  // InPlace if it is empty
+	runtime guard.Runtime // the node if it is nil
+	pods    guard.Pods    // the node if it is nil
 }
 
-// keeperOf makes one that has the pods of the node from a runtime of its own.
-func (n *node) keeperOf(t *testing.T, runtime guard.Runtime, settings guard.Settings) (*guard.Guard, *prometheus.Registry) {
-	t.Helper()
-	return n.keeperAsking(t, n, runtime, settings)
+// nodeGuard is a guard that examines each pod in every round.
+type nodeGuard struct {
+	*guard.Guard
+	metrics *prometheus.Registry
 }
 
-// keeperAsking makes one that asks another agent.
-func (n *node) keeperAsking(t *testing.T, pods guard.Pods, runtime guard.Runtime, settings guard.Settings) (*guard.Guard, *prometheus.Registry) {
+// newGuard returns a guard with the node's configuration, sockets and baselines.
+func (n *node) newGuard(t *testing.T, o options) nodeGuard {
 	t.Helper()
 	input, err := config.Read([]byte(n.netConf))
 	lab.Check(t, err)
-	settings.Conf, _, err = input.NetConf()
+	conf, _, err := input.NetConf()
 	lab.Check(t, err)
-	settings.Socket, settings.BaselineDir = n.socket, n.baselines
+	settings := guard.Settings{Conf: conf, Policy: cmp.Or(o.policy, guard.InPlace), Socket: n.socket, BaselineDir: n.baselines}
 	if n.socket != "" {
 		settings.HistoryDir = history.Directory(n.socket)
 	}
-	registry := prometheus.NewRegistry()
-	log := slog.New(slog.NewTextHandler(io.MultiWriter(testWriter{t}, n), nil))
-	return guard.New(settings, runtime, pods, log, registry), registry
+	if o.runtime == nil {
+		o.runtime = n
+	}
+	if o.pods == nil {
+		o.pods = n
+	}
+	metrics := prometheus.NewRegistry()
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), n), nil))
+	return nodeGuard{guard.New(settings, o.runtime, o.pods, log, metrics), metrics}
 }
 
 // Write implements io.Writer for the log of its guards.
@@ -172,54 +177,80 @@ func (n *node) Write(line []byte) (int, error) {
 	return n.log.Write(line)
 }
 
-type testWriter struct{ t *testing.T }
-
-func (w testWriter) Write(line []byte) (int, error) {
-	w.t.Logf("%s", line)
-	return len(line), nil
+// finds has the guard examine all pods, and wants one pod in each of these states.
+func (g nodeGuard) finds(t *testing.T, want ...terms.State) {
+	t.Helper()
+	g.round(t)
+	g.expect(t, want...)
 }
 
-// expect wants this many pods in a state, and none in any other.
-func expect(t *testing.T, registry *prometheus.Registry, want map[terms.State]float64) {
-	t.Helper()
-	families, err := registry.Gather()
-	lab.Check(t, err)
-	for _, family := range families {
-		if family.GetName() != "capture_cni_pods" {
-			continue
-		}
-		got := map[terms.State]float64{} // of all meshes
-		for _, metric := range family.GetMetric() {
-			got[terms.State(metric.GetLabel()[1].GetValue())] += metric.GetGauge().GetValue()
-		}
-		for state, count := range got {
-			if count != want[state] {
-				t.Errorf("%v pods are %s, want %v", count, state, want[state])
-			}
-		}
-	}
-}
+// examining lets one guard of this process examine at a time: the time-outs of its requests
+// to the kernel are for a machine on which it does not compete with seven others.
+var examining sync.Mutex
 
-// wholeRound has the guard examine all pods that are due, in as many slices of
-// time as that takes.
-func wholeRound(t *testing.T, keeper *guard.Guard) {
+// round has the guard examine all pods, in as many slices of time as that takes.
+func (g nodeGuard) round(t *testing.T) {
 	t.Helper()
-	for !keeper.Round(t.Context()) {
+	examining.Lock()
+	defer examining.Unlock()
+	for !g.Round(t.Context()) {
 		lab.Check(t, t.Context().Err())
 	}
 }
 
-// echo answers each byte of a connection, as the pod's application or its proxy.
-func (p *pod) echo(t *testing.T, port uint16) {
+// expect wants one pod in each of these states by the last round, and no other pod.
+func (g nodeGuard) expect(t *testing.T, want ...terms.State) {
 	t.Helper()
-	var listener net.Listener
-	lab.Check(t, p.host.Do(func() (err error) {
-		config := net.ListenConfig{Control: lab.Transparent}
+	var got []terms.State
+	for labels, count := range g.series(t, "pods") {
+		_, state, _ := strings.Cut(labels, " ")
+		got = append(got, slices.Repeat([]terms.State{terms.State(state)}, int(count))...)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the pods are %q, want %q", got, want)
+	}
+}
+
+// series returns the values of a metric, by the values of its labels.
+func (g nodeGuard) series(t *testing.T, name string) map[string]float64 {
+	t.Helper()
+	families, err := g.metrics.Gather()
+	lab.Check(t, err)
+	series := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != "capture_cni_"+name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, label := range metric.GetLabel() {
+				labels = append(labels, label.GetValue())
+			}
+			series[strings.Join(labels, " ")] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+		}
+	}
+	return series
+}
+
+// echo answers each byte of a connection to a port of a host, as an application does or,
+// with a transparent socket, a proxy.
+func echo(t *testing.T, host *lab.Host, port int, control func(network, address string, c syscall.RawConn) error) {
+	t.Helper()
+	go echoAll(listen(t, host, port, control))
+}
+
+// listen listens at a port of a host until the test ends.
+func listen(t *testing.T, host *lab.Host, port int, control func(network, address string, c syscall.RawConn) error) (listener net.Listener) {
+	t.Helper()
+	config := net.ListenConfig{Control: control}
+	host.Within(t, func() (err error) {
 		listener, err = config.Listen(t.Context(), "tcp", fmt.Sprintf(":%d", port))
 		return err
-	}))
+	})
 	t.Cleanup(func() { _ = listener.Close() })
-	go echoAll(listener)
+	return listener
 }
 
 // echoAll answers each byte of all connections until the listener is closed.
@@ -236,31 +267,30 @@ func echoAll(listener net.Listener) {
 	}
 }
 
-// dial connects to the application from outside, until the test ends.
-func (p *pod) dial(t *testing.T) net.Conn {
+// dial connects from a host, until the test ends.
+func dial(t *testing.T, host *lab.Host, to string) *net.TCPConn {
 	t.Helper()
-	conn, err := p.connect()
+	conn, err := connect(host, to)
 	lab.Check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return conn
+	return conn.(*net.TCPConn)
 }
 
-func (p *pod) connect() (conn net.Conn, err error) {
-	err = p.peer.Do(func() (err error) {
-		conn, err = net.DialTimeout("tcp", fmt.Sprintf("%s:%d", podAddress, appPort), 10*time.Second)
+func connect(host *lab.Host, to string) (conn net.Conn, err error) {
+	err = host.Do(func() (err error) {
+		conn, err = net.DialTimeout("tcp", to, 20*time.Second)
 		return err
 	})
 	return conn, err
 }
 
-// reach connects to the application for one byte.
-func (p *pod) reach() error {
-	conn, err := p.connect()
+// reach connects for one byte.
+func reach(host *lab.Host, to string) error {
+	conn, err := connect(host, to)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	return works(conn)
+	return errors.Join(works(conn), conn.Close())
 }
 
 // works sends a byte and wants it back.

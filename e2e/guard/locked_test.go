@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -20,14 +19,15 @@ import (
 // TestLocked has another process hold the lock of two pods, as an ADD or a DEL does. The
 // guard waits for neither, and repairs the third.
 func TestLocked(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	conn := n.listen(t)
 	known := n.run(t, "a-known")
-	keeper, registry := n.keeper(t, guard.InPlace)
-	wholeRound(t, keeper)
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	g := n.newGuard(t, options{})
+	g.finds(t, terms.Captured)
 	fresh, free := n.run(t, "b-fresh"), n.run(t, "c-free")
 	known.nft(t, "delete", "table", "inet", "capture-cni")
+	examining.Lock() // so that only the guard uses up the time of the locks
 	for _, p := range []*pod{known, fresh} {
 		held, err := podnet.Open(t.Context(), p.sandbox.NetNS)
 		lab.Check(t, err)
@@ -38,10 +38,9 @@ func TestLocked(t *testing.T) {
 			}
 		}()
 	}
-	for range 2 {
-		wholeRound(t, keeper)
-		expect(t, registry, map[terms.State]float64{terms.Captured: 2, terms.Unknown: 1})
-	}
+	g.Round(t.Context())
+	examining.Unlock()
+	g.expect(t, terms.Captured, terms.Captured, terms.Unknown)
 	for p, captured := range map[*pod]bool{known: false, fresh: false, free: true} {
 		if got := p.rules(t).Backend != ""; got != captured {
 			t.Errorf("%s: captured %v, want %v", p.sandbox.ID, got, captured)
@@ -55,6 +54,7 @@ func TestLocked(t *testing.T) {
 // TestForeignLock has a process that can only read the lock's file lock a pod for reading:
 // the guard repairs the pod, and says once that it works without a lock.
 func TestForeignLock(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	p := n.run(t, "web")
 	var namespace unix.Stat_t
@@ -63,11 +63,11 @@ func TestForeignLock(t *testing.T) {
 	lab.Check(t, err)
 	defer reader.Close()
 	lab.Check(t, unix.FcntlFlock(reader.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Start: int64(namespace.Ino), Len: 1}))
-	keeper, registry := n.keeper(t, guard.InPlace)
+	g := n.newGuard(t, options{})
 	for range 3 {
-		wholeRound(t, keeper)
+		g.round(t)
 	}
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	g.expect(t, terms.Captured)
 	if log := n.log.String(); strings.Count(log, "continuing without a lock") != 1 {
 		t.Errorf("it says:\n%s", log)
 	}

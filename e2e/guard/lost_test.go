@@ -28,19 +28,16 @@ var losses = map[string]string{ // arguments of ip
 // a repair restores it.
 func TestLost(t *testing.T) {
 	forEachLoss(t, func(t *testing.T, n *node, _ *pod, lose func()) {
-		reporter, registry := n.keeper(t, guard.ReportOnly)
-		reporter.Round(t.Context())
-		expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+		reporter := n.newGuard(t, options{policy: guard.ReportOnly})
+		reporter.finds(t, terms.Captured)
 		lose()
 		for range 9 {
-			reporter.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{terms.Captured: 1}) // without a comparison of all
+			reporter.round(t)
+			reporter.expect(t, terms.Captured) // without a comparison of all
 		}
-		reporter.Round(t.Context())
-		expect(t, registry, map[terms.State]float64{terms.Drifted: 1})
-		keeper, registry := n.keeper(t, guard.InPlace)
-		keeper.Round(t.Context())
-		expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+		reporter.finds(t, terms.Drifted)
+		g := n.newGuard(t, options{})
+		g.finds(t, terms.Captured)
 	})
 }
 

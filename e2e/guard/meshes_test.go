@@ -23,23 +23,22 @@ func (n *node) asLinkerds(name string) {
 // TestOtherMeshes has a pod of Linkerd's without rules, as one that linkerd-cni captured: it
 // is repaired and explained while the mesh is on, and else left alone.
 func TestOtherMeshes(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	p := n.run(t, "web")
 	n.asLinkerds("web")
-	off, registry := n.keeper(t, guard.InPlace)
-	wholeRound(t, off)
-	expect(t, registry, nil)
+	off := n.newGuard(t, options{})
+	off.finds(t)
 	if backend := p.rules(t).Backend; backend != "" {
 		t.Errorf("a pod of a mesh that is off was captured by %s", backend)
 	}
 	n.netConf = strings.Replace(n.netConf, "{", `{"meshes": ["linkerd"],`, 1)
-	on, registry := n.keeper(t, guard.InPlace)
-	wholeRound(t, on)
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	on := n.newGuard(t, options{})
+	on.finds(t, terms.Captured)
 	if rules := p.list(t); !strings.Contains(rules, "4000-5000") || !strings.Contains(rules, "redirect to :4140") {
 		t.Errorf("the rules are not Linkerd's:\n%s", rules)
 	}
-	out := explanation(t, on, "shop", "web")
+	out := on.explain(t, "web")
 	for _, want := range []string{"state        captured\n", `config.linkerd.io/skip-outbound-ports: "4000-5000"`, "linkerd.io/proxy-version: present"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the explanation lacks %q:\n%s", want, out)
@@ -50,16 +49,15 @@ func TestOtherMeshes(t *testing.T) {
 // TestBesideLinkerd has a pod with the rules of linkerd-cni, alone and next to the plugin's:
 // what the guide on the migration says of both.
 func TestBesideLinkerd(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	p := n.run(t, "web")
 	n.asLinkerds("web")
 	n.netConf = strings.Replace(n.netConf, "{", `{"meshes": ["linkerd"],`, 1)
 	p.execute(t, "iptables", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "-j", "REDIRECT", "--to-port", "4140")
-	reporting, registry := n.keeper(t, guard.ReportOnly)
-	wholeRound(t, reporting)
-	expect(t, registry, map[terms.State]float64{terms.Uncaptured: 1})
-	repairing, registry := n.keeper(t, guard.InPlace)
-	wholeRound(t, repairing)
-	wholeRound(t, repairing)
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	reporting := n.newGuard(t, options{policy: guard.ReportOnly})
+	reporting.finds(t, terms.Uncaptured)
+	repairing := n.newGuard(t, options{})
+	repairing.round(t)
+	repairing.finds(t, terms.Captured)
 }

@@ -3,8 +3,6 @@
 package guard
 
 import (
-	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -19,6 +17,7 @@ import (
 // TestObstructed reports another table of a captured pod whose rules could keep
 // packets from ours, and touches nothing.
 func TestObstructed(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		nft   string // its commands
 		names []string
@@ -35,10 +34,6 @@ func TestObstructed(t *testing.T) {
 			"table ip nat { chain OUTPUT { type nat hook output priority -101; tcp dport 80 redirect to :9999; } }",
 			[]string{`ip table "nat"`, "output", "-101", "redir"},
 		},
-		"dnat at our own priority": {
-			"table ip6 nat { chain P { type nat hook prerouting priority -101; tcp dport 80 dnat to [2001:db8::1]:80; } }",
-			[]string{`ip6 table "nat"`, "prerouting", "-101", "nat"},
-		},
 		"routing behind ours": {
 			"table ip late { chain out { type route hook output priority 10; ip daddr 127.0.0.1 ip daddr set 192.0.2.1; } }",
 			[]string{`ip table "late"`, "output", "priority 10", "payload", "routes packets again"},
@@ -46,10 +41,6 @@ func TestObstructed(t *testing.T) {
 		"a mark": {
 			"table inet marks { chain out { type route hook output priority mangle; meta skuid 2000 meta mark set 1337; } }",
 			[]string{`inet table "marks"`, "output", "-150", "meta"},
-		},
-		"another destination": {
-			"table ip rewrite { chain out { type route hook output priority -200; ip daddr set 192.0.2.1; } }",
-			[]string{`ip table "rewrite"`, "output", "-200", "payload"},
 		},
 		"a device's ingress": {
 			`table netdev early { chain in { type filter hook ingress device "eth0" priority 0; fwd to "lo"; } }`,
@@ -65,14 +56,12 @@ func TestObstructed(t *testing.T) {
 			conn := n.listen(t)
 			p := n.run(t, "web")
 			p.capture(t, nil)
-			keeper, registry := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+			g := n.newGuard(t, options{})
+			g.finds(t, terms.Captured)
 			p.load(t, tt.nft)
 			before := p.list(t)
 			for range 2 {
-				keeper.Round(t.Context())
-				expect(t, registry, map[terms.State]float64{"obstructed": 1})
+				g.finds(t, terms.Obstructed)
 			}
 			records := receive(t, conn)["web"]
 			if len(records) != 1 || records[0].Verdict != received.Found || records[0].Reason != "obstructed" {
@@ -93,6 +82,7 @@ func TestObstructed(t *testing.T) {
 // TestObstructedAndMore reports both what is in front of a pod's rules and what the guard
 // has found otherwise.
 func TestObstructedAndMore(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		captured, edited string // the pod's excludeInboundPorts
 		want             string
@@ -108,10 +98,9 @@ func TestObstructedAndMore(t *testing.T) {
 			p.capture(t, map[string]string{key: tt.captured})
 			n.pods["web"].Annotations[key] = tt.edited
 			p.load(t, "table inet hide { chain out { type filter hook output priority -301; notrack; } }")
-			keeper, registry := n.keeper(t, guard.InPlace)
+			g := n.newGuard(t, options{})
 			for range 2 {
-				keeper.Round(t.Context())
-				expect(t, registry, map[terms.State]float64{terms.Obstructed: 1})
+				g.finds(t, terms.Obstructed)
 			}
 			records := receive(t, conn)["web"]
 			if len(records) != 1 || !strings.Contains(records[0].Message, "notrack") || !strings.Contains(records[0].Message, tt.want) {
@@ -124,17 +113,17 @@ func TestObstructedAndMore(t *testing.T) {
 // TestObstructedAndRepaired repairs our rules and leaves what is in front of
 // them where it is, and reports both.
 func TestObstructedAndRepaired(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	conn := n.listen(t)
 	p := n.run(t, "web")
 	p.capture(t, nil)
-	keeper, registry := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
+	g := n.newGuard(t, options{})
+	g.round(t)
 	p.nft(t, "delete", "table", "inet", "capture-cni")
 	p.load(t, "table inet hide { chain out { type filter hook output priority -301; notrack; } }")
-	keeper.Round(t.Context())
-	keeper.Round(t.Context())
-	expect(t, registry, map[terms.State]float64{"obstructed": 1})
+	g.round(t)
+	g.finds(t, terms.Obstructed)
 	if rules := p.list(t); !strings.Contains(rules, "redirect to :15001") || !strings.Contains(rules, "notrack") {
 		t.Errorf("it holds\n%s", rules)
 	}
@@ -143,33 +132,31 @@ func TestObstructedAndRepaired(t *testing.T) {
 	}
 }
 
-// TestUnobstructed is content with another table that hides nothing.
+// TestUnobstructed is content with other tables that hide nothing.
 func TestUnobstructed(t *testing.T) {
-	for name, nft := range map[string]string{
-		"a firewall":                          `table inet filter { chain in { type filter hook input priority filter; ct state established accept; tcp dport 22 drop; }` + "\n" + `chain out { type filter hook output priority -310; counter accept; ip daddr 192.0.2.9 log drop; } }`,
-		"masquerading":                        "table ip nat { chain POSTROUTING { type nat hook postrouting priority srcnat; oifname eth0 masquerade; } }",
-		"masquerading, as iptables writes it": "table ip nat { chain POSTROUTING { type nat hook postrouting priority srcnat; oifname eth0 masquerade; }" + "\n" + `chain OUTPUT { type nat hook output priority -100; tcp dport 22 counter return; } }`,
-		"docker's published ports":            "table ip nat { chain PREROUTING { type nat hook prerouting priority dstnat; tcp dport 80 dnat to 172.17.0.2:80; } }",
-		"nat that comes after":                "table ip nat { chain OUTPUT { type nat hook output priority -99; tcp dport 80 redirect to :9999; } }",
-		"a filter behind ours":                "table ip late { chain out { type filter hook output priority 10; meta mark set 7; } }",
-		"an empty table of nat":               "table ip nat { chain PREROUTING { type nat hook prerouting priority dstnat; }\nchain ISTIO_OUTPUT { } }",
-		"another set of rules":                "table inet unused { chain nowhere { notrack; } }",
+	t.Parallel()
+	n := newNode()
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	for _, nft := range []string{
+		`table inet filter { chain in { type filter hook input priority filter; ct state established accept; tcp dport 22 drop; }` + "\n" + `chain out { type filter hook output priority -310; counter accept; ip daddr 192.0.2.9 log drop; } }`,
+		"table ip nat { chain POSTROUTING { type nat hook postrouting priority srcnat; oifname eth0 masquerade; } }",
+		"table ip iptables { chain POSTROUTING { type nat hook postrouting priority srcnat; oifname eth0 masquerade; }" + "\n" + `chain OUTPUT { type nat hook output priority -100; tcp dport 22 counter return; } }`,
+		"table ip docker { chain PREROUTING { type nat hook prerouting priority dstnat; tcp dport 80 dnat to 172.17.0.2:80; } }",
+		"table ip after { chain OUTPUT { type nat hook output priority -99; tcp dport 80 redirect to :9999; } }",
+		"table ip late { chain out { type filter hook output priority 10; meta mark set 7; } }",
+		"table ip empty { chain PREROUTING { type nat hook prerouting priority dstnat; }\nchain ISTIO_OUTPUT { } }",
+		"table inet unused { chain nowhere { notrack; } }",
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode()
-			p := n.run(t, "web")
-			p.capture(t, nil)
-			p.load(t, nft)
-			keeper, registry := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{terms.Captured: 1})
-		})
+		p.load(t, nft)
 	}
+	n.newGuard(t, options{}).finds(t, terms.Captured)
 }
 
 // TestIPTablesObstructsNothing takes rules of ours for none of another plugin,
 // whatever backend holds them.
 func TestIPTablesObstructsNothing(t *testing.T) {
+	t.Parallel()
 	for _, name := range []config.Backend{config.IPTablesNFT, config.IPTablesLegacy} {
 		t.Run(string(name), func(t *testing.T) {
 			n := newNode()
@@ -177,10 +164,9 @@ func TestIPTablesObstructsNothing(t *testing.T) {
 			backend, err := netfilter.Find(t.Context(), name)
 			lab.Check(t, err)
 			p.captureBy(t, backend, nil)
-			keeper, registry := n.keeper(t, guard.ReportOnly)
+			g := n.newGuard(t, options{policy: guard.ReportOnly})
 			for range 2 {
-				keeper.Round(t.Context())
-				expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+				g.finds(t, terms.Captured)
 			}
 		})
 	}
@@ -189,37 +175,32 @@ func TestIPTablesObstructsNothing(t *testing.T) {
 // TestObstructedByLegacyTables finds what iptables' older variant keeps apart
 // from nf_tables.
 func TestObstructedByLegacyTables(t *testing.T) {
-	lab.RequireRoot(t)
+	t.Parallel()
 	for name, tt := range map[string]struct {
-		args string
-		want terms.State
+		commands []string
+		want     terms.State
 	}{
-		"notrack":      {"-t raw -A OUTPUT -p tcp -j NOTRACK", "obstructed"},
-		"redirect":     {"-t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 9999", terms.Captured}, // behind ours
-		"a mark":       {"-t mangle -A PREROUTING -j MARK --set-mark 1337", "obstructed"},
-		"masquerading": {"-t nat -A POSTROUTING -j MASQUERADE", terms.Captured},
-		"a firewall":   {"-t filter -A INPUT -p tcp --dport 22 -j DROP", terms.Captured},
+		"notrack": {[]string{"-t raw -A OUTPUT -p tcp -j NOTRACK"}, terms.Obstructed},
+		"a mark":  {[]string{"-t mangle -A PREROUTING -j MARK --set-mark 1337"}, terms.Obstructed},
+		"harmless": {[]string{
+			"-t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 9999", // behind ours
+			"-t nat -A POSTROUTING -j MASQUERADE", "-t filter -A INPUT -p tcp --dport 22 -j DROP",
+		}, terms.Captured},
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode()
-			p := n.run(t, "web")
-			p.capture(t, nil)
-			lab.Check(t, p.host.Do(func() error {
-				out, err := exec.CommandContext(t.Context(), "iptables-legacy", strings.Fields("--wait "+tt.args)...).CombinedOutput()
-				if err != nil {
-					err = fmt.Errorf("iptables-legacy %s: %w: %s", tt.args, err, out)
-				}
-				return err
-			}))
-			keeper, registry := n.keeper(t, guard.InPlace)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{tt.want: 1})
-		})
+		n := newNode()
+		p := n.run(t, "web")
+		p.capture(t, nil)
+		for _, command := range tt.commands {
+			p.execute(t, "iptables-legacy", strings.Fields("--wait "+command)...)
+		}
+		t.Log(name)
+		n.newGuard(t, options{}).finds(t, tt.want)
 	}
 }
 
 // TestObstructedByRouting finds a policy rule that routes redirected packets elsewhere.
 func TestObstructedByRouting(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		rules string
 		want  terms.State
@@ -237,9 +218,8 @@ func TestObstructedByRouting(t *testing.T) {
 			for command := range strings.SplitSeq(tt.rules, ", ") {
 				p.execute(t, "ip", strings.Fields(command)...)
 			}
-			keeper, registry := n.keeper(t, guard.ReportOnly)
-			keeper.Round(t.Context())
-			expect(t, registry, map[terms.State]float64{tt.want: 1})
+			g := n.newGuard(t, options{policy: guard.ReportOnly})
+			g.finds(t, tt.want)
 		})
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -24,6 +23,7 @@ const refusedEnv = "CAPTURE_CNI_TEST_REFUSED"
 // TestRepairWithoutSockets repairs a pod where the kernel refuses to list its
 // sockets: capture comes first, and the Event says what that costs.
 func TestRepairWithoutSockets(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	if os.Getenv(refusedEnv) == "" { // a filter of system calls is for the life of a process
 		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -38,16 +38,15 @@ func TestRepairWithoutSockets(t *testing.T) {
 	events := n.listen(t)
 	p := n.run(t, "web")
 	p.serveAll(t)
-	listenEcho(t, p.host, echoPort)
-	began := dialFrom(t, p.peer, fmt.Sprintf("%s:%d", podAddress, echoPort))
+	echo(t, p.host, echoPort, nil)
+	began := dial(t, p.peer, fmt.Sprintf("%s:%d", podAddress, echoPort))
 	lab.Check(t, works(began))
-	keeper, registry := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	g := n.newGuard(t, options{})
+	g.finds(t, terms.Captured)
 	if err := works(began); err == nil {
 		t.Error("the connection of before goes on, past the proxy")
 	}
-	answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", fmt.Sprintf("%s:%d", podAddress, appPort))
+	answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", appAddress)
 	if err != nil || answer.Server != inboundProxy {
 		t.Errorf("a new connection reaches %q, %v", answer.Server, err)
 	}

@@ -27,9 +27,9 @@ var (
 // connection leaves it that ended while the pod had no rules.
 func (p *pod) leaveStale(t *testing.T) {
 	t.Helper()
-	lab.Check(t, p.host.Do(func() error {
+	p.host.Within(t, func() error {
 		return conntrack.Create(t.Context(), []conntrack.Connection{{Client: staleClient, Server: staleServer, Stage: conntrack.Open}})
-	}))
+	})
 }
 
 func (p *pod) hasStale(t *testing.T) bool {
@@ -40,6 +40,7 @@ func (p *pod) hasStale(t *testing.T) bool {
 // TestRefused has rules that refuse connections: the guard deletes stale entries after
 // each refusal, and no others, unless it changes nothing.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	for policy, changes := range map[guard.Policy]bool{guard.InPlace: true, guard.Evict: true, guard.ReportOnly: false} {
 		t.Run(string(policy), func(t *testing.T) {
 			n := newNode()
@@ -50,29 +51,29 @@ func TestRefused(t *testing.T) {
 			p.nft(t, "add", "rule", "inet", "capture-cni", "filter_ISTIO_REFUSE", "limit", "rate", "1000000/second", "counter", "reject", "with", "tcp", "reset")
 			p.nft(t, "add", "chain", "inet", "capture-cni", "filter_OUTPUT", "{ type filter hook output priority 0; }")
 			p.nft(t, "add", "rule", "inet", "capture-cni", "filter_OUTPUT", "tcp dport 81 ct state new jump filter_ISTIO_REFUSE")
-			listenEcho(t, p.peer, echoPort)
-			live := dialFrom(t, p.host, fmt.Sprintf("%s:%d", peerAddress, echoPort))
-			keeper, registry := n.keeper(t, policy)
+			echo(t, p.peer, echoPort, nil)
+			live := dial(t, p.host, fmt.Sprintf("%s:%d", peerAddress, echoPort))
+			g := n.newGuard(t, options{policy: policy})
 			for range 2 {
 				p.leaveStale(t)
-				keeper.Round(t.Context())
+				g.round(t)
 				if !p.hasStale(t) {
 					t.Error("without a refusal, an entry was deleted")
 				}
 				if _, err := p.host.Ask(lab.Owner{UID: 1000, GID: 1000}, "tcp", "", peerAddress+":81"); !errors.Is(err, unix.ECONNREFUSED) {
 					t.Errorf("the rules do not refuse: %v", err)
 				}
-				keeper.Round(t.Context())
+				g.round(t)
 				if p.hasStale(t) == changes {
 					t.Errorf("after a refusal, the entry is there: %v", !changes)
 				}
 			}
-			expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
+			g.expect(t, terms.Outdated)
 			if local := live.LocalAddr().String(); !slices.ContainsFunc(p.entries(t), func(e conntrack.Entry) bool { return e.Client.String() == local }) {
 				t.Error("the entry of an open connection was deleted")
 			}
 			lab.Check(t, works(live))
-			out := explanation(t, keeper, "shop", "web")
+			out := g.explain(t, "web")
 			if want := "kernel       refused packets: 2\n"; !strings.Contains(out, want) {
 				t.Errorf("the explanation lacks %q:\n%s", want, out)
 			}
@@ -83,12 +84,13 @@ func TestRefused(t *testing.T) {
 // TestRefusedPortWorksAgain has an application with a fixed port, to which an entry from
 // before the rules belongs: the rules refuse its first attempt, and capture the next.
 func TestRefusedPortWorksAgain(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	p := n.run(t, "web")
 	p.capture(t, nil)
 	p.serveAll(t)
-	keeper, _ := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
+	g := n.newGuard(t, options{})
+	g.round(t)
 	p.leaveStale(t)
 	ask := func() (lab.Answer, error) {
 		return p.host.Ask(lab.Owner{UID: 1000, GID: 1000}, "tcp", staleClient.String(), staleServer.String())
@@ -96,7 +98,7 @@ func TestRefusedPortWorksAgain(t *testing.T) {
 	if _, err := ask(); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Fatalf("the first attempt: %v", err)
 	}
-	keeper.Round(t.Context())
+	g.round(t)
 	if answer, err := ask(); err != nil || answer.Server != outboundProxy {
 		t.Errorf("the next attempt reaches %q, %v", answer.Server, err)
 	}

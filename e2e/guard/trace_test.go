@@ -29,6 +29,7 @@ const doubt = "can't tell"
 // TestTraces finds the rule that decides in a running pod, with the interface and the
 // source that the pod's routes choose, and changes nothing.
 func TestTraces(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	p := n.run(t, "web")
 	p.capture(t, nil)
@@ -56,11 +57,11 @@ func TestTraces(t *testing.T) {
 	if after := p.list(t); after != before {
 		t.Errorf("it changed the rules:\n%s", after)
 	}
-	keeper, _ := n.keeper(t, guard.ReportOnly)
-	if _, err := keeper.Trace(t.Context(), "shop", "web", elsewhere); err == nil || !strings.Contains(err.Error(), "198.51.100.1 is no address of the pod") {
+	g := n.newGuard(t, options{policy: guard.ReportOnly})
+	if _, err := g.Trace(t.Context(), "shop", "web", elsewhere); err == nil || !strings.Contains(err.Error(), "198.51.100.1 is no address of the pod") {
 		t.Errorf("an inbound packet to another host: %v", err)
 	}
-	if _, err := keeper.Trace(t.Context(), "shop", "none", toPeer); !errors.Is(err, guard.ErrNotHere) {
+	if _, err := g.Trace(t.Context(), "shop", "none", toPeer); !errors.Is(err, guard.ErrNotHere) {
 		t.Errorf("a pod that is not there: %v", err)
 	}
 	p.execute(t, "ip", "rule", "add", "fwmark", "1337", "lookup", "133")
@@ -73,45 +74,54 @@ func TestTraces(t *testing.T) {
 // TestTraceDoubts names each chain of another program that the packet meets before our
 // rules, and none that it does not meet.
 func TestTraceDoubts(t *testing.T) {
-	for name, tt := range map[string]struct {
-		nft    string // its commands
-		packet trace.Packet
-		want   string // "" for no doubt
-	}{
-		"in front":                   {"table inet vpn { chain out { type filter hook output priority -301; counter; } }", toPeer, `chain "out" of inet table "vpn", at hook output with priority -301`},
-		"at our own priority":        {"table ip nat { chain OUTPUT { type nat hook output priority -101; counter; } }", toPeer, `chain "OUTPUT" of ip table "nat", at hook output with priority -101`},
-		"that drops":                 {"table inet vpn { chain out { type filter hook output priority -301; policy drop; } }", toPeer, `chain "out" of inet table "vpn", at hook output with priority -301`},
-		"for inbound packets":        {"table ip vpn { chain in { type filter hook prerouting priority raw; counter; } }", toPod, `chain "in" of ip table "vpn", at hook prerouting with priority -300`},
-		"at a device":                {`table netdev early { chain in { type filter hook ingress device "eth0" priority 0; counter; } }`, toPod, `chain "in" of netdev table "early", at hook ingress with priority 0`},
-		"for arriving packets on lo": {"table inet vpn { chain in { type filter hook prerouting priority raw; counter; } }", toSelf, `chain "in" of inet table "vpn", at hook prerouting with priority -300`},
-		"behind":                     {"table ip nat { chain OUTPUT { type nat hook output priority -99; counter; } }", toPeer, ""},
-		"of the other direction":     {"table inet vpn { chain in { type filter hook prerouting priority raw; counter; } }", toPeer, ""},
-		"for leaving packets":        {"table inet vpn { chain out { type filter hook output priority -301; counter; } }", toPod, ""},
-		"of the other family":        {"table ip6 vpn { chain out { type filter hook output priority raw; counter; } }", toPeer, ""},
-		"without rules":              {"table inet vpn { chain out { type filter hook output priority raw; }\nchain more { counter; } }", toPeer, ""},
+	t.Parallel()
+	n := newNode()
+	p := n.run(t, "web")
+	p.capture(t, nil)
+	for _, nft := range []string{
+		"table inet front { chain out { type filter hook output priority -301; counter; } }",
+		"table ip equal { chain OUTPUT { type nat hook output priority -101; counter; } }",
+		"table inet drops { chain out { type filter hook output priority -301; policy drop; } }",
+		"table ip raw { chain in { type filter hook prerouting priority raw; counter; } }",
+		`table netdev early { chain in { type filter hook ingress device "eth0" priority 0; counter; } }`,
+		"table ip behind { chain OUTPUT { type nat hook output priority -99; counter; } }",
+		"table ip6 other { chain out { type filter hook output priority raw; counter; } }",
+		"table inet empty { chain out { type filter hook output priority raw; }\nchain more { counter; } }",
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode()
-			p := n.run(t, "web")
-			p.capture(t, nil)
-			p.load(t, tt.nft)
-			out := n.trace(t, tt.packet)
-			if tt.want == "" && strings.Contains(out, doubt) {
-				t.Errorf("it doubts:\n%s", out)
+		p.load(t, nft)
+	}
+	arriving := []string{
+		`chain "in" of ip table "raw", at hook prerouting with priority -300`,
+		`chain "in" of netdev table "early", at hook ingress with priority 0`,
+	}
+	for packet, want := range map[*trace.Packet][]string{
+		&toPeer: {
+			`chain "OUTPUT" of ip table "equal", at hook output with priority -101`, `chain "out" of inet table "drops", at hook output with priority -301`,
+			`chain "out" of inet table "front", at hook output with priority -301`,
+		},
+		&toPod: arriving,
+	} {
+		out := n.trace(t, *packet)
+		var got []string
+		for line := range strings.Lines(out) {
+			if hook, isDoubt := strings.CutPrefix(line, doubt+"   the packet meets other rules first: "); isDoubt {
+				got = append(got, strings.TrimSpace(hook))
 			}
-			if tt.want != "" && !strings.Contains(out, doubt+"   the packet meets other rules first: "+tt.want+"\n") {
-				t.Errorf("it does not say %q:\n%s", tt.want, out)
-			}
-			if !strings.Contains(out, "verdict      redirected to port") {
-				t.Errorf("it does not say what the pod's own rules do:\n%s", out)
-			}
-		})
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) || !strings.Contains(out, "verdict      redirected to port") {
+			t.Errorf("it names %q, want %q, and what the pod's own rules do:\n%s", got, want, out)
+		}
+	}
+	if out := n.trace(t, toSelf); !strings.Contains(out, arriving[0]) { // by lo
+		t.Errorf("a packet to the pod itself does not meet the hooks for arriving packets:\n%s", out)
 	}
 }
 
 // TestTraceOfIPTables takes the tables that hold the pod's rules for its own, and one of
 // another variant for foreign.
 func TestTraceOfIPTables(t *testing.T) {
+	t.Parallel()
 	for _, name := range []config.Backend{config.IPTablesNFT, config.IPTablesLegacy} {
 		t.Run(string(name), func(t *testing.T) {
 			backend, err := netfilter.Find(t.Context(), name)
@@ -137,6 +147,7 @@ func TestTraceOfIPTables(t *testing.T) {
 
 // TestTraceOfOtherPods says why there is no certain trace of them.
 func TestTraceOfOtherPods(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		prepare func(t *testing.T, n *node, p *pod)
 		want    []string
@@ -173,8 +184,9 @@ func change(f func(s *cri.Sandbox)) func(*testing.T, *node, *pod) {
 
 func (n *node) trace(t *testing.T, packet trace.Packet) string {
 	t.Helper()
-	keeper, _ := n.keeper(t, guard.ReportOnly)
-	traced, err := keeper.Trace(t.Context(), "shop", "web", packet)
+	examining.Lock()
+	defer examining.Unlock()
+	traced, err := n.newGuard(t, options{policy: guard.ReportOnly}).Trace(t.Context(), "shop", "web", packet)
 	lab.Check(t, err)
 	return textOf(t, traced)
 }

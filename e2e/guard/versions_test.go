@@ -12,7 +12,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
@@ -21,6 +20,7 @@ import (
 // which is reported once, also over a restart of the guard, and left as it is. Once its
 // rules are changed it is repaired, and has the rules of today.
 func TestEarlierPods(t *testing.T) {
+	t.Parallel()
 	for _, version := range lab.EarlierVersions {
 		for _, mode := range []string{"REDIRECT", "TPROXY"} {
 			t.Run(version+", "+mode, func(t *testing.T) { testPodOfEarlierRelease(t, version, mode) })
@@ -38,11 +38,11 @@ func testPodOfEarlierRelease(t *testing.T, version, mode string) {
 	p.captureByEarlierRelease(t, version)
 	before := p.list(t)
 	for range 2 {
-		keeper, registry := n.keeper(t, guard.InPlace)
+		g := n.newGuard(t, options{})
 		for range 3 {
-			keeper.Round(t.Context())
+			g.round(t)
 		}
-		expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
+		g.expect(t, terms.Outdated)
 	}
 	if after := p.list(t); after != before {
 		t.Errorf("an outdated pod was changed:\n%s", after)
@@ -52,15 +52,14 @@ func testPodOfEarlierRelease(t *testing.T, version, mode string) {
 	}
 
 	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
-	keeper, registry := n.keeper(t, guard.InPlace)
-	keeper.Round(t.Context())
-	keeper.Round(t.Context())
-	expect(t, registry, map[terms.State]float64{terms.Captured: 1})
+	g := n.newGuard(t, options{})
+	g.round(t)
+	g.finds(t, terms.Captured)
 	expectRepair(t, receive(t, conn)["web"], received.Drifted)
 	proxy, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", fmt.Sprintf(":%d", inboundPort), "proxy")
 	lab.Check(t, err)
 	defer proxy.Close()
-	answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", fmt.Sprintf("%s:%d", podAddress, appPort))
+	answer, err := p.peer.Ask(lab.Owner{}, "tcp", "", appAddress)
 	if err != nil || answer.Server != "proxy" {
 		t.Errorf("a new connection reaches %q, %v", answer.Server, err)
 	}
@@ -69,16 +68,17 @@ func testPodOfEarlierRelease(t *testing.T, version, mode string) {
 // TestEarlierPodsReportedOnce has no agent at first: what no agent received is reported by the
 // next guard, once.
 func TestEarlierPodsReportedOnce(t *testing.T) {
+	t.Parallel()
 	n := newNode()
 	n.baselines = t.TempDir()
 	n.run(t, "web").captureByEarlierRelease(t, lab.EarlierVersions[0])
 	n.socket = filepath.Join(t.TempDir(), "no agent")
 	examine := func() {
-		keeper, registry := n.keeper(t, guard.InPlace)
+		g := n.newGuard(t, options{})
 		for range 3 {
-			keeper.Round(t.Context())
+			g.round(t)
 		}
-		expect(t, registry, map[terms.State]float64{terms.Outdated: 1})
+		g.expect(t, terms.Outdated)
 	}
 	examine()
 	conn := n.listen(t)

@@ -18,7 +18,7 @@ var whole = []Selection{
 	// the same for each commit.
 	{Package: "e2e/protocol", Skipped: "^(TestEarlierPlugin|TestOwnVersion|TestVersion)$"},
 	// They build the agent, measure it, or need the earlier release.
-	{Package: "e2e/guard", Skipped: "^(TestCost|TestLargestLists|TestClockSteps|TestEarlierPods|TestEarlierPodsReportedOnce|TestDeletedGuardMounts|TestNeedsNoCredentials|TestHangingRuntime)$"},
+	{Package: "e2e/guard", Skipped: "^(TestLargestLists|TestEarlierPods|TestEarlierPodsReportedOnce|TestDeletedGuardMounts|TestNeedsNoCredentials|TestHangingRuntime)$"},
 	// It is about limits of this project, whatever the kernel.
 	{Package: "plugin/netfilter", Skipped: "^TestLimits$"},
 	{Package: "plugin/nfnetlink", Skipped: "^$"},

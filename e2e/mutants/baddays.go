@@ -52,7 +52,7 @@ var badDayMutants = []mutant{
 		file: "install/guard/guard.go",
 		from: "w.next = time.Now().Add(g.pauseAfter(w))",
 		to:   "w.next = time.Now().Add(g.pauseAfter(w)).Round(0)",
-		by:   by(root, "e2e/guard", "TestClockSteps"),
+		by:   by(quick, "install/guard", "TestIntervalsIgnoreTheClock"),
 	},
 	{
 		name: "clock-set-back-stops-the-agent",

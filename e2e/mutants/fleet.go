@@ -150,7 +150,7 @@ var fleetMutants = []mutant{
 		file: "install/guard/explain.go",
 		from: "return ExplainWithoutSandbox(g.settings.HistoryDir, namespace, name)",
 		to:   `return explain.Pod{}, fmt.Errorf("%w: %s/%s", ErrNotHere, namespace, name)`,
-		by:   by(root, "e2e/guard", "TestExplainsWithoutSandbox"),
+		by:   by(quick, "install/guard", "TestExplainsWithoutSandbox"),
 	},
 	{
 		name: "report-asks-all-nodes-of-a-large-cluster",

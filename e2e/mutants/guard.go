@@ -23,21 +23,21 @@ var guardMutants = []mutant{
 		file: "install/guard/examine.go",
 		from: "case fault == nil && !runs:",
 		to:   "case fault == nil && !runs && e.settings.Policy != ReportOnly:",
-		by:   by(root, "e2e/guard", "TestEndingPods/the_sandbox_has_ended,_report"),
+		by:   by(root, "e2e/guard", "TestEndingPods/report"),
 	},
 	{
 		name: "pod-whose-containers-have-exited-is-repaired",
 		file: "install/guard/repair.go",
 		from: "runs = err == nil && !exited",
 		to:   "runs = err == nil || !exited",
-		by:   by(root, "e2e/guard", "TestEndingPods/its_containers_have_exited,_inPlace"),
+		by:   by(quick, "install/guard", "TestRuns"),
 	},
 	{
 		name: "pod-never-captured-waits-for-its-next-container",
 		file: "install/guard/repair.go",
 		from: "runs && w.baseline.isKnown() {",
 		to:   "runs {",
-		by:   by(root, "e2e/guard", "TestEndingPods/never_captured,_between_two_containers"),
+		by:   by(quick, "install/guard", "TestRuns"),
 	},
 	{
 		name: "container-that-starts-counts-as-exited",
@@ -93,7 +93,7 @@ var guardMutants = []mutant{
 		file: "install/guard/desired.go",
 		from: "capture.Decide(asCreated(answer, sandbox), settings, addresses)",
 		to:   "capture.Decide(*answer.Pod, settings, addresses)",
-		by:   by(root, "e2e/guard", "TestStates"),
+		by:   by(quick, "install/guard", "TestDecide"),
 	},
 	{
 		name: "forged-stamp-is-believed",
@@ -142,7 +142,7 @@ var guardMutants = []mutant{
 		file: "install/guard/guard.go",
 		from: `if w.finding.State == before.State && w.finding.Repaired == "" {`,
 		to:   "if w.finding.State == before.State {",
-		by:   by(root, "e2e/guard", "TestEveryRepairIsReported"),
+		by:   by(quick, "install/guard", "TestReport"),
 	},
 	{
 		name: "flapping-pods-use-up-the-repairs",
@@ -219,6 +219,6 @@ var guardMutants = []mutant{
 		file: "install/guard/guard.go",
 		from: "if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil",
 		to:   "if g.settings.Policy != InPlace && g.examiner.runtimeFault() == nil",
-		by:   by(root, "e2e/guard", "TestOtherPoliciesEvictNoPod"),
+		by:   by(quick, "install/guard", "TestReport"),
 	},
 }

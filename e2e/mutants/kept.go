@@ -30,7 +30,7 @@ var keptMutants = []mutant{
 		file: "install/guard/desired.go",
 		from: "fresh.changed = err != nil ||",
 		to:   "fresh.changed = err == nil &&",
-		by:   by(root, "e2e/guard", "TestStates/annotations_made_invalid"),
+		by:   by(quick, "install/guard", "TestDecide"),
 	},
 	{
 		name: "outdated-pod-is-never-obstructed",

@@ -87,7 +87,7 @@ var traceMutants = []mutant{
 		file: "install/kernel/hooks.go",
 		from: "return c.drops || len(rules) > 0, err",
 		to:   "return len(rules) > 0, err",
-		by:   by(root, "e2e/guard", "TestTraceDoubts/that_drops"),
+		by:   by(root, "e2e/guard", "TestTraceDoubts"),
 	},
 	{
 		name: "trace-takes-the-pods-own-tables-for-foreign",

@@ -32,6 +32,21 @@ func TestNetNS(t *testing.T) {
 	}
 }
 
+// TestOCIRuntime reads the type of the shim and its program, and the handler's name.
+func TestOCIRuntime(t *testing.T) {
+	for info, want := range map[string]OCIRuntime{
+		`{}`: {Handler: "fast"},
+		`{"runtimeType":"io.containerd.runc.v2","runtimeOptions":{"binary_name":"/usr/bin/runsc"}}`: {"fast", "io.containerd.runc.v2", "/usr/bin/runsc"},
+		`{"runtimeType":"io.containerd.kata.v2","runtimeOptions":"of another form"}`:                {Handler: "fast", Type: "io.containerd.kata.v2"},
+	} {
+		told := answer(info)
+		told.Status = &runtimeapi.PodSandboxStatus{RuntimeHandler: "fast"}
+		if got, err := networkOf(told); err != nil || got.runtime != want {
+			t.Errorf("%s: %+v, %v; want %+v", info, got.runtime, err, want)
+		}
+	}
+}
+
 func answer(info string) *runtimeapi.PodSandboxStatusResponse {
 	return &runtimeapi.PodSandboxStatusResponse{Info: map[string]string{"info": info}}
 }

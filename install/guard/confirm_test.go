@@ -15,10 +15,32 @@ import (
 // confirming is a Runtime that a test lets say whether a pod runs.
 type confirming struct {
 	*shaky
-	runs func(ctx context.Context) (bool, error)
+	runs   func(ctx context.Context) (bool, error)
+	exited bool // its containers
 }
 
 func (c *confirming) Runs(ctx context.Context, _ cri.Sandbox) (bool, error) { return c.runs(ctx) }
+
+func (c *confirming) HaveExited(context.Context, cri.Sandbox) (bool, error) { return c.exited, nil }
+
+// TestRuns takes a pod for one that has ended once its containers have exited: CRI-O
+// reports its sandbox as ready. One that was never seen captured is between two containers.
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ runs, exited, captured, want bool }{
+		{true, false, true, true}, {true, true, true, false}, {true, true, false, true}, {false, false, true, false}, {false, true, false, false},
+	} {
+		s := newShakyGuard()
+		s.examiner.runtime = &confirming{s.shaky, func(context.Context) (bool, error) { return tt.runs, nil }, tt.exited}
+		w := asking(true)
+		if tt.captured {
+			w.baseline = stored
+		}
+		if got, err := s.examiner.runs(t.Context(), w); got != tt.want || err != nil {
+			t.Errorf("%+v: %v, %v", tt, got, err)
+		}
+	}
+}
 
 // TestRunsPause makes no repair for a while after the runtime did not say whether a pod
 // runs, or while it does not list its sandboxes. An error that comes at once concerns

@@ -3,11 +3,14 @@
 package guard
 
 import (
+	"maps"
 	"net/netip"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // TestPacked wants the same rules of an Intent that was packed, in little memory.
@@ -36,6 +39,34 @@ func TestPacked(t *testing.T) {
 		}
 		if most := 10 * len(intent.ExcludeOutboundRanges); len(packed) > most+1000 {
 			t.Errorf("%d bytes for %d ranges", len(packed), len(intent.ExcludeOutboundRanges))
+		}
+	}
+}
+
+// TestDecide decides by the annotations of the pod's creation, and reports an edit since.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	const ranges, mode = "traffic.sidecar.istio.io/includeOutboundIPRanges", "sidecar.istio.io/interceptionMode"
+	for name, tt := range map[string]struct {
+		edited  map[string]string
+		changed bool
+	}{
+		"as it was made":      {nil, false},
+		"loosened":            {map[string]string{ranges: ""}, true},
+		"made invalid":        {map[string]string{ranges: "no range"}, true},
+		"exempted":            {map[string]string{mode: "NONE"}, true},
+		"nothing that counts": {map[string]string{"example.com/other": "x"}, false},
+	} {
+		n, _ := newPodNode(t, Settings{})
+		addresses := func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("192.0.2.2")}, nil }
+		decided := func() (d desired) {
+			lab.Check(t, d.decide(&lookup.Answer{Pod: &n.pod}, n.sandbox, config.DefaultSettings(), addresses))
+			return d
+		}
+		made := decided()
+		maps.Copy(n.pod.Annotations, tt.edited)
+		if now := decided(); now.changed != tt.changed || now.stamp != made.stamp || now.stamp == "" || now.exemption.Cause != "" {
+			t.Errorf("%s: %+v, made as %+v", name, now, made)
 		}
 	}
 }

@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestBackOff allows some repairs of a pod without a pause, then requires pauses that
@@ -66,5 +70,22 @@ func TestRepeatedRepairsHaveTheirOwnLimit(t *testing.T) {
 	}
 	if refusal := limits.refusal(&streak{}, now.Add(repairInterval)); refusal != "" {
 		t.Errorf("a second later: %s", refusal)
+	}
+}
+
+// TestRefusedRepair touches no namespace, and counts no attempt, where a limit forbids the
+// repair. A pod's first repair has the limit of first ones.
+func TestRefusedRepair(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]streak{"first": {}, "repeated": {1, time.Now()}} {
+		_, g := newPodNode(t, Settings{})
+		limit := map[string]*rate.Limiter{"first": g.examiner.limits.first, "repeated": g.examiner.limits.repeated}[name]
+		limit.AllowN(time.Now(), repairBurst)
+		w := examined("web", Finding{})
+		w.repairs = before
+		found := g.examiner.repair(t.Context(), nil, w, Finding{State: terms.Drifted, Reason: "a rule more"})
+		if found.State != terms.Drifted || !strings.Contains(found.Reason, "a rule more; too many repairs") || w.repairs != before {
+			t.Errorf("%s: %+v, with %+v", name, found, w.repairs)
+		}
 	}
 }

@@ -3,8 +3,13 @@
 package guard
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -33,6 +38,60 @@ func TestIsReported(t *testing.T) {
 		g := &Guard{outbox: outbox{queue: make([]record.Record, tt.queued)}}
 		if got := g.isReported(Finding{State: tt.found}, Finding{State: tt.before}, tt.reported); got != tt.want {
 			t.Errorf("%+v: got %v", tt, got)
+		}
+	}
+}
+
+// TestReport sends a finding once, each repair, and at each examination a request for the
+// eviction of a pod that lacks its rules, has a controller, and runs in a runtime that
+// answers.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	type sent map[record.Verdict]int
+	missing := map[terms.State]bool{terms.Uncaptured: true, terms.Drifted: true}
+	silent := map[terms.State]bool{terms.Captured: true, terms.Exempt: true, terms.Unknown: true}
+	for _, policy := range Policies() {
+		for _, state := range terms.States() {
+			for _, tt := range []struct {
+				name            string
+				change          func(g *Guard, w *watched)
+				repairs, evicts bool
+			}{
+				{"alone", func(*Guard, *watched) {}, false, false},
+				{"with a controller", func(_ *Guard, w *watched) { w.desired.hasController = true }, false, policy == Evict && missing[state]},
+				{"repaired", func(_ *Guard, w *watched) { w.finding = Finding{State: terms.Captured, Repaired: terms.Drifted} }, true, false},
+				{"isolated", func(_ *Guard, w *watched) { w.desired.hasController, w.sandbox.Runtime.Handler = true, "kata" }, false, false},
+				{"the runtime is away", func(g *Guard, w *watched) { w.desired.hasController, g.lister.fault = true, errors.New("away") }, false, false},
+			} {
+				socket := t.TempDir() + "/s"
+				conn := lab.AgentSocket(t, socket)
+				_, g := newPodNode(t, Settings{Policy: policy, Socket: socket})
+				w := examined("web", Finding{State: state})
+				tt.change(g, w)
+				const examinations = 3
+				before := Finding{}
+				for range examinations {
+					g.report(w, before)
+					before = w.finding
+				}
+				g.outbox.send()
+				want, got := sent{}, sent{}
+				switch {
+				case tt.repairs:
+					want[received.Repaired] = examinations
+				case !silent[state]:
+					want[received.Found] = 1
+				}
+				if tt.evicts {
+					want[received.EvictionRequested] = examinations
+				}
+				for _, r := range receive(t, conn) {
+					got[r.Verdict]++
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s, %s, %s: %s", policy, state, tt.name, diff)
+				}
+			}
 		}
 	}
 }

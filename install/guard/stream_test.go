@@ -81,6 +81,35 @@ func TestPollInterval(t *testing.T) {
 	}
 }
 
+// TestEventEndsThePause lists the sandboxes soon after one has started, in the middle of
+// the pause between two listings.
+func TestEventEndsThePause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		starts := make(chan struct{})
+		n := &emptyNode{streamer: &streamer{stream: func(ctx context.Context, connected, began func()) error {
+			connected()
+			<-starts
+			began()
+			<-ctx.Done()
+			return ctx.Err()
+		}}}
+		g := New(Settings{Conf: config.Default(), Round: time.Hour}, n, &agent{answer: failing(errors.New("no agent"))}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go g.Run(ctx)
+		time.Sleep(pollIntervalWithEvents + time.Second)
+		synctest.Wait()
+		before := n.listings.Load()
+		close(starts)
+		time.Sleep(settleDelay)
+		synctest.Wait()
+		if got := n.listings.Load() - before; got != 1 {
+			t.Errorf("%d listings after an event, want 1", got)
+		}
+	})
+}
+
 // TestNotify keeps one notification until it is read, and never blocks.
 func TestNotify(t *testing.T) {
 	t.Parallel()

@@ -60,6 +60,8 @@ func TestObstructive(t *testing.T) {
 		"reads a mark":   {expression(t, "meta", number(unix.NFTA_META_DREG, 8)), ""},
 		"sets a mark":    {expression(t, "meta", number(unix.NFTA_META_SREG, 8)), `a change by statement "meta"`},
 		"sets a zone":    {expression(t, "ct", number(unix.NFTA_CT_SREG, 8)), `a change by statement "ct"`},
+		"a destination":  {expression(t, "payload", number(unix.NFTA_PAYLOAD_SREG, 8)), `a change by statement "payload"`},
+		"dnat":           {expression(t, "nat"), `statement "nat"`},
 		"logs":           {expression(t, "target", target("LOG")), ""},
 		"CT of iptables": {expression(t, "target", target("CT")), `target "CT"`},
 		"not known":      {expression(t, "of tomorrow"), `statement "of tomorrow"`},
