@@ -55,7 +55,7 @@ func TestOracleScenarios(t *testing.T) {
 				o.theirs = func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(settings.Mesh)...) }
 				if args := istioInitArgs[s.name]; args != nil {
 					o.theirs = func(host *lab.Host) error {
-						return istioInit(host, append(environmentOf(settings.Mesh), "ISTIO_DUAL_STACK="+dualStack), args...)
+						return istioInit(t, host, append(environmentOf(settings.Mesh), "ISTIO_DUAL_STACK="+dualStack), args...)
 					}
 				}
 				o.compare(t)
