@@ -25,7 +25,7 @@ func TestSegmentOpensNoWayOut(t *testing.T) {
 				pod := injected(spelled(map[string]string{"includeInboundPorts": "9080"}), nil)
 				pod.Annotations["sidecar.istio.io/interceptionMode"] = mode
 				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, pod, dualStack())))
-				for _, f := range []family{ipv4, ipv6} {
+				for _, f := range bothFamilies {
 					for _, by := range []struct {
 						lab.Owner
 						port uint16
