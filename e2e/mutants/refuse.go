@@ -121,7 +121,7 @@ var refuseMutants = []mutant{
 		file: "plugin/capture/tproxy.go",
 		from: "Accepts: true, Invalid: true}, Action{Verdict: Drop}",
 		to:   "Accepts: true, Invalid: true}, Action{Verdict: Return}",
-		by:   by(root, "e2e/search", "TestFound"),
+		by:   by(root, "e2e/search", "TestSequences"),
 	},
 	{
 		name: "pod-without-ipv6-needs-ip6tables",

@@ -185,7 +185,7 @@ var ruleMutants = []mutant{
 		file: "plugin/capture/refuse.go",
 		from: "b.add(Match{Protocol: TCP}, Action{Verdict: Reject}, \"it would bypass the proxy\")",
 		to:   "b.exempt(Match{Protocol: TCP, Begins: true}, \"it would bypass the proxy\")",
-		by:   by(root, "e2e/traffic", "TestSegmentOpensNoWayOut"),
+		by:   by(root, "e2e/search", "TestSequences"),
 	},
 	{
 		name: "different-rules-have-one-stamp",

@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,7 +14,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
@@ -39,9 +39,7 @@ func (n node) startAgent(t *testing.T) (stop func()) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx) }()
 	stop = func() { cancel(); lab.Check(t, <-ended) }
-	for server.Ready() != nil {
-		time.Sleep(time.Millisecond)
-	}
+	lab.Eventually(t, server.Ready)
 	return stop
 }
 
@@ -84,6 +82,7 @@ func TestAgentAnswers(t *testing.T) {
 // TestNoAgentNoCredentials expects both ways in the errors of ADD and of strict STATUS,
 // and that CHECK does not judge, so that the pod is not replaced after a restart of CRI-O.
 func TestNoAgentNoCredentials(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
 	lab.Check(t, os.Remove(n.kubeconfig))
@@ -95,13 +94,19 @@ func TestNoAgentNoCredentials(t *testing.T) {
 	call{netns: sandbox(t).Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=batch", stdin: strings.Replace(short, "{", `{"runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"kubernetes.io/config.source":"api"}},`, 1)}.run(t).succeeds(t)
 }
 
-// TestAgentReturns starts the agent during an ADD on a node without credentials.
+// TestAgentReturns starts the agent after an ADD on a node without credentials has failed once.
 func TestAgentReturns(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	lab.Check(t, os.Remove(n.kubeconfig))
+	socket := config.PodsSocket(n.agentSocket())
+	lab.Check(t, os.Mkdir(filepath.Dir(socket), 0o700))
+	ends, err := net.Listen("unix", socket)
+	lab.Check(t, err)
 	add := call{netns: host.Path(), stdin: n.withAgent("")}.prepare()
 	lab.Check(t, add.Start())
-	time.Sleep(300 * time.Millisecond) // some attempts fail; the result does not depend on how many
+	conn, err := ends.Accept()
+	lab.Check(t, errors.Join(err, conn.Close(), ends.Close()))
 	defer n.startAgent(t)()
 	lab.Check(t, add.Wait())
 	expectCaptured(t, host, true)
@@ -110,8 +115,10 @@ func TestAgentReturns(t *testing.T) {
 // TestHungAgent has an agent that is stopped, and one that accepts connections and never
 // answers: with credentials, ADD takes its other way.
 func TestHungAgent(t *testing.T) {
+	t.Parallel()
 	for name, accepts := range map[string]bool{"stopped": false, "hung": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n, host := newNode(t), sandbox(t)
 			socket := config.PodsSocket(n.agentSocket())
 			lab.Check(t, os.Mkdir(filepath.Dir(socket), 0o700))
@@ -138,6 +145,7 @@ func TestHungAgent(t *testing.T) {
 // TestImposter puts a socket of another user in the agent's place: its answer, which
 // would leave the pod uncaptured, is not read.
 func TestImposter(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	socket := config.PodsSocket(n.agentSocket())
 	lab.Check(t, os.Mkdir(filepath.Dir(socket), 0o777))

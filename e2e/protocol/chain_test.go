@@ -40,6 +40,7 @@ type machine struct {
 
 // TestChain executes all verbs of a conflist for two pods.
 func TestChain(t *testing.T) {
+	t.Parallel()
 	for _, v := range versions {
 		t.Run(v, func(t *testing.T) {
 			m, _ := newChain(t, v)
@@ -129,6 +130,7 @@ func (m machine) traffic(t *testing.T, sandbox *lab.Host, captured bool) {
 
 // TestCnitool executes the chain with cnitool.
 func TestCnitool(t *testing.T) {
+	t.Parallel()
 	m, n := newChain(t, "1.0.0")
 	dir := t.TempDir()
 	lab.Check(t, os.WriteFile(filepath.Join(dir, "10-chain.conflist"), conflist(t, n, "1.0.0"), 0o600))

@@ -105,6 +105,7 @@ func repaired(t *testing.T, _ node, host *lab.Host) {
 // TestBackendChanged expects CHECK and DEL to find the rules of an ADD by another backend:
 // CRI-O replaces pods whose CHECK fails.
 func TestBackendChanged(t *testing.T) {
+	t.Parallel()
 	backends := []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy}
 	for i, made := range backends {
 		t.Run(string(made), func(t *testing.T) {

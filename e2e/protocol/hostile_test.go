@@ -79,6 +79,7 @@ const everyKey = `"args": {"cni": {"kubeconfig": "/x"}}, "dns": {}, "ipam": {}, 
 // TestStdinChoosesNoSocket names a socket of the attacker: the plugin sends no record
 // to it and spools none next to it, neither of meshed nor of unmeshed pods.
 func TestStdinChoosesNoSocket(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	elsewhere := t.TempDir()
 	socket := elsewhere + "/agent.sock"
@@ -124,6 +125,7 @@ func TestKubeconfigChoosesNoFiles(t *testing.T) {
 // TestPipeForCredentials replaces each file by a pipe without a writer: the plugin
 // must not block.
 func TestPipeForCredentials(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
 		n := newNode(t)
 		path := filepath.Join(filepath.Dir(n.kubeconfig), name)
@@ -136,6 +138,7 @@ func TestPipeForCredentials(t *testing.T) {
 // TestLinkedToken has an absolute link to the current token in the same directory, as
 // the kubelet has for its certificate.
 func TestLinkedToken(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	token := filepath.Join(filepath.Dir(n.kubeconfig), "token")
 	lab.Check(t, os.Rename(token, token+"-2026-11-22"))

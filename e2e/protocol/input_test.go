@@ -16,6 +16,7 @@ import (
 // TestBadInput sends malformed input to a meshed pod's ADD: the error has the right
 // code, and no rule is applied.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	const web = "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"
 	for _, test := range []struct {
@@ -72,6 +73,7 @@ func untrustedFile(t *testing.T) string {
 }
 
 func TestBadPods(t *testing.T) {
+	t.Parallel()
 	annotate := func(pairs ...string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			for i := 0; i < len(pairs); i += 2 {
@@ -111,6 +113,7 @@ func TestBadPods(t *testing.T) {
 }
 
 func TestNamespaces(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	call{netns: "/var/run/netns/there-is-none", stdin: n.conf("")}.run(t).fails(t, 3, "does not exist")
 	call{netns: "/proc/self/ns/net", stdin: n.conf("")}.run(t).fails(t, 101, "the host's own network namespace")
@@ -119,6 +122,7 @@ func TestNamespaces(t *testing.T) {
 // TestPodsOutsideTheMesh starts pods that need no lookup, without a kubeconfig and an
 // API server, with a valid and an invalid entry.
 func TestPodsOutsideTheMesh(t *testing.T) {
+	t.Parallel()
 	const web = "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"
 	annotations := func(pairs string) string {
 		return fmt.Sprintf(`"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {%s}},`, pairs)
@@ -154,6 +158,7 @@ func TestPodsOutsideTheMesh(t *testing.T) {
 
 // TestIncompleteAnnotations expects a lookup if the kubelet's annotation is missing.
 func TestIncompleteAnnotations(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for _, annotations := range []string{`{}`, `{"a":"b"}`, `null`, `{"kubernetes.io/config.source": 5}`, `{"kubernetes.io/config.source": ""}`} {
 		host := sandbox(t)
@@ -165,6 +170,7 @@ func TestIncompleteAnnotations(t *testing.T) {
 // TestReasons expects a log line with the reason why an injected pod is not captured,
 // and warnings.
 func TestReasons(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for want, change := range map[string]func(*corev1.Pod){
 		"container istio-init sets up the capture itself": func(p *corev1.Pod) {

@@ -101,6 +101,7 @@ func expectNoRules(t *testing.T, host *lab.Host) {
 
 // TestBackendsByProtocol executes each verb twice with every backend.
 func TestBackendsByProtocol(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for _, backend := range []string{"nftables", "iptables", "iptables-nft", "iptables-legacy"} {
 		t.Run(backend, func(t *testing.T) {
@@ -127,6 +128,7 @@ func TestBackendsByProtocol(t *testing.T) {
 // TestLockedNode holds the node's lock of iptables: neither ADD nor DEL waits for it,
 // and DEL leaves no rule.
 func TestLockedNode(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	host := sandbox(t)
 	lock, err := os.OpenFile("/run/xtables.lock", os.O_RDWR|os.O_CREATE, 0o600)

@@ -54,6 +54,7 @@ func (n node) isolatedWith(t *testing.T, host *lab.Host, verb, pod, keys, noRun 
 
 // TestNothingButTheBinaries runs ADD without a shell, iptables, nft or a writable disk.
 func TestNothingButTheBinaries(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for _, pod := range []string{"web", "batch"} {
 		host := sandbox(t)
@@ -66,6 +67,7 @@ func TestNothingButTheBinaries(t *testing.T) {
 // pods outside the mesh start, and DEL succeeds, even for a pod whose rules iptables
 // applied before.
 func TestMissingBackend(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for _, backend := range []string{"iptables", "iptables-nft", "iptables-legacy"} {
 		keys := fmt.Sprintf(`"backend": %q,`, backend)
@@ -83,6 +85,7 @@ func TestMissingBackend(t *testing.T) {
 // TestOneDeadAddress resolves the API server's name to two addresses, one of which
 // drops packets: an attempt succeeds with the other.
 func TestOneDeadAddress(t *testing.T) {
+	t.Parallel()
 	machine := lab.StartHost(t)
 	lab.Check(t, machine.AddAddresses("lo"))
 	n := newNodeOn(t, machine)

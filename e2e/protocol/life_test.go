@@ -17,6 +17,7 @@ import (
 
 // TestDel expects DEL to succeed without output for any input.
 func TestDel(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	good := node{kubeconfig: "/nonexistent"}.conf("")
 	for name, c := range map[string]call{
@@ -43,6 +44,7 @@ func TestDel(t *testing.T) {
 
 // TestDelRemovesOurs runs DEL twice: it removes only our rules.
 func TestDelRemovesOurs(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	others := "table inet others {\n}\n"
 	host.Load(t, others)
@@ -59,6 +61,7 @@ func TestDelRemovesOurs(t *testing.T) {
 
 // TestCheckNamesTheDifference samples differences; podnet's tests cover all.
 func TestCheckNamesTheDifference(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for change, want := range map[string]string{
 		"": "",
@@ -83,6 +86,7 @@ func TestCheckNamesTheDifference(t *testing.T) {
 // TestRepeatedADD runs ADD ten times for the same rules, and once for other rules, which
 // is refused until DEL.
 func TestRepeatedADD(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	c := call{netns: host.Path(), stdin: n.conf("")}
 	c.run(t).succeeds(t)
@@ -105,6 +109,7 @@ func TestRepeatedADD(t *testing.T) {
 // TestKilled kills ADDs at random moments: all rules or none are left, and the next
 // ADD succeeds.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	c := call{netns: host.Path(), stdin: n.conf("")}
 	c.run(t).succeeds(t)
@@ -125,6 +130,7 @@ func TestKilled(t *testing.T) {
 
 // TestParallel runs 32 ADDs at once, in as many namespaces and in a single one.
 func TestParallel(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	shared := sandbox(t)
 	var hosts []*lab.Host
@@ -153,12 +159,14 @@ func TestParallel(t *testing.T) {
 // TestUnmeshedWithFaultyAPI has an API server with faults: a pod outside the mesh
 // starts without a request to it.
 func TestUnmeshedWithFaultyAPI(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func(http.ResponseWriter, *http.Request) bool{
 		"500":       func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(500); return true },
 		"401":       func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(401); return true },
 		"no answer": func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n, host := newNode(t), sandbox(t)
 			n.Misbehave(fault)
 			annotations := `"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api"}},`

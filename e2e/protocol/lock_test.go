@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 // TestPodHoldsNoLock has an unprivileged process in the pod lock the files of its
 // network namespace that it can open: ADD, CHECK and DEL do not wait for it.
 func TestPodHoldsNoLock(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	const hold = "exec 9</proc/self/ns/net && flock -x 9 && ! cat /run/capture-cni/lock/netns && echo locked && exec sleep 30"
 	holder := exec.Command("setpriv", "--reuid=2000", "--regid=2000", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "sh", "-c", hold)
@@ -48,6 +50,7 @@ func TestPodHoldsNoLock(t *testing.T) {
 // TestNoLock has no /run for the lock file: ADD fails and leaves no rule, a pod outside
 // the mesh starts, and DEL removes the rules.
 func TestNoLock(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	n.isolatedWith(t, host, "ADD", "web", "", "no /run").fails(t, 999, "the lock of network namespaces", "/run")
 	expectNoRules(t, host)
@@ -59,6 +62,7 @@ func TestNoLock(t *testing.T) {
 
 // TestForeignLock has a lock that another user owns or can open.
 func TestForeignLock(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for name, prepare := range map[string]string{
 		"file that all may read":        "mkdir -m 700 $L && install -m 644 /dev/null $L/netns",
@@ -83,6 +87,7 @@ func TestForeignLock(t *testing.T) {
 // TestNamespaceLock holds the lock of one namespace: ADD waits for it, DEL and an ADD
 // for another namespace do not.
 func TestNamespaceLock(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	n, host, other := newNode(t), sandbox(t), sandbox(t)
 	lock, err := os.OpenFile("/run/capture-cni/lock/netns", os.O_RDWR|os.O_CREATE, 0o600)
@@ -95,10 +100,15 @@ func TestNamespaceLock(t *testing.T) {
 	call{netns: other.Path(), stdin: n.conf("")}.run(t).succeeds(t)
 	waiting := call{netns: host.Path(), stdin: n.conf("")}.prepare()
 	lab.Check(t, waiting.Start())
-	for n.Requests() < 2 { // the lock comes after the lookup
-		time.Sleep(time.Millisecond)
+	lab.Eventually(t, func() error { // the lock comes after the lookup
+		if n.Requests() < 2 {
+			return errors.New("the ADD has not read its pod")
+		}
+		return nil
+	})
+	for range 3 { // each takes longer than the rest of an ADD without a lock
+		call{netns: sandbox(t).Path(), stdin: n.conf("")}.run(t).succeeds(t)
 	}
-	time.Sleep(500 * time.Millisecond) // many times what an ADD without a lock takes from here
 	expectNoRules(t, host)
 	call{command: "DEL", netns: host.Path(), stdin: n.conf("")}.run(t).silent(t)
 	lab.Check(t, waiting.Process.Kill())
@@ -112,6 +122,7 @@ func TestNamespaceLock(t *testing.T) {
 // TestLockOutlivesDEL holds the lock of a captured pod for longer than a DEL may take: it
 // removes the rules without the lock.
 func TestLockOutlivesDEL(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	call{netns: host.Path(), stdin: n.conf("")}.run(t).succeeds(t)
 	expectCaptured(t, host, true)
@@ -130,6 +141,7 @@ func TestLockOutlivesDEL(t *testing.T) {
 // of the node, lock all of it, or take a lease on it: ADD, CHECK and DEL go on, and ADD says
 // so. The kernel holds who opens a leased file for writing for 45 s (lease-break-time).
 func TestReaderHoldsNoLock(t *testing.T) {
+	t.Parallel()
 	for name, take := range map[string]func(fd uintptr) error{
 		"lock": func(fd uintptr) error {
 			return unix.FcntlFlock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK})

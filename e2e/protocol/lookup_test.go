@@ -39,6 +39,7 @@ func TestLookupIsNoPlugin(t *testing.T) {
 
 // TestLookupDirectories reads credentials in allowed directories alone.
 func TestLookupDirectories(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	allowed := filepath.Dir(n.kubeconfig)
 	elsewhere := t.TempDir()

@@ -38,6 +38,7 @@ func withAnnotations(t *testing.T, pod *corev1.Pod) string {
 // TestMeshes has pods of other meshes, with the meshes that are on, with and without the
 // pod's annotations from the runtime.
 func TestMeshes(t *testing.T) {
+	t.Parallel()
 	linkerd := otherSidecar("linkerd-proxy", 2102, map[string]string{"linkerd.io/proxy-version": "edge-26.8.1"})
 	skipping := otherSidecar("linkerd-proxy", 2102, map[string]string{"linkerd.io/proxy-version": "edge-26.8.1", "config.linkerd.io/skip-outbound-ports": "http"})
 	own := otherSidecar("egress", 3128, map[string]string{"capture-cni.io/proxy": "egress", "capture-cni.io/outbound-port": "3129"})
@@ -82,6 +83,7 @@ func TestMeshes(t *testing.T) {
 // TestStaticPodWithKeys has a static pod ask for what it can't get: it does not start, unless
 // its mesh is off.
 func TestStaticPodWithKeys(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	const static = `"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "file", "capture-cni.io/proxy": "x"}},`
 	call{netns: host.Path(), stdin: n.conf(static)}.run(t).fails(t, 101, "static pod with annotations capture-cni.io/")
@@ -91,6 +93,7 @@ func TestStaticPodWithKeys(t *testing.T) {
 // TestPodWithoutItsKeys has an agent that knows no keys but Istio's, as one of an earlier
 // release: a pod with keys does not pass by that answer. CHECK does not judge.
 func TestPodWithoutItsKeys(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	own := otherSidecar("egress", 3128, map[string]string{"capture-cni.io/proxy": "egress", "capture-cni.io/outbound-port": "3129"})
 	stdin := n.conf(withAnnotations(t, own))

@@ -70,6 +70,7 @@ func spooled(t *testing.T, socket string) (records []record.Record) {
 
 // TestRecords expects the record of each ADD at the agent's socket.
 func TestRecords(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	conn, socket := listen(t)
 	n.Put(meshed(func(p *corev1.Pod) {
@@ -152,6 +153,7 @@ func TestRecords(t *testing.T) {
 
 // TestRecordHasUID expects the UID in the record if the runtime does not pass it.
 func TestRecordHasUID(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	conn, socket := listen(t)
 	call{netns: sandbox(t).Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web", stdin: n.conf(reportTo(socket))}.run(t).succeeds(t)
@@ -163,6 +165,7 @@ func TestRecordHasUID(t *testing.T) {
 // TestNoAgent runs ADDs with no agent, or another file, at the socket's path: the
 // results are the same, and the records of failures are spooled.
 func TestNoAgent(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for name, prepare := range map[string]func(t *testing.T) string{
 		"no agent": newSpool,
@@ -216,6 +219,7 @@ func TestNoAgent(t *testing.T) {
 // TestManyRecords has 64 ADDs fail at once with no agent: each returns its error, and
 // all records are spooled.
 func TestManyRecords(t *testing.T) {
+	t.Parallel()
 	n := serve(t)
 	n.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
 		kubeapi.WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "no")

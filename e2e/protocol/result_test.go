@@ -18,6 +18,7 @@ var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
 // TestPrevResultPasses expects the bytes of a prevResult that no library would write.
 func TestPrevResultPasses(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	const previous = `{"cniVersion":"1.0.0",  "x-unknown": {"b":1,"a":[1e3, 12345678901234567890]},
 		"ips":[{"address":"10.77.0.2/24" }]}`
@@ -34,6 +35,7 @@ func TestPrevResultPasses(t *testing.T) {
 
 // TestAlone runs ADD twice as the only plugin, with another interface name.
 func TestAlone(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for _, version := range versions {
 		host := sandbox(t)
@@ -118,6 +120,7 @@ func TestOwnVersion(t *testing.T) {
 
 // TestVerbsByVersion expects CHECK from 0.4.0, and STATUS and GC from 1.1.0.
 func TestVerbsByVersion(t *testing.T) {
+	t.Parallel()
 	n, host := newNode(t), sandbox(t)
 	for _, version := range versions {
 		stdin := strings.Replace(n.conf(""), "1.0.0", version, 1)

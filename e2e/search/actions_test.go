@@ -52,16 +52,18 @@ var kinds = []*kind{
 	{"listens again", peers, func(r *run, a action) error { return r.answer(a, listens) }},
 	{"falls silent", peers, func(r *run, a action) error { return r.answer(a, silent) }},
 	{"stops listening", peers, func(r *run, a action) error { return r.answer(a, closed) }},
-	{"sends a SYN", peers, func(r *run, a action) error { return r.send(a, lab.SYN, false) }},
+	{"sends a SYN", peers, func(r *run, a action) error { return r.send(a, lab.Segment{Flags: lab.SYN}, false) }},
 	{"sends a SYN as the other peer", peers, func(r *run, a action) error { return r.spoof(a) }},
-	{"sends a SYN-ACK", peers, func(r *run, a action) error { return r.send(a, lab.SYN|lab.ACK, false) }},
-	{"sends an ACK", peers, func(r *run, a action) error { return r.send(a, lab.ACK, false) }},
-	{"sends a FIN", peers, func(r *run, a action) error { return r.send(a, lab.FIN|lab.ACK, false) }},
-	{"sends a reset", peers, func(r *run, a action) error { return r.send(a, lab.RST|lab.ACK, false) }},
-	{"sends a right SYN-ACK", peers, func(r *run, a action) error { return r.send(a, lab.SYN|lab.ACK, true) }},
+	{"sends a SYN-ACK", peers, func(r *run, a action) error { return r.send(a, lab.Segment{Flags: lab.SYN | lab.ACK}, false) }},
+	{"sends an ACK", peers, func(r *run, a action) error { return r.send(a, lab.Segment{Flags: lab.ACK}, false) }},
+	{"sends a signed SYN", peers, func(r *run, a action) error { return r.send(a, lab.Segment{Flags: lab.SYN, Signed: true}, false) }},
+	{"sends a signed ACK", peers, func(r *run, a action) error { return r.send(a, lab.Segment{Flags: lab.ACK, Signed: true}, false) }},
+	{"sends a FIN", peers, func(r *run, a action) error { return r.send(a, lab.Segment{Flags: lab.FIN | lab.ACK}, false) }},
+	{"sends a reset", peers, func(r *run, a action) error { return r.send(a, lab.Segment{Flags: lab.RST | lab.ACK}, false) }},
+	{"sends a right SYN-ACK", peers, func(r *run, a action) error { return r.send(a, lab.Segment{Flags: lab.SYN | lab.ACK}, true) }},
 	{"answers as localhost", peers, func(r *run, a action) error { return r.answerAsLocalhost(a) }},
-	{"sends a right ACK", peers, func(r *run, a action) error { return r.send(a, lab.ACK, true) }},
-	{"sends a right reset", peers, func(r *run, a action) error { return r.send(a, lab.RST|lab.ACK, true) }},
+	{"sends a right ACK", peers, func(r *run, a action) error { return r.send(a, lab.Segment{Flags: lab.ACK}, true) }},
+	{"sends a right reset", peers, func(r *run, a action) error { return r.send(a, lab.Segment{Flags: lab.RST | lab.ACK}, true) }},
 	{"sends an ICMP error", peers, func(r *run, a action) error { return r.unreachable(a) }},
 
 	{"closes", anybody, func(r *run, a action) error { r.close(a.by); return nil }},
@@ -133,10 +135,10 @@ func (r *run) fill(by actor, listener netip.AddrPort) error {
 }
 
 // send sends a segment that acknowledges what the pod sent last, if it is a right one.
-func (r *run) send(a action, flags byte, right bool) error {
+func (r *run) send(a action, s lab.Segment, right bool) error {
 	a.at.remote = int(a.by - peer)
 	local, remote := r.ends(a.at)
-	s := lab.Segment{From: remote, To: local, Flags: flags}
+	s.From, s.To = remote, local
 	if right {
 		if err := r.watch(); err != nil {
 			return err

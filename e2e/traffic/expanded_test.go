@@ -57,8 +57,8 @@ func someListedPod(r *rand.Rand) *corev1.Pod {
 	return listedPod(reroute, min(18_000, length(60_000)/reroute), length(10_000), length(2_000), env, pick(r, "REDIRECT", "TPROXY"))
 }
 
-// TestExpanded writes pods that Decide accepts: each backend writes them within bounds,
-// reads the same back, and removes all.
+// TestExpanded writes the largest pods that Decide accepts: each backend writes them within
+// bounds, reads the same back, and removes all. With -soak it draws more pods.
 func TestExpanded(t *testing.T) {
 	lab.RequireRoot(t)
 	pods := []*corev1.Pod{ // at the limit
@@ -66,16 +66,14 @@ func TestExpanded(t *testing.T) {
 		listedPod(1, 0, 14_000, 0, captureDNS, "REDIRECT"),
 		listedPod(0, 0, 0, 5_800, captureDNS, "TPROXY"),
 	}
-	accepted := 0
-	for n := uint64(0); accepted < 3 || n < 10; n++ {
+	for n := uint64(0); *soak > 0 && n < 10; n++ {
 		pod := someListedPod(rand.New(rand.NewPCG(*seed, n)))
 		if _, err := lab.Decide(pod, dualStack(), podAddresses()...); err == nil {
-			pods, accepted = append(pods, pod), accepted+1
+			pods = append(pods, pod)
 		} else if _, ok := errors.AsType[capture.BadInput](err); !ok {
 			t.Errorf("pod %d of seed %d: %v", n, *seed, err)
 		}
 	}
-	t.Logf("accepted %d drawn pods", accepted)
 	for _, backend := range backends {
 		for i, pod := range pods {
 			t.Run(fmt.Sprintf("%s, pod %d", backend, i), func(t *testing.T) { expectHandled(t, pod, backend) })

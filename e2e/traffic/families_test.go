@@ -18,6 +18,7 @@ import (
 // TestIPv6Policy captures a dual-stack pod under every policy.
 func TestIPv6Policy(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := newWorld(t, []int{80, 8080}, istioMesh)
 		for _, test := range []struct {
 			name   string
 			policy config.IPv6Policy
@@ -32,9 +33,8 @@ func TestIPv6Policy(t *testing.T) {
 			t.Run(test.name, func(t *testing.T) {
 				settings := config.DefaultSettings()
 				settings.IPv6 = test.policy
-				w := newWorld(t, []int{80, 8080}, istioMesh)
 				rs := decide(t, injected(nil, test.env), settings)
-				lab.Check(t, open(t, w.pod, backend).Apply(rs))
+				w.capture(t, backend, rs)
 				w.probe(t, out(app, external, 80, outbound), ipv4)
 				w.probe(t, out(app, external, 80, test.ipv6), ipv6)
 				w.probe(t, out(proxy, external, 80, direct), ipv6)
@@ -104,14 +104,8 @@ func TestIPv6Later(t *testing.T) {
 			lab.Check(t, pod.AddAddresses("eth0", podIP[ipv6]+"/64"))
 			lab.Check(t, peer.AddAddresses("eth0", external[ipv6]+"/64"))
 			lab.Check(t, errors.Join(pod.WaitForIPv6(), peer.WaitForIPv6()))
-			for _, f := range []family{ipv4, ipv6} {
-				w.probe(t, in(podIP, 8080, inbound), f)
-				w.probe(t, out(app, external, 80, outbound), f)
-				w.probe(t, out(proxy, external, 80, direct), f)
-			}
-			if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
-				t.Errorf("a check finds %q (%v)", differences, err)
-			}
+			w.probeAll(t, in(podIP, 8080, inbound), out(app, external, 80, outbound), out(proxy, external, 80, direct))
+			netns.expectSame(rs)
 		})
 	}
 }
@@ -142,9 +136,7 @@ func TestWithoutIPv6(t *testing.T) {
 		lab.Check(t, netns.Apply(rs)) // lo was down before, and is up now
 		w.probe(t, out(app, external, 80, outbound), ipv4)
 		w.probe(t, in(podIP, 8080, inbound), ipv4)
-		if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
-			t.Errorf("a check finds %q (%v)", differences, err)
-		}
+		netns.expectSame(rs)
 	})
 }
 
@@ -154,12 +146,9 @@ func TestNobodyListens(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{80, 8080}, config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
 		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
-		for _, f := range []family{ipv4, ipv6} {
-			w.probe(t, out(app, external, 80, refused), f)
-			w.probe(t, in(podIP, 8080, refused), f)
-			w.probe(t, out(proxy, podIP, 8080, refused), f)
-			w.probe(t, out(app, localhost, 8080, direct), f)
-		}
+		w.probeAll(t,
+			out(app, external, 80, refused), in(podIP, 8080, refused), out(proxy, podIP, 8080, refused),
+			out(app, localhost, 8080, direct))
 	})
 }
 

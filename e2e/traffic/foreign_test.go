@@ -100,9 +100,7 @@ func TestForeignRules(t *testing.T) {
 				netns := open(t, pod, backend)
 				lab.Check(t, netns.Apply(rs))
 				during := everything(t, pod)
-				if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
-					t.Errorf("a check finds %q (%v)", differences, err)
-				}
+				netns.expectSame(rs)
 				if checked := everything(t, pod); checked != during {
 					t.Errorf("before a check:\n%s\nafter it:\n%s", during, checked)
 				}
@@ -191,13 +189,8 @@ func TestStatefulFirewall(t *testing.T) {
 		settings := dualStack()
 		settings.Mesh.OutboundOwnerGroupsExclude = []uint32{7}
 		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, captureDNS), settings)))
-		for _, f := range []family{ipv4, ipv6} {
-			for _, p := range concat(queries(app, external, resolver), queries(proxy, external, direct),
-				queries(lab.Owner{UID: 7, GID: 7}, external, direct), queries(app, localhost, resolver)) {
-				w.probe(t, p, f)
-			}
-			w.probe(t, out(app, external, 80, outbound), f)
-			w.probe(t, in(podIP, 8080, dropped), f) // by the firewall
-		}
+		w.probeAll(t, concat(queries(app, external, resolver), queries(proxy, external, direct),
+			queries(lab.Owner{UID: 7, GID: 7}, external, direct), queries(app, localhost, resolver),
+			[]probe{out(app, external, 80, outbound), in(podIP, 8080, dropped)})...) // dropped by the firewall
 	})
 }

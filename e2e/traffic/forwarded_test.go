@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -38,49 +40,42 @@ var forwarding = map[string]func(t *testing.T, w world){
 // TestForwardedDNS sends queries through a pod that captures DNS: those that it forwards
 // are answered by their resolver, and its own ones are decided as without a neighbour.
 func TestForwardedDNS(t *testing.T) {
-	istio := func(annotations map[string]string) func(*testing.T, world, config.Backend) {
-		return func(t *testing.T, w world, backend config.Backend) {
-			lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(annotations), captureDNS), dualStack())))
-		}
-	}
+	istio := func(annotations map[string]string) *corev1.Pod { return injected(spelled(annotations), captureDNS) }
 	own := map[string]string{"outbound-port": "15001", "dns-port": "15053"}
 	cases := []struct {
-		name    string
-		capture func(*testing.T, world, config.Backend)
-		proxy   lab.Owner
-		tcp     string // who answers the neighbour's query over TCP
-		pods    string // who answers the pod's own
+		name  string
+		pod   *corev1.Pod
+		proxy lab.Owner
+		tcp   string // who answers the neighbour's query over TCP
+		pods  string // who answers the pod's own
 	}{
 		{"Istio", istio(nil), proxy, inbound, resolver},
 		{"Istio, TPROXY", istio(tproxy(nil)), proxy, inbound, resolver},
 		{"Istio, the bridge excluded", istio(map[string]string{"excludeInterfaces": "docker0"}), proxy, direct, resolver},
 		{"Istio, the bridge rerouted", istio(map[string]string{"istio.io/reroute-virtual-interfaces": "docker0"}), proxy, outbound, resolver},
 		{"Istio, eth0 excluded", istio(map[string]string{"excludeInterfaces": "eth0"}), proxy, inbound, direct},
-		{"own keys", func(t *testing.T, w world, backend config.Backend) {
-			lab.Check(t, open(t, w.pod, backend).Apply(decide(t, sidecarPod(own), config.DefaultSettings())))
-		}, sidecarProxy, direct, resolver},
+		{"own keys", sidecarPod(own), sidecarProxy, direct, resolver},
 	}
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		for _, c := range cases {
-			for way, prepare := range forwarding {
+		for way, prepare := range forwarding {
+			worlds, neighbours, parent := map[lab.Owner]world{}, map[lab.Owner]*lab.Host{}, t
+			for _, c := range cases {
 				t.Run(c.name+", "+way, func(t *testing.T) {
-					mesh := istioMesh
-					mesh.ProxyUID, mesh.ProxyGID = uint32(c.proxy.UID), uint32(c.proxy.GID)
-					w := newWorld(t, []int{53}, mesh)
-					neighbour := w.newNeighbour(t)
-					prepare(t, w)
-					c.capture(t, w, backend)
-					behind := world{pod: neighbour}
+					if _, ok := worlds[c.proxy]; !ok {
+						mesh := istioMesh
+						mesh.ProxyUID, mesh.ProxyGID = uint32(c.proxy.UID), uint32(c.proxy.GID)
+						worlds[c.proxy] = newWorld(parent, []int{53}, mesh)
+						neighbours[c.proxy] = worlds[c.proxy].newNeighbour(parent)
+						prepare(parent, worlds[c.proxy])
+					}
+					w, behind := worlds[c.proxy], world{pod: neighbours[c.proxy]}
+					w.capture(t, backend, decide(t, c.pod, dualStack()))
+					for range 2 { // the second query may meet what conntrack has of the first
+						behind.probeAll(t, udp(out(app, external, 53, direct)), udp(out(app, bridgeIP, 53, direct)))
+						w.probeAll(t, queries(app, external, c.pods)...)
+						w.probeAll(t, udp(out(c.proxy, external, 53, direct)), udp(in(podIP, 53, direct)))
+					}
 					for _, f := range bothFamilies {
-						for range 2 { // the second query may meet what conntrack has of the first
-							behind.probe(t, udp(out(app, external, 53, direct)), f)
-							for _, p := range queries(app, external, c.pods) {
-								w.probe(t, p, f)
-							}
-							w.probe(t, udp(out(c.proxy, external, 53, direct)), f)
-							w.probe(t, udp(in(podIP, 53, direct)), f)
-							behind.probe(t, udp(out(app, bridgeIP, 53, direct)), f)
-						}
 						if answer, _, err := behind.ask(out(app, external, 53, c.tcp), f); answer.Server != c.tcp {
 							t.Errorf("%s: TCP is answered by %q, want %q (%v)", f, answer.Server, c.tcp, err)
 						}

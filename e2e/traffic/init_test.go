@@ -29,14 +29,9 @@ func TestInitContainers(t *testing.T) {
 			forEachBackend(t, func(t *testing.T, backend config.Backend) {
 				w := newWorld(t, []int{80, 443}, tt.listening)
 				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(annotations, nil), dualStack())))
-				for _, f := range []family{ipv4, ipv6} {
-					w.probe(t, out(app, external, 80, tt.captured), f)
-					w.probe(t, out(rootUser, external, 80, tt.captured), f)
-					w.probe(t, out(app, external, 443, direct), f)
-					w.probe(t, out(app, excluded, 80, direct), f)
-					w.probe(t, out(proxyUID, external, 80, direct), f)
-					w.probe(t, out(proxyGID, external, 80, direct), f)
-				}
+				w.probeAll(t,
+					out(app, external, 80, tt.captured), out(rootUser, external, 80, tt.captured), out(app, external, 443, direct),
+					out(app, excluded, 80, direct), out(proxyUID, external, 80, direct), out(proxyGID, external, 80, direct))
 			})
 		})
 	}

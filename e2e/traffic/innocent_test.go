@@ -5,8 +5,10 @@ package traffic
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -57,57 +59,51 @@ var repeated = []string{
 // handshake of two SYNs, after an end in order, once more, and after a reset.
 func TestRepeatedSYNs(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		for _, name := range repeated {
-			t.Run(name, func(t *testing.T) {
+		for names := range slices.Chunk(repeated, 5) { // each handshake takes a second: the kernel's first time-out is fixed
+			var all sync.WaitGroup
+			for _, name := range names {
 				s := scenarios[slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })]
 				settings := dualStack()
-				if s.settings != nil {
-					s.settings(&settings)
-				}
+				s.set(&settings)
 				w := newWorld(t, ports(s.probes), settings.Mesh)
-				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(s.annotations), s.env), settings)))
+				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, s.injected(), settings)))
 				w.pod.Load(t, repeating)
 				w.peer.Load(t, repeating)
-				var probes sync.WaitGroup
-				for _, f := range bothFamilies {
-					for i, p := range s.probes {
+				for i, p := range s.probes {
+					for _, f := range bothFamilies {
 						if p.udp || p.to[f] == "" {
 							continue
 						}
 						for _, first := range []int{firstLost, firstRepeated} {
-							probes.Go(func() { w.repeat(t, p, f, uint16(first+2*i+int(f))) })
+							all.Go(func() { w.repeat(t, name, p, f, uint16(first+2*i+int(f))) })
 						}
 					}
 				}
-				probes.Wait()
-			})
+			}
+			all.Wait()
 		}
 	})
 }
 
 // repeat connects from one port again and again.
-func (w world) repeat(t *testing.T, p probe, f family, port uint16) {
+func (w world) repeat(t *testing.T, scenario string, p probe, f family, port uint16) {
 	from := map[family]netip.Addr{ipv4: netip.IPv4Unspecified(), ipv6: netip.IPv6Unspecified()}[f]
 	if p.from[f] != "" {
 		from = netip.MustParseAddr(p.from[f])
 	}
-	host := w.pod
-	if p.remote {
-		host = w.peer
-	}
 	c := lab.Connection{
 		Owner: p.by, Network: "tcp", From: netip.AddrPortFrom(from, port),
-		To: netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port)), Close: true,
+		To: netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port)), Close: true, Limit: 20 * time.Second,
 	}
 	reset := c
 	reset.Close = false
-	replies, err := host.AskAll([]lab.Connection{c, c, reset, reset})
+	replies, err := w.from(p).AskAll([]lab.Connection{c, c, reset, reset})
 	if err != nil {
 		t.Error(err)
 	}
 	for i, got := range replies {
 		if got.Answer.Server != p.want {
-			t.Errorf("%v %+v from port %d, connection %d: answered by %q (%v)", f, p, port, i, got.Answer.Server, got.Err)
+			t.Errorf("%s: %v %+v from port %d, connection %d: answered by %q (%v)", scenario, f, p, port, i, got.Answer.Server, got.Err)
 		}
 	}
 }
@@ -133,12 +129,8 @@ func TestFullBacklog(t *testing.T) {
 					"exempt": out(app, external, 15020, ""), "the proxy's": out(proxy, external, 80, ""),
 					"exempt, inbound": in(podIP, 15021, ""), "by net1": out(app, secondPeer, 81, ""), "by net1, inbound": in(secondIP, 8081, ""),
 				} {
-					host := w.pod
-					if p.remote {
-						host = w.peer
-					}
 					for range room + 1 {
-						filling, err := host.Dial(p.by, "", fmt.Sprintf("%s:%d", p.to[ipv4], p.port))
+						filling, err := w.from(p).Dial(p.by, "", fmt.Sprintf("%s:%d", p.to[ipv4], p.port))
 						lab.Check(t, err)
 						t.Cleanup(func() { _ = filling.Close() })
 					}
@@ -150,7 +142,12 @@ func TestFullBacklog(t *testing.T) {
 						})
 					}
 				}
-				time.Sleep(100 * time.Millisecond) // the first SYNs are dropped
+				lab.Eventually(t, func() error { // the first SYNs are dropped
+					if dropped := overflows(t, w.pod) + overflows(t, w.peer); dropped < 2*len(servers) {
+						return fmt.Errorf("the backlogs had no room for %d SYNs, want %d", dropped, 2*len(servers))
+					}
+					return nil
+				})
 				for name, s := range servers {
 					s.serve(name)
 				}
@@ -158,6 +155,20 @@ func TestFullBacklog(t *testing.T) {
 			})
 		}
 	})
+}
+
+// overflows returns how many SYNs the host dropped because a backlog was full.
+func overflows(t *testing.T, host *lab.Host) (count int) {
+	t.Helper()
+	lab.Check(t, host.Do(func() error {
+		text, err := os.ReadFile("/proc/thread-self/net/netstat")
+		lines := strings.Split(string(text), "\n") // a line of names, and one of values
+		if at := slices.Index(strings.Fields(lines[0]), "ListenOverflows"); at > 0 {
+			count, _ = strconv.Atoi(strings.Fields(lines[1])[at])
+		}
+		return err
+	}))
+	return count
 }
 
 // TestRefusals: an answer that a port is closed arrives, and does not stand in the way of a

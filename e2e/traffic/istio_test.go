@@ -17,25 +17,11 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// istioProgram returns the path of one of Istio's own programs.
-func istioProgram(name string) (string, error) {
-	path, err := filepath.Abs(filepath.Join("..", "..", "bin", "parts", "istio", name))
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		return "", fmt.Errorf("Istio's %s is not built, run make parts: %w", name, err)
-	}
-	return path, nil
-}
-
 // istioInit captures a pod as the container istio-init does, by the same program and
 // arguments.
-func istioInit(pod *lab.Host, environment []string, args ...string) error {
-	program, err := istioProgram("pilot-agent")
-	if err != nil {
-		return err
-	}
+func istioInit(t *testing.T, pod *lab.Host, environment []string, args ...string) error {
+	t.Helper()
+	program := lab.Part(t, "istio/pilot-agent")
 	return pod.Do(func() error {
 		command := exec.Command(program, append([]string{"istio-iptables"}, args...)...)
 		command.Env = append(os.Environ(), environment...)
@@ -62,9 +48,7 @@ func newIstioCNI(t *testing.T) istioCNI {
 	kubeconfig, err := api.WriteKubeconfig(dir)
 	lab.Check(t, err)
 	lab.Check(t, os.Rename(kubeconfig, filepath.Join(dir, "istio-cni-kubeconfig")))
-	program, err := istioProgram("istio-cni")
-	lab.Check(t, err)
-	return istioCNI{program, api, dir}
+	return istioCNI{lab.Part(t, "istio/istio-cni"), api, dir}
 }
 
 // add captures a pod in a host's namespace. The mesh's owner groups and loopback range

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,6 +67,7 @@ func TestOracleLinkerd(t *testing.T) {
 // it knows neither IPv6 nor a gid.
 func TestOracleLinkerdInit(t *testing.T) {
 	lab.RequireRoot(t)
+	program := lab.Part(t, "linkerd2-proxy-init")
 	for name, asked := range linkerdScenarios {
 		if !slices.Contains([]string{"defaults", "inbound ports", "outbound ports", "subnets"}, name) {
 			continue
@@ -76,7 +76,7 @@ func TestOracleLinkerdInit(t *testing.T) {
 			t.Parallel()
 			asked.ipv6 = false
 			asked.subnets = slices.DeleteFunc(slices.Clone(asked.subnets), func(subnet string) bool { return strings.Contains(subnet, ":") })
-			asked.compare(t, config.NFTables, asked.captureByInit)
+			asked.compare(t, config.NFTables, func(host *lab.Host) error { return asked.captureByInit(host, program) })
 		})
 	}
 }
@@ -189,11 +189,7 @@ func (a linkerdAsked) capture(host *lab.Host) error {
 }
 
 // captureByInit captures a pod by the program, with Linkerd's defaults.
-func (a linkerdAsked) captureByInit(host *lab.Host) error {
-	program, err := filepath.Abs(filepath.Join("..", "..", "bin", "parts", "linkerd2-proxy-init"))
-	if err != nil {
-		return err
-	}
+func (a linkerdAsked) captureByInit(host *lab.Host, program string) error {
 	return command(host, "", program, "--incoming-proxy-port=4143", "--outgoing-proxy-port=4140", "--proxy-uid="+strconv.Itoa(a.uid),
 		"--inbound-ports-to-ignore="+strings.Join(append([]string{"4190", "4191"}, a.skipInbound...), ","),
 		"--outbound-ports-to-ignore="+strings.Join(a.skipOutbound, ","), "--subnets-to-ignore="+strings.Join(a.subnets, ","))

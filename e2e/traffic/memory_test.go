@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -106,9 +105,7 @@ func newSecondWorld(t *testing.T, mesh config.Mesh) world {
 	run("ip", "-6", "route", "add", "default", "via", secondPeer[ipv6], "dev", "net1", "metric", "4096")(t, w.pod)
 	run("ip", "route", "add", "10.77.0.0/24", "via", secondIP[ipv4], "dev", "net1", "metric", "4096")(t, w.peer)
 	run("ip", "-6", "route", "add", "fd77::/64", "via", secondIP[ipv6], "dev", "net1", "metric", "4096")(t, w.peer)
-	for _, f := range bothFamilies {
-		w.probe(t, in(secondIP, 8080, direct), f) // the first packet would wait for the neighbour's address
-	}
+	w.probeAll(t, in(secondIP, 8080, direct))
 	return w
 }
 
@@ -119,9 +116,6 @@ func (m memory) ends(f family) (pod, peer netip.Addr) {
 	}
 	return netip.MustParseAddr(podIP[f]), netip.MustParseAddr(external[f])
 }
-
-// patience is how long a test waits for an answer that must not come.
-const patience = 500 * time.Millisecond
 
 // ask makes a TCP connection that ends by a reset.
 func ask(t *testing.T, host *lab.Host, c lab.Connection) lab.Reply {
@@ -183,19 +177,15 @@ func silence(t *testing.T, host *lab.Host, match string) (end func()) {
 // waitForEntry waits until the pod's conntrack has an entry that a client began.
 func (w world) waitForEntry(t *testing.T, client netip.AddrPort) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(time.Millisecond) {
-		var found []conntrack.Entry
-		lab.Check(t, w.pod.Do(func() (err error) {
-			found, _, err = conntrack.Entries(t.Context(), 1, func(e conntrack.Entry) bool { return e.Client == client })
+	lab.Eventually(t, func() error {
+		return w.pod.Do(func() error {
+			found, _, err := conntrack.Entries(t.Context(), 1, func(e conntrack.Entry) bool { return e.Client == client })
+			if err == nil && len(found) == 0 {
+				err = fmt.Errorf("conntrack has nothing from %s", client)
+			}
 			return err
-		}))
-		if len(found) > 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("conntrack has nothing from %s", client)
-		}
-	}
+		})
+	})
 }
 
 // arrives reports whether the peer gets a packet that matches. It answers none.
@@ -205,15 +195,13 @@ func (w world) arrives(t *testing.T, match string, send func()) bool {
 		match+" counter name arrived; tcp dport != 8080 drop; }; }")
 	defer w.peer.Load(t, "delete table inet arrivals")
 	send()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		var out []byte
-		lab.Check(t, w.peer.Do(func() (err error) {
-			out, err = exec.CommandContext(t.Context(), "nft", "list", "counter", "inet", "arrivals", "arrived").Output()
-			return err
-		}))
-		if !strings.Contains(string(out), "packets 0") {
-			return true
-		}
+	for _, f := range bothFamilies {
+		passed(t, w.pod, netip.MustParseAddr(external[f]))
 	}
-	return false
+	var out []byte
+	lab.Check(t, w.peer.Do(func() (err error) {
+		out, err = exec.CommandContext(t.Context(), "nft", "list", "counter", "inet", "arrivals", "arrived").Output()
+		return err
+	}))
+	return !strings.Contains(string(out), "packets 0")
 }

@@ -43,7 +43,7 @@ func TestOracleInjected(t *testing.T) {
 		if init := pod.init; init != nil && capture.Meshed(pod.Annotations, config.Meshes()) {
 			captured, asked = true, pod.withoutInit()
 			compare(asked, pod.file+", istio-init", fmt.Sprint(init.Args, init.Env), func(host *lab.Host) error {
-				return istioInit(host, environmentFrom(init.Env), init.Args[1:]...)
+				return istioInit(t, host, environmentFrom(init.Env), init.Args[1:]...)
 			}, initDifferences(init.Args)...)
 		}
 		if captured {

@@ -48,14 +48,12 @@ func TestOracleScenarios(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				pod, settings := s.podForIstio(dualStack), config.DefaultSettings()
-				if s.settings != nil {
-					s.settings(&settings)
-				}
+				s.set(&settings)
 				o := &oracle{intent: intentOf(t, pod, settings), mesh: settings.Mesh, ports: ports(s.probes), owners: ownersOf(s.probes)}
 				o.theirs = func(host *lab.Host) error { return plugin.add(host, pod, environmentOf(settings.Mesh)...) }
 				if args := istioInitArgs[s.name]; args != nil {
 					o.theirs = func(host *lab.Host) error {
-						return istioInit(host, append(environmentOf(settings.Mesh), "ISTIO_DUAL_STACK="+dualStack), args...)
+						return istioInit(t, host, append(environmentOf(settings.Mesh), "ISTIO_DUAL_STACK="+dualStack), args...)
 					}
 				}
 				o.compare(t)
@@ -85,10 +83,7 @@ func TestOracleRandomPods(t *testing.T) {
 
 // podForIstio is a scenario's pod; dualStack is what its proxy is told, true or false.
 func (s scenario) podForIstio(dualStack string) *corev1.Pod {
-	pod := injected(spelled(s.annotations), s.env)
-	if s.pod != nil {
-		s.pod(pod)
-	}
+	pod := s.injected()
 	proxy := &pod.Spec.Containers[1]
 	proxy.Env = append(proxy.Env, corev1.EnvVar{Name: "ISTIO_DUAL_STACK", Value: dualStack})
 	trimLists(pod)

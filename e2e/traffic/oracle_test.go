@@ -151,7 +151,7 @@ func (o *oracle) compare(t *testing.T) {
 	for range 4 {
 		workers.Go(func() {
 			for p := range work {
-				for _, f := range []family{ipv4, ipv6} {
+				for _, f := range bothFamilies {
 					o.ask(t, ours, istios, p, f)
 				}
 			}

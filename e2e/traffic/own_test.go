@@ -77,26 +77,29 @@ var ownScenarios = map[string]struct {
 // TestOwnKeys proves the keys of our own by packets.
 func TestOwnKeys(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := newOwnWorld(t)
 		for name, s := range ownScenarios {
 			t.Run(name, func(t *testing.T) {
-				expectOwn(t, sidecarPod(s.keys), backend, s.probes, ipv4, ipv6)
+				w.capture(t, backend, decide(t, sidecarPod(s.keys), config.DefaultSettings()))
+				w.probeAll(t, s.probes...)
 			})
 		}
 	})
 }
 
-// expectOwn captures a pod with keys of our own, and sends packets in these families.
-func expectOwn(t *testing.T, pod *corev1.Pod, backend config.Backend, probes []probe, families ...family) {
+// newOwnWorld makes a world with the proxy that our own keys name.
+func newOwnWorld(t *testing.T) world {
 	t.Helper()
+	var probes []probe
+	for _, s := range ownScenarios {
+		probes = append(probes, s.probes...)
+	}
+	for _, example := range examples {
+		probes = append(probes, example.probes...)
+	}
 	mesh := istioMesh
 	mesh.ProxyUID, mesh.ProxyGID = uint32(sidecarProxy.UID), uint32(sidecarProxy.GID)
-	w := newWorld(t, ports(probes), mesh)
-	lab.Check(t, open(t, w.pod, backend).Apply(decide(t, pod, config.DefaultSettings())))
-	for _, p := range probes {
-		for _, f := range families {
-			w.probe(t, p, f)
-		}
-	}
+	return newWorld(t, ports(probes), mesh)
 }
 
 // examples are the pods of the page, each with what its connections meet.
@@ -117,11 +120,15 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("the page has %d examples, want %d", len(blocks), len(examples))
 	}
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := newOwnWorld(t)
 		for i, example := range examples {
 			t.Run(example.name, func(t *testing.T) {
 				var pod corev1.Pod
 				lab.Check(t, yaml.UnmarshalStrict([]byte(blocks[i][1]), &pod))
-				expectOwn(t, &pod, backend, example.probes, ipv4) // the example's range is of IPv4
+				w.capture(t, backend, decide(t, &pod, config.DefaultSettings()))
+				for _, p := range example.probes {
+					w.probe(t, p, ipv4) // the example's range is of IPv4
+				}
 			})
 		}
 	})

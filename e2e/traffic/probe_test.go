@@ -38,7 +38,11 @@ func (w world) probe(t *testing.T, p probe, f family) {
 	if p.to[f] == "" {
 		return
 	}
-	answer, to, err := w.ask(p, f)
+	ask := w.ask
+	if p.want == dropped && !p.udp {
+		ask = func(p probe, f family) (lab.Answer, netip.AddrPort, error) { return w.try(t, p, f) }
+	}
+	answer, to, err := ask(p, f)
 	got := answer.Server
 	if got != p.want {
 		t.Errorf("%s %+v: answered by %s (%v)", f, p, got, err)
@@ -51,18 +55,44 @@ func (w world) probe(t *testing.T, p probe, f family) {
 	}
 }
 
+// probeAll sends probes over both families.
+func (w world) probeAll(t *testing.T, probes ...probe) {
+	t.Helper()
+	for _, f := range bothFamilies {
+		for _, p := range probes {
+			w.probe(t, p, f)
+		}
+	}
+}
+
+// try sends a probe over TCP that the rules may drop.
+func (w world) try(t *testing.T, p probe, f family) (lab.Answer, netip.AddrPort, error) {
+	t.Helper()
+	to := netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port))
+	got := try(t, w.from(p), lab.Connection{Owner: p.by, To: to})
+	if isTimeout(got.Err) {
+		got.Answer.Server = dropped
+	}
+	return got.Answer, to, got.Err
+}
+
+// from returns the host that sends a probe.
+func (w world) from(p probe) *lab.Host {
+	if p.remote {
+		return w.peer
+	}
+	return w.pod
+}
+
 // ask sends a probe. An answer without a server is one that no probe may want: err says
 // what happened.
 func (w world) ask(p probe, f family) (answer lab.Answer, to netip.AddrPort, err error) {
-	host, network := w.pod, "tcp"
-	if p.remote {
-		host = w.peer
-	}
+	network := "tcp"
 	if p.udp {
 		network = "udp"
 	}
 	to = netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port))
-	answer, err = host.Ask(p.by, network, p.from[f], to.String())
+	answer, err = w.from(p).Ask(p.by, network, p.from[f], to.String())
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EPERM):
 		answer = lab.Answer{Server: refused}

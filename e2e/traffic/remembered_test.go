@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/conntrack"
@@ -64,8 +65,8 @@ var simultaneousOpens = []memory{
 	{name: "a connection that the proxy hands on", families: onlySix, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
 		socket, err := w.pod.Begin(lab.Connection{Owner: app, Device: "eth0", IgnoreResets: true, From: client, To: server})
 		lab.Check(t, err)
-		lab.Check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) })) // as if its time was over
-		_ = ask(t, w.pod, lab.Connection{Owner: proxy, Mark: lab.ProxyMark, FreeBind: true, From: server, To: client, Limit: patience})
+		lab.Check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) }))                                                            // as if its time was over
+		_ = ask(t, w.pod, lab.Connection{Owner: proxy, Mark: lab.ProxyMark, FreeBind: true, From: server, To: client, Limit: time.Millisecond}) // only the SYN matters
 		lab.Check(t, socket.Close())
 	}},
 }
@@ -97,11 +98,7 @@ func (m memory) out(t *testing.T, w world, f family, owners ...lab.Owner) (answe
 	for i, by := range owners {
 		client := netip.AddrPortFrom(pod, []uint16{15021, 15008}[i]) // not captured inbound
 		m.leave(t, w, client, server)
-		limit := patience
-		if by == proxy {
-			limit = 0
-		}
-		got := ask(t, w.pod, lab.Connection{Owner: by, From: client, To: server, Limit: limit})
+		got := try(t, w.pod, lab.Connection{Owner: by, From: client, To: server})
 		t.Logf("%v, uid %d: %q answers (%v)", f, by.UID, got.Answer.Server, got.Err)
 		if got.Answer.Server == direct {
 			answered = append(answered, by)
@@ -119,7 +116,7 @@ func (m memory) in(t *testing.T, w world, f family) bool {
 	application, err := w.pod.Serve("tcp", server.String(), direct)
 	lab.Check(t, err)
 	defer application.Close()
-	got := ask(t, w.peer, lab.Connection{From: client, To: server, Limit: patience})
+	got := try(t, w.peer, lab.Connection{From: client, To: server})
 	t.Logf("%v: %q answers (%v)", f, got.Answer.Server, got.Err)
 	return got.Answer.Server == direct
 }

@@ -41,7 +41,7 @@ func TestPolicyRuleComesFirst(t *testing.T) {
 				if !before {
 					w.commands(t, maskedRule...)
 				}
-				for _, f := range []family{ipv4, ipv6} {
+				for _, f := range bothFamilies {
 					w.expectClient(t, f, external)
 				}
 				expectHandedOn(t, w, sidecar)
@@ -91,9 +91,7 @@ func TestOlderPolicyRule(t *testing.T) {
 			if name == "DEL" {
 				return
 			}
-			if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
-				t.Errorf("a check finds %q (%v)", differences, err)
-			}
+			netns.expectSame(rs)
 		})
 	}
 }

@@ -222,28 +222,34 @@ var redirectScenarios = []scenario{
 var scenarios = slices.Concat(redirectScenarios, transparentScenarios, dnsScenarios)
 
 func TestScenarios(t *testing.T) {
+	var probes []probe
+	for _, s := range scenarios {
+		probes = append(probes, s.probes...)
+	}
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		parent, worlds := t, map[[2]uint16]world{} // by the proxy's ports
 		for _, s := range scenarios {
 			t.Run(s.name, func(t *testing.T) {
-				settings := config.DefaultSettings()
-				settings.IPv6 = config.IPv6Always
-				if s.settings != nil {
-					s.settings(&settings)
+				settings := dualStack()
+				s.set(&settings)
+				key := [2]uint16{settings.Mesh.OutboundPort, settings.Mesh.DNSPort}
+				if _, ok := worlds[key]; !ok {
+					worlds[key] = newWorld(parent, ports(probes), settings.Mesh)
 				}
-				pod := injected(spelled(s.annotations), s.env)
-				if s.pod != nil {
-					s.pod(pod)
-				}
-				w := newWorld(t, ports(s.probes), settings.Mesh)
-				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, pod, settings)))
-				for _, p := range s.probes {
-					for _, f := range []family{ipv4, ipv6} {
-						w.probe(t, p, f)
-					}
-				}
+				worlds[key].capture(t, backend, decide(t, s.injected(), settings))
+				worlds[key].probeAll(t, s.probes...)
 			})
 		}
 	})
+}
+
+// injected is the scenario's pod.
+func (s scenario) injected() *corev1.Pod {
+	pod := injected(spelled(s.annotations), s.env)
+	if s.pod != nil {
+		s.pod(pod)
+	}
+	return pod
 }
 
 func ports(probes []probe) []int {

@@ -3,13 +3,11 @@
 package traffic
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -35,7 +33,7 @@ func TestSourceAddress(t *testing.T) {
 					t.Cleanup(func() { _ = sidecar.Close() })
 					env := map[string]string{"INVALID_DROP": "true"}
 					lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(spelled(tproxy(annotations)), env), dualStack())))
-					for _, f := range []family{ipv4, ipv6} {
+					for _, f := range bothFamilies {
 						w.expectClient(t, f, external)
 						w.expectClient(t, f, included)
 					}
@@ -74,17 +72,14 @@ func TestNoProxyNoConnection(t *testing.T) {
 		w := newLinks(t)
 		w.serve(t, w.pod, "tcp", 8080, direct)
 		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(tproxy(nil), nil), dualStack())))
-		for _, f := range []family{ipv4, ipv6} {
-			w.probe(t, in(podIP, 8080, dropped), f)
-			w.probe(t, out(sidecarRoot, podIP, 8080, dropped), f)
-			w.probe(t, out(app, podIP, 8080, direct), f)
-			w.probe(t, out(app, localhost, 8080, direct), f)
-		}
+		w.probeAll(t,
+			in(podIP, 8080, dropped), out(sidecarRoot, podIP, 8080, dropped), out(app, podIP, 8080, direct),
+			out(app, localhost, 8080, direct))
 		const client = "10.77.0.1:20080"
 		w.forgetConnection(t, client)
-		answer, err := w.peer.Ask(app, "tcp", client, podIP[ipv4]+":8080")
-		if !isTimeout(err) {
-			t.Errorf("a SYN that conntrack knows reaches %q, %v", answer.Server, err)
+		got := try(t, w.peer, lab.Connection{From: netip.MustParseAddrPort(client), To: netip.MustParseAddrPort(podIP[ipv4] + ":8080")})
+		if !isTimeout(got.Err) {
+			t.Errorf("a SYN that conntrack knows reaches %q, %v", got.Answer.Server, got.Err)
 		}
 	})
 }
@@ -95,21 +90,10 @@ func (w world) forgetConnection(t *testing.T, client string) {
 	t.Helper()
 	listener, err := w.pod.ListenTransparently(sidecarRoot, ":15006")
 	lab.Check(t, err)
-	var conn net.Conn
-	lab.Check(t, w.peer.Do(func() (err error) {
-		dialer := net.Dialer{Timeout: 3 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(client))}
-		conn, err = dialer.Dial("tcp", podIP[ipv4]+":8080")
-		return err
-	}))
+	conn, err := w.peer.Dial(app, client, podIP[ipv4]+":8080")
+	lab.Check(t, err)
 	accepted, err := listener.Accept()
 	lab.Check(t, err)
-	for _, end := range []net.Conn{conn, accepted} {
-		raw, err := end.(*net.TCPConn).SyscallConn()
-		lab.Check(t, err)
-		// A socket under repair sends nothing when it is closed.
-		lab.Check(t, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1) }))
-		lab.Check(t, err)
-		lab.Check(t, end.Close())
-	}
+	lab.Check(t, errors.Join(vanish(conn), vanish(accepted.(*net.TCPConn))))
 	lab.Check(t, lab.StopListening(listener))
 }

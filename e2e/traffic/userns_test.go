@@ -54,15 +54,9 @@ func TestUserNamespace(t *testing.T) {
 	lab.Check(t, netns.Apply(rs))
 
 	shifted := func(o lab.Owner) lab.Owner { return lab.Owner{UID: firstID + o.UID, GID: firstID + o.GID} }
-	for _, f := range []family{ipv4, ipv6} {
-		w.probe(t, out(shifted(app), external, 80, outbound), f)
-		w.probe(t, out(shifted(proxy), external, 80, direct), f)
-		w.probe(t, out(shifted(proxyGID), external, 80, direct), f)
-		w.probe(t, out(shifted(proxy), podIP, 8080, inbound), f)
-		w.probe(t, out(shifted(app), podIP, 8080, direct), f)
-		w.probe(t, in(podIP, 8080, inbound), f)
-	}
-	if differences, err := netns.Check(rs); err != nil || len(differences) > 0 {
-		t.Errorf("a check finds %q (%v)", differences, err)
-	}
+	w.probeAll(t,
+		out(shifted(app), external, 80, outbound), out(shifted(proxy), external, 80, direct),
+		out(shifted(proxyGID), external, 80, direct), out(shifted(proxy), podIP, 8080, inbound),
+		out(shifted(app), podIP, 8080, direct), in(podIP, 8080, inbound))
+	netns.expectSame(rs)
 }

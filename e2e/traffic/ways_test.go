@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -91,7 +92,7 @@ var closedWays = []way{
 			return err
 		}))
 		return w.arrives(t, "tcp dport 20000 tcp flags & (syn | ack) == (syn | ack)", func() {
-			handOn := net.Dialer{Timeout: patience, Control: lab.Marked, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(external[ipv4] + ":20000"))}
+			handOn := net.Dialer{Timeout: 100 * time.Millisecond, Control: lab.Marked, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(external[ipv4] + ":20000"))}
 			lab.Check(t, w.pod.Do(func() error {
 				if conn, err := handOn.Dial("tcp", podIP[ipv4]+":8080"); err == nil {
 					return conn.Close()
@@ -136,26 +137,25 @@ func sendPacket(t *testing.T, w world, protocol int) {
 			return err
 		}
 		defer func() { _ = unix.Close(fd) }()
-		return unix.Sendto(fd, make([]byte, 20), 0, sockaddr(external[ipv4]))
+		return unix.Sendto(fd, make([]byte, 20), 0, lab.Sockaddr(netip.MustParseAddrPort(external[ipv4]+":0")))
 	}))
 }
 
 // sendBound connects, and sends a datagram, by sockets that are bound to eth0.
 func sendBound(t *testing.T, w world, f family) {
 	t.Helper()
-	bound := net.Dialer{Timeout: patience / 4, Control: func(_, _ string, conn syscall.RawConn) (err error) {
+	to := netip.AddrPortFrom(netip.MustParseAddr(external[f]), 53)
+	begin(t, w.pod, lab.Connection{Owner: app, Device: "eth0", To: to})
+	bound := net.Dialer{Control: func(_, _ string, conn syscall.RawConn) (err error) {
 		return errors.Join(conn.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), "eth0") }), err)
 	}}
 	lab.Check(t, w.pod.Do(func() error {
-		for _, network := range []string{"tcp", "udp"} {
-			conn, err := bound.Dial(network, net.JoinHostPort(external[f], "53"))
-			if err != nil {
-				continue // nothing answers
-			}
-			_, _ = conn.Write([]byte{0})
-			lab.Check(t, conn.Close())
+		conn, err := bound.Dial("udp", to.String())
+		if err != nil {
+			return err
 		}
-		return nil
+		_, _ = conn.Write([]byte{0})
+		return conn.Close()
 	}))
 }
 

@@ -6,6 +6,7 @@
 package traffic
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -175,6 +177,27 @@ func forEachBackend(t *testing.T, test func(t *testing.T, backend config.Backend
 			t.Parallel()
 			test(t, backend)
 		})
+	}
+}
+
+// capture applies rules for one case of a table: the world is as before when the case ends.
+func (w world) capture(t *testing.T, backend config.Backend, rs capture.Ruleset) namespace {
+	t.Helper()
+	netns := open(t, w.pod, backend)
+	lab.Check(t, netns.Apply(rs))
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		lab.Check(t, netns.Namespace.Remove(ctx))
+		lab.Check(t, w.pod.Do(func() error { return conntrack.Flush(ctx) }))
+	})
+	return netns
+}
+
+// expectSame expects a check to find the rules as they were applied.
+func (n namespace) expectSame(rs capture.Ruleset) {
+	n.t.Helper()
+	if differences, err := n.Check(rs); err != nil || len(differences) > 0 {
+		n.t.Errorf("a check finds %q (%v)", differences, err)
 	}
 }
 

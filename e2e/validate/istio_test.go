@@ -28,6 +28,7 @@ func TestIstioValidation(t *testing.T) {
 		{"DNS", []string{ipv4}, nil, with(nil, "ISTIO_META_DNS_CAPTURE"), "127.0.0.1:15006", "127.0.0.1", "127.0.0.6:15002"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			forEachBackend(t, func(t *testing.T, backend config.Backend) {
 				p := newPod(t, test.addresses...)
 				p.apply(t, p.rules(t, test.annotations, test.env), backend)

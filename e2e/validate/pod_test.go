@@ -130,7 +130,10 @@ func forEachBackend(t *testing.T, test func(t *testing.T, backend config.Backend
 	t.Helper()
 	lab.RequireRoot(t)
 	for _, backend := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
-		t.Run(string(backend), func(t *testing.T) { test(t, backend) })
+		t.Run(string(backend), func(t *testing.T) {
+			t.Parallel()
+			test(t, backend)
+		})
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/validate"
@@ -95,10 +94,10 @@ func (p *program) expect(t *testing.T, code int, texts ...string) {
 
 func (p *program) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for !strings.Contains(p.stderr.String(), text) {
-		if t.Context().Err() != nil {
-			t.Fatal(t.Context().Err())
+	lab.Eventually(t, func() error {
+		if !strings.Contains(p.stderr.String(), text) {
+			return fmt.Errorf("no %q in:\n%s", text, p.stderr.String())
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return nil
+	})
 }
