@@ -135,14 +135,13 @@ func TestUntestedBackend(t *testing.T) {
 				t.Errorf("verify: %v, %s", err, out)
 			}
 			a.Stop(t)
+			if name != "no test" && name != "nftables" {
+				return // the rest depends on whether there is a verdict, and not on its text
+			}
 			lab.Check(t, os.RemoveAll(filepath.Join(n.RunDir, backend.DirectoryName)))
-			placing := n.Start(t, "--mode", "insert")
-			placing.Ready(t)
-			placing.Stop(t)
+			n.Start(t, "--mode", "insert").StopOnceReady(t)
 			lab.Check(t, os.Remove(filepath.Join(n.StateDir, "placed"))) // as with an entry of an earlier release
-			again := n.Start(t, "--mode", "insert")
-			again.Ready(t)
-			again.Stop(t)
+			n.Start(t, "--mode", "insert").StopOnceReady(t)
 			lab.Check(t, backend.Write(n.RunDir, tt.verdict))
 			a = n.Start(t, "--mode", "insert", "--netconf", tt.netConf)
 			lab.Eventually(t, func() error { return a.ExpectReadyz(tt.reason) })

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/google/go-cmp/cmp"
@@ -76,12 +75,13 @@ func (n *node) waitForTypes(t *testing.T, want string) {
 // next agent is ready, too.
 func TestAgentBesideIstioCNI(t *testing.T) {
 	t.Parallel()
-	for dropIns, mode := range map[bool]string{true: "dropin", false: "insert"} {
+	for _, mode := range []string{"dropin", "insert"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.Write(t, machine.PrimaryName, withIstioCNI)
-			_, socket := n.ServeRuntime(t, dropIns)
+			c, socket := n.ServeRuntime(t, true)
+			c.Silent = mode == "insert"
 			before, changes := files(t, n.NetDir), watchWrites(t, n.NetDir)
 			a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
 			lab.Eventually(t, func() error {
@@ -90,7 +90,13 @@ func TestAgentBesideIstioCNI(t *testing.T) {
 			a.Ready(t, http.StatusServiceUnavailable)
 			a.WaitForMetric(t, `capture_cni_other_mesh_entry{decision="refused",type="istio-cni"} 1`)
 			a.WaitForLog(t, `msg="preflight found a problem" problem="10-kindnet.conflist, which the runtime loads, has the entry of istio-cni`)
-			time.Sleep(6 * time.Second) // for another check: the agent has not decided on its mode
+			seen := c.Asked.Load()
+			lab.Eventually(t, func() error { // two more checks begin, because the agent has not decided on its mode
+				if now := c.Asked.Load(); now < seen+2 {
+					return fmt.Errorf("the runtime was asked %d times, and %d times before", now, seen)
+				}
+				return nil
+			})
 			if got := changes.list(); len(got) > 0 {
 				t.Errorf("next to istio-cni, the agent wrote %q", got)
 			}

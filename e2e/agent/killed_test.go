@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,17 +51,9 @@ func init() {
 
 func doWork(text string) int {
 	var w work
-	if err := json.Unmarshal([]byte(text), &w); err != nil {
-		return 2
-	}
-	n, err := worker(w.Settings, w.Access)
-	if err != nil {
-		return 2
-	}
-	if w.Clean {
-		err = n.Clean(true)
-	} else if report := n.Install(context.Background(), false); !report.Good() {
-		err = fmt.Errorf("%s", report)
+	err := json.Unmarshal([]byte(text), &w)
+	if err == nil {
+		err = w.do()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -68,20 +62,28 @@ func doWork(text string) int {
 	return 0
 }
 
-// worker returns the agent's own code, without its process.
-func worker(settings settings.Node, access string) (*agentnode.Node, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", access)
+// do does the work in this process, by the agent's own code.
+func (w work) do() error {
+	config, err := clientcmd.BuildConfigFromFlags("", w.Access)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	api, err := kube.New(config)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return agentnode.New(settings, api, nil, slog.New(slog.DiscardHandler)), nil
+	n := agentnode.New(w.Settings, api, nil, slog.New(slog.DiscardHandler))
+	if w.Clean {
+		return n.Clean(true)
+	}
+	if report := n.Install(context.Background(), false); !report.Good() {
+		return errors.New(report.String())
+	}
+	return nil
 }
 
-func (n *node) settings(t *testing.T, mode, keys string) settings.Node {
+// newWork returns the work of an agent with these keys of the entry.
+func (n *node) newWork(t *testing.T, mode, keys string) work {
 	t.Helper()
 	parsed, err := entry.Parse([]byte(keys), terms.Mode(mode), n.StateDir, n.RunDir)
 	lab.Check(t, err)
@@ -90,7 +92,7 @@ func (n *node) settings(t *testing.T, mode, keys string) settings.Node {
 		c := n.chain(t)
 		netDir, tmpfiles = c.directory, c.tmpfiles
 	}
-	return settings.Node{
+	return work{Access: n.Access, Settings: settings.Node{
 		Root: "/", Mode: terms.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.BinDir}, StateDir: n.StateDir, RunDir: n.RunDir,
 		Binary: filepath.Join(machine.Bin, "capture-cni"), Entry: parsed, Owner: "capture-cni",
 		Credentials: settings.CredentialSettings{
@@ -98,13 +100,13 @@ func (n *node) settings(t *testing.T, mode, keys string) settings.Node {
 			TokenSpec: kube.TokenSpec{Namespace: "mesh", ServiceAccount: "capture-cni", TTL: 24 * time.Hour},
 			Server:    n.API.URL, CAFile: filepath.Dir(n.Access) + "/ca.crt",
 		},
-	}
+	}}
 }
 
-// runWorker runs a worker, and reports whether it ended by itself.
-func (n *node) runWorker(t *testing.T, w work, cut lab.Cut) (finished bool) {
+// run runs a worker, and reports whether it ended by itself.
+func (w work) run(t *testing.T, cut lab.Cut) (finished bool) {
 	t.Helper()
-	out, err := n.workerOf(t, w, cut.Command(os.Args[0])).CombinedOutput()
+	out, err := w.in(t, cut.Command(os.Args[0])).CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signaled() {
 		return false
 	}
@@ -114,10 +116,9 @@ func (n *node) runWorker(t *testing.T, w work, cut lab.Cut) (finished bool) {
 	return true
 }
 
-// workerOf gives a command its work.
-func (n *node) workerOf(t *testing.T, w work, command *exec.Cmd) *exec.Cmd {
+// in gives a command the work.
+func (w work) in(t *testing.T, command *exec.Cmd) *exec.Cmd {
 	t.Helper()
-	w.Access = n.Access
 	text, err := json.Marshal(w)
 	lab.Check(t, err)
 	command.Env = append(os.Environ(), envWork+"="+string(text))
@@ -128,31 +129,22 @@ func (n *node) workerOf(t *testing.T, w work, command *exec.Cmd) *exec.Cmd {
 // installs, upgrades, switches modes and uninstalls. The node works in the old
 // state or the new one, and the next agent completes the change.
 func TestKilledAnywhere(t *testing.T) {
-	for _, mode := range []string{"insert", "owned", "dropin", "multus-chain"} {
-		for _, primary := range []string{machine.PrimaryName, "10-kindnet.conf"} {
-			if mode != "owned" && primary != machine.PrimaryName {
-				continue // the other modes need a list
-			}
-			for _, what := range []string{"install", "upgrade", "switch", "uninstall", "restore"} {
-				if what == "restore" && (mode != "owned" || primary == machine.PrimaryName) {
-					continue // of what an earlier release did to a plain configuration
-				}
-				if what == "switch" && (mode == "multus-chain" || primary != machine.PrimaryName) {
-					continue // multus-chain has another directory, and no other mode takes a plain configuration
-				}
-				t.Run(mode+" on "+primary+", "+what, func(t *testing.T) {
-					t.Parallel()
-					changes := 0
-					for _, call := range lab.FileChanges() {
-						for cut := (lab.Cut{Call: call, Nth: 1}); !killOnce(t, mode, primary, what, cut); cut.Nth++ {
-							changes++
-						}
-					}
-					if changes < 3 {
-						t.Errorf("only %d changes were made", changes)
-					}
-				})
-			}
+	t.Parallel()
+	for _, tt := range []struct {
+		mode, primary string
+		works         []string
+	}{
+		{"insert", machine.PrimaryName, []string{"install", "upgrade", "switch", "uninstall"}},
+		{"owned", machine.PrimaryName, []string{"install", "upgrade", "switch", "uninstall"}},
+		{"owned", "10-kindnet.conf", []string{"install", "upgrade", "uninstall", "restore"}}, // the last of what an earlier release did to it
+		{"dropin", machine.PrimaryName, []string{"install", "upgrade", "switch", "uninstall"}},
+		{"multus-chain", machine.PrimaryName, []string{"install", "upgrade", "uninstall"}}, // its directory is no other mode's
+	} {
+		for _, what := range tt.works {
+			t.Run(tt.mode+" on "+tt.primary+", "+what, func(t *testing.T) {
+				t.Parallel()
+				killAnywhere(t, tt.mode, tt.primary, what)
+			})
 		}
 	}
 }
@@ -160,65 +152,98 @@ func TestKilledAnywhere(t *testing.T) {
 // converted is what releases before 0.4 made of plain.
 const converted = "{\n  \"cniVersion\": \"0.3.1\",\n  \"name\": \"kindnet\",\n  \"plugins\": [\n    {\n      \"cniVersion\": \"0.3.1\",\n      \"name\": \"kindnet\",\n      \"type\": \"ptp\"\n    },\n    {\n      \"type\": \"capture-cni\"\n    }\n  ]\n}\n"
 
-// killOnce reports whether the work was complete before the cut.
-func killOnce(t *testing.T, mode, primary, what string, cut lab.Cut) (finished bool) {
-	t.Helper()
+// killAnywhere does a work once for each of its changes, and kills it before that.
+func killAnywhere(t *testing.T, mode, primary, what string) {
 	n := newNode(t)
 	lab.Check(t, os.Remove(filepath.Join(n.NetDir, machine.PrimaryName)))
 	n.Write(t, primary, map[string]string{machine.PrimaryName: machine.Kindnet, "10-kindnet.conf": plain}[primary])
 	before := files(t, n.NetDir)
-	w := work{Settings: n.settings(t, mode, "")}
+	w := n.newWork(t, mode, "")
 	switch what {
 	case "upgrade", "uninstall":
-		n.runWorker(t, w, lab.Cut{})
+		lab.Check(t, w.do())
 	case "restore":
-		n.runWorker(t, w, lab.Cut{})
+		lab.Check(t, w.do())
 		lab.Check(t, os.Remove(filepath.Join(n.NetDir, "00-capture-cni.conflist")))
 		lab.Check(t, os.Rename(filepath.Join(n.NetDir, primary), filepath.Join(n.NetDir, primary+".capture-cni-original")))
 		n.Write(t, machine.PrimaryName, converted)
 	case "switch": // of modes
 		other := map[string]string{"insert": "owned", "owned": "insert", "dropin": "insert"}[mode]
-		n.runWorker(t, work{Settings: n.settings(t, other, "")}, lab.Cut{})
+		lab.Check(t, n.newWork(t, other, "").do())
 	}
 	if what == "upgrade" {
-		w.Settings = n.settings(t, mode, `{"logLevel": "debug"}`)
+		w = n.newWork(t, mode, `{"logLevel": "debug"}`)
 		w.Settings.Binary = otherRelease(t)
 	}
 	w.Clean = what == "uninstall"
-	finished = n.runWorker(t, w, cut)
-
-	n.expectWorking(t, cut)
-	n.runWorker(t, w, lab.Cut{})
-	if what == "uninstall" {
-		if diff := cmp.Diff(before, files(t, n.NetDir)); diff != "" {
-			t.Errorf("%s, then cleaned, left:\n%s", cut, diff)
-		}
-		if left := files(t, n.Dir+"/tmpfiles.d"); len(left) > 0 {
-			t.Errorf("%s, then cleaned, left %q", cut, left)
-		}
-		return finished
+	prepared := filepath.Join(t.TempDir(), "prepared")
+	copyTree(t, n.Dir, prepared)
+	cuts := n.changes(t, w)
+	if len(cuts) < 3 {
+		t.Errorf("only %d changes were made", len(cuts))
 	}
-	if what == "restore" {
-		installed := files(t, n.NetDir)
-		delete(installed, "/00-capture-cni.conflist")
-		if diff := cmp.Diff(before, installed); diff != "" {
-			t.Errorf("%s, then installed: the owner's files are not restored:\n%s", cut, diff)
+	for _, cut := range cuts {
+		copyTree(t, prepared, n.Dir)
+		if w.run(t, cut) {
+			t.Errorf("%s: the work ended by itself", cut)
 		}
-	}
-	if got, err := n.LoadedTypes(); err != nil || !strings.HasSuffix(got, " capture-cni") || strings.Count(got, "capture-cni") != 1 {
-		t.Errorf("%s, then installed: a runtime would call %q (%v)", cut, got, err)
-	}
-	for _, directory := range []string{n.NetDir, n.BinDir, n.StateDir, w.Settings.TmpfilesDir} {
-		if directory == "" {
+		n.expectWorking(t, cut)
+		lab.Check(t, w.do())
+		switch got := files(t, n.NetDir); what {
+		case "uninstall":
+			if diff := cmp.Diff(before, got); diff != "" {
+				t.Errorf("%s, then cleaned, left:\n%s", cut, diff)
+			}
+			if left := files(t, n.Dir+"/tmpfiles.d"); len(left) > 0 {
+				t.Errorf("%s, then cleaned, left %q", cut, left)
+			}
 			continue
-		}
-		for name := range files(t, directory) {
-			if strings.Contains(name, "-tmp-") {
-				t.Errorf("%s, then installed: %s is left", cut, name)
+		case "restore":
+			delete(got, "/00-capture-cni.conflist")
+			if diff := cmp.Diff(before, got); diff != "" {
+				t.Errorf("%s, then installed: the owner's files are not restored:\n%s", cut, diff)
 			}
 		}
+		if got, err := n.LoadedTypes(); err != nil || !strings.HasSuffix(got, " capture-cni") || strings.Count(got, "capture-cni") != 1 {
+			t.Errorf("%s, then installed: a runtime would call %q (%v)", cut, got, err)
+		}
+		if left := files(t, n.Dir); hasTemp(left) {
+			t.Errorf("%s, then installed: a temporary file is left: %q", cut, slices.Collect(maps.Keys(left)))
+		}
 	}
-	return finished
+}
+
+// changes does the work, and returns the cut before each of its changes. Programs are
+// installed in the same way in all modes, so that only mode insert has those cuts.
+func (n *node) changes(t *testing.T, w work) (cuts []lab.Cut) {
+	t.Helper()
+	trace := filepath.Join(t.TempDir(), "trace")
+	out, err := w.in(t, exec.Command("strace", "-qq", "-y", "-o", trace, "-e", "trace="+strings.Join(lab.FileChanges(), ","), os.Args[0])).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	calls := map[string]int{}
+	for line := range strings.Lines(string(read(t, trace))) {
+		call, arguments, isCall := strings.Cut(line, "(")
+		if !isCall {
+			continue // a signal
+		}
+		calls[call]++
+		if w.Settings.Mode == terms.Insert || !strings.Contains(arguments, n.BinDir) {
+			cuts = append(cuts, lab.Cut{Call: call, Nth: calls[call]})
+		}
+	}
+	return cuts
+}
+
+// copyTree replaces a directory with a copy of another one. The copy has the same files,
+// because the agent writes none in place.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	lab.Check(t, os.RemoveAll(to))
+	if out, err := exec.Command("cp", "--archive", "--link", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // expectWorking expects a list that a runtime can load and, where that calls the
@@ -252,13 +277,14 @@ func TestNothingIsLost(t *testing.T) {
 	const newer = `{"cniVersion": "0.3.1", "name": "kindnet", "plugins": [{"type": "ptp", "mtu": 9000}]}`
 	for _, clean := range []bool{false, true} {
 		n := newNode(t)
-		w := work{Settings: n.settings(t, "insert", ""), Clean: clean}
-		if clean {
-			n.runWorker(t, work{Settings: w.Settings}, lab.Cut{})
+		w := n.newWork(t, "insert", "")
+		lab.Check(t, w.do())
+		if w.Clean = clean; !clean {
+			n.Write(t, machine.PrimaryName, machine.Kindnet)
 		}
 		// The worker waits before it syncs its temporary file.
 		slow := exec.Command("strace", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=500000", os.Args[0])
-		command := n.workerOf(t, w, slow)
+		command := w.in(t, slow)
 		var stderr strings.Builder
 		command.Stderr = &stderr
 		lab.Check(t, command.Start())
@@ -274,7 +300,7 @@ func TestNothingIsLost(t *testing.T) {
 		if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != newer {
 			t.Errorf("clean: %v; the owner's list was lost to %s", clean, got)
 		}
-		n.runWorker(t, w, lab.Cut{})
+		lab.Check(t, w.do())
 		if got, err := n.LoadedTypes(); err != nil || strings.Contains(got, "capture-cni") == clean {
 			t.Errorf("clean: %v; after the next pass a runtime would call %q (%v)", clean, got, err)
 		}

@@ -16,12 +16,11 @@ import (
 // TestLease publishes the node's state, what is wrong with it, and what the guard says
 // of its pods.
 func TestLease(t *testing.T) {
-	t.Setenv("POD_NAMESPACE", "mesh")
-	t.Setenv("POD_NAME", "agent-1")
+	t.Parallel()
 	n := newNode(t)
 	n.API.PutNode("node-1")
 	n.InstallOthers(t)
-	a := n.Start(t, "--mode", "insert")
+	a := n.StartBehind(t, []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent-1"}, "--mode", "insert")
 	state := n.published(t, func(s nodestate.State) bool { return s.Good() })
 	if state.Mode != "insert" || state.Desired != "present" || state.Version == "" || state.Pods != nil {
 		t.Errorf("published: %+v", state)

@@ -20,6 +20,7 @@ const plain = `{"cniVersion": "0.3.1", "name": "kindnet", "type": "ptp"}` + "\n"
 // TestModes installs in every mode with every kind of primary, checks what a
 // runtime would call, and uninstalls, which restores every byte.
 func TestModes(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ mode, primary, content, want string }{
 		{"insert", machine.PrimaryName, machine.Kindnet, "ptp portmap capture-cni"},
 		{"owned", machine.PrimaryName, machine.Kindnet, "ptp portmap capture-cni"},
@@ -136,15 +137,16 @@ func TestWaiting(t *testing.T) {
 // TestUnfit has lists in which our entry would break every pod: the agent refuses them.
 func TestUnfit(t *testing.T) {
 	t.Parallel()
+	n := newNode(t)
+	lab.Check(t, os.Remove(filepath.Join(n.NetDir, machine.PrimaryName)))
+	a := n.Start(t, "--mode", "insert")
 	for version, text := range map[string]string{
 		"":                        "has no cniVersion",
 		`"cniVersion": "0.2.0",`:  "has cniVersion 0.2.0",
 		`"cniVersion": "99.0.0",`: "has cniVersion 99.0.0",
 	} {
-		n := newNode(t)
 		list := `{` + version + ` "name": "old", "plugins": [{"type": "bridge"}]}`
 		n.Write(t, machine.PrimaryName, list)
-		a := n.Start(t, "--mode", "insert")
 		lab.Eventually(t, func() error { return a.ExpectReadyz(text) })
 		if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != list {
 			t.Errorf("the list was changed to %s", got)

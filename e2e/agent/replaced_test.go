@@ -70,6 +70,7 @@ func TestReplacedDirectories(t *testing.T) {
 // mount shows the deleted one from then on, and the agent ends. The kubelet starts it
 // again, with the directory that took its place.
 func TestDeletedMount(t *testing.T) {
+	t.Parallel()
 	for name, mounted := range map[string]func(n *node) (directory *string, flags []string){
 		"lists": func(n *node) (*string, []string) { return &n.NetDir, nil },
 		"run":   func(n *node) (*string, []string) { return &n.RunDir, nil },

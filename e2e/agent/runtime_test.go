@@ -15,26 +15,27 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
-// TestAuto uses a drop-in where the runtime loads it, and edits the primary's
-// list where it does not; the next agent decides the same.
+// TestAuto uses a drop-in if the runtime loads it, and edits the primary's list if the
+// runtime does not report what it has loaded. The next agent decides the same.
+// install/node.TestLoadsDropIn has runtimes that take long.
 func TestAuto(t *testing.T) {
 	t.Parallel()
-	for dropIns, untouched := range map[bool]bool{true: true, false: false} {
+	for _, silent := range []bool{false, true} {
 		n := newNode(t)
-		c, socket := n.ServeRuntime(t, dropIns)
+		c, socket := n.ServeRuntime(t, true)
+		c.Silent = silent
 		for range 2 {
-			a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
-			a.Ready(t)
-			if got := files(t, n.NetDir)["/"+machine.PrimaryName] == machine.Kindnet; got != untouched {
-				t.Errorf("drop-ins are loaded: %v; the primary's list is untouched: %v", dropIns, got)
+			n.Start(t, "--mode", "auto", "--cri-socket", socket).StopOnceReady(t)
+			got := files(t, n.NetDir)
+			if edited := got["/"+machine.PrimaryName] != machine.Kindnet; edited != silent {
+				t.Errorf("silent: %v; the primary's list is edited: %v", silent, edited)
+			}
+			if _, found := got["/kindnet/capture-cni.conf"]; found == silent {
+				t.Errorf("silent: %v; there is a drop-in: %v", silent, found)
 			}
 			if !c.Tried.Load() {
 				t.Error("the agent did not try a drop-in")
 			}
-			if _, found := files(t, n.NetDir)["/kindnet/capture-cni.conf"]; found != dropIns {
-				t.Errorf("drop-ins are loaded: %v; there is one: %v", dropIns, found)
-			}
-			a.Stop(t)
 		}
 	}
 }
@@ -91,12 +92,9 @@ func TestAutoInDoubt(t *testing.T) {
 	}
 	c.Hangs.Store(false)
 	c.Fails.Store(3)
-	c.Delay.Store(int64(3 * time.Second))
-	expectDropIn("after three seconds and three failures")
-	lab.Check(t, os.RemoveAll(n.NetDir+"/kindnet"))
-	c.Delay.Store(0)
-	c.Loading.Store(int64(8 * time.Second))
-	expectDropIn("after a runtime took eight seconds to load the drop-in")
+	c.Delay.Store(int64(3 * time.Second)) // longer than the agent waits for this answer
+	c.Loading.Store(int64(time.Second))
+	expectDropIn("after three failures, and a second until the runtime had loaded the drop-in")
 }
 
 // TestAutoWaitsForTheRuntime chooses no mode before the runtime answers, however
@@ -104,31 +102,26 @@ func TestAutoInDoubt(t *testing.T) {
 func TestAutoWaitsForTheRuntime(t *testing.T) {
 	t.Parallel()
 	for name, startsLate := range map[string]bool{"starts late": true, "hangs": false} {
-		for _, dropIns := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s drop-ins %v", name, dropIns), func(t *testing.T) {
-				t.Parallel()
-				n := newNode(t)
-				c, socket := n.ServeRuntime(t, dropIns)
-				if startsLate {
-					socket += ".late"
-				}
-				c.Hangs.Store(true)
-				a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
-				a.WaitForLog(t, "the runtime has not reported yet whether it loads a drop-in")
-				a.Ready(t, http.StatusServiceUnavailable)
-				if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != machine.Kindnet {
-					t.Errorf("without an answer, the primary's list is %s", got)
-				}
-				c.Hangs.Store(false)
-				if startsLate {
-					c.Serve(t, socket)
-				}
-				a.Ready(t)
-				if got := files(t, n.NetDir)["/"+machine.PrimaryName] == machine.Kindnet; got != dropIns {
-					t.Errorf("the primary's list is untouched: %v", got)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			c, socket := n.ServeRuntime(t, true)
+			if startsLate {
+				socket += ".late"
+			}
+			c.Hangs.Store(true)
+			a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
+			a.WaitForLog(t, "the runtime has not reported yet whether it loads a drop-in")
+			a.Ready(t, http.StatusServiceUnavailable)
+			c.Hangs.Store(false)
+			if startsLate {
+				c.Serve(t, socket)
+			}
+			a.Ready(t)
+			if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != machine.Kindnet {
+				t.Errorf("the primary's list is %s", got)
+			}
+		})
 	}
 }
 
@@ -147,30 +140,20 @@ func TestReadinessAsksTheRuntime(t *testing.T) {
 	}
 }
 
-// TestAbsentAsksTheRuntime does not clean a node on which a captured pod runs, in
-// any mode.
+// TestAbsentAsksTheRuntime does not clean a node on which a captured pod runs.
 func TestAbsentAsksTheRuntime(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"insert", "owned", "dropin"} {
-		n := newNode(t)
-		c, socket := n.ServeRuntime(t, true)
-		c.Meshed.Store(true)
-		a := n.Start(t, "--mode", mode, "--cri-socket", socket)
-		a.Ready(t)
-		a.Stop(t)
-		b := n.Start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent")
-		lab.Eventually(t, func() error {
-			return b.ExpectReadyz("1 captured pods still run on the node (shop/web)")
-		})
-		if got, _ := n.LoadedTypes(); !strings.Contains(got, "capture-cni") {
-			t.Errorf("mode %s: the agent cleaned the node: %q", mode, got)
-		}
-		n.expectRootOnly(t)
-		b.Stop(t)
-		c.Meshed.Store(false)
-		n.Start(t, "--mode", mode, "--cri-socket", socket, "--state", "absent").Ready(t)
-		if got, _ := n.LoadedTypes(); strings.Contains(got, "capture-cni") {
-			t.Errorf("mode %s: left: %q", mode, got)
-		}
+	n := newNode(t)
+	c, socket := n.ServeRuntime(t, true)
+	c.Meshed.Store(true)
+	n.Start(t, "--mode", "dropin", "--cri-socket", socket).StopOnceReady(t)
+	a := n.Start(t, "--mode", "dropin", "--cri-socket", socket, "--state", "absent")
+	lab.Eventually(t, func() error { return a.ExpectReadyz("1 captured pods still run on the node (shop/web)") })
+	lab.Check(t, n.hasEntry())
+	n.expectRootOnly(t)
+	c.Meshed.Store(false)
+	a.Ready(t)
+	if got, _ := n.LoadedTypes(); strings.Contains(got, "capture-cni") {
+		t.Errorf("left: %q", got)
 	}
 }

@@ -44,6 +44,7 @@ func (n *node) ask(t *testing.T) error {
 // says so, and the sockets stay the first one's, which answers. When the first has
 // ended, one of the same release takes over within seconds.
 func TestTwoAgents(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct{ owner, reason string }{
 		"one release":     {"mesh", "agent mesh/agent-1 of this release still runs on the node"},
 		"another release": {"other", `the node belongs to release "mesh"`},
@@ -87,6 +88,7 @@ func TestTwoAgents(t *testing.T) {
 // TestRunCleared deletes what the agent has below /run, all of it or a part: the agent
 // listens again within seconds, and a pod of the mesh starts meanwhile.
 func TestRunCleared(t *testing.T) {
+	t.Parallel()
 	for name, remove := range map[string]func(n *node) error{
 		"all":                      func(n *node) error { return os.RemoveAll(n.RunDir) },
 		"the pods' socket":         func(n *node) error { return os.Remove(n.sockets()[2]) },

@@ -19,6 +19,7 @@ import (
 // the agent says so, requests one token at most, and goes on to repair and to answer.
 // Once the clock is right again, so is the agent.
 func TestClockSteps(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	program := filepath.Join(t.TempDir(), "capture-cni-node")
 	lab.Check(t, lab.BuildWithClock(t.Context(), program, "github.com/capture-cni/capture-cni/install/capture-cni-node"))
