@@ -80,7 +80,7 @@ func standingMode(net Net, p primary) (mode terms.Mode, found bool) {
 	if found, _ := net.Has(OwnedName); found {
 		return terms.Owned, true
 	}
-	if !p.conf && p.List.HasOurs() {
+	if p.List.HasOurs() {
 		return terms.Insert, true
 	}
 	directory, err := net.Sub(p.List.Name, false)
