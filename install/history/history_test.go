@@ -285,6 +285,21 @@ func TestLimitOfBytes(t *testing.T) {
 	}
 }
 
+// TestDescriptors expects each call to close what it opens. It runs next to no other test.
+func TestDescriptors(t *testing.T) { //nolint:paralleltest // it counts the whole process's files
+	dir := recorded(t)
+	before := len(lab.FileNames(t, "/proc/self/fd"))
+	for i := range 20 {
+		_, err := Last(dir, "6c1f")
+		if recordErr := Record(dir, add("6c1f", i, ""), false); recordErr != nil || err != nil && i > 0 {
+			t.Fatal(recordErr, err)
+		}
+	}
+	if after := len(lab.FileNames(t, "/proc/self/fd")); after > before+5 {
+		t.Errorf("%d files are open, %d before", after, before)
+	}
+}
+
 // TestNoTime keeps a record that has no time as the oldest, under a name like
 // any other.
 func TestNoTime(t *testing.T) {
