@@ -156,9 +156,12 @@ func TestPreflightRefusesDropIns(t *testing.T) {
 		if wanted.Mode = terms.DropIn; version == "1.31.0" {
 			wanted.Mode = terms.Insert
 		}
-		problems := InAgent(t.Context(), wanted, machine.Serve(t, machine.Named{Runtime: "cri-o", Release: version})).String()
+		problems := Check(t.Context(), wanted, machine.Serve(t, machine.Named{Runtime: "cri-o", Release: version})).String()
 		if strings.Contains(problems, "cri-o "+version+" loads no drop-in") != refused {
 			t.Errorf("CRI-O %s is refused: %v, want %v: %s", version, !refused, refused, problems)
+		}
+		if untested := strings.Contains(problems, "the kernel was not tested: that needs root: run it as root"); untested != (os.Geteuid() != 0) {
+			t.Errorf("the kernel was not tested: %v: %s", untested, problems)
 		}
 	}
 }
