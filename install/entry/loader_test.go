@@ -70,6 +70,9 @@ func TestCRIO(t *testing.T) {
 			t.Errorf("%s: the entry is in %q, want %q", name, got, test.holds)
 		}
 	}
+	if _, err := FindPrimary(crio(t, map[string]string{"06-lo.conf": loopbackConf}, true, "loopback")); err == nil || !strings.Contains(err.Error(), "has loopback alone") {
+		t.Errorf("loopback alone: %v", err)
+	}
 	net := crio(t, both, true, "calico", "cilium-cni")
 	net.Network = "k8s-pod-network"
 	if p, err := FindPrimary(net); err != nil || p.File != "10-calico.conflist" {
@@ -129,6 +132,34 @@ func TestLinks(t *testing.T) {
 		net.Loader = Loader{Runtime: terms.Runtime{Name: "cri-o", Version: "1.34.0"}, SeesAll: true}
 		if _, err := FindPrimary(net); IsWaiting(err) == strings.Contains(target, "/") || !strings.Contains(err.Error(), "10-ptp.conflist") {
 			t.Errorf("CRI-O has a link to %s: %v", target, err)
+		}
+	}
+}
+
+// TestWithoutDropIn has the mode of auto if the runtime loads no drop-in, also next to files that
+// this runtime does not load.
+func TestWithoutDropIn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  terms.Mode
+		fault string
+	}{
+		"a list":             {map[string]string{"10-ptp.conflist": machine.PtpList}, terms.Insert, "lacks an up-to-date capture-cni entry"},
+		"a conf":             {map[string]string{"10-ptp.conf": ptpConf}, terms.Owned, OwnedName + ": no such file"},
+		"an original":        {map[string]string{"10-ptp.conflist": machine.PtpList, "20-b.conf" + originalSuffix: "{}"}, terms.Owned, OwnedName + ": no such file"},
+		"a drop-in, ignored": {map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/broken.conf": "{}"}, terms.Insert, "lacks an up-to-date"},
+	} {
+		net := newNet(t, test.files)
+		net.Runtime.Version = "2.0.7"
+		if err := os.Symlink("/elsewhere", filepath.Join(net.Path(), "90-later.conflist")); err != nil {
+			t.Fatal(err)
+		}
+		if got := WithoutDropIn(net); got != test.want {
+			t.Errorf("%s: mode %s", name, got)
+		}
+		if fault := Fault(net, terms.Auto, OldEntry); fault == nil || !strings.Contains(fault.Error(), test.fault) {
+			t.Errorf("%s: %v, want %q", name, fault, test.fault)
 		}
 	}
 }
